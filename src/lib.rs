@@ -1,0 +1,14 @@
+//! flowspace
+#![forbid(unsafe_code)]
+#![deny(missing_docs)]
+
+pub mod cli;
+pub mod mapping;
+pub mod model;
+pub mod plan;
+pub mod report;
+pub mod spec;
+pub mod study;
+pub mod system;
+pub mod units;
+pub mod workload;

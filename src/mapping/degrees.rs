@@ -1,0 +1,135 @@
+//! Which network dimension serves tensor, pipeline and data parallelism (design section 6.1).
+
+use crate::model::collective::{GroupDimension, group};
+use crate::plan::DimensionUse;
+use crate::system::{System, Topology};
+
+/// An assignment of network dimensions to the three strategies.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Degrees {
+    /// Extent of each strategy along each network dimension.
+    pub uses: Vec<DimensionUse>,
+    /// Chips of a tensor-parallel group.
+    pub tp: u64,
+    /// Pipeline stages.
+    pub pp: u64,
+    /// Data-parallel replicas.
+    pub dp: u64,
+    /// The tensor-parallel group, innermost dimension first.
+    pub tp_group: Vec<GroupDimension>,
+    /// The pipeline-parallel group.
+    pub pp_group: Vec<GroupDimension>,
+    /// The data-parallel group.
+    pub dp_group: Vec<GroupDimension>,
+}
+
+impl Degrees {
+    /// From the extents.
+    pub fn new(system: &System, uses: Vec<DimensionUse>) -> Self {
+        let product = |f: fn(&DimensionUse) -> u64| uses.iter().map(f).product();
+        let along = |f: fn(&DimensionUse) -> u64| group(system, &uses.iter().map(f).collect::<Vec<_>>());
+        Self {
+            tp: product(|u| u.tp),
+            pp: product(|u| u.pp),
+            dp: product(|u| u.dp),
+            tp_group: along(|u| u.tp),
+            pp_group: along(|u| u.pp),
+            dp_group: along(|u| u.dp),
+            uses,
+        }
+    }
+}
+
+/// Degrees asked for; `None` is free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// Tensor parallelism.
+    pub tp: Option<u64>,
+    /// Pipeline parallelism.
+    pub pp: Option<u64>,
+    /// Data parallelism.
+    pub dp: Option<u64>,
+    /// Whether a dimension may be divided among strategies.
+    pub split: bool,
+}
+
+impl Wanted {
+    /// Whether an assignment is what was asked for.
+    pub fn fits(&self, d: &Degrees) -> bool {
+        self.tp.is_none_or(|x| x == d.tp) && self.pp.is_none_or(|x| x == d.pp) && self.dp.is_none_or(|x| x == d.dp)
+    }
+}
+
+/// Every assignment: each dimension wholly to one strategy, or, with `split`, switched and fully connected dimensions
+/// divided among them in every way (a part of a ring is no ring). Dimensions of size one are given to none.
+pub fn assignments(system: &System, split: bool) -> Vec<Degrees> {
+    let mut all: Vec<Vec<DimensionUse>> = vec![Vec::new()];
+    for (i, dimension) in system.network.dimensions.iter().enumerate() {
+        let n = dimension.size;
+        let choices: Vec<DimensionUse> = if split && system.network.topology_of(i) != Topology::Ring {
+            divisions(n)
+        } else if n == 1 {
+            vec![DimensionUse { tp: 1, pp: 1, dp: 1 }]
+        } else {
+            vec![
+                DimensionUse { tp: n, pp: 1, dp: 1 },
+                DimensionUse { tp: 1, pp: n, dp: 1 },
+                DimensionUse { tp: 1, pp: 1, dp: n },
+            ]
+        };
+        all = all
+            .into_iter()
+            .flat_map(|head| {
+                choices.iter().map(move |choice| {
+                    let mut uses = head.clone();
+                    uses.push(*choice);
+                    uses
+                })
+            })
+            .collect();
+    }
+    all.into_iter().map(|uses| Degrees::new(system, uses)).collect()
+}
+
+/// All ordered factorisations of `n` into three.
+fn divisions(n: u64) -> Vec<DimensionUse> {
+    let divisors = divisors(n);
+    let mut out = Vec::new();
+    for &tp in &divisors {
+        for &pp in divisors.iter().filter(|pp| (n / tp).is_multiple_of(**pp)) {
+            out.push(DimensionUse { tp, pp, dp: n / tp / pp });
+        }
+    }
+    out
+}
+
+/// Divisors of `n`, ascending.
+pub fn divisors(n: u64) -> Vec<u64> {
+    let mut low: Vec<u64> = Vec::new();
+    let mut high: Vec<u64> = Vec::new();
+    let mut d = 1;
+    while d <= n / d {
+        if n.is_multiple_of(d) {
+            low.push(d);
+            if d != n / d {
+                high.push(n / d);
+            }
+        }
+        d += 1;
+    }
+    low.extend(high.into_iter().rev());
+    low
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisors_by_hand() {
+        assert_eq!(divisors(12), vec![1, 2, 3, 4, 6, 12]);
+        assert_eq!(divisors(1), vec![1]);
+        // 8 = 2^3 into three ordered factors: C(3+2, 2) = 10.
+        assert_eq!(divisions(8).len(), 10);
+    }
+}

@@ -1,0 +1,278 @@
+//! The fusion problem as a shortest path over the ideals of the graph (design section 6.5).
+//!
+//! An ideal is a set of kernels that contains every predecessor of its members: what can have run at some moment. A
+//! sequence of partitions is a chain of ideals from the empty set to all kernels, and the cost of a partition depends
+//! on the two ideals around it alone, so the shortest path is the optimum, for any number of partitions and any cost
+//! of one partition. With more ideals than the limit (wide graphs), or more than 128 kernels, only the ideals of one
+//! topological order are used: then the answer is a plan without a proof.
+
+use super::instance::{Instance, When};
+
+/// The answer of the shortest path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Path {
+    /// Partition of each kernel.
+    pub assignment: Vec<usize>,
+    /// Sum of the partitions' times.
+    pub objective: f64,
+    /// Whether every ideal was considered, so that the objective is the optimum.
+    pub proven: bool,
+    /// Partitions priced.
+    pub priced: u64,
+}
+
+/// Most ideals for a proof.
+pub const MAX_IDEALS: usize = 20_000;
+
+/// The ideals of an instance, ascending in size.
+#[derive(Debug, Clone)]
+pub struct Ideals {
+    /// Each a bit set of kernels.
+    pub sets: Vec<u128>,
+    /// Whether these are all.
+    pub complete: bool,
+}
+
+impl Ideals {
+    /// Lists the ideals of a graph, at most `limit`. With `separate_phases` all forward kernels run before any
+    /// backward one.
+    pub fn of(instance: &Instance, limit: usize) -> Option<Self> {
+        let n = instance.kernels.len();
+        if n > 128 {
+            return None;
+        }
+        let mut before = vec![0u128; n];
+        for tensor in &instance.tensors {
+            if let Some(p) = tensor.producer {
+                for u in &tensor.uses {
+                    before[u.kernel] |= 1 << p;
+                }
+            }
+        }
+        if instance.separate_phases {
+            let forward: u128 =
+                (0..n).filter(|k| !instance.kernels[*k].backward).fold(0, |set, k| set | (1u128 << k));
+            for (k, set) in before.iter_mut().enumerate() {
+                if instance.kernels[k].backward {
+                    *set |= forward;
+                }
+            }
+        }
+        let mut sets = vec![0u128];
+        let mut layer = vec![0u128];
+        for _ in 0..n {
+            let mut next: Vec<u128> = Vec::new();
+            for set in &layer {
+                for (k, needs) in before.iter().enumerate() {
+                    if set & (1 << k) == 0 && needs & !set == 0 {
+                        next.push(set | (1 << k));
+                    }
+                }
+            }
+            next.sort_unstable();
+            next.dedup();
+            if sets.len() + next.len() > limit {
+                return Some(Self { sets: prefixes(&before), complete: false });
+            }
+            sets.extend_from_slice(&next);
+            layer = next;
+        }
+        Some(Self { sets, complete: true })
+    }
+}
+
+/// The ideals of one topological order, forward kernels first where `before` says so.
+fn prefixes(before: &[u128]) -> Vec<u128> {
+    let mut set = 0u128;
+    let mut sets = vec![0];
+    for _ in 0..before.len() {
+        let Some(k) = (0..before.len()).find(|k| set & (1 << k) == 0 && before[*k] & !set == 0) else { break };
+        set |= 1 << k;
+        sets.push(set);
+    }
+    sets
+}
+
+fn members(set: u128) -> Vec<usize> {
+    let mut out = Vec::with_capacity(set.count_ones() as usize);
+    let mut left = set;
+    while left != 0 {
+        out.push(left.trailing_zeros() as usize);
+        left &= left - 1;
+    }
+    out
+}
+
+/// Solves an instance; `None` when no assignment is feasible (or none was found, where `proven` could not be said).
+pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
+    let sets = &ideals.sets;
+    let n = sets.len();
+    let phases = Phases::of(instance);
+    // Sums that need no walk over the tensors bound the SRAM of a partition from below: skip hopeless pairs early.
+    let resident: Vec<f64> =
+        sets.iter().map(|s| members(*s).iter().map(|k| instance.kernels[*k].resident_bytes).sum()).collect();
+    let pinned = instance.pins.iter().any(Option::is_some);
+    let bounded = pinned || instance.max_partitions.is_some();
+    let most = if bounded { instance.max_partitions.unwrap_or(instance.kernels.len()) } else { 1 };
+
+    // best[p][i]: cheapest way to have run ideal i in p partitions (in any number, where they need not be counted).
+    let layers = if bounded { most + 1 } else { 1 };
+    let mut best = vec![vec![f64::INFINITY; n]; layers];
+    let mut from = vec![vec![usize::MAX; n]; layers];
+    best[0][0] = 0.0;
+    let mut priced = 0;
+    for i in 0..n {
+        if best.iter().all(|layer| layer[i].is_infinite()) {
+            continue;
+        }
+        for j in i + 1..n {
+            let (before, after) = (sets[i], sets[j]);
+            if before & !after != 0 || before == after {
+                continue;
+            }
+            let now = after & !before;
+            if (instance.kernel_by_kernel && now.count_ones() > 1) || !phases.allow(now) {
+                continue;
+            }
+            if resident[j] - resident[i] > instance.sram_bytes * (1.0 + 1e-6) {
+                continue;
+            }
+            let inside = members(now);
+            priced += 1;
+            let cost = instance.partition(&inside, |k| {
+                if before & (1 << k) != 0 {
+                    When::Before
+                } else if now & (1 << k) != 0 {
+                    When::Now
+                } else {
+                    When::After
+                }
+            });
+            let Some(cost) = cost.filter(|c| instance.fits(c)) else { continue };
+            let time = cost.time_s(instance.overlap);
+            if !bounded {
+                let through = best[0][i] + time;
+                if through < best[0][j] {
+                    best[0][j] = through;
+                    from[0][j] = i;
+                }
+                continue;
+            }
+            for p in 0..most {
+                let agrees = inside.iter().all(|k| instance.pins[*k].is_none_or(|pin| pin == p));
+                let through = best[p][i] + time;
+                if agrees && through < best[p + 1][j] {
+                    best[p + 1][j] = through;
+                    from[p + 1][j] = i;
+                }
+            }
+        }
+    }
+    let last = n - 1;
+    let layer = (0..layers).min_by(|a, b| best[*a][last].total_cmp(&best[*b][last]))?;
+    let objective = best[layer][last];
+    if !objective.is_finite() {
+        return None;
+    }
+    let mut chain = vec![last];
+    let (mut p, mut at) = (layer, last);
+    while at != 0 {
+        at = from[p][at];
+        p = p.saturating_sub(1);
+        chain.push(at);
+    }
+    chain.reverse();
+    let mut assignment = vec![0; instance.kernels.len()];
+    for (index, pair) in chain.windows(2).enumerate() {
+        for k in members(sets[pair[1]] & !sets[pair[0]]) {
+            assignment[k] = index;
+        }
+    }
+    Some(Path { assignment, objective, proven: ideals.complete, priced })
+}
+
+/// The best partitions that cut one topological order (forward kernels first): a plan without a proof, for graphs too
+/// large to list the ideals of. Pins and a bound on the number of partitions are not served.
+pub fn by_order(instance: &Instance) -> Option<Path> {
+    if instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some() {
+        return None;
+    }
+    let n = instance.kernels.len();
+    let mut order: Vec<usize> = (0..n).collect();
+    if instance.separate_phases {
+        order.sort_by_key(|k| (instance.kernels[*k].backward, *k));
+    }
+    let mut position = vec![0; n];
+    for (i, k) in order.iter().enumerate() {
+        position[*k] = i;
+    }
+    let mut best = vec![f64::INFINITY; n + 1];
+    let mut from = vec![0; n + 1];
+    best[0] = 0.0;
+    let mut priced = 0;
+    for i in 0..n {
+        if best[i].is_infinite() {
+            continue;
+        }
+        let mut resident = 0.0;
+        for j in i + 1..=n {
+            resident += instance.kernels[order[j - 1]].resident_bytes;
+            let mixed =
+                instance.separate_phases && instance.kernels[order[i]].backward != instance.kernels[order[j - 1]].backward;
+            if mixed || (instance.kernel_by_kernel && j > i + 1) || resident > instance.sram_bytes * (1.0 + 1e-6) {
+                break;
+            }
+            let mut inside = order[i..j].to_vec();
+            inside.sort_unstable();
+            priced += 1;
+            let cost = instance.partition(&inside, |k| match position[k] {
+                p if p < i => When::Before,
+                p if p < j => When::Now,
+                _ => When::After,
+            });
+            if let Some(cost) = cost.filter(|c| instance.fits(c)) {
+                let through = best[i] + cost.time_s(instance.overlap);
+                if through < best[j] {
+                    best[j] = through;
+                    from[j] = i;
+                }
+            }
+        }
+    }
+    if !best[n].is_finite() {
+        return None;
+    }
+    let mut cuts = vec![n];
+    while let Some(last) = cuts.last().copied().filter(|c| *c > 0) {
+        cuts.push(from[last]);
+    }
+    cuts.reverse();
+    let mut assignment = vec![0; n];
+    for (p, pair) in cuts.windows(2).enumerate() {
+        for &k in &order[pair[0]..pair[1]] {
+            assignment[k] = p;
+        }
+    }
+    Some(Path { assignment, objective: best[n], proven: false, priced })
+}
+
+/// Which kernels may share a partition by their phase.
+struct Phases {
+    separate: bool,
+    backward: u128,
+}
+
+impl Phases {
+    fn of(instance: &Instance) -> Self {
+        let backward = instance
+            .kernels
+            .iter()
+            .enumerate()
+            .filter(|(_, k)| k.backward)
+            .fold(0u128, |set, (k, _)| set | (1u128 << k));
+        Self { separate: instance.separate_phases, backward }
+    }
+    fn allow(&self, now: u128) -> bool {
+        !self.separate || now & self.backward == 0 || now & !self.backward == 0
+    }
+}

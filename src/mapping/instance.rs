@@ -1,0 +1,571 @@
+//! The numbers of one fusion problem: a workload on a system with degrees, sharding and tile count chosen.
+//!
+//! All times are seconds, all sizes bytes, of one pass over one layer on one chip. [`Instance::partition`] says what a
+//! set of kernels costs as one partition; the MILP ([`super::fusion`]) and the shortest path ([`super::exact`]) both
+//! minimise the sum of it over the partitions.
+
+use super::degrees::Degrees;
+use crate::model::collective;
+use crate::model::compute::{
+    self, CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes,
+    weight_bytes,
+};
+use crate::model::layout::{Layout, Strategy, conversion, produced, required};
+use crate::model::schedule::{microbatches, samples_per_pass};
+use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, WeightTraffic};
+use crate::system::{Style, System};
+use crate::workload::{CollectiveKind, Phase, Workload};
+
+/// Compute time of a kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Compute {
+    /// Fixed: kernels of a partition add up.
+    Seconds(f64),
+    /// By the cores given to it: kernels of a partition run at once, the slowest counts.
+    Cores(Vec<CoreOption>),
+}
+
+/// One kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelCost {
+    /// Compute time.
+    pub compute: Compute,
+    /// Seconds of collectives: its own, and the conversions charged to it.
+    pub network_s: f64,
+    /// Seconds that nothing overlaps.
+    pub serial_s: f64,
+    /// SRAM bytes held through its partition: its weight, or the gradient it accumulates, or a piece of either.
+    pub resident_bytes: f64,
+    /// DRAM bytes it moves wherever it runs: weights, gradients, look-ups, repeated inputs.
+    pub dram_bytes: f64,
+    /// It fits the chip only alone, piece by piece: pieces of its resident bytes (1 = fits whole).
+    pub pieces: u64,
+    /// Whether it belongs to the backward pass.
+    pub backward: bool,
+}
+
+/// One consumer of a tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct UseCost {
+    /// The kernel.
+    pub kernel: usize,
+    /// DRAM bytes to load it.
+    pub load_bytes: f64,
+    /// SRAM bytes while it is loaded from DRAM.
+    pub load_buffer: f64,
+    /// SRAM bytes while it is passed on chip.
+    pub onchip_buffer: f64,
+}
+
+/// One tensor.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TensorCost {
+    /// The kernel that makes it; `None` for an input.
+    pub producer: Option<usize>,
+    /// Whether it is stored whatever the partitions.
+    pub output: bool,
+    /// DRAM bytes to store it.
+    pub store_bytes: f64,
+    /// SRAM bytes while it is stored.
+    pub store_buffer: f64,
+    /// DRAM bytes it occupies while it waits.
+    pub live_bytes: f64,
+    /// Consumers.
+    pub uses: Vec<UseCost>,
+}
+
+/// A fusion problem. Kernels are in a topological order.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Instance {
+    /// Kernels.
+    pub kernels: Vec<KernelCost>,
+    /// Tensors.
+    pub tensors: Vec<TensorCost>,
+    /// SRAM capacity.
+    pub sram_bytes: f64,
+    /// DRAM left for tensors that wait.
+    pub live_limit: f64,
+    /// Cores of the chip.
+    pub cores: u64,
+    /// DRAM bandwidth.
+    pub dram_bytes_per_s: f64,
+    /// What overlaps.
+    pub overlap: Overlap,
+    /// Seconds from one partition to the next.
+    pub partition_overhead_s: f64,
+    /// Every kernel is a partition of its own.
+    pub kernel_by_kernel: bool,
+    /// No backward kernel shares a partition with, or runs before, a forward one.
+    pub separate_phases: bool,
+    /// Partition a kernel must be in, by position among the partitions.
+    pub pins: Vec<Option<usize>>,
+    /// Most partitions; `None` without limit.
+    pub max_partitions: Option<usize>,
+}
+
+/// What one partition costs.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PartitionCost {
+    /// Seconds of arithmetic.
+    pub compute_s: f64,
+    /// Seconds of DRAM traffic.
+    pub dram_s: f64,
+    /// Seconds of collectives.
+    pub network_s: f64,
+    /// Seconds not overlapped.
+    pub serial_s: f64,
+    /// SRAM bytes.
+    pub sram_bytes: f64,
+    /// DRAM bytes waiting.
+    pub live_bytes: f64,
+    /// DRAM bytes moved.
+    pub dram_bytes: f64,
+}
+
+impl PartitionCost {
+    /// Seconds of the partition.
+    pub fn time_s(&self, overlap: Overlap) -> f64 {
+        combine(overlap, self.compute_s, self.dram_s, self.network_s) + self.serial_s
+    }
+}
+
+/// Time of parts that overlap or not (model.md section 5, "Partition time").
+pub fn combine(overlap: Overlap, compute: f64, dram: f64, network: f64) -> f64 {
+    match overlap {
+        Overlap::Full => compute.max(dram).max(network),
+        Overlap::ComputeMemory => compute.max(dram) + network,
+        Overlap::None => compute + dram + network,
+    }
+}
+
+/// SRAM comparisons allow for rounding in sums of many terms.
+pub const CAPACITY_TOLERANCE: f64 = 1e-9;
+
+/// Where a kernel stands relative to a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// In an earlier partition.
+    Before,
+    /// In this one.
+    Now,
+    /// In a later one.
+    After,
+}
+
+impl Instance {
+    /// The cost of the partition whose kernels are `members` (ascending); `when` places every kernel. `None` when no
+    /// split of the cores serves it, or a kernel that must be alone is not.
+    pub fn partition(&self, members: &[usize], when: impl Fn(usize) -> When) -> Option<PartitionCost> {
+        let mut cost = PartitionCost::default();
+        let mut seconds = 0.0;
+        let mut options: Vec<&[CoreOption]> = Vec::new();
+        for &k in members {
+            let kernel = &self.kernels[k];
+            if kernel.pieces > 1 && members.len() > 1 {
+                return None;
+            }
+            match &kernel.compute {
+                Compute::Seconds(s) => seconds += s,
+                Compute::Cores(o) => options.push(o),
+            }
+            cost.network_s += kernel.network_s;
+            cost.serial_s += kernel.serial_s;
+            cost.sram_bytes += kernel.resident_bytes;
+            cost.dram_bytes += kernel.dram_bytes;
+        }
+        cost.serial_s += self.partition_overhead_s;
+        cost.compute_s = seconds + super::tiling::slowest(&options, self.cores)?;
+        for tensor in &self.tensors {
+            let made = tensor.producer.map_or(When::Before, &when);
+            let here = made == When::Now;
+            let mut load: f64 = 0.0;
+            let mut buffer: f64 = 0.0;
+            let mut waits_for = false;
+            for u in &tensor.uses {
+                match when(u.kernel) {
+                    When::Now if here => buffer = buffer.max(u.onchip_buffer),
+                    When::Now => {
+                        load = load.max(u.load_bytes);
+                        buffer = buffer.max(u.load_buffer);
+                        waits_for = true;
+                    }
+                    When::After => waits_for |= made != When::After,
+                    When::Before => {}
+                }
+            }
+            cost.dram_bytes += load;
+            let stored = here && (tensor.output || waits_for);
+            if stored {
+                cost.dram_bytes += tensor.store_bytes;
+                buffer = buffer.max(tensor.store_buffer);
+            }
+            cost.sram_bytes += buffer;
+            // It waits in DRAM from the partition that stores it to the last that loads it; an output to the end.
+            if stored || (made == When::Before && waits_for) || (made != When::After && tensor.output) {
+                cost.live_bytes += tensor.live_bytes;
+            }
+        }
+        cost.dram_s = cost.dram_bytes / self.dram_bytes_per_s;
+        Some(cost)
+    }
+
+    /// Whether a partition's SRAM and live DRAM fit.
+    pub fn fits(&self, cost: &PartitionCost) -> bool {
+        cost.sram_bytes <= self.sram_bytes * (1.0 + CAPACITY_TOLERANCE)
+            && cost.live_bytes <= self.live_limit * (1.0 + CAPACITY_TOLERANCE)
+    }
+
+    /// The cost of every partition of an assignment, and their sum; `None` when an assignment breaks a rule (order,
+    /// phases, pins, count, capacity). This restates the constraints for tests and for completing MILP solutions; the
+    /// independent judge is [`crate::check`].
+    pub fn evaluate(&self, assignment: &[usize]) -> Option<(f64, Vec<PartitionCost>)> {
+        let count = assignment.iter().max()? + 1;
+        let ordered = self.tensors.iter().all(|t| {
+            t.producer.is_none_or(|p| t.uses.iter().all(|u| assignment[p] <= assignment[u.kernel]))
+        });
+        let pinned = self.pins.iter().zip(assignment).all(|(pin, p)| pin.is_none_or(|pin| pin == *p));
+        if !ordered || !pinned || self.max_partitions.is_some_and(|m| count > m) {
+            return None;
+        }
+        if self.separate_phases {
+            let last_forward =
+                assignment.iter().zip(&self.kernels).filter(|(_, k)| !k.backward).map(|(p, _)| *p).max();
+            let first_backward =
+                assignment.iter().zip(&self.kernels).filter(|(_, k)| k.backward).map(|(p, _)| *p).min();
+            if let (Some(f), Some(b)) = (last_forward, first_backward)
+                && f >= b
+            {
+                return None;
+            }
+        }
+        let mut total = 0.0;
+        let mut costs = Vec::with_capacity(count);
+        for p in 0..count {
+            let members: Vec<usize> = (0..assignment.len()).filter(|k| assignment[*k] == p).collect();
+            if members.is_empty() || (self.kernel_by_kernel && members.len() > 1) {
+                return None;
+            }
+            let cost = self.partition(&members, |k| match assignment[k].cmp(&p) {
+                std::cmp::Ordering::Less => When::Before,
+                std::cmp::Ordering::Equal => When::Now,
+                std::cmp::Ordering::Greater => When::After,
+            })?;
+            if !self.fits(&cost) {
+                return None;
+            }
+            total += cost.time_s(self.overlap);
+            costs.push(cost);
+        }
+        Some((total, costs))
+    }
+
+    /// A time no mapping can beat: arithmetic, collectives and DRAM bytes that occur whatever the partitions.
+    pub fn lower_bound(&self) -> f64 {
+        let mut compute = 0.0;
+        let mut area = 0.0;
+        let (mut network, mut dram, mut serial) = (0.0, 0.0, 0.0);
+        for kernel in &self.kernels {
+            match &kernel.compute {
+                Compute::Seconds(s) => compute += s,
+                // However the cores are shared, core-seconds are spent.
+                Compute::Cores(options) => {
+                    let least = options.iter().map(|o| o.cores as f64 * o.seconds).fold(f64::INFINITY, f64::min);
+                    area += least / self.cores as f64;
+                }
+            }
+            network += kernel.network_s;
+            serial += kernel.serial_s;
+            dram += kernel.dram_bytes;
+        }
+        for tensor in &self.tensors {
+            let crosses = |u: &UseCost| match tensor.producer {
+                None => true,
+                Some(p) => {
+                    self.kernel_by_kernel
+                        || (self.separate_phases && self.kernels[p].backward != self.kernels[u.kernel].backward)
+                        || self.kernels[p].pieces > 1
+                        || self.kernels[u.kernel].pieces > 1
+                }
+            };
+            dram += tensor.uses.iter().filter(|u| crosses(u)).map(|u| u.load_bytes).fold(0.0, f64::max);
+            if tensor.producer.is_some() && (tensor.output || tensor.uses.iter().any(crosses)) {
+                dram += tensor.store_bytes;
+            }
+        }
+        let least = if self.kernel_by_kernel { self.kernels.len() } else { 1 };
+        serial += least as f64 * self.partition_overhead_s;
+        combine(self.overlap, compute + area, dram / self.dram_bytes_per_s, network) + serial
+    }
+}
+
+/// What building an instance can find missing: a kernel that no tile count and no piece makes fit.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SramShort {
+    /// The kernel.
+    pub kernel: usize,
+    /// Bytes it needs at least.
+    pub needed: f64,
+}
+
+/// The decisions an instance is built for.
+#[derive(Debug, Clone, Copy)]
+pub struct Choice<'a> {
+    /// Degrees and groups.
+    pub degrees: &'a Degrees,
+    /// Strategy of each kernel.
+    pub sharding: &'a [Strategy],
+    /// Tile count.
+    pub tiles: u64,
+}
+
+/// Builds the instance of a choice.
+///
+/// # Errors
+/// [`SramShort`] when a kernel does not fit even alone with its weight in the smallest pieces.
+pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limit: f64) -> Result<Instance, SramShort> {
+    let options = &system.model;
+    let chip = &system.chip.0;
+    let Choice { degrees, sharding, tiles } = choice;
+    let t = degrees.tp;
+    let word = workload.word_bytes;
+    let samples = samples_per_pass(workload, options);
+    let traffic = network_and_tensors(workload, system, choice, samples);
+
+    let mut kernels: Vec<KernelCost> = workload
+        .kernels
+        .iter()
+        .enumerate()
+        .map(|(i, kernel)| {
+            let strategy = sharding[i];
+            let here = local(kernel, strategy, t, tiles);
+            let compute = match constant_efficiency(chip) {
+                Some(u) => Compute::Seconds(samples * seconds_at_efficiency(chip, kernel, &here, tiles, u, options)),
+                None => Compute::Cores(
+                    core_options(chip, kernel, &here, tiles)
+                        .into_iter()
+                        .map(|o| CoreOption { seconds: o.seconds * samples, ..o })
+                        .collect(),
+                ),
+            };
+            let weight = weight_bytes(kernel, strategy, t, word);
+            let gradient = gradient_bytes(kernel, strategy, t, word);
+            let share = if strategy == Strategy::Replicate { 1.0 } else { t as f64 };
+            let mut dram_bytes = kernel.extra_dram_bytes * samples / share;
+            let mut resident_bytes = weight;
+            let mut serial_s = 0.0;
+            match options.weight_traffic {
+                WeightTraffic::Streamed => {
+                    dram_bytes += weight + 2.0 * gradient;
+                    resident_bytes += gradient;
+                }
+                WeightTraffic::Setup => {
+                    serial_s = weight / (system.memory.0.bandwidth.0 * workload.micro_batch as f64);
+                }
+                WeightTraffic::Ignored => {}
+            }
+            KernelCost {
+                compute,
+                network_s: traffic.network_s[i],
+                serial_s,
+                resident_bytes,
+                dram_bytes,
+                pieces: 1,
+                backward: kernel.phase != Phase::Forward,
+            }
+        })
+        .collect();
+
+    let mut tensors = traffic.tensors;
+    for (i, kernel) in kernels.iter_mut().enumerate() {
+        let buffers: f64 = tensors
+            .iter()
+            .map(|tensor| {
+                let load = tensor.uses.iter().filter(|u| u.kernel == i).map(|u| u.load_buffer).fold(0.0, f64::max);
+                let stored = tensor.producer == Some(i) && (tensor.output || !tensor.uses.is_empty());
+                load.max(if stored { tensor.store_buffer } else { 0.0 })
+            })
+            .sum();
+        let room = chip.sram.0 - buffers;
+        if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
+            continue;
+        }
+        // Smallest piece: one row of the weight (or of the gradient).
+        let rows = local(&workload.kernels[i], sharding[i], t, 1).rows;
+        let smallest = kernel.resident_bytes / rows as f64;
+        if smallest > room {
+            return Err(SramShort { kernel: i, needed: buffers + smallest });
+        }
+        let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
+        kernel.pieces = pieces as u64;
+        kernel.resident_bytes /= pieces;
+        if options.weight_tiling == Charge::Charged {
+            for tensor in &mut tensors {
+                for u in tensor.uses.iter_mut().filter(|u| u.kernel == i) {
+                    kernel.dram_bytes += (pieces - 1.0) * u.load_bytes;
+                }
+            }
+        }
+    }
+    let overhead = if options.latencies == Charge::Charged { chip.launch_overhead.0 } else { 0.0 };
+    let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
+    Ok(Instance {
+        pins: vec![None; kernels.len()],
+        kernels,
+        tensors,
+        sram_bytes: chip.sram.0,
+        live_limit,
+        cores: chip.cores,
+        dram_bytes_per_s: system.memory.0.bandwidth.0,
+        overlap: system.overlap(),
+        partition_overhead_s: overhead,
+        kernel_by_kernel: chip.style == Style::KernelByKernel,
+        separate_phases: both,
+        max_partitions: None,
+    })
+}
+
+struct Traffic {
+    network_s: Vec<f64>,
+    tensors: Vec<TensorCost>,
+}
+
+/// Collectives by kernel, and sizes of tensors in their layouts.
+fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>, samples: f64) -> Traffic {
+    let options = &system.model;
+    let Choice { degrees, sharding, tiles } = choice;
+    let t = degrees.tp;
+    let word = workload.word_bytes;
+    let rules = options.layouts;
+    let tp = &degrees.tp_group;
+    let seconds = |kind, bytes: f64| collective::seconds(kind, tp, bytes * samples, options);
+    let mut network_s = vec![0.0; workload.kernels.len()];
+    let levels = workload.levels();
+
+    for (i, kernel) in workload.kernels.iter().enumerate() {
+        if let Some(own) = &kernel.collective {
+            network_s[i] += seconds(own.kind, own.bytes);
+        }
+        let here = local(kernel, sharding[i], t, tiles);
+        if rules == Layouts::Dfmodel && sharding[i] == Strategy::K {
+            let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { tiles as f64 };
+            network_s[i] +=
+                seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * word * passes_over_tiles);
+        }
+        if workload.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
+            let gradient = gradient_bytes(kernel, sharding[i], t, word);
+            let b = microbatches(workload, options, degrees.dp);
+            network_s[i] += collective::seconds(CollectiveKind::AllReduce, &degrees.dp_group, gradient / b, options);
+        }
+    }
+
+    let mut tensors = Vec::new();
+    for (id, tensor) in workload.tensors.iter().enumerate() {
+        let boundary = tensor.carried_from.is_some();
+        if boundary && options.boundary_tensors == Charge::Ignored {
+            continue;
+        }
+        // An input that is carried arrives as its reader wants it; the writer converts it.
+        let made = tensor.producer.map(|p| produced(sharding[p], rules));
+        let wanted = |u: &crate::workload::Use| required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
+        let full = tensor.rows as f64 * tensor.cols as f64 * word;
+        let (made_bytes, made_tile) = tensor_bytes(tensor, made.unwrap_or(Layout::Replicated), t, tiles, word);
+
+        // Conversions: each layout once, charged to the producer; to the first reader where that is in another phase.
+        let mut paid: Vec<(usize, Layout)> = Vec::new();
+        if let (Some(from), Some(p)) = (made, tensor.producer) {
+            let carried = workload.tensors.iter().filter(|c| c.carried_from == Some(id)).flat_map(|c| &c.consumers);
+            let boundary_uses = carried.filter(|_| options.boundary_tensors == Charge::Charged).map(|u| (u, true));
+            for (u, next_layer) in tensor.consumers.iter().map(|u| (u, false)).chain(boundary_uses) {
+                let to = wanted(u);
+                let other_phase = (workload.kernels[p].phase == Phase::Forward)
+                    != (workload.kernels[u.kernel].phase == Phase::Forward);
+                let payer = if other_phase && !next_layer { u.kernel } else { p };
+                let shared = options.tensor_fanout == Fanout::Shared;
+                let forward = |k: usize| workload.kernels[k].phase == Phase::Forward;
+                if shared && paid.iter().any(|(k, l)| *l == to && forward(*k) == forward(payer)) {
+                    continue;
+                }
+                paid.push((payer, to));
+                if let Ok(Some(kind)) = conversion(from, to) {
+                    let bytes = match (rules, kind) {
+                        (Layouts::Dfmodel, _) => made_tile * tiles as f64,
+                        (_, CollectiveKind::AllToAll) => made_bytes,
+                        _ => full,
+                    };
+                    network_s[payer] += seconds(kind, bytes);
+                }
+            }
+        }
+
+        let whole = options.stationary_operands == Charge::Charged;
+        let store_bytes = stored_bytes(workload, choice, rules, id, made_bytes, word, samples);
+        let uses: Vec<UseCost> = tensor
+            .consumers
+            .iter()
+            .map(|u| {
+                let consumer = &workload.kernels[u.kernel];
+                let (bytes, tile) = match rules {
+                    Layouts::Dfmodel => (made_bytes, made_tile),
+                    Layouts::Flowspace => tensor_bytes(tensor, wanted(u), t, tiles, word),
+                };
+                let level = tensor.producer.map_or(0, |p| levels[p]);
+                let depth = levels[u.kernel].abs_diff(level) as f64 + 1.0;
+                let stationary = whole && u.slot.is_stationary() && consumer.tiled == crate::workload::Axis::N;
+                UseCost {
+                    kernel: u.kernel,
+                    // A reader of another phase loads what was stored and converts it then.
+                    load_bytes: if tensor.producer.is_some() { (bytes * samples).min(store_bytes) } else { bytes * samples },
+                    load_buffer: if stationary { bytes } else { 2.0 * tile },
+                    onchip_buffer: if stationary { bytes.max(depth * tile) } else { depth * tile },
+                }
+            })
+            .collect();
+        let output = tensor.output && options.boundary_tensors == Charge::Charged;
+        let live_bytes = store_bytes / samples * workload.micro_batch as f64;
+        let cost = TensorCost { producer: tensor.producer, output, store_bytes, store_buffer: 2.0 * made_tile, live_bytes, uses };
+        match options.tensor_fanout {
+            Fanout::Shared => tensors.push(cost),
+            Fanout::Replicate => {
+                for u in &cost.uses {
+                    tensors.push(TensorCost { output: false, uses: vec![u.clone()], ..cost.clone() });
+                }
+                if cost.output {
+                    tensors.push(TensorCost { uses: Vec::new(), ..cost });
+                }
+            }
+        }
+    }
+    Traffic { network_s, tensors }
+}
+
+/// Bytes of a tensor as it is stored: in the largest layout that its readers want (conversions come before the store,
+/// except for readers of another phase), or as made when nobody reads it.
+fn stored_bytes(
+    workload: &Workload,
+    choice: Choice<'_>,
+    rules: Layouts,
+    id: usize,
+    made_bytes: f64,
+    word: f64,
+    samples: f64,
+) -> f64 {
+    let tensor = &workload.tensors[id];
+    if rules == Layouts::Dfmodel {
+        return made_bytes * samples;
+    }
+    let Choice { degrees, sharding, tiles } = choice;
+    let carried = workload.tensors.iter().filter(|c| c.carried_from == Some(id)).flat_map(|c| &c.consumers);
+    let same_phase = tensor.consumers.iter().filter(|u| {
+        tensor.producer.is_some_and(|p| {
+            (workload.kernels[p].phase == Phase::Forward) == (workload.kernels[u.kernel].phase == Phase::Forward)
+        })
+    });
+    let largest = same_phase
+        .chain(carried)
+        .map(|u| {
+            let layout = required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
+            compute::tensor_bytes(tensor, layout, degrees.tp, tiles, word).0
+        })
+        .fold(0.0, f64::max);
+    samples * if largest > 0.0 { largest } else { made_bytes }
+}

@@ -1,0 +1,20 @@
+//! The search for the best mapping.
+//!
+//! [`degrees`] lists the ways to give the network's dimensions to tensor, pipeline and data parallelism;
+//! [`sharding`] is the MILP between chips; [`instance`] turns a workload, a system, degrees, sharding and a tile count
+//! into the numbers of one fusion problem, which [`fusion`] solves as a MILP and [`exact`] as a shortest path;
+//! [`solver`] runs MILPs; [`search`] ties them together and proves the best.
+
+pub mod degrees;
+pub mod exact;
+pub mod fusion;
+pub mod instance;
+pub mod record;
+pub mod search;
+pub mod sharding;
+pub mod solver;
+pub mod tiling;
+pub mod write_model;
+
+pub use record::{Infeasible, SolveRecord, Status};
+pub use search::{Answer, Request, map};

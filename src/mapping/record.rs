@@ -1,0 +1,74 @@
+//! What every solve reports.
+
+use serde::Serialize;
+
+crate::choice! {
+    /// How a solve ended.
+    pub enum Status ("a status") {
+        /// Proven best within the gap asked for.
+        Optimal = "optimal",
+        /// Stopped at the limit of seconds, with the best plan found and its gap.
+        TimeLimit = "time_limit",
+        /// Stopped at the limit of nodes, with the best plan found and its gap.
+        NodeLimit = "node_limit",
+        /// No plan exists.
+        Infeasible = "infeasible",
+    }
+}
+
+/// The record of a solve (design section 6.6).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SolveRecord {
+    /// How it ended.
+    pub status: Status,
+    /// Objective of the best plan found.
+    pub objective: f64,
+    /// No plan can be better than this.
+    pub bound: f64,
+    /// Branch-and-bound nodes; `None` where the solver does not tell.
+    pub nodes: Option<u64>,
+    /// Seconds it took.
+    pub seconds: f64,
+}
+
+impl SolveRecord {
+    /// (objective - bound) / objective.
+    pub fn gap(&self) -> f64 {
+        relative_gap(self.objective, self.bound)
+    }
+}
+
+/// (objective - bound) / objective, zero where both are zero.
+pub fn relative_gap(objective: f64, bound: f64) -> f64 {
+    if objective == bound || objective.abs() < f64::MIN_POSITIVE {
+        0.0
+    } else {
+        ((objective - bound) / objective.abs()).max(0.0)
+    }
+}
+
+/// Why a point has no plan: what is short, by how much, and what would mend it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Infeasible {
+    /// What is short: `sram`, `dram`, `layers`, `batch`, `heads`, `degrees`.
+    pub resource: String,
+    /// How much is needed.
+    pub needed: f64,
+    /// How much there is.
+    pub available: f64,
+    /// Unit of both.
+    pub unit: String,
+    /// What would mend it.
+    pub remedy: String,
+}
+
+impl std::fmt::Display for Infeasible {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (needed, available) = if self.unit == "bytes" {
+            (crate::units::Bytes(self.needed).to_string(), crate::units::Bytes(self.available).to_string())
+        } else {
+            (format!("{} {}", self.needed, self.unit), format!("{} {}", self.available, self.unit))
+        };
+        write!(f, "infeasible: {} short: needs {needed}, has {available}; {}", self.resource, self.remedy)
+    }
+}

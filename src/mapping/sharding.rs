@@ -1,0 +1,366 @@
+//! Sharding between chips, as a MILP (design section 6.2; DFModel's inter-chip pass, model.md section 4).
+//!
+//! Sets: kernels k with their open strategies a; links l from a kernel u to a kernel v that reads its output, each
+//! with a table of what the pair of strategies costs; groups g of links that share a conversion (readers of one
+//! tensor, in one phase).
+//!
+//! Variables
+//!   s[k,a]      binary   kernel k is sharded by a
+//!   y[l,a,b]    >= 0     u is sharded by a and v by b
+//!   q[g,i,j]    >= 0     the tensor of group g is made in layout i and wanted in layout j
+//!
+//! Objective: sum_k cost[k,a] s[k,a] + sum_g cost[g,i,j] q[g,i,j], divided by its own size so that coefficients are
+//! about one. In seconds: a strategy costs the arithmetic of its shard (on chips that run kernel by kernel, the
+//! larger of that and its DRAM traffic), a conversion the time of its collective on the links of the group. In bytes
+//! (DFModel): the bytes communicated, nothing else.
+//!
+//! Constraints
+//!   C1  sum_a s[k,a] = 1                                                        [`build`]
+//!   C2  sum_b y[l,a,b] = s[u,a],  sum_a y[l,a,b] = s[v,b]                       [`emit_flow`]
+//!   C3  q[g,i,j] >= sum of y[l,a,b] over pairs (a, b) with layouts (i, j), for each link l of g   [`emit_groups`]
+//! Pairs that cannot be (an impossible conversion; a backward kernel that would need other shards of its weight) have
+//! no y. C2 is tight: on trees its relaxation is integral.
+//!
+//! Layers repeat: what the last kernel writes and the next layer's first kernel reads is a link like any other, so the
+//! layout a layer ends with is the layout it begins with.
+
+use super::degrees::Degrees;
+use super::record::{SolveRecord, Status};
+use super::solver::{Limits, Milp, SolverError, solve};
+use crate::model::collective;
+use crate::model::compute::{
+    constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes, weight_bytes,
+};
+use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
+use crate::model::schedule::samples_per_pass;
+use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
+use crate::system::{Style, System};
+use crate::workload::{Axis, CollectiveKind, Phase, Workload};
+use std::collections::BTreeMap;
+
+/// A sharding problem, free of where its costs come from.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Problem {
+    /// Open strategies of each kernel.
+    pub open: Vec<Vec<Strategy>>,
+    /// Cost of each open strategy.
+    pub cost: Vec<Vec<f64>>,
+    /// Links.
+    pub links: Vec<Link>,
+    /// Cost of each conversion of each group.
+    pub groups: Vec<BTreeMap<(Layout, Layout), f64>>,
+}
+
+/// A producer and a reader.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// Producer.
+    pub from: usize,
+    /// Reader.
+    pub to: usize,
+    /// For each pair of open strategies: the conversion it needs, `None` where the pair cannot be.
+    pub pairs: Vec<Vec<Option<(Layout, Layout)>>>,
+    /// Group that pays the conversions; none for links that only couple strategies.
+    pub group: Option<usize>,
+}
+
+/// A solved sharding.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sharding {
+    /// Strategy of each kernel.
+    pub strategies: Vec<Strategy>,
+    /// The record; objective in the problem's unit.
+    pub record: SolveRecord,
+}
+
+/// Builds the problem of a workload in a tensor-parallel group. `pins` fixes strategies.
+///
+/// # Errors
+/// The name of a kernel that is left without a strategy.
+pub fn problem(
+    workload: &Workload,
+    system: &System,
+    degrees: &Degrees,
+    pins: &[Option<Strategy>],
+) -> Result<Problem, String> {
+    let options = &system.model;
+    let rules = options.layouts;
+    let t = degrees.tp;
+    let word = workload.word_bytes;
+    let samples = samples_per_pass(workload, options);
+    let in_bytes = options.sharding_objective == ShardingObjective::Bytes;
+    let mut problem = Problem::default();
+    for (k, kernel) in workload.kernels.iter().enumerate() {
+        let open: Vec<Strategy> =
+            strategies(kernel, t, rules).into_iter().filter(|s| pins[k].is_none_or(|pin| pin == *s)).collect();
+        if open.is_empty() {
+            return Err(kernel.name.clone());
+        }
+        let cost = open
+            .iter()
+            .map(|s| {
+                let full = kernel.shape.rows() as f64 * kernel.shape.n as f64 * word;
+                let reduces = rules == Layouts::Dfmodel && *s == Strategy::K && t > 1;
+                if in_bytes {
+                    return if reduces { full } else { 0.0 };
+                }
+                let network = if reduces {
+                    collective::seconds(CollectiveKind::AllReduce, &degrees.tp_group, full * samples, options)
+                } else {
+                    0.0
+                };
+                network + work_seconds(workload, system, degrees, k, *s, samples)
+            })
+            .collect();
+        problem.open.push(open);
+        problem.cost.push(cost);
+    }
+    for (id, tensor) in workload.tensors.iter().enumerate() {
+        let Some(from) = tensor.producer else { continue };
+        let carried = workload
+            .tensors
+            .iter()
+            .filter(|c| c.carried_from == Some(id) && options.boundary_tensors == Charge::Charged)
+            .flat_map(|c| &c.consumers)
+            .map(|u| (u, true));
+        let mut group_of: BTreeMap<bool, usize> = BTreeMap::new();
+        for (u, next_layer) in tensor.consumers.iter().map(|u| (u, false)).chain(carried) {
+            let is_forward = |k: usize| workload.kernels[k].phase == Phase::Forward;
+            let in_producers_phase = next_layer || is_forward(from) == is_forward(u.kernel);
+            let shared = options.tensor_fanout == Fanout::Shared;
+            let group = match group_of.get(&in_producers_phase).filter(|_| shared) {
+                Some(group) => *group,
+                None => {
+                    problem.groups.push(BTreeMap::new());
+                    group_of.insert(in_producers_phase, problem.groups.len() - 1);
+                    problem.groups.len() - 1
+                }
+            };
+            let mut pairs = Vec::new();
+            for a in &problem.open[from] {
+                let row: Vec<Option<(Layout, Layout)>> = problem.open[u.kernel]
+                    .iter()
+                    .map(|b| {
+                        let made = produced(*a, rules);
+                        let wanted = required(&workload.kernels[u.kernel], u.slot, *b, rules);
+                        conversion(made, wanted).ok().map(|kind| {
+                            let full = tensor.rows as f64 * tensor.cols as f64 * word;
+                            let bytes = match (rules, kind) {
+                                (_, None) => 0.0,
+                                (Layouts::Flowspace, Some(CollectiveKind::AllToAll)) => {
+                                    tensor_bytes(tensor, made, t, 1, word).0
+                                }
+                                _ => full,
+                            };
+                            let cost = match kind {
+                                None => 0.0,
+                                Some(_) if in_bytes => full,
+                                Some(kind) => collective::seconds(kind, &degrees.tp_group, bytes * samples, options),
+                            };
+                            problem.groups[group].insert((made, wanted), cost);
+                            (made, wanted)
+                        })
+                    })
+                    .collect();
+                pairs.push(row);
+            }
+            problem.links.push(Link { from, to: u.kernel, pairs, group: Some(group) });
+        }
+    }
+    if rules == Layouts::Flowspace && t > 1 {
+        for (k, kernel) in workload.kernels.iter().enumerate() {
+            let Some(owner) = kernel.weight_of.map(|w| w.kernel) else { continue };
+            let none = (Layout::Replicated, Layout::Replicated);
+            let pairs = problem.open[owner]
+                .iter()
+                .map(|a| {
+                    problem.open[k].iter().map(|b| weight_shards_agree(kernel, *b, *a).then_some(none)).collect()
+                })
+                .collect();
+            problem.links.push(Link { from: owner, to: k, pairs, group: None });
+        }
+    }
+    Ok(problem)
+}
+
+/// Seconds that a kernel works on its shard: arithmetic, or, kernel by kernel, the larger of that and the DRAM traffic
+/// of its operands, result and weight (their sum where nothing overlaps).
+fn work_seconds(workload: &Workload, system: &System, degrees: &Degrees, k: usize, s: Strategy, samples: f64) -> f64 {
+    let options = &system.model;
+    let chip = &system.chip.0;
+    let kernel = &workload.kernels[k];
+    let t = degrees.tp;
+    let word = workload.word_bytes;
+    let here = local(kernel, s, t, 1);
+    let arithmetic = samples
+        * match constant_efficiency(chip) {
+            Some(u) => seconds_at_efficiency(chip, kernel, &here, 1, u, options),
+            None => core_options(chip, kernel, &here, 1)
+                .iter()
+                .map(|o| o.cores as f64 * o.seconds / chip.cores as f64)
+                .fold(f64::INFINITY, f64::min),
+        };
+    if chip.style != Style::KernelByKernel {
+        return arithmetic;
+    }
+    let rules = options.layouts;
+    let read: f64 = workload
+        .tensors
+        .iter()
+        .flat_map(|tensor| tensor.consumers.iter().filter(|u| u.kernel == k).map(move |u| (tensor, u)))
+        .map(|(tensor, u)| tensor_bytes(tensor, required(kernel, u.slot, s, rules), t, 1, word).0)
+        .sum();
+    let written: f64 = workload
+        .tensors
+        .iter()
+        .filter(|tensor| tensor.producer == Some(k))
+        .map(|tensor| tensor_bytes(tensor, produced(s, rules), t, 1, word).0)
+        .sum();
+    let weights = match options.weight_traffic {
+        WeightTraffic::Streamed => weight_bytes(kernel, s, t, word) + 2.0 * gradient_bytes(kernel, s, t, word),
+        _ => 0.0,
+    };
+    let dram = ((read + written) * samples + weights) / system.memory.0.bandwidth.0;
+    super::instance::combine(system.overlap(), arithmetic, dram, 0.0)
+}
+
+/// Columns of the MILP.
+struct Columns {
+    s: Vec<Vec<usize>>,
+}
+
+/// Builds the MILP of a problem (C1; C2 and C3 by the functions it calls). Returns the columns of s.
+pub fn build(problem: &Problem) -> (Milp, Vec<Vec<usize>>) {
+    let mut milp = Milp::default();
+    let scale = scale_of(problem);
+    let mut columns = Columns { s: Vec::new() };
+    for (k, open) in problem.open.iter().enumerate() {
+        let s: Vec<usize> = open
+            .iter()
+            .zip(&problem.cost[k])
+            .map(|(a, cost)| milp.binary(format!("s_{k}_{a}"), cost / scale))
+            .collect();
+        milp.equal(format!("C1_{k}"), s.iter().map(|c| (*c, 1.0)).collect(), 1.0);
+        columns.s.push(s);
+    }
+    let mut flows: Vec<Vec<((Layout, Layout), usize)>> = Vec::new();
+    for (l, link) in problem.links.iter().enumerate() {
+        flows.push(emit_flow(&mut milp, &columns, l, link));
+    }
+    emit_groups(&mut milp, problem, &flows, scale);
+    (milp, columns.s)
+}
+
+fn scale_of(problem: &Problem) -> f64 {
+    let largest = problem
+        .cost
+        .iter()
+        .flatten()
+        .chain(problem.groups.iter().flat_map(BTreeMap::values))
+        .copied()
+        .fold(0.0, f64::max);
+    if largest > 0.0 && largest.is_finite() { largest } else { 1.0 }
+}
+
+/// C2.
+fn emit_flow(milp: &mut Milp, columns: &Columns, l: usize, link: &Link) -> Vec<((Layout, Layout), usize)> {
+    let mut flows = Vec::new();
+    let mut from_terms: Vec<Vec<(usize, f64)>> = columns.s[link.from].iter().map(|c| vec![(*c, -1.0)]).collect();
+    let mut to_terms: Vec<Vec<(usize, f64)>> = columns.s[link.to].iter().map(|c| vec![(*c, -1.0)]).collect();
+    for (a, row) in link.pairs.iter().enumerate() {
+        for (b, pair) in row.iter().enumerate() {
+            let Some(pair) = pair else { continue };
+            let y = milp.continuous(format!("y_{l}_{a}_{b}"), 1.0, 0.0);
+            from_terms[a].push((y, 1.0));
+            to_terms[b].push((y, 1.0));
+            flows.push((*pair, y));
+        }
+    }
+    for (a, terms) in from_terms.into_iter().enumerate() {
+        milp.equal(format!("C2_from_{l}_{a}"), terms, 0.0);
+    }
+    for (b, terms) in to_terms.into_iter().enumerate() {
+        milp.equal(format!("C2_to_{l}_{b}"), terms, 0.0);
+    }
+    flows
+}
+
+/// C3.
+fn emit_groups(milp: &mut Milp, problem: &Problem, flows: &[Vec<((Layout, Layout), usize)>], scale: f64) {
+    for (g, conversions) in problem.groups.iter().enumerate() {
+        for (i, (pair, cost)) in conversions.iter().enumerate().filter(|(_, (_, cost))| **cost > 0.0) {
+            let q = milp.continuous(format!("q_{g}_{i}"), f64::INFINITY, cost / scale);
+            for (l, link) in problem.links.iter().enumerate().filter(|(_, link)| link.group == Some(g)) {
+                debug_assert!(link.group.is_some());
+                let mut terms = vec![(q, 1.0)];
+                terms.extend(flows[l].iter().filter(|(p, _)| p == pair).map(|(_, y)| (*y, -1.0)));
+                if terms.len() > 1 {
+                    milp.at_least(format!("C3_{g}_{i}_{l}"), terms, 0.0);
+                }
+            }
+        }
+    }
+}
+
+/// Cost of a choice of strategies (indices into `open`); infinite where a pair cannot be.
+pub fn price(problem: &Problem, choice: &[usize]) -> f64 {
+    let mut total: f64 = choice.iter().enumerate().map(|(k, a)| problem.cost[k][*a]).sum();
+    let mut paid = std::collections::BTreeSet::new();
+    for link in &problem.links {
+        let Some(pair) = link.pairs[choice[link.from]][choice[link.to]] else { return f64::INFINITY };
+        if let Some(g) = link.group
+            && paid.insert((g, pair))
+        {
+            total += problem.groups[g].get(&pair).copied().unwrap_or(0.0);
+        }
+    }
+    total
+}
+
+/// Solves a problem. Infeasible problems (no strategies agree) give a record with that status and no strategies.
+///
+/// # Errors
+/// [`SolverError`] of the solver.
+pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, SolverError> {
+    if problem.open.iter().all(|open| open.len() == 1) {
+        let cost = price(problem, &vec![0; problem.open.len()]);
+        let status = if cost.is_finite() { Status::Optimal } else { Status::Infeasible };
+        return Ok(Sharding {
+            strategies: problem.open.iter().map(|o| o[0]).collect(),
+            record: SolveRecord { status, objective: cost, bound: cost, nodes: Some(0), seconds: 0.0 },
+        });
+    }
+    let (milp, s) = build(problem);
+    let scale = scale_of(problem);
+    let solved = solve(&milp, limits, None)?;
+    let mut record = solved.record;
+    record.objective *= scale;
+    record.bound *= scale;
+    let strategies = solved.values.map_or(Vec::new(), |values| {
+        s.iter()
+            .zip(&problem.open)
+            .map(|(columns, open)| {
+                let best = (0..columns.len()).max_by(|a, b| values[columns[*a]].total_cmp(&values[columns[*b]]));
+                open[best.unwrap_or(0)]
+            })
+            .collect()
+    });
+    Ok(Sharding { strategies, record })
+}
+
+/// The largest tensor-parallel degree that a workload's outer problems allow to be split evenly: all their sizes must
+/// be multiples of it. Returns the first kernel whose size is not.
+pub fn uneven_outer(workload: &Workload, t: u64) -> Option<(&str, u64)> {
+    workload
+        .kernels
+        .iter()
+        .find(|k| k.shape.outer > 1 && !k.shape.outer.is_multiple_of(t))
+        .map(|k| (k.name.as_str(), k.shape.outer))
+}
+
+/// Whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.
+pub fn splittable(workload: &Workload, t: u64) -> bool {
+    workload.kernels.iter().filter(|k| k.is_gemm()).all(|k| {
+        k.shape.outer > 1 || [Axis::M, Axis::K, Axis::N].iter().any(|a| *a != k.tiled && k.shape.along(*a) >= t)
+    })
+}

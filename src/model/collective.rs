@@ -1,0 +1,202 @@
+//! Time of a collective among the chips of a group.
+//!
+//! A group spans one or more network dimensions, innermost first. S is the bytes of the whole tensor (for all-to-all:
+//! the bytes one chip holds), n the chips along a dimension, B the bandwidth of a link in one direction, a its latency.
+//!
+//! | topology | all-reduce | all-gather, reduce-scatter | all-to-all |
+//! |---|---|---|---|
+//! | ring | 2(n-1)/n S/B + 2(n-1)a | (n-1)/n S/B + (n-1)a | S n/(8B) + floor(n/2) a, both directions used |
+//! | switch | 2(n-1)/n S/B + 2 ceil(log2 n) a | (n-1)/n S/B + ceil(log2 n) a | (n-1)/n S/B + a |
+//! | fully connected | 2/n S/B + 2a | S/(n B) + a | S/(n B) + a |
+//!
+//! Ring collectives of one direction are assumed except for all-to-all, where a byte travels n/4 hops on average over
+//! two links. Behind a switch the better of ring and tree latency is taken (the tree's, for n > 2). Several
+//! dimensions compose hierarchically: reduce-scatter inward, all-reduce at the outermost on what is left, all-gather
+//! back; an all-to-all crosses each dimension in turn with all its bytes.
+
+use crate::system::options::{Charge, ModelOptions, NetworkModel};
+use crate::system::{System, Topology};
+use crate::workload::CollectiveKind;
+
+/// One dimension of a group.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GroupDimension {
+    /// Its topology.
+    pub topology: Topology,
+    /// Chips of the group along it.
+    pub size: u64,
+    /// Bytes/s of a link in one direction.
+    pub bandwidth: f64,
+    /// Seconds a hop.
+    pub latency: f64,
+}
+
+/// The dimensions that a group has in a system, innermost first; `sizes[i]` is its extent along network dimension i.
+pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
+    sizes
+        .iter()
+        .enumerate()
+        .filter(|(_, size)| **size > 1)
+        .map(|(i, size)| {
+            let link = &system.network.dimensions[i].link.0;
+            GroupDimension {
+                topology: system.network.topology_of(i),
+                size: *size,
+                bandwidth: link.bandwidth.0,
+                latency: if system.model.latencies == Charge::Charged { link.latency.0 } else { 0.0 },
+            }
+        })
+        .collect()
+}
+
+/// Chips of a group.
+pub fn ranks(group: &[GroupDimension]) -> u64 {
+    group.iter().map(|d| d.size).product()
+}
+
+/// Seconds of a collective of `bytes` in a group. A group of one chip needs none.
+pub fn seconds(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, options: &ModelOptions) -> f64 {
+    if ranks(group) <= 1 || bytes <= 0.0 {
+        return 0.0;
+    }
+    match options.network_model {
+        NetworkModel::Dfmodel => dfmodel(kind, group, bytes, options.all_reduce_passes),
+        NetworkModel::Flowspace => hierarchical(kind, group, bytes),
+    }
+}
+
+fn hierarchical(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
+    match kind {
+        CollectiveKind::AllReduce => {
+            let Some((outermost, inner)) = group.split_last() else { return 0.0 };
+            let mut left = bytes;
+            let mut time = 0.0;
+            for d in inner {
+                time += 2.0 * reduce_scatter(d, left);
+                left /= d.size as f64;
+            }
+            time + all_reduce(outermost, left)
+        }
+        CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
+            let mut left = bytes;
+            let mut time = 0.0;
+            for d in group {
+                time += reduce_scatter(d, left);
+                left /= d.size as f64;
+            }
+            time
+        }
+        CollectiveKind::AllToAll => group.iter().map(|d| all_to_all(d, bytes)).sum(),
+        CollectiveKind::PointToPoint => group.iter().map(|d| d.latency + bytes / d.bandwidth).fold(0.0, f64::max),
+    }
+}
+
+fn log2_ceil(n: u64) -> f64 {
+    f64::from(64 - (n.max(1) - 1).leading_zeros())
+}
+
+/// All-reduce on one dimension.
+pub fn all_reduce(d: &GroupDimension, bytes: f64) -> f64 {
+    2.0 * reduce_scatter(d, bytes)
+}
+
+/// Reduce-scatter, or all-gather, on one dimension.
+pub fn reduce_scatter(d: &GroupDimension, bytes: f64) -> f64 {
+    let n = d.size as f64;
+    match d.topology {
+        Topology::Ring => (n - 1.0) / n * bytes / d.bandwidth + (n - 1.0) * d.latency,
+        Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
+        Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
+    }
+}
+
+/// All-to-all on one dimension.
+pub fn all_to_all(d: &GroupDimension, bytes: f64) -> f64 {
+    let n = d.size as f64;
+    match d.topology {
+        Topology::Ring if d.size == 2 => bytes / (2.0 * d.bandwidth) + d.latency,
+        Topology::Ring => n / 8.0 * bytes / d.bandwidth + (d.size / 2) as f64 * d.latency,
+        Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + d.latency,
+        Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
+    }
+}
+
+/// DFModel's ratios (model.md section 5, "Network (LLM)"), t = chips of the group: all-reduce `passes` (t-1)/(t B)
+/// behind ring or switch, 1/(t B) fully connected; all-gather the same with one pass; all-to-all t^2/(8B) ring, 1/B
+/// fully connected, t/(4B) switch. DFModel has one dimension a group; over several we add the terms.
+fn dfmodel(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, passes: u64) -> f64 {
+    group
+        .iter()
+        .map(|d| {
+            let t = d.size as f64;
+            let gather = match d.topology {
+                Topology::Ring | Topology::Switch => (t - 1.0) / (t * d.bandwidth),
+                Topology::FullyConnected => 1.0 / (t * d.bandwidth),
+            };
+            let ratio = match kind {
+                CollectiveKind::AllReduce => passes as f64 * gather,
+                CollectiveKind::AllGather | CollectiveKind::ReduceScatter => gather,
+                CollectiveKind::AllToAll => match d.topology {
+                    Topology::Ring => t * t / (8.0 * d.bandwidth),
+                    Topology::FullyConnected => 1.0 / d.bandwidth,
+                    Topology::Switch => t / (4.0 * d.bandwidth),
+                },
+                CollectiveKind::PointToPoint => 1.0 / d.bandwidth,
+            };
+            ratio * bytes
+        })
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn dimension(topology: Topology, size: u64, latency: f64) -> GroupDimension {
+        GroupDimension { topology, size, bandwidth: 100e9, latency }
+    }
+
+    /// By hand: 8 chips, 100 GB/s, 1 GB. Ring 2*7/8*10 ms = 17.5 ms; fully connected 2/8*10 ms = 2.5 ms.
+    #[test]
+    fn all_reduce_by_hand() {
+        let ring = dimension(Topology::Ring, 8, 0.0);
+        let full = dimension(Topology::FullyConnected, 8, 0.0);
+        assert!((all_reduce(&ring, 1e9) - 17.5e-3).abs() < 1e-15);
+        assert!((all_reduce(&full, 1e9) - 2.5e-3).abs() < 1e-15);
+    }
+
+    /// Latency: ring 2(n-1)a = 14 us; switch 2 log2(8) a = 6 us; so a torus and a switch group differ.
+    #[test]
+    fn ring_and_switch_differ_by_latency() {
+        let ring = all_reduce(&dimension(Topology::Ring, 8, 1e-6), 1e6);
+        let switch = all_reduce(&dimension(Topology::Switch, 8, 1e-6), 1e6);
+        assert!((ring - switch - 8e-6).abs() < 1e-15);
+    }
+
+    /// All-reduce over two dimensions moves as much as one ring over all chips: 2(n-1)/n with n = n1 n2.
+    #[test]
+    fn hierarchy_moves_what_one_ring_moves() {
+        let options = ModelOptions::flowspace();
+        let two = [dimension(Topology::Ring, 4, 0.0), dimension(Topology::Ring, 8, 0.0)];
+        let one = [dimension(Topology::Ring, 32, 0.0)];
+        let a = seconds(CollectiveKind::AllReduce, &two, 1e9, &options);
+        let b = seconds(CollectiveKind::AllReduce, &one, 1e9, &options);
+        assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
+    }
+
+    #[test]
+    fn one_chip_communicates_nothing() {
+        let options = ModelOptions::flowspace();
+        assert_eq!(seconds(CollectiveKind::AllReduce, &[], 1e9, &options), 0.0);
+    }
+
+    /// golden.csv, sn10 4x2: ratios 0.03 = (4-1)/(4*25) and 0.08 = 16/(8*25) ns a byte.
+    #[test]
+    fn dfmodels_ratios_are_the_logged_ones() {
+        let mut options = ModelOptions::dfmodel();
+        options.all_reduce_passes = 1;
+        let d = [GroupDimension { topology: Topology::Ring, size: 4, bandwidth: 25e9, latency: 0.0 }];
+        assert!((seconds(CollectiveKind::AllReduce, &d, 1.0, &options) * 1e9 - 0.03).abs() < 1e-15);
+        assert!((seconds(CollectiveKind::AllToAll, &d, 1.0, &options) * 1e9 - 0.08).abs() < 1e-15);
+    }
+}

@@ -1,0 +1,189 @@
+//! Local sizes of a sharded, tiled kernel; its FLOP, and its time on the chip's compute units.
+
+use super::layout::{Layout, Strategy};
+use crate::system::options::{Charge, ModelOptions};
+use crate::system::{Chip, Efficiency, System};
+use crate::workload::{Axis, Kernel, Phase, Tensor};
+
+/// `a / b`, rounded up.
+pub fn ceil_div(a: u64, b: u64) -> u64 {
+    a.div_ceil(b.max(1))
+}
+
+/// What one chip computes of a kernel for one tile (model.md section 5, "Tiling and shards").
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Local {
+    /// Output rows, ceil(outer m / t) when they are split.
+    pub rows: u64,
+    /// Contracted size, ceil(k / t) when it is split, of one tile for kernels tiled along k.
+    pub k: u64,
+    /// Output columns, ceil(n / t) when they are split, of one tile for kernels tiled along n.
+    pub n: u64,
+}
+
+/// Local sizes of `kernel` under `strategy` in a group of `t` chips with `tiles` tiles.
+pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
+    let shape = &kernel.shape;
+    let rows = match strategy {
+        Strategy::Outer | Strategy::M => ceil_div(shape.rows(), t),
+        _ => shape.rows(),
+    };
+    let k = if strategy == Strategy::K { ceil_div(shape.k, t) } else { shape.k };
+    let n = if strategy == Strategy::N { ceil_div(shape.n, t) } else { shape.n };
+    match kernel.tiled {
+        Axis::K => Local { rows, k: ceil_div(k, tiles), n },
+        _ => Local { rows, k, n: ceil_div(n, tiles) },
+    }
+}
+
+/// FLOP of one tile on one chip: 2 m n k for GEMMs, m n otherwise (model.md section 5, F_v); an opaque kernel's stated
+/// FLOP in proportion to its rows and tiles.
+pub fn tile_flop(kernel: &Kernel, local: &Local, tiles: u64) -> f64 {
+    let elements = local.rows as f64 * local.n as f64;
+    match kernel.flop {
+        Some(flop) => flop * (local.rows as f64 / kernel.shape.rows() as f64) / tiles as f64,
+        None if kernel.is_gemm() => 2.0 * elements * local.k as f64,
+        None => elements,
+    }
+}
+
+/// FLOP/s that a kernel reaches at most on a chip: the matrix peak, or the vector peak for kernels that are no GEMM
+/// where the chip states one and the model has it.
+pub fn peak(chip: &Chip, kernel: &Kernel, options: &ModelOptions) -> f64 {
+    let frequency = options.precision.round(chip.frequency.0 / 1e9) * 1e9;
+    let matrix = 2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency;
+    match chip.vector_peak {
+        Some(vector) if !kernel.is_gemm() && options.vector_unit == Charge::Charged => vector.0,
+        _ => matrix,
+    }
+}
+
+/// Peak of the whole system in FLOP/s: what utilisation is measured against.
+pub fn system_peak(system: &System) -> f64 {
+    let frequency = system.model.precision.round(system.chip.0.frequency.0 / 1e9) * 1e9;
+    let chip = &system.chip.0;
+    2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency * system.chip_count() as f64
+}
+
+/// Seconds of all tiles of one sample at a constant efficiency u: tiles * F / (u * peak).
+pub fn seconds_at_efficiency(chip: &Chip, kernel: &Kernel, local: &Local, tiles: u64, u: f64, options: &ModelOptions) -> f64 {
+    tiles as f64 * tile_flop(kernel, local, tiles) / (options.precision.round(u) * peak(chip, kernel, options))
+}
+
+/// Cycles of one tile on `lanes` x `stages` cores of `W` lanes and `H` stages (model.md section 5, "Compute"): a GEMM
+/// takes ceil(m/(L W)) ceil(n/(s H)) k, vector work ceil(m/(L W)) n with one stage.
+pub fn tile_cycles(chip: &Chip, kernel: &Kernel, local: &Local, lanes: u64, stages: u64) -> u64 {
+    let rows = ceil_div(local.rows, lanes.saturating_mul(chip.lanes));
+    if kernel.is_gemm() {
+        let cols = ceil_div(local.n, stages.saturating_mul(chip.stages));
+        rows.saturating_mul(cols).saturating_mul(local.k)
+    } else {
+        rows.saturating_mul(local.n)
+    }
+}
+
+/// A way to run a kernel: so many cores, so many seconds for all tiles of one sample.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CoreOption {
+    /// Cores, lanes x stages.
+    pub cores: u64,
+    /// Lane groups side by side.
+    pub lanes: u64,
+    /// Stage groups.
+    pub stages: u64,
+    /// Seconds of all tiles of one sample.
+    pub seconds: f64,
+}
+
+/// Core allocations of a kernel that are worth considering: none has both fewer cores and fewer cycles than another.
+/// Ascending in cores, descending in seconds.
+///
+/// Only allocations at which a rounded-up quotient changes can be on this front, so the walk goes over the distinct
+/// values of ceil(m/(L W)) and ceil(n/(s H)): at most 2 sqrt(m/W) times 2 sqrt(n/H) of them.
+pub fn core_options(chip: &Chip, kernel: &Kernel, local: &Local, tiles: u64) -> Vec<CoreOption> {
+    let lanes = breakpoints(ceil_div(local.rows, chip.lanes), chip.cores);
+    let stages =
+        if kernel.is_gemm() { breakpoints(ceil_div(local.n, chip.stages), chip.cores) } else { vec![1] };
+    let mut all: Vec<(u64, u64, u64, u64)> = Vec::new();
+    for &l in &lanes {
+        for &s in &stages {
+            if l.saturating_mul(s) <= chip.cores {
+                all.push((l * s, tile_cycles(chip, kernel, local, l, s), l, s));
+            }
+        }
+    }
+    all.sort_unstable();
+    let mut front: Vec<CoreOption> = Vec::new();
+    let mut best = u64::MAX;
+    for (cores, cycles, lanes, stages) in all {
+        if cycles < best {
+            best = cycles;
+            let seconds = tiles as f64 * cycles as f64 / chip.frequency.0;
+            front.push(CoreOption { cores, lanes, stages, seconds });
+        }
+    }
+    front
+}
+
+/// The smallest `x` in 1..=most for each distinct value of ceil(size / x).
+fn breakpoints(size: u64, most: u64) -> Vec<u64> {
+    let mut xs = Vec::new();
+    let mut x = 1;
+    while x <= most.min(size.max(1)) {
+        xs.push(x);
+        let quotient = ceil_div(size, x);
+        if quotient <= 1 {
+            break;
+        }
+        // The next smaller quotient is first reached at ceil(size / (quotient - 1)).
+        x = ceil_div(size, quotient - 1);
+    }
+    xs
+}
+
+/// The efficiency of a chip where it is a constant.
+pub fn constant_efficiency(chip: &Chip) -> Option<f64> {
+    match chip.efficiency {
+        Efficiency::Constant(u) => Some(u.0),
+        Efficiency::LanesStages => None,
+    }
+}
+
+/// Bytes of one sample of a tensor on one chip, and of one tile of it, in a layout.
+pub fn tensor_bytes(tensor: &Tensor, layout: Layout, t: u64, tiles: u64, word: f64) -> (f64, f64) {
+    let rows = if layout == Layout::Rows { ceil_div(tensor.rows, t) } else { tensor.rows };
+    let cols = if layout == Layout::Cols { ceil_div(tensor.cols, t) } else { tensor.cols };
+    let tile = rows as f64 * ceil_div(cols, tiles) as f64 * word;
+    (tile * tiles as f64, tile)
+}
+
+/// Bytes of a kernel's weight on one chip: rows x k words (zero for kernels without one).
+pub fn weight_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> f64 {
+    if kernel.weight_elements() == 0.0 {
+        return 0.0;
+    }
+    let local = local(kernel, strategy, t, 1);
+    local.rows as f64 * local.k as f64 * word
+}
+
+/// Bytes of the gradient that a weight-gradient kernel accumulates on one chip: rows x n words.
+pub fn gradient_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> f64 {
+    if kernel.phase != Phase::BackwardWeight {
+        return 0.0;
+    }
+    let local = local(kernel, strategy, t, 1);
+    local.rows as f64 * local.n as f64 * word
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand: ceil(10/x) takes 10, 5, 4, 3, 2, 1 first at x = 1, 2, 3, 4, 5, 10.
+    #[test]
+    fn breakpoints_by_hand() {
+        assert_eq!(breakpoints(10, 100), vec![1, 2, 3, 4, 5, 10]);
+        assert_eq!(breakpoints(10, 4), vec![1, 2, 3, 4]);
+        assert_eq!(breakpoints(1, 4), vec![1]);
+    }
+}

@@ -1,0 +1,205 @@
+//! Sharding strategies of a kernel and the layouts they ask of its tensors.
+//!
+//! A tensor-parallel group of t chips shares a kernel by splitting one axis of it. What that makes of its output and
+//! asks of its operands follows from which axes a tensor's rows and columns are ([`Slot`]).
+
+use crate::system::options::Layouts;
+use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Slot};
+
+crate::choice! {
+    /// How a kernel is shared by the chips of a tensor-parallel group.
+    pub enum Strategy ("a sharding strategy") {
+        /// Each chip has some of the outer problems (heads).
+        Outer = "outer",
+        /// Each chip has some rows of the output.
+        M = "m",
+        /// Each chip contracts over a part of k: the output is a partial sum.
+        K = "k",
+        /// Each chip has some columns of the output (tokens).
+        N = "n",
+        /// Every chip computes everything.
+        Replicate = "replicate",
+    }
+}
+
+/// How a tensor lies in a tensor-parallel group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Layout {
+    /// Whole on every chip (DFModel: RR).
+    Replicated,
+    /// Rows split (DFModel: SR).
+    Rows,
+    /// Columns split (DFModel: RS).
+    Cols,
+    /// Whole on every chip, but the sum over the chips is the tensor.
+    Partial,
+}
+
+/// The strategies open to a kernel in a group of `t` chips.
+///
+/// Both rule sets (model.md section 4): with several outer problems only `Outer`; the tiled axis and axes of size one
+/// are not split; a kernel with a weight is never replicated. Beyond DFModel's rules, ours let elementwise and norm kernels split
+/// the columns although tiles are cut from them too (sequence parallelism), keep norms from splitting the rows they
+/// reduce over, and keep weight gradients from splitting the tokens they contract over.
+pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts) -> Vec<Strategy> {
+    if t == 1 {
+        return vec![Strategy::Replicate];
+    }
+    if kernel.shape.outer > 1 {
+        return vec![Strategy::Outer];
+    }
+    let has_weight = kernel.op == Op::GemmWeight;
+    let mut open = Vec::new();
+    let splittable = |axis: Axis| kernel.shape.along(axis) > 1;
+    match rules {
+        Layouts::Dfmodel => {
+            for (strategy, axis) in [(Strategy::M, Axis::M), (Strategy::K, Axis::K), (Strategy::N, Axis::N)] {
+                if kernel.tiled != axis && splittable(axis) && (axis != Axis::K || kernel.is_gemm()) {
+                    open.push(strategy);
+                }
+            }
+            if !has_weight {
+                open.push(Strategy::Replicate);
+            }
+        }
+        Layouts::Flowspace => {
+            if !matches!(kernel.op, Op::Norm | Op::Opaque) && splittable(Axis::M) {
+                open.push(Strategy::M);
+            }
+            if kernel.is_gemm() && kernel.tiled != Axis::K && splittable(Axis::K) {
+                open.push(Strategy::K);
+            }
+            if !has_weight && kernel.op != Op::Opaque && splittable(Axis::N) {
+                open.push(Strategy::N);
+            }
+            if !has_weight {
+                open.push(Strategy::Replicate);
+            }
+        }
+    }
+    open
+}
+
+/// Layout of a kernel's output.
+pub fn produced(strategy: Strategy, rules: Layouts) -> Layout {
+    match (strategy, rules) {
+        (Strategy::Outer | Strategy::M, _) => Layout::Rows,
+        (Strategy::N, _) => Layout::Cols,
+        (Strategy::K, Layouts::Flowspace) => Layout::Partial,
+        // DFModel reduces at once: the kernel is charged an all-reduce and its output is whole.
+        (Strategy::K, Layouts::Dfmodel) | (Strategy::Replicate, _) => Layout::Replicated,
+    }
+}
+
+/// Layout a kernel asks of the tensor in `slot`.
+pub fn required(kernel: &Kernel, slot: Slot, strategy: Strategy, rules: Layouts) -> Layout {
+    match rules {
+        Layouts::Flowspace => required_flowspace(kernel, slot, strategy),
+        Layouts::Dfmodel => required_dfmodel(kernel, slot, strategy),
+    }
+}
+
+fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
+    use Layout::{Cols, Replicated, Rows};
+    // The outer problems of a weight GEMM (heads of Q, K, V) read the same operand: for it they are rows of the output.
+    let strategy = if strategy == Strategy::Outer && kernel.op == Op::GemmWeight { Strategy::M } else { strategy };
+    match (strategy, slot) {
+        (Strategy::Replicate, _) => Replicated,
+        (Strategy::Outer, _) => Rows,
+        (Strategy::M, Slot::Data | Slot::Lhs) => Rows,
+        (Strategy::M, Slot::LhsT) => Cols,
+        (Strategy::M, Slot::Rhs | Slot::RhsT) => Replicated,
+        (Strategy::K, Slot::Rhs | Slot::LhsT) => Rows,
+        (Strategy::K, Slot::RhsT | Slot::Lhs) => Cols,
+        (Strategy::K, Slot::Data) => Replicated,
+        (Strategy::N, Slot::Data | Slot::Rhs) => Cols,
+        (Strategy::N, Slot::RhsT) => Rows,
+        (Strategy::N, Slot::Lhs | Slot::LhsT) => Replicated,
+    }
+}
+
+/// model.md section 4, "Layout classes". DFModel takes the streamed operand for its input 1 and the stationary one for
+/// its input 2, and asks rows of everything under `Outer`, weight GEMMs included.
+fn required_dfmodel(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
+    use Layout::{Cols, Replicated, Rows};
+    if kernel.tiled == Axis::K {
+        return match strategy {
+            Strategy::Outer | Strategy::M | Strategy::N => Rows,
+            Strategy::K => Cols,
+            Strategy::Replicate => Replicated,
+        };
+    }
+    let operand_two = slot.is_stationary();
+    match (strategy, slot) {
+        (Strategy::Replicate, _) => Replicated,
+        (Strategy::Outer, _) => Rows,
+        (Strategy::M, Slot::Data) => Rows,
+        (Strategy::M, _) if operand_two => Rows,
+        (Strategy::M, _) => Replicated,
+        (Strategy::N, Slot::Data) => Cols,
+        (Strategy::N, _) if operand_two => Replicated,
+        (Strategy::N, _) => Cols,
+        (Strategy::K, Slot::Data) => Replicated,
+        (Strategy::K, _) if operand_two => Cols,
+        (Strategy::K, _) => Rows,
+    }
+}
+
+/// The collective that turns one layout into another; `Ok(None)` costs nothing, `Err(())` is not done.
+#[allow(clippy::result_unit_err)] // there is one way to fail and nothing to say about it
+pub fn conversion(from: Layout, to: Layout) -> Result<Option<CollectiveKind>, ()> {
+    use Layout::{Cols, Partial, Replicated, Rows};
+    match (from, to) {
+        (Partial, Partial) => Err(()),
+        (_, Partial) => Err(()),
+        (Replicated, _) => Ok(None),
+        (Rows, Rows) | (Cols, Cols) => Ok(None),
+        (Partial, Replicated) => Ok(Some(CollectiveKind::AllReduce)),
+        (Partial, Rows | Cols) => Ok(Some(CollectiveKind::ReduceScatter)),
+        (Rows | Cols, Replicated) => Ok(Some(CollectiveKind::AllGather)),
+        (Rows, Cols) | (Cols, Rows) => Ok(Some(CollectiveKind::AllToAll)),
+    }
+}
+
+/// Whether a backward kernel under `strategy` uses the shards of the weight that its forward kernel made under
+/// `owner`. The input gradient multiplies by the transposed weight (its k is the weight's rows), the weight gradient
+/// has the weight's input features as rows.
+pub fn weight_shards_agree(kernel: &Kernel, strategy: Strategy, owner: Strategy) -> bool {
+    match (kernel.phase, owner) {
+        (Phase::Forward, _) => true,
+        (_, Strategy::Replicate) => strategy == Strategy::Replicate,
+        (Phase::BackwardInput, Strategy::Outer | Strategy::M) => strategy == Strategy::K,
+        (Phase::BackwardInput, Strategy::K) => matches!(strategy, Strategy::M | Strategy::Outer),
+        (Phase::BackwardWeight, Strategy::Outer | Strategy::M) => strategy == Strategy::N,
+        (Phase::BackwardWeight, Strategy::K) => strategy == Strategy::M,
+        (_, Strategy::N) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::transformer::{Pass, tests::gpt3};
+
+    /// Megatron's pairing: column-parallel then row-parallel GEMM ask for no conversion between them.
+    #[test]
+    fn column_then_row_parallel_need_no_collective_between() {
+        let w = gpt3(1024, 16, 64, 1, 8, Pass::Forward);
+        let ffn1 = &w.kernels[w.kernel_index("FFN1").unwrap()];
+        let made = produced(Strategy::M, Layouts::Flowspace);
+        let asked = required(ffn1, Slot::Rhs, Strategy::K, Layouts::Flowspace);
+        assert_eq!(conversion(made, asked), Ok(None));
+        assert_eq!(
+            conversion(produced(Strategy::K, Layouts::Flowspace), Layout::Replicated),
+            Ok(Some(CollectiveKind::AllReduce))
+        );
+    }
+
+    #[test]
+    fn norms_do_not_split_the_rows_they_reduce() {
+        let w = gpt3(1024, 16, 64, 1, 8, Pass::Forward);
+        let ln = &w.kernels[w.kernel_index("LN1").unwrap()];
+        assert!(!strategies(ln, 8, Layouts::Flowspace).contains(&Strategy::M));
+        assert!(strategies(ln, 8, Layouts::Flowspace).contains(&Strategy::N));
+    }
+}

@@ -1,0 +1,9 @@
+//! The performance model: one equation a function, sizes and seconds in, seconds out. It knows nothing of searching.
+
+pub mod collective;
+pub mod compute;
+pub mod layout;
+pub mod memory;
+pub mod schedule;
+
+pub use layout::{Layout, Strategy};

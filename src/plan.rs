@@ -1,0 +1,153 @@
+//! A plan: every decision of a mapping, and the figures that follow from it. It is what the search ends with, what
+//! `check` re-derives, and what a user can edit and feed back.
+
+use crate::model::Strategy;
+use crate::model::memory::DramNeed;
+use crate::model::schedule::Iteration;
+use crate::system::System;
+use crate::system::price::ByPart;
+use crate::workload::Workload;
+use serde::Serialize;
+
+crate::spec! {
+    /// How much of one network dimension each strategy has; the product is the dimension's size.
+    #[derive(Copy)]
+    pub struct DimensionUse ("the use of a network dimension") {
+        /// Tensor parallelism.
+        tp: u64 = 1,
+        /// Pipeline parallelism.
+        pp: u64 = 1,
+        /// Data parallelism.
+        dp: u64 = 1,
+    }
+}
+
+/// The decisions of a mapping.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decisions {
+    /// Use of each network dimension.
+    pub uses: Vec<DimensionUse>,
+    /// Strategy of each kernel.
+    pub sharding: Vec<Strategy>,
+    /// Tiles that a sample is cut into.
+    pub tiles: u64,
+    /// Partition of each kernel; partitions run in ascending order and none is empty.
+    pub partition: Vec<usize>,
+}
+
+/// What limits a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bottleneck {
+    /// Arithmetic.
+    Compute,
+    /// DRAM traffic.
+    Dram,
+    /// Collectives.
+    Network,
+    /// Launches and set-up.
+    Overhead,
+}
+
+impl Bottleneck {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::Dram => "dram",
+            Self::Network => "network",
+            Self::Overhead => "overhead",
+        }
+    }
+}
+
+/// Figures of one partition, for one pass over the layer (a microbatch; a sample in DFModel's schedules).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct PartitionFigures {
+    /// Names of its kernels.
+    pub kernels: Vec<String>,
+    /// Seconds of arithmetic.
+    pub compute_s: f64,
+    /// Seconds of DRAM traffic.
+    pub dram_s: f64,
+    /// Seconds of collectives.
+    pub network_s: f64,
+    /// Seconds of launches and set-up, never overlapped.
+    pub overhead_s: f64,
+    /// Seconds of the partition.
+    pub time_s: f64,
+    /// Bytes of on-chip memory in use.
+    pub sram_bytes: f64,
+    /// Bytes waiting in DRAM between partitions while it runs.
+    pub live_bytes: f64,
+    /// Bytes it reads and writes in DRAM.
+    pub dram_bytes: f64,
+    /// FLOP that one chip computes in it.
+    pub flop: f64,
+}
+
+impl PartitionFigures {
+    /// The largest part.
+    pub fn bottleneck(&self) -> Bottleneck {
+        let parts = [
+            (self.compute_s, Bottleneck::Compute),
+            (self.dram_s, Bottleneck::Dram),
+            (self.network_s, Bottleneck::Network),
+            (self.overhead_s, Bottleneck::Overhead),
+        ];
+        parts.iter().fold(parts[0], |best, p| if p.0 > best.0 { *p } else { best }).1
+    }
+}
+
+/// Everything that follows from the decisions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figures {
+    /// Degrees.
+    pub tp: u64,
+    /// Pipeline stages.
+    pub pp: u64,
+    /// Data-parallel replicas.
+    pub dp: u64,
+    /// Partitions.
+    pub partitions: Vec<PartitionFigures>,
+    /// Seconds of one pass over one layer: the sum over the partitions.
+    pub layer_s: f64,
+    /// The iteration by part.
+    pub iteration: Iteration,
+    /// DRAM of one chip by kind.
+    pub memory: DramNeed,
+    /// Capacity of one chip's DRAM; `None` without limit.
+    pub dram_capacity: Option<f64>,
+    /// FLOP of an iteration, all chips, unsharded.
+    pub flop_per_iteration: f64,
+    /// FLOP over peak FLOP of all chips in the time.
+    pub utilization: f64,
+    /// Price of the system.
+    pub cost: ByPart,
+    /// Power of the system.
+    pub power: ByPart,
+}
+
+impl Figures {
+    /// Seconds of an iteration.
+    pub fn iteration_s(&self) -> f64 {
+        self.iteration.total_s()
+    }
+    /// Samples a second.
+    pub fn samples_per_s(&self, workload: &Workload) -> f64 {
+        workload.global_batch as f64 / self.iteration_s()
+    }
+}
+
+/// A mapping of a workload onto a system with its figures.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Plan {
+    /// The workload.
+    pub workload: Workload,
+    /// The system.
+    pub system: System,
+    /// The decisions.
+    pub decisions: Decisions,
+    /// What follows from them.
+    pub figures: Figures,
+}

@@ -1,0 +1,3 @@
+//! What a study leaves behind: tables and figures, one file a format.
+
+pub mod plot;

@@ -1,0 +1,42 @@
+//! The font built into the program.
+//!
+//! The bitmap backend draws no text, and reports no error, when a font is missing. So the font is part of the program
+//! and a figure never depends on what is installed.
+
+use std::sync::OnceLock;
+
+use plotters::style::{FontDesc, FontFamily, FontStyle, register_font};
+
+use super::PlotError;
+
+/// The name in the SVG file, which is also the key the bitmap font is registered under. Verdana has the same letter
+/// widths as DejaVu Sans, so the layout still holds on systems without DejaVu.
+pub(crate) const FAMILY: &str = "DejaVu Sans, Verdana, Geneva, sans-serif";
+
+static REGULAR: &[u8] = include_bytes!("../../../assets/fonts/DejaVuSans.ttf");
+static BOLD: &[u8] = include_bytes!("../../../assets/fonts/DejaVuSans-Bold.ttf");
+
+/// The bitmap backend takes a font's line height (ascent + descent) as its size; one em is this much smaller.
+pub(crate) const LINE_PER_EM: f64 = (1901.0 + 483.0) / 2048.0;
+
+/// Makes the font known to plotters, once per process.
+pub(crate) fn ensure() -> Result<(), PlotError> {
+    static READY: OnceLock<bool> = OnceLock::new();
+    let ready = READY.get_or_init(|| {
+        register_font(FAMILY, FontStyle::Normal, REGULAR).is_ok()
+            && register_font(FAMILY, FontStyle::Bold, BOLD).is_ok()
+    });
+    if *ready { Ok(()) } else { Err(PlotError::Font) }
+}
+
+/// The width of a line of text whose em is `size` points.
+pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
+    // Measured large because plotters rounds the answer to whole pixels.
+    const EM: f64 = 1000.0;
+    let style = if bold { FontStyle::Bold } else { FontStyle::Normal };
+    let font = FontDesc::new(FontFamily::Name(FAMILY), EM * LINE_PER_EM, style);
+    match font.layout_box(text) {
+        Ok(((x0, _), (x1, _))) => f64::from(x1 - x0) / EM * size,
+        Err(_) => 0.6 * size * text.chars().count() as f64,
+    }
+}

@@ -1,0 +1,87 @@
+//! Figures for papers: each chart is written as an SVG file and as a 300 dpi PNG file.
+//!
+//! A chart is a plain struct with the data and a `draw` method. `draw(stem)` writes `<stem>.svg` and `<stem>.png`
+//! and returns both paths. The same input always gives the same bytes. Data that cannot be drawn (not a number,
+//! infinite, or not positive on a log axis) is left out, and the figure says how many values that were.
+//!
+//! All lengths are in points (1/72 inch), measured on the printed page: a figure is 252 points (3.5 inch, one column)
+//! or 504 points (7 inch, the full width) wide, so text has the size it will have in the paper.
+
+mod axis;
+mod bars;
+mod canvas;
+mod fonts;
+mod frame;
+mod heatmap;
+mod labels;
+mod legend;
+mod numbers;
+mod pareto;
+mod render;
+mod roof_labels;
+mod roofline;
+mod text;
+mod theme;
+mod xy;
+
+use std::path::PathBuf;
+
+pub use axis::{Range, Scale, Tick, ticks};
+pub use bars::{Series, StackedBars};
+pub use heatmap::Heatmap;
+pub use numbers::short_number;
+pub use pareto::{Better, ParetoChart, Point, pareto_front};
+pub use roofline::{Roof, RoofPoint, Roofline};
+pub use xy::{XValue, XyChart, XyPoint};
+
+/// What can go wrong when a figure is written. Bad data is not an error: it is left out and counted in the figure.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlotError {
+    /// A file could not be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// The reason.
+        source: std::io::Error,
+    },
+    /// The drawing library refused an operation.
+    #[error("cannot draw {}: {message}", path.display())]
+    Draw {
+        /// The file that was being drawn.
+        path: PathBuf,
+        /// What the library said.
+        message: String,
+    },
+    /// The font that is built into the program could not be read.
+    #[error("the built-in font cannot be read")]
+    Font,
+}
+
+/// How wide the figure is on the printed page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Width {
+    /// One column unless the content needs the full width.
+    #[default]
+    Auto,
+    /// One column: 3.5 inch.
+    Column,
+    /// Both columns: 7 inch.
+    Full,
+}
+
+impl Width {
+    /// The width in points; `wide` says whether `Auto` needs the full width.
+    fn points(self, wide: bool) -> f64 {
+        match self {
+            Width::Column => theme::COLUMN,
+            Width::Full => theme::FULL,
+            Width::Auto if wide => theme::FULL,
+            Width::Auto => theme::COLUMN,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,403 @@
+//! Located YAML trees, and the loading of files into them.
+
+use super::read::Problem;
+use saphyr_parser::{Event, Parser, ScalarStyle};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Where a node stood: file and line (1-based).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// The file as the user named it, or a pseudo-name such as `<command line>`.
+    pub file: Arc<str>,
+    /// Line, 1-based; 0 where there is none.
+    pub line: usize,
+}
+
+impl Origin {
+    /// An origin without a line, for values that come from the command line.
+    pub fn named(name: &str) -> Self {
+        Self { file: Arc::from(name), line: 0 }
+    }
+}
+
+/// A value of YAML with its place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Where it stood.
+    pub origin: Origin,
+    /// What it is.
+    pub value: Value,
+}
+
+/// The three shapes of YAML, and nothing.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// An empty value, `~` or `null`.
+    Null,
+    /// A scalar: its text, and whether it was quoted (a quoted scalar is a string whatever it looks like).
+    Scalar {
+        /// The text.
+        text: String,
+        /// Quoted or block style.
+        quoted: bool,
+    },
+    /// A sequence.
+    List(Vec<Node>),
+    /// A mapping in file order; each key with its own place.
+    Map(Vec<(String, Origin, Node)>),
+}
+
+/// Deepest nesting read: specifications need about eight levels, and a bound keeps hostile input off the stack.
+const MAX_DEPTH: usize = 64;
+/// Most nodes of one file.
+const MAX_NODES: usize = 2_000_000;
+
+impl Node {
+    /// A plain scalar at `origin`.
+    pub fn scalar(text: impl Into<String>, origin: Origin) -> Self {
+        Self { origin, value: Value::Scalar { text: text.into(), quoted: false } }
+    }
+
+    /// The child under `key`, if this is a mapping that has it.
+    pub fn get(&self, key: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Map(entries) => entries.iter().find(|(k, _, _)| k == key).map(|(_, _, n)| n),
+            _ => None,
+        }
+    }
+
+    /// What was found, for messages: a short text of the value.
+    pub fn describe(&self) -> String {
+        match &self.value {
+            Value::Null => "nothing".into(),
+            Value::Scalar { text, .. } => {
+                let short: String = text.chars().take(60).collect();
+                if short.len() < text.len() { format!("{short:?}...") } else { format!("{short:?}") }
+            }
+            Value::List(items) => format!("a list of {}", items.len()),
+            Value::Map(_) => "a mapping".into(),
+        }
+    }
+
+    /// As a JSON value, for emitting YAML and for content keys. Plain scalars that are JSON numbers or booleans
+    /// become those; everything else is a string.
+    pub fn to_json(&self) -> serde_json::Value {
+        use serde_json::Value as J;
+        match &self.value {
+            Value::Null => J::Null,
+            Value::Scalar { text, quoted: true } => J::String(text.clone()),
+            Value::Scalar { text, quoted: false } => match text.as_str() {
+                "true" => J::Bool(true),
+                "false" => J::Bool(false),
+                _ => serde_json::from_str::<serde_json::Number>(text)
+                    .map_or_else(|_| J::String(text.clone()), J::Number),
+            },
+            Value::List(items) => J::Array(items.iter().map(Node::to_json).collect()),
+            Value::Map(entries) => {
+                J::Object(entries.iter().map(|(k, _, n)| (k.clone(), n.to_json())).collect())
+            }
+        }
+    }
+
+    /// Parses one YAML document. All syntax problems of the scanner are one [`Problem`]: YAML cannot be read past its
+    /// first syntax error.
+    ///
+    /// # Errors
+    /// A [`Problem`] with the line for syntax errors, duplicate keys, several documents, or nesting beyond bounds.
+    pub fn parse(file: &str, text: &str) -> Result<Node, Problem> {
+        let mut builder =
+            Builder { file: Arc::from(file), parser: Parser::new_from_str(text), nodes: 0, anchors: Vec::new() };
+        builder.document()
+    }
+}
+
+struct Builder<'t> {
+    file: Arc<str>,
+    parser: Parser<'t, saphyr_parser::StrInput<'t>>,
+    nodes: usize,
+    anchors: Vec<(usize, Node)>,
+}
+
+impl Builder<'_> {
+    fn problem(&self, line: usize, message: impl Into<String>) -> Problem {
+        Problem { origin: Origin { file: self.file.clone(), line }, field: String::new(), message: message.into() }
+    }
+
+    fn next(&mut self) -> Result<(Event<'_>, usize), Problem> {
+        let file = self.file.clone();
+        match self.parser.next_event() {
+            Some(Ok((event, span))) => Ok((event, span.start.line())),
+            Some(Err(e)) => Err(Problem {
+                origin: Origin { file, line: e.marker().line() },
+                field: String::new(),
+                message: format!("not valid YAML: {}", e.info()),
+            }),
+            None => Err(Problem {
+                origin: Origin { file, line: 0 },
+                field: String::new(),
+                message: "the file ends where a value is due".into(),
+            }),
+        }
+    }
+
+    fn document(&mut self) -> Result<Node, Problem> {
+        loop {
+            let (event, _) = self.next()?;
+            match event {
+                Event::StreamStart | Event::Nothing => {}
+                Event::DocumentStart(_) => break,
+                _ => return Err(self.problem(1, "the file is empty; a mapping of keys and values is due")),
+            }
+        }
+        let root = self.node(0)?;
+        loop {
+            let (event, line) = self.next()?;
+            match event {
+                Event::DocumentEnd | Event::Nothing => {}
+                Event::StreamEnd => return Ok(root),
+                _ => return Err(self.problem(line, "a second YAML document starts here; one file holds one document")),
+            }
+        }
+    }
+
+    fn node(&mut self, depth: usize) -> Result<Node, Problem> {
+        let (event, line) = self.next()?;
+        let owned = match event {
+            Event::Scalar(text, style, anchor, _) => Owned::Scalar(text.into_owned(), style, anchor),
+            Event::SequenceStart(anchor, _) => Owned::List(anchor),
+            Event::MappingStart(anchor, _) => Owned::Map(anchor),
+            Event::Alias(id) => Owned::Alias(id),
+            Event::SequenceEnd | Event::MappingEnd => Owned::End,
+            _ => return Err(self.problem(line, "a value is due here")),
+        };
+        self.finish(owned, line, depth)
+    }
+
+    fn finish(&mut self, event: Owned, line: usize, depth: usize) -> Result<Node, Problem> {
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            return Err(self.problem(line, format!("more than {MAX_NODES} values in one file")));
+        }
+        if depth > MAX_DEPTH {
+            return Err(self.problem(line, format!("nested deeper than {MAX_DEPTH} levels")));
+        }
+        let origin = Origin { file: self.file.clone(), line };
+        let (value, anchor) = match event {
+            Owned::Scalar(text, style, anchor) => {
+                let quoted = style != ScalarStyle::Plain;
+                let empty = !quoted && matches!(text.as_str(), "" | "~" | "null");
+                (if empty { Value::Null } else { Value::Scalar { text, quoted } }, anchor)
+            }
+            Owned::List(anchor) => {
+                let mut items = Vec::new();
+                loop {
+                    let node = self.child(depth)?;
+                    match node {
+                        Some(node) => items.push(node),
+                        None => break,
+                    }
+                }
+                (Value::List(items), anchor)
+            }
+            Owned::Map(anchor) => {
+                let mut entries: Vec<(String, Origin, Node)> = Vec::new();
+                while let Some(key) = self.child(depth)? {
+                    let Value::Scalar { text, .. } = key.value else {
+                        return Err(self.problem(key.origin.line, format!("a key must be a word, found {}", key.describe())));
+                    };
+                    if let Some((_, first, _)) = entries.iter().find(|(k, _, _)| *k == text) {
+                        let message = format!("key {text:?} stands twice (first on line {})", first.line);
+                        return Err(self.problem(key.origin.line, message));
+                    }
+                    let Some(node) = self.child(depth)? else {
+                        return Err(self.problem(key.origin.line, format!("key {text:?} has no value")));
+                    };
+                    entries.push((text, key.origin, node));
+                }
+                (Value::Map(entries), anchor)
+            }
+            Owned::Alias(id) => {
+                let found = self.anchors.iter().find(|(a, _)| *a == id).map(|(_, n)| n.clone());
+                let Some(node) = found else {
+                    return Err(self.problem(line, "an alias to an anchor that is not complete"));
+                };
+                // Aliases are copies: count them, or a few lines could unfold into gigabytes.
+                self.nodes += count(&node);
+                if self.nodes > MAX_NODES {
+                    return Err(self.problem(line, format!("aliases unfold to more than {MAX_NODES} values")));
+                }
+                return Ok(node);
+            }
+            Owned::End => return Err(self.problem(line, "a value is due here")),
+        };
+        let node = Node { origin, value };
+        if anchor > 0 {
+            self.anchors.push((anchor, node.clone()));
+        }
+        Ok(node)
+    }
+
+    /// The next child of a collection, `None` at its end.
+    fn child(&mut self, depth: usize) -> Result<Option<Node>, Problem> {
+        let (event, line) = self.next()?;
+        let owned = match event {
+            Event::SequenceEnd | Event::MappingEnd => return Ok(None),
+            Event::Scalar(text, style, anchor, _) => Owned::Scalar(text.into_owned(), style, anchor),
+            Event::SequenceStart(anchor, _) => Owned::List(anchor),
+            Event::MappingStart(anchor, _) => Owned::Map(anchor),
+            Event::Alias(id) => Owned::Alias(id),
+            _ => Owned::End,
+        };
+        self.finish(owned, line, depth + 1).map(Some)
+    }
+}
+
+/// An event without borrow on the parser.
+enum Owned {
+    Scalar(String, ScalarStyle, usize),
+    List(usize),
+    Map(usize),
+    Alias(usize),
+    End,
+}
+
+fn count(node: &Node) -> usize {
+    1 + match &node.value {
+        Value::List(items) => items.iter().map(count).sum(),
+        Value::Map(entries) => entries.iter().map(|(_, _, n)| count(n)).sum(),
+        _ => 0,
+    }
+}
+
+/// Loads files and follows references relative to the file that makes them.
+#[derive(Debug, Default, Clone)]
+pub struct Loader;
+
+/// Largest specification file read.
+const MAX_FILE_BYTES: u64 = 64 << 20;
+
+impl Loader {
+    /// Reads and parses `path`.
+    ///
+    /// # Errors
+    /// A [`Problem`] when the file is missing, unreadable, larger than 64 MiB, not UTF-8, or not YAML.
+    pub fn load(&self, path: &Path, from: Option<(&Origin, &str)>) -> Result<Node, Problem> {
+        let (origin, field) = match from {
+            Some((origin, field)) => (origin.clone(), field.to_string()),
+            None => (Origin { file: Arc::from(path.display().to_string()), line: 0 }, String::new()),
+        };
+        let fail = |message: String| Problem { origin: origin.clone(), field: field.clone(), message };
+        let meta = std::fs::metadata(path)
+            .map_err(|e| fail(format!("cannot read file {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+        if !meta.is_file() {
+            return Err(fail(format!("{:?} is not a file", path.display().to_string())));
+        }
+        if meta.len() > MAX_FILE_BYTES {
+            return Err(fail(format!("{:?} is larger than 64 MiB", path.display().to_string())));
+        }
+        let bytes = std::fs::read(path)
+            .map_err(|e| fail(format!("cannot read file {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+        let text = String::from_utf8(bytes)
+            .map_err(|_| fail(format!("{:?} is not UTF-8 text", path.display().to_string())))?;
+        Node::parse(&path.display().to_string(), &text)
+    }
+
+    /// The path a reference in `origin`'s file points to.
+    pub fn resolve(&self, origin: &Origin, reference: &str) -> PathBuf {
+        let reference = Path::new(reference);
+        match Path::new(origin.file.as_ref()).parent() {
+            Some(dir) if reference.is_relative() && origin.line > 0 => dir.join(reference),
+            _ => reference.to_path_buf(),
+        }
+    }
+
+    /// Replaces every reference below `node` at `field`: a scalar becomes the file it names; a mapping with `from:`
+    /// becomes that file overlaid with the mapping's other keys.
+    ///
+    /// # Errors
+    /// The [`Problem`] of loading the file.
+    pub fn expand(&self, node: &Node, field: &str) -> Result<Node, Problem> {
+        self.expand_bounded(node, field, 0)
+    }
+
+    fn expand_bounded(&self, node: &Node, field: &str, depth: usize) -> Result<Node, Problem> {
+        if depth > 16 {
+            return Err(Problem {
+                origin: node.origin.clone(),
+                field: field.into(),
+                message: "references follow each other in a circle".into(),
+            });
+        }
+        match &node.value {
+            Value::Scalar { text, .. } => {
+                let loaded = self.load(&self.resolve(&node.origin, text), Some((&node.origin, field)))?;
+                self.expand_from(loaded, field, depth + 1)
+            }
+            _ => self.expand_from(node.clone(), field, depth),
+        }
+    }
+
+    fn expand_from(&self, node: Node, field: &str, depth: usize) -> Result<Node, Problem> {
+        let Value::Map(entries) = &node.value else { return Ok(node) };
+        let Some((_, _, base)) = entries.iter().find(|(k, _, _)| k == "from") else { return Ok(node) };
+        let mut base = self.expand_bounded(base, field, depth + 1)?;
+        for (key, origin, value) in entries.iter().filter(|(k, _, _)| k != "from") {
+            base.set(key, origin.clone(), value.clone());
+        }
+        Ok(base)
+    }
+}
+
+impl Node {
+    /// Sets `key` of a mapping, replacing what was there; a node that is no mapping becomes one.
+    pub fn set(&mut self, key: &str, origin: Origin, node: Node) {
+        if let Value::Map(entries) = &mut self.value {
+            match entries.iter_mut().find(|(k, _, _)| k == key) {
+                Some(entry) => *entry = (key.to_string(), origin, node),
+                None => entries.push((key.to_string(), origin, node)),
+            }
+        } else {
+            self.value = Value::Map(vec![(key.to_string(), origin, node)]);
+        }
+    }
+}
+
+/// A reason for an I/O error a user understands, without the operating system's error number.
+pub fn io_reason(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => "there is no such file".into(),
+        std::io::ErrorKind::PermissionDenied => "permission denied".into(),
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_survive_parsing() {
+        let node = Node::parse("a.yaml", "x: 1\ny:\n  z: [a, \"2\"]\n").unwrap();
+        let z = node.get("y").and_then(|y| y.get("z")).unwrap();
+        assert_eq!(z.origin.line, 3);
+        let Value::List(items) = &z.value else { panic!("a list") };
+        assert_eq!(items[1].value, Value::Scalar { text: "2".into(), quoted: true });
+    }
+
+    #[test]
+    fn refuses_duplicates_bombs_and_depth() {
+        let twice = Node::parse("a.yaml", "x: 1\nx: 2\n").unwrap_err();
+        assert!(twice.to_string().contains("stands twice"), "{twice}");
+        let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n");
+        for i in 1..9 {
+            let refs = vec![format!("*a{}", i - 1); 10].join(",");
+            bomb.push_str(&format!("a{i}: &a{i} [{refs}]\n"));
+        }
+        assert!(Node::parse("b.yaml", &bomb).unwrap_err().message.contains("unfold"));
+        let deep = "[".repeat(200) + &"]".repeat(200);
+        assert!(Node::parse("c.yaml", &deep).is_err());
+        assert!(Node::parse("d.yaml", "").is_err());
+        assert!(Node::parse("e.yaml", "a: b\n---\nc: d\n").is_err());
+    }
+}

@@ -1,0 +1,563 @@
+//! Reading nodes into typed structures, collecting every problem on the way.
+
+use super::node::{Loader, Node, Origin, Value};
+use super::schema::Definitions;
+use crate::units::{Quantity, QuantityError};
+use serde::Serialize;
+use serde_json::json;
+use std::fmt;
+
+/// One thing wrong with an input: where, which field, what was found and what would fit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// File and line.
+    pub origin: Origin,
+    /// The field, dotted from the top of its file (`memory.bandwidth`); empty for the file as a whole.
+    pub field: String,
+    /// What was found and what would fit.
+    pub message: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.origin.file)?;
+        if self.origin.line > 0 {
+            write!(f, ":{}", self.origin.line)?;
+        }
+        if !self.field.is_empty() {
+            write!(f, ": {}", self.field)?;
+        }
+        write!(f, ": {}", self.message)
+    }
+}
+
+/// All problems of an input, in file order.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub struct Problems(pub Vec<Problem>);
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.0.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}
+
+/// The state of one reading: the path to the node at hand and the problems so far.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// Loads referenced files.
+    pub loader: Loader,
+    problems: Vec<Problem>,
+    path: Vec<String>,
+}
+
+impl Reader {
+    /// Reads a whole structure from `node`.
+    ///
+    /// # Errors
+    /// All [`Problems`] found.
+    pub fn read<T: FromNode>(node: &Node) -> Result<T, Problems> {
+        let mut reader = Self::default();
+        let value = T::from_node(node, &mut reader);
+        reader.finish_with(value, node)
+    }
+
+    /// Ends a reading: the value, or all problems in file order.
+    ///
+    /// # Errors
+    /// All [`Problems`] noted, if any.
+    pub fn finish_with<T>(mut self, value: Option<T>, node: &Node) -> Result<T, Problems> {
+        match value {
+            Some(value) if self.problems.is_empty() => Ok(value),
+            _ => {
+                if self.problems.is_empty() {
+                    self.problem(node, "cannot be read");
+                }
+                self.problems.sort_by(|a, b| {
+                    (a.origin.file.as_ref(), a.origin.line).cmp(&(b.origin.file.as_ref(), b.origin.line))
+                });
+                self.problems.dedup();
+                Err(Problems(self.problems))
+            }
+        }
+    }
+
+    /// The field at hand, dotted.
+    pub fn field(&self) -> String {
+        self.path.join(".")
+    }
+
+    /// Notes a problem of `node` at the field at hand.
+    pub fn problem(&mut self, node: &Node, message: impl Into<String>) {
+        self.problems.push(Problem { origin: node.origin.clone(), field: self.field(), message: message.into() });
+    }
+
+    /// Notes a problem that is already placed.
+    pub fn push(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// Reads below `segment`.
+    pub fn within<T>(&mut self, segment: impl Into<String>, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(segment.into());
+        let value = f(self);
+        self.path.pop();
+        value
+    }
+
+    /// The entries of a mapping, or a problem.
+    pub fn entries<'n>(&mut self, node: &'n Node, what: &str) -> Option<&'n [(String, Origin, Node)]> {
+        match &node.value {
+            Value::Map(entries) => Some(entries),
+            _ => {
+                self.problem(node, format!("expected {what} (a mapping of keys and values), found {}", node.describe()));
+                None
+            }
+        }
+    }
+
+    /// Refuses keys that are not in `known`, naming the nearest.
+    pub fn unknown_keys(&mut self, node: &Node, known: &[&str]) {
+        let Value::Map(entries) = &node.value else { return };
+        for (key, origin, _) in entries {
+            if !known.contains(&key.as_str()) {
+                let remedy = match nearest(key, known) {
+                    Some(near) => format!("did you mean {near:?}?"),
+                    None => format!("known keys: {}", known.join(", ")),
+                };
+                let field = if self.path.is_empty() { key.clone() } else { format!("{}.{key}", self.field()) };
+                self.problems.push(Problem {
+                    origin: origin.clone(),
+                    field,
+                    message: format!("unknown key; {remedy}"),
+                });
+            }
+        }
+    }
+
+    /// Reads one field of a mapping; `None` after a noted problem.
+    pub fn key<T: FromNode>(&mut self, node: &Node, key: &str, default: Option<T>) -> Option<T> {
+        match node.get(key) {
+            Some(child) if child.value != Value::Null => self.within(key, |r| T::from_node(child, r)),
+            _ => match T::absent().or(default) {
+                Some(value) => Some(value),
+                None => {
+                    self.within(key, |r| r.problem(node, format!("missing; expected {}", T::expected())));
+                    None
+                }
+            },
+        }
+    }
+}
+
+/// The known word nearest to `word`, if it is near enough to be a slip of the keyboard.
+pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
+    known
+        .iter()
+        .map(|k| (edit_distance(word, k), *k))
+        .filter(|(d, k)| *d <= 1 + k.len().min(word.len()) / 3)
+        .min_by_key(|(d, _)| *d)
+        .map(|(_, k)| k)
+}
+
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substitute = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substitute.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row.last().copied().unwrap_or(0)
+}
+
+/// A type that is read from a node and described by a JSON Schema.
+pub trait FromNode: Sized {
+    /// Reads the value; on failure notes the problems and gives `None`.
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self>;
+    /// The JSON Schema of the notation.
+    fn schema(definitions: &mut Definitions) -> serde_json::Value;
+    /// What is expected, for messages ("a bandwidth such as \"3.35 TB/s\"").
+    fn expected() -> String;
+    /// The value of a key that is not there; `None` where the key is required.
+    fn absent() -> Option<Self> {
+        None
+    }
+}
+
+fn text_of<'n>(node: &'n Node, reader: &mut Reader, expected: &str) -> Option<&'n str> {
+    match &node.value {
+        Value::Scalar { text, .. } => Some(text),
+        _ => {
+            reader.problem(node, format!("expected {expected}, found {}", node.describe()));
+            None
+        }
+    }
+}
+
+impl<Q: Quantity> FromNode for Q {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let expected = Self::expected();
+        let text = text_of(node, reader, &expected)?;
+        match Q::parse(text) {
+            Ok(value) => Some(value),
+            Err(reason) => {
+                let units: Vec<&str> = Q::UNITS.iter().map(|(u, _)| *u).collect();
+                let fits = match reason {
+                    QuantityError::MissingUnit { .. } | QuantityError::WrongUnit { .. } => {
+                        format!(" (units: {})", units.join(", "))
+                    }
+                    _ => String::new(),
+                };
+                reader.problem(node, format!("expected {expected}, found {}: {reason}{fits}", node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "string", "description": Self::expected(), "examples": [Q::EXAMPLE] })
+    }
+    fn expected() -> String {
+        format!("{} such as {:?}", Q::NAME, Q::EXAMPLE)
+    }
+}
+
+/// A name: a non-empty text without line breaks.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct Name(pub String);
+
+impl FromNode for Name {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let text = text_of(node, reader, "a text")?;
+        if text.trim().is_empty() || text.contains('\n') {
+            reader.problem(node, format!("expected a text on one line, found {}", node.describe()));
+            return None;
+        }
+        Some(Self(text.to_string()))
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "string", "minLength": 1 })
+    }
+    fn expected() -> String {
+        "a text".into()
+    }
+}
+
+impl FromNode for String {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        text_of(node, reader, "a text").map(str::to_string)
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "string" })
+    }
+    fn expected() -> String {
+        "a text".into()
+    }
+}
+
+impl FromNode for bool {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.value {
+            Value::Scalar { text, .. } if text == "true" => Some(true),
+            Value::Scalar { text, .. } if text == "false" => Some(false),
+            _ => {
+                reader.problem(node, format!("expected true or false, found {}", node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "boolean" })
+    }
+    fn expected() -> String {
+        "true or false".into()
+    }
+}
+
+/// Largest count read: above it products of counts leave the integers that `f64` holds exactly.
+const MAX_COUNT: u64 = 1 << 50;
+
+/// A count of at least one.
+impl FromNode for u64 {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let text = text_of(node, reader, &Self::expected())?;
+        match text.replace('_', "").parse::<u64>() {
+            Ok(value) if (1..=MAX_COUNT).contains(&value) => Some(value),
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "integer", "minimum": 1 })
+    }
+    fn expected() -> String {
+        "a whole number of at least 1".into()
+    }
+}
+
+/// A fraction above 0 and at most 1.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Fraction(pub f64);
+
+impl FromNode for Fraction {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let text = text_of(node, reader, &Self::expected())?;
+        match text.parse::<f64>() {
+            Ok(value) if value > 0.0 && value <= 1.0 => Some(Self(value)),
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "number", "exclusiveMinimum": 0, "maximum": 1 })
+    }
+    fn expected() -> String {
+        "a fraction above 0 and at most 1, such as 0.9".into()
+    }
+}
+
+/// A plain number, finite and at least zero, for result fields without a unit.
+impl FromNode for f64 {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let text = text_of(node, reader, &Self::expected())?;
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() && value >= 0.0 => Some(value),
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "number", "minimum": 0 })
+    }
+    fn expected() -> String {
+        "a number of at least 0".into()
+    }
+}
+
+impl<T: FromNode> FromNode for Option<T> {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        T::from_node(node, reader).map(Some)
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        T::schema(definitions)
+    }
+    fn expected() -> String {
+        T::expected()
+    }
+    fn absent() -> Option<Self> {
+        Some(None)
+    }
+}
+
+impl<T: FromNode> FromNode for Vec<T> {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let Value::List(items) = &node.value else {
+            reader.problem(node, format!("expected a list, found {}", node.describe()));
+            return None;
+        };
+        let read: Vec<Option<T>> = items
+            .iter()
+            .enumerate()
+            .map(|(i, item)| reader.within(format!("[{i}]"), |r| T::from_node(item, r)))
+            .collect();
+        read.into_iter().collect()
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "array", "items": T::schema(definitions) })
+    }
+    fn expected() -> String {
+        format!("a list, each entry {}", T::expected())
+    }
+}
+
+/// A mapping from names to values, in file order.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Table<T>(pub Vec<(String, T)>);
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: FromNode> FromNode for Table<T> {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let entries = reader.entries(node, "a table")?;
+        let read: Vec<Option<(String, T)>> = entries
+            .iter()
+            .map(|(key, _, child)| reader.within(key.clone(), |r| T::from_node(child, r)).map(|v| (key.clone(), v)))
+            .collect();
+        read.into_iter().collect::<Option<Vec<_>>>().map(Table)
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "object", "additionalProperties": T::schema(definitions) })
+    }
+    fn expected() -> String {
+        "a mapping of names to values".into()
+    }
+}
+
+/// Any YAML, kept as the tree it is (overrides of a study, an embedded specification).
+impl FromNode for Node {
+    fn from_node(node: &Node, _: &mut Reader) -> Option<Self> {
+        Some(node.clone())
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({})
+    }
+    fn expected() -> String {
+        "a value".into()
+    }
+}
+
+/// A structure written in place, or named by file (`chips/h100.yaml`, relative to the file that names it), or a file
+/// with some keys replaced (`{from: chips/h100.yaml, cores: 100}`).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Ref<T>(pub T);
+
+impl<T: FromNode> FromNode for Ref<T> {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let expanded = match reader.loader.expand(node, &reader.field()) {
+            Ok(expanded) => expanded,
+            Err(problem) => {
+                reader.push(problem);
+                return None;
+            }
+        };
+        T::from_node(&expanded, reader).map(Ref)
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        json!({ "anyOf": [
+            { "type": "string", "description": "path of a file, relative to this one" },
+            T::schema(definitions)
+        ] })
+    }
+    fn expected() -> String {
+        format!("the path of a file, or {}", T::expected())
+    }
+}
+
+/// Defines a structure of a specification file once: its fields, their notation, defaults and documentation. Expands
+/// to the structure, its [`FromNode`] reader (unknown keys refused, all problems collected) and its JSON Schema.
+///
+/// A field is required unless it has a default (`= value`) or is an `Option`. `check: f` names a function
+/// `fn(&Self, &Node, &mut Reader)` that notes what single fields cannot show.
+#[macro_export]
+macro_rules! spec {
+    (
+        $(#[doc = $doc:literal])+
+        $(#[derive($($derive:ident),*)])?
+        pub struct $name:ident ($title:literal $(, check: $check:path)?) {
+            $(
+                $(#[doc = $fdoc:literal])+
+                $field:ident $(as $key:literal)? : $ty:ty $(= $default:expr)?
+            ),* $(,)?
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq, serde::Serialize $($(, $derive)*)?)]
+        pub struct $name {
+            $( $(#[doc = $fdoc])+ pub $field: $ty, )*
+        }
+        impl $crate::spec::FromNode for $name {
+            fn from_node(node: &$crate::spec::Node, reader: &mut $crate::spec::Reader) -> Option<Self> {
+                reader.entries(node, $title)?;
+                reader.unknown_keys(node, &[$( $crate::spec!(@key $field $($key)?) ),*]);
+                $( let $field: Option<$ty> =
+                    reader.key(node, $crate::spec!(@key $field $($key)?), $crate::spec!(@default $($default)?)); )*
+                let value = Self { $( $field: $field?, )* };
+                $( $check(&value, node, reader); )?
+                Some(value)
+            }
+            fn schema(definitions: &mut $crate::spec::schema::Definitions) -> serde_json::Value {
+                definitions.define(stringify!($name), |definitions| {
+                    let mut object = $crate::spec::schema::Object::new(concat!($($doc, "\n"),+));
+                    $( object.field::<$ty>(
+                        definitions,
+                        $crate::spec!(@key $field $($key)?),
+                        concat!($($fdoc, "\n"),+),
+                        false $( || { let _: $ty = $default; true } )?,
+                    ); )*
+                    object.finish()
+                })
+            }
+            fn expected() -> String { $title.into() }
+        }
+    };
+    (@key $field:ident) => { stringify!($field) };
+    (@key $field:ident $key:literal) => { $key };
+    (@default) => { None };
+    (@default $default:expr) => { Some($default) };
+}
+
+/// Defines an enumeration written as one of several words.
+#[macro_export]
+macro_rules! choice {
+    (
+        $(#[doc = $doc:literal])+
+        pub enum $name:ident ($title:literal) {
+            $( $(#[doc = $vdoc:literal])+ $variant:ident = $text:literal ),* $(,)?
+        }
+    ) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        pub enum $name { $( $(#[doc = $vdoc])+ #[serde(rename = $text)] $variant ),* }
+        impl $name {
+            /// Every value, in order of definition.
+            pub const ALL: &'static [Self] = &[$(Self::$variant),*];
+            /// The word for it in files.
+            pub fn word(self) -> &'static str {
+                match self { $( Self::$variant => $text ),* }
+            }
+            /// The value a word stands for.
+            pub fn from_word(word: &str) -> Option<Self> {
+                match word { $( $text => Some(Self::$variant), )* _ => None }
+            }
+        }
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result { f.pad(self.word()) }
+        }
+        impl $crate::spec::FromNode for $name {
+            fn from_node(node: &$crate::spec::Node, reader: &mut $crate::spec::Reader) -> Option<Self> {
+                if let $crate::spec::Value::Scalar { text, .. } = &node.value {
+                    if let Some(value) = Self::from_word(text) { return Some(value); }
+                }
+                let expected = <Self as $crate::spec::FromNode>::expected();
+                reader.problem(node, format!("expected {expected}, found {}", node.describe()));
+                None
+            }
+            fn schema(_: &mut $crate::spec::schema::Definitions) -> serde_json::Value {
+                serde_json::json!({
+                    "description": concat!($($doc, "\n"),+).trim(),
+                    "oneOf": [ $( { "const": $text, "description": concat!($($vdoc, "\n"),+).trim() } ),* ]
+                })
+            }
+            fn expected() -> String { format!("{}: {}", $title, [$($text),*].join(", ")) }
+        }
+    };
+}

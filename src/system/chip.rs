@@ -1,0 +1,104 @@
+//! Chips.
+
+use super::source::{Source, check_sources};
+use crate::spec::{FromNode, Node, Reader, Value, read::Fraction, schema::Definitions};
+use crate::units::{Bytes, FlopRate, Frequency, Power, Price, Seconds};
+use serde::Serialize;
+use serde_json::json;
+
+crate::choice! {
+    /// How a chip executes a graph.
+    pub enum Style ("an execution style") {
+        /// Several kernels share the chip in space and pass tiles to each other; partitions run one after another.
+        Dataflow = "dataflow",
+        /// One kernel at a time.
+        KernelByKernel = "kernel_by_kernel",
+    }
+}
+
+/// How much of the peak a kernel reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Efficiency {
+    /// A constant fraction of the peak.
+    Constant(Fraction),
+    /// From the quantisation of the kernel to whole lanes and stages of whole cores, with the best integer split of
+    /// the cores among the kernels of a partition.
+    LanesStages,
+}
+
+impl FromNode for Efficiency {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.value {
+            Value::Scalar { text, .. } if text == "lanes_stages" => Some(Self::LanesStages),
+            Value::Scalar { text, .. } if text.parse::<f64>().is_ok() => Fraction::from_node(node, reader).map(Self::Constant),
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        json!({ "anyOf": [Fraction::schema(definitions), { "const": "lanes_stages" }] })
+    }
+    fn expected() -> String {
+        "a fraction of the peak such as 0.9, or lanes_stages".into()
+    }
+}
+
+crate::spec! {
+    /// A chip: cores of `lanes` x `stages` multiply-accumulate units, and its on-chip memory.
+    pub struct Chip ("a chip", check: check) {
+        /// Name for rows and titles.
+        name: String,
+        /// Where each number comes from.
+        source: Source,
+        /// Execution style.
+        style: Style,
+        /// Cores (tensor-core slices, pattern compute units, matrix units).
+        cores: u64,
+        /// Lanes (systolic width) of a core.
+        lanes: u64,
+        /// Stages (systolic height) of a core.
+        stages: u64,
+        /// Clock.
+        frequency: Frequency,
+        /// Peak rate of vector work (elementwise, norms) where it differs from the matrix rate
+        /// 2 x cores x lanes x stages x frequency.
+        vector_peak: Option<FlopRate>,
+        /// On-chip memory that software can fill.
+        sram: Bytes,
+        /// Share of the peak that a kernel reaches.
+        efficiency: Efficiency,
+        /// Time from one kernel (kernel by kernel) or partition (dataflow) to the next.
+        launch_overhead: Seconds = Seconds(0.0),
+        /// Price of one chip.
+        price: Price,
+        /// Power of one chip.
+        power: Power,
+    }
+}
+
+/// The fields of a chip that are hardware numbers.
+const NUMBERS: [&str; 10] =
+    ["cores", "lanes", "stages", "frequency", "vector_peak", "sram", "efficiency", "launch_overhead", "price", "power"];
+
+fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
+    check_sources(&chip.source, &NUMBERS, node, reader);
+    let mut positive = |field: &str, value: f64| {
+        if value <= 0.0 {
+            let at = node.get(field).unwrap_or(node);
+            reader.within(field, |r| r.problem(at, format!("expected more than zero, found {}", at.describe())));
+        }
+    };
+    positive("frequency", chip.frequency.0);
+    positive("sram", chip.sram.0);
+    positive("vector_peak", chip.vector_peak.map_or(1.0, |v| v.0));
+}
+
+impl Chip {
+    /// Peak rate of matrix work: 2 FLOP a multiply-accumulate, lane, stage, core and cycle (model.md section 5, GF).
+    pub fn matrix_peak(&self) -> f64 {
+        2.0 * self.lanes as f64 * self.stages as f64 * self.cores as f64 * self.frequency.0
+    }
+}

@@ -1,0 +1,84 @@
+//! Systems: chips, memories, networks, and by which model they are evaluated.
+//!
+//! A system file composes parts by reference: it names a chip, a memory and the dimensions of a network. Every
+//! hardware number carries its source ([`source`]).
+
+pub mod chip;
+pub mod memory;
+pub mod network;
+pub mod options;
+pub mod price;
+pub mod source;
+
+pub use chip::{Chip, Efficiency, Style};
+pub use memory::Memory;
+pub use network::{Dimension, Link, Network, SwitchPart, Topology};
+pub use options::{ModelOptions, Overlap};
+
+use crate::spec::{Loader, Node, Problem, Problems, Reader, read::Ref};
+use std::path::Path;
+
+crate::spec! {
+    /// A system: many equal chips, each with its memory, joined by a network.
+    pub struct System ("a system", check: check) {
+        /// Name for rows and titles.
+        name: String,
+        /// What the system is and where its composition comes from.
+        source: String,
+        /// The chip.
+        chip: Ref<Chip>,
+        /// The memory beside each chip.
+        memory: Ref<Memory>,
+        /// The network between chips.
+        network: Network,
+        /// Number of chips; where given it must be the product of the network's dimensions.
+        chips: Option<u64>,
+        /// Which of compute, DRAM traffic and network of a partition overlap; by default all three on dataflow chips,
+        /// compute and DRAM traffic on chips that run kernel by kernel.
+        overlap: Option<Overlap>,
+        /// The performance model and its options.
+        model: ModelOptions = ModelOptions::flowspace(),
+    }
+}
+
+fn check(system: &System, node: &Node, reader: &mut Reader) {
+    let product = system.network.chips();
+    if let Some(chips) = system.chips.filter(|c| *c != product) {
+        let sizes: Vec<String> = system.network.dimensions.iter().map(|d| d.size.to_string()).collect();
+        let product_text = if sizes.is_empty() { "1 (single chip)".into() } else { format!("{} = {product}", sizes.join(" x ")) };
+        let at = node.get("chips").unwrap_or(node);
+        reader.within("chips", |r| r.problem(at, format!("{chips} chips, but the network's dimensions have {product_text}")));
+    }
+}
+
+impl System {
+    /// Loads the tree of a system file.
+    ///
+    /// # Errors
+    /// The [`Problem`] of loading.
+    pub fn load(path: &Path) -> Result<Node, Problem> {
+        let node = Loader.load(path, None)?;
+        Loader.expand(&node, "")
+    }
+
+    /// Reads a tree.
+    ///
+    /// # Errors
+    /// All [`Problems`].
+    pub fn build(node: &Node) -> Result<Self, Problems> {
+        Reader::read(node)
+    }
+
+    /// The number of chips.
+    pub fn chip_count(&self) -> u64 {
+        self.network.chips()
+    }
+
+    /// Overlap in force.
+    pub fn overlap(&self) -> Overlap {
+        self.overlap.unwrap_or(match self.chip.0.style {
+            Style::Dataflow => Overlap::Full,
+            Style::KernelByKernel => Overlap::ComputeMemory,
+        })
+    }
+}

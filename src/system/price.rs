@@ -1,0 +1,104 @@
+//! Cost and power of a system (model.md section 5, "Cost / power"): chips, memories, links, switches.
+
+use super::System;
+use super::network::Topology;
+use super::options::Precision;
+use serde::Serialize;
+
+/// Cost or power by part, in dollars or watts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct ByPart {
+    /// Chips.
+    pub chips: f64,
+    /// Memories.
+    pub memory: f64,
+    /// Links.
+    pub links: f64,
+    /// Switches and routers.
+    pub switches: f64,
+}
+
+impl ByPart {
+    /// The sum of the parts.
+    pub fn total(&self) -> f64 {
+        self.chips + self.memory + self.links + self.switches
+    }
+}
+
+/// GB/s of links and of switch ports in each dimension.
+///
+/// Let e_i be the number of things joined at level i (chips at level 0; boxes further out), X_i the size of the
+/// dimension, B_i its bandwidth, n the number of chips. A torus joins every chip in each of its dimensions, so its
+/// rings count n. Links: ring e_i B_i, switch e_i B_i, fully connected e_i (X_i - 1) B_i. Switches: ring (routers)
+/// 2 e_i / X_i B_i; switch e_i B_i; fully connected none between chips, e_i X_i B_i between boxes.
+pub fn link_and_switch_bandwidth(system: &System) -> Vec<(f64, f64)> {
+    let network = &system.network;
+    let chips = network.chips() as f64;
+    let mut inner = 1.0;
+    let mut torus_so_far = true;
+    network
+        .dimensions
+        .iter()
+        .enumerate()
+        .map(|(i, dimension)| {
+            let topology = network.topology_of(i);
+            let size = dimension.size as f64;
+            let gbs = dimension.link.0.bandwidth.0 / 1e9;
+            torus_so_far &= topology == Topology::Ring;
+            let joined = if torus_so_far { chips } else { chips / inner };
+            inner *= size;
+            match topology {
+                Topology::Ring => (joined * gbs, 2.0 * joined / size * gbs),
+                Topology::Switch => (joined * gbs, joined * gbs),
+                Topology::FullyConnected if i == 0 => (joined * (size - 1.0) * gbs, 0.0),
+                Topology::FullyConnected => (joined * (size - 1.0) * gbs, joined * size * gbs),
+            }
+        })
+        .collect()
+}
+
+/// Price of the system in dollars. Links cost nothing with one chip, switches nothing with four or fewer (DFModel).
+pub fn cost(system: &System) -> ByPart {
+    let f = |x: f64| system.model.precision.round(x);
+    let chips = system.chip_count() as f64;
+    let bandwidth = system.memory.0.bandwidth.0 / 1e9;
+    let networks = link_and_switch_bandwidth(system);
+    let link: f64 =
+        networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.price.0)).sum();
+    let switch_price = system.network.switch.as_ref().map_or(0.0, |s| f(s.0.price.0));
+    let switches: f64 = networks.iter().map(|(_, s)| s * switch_price).sum();
+    ByPart {
+        chips: chips * f(system.chip.0.price.0),
+        memory: chips * bandwidth * f(system.memory.0.price.0),
+        links: if chips > 1.0 { link } else { 0.0 },
+        switches: if chips > 4.0 { switches } else { 0.0 },
+    }
+}
+
+/// Power of the system in watts, at full use; counted like the cost.
+pub fn power(system: &System) -> ByPart {
+    let f = |x: f64| system.model.precision.round(x);
+    let chips = system.chip_count() as f64;
+    let bandwidth = system.memory.0.bandwidth.0 / 1e9;
+    let networks = link_and_switch_bandwidth(system);
+    let link: f64 =
+        networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.power.0)).sum();
+    let switch_power = system.network.switch.as_ref().map_or(0.0, |s| f(s.0.power.0));
+    let switches: f64 = networks.iter().map(|(_, s)| s * switch_power).sum();
+    ByPart {
+        chips: chips * f(system.chip.0.power.0),
+        memory: chips * bandwidth * f(system.memory.0.power.0),
+        links: if chips > 1.0 { link } else { 0.0 },
+        switches: if chips > 4.0 { switches } else { 0.0 },
+    }
+}
+
+impl Precision {
+    /// A unit value as the model holds it.
+    pub fn round(self, value: f64) -> f64 {
+        match self {
+            Precision::Float64 => value,
+            Precision::Float32 => f64::from(value as f32),
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Physical quantities as types: parsed from text with a unit, never from a bare number.
+//!
+//! Every quantity is an `f64` in one base unit (bytes, seconds, bytes/s, FLOP/s, hertz, watts, dollars). Decimal and
+//! binary prefixes are kept apart: `80 GB` is 80e9 bytes, `80 GiB` is 80 * 2^30 bytes. Underscores may group digits.
+
+use serde::Serialize;
+use std::fmt;
+
+/// Why a text is not the quantity it should be.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum QuantityError {
+    /// The text carries no unit.
+    #[error("{found:?} has no unit")]
+    MissingUnit {
+        /// What was found.
+        found: String,
+    },
+    /// The unit is not one of this quantity.
+    #[error("{unit:?} is not a unit of {quantity}")]
+    WrongUnit {
+        /// The unit found.
+        unit: String,
+        /// The quantity wanted.
+        quantity: &'static str,
+    },
+    /// The part before the unit is not a number.
+    #[error("{found:?} is not a number")]
+    NotANumber {
+        /// What was found.
+        found: String,
+    },
+    /// The number is infinite, NaN, or negative.
+    #[error("{found} is not a finite number of at least zero")]
+    OutOfRange {
+        /// What was found.
+        found: String,
+    },
+}
+
+/// A physical quantity: its name in messages, an example, and the units it can be written in.
+pub trait Quantity: Copy + Sized {
+    /// Name with article, as messages say it.
+    const NAME: &'static str;
+    /// An example of the notation.
+    const EXAMPLE: &'static str;
+    /// Units and their factor to the base unit. The first entry is the base unit.
+    const UNITS: &'static [(&'static str, f64)];
+
+    /// From a value in the base unit.
+    fn from_base(value: f64) -> Self;
+    /// The value in the base unit.
+    fn base(self) -> f64;
+
+    /// Reads `<number> <unit>`; `$30_000` is read for quantities whose unit is the dollar.
+    ///
+    /// # Errors
+    /// [`QuantityError`] when the unit is missing or another quantity's, or the number is not finite and >= 0.
+    fn parse(text: &str) -> Result<Self, QuantityError> {
+        let text = text.trim();
+        let (number, unit) = split_number(text);
+        let unit = unit.trim();
+        if number.is_empty() {
+            return Err(QuantityError::NotANumber { found: text.into() });
+        }
+        if unit.is_empty() {
+            return Err(QuantityError::MissingUnit { found: text.into() });
+        }
+        let factor = Self::UNITS
+            .iter()
+            .find(|(name, _)| *name == unit)
+            .map(|(_, factor)| *factor)
+            .ok_or_else(|| QuantityError::WrongUnit { unit: unit.into(), quantity: Self::NAME })?;
+        let value: f64 = number
+            .replace('_', "")
+            .parse()
+            .map_err(|_| QuantityError::NotANumber { found: number.clone() })?;
+        if !value.is_finite() || value < 0.0 {
+            return Err(QuantityError::OutOfRange { found: text.into() });
+        }
+        let base = value * factor;
+        if !base.is_finite() {
+            return Err(QuantityError::OutOfRange { found: text.into() });
+        }
+        Ok(Self::from_base(base))
+    }
+}
+
+/// Splits `"$2/(GB/s)"` into `("2", "$/(GB/s)")` and `"900 GB/s"` into `("900", "GB/s")`.
+fn split_number(text: &str) -> (String, String) {
+    let (dollar, rest) = match text.strip_prefix('$') {
+        Some(rest) => ("$", rest.trim_start()),
+        None => ("", text),
+    };
+    for word in ["NaN", "nan", ".nan", ".NaN", "inf", ".inf", "-.inf", "-inf", "+inf"] {
+        if let Some(unit) = rest.strip_prefix(word) {
+            return (word.trim_start_matches('.').replace("-.", "-"), format!("{dollar}{}", unit.trim()));
+        }
+    }
+    let bytes = rest.as_bytes();
+    let mut end = 0;
+    while end < bytes.len() {
+        let c = bytes[end];
+        let exponent_sign = end > 0
+            && (c == b'+' || c == b'-')
+            && matches!(bytes[end - 1], b'e' | b'E');
+        // `e` belongs to the number only when a digit or sign follows: `3e9 B` but not `3 exaflop`.
+        let exponent = end > 0
+            && (c == b'e' || c == b'E')
+            && bytes.get(end + 1).is_some_and(|n| n.is_ascii_digit() || *n == b'+' || *n == b'-');
+        let leading_sign = end == 0 && (c == b'-' || c == b'+');
+        if c.is_ascii_digit() || c == b'.' || c == b'_' || exponent || exponent_sign || leading_sign {
+            end += 1;
+        } else {
+            break;
+        }
+    }
+    (rest[..end].to_string(), format!("{dollar}{}", rest[end..].trim()))
+}
+
+macro_rules! quantity {
+    ($(#[$doc:meta])* $name:ident, $text:literal, $example:literal, [$(($unit:literal, $factor:expr)),+ $(,)?]) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(pub f64);
+        impl Quantity for $name {
+            const NAME: &'static str = $text;
+            const EXAMPLE: &'static str = $example;
+            const UNITS: &'static [(&'static str, f64)] = &[$(($unit, $factor)),+];
+            fn from_base(value: f64) -> Self { Self(value) }
+            fn base(self) -> f64 { self.0 }
+        }
+    };
+}
+
+const KI: f64 = 1024.0;
+
+quantity!(
+    /// An amount of data, in bytes.
+    Bytes, "a size", "80 GiB",
+    [("B", 1.0), ("kB", 1e3), ("MB", 1e6), ("GB", 1e9), ("TB", 1e12), ("PB", 1e15),
+     ("KiB", KI), ("MiB", KI * KI), ("GiB", KI * KI * KI), ("TiB", KI * KI * KI * KI)]
+);
+quantity!(
+    /// A bandwidth, in bytes per second.
+    Bandwidth, "a bandwidth", "3.35 TB/s",
+    [("B/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9), ("TB/s", 1e12), ("PB/s", 1e15),
+     ("MiB/s", KI * KI), ("GiB/s", KI * KI * KI), ("TiB/s", KI * KI * KI * KI),
+     ("Gb/s", 1e9 / 8.0), ("Tb/s", 1e12 / 8.0)]
+);
+quantity!(
+    /// A rate of floating-point operations, in FLOP per second.
+    FlopRate, "a FLOP rate", "312 TFLOP/s",
+    [("FLOP/s", 1.0), ("MFLOP/s", 1e6), ("GFLOP/s", 1e9), ("TFLOP/s", 1e12), ("PFLOP/s", 1e15), ("EFLOP/s", 1e18)]
+);
+quantity!(
+    /// A number of floating-point operations.
+    Flop, "a number of FLOP", "2.5 GFLOP",
+    [("FLOP", 1.0), ("kFLOP", 1e3), ("MFLOP", 1e6), ("GFLOP", 1e9), ("TFLOP", 1e12), ("PFLOP", 1e15), ("EFLOP", 1e18)]
+);
+quantity!(
+    /// A time, in seconds.
+    Seconds, "a time", "5 us",
+    [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60.0), ("h", 3600.0)]
+);
+quantity!(
+    /// A frequency, in hertz.
+    Frequency, "a frequency", "1.8 GHz",
+    [("Hz", 1.0), ("kHz", 1e3), ("MHz", 1e6), ("GHz", 1e9)]
+);
+quantity!(
+    /// A power, in watts.
+    Power, "a power", "700 W",
+    [("W", 1.0), ("mW", 1e-3), ("kW", 1e3), ("MW", 1e6)]
+);
+quantity!(
+    /// A price, in US dollars.
+    Price, "a price", "$30_000",
+    [("$", 1.0), ("USD", 1.0)]
+);
+quantity!(
+    /// A price by bandwidth, in US dollars per GB/s (the unit in which DFModel prices memory, links and switches).
+    PricePerBandwidth, "a price by bandwidth", "$2/(GB/s)",
+    [("$/(GB/s)", 1.0), ("USD/(GB/s)", 1.0)]
+);
+quantity!(
+    /// A power by bandwidth, in watts per GB/s.
+    PowerPerBandwidth, "a power by bandwidth", "0.0104 W/(GB/s)",
+    [("W/(GB/s)", 1.0), ("mW/(GB/s)", 1e-3)]
+);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_scaled(f, self.0, &[(KI.powi(4), "TiB"), (KI.powi(3), "GiB"), (KI.powi(2), "MiB"), (KI, "KiB"), (1.0, "B")])
+    }
+}
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_scaled(f, self.0, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
+    }
+}
+
+/// Writes `value` with the largest unit that keeps it at or above one, four significant digits.
+fn write_scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
+    let Some(&(factor, unit)) = units
+        .iter()
+        .find(|(factor, _)| value.abs() >= *factor)
+        .or(units.last())
+    else {
+        return write!(f, "{value}");
+    };
+    let scaled = value / factor;
+    let decimals = match scaled.abs() {
+        x if x >= 1000.0 => 0,
+        x if x >= 100.0 => 1,
+        x if x >= 10.0 => 2,
+        _ => 3,
+    };
+    if value == 0.0 {
+        write!(f, "0 {unit}")
+    } else {
+        write!(f, "{scaled:.decimals$} {unit}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_decimal_and_binary_prefixes_apart() {
+        assert_eq!(Bytes::parse("80 GB"), Ok(Bytes(80e9)));
+        assert_eq!(Bytes::parse("80 GiB"), Ok(Bytes(80.0 * 1024f64.powi(3))));
+        assert_eq!(Bandwidth::parse("3.35TB/s"), Ok(Bandwidth(3.35e12)));
+        assert_eq!(Price::parse("$30_000"), Ok(Price(30_000.0)));
+        assert_eq!(PricePerBandwidth::parse("$2/(GB/s)"), Ok(PricePerBandwidth(2.0)));
+        assert_eq!(PowerPerBandwidth::parse("0.0104 W/(GB/s)"), Ok(PowerPerBandwidth(0.0104)));
+        assert_eq!(Flop::parse("2.5e3 FLOP"), Ok(Flop(2500.0)));
+        assert_eq!(Seconds::parse("5 us"), Ok(Seconds(5.0 * 1e-6)));
+    }
+
+    #[test]
+    fn refuses_missing_and_foreign_units_and_numbers_out_of_range() {
+        assert!(matches!(Bandwidth::parse("3350"), Err(QuantityError::MissingUnit { .. })));
+        assert!(matches!(Bandwidth::parse("3350 GB"), Err(QuantityError::WrongUnit { .. })));
+        assert!(matches!(Bytes::parse("NaN GB"), Err(QuantityError::OutOfRange { .. })));
+        assert!(matches!(Bytes::parse("inf GB"), Err(QuantityError::OutOfRange { .. })));
+        assert!(matches!(Bytes::parse("-1 GB"), Err(QuantityError::OutOfRange { .. })));
+        assert!(matches!(Bytes::parse("1e308 TB"), Err(QuantityError::OutOfRange { .. })));
+        assert!(matches!(Bytes::parse("1.2.3 GB"), Err(QuantityError::NotANumber { .. })));
+        assert!(matches!(Bytes::parse("GB"), Err(QuantityError::NotANumber { .. })));
+        assert!(matches!(Bytes::parse(""), Err(QuantityError::NotANumber { .. })));
+    }
+
+    #[test]
+    fn prints_with_a_fitting_prefix() {
+        assert_eq!(Bytes(80.0 * 1024f64.powi(3)).to_string(), "80.00 GiB");
+        assert_eq!(Seconds(1.5e-6).to_string(), "1.500 us");
+        assert_eq!(Seconds(0.0).to_string(), "0 ns");
+    }
+}

@@ -1,0 +1,282 @@
+//! Graphs written out kernel by kernel.
+
+use super::graph::{Axis, Collective, CollectiveKind, Kernel, Op, Phase, Shape, Slot, Tensor, Use, WeightOf, Workload};
+use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
+use crate::units::{Bytes, Flop};
+use std::collections::HashMap;
+
+crate::choice! {
+    /// The word `graph`.
+    pub enum Kind ("a kind of workload") {
+        /// A graph written out.
+        Graph = "graph",
+    }
+}
+
+crate::spec! {
+    /// A graph of kernels and tensors, written out. Tensors are named by the kernels that write and read them.
+    pub struct GraphSpec ("a graph", check: check) {
+        /// The word `graph`.
+        kind: Kind,
+        /// Name for rows and titles.
+        name: String,
+        /// Where the sizes come from.
+        source: String,
+        /// Bytes of one element.
+        word: Bytes = Bytes(2.0),
+        /// Whether weights are updated (gradients reduced over data parallel ranks, optimiser states held).
+        training: bool = false,
+        /// How many identical copies of the graph follow each other.
+        repeat: u64 = 1,
+        /// Samples of one iteration.
+        global_batch: u64,
+        /// Samples of one microbatch.
+        micro_batch: u64 = 1,
+        /// Tensors that come from outside.
+        inputs: Vec<InputSpec> = Vec::new(),
+        /// Names of tensors that leave the graph.
+        outputs: Vec<String> = Vec::new(),
+        /// The kernels.
+        kernels: Vec<KernelSpec>,
+    }
+}
+
+crate::spec! {
+    /// A tensor that comes from outside.
+    pub struct InputSpec ("an input tensor") {
+        /// Its name.
+        name: String,
+        /// Rows (features, channels).
+        rows: u64,
+        /// Columns (tokens, pixels) of one sample.
+        cols: u64,
+        /// The tensor of the previous repetition that it is.
+        carried_from: Option<String>,
+    }
+}
+
+crate::spec! {
+    /// One kernel. Sizes are those of one sample on one chip.
+    pub struct KernelSpec ("a kernel", check: check_kernel) {
+        /// Unique name.
+        name: String,
+        /// What it computes.
+        op: Op,
+        /// Independent problems side by side (heads, groups).
+        outer: u64 = 1,
+        /// Rows of one problem's output.
+        m: u64,
+        /// Contracted size (GEMMs only).
+        k: Option<u64>,
+        /// Columns of the output.
+        n: u64,
+        /// Phase of training.
+        phase: Phase = Phase::Forward,
+        /// Tensors read by an elementwise, norm or opaque kernel: each `outer*m` x `n`.
+        inputs: Vec<String> = Vec::new(),
+        /// Streamed operand of a GEMM, `k` x `n`.
+        rhs: Option<String>,
+        /// Whether `rhs` is held transposed, `n` x `k`.
+        rhs_transposed: bool = false,
+        /// Stationary operand of a `gemm`, `m` x `k`.
+        lhs: Option<String>,
+        /// Whether `lhs` is held transposed, `k` x `m`.
+        lhs_transposed: bool = false,
+        /// Name of the tensor written.
+        output: String,
+        /// FLOP of one sample, for opaque kernels.
+        flop: Option<Flop>,
+        /// DRAM bytes of one sample beyond tensors and weights.
+        extra_dram: Bytes = Bytes(0.0),
+        /// A collective it makes over the tensor-parallel group.
+        collective: Option<CollectiveSpec>,
+        /// For backward kernels: the forward kernel whose weight it uses or whose gradient it computes.
+        weight_of: Option<String>,
+    }
+}
+
+crate::spec! {
+    /// A collective that a kernel makes by itself.
+    pub struct CollectiveSpec ("a collective") {
+        /// Which.
+        kind: CollectiveKind,
+        /// Bytes of the whole tensor of one sample.
+        size: Bytes,
+    }
+}
+
+/// Largest size along one axis, so that products of three stay exact enough in `f64` and never overflow `u64`.
+const MAX_SIZE: u64 = 1 << 31;
+
+fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
+    let gemm = matches!(kernel.op, Op::Gemm | Op::GemmWeight);
+    for (field, value) in [("outer", kernel.outer), ("m", kernel.m), ("n", kernel.n), ("k", kernel.k.unwrap_or(1))] {
+        if value > MAX_SIZE {
+            let at = node.get(field).unwrap_or(node);
+            reader.within(field, |r| r.problem(at, format!("expected at most {MAX_SIZE}, found {value}")));
+        }
+    }
+    let mut say = |field: &str, message: &str| {
+        let at = node.get(field).unwrap_or(node).clone();
+        reader.within(field, |r| r.problem(&at, message));
+    };
+    match (gemm, kernel.k) {
+        (true, None) => say("k", "missing; a GEMM contracts over k"),
+        (false, Some(_)) => say("k", "only a GEMM has a contracted size"),
+        _ => {}
+    }
+    if gemm && !kernel.inputs.is_empty() {
+        say("inputs", "a GEMM reads rhs (and lhs), not inputs");
+    }
+    if gemm && kernel.rhs.is_none() {
+        say("rhs", "missing; a GEMM reads a tensor of k x n");
+    }
+    if kernel.op == Op::Gemm && kernel.lhs.is_none() {
+        say("lhs", "missing; op gemm multiplies two tensors (op gemm_weight has a weight instead)");
+    }
+    if kernel.op != Op::Gemm && kernel.lhs.is_some() {
+        say("lhs", "only op gemm has a second tensor");
+    }
+    if !gemm && kernel.rhs.is_some() {
+        say("rhs", "only a GEMM has rhs; this operation reads inputs");
+    }
+    if (kernel.op == Op::Opaque) != kernel.flop.is_some() {
+        say("flop", "op opaque states its flop, and only it does");
+    }
+    if kernel.weight_of.is_some() && (kernel.phase == Phase::Forward || !gemm) {
+        say("weight_of", "only a GEMM of a backward phase refers to the weight of another kernel");
+    }
+    if kernel.phase == Phase::BackwardWeight && kernel.op != Op::Gemm {
+        say("phase", "a weight gradient is an op gemm of two tensors");
+    }
+}
+
+fn check(spec: &GraphSpec, node: &Node, reader: &mut Reader) {
+    super::spec::check_batches(spec.global_batch, spec.micro_batch, spec.word, node, reader);
+    if spec.kernels.is_empty() {
+        reader.within("kernels", |r| r.problem(node.get("kernels").unwrap_or(node), "expected at least one kernel, found an empty list"));
+    }
+    if spec.kernels.len() > 100_000 {
+        reader.within("kernels", |r| r.problem(node, "expected at most 100000 kernels"));
+    }
+}
+
+impl GraphSpec {
+    /// Resolves names to indices.
+    ///
+    /// # Errors
+    /// All duplicate names, tensors without producer, unknown names.
+    pub fn build(&self, node: &Node) -> Result<Workload, Problems> {
+        let mut problems = Vec::new();
+        let kernel_origin = |i: usize| match node.get("kernels").map(|n| &n.value) {
+            Some(Value::List(items)) => items.get(i).map_or(node.origin.clone(), |n| n.origin.clone()),
+            _ => node.origin.clone(),
+        };
+        let key_origin = |key: &str| node.get(key).map_or(node.origin.clone(), |n| n.origin.clone());
+        let mut say = |origin: Origin, field: String, message: String| {
+            problems.push(Problem { origin, field, message });
+        };
+
+        let mut kernel_of: HashMap<&str, usize> = HashMap::new();
+        for (i, kernel) in self.kernels.iter().enumerate() {
+            if let Some(first) = kernel_of.insert(&kernel.name, i) {
+                let line = kernel_origin(first).line;
+                say(kernel_origin(i), format!("kernels.[{i}].name"), format!("duplicate name {:?} (first on line {line})", kernel.name));
+            }
+        }
+        let mut tensors: Vec<Tensor> = Vec::new();
+        let mut tensor_of: HashMap<&str, usize> = HashMap::new();
+        for (i, input) in self.inputs.iter().enumerate() {
+            if tensor_of.insert(&input.name, tensors.len()).is_some() {
+                say(key_origin("inputs"), format!("inputs.[{i}].name"), format!("duplicate tensor name {:?}", input.name));
+            }
+            tensors.push(blank(&input.name, input.rows, input.cols, None));
+        }
+        for (i, kernel) in self.kernels.iter().enumerate() {
+            if tensor_of.insert(&kernel.output, tensors.len()).is_some() {
+                say(kernel_origin(i), format!("kernels.[{i}].output"), format!("tensor {:?} has two producers", kernel.output));
+            }
+            tensors.push(blank(&kernel.output, kernel.outer * kernel.m, kernel.n, Some(i)));
+        }
+        let mut kernels = Vec::new();
+        for (i, spec) in self.kernels.iter().enumerate() {
+            let mut read: Vec<(&str, &str, Slot)> = spec.inputs.iter().map(|t| (t.as_str(), "inputs", Slot::Data)).collect();
+            if let Some(rhs) = &spec.rhs {
+                read.push((rhs, "rhs", if spec.rhs_transposed { Slot::RhsT } else { Slot::Rhs }));
+            }
+            if let Some(lhs) = &spec.lhs {
+                read.push((lhs, "lhs", if spec.lhs_transposed { Slot::LhsT } else { Slot::Lhs }));
+            }
+            for (name, field, slot) in read {
+                match tensor_of.get(name) {
+                    Some(t) => tensors[*t].consumers.push(Use { kernel: i, slot }),
+                    None => say(
+                        kernel_origin(i),
+                        format!("kernels.[{i}].{field}"),
+                        format!("tensor {name:?} has no producer: it is neither the output of a kernel nor listed under inputs"),
+                    ),
+                }
+            }
+            let weight_of = spec.weight_of.as_deref().and_then(|name| {
+                let owner = kernel_of.get(name).copied();
+                match owner {
+                    Some(k) if self.kernels[k].op == Op::GemmWeight => Some(WeightOf { kernel: k }),
+                    _ => {
+                        say(kernel_origin(i), format!("kernels.[{i}].weight_of"), format!("{name:?} is not a kernel with a weight"));
+                        None
+                    }
+                }
+            });
+            kernels.push(Kernel {
+                name: spec.name.clone(),
+                op: spec.op,
+                phase: spec.phase,
+                shape: Shape { outer: spec.outer, m: spec.m, k: spec.k.unwrap_or(1), n: spec.n },
+                tiled: if spec.phase == Phase::BackwardWeight { Axis::K } else { Axis::N },
+                flop: spec.flop.map(|f| f.0),
+                extra_dram_bytes: spec.extra_dram.0,
+                collective: spec.collective.as_ref().map(|c| Collective { kind: c.kind, bytes: c.size.0 }),
+                weight_of,
+            });
+        }
+        for (i, name) in self.outputs.iter().enumerate() {
+            match tensor_of.get(name.as_str()) {
+                Some(t) => tensors[*t].output = true,
+                None => say(key_origin("outputs"), format!("outputs.[{i}]"), format!("there is no tensor {name:?}")),
+            }
+        }
+        for (i, input) in self.inputs.iter().enumerate() {
+            let Some(from) = &input.carried_from else { continue };
+            match tensor_of.get(from.as_str()).copied() {
+                Some(t) if (tensors[t].rows, tensors[t].cols) == (input.rows, input.cols) && tensors[t].producer.is_some() => {
+                    tensors[t].output = true;
+                    tensors[i].carried_from = Some(t);
+                }
+                Some(_) => say(
+                    key_origin("inputs"),
+                    format!("inputs.[{i}].carried_from"),
+                    format!("{from:?} must be written by a kernel and have the same rows and columns"),
+                ),
+                None => say(key_origin("inputs"), format!("inputs.[{i}].carried_from"), format!("there is no tensor {from:?}")),
+            }
+        }
+        if !problems.is_empty() {
+            problems.sort_by_key(|p| p.origin.line);
+            return Err(Problems(problems));
+        }
+        Ok(Workload {
+            name: self.name.clone(),
+            kernels,
+            tensors,
+            repeat: self.repeat,
+            word_bytes: self.word.0,
+            global_batch: self.global_batch,
+            micro_batch: self.micro_batch,
+            training: self.training,
+        })
+    }
+}
+
+fn blank(name: &str, rows: u64, cols: u64, producer: Option<usize>) -> Tensor {
+    Tensor { name: name.into(), rows, cols, producer, consumers: Vec::new(), output: false, carried_from: None }
+}

@@ -1,0 +1,410 @@
+//! The kernel / tensor graph of one layer (or other repeated unit), and its checks.
+//!
+//! A kernel computes an output of `outer * m` rows and `n` columns; a GEMM contracts over `k`. The columns are the
+//! streamed dimension (tokens, pixels): tiles are cut from them, except for kernels that are tiled along `k` (weight
+//! gradients, which contract over the tokens). All sizes are those of one sample on one chip, before sharding.
+
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// A dimension of a kernel's iteration space.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Axis {
+    /// Independent problems side by side (attention heads).
+    Outer,
+    /// Rows of the output.
+    M,
+    /// The contracted dimension.
+    K,
+    /// Columns of the output.
+    N,
+}
+
+crate::choice! {
+    /// What a kernel computes.
+    pub enum Op ("an operation") {
+        /// Matrix product with a weight: out[m,n] = weight[m,k] * rhs[k,n].
+        GemmWeight = "gemm_weight",
+        /// Matrix product of two tensors, `outer` of them side by side: out[m,n] = lhs[m,k] * rhs[k,n].
+        Gemm = "gemm",
+        /// One result an element: activation, dropout, addition.
+        Elementwise = "elementwise",
+        /// Normalises along the rows (`m`) of each column: layer norm, softmax. It cannot be sharded along `m`.
+        Norm = "norm",
+        /// Known only by its FLOP and bytes; it is never sharded unless it has an outer dimension.
+        Opaque = "opaque",
+    }
+}
+
+crate::choice! {
+    /// The phase of training a kernel belongs to.
+    pub enum Phase ("a phase") {
+        /// Forward pass.
+        Forward = "forward",
+        /// Gradient with respect to an input.
+        BackwardInput = "backward_input",
+        /// Gradient with respect to a weight.
+        BackwardWeight = "backward_weight",
+    }
+}
+
+crate::choice! {
+    /// A collective operation among the chips of a group.
+    pub enum CollectiveKind ("a collective") {
+        /// Every rank ends with the sum of all.
+        AllReduce = "all_reduce",
+        /// Every rank ends with the concatenation of all.
+        AllGather = "all_gather",
+        /// Every rank ends with its part of the sum.
+        ReduceScatter = "reduce_scatter",
+        /// Every rank sends a different part to every other.
+        AllToAll = "all_to_all",
+        /// One rank sends to another.
+        PointToPoint = "point_to_point",
+    }
+}
+
+/// A collective that a kernel makes by itself, over the tensor-parallel group.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Collective {
+    /// Which.
+    pub kind: CollectiveKind,
+    /// Bytes of the whole tensor of one sample.
+    pub bytes: f64,
+}
+
+/// Sizes of a kernel's iteration space, all at least one. `k` is one for kernels that contract nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Shape {
+    /// Problems side by side.
+    pub outer: u64,
+    /// Rows of one problem's output.
+    pub m: u64,
+    /// Contracted size.
+    pub k: u64,
+    /// Columns.
+    pub n: u64,
+}
+
+impl Shape {
+    /// Rows of the whole output, `outer * m`.
+    pub fn rows(&self) -> u64 {
+        self.outer * self.m
+    }
+    /// Size along an axis.
+    pub fn along(&self, axis: Axis) -> u64 {
+        match axis {
+            Axis::Outer => self.outer,
+            Axis::M => self.m,
+            Axis::K => self.k,
+            Axis::N => self.n,
+        }
+    }
+}
+
+/// Which operand of a kernel a tensor is; it fixes which axes the tensor's rows and columns are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Slot {
+    /// Input of an elementwise, norm or opaque kernel: rows `outer*m`, columns `n`.
+    Data,
+    /// Streamed operand of a GEMM: rows `k`, columns `n`.
+    Rhs,
+    /// Streamed operand held transposed: rows `n`, columns `k`.
+    RhsT,
+    /// Stationary operand of a two-tensor GEMM: rows `m`, columns `k`.
+    Lhs,
+    /// Stationary operand held transposed: rows `k`, columns `m`.
+    LhsT,
+}
+
+impl Slot {
+    /// Whether the whole tensor must be at hand for every tile of the output (the stationary operand of a GEMM that is
+    /// tiled along its columns).
+    pub fn is_stationary(self) -> bool {
+        matches!(self, Slot::Lhs | Slot::LhsT)
+    }
+}
+
+/// The weight of another kernel that a backward kernel uses, or whose gradient it computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct WeightOf {
+    /// Index of the forward kernel that owns the weight.
+    pub kernel: usize,
+}
+
+/// One kernel.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Kernel {
+    /// Unique name.
+    pub name: String,
+    /// What it computes.
+    pub op: Op,
+    /// Phase of training.
+    pub phase: Phase,
+    /// Iteration space.
+    pub shape: Shape,
+    /// Axis along which tiles are cut: `N`, or `K` for weight gradients.
+    pub tiled: Axis,
+    /// FLOP of one sample where the operation does not tell it (opaque), else `None`.
+    pub flop: Option<f64>,
+    /// DRAM bytes a sample beyond its tensors and weights (table look-ups).
+    pub extra_dram_bytes: f64,
+    /// A collective of its own.
+    pub collective: Option<Collective>,
+    /// For backward kernels: whose weight.
+    pub weight_of: Option<WeightOf>,
+}
+
+impl Kernel {
+    /// FLOP of one sample, unsharded. GEMM: 2 outer m k n. Elementwise and norm: one an element (DFModel, model.md
+    /// section 5: F = m n).
+    pub fn flop(&self) -> f64 {
+        let s = &self.shape;
+        match (self.flop, self.op) {
+            (Some(flop), _) => flop,
+            (None, Op::GemmWeight | Op::Gemm) => 2.0 * s.rows() as f64 * s.k as f64 * s.n as f64,
+            (None, _) => s.rows() as f64 * s.n as f64,
+        }
+    }
+    /// Elements of the weight it owns or re-uses (`outer m k`); zero for kernels without one.
+    pub fn weight_elements(&self) -> f64 {
+        if self.op == Op::GemmWeight { self.shape.rows() as f64 * self.shape.k as f64 } else { 0.0 }
+    }
+    /// Whether it owns a weight that must be stored (a backward kernel re-uses the forward kernel's).
+    pub fn owns_weight(&self) -> bool {
+        self.op == Op::GemmWeight && self.weight_of.is_none()
+    }
+    /// Whether it is a matrix product.
+    pub fn is_gemm(&self) -> bool {
+        matches!(self.op, Op::GemmWeight | Op::Gemm)
+    }
+}
+
+/// One consumer of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Use {
+    /// The consuming kernel.
+    pub kernel: usize,
+    /// As which operand.
+    pub slot: Slot,
+}
+
+/// One tensor: a producer or none (an input of the graph), and any number of consumers.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Tensor {
+    /// Unique name.
+    pub name: String,
+    /// Rows.
+    pub rows: u64,
+    /// Columns (the streamed dimension of its producer).
+    pub cols: u64,
+    /// The kernel that makes it; `None` for an input.
+    pub producer: Option<usize>,
+    /// The kernels that read it.
+    pub consumers: Vec<Use>,
+    /// Whether it leaves the graph (read by the next layer, or a result).
+    pub output: bool,
+    /// For an input: the tensor of the previous repetition that it is (layer i+1 reads what layer i wrote).
+    pub carried_from: Option<usize>,
+}
+
+/// A checked workload: its graph is acyclic and every index is valid.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Workload {
+    /// Name for rows and titles.
+    pub name: String,
+    /// Kernels in a topological order.
+    pub kernels: Vec<Kernel>,
+    /// Tensors.
+    pub tensors: Vec<Tensor>,
+    /// How many identical copies follow each other (layers).
+    pub repeat: u64,
+    /// Bytes of one element.
+    pub word_bytes: f64,
+    /// Samples of one iteration.
+    pub global_batch: u64,
+    /// Samples of one microbatch.
+    pub micro_batch: u64,
+    /// Whether weights are updated: gradients are reduced over DP, optimiser states held.
+    pub training: bool,
+}
+
+/// A fault of a graph: which kernel or tensor, and what.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum GraphError {
+    /// The kernels depend on each other in a circle.
+    #[error("the graph has a cycle: {}", .0.join(" -> "))]
+    Cycle(Vec<String>),
+    /// A tensor's size does not fit the kernel that reads it.
+    #[error("tensor {tensor:?} has {rows} x {cols} elements, but {kernel:?} reads {want_rows} x {want_cols} there")]
+    Size {
+        /// The tensor.
+        tensor: String,
+        /// Its rows.
+        rows: u64,
+        /// Its columns.
+        cols: u64,
+        /// The reader.
+        kernel: String,
+        /// Rows wanted.
+        want_rows: u64,
+        /// Columns wanted.
+        want_cols: u64,
+    },
+}
+
+/// Rows and columns that `slot` of a kernel with `shape` reads. A weight GEMM shares one `k x n` operand among its
+/// outer problems; a two-tensor GEMM has one an outer problem.
+pub fn operand_size(op: Op, shape: &Shape, slot: Slot) -> (u64, u64) {
+    let outer = if op == Op::GemmWeight { 1 } else { shape.outer };
+    match slot {
+        Slot::Data => (shape.rows(), shape.n),
+        Slot::Rhs => (outer * shape.k, shape.n),
+        Slot::RhsT => (outer * shape.n, shape.k),
+        Slot::Lhs => (outer * shape.m, shape.k),
+        Slot::LhsT => (outer * shape.k, shape.m),
+    }
+}
+
+impl Workload {
+    /// Checks sizes and orders the kernels topologically (stable: of the ready kernels the earliest written goes
+    /// first), so that later code may rely on producer index < consumer index.
+    ///
+    /// # Errors
+    /// All size faults, or the cycle.
+    pub fn checked(mut self) -> Result<Self, Vec<GraphError>> {
+        let mut errors = Vec::new();
+        for tensor in &self.tensors {
+            for use_ in &tensor.consumers {
+                let kernel = &self.kernels[use_.kernel];
+                let (want_rows, want_cols) = operand_size(kernel.op, &kernel.shape, use_.slot);
+                if (tensor.rows, tensor.cols) != (want_rows, want_cols) {
+                    errors.push(GraphError::Size {
+                        tensor: tensor.name.clone(),
+                        rows: tensor.rows,
+                        cols: tensor.cols,
+                        kernel: kernel.name.clone(),
+                        want_rows,
+                        want_cols,
+                    });
+                }
+            }
+        }
+        match self.topological_order() {
+            Ok(order) => self.reorder(&order),
+            Err(cycle) => errors.push(GraphError::Cycle(cycle)),
+        }
+        if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    fn topological_order(&self) -> Result<Vec<usize>, Vec<String>> {
+        let mut waiting = vec![0usize; self.kernels.len()];
+        for tensor in &self.tensors {
+            if tensor.producer.is_some() {
+                for u in &tensor.consumers {
+                    waiting[u.kernel] += 1;
+                }
+            }
+        }
+        let mut ready: std::collections::BTreeSet<usize> =
+            (0..self.kernels.len()).filter(|k| waiting[*k] == 0).collect();
+        let mut order = Vec::with_capacity(self.kernels.len());
+        while let Some(kernel) = ready.pop_first() {
+            order.push(kernel);
+            for tensor in self.tensors.iter().filter(|t| t.producer == Some(kernel)) {
+                for u in &tensor.consumers {
+                    waiting[u.kernel] -= 1;
+                    if waiting[u.kernel] == 0 {
+                        ready.insert(u.kernel);
+                    }
+                }
+            }
+        }
+        if order.len() == self.kernels.len() {
+            return Ok(order);
+        }
+        // Every kernel still waiting has a waiting predecessor, so walking back through those must close a circle.
+        let left: Vec<usize> = (0..self.kernels.len()).filter(|k| waiting[*k] > 0).collect();
+        let mut seen = Vec::new();
+        let mut at = left[0];
+        while !seen.contains(&at) {
+            seen.push(at);
+            let before = self.tensors.iter().find_map(|t| {
+                let producer = t.producer.filter(|p| waiting[*p] > 0)?;
+                t.consumers.iter().any(|u| u.kernel == at).then_some(producer)
+            });
+            match before {
+                Some(producer) => at = producer,
+                None => break,
+            }
+        }
+        let start = seen.iter().position(|k| *k == at).unwrap_or(0);
+        let mut names: Vec<String> = seen[start..].iter().map(|k| self.kernels[*k].name.clone()).collect();
+        names.reverse();
+        names.push(names[0].clone());
+        Err(names)
+    }
+
+    fn reorder(&mut self, order: &[usize]) {
+        let new_of: HashMap<usize, usize> = order.iter().enumerate().map(|(new, old)| (*old, new)).collect();
+        let mut kernels: Vec<Option<Kernel>> = self.kernels.drain(..).map(Some).collect();
+        self.kernels = order.iter().filter_map(|old| kernels[*old].take()).collect();
+        for kernel in &mut self.kernels {
+            if let Some(w) = &mut kernel.weight_of {
+                w.kernel = new_of[&w.kernel];
+            }
+        }
+        for tensor in &mut self.tensors {
+            tensor.producer = tensor.producer.map(|p| new_of[&p]);
+            for u in &mut tensor.consumers {
+                u.kernel = new_of[&u.kernel];
+            }
+        }
+    }
+
+    /// FLOP of one iteration: all kernels, all layers, all samples, unsharded.
+    pub fn flop_per_iteration(&self) -> f64 {
+        let layer: f64 = self.kernels.iter().map(Kernel::flop).sum();
+        layer * self.repeat as f64 * self.global_batch as f64
+    }
+
+    /// Length of the longest chain of kernels before each kernel (its level). DFModel's Kahn rounds.
+    pub fn levels(&self) -> Vec<usize> {
+        let mut level = vec![0usize; self.kernels.len()];
+        for k in 0..self.kernels.len() {
+            for tensor in self.tensors.iter().filter(|t| t.producer == Some(k)) {
+                for u in &tensor.consumers {
+                    level[u.kernel] = level[u.kernel].max(level[k] + 1);
+                }
+            }
+        }
+        level
+    }
+
+    /// Index of the kernel called `name`.
+    pub fn kernel_index(&self, name: &str) -> Option<usize> {
+        self.kernels.iter().position(|k| k.name == name)
+    }
+
+    /// Tensors made inside the graph and read inside it: DFModel's edges, each tensor once.
+    pub fn internal_tensors(&self) -> impl Iterator<Item = &Tensor> {
+        self.tensors.iter().filter(|t| t.producer.is_some() && !t.consumers.is_empty())
+    }
+
+    /// Producer-consumer pairs inside the graph (DFModel's connections).
+    pub fn edges(&self) -> usize {
+        self.internal_tensors().map(|t| t.consumers.len()).sum()
+    }
+
+    /// Bytes of one sample that pass from one layer to the next (forward and, in training, back): what a pipeline
+    /// stage sends to its neighbour.
+    pub fn carried_bytes(&self) -> f64 {
+        self.tensors
+            .iter()
+            .filter(|t| t.carried_from.is_some())
+            .map(|t| t.rows as f64 * t.cols as f64 * self.word_bytes)
+            .sum()
+    }
+}

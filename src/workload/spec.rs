@@ -1,0 +1,109 @@
+//! A workload file: its `kind:` says which source builds the graph.
+
+use super::{Workload, explicit::GraphSpec, graph::GraphError, transformer::TransformerSpec};
+use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
+use crate::units::Bytes;
+use serde::Serialize;
+use serde_json::json;
+use std::path::Path;
+
+/// A workload as a file states it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum WorkloadSpec {
+    /// `kind: transformer`
+    Transformer(TransformerSpec),
+    /// `kind: graph`
+    Graph(GraphSpec),
+}
+
+impl FromNode for WorkloadSpec {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        reader.entries(node, "a workload")?;
+        let kind = match node.get("kind").map(|n| &n.value) {
+            Some(Value::Scalar { text, .. }) => text.as_str(),
+            _ => "",
+        };
+        match kind {
+            "transformer" => TransformerSpec::from_node(node, reader).map(Self::Transformer),
+            "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
+            _ => {
+                let at = node.get("kind").unwrap_or(node);
+                let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
+                reader.within("kind", |r| {
+                    r.problem(at, format!("expected a kind of workload: transformer, graph; found {found}"));
+                });
+                None
+            }
+        }
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        json!({ "oneOf": [TransformerSpec::schema(definitions), GraphSpec::schema(definitions)] })
+    }
+    fn expected() -> String {
+        "a workload".into()
+    }
+}
+
+impl WorkloadSpec {
+    /// Loads the tree of a workload file, references followed.
+    ///
+    /// # Errors
+    /// The [`Problem`] of loading.
+    pub fn load(path: &Path) -> Result<Node, Problem> {
+        let node = Loader.load(path, None)?;
+        Loader.expand(&node, "")
+    }
+
+    /// Reads a tree and builds the checked graph.
+    ///
+    /// # Errors
+    /// All [`Problems`] of the specification or of the graph.
+    pub fn build(node: &Node) -> Result<Workload, Problems> {
+        let spec: Self = Reader::read(node)?;
+        let built = match &spec {
+            Self::Transformer(t) => t.build(),
+            Self::Graph(g) => g.build(node)?,
+        };
+        built.checked().map_err(|errors| {
+            Problems(
+                errors
+                    .into_iter()
+                    .map(|e| {
+                        let subject = match &e {
+                            GraphError::Cycle(names) => names.first().cloned(),
+                            GraphError::Size { kernel, .. } => Some(kernel.clone()),
+                        };
+                        Problem { origin: kernel_origin(node, subject.as_deref()), field: "kernels".into(), message: e.to_string() }
+                    })
+                    .collect(),
+            )
+        })
+    }
+}
+
+/// The line of the kernel called `name`, or of the file.
+fn kernel_origin(node: &Node, name: Option<&str>) -> crate::spec::Origin {
+    let named = |item: &&Node| match item.get("name").map(|n| &n.value) {
+        Some(Value::Scalar { text, .. }) => Some(text.as_str()) == name,
+        _ => false,
+    };
+    match node.get("kernels").map(|k| &k.value) {
+        Some(Value::List(items)) => items.iter().find(named).map_or(node.origin.clone(), |n| n.origin.clone()),
+        _ => node.origin.clone(),
+    }
+}
+
+/// What every kind of workload demands of its batches and word.
+pub(super) fn check_batches(global: u64, micro: u64, word: Bytes, node: &Node, reader: &mut Reader) {
+    if micro > global {
+        let at = node.get("micro_batch").unwrap_or(node);
+        reader.within("micro_batch", |r| {
+            r.problem(at, format!("expected at most the global_batch of {global}, found {micro}"));
+        });
+    }
+    if word.0 <= 0.0 || word.0 > 64.0 {
+        let at = node.get("word").unwrap_or(node);
+        reader.within("word", |r| r.problem(at, format!("expected a size above 0 B and at most 64 B, found {}", at.describe())));
+    }
+}

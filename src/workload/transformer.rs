@@ -1,0 +1,273 @@
+//! The GPT layer as DFModel has it (model.md section 3): 18 forward kernels with 21 edges; with the backward pass 41
+//! kernels and 53 edges. Embedding, head, causal mask, recomputation and the optimiser's arithmetic are not in the
+//! graph.
+//!
+//! Let h be the hidden size, a = heads * head_dim the attention width, S the sequence length. Weight GEMMs, written
+//! (rows m, contracted k, columns n): Q, K, V (heads x head_dim, h, S), PROJ (h, a, S), FFN0 (4h, h, S), FFN1
+//! (h, 4h, S). Attention, for each head: scores (S, head_dim, S), values (head_dim, S, S). A weight's gradient has the
+//! weight's input features as rows and its output features as columns and contracts over the tokens.
+
+use super::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, WeightOf, Workload};
+use crate::spec::{Node, Reader};
+use crate::units::Bytes;
+
+crate::choice! {
+    /// Which passes of the network are computed.
+    pub enum Pass ("a pass") {
+        /// Forward only: inference on whole sequences (prefill).
+        Forward = "forward",
+        /// Forward and backward: training.
+        Training = "training",
+    }
+}
+
+crate::choice! {
+    /// The word `transformer`.
+    pub enum Kind ("a kind of workload") {
+        /// A GPT layer, repeated.
+        Transformer = "transformer",
+    }
+}
+
+crate::spec! {
+    /// A transformer of the GPT family: identical layers of self-attention and a two-layer perceptron.
+    pub struct TransformerSpec ("a transformer", check: check) {
+        /// The word `transformer`.
+        kind: Kind,
+        /// Name for rows and titles.
+        name: String,
+        /// Where the sizes come from.
+        source: String,
+        /// Hidden size.
+        hidden: u64,
+        /// Attention heads.
+        heads: u64,
+        /// Size of one head.
+        head_dim: u64,
+        /// Tokens of one sample.
+        seq: u64,
+        /// Layers.
+        layers: u64,
+        /// Bytes of one element of weights and activations.
+        word: Bytes = Bytes(2.0),
+        /// Passes computed.
+        pass: Pass,
+        /// Samples of one iteration.
+        global_batch: u64,
+        /// Samples of one microbatch.
+        micro_batch: u64 = 1,
+        /// Declare Q_bwd and K_bwd with the heads as outer problems, as DFModel's graph does (they then need no
+        /// reduction). Needs heads x head_dim = hidden.
+        heads_in_qk_backward: bool = false,
+    }
+}
+
+fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
+    super::spec::check_batches(spec.global_batch, spec.micro_batch, spec.word, node, reader);
+    if spec.heads_in_qk_backward && spec.heads.saturating_mul(spec.head_dim) != spec.hidden {
+        let at = node.get("heads_in_qk_backward").unwrap_or(node);
+        reader.within("heads_in_qk_backward", |r| r.problem(at, "needs heads x head_dim = hidden"));
+    }
+    // Counts beyond this overflow the exact integers of f64 in products such as 4 h * h * S.
+    for (field, value, most) in [
+        ("hidden", spec.hidden, 1u64 << 24),
+        ("heads", spec.heads, 1 << 20),
+        ("head_dim", spec.head_dim, 1 << 20),
+        ("seq", spec.seq, 1 << 26),
+        ("layers", spec.layers, 1 << 20),
+    ] {
+        if value > most {
+            let at = node.get(field).unwrap_or(node);
+            reader.within(field, |r| r.problem(at, format!("expected at most {most}, found {value}")));
+        }
+    }
+}
+
+struct Builder {
+    kernels: Vec<Kernel>,
+    tensors: Vec<Tensor>,
+}
+
+impl Builder {
+    /// Adds a kernel and its output tensor; returns the kernel's index, which is also its tensor's.
+    fn add(&mut self, name: &str, op: Op, phase: Phase, shape: (u64, u64, u64, u64), inputs: &[(usize, Slot)]) -> usize {
+        let (outer, m, k, n) = shape;
+        let shape = Shape { outer, m, k, n };
+        let id = self.kernels.len();
+        for (tensor, slot) in inputs {
+            self.tensors[*tensor].consumers.push(Use { kernel: id, slot: *slot });
+        }
+        self.tensors.push(Tensor {
+            name: format!("{name}.out"),
+            rows: shape.rows(),
+            cols: n,
+            producer: Some(id),
+            consumers: Vec::new(),
+            output: false,
+            carried_from: None,
+        });
+        let tiled = if phase == Phase::BackwardWeight { Axis::K } else { Axis::N };
+        self.kernels.push(Kernel {
+            name: name.into(),
+            op,
+            phase,
+            shape,
+            tiled,
+            flop: None,
+            extra_dram_bytes: 0.0,
+            collective: None,
+            weight_of: None,
+        });
+        id
+    }
+
+    /// Marks tensor `from` as what the next layer's kernel `to` reads.
+    fn carry(&mut self, name: &str, from: usize, to: usize, slot: Slot) {
+        let (rows, cols) = (self.tensors[from].rows, self.tensors[from].cols);
+        self.tensors[from].output = true;
+        self.tensors.push(Tensor {
+            name: name.into(),
+            rows,
+            cols,
+            producer: None,
+            consumers: vec![Use { kernel: to, slot }],
+            output: false,
+            carried_from: Some(from),
+        });
+    }
+}
+
+impl TransformerSpec {
+    /// The workload: one layer, repeated.
+    pub fn build(&self) -> Workload {
+        use Op::{Elementwise, Gemm, GemmWeight, Norm};
+        use Phase::{BackwardInput as Bwd, BackwardWeight as Upd, Forward as Fwd};
+        use Slot::{Data, Lhs, LhsT, Rhs, RhsT};
+        let (h, heads, d, s) = (self.hidden, self.heads, self.head_dim, self.seq);
+        let a = heads * d;
+        let f = 4 * h;
+        let mut b = Builder { kernels: Vec::new(), tensors: Vec::new() };
+
+        let add_prev = b.add("Add_Prev", Elementwise, Fwd, (1, h, 1, s), &[]);
+        let ln1 = b.add("LN1", Norm, Fwd, (1, h, 1, s), &[(add_prev, Data)]);
+        let q = b.add("Q", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
+        let k = b.add("K", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
+        let v = b.add("V", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
+        let scores = b.add("MHA1", Gemm, Fwd, (heads, s, d, s), &[(q, Rhs), (k, LhsT)]);
+        let softmax = b.add("SOFTMAX", Norm, Fwd, (heads, s, 1, s), &[(scores, Data)]);
+        let drop1 = b.add("DropOut_1", Elementwise, Fwd, (heads, s, 1, s), &[(softmax, Data)]);
+        let values = b.add("MHA2", Gemm, Fwd, (heads, d, s, s), &[(v, Lhs), (drop1, Rhs)]);
+        let proj = b.add("PROJ", GemmWeight, Fwd, (1, h, a, s), &[(values, Rhs)]);
+        let drop2 = b.add("DropOut_2", Elementwise, Fwd, (1, h, 1, s), &[(proj, Data)]);
+        let add1 = b.add("Add_1", Elementwise, Fwd, (1, h, 1, s), &[(drop2, Data), (add_prev, Data)]);
+        let ln2 = b.add("LN2", Norm, Fwd, (1, h, 1, s), &[(add1, Data)]);
+        let ffn0 = b.add("FFN0", GemmWeight, Fwd, (1, f, h, s), &[(ln2, Rhs)]);
+        let gelu = b.add("GeLU", Elementwise, Fwd, (1, f, 1, s), &[(ffn0, Data)]);
+        let ffn1 = b.add("FFN1", GemmWeight, Fwd, (1, h, f, s), &[(gelu, Rhs)]);
+        let drop3 = b.add("DropOut_3", Elementwise, Fwd, (1, h, 1, s), &[(ffn1, Data)]);
+        let add2 = b.add("Add_2", Elementwise, Fwd, (1, h, 1, s), &[(drop3, Data), (add1, Data)]);
+
+        let mut backward_ends = None;
+        if self.pass == Pass::Training {
+            let loss_b = b.add("Loss_bwd", Elementwise, Bwd, (1, h, 1, s), &[]);
+            let drop3_b = b.add("DropOut_3_bwd", Elementwise, Bwd, (1, h, 1, s), &[(loss_b, Data)]);
+            let ffn1_b = b.add("FFN1_bwd", GemmWeight, Bwd, (1, f, h, s), &[(drop3_b, Rhs)]);
+            let gelu_b = b.add("GeLU_bwd", Elementwise, Bwd, (1, f, 1, s), &[(ffn1_b, Data)]);
+            let ffn0_b = b.add("FFN0_bwd", GemmWeight, Bwd, (1, h, f, s), &[(gelu_b, Rhs)]);
+            let ln2_b = b.add("LN2_bwd", Norm, Bwd, (1, h, 1, s), &[(ffn0_b, Data)]);
+            let drop2_b = b.add("DropOut_2_bwd", Elementwise, Bwd, (1, h, 1, s), &[(ln2_b, Data)]);
+            let proj_b = b.add("PROJ_bwd", GemmWeight, Bwd, (1, a, h, s), &[(drop2_b, Rhs)]);
+            // dP = V^T dO and dV = dO P^T, then dQ = K dS and dK = Q dS^T, each head by itself.
+            let dp = b.add("MHA2_bwd_P", Gemm, Bwd, (heads, s, d, s), &[(proj_b, Rhs), (v, LhsT)]);
+            let dv = b.add("MHA2_bwd_V", Gemm, Bwd, (heads, d, s, s), &[(proj_b, Lhs), (drop1, RhsT)]);
+            let v_b = b.add("V_bwd", GemmWeight, Bwd, (1, h, a, s), &[(dv, Rhs)]);
+            let drop1_b = b.add("DropOut_1_bwd", Elementwise, Bwd, (heads, s, 1, s), &[(dp, Data)]);
+            let softmax_b = b.add("SOFTMAX_bwd", Norm, Bwd, (heads, s, 1, s), &[(drop1_b, Data)]);
+            let dq = b.add("MHA1_bwd_Q", Gemm, Bwd, (heads, d, s, s), &[(softmax_b, Rhs), (k, Lhs)]);
+            let dk = b.add("MHA1_bwd_K", Gemm, Bwd, (heads, d, s, s), &[(softmax_b, RhsT), (q, Lhs)]);
+            let qk = if self.heads_in_qk_backward { (heads, d, a, s) } else { (1, h, a, s) };
+            let q_b = b.add("Q_bwd", GemmWeight, Bwd, qk, &[(dq, Rhs)]);
+            let k_b = b.add("K_bwd", GemmWeight, Bwd, qk, &[(dk, Rhs)]);
+            let ffn1_u = b.add("FFN1_upd", Gemm, Upd, (1, f, s, h), &[(drop3_b, RhsT), (gelu, Lhs)]);
+            let ffn0_u = b.add("FFN0_upd", Gemm, Upd, (1, h, s, f), &[(gelu_b, RhsT), (ln2, Lhs)]);
+            let proj_u = b.add("PROJ_upd", Gemm, Upd, (1, a, s, h), &[(drop2_b, RhsT), (values, Lhs)]);
+            let v_u = b.add("V_upd", Gemm, Upd, (1, h, s, a), &[(dv, RhsT), (ln1, Lhs)]);
+            let k_u = b.add("K_upd", Gemm, Upd, (1, h, s, a), &[(dk, RhsT), (ln1, Lhs)]);
+            let q_u = b.add("Q_upd", Gemm, Upd, (1, h, s, a), &[(dq, RhsT), (ln1, Lhs)]);
+            for (backward, owner) in [
+                (ffn1_b, ffn1), (ffn0_b, ffn0), (proj_b, proj), (v_b, v), (q_b, q), (k_b, k),
+                (ffn1_u, ffn1), (ffn0_u, ffn0), (proj_u, proj), (v_u, v), (k_u, k), (q_u, q),
+            ] {
+                b.kernels[backward].weight_of = Some(WeightOf { kernel: owner });
+            }
+            // The input gradients of Q, K and V add up to one tensor; it leaves through V_bwd.
+            backward_ends = Some((v_b, loss_b));
+        }
+        b.carry("layer.in", add2, add_prev, Data);
+        if let Some((from, to)) = backward_ends {
+            b.carry("layer.grad_in", from, to, Data);
+        }
+        Workload {
+            name: self.name.clone(),
+            kernels: b.kernels,
+            tensors: b.tensors,
+            repeat: self.layers,
+            word_bytes: self.word.0,
+            global_batch: self.global_batch,
+            micro_batch: self.micro_batch,
+            training: self.pass == Pass::Training,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// GPT-3 sizes used across unit tests.
+    pub(crate) fn gpt3(hidden: u64, heads: u64, head_dim: u64, layers: u64, batch: u64, pass: Pass) -> Workload {
+        TransformerSpec {
+            kind: Kind::Transformer,
+            name: "gpt3".into(),
+            source: "Brown et al. 2020".into(),
+            hidden,
+            heads,
+            head_dim,
+            seq: 2048,
+            layers,
+            word: Bytes(2.0),
+            pass,
+            global_batch: batch,
+            micro_batch: 1,
+            heads_in_qk_backward: false,
+        }
+        .build()
+        .checked()
+        .unwrap()
+    }
+
+    #[test]
+    fn graph_sizes_are_dfmodels() {
+        let forward = gpt3(12288, 96, 128, 96, 2304, Pass::Forward);
+        assert_eq!((forward.kernels.len(), forward.edges()), (18, 21));
+        let training = gpt3(25600, 160, 160, 128, 3072, Pass::Training);
+        assert_eq!((training.kernels.len(), training.edges()), (41, 53));
+    }
+
+    /// golden.csv, `workload_flop` of the GPT3-1T and GPT3-175B rows, to all printed digits.
+    #[test]
+    fn flop_is_the_stored_figure() {
+        let training = gpt3(25600, 160, 160, 128, 3072, Pass::Training);
+        assert_eq!(training.flop_per_iteration(), 3.85072240461978e19_f64);
+        let forward = gpt3(12288, 96, 128, 96, 2304, Pass::Forward);
+        assert!((forward.flop_per_iteration() / 1.6874003603411436e18 - 1.0).abs() < 1e-15);
+    }
+
+    /// By hand: a layer has 12 h^2 weights (Q, K, V, PROJ: 4 h^2; FFN0, FFN1: 8 h^2).
+    #[test]
+    fn weights_are_twelve_h_squared() {
+        let training = gpt3(12288, 96, 128, 96, 2304, Pass::Training);
+        let owned: f64 = training.kernels.iter().filter(|k| k.owns_weight()).map(Kernel::weight_elements).sum();
+        assert_eq!(owned, 12.0 * 12288.0 * 12288.0);
+    }
+}
