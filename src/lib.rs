@@ -1,7 +1,8 @@
 //! flowspace
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![deny(missing_docs)]
 
+pub mod check;
 pub mod cli;
 pub mod mapping;
 pub mod model;

@@ -1,1 +1,18 @@
-fn main() {}
+//! The `flowspace` program: parse, call the library, exit.
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+
+fn main() {
+    let code = match flowspace::cli::Cli::try_parse() {
+        Ok(cli) => flowspace::cli::run(cli),
+        Err(e) => {
+            let _ = e.print();
+            match e.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,
+                _ => 1,
+            }
+        }
+    };
+    std::process::exit(code);
+}

@@ -1,1 +1,115 @@
 //! The command line: one file a sub-command. `main.rs` parses, calls and exits; everything that can be tested is here.
+//!
+//! Exit codes: 0 done; 1 the input is wrong or has no feasible mapping; 2 some points of a study failed or are infeasible; 130
+//! interrupted.
+
+pub mod check;
+pub mod map;
+//WAIT pub mod plot;
+pub mod present;
+pub mod schema;
+//WAIT pub mod study;
+
+use crate::mapping::search::MapError;
+use crate::spec::{Problem, Problems};
+use clap::{Parser, Subcommand};
+
+/// Finds provably best mappings of machine-learning and HPC workloads onto systems of chips, memories and networks.
+#[derive(Debug, Parser)]
+#[command(name = "flowspace", version, about, max_term_width = 110)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The sub-commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Map one workload onto one system: the best degrees, sharding, tiles and partitions, with proof.
+    Map(Box<map::MapArgs>),
+    /// Derive the figures of a plan again from its decisions, and compare.
+    Check(check::CheckArgs),
+    /*WAIT
+    /// Studies: grids over fields of workloads and systems.
+    #[command(subcommand)]
+    Study(StudyCommand),
+    /// Redraw figures from the results of a study, or draw any two columns of a CSV.
+    Plot(plot::PlotArgs),
+    */
+    /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
+    Schema(schema::SchemaArgs),
+}
+
+/*WAIT
+/// What to do with a study.
+#[derive(Debug, Subcommand)]
+pub enum StudyCommand {
+    /// Run a study: every point of its grid, in parallel; run again to go on after an interruption.
+    Run(study::StudyArgs),
+}
+*/
+
+/// A command that could not be carried out: what to print on standard error, and the exit code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Failure {
+    /// Lines for the user.
+    pub message: String,
+    /// Exit code.
+    pub code: i32,
+}
+
+impl Failure {
+    /// Bad input.
+    pub fn input(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: 1 }
+    }
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Self {
+        Self::input(problems.to_string())
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        Self::input(problem.to_string())
+    }
+}
+
+impl From<MapError> for Failure {
+    fn from(error: MapError) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
+/// Carries out a parsed command line; returns the exit code.
+pub fn run(cli: Cli) -> i32 {
+    let result = match cli.command {
+        Command::Map(args) => map::run(&args),
+        Command::Check(args) => check::run(&args),
+        /*WAIT
+        Command::Study(StudyCommand::Run(args)) => Ok(study::run(&args)),
+        Command::Plot(args) => Ok(plot::run(&args)),
+        */
+        Command::Schema(args) => schema::run(&args),
+    };
+    match result {
+        Ok(code) => code,
+        Err(failure) => {
+            for line in failure.message.lines() {
+                eprintln!("error: {line}");
+            }
+            failure.code
+        }
+    }
+}
+
+/// Writes to standard output; a reader that went away (`flowspace ... | head`) is no error.
+pub fn print(text: &str) {
+    use std::io::Write as _;
+    let mut out = std::io::stdout().lock();
+    // Nothing sensible can be done when standard output is gone.
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}

@@ -21,6 +21,9 @@ pub struct Path {
     pub priced: u64,
 }
 
+/// Relative difference under which two times are one; far below every tolerance of the program.
+const TIE: f64 = 1e-12;
+
 /// Most ideals for a proof.
 pub const MAX_IDEALS: usize = 20_000;
 
@@ -119,6 +122,8 @@ pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
     let layers = if bounded { most + 1 } else { 1 };
     let mut best = vec![vec![f64::INFINITY; n]; layers];
     let mut from = vec![vec![usize::MAX; n]; layers];
+    // Partitions used on the way: of equally fast plans the one with fewest partitions is taken.
+    let mut count = vec![0usize; n];
     best[0][0] = 0.0;
     let mut priced = 0;
     for i in 0..n {
@@ -152,9 +157,11 @@ pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
             let time = cost.time_s(instance.overlap);
             if !bounded {
                 let through = best[0][i] + time;
-                if through < best[0][j] {
+                let tie = through * TIE;
+                if through < best[0][j] - tie || (through <= best[0][j] + tie && count[i] + 1 < count[j]) {
                     best[0][j] = through;
                     from[0][j] = i;
+                    count[j] = count[i] + 1;
                 }
                 continue;
             }
@@ -169,7 +176,8 @@ pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
         }
     }
     let last = n - 1;
-    let layer = (0..layers).min_by(|a, b| best[*a][last].total_cmp(&best[*b][last]))?;
+    let least = best.iter().map(|layer| layer[last]).fold(f64::INFINITY, f64::min);
+    let layer = (0..layers).find(|p| best[*p][last] <= least * (1.0 + TIE))?;
     let objective = best[layer][last];
     if !objective.is_finite() {
         return None;

@@ -498,7 +498,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
         }
 
         let whole = options.stationary_operands == Charge::Charged;
-        let store_bytes = stored_bytes(workload, choice, rules, id, made_bytes, word, samples);
+        let mut store_bytes = stored_bytes(workload, choice, rules, id, made_bytes, word, samples);
         let uses: Vec<UseCost> = tensor
             .consumers
             .iter()
@@ -521,6 +521,10 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
             })
             .collect();
         let output = tensor.output && options.boundary_tensors == Charge::Charged;
+        if tensor.producer.is_none() {
+            // An input lies in DRAM as its widest reader wants it.
+            store_bytes = uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max);
+        }
         let live_bytes = store_bytes / samples * workload.micro_batch as f64;
         let cost = TensorCost { producer: tensor.producer, output, store_bytes, store_buffer: 2.0 * made_tile, live_bytes, uses };
         match options.tensor_fanout {

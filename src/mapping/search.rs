@@ -4,8 +4,9 @@
 //! 2. The sharding MILP of an assignment is solved (its own objective, its own proof).
 //! 3. Each tile count gives a fusion problem; a tile count that costs as much as another and needs no less SRAM is
 //!    left out; so is one whose closed-form bound cannot beat the best found.
-//! 4. The fusion problem is solved as a shortest path; the winner is solved again as a MILP, started from that plan.
-//!    The two must agree to 1e-6, or the program stops with both numbers.
+//! 4. The fusion problem is solved as a shortest path over the graph's ideals. Where the graph has too many of them for
+//!    a proof, or where the user names a MILP solver, the winner is solved again as a MILP, started from that plan. The
+//!    two must agree to 1e-6, or the program stops with both numbers.
 //!
 //! The bound of the answer covers assignments, tile counts and partitions; the sharding of an assignment is the one
 //! that its own objective chose. Smallest tile counts win ties.
@@ -33,9 +34,11 @@ use std::time::Instant;
 /// Which engine decides the fusion problem.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Engine {
+    /// The shortest path, and the MILP where that cannot prove its answer.
+    Auto,
     /// The shortest path alone.
     Exact,
-    /// The shortest path, and the MILP by the solver of the limits.
+    /// The shortest path, and the MILP always: the two must agree.
     Milp,
 }
 
@@ -74,7 +77,7 @@ impl Default for Request {
             tiles: None,
             max_partitions: None,
             pins: Pins::default(),
-            engine: Engine::Milp,
+            engine: Engine::Auto,
             limits: Limits::default(),
         }
     }
@@ -322,7 +325,7 @@ impl<'a> Search<'a> {
             solve_s: clock.elapsed().as_secs_f64(),
             solver: match self.request.engine {
                 Engine::Exact => "exact".into(),
-                Engine::Milp => self.request.limits.solver.word().into(),
+                Engine::Auto | Engine::Milp => self.request.limits.solver.word().into(),
             },
             seed: self.request.limits.seed,
             reproducible,
@@ -455,7 +458,7 @@ impl<'a> Search<'a> {
         if best.instance.kernel_by_kernel || best.layer_s <= closed * (1.0 + TIE) {
             return Ok((best.layer_s.min(closed.max(best.layer_s * (1.0 - TIE))), Proof::ClosedForm, None));
         }
-        if self.request.engine == Engine::Exact {
+        if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && best.proven) {
             let bound = if best.proven { best.layer_s } else { closed };
             let proof = if best.proven { Proof::ShortestPath } else { Proof::ClosedForm };
             return Ok((bound, proof, None));
@@ -851,6 +854,7 @@ fn same_costs(a: &Instance, b: &Instance) -> bool {
 /// Names of the solvers and engines that `--solver` takes.
 pub fn engine_from_word(word: &str) -> Option<(Engine, Solver)> {
     match word {
+        "auto" => Some((Engine::Auto, Solver::Highs)),
         "exact" => Some((Engine::Exact, Solver::Highs)),
         other => Solver::from_word(other).map(|s| (Engine::Milp, s)),
     }

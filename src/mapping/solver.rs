@@ -240,7 +240,7 @@ fn solve_highs(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<So
     if let Some(start) = start {
         model.try_set_solution(Some(start), None, None, None).map_err(|e| fail(format!("start: {e:?}")))?;
     }
-    let solved = model.try_solve().map_err(|e| fail(format!("{e:?}")))?;
+    let mut solved = model.try_solve().map_err(|e| fail(format!("{e:?}")))?;
     use highs::HighsModelStatus as S;
     let status = match solved.status() {
         S::Optimal | S::ObjectiveBound | S::ObjectiveTarget | S::ModelEmpty => Status::Optimal,
@@ -257,7 +257,7 @@ fn solve_highs(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<So
         _ if has_integers => solved.double_info_value(c"mip_dual_bound").map_err(|e| fail(format!("{e:?}")))?,
         _ => objective,
     };
-    let nodes = solved.int_info_value(c"mip_node_count").ok().and_then(|n| u64::try_from(n).ok());
+    let nodes = node_count(&mut solved);
     Ok(Solved {
         values: found.then(|| solved.get_solution().columns().to_vec()),
         record: SolveRecord {
@@ -268,6 +268,18 @@ fn solve_highs(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<So
             seconds: clock.elapsed().as_secs_f64(),
         },
     })
+}
+
+/// Nodes of a solved model. HiGHS keeps them in a 64-bit field, which the `highs` crate has no safe call for.
+#[allow(unsafe_code)]
+fn node_count(solved: &mut highs::SolvedModel) -> Option<u64> {
+    let mut nodes: i64 = -1;
+    // SAFETY: the pointer is that of a live solved model, borrowed mutably for the call; the name is a NUL-terminated
+    // literal; the value is written to a local of the type that HiGHS documents for this call.
+    let status = unsafe {
+        highs_sys::Highs_getInt64InfoValue(solved.as_mut_ptr(), c"mip_node_count".as_ptr(), std::ptr::from_mut(&mut nodes))
+    };
+    if status == highs_sys::STATUS_OK { u64::try_from(nodes).ok() } else { None }
 }
 
 /// A value of a HiGHS option.
@@ -285,7 +297,8 @@ fn solve_cbc(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
     let mut model = problem.minimise(objective).using(good_lp::solvers::coin_cbc::coin_cbc);
     add_rows(&mut model, milp, &columns);
     model.set_parameter("log", "0");
-    model.set_parameter("ratio", &limits.gap.to_string());
+    // Half the gap, so that the bound derived from it below stays clear of rounding.
+    model.set_parameter("ratio", &(0.5 * limits.gap).to_string());
     model.set_parameter("randomSeed", &limits.seed.to_string());
     model.set_parameter("randomCbcSeed", &limits.seed.to_string());
     if let Some(seconds) = limits.seconds {
@@ -312,7 +325,7 @@ fn solve_cbc(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
             let objective = milp.objective(&values);
             // CBC leaves the bound at the root's where presolve ends the search.
             let bound = match status {
-                Status::Optimal => objective - limits.gap * objective.abs(),
+                Status::Optimal => objective - 0.5 * limits.gap * objective.abs(),
                 _ => raw.best_possible_value() + milp.constant,
             };
             Ok(Solved { values: Some(values), record: SolveRecord { status, objective, bound, nodes: None, seconds: seconds(clock) } })

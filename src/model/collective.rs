@@ -32,21 +32,26 @@ pub struct GroupDimension {
 }
 
 /// The dimensions that a group has in a system, innermost first; `sizes[i]` is its extent along network dimension i.
+/// A dimension larger than the model's high-bandwidth domain counts as two: the domain on the network's innermost
+/// link, and the rest on its own.
 pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
-    sizes
-        .iter()
-        .enumerate()
-        .filter(|(_, size)| **size > 1)
-        .map(|(i, size)| {
-            let link = &system.network.dimensions[i].link.0;
-            GroupDimension {
-                topology: system.network.topology_of(i),
-                size: *size,
-                bandwidth: link.bandwidth.0,
-                latency: if system.model.latencies == Charge::Charged { link.latency.0 } else { 0.0 },
-            }
-        })
-        .collect()
+    let domain = system.model.high_bandwidth_domain;
+    let on_link = |link: usize, topology: Topology, size: u64| {
+        let link = &system.network.dimensions[link].link.0;
+        let latency = if system.model.latencies == Charge::Charged { link.latency.0 } else { 0.0 };
+        GroupDimension { topology, size, bandwidth: link.bandwidth.0, latency }
+    };
+    let mut dimensions = Vec::new();
+    for (i, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {
+        let topology = system.network.topology_of(i);
+        if i > 0 && domain > 1 && size > domain && size.is_multiple_of(domain) {
+            dimensions.push(on_link(0, system.network.topology_of(0), domain));
+            dimensions.push(on_link(i, topology, size / domain));
+        } else {
+            dimensions.push(on_link(i, topology, size));
+        }
+    }
+    dimensions
 }
 
 /// Chips of a group.
@@ -123,29 +128,33 @@ pub fn all_to_all(d: &GroupDimension, bytes: f64) -> f64 {
 
 /// DFModel's ratios (model.md section 5, "Network (LLM)"), t = chips of the group: all-reduce `passes` (t-1)/(t B)
 /// behind ring or switch, 1/(t B) fully connected; all-gather the same with one pass; all-to-all t^2/(8B) ring, 1/B
-/// fully connected, t/(4B) switch. DFModel has one dimension a group; over several we add the terms.
+/// fully connected, t/(4B) switch. A group of DFModel has one dimension; in a further one (its rail-only domains) what
+/// the dimension before has reduced is left: (D-1)/(D B_fast) + (t/D - 1)/(t B_slow).
 fn dfmodel(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, passes: u64) -> f64 {
-    group
-        .iter()
-        .map(|d| {
-            let t = d.size as f64;
-            let gather = match d.topology {
-                Topology::Ring | Topology::Switch => (t - 1.0) / (t * d.bandwidth),
-                Topology::FullyConnected => 1.0 / (t * d.bandwidth),
-            };
-            let ratio = match kind {
-                CollectiveKind::AllReduce => passes as f64 * gather,
-                CollectiveKind::AllGather | CollectiveKind::ReduceScatter => gather,
-                CollectiveKind::AllToAll => match d.topology {
-                    Topology::Ring => t * t / (8.0 * d.bandwidth),
-                    Topology::FullyConnected => 1.0 / d.bandwidth,
-                    Topology::Switch => t / (4.0 * d.bandwidth),
-                },
-                CollectiveKind::PointToPoint => 1.0 / d.bandwidth,
-            };
-            ratio * bytes
-        })
-        .sum()
+    let mut left = bytes;
+    let mut time = 0.0;
+    for d in group {
+        let t = d.size as f64;
+        let gather = match d.topology {
+            Topology::Ring | Topology::Switch => (t - 1.0) / (t * d.bandwidth),
+            Topology::FullyConnected => 1.0 / (t * d.bandwidth),
+        };
+        time += match kind {
+            CollectiveKind::AllReduce => passes as f64 * gather * left,
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => gather * left,
+            CollectiveKind::AllToAll => {
+                bytes
+                    * match d.topology {
+                        Topology::Ring => t * t / (8.0 * d.bandwidth),
+                        Topology::FullyConnected => 1.0 / d.bandwidth,
+                        Topology::Switch => t / (4.0 * d.bandwidth),
+                    }
+            }
+            CollectiveKind::PointToPoint => bytes / d.bandwidth,
+        };
+        left /= t;
+    }
+    time
 }
 
 #[cfg(test)]

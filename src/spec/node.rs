@@ -112,6 +112,12 @@ impl Node {
     }
 }
 
+impl serde::Serialize for Node {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.to_json().serialize(serializer)
+    }
+}
+
 struct Builder<'t> {
     file: Arc<str>,
     parser: Parser<'t, saphyr_parser::StrInput<'t>>,
@@ -350,6 +356,26 @@ impl Loader {
 }
 
 impl Node {
+    /// Replaces the child at `path` (keys, `*` for every entry of a list) by what the reference there names, so that
+    /// the tree no longer depends on other files.
+    ///
+    /// # Errors
+    /// The [`Problem`] of loading a file.
+    pub fn inline(&mut self, path: &[&str], loader: &Loader) -> Result<(), Problem> {
+        let Some((first, rest)) = path.split_first() else {
+            *self = loader.expand(self, "")?;
+            return Ok(());
+        };
+        match &mut self.value {
+            Value::List(items) if *first == "*" => items.iter_mut().try_for_each(|item| item.inline(rest, loader)),
+            Value::Map(entries) => entries
+                .iter_mut()
+                .filter(|(key, _, node)| key == first && node.value != Value::Null)
+                .try_for_each(|(_, _, node)| node.inline(rest, loader)),
+            _ => Ok(()),
+        }
+    }
+
     /// Sets `key` of a mapping, replacing what was there; a node that is no mapping becomes one.
     pub fn set(&mut self, key: &str, origin: Origin, node: Node) {
         if let Value::Map(entries) = &mut self.value {

@@ -69,6 +69,18 @@ impl System {
         Reader::read(node)
     }
 
+    /// The tree with every reference replaced by what it names.
+    ///
+    /// # Errors
+    /// The [`Problem`] of loading a file.
+    pub fn inlined(node: &Node) -> Result<Node, Problem> {
+        let mut tree = Loader.expand(node, "")?;
+        for path in [&["chip"][..], &["memory"], &["network", "dimensions", "*", "link"], &["network", "switch"]] {
+            tree.inline(path, &Loader)?;
+        }
+        Ok(tree)
+    }
+
     /// The number of chips.
     pub fn chip_count(&self) -> u64 {
         self.network.chips()

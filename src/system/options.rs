@@ -187,6 +187,9 @@ model_options! {
     network_model: NetworkModel = NetworkModel::Flowspace, NetworkModel::Dfmodel;
     /// Passes of DFModel's all-reduce: 1, or 2 as its `miscellany` generation counts.
     all_reduce_passes: u64 = 2, 1;
+    /// DFModel's rail-only networks: chips of a domain on the innermost link; a larger group of one dimension reduces
+    /// inside the domain first. 1: no such domain.
+    high_bandwidth_domain: u64 = 1, 1;
     /// Layout rules of the sharding pass.
     layouts: Layouts = Layouts::Flowspace, Layouts::Dfmodel;
     /// What the sharding pass minimises.

@@ -1,6 +1,8 @@
 //! A plan: every decision of a mapping, and the figures that follow from it. It is what the search ends with, what
 //! `check` re-derives, and what a user can edit and feed back.
 
+pub mod file;
+
 use crate::model::Strategy;
 use crate::model::memory::DramNeed;
 use crate::model::schedule::Iteration;

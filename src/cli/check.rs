@@ -1,0 +1,53 @@
+//! `flowspace check`: a plan's figures, derived again from its decisions.
+
+use super::{Failure, present};
+use crate::plan::{Plan, file};
+use crate::spec::{Loader, node::io_reason};
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `flowspace check`.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    /// Plan file.
+    pub plan: PathBuf,
+    /// Accept changed decisions: print what they give, do not compare with the file's `result`.
+    #[arg(long)]
+    pub recost: bool,
+    /// Write the plan with its figures derived again to this file.
+    #[arg(long, value_name = "FILE")]
+    pub plan_out: Option<PathBuf>,
+}
+
+/// Derives, prints, compares.
+///
+/// # Errors
+/// [`Failure`]: bad input, decisions that break a rule, figures that differ.
+pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
+    let read = file::read(&Loader.load(&args.plan, None)?)?;
+    let figures = crate::check::derive(&read.workload, &read.system, &read.decisions).map_err(|broken| {
+        Failure::input(format!("{}: the plan is not feasible:\n{}", args.plan.display(), broken.join("\n")))
+    })?;
+    let differences = match (&read.result, args.recost) {
+        (Some(result), false) => result.differences(&figures),
+        _ => Vec::new(),
+    };
+    if !differences.is_empty() {
+        let file = args.plan.display();
+        return Err(Failure::input(format!(
+            "{file}: result: the figures are not those of the decisions (--recost derives new ones)\n{}",
+            differences.iter().map(|d| format!("{file}: result.{d}")).collect::<Vec<_>>().join("\n")
+        )));
+    }
+    let plan = Plan { workload: read.workload, system: read.system, decisions: read.decisions, figures };
+    super::print(&present::figures_text(&plan));
+    if read.result.is_some() && !args.recost {
+        super::print("the figures of the file follow from its decisions\n");
+    }
+    if let Some(path) = &args.plan_out {
+        let text = file::write(&read.workload_node, &read.system_node, &plan).map_err(Failure::input)?;
+        std::fs::write(path, text)
+            .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+    }
+    Ok(0)
+}

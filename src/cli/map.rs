@@ -1,0 +1,236 @@
+//! `flowspace map`: one workload on one system.
+
+use super::{Failure, present};
+use crate::mapping::degrees::Wanted;
+use crate::mapping::search::{Engine, Pins, Request, engine_from_word, winner_model};
+use crate::mapping::solver::Limits;
+use crate::mapping::{Answer, map, write_model};
+use crate::plan::file;
+use crate::spec::{Loader, Node, Origin, node::io_reason};
+use crate::system::System;
+use crate::system::options::{ModelOptions, Preset};
+use crate::workload::{Workload, WorkloadSpec};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `flowspace map`.
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    /// Workload file.
+    #[arg(long, value_name = "FILE", required_unless_present = "plan", conflicts_with = "plan")]
+    pub workload: Option<PathBuf>,
+    /// System file.
+    #[arg(long, value_name = "FILE", required_unless_present = "plan", conflicts_with = "plan")]
+    pub system: Option<PathBuf>,
+    /// Plan file to start from instead: its workload and system, and what it pins.
+    #[arg(long, value_name = "FILE")]
+    pub plan: Option<PathBuf>,
+    /// Tensor parallelism; free if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub tp: Option<u64>,
+    /// Pipeline stages; free if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub pp: Option<u64>,
+    /// Data-parallel replicas; free if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub dp: Option<u64>,
+    /// Let switched and fully connected dimensions be divided among strategies.
+    #[arg(long)]
+    pub split_dimensions: bool,
+    /// Tiles that a sample is cut into; searched if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub tiles: Option<u64>,
+    /// Most partitions of a layer; without limit if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub max_partitions: Option<u64>,
+    /// auto: HiGHS for every MILP that is needed (sharding; fusion where the shortest path cannot prove its answer).
+    /// highs, cbc: that solver, and the fusion MILP always, as a second engine that must agree (cbc in builds with the
+    /// feature cbc). exact: no fusion MILP.
+    #[arg(long, value_name = "SOLVER", default_value = "auto")]
+    pub solver: String,
+    /// Seconds for each MILP. A solve that this stops makes the answer irreproducible, and the record says so.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub time_limit: Option<f64>,
+    /// Nodes for each MILP.
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    pub node_limit: u64,
+    /// Relative gap at which a plan counts as optimal.
+    #[arg(long, value_name = "G", default_value_t = 1e-6, value_parser = gap)]
+    pub gap: f64,
+    /// Random seed of the solver.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u32,
+    /// Evaluate with this model instead of the system file's: flowspace or dfmodel.
+    #[arg(long, value_name = "PRESET")]
+    pub model: Option<String>,
+    /// Write the plan to this file.
+    #[arg(long, value_name = "FILE")]
+    pub plan_out: Option<PathBuf>,
+    /// Write the fusion MILP of the answer for another solver; the name ends in .mps or .lp.
+    #[arg(long, value_name = "FILE")]
+    pub write_model: Option<PathBuf>,
+    /// Format of the answer on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Formats of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for a person.
+    Text,
+    /// One JSON object.
+    Json,
+}
+
+fn positive(text: &str) -> Result<u64, String> {
+    match text.parse::<u64>() {
+        Ok(n) if n > 0 => Ok(n),
+        _ => Err(format!("expected a whole number of at least 1, found {text:?}")),
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s.is_finite() && s > 0.0 => Ok(s),
+        _ => Err(format!("expected seconds above zero, found {text:?}")),
+    }
+}
+
+fn gap(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(g) if (0.0..1.0).contains(&g) => Ok(g),
+        _ => Err(format!("expected a fraction from 0 to below 1, found {text:?}")),
+    }
+}
+
+/// What is to be mapped, and how.
+struct Task {
+    workload_node: Node,
+    system_node: Node,
+    workload: Workload,
+    system: System,
+    pins: Pins,
+    tiles: Option<u64>,
+}
+
+/// Maps, prints the answer, writes what was asked for.
+///
+/// # Errors
+/// [`Failure`]: bad input; a plan that the checker refuses; an infeasible point (after printing it).
+pub fn run(args: &MapArgs) -> Result<i32, Failure> {
+    let Some((engine, solver)) = engine_from_word(&args.solver) else {
+        return Err(Failure::input(format!("--solver {:?}: expected auto, highs, cbc or exact", args.solver)));
+    };
+    for path in [&args.plan_out, &args.write_model].into_iter().flatten() {
+        check_writable(path)?;
+    }
+    let mut task = load(args)?;
+    if let Some(word) = &args.model {
+        task.system.model = match Preset::from_word(word) {
+            Some(Preset::Flowspace) => ModelOptions::flowspace(),
+            Some(Preset::Dfmodel) => ModelOptions::dfmodel(),
+            None => return Err(Failure::input(format!("--model {word:?}: expected flowspace or dfmodel"))),
+        };
+        let origin = Origin::named("<command line>");
+        task.system_node.set("model", origin.clone(), Node::scalar(word.as_str(), origin));
+    }
+    let request = Request {
+        wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
+        tiles: args.tiles.or(task.tiles),
+        max_partitions: args.max_partitions.and_then(|n| usize::try_from(n).ok()),
+        pins: task.pins.clone(),
+        engine,
+        limits: Limits { solver, gap: args.gap, seconds: args.time_limit, nodes: Some(args.node_limit), seed: args.seed },
+    };
+    match map(&task.workload, &task.system, &request)? {
+        Answer::Mapped(plan, record) => {
+            crate::check::verify(&plan)
+                .map_err(|e| Failure::input(format!("internal error, please report it: the checker refuses the plan: {e}")))?;
+            super::print(&match args.format {
+                Format::Text => present::text(&plan, &record),
+                Format::Json => present::json(&plan, &record),
+            });
+            if let Some(path) = &args.plan_out {
+                let text = file::write(&task.workload_node, &task.system_node, &plan).map_err(Failure::input)?;
+                std::fs::write(path, text).map_err(|e| cannot_write(path, &e))?;
+            }
+            if let Some(path) = &args.write_model {
+                let model = winner_model(&task.workload, &task.system, &plan, &request)?;
+                let title = format!("flowspace fusion MILP: {} on {}", plan.workload.name, plan.system.name);
+                write_model::write(&model.milp, &title, path).map_err(Failure::input)?;
+            }
+            let exact = engine == Engine::Exact;
+            if !record.reproducible && !exact {
+                eprintln!("note: a solve was stopped by --time-limit; the same command may give another plan");
+            }
+            Ok(0)
+        }
+        Answer::Infeasible(reason) => {
+            if args.format == Format::Json {
+                super::print(&present::infeasible_json(&task.workload, &task.system, &reason, &request));
+            }
+            Err(Failure::input(reason.to_string()))
+        }
+    }
+}
+
+fn load(args: &MapArgs) -> Result<Task, Failure> {
+    if let Some(path) = &args.plan {
+        let read = file::read(&Loader.load(path, None)?)?;
+        return Ok(Task {
+            pins: Pins {
+                uses: read.pin.network_use.then(|| read.decisions.uses.clone()),
+                sharding: read.pinned_sharding,
+                partition: read.pinned_partition,
+            },
+            tiles: read.pin.tile_count.then_some(read.decisions.tiles),
+            workload_node: read.workload_node,
+            system_node: read.system_node,
+            workload: read.workload,
+            system: read.system,
+        });
+    }
+    let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
+        return Err(Failure::input("--workload and --system, or --plan, are needed"));
+    };
+    // Both files are read before anything is reported, so that all their problems come at once.
+    let workload_read = WorkloadSpec::load(workload)
+        .map_err(Failure::from)
+        .and_then(|node| WorkloadSpec::build(&node).map(|w| (node, w)).map_err(Failure::from));
+    let system_read = System::load(system)
+        .and_then(|node| System::inlined(&node).map(|tree| (node, tree)))
+        .map_err(Failure::from)
+        .and_then(|(node, tree)| System::build(&node).map(|s| (tree, s)).map_err(Failure::from));
+    match (workload_read, system_read) {
+        (Ok((workload_node, workload)), Ok((system_node, system))) => {
+            Ok(Task { workload_node, system_node, workload, system, pins: Pins::default(), tiles: None })
+        }
+        (Err(one), Err(other)) => Err(Failure::input(format!("{}\n{}", one.message, other.message))),
+        (Err(one), Ok(_)) | (Ok(_), Err(one)) => Err(one),
+    }
+}
+
+/// Fails before the search where an output could not be written after it.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::input(format!("cannot write {:?}: it is a folder", path.display().to_string())));
+    }
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    if folder.is_dir() {
+        Ok(())
+    } else {
+        Err(Failure::input(format!(
+            "cannot write {:?}: there is no folder {:?}",
+            path.display().to_string(),
+            folder.display().to_string()
+        )))
+    }
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(error)))
+}

@@ -1,0 +1,258 @@
+//! An answer for a person, and for a program.
+
+use crate::mapping::Infeasible;
+use crate::mapping::search::{Engine, Record, Request};
+use crate::plan::Plan;
+use crate::system::System;
+use crate::units::{Bytes, Seconds};
+use crate::workload::Workload;
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use serde_json::{Map, Value, json};
+
+/// The answer as text: what was found and how sure it is, then the plan's figures.
+pub fn text(plan: &Plan, record: &Record) -> String {
+    let proof = match record.proof {
+        crate::mapping::search::Proof::ClosedForm => "closed-form bound",
+        crate::mapping::search::Proof::ShortestPath => "shortest path over all ideals",
+        crate::mapping::search::Proof::Milp => "MILP bound",
+    };
+    let fusion = record.fusion.as_ref().map_or(String::new(), |f| {
+        let nodes = f.nodes.map_or("?".into(), |n| n.to_string());
+        format!(", fusion MILP {} in {nodes} nodes, {:.3} s", f.status, f.seconds)
+    });
+    format!(
+        "{}\nstatus: {} (gap {:.2e}, proven by {proof}); {} assignments of dimensions, {} fusion problems{fusion}; {} in {:.3} s\n",
+        figures_text(plan),
+        record.status,
+        record.gap(),
+        record.assignments,
+        record.solved,
+        record.solver,
+        record.solve_s
+    )
+}
+
+/// The plan's figures as text.
+pub fn figures_text(plan: &Plan) -> String {
+    let f = &plan.figures;
+    let i = &f.iteration;
+    let total = f.iteration_s();
+    let mut out = format!("{} on {} ({} chips)\n\n", plan.workload.name, plan.system.name, plan.system.chip_count());
+
+    let mut head = plain();
+    head.set_header(["TP", "PP", "DP", "tiles", "microbatch", "microbatches", "layers/stage", "iteration", "samples/s", "utilization"]);
+    head.add_row([
+        f.tp.to_string(),
+        f.pp.to_string(),
+        f.dp.to_string(),
+        plan.decisions.tiles.to_string(),
+        plan.workload.micro_batch.to_string(),
+        i.microbatches.to_string(),
+        i.layers_per_stage.to_string(),
+        Seconds(total).to_string(),
+        significant(f.samples_per_s(&plan.workload)),
+        percent(f.utilization),
+    ]);
+    out.push_str(&format!("{head}\n\n"));
+
+    let layer: [f64; 4] = f.partitions.iter().fold([0.0; 4], |sum, p| {
+        [sum[0] + p.compute_s, sum[1] + p.dram_s, sum[2] + p.network_s, sum[3] + p.overhead_s]
+    });
+    let mut time = plain();
+    time.set_header(["iteration", "time", "share", "one layer, one pass", "time"]);
+    let parts = [
+        ("layers", i.work_s),
+        ("pipeline bubble", i.bubble_s),
+        ("between stages", i.p2p_s),
+        ("gradient reduction", i.gradient_s),
+        ("optimizer", i.optimizer_s),
+    ];
+    let layers = [("compute", layer[0]), ("DRAM", layer[1]), ("network", layer[2]), ("overhead", layer[3]), ("together", f.layer_s)];
+    for ((name, seconds), (part, part_s)) in parts.iter().zip(&layers) {
+        time.add_row([
+            (*name).to_string(),
+            Seconds(*seconds).to_string(),
+            percent(seconds / total),
+            (*part).to_string(),
+            Seconds(*part_s).to_string(),
+        ]);
+    }
+    align(&mut time, &[1, 2, 4]);
+    out.push_str(&format!("{time}\n(parts of a layer overlap: {})\n\n", plan.system.overlap()));
+
+    let m = &f.memory;
+    let mut memory = plain();
+    memory.set_header(["DRAM of a chip", "weights", "gradients", "optimizer", "activations", "waiting tensors", "total", "capacity"]);
+    memory.add_row([
+        String::new(),
+        Bytes(m.weights).to_string(),
+        Bytes(m.gradients).to_string(),
+        Bytes(m.optimizer).to_string(),
+        Bytes(m.activations).to_string(),
+        Bytes(m.live).to_string(),
+        Bytes(m.total()).to_string(),
+        f.dram_capacity.map_or("no limit".into(), |c| format!("{} ({} used)", Bytes(c), percent(m.total() / c))),
+    ]);
+    out.push_str(&format!("{memory}\n\n"));
+
+    let mut partitions = plain();
+    partitions.set_content_arrangement(ContentArrangement::Dynamic).set_width(118);
+    partitions.set_header(["#", "kernels:sharding", "compute", "DRAM", "network", "time", "SRAM", "limited by"]);
+    for (p, figures) in f.partitions.iter().enumerate() {
+        let kernels: Vec<String> = figures
+            .kernels
+            .iter()
+            .map(|name| {
+                let k = plan.workload.kernel_index(name);
+                let strategy = k.map_or("", |k| plan.decisions.sharding[k].word());
+                if strategy == "replicate" { name.clone() } else { format!("{name}:{strategy}") }
+            })
+            .collect();
+        partitions.add_row([
+            p.to_string(),
+            kernels.join(" "),
+            Seconds(figures.compute_s).to_string(),
+            Seconds(figures.dram_s).to_string(),
+            Seconds(figures.network_s).to_string(),
+            Seconds(figures.time_s).to_string(),
+            format!("{} ({})", Bytes(figures.sram_bytes), percent(figures.sram_bytes / plan.system.chip.0.sram.0)),
+            figures.bottleneck().word().to_string(),
+        ]);
+    }
+    align(&mut partitions, &[2, 3, 4, 5, 6]);
+    out.push_str(&format!("{partitions}\n\n"));
+
+    let mut money = plain();
+    money.set_header(["", "chips", "memory", "links", "switches", "total"]);
+    for (what, part, unit) in [("price", &f.cost, "$"), ("power", &f.power, "W")] {
+        let cell = |x: f64| if unit == "$" { format!("${}", significant(x)) } else { format!("{} W", significant(x)) };
+        money.add_row([
+            what.to_string(),
+            cell(part.chips),
+            cell(part.memory),
+            cell(part.links),
+            cell(part.switches),
+            cell(part.total()),
+        ]);
+    }
+    align(&mut money, &[1, 2, 3, 4, 5]);
+    out.push_str(&format!("{money}\n"));
+    out
+}
+
+fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table
+}
+
+fn align(table: &mut Table, right: &[usize]) {
+    for column in right {
+        if let Some(column) = table.column_mut(*column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+/// Four significant digits, thousands in groups.
+fn significant(x: f64) -> String {
+    if x.abs() >= 1000.0 {
+        let digits = format!("{x:.0}");
+        let mut out = String::new();
+        for (i, c) in digits.chars().enumerate() {
+            if i > 0 && (digits.len() - i).is_multiple_of(3) {
+                out.push('_');
+            }
+            out.push(c);
+        }
+        return out;
+    }
+    let decimals = match x.abs() {
+        a if a >= 100.0 => 1,
+        a if a >= 10.0 => 2,
+        a if a >= 1.0 => 3,
+        _ => 4,
+    };
+    format!("{x:.decimals$}")
+}
+
+/// The answer as one JSON object.
+pub fn json(plan: &Plan, record: &Record) -> String {
+    let f = &plan.figures;
+    let m = &f.memory;
+    let sharding: Map<String, Value> = plan
+        .workload
+        .kernels
+        .iter()
+        .zip(&plan.decisions.sharding)
+        .map(|(k, s)| (k.name.clone(), json!(s)))
+        .collect();
+    let partitions: Vec<Value> = f
+        .partitions
+        .iter()
+        .map(|p| {
+            json!({
+                "kernels": p.kernels, "compute_s": p.compute_s, "dram_s": p.dram_s, "network_s": p.network_s,
+                "overhead_s": p.overhead_s, "time_s": p.time_s, "sram_bytes": p.sram_bytes,
+                "dram_bytes": p.dram_bytes, "live_bytes": p.live_bytes, "bottleneck": p.bottleneck(),
+            })
+        })
+        .collect();
+    let object = json!({
+        "workload": plan.workload.name,
+        "system": plan.system.name,
+        "status": record.status,
+        "objective_s": record.objective_s,
+        "bound_s": record.bound_s,
+        "gap": record.gap(),
+        "proof": record.proof,
+        "nodes": record.nodes,
+        "solve_s": record.solve_s,
+        "solver": record.solver,
+        "seed": record.seed,
+        "reproducible": record.reproducible,
+        "degrees": { "tp": f.tp, "pp": f.pp, "dp": f.dp },
+        "network_use": plan.decisions.uses,
+        "tile_count": plan.decisions.tiles,
+        "microbatch": plan.workload.micro_batch,
+        "microbatches": f.iteration.microbatches,
+        "layers_per_stage": f.iteration.layers_per_stage,
+        "iteration_s": f.iteration_s(),
+        "iteration_parts": f.iteration,
+        "layer_s": f.layer_s,
+        "samples_per_s": f.samples_per_s(&plan.workload),
+        "utilization": f.utilization,
+        "flop_per_iteration": f.flop_per_iteration,
+        "cost_usd": f.cost.total(),
+        "cost_parts_usd": f.cost,
+        "power_w": f.power.total(),
+        "power_parts_w": f.power,
+        "memory": {
+            "weights_bytes": m.weights, "gradients_bytes": m.gradients, "optimizer_bytes": m.optimizer,
+            "activations_bytes": m.activations, "live_bytes": m.live, "total_bytes": m.total(),
+            "capacity_bytes": f.dram_capacity,
+        },
+        "sharding": sharding,
+        "partitions": partitions,
+        "solves": { "sharding": record.sharding, "fusion": record.fusion },
+    });
+    format!("{object:#}\n")
+}
+
+/// An infeasible point as one JSON object.
+pub fn infeasible_json(workload: &Workload, system: &System, reason: &Infeasible, request: &Request) -> String {
+    let solver = if request.engine == Engine::Exact { "exact" } else { request.limits.solver.word() };
+    let object = json!({
+        "workload": workload.name,
+        "system": system.name,
+        "status": "infeasible",
+        "solver": solver,
+        "seed": request.limits.seed,
+        "infeasible": reason,
+    });
+    format!("{object:#}\n")
+}

@@ -1,0 +1,64 @@
+//! `flowspace schema`.
+
+use super::Failure;
+use crate::plan::file::PlanSpec;
+use crate::spec::schema::document;
+//WAIT use crate::study::spec::StudySpec;
+use crate::system::{Chip, Link, Memory, SwitchPart, System};
+use crate::workload::WorkloadSpec;
+use clap::{Args, ValueEnum};
+
+/// Arguments of `flowspace schema`.
+#[derive(Debug, Args)]
+pub struct SchemaArgs {
+    /// The kind of file.
+    #[arg(value_enum)]
+    pub kind: Kind,
+}
+
+/// Kinds of file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Kind {
+    /// A workload.
+    Workload,
+    /// A system.
+    System,
+    /// A chip.
+    Chip,
+    /// A memory.
+    Memory,
+    /// A link.
+    Link,
+    /// A switch.
+    Switch,
+    /// A study.
+    Study,
+    /// A plan.
+    Plan,
+    /// The columns of a study's results.csv (no schema: a table of names and meanings).
+    Columns,
+}
+
+/// Prints the schema.
+///
+/// # Errors
+/// [`Failure`] when the document cannot be written as text.
+pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
+    let schema = match args.kind {
+        Kind::Workload => document::<WorkloadSpec>("flowspace workload"),
+        Kind::System => document::<System>("flowspace system"),
+        Kind::Chip => document::<Chip>("flowspace chip"),
+        Kind::Memory => document::<Memory>("flowspace memory"),
+        Kind::Link => document::<Link>("flowspace link"),
+        Kind::Switch => document::<SwitchPart>("flowspace switch"),
+        Kind::Study => document::<PlanSpec>("WAIT"),
+        Kind::Plan => document::<PlanSpec>("flowspace plan"),
+        Kind::Columns => {
+            super::print(&String::new().as_str());
+            return Ok(0);
+        }
+    };
+    let text = serde_json::to_string_pretty(&schema).map_err(|e| Failure::input(e.to_string()))?;
+    super::print(&format!("{text}\n"));
+    Ok(0)
+}

@@ -1,0 +1,309 @@
+//! Plans as YAML: self-contained (the workload and the system stand in them, references resolved), made to be read,
+//! edited and fed back.
+
+use super::{Decisions, DimensionUse, Figures, Plan};
+use crate::model::Strategy;
+use crate::spec::read::Table;
+use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
+use crate::system::System;
+use crate::workload::{Workload, WorkloadSpec};
+use serde_json::{Map, json};
+
+crate::spec! {
+    /// A plan: a workload, a system, the decisions of a mapping, and the figures that follow.
+    pub struct PlanSpec ("a plan") {
+        /// Format of the file: 1.
+        flowspace_plan: u64,
+        /// The workload.
+        workload: Node,
+        /// The system.
+        system: Node,
+        /// Use of each network dimension, innermost first.
+        network_use: Vec<DimensionUse>,
+        /// Tiles that a sample is cut into.
+        tile_count: u64,
+        /// Strategy of each kernel.
+        sharding: Table<Strategy>,
+        /// Kernels of each partition, in order of execution.
+        partitions: Vec<Vec<String>>,
+        /// What a new search must keep.
+        pin: PinSpec = PinSpec { network_use: false, tile_count: false, sharding: Vec::new(), partitions: Vec::new() },
+        /// Figures, to be compared with what the decisions give.
+        result: Option<ResultSpec>,
+    }
+}
+
+crate::spec! {
+    /// Decisions of a plan that a new search must keep.
+    pub struct PinSpec ("pins") {
+        /// Keep the use of the network's dimensions.
+        network_use: bool = false,
+        /// Keep the tile count.
+        tile_count: bool = false,
+        /// Kernels whose sharding is kept; `[all]` for every one.
+        sharding: Vec<String> = Vec::new(),
+        /// Kernels whose partition (by position) is kept; `[all]` for every one.
+        partitions: Vec<String> = Vec::new(),
+    }
+}
+
+crate::spec! {
+    /// Figures of a plan. Each is compared if it is there.
+    pub struct ResultSpec ("figures") {
+        /// Seconds of an iteration.
+        iteration_s: Option<f64>,
+        /// Seconds of one pass over one layer.
+        layer_s: Option<f64>,
+        /// FLOP of an iteration.
+        flop_per_iteration: Option<f64>,
+        /// Share of the system's peak.
+        utilization: Option<f64>,
+        /// Price of the system.
+        cost_usd: Option<f64>,
+        /// Power of the system.
+        power_w: Option<f64>,
+        /// Bytes in each chip's DRAM.
+        dram_bytes: Option<f64>,
+        /// Seconds of each partition.
+        partition_s: Option<Vec<f64>>,
+        /// Largest relative difference allowed (the figures of others may be rounded).
+        tolerance: f64 = crate::check::TOLERANCE,
+    }
+}
+
+/// A plan file read: everything resolved, every name known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PlanFile {
+    /// The tree of the workload.
+    pub workload_node: Node,
+    /// The tree of the system.
+    pub system_node: Node,
+    /// The workload.
+    pub workload: Workload,
+    /// The system.
+    pub system: System,
+    /// The decisions.
+    pub decisions: Decisions,
+    /// What a new search must keep: dimensions, tile count.
+    pub pin: PinSpec,
+    /// Strategies to keep, by kernel.
+    pub pinned_sharding: Vec<Option<Strategy>>,
+    /// Partitions to keep, by kernel.
+    pub pinned_partition: Vec<Option<usize>>,
+    /// Figures to compare.
+    pub result: Option<ResultSpec>,
+}
+
+/// Reads a plan from its tree.
+///
+/// # Errors
+/// All [`Problems`] of the plan, its workload and its system.
+pub fn read(node: &Node) -> Result<PlanFile, Problems> {
+    let spec: PlanSpec = Reader::read(node)?;
+    let mut problems: Vec<Problem> = Vec::new();
+    let at = |key: &str| node.get(key).map_or(node.origin.clone(), |n| n.origin.clone());
+    if spec.flowspace_plan != 1 {
+        problems.push(Problem {
+            origin: at("flowspace_plan"),
+            field: "flowspace_plan".into(),
+            message: format!("this version reads plans of format 1, found {}", spec.flowspace_plan),
+        });
+    }
+    let loader = crate::spec::Loader;
+    let mut tree = |node: &Node, field: &str| match loader.expand(node, field) {
+        Ok(tree) => Some(tree),
+        Err(problem) => {
+            problems.push(problem);
+            None
+        }
+    };
+    let workload_node = tree(&spec.workload, "workload");
+    let system_node = tree(&spec.system, "system");
+    let mut collect = |result: Result<(), Problems>| {
+        if let Err(mut more) = result {
+            problems.append(&mut more.0);
+        }
+    };
+    let mut workload = None;
+    let mut system = None;
+    if let Some(node) = &workload_node {
+        collect(WorkloadSpec::build(node).map(|w| workload = Some(w)));
+    }
+    if let Some(node) = &system_node {
+        collect(System::build(node).map(|s| system = Some(s)));
+    }
+    let (Some(workload), Some(system), Some(workload_node), Some(system_node)) =
+        (workload, system, workload_node, system_node)
+    else {
+        return Err(Problems(problems));
+    };
+
+    let mut say = |origin: Origin, field: &str, message: String| {
+        problems.push(Problem { origin, field: field.into(), message });
+    };
+    let names: Vec<&str> = workload.kernels.iter().map(|k| k.name.as_str()).collect();
+    let unknown = |name: &str| match crate::spec::read::nearest(name, &names) {
+        Some(near) => format!("there is no kernel {name:?}; did you mean {near:?}?"),
+        None => format!("there is no kernel {name:?}"),
+    };
+    let mut sharding = vec![None; names.len()];
+    for (name, strategy) in &spec.sharding.0 {
+        match workload.kernel_index(name) {
+            Some(k) => sharding[k] = Some(*strategy),
+            None => say(at("sharding"), "sharding", unknown(name)),
+        }
+    }
+    for (k, name) in names.iter().enumerate().filter(|(k, _)| sharding[*k].is_none()) {
+        let _ = k;
+        say(at("sharding"), "sharding", format!("kernel {name:?} has no strategy"));
+    }
+    let mut partition = vec![None; names.len()];
+    for (p, kernels) in spec.partitions.iter().enumerate() {
+        let origin = match node.get("partitions").map(|n| &n.value) {
+            Some(Value::List(items)) => items.get(p).map_or(at("partitions"), |n| n.origin.clone()),
+            _ => at("partitions"),
+        };
+        if kernels.is_empty() {
+            say(origin.clone(), "partitions", format!("partition {p} is empty"));
+        }
+        for name in kernels {
+            match workload.kernel_index(name) {
+                Some(k) if partition[k].is_some() => {
+                    say(origin.clone(), "partitions", format!("kernel {name:?} is in two partitions"));
+                }
+                Some(k) => partition[k] = Some(p),
+                None => say(origin.clone(), "partitions", unknown(name)),
+            }
+        }
+    }
+    for (k, name) in names.iter().enumerate() {
+        if partition[k].is_none() {
+            say(at("partitions"), "partitions", format!("kernel {name:?} is in no partition"));
+        }
+    }
+    let mut kept = |list: &[String], field: &str| -> Vec<bool> {
+        let all = list.iter().any(|n| n == "all");
+        for name in list.iter().filter(|n| *n != "all") {
+            if workload.kernel_index(name).is_none() {
+                problems.push(Problem { origin: at("pin"), field: format!("pin.{field}"), message: unknown(name) });
+            }
+        }
+        names.iter().map(|n| all || list.iter().any(|l| l == n)).collect()
+    };
+    let keep_sharding = kept(&spec.pin.sharding, "sharding");
+    let keep_partition = kept(&spec.pin.partitions, "partitions");
+    if spec.network_use.len() != system.network.dimensions.len() {
+        problems.push(Problem {
+            origin: at("network_use"),
+            field: "network_use".into(),
+            message: format!(
+                "the network has {} dimension(s), found {} entries",
+                system.network.dimensions.len(),
+                spec.network_use.len()
+            ),
+        });
+    }
+    for (i, (u, d)) in spec.network_use.iter().zip(&system.network.dimensions).enumerate() {
+        if u.tp.saturating_mul(u.pp).saturating_mul(u.dp) != d.size {
+            problems.push(Problem {
+                origin: at("network_use"),
+                field: format!("network_use.[{i}]"),
+                message: format!("tp {} x pp {} x dp {} is not the dimension's size of {}", u.tp, u.pp, u.dp, d.size),
+            });
+        }
+    }
+    let most = workload.kernels.iter().map(|k| k.shape.along(k.tiled)).max().unwrap_or(1);
+    if spec.tile_count > most {
+        problems.push(Problem {
+            origin: at("tile_count"),
+            field: "tile_count".into(),
+            message: format!("expected at most {most}, the streamed size, found {}", spec.tile_count),
+        });
+    }
+    if !problems.is_empty() {
+        problems.sort_by_key(|p| p.origin.line);
+        return Err(Problems(problems));
+    }
+    let sharding: Vec<Strategy> = sharding.into_iter().flatten().collect();
+    let partition: Vec<usize> = partition.into_iter().flatten().collect();
+    Ok(PlanFile {
+        pinned_sharding: sharding.iter().zip(&keep_sharding).map(|(s, keep)| keep.then_some(*s)).collect(),
+        pinned_partition: partition.iter().zip(&keep_partition).map(|(p, keep)| keep.then_some(*p)).collect(),
+        decisions: Decisions { uses: spec.network_use, sharding, tiles: spec.tile_count, partition },
+        workload_node,
+        system_node,
+        workload,
+        system,
+        pin: spec.pin,
+        result: spec.result,
+    })
+}
+
+impl ResultSpec {
+    /// Compares with derived figures; every difference is a line.
+    pub fn differences(&self, figures: &Figures) -> Vec<String> {
+        let single = [
+            ("iteration_s", self.iteration_s, figures.iteration_s()),
+            ("layer_s", self.layer_s, figures.layer_s),
+            ("flop_per_iteration", self.flop_per_iteration, figures.flop_per_iteration),
+            ("utilization", self.utilization, figures.utilization),
+            ("cost_usd", self.cost_usd, figures.cost.total()),
+            ("power_w", self.power_w, figures.power.total()),
+            ("dram_bytes", self.dram_bytes, figures.memory.total()),
+        ];
+        let mut out: Vec<String> = single
+            .iter()
+            .filter_map(|(what, stated, derived)| {
+                let stated = (*stated)?;
+                (!crate::check::agree(stated, *derived, self.tolerance))
+                    .then(|| format!("{what}: the file says {stated}, its decisions give {derived}"))
+            })
+            .collect();
+        if let Some(stated) = &self.partition_s {
+            if stated.len() != figures.partitions.len() {
+                out.push(format!("partition_s: the file has {} entries, the plan {} partitions", stated.len(), figures.partitions.len()));
+            }
+            for (p, (stated, derived)) in stated.iter().zip(&figures.partitions).enumerate() {
+                if !crate::check::agree(*stated, derived.time_s, self.tolerance) {
+                    out.push(format!("partition_s.[{p}]: the file says {stated}, its decisions give {}", derived.time_s));
+                }
+            }
+        }
+        out
+    }
+}
+
+/// The text of a plan file.
+///
+/// # Errors
+/// A message when the YAML writer fails.
+pub fn write(workload: &Node, system: &Node, plan: &Plan) -> Result<String, String> {
+    let w = &plan.workload;
+    let d = &plan.decisions;
+    let f = &plan.figures;
+    let sharding: Map<String, serde_json::Value> =
+        w.kernels.iter().zip(&d.sharding).map(|(k, s)| (k.name.clone(), json!(s))).collect();
+    let partitions: Vec<&Vec<String>> = f.partitions.iter().map(|p| &p.kernels).collect();
+    let document = json!({
+        "flowspace_plan": 1,
+        "workload": workload.to_json(),
+        "system": system.to_json(),
+        "network_use": d.uses,
+        "tile_count": d.tiles,
+        "sharding": sharding,
+        "partitions": partitions,
+        "pin": { "network_use": false, "tile_count": false, "sharding": [], "partitions": [] },
+        "result": {
+            "iteration_s": f.iteration_s(),
+            "layer_s": f.layer_s,
+            "flop_per_iteration": f.flop_per_iteration,
+            "utilization": f.utilization,
+            "cost_usd": f.cost.total(),
+            "power_w": f.power.total(),
+            "dram_bytes": f.memory.total(),
+            "partition_s": f.partitions.iter().map(|p| p.time_s).collect::<Vec<_>>(),
+        },
+    });
+    let body = serde_saphyr::to_string(&document).map_err(|e| format!("cannot write the plan: {e}"))?;
+    Ok(format!("# A plan of flowspace. Edit it, then `flowspace check FILE --recost`; or pin parts and `flowspace map --plan FILE`.\n{body}"))
+}

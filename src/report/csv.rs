@@ -1,0 +1,366 @@
+//! The columns of `results.csv`, defined once: name, meaning, value. The header ends in the unit where there is one.
+//!
+//! A row is the point's index and its label on each axis, then [`COLUMNS`], then [`TRAILING`]. Numbers are printed in
+//! the shortest form that reads back as the same number. A value that a row does not have (the time of a point that
+//! has no mapping) is empty.
+
+use crate::mapping::search::Record;
+use crate::mapping::{Answer, Infeasible};
+use crate::plan::{Bottleneck, PartitionFigures, Plan};
+use crate::system::{System, price};
+use crate::workload::Workload;
+use csv::StringRecord;
+
+/// How a point ended.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A plan and the record of its search.
+    Mapped(Box<Plan>, Box<Record>),
+    /// No plan exists.
+    Infeasible(Infeasible),
+    /// The point could not be solved, and why.
+    Failed(String),
+}
+
+impl From<Answer> for Outcome {
+    fn from(answer: Answer) -> Self {
+        match answer {
+            Answer::Mapped(plan, record) => Self::Mapped(plan, record),
+            Answer::Infeasible(reason) => Self::Infeasible(reason),
+        }
+    }
+}
+
+/// What a row is made from.
+#[derive(Debug, Clone, Copy)]
+pub struct Facts<'a> {
+    /// The workload, unless it could not be built.
+    pub workload: Option<&'a Workload>,
+    /// The system, unless it could not be built.
+    pub system: Option<&'a System>,
+    /// How the point ended.
+    pub outcome: &'a Outcome,
+}
+
+/// A column of the results.
+#[derive(Debug, Clone, Copy)]
+pub struct Column {
+    /// Its header; it ends in the unit where there is one.
+    pub name: &'static str,
+    /// What it holds.
+    pub doc: &'static str,
+    value: Source,
+}
+
+/// Where a value comes from. Only mapped points have the values of a plan.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    Text(fn(&Facts<'_>) -> Option<String>),
+    Number(fn(&Facts<'_>) -> Option<f64>),
+    SystemText(fn(&System) -> String),
+    SystemNumber(fn(&System) -> Option<f64>),
+    PlanText(fn(&Plan, &Record) -> String),
+    PlanNumber(fn(&Plan, &Record) -> f64),
+}
+
+const fn text(name: &'static str, doc: &'static str, value: fn(&Facts<'_>) -> Option<String>) -> Column {
+    Column { name, doc, value: Source::Text(value) }
+}
+const fn figure(name: &'static str, doc: &'static str, value: fn(&Facts<'_>) -> Option<f64>) -> Column {
+    Column { name, doc, value: Source::Number(value) }
+}
+const fn system_text(name: &'static str, doc: &'static str, value: fn(&System) -> String) -> Column {
+    Column { name, doc, value: Source::SystemText(value) }
+}
+const fn system(name: &'static str, doc: &'static str, value: fn(&System) -> Option<f64>) -> Column {
+    Column { name, doc, value: Source::SystemNumber(value) }
+}
+const fn plan_text(name: &'static str, doc: &'static str, value: fn(&Plan, &Record) -> String) -> Column {
+    Column { name, doc, value: Source::PlanText(value) }
+}
+const fn plan(name: &'static str, doc: &'static str, value: fn(&Plan, &Record) -> f64) -> Column {
+    Column { name, doc, value: Source::PlanNumber(value) }
+}
+
+impl Column {
+    /// Whether it holds numbers.
+    pub fn is_number(&self) -> bool {
+        matches!(self.value, Source::Number(_) | Source::SystemNumber(_) | Source::PlanNumber(_))
+    }
+}
+
+/// Status word of a point without a plan because none exists.
+pub const INFEASIBLE: &str = "infeasible";
+/// Status word of a point that could not be solved.
+pub const FAILED: &str = "failed";
+/// Separates the partitions of a point.
+pub const BETWEEN_PARTITIONS: char = '|';
+
+/// The columns between the labels of the axes and [`TRAILING`].
+pub const COLUMNS: &[Column] = &[
+    text("workload", "Name of the workload.", |f| f.workload.map(|w| w.name.clone())),
+    system_text("system", "Name of the system.", |s| s.name.clone()),
+    system_text("chip_name", "Name of the chip.", |s| s.chip.0.name.clone()),
+    system_text("memory_name", "Name of the memory beside each chip.", |s| s.memory.0.name.clone()),
+    system_text("topology_name", "Arrangement of the network's dimensions.", |s| s.network.topology.to_string()),
+    system("chips", "Number of chips.", |s| Some(s.chip_count() as f64)),
+    text(
+        "status",
+        "`optimal` (proven within the gap asked for), `time_limit` or `node_limit` (the best plan found, its gap beside \
+         it), `infeasible` (no plan exists), `failed` (the point could not be solved).",
+        |f| Some(status(f.outcome)),
+    ),
+    text("reason", "Why the point has no plan; empty where it has one.", |f| match f.outcome {
+        Outcome::Mapped(..) => None,
+        Outcome::Infeasible(reason) => Some(one_line(&reason.to_string())),
+        Outcome::Failed(reason) => Some(one_line(reason)),
+    }),
+    text("short_of", "Infeasible points: what is short (`dram`, `sram`, `layers`, `batch`, ...).", |f| {
+        short(f).map(|i| i.resource.clone())
+    }),
+    figure("short_needed", "Infeasible points: how much is needed.", |f| short(f).map(|i| i.needed)),
+    figure("short_available", "Infeasible points: how much there is.", |f| short(f).map(|i| i.available)),
+    text("short_unit", "Infeasible points: unit of the two.", |f| short(f).map(|i| i.unit.clone())),
+    text("short_remedy", "Infeasible points: what would mend it.", |f| short(f).map(|i| one_line(&i.remedy))),
+    plan("tp", "Tensor parallelism: chips that share each kernel.", |p, _| p.figures.tp as f64),
+    plan("pp", "Pipeline parallelism: stages.", |p, _| p.figures.pp as f64),
+    plan("dp", "Data parallelism: replicas.", |p, _| p.figures.dp as f64),
+    plan_text("network_use", "TP x PP x DP along each network dimension, innermost first.", |p, _| {
+        let uses = p.decisions.uses.iter().map(|u| format!("{}x{}x{}", u.tp, u.pp, u.dp));
+        uses.collect::<Vec<_>>().join("|")
+    }),
+    plan("tile_count", "Tiles that a sample is cut into.", |p, _| p.decisions.tiles as f64),
+    plan("micro_batch", "Samples of one microbatch.", |p, _| p.workload.micro_batch as f64),
+    plan("microbatches", "Microbatches of one replica in an iteration.", |p, _| p.figures.iteration.microbatches),
+    plan("partitions", "Partitions of a layer, run one after another.", |p, _| p.figures.partitions.len() as f64),
+    plan("iteration_s", "Time of one iteration.", |p, _| p.figures.iteration_s()),
+    plan("bound_s", "No mapping in the space searched has a shorter iteration.", |_, r| r.bound_s),
+    plan("gap", "(iteration_s - bound_s) / iteration_s.", |_, r| r.gap()),
+    plan_text("proof", "What proves the bound: `closed_form`, `shortest_path` or `milp`.", |_, r| word(&r.proof)),
+    plan("samples_per_s", "Throughput of the whole system.", |p, _| throughput(p)),
+    plan("utilization", "FLOP of an iteration over what all chips could compute in its time.", |p, _| {
+        p.figures.utilization
+    }),
+    plan("flop_per_iteration", "FLOP of one iteration, all chips.", |p, _| p.figures.flop_per_iteration),
+    plan("layer_s", "Time of one pass over one layer on one chip: the sum over its partitions.", |p, _| {
+        p.figures.layer_s
+    }),
+    plan("compute_s", "Arithmetic of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.compute_s)),
+    plan("dram_s", "DRAM traffic of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.dram_s)),
+    plan("network_s", "Collectives of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.network_s)),
+    plan("overhead_s", "Launches and set-up of a layer pass, sum over the partitions.", |p, _| {
+        sum(p, |x| x.overhead_s)
+    }),
+    plan_text("bottleneck", "What limits the partitions for most of a layer pass.", |p, _| bottleneck(p).word().into()),
+    plan("work_s", "Part of the iteration in which stages work.", |p, _| p.figures.iteration.work_s),
+    plan("bubble_s", "Part of the iteration in which a stage waits for the pipeline.", |p, _| {
+        p.figures.iteration.bubble_s
+    }),
+    plan("p2p_s", "Part of the iteration for transfers between stages.", |p, _| p.figures.iteration.p2p_s),
+    plan("gradient_s", "Part of the iteration for the reduction of gradients that nothing hides.", |p, _| {
+        p.figures.iteration.gradient_s
+    }),
+    plan("optimizer_s", "Part of the iteration for the optimiser.", |p, _| p.figures.iteration.optimizer_s),
+    plan("weights_bytes", "DRAM of one chip: weights.", |p, _| p.figures.memory.weights),
+    plan("gradients_bytes", "DRAM of one chip: gradients.", |p, _| p.figures.memory.gradients),
+    plan("optimizer_bytes", "DRAM of one chip: optimiser states.", |p, _| p.figures.memory.optimizer),
+    plan("activations_bytes", "DRAM of one chip: activations kept for the backward pass.", |p, _| {
+        p.figures.memory.activations
+    }),
+    plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| p.figures.memory.live),
+    plan("total_bytes", "DRAM of one chip: all of these.", |p, _| p.figures.memory.total()),
+    system("capacity_bytes", "DRAM that one chip has; empty without limit.", |s| s.memory.0.capacity.map(|c| c.0)),
+    plan("sram_peak_bytes", "On-chip memory of the partition that uses most.", |p, _| {
+        p.figures.partitions.iter().map(|x| x.sram_bytes).fold(0.0, f64::max)
+    }),
+    plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
+    plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)),
+    system("peak_flop_per_s", "Matrix peak of one chip.", |s| Some(s.chip.0.matrix_peak())),
+    system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.memory.0.bandwidth.0)),
+    system("cost_usd", "Price of the system.", |s| Some(price::cost(s).total())),
+    system("chips_usd", "Price of its chips.", |s| Some(price::cost(s).chips)),
+    system("memory_usd", "Price of its memories.", |s| Some(price::cost(s).memory)),
+    system("links_usd", "Price of its links.", |s| Some(price::cost(s).links)),
+    system("switches_usd", "Price of its switches and routers.", |s| Some(price::cost(s).switches)),
+    system("power_w", "Power of the system at full use.", |s| Some(price::power(s).total())),
+    system("chips_w", "Power of its chips.", |s| Some(price::power(s).chips)),
+    system("memory_w", "Power of its memories.", |s| Some(price::power(s).memory)),
+    system("links_w", "Power of its links.", |s| Some(price::power(s).links)),
+    system("switches_w", "Power of its switches and routers.", |s| Some(price::power(s).switches)),
+    // Free systems have no throughput by price: a division by zero is printed as nothing.
+    plan("samples_per_s_per_musd", "Throughput per million dollars of price.", |p, _| {
+        throughput(p) / (price::cost(&p.system).total() / 1e6)
+    }),
+    plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| {
+        throughput(p) / (price::power(&p.system).total() / 1e6)
+    }),
+    plan("nodes", "Branch-and-bound nodes of all solves.", |_, r| r.nodes as f64),
+    plan_text("solver", "What decided the fusion problem.", |_, r| r.solver.clone()),
+    plan("seed", "Random seed of the solver.", |_, r| f64::from(r.seed)),
+    plan_text(
+        "reproducible",
+        "`false` where a solve was stopped by seconds: another run may end with another plan.",
+        |_, r| r.reproducible.to_string(),
+    ),
+    plan_text("fusion_mapping", "Kernels of each partition, `A+B|C`.", |p, _| join(p, |x| x.kernels.join("+"))),
+    plan_text(
+        "partition_times_s",
+        "Seconds of compute/DRAM/network/overhead of each partition in a layer pass, `c/d/n/o|...`.",
+        |p, _| join(p, |x| [x.compute_s, x.dram_s, x.network_s, x.overhead_s].map(number).join("/")),
+    ),
+    plan_text("sharding", "Strategy of each kernel, `A:outer;B:m`.", |p, _| {
+        let kernels = p.workload.kernels.iter().zip(&p.decisions.sharding);
+        kernels.map(|(kernel, strategy)| format!("{}:{strategy}", kernel.name)).collect::<Vec<_>>().join(";")
+    }),
+];
+
+/// Name and meaning of the first column.
+pub const LEADING: (&str, &str) = ("point", "Index of the point in the grid, from 0; the last axis is the fastest.");
+
+/// Names and meanings of the last columns.
+pub const TRAILING: [(&str, &str); 3] = [
+    ("study", "Name of the study."),
+    ("heatmap", "Heat map of the study, `rows;columns;value`, axes joined by `+`."),
+    ("key", "Hash of everything the row depends on: workload, system, solve settings, version of the model."),
+];
+
+/// Whether every results file has a column of this name, so that no axis can.
+pub fn is_fixed(name: &str) -> bool {
+    name == LEADING.0 || COLUMNS.iter().any(|c| c.name == name) || TRAILING.iter().any(|(n, _)| *n == name)
+}
+
+/// The values of [`COLUMNS`] for one point.
+pub fn values(facts: &Facts<'_>) -> StringRecord {
+    let mut record = StringRecord::with_capacity(2048, COLUMNS.len());
+    for column in COLUMNS {
+        let mapped = match facts.outcome {
+            Outcome::Mapped(plan, record) => Some((plan.as_ref(), record.as_ref())),
+            _ => None,
+        };
+        let value = match column.value {
+            Source::Text(f) => f(facts),
+            Source::Number(f) => f(facts).map(number),
+            Source::SystemText(f) => facts.system.map(f),
+            Source::SystemNumber(f) => facts.system.and_then(f).map(number),
+            Source::PlanText(f) => mapped.map(|(plan, record)| f(plan, record)),
+            Source::PlanNumber(f) => mapped.map(|(plan, record)| number(f(plan, record))),
+        };
+        record.push_field(&value.unwrap_or_default());
+    }
+    record
+}
+
+/// The column reference as a Markdown table.
+pub fn reference() -> String {
+    let mut out = String::from("| column | meaning |\n|---|---|\n");
+    let mut row = |name: &str, doc: &str| out.push_str(&format!("| `{name}` | {} |\n", doc.replace('|', "\\|")));
+    row(LEADING.0, LEADING.1);
+    row("<axis>", "One column for each axis of the study: the point's label on it.");
+    COLUMNS.iter().for_each(|column| row(column.name, column.doc));
+    TRAILING.iter().for_each(|(name, doc)| row(name, doc));
+    out
+}
+
+/// A number in the shortest form that reads back as the same; not finite: empty.
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    if !value.is_finite() {
+        String::new()
+    } else if size == 0.0 || (1e-4..1e15).contains(&size) {
+        format!("{value}")
+    } else {
+        format!("{value:e}")
+    }
+}
+
+fn status(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Mapped(_, record) => record.status.to_string(),
+        Outcome::Infeasible(_) => INFEASIBLE.to_string(),
+        Outcome::Failed(_) => FAILED.to_string(),
+    }
+}
+
+fn throughput(plan: &Plan) -> f64 {
+    plan.figures.samples_per_s(&plan.workload)
+}
+
+fn sum(plan: &Plan, part: fn(&PartitionFigures) -> f64) -> f64 {
+    plan.figures.partitions.iter().map(part).sum()
+}
+
+/// What limits the partitions for most of the layer's time; of equals the first in the order of the enumeration.
+fn bottleneck(plan: &Plan) -> Bottleneck {
+    let kinds = [Bottleneck::Compute, Bottleneck::Dram, Bottleneck::Network, Bottleneck::Overhead];
+    let mut best = (Bottleneck::Compute, 0.0);
+    for kind in kinds {
+        let limited = plan.figures.partitions.iter().filter(|p| p.bottleneck() == kind);
+        let seconds = limited.map(|p| p.time_s).sum::<f64>();
+        if seconds > best.1 {
+            best = (kind, seconds);
+        }
+    }
+    best.0
+}
+
+fn short<'a>(facts: &Facts<'a>) -> Option<&'a Infeasible> {
+    match facts.outcome {
+        Outcome::Infeasible(reason) => Some(reason),
+        _ => None,
+    }
+}
+
+fn join(plan: &Plan, text: fn(&PartitionFigures) -> String) -> String {
+    plan.figures.partitions.iter().map(text).collect::<Vec<_>>().join(&BETWEEN_PARTITIONS.to_string())
+}
+
+/// The word that serde writes for a value of an enumeration.
+fn word(value: &impl serde::Serialize) -> String {
+    match serde_json::to_value(value) {
+        Ok(serde_json::Value::String(word)) => word,
+        _ => String::new(),
+    }
+}
+
+/// A text without line breaks: one line of the file is one point.
+fn one_line(text: &str) -> String {
+    text.split('\n').map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_back_exactly() {
+        let values = [0.0, 1.0, 0.1, -2.5, 1e-300, 5e-324, 1.7976931348623157e308, 123456789.125, 1.0 / 3.0, 1e15, 1e-4];
+        for value in values {
+            assert_eq!(number(value).parse::<f64>(), Ok(value), "{}", number(value));
+        }
+        assert_eq!(number(f64::NAN), "");
+        assert_eq!(number(f64::INFINITY), "");
+        assert_eq!(number(25600.0), "25600");
+        assert_eq!(number(1.5e-7), "1.5e-7");
+    }
+
+    #[test]
+    fn names_are_unique_and_documented() {
+        let mut names: Vec<&str> = COLUMNS.iter().map(|c| c.name).chain(TRAILING.map(|t| t.0)).collect();
+        names.push(LEADING.0);
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        assert!(COLUMNS.iter().all(|c| c.doc.ends_with('.')));
+        assert_eq!(reference().lines().count(), count + 3);
+    }
+
+    #[test]
+    fn a_failed_point_has_a_reason_and_no_figures() {
+        let outcome = Outcome::Failed("first\n  second\n".into());
+        let row = values(&Facts { workload: None, system: None, outcome: &outcome });
+        let get = |name: &str| row.get(COLUMNS.iter().position(|c| c.name == name).unwrap()).unwrap();
+        assert_eq!((get("status"), get("reason"), get("iteration_s")), ("failed", "first; second", ""));
+        assert_eq!(row.len(), COLUMNS.len());
+    }
+}

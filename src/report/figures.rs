@@ -1,0 +1,415 @@
+//! The figures of a study, drawn from its `results.csv` alone.
+
+use super::csv::{BETWEEN_PARTITIONS, FAILED, INFEASIBLE};
+use super::plot::{
+    Better, Heatmap, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, XValue,
+    XyChart, XyPoint,
+};
+use super::table::{Table, TableError};
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+/// Why figures cannot be drawn.
+#[derive(Debug, thiserror::Error)]
+pub enum FigureError {
+    /// The table does not hold what they need.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// A file cannot be written.
+    #[error(transparent)]
+    Plot(#[from] PlotError),
+}
+
+/// What was drawn.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Drawn {
+    /// The files, an SVG and a PNG for each figure.
+    pub files: Vec<PathBuf>,
+    /// What was not drawn, and why.
+    pub left_out: Vec<String>,
+}
+
+/// Points in one bar chart; of more only the best of each value of the first axis are shown.
+const MOST_BARS: usize = 40;
+/// Rows and columns of a heat map that can still be read.
+const MOST_ROWS: usize = 80;
+const MOST_COLS: usize = 60;
+
+/// Draws every figure of a study's results into `folder`.
+///
+/// # Errors
+/// [`FigureError`] when the table is not the results of a study, or a file cannot be written.
+pub fn draw_study(table: &Table, folder: &Path) -> Result<Drawn, FigureError> {
+    let results = Results::new(table)?;
+    let mut drawn = Drawn::default();
+    let figures = [
+        results.pareto("pareto-cost", "cost_usd", "price ($)", folder)?,
+        results.pareto("pareto-power", "power_w", "power (W)", folder)?,
+        results.heatmap(folder)?,
+        results.bars(folder)?,
+        results.partitions(folder)?,
+        results.roofline(folder)?,
+    ];
+    for figure in figures {
+        match figure {
+            Figure::Files(files) => drawn.files.extend(files),
+            Figure::LeftOut(reason) => drawn.left_out.push(reason),
+        }
+    }
+    Ok(drawn)
+}
+
+enum Figure {
+    Files(Vec<PathBuf>),
+    LeftOut(String),
+}
+
+/// The columns that several figures need.
+struct Results<'t> {
+    table: &'t Table,
+    axes: Vec<&'t str>,
+    title: String,
+    /// The first axis' label of each point: its group.
+    groups: Vec<String>,
+    /// The labels of each point, joined.
+    labels: Vec<String>,
+    throughput: Vec<f64>,
+    status: Vec<&'t str>,
+}
+
+impl<'t> Results<'t> {
+    fn new(table: &'t Table) -> Result<Self, FigureError> {
+        let axes = table.axes()?;
+        let columns = axes.iter().map(|axis| table.texts(axis)).collect::<Result<Vec<_>, _>>()?;
+        let groups = match columns.first() {
+            Some(first) => first.iter().map(|label| (*label).to_string()).collect(),
+            None => vec![String::new(); table.len()],
+        };
+        Ok(Self {
+            table,
+            title: table.texts("study")?.first().copied().unwrap_or_default().to_string(),
+            labels: (0..table.len()).map(|row| joined(&columns, row)).collect(),
+            groups,
+            axes,
+            throughput: numbers(table, "samples_per_s")?,
+            status: table.texts("status")?,
+        })
+    }
+
+    /// Rows with a plan.
+    fn mapped(&self) -> Vec<usize> {
+        (0..self.table.len()).filter(|row| self.throughput[*row].is_finite()).collect()
+    }
+
+    /// The row of the fastest point among `rows`; of equals the first.
+    fn fastest(&self, rows: &[usize]) -> Option<usize> {
+        rows.iter().copied().filter(|row| self.throughput[*row].is_finite()).reduce(|best, row| {
+            if self.throughput[row] > self.throughput[best] { row } else { best }
+        })
+    }
+
+    fn pareto(&self, stem: &str, column: &str, label: &str, folder: &Path) -> Result<Figure, FigureError> {
+        let x = numbers(self.table, column)?;
+        let points = self.mapped().into_iter().map(|row| Point {
+            label: self.labels[row].clone(),
+            group: self.groups[row].clone(),
+            x: x[row],
+            y: self.throughput[row],
+        });
+        let chart = ParetoChart {
+            title: self.title.clone(),
+            x_label: label.to_string(),
+            y_label: "throughput (samples/s)".into(),
+            x_better: Better::Lower,
+            y_better: Better::Higher,
+            points: points.collect(),
+            x_scale: Scale::Auto,
+            y_scale: Scale::Auto,
+        };
+        Ok(Figure::Files(chart.draw(&folder.join(stem))?))
+    }
+
+    /// The heat map that the study asks for; else the first half of the axes against the other.
+    fn heatmap(&self, folder: &Path) -> Result<Figure, FigureError> {
+        let asked = self.table.texts("heatmap")?.first().copied().unwrap_or_default();
+        let parts: Vec<&str> = asked.split(';').collect();
+        let (rows, cols, value): (Vec<&str>, Vec<&str>, &str) = match parts.as_slice() {
+            [rows, cols, value] => (names(rows), names(cols), value),
+            _ => {
+                let (rows, cols) = self.axes.split_at(self.axes.len().div_ceil(2));
+                (rows.to_vec(), cols.to_vec(), "utilization")
+            }
+        };
+        let texts = |axes: &[&str]| -> Result<Vec<String>, TableError> {
+            let columns = axes.iter().map(|axis| self.table.texts(axis)).collect::<Result<Vec<_>, _>>()?;
+            Ok((0..self.table.len()).map(|row| joined(&columns, row)).collect())
+        };
+        let (row_of, row_labels) = slots(texts(&rows)?);
+        let (col_of, col_labels) = slots(texts(&cols)?);
+        if row_labels.len() > MOST_ROWS || col_labels.len() > MOST_COLS {
+            return Ok(Figure::LeftOut(format!(
+                "heat map of {} x {} cells: more than {MOST_ROWS} x {MOST_COLS} cannot be read; choose its axes under plots",
+                row_labels.len(),
+                col_labels.len()
+            )));
+        }
+        let mut members: Vec<Vec<Vec<usize>>> = vec![vec![Vec::new(); col_labels.len()]; row_labels.len()];
+        (0..self.table.len()).for_each(|row| members[row_of[row]][col_of[row]].push(row));
+        let values = numbers(self.table, value)?;
+        let short = self.table.texts("short_of")?;
+        let cell = |rows: &Vec<usize>| self.fastest(rows).map(|row| values[row]);
+        let note = |rows: &Vec<usize>| {
+            rows.first().map(|row| match self.status[*row] {
+                INFEASIBLE => short[*row].to_string(),
+                FAILED => FAILED.to_string(),
+                _ => String::new(),
+            })
+        };
+        let chart = Heatmap {
+            title: self.title.clone(),
+            rows: row_labels,
+            cols: col_labels,
+            row_title: rows.join(" / "),
+            col_title: cols.join(" / "),
+            value_label: value.to_string(),
+            cells: members.iter().map(|row| row.iter().map(cell).collect()).collect(),
+            notes: members.iter().map(|row| row.iter().map(note).collect()).collect(),
+        };
+        Ok(Figure::Files(chart.draw(&folder.join(format!("heatmap-{value}")))?))
+    }
+
+    /// What each point spends a layer's time on.
+    fn bars(&self, folder: &Path) -> Result<Figure, FigureError> {
+        let mut shown = self.mapped();
+        if shown.len() > MOST_BARS {
+            let mut by_group: Vec<Vec<usize>> = Vec::new();
+            let (group_of, _) = slots(self.groups.clone());
+            for row in shown {
+                by_group.resize(by_group.len().max(group_of[row] + 1), Vec::new());
+                by_group[group_of[row]].push(row);
+            }
+            shown = by_group.iter().filter_map(|rows| self.fastest(rows)).collect();
+            shown.truncate(MOST_BARS);
+        }
+        let parts = PARTS.map(|(_, column, _)| numbers(self.table, column));
+        let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let busy = |row: usize| parts.iter().map(|part| part[row]).sum::<f64>();
+        let limits = self.table.texts("bottleneck")?;
+        let chart = StackedBars {
+            title: self.title.clone(),
+            x_label: self.axes.join(" / "),
+            y_label: "share of the busy time of a layer".into(),
+            categories: shown.iter().map(|row| self.labels[*row].clone()).collect(),
+            series: PARTS
+                .iter()
+                .zip(&parts)
+                .map(|((name, _, _), part)| Series {
+                    name: (*name).to_string(),
+                    values: shown.iter().map(|row| part[*row] / busy(*row)).collect(),
+                })
+                .collect(),
+            marked: shown.iter().map(|row| PARTS.iter().position(|(_, _, word)| *word == limits[*row])).collect(),
+            log: false,
+        };
+        Ok(Figure::Files(chart.draw(&folder.join("bars"))?))
+    }
+
+    /// What each partition of the fastest point spends its time on.
+    fn partitions(&self, folder: &Path) -> Result<Figure, FigureError> {
+        let Some(best) = self.fastest(&self.mapped()) else {
+            return Ok(Figure::LeftOut("bars of partitions: no point has a plan".into()));
+        };
+        let kernels: Vec<&str> = self.table.texts("fusion_mapping")?[best].split(BETWEEN_PARTITIONS).collect();
+        let times: Vec<Vec<f64>> = self.table.texts("partition_times_s")?[best]
+            .split(BETWEEN_PARTITIONS)
+            .map(|partition| partition.split('/').map(|t| t.parse().unwrap_or(f64::NAN)).collect())
+            .collect();
+        let part = |times: &Vec<f64>, i: usize| times.get(i).copied().unwrap_or(f64::NAN);
+        let most = times.iter().flatten().copied().filter(|t| t.is_finite()).fold(0.0, f64::max);
+        let (unit, factor) = [("s", 1.0), ("ms", 1e3), ("us", 1e6)].into_iter().find(|(_, f)| most * f >= 1.0).unwrap_or(("ns", 1e9));
+        let chart = StackedBars {
+            title: format!("{}: {}", self.title, self.labels[best]),
+            x_label: "partition".into(),
+            y_label: format!("busy time of a layer pass ({unit})"),
+            categories: (0..times.len())
+                .map(|i| format!("{}: {}", i + 1, kernels.get(i).copied().unwrap_or_default()))
+                .collect(),
+            series: PARTS
+                .iter()
+                .enumerate()
+                .map(|(i, (name, _, _))| Series {
+                    name: (*name).to_string(),
+                    values: times.iter().map(|t| part(t, i) * factor).collect(),
+                })
+                .collect(),
+            marked: times.iter().map(|t| (0..PARTS.len()).reduce(|a, b| if part(t, b) > part(t, a) { b } else { a })).collect(),
+            log: false,
+        };
+        Ok(Figure::Files(chart.draw(&folder.join("bars-partitions"))?))
+    }
+
+    /// One chip's work on a layer under the roofs of its matrix peak and its memory.
+    fn roofline(&self, folder: &Path) -> Result<Figure, FigureError> {
+        let column = |name: &str| numbers(self.table, name);
+        let (flop, bytes, seconds) = (column("layer_flop")?, column("layer_dram_bytes")?, column("layer_s")?);
+        let (peaks, bandwidths) = (column("peak_flop_per_s")?, column("dram_bytes_per_s")?);
+        let (chips, memories) = (self.table.texts("chip_name")?, self.table.texts("memory_name")?);
+        let mapped = self.mapped();
+        let mut roofs: Vec<Roof> = Vec::new();
+        for row in &mapped {
+            let (peak_y, slope, group) = (peaks[*row], bandwidths[*row], chips[*row].to_string());
+            let label = format!("{group}, {}", memories[*row]);
+            let roof = Roof { label, peak_y, slope, group };
+            if !roofs.contains(&roof) {
+                roofs.push(roof);
+            }
+        }
+        let points = mapped.iter().map(|row| RoofPoint {
+            label: self.labels[*row].clone(),
+            group: chips[*row].to_string(),
+            x: flop[*row] / bytes[*row],
+            y: flop[*row] / seconds[*row],
+        });
+        let chart = Roofline {
+            title: self.title.clone(),
+            x_label: "operational intensity (FLOP/byte of DRAM)".into(),
+            y_label: "FLOP/s of one chip".into(),
+            points: points.collect(),
+            roofs,
+        };
+        Ok(Figure::Files(chart.draw(&folder.join("roofline"))?))
+    }
+}
+
+/// Parts of a layer's time: name in figures, column, word in `bottleneck`.
+const PARTS: [(&str, &str, &str); 4] = [
+    ("compute", "compute_s", "compute"),
+    ("DRAM", "dram_s", "dram"),
+    ("network", "network_s", "network"),
+    ("overhead", "overhead_s", "overhead"),
+];
+
+/// A column of numbers that may be empty in every row (no point has a plan).
+fn numbers(table: &Table, column: &str) -> Result<Vec<f64>, TableError> {
+    match table.numbers(column) {
+        Err(TableError::Empty { .. }) => Ok(vec![f64::NAN; table.len()]),
+        other => other,
+    }
+}
+
+fn names(joined: &str) -> Vec<&str> {
+    joined.split('+').filter(|name| !name.is_empty()).collect()
+}
+
+fn joined(columns: &[Vec<&str>], row: usize) -> String {
+    columns.iter().map(|column| column[row]).collect::<Vec<_>>().join(" / ")
+}
+
+/// The distinct labels in order of appearance, and the number of each row's.
+fn slots(labels: Vec<String>) -> (Vec<usize>, Vec<String>) {
+    let mut number: HashMap<String, usize> = HashMap::new();
+    let mut distinct: Vec<String> = Vec::new();
+    let of = labels
+        .into_iter()
+        .map(|label| {
+            *number.entry(label).or_insert_with_key(|label| {
+                distinct.push(label.clone());
+                distinct.len() - 1
+            })
+        })
+        .collect();
+    (of, distinct)
+}
+
+/// Which chart of two columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Points.
+    Scatter,
+    /// Points of a group joined in the order of x.
+    Line,
+    /// Points with the front of those that no other beats.
+    Pareto,
+}
+
+/// Two columns to be drawn against each other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pair {
+    /// Column of the horizontal axis: numbers or names.
+    pub x: String,
+    /// Column of the vertical axis: numbers.
+    pub y: String,
+    /// Column whose distinct values are the groups.
+    pub group: Option<String>,
+    /// Logarithmic horizontal axis.
+    pub log_x: bool,
+    /// Logarithmic vertical axis.
+    pub log_y: bool,
+    /// Which chart.
+    pub kind: Kind,
+}
+
+/// Draws two columns of any table.
+///
+/// # Errors
+/// [`FigureError`] for unknown columns, columns without numbers, and files that cannot be written.
+pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>, FigureError> {
+    let y = table.numbers(&pair.y)?;
+    let names = table.texts(&pair.x)?;
+    let groups = match &pair.group {
+        Some(column) => table.texts(column)?,
+        None => vec![""; table.len()],
+    };
+    let scale = |log: bool| if log { Scale::Log } else { Scale::Auto };
+    let (x_label, y_label) = (pair.x.clone(), pair.y.clone());
+    if pair.kind == Kind::Pareto {
+        let x = table.numbers(&pair.x)?;
+        // The axes of a study name its points; in other tables the group does.
+        let labels = match table.axes() {
+            Ok(axes) => {
+                let columns = axes.iter().map(|axis| table.texts(axis)).collect::<Result<Vec<_>, _>>()?;
+                (0..table.len()).map(|row| joined(&columns, row)).collect()
+            }
+            Err(_) => groups.iter().map(|group| (*group).to_string()).collect::<Vec<_>>(),
+        };
+        let points = (0..table.len()).filter(|row| x[*row].is_finite() && y[*row].is_finite()).map(|row| Point {
+            label: labels[row].clone(),
+            group: groups[row].to_string(),
+            x: x[row],
+            y: y[row],
+        });
+        let chart = ParetoChart {
+            title: String::new(),
+            x_label,
+            y_label,
+            x_better: better(&pair.x),
+            y_better: better(&pair.y),
+            points: points.collect(),
+            x_scale: scale(pair.log_x),
+            y_scale: scale(pair.log_y),
+        };
+        return Ok(chart.draw(stem)?);
+    }
+    let is_number = names.iter().all(|text| text.trim().is_empty() || text.trim().parse::<f64>().is_ok());
+    let numeric = if is_number || pair.log_x { Some(table.numbers(&pair.x)?) } else { None };
+    let x = |row: usize| match &numeric {
+        Some(numbers) => XValue::Number(numbers[row]),
+        None => XValue::Text(names[row].to_string()),
+    };
+    let points = (0..table.len()).map(|row| XyPoint { group: groups[row].to_string(), x: x(row), y: y[row] });
+    let chart = XyChart {
+        title: String::new(),
+        x_label,
+        y_label,
+        points: points.collect(),
+        lines: pair.kind == Kind::Line,
+        x_scale: scale(pair.log_x),
+        y_scale: scale(pair.log_y),
+    };
+    Ok(chart.draw(stem)?)
+}
+
+/// Which values of a column are better: more throughput and utilisation, less of everything else.
+fn better(column: &str) -> Better {
+    if column.starts_with("samples_per_s") || column == "utilization" { Better::Higher } else { Better::Lower }
+}

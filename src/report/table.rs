@@ -1,0 +1,183 @@
+//! A CSV file read back: header, rows, and columns as numbers or texts.
+
+use super::csv::{COLUMNS, LEADING, TRAILING};
+use crate::spec::read::nearest;
+use csv::{ReaderBuilder, StringRecord};
+use std::path::{Path, PathBuf};
+
+/// A table with a header.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Table {
+    /// The file it came from.
+    pub path: PathBuf,
+    header: Vec<String>,
+    rows: Vec<StringRecord>,
+}
+
+/// Why a table cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// The file cannot be read, or is no CSV file.
+    #[error("cannot read {}: {reason}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// There is no such column.
+    #[error("{}: there is no column {column:?}; {remedy}", path.display())]
+    NoColumn {
+        /// The file.
+        path: PathBuf,
+        /// The column asked for.
+        column: String,
+        /// Columns there are.
+        remedy: String,
+    },
+    /// A column does not hold numbers.
+    #[error("{}:{line}: column {column:?} is to be drawn as a number, found {found:?}", path.display())]
+    NotANumber {
+        /// The file.
+        path: PathBuf,
+        /// Line of the file.
+        line: u64,
+        /// The column.
+        column: String,
+        /// What stands there.
+        found: String,
+    },
+    /// A column holds nothing at all.
+    #[error("{}: column {column:?} is empty in every row", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+        /// The column.
+        column: String,
+    },
+    /// The table was not written by a study.
+    #[error("{}: not the results of a study (no column {missing:?}); name columns with --x and --y to draw it", path.display())]
+    NotResults {
+        /// The file.
+        path: PathBuf,
+        /// A column that results have.
+        missing: &'static str,
+    },
+}
+
+impl Table {
+    /// Reads a CSV file whose first line is the header.
+    ///
+    /// # Errors
+    /// [`TableError::Read`] when it cannot be read, is empty, or its rows differ in length.
+    pub fn read(path: &Path) -> Result<Self, TableError> {
+        let fail = |reason: String| TableError::Read { path: path.to_path_buf(), reason };
+        let bytes = std::fs::read(path).map_err(|e| fail(crate::spec::node::io_reason(&e)))?;
+        // Spreadsheet programs put a byte order mark before the header.
+        let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
+        let mut reader = ReaderBuilder::new().from_reader(bytes);
+        let header: Vec<String> = reader.headers().map_err(|e| fail(e.to_string()))?.iter().map(str::to_string).collect();
+        if header.is_empty() {
+            return Err(fail("the file is empty; a header is due".into()));
+        }
+        let rows = reader.into_records().collect::<Result<Vec<_>, _>>().map_err(|e| fail(e.to_string()))?;
+        Ok(Self { path: path.to_path_buf(), header, rows })
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there are no rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    fn position(&self, column: &str) -> Option<usize> {
+        self.header.iter().position(|name| name == column)
+    }
+
+    /// The texts of a column.
+    ///
+    /// # Errors
+    /// [`TableError::NoColumn`], naming the nearest.
+    pub fn texts(&self, column: &str) -> Result<Vec<&str>, TableError> {
+        let position = self.position(column).ok_or_else(|| {
+            let names: Vec<&str> = self.header.iter().map(String::as_str).collect();
+            let near = nearest(column, &names).map(|near| format!("did you mean {near:?}? ")).unwrap_or_default();
+            let remedy = format!("{near}columns: {}", names.join(", "));
+            TableError::NoColumn { path: self.path.clone(), column: column.to_string(), remedy }
+        })?;
+        Ok(self.rows.iter().map(|row| row.get(position).unwrap_or_default()).collect())
+    }
+
+    /// The numbers of a column; not-a-number where a row has none.
+    ///
+    /// # Errors
+    /// [`TableError`] when there is no such column, when it holds something else than numbers, or nothing at all.
+    pub fn numbers(&self, column: &str) -> Result<Vec<f64>, TableError> {
+        let texts = self.texts(column)?;
+        if !self.rows.is_empty() && texts.iter().all(|text| text.trim().is_empty()) {
+            return Err(TableError::Empty { path: self.path.clone(), column: column.to_string() });
+        }
+        let parse = |(row, text): (&StringRecord, &&str)| match text.trim() {
+            "" => Ok(f64::NAN),
+            text => text.parse::<f64>().map_err(|_| TableError::NotANumber {
+                path: self.path.clone(),
+                line: row.position().map_or(0, csv::Position::line),
+                column: column.to_string(),
+                found: text.to_string(),
+            }),
+        };
+        self.rows.iter().zip(&texts).map(parse).collect()
+    }
+
+    /// The axes of a study's results: the columns between the first and those that every results file has.
+    ///
+    /// # Errors
+    /// [`TableError::NotResults`] when a column of the results is missing.
+    pub fn axes(&self) -> Result<Vec<&str>, TableError> {
+        let fixed = COLUMNS.iter().map(|c| c.name).chain(TRAILING.iter().map(|t| t.0));
+        let missing = std::iter::once(LEADING.0).chain(fixed).find(|name| self.position(name).is_none());
+        if let Some(missing) = missing {
+            return Err(TableError::NotResults { path: self.path.clone(), missing });
+        }
+        let first = COLUMNS.first().map(|c| c.name).unwrap_or_default();
+        Ok(self.header.iter().map(String::as_str).skip(1).take_while(|name| *name != first).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(name: &str, text: &str) -> Result<Table, TableError> {
+        let path = std::env::temp_dir().join(format!("flowspace-table-{}-{name}.csv", std::process::id()));
+        std::fs::write(&path, text).unwrap();
+        let read = Table::read(&path);
+        std::fs::remove_file(&path).unwrap();
+        read
+    }
+
+    #[test]
+    fn columns_are_numbers_or_texts() {
+        let table = table("columns", "\u{feff}chip,time_s,note\nA,1.5,\nB,,\nC,2e-3,\n").unwrap();
+        assert_eq!(table.texts("chip").unwrap(), ["A", "B", "C"]);
+        let numbers = table.numbers("time_s").unwrap();
+        assert_eq!((numbers[0], numbers[1].is_nan(), numbers[2]), (1.5, true, 0.002));
+        assert!(table.numbers("chip").unwrap_err().to_string().contains(":2: column \"chip\""));
+        assert!(matches!(table.numbers("note"), Err(TableError::Empty { .. })));
+        let unknown = table.texts("tiem_s").unwrap_err().to_string();
+        assert!(unknown.contains("did you mean \"time_s\"? columns: chip, time_s, note"), "{unknown}");
+        assert!(matches!(table.axes(), Err(TableError::NotResults { .. })));
+    }
+
+    #[test]
+    fn what_is_no_table_is_an_error() {
+        assert!(table("empty", "").is_err());
+        assert!(table("ragged", "a,b\n1\n").is_err());
+        assert!(table("bytes", "a\n\u{0}").is_ok());
+        assert!(Table::read(Path::new("/nonexistent/x.csv")).is_err());
+    }
+}

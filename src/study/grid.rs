@@ -1,0 +1,222 @@
+//! A study loaded: the grid of its points, each made on demand from its index.
+
+use super::axis::{self, Axis};
+use super::field::{FieldPath, Root, set};
+use super::spec::{SolveSpec, StudySpec};
+use crate::mapping::Request;
+use crate::spec::{Loader, Node, Origin, Problem, Problems, Reader, Value};
+use crate::system::System;
+use crate::workload::{Workload, WorkloadSpec};
+use std::collections::HashSet;
+use std::path::Path;
+
+/// A study: its specification and the grid of its points. Nothing of the grid is held in memory but the axes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Study {
+    /// As the file states it.
+    pub spec: StudySpec,
+    /// The axes, the first slowest.
+    pub axes: Vec<Axis>,
+    solve: Node,
+    file: String,
+}
+
+/// One point of the grid, built.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// The workload.
+    pub workload: Workload,
+    /// The system.
+    pub system: System,
+    /// How it is solved.
+    pub solve: SolveSpec,
+}
+
+impl Point {
+    /// The request to the search.
+    pub fn request(&self) -> Request {
+        self.solve.request()
+    }
+}
+
+/// What a look at a sample of the points found before any is solved.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Outlook {
+    /// Problems that every point of the sample has: the study itself is wrong.
+    pub every: Vec<Problem>,
+    /// Problems that some have: those points will fail.
+    pub some: Vec<Problem>,
+}
+
+/// Most points looked at before the run.
+const SAMPLE: u64 = 256;
+
+impl Study {
+    /// Loads a study file with every file it names.
+    ///
+    /// # Errors
+    /// All [`Problems`] of the study file: what is missing or unknown, fields that lead nowhere, labels that stand
+    /// twice, files that cannot be read.
+    pub fn load(path: &Path) -> Result<Self, Problems> {
+        let node = Loader.load(path, None)?;
+        let node = Loader.expand(&node, "")?;
+        let spec: StudySpec = Reader::read(&node)?;
+        let mut reader = Reader::default();
+        let items = match node.get("axes").map(|a| &a.value) {
+            Some(Value::List(items)) => items.as_slice(),
+            _ => &[],
+        };
+        let axes: Option<Vec<Axis>> =
+            spec.axes.iter().zip(items).map(|(axis, item)| axis::resolve(axis, item, &mut reader)).collect();
+        overwritten(axes.as_deref().unwrap_or_default(), &mut reader);
+        let axes = reader.finish_with(axes, &node)?;
+        let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
+        Ok(Self { spec, axes, solve, file: node.origin.file.to_string() })
+    }
+
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.spec.name.0
+    }
+
+    /// Names of the axes.
+    pub fn axis_names(&self) -> impl Iterator<Item = &str> {
+        self.axes.iter().map(|axis| axis.name.as_str())
+    }
+
+    /// The number of points; `None` above 2^64.
+    pub fn count(&self) -> Option<u64> {
+        self.axes.iter().try_fold(1u64, |count, axis| count.checked_mul(axis.values.len() as u64))
+    }
+
+    /// Which value of each axis point `index` has: the digits of the index, the last axis fastest.
+    fn choice(&self, index: u64) -> Vec<usize> {
+        let mut rest = index;
+        let mut choice: Vec<usize> = self
+            .axes
+            .iter()
+            .rev()
+            .map(|axis| {
+                let count = (axis.values.len() as u64).max(1);
+                let digit = rest % count;
+                rest /= count;
+                digit as usize
+            })
+            .collect();
+        choice.reverse();
+        choice
+    }
+
+    /// The label of each axis at point `index`.
+    pub fn labels(&self, index: u64) -> Vec<&str> {
+        let chosen = self.choice(index);
+        self.axes.iter().zip(chosen).filter_map(|(axis, i)| axis.values.get(i)).map(|v| v.label.as_str()).collect()
+    }
+
+    /// Builds point `index`.
+    ///
+    /// # Errors
+    /// All [`Problems`] of its workload, its system and its solve settings.
+    pub fn point(&self, index: u64) -> Result<Point, Problems> {
+        let mut workload = self.spec.workload.0.clone();
+        let mut system = self.spec.system.0.clone();
+        let mut solve = self.solve.clone();
+        let mut problems: Vec<Problem> = Vec::new();
+        for (axis, i) in self.axes.iter().zip(self.choice(index)) {
+            for change in axis.values.get(i).map(|v| v.overrides.as_slice()).unwrap_or_default() {
+                let tree = match change.path.root {
+                    Root::Workload => &mut workload,
+                    Root::System => &mut system,
+                    Root::Solve => &mut solve,
+                };
+                if let Err(problem) = set(tree, &change.path.segments, &change.value, &change.origin, &change.path) {
+                    problems.push(problem);
+                }
+            }
+        }
+        if solve.value == Value::Null {
+            solve.value = Value::Map(Vec::new());
+        }
+        let mut collect = |root: Root, found: Problems| {
+            problems.extend(found.0.into_iter().map(|problem| self.placed(root, problem)));
+        };
+        let workload = WorkloadSpec::build(&workload).map_err(|p| collect(Root::Workload, p)).ok();
+        let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
+        let solve = Reader::read::<SolveSpec>(&solve).map_err(|p| collect(Root::Solve, p)).ok();
+        match (workload, system, solve) {
+            (Some(workload), Some(system), Some(solve)) if problems.is_empty() => Ok(Point { workload, system, solve }),
+            _ => Err(Problems(problems)),
+        }
+    }
+
+    /// In the study's own file a field is named from the study's top, not from that of the workload or the system.
+    fn placed(&self, root: Root, mut problem: Problem) -> Problem {
+        if problem.origin.file.as_ref() == self.file {
+            let dot = if problem.field.is_empty() { "" } else { "." };
+            problem.field = format!("{}{dot}{}", root.word(), problem.field);
+        }
+        problem
+    }
+
+    /// Builds a sample of the points, to find before a long run what is wrong with the study itself: the first points,
+    /// and each value of each axis at the first value of the others.
+    pub fn outlook(&self) -> Outlook {
+        let Some(count) = self.count() else { return Outlook::default() };
+        let mut sample: Vec<u64> = Vec::new();
+        let mut stride = count;
+        for axis in &self.axes {
+            stride /= (axis.values.len() as u64).max(1);
+            sample.extend((0..axis.values.len() as u64).take(SAMPLE as usize).map(|i| i * stride));
+        }
+        sample.extend(0..count.min(SAMPLE));
+        sample.sort_unstable();
+        sample.dedup();
+        // Evenly thinned out: every axis stays in it.
+        let step = (sample.len() as u64).div_ceil(SAMPLE).max(1) as usize;
+        let mut every: Option<Vec<Problem>> = None;
+        let mut some: Vec<Problem> = Vec::new();
+        for index in sample.into_iter().step_by(step) {
+            let found = self.point(index).err().map(|p| p.0).unwrap_or_default();
+            for problem in &found {
+                if !some.contains(problem) {
+                    some.push(problem.clone());
+                }
+            }
+            every = Some(match every {
+                Some(common) => common.into_iter().filter(|p| found.contains(p)).collect(),
+                None => found,
+            });
+        }
+        let every = every.unwrap_or_default();
+        some.retain(|problem| !every.contains(problem));
+        Outlook { every, some }
+    }
+}
+
+/// An axis that sets a field which a later axis sets again, or sets a whole of which it is part, changes nothing; its
+/// labels would lie.
+fn overwritten(axes: &[Axis], reader: &mut Reader) {
+    let set: Vec<Vec<(&FieldPath, &Origin)>> = axes.iter().map(paths).collect();
+    for (i, later) in set.iter().enumerate() {
+        for (earlier, axis) in set[..i].iter().zip(axes) {
+            let hides = |path: &FieldPath, before: &FieldPath| {
+                path.root == before.root && before.segments.starts_with(&path.segments)
+            };
+            let clash = later.iter().find_map(|(path, origin)| {
+                earlier.iter().find(|(before, _)| hides(path, before)).map(|(before, _)| (path, origin, before))
+            });
+            let Some((path, origin, before)) = clash else { continue };
+            let remedy = if path == before { "set it in one axis" } else { "put this axis first" };
+            let message = format!("sets {path}, so that {before} of axis {:?} has no effect; {remedy}", axis.name);
+            let at = Node { origin: (*origin).clone(), value: Value::Null };
+            reader.within(format!("axes.[{i}]"), |r| r.problem(&at, message));
+        }
+    }
+}
+
+/// The distinct fields that an axis sets, each where it is first set.
+fn paths(axis: &Axis) -> Vec<(&FieldPath, &Origin)> {
+    let mut seen = HashSet::new();
+    let all = axis.values.iter().flat_map(|value| &value.overrides);
+    all.filter(|change| seen.insert(&change.path)).map(|change| (&change.path, &change.origin)).collect()
+}

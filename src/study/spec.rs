@@ -1,0 +1,335 @@
+//! The notation of a study file.
+
+use super::axis;
+use super::field::{FieldPath, Fields, Root};
+use crate::mapping::degrees::Wanted;
+use crate::mapping::search::{Engine, Request};
+use crate::mapping::solver::{Limits, Solver};
+use crate::report::csv;
+use crate::spec::read::{Name, Table, nearest};
+use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
+use crate::system::System;
+use crate::workload::WorkloadSpec;
+use serde::Serialize;
+use serde_json::json;
+use std::collections::HashSet;
+
+crate::spec! {
+    /// A study: a base workload, a base system, and axes that change fields of them. Its points are all combinations of
+    /// the axes' values, the first axis slowest.
+    pub struct StudySpec ("a study", check: check_study) {
+        /// Name, for the output folder and titles: letters, digits, `-`, `_` and `.`.
+        name: Name,
+        /// The question it answers.
+        question: Option<String>,
+        /// Where its composition comes from.
+        source: Option<String>,
+        /// The workload that the axes start from.
+        workload: WorkloadTree,
+        /// The system that the axes start from.
+        system: SystemTree,
+        /// What is varied.
+        axes: Vec<AxisSpec>,
+        /// How each point is solved.
+        solve: SolveSpec = SolveSpec::default(),
+        /// What is drawn.
+        plots: PlotSpec = PlotSpec { heatmap: None },
+    }
+}
+
+crate::spec! {
+    /// One axis: either one `field` and its `values`, or named `points` of any fields. Fields start with `workload.`,
+    /// `system.` or `solve.`; `workload` or `system` alone stands for the whole.
+    pub struct AxisSpec ("an axis", check: check_axis) {
+        /// Name, the header of its column: letters, digits, `-` and `_`.
+        name: Name,
+        /// The field that takes the values.
+        field: Option<String>,
+        /// Its values. A file is labelled by its name without folder and extension, anything else by its text.
+        values: Option<Vec<Node>>,
+        /// For each label the fields it sets, and to what.
+        points: Option<Table<Table<Node>>>,
+    }
+}
+
+crate::choice! {
+    /// What decides the fusion problem of a point.
+    pub enum SolverWord ("a solver") {
+        /// HiGHS, started from the exact engine's plan.
+        Highs = "highs",
+        /// CBC, likewise; in builds with the cargo feature `cbc`.
+        Cbc = "cbc",
+        /// The exact engine alone.
+        Exact = "exact",
+    }
+}
+
+crate::spec! {
+    /// How a point is solved. Degrees and tile count that are left out are searched.
+    pub struct SolveSpec ("solve settings", check: check_solve) {
+        /// The solver.
+        solver: SolverWord = SolverWord::Highs,
+        /// Relative gap at which a solve stops.
+        gap: f64 = 1e-6,
+        /// Most branch-and-bound nodes of a solve, or `none`.
+        nodes: NodeLimit = NodeLimit(Some(20_000)),
+        /// Most seconds of a solve. A point that is stopped by it is marked as not reproducible.
+        seconds: Option<f64>,
+        /// Random seed of the solver.
+        seed: Seed = Seed(0),
+        /// Tiles that a sample is cut into.
+        tiles: Option<u64>,
+        /// Tensor parallelism.
+        tp: Option<u64>,
+        /// Pipeline parallelism.
+        pp: Option<u64>,
+        /// Data parallelism.
+        dp: Option<u64>,
+        /// Most partitions of a layer.
+        max_partitions: Option<u64>,
+        /// Whether a network dimension may be divided among tensor, pipeline and data parallelism.
+        split_dimensions: bool = false,
+    }
+}
+
+crate::spec! {
+    /// What is drawn beside the figures that every study has.
+    pub struct PlotSpec ("plots") {
+        /// The heat map; by default the first axes are its rows, the last its columns.
+        heatmap: Option<HeatmapSpec>,
+    }
+}
+
+crate::spec! {
+    /// Rows, columns and value of a heat map. A cell shows the fastest of its points.
+    pub struct HeatmapSpec ("a heat map") {
+        /// Names of the axes whose labels are the rows.
+        rows: Vec<Name>,
+        /// Names of the axes whose labels are the columns.
+        cols: Vec<Name> = Vec::new(),
+        /// The column of the results that colours the cells.
+        value: String = "utilization".to_string(),
+    }
+}
+
+/// A number of nodes, or none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct NodeLimit(pub Option<u64>);
+
+impl FromNode for NodeLimit {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.value {
+            Value::Scalar { text, .. } if text == "none" => Some(Self(None)),
+            Value::Scalar { text, .. } if text.replace('_', "").parse::<u64>().is_ok() => {
+                u64::from_node(node, reader).map(|nodes| Self(Some(nodes)))
+            }
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        json!({ "anyOf": [u64::schema(definitions), { "const": "none" }] })
+    }
+    fn expected() -> String {
+        "a whole number of at least 1, or none".into()
+    }
+}
+
+/// A random seed: any whole number that a solver takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Seed(pub u32);
+
+impl FromNode for Seed {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.value {
+            Value::Scalar { text, .. } => text.parse::<u32>().ok().filter(|s| *s <= MAX_SEED).map(Self),
+            _ => None,
+        }
+        .or_else(|| {
+            reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+            None
+        })
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "integer", "minimum": 0, "maximum": MAX_SEED })
+    }
+    fn expected() -> String {
+        format!("a whole number of 0 to {MAX_SEED}")
+    }
+}
+
+/// Largest seed that HiGHS takes.
+const MAX_SEED: u32 = 0x7fff_ffff;
+
+macro_rules! tree {
+    ($(#[doc = $doc:literal])+ $name:ident, $root:expr, $typed:ty) => {
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Node);
+
+        impl FromNode for $name {
+            fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+                let path = FieldPath { root: $root, segments: Vec::new() };
+                let mut problems = Vec::new();
+                let tree = Fields::get().freeze(node, &path, &mut problems);
+                let read = problems.is_empty();
+                problems.into_iter().for_each(|problem| reader.push(problem));
+                read.then_some(Self(tree))
+            }
+            fn schema(definitions: &mut Definitions) -> serde_json::Value {
+                json!({ "anyOf": [
+                    { "type": "string", "description": "path of a file, relative to this one" },
+                    <$typed>::schema(definitions)
+                ] })
+            }
+            fn expected() -> String {
+                format!("the path of a file, or {}", <$typed>::expected())
+            }
+        }
+    };
+}
+
+tree!(
+    /// The tree of a workload with every file it names read in. It is not read into a [`WorkloadSpec`] yet: the axes may
+    /// fill in what is missing.
+    WorkloadTree,
+    Root::Workload,
+    WorkloadSpec
+);
+tree!(
+    /// The tree of a system with every file it names read in.
+    SystemTree,
+    Root::System,
+    System
+);
+
+impl Default for SolveSpec {
+    fn default() -> Self {
+        Self {
+            solver: SolverWord::Highs,
+            gap: 1e-6,
+            nodes: NodeLimit(Some(20_000)),
+            seconds: None,
+            seed: Seed(0),
+            tiles: None,
+            tp: None,
+            pp: None,
+            dp: None,
+            max_partitions: None,
+            split_dimensions: false,
+        }
+    }
+}
+
+impl SolveSpec {
+    /// The request that these settings make of the search.
+    pub fn request(&self) -> Request {
+        let (engine, solver) = match self.solver {
+            SolverWord::Highs => (Engine::Milp, Solver::Highs),
+            SolverWord::Cbc => (Engine::Milp, Solver::Cbc),
+            SolverWord::Exact => (Engine::Exact, Solver::Highs),
+        };
+        Request {
+            wanted: Wanted { tp: self.tp, pp: self.pp, dp: self.dp, split: self.split_dimensions },
+            tiles: self.tiles,
+            max_partitions: self.max_partitions.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
+            engine,
+            limits: Limits {
+                solver,
+                gap: self.gap,
+                seconds: self.seconds,
+                nodes: self.nodes.0,
+                seed: self.seed.0,
+            },
+            ..Request::default()
+        }
+    }
+}
+
+fn check_solve(solve: &SolveSpec, node: &Node, reader: &mut Reader) {
+    let mut say = |field: &str, message: String| {
+        let at = node.get(field).unwrap_or(node);
+        reader.within(field, |r| r.problem(at, message));
+    };
+    if solve.gap >= 1.0 {
+        say("gap", format!("expected a relative gap below 1, found {}", solve.gap));
+    }
+    if solve.seconds.is_some_and(|s| s <= 0.0) {
+        say("seconds", "expected more than zero; leave it out for no limit".into());
+    }
+    if solve.solver == SolverWord::Cbc && !cfg!(feature = "cbc") {
+        say("solver", "this build has no CBC: build with `--features cbc`, or use highs".into());
+    }
+}
+
+fn check_axis(spec: &AxisSpec, node: &Node, reader: &mut Reader) {
+    axis::resolve(spec, node, reader);
+}
+
+/// Whether a name is made of letters, digits and the characters of `extra`.
+pub(super) fn is_plain(name: &str, extra: &str) -> bool {
+    name.chars().all(|c| c.is_alphanumeric() || extra.contains(c))
+}
+
+fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
+    let name = &study.name.0;
+    if !is_plain(name, "-_.") || name.starts_with(['.', '-']) {
+        let at = node.get("name").unwrap_or(node);
+        reader.within("name", |r| {
+            r.problem(at, format!("expected letters, digits, -, _ and . alone (it names a folder), found {name:?}"));
+        });
+    }
+    let axes = node.get("axes").unwrap_or(node);
+    if study.axes.is_empty() {
+        reader.within("axes", |r| r.problem(axes, "expected at least one axis; `flowspace map` solves a single point"));
+    }
+    let mut seen: HashSet<&str> = HashSet::new();
+    for (i, axis) in study.axes.iter().enumerate() {
+        let name = axis.name.0.as_str();
+        let at = match &axes.value {
+            Value::List(items) => items.get(i).and_then(|item| item.get("name")).unwrap_or(axes),
+            _ => axes,
+        };
+        let mut say = |message: String| reader.within(format!("axes.[{i}].name"), |r| r.problem(at, message));
+        if !seen.insert(name) {
+            say(format!("axis {name:?} stands twice"));
+        }
+        if csv::is_fixed(name) {
+            say(format!("{name:?} is a column of every results.csv; choose another name"));
+        }
+    }
+    if let Some(heatmap) = &study.plots.heatmap {
+        let at = node.get("plots").and_then(|p| p.get("heatmap")).unwrap_or(node);
+        reader.within("plots.heatmap", |r| check_heatmap(study, heatmap, at, r));
+    }
+}
+
+fn check_heatmap(study: &StudySpec, heatmap: &HeatmapSpec, node: &Node, reader: &mut Reader) {
+    let axes: Vec<&str> = study.axes.iter().map(|a| a.name.0.as_str()).collect();
+    let known = |name: &str, of: &[&str], what: &str| match nearest(name, of) {
+        Some(near) => format!("there is no {what} {name:?}; did you mean {near:?}?"),
+        None => format!("there is no {what} {name:?}; there is {}", of.join(", ")),
+    };
+    let mut used: HashSet<&str> = HashSet::new();
+    for (field, names) in [("rows", &heatmap.rows), ("cols", &heatmap.cols)] {
+        let at = node.get(field).unwrap_or(node);
+        for name in names {
+            let name = name.0.as_str();
+            if !axes.contains(&name) {
+                reader.within(field, |r| r.problem(at, known(name, &axes, "axis")));
+            } else if !used.insert(name) {
+                reader.within(field, |r| r.problem(at, format!("axis {name:?} is used twice")));
+            }
+        }
+    }
+    let columns: Vec<&str> = csv::COLUMNS.iter().filter(|c| c.is_number()).map(|c| c.name).collect();
+    if !columns.contains(&heatmap.value.as_str()) {
+        let at = node.get("value").unwrap_or(node);
+        reader.within("value", |r| r.problem(at, known(&heatmap.value, &columns, "column of numbers")));
+    }
+}

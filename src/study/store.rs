@@ -1,0 +1,319 @@
+//! What a study keeps on disk, and how it survives being killed.
+//!
+//! `journal.jsonl` gets a line as each point finishes: its key, its values, and a checksum. The key is a hash of all
+//! that the values depend on, so a line is good for any study that contains the same point, and a changed chip number
+//! makes lines useless rather than wrong. Lines that are cut off or do not match their checksum are passed over.
+//! `results.csv` is written in study order from the same values, so its bytes do not depend on threads or
+//! interruptions. Wall-clock figures are in `timings.csv` alone.
+
+use super::grid::Point;
+use crate::report::csv::{COLUMNS, FAILED, LEADING, TRAILING};
+use csv::StringRecord;
+use serde_json::{Value as Json, json};
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Raised whenever the model computes something else from the same inputs, so that journals of before are not used.
+pub const MODEL_REVISION: u32 = 1;
+
+/// Name of the results.
+pub const RESULTS: &str = "results.csv";
+/// Name of the wall-clock figures.
+pub const TIMINGS: &str = "timings.csv";
+/// Name of the journal.
+pub const JOURNAL: &str = "journal.jsonl";
+const LOCK: &str = ".lock";
+
+/// A hash of everything that a row depends on: the workload, the system, the solve settings, the version of this
+/// program and the revision of its model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Key([u8; 16]);
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl Key {
+    /// The key of a point.
+    ///
+    /// # Errors
+    /// A text when the point cannot be written as JSON (it always can).
+    pub fn of(point: &Point) -> Result<Self, String> {
+        let content = json!({
+            "workload": serde_json::to_value(&point.workload).map_err(|e| e.to_string())?,
+            "system": serde_json::to_value(&point.system).map_err(|e| e.to_string())?,
+            "solve": serde_json::to_value(&point.solve).map_err(|e| e.to_string())?,
+            "version": env!("CARGO_PKG_VERSION"),
+            "model": MODEL_REVISION,
+        });
+        let hash = blake3::hash(content.to_string().as_bytes());
+        let mut key = [0; 16];
+        key.iter_mut().zip(hash.as_bytes()).for_each(|(to, from)| *to = *from);
+        Ok(Self(key))
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut key = [0; 16];
+        let digits = text.as_bytes();
+        if digits.len() != 2 * key.len() {
+            return None;
+        }
+        for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(key))
+    }
+}
+
+/// The result of a point: the values of [`COLUMNS`], and the seconds it took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Solved {
+    /// Values of [`COLUMNS`].
+    pub values: Arc<StringRecord>,
+    /// Wall-clock seconds of its search.
+    pub solve_s: f64,
+}
+
+impl Solved {
+    /// The value of a column.
+    pub fn get(&self, column: &str) -> &str {
+        let index = COLUMNS.iter().position(|c| c.name == column);
+        index.and_then(|i| self.values.get(i)).unwrap_or_default()
+    }
+}
+
+/// Why the output folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Something cannot be read or written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Another run is at work in the folder.
+    #[error("{} is in use by another run; wait for it to end, or name another folder with --out", path.display())]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+}
+
+/// An output folder, locked for one run.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    journal: File,
+    /// Held for the life of the run; the operating system lets go of it however the run ends.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens a folder, creating it where needed, and reads its journal.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the folder cannot be written, or another run is at work in it.
+    pub fn open(folder: &Path) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
+        let at = |path: &Path| {
+            let path = path.to_path_buf();
+            move |source| StoreError::Write { path, source }
+        };
+        fs::create_dir_all(folder).map_err(at(folder))?;
+        let lock_path = folder.join(LOCK);
+        let lock = OpenOptions::new().create(true).append(true).open(&lock_path).map_err(at(&lock_path))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: folder.to_path_buf() }),
+            // A file system without locks: then one run at a time is up to the user.
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(e)) => return Err(at(&lock_path)(e)),
+        }
+        let path = folder.join(JOURNAL);
+        let mut journal =
+            OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(at(&path))?;
+        let known = read_journal(&journal).map_err(at(&path))?;
+        end_last_line(&mut journal).map_err(at(&path))?;
+        Ok((Self { folder: folder.to_path_buf(), journal, _lock: lock }, known))
+    }
+
+    /// The path of a file in the folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Appends a finished point to the journal. Points that failed are left out: the next run tries them again.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn note(&mut self, key: Key, solved: &Solved) -> Result<(), StoreError> {
+        if solved.get("status") == FAILED {
+            return Ok(());
+        }
+        let values: serde_json::Map<String, Json> =
+            COLUMNS.iter().zip(solved.values.iter()).map(|(c, v)| (c.name.to_string(), Json::from(v))).collect();
+        let body = json!({ "key": key.to_string(), "solve_s": solved.solve_s, "values": values }).to_string();
+        // One write a line: a kill leaves at most one line cut off.
+        let line = format!("{PREFIX}{}{MIDDLE}{body}{SUFFIX}\n", checksum(&body));
+        let path = self.path(JOURNAL);
+        self.journal.write_all(line.as_bytes()).map_err(|source| StoreError::Write { path, source })
+    }
+
+    /// Starts a CSV file that grows row by row.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn rows(&self, name: &str, header: &[&str]) -> Result<Rows, StoreError> {
+        let path = self.path(name);
+        let file = File::create(&path).map_err(|source| StoreError::Write { path: path.clone(), source })?;
+        let mut rows = Rows { writer: csv::Writer::from_writer(BufWriter::new(file)), path };
+        rows.push(header.iter().copied())?;
+        rows.flush()?;
+        Ok(rows)
+    }
+
+    /// Writes a whole CSV file beside the old one and puts it in its place at once.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn replace(
+        &self,
+        name: &str,
+        header: &[&str],
+        fill: impl FnOnce(&mut Rows) -> Result<(), StoreError>,
+    ) -> Result<PathBuf, StoreError> {
+        let temporary = format!(".{name}.new");
+        let mut rows = self.rows(&temporary, header)?;
+        fill(&mut rows)?;
+        rows.flush()?;
+        drop(rows);
+        let path = self.path(name);
+        fs::rename(self.path(&temporary), &path).map_err(|source| StoreError::Write { path: path.clone(), source })?;
+        Ok(path)
+    }
+}
+
+/// A CSV file being written.
+#[derive(Debug)]
+pub struct Rows {
+    writer: csv::Writer<BufWriter<File>>,
+    path: PathBuf,
+}
+
+impl Rows {
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn push<'f>(&mut self, fields: impl IntoIterator<Item = &'f str>) -> Result<(), StoreError> {
+        self.writer
+            .write_record(fields)
+            .map_err(|e| StoreError::Write { path: self.path.clone(), source: io::Error::other(e) })
+    }
+
+    /// Hands what was added to the operating system.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn flush(&mut self) -> Result<(), StoreError> {
+        self.writer.flush().map_err(|source| StoreError::Write { path: self.path.clone(), source })
+    }
+}
+
+/// The header of the results of a study with these axes.
+pub fn header<'a>(axes: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    std::iter::once(LEADING.0)
+        .chain(axes)
+        .chain(COLUMNS.iter().map(|c| c.name))
+        .chain(TRAILING.iter().map(|(name, _)| *name))
+        .collect()
+}
+
+const PREFIX: &str = "{\"sum\":\"";
+const MIDDLE: &str = "\",\"body\":";
+const SUFFIX: &str = "}";
+
+fn checksum(body: &str) -> String {
+    blake3::hash(body.as_bytes()).to_hex().chars().take(32).collect()
+}
+
+/// The points of a journal, by key; of lines with the same key the last.
+fn read_journal(file: &File) -> io::Result<HashMap<Key, Solved>> {
+    let mut known = HashMap::new();
+    let mut reader = BufReader::new(file);
+    reader.seek(SeekFrom::Start(0))?;
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if reader.read_until(b'\n', &mut line)? == 0 {
+            return Ok(known);
+        }
+        if let Some((key, solved)) = std::str::from_utf8(&line).ok().and_then(read_line) {
+            known.insert(key, solved);
+        }
+    }
+}
+
+/// A line of the journal, if it is whole, matches its checksum, and has exactly the columns of this version.
+fn read_line(line: &str) -> Option<(Key, Solved)> {
+    let (sum, rest) = line.strip_prefix(PREFIX)?.split_once(MIDDLE)?;
+    let body = rest.strip_suffix('\n')?.strip_suffix(SUFFIX)?;
+    if checksum(body) != sum {
+        return None;
+    }
+    let body: Json = serde_json::from_str(body).ok()?;
+    let key = Key::parse(body.get("key")?.as_str()?)?;
+    let solve_s = body.get("solve_s")?.as_f64()?;
+    let values = body.get("values")?.as_object()?;
+    if values.len() != COLUMNS.len() {
+        return None;
+    }
+    let values: Option<StringRecord> =
+        COLUMNS.iter().map(|c| values.get(c.name).and_then(Json::as_str)).collect::<Option<Vec<_>>>().map(Into::into);
+    Some((key, Solved { values: Arc::new(values?), solve_s }))
+}
+
+/// A kill may have cut off the last line; what is appended must not continue it.
+fn end_last_line(journal: &mut File) -> io::Result<()> {
+    if journal.seek(SeekFrom::End(0))? == 0 {
+        return Ok(());
+    }
+    journal.seek(SeekFrom::End(-1))?;
+    let mut last = [0];
+    journal.read_exact(&mut last)?;
+    if last != *b"\n" {
+        journal.write_all(b"\n")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_read_back() {
+        let key = Key([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 254, 255]);
+        assert_eq!(Key::parse(&key.to_string()), Some(key));
+        assert_eq!(Key::parse("zz"), None);
+        assert_eq!(Key::parse(&"é".repeat(16)), None);
+    }
+
+    #[test]
+    fn damaged_lines_are_passed_over() {
+        let body = "{\"key\":\"00\"}";
+        let good = format!("{PREFIX}{}{MIDDLE}{body}{SUFFIX}\n", checksum(body));
+        assert_eq!(read_line(&good), None, "a key of the wrong length");
+        assert_eq!(read_line(&good[..good.len() - 3]), None);
+        assert_eq!(read_line(&good.replace("00", "01")), None);
+        assert_eq!(read_line(""), None);
+        assert_eq!(read_line("{}\n"), None);
+    }
+}

@@ -1,0 +1,395 @@
+//! The run of a study: its points solved in parallel, each to a row, whatever happens to any of them.
+//!
+//! Worker threads take indices one after another, build the point, look its key up among what is known, and solve it if
+//! it is new. One collector, on the calling thread, writes: so a stop needs to wait for no solve, and what was
+//! finished is on disk.
+
+use super::grid::{Point, Study};
+use super::progress::{Progress, Show};
+use super::store::{Key, RESULTS, Rows, Solved, Store, StoreError, TIMINGS, header};
+use crate::check;
+use crate::mapping::{self, Answer};
+use crate::plan::Plan;
+use crate::report::csv::{FAILED, Facts, INFEASIBLE, Outcome, number, values};
+use crate::spec::Problems;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Most points that run without being asked for twice.
+pub const MAX_POINTS: u64 = 100_000;
+
+/// How a study is run.
+#[derive(Debug, Clone)]
+pub struct RunOptions {
+    /// The output folder.
+    pub out: PathBuf,
+    /// Points solved at the same time; at least one.
+    pub jobs: usize,
+    /// Run more than [`MAX_POINTS`] points.
+    pub yes: bool,
+    /// Whether to tell how far the run is.
+    pub show: Show,
+    /// Set from elsewhere to stop the run (Ctrl-C).
+    pub stop: Arc<AtomicBool>,
+}
+
+impl RunOptions {
+    /// One point at a time into `out`, silently.
+    pub fn new(out: impl Into<PathBuf>) -> Self {
+        Self { out: out.into(), jobs: 1, yes: false, show: Show::Nothing, stop: Arc::default() }
+    }
+}
+
+/// Why a study did not run, or could not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum StudyError {
+    /// The study, or the workload or system that all its points share, is wrong.
+    #[error(transparent)]
+    Problems(#[from] Problems),
+    /// The grid is large.
+    #[error("the grid has {points} points, more than {MAX_POINTS}; give --yes to run it all the same")]
+    TooMany {
+        /// Its points.
+        points: u64,
+    },
+    /// The grid cannot be counted.
+    #[error("the grid has more than 2^64 points; take values out of its axes")]
+    Endless,
+    /// The output folder.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The operating system gives no threads.
+    #[error("cannot start {jobs} threads: {reason}; give a smaller --jobs")]
+    Threads {
+        /// How many.
+        jobs: usize,
+        /// Why.
+        reason: String,
+    },
+}
+
+/// One of the best points.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Best {
+    /// Index of the point.
+    pub point: u64,
+    /// Its labels, joined.
+    pub label: String,
+    /// The value it is best in.
+    pub value: f64,
+}
+
+/// What a run did.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Summary {
+    /// Points of the grid.
+    pub points: u64,
+    /// Points with a row.
+    pub finished: u64,
+    /// Points that were solved in this run; the others were known, or the same as another.
+    pub solved: u64,
+    /// Rows proven best.
+    pub optimal: u64,
+    /// Rows with a plan whose proof a limit of nodes or seconds ended.
+    pub limited: u64,
+    /// Rows without a plan since none exists.
+    pub infeasible: u64,
+    /// Rows of points that could not be solved.
+    pub failed: u64,
+    /// Whether the run was stopped.
+    pub stopped: bool,
+    /// Seconds of the run.
+    pub seconds: f64,
+    /// The best three by `samples_per_s`, `samples_per_s_per_musd` and `samples_per_s_per_mw`.
+    pub best: Vec<(&'static str, Vec<Best>)>,
+    /// The results.
+    pub results: PathBuf,
+}
+
+/// What solves a point.
+pub(super) type Solve = dyn Fn(&Point) -> Result<Answer, String> + Send + Sync;
+
+/// Runs a study into a folder.
+///
+/// # Errors
+/// [`StudyError`] before anything is solved when the study is wrong, too large, or the folder cannot be used; later only
+/// when the folder cannot be written any more. A point that fails is a row, not an error.
+pub fn run(study: Study, options: &RunOptions) -> Result<Summary, StudyError> {
+    run_with(study, options, Arc::new(solve))
+}
+
+/// The search, and the check of its answer.
+fn solve(point: &Point) -> Result<Answer, String> {
+    let answer = mapping::map(&point.workload, &point.system, &point.request()).map_err(|e| e.to_string())?;
+    if let Answer::Mapped(plan, _) = &answer {
+        checked(plan)?;
+    }
+    Ok(answer)
+}
+
+/// No plan gets a row that the independent checker does not agree with.
+fn checked(plan: &Plan) -> Result<(), String> {
+    check::verify(plan).map_err(|e| format!("internal error, please report it: the checker found: {e}"))
+}
+
+/// [`run`] with another solver, for tests.
+pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) -> Result<Summary, StudyError> {
+    let clock = Instant::now();
+    let total = study.count().ok_or(StudyError::Endless)?;
+    if total > MAX_POINTS && !options.yes {
+        return Err(StudyError::TooMany { points: total });
+    }
+    let outlook = study.outlook();
+    if !outlook.every.is_empty() {
+        return Err(Problems(outlook.every).into());
+    }
+    let (store, known) = Store::open(&options.out)?;
+    let progress = Progress::new(options.show, total);
+    for problem in &outlook.some {
+        progress.say(&format!("some points will fail: {problem}"));
+    }
+    let jobs = options.jobs.max(1);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .stack_size(STACK)
+        .thread_name(|i| format!("point-{i}"))
+        .build()
+        .map_err(|e| StudyError::Threads { jobs, reason: e.to_string() })?;
+    let shared = Arc::new(Shared {
+        study,
+        solve,
+        total,
+        next: AtomicU64::new(0),
+        stop: options.stop.clone(),
+        halt: AtomicBool::new(false),
+        cells: Mutex::new(known.into_iter().map(|(key, solved)| (key, Arc::new(OnceLock::from(solved)))).collect()),
+    });
+    let (sender, receiver) = channel();
+    for _ in 0..jobs {
+        let (shared, sender) = (shared.clone(), sender.clone());
+        // Not a scope: a scope would wait for solves in flight, and a stop must not.
+        pool.spawn(move || shared.work(&sender));
+    }
+    drop(sender);
+
+    let mut collector = Collector::new(&shared.study, store, progress)?;
+    let mut stopped = false;
+    while collector.rows.len() as u64 != total && !stopped {
+        let received = match receiver.recv_timeout(TICK) {
+            Ok(finished) => collector.take(finished),
+            Err(RecvTimeoutError::Timeout) => Ok(()),
+            Err(RecvTimeoutError::Disconnected) => break,
+        };
+        if let Err(error) = received {
+            shared.halt.store(true, Ordering::Relaxed);
+            return Err(error.into());
+        }
+        collector.progress.tick();
+        stopped = options.stop.load(Ordering::Relaxed);
+    }
+    shared.halt.store(true, Ordering::Relaxed);
+    // What finished between the last look and the stop is on disk too.
+    while let Ok(finished) = receiver.try_recv() {
+        collector.take(finished)?;
+    }
+    let mut summary = collector.close()?;
+    summary.stopped = summary.finished < total;
+    summary.points = total;
+    summary.seconds = clock.elapsed().as_secs_f64();
+    Ok(summary)
+}
+
+/// Stack of a worker: as much as the main thread has, for solvers that recurse.
+const STACK: usize = 8 << 20;
+/// Longest time without a look at the stop flag.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What the workers share.
+struct Shared {
+    study: Study,
+    solve: Arc<Solve>,
+    total: u64,
+    next: AtomicU64,
+    stop: Arc<AtomicBool>,
+    halt: AtomicBool,
+    /// Results by key. A cell is filled by the first that asks; others with the same key wait for it.
+    cells: Mutex<HashMap<Key, Arc<OnceLock<Solved>>>>,
+}
+
+/// A finished point.
+struct Finished {
+    index: u64,
+    key: Option<Key>,
+    solved: Solved,
+    /// Solved just now, not known before.
+    fresh: bool,
+}
+
+impl Shared {
+    fn work(&self, sender: &Sender<Finished>) {
+        while !self.stop.load(Ordering::Relaxed) && !self.halt.load(Ordering::Relaxed) {
+            let index = self.next.fetch_add(1, Ordering::Relaxed);
+            if index >= self.total || sender.send(self.finish(index)).is_err() {
+                return;
+            }
+        }
+    }
+
+    fn finish(&self, index: u64) -> Finished {
+        let built = guarded(|| {
+            let point = self.study.point(index).map_err(|problems| problems.to_string())?;
+            let key = Key::of(&point)?;
+            Ok((point, key))
+        });
+        let (point, key) = match built {
+            Ok(built) => built,
+            Err(reason) => {
+                let outcome = Outcome::Failed(reason);
+                let row = values(&Facts { workload: None, system: None, outcome: &outcome });
+                return Finished { index, key: None, solved: Solved { values: row.into(), solve_s: 0.0 }, fresh: true };
+            }
+        };
+        let cell = self.cells.lock().unwrap_or_else(PoisonError::into_inner).entry(key).or_default().clone();
+        let mut fresh = false;
+        let solved = cell.get_or_init(|| {
+            fresh = true;
+            self.answer(&point)
+        });
+        Finished { index, key: Some(key), solved: solved.clone(), fresh }
+    }
+
+    fn answer(&self, point: &Point) -> Solved {
+        let clock = Instant::now();
+        let answered = guarded(|| {
+            let outcome = Outcome::from((self.solve)(point)?);
+            let facts = Facts { workload: Some(&point.workload), system: Some(&point.system), outcome: &outcome };
+            Ok(values(&facts))
+        });
+        let row = answered.unwrap_or_else(|reason| {
+            let outcome = Outcome::Failed(reason);
+            values(&Facts { workload: Some(&point.workload), system: Some(&point.system), outcome: &outcome })
+        });
+        Solved { values: row.into(), solve_s: clock.elapsed().as_secs_f64() }
+    }
+}
+
+/// Turns a panic into a text, as one of many points must not end the others.
+fn guarded<T>(f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|s| (*s).to_string());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+        Err(format!("internal error, please report it: {text}"))
+    })
+}
+
+/// A row known so far.
+struct Row {
+    key: String,
+    solved: Solved,
+    /// Position in the order of finishing, from 1.
+    order: u64,
+    fresh: bool,
+}
+
+/// The one that writes.
+struct Collector<'s> {
+    study: &'s Study,
+    heatmap: String,
+    store: Store,
+    progress: Progress,
+    rows: BTreeMap<u64, Row>,
+    results: Rows,
+    /// The first row that `results` does not have yet.
+    next: u64,
+}
+
+impl<'s> Collector<'s> {
+    fn new(study: &'s Study, store: Store, progress: Progress) -> Result<Self, StoreError> {
+        let results = store.rows(RESULTS, &header(study.axis_names()))?;
+        Ok(Self { study, heatmap: heatmap(study), store, progress, rows: BTreeMap::new(), results, next: 0 })
+    }
+
+    fn take(&mut self, finished: Finished) -> Result<(), StoreError> {
+        let Finished { index, key, solved, fresh } = finished;
+        if let Some(key) = key.filter(|_| fresh) {
+            self.store.note(key, &solved)?;
+        }
+        let key = key.map(|k| k.to_string()).unwrap_or_default();
+        let order = self.rows.len() as u64 + 1;
+        self.rows.insert(index, Row { key, solved, order, fresh });
+        while let Some(row) = self.rows.get(&self.next) {
+            push(&mut self.results, self.study, &self.heatmap, self.next, row)?;
+            self.next += 1;
+        }
+        self.results.flush()?;
+        self.progress.step();
+        Ok(())
+    }
+
+    /// Writes the final tables and counts.
+    fn close(self) -> Result<Summary, StoreError> {
+        let Self { study, heatmap, store, progress, rows, results, .. } = self;
+        progress.finish();
+        drop(results);
+        let results = store.replace(RESULTS, &header(study.axis_names()), |out| {
+            rows.iter().try_for_each(|(index, row)| push(out, study, &heatmap, *index, row))
+        })?;
+        store.replace(TIMINGS, &["point", "key", "solve_s", "finished", "solved_now"], |out| {
+            rows.iter().try_for_each(|(index, row)| {
+                let fields = [
+                    index.to_string(),
+                    row.key.clone(),
+                    number(row.solved.solve_s),
+                    row.order.to_string(),
+                    row.fresh.to_string(),
+                ];
+                out.push(fields.iter().map(String::as_str))
+            })
+        })?;
+        let mut summary = Summary { finished: rows.len() as u64, results, ..Summary::default() };
+        for row in rows.values() {
+            summary.solved += u64::from(row.fresh);
+            match row.solved.get("status") {
+                "optimal" => summary.optimal += 1,
+                INFEASIBLE => summary.infeasible += 1,
+                FAILED => summary.failed += 1,
+                _ => summary.limited += 1,
+            }
+        }
+        summary.best = ["samples_per_s", "samples_per_s_per_musd", "samples_per_s_per_mw"]
+            .into_iter()
+            .map(|column| (column, best(study, &rows, column)))
+            .collect();
+        Ok(summary)
+    }
+}
+
+fn push(out: &mut Rows, study: &Study, heatmap: &str, index: u64, row: &Row) -> Result<(), StoreError> {
+    let point = index.to_string();
+    let fields = std::iter::once(point.as_str())
+        .chain(study.labels(index))
+        .chain(row.solved.values.iter())
+        .chain([study.name(), heatmap, row.key.as_str()]);
+    out.push(fields)
+}
+
+/// The study's heat map as its column says it.
+fn heatmap(study: &Study) -> String {
+    let Some(spec) = &study.spec.plots.heatmap else { return String::new() };
+    let join = |names: &[crate::spec::read::Name]| names.iter().map(|n| n.0.as_str()).collect::<Vec<_>>().join("+");
+    format!("{};{};{}", join(&spec.rows), join(&spec.cols), spec.value)
+}
+
+/// The three points with the largest values of a column; of equals the first.
+fn best(study: &Study, rows: &BTreeMap<u64, Row>, column: &str) -> Vec<Best> {
+    let mut found: Vec<(f64, u64)> =
+        rows.iter().filter_map(|(index, row)| Some((row.solved.get(column).parse().ok()?, *index))).collect();
+    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    found.truncate(3);
+    found.into_iter().map(|(value, point)| Best { point, label: study.labels(point).join(" / "), value }).collect()
+}

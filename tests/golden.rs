@@ -1,0 +1,72 @@
+//! DFModel's stored LLM runs (facts of `kosho2013/DFModel` and `fengqian-ayce/DFModel`; each file names its source).
+//!
+//! `tests/golden/dfmodel/*.yaml` are plan files: workload, system, the stored mapping, and the stored figures as
+//! `result:`. Pinned: the figures must follow from the mapping to 1e-9. Free: the search must never be worse than the
+//! stored time.
+
+use flowspace::mapping::search::{Engine, Request};
+use flowspace::mapping::{Answer, Status, map};
+use flowspace::plan::file::PlanFile;
+use flowspace::spec::Loader;
+use std::path::PathBuf;
+
+fn cases() -> Vec<(String, PlanFile)> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/dfmodel");
+    let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
+    paths.sort();
+    assert_eq!(paths.len(), 10, "every stored LLM row but the decode row has a file");
+    paths
+        .into_iter()
+        .map(|path| {
+            let node = Loader.load(&path, None).unwrap();
+            let file = flowspace::plan::file::read(&node).unwrap_or_else(|e| panic!("{e}"));
+            (path.file_stem().unwrap().to_string_lossy().into_owned(), file)
+        })
+        .collect()
+}
+
+#[test]
+fn pinned_mappings_reproduce_the_stored_figures() {
+    let mut faults = Vec::new();
+    for (id, file) in cases() {
+        let Some(result) = &file.result else { continue };
+        match flowspace::check::derive(&file.workload, &file.system, &file.decisions) {
+            Ok(figures) => faults.extend(result.differences(&figures).into_iter().map(|d| format!("{id}: {d}"))),
+            Err(broken) => faults.push(format!("{id}: {broken:?}")),
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Stored seconds of an iteration of the two rows whose stored plan is no value of the model (golden.csv, time_ns).
+fn stored_seconds(id: &str, file: &PlanFile) -> f64 {
+    match id {
+        "gpt3-175B-sn10-dataflow-4x2" => 1702.9330580274875,
+        "gpt3-175B-rdu-df-lsram-ldram" => 782.7577896959592,
+        _ => file.result.as_ref().and_then(|r| r.iteration_s).unwrap(),
+    }
+}
+
+#[test]
+fn free_mappings_are_never_worse_than_the_stored_ones() {
+    let mut faults = Vec::new();
+    for (id, file) in cases() {
+        let mut request = Request { engine: Engine::Exact, ..Request::default() };
+        let used = |f: fn(&flowspace::plan::DimensionUse) -> u64| Some(file.decisions.uses.iter().map(f).product());
+        request.wanted.tp = used(|u| u.tp);
+        request.wanted.pp = used(|u| u.pp);
+        request.wanted.dp = used(|u| u.dp);
+        match map(&file.workload, &file.system, &request).unwrap() {
+            Answer::Mapped(plan, record) => {
+                flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{id}: {e}"));
+                let stored = stored_seconds(&id, &file);
+                println!("{id}: stored {stored:.6}, ours {:.6}, {} by {:?}, layer {:.9} ms, T {}, {} parts, {:.2} s", record.objective_s, record.status, record.proof, plan.figures.layer_s*1e3, plan.decisions.tiles, plan.figures.partitions.len(), record.solve_s);
+                if record.objective_s > stored * (1.0 + 1e-9) || record.status != Status::Optimal {
+                    faults.push(format!("{id}: {} s, stored {stored} s, {}", record.objective_s, record.status));
+                }
+            }
+            Answer::Infeasible(reason) => faults.push(format!("{id}: {reason}")),
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
