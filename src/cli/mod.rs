@@ -5,10 +5,10 @@
 
 pub mod check;
 pub mod map;
-//WAIT pub mod plot;
+pub mod plot;
 pub mod present;
 pub mod schema;
-//WAIT pub mod study;
+pub mod study;
 
 use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};

@@ -55,11 +55,13 @@ crate::spec! {
 crate::choice! {
     /// What decides the fusion problem of a point.
     pub enum SolverWord ("a solver") {
-        /// HiGHS, started from the exact engine's plan.
+        /// The shortest path, and HiGHS for every MILP that is still needed.
+        Auto = "auto",
+        /// The shortest path and HiGHS always: the two must agree.
         Highs = "highs",
-        /// CBC, likewise; in builds with the cargo feature `cbc`.
+        /// Likewise with CBC; in builds with the cargo feature `cbc`.
         Cbc = "cbc",
-        /// The exact engine alone.
+        /// The shortest path alone.
         Exact = "exact",
     }
 }
@@ -68,7 +70,7 @@ crate::spec! {
     /// How a point is solved. Degrees and tile count that are left out are searched.
     pub struct SolveSpec ("solve settings", check: check_solve) {
         /// The solver.
-        solver: SolverWord = SolverWord::Highs,
+        solver: SolverWord = SolverWord::Auto,
         /// Relative gap at which a solve stops.
         gap: f64 = 1e-6,
         /// Most branch-and-bound nodes of a solve, or `none`.
@@ -211,7 +213,7 @@ tree!(
 impl Default for SolveSpec {
     fn default() -> Self {
         Self {
-            solver: SolverWord::Highs,
+            solver: SolverWord::Auto,
             gap: 1e-6,
             nodes: NodeLimit(Some(20_000)),
             seconds: None,
@@ -230,6 +232,7 @@ impl SolveSpec {
     /// The request that these settings make of the search.
     pub fn request(&self) -> Request {
         let (engine, solver) = match self.solver {
+            SolverWord::Auto => (Engine::Auto, Solver::Highs),
             SolverWord::Highs => (Engine::Milp, Solver::Highs),
             SolverWord::Cbc => (Engine::Milp, Solver::Cbc),
             SolverWord::Exact => (Engine::Exact, Solver::Highs),

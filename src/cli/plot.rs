@@ -1,0 +1,96 @@
+//! `flowspace plot`.
+
+use super::Failure;
+use crate::report::figures::{Kind, Pair, draw_pair, draw_study};
+use crate::report::table::Table;
+use crate::spec::node::io_reason;
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `flowspace plot`.
+#[derive(Debug, Args)]
+pub struct PlotArgs {
+    /// The results.csv of a study; with --x and --y any CSV file with a header.
+    pub results: PathBuf,
+    /// Column of the horizontal axis: numbers, or names. Without --x and --y every figure of the study is redrawn.
+    #[arg(long, value_name = "COLUMN", requires = "y")]
+    pub x: Option<String>,
+    /// Column of the vertical axis: numbers.
+    #[arg(long, value_name = "COLUMN", requires = "x")]
+    pub y: Option<String>,
+    /// Column whose values get a colour each.
+    #[arg(long, value_name = "COLUMN", requires = "x")]
+    pub group: Option<String>,
+    /// Logarithmic horizontal axis.
+    #[arg(long, requires = "x")]
+    pub log_x: bool,
+    /// Logarithmic vertical axis.
+    #[arg(long, requires = "x")]
+    pub log_y: bool,
+    /// Which chart.
+    #[arg(long, value_enum, default_value_t = ChartKind::Scatter, requires = "x")]
+    pub kind: ChartKind,
+    /// Where to write: a folder for all figures, the path without extension for one. Beside the CSV file if left out.
+    #[arg(long, value_name = "PATH")]
+    pub out: Option<PathBuf>,
+}
+
+/// Charts of two columns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ChartKind {
+    /// Points.
+    Scatter,
+    /// Points of a group joined in the order of x.
+    Line,
+    /// Points with the front of those that no other beats.
+    Pareto,
+}
+
+/// Draws, and prints the names of the files.
+///
+/// # Errors
+/// [`Failure`]: a file that is no such table, unknown columns, columns without numbers, figures that cannot be written.
+pub fn run(args: &PlotArgs) -> Result<i32, Failure> {
+    let table = Table::read(&args.results).map_err(|e| Failure::input(e.to_string()))?;
+    let beside = args.results.parent().unwrap_or(Path::new("")).to_path_buf();
+    let files = match (&args.x, &args.y) {
+        (Some(x), Some(y)) => {
+            let stem = match &args.out {
+                Some(out) if out.extension().is_some_and(|e| e == "svg" || e == "png") => out.with_extension(""),
+                Some(out) => out.clone(),
+                None => beside.join(format!("{}-over-{}", file_name(y), file_name(x))),
+            };
+            create_folder(stem.parent().unwrap_or(Path::new("")))?;
+            let kind = match args.kind {
+                ChartKind::Scatter => Kind::Scatter,
+                ChartKind::Line => Kind::Line,
+                ChartKind::Pareto => Kind::Pareto,
+            };
+            let (log_x, log_y) = (args.log_x, args.log_y);
+            let pair = Pair { x: x.clone(), y: y.clone(), group: args.group.clone(), log_x, log_y, kind };
+            draw_pair(&table, &pair, &stem).map_err(|e| Failure::input(e.to_string()))?
+        }
+        _ => {
+            let folder = args.out.clone().unwrap_or(beside);
+            create_folder(&folder)?;
+            let drawn = draw_study(&table, &folder).map_err(|e| Failure::input(e.to_string()))?;
+            drawn.left_out.iter().for_each(|reason| eprintln!("note: not drawn: {reason}"));
+            drawn.files
+        }
+    };
+    super::print(&files.iter().map(|path| format!("{}\n", path.display())).collect::<String>());
+    Ok(0)
+}
+
+/// A column's name as part of a file's name.
+fn file_name(column: &str) -> String {
+    column.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
+}
+
+fn create_folder(folder: &Path) -> Result<(), Failure> {
+    if folder.as_os_str().is_empty() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(folder)
+        .map_err(|e| Failure::input(format!("cannot create {}: {}", folder.display(), io_reason(&e))))
+}

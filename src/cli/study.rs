@@ -1,0 +1,139 @@
+//! `flowspace study run`.
+
+use super::Failure;
+use crate::report::figures::draw_study;
+use crate::report::plot::short_number;
+use crate::report::table::Table;
+use crate::study::progress::Show;
+use crate::study::{RunOptions, Study, Summary, run as run_study};
+use clap::Args;
+use std::fmt::Write as _;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Arguments of `flowspace study run`.
+#[derive(Debug, Args)]
+pub struct StudyArgs {
+    /// Study file.
+    pub study: PathBuf,
+    /// Folder for the results; outputs/<name of the study> if left out. A run that was stopped goes on where it was.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Points solved at the same time; as many as there are processors if left out. The results do not depend on it.
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+    /// Run a grid of more than 100000 points.
+    #[arg(long)]
+    pub yes: bool,
+    /// Write the tables only; `flowspace plot` draws the figures from them later.
+    #[arg(long)]
+    pub no_plots: bool,
+}
+
+/// Exit code after an interruption.
+const INTERRUPTED: i32 = 130;
+
+/// Runs the study, prints a summary, draws its figures. The exit code is 2 where points failed or are infeasible.
+///
+/// # Errors
+/// [`Failure`]: a study that is wrong or too large, or a folder that cannot be written.
+pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
+    let study = Study::load(&args.study)?;
+    let out = args.out.clone().unwrap_or_else(|| Path::new("outputs").join(study.name()));
+    let interrupt = Interrupt::catch();
+    let options = RunOptions {
+        out: out.clone(),
+        jobs: args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get),
+        yes: args.yes,
+        show: Show::Progress,
+        stop: interrupt.stop.clone(),
+    };
+    let summary = run_study(study, &options).map_err(|e| Failure::input(e.to_string()))?;
+    // From here on nothing waits for the flag: an interruption ends the program at once.
+    interrupt.waiting.store(false, Ordering::Relaxed);
+    if summary.stopped {
+        eprintln!(
+            "stopped: {} of {} points finished; run the same command again to go on",
+            summary.finished, summary.points
+        );
+        return Ok(INTERRUPTED);
+    }
+    super::print(&text(&summary));
+    if !args.no_plots {
+        let draw = || draw_study(&Table::read(&summary.results)?, &out);
+        let drawn = draw().map_err(|e| Failure::input(e.to_string()))?;
+        let mut text = String::new();
+        for path in drawn.files.iter().filter(|path| path.extension().is_some_and(|e| e == "svg")) {
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{} (and .png)", path.display());
+        }
+        super::print(&text);
+        drawn.left_out.iter().for_each(|reason| eprintln!("note: not drawn: {reason}"));
+    }
+    Ok(if summary.failed + summary.infeasible > 0 { 2 } else { 0 })
+}
+
+/// What Ctrl-C (and a request of the system to end) does: the first stops the run, the second the program.
+struct Interrupt {
+    stop: Arc<AtomicBool>,
+    waiting: Arc<AtomicBool>,
+}
+
+impl Interrupt {
+    fn catch() -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let waiting = Arc::new(AtomicBool::new(true));
+        let flags = (stop.clone(), waiting.clone());
+        let set = ctrlc::set_handler(move || {
+            let (stop, waiting) = &flags;
+            if stop.swap(true, Ordering::Relaxed) || !waiting.load(Ordering::Relaxed) {
+                std::process::exit(INTERRUPTED);
+            }
+        });
+        if let Err(error) = set {
+            eprintln!("note: an interruption will end the program at once ({error}); what is finished is kept");
+        }
+        Self { stop, waiting }
+    }
+}
+
+/// The closing summary.
+fn text(summary: &Summary) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| {
+        out.push_str(&text);
+        out.push('\n');
+    };
+    let rate = summary.solved as f64 / summary.seconds.max(1e-9);
+    line(format!(
+        "{} points: {} optimal, {} stopped at a limit, {} infeasible, {} failed",
+        summary.points, summary.optimal, summary.limited, summary.infeasible, summary.failed
+    ));
+    line(format!(
+        "{} solved in {:.1} s ({rate:.2} points/s), {} known from before or the same as another",
+        summary.solved,
+        summary.seconds,
+        summary.finished - summary.solved
+    ));
+    for (column, best) in &summary.best {
+        if best.is_empty() {
+            continue;
+        }
+        let what = match *column {
+            "samples_per_s" => "most samples per second",
+            "samples_per_s_per_musd" => "most samples per second and million dollars",
+            _ => "most samples per second and megawatt",
+        };
+        line(format!("{what}:"));
+        for point in best {
+            line(format!("  {:>8}  {} (point {})", short_number(point.value), point.label, point.point));
+        }
+    }
+    if summary.failed + summary.infeasible > 0 {
+        line(format!("the column `reason` says why {} points have no plan", summary.failed + summary.infeasible));
+    }
+    line(summary.results.display().to_string());
+    out
+}
