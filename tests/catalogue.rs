@@ -2,7 +2,7 @@
 //! are the registry: a file that is added is tested. Figures that have a source outside this program (model.md sections 5
 //! and 6, published layer sizes) are computed here by hand and compared.
 
-use flowspace::spec::{FromNode, Loader, Node, Origin, Problems, Reader};
+use flowspace::spec::{FromNode, Loader, Node, Origin, Problems, Reader, Value};
 use flowspace::study::Study;
 use flowspace::system::network::Arrangement;
 use flowspace::system::source::Source;
@@ -114,7 +114,10 @@ fn every_system_builds() {
             let total = by_part.total();
             assert!(total.is_finite() && total >= by_part.chips && by_part.chips > 0.0, "{file}: {what} {by_part:?}");
         }
-        assert!(system.network.dimensions.is_empty() || system.network.switch.is_some(), "{file}: its switches have no price");
+        assert!(
+            system.network.dimensions.is_empty() || system.network.switch.is_some(),
+            "{file}: its switches have no price"
+        );
     }
 }
 
@@ -137,7 +140,11 @@ fn every_workload_builds() {
         assert!(flop.is_finite() && flop > 0.0, "{file}: {flop} FLOP");
         // What a repetition reads the one before must have written, or the layers would not chain.
         let carried = workload.tensors.iter().any(|t| t.carried_from.is_some());
-        assert!(carried || workload.repeat == 1, "{file}: {} repetitions that do not follow from each other", workload.repeat);
+        assert!(
+            carried || workload.repeat == 1,
+            "{file}: {} repetitions that do not follow from each other",
+            workload.repeat
+        );
     }
 }
 
@@ -150,7 +157,11 @@ fn every_point_of_every_study_builds() {
         for index in 0..count {
             let point = study.point(index).unwrap_or_else(|e| panic!("{file}, point {index}:\n{e}"));
             assert!(point.system.chip_count() > 0);
-            assert!(labels.insert(study.labels(index).join(" ")), "{file}: two points are called {:?}", study.labels(index));
+            assert!(
+                labels.insert(study.labels(index).join(" ")),
+                "{file}: two points are called {:?}",
+                study.labels(index)
+            );
         }
     }
     assert_eq!(studies()["quickstart"].count(), Some(12));
@@ -213,11 +224,7 @@ fn ports(topology: Arrangement, bw: &[f64]) -> Vec<(f64, f64)> {
         Arrangement::Torus2d => vec![(n * bw[0], 2.0 * y * bw[0]), (n * bw[1], 2.0 * x * bw[1])],
         Arrangement::Torus3d => {
             let (y, z) = (64.0, 2.0);
-            vec![
-                (n * bw[0], 2.0 * y * z * bw[0]),
-                (n * bw[1], 2.0 * x * z * bw[1]),
-                (n * bw[2], 2.0 * x * y * bw[2]),
-            ]
+            vec![(n * bw[0], 2.0 * y * z * bw[0]), (n * bw[1], 2.0 * x * z * bw[1]), (n * bw[2], 2.0 * x * y * bw[2])]
         }
         Arrangement::Dragonfly => vec![(x * (x - 1.0) * y * bw[0], 0.0), (y * (y - 1.0) * bw[1], y * y * bw[1])],
         Arrangement::Dgx1 => vec![(n * bw[0], 2.0 * y * bw[0]), (y * bw[1], y * bw[1])],
@@ -253,7 +260,11 @@ fn cost_and_power_of_the_80_systems_by_hand() {
         assert_eq!(system.chip_count(), 1024, "{what}");
         close(cost.links, 2.0 * links, &format!("{what}: price of the links"));
         close(cost.switches, 24.0 * switches, &format!("{what}: price of the switches"));
-        close(cost.total(), 1024.0 * (chip_price + memory_gbs) + 2.0 * links + 24.0 * switches, &format!("{what}: price"));
+        close(
+            cost.total(),
+            1024.0 * (chip_price + memory_gbs) + 2.0 * links + 24.0 * switches,
+            &format!("{what}: price"),
+        );
         close(
             power.total(),
             1024.0 * (chip_power + memory_gbs * memory_w) + links_w + 0.052 * switches,
@@ -337,7 +348,10 @@ fn transformer_flop_by_hand() {
     // golden.csv: what DFModel printed for its graph of 41 kernels.
     close(workloads["gpt3-1t-training"].flop_per_iteration(), 3.850_722_404_619_78e19, "gpt3-1t-training");
     // The weights of all layers, 12 h^2 each: the models are as large as their names say.
-    for (file, weights) in [("gpt3-175b-training", 12.0 * 12288.0 * 12288.0 * 96.0), ("gpt3-1t-training", 12.0 * 25600.0 * 25600.0 * 128.0)] {
+    for (file, weights) in [
+        ("gpt3-175b-training", 12.0 * 12288.0 * 12288.0 * 96.0),
+        ("gpt3-1t-training", 12.0 * 25600.0 * 25600.0 * 128.0),
+    ] {
         let workload = &workloads[file];
         let layer: f64 = workload.kernels.iter().filter(|k| k.owns_weight()).map(|k| k.weight_elements()).sum();
         close(layer * workload.repeat as f64, weights, &format!("{file}: weights"));
@@ -374,26 +388,23 @@ fn resnet_block_by_hand() {
     assert_eq!(readers, ["reduce", "add_relu"]);
 }
 
-/// The linter of this test is awake: a broken copy of a shipped part is refused, with file, line and field.
+/// The reader that these tests rely on is awake: a broken copy of a shipped part is refused, with its field.
 #[test]
-fn a_number_without_a_source_is_refused() {
+fn a_number_without_a_source_or_unit_is_refused() {
     let path = root().join("systems/chips/h100.yaml");
-    let mut node = tree(&path).unwrap();
     let origin = Origin::named("broken.yaml");
-    let mut source = node.get("source").unwrap().clone();
-    if let flowspace::spec::Value::Map(entries) = &mut source.value {
+
+    let mut chip = tree(&path).unwrap();
+    let mut source = chip.get("source").unwrap().clone();
+    if let Value::Map(entries) = &mut source.value {
         entries.retain(|(key, _, _)| key != "price");
     }
-    node.set("source", origin.clone(), source);
-    node.set("sram", origin.clone(), Node::scalar("113", origin));
-    let problems = Reader::read::<Chip>(&node).unwrap_err().to_string();
-    assert!(problems.contains("\"113\" has no unit"), "{problems}");
-    let mut node = tree(&path).unwrap();
-    let mut source = node.get("source").unwrap().clone();
-    if let flowspace::spec::Value::Map(entries) = &mut source.value {
-        entries.retain(|(key, _, _)| key != "price");
-    }
-    node.set("source", Origin::named("broken.yaml"), source);
-    let problems = Reader::read::<Chip>(&node).unwrap_err().to_string();
+    chip.set("source", origin.clone(), source);
+    let problems = Reader::read::<Chip>(&chip).unwrap_err().to_string();
     assert!(problems.contains("price: this number has no source"), "{problems}");
+
+    let mut chip = tree(&path).unwrap();
+    chip.set("sram", origin.clone(), Node::scalar("113", origin));
+    let problems = Reader::read::<Chip>(&chip).unwrap_err().to_string();
+    assert!(problems.contains("broken.yaml: sram: ") && problems.contains("\"113\" has no unit"), "{problems}");
 }

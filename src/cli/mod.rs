@@ -30,25 +30,22 @@ pub enum Command {
     Map(Box<map::MapArgs>),
     /// Derive the figures of a plan again from its decisions, and compare.
     Check(check::CheckArgs),
-    /*WAIT
     /// Studies: grids over fields of workloads and systems.
     #[command(subcommand)]
     Study(StudyCommand),
     /// Redraw figures from the results of a study, or draw any two columns of a CSV.
     Plot(plot::PlotArgs),
-    */
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
 }
 
-/*WAIT
+
 /// What to do with a study.
 #[derive(Debug, Subcommand)]
 pub enum StudyCommand {
     /// Run a study: every point of its grid, in parallel; run again to go on after an interruption.
     Run(study::StudyArgs),
 }
-*/
 
 /// A command that could not be carried out: what to print on standard error, and the exit code.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,10 +86,9 @@ pub fn run(cli: Cli) -> i32 {
     let result = match cli.command {
         Command::Map(args) => map::run(&args),
         Command::Check(args) => check::run(&args),
-        /*WAIT
-        Command::Study(StudyCommand::Run(args)) => Ok(study::run(&args)),
-        Command::Plot(args) => Ok(plot::run(&args)),
-        */
+        
+        Command::Study(StudyCommand::Run(args)) => study::run(&args),
+        Command::Plot(args) => plot::run(&args),
         Command::Schema(args) => schema::run(&args),
     };
     match result {

@@ -3,7 +3,7 @@
 use super::Failure;
 use crate::plan::file::PlanSpec;
 use crate::spec::schema::document;
-//WAIT use crate::study::spec::StudySpec;
+use crate::study::spec::StudySpec;
 use crate::system::{Chip, Link, Memory, SwitchPart, System};
 use crate::workload::WorkloadSpec;
 use clap::{Args, ValueEnum};
@@ -51,10 +51,10 @@ pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
         Kind::Memory => document::<Memory>("flowspace memory"),
         Kind::Link => document::<Link>("flowspace link"),
         Kind::Switch => document::<SwitchPart>("flowspace switch"),
-        Kind::Study => document::<PlanSpec>("WAIT"),
+        Kind::Study => document::<StudySpec>("flowspace study"),
         Kind::Plan => document::<PlanSpec>("flowspace plan"),
         Kind::Columns => {
-            super::print(&String::new().as_str());
+            super::print(&&crate::report::csv::reference());
             return Ok(0);
         }
     };

@@ -284,3 +284,55 @@ impl Phases {
         !self.separate || now & self.backward == 0 || now & !self.backward == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::degrees::assignments;
+    use crate::mapping::instance::{Choice, build};
+    use crate::mapping::sharding;
+    use crate::spec::Node;
+    use crate::system::System;
+    use crate::workload::Workload;
+    use crate::workload::transformer::{Pass, tests::gpt3};
+
+    fn instance(workload: &Workload) -> Instance {
+        let part = "source: 'assumed: test'";
+        let text = format!(
+            "{{name: s, source: test, chip: {{name: c, {part}, style: dataflow, cores: 640, lanes: 32, stages: 6, \
+             frequency: 1.25 GHz, sram: 640 MiB, efficiency: 0.9, price: $1, power: 1 W}}, memory: {{name: m, {part}, \
+             bandwidth: 100 GB/s, price: $1/(GB/s), power: 1 W/(GB/s)}}, network: {{topology: single-chip}}}}"
+        );
+        let system = System::build(&Node::parse("test", &text).unwrap()).unwrap();
+        let degrees = assignments(&system, false).remove(0);
+        let problem = sharding::problem(workload, &system, &degrees, &vec![None; workload.kernels.len()]).unwrap();
+        let solved = sharding::solve_problem(&problem, &Default::default()).unwrap();
+        let choice = Choice { degrees: &degrees, sharding: &solved.strategies, tiles: 2048 };
+        build(workload, &system, choice, f64::INFINITY).unwrap()
+    }
+
+    /// The forward layer has 26 ideals, its training graph 1,171 when the phases may mix.
+    #[test]
+    fn ideals_of_the_gpt_layer() {
+        let forward = instance(&gpt3(12288, 96, 128, 96, 2304, Pass::Forward));
+        assert_eq!(Ideals::of(&forward, MAX_IDEALS).unwrap().sets.len(), 26);
+        let mut training = instance(&gpt3(12288, 96, 128, 96, 2304, Pass::Training));
+        training.separate_phases = false;
+        assert_eq!(Ideals::of(&training, MAX_IDEALS).unwrap().sets.len(), 1171);
+        training.separate_phases = true;
+        assert_eq!(Ideals::of(&training, MAX_IDEALS).unwrap().sets.len(), 178);
+    }
+
+    /// Too many ideals: one topological order remains, and the answer does not claim a proof.
+    #[test]
+    fn without_all_ideals_nothing_is_proven() {
+        let forward = instance(&gpt3(12288, 96, 128, 96, 2304, Pass::Forward));
+        let few = Ideals::of(&forward, 10).unwrap();
+        assert!(!few.complete);
+        let path = solve(&forward, &few).unwrap();
+        let all = solve(&forward, &Ideals::of(&forward, MAX_IDEALS).unwrap()).unwrap();
+        assert!(!path.proven && all.proven && path.objective >= all.objective);
+        let by_order = by_order(&forward).unwrap();
+        assert!((by_order.objective - path.objective).abs() <= 1e-9 * path.objective);
+    }
+}

@@ -124,7 +124,7 @@ pub fn run(study: Study, options: &RunOptions) -> Result<Summary, StudyError> {
 }
 
 /// The search, and the check of its answer.
-fn solve(point: &Point) -> Result<Answer, String> {
+pub(super) fn solve(point: &Point) -> Result<Answer, String> {
     let answer = mapping::map(&point.workload, &point.system, &point.request()).map_err(|e| e.to_string())?;
     if let Answer::Mapped(plan, _) = &answer {
         checked(plan)?;
@@ -169,6 +169,8 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
         halt: AtomicBool::new(false),
         cells: Mutex::new(known.into_iter().map(|(key, solved)| (key, Arc::new(OnceLock::from(solved)))).collect()),
     });
+    // Every file is open before the first point is solved.
+    let mut collector = Collector::new(&shared.study, store, progress)?;
     let (sender, receiver) = channel();
     for _ in 0..jobs {
         let (shared, sender) = (shared.clone(), sender.clone());
@@ -177,7 +179,6 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     }
     drop(sender);
 
-    let mut collector = Collector::new(&shared.study, store, progress)?;
     let mut stopped = false;
     while collector.rows.len() as u64 != total && !stopped {
         let received = match receiver.recv_timeout(TICK) {

@@ -1,0 +1,368 @@
+//! The fusion problem: brute force over every sequence of partitions, against the shortest path and the MILP.
+
+use crate::random::{core_options, instance};
+use crate::{check, near};
+use flowspace::mapping::Status;
+use flowspace::mapping::exact::{self, Ideals, MAX_IDEALS};
+use flowspace::mapping::fusion::{self, PartitionCounts};
+use flowspace::mapping::instance::{Compute, Instance};
+use flowspace::mapping::solver::{Limits, Milp, Solver};
+use flowspace::system::Overlap;
+use proptest::prelude::*;
+
+/// Every assignment of `n` kernels to partitions that respects `before` (pairs u, v: u not after v) and leaves no
+/// partition empty.
+pub fn assignments(n: usize, before: &[(usize, usize)], visit: &mut dyn FnMut(&[usize])) {
+    fn walk(k: usize, at: &mut Vec<usize>, before: &[(usize, usize)], visit: &mut dyn FnMut(&[usize])) {
+        let n = at.len();
+        if k == n {
+            let most = at.iter().max().map_or(0, |p| p + 1);
+            if (0..most).all(|p| at.contains(&p)) {
+                visit(at);
+            }
+            return;
+        }
+        let least = before.iter().filter(|(_, v)| *v == k).map(|(u, _)| at[*u]).max().unwrap_or(0);
+        for p in least..n {
+            at[k] = p;
+            walk(k + 1, at, before, visit);
+        }
+    }
+    walk(0, &mut vec![0; n], before, visit);
+}
+
+fn edges(instance: &Instance) -> Vec<(usize, usize)> {
+    instance.tensors.iter().flat_map(|t| t.uses.iter().filter_map(|u| Some((t.producer?, u.kernel)))).collect()
+}
+
+/// The least time over all assignments, by `Instance::evaluate`.
+fn brute_force(instance: &Instance) -> Option<f64> {
+    let mut best: Option<f64> = None;
+    assignments(instance.kernels.len(), &edges(instance), &mut |a| {
+        if let Some((time, _)) = instance.evaluate(a) {
+            best = Some(best.map_or(time, |b| b.min(time)));
+        }
+    });
+    best
+}
+
+/// Time of an assignment from the definitions, sharing no code with `Instance`; `None` where a rule is broken.
+///
+/// A tensor is loaded into each partition that reads it and does not make it (the widest reader counts), stored by its
+/// producer when it is an output or read elsewhere, and waits in DRAM from there (an input: from the start) to its last
+/// load (an output: to the end). Its buffer is the largest of those its readers and its store need.
+fn from_definitions(i: &Instance, at: &[usize]) -> Option<f64> {
+    let n = at.len();
+    let parts = at.iter().max()? + 1;
+    let slack = 1.0 + 1e-9;
+    if (0..n).any(|k| i.pins[k].is_some_and(|pin| at[k] != pin)) || i.max_partitions.is_some_and(|m| parts > m) {
+        return None;
+    }
+    for (u, v) in edges(i) {
+        if at[u] > at[v] {
+            return None;
+        }
+    }
+    for a in 0..n {
+        for b in 0..n {
+            let backward_first = i.kernels[a].backward && !i.kernels[b].backward && at[a] <= at[b];
+            let not_alone = a != b && at[a] == at[b] && (i.kernel_by_kernel || i.kernels[a].pieces > 1);
+            if (i.separate_phases && backward_first) || not_alone {
+                return None;
+            }
+        }
+    }
+    let mut total = 0.0;
+    for p in 0..parts {
+        let inside: Vec<usize> = (0..n).filter(|k| at[*k] == p).collect();
+        let sum = |f: &dyn Fn(usize) -> f64| inside.iter().map(|k| f(*k)).sum::<f64>();
+        let fixed = sum(&|k| if let Compute::Seconds(s) = &i.kernels[k].compute { *s } else { 0.0 });
+        let mut sram = sum(&|k| i.kernels[k].resident_bytes);
+        let mut dram = sum(&|k| i.kernels[k].dram_bytes);
+        let mut live = 0.0;
+        for t in &i.tensors {
+            let made = t.producer.map(|k| at[k]);
+            let away = |k: usize| made != Some(at[k]);
+            let last_load = t.uses.iter().filter(|u| away(u.kernel)).map(|u| at[u.kernel]).max();
+            let stored = made.is_some() && (t.output || last_load.is_some());
+            let mut buffer: f64 = 0.0;
+            let mut load: f64 = 0.0;
+            for u in t.uses.iter().filter(|u| at[u.kernel] == p) {
+                if away(u.kernel) {
+                    load = load.max(u.load_bytes);
+                    buffer = buffer.max(u.load_buffer);
+                } else {
+                    buffer = buffer.max(u.onchip_buffer);
+                }
+            }
+            if stored && made == Some(p) {
+                dram += t.store_bytes;
+                buffer = buffer.max(t.store_buffer);
+            }
+            dram += load;
+            sram += buffer;
+            let until = if t.output { Some(parts) } else { last_load };
+            if made.unwrap_or(0) <= p && until.is_some_and(|last| p <= last) && (stored || made.is_none()) {
+                live += t.live_bytes;
+            }
+        }
+        if sram > i.sram_bytes * slack || live > i.live_limit * slack {
+            return None;
+        }
+        let compute = fixed + slowest_of_all_splits(i, &inside)?;
+        let network = sum(&|k| i.kernels[k].network_s);
+        let dram = dram / i.dram_bytes_per_s;
+        total += match i.overlap {
+            Overlap::Full => compute.max(dram).max(network),
+            Overlap::ComputeMemory => compute.max(dram) + network,
+            Overlap::None => compute + dram + network,
+        };
+        total += sum(&|k| i.kernels[k].serial_s) + i.partition_overhead_s;
+    }
+    Some(total)
+}
+
+/// The slowest kernel under the best of all choices of options that the cores allow.
+fn slowest_of_all_splits(i: &Instance, inside: &[usize]) -> Option<f64> {
+    let fronts: Vec<_> = inside
+        .iter()
+        .filter_map(|k| match &i.kernels[*k].compute {
+            Compute::Cores(options) => Some(options),
+            Compute::Seconds(_) => None,
+        })
+        .collect();
+    let mut states: Vec<(u64, f64)> = vec![(0, 0.0)];
+    for front in fronts {
+        states = states
+            .iter()
+            .flat_map(|(cores, slowest)| front.iter().map(|o| (cores + o.cores, slowest.max(o.seconds))))
+            .collect();
+    }
+    states.into_iter().filter(|(cores, _)| *cores <= i.cores).map(|(_, s)| s).min_by(f64::total_cmp)
+}
+
+/// The least objective of the MILP, given as many partitions as kernels (or as the instance allows, however these are
+/// shared by the phases); each plan it returns must be worth what it claims.
+fn milp(instance: &Instance, solver: Solver) -> Result<Option<f64>, TestCaseError> {
+    let of_phase = |backward: bool| instance.kernels.iter().filter(|k| k.backward == backward).count();
+    let n = instance.kernels.len();
+    let most = instance.max_partitions.unwrap_or(n).min(n);
+    let counts: Vec<PartitionCounts> = if instance.separate_phases {
+        let (f, b) = (of_phase(false), of_phase(true));
+        match instance.max_partitions {
+            None => vec![PartitionCounts { forward: f, backward: b }],
+            Some(_) => (f.min(1)..=f.min(most))
+                .map(|forward| PartitionCounts { forward, backward: b.min(most - forward) })
+                .collect(),
+        }
+    } else {
+        vec![PartitionCounts { forward: most, backward: 0 }]
+    };
+    let mut best: Option<f64> = None;
+    for counts in counts {
+        let model = fusion::build(instance, counts);
+        let solved = model.solve(&Limits { solver, ..Limits::default() }, None).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        let Some(values) = solved.values else {
+            prop_assert_eq!(solved.record.status, Status::Infeasible);
+            continue;
+        };
+        prop_assert_eq!(solved.record.status, Status::Optimal);
+        let objective = solved.record.objective;
+        prop_assert!(solved.record.bound <= objective + 1e-6 * objective.abs().max(1.0));
+        let assignment = model.assignment(&values);
+        let Some((time, _)) = instance.evaluate(&assignment) else {
+            return Err(TestCaseError::fail(format!("{solver}: the plan {assignment:?} of the MILP breaks a rule")));
+        };
+        prop_assert!(near(time, objective, 1e-6), "{solver} says {objective}, its plan {assignment:?} takes {time}");
+        best = Some(best.map_or(objective, |b: f64| b.min(objective)));
+    }
+    Ok(best)
+}
+
+/// What the MILP does not state: one kernel a partition (the search never builds it then), and pins together with
+/// separate phases (a pin is a position, the model's backward partitions start at a fixed one).
+fn milp_states(instance: &Instance) -> bool {
+    let pinned = instance.pins.iter().any(Option::is_some);
+    !instance.kernel_by_kernel && !(pinned && instance.separate_phases)
+}
+
+#[test]
+fn evaluation_is_that_of_the_definitions() {
+    check(1500, &instance(5), |instance| {
+        let mut fault = None;
+        assignments(instance.kernels.len(), &[], &mut |a| {
+            let one = instance.evaluate(a).map(|(time, _)| time);
+            let other = from_definitions(&instance, a);
+            let same = match (one, other) {
+                (Some(x), Some(y)) => near(x, y, 1e-12),
+                (None, None) => true,
+                _ => false,
+            };
+            if !same {
+                fault = Some(format!("{a:?}: {one:?}, from the definitions {other:?}"));
+            }
+        });
+        prop_assert!(fault.is_none(), "{}", fault.unwrap_or_default());
+        Ok(())
+    });
+}
+
+fn shortest_path_is_brute_force(cases: u32, kernels: usize) {
+    let tally = std::cell::Cell::new((0, 0));
+    check(cases, &instance(kernels), |instance| {
+        let least = brute_force(&instance);
+        let ideals = Ideals::of(&instance, MAX_IDEALS).expect("few kernels");
+        prop_assert!(ideals.complete);
+        let path = exact::solve(&instance, &ideals);
+        let (feasible, infeasible) = tally.get();
+        match (&path, least) {
+            (None, None) => tally.set((feasible, infeasible + 1)),
+            (Some(path), Some(least)) => {
+                tally.set((feasible + 1, infeasible));
+                prop_assert!(path.proven);
+                prop_assert!(near(path.objective, least, 1e-9), "path {}, brute force {least}", path.objective);
+                let (time, _) = instance.evaluate(&path.assignment).expect("the path's plan is feasible");
+                prop_assert!(near(time, least, 1e-9), "the path's plan takes {time}, the best {least}");
+                let bound = instance.lower_bound();
+                prop_assert!(bound <= least + 1e-9 * least.max(1.0), "closed-form bound {bound}, best {least}");
+            }
+            (path, least) => prop_assert!(false, "path {path:?}, brute force {least:?}"),
+        }
+        Ok(())
+    });
+    let (feasible, infeasible) = tally.get();
+    assert!(feasible > 2 * infeasible && infeasible * 20 > cases, "one-sided: {feasible} feasible, {infeasible} not");
+}
+
+#[test]
+fn shortest_path_is_brute_force_up_to_five_kernels() {
+    shortest_path_is_brute_force(4000, 5);
+}
+
+#[test]
+fn shortest_path_is_brute_force_up_to_seven_kernels() {
+    shortest_path_is_brute_force(250, 7);
+}
+
+fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
+    let strategy = instance(kernels).prop_filter("what the MILP states", milp_states);
+    check(cases, &strategy, |instance| {
+        let least = brute_force(&instance);
+        match (milp(&instance, solver)?, least) {
+            (None, None) => {}
+            (Some(found), Some(least)) => prop_assert!(near(found, least, 1e-6), "{solver} {found}, brute force {least}"),
+            (found, least) => prop_assert!(false, "{solver} {found:?}, brute force {least:?}"),
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn highs_is_brute_force() {
+    milp_is_brute_force(500, 5, Solver::Highs);
+}
+
+#[test]
+fn highs_is_brute_force_up_to_seven_kernels() {
+    milp_is_brute_force(25, 7, Solver::Highs);
+}
+
+#[cfg(feature = "cbc")]
+#[test]
+fn cbc_is_brute_force() {
+    milp_is_brute_force(120, 4, Solver::Cbc);
+}
+
+/// Rows that a point breaks by more than 1e-9.
+fn broken(milp: &Milp, values: &[f64]) -> Vec<String> {
+    milp.rows
+        .iter()
+        .filter(|row| {
+            let left: f64 = row.terms.iter().map(|(c, a)| a * values[*c]).sum();
+            left < row.right - 1e-9 || (row.equal && left > row.right + 1e-9)
+        })
+        .map(|row| row.name.clone())
+        .collect()
+}
+
+/// A feasible assignment is a point of the MILP that satisfies every row and costs what the assignment costs; so the
+/// search may start a solver from it.
+#[test]
+fn every_feasible_assignment_is_a_point_of_the_milp() {
+    let strategy = instance(4).prop_filter("what the MILP states", milp_states);
+    check(400, &strategy, |instance| {
+        let scale = if instance.lower_bound() > 0.0 { instance.lower_bound() } else { 1.0 };
+        let mut fault = None;
+        assignments(instance.kernels.len(), &edges(&instance), &mut |a| {
+            let Some((time, _)) = instance.evaluate(a) else { return };
+            let counts = PartitionCounts::of(&instance, a, 0);
+            let model = fusion::build(&instance, counts);
+            let Some(values) = model.point(&instance, a, counts) else {
+                fault = Some(format!("{a:?} is no point"));
+                return;
+            };
+            let rows = broken(&model.milp, &values);
+            let cost = model.milp.objective(&values) * scale;
+            if !rows.is_empty() || !near(cost, time, 1e-9) || model.assignment(&values) != a {
+                fault = Some(format!("{a:?}: breaks {rows:?}, costs {cost} for {time}"));
+            }
+        });
+        prop_assert!(fault.is_none(), "{}", fault.unwrap_or_default());
+        Ok(())
+    });
+}
+
+/// Kernels carry no meaning in their numbers: another topological order gives the same optimum.
+#[test]
+fn relabelling_kernels_changes_nothing() {
+    let strategy = (instance(6), prop::collection::vec(0..1000u32, 6));
+    check(1500, &strategy, |(instance, weights)| {
+        let n = instance.kernels.len();
+        // Of the kernels whose predecessors are placed, the one of least weight goes next.
+        let before = edges(&instance);
+        let mut order: Vec<usize> = Vec::new();
+        while order.len() < n {
+            let ready = (0..n).filter(|k| !order.contains(k) && before.iter().all(|(u, v)| v != k || order.contains(u)));
+            order.extend(ready.min_by_key(|k| (weights[*k], *k)));
+        }
+        let new_of = |old: usize| order.iter().position(|k| *k == old).expect("every kernel is placed");
+        let mut other = instance.clone();
+        other.kernels = order.iter().map(|k| instance.kernels[*k].clone()).collect();
+        other.pins = order.iter().map(|k| instance.pins[*k]).collect();
+        for t in &mut other.tensors {
+            t.producer = t.producer.map(new_of);
+            for u in &mut t.uses {
+                u.kernel = new_of(u.kernel);
+            }
+        }
+        other.tensors.reverse();
+        let solve = |i: &Instance| exact::solve(i, &Ideals::of(i, MAX_IDEALS)?).map(|p| p.objective);
+        match (solve(&instance), solve(&other)) {
+            (None, None) => {}
+            (Some(a), Some(b)) => prop_assert!(near(a, b, 1e-9), "{a}, relabelled {b}"),
+            (a, b) => prop_assert!(false, "{a:?}, relabelled {b:?}"),
+        }
+        Ok(())
+    });
+}
+
+/// More of anything never hurts: SRAM, DRAM, bandwidth, cores, partitions.
+#[test]
+fn a_larger_chip_is_never_slower() {
+    check(1500, &(instance(6), 0..5u8, core_options()), |(instance, which, _)| {
+        let mut more = instance.clone();
+        match which {
+            0 => more.sram_bytes *= 1.5,
+            1 => more.live_limit *= 1.5,
+            2 => more.dram_bytes_per_s *= 1.5,
+            3 => more.cores += 2,
+            _ => more.max_partitions = None,
+        }
+        let solve = |i: &Instance| exact::solve(i, &Ideals::of(i, MAX_IDEALS)?).map(|p| p.objective);
+        if let Some(before) = solve(&instance) {
+            let after = solve(&more);
+            prop_assert!(after.is_some_and(|a| a <= before + 1e-9), "{before}, with more {after:?}");
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,28 @@
+//! Properties of the engines and of the whole search: random cases against brute force written here, one engine against
+//! another, hand-derived cases that make each constraint family bind, and what more hardware may do to an answer.
+//!
+//! Every run draws the same cases (a fixed seed, no persistence file).
+
+mod constraints;
+mod fusion;
+mod random;
+mod search;
+mod sharding;
+mod tiling;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
+
+/// Runs `test` on `cases` values of `strategy`; a failure is shrunk and printed.
+fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let config = Config { cases, failure_persistence: None, max_shrink_iters: 4096, ..Config::default() };
+    let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
+    if let Err(failure) = runner.run(strategy, test) {
+        panic!("{failure}");
+    }
+}
+
+/// Whether two numbers are one to a tolerance relative to the larger (absolute below one).
+fn near(a: f64, b: f64, tolerance: f64) -> bool {
+    a == b || (a - b).abs() <= tolerance * a.abs().max(b.abs()).max(1.0)
+}

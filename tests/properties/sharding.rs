@@ -1,0 +1,165 @@
+//! The sharding problem: every choice of strategies, against the MILP.
+
+use crate::{check, near};
+use flowspace::mapping::Status;
+use flowspace::mapping::sharding::{Link, Problem, price, solve_problem};
+use flowspace::mapping::solver::{Limits, Solver};
+use flowspace::model::{Layout, Strategy as Sharding};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+const LAYOUTS: [Layout; 4] = [Layout::Replicated, Layout::Rows, Layout::Cols, Layout::Partial];
+
+/// Links from every kernel to some later one; of the pairs of strategies about one in eight cannot be.
+fn problem() -> impl Strategy<Value = Problem> {
+    let kernel = vec(0..12u32, 1..=4);
+    let pair = (0..8u8, 0..4usize, 0..4usize);
+    let link = (0..6usize, 0..6usize, prop::option::weighted(0.8, 0..3usize), vec(pair, 16));
+    let group = vec(0..9u32, 16);
+    (vec(kernel, 2..=6), vec(link, 0..=7), vec(group, 3)).prop_map(|(kernels, links, groups)| {
+        let n = kernels.len();
+        let mut problem = Problem {
+            open: kernels.iter().map(|c| Sharding::ALL[..c.len()].to_vec()).collect(),
+            cost: kernels.iter().map(|c| c.iter().map(|x| f64::from(*x)).collect()).collect(),
+            links: Vec::new(),
+            groups: vec![BTreeMap::new(); 3],
+        };
+        for (from, to, group, pairs) in links {
+            let from = from % (n - 1);
+            let to = from + 1 + to % (n - 1 - from);
+            let table = (0..kernels[from].len())
+                .map(|a| {
+                    (0..kernels[to].len())
+                        .map(|b| {
+                            let (never, i, j) = pairs[4 * a + b];
+                            (never > 0).then(|| (LAYOUTS[i], LAYOUTS[j]))
+                        })
+                        .collect()
+                })
+                .collect();
+            problem.links.push(Link { from, to, pairs: table, group });
+        }
+        for (g, costs) in groups.iter().enumerate() {
+            for (c, cost) in costs.iter().enumerate() {
+                problem.groups[g].insert((LAYOUTS[c / 4], LAYOUTS[c % 4]), f64::from(*cost));
+            }
+        }
+        problem
+    })
+}
+
+/// The cost of a choice from the definitions: strategies, and each conversion of a group once.
+fn from_definitions(problem: &Problem, choice: &[usize]) -> Option<f64> {
+    let mut conversions = BTreeSet::new();
+    for link in &problem.links {
+        let pair = link.pairs[choice[link.from]][choice[link.to]]?;
+        conversions.extend(link.group.map(|g| (g, pair)));
+    }
+    let work: f64 = (0..choice.len()).map(|k| problem.cost[k][choice[k]]).sum();
+    Some(work + conversions.iter().map(|(g, pair)| problem.groups[*g][pair]).sum::<f64>())
+}
+
+fn brute_force(problem: &Problem) -> Result<Option<f64>, TestCaseError> {
+    let mut best: Option<f64> = None;
+    for mut code in 0..problem.open.iter().map(Vec::len).product::<usize>() {
+        let choice: Vec<usize> = problem
+            .open
+            .iter()
+            .map(|open| {
+                let a = code % open.len();
+                code /= open.len();
+                a
+            })
+            .collect();
+        let cost = from_definitions(problem, &choice);
+        prop_assert!(near(price(problem, &choice), cost.unwrap_or(f64::INFINITY), 1e-12), "{choice:?}: {cost:?}");
+        if let Some(cost) = cost {
+            best = Some(best.map_or(cost, |b| b.min(cost)));
+        }
+    }
+    Ok(best)
+}
+
+fn milp_is_brute_force(cases: u32, solver: Solver) {
+    check(cases, &problem(), |problem| {
+        let least = brute_force(&problem)?;
+        let found = solve_problem(&problem, &Limits { solver, ..Limits::default() })
+            .map_err(|e| TestCaseError::fail(e.to_string()))?;
+        let Some(least) = least else {
+            prop_assert_eq!(found.record.status, Status::Infeasible);
+            return Ok(());
+        };
+        prop_assert_eq!(found.record.status, Status::Optimal);
+        prop_assert!(near(found.record.objective, least, 1e-6), "{} for {least}", found.record.objective);
+        prop_assert!(found.record.bound <= least + 1e-6 * least.max(1.0));
+        let choice: Vec<usize> = problem
+            .open
+            .iter()
+            .zip(&found.strategies)
+            .map(|(open, s)| open.iter().position(|o| o == s).expect("an open strategy"))
+            .collect();
+        prop_assert!(near(price(&problem, &choice), least, 1e-6), "the strategies cost {}", price(&problem, &choice));
+        Ok(())
+    });
+}
+
+#[test]
+fn highs_is_brute_force() {
+    milp_is_brute_force(800, Solver::Highs);
+}
+
+#[cfg(feature = "cbc")]
+#[test]
+fn cbc_is_brute_force() {
+    milp_is_brute_force(250, Solver::Cbc);
+}
+
+/// C2 by hand. Two kernels, two strategies each; what is best alone (0 + 0) cannot be paired, so one of them pays:
+/// min(0 + 5, 3 + 0, 3 + 5) = 3.
+#[test]
+fn c2_pairs_that_cannot_be_bind() {
+    let free = Some((Layout::Replicated, Layout::Replicated));
+    let problem = Problem {
+        open: vec![vec![Sharding::M, Sharding::N]; 2],
+        cost: vec![vec![0.0, 3.0], vec![0.0, 5.0]],
+        links: vec![Link { from: 0, to: 1, pairs: vec![vec![None, free], vec![free, free]], group: None }],
+        groups: Vec::new(),
+    };
+    let found = solve_problem(&problem, &Limits::default()).unwrap();
+    assert!(near(found.record.objective, 3.0, 1e-9), "{found:?}");
+    assert_eq!(found.strategies, [Sharding::N, Sharding::M]);
+}
+
+/// C3 by hand. One tensor, two readers, both must have it gathered: 7 is paid once where they share the conversion,
+/// twice where each has its own group.
+#[test]
+fn c3_readers_of_one_tensor_share_a_conversion() {
+    let gather = Some((Layout::Rows, Layout::Replicated));
+    let link = |to: usize, group: usize| Link { from: 0, to, pairs: vec![vec![gather], vec![gather]], group: Some(group) };
+    let costs = BTreeMap::from([((Layout::Rows, Layout::Replicated), 7.0)]);
+    let mut problem = Problem {
+        open: vec![vec![Sharding::M, Sharding::Outer], vec![Sharding::Replicate], vec![Sharding::Replicate]],
+        cost: vec![vec![1.0, 2.0], vec![0.0], vec![0.0]],
+        links: vec![link(1, 0), link(2, 0)],
+        groups: vec![costs.clone()],
+    };
+    let shared = solve_problem(&problem, &Limits::default()).unwrap();
+    assert!(near(shared.record.objective, 1.0 + 7.0, 1e-9), "{shared:?}");
+    problem.links[1].group = Some(1);
+    problem.groups.push(costs);
+    let apart = solve_problem(&problem, &Limits::default()).unwrap();
+    assert!(near(apart.record.objective, 1.0 + 7.0 + 7.0, 1e-9), "{apart:?}");
+}
+
+/// The problem where nothing is to choose takes no solver; an impossible one must say so all the same.
+#[test]
+fn a_problem_without_choice_can_be_infeasible() {
+    let problem = Problem {
+        open: vec![vec![Sharding::M]; 2],
+        cost: vec![vec![1.0]; 2],
+        links: vec![Link { from: 0, to: 1, pairs: vec![vec![None]], group: None }],
+        groups: Vec::new(),
+    };
+    assert_eq!(solve_problem(&problem, &Limits::default()).unwrap().record.status, Status::Infeasible);
+}
