@@ -9,7 +9,8 @@
 //!    use the shards of the weights they share; stages and replicas are no more than layers and samples;
 //! 2. no kernel runs before a kernel whose output it reads; forward kernels run before backward ones; a chip that runs
 //!    kernel by kernel has one kernel a partition;
-//! 3. in each partition, what is on chip fits the SRAM: weights (whole, or in pieces if the kernel is alone), and for each
+//! 3. in each partition, what is on chip fits the SRAM: weights (all of the stage's, if they stay on chip; else those of
+//!    the partition, whole, or in pieces if the kernel is alone), and for each
 //!    tensor the largest buffer that its producer or a consumer there needs;
 //! 4. weights, gradients, states, activations in flight and waiting tensors fit the DRAM;
 //! 5. the plan's figures are those derived here, to a relative 1e-9.
@@ -190,6 +191,11 @@ impl Derivation<'_> {
         }
         if self.pp > self.w.repeat {
             broken.push(format!("{} stages for {} layers", self.pp, self.w.repeat));
+        }
+        let may_keep = self.system.chip.0.style == Style::Dataflow
+            && self.system.model.weight_traffic == WeightTraffic::Streamed;
+        if self.d.weights_on_chip && !may_keep {
+            broken.push("weights_on_chip needs a dataflow chip and streamed weight traffic".into());
         }
         if self.w.micro_batch * self.dp > self.w.global_batch {
             broken.push(format!("{} replicas for a batch of {}", self.dp, self.w.global_batch));
@@ -380,8 +386,30 @@ impl Derivation<'_> {
         out
     }
 
+    /// SRAM of the weights that stay on chip, each once, and of their gradients: all layers of the stage.
+    fn kept_bytes(&self) -> f64 {
+        if !self.d.weights_on_chip {
+            return 0.0;
+        }
+        let word = self.w.word_bytes;
+        let layer: f64 = self
+            .w
+            .kernels
+            .iter()
+            .zip(&self.d.sharding)
+            .map(|(kernel, s)| {
+                let weight = if kernel.owns_weight() { weight_bytes(kernel, *s, self.tp, word) } else { 0.0 };
+                weight + gradient_bytes(kernel, *s, self.tp, word)
+            })
+            .sum();
+        layer * self.w.repeat.div_ceil(self.pp) as f64
+    }
+
     /// SRAM that a kernel holds through its partition when it is whole: its weight, and the gradient it accumulates.
     fn held_bytes(&self, k: usize) -> f64 {
+        if self.d.weights_on_chip {
+            return 0.0;
+        }
         let kernel = &self.w.kernels[k];
         let word = self.w.word_bytes;
         let weight = weight_bytes(kernel, self.d.sharding[k], self.tp, word);
@@ -401,7 +429,7 @@ impl Derivation<'_> {
             buffers += if stores { load.max(self.store_buffer(id)) } else { load };
         }
         let held = self.held_bytes(k);
-        let room = self.system.chip.0.sram.0 - buffers;
+        let room = self.system.chip.0.sram.0 - self.kept_bytes() - buffers;
         if held <= room * (1.0 + TOLERANCE) {
             return Ok(1.0);
         }
@@ -410,7 +438,7 @@ impl Derivation<'_> {
             return Err(format!(
                 "kernel {} alone needs {} of SRAM, the chip has {}",
                 self.w.kernels[k].name,
-                crate::units::Bytes(buffers + held / rows),
+                crate::units::Bytes(self.kept_bytes() + buffers + held / rows),
                 crate::units::Bytes(self.system.chip.0.sram.0)
             ));
         }
@@ -467,7 +495,8 @@ impl Derivation<'_> {
                 broken.push(format!("partition {p}: {} kernels share {} cores", inside.len(), self.system.chip.0.cores));
                 continue;
             };
-            let (mut network_s, mut overhead_s, mut sram, mut dram, mut live, mut flop) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+            let (mut network_s, mut overhead_s, mut dram, mut live, mut flop) = (0.0, 0.0, 0.0, 0.0, 0.0);
+            let mut sram = self.kept_bytes();
             if options.latencies == Charge::Charged {
                 overhead_s += self.system.chip.0.launch_overhead.0;
             }
@@ -488,6 +517,11 @@ impl Derivation<'_> {
                 sram += self.held_bytes(k) / pieces;
                 let weight = weight_bytes(kernel, strategy, self.tp, word);
                 match options.weight_traffic {
+                    _ if self.d.weights_on_chip => {
+                        let owned = if kernel.owns_weight() { weight } else { 0.0 };
+                        let gradient = gradient_bytes(kernel, strategy, self.tp, word);
+                        dram += (owned + gradient) / microbatches(self.w, options, self.dp);
+                    }
                     WeightTraffic::Streamed => dram += weight + 2.0 * gradient_bytes(kernel, strategy, self.tp, word),
                     WeightTraffic::Setup => overhead_s += weight / (bandwidth * self.w.micro_batch as f64),
                     WeightTraffic::Ignored => {}

@@ -78,7 +78,8 @@ pub fn figures_text(plan: &Plan) -> String {
         ]);
     }
     align(&mut time, &[1, 2, 4]);
-    out.push_str(&format!("{time}\n(parts of a layer overlap: {})\n\n", plan.system.overlap()));
+    let weights = if plan.decisions.weights_on_chip { "; weights stay on chip" } else { "" };
+    out.push_str(&format!("{time}\n(parts of a layer overlap: {}{weights})\n\n", plan.system.overlap()));
 
     let m = &f.memory;
     let mut memory = plain();
@@ -218,6 +219,7 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         "degrees": { "tp": f.tp, "pp": f.pp, "dp": f.dp },
         "network_use": plan.decisions.uses,
         "tile_count": plan.decisions.tiles,
+        "weights_on_chip": plan.decisions.weights_on_chip,
         "microbatch": plan.workload.micro_batch,
         "microbatches": f.iteration.microbatches,
         "layers_per_stage": f.iteration.layers_per_stage,

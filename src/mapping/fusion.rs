@@ -23,7 +23,7 @@
 //!   F3  on chip iff both ends are in p: A[u,p] + A[v,p] - 1 bounds buf from below
 //!   F4  st[t,p] >= A[u,p] - A[v,p];  ld[t,p] >= load * (A[v,p] - A[u,p]);
 //!       live[t,p] >= sum_{q<=p} A[u,q] - sum_{q<p} A[v,q] + sum_q st[t,q] - 1
-//!   F5  sum_k resident_k A[k,p] + sum_t buf[t,p] <= 1, where for each consumer
+//!   F5  sum_k resident_k A[k,p] + sum_t buf[t,p] <= 1 - (weights that stay on chip), where for each consumer
 //!       buf >= the buffer of its case: passed on chip, loaded, or stored
 //!   F6  sum_t live_t live[t,p] <= 1
 //!   F7  sum_o x[k,p,o] = A[k,p];  sum cores x <= cores;  c[p] >= sum_o seconds x[k,p,o];
@@ -255,7 +255,7 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
             }
         }
         if !space[p].is_empty() {
-            model.milp.at_most(format!("F5_{p}"), std::mem::take(&mut space[p]), 1.0);
+            model.milp.at_most(format!("F5_{p}"), std::mem::take(&mut space[p]), 1.0 - instance.base_sram_bytes / sram);
         }
         if !waiting[p].is_empty() {
             model.milp.at_most(format!("F6_{p}"), std::mem::take(&mut waiting[p]), 1.0);

@@ -83,6 +83,8 @@ pub struct Instance {
     pub tensors: Vec<TensorCost>,
     /// SRAM capacity.
     pub sram_bytes: f64,
+    /// SRAM in use whatever the partition: weights that stay on chip.
+    pub base_sram_bytes: f64,
     /// DRAM left for tensors that wait.
     pub live_limit: f64,
     /// Cores of the chip.
@@ -156,7 +158,7 @@ impl Instance {
     /// The cost of the partition whose kernels are `members` (ascending); `when` places every kernel. `None` when no
     /// split of the cores serves it, or a kernel that must be alone is not.
     pub fn partition(&self, members: &[usize], when: impl Fn(usize) -> When) -> Option<PartitionCost> {
-        let mut cost = PartitionCost::default();
+        let mut cost = PartitionCost { sram_bytes: self.base_sram_bytes, ..PartitionCost::default() };
         let mut seconds = 0.0;
         let mut options: Vec<&[CoreOption]> = Vec::new();
         for &k in members {
@@ -316,6 +318,8 @@ pub struct Choice<'a> {
     pub sharding: &'a [Strategy],
     /// Tile count.
     pub tiles: u64,
+    /// Whether the weights of all layers of a stage, and their gradients, stay on chip for the whole iteration.
+    pub weights_on_chip: bool,
 }
 
 /// Builds the instance of a choice.
@@ -325,10 +329,13 @@ pub struct Choice<'a> {
 pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limit: f64) -> Result<Instance, SramShort> {
     let options = &system.model;
     let chip = &system.chip.0;
-    let Choice { degrees, sharding, tiles } = choice;
+    let Choice { degrees, sharding, tiles, weights_on_chip } = choice;
     let t = degrees.tp;
     let word = workload.word_bytes;
     let samples = samples_per_pass(workload, options);
+    let passes = microbatches(workload, options, degrees.dp);
+    let layers = workload.repeat.div_ceil(degrees.pp) as f64;
+    let base_sram_bytes = if weights_on_chip { layers * held_for_good(workload, sharding, t) } else { 0.0 };
     let traffic = network_and_tensors(workload, system, choice, samples);
 
     let mut kernels: Vec<KernelCost> = workload
@@ -354,6 +361,12 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
             let mut resident_bytes = weight;
             let mut serial_s = 0.0;
             match options.weight_traffic {
+                _ if weights_on_chip => {
+                    // Loaded before the first pass of the iteration, gradients stored after the last.
+                    let owned = if kernel.owns_weight() { weight } else { 0.0 };
+                    dram_bytes += (owned + gradient) / passes;
+                    resident_bytes = 0.0;
+                }
                 WeightTraffic::Streamed => {
                     dram_bytes += weight + 2.0 * gradient;
                     resident_bytes += gradient;
@@ -385,7 +398,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
                 load.max(if stored { tensor.store_buffer } else { 0.0 })
             })
             .sum();
-        let room = chip.sram.0 - buffers;
+        let room = chip.sram.0 - base_sram_bytes - buffers;
         if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
             continue;
         }
@@ -393,7 +406,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
         let rows = local(&workload.kernels[i], sharding[i], t, 1).rows;
         let smallest = kernel.resident_bytes / rows as f64;
         if smallest > room {
-            return Err(SramShort { kernel: i, needed: buffers + smallest });
+            return Err(SramShort { kernel: i, needed: base_sram_bytes + buffers + smallest });
         }
         let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
         kernel.pieces = pieces as u64;
@@ -413,6 +426,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
         kernels,
         tensors,
         sram_bytes: chip.sram.0,
+        base_sram_bytes,
         live_limit,
         cores: chip.cores,
         dram_bytes_per_s: system.memory.0.bandwidth.0,
@@ -424,6 +438,26 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
     })
 }
 
+/// SRAM bytes of one layer's weights, each once however many kernels use it, and of their gradients.
+fn held_for_good(workload: &Workload, sharding: &[Strategy], t: u64) -> f64 {
+    let word = workload.word_bytes;
+    workload
+        .kernels
+        .iter()
+        .zip(sharding)
+        .map(|(k, s)| {
+            let owned = if k.owns_weight() { weight_bytes(k, *s, t, word) } else { 0.0 };
+            owned + gradient_bytes(k, *s, t, word)
+        })
+        .sum()
+}
+
+/// Whether a chip could keep weights on chip for an iteration: only where kernels share it in space, and where their
+/// traffic counts at all.
+pub fn may_keep_weights(system: &System) -> bool {
+    system.chip.0.style == Style::Dataflow && system.model.weight_traffic == WeightTraffic::Streamed
+}
+
 struct Traffic {
     network_s: Vec<f64>,
     tensors: Vec<TensorCost>,
@@ -432,7 +466,7 @@ struct Traffic {
 /// Collectives by kernel, and sizes of tensors in their layouts.
 fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>, samples: f64) -> Traffic {
     let options = &system.model;
-    let Choice { degrees, sharding, tiles } = choice;
+    let Choice { degrees, sharding, tiles, .. } = choice;
     let t = degrees.tp;
     let word = workload.word_bytes;
     let rules = options.layouts;
@@ -557,7 +591,7 @@ fn stored_bytes(
     if rules == Layouts::Dfmodel {
         return made_bytes * samples;
     }
-    let Choice { degrees, sharding, tiles } = choice;
+    let Choice { degrees, sharding, tiles, .. } = choice;
     let carried = workload.tensors.iter().filter(|c| c.carried_from == Some(id)).flat_map(|c| &c.consumers);
     let same_phase = tensor.consumers.iter().filter(|u| {
         tensor.producer.is_some_and(|p| {

@@ -2,7 +2,8 @@
 //!
 //! 1. Every assignment of network dimensions gets a closed-form bound on its iteration time and is tried in that order.
 //! 2. The sharding MILP of an assignment is solved (its own objective, its own proof).
-//! 3. Each tile count gives a fusion problem; a tile count that costs as much as another and needs no less SRAM is
+//! 3. Each tile count, with the weights streamed or (on dataflow chips that can hold them) kept on chip for the
+//!    iteration, gives a fusion problem; a tile count that costs as much as another and needs no less SRAM is
 //!    left out; so is one whose closed-form bound cannot beat the best found.
 //! 4. The fusion problem is solved as a shortest path over the graph's ideals. Where the graph has too many of them for
 //!    a proof, or where the user names a MILP solver, the winner is solved again as a MILP, started from that plan. The
@@ -183,7 +184,7 @@ pub fn winner_model(
 ) -> Result<fusion::FusionModel, MapError> {
     let search = Search::new(workload, system, request)?;
     let degrees = Degrees::new(system, plan.decisions.uses.clone());
-    let built = search.instance(&degrees, &plan.decisions.sharding, plan.decisions.tiles, f64::INFINITY);
+    let built = search.instance(&degrees, &plan.decisions.sharding, (plan.decisions.tiles, plan.decisions.weights_on_chip), f64::INFINITY);
     let instance = built.map_err(|_| MapError::Request("the plan does not fit the chip".into()))?;
     let counts = PartitionCounts::of(&instance, &plan.decisions.partition, search.spare_partitions());
     Ok(fusion::build(&instance, counts))
@@ -202,6 +203,7 @@ struct Best {
     degrees: Degrees,
     sharding: Sharding,
     tiles: u64,
+    weights_on_chip: bool,
     instance: Instance,
     assignment: Vec<usize>,
     layer_s: f64,
@@ -299,6 +301,7 @@ impl<'a> Search<'a> {
             uses: best.degrees.uses.clone(),
             sharding: best.sharding.strategies.clone(),
             tiles: best.tiles,
+            weights_on_chip: best.weights_on_chip,
             partition: best.assignment.clone(),
         };
         let Some((_, costs)) = best.instance.evaluate(&best.assignment) else {
@@ -385,9 +388,13 @@ impl<'a> Search<'a> {
             None => tile_counts(self.workload, &self.system.model),
         };
         let mut tried: Vec<Instance> = Vec::new();
-        for tiles in counts {
-            let instance = match self.instance(&degrees, &sharding.strategies, tiles, capacity - need.total()) {
+        let modes: &[bool] = if instance::may_keep_weights(self.system) { &[true, false] } else { &[false] };
+        for (tiles, weights_on_chip) in counts.into_iter().flat_map(|t| modes.iter().map(move |m| (t, *m))) {
+            let layout = (tiles, weights_on_chip);
+            let instance = match self.instance(&degrees, &sharding.strategies, layout, capacity - need.total()) {
                 Ok(instance) => instance,
+                // Streaming the weights needs less SRAM; its own turn says what is short.
+                Err(_) if weights_on_chip => continue,
                 Err(short) => {
                     reasons.push(self.sram_short(&degrees, short, tiles));
                     continue;
@@ -404,6 +411,9 @@ impl<'a> Search<'a> {
             }
             *tally.solved += 1;
             let Some((layer_s, assignment, proven)) = self.solve_fusion(&instance, ideals)? else {
+                if weights_on_chip {
+                    continue;
+                }
                 reasons.push(self.partition_short(&degrees, &instance, tiles, capacity));
                 continue;
             };
@@ -416,6 +426,7 @@ impl<'a> Search<'a> {
                     degrees: degrees.clone(),
                     sharding: sharding.clone(),
                     tiles,
+                    weights_on_chip,
                     instance: instance.clone(),
                     assignment,
                     layer_s,
@@ -511,7 +522,7 @@ impl<'a> Search<'a> {
         counts.reverse();
         let limit = best.instance.live_limit;
         for tiles in counts.into_iter().take_while(|t| *t < best.tiles) {
-            let Ok(instance) = self.instance(&best.degrees, &best.sharding.strategies, tiles, limit) else { continue };
+            let Ok(instance) = self.instance(&best.degrees, &best.sharding.strategies, (tiles, best.weights_on_chip), limit) else { continue };
             if !dominates(&best.instance, &instance) || !same_costs(&best.instance, &instance) {
                 continue;
             }
@@ -523,8 +534,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn instance(&self, degrees: &Degrees, sharding: &[Strategy], tiles: u64, live_limit: f64) -> Result<Instance, SramShort> {
-        let mut built = instance::build(self.workload, self.system, Choice { degrees, sharding, tiles }, live_limit)?;
+    fn instance(
+        &self,
+        degrees: &Degrees,
+        sharding: &[Strategy],
+        (tiles, weights_on_chip): (u64, bool),
+        live_limit: f64,
+    ) -> Result<Instance, SramShort> {
+        let choice = Choice { degrees, sharding, tiles, weights_on_chip };
+        let mut built = instance::build(self.workload, self.system, choice, live_limit)?;
         built.pins = self.pins_partition.clone();
         built.max_partitions = self.request.max_partitions;
         Ok(built)
@@ -597,6 +615,7 @@ impl<'a> Search<'a> {
             .sum();
         let streamed = options.weight_traffic == crate::system::options::WeightTraffic::Streamed;
         let weights: f64 = self.workload.kernels.iter().map(|k| k.weight_elements() * self.workload.word_bytes / t).sum();
+        let streamed = streamed && !instance::may_keep_weights(self.system);
         let dram = if streamed { weights / self.system.memory.0.bandwidth.0 } else { 0.0 };
         let layer = instance::combine(self.system.overlap(), arithmetic, dram, 0.0);
         let every: Vec<Strategy> = vec![Strategy::Outer; self.workload.kernels.len()];
@@ -820,7 +839,8 @@ fn snap(bound: f64, objective: f64) -> f64 {
 /// Whether `a` costs no more than `b` in every term and needs no more SRAM: then its optimum is no worse.
 fn dominates(a: &Instance, b: &Instance) -> bool {
     let no_more = |x: f64, y: f64| x <= y * (1.0 + 1e-12);
-    a.kernels.iter().zip(&b.kernels).all(|(x, y)| {
+    no_more(a.base_sram_bytes, b.base_sram_bytes)
+        && a.kernels.iter().zip(&b.kernels).all(|(x, y)| {
         let compute = match (&x.compute, &y.compute) {
             (Compute::Seconds(x), Compute::Seconds(y)) => no_more(*x, *y),
             _ => false,

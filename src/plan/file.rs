@@ -22,6 +22,8 @@ crate::spec! {
         network_use: Vec<DimensionUse>,
         /// Tiles that a sample is cut into.
         tile_count: u64,
+        /// Whether the weights of all layers of a stage, and their gradients, stay on chip for the whole iteration.
+        weights_on_chip: bool = false,
         /// Strategy of each kernel.
         sharding: Table<Strategy>,
         /// Kernels of each partition, in order of execution.
@@ -229,7 +231,7 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
     Ok(PlanFile {
         pinned_sharding: sharding.iter().zip(&keep_sharding).map(|(s, keep)| keep.then_some(*s)).collect(),
         pinned_partition: partition.iter().zip(&keep_partition).map(|(p, keep)| keep.then_some(*p)).collect(),
-        decisions: Decisions { uses: spec.network_use, sharding, tiles: spec.tile_count, partition },
+        decisions: Decisions { uses: spec.network_use, sharding, tiles: spec.tile_count, weights_on_chip: spec.weights_on_chip, partition },
         workload_node,
         system_node,
         workload,
@@ -290,6 +292,7 @@ pub fn write(workload: &Node, system: &Node, plan: &Plan) -> Result<String, Stri
         "system": system.to_json(),
         "network_use": d.uses,
         "tile_count": d.tiles,
+        "weights_on_chip": d.weights_on_chip,
         "sharding": sharding,
         "partitions": partitions,
         "pin": { "network_use": false, "tile_count": false, "sharding": [], "partitions": [] },

@@ -33,6 +33,8 @@ pub struct Decisions {
     pub sharding: Vec<Strategy>,
     /// Tiles that a sample is cut into.
     pub tiles: u64,
+    /// Whether the weights of all layers of a stage, and their gradients, stay on chip for the whole iteration.
+    pub weights_on_chip: bool,
     /// Partition of each kernel; partitions run in ascending order and none is empty.
     pub partition: Vec<usize>,
 }

@@ -2,8 +2,8 @@
 
 use super::csv::{BETWEEN_PARTITIONS, FAILED, INFEASIBLE};
 use super::plot::{
-    Better, Heatmap, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, XValue,
-    XyChart, XyPoint,
+    Better, Heatmap, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, Width,
+    XValue, XyChart, XyPoint,
 };
 use super::table::{Table, TableError};
 use std::collections::HashMap;
@@ -29,6 +29,10 @@ pub struct Drawn {
     pub left_out: Vec<String>,
 }
 
+/// Bars whose labels fit under a figure of one column.
+const COLUMN_BARS: usize = 6;
+/// Points of a roofline that can be named; more are told apart by chip alone.
+const MOST_NAMED: usize = 8;
 /// Points in one bar chart; of more only the best of each value of the first axis are shown.
 const MOST_BARS: usize = 40;
 /// Rows and columns of a heat map that can still be read.
@@ -198,7 +202,7 @@ impl<'t> Results<'t> {
         let chart = StackedBars {
             title: self.title.clone(),
             x_label: self.axes.join(" / "),
-            y_label: "share of the busy time of a layer".into(),
+            y_label: "share of busy time".into(),
             categories: shown.iter().map(|row| self.labels[*row].clone()).collect(),
             series: PARTS
                 .iter()
@@ -211,7 +215,8 @@ impl<'t> Results<'t> {
             marked: shown.iter().map(|row| PARTS.iter().position(|(_, _, word)| *word == limits[*row])).collect(),
             log: false,
         };
-        Ok(Figure::Files(chart.draw(&folder.join("bars"))?))
+        let width = if shown.len() > COLUMN_BARS { Width::Full } else { Width::Auto };
+        Ok(Figure::Files(chart.draw_at(&folder.join("bars"), width)?))
     }
 
     /// What each partition of the fastest point spends its time on.
@@ -232,7 +237,7 @@ impl<'t> Results<'t> {
             x_label: "partition".into(),
             y_label: format!("busy time of a layer pass ({unit})"),
             categories: (0..times.len())
-                .map(|i| format!("{}: {}", i + 1, kernels.get(i).copied().unwrap_or_default()))
+                .map(|i| format!("{}: {}", i + 1, brief(kernels.get(i).copied().unwrap_or_default())))
                 .collect(),
             series: PARTS
                 .iter()
@@ -265,7 +270,7 @@ impl<'t> Results<'t> {
             }
         }
         let points = mapped.iter().map(|row| RoofPoint {
-            label: self.labels[*row].clone(),
+            label: if mapped.len() > MOST_NAMED { String::new() } else { self.labels[*row].clone() },
             group: chips[*row].to_string(),
             x: flop[*row] / bytes[*row],
             y: flop[*row] / seconds[*row],
@@ -294,6 +299,15 @@ fn numbers(table: &Table, column: &str) -> Result<Vec<f64>, TableError> {
     match table.numbers(column) {
         Err(TableError::Empty { .. }) => Ok(vec![f64::NAN; table.len()]),
         other => other,
+    }
+}
+
+/// The kernels of a partition as a label: of many the first and the last.
+fn brief(kernels: &str) -> String {
+    let names: Vec<&str> = kernels.split('+').collect();
+    match names.as_slice() {
+        [first, _, .., last] => format!("{first} ... {last} ({} kernels)", names.len()),
+        _ => kernels.replace('+', ", "),
     }
 }
 

@@ -77,7 +77,7 @@ fn from_definitions(i: &Instance, at: &[usize]) -> Option<f64> {
         let inside: Vec<usize> = (0..n).filter(|k| at[*k] == p).collect();
         let sum = |f: &dyn Fn(usize) -> f64| inside.iter().map(|k| f(*k)).sum::<f64>();
         let fixed = sum(&|k| if let Compute::Seconds(s) = &i.kernels[k].compute { *s } else { 0.0 });
-        let mut sram = sum(&|k| i.kernels[k].resident_bytes);
+        let mut sram = i.base_sram_bytes + sum(&|k| i.kernels[k].resident_bytes);
         let mut dram = sum(&|k| i.kernels[k].dram_bytes);
         let mut live = 0.0;
         for t in &i.tensors {
@@ -135,7 +135,7 @@ fn slowest_of_all_splits(i: &Instance, inside: &[usize]) -> Option<f64> {
     for front in fronts {
         states = states
             .iter()
-            .flat_map(|(cores, slowest)| front.iter().map(|o| (cores + o.cores, slowest.max(o.seconds))))
+            .flat_map(|(cores, slowest)| front.iter().map(move |o| (cores + o.cores, slowest.max(o.seconds))))
             .collect();
     }
     states.into_iter().filter(|(cores, _)| *cores <= i.cores).map(|(_, s)| s).min_by(f64::total_cmp)
@@ -231,7 +231,7 @@ fn shortest_path_is_brute_force(cases: u32, kernels: usize) {
         Ok(())
     });
     let (feasible, infeasible) = tally.get();
-    assert!(feasible > 2 * infeasible && infeasible * 20 > cases, "one-sided: {feasible} feasible, {infeasible} not");
+    assert!(feasible > infeasible && infeasible * 20 > cases, "one-sided: {feasible} feasible, {infeasible} not");
 }
 
 #[test]

@@ -91,6 +91,7 @@ fn tensor() -> impl Strategy<Value = RawTensor> {
 #[derive(Debug, Clone)]
 struct RawChip {
     sram: f64,
+    base: f64,
     live_limit: f64,
     cores: u64,
     bandwidth: f64,
@@ -111,18 +112,19 @@ fn chip() -> impl Strategy<Value = RawChip> {
     let live = prop_oneof![2 => Just(f64::INFINITY), 1 => (1..=15u32).prop_map(f64::from)];
     let overlap = prop_oneof![Just(Overlap::Full), Just(Overlap::ComputeMemory), Just(Overlap::None)];
     (
-        (sram, live, 2..=7u64, (1..=4u32).prop_map(f64::from), overlap),
+        (sram, prop_oneof![3 => Just(0.0), 1 => whole(4)], live, 2..=7u64, (1..=4u32).prop_map(f64::from), overlap),
         (prop_oneof![Just(0.0), quarters(8)], prop::bool::weighted(0.1), weighted(0.35, 0..=8usize), 0..3u8),
         (prop_oneof![3 => Just(Vec::new()), 1 => vec(0..8usize, 1..=3)], weighted(0.2, 1..=5usize)),
     )
         .prop_map(
             |(
-                (sram, live_limit, cores, bandwidth, overlap),
+                (sram, base, live_limit, cores, bandwidth, overlap),
                 (overhead, kernel_by_kernel, backward_from, compute),
                 (pinned, max_partitions),
             )| {
                 RawChip {
                     sram,
+                    base,
                     live_limit,
                     cores,
                     bandwidth,
@@ -197,6 +199,7 @@ fn assemble(kernels: &[RawKernel], tensors: &[RawTensor], chip: &RawChip) -> Ins
         kernels: costs,
         tensors,
         sram_bytes: chip.sram,
+        base_sram_bytes: chip.base,
         live_limit: chip.live_limit,
         cores: chip.cores,
         dram_bytes_per_s: chip.bandwidth,

@@ -1,0 +1,339 @@
+//! The whole search on small transformers and small systems.
+
+use crate::{check, near};
+use flowspace::mapping::search::{Engine, Request};
+use flowspace::mapping::solver::Limits;
+use flowspace::mapping::{Answer, Infeasible, Status, map};
+use flowspace::plan::Plan;
+use flowspace::spec::read::{Fraction, Ref};
+use flowspace::system::network::Arrangement;
+use flowspace::system::source::Source;
+use flowspace::system::{Chip, Dimension, Efficiency, Link, Memory, ModelOptions, Network, Style, SwitchPart, System};
+use flowspace::units::{Bandwidth, Bytes, Frequency, Power, PowerPerBandwidth, Price, PricePerBandwidth, Seconds};
+use flowspace::workload::Workload;
+use flowspace::workload::transformer::{Kind, Pass, TransformerSpec};
+use proptest::prelude::*;
+use std::cell::Cell;
+
+fn source() -> Source {
+    Source::All("assumed: a test".into())
+}
+
+fn workload(training: bool) -> impl Strategy<Value = Workload> {
+    let pass = if training { Pass::Training } else { Pass::Forward };
+    ((1..=8u64, 1..=3u32, 1..=8u64), (4..=7u32, 0..=6u32, 0..=2u32)).prop_map(
+        move |((width, heads, layers), (seq, batch, micro))| {
+            let (hidden, heads) = (64 * width, 1 << heads);
+            TransformerSpec {
+                kind: Kind::Transformer,
+                name: "small".into(),
+                source: "assumed: a test".into(),
+                hidden,
+                heads,
+                head_dim: hidden / heads,
+                seq: 1 << seq,
+                layers,
+                word: Bytes(2.0),
+                pass,
+                global_batch: 1 << batch.max(micro),
+                micro_batch: 1 << micro,
+                heads_in_qk_backward: false,
+            }
+            .build()
+            .checked()
+            .expect("a transformer is a graph")
+        },
+    )
+}
+
+const NETWORKS: [(Arrangement, &[u64]); 9] = [
+    (Arrangement::SingleChip, &[]),
+    (Arrangement::Ring, &[4]),
+    (Arrangement::Switch, &[8]),
+    (Arrangement::FullyConnected, &[4]),
+    (Arrangement::Torus2d, &[2, 2]),
+    (Arrangement::Torus2d, &[4, 2]),
+    (Arrangement::Dragonfly, &[2, 4]),
+    (Arrangement::Dgx1, &[4, 2]),
+    (Arrangement::Dgx2, &[2, 2]),
+];
+
+fn system(dfmodel: bool) -> impl Strategy<Value = System> {
+    let style = prop_oneof![2 => Just(Style::Dataflow), 1 => Just(Style::KernelByKernel)];
+    let efficiency = prop_oneof![Just(Efficiency::Constant(Fraction(0.9))), Just(Efficiency::LanesStages)];
+    let chip = (style, efficiency, 3..=6u32, 3..=5u32, 14..=24u32, prop_oneof![Just(0.0), Just(5e-6)]);
+    let capacity = prop_oneof![2 => Just(None), 3 => (20..=30u32).prop_map(|e| Some(Bytes(f64::from(e).exp2())))];
+    let memory = (prop::sample::select(vec![1e9, 20e9, 300e9]), capacity);
+    let network = (0..NETWORKS.len(), prop::sample::select(vec![1e9, 50e9]), prop_oneof![Just(0.0), Just(1e-6)]);
+    (chip, memory, network).prop_map(move |((style, efficiency, cores, lanes, sram, launch), (bandwidth, capacity), net)| {
+        let (topology, sizes) = NETWORKS[net.0];
+        let link = Link {
+            name: "link".into(),
+            source: source(),
+            bandwidth: Bandwidth(net.1),
+            latency: Seconds(net.2),
+            price: PricePerBandwidth(2.0),
+            power: PowerPerBandwidth(0.05),
+        };
+        System {
+            name: "small".into(),
+            source: "assumed: a test".into(),
+            chip: Ref(Chip {
+                name: "chip".into(),
+                source: source(),
+                style,
+                cores: 1 << cores,
+                lanes: 1 << lanes,
+                stages: 4,
+                frequency: Frequency(1e9),
+                vector_peak: None,
+                sram: Bytes(f64::from(sram).exp2()),
+                efficiency,
+                launch_overhead: Seconds(launch),
+                price: Price(100.0),
+                power: Power(10.0),
+            }),
+            memory: Ref(Memory {
+                name: "memory".into(),
+                source: source(),
+                bandwidth: Bandwidth(bandwidth),
+                capacity,
+                price: PricePerBandwidth(1.0),
+                power: PowerPerBandwidth(0.1),
+            }),
+            network: Network {
+                topology,
+                dimensions: sizes
+                    .iter()
+                    .map(|size| Dimension { size: *size, link: Ref(link.clone()), topology: None })
+                    .collect(),
+                switch: Some(Ref(SwitchPart {
+                    name: "switch".into(),
+                    source: source(),
+                    price: PricePerBandwidth(24.0),
+                    power: PowerPerBandwidth(0.05),
+                })),
+            },
+            chips: None,
+            overlap: None,
+            model: if dfmodel { ModelOptions::dfmodel() } else { ModelOptions::flowspace() },
+        }
+    })
+}
+
+/// A third with DFModel's options.
+fn any_system() -> impl Strategy<Value = System> {
+    prop_oneof![2 => system(false), 1 => system(true)]
+}
+
+fn describe(w: &Workload, s: &System) -> String {
+    format!(
+        "{} kernels x {} layers, batch {}/{}; {} {:?} of {:?}, SRAM {}, DRAM {:?}",
+        w.kernels.len(),
+        w.repeat,
+        w.global_batch,
+        w.micro_batch,
+        s.chip.0.style,
+        s.chip.0.efficiency,
+        s.network.topology,
+        s.chip.0.sram,
+        s.memory.0.capacity
+    )
+}
+
+fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Box<Plan>>, TestCaseError> {
+    let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
+    match map(w, s, request).map_err(|e| fail(e.to_string()))? {
+        Answer::Infeasible(reason) => {
+            complete(&reason).map_err(|e| fail(format!("{e}: {reason:?}")))?;
+            Ok(None)
+        }
+        Answer::Mapped(plan, record) => {
+            flowspace::check::verify(&plan).map_err(|e| fail(e.to_string()))?;
+            prop_assert_eq!(record.status, Status::Optimal, "{}", describe(w, s));
+            prop_assert!(record.bound_s <= record.objective_s, "{} above {}", record.bound_s, record.objective_s);
+            prop_assert!(record.bound_s > 0.0 && record.objective_s.is_finite() && record.reproducible);
+            prop_assert_eq!(plan.figures.iteration_s(), record.objective_s);
+            Ok(Some(plan))
+        }
+    }
+}
+
+/// What is short, by how much, and a remedy that says more than that.
+fn complete(reason: &Infeasible) -> Result<(), String> {
+    let known = ["sram", "dram", "layers", "batch", "heads", "sharding", "partitions", "degrees"];
+    let text = reason.to_string();
+    if !known.contains(&reason.resource.as_str()) {
+        Err("an unknown resource".into())
+    } else if !(reason.needed.is_finite() && reason.available.is_finite() && reason.needed > 0.0) {
+        Err("figures that are no figures".into())
+    } else if reason.unit.is_empty() || reason.remedy.len() < 20 || !text.starts_with("infeasible: ") {
+        Err("words are missing".into())
+    } else if reason.unit == "bytes" && reason.needed <= reason.available {
+        Err("it says short, but what is needed is there".into())
+    } else {
+        Ok(())
+    }
+}
+
+fn request(engine: Engine) -> Request {
+    Request { engine, limits: Limits { nodes: Some(2000), ..Limits::default() }, ..Request::default() }
+}
+
+fn every_answer_is_checked(cases: u32, training: bool) {
+    let tally = Cell::new((0, 0));
+    check(cases, &(workload(training), any_system()), |(w, s)| {
+        let auto = solve(&w, &s, &request(Engine::Auto))?;
+        let exact = solve(&w, &s, &request(Engine::Exact))?;
+        let (feasible, infeasible) = tally.get();
+        tally.set(if auto.is_some() { (feasible + 1, infeasible) } else { (feasible, infeasible + 1) });
+        match (auto, exact) {
+            (None, None) => {}
+            (Some(a), Some(b)) => {
+                prop_assert!(near(a.figures.iteration_s() / b.figures.iteration_s(), 1.0, 1e-6), "{}", describe(&w, &s));
+            }
+            _ => prop_assert!(false, "auto and exact disagree on feasibility: {}", describe(&w, &s)),
+        }
+        Ok(())
+    });
+    let (feasible, infeasible) = tally.get();
+    println!("{feasible} feasible, {infeasible} not");
+    assert!(feasible * 10 > cases * 3 && infeasible * 20 > cases, "one-sided: {feasible} feasible, {infeasible} not");
+}
+
+#[test]
+fn forward_plans_are_checked() {
+    every_answer_is_checked(400, false);
+}
+
+#[test]
+fn training_plans_are_checked() {
+    every_answer_is_checked(60, true);
+}
+
+/// The MILP proves what the shortest path found (`map` itself stops when they differ by more than 1e-6).
+#[test]
+fn the_milp_agrees_with_the_shortest_path() {
+    check(25, &(workload(false), any_system()), |(w, s)| {
+        let path = solve(&w, &s, &request(Engine::Exact))?;
+        let milp = solve(&w, &s, &Request { limits: Limits { nodes: Some(200), ..Limits::default() }, ..request(Engine::Milp) })?;
+        match (path, milp) {
+            (None, None) => {}
+            (Some(a), Some(b)) => {
+                prop_assert!(near(a.figures.iteration_s() / b.figures.iteration_s(), 1.0, 1e-6), "{}", describe(&w, &s));
+            }
+            _ => prop_assert!(false, "the engines disagree on feasibility: {}", describe(&w, &s)),
+        }
+        Ok(())
+    });
+}
+
+/// Seconds of an iteration; infinite where there is no plan.
+fn seconds(w: &Workload, s: &System) -> Result<f64, TestCaseError> {
+    Ok(solve(w, s, &request(Engine::Exact))?.map_or(f64::INFINITY, |p| p.figures.iteration_s()))
+}
+
+/// Runs pairs of systems; returns how often the second was slower, of how many that could be, and by how much at worst.
+fn slower(cases: u32, systems: impl Strategy<Value = System>, more: impl Fn(&mut System)) -> (u32, u32, f64) {
+    let tally = Cell::new((0, 0, 1.0_f64));
+    check(cases, &(workload(false), systems), |(w, s)| {
+        let mut larger = s.clone();
+        more(&mut larger);
+        let before = seconds(&w, &s)?;
+        let after = seconds(&w, &larger)?;
+        let (bad, all, worst) = tally.get();
+        if before.is_finite() {
+            let ratio = after / before;
+            tally.set((bad + u32::from(ratio > 1.0 + 1e-9), all + 1, worst.max(ratio)));
+        }
+        Ok(())
+    });
+    tally.get()
+}
+
+#[test]
+fn more_sram_is_never_slower() {
+    let found = slower(150, any_system(), |s| s.chip.0.sram.0 *= 2.0);
+    println!("SRAM x 2: slower, of, at worst: {found:?}");
+    assert_eq!(found.0, 0, "{found:?}");
+}
+
+#[test]
+fn more_dram_is_never_slower() {
+    let found = slower(150, any_system(), |s| {
+        if let Some(capacity) = &mut s.memory.0.capacity {
+            capacity.0 *= 4.0;
+        }
+    });
+    println!("DRAM x 4: slower, of, at worst: {found:?}");
+    assert_eq!(found.0, 0, "{found:?}");
+}
+
+#[test]
+fn more_dram_bandwidth_is_never_slower() {
+    let found = slower(150, any_system(), |s| s.memory.0.bandwidth.0 *= 2.0);
+    println!("DRAM bandwidth x 2: slower, of, at worst: {found:?}");
+    assert_eq!(found.0, 0, "{found:?}");
+}
+
+#[test]
+fn more_link_bandwidth_is_never_slower() {
+    let found = slower(250, any_system(), |s| {
+        for d in &mut s.network.dimensions {
+            d.link.0.bandwidth.0 *= 2.0;
+        }
+    });
+    println!("link bandwidth x 2: slower, of, at worst: {found:?}");
+    assert_eq!(found.0, 0, "{found:?}");
+}
+
+#[test]
+fn a_higher_clock_is_never_slower() {
+    let found = slower(250, any_system(), |s| s.chip.0.frequency.0 *= 2.0);
+    println!("frequency x 2: slower, of, at worst: {found:?}");
+    assert_eq!(found.0, 0, "{found:?}");
+}
+
+/// Names mean nothing.
+#[test]
+fn renaming_kernels_changes_nothing() {
+    check(40, &(workload(false), any_system()), |(w, s)| {
+        let mut renamed = w.clone();
+        for (i, k) in renamed.kernels.iter_mut().enumerate() {
+            k.name = format!("zz{}", 1000 - i);
+        }
+        prop_assert_eq!(seconds(&w, &s)?, seconds(&renamed, &s)?);
+        Ok(())
+    });
+}
+
+/// Nor does the order in which independent kernels are written, where one chip leaves nothing to shard.
+#[test]
+fn the_order_of_independent_kernels_changes_nothing() {
+    let one_chip = any_system().prop_map(|mut s| {
+        s.network.topology = Arrangement::SingleChip;
+        s.network.dimensions.clear();
+        s
+    });
+    check(40, &(workload(true), one_chip), |(w, s)| {
+        // Q, K and V read one tensor and none reads another's.
+        let mut swapped = w.clone();
+        let (q, v) = (w.kernel_index("Q").expect("a kernel"), w.kernel_index("V").expect("a kernel"));
+        let swap = |k: usize| if k == q { v } else if k == v { q } else { k };
+        swapped.kernels.swap(q, v);
+        for k in &mut swapped.kernels {
+            if let Some(of) = &mut k.weight_of {
+                of.kernel = swap(of.kernel);
+            }
+        }
+        for t in &mut swapped.tensors {
+            t.producer = t.producer.map(swap);
+            for u in &mut t.consumers {
+                u.kernel = swap(u.kernel);
+            }
+        }
+        let (a, b) = (seconds(&w, &s)?, seconds(&swapped, &s)?);
+        prop_assert!(a == b || near(a / b, 1.0, 1e-9), "{a}, in another order {b}: {}", describe(&w, &s));
+        Ok(())
+    });
+}

@@ -1,0 +1,180 @@
+//! `flowspace study run` and `flowspace plot` from outside: exit codes, files, interruption.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flowspace-cli-study-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join("workload.yaml"), WORKLOAD).unwrap();
+        fs::write(path.join("system.yaml"), SYSTEM).unwrap();
+        Self(path)
+    }
+    fn study(&self, axes: &str) {
+        let text = format!("name: small\nworkload: workload.yaml\nsystem: system.yaml\naxes:\n{axes}");
+        fs::write(self.0.join("study.yaml"), text).unwrap();
+    }
+    fn flowspace(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_flowspace")).current_dir(&self.0).args(args).output().unwrap()
+    }
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.0.join(name)).unwrap()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const WORKLOAD: &str = "
+kind: transformer
+name: tiny
+source: made up
+hidden: 256
+heads: 4
+head_dim: 64
+seq: 64
+layers: 4
+pass: training
+global_batch: 8
+";
+const SYSTEM: &str = "
+name: four chips
+source: made up
+chip:
+  {name: chip, source: assumed here, style: dataflow, cores: 16, lanes: 8, stages: 4, frequency: 1 GHz, sram: 4 MB,
+   efficiency: 0.9, price: $100, power: 10 W}
+memory: {name: mem, source: assumed here, bandwidth: 100 GB/s, capacity: 1 GB, price: $1/(GB/s), power: 0.1 W/(GB/s)}
+network:
+  topology: ring
+  dimensions: [{size: 4, link: {name: wire, source: assumed here, bandwidth: 10 GB/s, price: $1/(GB/s), power: 0.1 W/(GB/s)}}]
+";
+
+fn code(output: &Output) -> Option<i32> {
+    output.status.code()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn a_study_from_file_to_figures() {
+    let folder = Folder::new("figures");
+    folder.study(
+        "  - {name: cores, field: system.chip.cores, values: [8, 16]}\n  - {name: layers, field: workload.layers, values: [4, 8]}\n",
+    );
+    let run = folder.flowspace(&["study", "run", "study.yaml"]);
+    assert_eq!(code(&run), Some(0), "{}", stderr(&run));
+    let summary = String::from_utf8(run.stdout).unwrap();
+    assert!(summary.starts_with("4 points: 4 optimal, 0 stopped at a limit, 0 infeasible, 0 failed\n4 solved in "), "{summary}");
+    for text in ["most samples per second:\n", "16 / 4 (point 2)", "and million dollars", "and megawatt"] {
+        assert!(summary.contains(text), "{summary}");
+    }
+    let figures = ["pareto-cost", "pareto-power", "heatmap-utilization", "bars", "bars-partitions", "roofline"];
+    let file = |figure: &str| Path::new("outputs/small").join(format!("{figure}.svg")).display().to_string();
+    let before: Vec<String> = figures.iter().map(|figure| folder.read(&file(figure))).collect();
+    figures.iter().for_each(|figure| fs::remove_file(folder.0.join(file(figure))).unwrap());
+    let plot = folder.flowspace(&["plot", "outputs/small/results.csv"]);
+    assert_eq!(code(&plot), Some(0), "{}", stderr(&plot));
+    let after: Vec<String> = figures.iter().map(|figure| folder.read(&file(figure))).collect();
+    assert!(before == after, "the table alone gives the same figures");
+
+    let pair = ["plot", "outputs/small/results.csv", "--x", "cost_usd", "--y", "samples_per_s", "--group", "cores"];
+    for kind in ["scatter", "line", "pareto"] {
+        let plot = folder.flowspace(&[&pair[..], &["--kind", kind, "--out", "new/pair", "--log-y"]].concat());
+        assert_eq!(code(&plot), Some(0), "{}", stderr(&plot));
+        assert!(folder.read("new/pair.svg").starts_with("<svg"));
+    }
+    let names = folder.flowspace(&["plot", "outputs/small/results.csv", "--x", "status", "--y", "layer_s"]);
+    assert_eq!(code(&names), Some(0), "{}", stderr(&names));
+    let unknown = folder.flowspace(&["plot", "outputs/small/results.csv", "--x", "cost_us", "--y", "layer_s"]);
+    assert_eq!(code(&unknown), Some(1));
+    assert!(stderr(&unknown).contains("did you mean \"cost_usd\"? columns: point, cores, layers"), "{}", stderr(&unknown));
+    let text = folder.flowspace(&["plot", "outputs/small/results.csv", "--x", "cost_usd", "--y", "status"]);
+    assert_eq!(code(&text), Some(1));
+    assert!(stderr(&text).contains("results.csv:2: column \"status\" is to be drawn as a number, found \"optimal\""));
+    let timings = folder.flowspace(&["plot", "outputs/small/timings.csv"]);
+    assert!(code(&timings) == Some(1) && stderr(&timings).contains("not the results of a study"));
+}
+
+#[test]
+fn exit_codes_tell_points_without_a_plan_from_bad_input() {
+    let folder = Folder::new("codes");
+    folder.study("  - {name: dram, field: system.memory.capacity, values: [1 kB, 1 GB]}\n");
+    let some = folder.flowspace(&["study", "run", "study.yaml", "--out", "o"]);
+    assert_eq!(code(&some), Some(2), "{}", stderr(&some));
+    assert!(folder.0.join("o/pareto-cost.svg").exists());
+
+    folder.study("  - {name: dram, field: system.memory.capacity, values: [1 kB]}\n");
+    let none = folder.flowspace(&["study", "run", "study.yaml", "--out", "none"]);
+    assert_eq!(code(&none), Some(2), "{}", stderr(&none));
+    assert!(stderr(&none).contains("no point has a plan"));
+
+    folder.study("  - {name: dram, field: system.memory.capasity, values: [1 kB]}\n");
+    let wrong = folder.flowspace(&["study", "run", "study.yaml", "--out", "wrong"]);
+    assert_eq!(code(&wrong), Some(1));
+    assert!(stderr(&wrong).contains("study.yaml:5: axes.[0].field: unknown field"), "{}", stderr(&wrong));
+    assert!(!folder.0.join("wrong").exists());
+
+    folder.study("  - {name: dram, field: system.memory.capacity, values: [1 GB]}\n");
+    let blocked = folder.flowspace(&["study", "run", "study.yaml", "--out", "study.yaml/o"]);
+    assert_eq!(code(&blocked), Some(1));
+    assert!(stderr(&blocked).contains("cannot write study.yaml/o"), "{}", stderr(&blocked));
+
+    let many = |name: &str, field: &str| {
+        let values: Vec<String> = (1..=216).map(|i| i.to_string()).collect();
+        format!("  - {{name: {name}, field: {field}, values: [{}]}}\n", values.join(", "))
+    };
+    folder.study(&(many("a", "workload.layers") + &many("b", "workload.heads") + &many("c", "solve.seed")));
+    let begun = Instant::now();
+    let large = folder.flowspace(&["study", "run", "study.yaml", "--out", "large"]);
+    assert_eq!(code(&large), Some(1));
+    assert!(stderr(&large).contains("the grid has 10077696 points"), "{}", stderr(&large));
+    assert!(begun.elapsed() < Duration::from_secs(2));
+}
+
+#[cfg(unix)]
+#[test]
+fn an_interrupted_run_goes_on_to_the_same_bytes() {
+    let folder = Folder::new("interrupt");
+    let values: Vec<String> = (1..=300).map(|i| i.to_string()).collect();
+    folder.study(&format!("  - {{name: cores, field: system.chip.cores, values: [{}]}}\n", values.join(", ")));
+    let arguments = ["study", "run", "study.yaml", "--no-plots", "--out"];
+    let whole = folder.flowspace(&[&arguments[..], &["whole", "--jobs", "2"]].concat());
+    assert_eq!(code(&whole), Some(0), "{}", stderr(&whole));
+
+    let mut child = Command::new(env!("CARGO_BIN_EXE_flowspace"))
+        .current_dir(&folder.0)
+        .args(arguments)
+        .args(["part", "--jobs", "1"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let journal = folder.0.join("part/journal.jsonl");
+    let lines = || fs::read_to_string(&journal).map_or(0, |text| text.lines().count());
+    while lines() < 5 && child.try_wait().unwrap().is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let stopped = child.wait_with_output().unwrap();
+    assert_eq!(code(&stopped), Some(130), "{}", stderr(&stopped));
+    assert!(stderr(&stopped).contains("of 300 points finished; run the same command again to go on"));
+    let known = lines();
+    assert!((5..300).contains(&known), "{known}");
+    let on = folder.flowspace(&[&arguments[..], &["part", "--jobs", "2"]].concat());
+    assert_eq!(code(&on), Some(0), "{}", stderr(&on));
+    let summary = String::from_utf8(on.stdout).unwrap();
+    assert!(summary.contains(&format!("{} solved in ", 300 - known)), "{summary}");
+    assert_eq!(folder.read("part/results.csv"), folder.read("whole/results.csv"));
+}
