@@ -373,7 +373,7 @@ fn resnet_block_by_hand() {
         block.kernels.iter().filter(|k| k.name.starts_with(prefix) && k.is_gemm()).map(|k| k.flop()).sum()
     };
     assert_eq!(flop("reduce"), reduce);
-    assert_eq!(flop("tap_"), filter);
+    assert_eq!(flop("filter"), filter);
     assert_eq!(flop("expand"), expand);
     let elementwise: f64 = block.kernels.iter().filter(|k| k.op == Op::Elementwise).map(|k| k.flop()).sum();
     assert_eq!(elementwise, (256.0 + 256.0 + 1024.0) * 196.0);

@@ -2,7 +2,7 @@
 //!
 //! `tests/golden/dfmodel/*.yaml` are plan files: workload, system, the stored mapping, and the stored figures as
 //! `result:`. Pinned: the figures must follow from the mapping to 1e-9. Free: the search must never be worse than the
-//! stored time.
+//! stored time. `cargo test --release --test golden -- --nocapture` prints the table of `docs/dfmodel.md`.
 
 use flowspace::mapping::search::{Engine, Request};
 use flowspace::mapping::{Answer, Status, map};
@@ -60,7 +60,14 @@ fn free_mappings_are_never_worse_than_the_stored_ones() {
             Answer::Mapped(plan, record) => {
                 flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{id}: {e}"));
                 let stored = stored_seconds(&id, &file);
-                println!("{id}: stored {stored:.6}, ours {:.6}, {} by {:?}, layer {:.9} ms, T {}, {} parts, {:.2} s", record.objective_s, record.status, record.proof, plan.figures.layer_s*1e3, plan.decisions.tiles, plan.figures.partitions.len(), record.solve_s);
+                println!(
+                    "| {id} | {stored:.6} | {:.6} | {:+.2} % | {} | {} | {} |",
+                    record.objective_s,
+                    100.0 * (record.objective_s / stored - 1.0),
+                    plan.decisions.tiles,
+                    plan.figures.partitions.len(),
+                    record.status,
+                );
                 if record.objective_s > stored * (1.0 + 1e-9) || record.status != Status::Optimal {
                     faults.push(format!("{id}: {} s, stored {stored} s, {}", record.objective_s, record.status));
                 }

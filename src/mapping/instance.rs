@@ -261,6 +261,35 @@ impl Instance {
         Some((total, costs))
     }
 
+    /// The problem of one pass alone, and the kernels it has, where the passes are kept apart. Partitions of the two
+    /// passes share nothing but the tensors that go from one to the other, and those always cross: they are outputs of the
+    /// forward problem and inputs of the backward one. So the optimum is the sum of the two optima.
+    pub fn phase(&self, backward: bool) -> (Self, Vec<usize>) {
+        let kept: Vec<usize> = (0..self.kernels.len()).filter(|k| self.kernels[*k].backward == backward).collect();
+        let index = |k: usize| kept.binary_search(&k).ok();
+        let tensors = self
+            .tensors
+            .iter()
+            .filter_map(|tensor| {
+                let uses: Vec<UseCost> = tensor
+                    .uses
+                    .iter()
+                    .filter_map(|u| index(u.kernel).map(|kernel| UseCost { kernel, ..u.clone() }))
+                    .collect();
+                let producer = tensor.producer.and_then(index);
+                if producer.is_none() && uses.is_empty() {
+                    return None;
+                }
+                let leaves = producer.is_some() && uses.len() < tensor.uses.len();
+                let output = (tensor.output && producer.is_some()) || leaves;
+                Some(TensorCost { producer, output, uses, ..tensor.clone() })
+            })
+            .collect();
+        let kernels: Vec<KernelCost> = kept.iter().map(|k| self.kernels[*k].clone()).collect();
+        let pins = vec![None; kernels.len()];
+        (Self { kernels, tensors, pins, separate_phases: false, ..self.clone() }, kept)
+    }
+
     /// A time no mapping can beat: arithmetic, collectives and DRAM bytes that occur whatever the partitions.
     pub fn lower_bound(&self) -> f64 {
         let mut compute = 0.0;

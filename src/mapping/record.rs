@@ -38,6 +38,25 @@ impl SolveRecord {
     }
 }
 
+impl SolveRecord {
+    /// The record of two independent problems solved one after the other: sums, and the worse status.
+    pub fn and(&self, other: &Self) -> Self {
+        let rank = |s: Status| match s {
+            Status::Optimal => 0,
+            Status::NodeLimit => 1,
+            Status::TimeLimit => 2,
+            Status::Infeasible => 3,
+        };
+        Self {
+            status: if rank(self.status) >= rank(other.status) { self.status } else { other.status },
+            objective: self.objective + other.objective,
+            bound: self.bound + other.bound,
+            nodes: self.nodes.zip(other.nodes).map(|(a, b)| a + b),
+            seconds: self.seconds + other.seconds,
+        }
+    }
+}
+
 /// (objective - bound) / objective, zero where both are zero.
 pub fn relative_gap(objective: f64, bound: f64) -> f64 {
     if objective == bound || objective.abs() < f64::MIN_POSITIVE {

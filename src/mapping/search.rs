@@ -474,17 +474,14 @@ impl<'a> Search<'a> {
             let proof = if best.proven { Proof::ShortestPath } else { Proof::ClosedForm };
             return Ok((bound, proof, None));
         }
-        let counts = PartitionCounts::of(&best.instance, &best.assignment, self.spare_partitions());
-        let model = fusion::build(&best.instance, counts);
-        let start = model.point(&best.instance, &best.assignment, counts);
-        let solved = model.solve(&self.request.limits, start.as_deref())?;
-        let mut record = solved.record;
+        // A proven plan's number of partitions is the best one: the MILP need not have more.
+        let spare = if best.proven { 0 } else { self.spare_partitions() };
+        let (mut record, assignment) = self.solve_milp(&best.instance, &best.assignment, spare)?;
         if record.status == Status::Infeasible {
             return Err(MapError::Disagreement { what: "shortest path and MILP (infeasible)".into(), one: best.layer_s, other: f64::INFINITY });
         }
         let tolerance = 1e-6;
-        if let Some(values) = &solved.values {
-            let assignment = model.assignment(values);
+        if let Some(assignment) = assignment {
             if let Some((objective, _)) = best.instance.evaluate(&assignment) {
                 if best.proven && objective < best.layer_s * (1.0 - tolerance) {
                     return Err(MapError::Disagreement { what: "shortest path and MILP plan".into(), one: best.layer_s, other: objective });
@@ -505,6 +502,46 @@ impl<'a> Search<'a> {
             (false, true) => (best.layer_s, Proof::ShortestPath, Some(record)),
             (false, false) => (record.bound.max(closed), Proof::Milp, Some(record)),
         })
+    }
+
+    /// Solves the fusion MILP of an instance from a plan; the two passes by themselves where nothing but crossing tensors
+    /// joins them (see [`Instance::phase`]). Gives the record, in seconds, and the assignment found.
+    fn solve_milp(
+        &self,
+        instance: &Instance,
+        start: &[usize],
+        spare: usize,
+    ) -> Result<(SolveRecord, Option<Vec<usize>>), MapError> {
+        let joined = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        if !instance.separate_phases || joined {
+            let counts = PartitionCounts::of(instance, start, spare);
+            let model = fusion::build(instance, counts);
+            let point = model.point(instance, start, counts);
+            let solved = model.solve(&self.request.limits, point.as_deref())?;
+            return Ok((solved.record, solved.values.map(|values| model.assignment(&values))));
+        }
+        let mut total: Option<SolveRecord> = None;
+        let mut assignment = vec![0; instance.kernels.len()];
+        let mut found = true;
+        let mut first = 0;
+        for backward in [false, true] {
+            let (part, kernels) = instance.phase(backward);
+            let offset = kernels.iter().map(|k| start[*k]).min().unwrap_or(0);
+            let part_start: Vec<usize> = kernels.iter().map(|k| start[*k] - offset).collect();
+            let (record, part_assignment) = self.solve_milp(&part, &part_start, spare)?;
+            found &= part_assignment.is_some();
+            let part_assignment = part_assignment.unwrap_or(part_start);
+            for (k, p) in kernels.iter().zip(&part_assignment) {
+                assignment[*k] = first + p;
+            }
+            first += part_assignment.iter().max().map_or(0, |p| p + 1);
+            total = Some(match total {
+                None => record,
+                Some(before) => before.and(&record),
+            });
+        }
+        let record = total.ok_or_else(|| MapError::Request("a workload without kernels".into()))?;
+        Ok((record, found.then_some(assignment)))
     }
 
     /// Partitions that the MILP may use beyond those of the plan it starts from, in each phase.
@@ -698,16 +735,20 @@ impl<'a> Search<'a> {
     }
 
     fn dram_short(&self, d: &Degrees, needed: f64, capacity: f64) -> Infeasible {
-        let factor = (needed / capacity).ceil().max(2.0) as u64;
-        let more_stages = (d.pp * factor).min(self.workload.repeat);
+        let factor = (needed / capacity).ceil().max(2.0);
+        let split = if self.request.wanted.split {
+            ""
+        } else {
+            "; --split-dimensions allows more degrees on switched and fully connected dimensions"
+        };
         Infeasible {
             resource: "dram".into(),
             needed,
             available: capacity,
             unit: "bytes".into(),
             remedy: format!(
-                "at TP = {}, PP = {}, DP = {}: use a memory of at least {}, or more stages or tensor parallelism (about PP = {more_stages} or TP = {})",
-                d.tp, d.pp, d.dp, crate::units::Bytes(needed), d.tp * factor
+                "at TP = {}, PP = {}, DP = {}, the best fit of the degrees tried: use a memory of at least {}, or about {factor} times as many chips in TP x PP (PP is at most {} layers){split}",
+                d.tp, d.pp, d.dp, crate::units::Bytes(needed), self.workload.repeat
             ),
         }
     }

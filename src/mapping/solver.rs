@@ -297,6 +297,7 @@ fn solve_cbc(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
     let mut model = problem.minimise(objective).using(good_lp::solvers::coin_cbc::coin_cbc);
     add_rows(&mut model, milp, &columns);
     model.set_parameter("log", "0");
+    model.set_parameter("slog", "0");
     // Half the gap, so that the bound derived from it below stays clear of rounding.
     model.set_parameter("ratio", &(0.5 * limits.gap).to_string());
     model.set_parameter("randomSeed", &limits.seed.to_string());

@@ -167,7 +167,9 @@ pub const COLUMNS: &[Column] = &[
     plan("activations_bytes", "DRAM of one chip: activations kept for the backward pass.", |p, _| {
         p.figures.memory.activations
     }),
-    plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| p.figures.memory.live),
+    plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| {
+        p.figures.memory.live
+    }),
     plan("total_bytes", "DRAM of one chip: all of these.", |p, _| p.figures.memory.total()),
     system("capacity_bytes", "DRAM that one chip has; empty without limit.", |s| s.memory.0.capacity.map(|c| c.0)),
     plan("sram_peak_bytes", "On-chip memory of the partition that uses most.", |p, _| {
@@ -333,7 +335,8 @@ mod tests {
 
     #[test]
     fn numbers_read_back_exactly() {
-        let values = [0.0, 1.0, 0.1, -2.5, 1e-300, 5e-324, 1.7976931348623157e308, 123456789.125, 1.0 / 3.0, 1e15, 1e-4];
+        let values =
+            [0.0, 1.0, 0.1, -2.5, 1e-300, 5e-324, 1.7976931348623157e308, 123456789.125, 1.0 / 3.0, 1e15, 1e-4];
         for value in values {
             assert_eq!(number(value).parse::<f64>(), Ok(value), "{}", number(value));
         }

@@ -33,6 +33,8 @@ pub struct Drawn {
 const COLUMN_BARS: usize = 6;
 /// Points of a roofline that can be named; more are told apart by chip alone.
 const MOST_NAMED: usize = 8;
+/// Roofs that can be told apart; of more only that of each chip's fastest point is drawn.
+const MOST_ROOFS: usize = 12;
 /// Points in one bar chart; of more only the best of each value of the first axis are shown.
 const MOST_BARS: usize = 40;
 /// Rows and columns of a heat map that can still be read.
@@ -107,9 +109,20 @@ impl<'t> Results<'t> {
 
     /// The row of the fastest point among `rows`; of equals the first.
     fn fastest(&self, rows: &[usize]) -> Option<usize> {
-        rows.iter().copied().filter(|row| self.throughput[*row].is_finite()).reduce(|best, row| {
-            if self.throughput[row] > self.throughput[best] { row } else { best }
-        })
+        rows.iter()
+            .copied()
+            .filter(|row| self.throughput[*row].is_finite())
+            .reduce(|best, row| if self.throughput[row] > self.throughput[best] { row } else { best })
+    }
+
+    /// The fastest row of each group, in the order of the groups; `group_of` numbers the group of each of `rows`.
+    fn fastest_each(&self, rows: &[usize], group_of: &[usize]) -> Vec<usize> {
+        let mut members: Vec<Vec<usize>> = Vec::new();
+        for (row, group) in rows.iter().zip(group_of) {
+            members.resize(members.len().max(group + 1), Vec::new());
+            members[*group].push(*row);
+        }
+        members.iter().filter_map(|rows| self.fastest(rows)).collect()
     }
 
     fn pareto(&self, stem: &str, column: &str, label: &str, folder: &Path) -> Result<Figure, FigureError> {
@@ -186,13 +199,8 @@ impl<'t> Results<'t> {
     fn bars(&self, folder: &Path) -> Result<Figure, FigureError> {
         let mut shown = self.mapped();
         if shown.len() > MOST_BARS {
-            let mut by_group: Vec<Vec<usize>> = Vec::new();
-            let (group_of, _) = slots(self.groups.clone());
-            for row in shown {
-                by_group.resize(by_group.len().max(group_of[row] + 1), Vec::new());
-                by_group[group_of[row]].push(row);
-            }
-            shown = by_group.iter().filter_map(|rows| self.fastest(rows)).collect();
+            let (group_of, _) = slots(shown.iter().map(|row| self.groups[*row].clone()).collect());
+            shown = self.fastest_each(&shown, &group_of);
             shown.truncate(MOST_BARS);
         }
         let parts = PARTS.map(|(_, column, _)| numbers(self.table, column));
@@ -231,7 +239,8 @@ impl<'t> Results<'t> {
             .collect();
         let part = |times: &Vec<f64>, i: usize| times.get(i).copied().unwrap_or(f64::NAN);
         let most = times.iter().flatten().copied().filter(|t| t.is_finite()).fold(0.0, f64::max);
-        let (unit, factor) = [("s", 1.0), ("ms", 1e3), ("us", 1e6)].into_iter().find(|(_, f)| most * f >= 1.0).unwrap_or(("ns", 1e9));
+        let (unit, factor) =
+            [("s", 1.0), ("ms", 1e3), ("us", 1e6)].into_iter().find(|(_, f)| most * f >= 1.0).unwrap_or(("ns", 1e9));
         let chart = StackedBars {
             title: format!("{}: {}", self.title, self.labels[best]),
             x_label: "partition".into(),
@@ -247,7 +256,10 @@ impl<'t> Results<'t> {
                     values: times.iter().map(|t| part(t, i) * factor).collect(),
                 })
                 .collect(),
-            marked: times.iter().map(|t| (0..PARTS.len()).reduce(|a, b| if part(t, b) > part(t, a) { b } else { a })).collect(),
+            marked: times
+                .iter()
+                .map(|t| (0..PARTS.len()).reduce(|a, b| if part(t, b) > part(t, a) { b } else { a }))
+                .collect(),
             log: false,
         };
         Ok(Figure::Files(chart.draw(&folder.join("bars-partitions"))?))
@@ -260,14 +272,23 @@ impl<'t> Results<'t> {
         let (peaks, bandwidths) = (column("peak_flop_per_s")?, column("dram_bytes_per_s")?);
         let (chips, memories) = (self.table.texts("chip_name")?, self.table.texts("memory_name")?);
         let mapped = self.mapped();
-        let mut roofs: Vec<Roof> = Vec::new();
-        for row in &mapped {
-            let (peak_y, slope, group) = (peaks[*row], bandwidths[*row], chips[*row].to_string());
-            let label = format!("{group}, {}", memories[*row]);
-            let roof = Roof { label, peak_y, slope, group };
-            if !roofs.contains(&roof) {
-                roofs.push(roof);
+        let roofs_of = |rows: &[usize]| {
+            let mut roofs: Vec<Roof> = Vec::new();
+            for row in rows {
+                let (peak_y, slope, group) = (peaks[*row], bandwidths[*row], chips[*row].to_string());
+                let roof = Roof { label: format!("{group}, {}", memories[*row]), peak_y, slope, group };
+                // One more than fit is enough to know that they do not.
+                if roofs.len() <= MOST_ROOFS && !roofs.contains(&roof) {
+                    roofs.push(roof);
+                }
             }
+            roofs
+        };
+        let mut roofs = roofs_of(&mapped);
+        if roofs.len() > MOST_ROOFS {
+            let (chip_of, _) = slots(mapped.iter().map(|row| chips[*row].to_string()).collect());
+            roofs = roofs_of(&self.fastest_each(&mapped, &chip_of));
+            roofs.truncate(MOST_ROOFS);
         }
         let points = mapped.iter().map(|row| RoofPoint {
             label: if mapped.len() > MOST_NAMED { String::new() } else { self.labels[*row].clone() },
@@ -427,3 +448,6 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
 fn better(column: &str) -> Better {
     if column.starts_with("samples_per_s") || column == "utilization" { Better::Higher } else { Better::Lower }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,7 +76,8 @@ impl Table {
         // Spreadsheet programs put a byte order mark before the header.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
         let mut reader = ReaderBuilder::new().from_reader(bytes);
-        let header: Vec<String> = reader.headers().map_err(|e| fail(e.to_string()))?.iter().map(str::to_string).collect();
+        let header: Vec<String> =
+            reader.headers().map_err(|e| fail(e.to_string()))?.iter().map(str::to_string).collect();
         if header.is_empty() {
             return Err(fail("the file is empty; a header is due".into()));
         }

@@ -183,7 +183,10 @@ fn unique(values: &[(AxisValue, Origin)], reader: &mut Reader) {
     for (value, origin) in values {
         if let Some(first) = seen.insert(&value.label, origin.line) {
             let at = Node { origin: origin.clone(), value: Value::Null };
-            reader.problem(&at, format!("label {:?} stands twice (first on line {first}); name them under points", value.label));
+            reader.problem(
+                &at,
+                format!("label {:?} stands twice (first on line {first}); name them under points", value.label),
+            );
         }
     }
 }

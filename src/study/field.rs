@@ -184,7 +184,10 @@ fn dead_end(here: &[&Json], so_far: &str, segment: &str, path: &FieldPath) -> St
         .collect();
     keys.dedup();
     if here.iter().any(|schema| schema.get("items").is_some()) {
-        return format!("{path:?} leads nowhere: {so_far} is a list, name its entry by number: {so_far}.0", path = path.to_string());
+        return format!(
+            "{path:?} leads nowhere: {so_far} is a list, name its entry by number: {so_far}.0",
+            path = path.to_string()
+        );
     }
     let remedy = match nearest(segment, &keys) {
         Some(near) => format!("did you mean {near:?}?"),
@@ -223,7 +226,8 @@ fn freeze(
     let mut below = |child_node: &mut Node, key: &str| {
         let alternatives = child(here, key, document);
         if !alternatives.is_empty() {
-            *child_node = freeze(child_node.clone(), &alternatives, false, document, &format!("{field}.{key}"), problems);
+            *child_node =
+                freeze(child_node.clone(), &alternatives, false, document, &format!("{field}.{key}"), problems);
         }
     };
     match &mut node.value {
@@ -239,7 +243,13 @@ fn freeze(
 ///
 /// # Errors
 /// A [`Problem`] where the path leads nowhere in this tree, such as past the end of a list.
-pub fn set(tree: &mut Node, segments: &[String], value: &Node, origin: &Origin, path: &FieldPath) -> Result<(), Problem> {
+pub fn set(
+    tree: &mut Node,
+    segments: &[String],
+    value: &Node,
+    origin: &Origin,
+    path: &FieldPath,
+) -> Result<(), Problem> {
     let Some((segment, rest)) = segments.split_first() else {
         *tree = value.clone();
         return Ok(());
@@ -272,7 +282,9 @@ pub fn set(tree: &mut Node, segments: &[String], value: &Node, origin: &Origin, 
             let count = items.len();
             match segment.parse::<usize>().ok().and_then(|i| items.get_mut(i)) {
                 Some(item) => set(item, rest, value, origin, path),
-                None => Err(problem(format!("leads nowhere: the list has {count} entries at this point, counted from 0"))),
+                None => {
+                    Err(problem(format!("leads nowhere: the list has {count} entries at this point, counted from 0")))
+                }
             }
         }
         _ => Err(problem(format!("leads nowhere: {} has no field {segment:?}", tree.describe()))),
@@ -330,7 +342,10 @@ mod tests {
     fn values_are_set_where_the_path_leads() {
         let json = |text: &str| serde_json::from_str::<serde_json::Value>(text).unwrap();
         assert_eq!(apply("{chip: {cores: 1}}", "system.chip.cores", "7"), Ok(json(r#"{"chip":{"cores":7}}"#)));
-        assert_eq!(apply("{name: x}", "system.model.pipeline", "1f1b"), Ok(json(r#"{"name":"x","model":{"pipeline":"1f1b"}}"#)));
+        assert_eq!(
+            apply("{name: x}", "system.model.pipeline", "1f1b"),
+            Ok(json(r#"{"name":"x","model":{"pipeline":"1f1b"}}"#))
+        );
         assert_eq!(
             apply("model: dfmodel", "system.model.pipeline", "1f1b"),
             Ok(json(r#"{"model":{"preset":"dfmodel","pipeline":"1f1b"}}"#))
@@ -345,7 +360,10 @@ mod tests {
     #[test]
     fn paths_that_lead_nowhere_in_a_tree_say_so() {
         let past = apply("{network: {dimensions: [{size: 2}]}}", "system.network.dimensions.1.size", "8").unwrap_err();
-        assert!(past.contains("t.yaml:1: system.network.dimensions.1.size: leads nowhere: the list has 1 entries"), "{past}");
+        assert!(
+            past.contains("t.yaml:1: system.network.dimensions.1.size: leads nowhere: the list has 1 entries"),
+            "{past}"
+        );
         let none = apply("{network: {}}", "system.network.dimensions.1.size", "8").unwrap_err();
         assert!(none.contains("no list \"dimensions\""), "{none}");
         let text = apply("{chip: 3}", "system.chip.cores", "8").unwrap_err();

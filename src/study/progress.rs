@@ -90,7 +90,8 @@ const TEMPLATE: &str = "{bar:30} {pos}/{len} points  {per_sec}  about {eta} left
 
 fn line(done: u64, total: u64, seconds: f64) -> String {
     let rate = done as f64 / seconds.max(1e-3);
-    let left = if done > 0 { format!(", about {:.0} s left", (total - done.min(total)) as f64 / rate) } else { String::new() };
+    let left =
+        if done > 0 { format!(", about {:.0} s left", (total - done.min(total)) as f64 / rate) } else { String::new() };
     format!("{done} of {total} points, {rate:.2} points/s{left}")
 }
 

@@ -242,13 +242,7 @@ impl SolveSpec {
             tiles: self.tiles,
             max_partitions: self.max_partitions.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
             engine,
-            limits: Limits {
-                solver,
-                gap: self.gap,
-                seconds: self.seconds,
-                nodes: self.nodes.0,
-                seed: self.seed.0,
-            },
+            limits: Limits { solver, gap: self.gap, seconds: self.seconds, nodes: self.nodes.0, seed: self.seed.0 },
             ..Request::default()
         }
     }

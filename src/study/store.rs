@@ -8,6 +8,7 @@
 
 use super::grid::Point;
 use crate::report::csv::{COLUMNS, FAILED, LEADING, TRAILING};
+use crate::spec::node::io_reason;
 use csv::StringRecord;
 use serde_json::{Value as Json, json};
 use std::collections::HashMap;
@@ -92,7 +93,7 @@ impl Solved {
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Something cannot be read or written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {}", path.display(), io_reason(source))]
     Write {
         /// What.
         path: PathBuf,
@@ -137,8 +138,7 @@ impl Store {
             Err(TryLockError::Error(e)) => return Err(at(&lock_path)(e)),
         }
         let path = folder.join(JOURNAL);
-        let mut journal =
-            OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(at(&path))?;
+        let mut journal = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(at(&path))?;
         let known = read_journal(&journal).map_err(at(&path))?;
         end_last_line(&mut journal).map_err(at(&path))?;
         Ok((Self { folder: folder.to_path_buf(), journal, _lock: lock }, known))
@@ -192,8 +192,7 @@ impl Store {
         let temporary = format!(".{name}.new");
         let mut rows = self.rows(&temporary, header)?;
         fill(&mut rows)?;
-        rows.flush()?;
-        drop(rows);
+        rows.finish()?;
         let path = self.path(name);
         fs::rename(self.path(&temporary), &path).map_err(|source| StoreError::Write { path: path.clone(), source })?;
         Ok(path)
@@ -224,6 +223,16 @@ impl Rows {
     /// [`StoreError`] when it cannot be written.
     pub fn flush(&mut self) -> Result<(), StoreError> {
         self.writer.flush().map_err(|source| StoreError::Write { path: self.path.clone(), source })
+    }
+}
+
+impl Rows {
+    /// Ends the file, so that it is on the disk before it takes another's place.
+    fn finish(self) -> Result<(), StoreError> {
+        let Self { writer, path } = self;
+        let file = writer.into_inner().map_err(|e| io::Error::other(e.to_string()));
+        let file = file.and_then(|buffered| buffered.into_inner().map_err(io::IntoInnerError::into_error));
+        file.and_then(|file| file.sync_all()).map_err(|source| StoreError::Write { path, source })
     }
 }
 

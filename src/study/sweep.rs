@@ -372,10 +372,11 @@ impl<'s> Collector<'s> {
 
 fn push(out: &mut Rows, study: &Study, heatmap: &str, index: u64, row: &Row) -> Result<(), StoreError> {
     let point = index.to_string();
-    let fields = std::iter::once(point.as_str())
-        .chain(study.labels(index))
-        .chain(row.solved.values.iter())
-        .chain([study.name(), heatmap, row.key.as_str()]);
+    let fields = std::iter::once(point.as_str()).chain(study.labels(index)).chain(row.solved.values.iter()).chain([
+        study.name(),
+        heatmap,
+        row.key.as_str(),
+    ]);
     out.push(fields)
 }
 

@@ -308,7 +308,8 @@ fn large_grids_are_counted_and_not_made() {
         let values: Vec<String> = (1..=n).map(|i| i.to_string()).collect();
         format!("  - {{name: {name}, field: {field}, values: [{}]}}\n", values.join(", "))
     };
-    let three = axis("a", "workload.global_batch", 216) + &axis("b", "system.chip.cores", 216) + &axis("c", "solve.seed", 216);
+    let three =
+        axis("a", "workload.global_batch", 216) + &axis("b", "system.chip.cores", 216) + &axis("c", "solve.seed", 216);
     let study = folder.axes(&three).unwrap();
     assert_eq!(study.count(), Some(10_077_696));
     assert_eq!(study.labels(10_077_695), ["216", "216", "216"]);
@@ -317,8 +318,18 @@ fn large_grids_are_counted_and_not_made() {
     assert!(matches!(error, StudyError::TooMany { points: 10_077_696 }) && MAX_POINTS == 100_000);
     assert!(error.to_string().contains("10077696 points") && error.to_string().contains("--yes"));
     assert!(!folder.path("out").exists());
-    let fields = ["global_batch", "micro_batch", "repeat", "kernels.0.m", "kernels.0.k", "kernels.0.n", "kernels.1.m", "kernels.1.n"];
-    let endless: String = fields.iter().enumerate().map(|(i, f)| axis(&format!("a{i}"), &format!("workload.{f}"), 300)).collect();
+    let fields = [
+        "global_batch",
+        "micro_batch",
+        "repeat",
+        "kernels.0.m",
+        "kernels.0.k",
+        "kernels.0.n",
+        "kernels.1.m",
+        "kernels.1.n",
+    ];
+    let endless: String =
+        fields.iter().enumerate().map(|(i, f)| axis(&format!("a{i}"), &format!("workload.{f}"), 300)).collect();
     let study = folder.axes(&endless).unwrap();
     assert_eq!(study.count(), None);
     assert!(matches!(run(study, &RunOptions { yes: true, ..RunOptions::new("x") }), Err(StudyError::Endless)));
@@ -388,7 +399,10 @@ plots: {heatmap: {rows: [chpi], cols: [chip, chip], value: status}}
     let hidden = folder
         .axes("  - {name: a, field: system.chip.cores, values: [1]}\n  - {name: b, field: system.chip, values: [big.yaml]}\n")
         .unwrap_err();
-    assert!(hidden.contains("sets system.chip, so that system.chip.cores of axis \"a\" has no effect; put this axis first"), "{hidden}");
+    assert!(
+        hidden.contains("sets system.chip, so that system.chip.cores of axis \"a\" has no effect; put this axis first"),
+        "{hidden}"
+    );
     assert!(folder.axes("  []\n").unwrap_err().contains("at least one axis"));
 }
 

@@ -70,11 +70,13 @@ crate::spec! {
         k: Option<u64>,
         /// Columns of the output.
         n: u64,
+        /// Kernel area of a convolution written as an implicit GEMM (9 for 3 x 3): `rhs` then has k / window rows.
+        window: u64 = 1,
         /// Phase of training.
         phase: Phase = Phase::Forward,
         /// Tensors read by an elementwise, norm or opaque kernel: each `outer*m` x `n`.
         inputs: Vec<String> = Vec::new(),
-        /// Streamed operand of a GEMM, `k` x `n`.
+        /// Streamed operand of a GEMM, `k` x `n` (`k / window` x `n`).
         rhs: Option<String>,
         /// Whether `rhs` is held transposed, `n` x `k`.
         rhs_transposed: bool = false,
@@ -124,6 +126,12 @@ fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
         (true, None) => say("k", "missing; a GEMM contracts over k"),
         (false, Some(_)) => say("k", "only a GEMM has a contracted size"),
         _ => {}
+    }
+    if kernel.window > 1 && (!gemm || !kernel.k.unwrap_or(1).is_multiple_of(kernel.window)) {
+        say("window", "only a GEMM has a window, and its k is a multiple of it");
+    }
+    if kernel.window > 1 && kernel.rhs_transposed {
+        say("window", "the streamed operand of a convolution is not transposed");
     }
     if gemm && !kernel.inputs.is_empty() {
         say("inputs", "a GEMM reads rhs (and lhs), not inputs");
@@ -232,6 +240,7 @@ impl GraphSpec {
                 op: spec.op,
                 phase: spec.phase,
                 shape: Shape { outer: spec.outer, m: spec.m, k: spec.k.unwrap_or(1), n: spec.n },
+                window: spec.window,
                 tiled: if spec.phase == Phase::BackwardWeight { Axis::K } else { Axis::N },
                 flop: spec.flop.map(|f| f.0),
                 extra_dram_bytes: spec.extra_dram.0,

@@ -145,6 +145,9 @@ pub struct Kernel {
     pub phase: Phase,
     /// Iteration space.
     pub shape: Shape,
+    /// Elements of the streamed operand's window that one output reads: the kernel area of a convolution written as an
+    /// implicit GEMM (the operand has k / window rows), else 1.
+    pub window: u64,
     /// Axis along which tiles are cut: `N`, or `K` for weight gradients.
     pub tiled: Axis,
     /// FLOP of one sample where the operation does not tell it (opaque), else `None`.
@@ -255,13 +258,14 @@ pub enum GraphError {
     },
 }
 
-/// Rows and columns that `slot` of a kernel with `shape` reads. A weight GEMM shares one `k x n` operand among its
+/// Rows and columns that `slot` of a kernel reads. A weight GEMM shares one `k x n` operand among its
 /// outer problems; a two-tensor GEMM has one an outer problem.
-pub fn operand_size(op: Op, shape: &Shape, slot: Slot) -> (u64, u64) {
-    let outer = if op == Op::GemmWeight { 1 } else { shape.outer };
+pub fn operand_size(kernel: &Kernel, slot: Slot) -> (u64, u64) {
+    let shape = &kernel.shape;
+    let outer = if kernel.op == Op::GemmWeight { 1 } else { shape.outer };
     match slot {
         Slot::Data => (shape.rows(), shape.n),
-        Slot::Rhs => (outer * shape.k, shape.n),
+        Slot::Rhs => (outer * (shape.k / kernel.window.max(1)), shape.n),
         Slot::RhsT => (outer * shape.n, shape.k),
         Slot::Lhs => (outer * shape.m, shape.k),
         Slot::LhsT => (outer * shape.k, shape.m),
@@ -279,7 +283,7 @@ impl Workload {
         for tensor in &self.tensors {
             for use_ in &tensor.consumers {
                 let kernel = &self.kernels[use_.kernel];
-                let (want_rows, want_cols) = operand_size(kernel.op, &kernel.shape, use_.slot);
+                let (want_rows, want_cols) = operand_size(kernel, use_.slot);
                 if (tensor.rows, tensor.cols) != (want_rows, want_cols) {
                     errors.push(GraphError::Size {
                         tensor: tensor.name.clone(),

@@ -112,6 +112,7 @@ impl Builder {
             op,
             phase,
             shape,
+            window: 1,
             tiled,
             flop: None,
             extra_dram_bytes: 0.0,

@@ -161,7 +161,9 @@ fn milp(instance: &Instance, solver: Solver) -> Result<Option<f64>, TestCaseErro
     let mut best: Option<f64> = None;
     for counts in counts {
         let model = fusion::build(instance, counts);
-        let solved = model.solve(&Limits { solver, ..Limits::default() }, None).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        let solved = model
+            .solve(&Limits { solver, ..Limits::default() }, None)
+            .map_err(|e| TestCaseError::fail(e.to_string()))?;
         let Some(values) = solved.values else {
             prop_assert_eq!(solved.record.status, Status::Infeasible);
             continue;
@@ -250,7 +252,9 @@ fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
         let least = brute_force(&instance);
         match (milp(&instance, solver)?, least) {
             (None, None) => {}
-            (Some(found), Some(least)) => prop_assert!(near(found, least, 1e-6), "{solver} {found}, brute force {least}"),
+            (Some(found), Some(least)) => {
+                prop_assert!(near(found, least, 1e-6), "{solver} {found}, brute force {least}")
+            }
             (found, least) => prop_assert!(false, "{solver} {found:?}, brute force {least:?}"),
         }
         Ok(())
@@ -259,7 +263,7 @@ fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
 
 #[test]
 fn highs_is_brute_force() {
-    milp_is_brute_force(500, 5, Solver::Highs);
+    milp_is_brute_force(400, 5, Solver::Highs);
 }
 
 #[test]
@@ -322,7 +326,8 @@ fn relabelling_kernels_changes_nothing() {
         let before = edges(&instance);
         let mut order: Vec<usize> = Vec::new();
         while order.len() < n {
-            let ready = (0..n).filter(|k| !order.contains(k) && before.iter().all(|(u, v)| v != k || order.contains(u)));
+            let ready =
+                (0..n).filter(|k| !order.contains(k) && before.iter().all(|(u, v)| v != k || order.contains(u)));
             order.extend(ready.min_by_key(|k| (weights[*k], *k)));
         }
         let new_of = |old: usize| order.iter().position(|k| *k == old).expect("every kernel is placed");

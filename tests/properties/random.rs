@@ -52,16 +52,8 @@ fn kernel() -> impl Strategy<Value = RawKernel> {
         (quarters(6), prop_oneof![4 => Just(0.0), 1 => quarters(3)], whole(6), whole(6)),
         (prop_oneof![9 => Just(1u64), 1 => 2..=4u64], 0..8usize),
     )
-        .prop_map(|((seconds, options, shares_cores), (network, serial, resident, dram), (pieces, pin))| RawKernel {
-            seconds,
-            options,
-            shares_cores,
-            network,
-            serial,
-            resident,
-            dram,
-            pieces,
-            pin: Some(pin),
+        .prop_map(|((seconds, options, shares_cores), (network, serial, resident, dram), (pieces, pin))| {
+            RawKernel { seconds, options, shares_cores, network, serial, resident, dram, pieces, pin: Some(pin) }
         })
 }
 
@@ -77,15 +69,16 @@ struct RawTensor {
 
 fn tensor() -> impl Strategy<Value = RawTensor> {
     let use_ = (0..8usize, [whole(6), whole(5), whole(5)]);
-    (weighted(0.85, 0..8usize), vec(use_, 0..=3), prop::bool::weighted(0.2), (whole(6), whole(5), whole(5)))
-        .prop_map(|(producer, uses, output, (store, store_buffer, live))| RawTensor {
+    (weighted(0.85, 0..8usize), vec(use_, 0..=3), prop::bool::weighted(0.2), (whole(6), whole(5), whole(5))).prop_map(
+        |(producer, uses, output, (store, store_buffer, live))| RawTensor {
             producer,
             uses,
             output,
             store,
             store_buffer,
             live,
-        })
+        },
+    )
 }
 
 #[derive(Debug, Clone)]

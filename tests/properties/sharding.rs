@@ -136,7 +136,8 @@ fn c2_pairs_that_cannot_be_bind() {
 #[test]
 fn c3_readers_of_one_tensor_share_a_conversion() {
     let gather = Some((Layout::Rows, Layout::Replicated));
-    let link = |to: usize, group: usize| Link { from: 0, to, pairs: vec![vec![gather], vec![gather]], group: Some(group) };
+    let link =
+        |to: usize, group: usize| Link { from: 0, to, pairs: vec![vec![gather], vec![gather]], group: Some(group) };
     let costs = BTreeMap::from([((Layout::Rows, Layout::Replicated), 7.0)]);
     let mut problem = Problem {
         open: vec![vec![Sharding::M, Sharding::Outer], vec![Sharding::Replicate], vec![Sharding::Replicate]],
