@@ -130,12 +130,19 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
     }
     for (i, (u, dimension)) in decisions.uses.iter().zip(&system.network.dimensions).enumerate() {
         if u.tp.saturating_mul(u.pp).saturating_mul(u.dp) != dimension.size {
-            broken.push(format!("dimension {i} has {} chips, but TP {} x PP {} x DP {}", dimension.size, u.tp, u.pp, u.dp));
+            broken.push(format!(
+                "dimension {i} has {} chips, but TP {} x PP {} x DP {}",
+                dimension.size, u.tp, u.pp, u.dp
+            ));
         }
     }
     let n = workload.kernels.len();
     if decisions.sharding.len() != n || decisions.partition.len() != n {
-        broken.push(format!("decisions for {} and {} of {n} kernels", decisions.sharding.len(), decisions.partition.len()));
+        broken.push(format!(
+            "decisions for {} and {} of {n} kernels",
+            decisions.sharding.len(),
+            decisions.partition.len()
+        ));
     }
     if decisions.tiles == 0 {
         broken.push("a tile count of zero".into());
@@ -185,15 +192,17 @@ impl Derivation<'_> {
             {
                 broken.push(format!(
                     "kernel {} by {strategy} needs other shards of the weight of {} than {} makes",
-                    kernel.name, name(owner.kernel), self.d.sharding[owner.kernel]
+                    kernel.name,
+                    name(owner.kernel),
+                    self.d.sharding[owner.kernel]
                 ));
             }
         }
         if self.pp > self.w.repeat {
             broken.push(format!("{} stages for {} layers", self.pp, self.w.repeat));
         }
-        let may_keep = self.system.chip.0.style == Style::Dataflow
-            && self.system.model.weight_traffic == WeightTraffic::Streamed;
+        let may_keep =
+            self.system.chip.0.style == Style::Dataflow && self.system.model.weight_traffic == WeightTraffic::Streamed;
         if self.d.weights_on_chip && !may_keep {
             broken.push("weights_on_chip needs a dataflow chip and streamed weight traffic".into());
         }
@@ -233,7 +242,7 @@ impl Derivation<'_> {
     }
 
     /// Every reader of a tensor: in the layer, and in the next one where it is carried there and that is charged.
-    fn readers<'t>(&'t self, id: usize) -> Vec<(&'t Use, bool)> {
+    fn readers(&self, id: usize) -> Vec<(&Use, bool)> {
         let charged = self.system.model.boundary_tensors == Charge::Charged;
         let next = self.w.tensors.iter().filter(move |t| charged && t.carried_from == Some(id));
         let here = self.w.tensors[id].consumers.iter().map(|u| (u, false));
@@ -261,7 +270,8 @@ impl Derivation<'_> {
             total += seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * tiles * word);
         }
         if self.w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
-            let bytes = gradient_bytes(kernel, self.d.sharding[k], self.tp, word) / microbatches(self.w, options, self.dp);
+            let bytes =
+                gradient_bytes(kernel, self.d.sharding[k], self.tp, word) / microbatches(self.w, options, self.dp);
             total += collective::seconds(CollectiveKind::AllReduce, &self.dp_group, bytes, options);
         }
         for id in 0..self.w.tensors.len() {
@@ -347,8 +357,7 @@ impl Derivation<'_> {
     /// SRAM of a reader's buffer: loaded from DRAM, or passed on chip.
     fn buffer(&self, id: usize, u: &Use, on_chip: bool, levels: &[usize]) -> f64 {
         let tensor = &self.w.tensors[id];
-        let (whole, tile) =
-            tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.d.tiles, self.w.word_bytes);
+        let (whole, tile) = tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.d.tiles, self.w.word_bytes);
         let stationary = self.system.model.stationary_operands == Charge::Charged
             && u.slot.is_stationary()
             && self.w.kernels[u.kernel].tiled == Axis::N;
@@ -447,7 +456,8 @@ impl Derivation<'_> {
 
     fn store_buffer(&self, id: usize) -> f64 {
         let tensor = &self.w.tensors[id];
-        let made = tensor.producer.map_or(Layout::Replicated, |p| produced(self.d.sharding[p], self.system.model.layouts));
+        let made =
+            tensor.producer.map_or(Layout::Replicated, |p| produced(self.d.sharding[p], self.system.model.layouts));
         2.0 * tensor_bytes(tensor, made, self.tp, self.d.tiles, self.w.word_bytes).1
     }
 
@@ -492,7 +502,11 @@ impl Derivation<'_> {
         for p in 0..self.partitions() {
             let inside = self.kernels_of(p);
             let Some(compute_s) = self.compute_s(&inside) else {
-                broken.push(format!("partition {p}: {} kernels share {} cores", inside.len(), self.system.chip.0.cores));
+                broken.push(format!(
+                    "partition {p}: {} kernels share {} cores",
+                    inside.len(),
+                    self.system.chip.0.cores
+                ));
                 continue;
             };
             let (mut network_s, mut overhead_s, mut dram, mut live, mut flop) = (0.0, 0.0, 0.0, 0.0, 0.0);
@@ -512,7 +526,10 @@ impl Derivation<'_> {
                     }
                 };
                 if pieces > 1.0 && inside.len() > 1 {
-                    broken.push(format!("kernel {} fits the SRAM only alone, in pieces, but shares partition {p}", kernel.name));
+                    broken.push(format!(
+                        "kernel {} fits the SRAM only alone, in pieces, but shares partition {p}",
+                        kernel.name
+                    ));
                 }
                 sram += self.held_bytes(k) / pieces;
                 let weight = weight_bytes(kernel, strategy, self.tp, word);
@@ -542,8 +559,7 @@ impl Derivation<'_> {
                 let producer = self.w.tensors[id].producer;
                 let made_at = producer.map(|k| self.d.partition[k]);
                 let outside = |u: &Use| made_at != Some(self.d.partition[u.kernel]);
-                let last_load =
-                    uses.iter().filter(|u| outside(u)).map(|u| self.d.partition[u.kernel]).max();
+                let last_load = uses.iter().filter(|u| outside(u)).map(|u| self.d.partition[u.kernel]).max();
                 let mut buffer: f64 = 0.0;
                 let mut load: f64 = 0.0;
                 for u in uses.iter().filter(|u| self.d.partition[u.kernel] == p) {

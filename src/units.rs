@@ -70,10 +70,8 @@ pub trait Quantity: Copy + Sized {
             .find(|(name, _)| *name == unit)
             .map(|(_, factor)| *factor)
             .ok_or_else(|| QuantityError::WrongUnit { unit: unit.into(), quantity: Self::NAME })?;
-        let value: f64 = number
-            .replace('_', "")
-            .parse()
-            .map_err(|_| QuantityError::NotANumber { found: number.clone() })?;
+        let value: f64 =
+            number.replace('_', "").parse().map_err(|_| QuantityError::NotANumber { found: number.clone() })?;
         if !value.is_finite() || value < 0.0 {
             return Err(QuantityError::OutOfRange { found: text.into() });
         }
@@ -100,9 +98,7 @@ fn split_number(text: &str) -> (String, String) {
     let mut end = 0;
     while end < bytes.len() {
         let c = bytes[end];
-        let exponent_sign = end > 0
-            && (c == b'+' || c == b'-')
-            && matches!(bytes[end - 1], b'e' | b'E');
+        let exponent_sign = end > 0 && (c == b'+' || c == b'-') && matches!(bytes[end - 1], b'e' | b'E');
         // `e` belongs to the number only when a digit or sign follows: `3e9 B` but not `3 exaflop`.
         let exponent = end > 0
             && (c == b'e' || c == b'E')
@@ -191,7 +187,11 @@ quantity!(
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_scaled(f, self.0, &[(KI.powi(4), "TiB"), (KI.powi(3), "GiB"), (KI.powi(2), "MiB"), (KI, "KiB"), (1.0, "B")])
+        write_scaled(
+            f,
+            self.0,
+            &[(KI.powi(4), "TiB"), (KI.powi(3), "GiB"), (KI.powi(2), "MiB"), (KI, "KiB"), (1.0, "B")],
+        )
     }
 }
 
@@ -203,11 +203,7 @@ impl fmt::Display for Seconds {
 
 /// Writes `value` with the largest unit that keeps it at or above one, four significant digits.
 fn write_scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
-    let Some(&(factor, unit)) = units
-        .iter()
-        .find(|(factor, _)| value.abs() >= *factor)
-        .or(units.last())
-    else {
+    let Some(&(factor, unit)) = units.iter().find(|(factor, _)| value.abs() >= *factor).or(units.last()) else {
         return write!(f, "{value}");
     };
     let scaled = value / factor;
@@ -217,11 +213,7 @@ fn write_scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -
         x if x >= 10.0 => 2,
         _ => 3,
     };
-    if value == 0.0 {
-        write!(f, "0 {unit}")
-    } else {
-        write!(f, "{scaled:.decimals$} {unit}")
-    }
+    if value == 0.0 { write!(f, "0 {unit}") } else { write!(f, "{scaled:.decimals$} {unit}") }
 }
 
 #[cfg(test)]

@@ -141,12 +141,19 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         max_partitions: args.max_partitions.and_then(|n| usize::try_from(n).ok()),
         pins: task.pins.clone(),
         engine,
-        limits: Limits { solver, gap: args.gap, seconds: args.time_limit, nodes: Some(args.node_limit), seed: args.seed },
+        limits: Limits {
+            solver,
+            gap: args.gap,
+            seconds: args.time_limit,
+            nodes: Some(args.node_limit),
+            seed: args.seed,
+        },
     };
     match map(&task.workload, &task.system, &request)? {
         Answer::Mapped(plan, record) => {
-            crate::check::verify(&plan)
-                .map_err(|e| Failure::input(format!("internal error, please report it: the checker refuses the plan: {e}")))?;
+            crate::check::verify(&plan).map_err(|e| {
+                Failure::input(format!("internal error, please report it: the checker refuses the plan: {e}"))
+            })?;
             super::print(&match args.format {
                 Format::Text => present::text(&plan, &record),
                 Format::Json => present::json(&plan, &record),

@@ -39,7 +39,6 @@ pub enum Command {
     Schema(schema::SchemaArgs),
 }
 
-
 /// What to do with a study.
 #[derive(Debug, Subcommand)]
 pub enum StudyCommand {
@@ -86,7 +85,7 @@ pub fn run(cli: Cli) -> i32 {
     let result = match cli.command {
         Command::Map(args) => map::run(&args),
         Command::Check(args) => check::run(&args),
-        
+
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Schema(args) => schema::run(&args),

@@ -40,7 +40,18 @@ pub fn figures_text(plan: &Plan) -> String {
     let mut out = format!("{} on {} ({} chips)\n\n", plan.workload.name, plan.system.name, plan.system.chip_count());
 
     let mut head = plain();
-    head.set_header(["TP", "PP", "DP", "tiles", "microbatch", "microbatches", "layers/stage", "iteration", "samples/s", "utilization"]);
+    head.set_header([
+        "TP",
+        "PP",
+        "DP",
+        "tiles",
+        "microbatch",
+        "microbatches",
+        "layers/stage",
+        "iteration",
+        "samples/s",
+        "utilization",
+    ]);
     head.add_row([
         f.tp.to_string(),
         f.pp.to_string(),
@@ -67,7 +78,13 @@ pub fn figures_text(plan: &Plan) -> String {
         ("gradient reduction", i.gradient_s),
         ("optimizer", i.optimizer_s),
     ];
-    let layers = [("compute", layer[0]), ("DRAM", layer[1]), ("network", layer[2]), ("overhead", layer[3]), ("together", f.layer_s)];
+    let layers = [
+        ("compute", layer[0]),
+        ("DRAM", layer[1]),
+        ("network", layer[2]),
+        ("overhead", layer[3]),
+        ("together", f.layer_s),
+    ];
     for ((name, seconds), (part, part_s)) in parts.iter().zip(&layers) {
         time.add_row([
             (*name).to_string(),
@@ -83,7 +100,16 @@ pub fn figures_text(plan: &Plan) -> String {
 
     let m = &f.memory;
     let mut memory = plain();
-    memory.set_header(["DRAM of a chip", "weights", "gradients", "optimizer", "activations", "waiting tensors", "total", "capacity"]);
+    memory.set_header([
+        "DRAM of a chip",
+        "weights",
+        "gradients",
+        "optimizer",
+        "activations",
+        "waiting tensors",
+        "total",
+        "capacity",
+    ]);
     memory.add_row([
         String::new(),
         Bytes(m.weights).to_string(),
@@ -185,13 +211,8 @@ fn significant(x: f64) -> String {
 pub fn json(plan: &Plan, record: &Record) -> String {
     let f = &plan.figures;
     let m = &f.memory;
-    let sharding: Map<String, Value> = plan
-        .workload
-        .kernels
-        .iter()
-        .zip(&plan.decisions.sharding)
-        .map(|(k, s)| (k.name.clone(), json!(s)))
-        .collect();
+    let sharding: Map<String, Value> =
+        plan.workload.kernels.iter().zip(&plan.decisions.sharding).map(|(k, s)| (k.name.clone(), json!(s))).collect();
     let partitions: Vec<Value> = f
         .partitions
         .iter()

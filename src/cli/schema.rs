@@ -54,7 +54,7 @@ pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
         Kind::Study => document::<StudySpec>("flowspace study"),
         Kind::Plan => document::<PlanSpec>("flowspace plan"),
         Kind::Columns => {
-            super::print(&&crate::report::csv::reference());
+            super::print(&crate::report::csv::reference());
             return Ok(0);
         }
     };

@@ -53,8 +53,7 @@ impl Ideals {
             }
         }
         if instance.separate_phases {
-            let forward: u128 =
-                (0..n).filter(|k| !instance.kernels[*k].backward).fold(0, |set, k| set | (1u128 << k));
+            let forward: u128 = (0..n).filter(|k| !instance.kernels[*k].backward).fold(0, |set, k| set | (1u128 << k));
             for (k, set) in before.iter_mut().enumerate() {
                 if instance.kernels[k].backward {
                     *set |= forward;
@@ -225,9 +224,12 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
         let mut resident = 0.0;
         for j in i + 1..=n {
             resident += instance.kernels[order[j - 1]].resident_bytes;
-            let mixed =
-                instance.separate_phases && instance.kernels[order[i]].backward != instance.kernels[order[j - 1]].backward;
-            if mixed || (instance.kernel_by_kernel && j > i + 1) || instance.base_sram_bytes + resident > instance.sram_bytes * (1.0 + 1e-6) {
+            let mixed = instance.separate_phases
+                && instance.kernels[order[i]].backward != instance.kernels[order[j - 1]].backward;
+            if mixed
+                || (instance.kernel_by_kernel && j > i + 1)
+                || instance.base_sram_bytes + resident > instance.sram_bytes * (1.0 + 1e-6)
+            {
                 break;
             }
             let mut inside = order[i..j].to_vec();

@@ -350,9 +350,7 @@ fn emit_live(model: &mut FusionModel, instance: &Instance, t: usize, total: usiz
     let share = tensor.live_bytes / instance.live_limit.max(f64::MIN_POSITIVE);
     // Stored at all: an output or an input always, else the sum of st.
     let stored: Option<Vec<(usize, f64)>> = match tensor.producer {
-        Some(_) if !tensor.output => Some(
-            model.stored[t].iter().flatten().map(|c| (*c, 1.0)).collect(),
-        ),
+        Some(_) if !tensor.output => Some(model.stored[t].iter().flatten().map(|c| (*c, 1.0)).collect()),
         _ => None,
     };
     for (p, waiting) in waiting.iter_mut().enumerate().take(total) {

@@ -222,16 +222,16 @@ impl Instance {
     /// independent judge is [`crate::check`].
     pub fn evaluate(&self, assignment: &[usize]) -> Option<(f64, Vec<PartitionCost>)> {
         let count = assignment.iter().max()? + 1;
-        let ordered = self.tensors.iter().all(|t| {
-            t.producer.is_none_or(|p| t.uses.iter().all(|u| assignment[p] <= assignment[u.kernel]))
-        });
+        let ordered = self
+            .tensors
+            .iter()
+            .all(|t| t.producer.is_none_or(|p| t.uses.iter().all(|u| assignment[p] <= assignment[u.kernel])));
         let pinned = self.pins.iter().zip(assignment).all(|(pin, p)| pin.is_none_or(|pin| pin == *p));
         if !ordered || !pinned || self.max_partitions.is_some_and(|m| count > m) {
             return None;
         }
         if self.separate_phases {
-            let last_forward =
-                assignment.iter().zip(&self.kernels).filter(|(_, k)| !k.backward).map(|(p, _)| *p).max();
+            let last_forward = assignment.iter().zip(&self.kernels).filter(|(_, k)| !k.backward).map(|(p, _)| *p).max();
             let first_backward =
                 assignment.iter().zip(&self.kernels).filter(|(_, k)| k.backward).map(|(p, _)| *p).min();
             if let (Some(f), Some(b)) = (last_forward, first_backward)
@@ -529,7 +529,8 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
         }
         // An input that is carried arrives as its reader wants it; the writer converts it.
         let made = tensor.producer.map(|p| produced(sharding[p], rules));
-        let wanted = |u: &crate::workload::Use| required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
+        let wanted =
+            |u: &crate::workload::Use| required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
         let full = tensor.rows as f64 * tensor.cols as f64 * word;
         let (made_bytes, made_tile) = tensor_bytes(tensor, made.unwrap_or(Layout::Replicated), t, tiles, word);
 
@@ -577,7 +578,11 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
                 UseCost {
                     kernel: u.kernel,
                     // A reader of another phase loads what was stored and converts it then.
-                    load_bytes: if tensor.producer.is_some() { (bytes * samples).min(store_bytes) } else { bytes * samples },
+                    load_bytes: if tensor.producer.is_some() {
+                        (bytes * samples).min(store_bytes)
+                    } else {
+                        bytes * samples
+                    },
                     load_buffer: if stationary { bytes } else { 2.0 * tile },
                     onchip_buffer: if stationary { bytes.max(depth * tile) } else { depth * tile },
                 }
@@ -589,7 +594,14 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
             store_bytes = uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max);
         }
         let live_bytes = store_bytes / samples * workload.micro_batch as f64;
-        let cost = TensorCost { producer: tensor.producer, output, store_bytes, store_buffer: 2.0 * made_tile, live_bytes, uses };
+        let cost = TensorCost {
+            producer: tensor.producer,
+            output,
+            store_bytes,
+            store_buffer: 2.0 * made_tile,
+            live_bytes,
+            uses,
+        };
         match options.tensor_fanout {
             Fanout::Shared => tensors.push(cost),
             Fanout::Replicate => {

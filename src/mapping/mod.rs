@@ -3,13 +3,18 @@
 //! [`degrees`] lists the ways to give the network's dimensions to tensor, pipeline and data parallelism;
 //! [`sharding`] is the MILP between chips; [`instance`] turns a workload, a system, degrees, sharding and a tile count
 //! into the numbers of one fusion problem, which [`fusion`] solves as a MILP and [`exact`] as a shortest path;
-//! [`solver`] runs MILPs; [`search`] ties them together and proves the best.
+//! [`solver`] runs MILPs; [`search`] ties them together and proves the best ([`request`]: what it is asked and answers).
 
+mod certify;
 pub mod degrees;
+pub mod dominance;
 pub mod exact;
+mod figures;
 pub mod fusion;
 pub mod instance;
+mod reasons;
 pub mod record;
+pub mod request;
 pub mod search;
 pub mod sharding;
 pub mod solver;
@@ -17,4 +22,5 @@ pub mod tiling;
 pub mod write_model;
 
 pub use record::{Infeasible, SolveRecord, Status};
-pub use search::{Answer, Request, map};
+pub use request::{Answer, Request};
+pub use search::map;

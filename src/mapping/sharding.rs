@@ -173,9 +173,7 @@ pub fn problem(
             let none = (Layout::Replicated, Layout::Replicated);
             let pairs = problem.open[owner]
                 .iter()
-                .map(|a| {
-                    problem.open[k].iter().map(|b| weight_shards_agree(kernel, *b, *a).then_some(none)).collect()
-                })
+                .map(|a| problem.open[k].iter().map(|b| weight_shards_agree(kernel, *b, *a).then_some(none)).collect())
                 .collect();
             problem.links.push(Link { from: owner, to: k, pairs, group: None });
         }

@@ -156,7 +156,9 @@ pub struct Solved {
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum SolverError {
     /// The solver is not in this build.
-    #[error("this build has no CBC: build with `cargo build --release --features cbc` (needs Debian's coinor-libcbc-dev), or use --solver highs")]
+    #[error(
+        "this build has no CBC: build with `cargo build --release --features cbc` (needs Debian's coinor-libcbc-dev), or use --solver highs"
+    )]
     NotBuilt,
     /// The solver said something else.
     #[error("the solver failed: {0}")]
@@ -277,7 +279,11 @@ fn node_count(solved: &mut highs::SolvedModel) -> Option<u64> {
     // SAFETY: the pointer is that of a live solved model, borrowed mutably for the call; the name is a NUL-terminated
     // literal; the value is written to a local of the type that HiGHS documents for this call.
     let status = unsafe {
-        highs_sys::Highs_getInt64InfoValue(solved.as_mut_ptr(), c"mip_node_count".as_ptr(), std::ptr::from_mut(&mut nodes))
+        highs_sys::Highs_getInt64InfoValue(
+            solved.as_mut_ptr(),
+            c"mip_node_count".as_ptr(),
+            std::ptr::from_mut(&mut nodes),
+        )
     };
     if status == highs_sys::STATUS_OK { u64::try_from(nodes).ok() } else { None }
 }
@@ -329,7 +335,10 @@ fn solve_cbc(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
                 Status::Optimal => objective - 0.5 * limits.gap * objective.abs(),
                 _ => raw.best_possible_value() + milp.constant,
             };
-            Ok(Solved { values: Some(values), record: SolveRecord { status, objective, bound, nodes: None, seconds: seconds(clock) } })
+            Ok(Solved {
+                values: Some(values),
+                record: SolveRecord { status, objective, bound, nodes: None, seconds: seconds(clock) },
+            })
         }
         Err(ResolutionError::Infeasible) => Ok(Solved {
             values: None,

@@ -67,7 +67,9 @@ mod tests {
     use super::*;
 
     fn options(list: &[(u64, f64)]) -> Vec<CoreOption> {
-        list.iter().map(|(cores, seconds)| CoreOption { cores: *cores, lanes: *cores, stages: 1, seconds: *seconds }).collect()
+        list.iter()
+            .map(|(cores, seconds)| CoreOption { cores: *cores, lanes: *cores, stages: 1, seconds: *seconds })
+            .collect()
     }
 
     /// By hand: two kernels of 6 and 3 core-seconds on 3 cores: 2 + 1 cores make both take 3 s.

@@ -15,7 +15,12 @@ pub fn write(milp: &Milp, title: &str, path: &Path) -> Result<(), String> {
     let text = match path.extension().and_then(|e| e.to_str()) {
         Some("mps") => mps(milp, title),
         Some("lp") => lp(milp, title),
-        _ => return Err(format!("cannot tell the format of {:?}: expected a name that ends in {ENDINGS}", path.display().to_string())),
+        _ => {
+            return Err(format!(
+                "cannot tell the format of {:?}: expected a name that ends in {ENDINGS}",
+                path.display().to_string()
+            ));
+        }
     };
     std::fs::write(path, text)
         .map_err(|e| format!("cannot write {:?}: {}", path.display().to_string(), crate::spec::node::io_reason(&e)))

@@ -66,7 +66,14 @@ pub fn system_peak(system: &System) -> f64 {
 }
 
 /// Seconds of all tiles of one sample at a constant efficiency u: tiles * F / (u * peak).
-pub fn seconds_at_efficiency(chip: &Chip, kernel: &Kernel, local: &Local, tiles: u64, u: f64, options: &ModelOptions) -> f64 {
+pub fn seconds_at_efficiency(
+    chip: &Chip,
+    kernel: &Kernel,
+    local: &Local,
+    tiles: u64,
+    u: f64,
+    options: &ModelOptions,
+) -> f64 {
     tiles as f64 * tile_flop(kernel, local, tiles) / (options.precision.round(u) * peak(chip, kernel, options))
 }
 
@@ -102,8 +109,7 @@ pub struct CoreOption {
 /// values of ceil(m/(L W)) and ceil(n/(s H)): at most 2 sqrt(m/W) times 2 sqrt(n/H) of them.
 pub fn core_options(chip: &Chip, kernel: &Kernel, local: &Local, tiles: u64) -> Vec<CoreOption> {
     let lanes = breakpoints(ceil_div(local.rows, chip.lanes), chip.cores);
-    let stages =
-        if kernel.is_gemm() { breakpoints(ceil_div(local.n, chip.stages), chip.cores) } else { vec![1] };
+    let stages = if kernel.is_gemm() { breakpoints(ceil_div(local.n, chip.stages), chip.cores) } else { vec![1] };
     let mut all: Vec<(u64, u64, u64, u64)> = Vec::new();
     for &l in &lanes {
         for &s in &stages {

@@ -64,8 +64,7 @@ pub fn resident(
     if !(full && workload.training) {
         return need;
     }
-    let layer_gradients: f64 =
-        workload.kernels.iter().zip(sharding).map(|(k, s)| gradient_bytes(k, *s, t, word)).sum();
+    let layer_gradients: f64 = workload.kernels.iter().zip(sharding).map(|(k, s)| gradient_bytes(k, *s, t, word)).sum();
     need.gradients = layer_gradients * layers;
     need.optimizer = need.weights / word * optimizer_bytes_per_weight(word);
     let kept: f64 = workload

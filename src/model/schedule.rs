@@ -128,8 +128,12 @@ pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Ite
     }
     if workload.training {
         if options.gradient_reduction == GradientReduction::PerIteration {
-            out.gradient_s =
-                collective::seconds(CollectiveKind::AllReduce, stage.dp_group, stage.layer_gradient_bytes * lps, options);
+            out.gradient_s = collective::seconds(
+                CollectiveKind::AllReduce,
+                stage.dp_group,
+                stage.layer_gradient_bytes * lps,
+                options,
+            );
         }
         if options.optimizer_step == Charge::Charged {
             let word = workload.word_bytes;

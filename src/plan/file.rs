@@ -231,7 +231,13 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
     Ok(PlanFile {
         pinned_sharding: sharding.iter().zip(&keep_sharding).map(|(s, keep)| keep.then_some(*s)).collect(),
         pinned_partition: partition.iter().zip(&keep_partition).map(|(p, keep)| keep.then_some(*p)).collect(),
-        decisions: Decisions { uses: spec.network_use, sharding, tiles: spec.tile_count, weights_on_chip: spec.weights_on_chip, partition },
+        decisions: Decisions {
+            uses: spec.network_use,
+            sharding,
+            tiles: spec.tile_count,
+            weights_on_chip: spec.weights_on_chip,
+            partition,
+        },
         workload_node,
         system_node,
         workload,
@@ -263,11 +269,18 @@ impl ResultSpec {
             .collect();
         if let Some(stated) = &self.partition_s {
             if stated.len() != figures.partitions.len() {
-                out.push(format!("partition_s: the file has {} entries, the plan {} partitions", stated.len(), figures.partitions.len()));
+                out.push(format!(
+                    "partition_s: the file has {} entries, the plan {} partitions",
+                    stated.len(),
+                    figures.partitions.len()
+                ));
             }
             for (p, (stated, derived)) in stated.iter().zip(&figures.partitions).enumerate() {
                 if !crate::check::agree(*stated, derived.time_s, self.tolerance) {
-                    out.push(format!("partition_s.[{p}]: the file says {stated}, its decisions give {}", derived.time_s));
+                    out.push(format!(
+                        "partition_s.[{p}]: the file says {stated}, its decisions give {}",
+                        derived.time_s
+                    ));
                 }
             }
         }
@@ -308,5 +321,7 @@ pub fn write(workload: &Node, system: &Node, plan: &Plan) -> Result<String, Stri
         },
     });
     let body = serde_saphyr::to_string(&document).map_err(|e| format!("cannot write the plan: {e}"))?;
-    Ok(format!("# A plan of flowspace. Edit it, then `flowspace check FILE --recost`; or pin parts and `flowspace map --plan FILE`.\n{body}"))
+    Ok(format!(
+        "# A plan of flowspace. Edit it, then `flowspace check FILE --recost`; or pin parts and `flowspace map --plan FILE`.\n{body}"
+    ))
 }

@@ -130,6 +130,9 @@ pub const COLUMNS: &[Column] = &[
         uses.collect::<Vec<_>>().join("|")
     }),
     plan("tile_count", "Tiles that a sample is cut into.", |p, _| p.decisions.tiles as f64),
+    plan_text("weights_on_chip", "Whether a stage's weights stay on chip for the whole iteration.", |p, _| {
+        p.decisions.weights_on_chip.to_string()
+    }),
     plan("micro_batch", "Samples of one microbatch.", |p, _| p.workload.micro_batch as f64),
     plan("microbatches", "Microbatches of one replica in an iteration.", |p, _| p.figures.iteration.microbatches),
     plan("partitions", "Partitions of a layer, run one after another.", |p, _| p.figures.partitions.len() as f64),

@@ -90,13 +90,12 @@ impl Node {
             Value::Scalar { text, quoted: false } => match text.as_str() {
                 "true" => J::Bool(true),
                 "false" => J::Bool(false),
-                _ => serde_json::from_str::<serde_json::Number>(text)
-                    .map_or_else(|_| J::String(text.clone()), J::Number),
+                _ => {
+                    serde_json::from_str::<serde_json::Number>(text).map_or_else(|_| J::String(text.clone()), J::Number)
+                }
             },
             Value::List(items) => J::Array(items.iter().map(Node::to_json).collect()),
-            Value::Map(entries) => {
-                J::Object(entries.iter().map(|(k, _, n)| (k.clone(), n.to_json())).collect())
-            }
+            Value::Map(entries) => J::Object(entries.iter().map(|(k, _, n)| (k.clone(), n.to_json())).collect()),
         }
     }
 
@@ -210,7 +209,9 @@ impl Builder<'_> {
                 let mut entries: Vec<(String, Origin, Node)> = Vec::new();
                 while let Some(key) = self.child(depth)? {
                     let Value::Scalar { text, .. } = key.value else {
-                        return Err(self.problem(key.origin.line, format!("a key must be a word, found {}", key.describe())));
+                        return Err(
+                            self.problem(key.origin.line, format!("a key must be a word, found {}", key.describe()))
+                        );
                     };
                     if let Some((_, first, _)) = entries.iter().find(|(k, _, _)| *k == text) {
                         let message = format!("key {text:?} stands twice (first on line {})", first.line);

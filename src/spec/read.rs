@@ -121,7 +121,10 @@ impl Reader {
         match &node.value {
             Value::Map(entries) => Some(entries),
             _ => {
-                self.problem(node, format!("expected {what} (a mapping of keys and values), found {}", node.describe()));
+                self.problem(
+                    node,
+                    format!("expected {what} (a mapping of keys and values), found {}", node.describe()),
+                );
                 None
             }
         }

@@ -31,7 +31,9 @@ impl FromNode for Efficiency {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.value {
             Value::Scalar { text, .. } if text == "lanes_stages" => Some(Self::LanesStages),
-            Value::Scalar { text, .. } if text.parse::<f64>().is_ok() => Fraction::from_node(node, reader).map(Self::Constant),
+            Value::Scalar { text, .. } if text.parse::<f64>().is_ok() => {
+                Fraction::from_node(node, reader).map(Self::Constant)
+            }
             _ => {
                 reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
                 None

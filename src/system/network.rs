@@ -146,7 +146,9 @@ fn check(network: &Network, node: &Node, reader: &mut Reader) {
                 at,
                 format!(
                     "topology {} has {} dimension(s), found {}",
-                    network.topology, expected.len(), network.dimensions.len()
+                    network.topology,
+                    expected.len(),
+                    network.dimensions.len()
                 ),
             );
         }),
@@ -154,7 +156,13 @@ fn check(network: &Network, node: &Node, reader: &mut Reader) {
             for (i, (dimension, topology)) in network.dimensions.iter().zip(expected).enumerate() {
                 if dimension.topology.is_some_and(|t| t != *topology) {
                     reader.within(format!("dimensions.[{i}].topology"), |r| {
-                        r.problem(at, format!("topology {} has a {topology} here; leave it out, or name the network custom", network.topology));
+                        r.problem(
+                            at,
+                            format!(
+                                "topology {} has a {topology} here; leave it out, or name the network custom",
+                                network.topology
+                            ),
+                        );
                     });
                 }
             }

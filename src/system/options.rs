@@ -237,7 +237,9 @@ impl FromNode for ModelOptions {
         let options = ModelSpec::from_node(node, reader)?.resolve();
         if !(1..=2).contains(&options.all_reduce_passes) {
             let at = node.get("all_reduce_passes").unwrap_or(node);
-            reader.within("all_reduce_passes", |r| r.problem(at, format!("expected 1 or 2, found {}", options.all_reduce_passes)));
+            reader.within("all_reduce_passes", |r| {
+                r.problem(at, format!("expected 1 or 2, found {}", options.all_reduce_passes))
+            });
         }
         Some(options)
     }

@@ -63,8 +63,7 @@ pub fn cost(system: &System) -> ByPart {
     let chips = system.chip_count() as f64;
     let bandwidth = system.memory.0.bandwidth.0 / 1e9;
     let networks = link_and_switch_bandwidth(system);
-    let link: f64 =
-        networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.price.0)).sum();
+    let link: f64 = networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.price.0)).sum();
     let switch_price = system.network.switch.as_ref().map_or(0.0, |s| f(s.0.price.0));
     let switches: f64 = networks.iter().map(|(_, s)| s * switch_price).sum();
     ByPart {
@@ -81,8 +80,7 @@ pub fn power(system: &System) -> ByPart {
     let chips = system.chip_count() as f64;
     let bandwidth = system.memory.0.bandwidth.0 / 1e9;
     let networks = link_and_switch_bandwidth(system);
-    let link: f64 =
-        networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.power.0)).sum();
+    let link: f64 = networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.power.0)).sum();
     let switch_power = system.network.switch.as_ref().map_or(0.0, |s| f(s.0.power.0));
     let switches: f64 = networks.iter().map(|(_, s)| s * switch_power).sum();
     ByPart {

@@ -49,7 +49,10 @@ impl FromNode for Source {
 fn check_text(node: &Node, text: &str, reader: &mut Reader) {
     let first: String = text.chars().take_while(|c| c.is_ascii_alphabetic()).collect();
     if !KINDS.contains(&first.as_str()) || text.len() < first.len() + 3 {
-        reader.problem(node, format!("expected a text that starts with one of {} and then says which, found {text:?}", KINDS.join(", ")));
+        reader.problem(
+            node,
+            format!("expected a text that starts with one of {} and then says which, found {text:?}", KINDS.join(", ")),
+        );
     }
 }
 

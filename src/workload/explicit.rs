@@ -162,7 +162,9 @@ fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
 fn check(spec: &GraphSpec, node: &Node, reader: &mut Reader) {
     super::spec::check_batches(spec.global_batch, spec.micro_batch, spec.word, node, reader);
     if spec.kernels.is_empty() {
-        reader.within("kernels", |r| r.problem(node.get("kernels").unwrap_or(node), "expected at least one kernel, found an empty list"));
+        reader.within("kernels", |r| {
+            r.problem(node.get("kernels").unwrap_or(node), "expected at least one kernel, found an empty list")
+        });
     }
     if spec.kernels.len() > 100_000 {
         reader.within("kernels", |r| r.problem(node, "expected at most 100000 kernels"));
@@ -189,26 +191,39 @@ impl GraphSpec {
         for (i, kernel) in self.kernels.iter().enumerate() {
             if let Some(first) = kernel_of.insert(&kernel.name, i) {
                 let line = kernel_origin(first).line;
-                say(kernel_origin(i), format!("kernels.[{i}].name"), format!("duplicate name {:?} (first on line {line})", kernel.name));
+                say(
+                    kernel_origin(i),
+                    format!("kernels.[{i}].name"),
+                    format!("duplicate name {:?} (first on line {line})", kernel.name),
+                );
             }
         }
         let mut tensors: Vec<Tensor> = Vec::new();
         let mut tensor_of: HashMap<&str, usize> = HashMap::new();
         for (i, input) in self.inputs.iter().enumerate() {
             if tensor_of.insert(&input.name, tensors.len()).is_some() {
-                say(key_origin("inputs"), format!("inputs.[{i}].name"), format!("duplicate tensor name {:?}", input.name));
+                say(
+                    key_origin("inputs"),
+                    format!("inputs.[{i}].name"),
+                    format!("duplicate tensor name {:?}", input.name),
+                );
             }
             tensors.push(blank(&input.name, input.rows, input.cols, None));
         }
         for (i, kernel) in self.kernels.iter().enumerate() {
             if tensor_of.insert(&kernel.output, tensors.len()).is_some() {
-                say(kernel_origin(i), format!("kernels.[{i}].output"), format!("tensor {:?} has two producers", kernel.output));
+                say(
+                    kernel_origin(i),
+                    format!("kernels.[{i}].output"),
+                    format!("tensor {:?} has two producers", kernel.output),
+                );
             }
             tensors.push(blank(&kernel.output, kernel.outer * kernel.m, kernel.n, Some(i)));
         }
         let mut kernels = Vec::new();
         for (i, spec) in self.kernels.iter().enumerate() {
-            let mut read: Vec<(&str, &str, Slot)> = spec.inputs.iter().map(|t| (t.as_str(), "inputs", Slot::Data)).collect();
+            let mut read: Vec<(&str, &str, Slot)> =
+                spec.inputs.iter().map(|t| (t.as_str(), "inputs", Slot::Data)).collect();
             if let Some(rhs) = &spec.rhs {
                 read.push((rhs, "rhs", if spec.rhs_transposed { Slot::RhsT } else { Slot::Rhs }));
             }
@@ -221,7 +236,9 @@ impl GraphSpec {
                     None => say(
                         kernel_origin(i),
                         format!("kernels.[{i}].{field}"),
-                        format!("tensor {name:?} has no producer: it is neither the output of a kernel nor listed under inputs"),
+                        format!(
+                            "tensor {name:?} has no producer: it is neither the output of a kernel nor listed under inputs"
+                        ),
                     ),
                 }
             }
@@ -230,7 +247,11 @@ impl GraphSpec {
                 match owner {
                     Some(k) if self.kernels[k].op == Op::GemmWeight => Some(WeightOf { kernel: k }),
                     _ => {
-                        say(kernel_origin(i), format!("kernels.[{i}].weight_of"), format!("{name:?} is not a kernel with a weight"));
+                        say(
+                            kernel_origin(i),
+                            format!("kernels.[{i}].weight_of"),
+                            format!("{name:?} is not a kernel with a weight"),
+                        );
                         None
                     }
                 }
@@ -257,7 +278,10 @@ impl GraphSpec {
         for (i, input) in self.inputs.iter().enumerate() {
             let Some(from) = &input.carried_from else { continue };
             match tensor_of.get(from.as_str()).copied() {
-                Some(t) if (tensors[t].rows, tensors[t].cols) == (input.rows, input.cols) && tensors[t].producer.is_some() => {
+                Some(t)
+                    if (tensors[t].rows, tensors[t].cols) == (input.rows, input.cols)
+                        && tensors[t].producer.is_some() =>
+                {
                     tensors[t].output = true;
                     tensors[i].carried_from = Some(t);
                 }
@@ -266,7 +290,11 @@ impl GraphSpec {
                     format!("inputs.[{i}].carried_from"),
                     format!("{from:?} must be written by a kernel and have the same rows and columns"),
                 ),
-                None => say(key_origin("inputs"), format!("inputs.[{i}].carried_from"), format!("there is no tensor {from:?}")),
+                None => say(
+                    key_origin("inputs"),
+                    format!("inputs.[{i}].carried_from"),
+                    format!("there is no tensor {from:?}"),
+                ),
             }
         }
         if !problems.is_empty() {

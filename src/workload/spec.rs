@@ -74,7 +74,11 @@ impl WorkloadSpec {
                             GraphError::Cycle(names) => names.first().cloned(),
                             GraphError::Size { kernel, .. } => Some(kernel.clone()),
                         };
-                        Problem { origin: kernel_origin(node, subject.as_deref()), field: "kernels".into(), message: e.to_string() }
+                        Problem {
+                            origin: kernel_origin(node, subject.as_deref()),
+                            field: "kernels".into(),
+                            message: e.to_string(),
+                        }
                     })
                     .collect(),
             )
@@ -104,6 +108,8 @@ pub(super) fn check_batches(global: u64, micro: u64, word: Bytes, node: &Node, r
     }
     if word.0 <= 0.0 || word.0 > 64.0 {
         let at = node.get("word").unwrap_or(node);
-        reader.within("word", |r| r.problem(at, format!("expected a size above 0 B and at most 64 B, found {}", at.describe())));
+        reader.within("word", |r| {
+            r.problem(at, format!("expected a size above 0 B and at most 64 B, found {}", at.describe()))
+        });
     }
 }

@@ -90,7 +90,14 @@ struct Builder {
 
 impl Builder {
     /// Adds a kernel and its output tensor; returns the kernel's index, which is also its tensor's.
-    fn add(&mut self, name: &str, op: Op, phase: Phase, shape: (u64, u64, u64, u64), inputs: &[(usize, Slot)]) -> usize {
+    fn add(
+        &mut self,
+        name: &str,
+        op: Op,
+        phase: Phase,
+        shape: (u64, u64, u64, u64),
+        inputs: &[(usize, Slot)],
+    ) -> usize {
         let (outer, m, k, n) = shape;
         let shape = Shape { outer, m, k, n };
         let id = self.kernels.len();
@@ -196,8 +203,18 @@ impl TransformerSpec {
             let k_u = b.add("K_upd", Gemm, Upd, (1, h, s, a), &[(dk, RhsT), (ln1, Lhs)]);
             let q_u = b.add("Q_upd", Gemm, Upd, (1, h, s, a), &[(dq, RhsT), (ln1, Lhs)]);
             for (backward, owner) in [
-                (ffn1_b, ffn1), (ffn0_b, ffn0), (proj_b, proj), (v_b, v), (q_b, q), (k_b, k),
-                (ffn1_u, ffn1), (ffn0_u, ffn0), (proj_u, proj), (v_u, v), (k_u, k), (q_u, q),
+                (ffn1_b, ffn1),
+                (ffn0_b, ffn0),
+                (proj_b, proj),
+                (v_b, v),
+                (q_b, q),
+                (k_b, k),
+                (ffn1_u, ffn1),
+                (ffn0_u, ffn0),
+                (proj_u, proj),
+                (v_u, v),
+                (k_u, k),
+                (q_u, q),
             ] {
                 b.kernels[backward].weight_of = Some(WeightOf { kernel: owner });
             }

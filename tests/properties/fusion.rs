@@ -185,7 +185,7 @@ fn milp(instance: &Instance, solver: Solver) -> Result<Option<f64>, TestCaseErro
 /// separate phases (a pin is a position, the model's backward partitions start at a fixed one).
 fn milp_states(instance: &Instance) -> bool {
     let pinned = instance.pins.iter().any(Option::is_some);
-    !instance.kernel_by_kernel && !(pinned && instance.separate_phases)
+    !(instance.kernel_by_kernel || pinned && instance.separate_phases)
 }
 
 #[test]

@@ -1,0 +1,108 @@
+//! The proof of the winner: closed form, shortest path, or MILP; engines that must agree.
+
+use super::fusion::{self, PartitionCounts};
+use super::instance::Instance;
+use super::record::{SolveRecord, Status, relative_gap};
+use super::request::{Engine, MapError, Proof};
+use super::search::{Best, Search, TIE};
+
+impl Search<'_> {
+    /// The winner's bound on the layer's seconds: closed form, shortest path, or the MILP.
+    pub(super) fn certify(&self, best: &mut Best) -> Result<(f64, Proof, Option<SolveRecord>), MapError> {
+        let closed = best.instance.lower_bound();
+        if best.instance.kernel_by_kernel || best.layer_s <= closed * (1.0 + TIE) {
+            return Ok((best.layer_s.min(closed.max(best.layer_s * (1.0 - TIE))), Proof::ClosedForm, None));
+        }
+        if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && best.proven) {
+            let bound = if best.proven { best.layer_s } else { closed };
+            let proof = if best.proven { Proof::ShortestPath } else { Proof::ClosedForm };
+            return Ok((bound, proof, None));
+        }
+        // A proven plan's number of partitions is the best one: the MILP need not have more.
+        let spare = if best.proven { 0 } else { self.spare_partitions() };
+        let (mut record, assignment) = self.solve_milp(&best.instance, &best.assignment, spare)?;
+        if record.status == Status::Infeasible {
+            return Err(MapError::Disagreement {
+                what: "shortest path and MILP (infeasible)".into(),
+                one: best.layer_s,
+                other: f64::INFINITY,
+            });
+        }
+        let tolerance = 1e-6;
+        if let Some(assignment) = assignment
+            && let Some((objective, _)) = best.instance.evaluate(&assignment)
+        {
+            if best.proven && objective < best.layer_s * (1.0 - tolerance) {
+                return Err(MapError::Disagreement {
+                    what: "shortest path and MILP plan".into(),
+                    one: best.layer_s,
+                    other: objective,
+                });
+            }
+            if objective < best.layer_s * (1.0 - TIE) {
+                best.layer_s = objective;
+                best.assignment = assignment;
+            }
+        }
+        record.objective = record.objective.min(best.layer_s);
+        if best.proven && record.bound > best.layer_s * (1.0 + tolerance) {
+            return Err(MapError::Disagreement {
+                what: "shortest path and MILP bound".into(),
+                one: best.layer_s,
+                other: record.bound,
+            });
+        }
+        let closed_by_milp = relative_gap(best.layer_s, record.bound) <= self.request.limits.gap.max(TIE);
+        Ok(match (closed_by_milp, best.proven) {
+            (true, _) => (record.bound.min(best.layer_s), Proof::Milp, Some(record)),
+            (false, true) => (best.layer_s, Proof::ShortestPath, Some(record)),
+            (false, false) => (record.bound.max(closed), Proof::Milp, Some(record)),
+        })
+    }
+
+    /// Solves the fusion MILP of an instance from a plan; the two passes by themselves where nothing but crossing tensors
+    /// joins them (see [`Instance::phase`]). Gives the record, in seconds, and the assignment found.
+    pub(super) fn solve_milp(
+        &self,
+        instance: &Instance,
+        start: &[usize],
+        spare: usize,
+    ) -> Result<(SolveRecord, Option<Vec<usize>>), MapError> {
+        let joined = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        if !instance.separate_phases || joined {
+            let counts = PartitionCounts::of(instance, start, spare);
+            let model = fusion::build(instance, counts);
+            let point = model.point(instance, start, counts);
+            let solved = model.solve(&self.request.limits, point.as_deref())?;
+            return Ok((solved.record, solved.values.map(|values| model.assignment(&values))));
+        }
+        let mut total: Option<SolveRecord> = None;
+        let mut assignment = vec![0; instance.kernels.len()];
+        let mut found = true;
+        let mut first = 0;
+        for backward in [false, true] {
+            let (part, kernels) = instance.phase(backward);
+            let offset = kernels.iter().map(|k| start[*k]).min().unwrap_or(0);
+            let part_start: Vec<usize> = kernels.iter().map(|k| start[*k] - offset).collect();
+            let (record, part_assignment) = self.solve_milp(&part, &part_start, spare)?;
+            found &= part_assignment.is_some();
+            let part_assignment = part_assignment.unwrap_or(part_start);
+            for (k, p) in kernels.iter().zip(&part_assignment) {
+                assignment[*k] = first + p;
+            }
+            first += part_assignment.iter().max().map_or(0, |p| p + 1);
+            total = Some(match total {
+                None => record,
+                Some(before) => before.and(&record),
+            });
+        }
+        let record = total.ok_or_else(|| MapError::Request("a workload without kernels".into()))?;
+        Ok((record, found.then_some(assignment)))
+    }
+
+    /// Partitions that the MILP may use beyond those of the plan it starts from, in each phase.
+    pub(super) fn spare_partitions(&self) -> usize {
+        let pinned = self.pins_partition.iter().any(Option::is_some);
+        if self.request.max_partitions.is_some() || pinned { 0 } else { 1 }
+    }
+}

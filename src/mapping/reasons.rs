@@ -1,0 +1,166 @@
+//! Why a point has no plan: what is short, by how much, and what would mend it.
+
+use super::degrees::{Degrees, divisors};
+use super::instance::{Instance, SramShort};
+use super::record::Infeasible;
+use super::search::Search;
+use super::sharding;
+
+impl Search<'_> {
+    pub(super) fn degrees_infeasible(&self, d: &Degrees) -> Option<Infeasible> {
+        let w = self.workload;
+        if d.pp > w.repeat {
+            return Some(Infeasible {
+                resource: "layers".into(),
+                needed: d.pp as f64,
+                available: w.repeat as f64,
+                unit: "layers".into(),
+                remedy: format!("PP = {} needs as many layers; use PP of at most {}", d.pp, w.repeat),
+            });
+        }
+        if w.micro_batch * d.dp > w.global_batch {
+            return Some(Infeasible {
+                resource: "batch".into(),
+                needed: (w.micro_batch * d.dp) as f64,
+                available: w.global_batch as f64,
+                unit: "samples".into(),
+                remedy: format!(
+                    "DP = {} replicas of microbatches of {} need a larger batch; use DP of at most {}, or a global_batch of {}",
+                    d.dp,
+                    w.micro_batch,
+                    w.global_batch / w.micro_batch,
+                    w.micro_batch * d.dp
+                ),
+            });
+        }
+        if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp) {
+            let divisors = divisors(outer);
+            let near: Vec<String> = divisors.iter().rev().filter(|x| **x < d.tp).take(3).map(u64::to_string).collect();
+            return Some(Infeasible {
+                resource: "heads".into(),
+                needed: d.tp as f64,
+                available: outer as f64,
+                unit: "heads".into(),
+                remedy: format!(
+                    "{outer} heads ({kernel}) are not divisible by TP = {}; use a divisor such as {}",
+                    d.tp,
+                    near.join(", ")
+                ),
+            });
+        }
+        if !sharding::splittable(w, d.tp) {
+            return Some(Infeasible {
+                resource: "sharding".into(),
+                needed: d.tp as f64,
+                available: 1.0,
+                unit: "chips".into(),
+                remedy: format!("some kernel has no axis of {} parts; lower TP", d.tp),
+            });
+        }
+        None
+    }
+
+    pub(super) fn no_such_degrees(&self, all: &[Degrees]) -> String {
+        let w = &self.request.wanted;
+        let asked: Vec<String> = [("TP", w.tp), ("PP", w.pp), ("DP", w.dp)]
+            .iter()
+            .filter_map(|(name, value)| value.map(|v| format!("{name} = {v}")))
+            .collect();
+        let chips = self.system.chip_count();
+        let product = [w.tp, w.pp, w.dp].iter().try_fold(1u64, |p, d| d.map(|d| p.saturating_mul(d)));
+        if let Some(product) = product.filter(|p| *p != chips) {
+            return format!(
+                "{}: the product of the degrees is {product}, but the system has {chips} chips",
+                asked.join(", ")
+            );
+        }
+        let mut possible: Vec<(u64, u64, u64)> = all.iter().map(|d| (d.tp, d.pp, d.dp)).collect();
+        possible.sort_unstable();
+        possible.dedup();
+        let shown: Vec<String> = possible.iter().take(12).map(|(t, p, d)| format!("{t}x{p}x{d}")).collect();
+        let more = if possible.len() > 12 { format!(" and {} more", possible.len() - 12) } else { String::new() };
+        format!(
+            "{}: no assignment of the network's dimensions gives these degrees; possible TP x PP x DP: {}{more}{}",
+            asked.join(", "),
+            shown.join(", "),
+            if w.split { "" } else { "; --split-dimensions divides switched and fully connected dimensions" }
+        )
+    }
+
+    pub(super) fn dram_short(&self, d: &Degrees, needed: f64, capacity: f64) -> Infeasible {
+        let factor = (needed / capacity).ceil().max(2.0);
+        let split = if self.request.wanted.split {
+            ""
+        } else {
+            "; --split-dimensions (in a study solve.split_dimensions) allows more degrees on switched and fully connected dimensions"
+        };
+        Infeasible {
+            resource: "dram".into(),
+            needed,
+            available: capacity,
+            unit: "bytes".into(),
+            remedy: format!(
+                "at TP = {}, PP = {}, DP = {}, the best fit of the degrees tried: use a memory of at least {}, or about {factor} times as many chips in TP x PP (PP is at most {} layers){split}",
+                d.tp,
+                d.pp,
+                d.dp,
+                crate::units::Bytes(needed),
+                self.workload.repeat
+            ),
+        }
+    }
+
+    pub(super) fn sram_short(&self, d: &Degrees, short: SramShort, tiles: u64) -> Infeasible {
+        Infeasible {
+            resource: "sram".into(),
+            needed: short.needed,
+            available: self.system.chip.0.sram.0,
+            unit: "bytes".into(),
+            remedy: format!(
+                "kernel {} does not fit alone at TP = {} with {tiles} tiles, even one row of its weight at a time: use more tiles, more TP, or a larger SRAM",
+                self.workload.kernels[short.kernel].name, d.tp
+            ),
+        }
+    }
+
+    /// Every kernel fits alone, yet no partition does: DRAM for waiting tensors, cores, the number of partitions or pins.
+    pub(super) fn partition_short(&self, d: &Degrees, instance: &Instance, tiles: u64, capacity: f64) -> Infeasible {
+        let live: f64 = instance.tensors.iter().map(|t| t.live_bytes).sum();
+        if live > instance.live_limit {
+            return self.dram_short(d, capacity - instance.live_limit + live, capacity);
+        }
+        let pinned = self.pins_partition.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        Infeasible {
+            resource: if pinned { "partitions".into() } else { "sram".into() },
+            needed: instance.kernels.iter().map(|k| k.resident_bytes).sum(),
+            available: instance.sram_bytes,
+            unit: "bytes".into(),
+            remedy: format!(
+                "at TP = {}, {tiles} tiles: no partitions fit {}; use more tiles, more TP or a larger SRAM{}",
+                d.tp,
+                if pinned { "as pinned" } else { "the chip" },
+                if pinned { ", or free the pins" } else { "" }
+            ),
+        }
+    }
+
+    /// The reason that is least far from being mended.
+    pub(super) fn nearest_reason(&self, reasons: Vec<Infeasible>) -> Infeasible {
+        let shortage = |r: &Infeasible| if r.available > 0.0 { r.needed / r.available } else { f64::INFINITY };
+        // A memory that is too small says more than degrees that do not suit the workload.
+        let rank = |r: &Infeasible| match r.resource.as_str() {
+            "dram" => 0,
+            "sram" | "partitions" => 1,
+            _ => 2,
+        };
+        reasons.into_iter().min_by(|a, b| rank(a).cmp(&rank(b)).then(shortage(a).total_cmp(&shortage(b)))).unwrap_or(
+            Infeasible {
+                resource: "degrees".into(),
+                needed: 1.0,
+                available: 0.0,
+                unit: "assignments".into(),
+                remedy: "free the degrees".into(),
+            },
+        )
+    }
+}

@@ -1,0 +1,149 @@
+//! What is asked of the search, and what it answers.
+
+use super::degrees::Wanted;
+use super::record::{Infeasible, SolveRecord, Status, relative_gap};
+use super::solver::{Limits, Solver, SolverError};
+use crate::model::Strategy;
+use crate::plan::{DimensionUse, Plan};
+use serde::Serialize;
+
+/// Which engine decides the fusion problem.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Engine {
+    /// The shortest path, and the MILP where that cannot prove its answer.
+    Auto,
+    /// The shortest path alone.
+    Exact,
+    /// The shortest path, and the MILP always: the two must agree.
+    Milp,
+}
+
+/// Decisions that are fixed beforehand.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Pins {
+    /// Use of each network dimension.
+    pub uses: Option<Vec<DimensionUse>>,
+    /// Strategy of each kernel.
+    pub sharding: Vec<Option<Strategy>>,
+    /// Partition of each kernel, by position.
+    pub partition: Vec<Option<usize>>,
+}
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Degrees asked for.
+    pub wanted: Wanted,
+    /// Tile count asked for.
+    pub tiles: Option<u64>,
+    /// Most partitions.
+    pub max_partitions: Option<usize>,
+    /// Decisions fixed beforehand.
+    pub pins: Pins,
+    /// Engine of the fusion problem.
+    pub engine: Engine,
+    /// Solver and its limits.
+    pub limits: Limits,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            wanted: Wanted::default(),
+            tiles: None,
+            max_partitions: None,
+            pins: Pins::default(),
+            engine: Engine::Auto,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// What proves the bound of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Proof {
+    /// The plan reaches the closed-form bound.
+    ClosedForm,
+    /// Shortest path over all ideals.
+    ShortestPath,
+    /// The MILP solver's bound.
+    Milp,
+}
+
+/// The record of an answer.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Record {
+    /// How the search ended.
+    pub status: Status,
+    /// Seconds of an iteration.
+    pub objective_s: f64,
+    /// No mapping in the space searched is faster.
+    pub bound_s: f64,
+    /// What proves the bound.
+    pub proof: Proof,
+    /// Nodes of all MILPs.
+    pub nodes: u64,
+    /// Seconds of the search.
+    pub solve_s: f64,
+    /// The solver: `highs`, `cbc` or `exact`.
+    pub solver: String,
+    /// Its seed.
+    pub seed: u32,
+    /// Whether the same inputs give the same answer: no solve was stopped by seconds.
+    pub reproducible: bool,
+    /// The sharding solve of the winner; objective in seconds or bytes as the model's options say.
+    pub sharding: SolveRecord,
+    /// The MILP solve of the winner's fusion problem, in seconds of a layer; none where its answer was known.
+    pub fusion: Option<SolveRecord>,
+    /// Assignments of network dimensions considered.
+    pub assignments: usize,
+    /// Fusion problems solved.
+    pub solved: usize,
+}
+
+impl Record {
+    /// (objective - bound) / objective.
+    pub fn gap(&self) -> f64 {
+        relative_gap(self.objective_s, self.bound_s)
+    }
+}
+
+/// The answer to a request.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Answer {
+    /// A plan and its record.
+    Mapped(Box<Plan>, Box<Record>),
+    /// No plan exists; why.
+    Infeasible(Infeasible),
+}
+
+/// A request that cannot be answered.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum MapError {
+    /// The request contradicts its inputs.
+    #[error("{0}")]
+    Request(String),
+    /// The solver failed.
+    #[error(transparent)]
+    Solver(#[from] SolverError),
+    /// Two computations that must agree do not: a fault of this program.
+    #[error("internal error, please report it: {what}: {one} against {other}")]
+    Disagreement {
+        /// What was computed twice.
+        what: String,
+        /// One result.
+        one: f64,
+        /// The other.
+        other: f64,
+    },
+}
+
+/// Names of the solvers and engines that `--solver` takes.
+pub fn engine_from_word(word: &str) -> Option<(Engine, Solver)> {
+    match word {
+        "auto" => Some((Engine::Auto, Solver::Highs)),
+        "exact" => Some((Engine::Exact, Solver::Highs)),
+        other => Solver::from_word(other).map(|s| (Engine::Milp, s)),
+    }
+}
