@@ -206,7 +206,7 @@ impl Derivation<'_> {
         if self.d.weights_on_chip && !may_keep {
             broken.push("weights_on_chip needs a dataflow chip and streamed weight traffic".into());
         }
-        if self.w.micro_batch * self.dp > self.w.global_batch {
+        if self.w.micro_batch.saturating_mul(self.dp) > self.w.global_batch {
             broken.push(format!("{} replicas for a batch of {}", self.dp, self.w.global_batch));
         }
         for tensor in &self.w.tensors {

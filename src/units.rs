@@ -30,7 +30,7 @@ pub enum QuantityError {
         found: String,
     },
     /// The number is infinite, NaN, or negative.
-    #[error("{found} is not a finite number of at least zero")]
+    #[error("{found} is too large, negative or not a number")]
     OutOfRange {
         /// What was found.
         found: String,

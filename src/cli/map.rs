@@ -125,6 +125,9 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     for path in [&args.plan_out, &args.write_model].into_iter().flatten() {
         check_writable(path)?;
     }
+    if let Some(path) = &args.write_model {
+        write_model::check_name(path).map_err(Failure::input)?;
+    }
     let mut task = load(args)?;
     if let Some(word) = &args.model {
         task.system.model = match Preset::from_word(word) {
@@ -164,7 +167,12 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             }
             if let Some(path) = &args.write_model {
                 let model = winner_model(&task.workload, &task.system, &plan, &request)?;
-                let title = format!("flowspace fusion MILP: {} on {}", plan.workload.name, plan.system.name);
+                let title = format!(
+                    "flowspace fusion MILP: {} on {}; one unit of the objective is {:e} s of a layer",
+                    plan.workload.name,
+                    plan.system.name,
+                    model.scale()
+                );
                 write_model::write(&model.milp, &title, path).map_err(Failure::input)?;
             }
             let exact = engine == Engine::Exact;

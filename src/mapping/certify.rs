@@ -6,6 +6,9 @@ use super::record::{SolveRecord, Status, relative_gap};
 use super::request::{Engine, MapError, Proof};
 use super::search::{Best, Search, TIE};
 
+/// Largest graph whose MILP gives every kernel a partition of its own: its size grows with the square.
+const MOST_KERNELS_ALONE: usize = 24;
+
 impl Search<'_> {
     /// The winner's bound on the layer's seconds: closed form, shortest path, or the MILP.
     pub(super) fn certify(&self, best: &mut Best) -> Result<(f64, Proof, Option<SolveRecord>), MapError> {
@@ -18,8 +21,16 @@ impl Search<'_> {
             let proof = if best.proven { Proof::ShortestPath } else { Proof::ClosedForm };
             return Ok((bound, proof, None));
         }
-        // A proven plan's number of partitions is the best one: the MILP need not have more.
-        let spare = if best.proven { 0 } else { self.spare_partitions() };
+        // A proven plan's number of partitions is the best one: the MILP need not have more. Otherwise its bound holds
+        // for any mapping only if every kernel could have a partition of its own.
+        let kernels = best.instance.kernels.len();
+        let free = self.spare_partitions() > 0;
+        let spare = match best.proven {
+            true => 0,
+            false if free && kernels <= MOST_KERNELS_ALONE => kernels,
+            false => self.spare_partitions(),
+        };
+        let holds_for_all = best.proven || spare >= kernels;
         let (mut record, assignment) = self.solve_milp(&best.instance, &best.assignment, spare)?;
         if record.status == Status::Infeasible {
             return Err(MapError::Disagreement {
@@ -51,6 +62,9 @@ impl Search<'_> {
                 one: best.layer_s,
                 other: record.bound,
             });
+        }
+        if !holds_for_all {
+            return Ok((closed, Proof::ClosedForm, Some(record)));
         }
         let closed_by_milp = relative_gap(best.layer_s, record.bound) <= self.request.limits.gap.max(TIE);
         Ok(match (closed_by_milp, best.proven) {
@@ -98,6 +112,37 @@ impl Search<'_> {
         }
         let record = total.ok_or_else(|| MapError::Request("a workload without kernels".into()))?;
         Ok((record, found.then_some(assignment)))
+    }
+
+    /// A plan found by the MILP alone, where pins or a bound on the partitions rule out the one order that the shortest
+    /// path knows of a wide graph.
+    pub(super) fn find_by_milp(&self, instance: &Instance) -> Result<Option<(f64, Vec<usize>, bool)>, MapError> {
+        let n = instance.kernels.len();
+        if instance.separate_phases || n > MOST_KERNELS_ALONE {
+            return Err(self.not_found(n));
+        }
+        let most = instance.max_partitions.unwrap_or(n).min(n);
+        let model = fusion::build(instance, PartitionCounts { forward: most, backward: 0 });
+        let solved = model.solve(&self.request.limits, None)?;
+        match solved.values.map(|values| model.assignment(&values)) {
+            Some(assignment) => match instance.evaluate(&assignment) {
+                Some((objective, _)) => {
+                    let proven = solved.record.status == Status::Optimal;
+                    Ok(Some((objective, assignment, proven)))
+                }
+                None => Err(self.not_found(n)),
+            },
+            None if solved.record.status == Status::Infeasible => Ok(None),
+            None => Err(self.not_found(n)),
+        }
+    }
+
+    /// The search ended without a plan and without a proof that there is none.
+    pub(super) fn not_found(&self, kernels: usize) -> MapError {
+        MapError::Request(format!(
+            "no partitions were found for a graph of {kernels} kernels with pins or a limit on the partitions, which does \
+             not prove that there are none: free the pins or raise --max-partitions"
+        ))
     }
 
     /// Partitions that the MILP may use beyond those of the plan it starts from, in each phase.

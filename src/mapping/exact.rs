@@ -199,9 +199,10 @@ pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
 }
 
 /// The best partitions that cut one topological order (forward kernels first): a plan without a proof, for graphs too
-/// large to list the ideals of. Pins and a bound on the number of partitions are not served.
+/// large to list the ideals of. Pins are not served, and a bound on the number of partitions only where the best plan
+/// happens to keep it.
 pub fn by_order(instance: &Instance) -> Option<Path> {
-    if instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some() {
+    if instance.pins.iter().any(Option::is_some) {
         return None;
     }
     let n = instance.kernels.len();
@@ -257,6 +258,9 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
         cuts.push(from[last]);
     }
     cuts.reverse();
+    if instance.max_partitions.is_some_and(|most| cuts.len() > most + 1) {
+        return None;
+    }
     let mut assignment = vec![0; n];
     for (p, pair) in cuts.windows(2).enumerate() {
         for &k in &order[pair[0]..pair[1]] {

@@ -29,7 +29,7 @@
 //!   F7  sum_o x[k,p,o] = A[k,p];  sum cores x <= cores;  c[p] >= sum_o seconds x[k,p,o];
 //!       sum cores seconds x <= cores c[p] (core-seconds; implied, and what makes the bound tight)
 //!   F8  time[p] >= each part that overlaps, or their sum
-//!   F9  a kernel that fits only in pieces is alone; used partitions come first; pins
+//!   F9  a kernel that fits only in pieces is alone, as is every kernel of a chip that runs kernel by kernel; used partitions come first; pins
 //!
 //! Forward kernels have the first partitions and backward kernels the rest where the phases are kept apart.
 //! Not modelled: filling and draining of the pipeline inside a partition; several tile counts in one mapping.
@@ -191,6 +191,12 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
                     model.milp.at_most(format!("F9_alone_{k}_{other}_{p}"), terms, 1.0);
                 }
             }
+        }
+    }
+    if instance.kernel_by_kernel {
+        for p in 0..total {
+            let all = (0..n).flat_map(|k| model.a(k, p, 1.0)).collect();
+            model.milp.at_most(format!("F9_single_{p}"), all, 1.0);
         }
     }
     let overhead = instance.partition_overhead_s > 0.0;
@@ -495,6 +501,11 @@ impl FusionModel {
         used.sort_unstable();
         used.dedup();
         slots.iter().map(|s| used.partition_point(|u| u < s)).collect()
+    }
+
+    /// Seconds of one unit of the programme's objective.
+    pub fn scale(&self) -> f64 {
+        self.scale
     }
 
     /// Solves the model; objective and bound of the record are in seconds.

@@ -18,10 +18,10 @@ impl Search<'_> {
                 remedy: format!("PP = {} needs as many layers; use PP of at most {}", d.pp, w.repeat),
             });
         }
-        if w.micro_batch * d.dp > w.global_batch {
+        if w.micro_batch.saturating_mul(d.dp) > w.global_batch {
             return Some(Infeasible {
                 resource: "batch".into(),
-                needed: (w.micro_batch * d.dp) as f64,
+                needed: w.micro_batch.saturating_mul(d.dp) as f64,
                 available: w.global_batch as f64,
                 unit: "samples".into(),
                 remedy: format!(
@@ -29,7 +29,7 @@ impl Search<'_> {
                     d.dp,
                     w.micro_batch,
                     w.global_batch / w.micro_batch,
-                    w.micro_batch * d.dp
+                    w.micro_batch.saturating_mul(d.dp)
                 ),
             });
         }
@@ -83,17 +83,28 @@ impl Search<'_> {
             "{}: no assignment of the network's dimensions gives these degrees; possible TP x PP x DP: {}{more}{}",
             asked.join(", "),
             shown.join(", "),
-            if w.split { "" } else { "; --split-dimensions divides switched and fully connected dimensions" }
+            self.split_hint()
         )
     }
 
-    pub(super) fn dram_short(&self, d: &Degrees, needed: f64, capacity: f64) -> Infeasible {
-        let factor = (needed / capacity).ceil().max(2.0);
-        let split = if self.request.wanted.split {
-            ""
+    /// That dimensions could be divided, where that would give more degrees.
+    fn split_hint(&self) -> &'static str {
+        let network = &self.system.network;
+        let divisible = network
+            .dimensions
+            .iter()
+            .enumerate()
+            .any(|(i, d)| d.size > 1 && network.topology_of(i) != crate::system::Topology::Ring);
+        if divisible && !self.request.wanted.split {
+            "; --split-dimensions (in a study solve.split_dimensions) divides switched and fully connected dimensions"
         } else {
-            "; --split-dimensions (in a study solve.split_dimensions) allows more degrees on switched and fully connected dimensions"
-        };
+            ""
+        }
+    }
+
+    pub(super) fn dram_short(&self, d: &Degrees, needed: f64, capacity: f64) -> Infeasible {
+        let factor = (needed / capacity).ceil().clamp(2.0, 1e9);
+        let split = self.split_hint();
         Infeasible {
             resource: "dram".into(),
             needed,
@@ -111,14 +122,16 @@ impl Search<'_> {
     }
 
     pub(super) fn sram_short(&self, d: &Degrees, short: SramShort, tiles: u64) -> Infeasible {
+        let kernel = &self.workload.kernels[short.kernel];
+        let pieces = if kernel.is_gemm() { ", even one row of its weight or gradient at a time" } else { "" };
         Infeasible {
             resource: "sram".into(),
             needed: short.needed,
             available: self.system.chip.0.sram.0,
             unit: "bytes".into(),
             remedy: format!(
-                "kernel {} does not fit alone at TP = {} with {tiles} tiles, even one row of its weight at a time: use more tiles, more TP, or a larger SRAM",
-                self.workload.kernels[short.kernel].name, d.tp
+                "kernel {} does not fit alone at TP = {} with {tiles} tiles{pieces}: use a larger SRAM, or where possible more tiles or TP",
+                kernel.name, d.tp
             ),
         }
     }
@@ -132,14 +145,18 @@ impl Search<'_> {
         let pinned = self.pins_partition.iter().any(Option::is_some) || instance.max_partitions.is_some();
         Infeasible {
             resource: if pinned { "partitions".into() } else { "sram".into() },
-            needed: instance.kernels.iter().map(|k| k.resident_bytes).sum(),
-            available: instance.sram_bytes,
-            unit: "bytes".into(),
+            needed: if pinned { 1.0 } else { instance.kernels.iter().map(|k| k.resident_bytes).sum() },
+            available: if pinned { 0.0 } else { instance.sram_bytes },
+            unit: if pinned { "plans".into() } else { "bytes".into() },
             remedy: format!(
-                "at TP = {}, {tiles} tiles: no partitions fit {}; use more tiles, more TP or a larger SRAM{}",
+                "at TP = {} with {tiles} tiles {}",
                 d.tp,
-                if pinned { "as pinned" } else { "the chip" },
-                if pinned { ", or free the pins" } else { "" }
+                if pinned {
+                    "no partitions keep the pins and --max-partitions together with the order of the kernels and the SRAM; \
+                     free them, or use a larger SRAM"
+                } else {
+                    "no partitions fit the chip; use a larger SRAM, or where possible more tiles or TP"
+                }
             ),
         }
     }
@@ -150,8 +167,9 @@ impl Search<'_> {
         // A memory that is too small says more than degrees that do not suit the workload.
         let rank = |r: &Infeasible| match r.resource.as_str() {
             "dram" => 0,
-            "sram" | "partitions" => 1,
-            _ => 2,
+            "partitions" => 1,
+            "sram" => 2,
+            _ => 3,
         };
         reasons.into_iter().min_by(|a, b| rank(a).cmp(&rank(b)).then(shortage(a).total_cmp(&shortage(b)))).unwrap_or(
             Infeasible {

@@ -83,11 +83,11 @@ pub struct Infeasible {
 
 impl std::fmt::Display for Infeasible {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (needed, available) = if self.unit == "bytes" {
-            (crate::units::Bytes(self.needed).to_string(), crate::units::Bytes(self.available).to_string())
+        if self.unit == "bytes" && self.needed > self.available {
+            let (needed, available) = (crate::units::Bytes(self.needed), crate::units::Bytes(self.available));
+            write!(f, "infeasible: {} short: needs {needed}, has {available}; {}", self.resource, self.remedy)
         } else {
-            (format!("{} {}", self.needed, self.unit), format!("{} {}", self.available, self.unit))
-        };
-        write!(f, "infeasible: {} short: needs {needed}, has {available}; {}", self.resource, self.remedy)
+            write!(f, "infeasible ({}): {}", self.resource, self.remedy)
+        }
     }
 }

@@ -98,6 +98,9 @@ impl<'a> Search<'a> {
         };
         fill(request.pins.sharding.len(), "sharding")?;
         fill(request.pins.partition.len(), "partition")?;
+        if let Some(fault) = workload.phase_fault() {
+            return Err(MapError::Request(fault.to_string()));
+        }
         let most = super::tiling::streamed_size(workload);
         if let Some(tiles) = request.tiles.filter(|t| *t == 0 || *t > most) {
             return Err(MapError::Request(format!(
@@ -340,13 +343,27 @@ impl<'a> Search<'a> {
         instance: &Instance,
         ideals: &mut Option<Ideals>,
     ) -> Result<Option<(f64, Vec<usize>, bool)>, MapError> {
-        if instance.kernel_by_kernel {
-            let alone: Vec<usize> = (0..instance.kernels.len()).collect();
-            return Ok(instance.evaluate(&alone).map(|(objective, _)| (objective, alone, true)));
-        }
         let n = instance.kernels.len();
+        if instance.kernel_by_kernel {
+            // The order changes no time. The written one, forward kernels first, is best unless pins or the DRAM ask for
+            // another, which the shortest path finds.
+            let mut order: Vec<usize> = (0..n).collect();
+            order.sort_by_key(|k| (instance.kernels[*k].backward, *k));
+            let mut alone = vec![0; n];
+            for (position, k) in order.into_iter().enumerate() {
+                alone[k] = position;
+            }
+            if let Some((objective, _)) = instance.evaluate(&alone) {
+                return Ok(Some((objective, alone, true)));
+            }
+        }
+        let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
         if n > 128 {
-            return Ok(exact::by_order(instance).map(|path| (path.objective, path.assignment, false)));
+            return match exact::by_order(instance) {
+                Some(path) => Ok(Some((path.objective, path.assignment, false))),
+                None if limited => Err(self.not_found(n)),
+                None => Ok(None),
+            };
         }
         let found = match ideals {
             Some(found) => found,
@@ -355,7 +372,12 @@ impl<'a> Search<'a> {
                 ideals.insert(found)
             }
         };
-        Ok(exact::solve(instance, found).map(|path| (path.objective, path.assignment, path.proven)))
+        match exact::solve(instance, found) {
+            Some(path) => Ok(Some((path.objective, path.assignment, path.proven))),
+            None if found.complete || !limited => Ok(None),
+            // One order of a wide graph says nothing of the others: the MILP decides.
+            None => self.find_by_milp(instance),
+        }
     }
 
     /// Lowers the tile count to the smallest at which the plan costs the same and still fits.

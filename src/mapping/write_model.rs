@@ -7,21 +7,27 @@ use std::path::Path;
 /// Formats by file ending.
 const ENDINGS: &str = ".mps or .lp";
 
+/// Whether a file's ending names a format.
+///
+/// # Errors
+/// A message when it does not.
+pub fn check_name(path: &Path) -> Result<(), String> {
+    match path.extension().and_then(|e| e.to_str()) {
+        Some("mps" | "lp") => Ok(()),
+        _ => Err(format!(
+            "cannot tell the format of {:?}: expected a name that ends in {ENDINGS}",
+            path.display().to_string()
+        )),
+    }
+}
+
 /// Writes `milp` to `path` in the format of its ending.
 ///
 /// # Errors
 /// A message when the ending is neither `.mps` nor `.lp`, or the file cannot be written.
 pub fn write(milp: &Milp, title: &str, path: &Path) -> Result<(), String> {
-    let text = match path.extension().and_then(|e| e.to_str()) {
-        Some("mps") => mps(milp, title),
-        Some("lp") => lp(milp, title),
-        _ => {
-            return Err(format!(
-                "cannot tell the format of {:?}: expected a name that ends in {ENDINGS}",
-                path.display().to_string()
-            ));
-        }
-    };
+    check_name(path)?;
+    let text = if path.extension().is_some_and(|e| e == "mps") { mps(milp, title) } else { lp(milp, title) };
     std::fs::write(path, text)
         .map_err(|e| format!("cannot write {:?}: {}", path.display().to_string(), crate::spec::node::io_reason(&e)))
 }

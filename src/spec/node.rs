@@ -363,16 +363,24 @@ impl Node {
     /// # Errors
     /// The [`Problem`] of loading a file.
     pub fn inline(&mut self, path: &[&str], loader: &Loader) -> Result<(), Problem> {
+        self.inline_below(path, "", loader)
+    }
+
+    fn inline_below(&mut self, path: &[&str], field: &str, loader: &Loader) -> Result<(), Problem> {
         let Some((first, rest)) = path.split_first() else {
-            *self = loader.expand(self, "")?;
+            *self = loader.expand(self, field)?;
             return Ok(());
         };
+        let below = |name: &str| if field.is_empty() { name.to_string() } else { format!("{field}.{name}") };
         match &mut self.value {
-            Value::List(items) if *first == "*" => items.iter_mut().try_for_each(|item| item.inline(rest, loader)),
+            Value::List(items) if *first == "*" => items
+                .iter_mut()
+                .enumerate()
+                .try_for_each(|(i, item)| item.inline_below(rest, &below(&format!("[{i}]")), loader)),
             Value::Map(entries) => entries
                 .iter_mut()
                 .filter(|(key, _, node)| key == first && node.value != Value::Null)
-                .try_for_each(|(_, _, node)| node.inline(rest, loader)),
+                .try_for_each(|(key, _, node)| node.inline_below(rest, &below(key), loader)),
             _ => Ok(()),
         }
     }

@@ -303,7 +303,13 @@ impl FromNode for u64 {
         match text.replace('_', "").parse::<u64>() {
             Ok(value) if (1..=MAX_COUNT).contains(&value) => Some(value),
             _ => {
-                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                let digits = !text.is_empty() && text.chars().all(|c| c.is_ascii_digit() || c == '_');
+                let most = if digits && text.trim_matches(['0', '_']).len() > 15 {
+                    format!(" and at most {MAX_COUNT}")
+                } else {
+                    String::new()
+                };
+                reader.problem(node, format!("expected {}{most}, found {}", Self::expected(), node.describe()));
                 None
             }
         }

@@ -93,8 +93,9 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
             reader.within(field, |r| r.problem(at, format!("expected more than zero, found {}", at.describe())));
         }
     };
-    positive("frequency", chip.frequency.0);
-    positive("sram", chip.sram.0);
+    // Below one hertz or byte the coefficients of the MILP leave the range of floating point.
+    positive("frequency", chip.frequency.0.floor());
+    positive("sram", chip.sram.0.floor());
     positive("vector_peak", chip.vector_peak.map_or(1.0, |v| v.0));
 }
 

@@ -25,9 +25,11 @@ crate::spec! {
 fn check(memory: &Memory, node: &Node, reader: &mut Reader) {
     check_sources(&memory.source, &["bandwidth", "capacity", "price", "power"], node, reader);
     for (field, value) in [("bandwidth", memory.bandwidth.0), ("capacity", memory.capacity.map_or(1.0, |c| c.0))] {
-        if value <= 0.0 {
+        if value < 1.0 {
             let at = node.get(field).unwrap_or(node);
-            reader.within(field, |r| r.problem(at, format!("expected more than zero, found {}", at.describe())));
+            reader.within(field, |r| {
+                r.problem(at, format!("expected at least one in its base unit, found {}", at.describe()))
+            });
         }
     }
 }

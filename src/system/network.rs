@@ -90,9 +90,9 @@ crate::spec! {
 
 fn check_link(link: &Link, node: &Node, reader: &mut Reader) {
     check_sources(&link.source, &["bandwidth", "latency", "price", "power"], node, reader);
-    if link.bandwidth.0 <= 0.0 {
+    if link.bandwidth.0 < 1.0 {
         let at = node.get("bandwidth").unwrap_or(node);
-        reader.within("bandwidth", |r| r.problem(at, format!("expected more than zero, found {}", at.describe())));
+        reader.within("bandwidth", |r| r.problem(at, format!("expected at least 1 B/s, found {}", at.describe())));
     }
 }
 

@@ -240,6 +240,18 @@ pub enum GraphError {
     /// The kernels depend on each other in a circle.
     #[error("the graph has a cycle: {}", .0.join(" -> "))]
     Cycle(Vec<String>),
+    /// A forward kernel reads what a backward kernel makes.
+    #[error(
+        "kernel {reader:?} of the forward pass reads {tensor:?}, which kernel {producer:?} makes in the backward pass"
+    )]
+    Phase {
+        /// The forward kernel.
+        reader: String,
+        /// The tensor.
+        tensor: String,
+        /// The backward kernel.
+        producer: String,
+    },
     /// A tensor's size does not fit the kernel that reads it.
     #[error("tensor {tensor:?} has {rows} x {cols} elements, but {kernel:?} reads {want_rows} x {want_cols} there")]
     Size {
@@ -296,11 +308,26 @@ impl Workload {
                 }
             }
         }
+        errors.extend(self.phase_fault());
         match self.topological_order() {
             Ok(order) => self.reorder(&order),
             Err(cycle) => errors.push(GraphError::Cycle(cycle)),
         }
         if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// A forward kernel that reads a backward one, if there is one: the forward pass ends before the backward begins.
+    pub fn phase_fault(&self) -> Option<GraphError> {
+        let is_forward = |k: usize| self.kernels[k].phase == Phase::Forward;
+        self.tensors.iter().find_map(|tensor| {
+            let producer = tensor.producer.filter(|p| !is_forward(*p))?;
+            let reader = tensor.consumers.iter().find(|u| is_forward(u.kernel))?;
+            Some(GraphError::Phase {
+                reader: self.kernels[reader.kernel].name.clone(),
+                tensor: tensor.name.clone(),
+                producer: self.kernels[producer].name.clone(),
+            })
+        })
     }
 
     fn topological_order(&self) -> Result<Vec<usize>, Vec<String>> {

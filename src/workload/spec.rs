@@ -73,6 +73,7 @@ impl WorkloadSpec {
                         let subject = match &e {
                             GraphError::Cycle(names) => names.first().cloned(),
                             GraphError::Size { kernel, .. } => Some(kernel.clone()),
+                            GraphError::Phase { reader, .. } => Some(reader.clone()),
                         };
                         Problem {
                             origin: kernel_origin(node, subject.as_deref()),
