@@ -1,7 +1,7 @@
 //! Cost and power of a system (model.md section 5, "Cost / power"): chips, memories, links, switches.
 
 use super::System;
-use super::network::Topology;
+use super::network::{Link, SwitchPart, Topology};
 use super::options::Precision;
 use serde::Serialize;
 
@@ -59,34 +59,27 @@ pub fn link_and_switch_bandwidth(system: &System) -> Vec<(f64, f64)> {
 
 /// Price of the system in dollars. Links cost nothing with one chip, switches nothing with four or fewer (DFModel).
 pub fn cost(system: &System) -> ByPart {
-    let f = |x: f64| system.model.precision.round(x);
-    let chips = system.chip_count() as f64;
-    let bandwidth = system.memory.0.bandwidth.0 / 1e9;
-    let networks = link_and_switch_bandwidth(system);
-    let link: f64 = networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.price.0)).sum();
-    let switch_price = system.network.switch.as_ref().map_or(0.0, |s| f(s.0.price.0));
-    let switches: f64 = networks.iter().map(|(_, s)| s * switch_price).sum();
-    ByPart {
-        chips: chips * f(system.chip.0.price.0),
-        memory: chips * bandwidth * f(system.memory.0.price.0),
-        links: if chips > 1.0 { link } else { 0.0 },
-        switches: if chips > 4.0 { switches } else { 0.0 },
-    }
+    by_part(system, system.chip.0.price.0, system.memory.0.price.0, |l| l.price.0, |s| s.price.0)
 }
 
 /// Power of the system in watts, at full use; counted like the cost.
 pub fn power(system: &System) -> ByPart {
-    let f = |x: f64| system.model.precision.round(x);
+    by_part(system, system.chip.0.power.0, system.memory.0.power.0, |l| l.power.0, |s| s.power.0)
+}
+
+/// Chips by the piece; memory, links and switches by GB/s.
+fn by_part(system: &System, chip: f64, memory: f64, link: fn(&Link) -> f64, switch: fn(&SwitchPart) -> f64) -> ByPart {
+    let unit = |value: f64| system.model.precision.round(value);
     let chips = system.chip_count() as f64;
-    let bandwidth = system.memory.0.bandwidth.0 / 1e9;
     let networks = link_and_switch_bandwidth(system);
-    let link: f64 = networks.iter().zip(&system.network.dimensions).map(|((l, _), d)| l * f(d.link.0.power.0)).sum();
-    let switch_power = system.network.switch.as_ref().map_or(0.0, |s| f(s.0.power.0));
-    let switches: f64 = networks.iter().map(|(_, s)| s * switch_power).sum();
+    let links: f64 =
+        networks.iter().zip(&system.network.dimensions).map(|((gbs, _), d)| gbs * unit(link(&d.link.0))).sum();
+    let port = system.network.switch.as_ref().map_or(0.0, |s| unit(switch(&s.0)));
+    let switches: f64 = networks.iter().map(|(_, gbs)| gbs * port).sum();
     ByPart {
-        chips: chips * f(system.chip.0.power.0),
-        memory: chips * bandwidth * f(system.memory.0.power.0),
-        links: if chips > 1.0 { link } else { 0.0 },
+        chips: chips * unit(chip),
+        memory: chips * (system.memory.0.bandwidth.0 / 1e9) * unit(memory),
+        links: if chips > 1.0 { links } else { 0.0 },
         switches: if chips > 4.0 { switches } else { 0.0 },
     }
 }
