@@ -23,7 +23,7 @@ use crate::model::compute::{
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::memory::resident;
 use crate::model::schedule::{Stage, iteration, microbatches, samples_per_pass};
-use crate::plan::{Decisions, Figures, PartitionFigures, Plan};
+use crate::plan::{Decisions, Figures, PartitionFigures, Plan, TOLERANCE, agree};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, Pipeline, WeightTraffic};
 use crate::system::{Style, System, price};
 use crate::workload::{Axis, CollectiveKind, Phase, Tensor, Use, Workload};
@@ -46,9 +46,6 @@ pub enum CheckError {
     },
 }
 
-/// Largest relative difference between a figure and its derivation.
-pub const TOLERANCE: f64 = 1e-9;
-
 /// Derives the figures of a plan again and compares.
 ///
 /// # Errors
@@ -61,11 +58,6 @@ pub fn verify(plan: &Plan) -> Result<(), CheckError> {
         }
     }
     Ok(())
-}
-
-/// Whether two figures are one to a relative tolerance.
-pub fn agree(one: f64, other: f64, tolerance: f64) -> bool {
-    one == other || (one - other).abs() <= tolerance * one.abs().max(other.abs())
 }
 
 fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
@@ -658,6 +650,7 @@ impl Derivation<'_> {
             pp: self.pp,
             dp: self.dp,
             carried_bytes: self.w.tensors.iter().filter(|t| t.carried_from.is_some()).map(carried).sum(),
+            hand_overs: self.w.tensors.iter().filter(|t| t.carried_from.is_some()).count() as u64,
             layer_weight_bytes: kernels()
                 .filter(|(k, _)| k.owns_weight())
                 .map(|(k, s)| weight_bytes(k, *s, self.tp, word))

@@ -184,6 +184,22 @@ fn an_infeasible_point_says_what_is_short() {
 }
 
 /// The small transformer with eight heads, so that eight chips can share them.
+/// A sharding solve that a limit stops proves nothing: the answer is never `optimal` and never `infeasible`.
+#[test]
+fn a_stopped_sharding_solve_is_no_proof() {
+    let shipped = |path: &str| root().join(path).to_string_lossy().into_owned();
+    let (workload, system) = (shipped("workloads/gpt3-175b-forward.yaml"), shipped("systems/sn10-8-torus-2d.yaml"));
+    let free = ["map", "--workload", &workload, "--system", &system];
+    let whole = json(&free);
+    assert_eq!(whole["status"], "optimal");
+    let stopped = json(&[&free[..], &["--node-limit", "0"]].concat());
+    assert_eq!(stopped["status"], "node_limit", "{stopped:#}");
+    let (bound, best) = (stopped["bound_s"].as_f64().unwrap(), whole["objective_s"].as_f64().unwrap());
+    assert!(bound <= best, "a bound of {bound} s above a plan of {best} s");
+    let none = fail(&[&free[..], &["--tp", "4", "--node-limit", "0"]].concat());
+    assert!(none.contains("within the limits") && !none.contains("infeasible"), "{none}");
+}
+
 fn eight_heads(scratch: &Scratch) -> String {
     scratch.write("eight.yaml", &format!("from: {}\nheads: 8\nhead_dim: 48\n", base("transformer.yaml")))
 }

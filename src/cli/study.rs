@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub struct StudyArgs {
     /// Study file.
     pub study: PathBuf,
-    /// Folder for the results; outputs/<name of the study> if left out. A run that was stopped goes on where it was.
+    /// Folder for the results; outputs/NAME-OF-THE-STUDY if left out. A run that was stopped goes on where it was.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Points solved at the same time; as many as there are processors if left out. The results do not depend on it.

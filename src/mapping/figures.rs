@@ -41,6 +41,7 @@ impl Search<'_> {
             pp: degrees.pp,
             dp: degrees.dp,
             carried_bytes: self.carried_bytes(degrees, sharding),
+            hand_overs: self.workload.tensors.iter().filter(|t| t.carried_from.is_some()).count() as u64,
             layer_weight_bytes: owned,
             layer_gradient_bytes: per_layer(gradient_bytes),
             pp_group: &degrees.pp_group,

@@ -3,6 +3,7 @@
 //! Sets: kernels k, partitions p = 0..P-1 that run one after another, tensors t with producer u(t) and consumers v,
 //! core options o of a kernel where the chip's cores are shared.
 //!
+//! ```text
 //! Variables
 //!   A[k,p]     binary   kernel k runs in partition p
 //!   x[k,p,o]   binary   ... with core option o (F7)
@@ -30,6 +31,7 @@
 //!       sum cores seconds x <= cores c[p] (core-seconds; implied, and what makes the bound tight)
 //!   F8  time[p] >= each part that overlaps, or their sum
 //!   F9  a kernel that fits only in pieces is alone, as is every kernel of a chip that runs kernel by kernel; used partitions come first; pins
+//! ```
 //!
 //! Forward kernels have the first partitions and backward kernels the rest where the phases are kept apart.
 //! Not modelled: filling and draining of the pipeline inside a partition; several tile counts in one mapping.

@@ -329,7 +329,7 @@ impl Instance {
     }
 }
 
-/// What building an instance can find missing: a kernel that no tile count and no piece makes fit.
+/// What building an instance can find missing: of the kernels that do not fit even in pieces, the one that needs most.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SramShort {
     /// The kernel.
@@ -418,6 +418,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
         .collect();
 
     let mut tensors = traffic.tensors;
+    let mut short: Option<SramShort> = None;
     for (i, kernel) in kernels.iter_mut().enumerate() {
         let buffers: f64 = tensors
             .iter()
@@ -435,7 +436,11 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
         let rows = local(&workload.kernels[i], sharding[i], t, 1).rows;
         let smallest = kernel.resident_bytes / rows as f64;
         if smallest > room {
-            return Err(SramShort { kernel: i, needed: base_sram_bytes + buffers + smallest });
+            let needed = base_sram_bytes + buffers + smallest;
+            if short.as_ref().is_none_or(|s| s.needed < needed) {
+                short = Some(SramShort { kernel: i, needed });
+            }
+            continue;
         }
         let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
         kernel.pieces = pieces as u64;
@@ -447,6 +452,9 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
                 }
             }
         }
+    }
+    if let Some(short) = short {
+        return Err(short);
     }
     let overhead = if options.latencies == Charge::Charged { chip.launch_overhead.0 } else { 0.0 };
     let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);

@@ -83,19 +83,19 @@ impl Search<'_> {
             "{}: no assignment of the network's dimensions gives these degrees; possible TP x PP x DP: {}{more}{}",
             asked.join(", "),
             shown.join(", "),
-            self.split_hint()
+            self.split_hint(1)
         )
     }
 
-    /// That dimensions could be divided, where that would give more degrees.
-    fn split_hint(&self) -> &'static str {
+    /// That dimensions could be divided, where that would give more degrees: not all chips are in TP x PP (`spread`) yet.
+    fn split_hint(&self, spread: u64) -> &'static str {
         let network = &self.system.network;
         let divisible = network
             .dimensions
             .iter()
             .enumerate()
             .any(|(i, d)| d.size > 1 && network.topology_of(i) != crate::system::Topology::Ring);
-        if divisible && !self.request.wanted.split {
+        if divisible && !self.request.wanted.split && spread < self.system.chip_count() {
             "; --split-dimensions (in a study solve.split_dimensions) divides switched and fully connected dimensions"
         } else {
             ""
@@ -104,14 +104,14 @@ impl Search<'_> {
 
     pub(super) fn dram_short(&self, d: &Degrees, needed: f64, capacity: f64) -> Infeasible {
         let factor = (needed / capacity).ceil().clamp(2.0, 1e9);
-        let split = self.split_hint();
+        let split = self.split_hint(d.tp * d.pp);
         Infeasible {
             resource: "dram".into(),
             needed,
             available: capacity,
             unit: "bytes".into(),
             remedy: format!(
-                "at TP = {}, PP = {}, DP = {}, the best fit of the degrees tried: use a memory of at least {}, or about {factor} times as many chips in TP x PP (PP is at most {} layers){split}",
+                "at TP = {}, PP = {}, DP = {}, the best fit of the degrees tried: use a memory of at least {}, plus room for tensors that wait between partitions, or about {factor} times as many chips in TP x PP (PP is at most {} layers){split}",
                 d.tp,
                 d.pp,
                 d.dp,

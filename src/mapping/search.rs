@@ -156,6 +156,7 @@ impl<'a> Search<'a> {
         let mut nodes = 0;
         let mut reproducible = true;
         let mut others_bound = f64::INFINITY;
+        let mut limit: Option<Status> = None;
         for candidate in candidates {
             let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.iteration_s);
             if candidate.bound_s >= incumbent * (1.0 - TIE) {
@@ -163,7 +164,7 @@ impl<'a> Search<'a> {
                 break;
             }
             self.try_assignment(
-                candidate.degrees,
+                candidate,
                 &mut best,
                 &mut ideals,
                 &mut reasons,
@@ -172,10 +173,18 @@ impl<'a> Search<'a> {
                     nodes: &mut nodes,
                     reproducible: &mut reproducible,
                     unproven: &mut others_bound,
+                    limit: &mut limit,
                 },
             )?;
         }
         let Some(mut best) = best else {
+            if limit.is_some() {
+                return Err(MapError::Request(
+                    "no plan was found within the limits, which does not prove that there is none: raise --node-limit or \
+                     --time-limit (in a study solve.nodes, solve.seconds)"
+                        .into(),
+                ));
+            }
             return Ok(Answer::Infeasible(self.nearest_reason(reasons)));
         };
         self.smallest_tiles(&mut best);
@@ -207,17 +216,15 @@ impl<'a> Search<'a> {
         let status = if gap <= self.request.limits.gap.max(TIE) {
             Status::Optimal
         } else {
-            fusion
-                .as_ref()
-                .map_or(Status::NodeLimit, |f| if f.status == Status::Optimal { Status::NodeLimit } else { f.status })
+            let of_fusion = fusion.as_ref().map(|f| f.status).filter(|s| *s != Status::Optimal);
+            limit.or(of_fusion).unwrap_or(Status::NodeLimit)
         };
-        reproducible &= best.sharding.record.status != Status::TimeLimit;
         let record = Record {
             status,
             objective_s,
             bound_s,
             proof,
-            nodes: nodes + best.sharding.record.nodes.unwrap_or(0),
+            nodes,
             solve_s: clock.elapsed().as_secs_f64(),
             solver: match self.request.engine {
                 Engine::Exact => "exact".into(),
@@ -237,7 +244,7 @@ impl<'a> Search<'a> {
     /// Solves one assignment: sharding, then every tile count that can still win.
     fn try_assignment(
         &self,
-        degrees: Degrees,
+        Candidate { degrees, bound_s }: Candidate,
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
         reasons: &mut Vec<Infeasible>,
@@ -262,6 +269,14 @@ impl<'a> Search<'a> {
         let sharding = sharding::solve_problem(&problem, &self.request.limits)?;
         *tally.nodes += sharding.record.nodes.unwrap_or(0);
         *tally.reproducible &= sharding.record.status != Status::TimeLimit;
+        if matches!(sharding.record.status, Status::NodeLimit | Status::TimeLimit) {
+            // Stopped by a limit: another sharding could make this assignment as fast as its closed form.
+            *tally.unproven = tally.unproven.min(bound_s);
+            *tally.limit = Some(sharding.record.status);
+            if sharding.strategies.is_empty() {
+                return Ok(());
+            }
+        }
         if sharding.strategies.is_empty() || sharding.record.status == Status::Infeasible {
             reasons.push(Infeasible {
                 resource: "sharding".into(),
@@ -425,6 +440,8 @@ struct Tally<'t> {
     solved: &'t mut usize,
     nodes: &'t mut u64,
     reproducible: &'t mut bool,
+    /// Why a sharding solve stopped before its proof, if one did.
+    limit: &'t mut Option<Status>,
     /// Least bound of fusion problems whose answer is not proven.
     unproven: &'t mut f64,
 }

@@ -4,6 +4,7 @@
 //! with a table of what the pair of strategies costs; groups g of links that share a conversion (readers of one
 //! tensor, in one phase).
 //!
+//! ```text
 //! Variables
 //!   s[k,a]      binary   kernel k is sharded by a
 //!   y[l,a,b]    >= 0     u is sharded by a and v by b
@@ -18,6 +19,8 @@
 //!   C1  sum_a s[k,a] = 1                                                        [`build`]
 //!   C2  sum_b y[l,a,b] = s[u,a],  sum_a y[l,a,b] = s[v,b]                       [`emit_flow`]
 //!   C3  q[g,i,j] >= sum of y[l,a,b] over pairs (a, b) with layouts (i, j), for each link l of g   [`emit_groups`]
+//! ```
+//!
 //! Pairs that cannot be (an impossible conversion; a backward kernel that would need other shards of its weight) have
 //! no y. C2 is tight: on trees its relaxation is integral.
 //!

@@ -5,13 +5,20 @@ use crate::model::compute::CoreOption;
 use crate::system::options::{ModelOptions, TileCounts};
 use crate::workload::Workload;
 
+/// Up to here `any` tries every tile count; above, only divisors.
+const MOST_TILE_COUNTS: u64 = 4096;
+
 /// Tile counts worth trying, descending: more tiles need less SRAM. They divide (or, with `any`, do not exceed) the
 /// streamed size: the most common size along which the graph's kernels are tiled.
 pub fn tile_counts(workload: &Workload, options: &ModelOptions) -> Vec<u64> {
     let streamed = streamed_size(workload);
     let mut counts = match options.tile_counts {
         TileCounts::Divisors => divisors(streamed),
-        TileCounts::Any => (1..=streamed).collect(),
+        TileCounts::Any => {
+            let mut counts: Vec<u64> = (1..=streamed.min(MOST_TILE_COUNTS)).collect();
+            counts.extend(divisors(streamed).into_iter().filter(|d| *d > MOST_TILE_COUNTS));
+            counts
+        }
     };
     counts.reverse();
     counts

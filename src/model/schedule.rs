@@ -18,6 +18,8 @@ pub struct Stage<'a> {
     pub dp: u64,
     /// Bytes of one sample that a chip passes to the next stage (and, in training, gets back).
     pub carried_bytes: f64,
+    /// Messages that these bytes are sent in: one forward, in training one back.
+    pub hand_overs: u64,
     /// Bytes of weights of one layer on a chip.
     pub layer_weight_bytes: f64,
     /// Bytes of weight gradients of one layer on a chip.
@@ -72,9 +74,9 @@ pub fn microbatches(workload: &Workload, options: &ModelOptions, dp: u64) -> f64
     }
 }
 
-/// Seconds to pass `bytes` to the next stage: over the slowest link of the group.
-fn hand_over(group: &[GroupDimension], bytes: f64) -> f64 {
-    group.iter().map(|d| d.latency + bytes / d.bandwidth).fold(0.0, f64::max)
+/// Seconds to pass `bytes` to a neighbouring stage in `messages` parts: over the slowest link of the group.
+fn hand_over(group: &[GroupDimension], bytes: f64, messages: u64) -> f64 {
+    group.iter().map(|d| messages as f64 * d.latency + bytes / d.bandwidth).fold(0.0, f64::max)
 }
 
 /// The time of one iteration (design section 7; DFModel's in model.md section 5, "Total time").
@@ -105,7 +107,8 @@ pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Ite
             out.work_s = b * pass;
             out.bubble_s = waits * pass;
             if stage.pp > 1 {
-                out.p2p_s = (b + waits) * hand_over(stage.pp_group, stage.carried_bytes * workload.micro_batch as f64);
+                let bytes = stage.carried_bytes * workload.micro_batch as f64;
+                out.p2p_s = (b + waits) * hand_over(stage.pp_group, bytes, stage.hand_overs);
             }
         }
         Pipeline::Dfmodel => {
@@ -113,13 +116,13 @@ pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Ite
             out.work_s = stage.layer_s * lps * samples;
             out.bubble_s = out.work_s * ((stage.pp - 1) as f64 / (b * q));
             if workload.training && !stage.pp_group.is_empty() {
-                out.p2p_s = workload.repeat as f64 * hand_over(stage.pp_group, stage.carried_bytes);
+                out.p2p_s = workload.repeat as f64 * hand_over(stage.pp_group, stage.carried_bytes, 1);
             }
         }
         Pipeline::DfmodelFirst => {
             // DFModel's carried tensor here is the forward one alone.
             let forward = stage.carried_bytes / if workload.training { 2.0 } else { 1.0 };
-            let interval = stage.layer_s.max(hand_over(stage.pp_group, forward));
+            let interval = stage.layer_s.max(hand_over(stage.pp_group, forward, 1));
             out.work_s = interval * workload.repeat as f64 / stage.pp as f64 * samples;
             if workload.training {
                 out.bubble_s = out.work_s * ((stage.pp - 1) as f64 / b);

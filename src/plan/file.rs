@@ -69,7 +69,7 @@ crate::spec! {
         /// Seconds of each partition.
         partition_s: Option<Vec<f64>>,
         /// Largest relative difference allowed (the figures of others may be rounded).
-        tolerance: f64 = crate::check::TOLERANCE,
+        tolerance: f64 = super::TOLERANCE,
     }
 }
 
@@ -263,7 +263,7 @@ impl ResultSpec {
             .iter()
             .filter_map(|(what, stated, derived)| {
                 let stated = (*stated)?;
-                (!crate::check::agree(stated, *derived, self.tolerance))
+                (!super::agree(stated, *derived, self.tolerance))
                     .then(|| format!("{what}: the file says {stated}, its decisions give {derived}"))
             })
             .collect();
@@ -276,7 +276,7 @@ impl ResultSpec {
                 ));
             }
             for (p, (stated, derived)) in stated.iter().zip(&figures.partitions).enumerate() {
-                if !crate::check::agree(*stated, derived.time_s, self.tolerance) {
+                if !super::agree(*stated, derived.time_s, self.tolerance) {
                     out.push(format!(
                         "partition_s.[{p}]: the file says {stated}, its decisions give {}",
                         derived.time_s

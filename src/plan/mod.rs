@@ -39,6 +39,14 @@ pub struct Decisions {
     pub partition: Vec<usize>,
 }
 
+/// Largest relative difference between a figure and its derivation.
+pub const TOLERANCE: f64 = 1e-9;
+
+/// Whether two figures are one to a relative tolerance.
+pub fn agree(one: f64, other: f64, tolerance: f64) -> bool {
+    one == other || (one - other).abs() <= tolerance * one.abs().max(other.abs())
+}
+
 /// What limits a partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]

@@ -18,6 +18,9 @@ pub enum FigureError {
     /// A file cannot be written.
     #[error(transparent)]
     Plot(#[from] PlotError),
+    /// No row can be drawn.
+    #[error("nothing to draw: no row has a number in both columns that the axes can show (above zero on a log axis)")]
+    Nothing,
 }
 
 /// What was drawn.
@@ -395,6 +398,13 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
         Some(column) => table.texts(column)?,
         None => vec![""; table.len()],
     };
+    let shown = |value: f64, log: bool| value.is_finite() && (!log || value > 0.0);
+    let numbers_of_x = table.numbers(&pair.x).ok();
+    let drawable = (0..table.len())
+        .any(|row| shown(y[row], pair.log_y) && numbers_of_x.as_ref().is_none_or(|x| shown(x[row], pair.log_x)));
+    if !drawable {
+        return Err(FigureError::Nothing);
+    }
     let scale = |log: bool| if log { Scale::Log } else { Scale::Auto };
     let (x_label, y_label) = (pair.x.clone(), pair.y.clone());
     if pair.kind == Kind::Pareto {

@@ -2,7 +2,7 @@
 //!
 //! A file becomes a tree of [`Node`]s that know their file, line and column; references to other files are followed
 //! ([`Loader`]); a [`Reader`] turns nodes into typed structures and collects *every* problem of a file instead of
-//! stopping at the first (which is why serde does not do this job). The [`spec!`](crate::spec) macro defines a
+//! stopping at the first (which is why serde does not do this job). The `spec!` macro defines a
 //! structure once: its reader, its JSON Schema ([`schema`]) and its documentation come from that one definition.
 
 pub mod node;

@@ -127,6 +127,9 @@ impl Store {
             let path = path.to_path_buf();
             move |source| StoreError::Write { path, source }
         };
+        if folder.symlink_metadata().is_ok() && !folder.is_dir() {
+            return Err(at(folder)(io::Error::other("it is there, but it is no folder")));
+        }
         fs::create_dir_all(folder).map_err(at(folder))?;
         let lock_path = folder.join(LOCK);
         let lock = OpenOptions::new().create(true).append(true).open(&lock_path).map_err(at(&lock_path))?;

@@ -137,7 +137,7 @@ crate::choice! {
     pub enum TileCounts ("a set of tile counts") {
         /// Divisors of the streamed size.
         Divisors = "divisors",
-        /// Every count up to the streamed size.
+        /// Every count up to the streamed size, or to 4,096 and divisors above.
         Any = "any",
     }
 }

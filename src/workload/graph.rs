@@ -24,9 +24,9 @@ pub enum Axis {
 crate::choice! {
     /// What a kernel computes.
     pub enum Op ("an operation") {
-        /// Matrix product with a weight: out[m,n] = weight[m,k] * rhs[k,n].
+        /// Matrix product with a weight: out (m x n) = weight (m x k) times rhs (k x n).
         GemmWeight = "gemm_weight",
-        /// Matrix product of two tensors, `outer` of them side by side: out[m,n] = lhs[m,k] * rhs[k,n].
+        /// Matrix product of two tensors, `outer` of them side by side: out (m x n) = lhs (m x k) times rhs (k x n).
         Gemm = "gemm",
         /// One result an element: activation, dropout, addition.
         Elementwise = "elementwise",
