@@ -287,6 +287,9 @@ impl Derivation<'_> {
     fn conversions_paid_by(&self, k: usize, id: usize) -> Vec<(Layout, CollectiveKind)> {
         let tensor = &self.w.tensors[id];
         let Some(producer) = tensor.producer else { return Vec::new() };
+        if producer != k && !tensor.consumers.iter().any(|u| u.kernel == k) {
+            return Vec::new();
+        }
         let made = produced(self.d.sharding[producer], self.system.model.layouts);
         let shared = self.system.model.tensor_fanout == Fanout::Shared;
         let mut done: Vec<(bool, Layout)> = Vec::new();
@@ -489,6 +492,7 @@ impl Derivation<'_> {
         let bandwidth = self.system.memory.0.bandwidth.0;
         let word = self.w.word_bytes;
         let levels = self.w.levels();
+        let stored_bytes: Vec<f64> = (0..self.w.tensors.len()).map(|id| self.stored_bytes(id)).collect();
         let mut broken = Vec::new();
         let mut partitions = Vec::new();
         for p in 0..self.partitions() {
@@ -562,7 +566,7 @@ impl Derivation<'_> {
                 }
                 dram += load;
                 let stored = producer.is_some() && (leaves || last_load.is_some());
-                let bytes = self.stored_bytes(id);
+                let bytes = stored_bytes[id];
                 if stored && made_at == Some(p) {
                     dram += bytes;
                     buffer = buffer.max(self.store_buffer(id));

@@ -87,7 +87,7 @@ pub fn pareto_front(points: &[(f64, f64)], x_better: Better, y_better: Better) -
 }
 
 /// More labels than this are not placed.
-const MOST_LABELS: usize = 12;
+const MOST_LABELS: usize = 9;
 /// Labels wider than this go into a list below the plot.
 const WIDE_LABEL: f64 = 64.0;
 
