@@ -1,4 +1,22 @@
-//! flowspace
+//! flowspace explores the design space of large machine-learning and HPC systems: a workload and a system in, the
+//! provably best mapping out. `ARCHITECTURE.md` is the map of the house.
+//!
+//! ```
+//! use flowspace::mapping::{Answer, Request, Status, map};
+//! use flowspace::{check, system::System, workload::WorkloadSpec};
+//!
+//! let workload = WorkloadSpec::build(&WorkloadSpec::load("workloads/gpt3-175b-forward.yaml".as_ref())?)?;
+//! let system = System::build(&System::load("systems/sn10-8-torus-2d.yaml".as_ref())?)?;
+//! match map(&workload, &system, &Request::default())? {
+//!     Answer::Mapped(plan, record) => {
+//!         assert_eq!(record.status, Status::Optimal);
+//!         check::verify(&plan)?; // derives every figure again from the decisions alone
+//!         assert_eq!(plan.figures.tp * plan.figures.pp * plan.figures.dp, 8);
+//!     }
+//!     Answer::Infeasible(reason) => println!("{reason}"),
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
