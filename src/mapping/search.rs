@@ -51,7 +51,7 @@ pub fn winner_model(
         &degrees,
         &plan.decisions.sharding,
         (plan.decisions.tiles, plan.decisions.weights_on_chip),
-        f64::INFINITY,
+        search.dram_capacity() - search.resident(&degrees, &plan.decisions.sharding).total(),
     );
     let instance = built.map_err(|_| MapError::Request("the plan does not fit the chip".into()))?;
     let counts = PartitionCounts::of(&instance, &plan.decisions.partition, search.spare_partitions());
@@ -107,22 +107,22 @@ impl<'a> Search<'a> {
                 "--tiles {tiles}: expected 1 to {most}, the streamed size of the workload"
             )));
         }
-        let or_none = |len: usize| len == 0;
         Ok(Self {
             workload,
             system,
             request,
-            pins_sharding: if or_none(request.pins.sharding.len()) {
-                vec![None; n]
-            } else {
-                request.pins.sharding.clone()
-            },
-            pins_partition: if or_none(request.pins.partition.len()) {
+            pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
+            pins_partition: if request.pins.partition.is_empty() {
                 vec![None; n]
             } else {
                 request.pins.partition.clone()
             },
         })
+    }
+
+    /// Bytes of a chip's DRAM; infinite where the memory states no capacity.
+    fn dram_capacity(&self) -> f64 {
+        self.system.memory.0.capacity.map_or(f64::INFINITY, |c| c.0)
     }
 
     fn run(&self) -> Result<Answer, MapError> {
@@ -291,7 +291,7 @@ impl<'a> Search<'a> {
             return Ok(());
         }
         let need = self.resident(&degrees, &sharding.strategies);
-        let capacity = self.system.memory.0.capacity.map_or(f64::INFINITY, |c| c.0);
+        let capacity = self.dram_capacity();
         if need.total() > capacity {
             reasons.push(self.dram_short(&degrees, need.total(), capacity));
             return Ok(());

@@ -291,8 +291,7 @@ fn emit_groups(milp: &mut Milp, problem: &Problem, flows: &[Vec<((Layout, Layout
     for (g, conversions) in problem.groups.iter().enumerate() {
         for (i, (pair, cost)) in conversions.iter().enumerate().filter(|(_, (_, cost))| **cost > 0.0) {
             let q = milp.continuous(format!("q_{g}_{i}"), f64::INFINITY, cost / scale);
-            for (l, link) in problem.links.iter().enumerate().filter(|(_, link)| link.group == Some(g)) {
-                debug_assert!(link.group.is_some());
+            for (l, _) in problem.links.iter().enumerate().filter(|(_, link)| link.group == Some(g)) {
                 let mut terms = vec![(q, 1.0)];
                 terms.extend(flows[l].iter().filter(|(p, _)| p == pair).map(|(_, y)| (*y, -1.0)));
                 if terms.len() > 1 {
