@@ -29,5 +29,6 @@ pub mod report;
 pub mod spec;
 pub mod study;
 pub mod system;
+pub mod trace;
 pub mod units;
 pub mod workload;
