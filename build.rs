@@ -9,8 +9,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         std::fs::read_dir("proto")?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
     schemas.retain(|path| path.extension().is_some_and(|e| e == "proto"));
     schemas.sort();
-    let descriptors = protox::compile(&schemas, ["proto"])?;
+    let mut compiler = protox::Compiler::new(["proto"])?;
+    compiler.open_files(&schemas)?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
-    Config::new().file_descriptor_set_path(out.join("descriptors.bin")).compile_fds(descriptors)?;
+    std::fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
+    Config::new().compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }
