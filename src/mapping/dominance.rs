@@ -6,6 +6,7 @@ use super::instance::{Compute, Instance};
 pub fn dominates(a: &Instance, b: &Instance) -> bool {
     let no_more = |x: f64, y: f64| x <= y * (1.0 + 1e-12);
     no_more(a.base_sram_bytes, b.base_sram_bytes)
+        && no_more(a.goal.constant, b.goal.constant)
         && a.kernels.iter().zip(&b.kernels).all(|(x, y)| {
             let compute = match (&x.compute, &y.compute) {
                 (Compute::Seconds(x), Compute::Seconds(y)) => no_more(*x, *y),

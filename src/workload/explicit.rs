@@ -32,6 +32,8 @@ crate::spec! {
         global_batch: u64,
         /// Samples of one microbatch.
         micro_batch: u64 = 1,
+        /// Tokens of one sample, where a sample has some.
+        tokens_per_sample: Option<u64>,
         /// Tensors that come from outside.
         inputs: Vec<InputSpec> = Vec::new(),
         /// Names of tensors that leave the graph.
@@ -310,6 +312,7 @@ impl GraphSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.training,
+            tokens_per_sample: self.tokens_per_sample,
         })
     }
 }

@@ -232,6 +232,8 @@ pub struct Workload {
     pub micro_batch: u64,
     /// Whether weights are updated: gradients are reduced over DP, optimiser states held.
     pub training: bool,
+    /// Tokens of one sample, for figures by token; `None` where a sample has none.
+    pub tokens_per_sample: Option<u64>,
 }
 
 /// A fault of a graph: which kernel or tensor, and what.
