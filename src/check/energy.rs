@@ -3,15 +3,15 @@
 //! fields and nothing else.
 
 use super::Derivation;
+use crate::model::Strategy;
 use crate::model::collective::GroupDimension;
 use crate::model::compute::{gradient_bytes, local, tensor_bytes, weight_bytes};
 use crate::model::energy::Energy;
 use crate::model::schedule::microbatches;
-use crate::model::Strategy;
 use crate::plan::PartitionFigures;
+use crate::system::Topology;
 use crate::system::options::{Charge, GradientReduction, Layouts, Pipeline};
 use crate::system::price::{ByPart, link_and_switch_bandwidth};
-use crate::system::Topology;
 use crate::workload::{Axis, CollectiveKind};
 
 /// Joules of the links of one chip that takes part in a collective, counted step by step.
@@ -30,9 +30,7 @@ fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
                 CollectiveKind::AllReduce => gather + gather,
                 CollectiveKind::AllGather | CollectiveKind::ReduceScatter => gather,
                 // Every chip keeps its n-th part of all it holds; what it sends goes as many hops as the topology asks.
-                CollectiveKind::AllToAll if d.topology == Topology::Ring && d.size > 2 => {
-                    bytes * d.size as f64 / 4.0
-                }
+                CollectiveKind::AllToAll if d.topology == Topology::Ring && d.size > 2 => bytes * d.size as f64 / 4.0,
                 CollectiveKind::AllToAll => bytes - bytes / d.size as f64,
                 CollectiveKind::PointToPoint => 0.0,
             };

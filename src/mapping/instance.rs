@@ -6,11 +6,11 @@
 
 use super::degrees::Degrees;
 use crate::model::collective;
-use crate::model::energy;
 use crate::model::compute::{
     self, CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes,
     weight_bytes,
 };
+use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
 use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, WeightTraffic};

@@ -168,13 +168,7 @@ pub fn used(workload: &Workload, system: &System, stage: &Stage<'_>, layer: Laye
 }
 
 /// The energy of an iteration of `seconds`.
-pub fn of_iteration(
-    workload: &Workload,
-    system: &System,
-    stage: &Stage<'_>,
-    layer: LayerUse,
-    seconds: f64,
-) -> Energy {
+pub fn of_iteration(workload: &Workload, system: &System, stage: &Stage<'_>, layer: LayerUse, seconds: f64) -> Energy {
     Energy { idle: price::idle_power(system).times(seconds), used: used(workload, system, stage, layer) }
 }
 

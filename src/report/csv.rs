@@ -146,9 +146,11 @@ pub const COLUMNS: &[Column] = &[
         "No mapping in the space searched has a shorter iteration (where time is not minimised, by closed form alone).",
         |_, r| r.bound_s,
     ),
-    plan("gap", "(iteration_s - bound_s) / iteration_s; where time is not minimised of `objective_value`, `_bound`.", |_, r| {
-        r.gap()
-    }),
+    plan(
+        "gap",
+        "(iteration_s - bound_s) / iteration_s; where time is not minimised of `objective_value`, `_bound`.",
+        |_, r| r.gap(),
+    ),
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path` or `milp`.", |_, r| word(&r.proof)),
     plan("samples_per_s", "Throughput of the whole system.", |p, _| throughput(p)),
     plan("utilization", "FLOP of an iteration over what all chips could compute in its time.", |p, _| {
@@ -253,15 +255,19 @@ pub const COLUMNS: &[Column] = &[
     plan("tokens_per_s_per_usd", "Throughput in tokens per dollar of price.", |p, _| {
         tokens(p) / p.figures.cost.total()
     }),
-    plan("tokens_per_s_per_w", "Throughput in tokens per watt of power at full use (per watt drawn: 1 / j_per_token).", |p, _| {
-        tokens(p) / p.figures.power.total()
-    }),
+    plan(
+        "tokens_per_s_per_w",
+        "Throughput in tokens per watt of power at full use (per watt drawn: 1 / j_per_token).",
+        |p, _| tokens(p) / p.figures.power.total(),
+    ),
     plan("iteration_usd", "Dollars of an iteration: price of the system written off, and electricity.", |p, r| {
         spent(p, r).total()
     }),
     plan("iteration_capital_usd", "Of it, the share of the system's price that wears off.", |p, r| spent(p, r).capital),
     plan("iteration_energy_usd", "Of it, electricity.", |p, r| spent(p, r).energy),
-    plan("run_iterations", "Iterations of the run that `solve.economics` states, not rounded.", |p, r| iterations(p, r)),
+    plan("run_iterations", "Iterations of the run that `solve.economics` states, not rounded.", |p, r| {
+        iterations(p, r)
+    }),
     plan("run_s", "Time of the run.", |p, r| iterations(p, r) * p.figures.iteration_s()),
     plan("run_kwh", "Energy of the run, without the facility's factor.", |p, r| {
         iterations(p, r) * p.figures.energy.total() / 3.6e6

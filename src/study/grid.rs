@@ -147,7 +147,8 @@ impl Study {
         let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
         let solve_node = solve;
         let solve = Reader::read::<SolveSpec>(&solve_node).map_err(|p| collect(Root::Solve, p)).ok();
-        let (Some(workload), Some(mut system), Some(solve), true) = (workload, system, solve, problems.is_empty()) else {
+        let (Some(workload), Some(mut system), Some(solve), true) = (workload, system, solve, problems.is_empty())
+        else {
             return Err(Problems(problems));
         };
         let fitted = match solve.budget.as_ref().map(|budget| budget.fit(&mut system)) {

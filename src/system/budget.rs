@@ -4,8 +4,8 @@
 //! Price and power (at full use, `system::price`) and the number of chips do not fall when a dimension grows, so that the
 //! largest size is found by bisection. Rounding is always down: no system is over its budget.
 
-use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
 use super::{System, price};
+use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
 use crate::units::{Power, Price};
 use serde::Serialize;
 use serde_json::json;
@@ -183,17 +183,15 @@ impl BudgetSpec {
     pub fn fit(&self, system: &mut System) -> Result<Fitted, Unfit> {
         let Some((kind, limit)) = self.kind() else { return Err(Unfit::Wrong("states no budget".into())) };
         let dimensions = system.network.dimensions.len();
-        let over = |used: f64, what: &str| {
-            Unfit::Over {
-                needed: used,
-                available: limit,
-                unit: kind.unit(),
-                remedy: format!(
-                    "{what} takes {} of {used} {unit}, the budget is {limit} {unit}; raise it or choose a smaller system",
-                    kind.word(),
-                    unit = kind.unit()
-                ),
-            }
+        let over = |used: f64, what: &str| Unfit::Over {
+            needed: used,
+            available: limit,
+            unit: kind.unit(),
+            remedy: format!(
+                "{what} takes {} of {used} {unit}, the budget is {limit} {unit}; raise it or choose a smaller system",
+                kind.word(),
+                unit = kind.unit()
+            ),
         };
         let position = match self.dimension {
             _ if dimensions == 0 => {
@@ -284,7 +282,9 @@ mod tests {
     /// By hand, a switch of n chips: n (1000 + 100 + 10 + 10) dollars above four chips, without the port's 10 below.
     #[test]
     fn iso_cost_by_hand() {
-        for (dollars, size, used) in [(11_200.0, 10, 11_200.0), (11_199.0, 9, 10_080.0), (4_440.0, 4, 4_440.0), (5_599.0, 4, 4_440.0)] {
+        for (dollars, size, used) in
+            [(11_200.0, 10, 11_200.0), (11_199.0, 9, 10_080.0), (4_440.0, 4, 4_440.0), (5_599.0, 4, 4_440.0)]
+        {
             let mut s = system("switch", &[3], "$1");
             let fitted = budget(&format!("{{cost: ${dollars}}}")).fit(&mut s).unwrap();
             assert_eq!((fitted.size, fitted.used, fitted.dimension), (size, used, Some(0)), "{dollars}");
@@ -312,7 +312,9 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_told() {
         let mut s = system("torus-2d", &[8, 8], "$1");
-        let Err(Unfit::Over { needed, available, unit, .. }) = budget("{cost: $100}").fit(&mut s) else { panic!("fits") };
+        let Err(Unfit::Over { needed, available, unit, .. }) = budget("{cost: $100}").fit(&mut s) else {
+            panic!("fits")
+        };
         assert!(needed > available && unit == "$", "{needed} {available}");
         let wrong = |budget: BudgetSpec, mut s: System| match budget.fit(&mut s) {
             Err(Unfit::Wrong(message)) => message,

@@ -167,7 +167,9 @@ mod tests {
     fn lengths_are_read_with_their_unit_alone() {
         assert_eq!(RunLength::parse("300e9 tokens"), Ok(RunLength::Tokens(300e9)));
         assert_eq!(RunLength::parse("95_000  iterations"), Ok(RunLength::Iterations(95_000.0)));
-        for wrong in ["300e9", "tokens", "-1 tokens", "0 samples", "inf samples", "NaN samples", "3 epochs", "", "1tokens"] {
+        for wrong in
+            ["300e9", "tokens", "-1 tokens", "0 samples", "inf samples", "NaN samples", "3 epochs", "", "1tokens"]
+        {
             assert!(RunLength::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -96,7 +96,12 @@ crate::spec! {
 }
 
 fn check_link(link: &Link, node: &Node, reader: &mut Reader) {
-    check_sources(&link.source, &["bandwidth", "latency", "price", "power", "idle_share", "energy_per_byte"], node, reader);
+    check_sources(
+        &link.source,
+        &["bandwidth", "latency", "price", "power", "idle_share", "energy_per_byte"],
+        node,
+        reader,
+    );
     if link.bandwidth.0 < 1.0 {
         let at = node.get("bandwidth").unwrap_or(node);
         reader.within("bandwidth", |r| r.problem(at, format!("expected at least 1 B/s, found {}", at.describe())));

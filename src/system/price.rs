@@ -86,8 +86,7 @@ impl ByPart {
 /// Memories are paid by bandwidth, by capacity, or by both, as the model's `memory_price` says.
 pub fn cost(system: &System) -> ByPart {
     let memory = &system.memory.0;
-    let by_bandwidth =
-        by_part(system, system.chip.0.price.0, memory.price.0, |l| l.price.0, |s| s.price.0);
+    let by_bandwidth = by_part(system, system.chip.0.price.0, memory.price.0, |l| l.price.0, |s| s.price.0);
     let unit = memory.capacity_price.map_or(0.0, |p| system.model.precision.round(p.0));
     let by_capacity = system.chip_count() as f64 * memory.capacity.map_or(0.0, |c| c.0) * unit;
     let memory = match system.model.memory_price {
