@@ -64,7 +64,10 @@ impl Worth {
                  dfmodel, not dfmodel_first"
             )));
         }
-        if worth.second + worth.joule <= 0.0 || !(worth.second + worth.joule).is_finite() {
+        let rates = energy::rates(system);
+        let links = system.network.dimensions.iter().map(|d| energy::link_byte_j(&d.link.0, &system.model));
+        let by_use = rates.busy_w + rates.flop_j + rates.dram_byte_j + links.sum::<f64>();
+        if worth.second + worth.joule * by_use <= 0.0 {
             return Err(MapError::Request(format!(
                 "the objective {objective} is zero for every mapping: the parts of the system have no price or power, or \
                  electricity none"
