@@ -28,7 +28,8 @@ fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
         total += d.byte_j
             * match kind {
                 CollectiveKind::AllReduce => gather + gather,
-                CollectiveKind::AllGather | CollectiveKind::ReduceScatter => gather,
+                // A broadcast reaches n - 1 others, each once: as much as n chips send that pass on an n-th each.
+                CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::Broadcast => gather,
                 // Every chip keeps its n-th part of all it holds; what it sends goes as many hops as the topology asks.
                 CollectiveKind::AllToAll if d.topology == Topology::Ring && d.size > 2 => bytes * d.size as f64 / 4.0,
                 CollectiveKind::AllToAll => bytes - bytes / d.size as f64,
@@ -53,7 +54,13 @@ impl Derivation<'_> {
         let strategy = self.d.sharding[k];
         let word = self.w.word_bytes;
         let in_pass = |kind, bytes: f64| moved_j(kind, &self.tp_group, bytes * self.samples);
-        let mut total = kernel.collective.as_ref().map_or(0.0, |c| in_pass(c.kind, c.bytes));
+        let mut total = 0.0;
+        for own in &kernel.collectives {
+            let bytes = own.bytes * self.samples;
+            // Each chip of a tensor-parallel group exchanges its share.
+            let bytes = if own.kind == CollectiveKind::AllToAll { bytes / self.tp as f64 } else { bytes };
+            total += own.times as f64 * moved_j(own.kind, self.own.of(own.scope), bytes);
+        }
         if options.layouts == Layouts::Dfmodel && strategy == Strategy::K {
             let here = local(kernel, strategy, self.tp, self.d.tiles);
             let output = here.rows as f64 * here.n as f64 * word;
@@ -108,7 +115,8 @@ impl Derivation<'_> {
             Pipeline::OneForwardOneBackward => microbatches(self.w, options, self.dp),
             Pipeline::Dfmodel | Pipeline::DfmodelFirst => self.w.global_batch as f64 / self.dp as f64,
         };
-        let stage_chips = (self.tp * self.dp) as f64;
+        // TP x DP, or the whole process grid.
+        let stage_chips = chips / self.pp as f64;
         let word = self.w.word_bytes;
         let stage_figures = self.stage(0.0);
         let states = if word < 4.0 { 12.0 } else { 8.0 };

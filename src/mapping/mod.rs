@@ -19,6 +19,7 @@ pub mod request;
 pub mod search;
 pub mod sharding;
 pub mod solver;
+mod spread;
 pub mod tiling;
 pub mod write_model;
 

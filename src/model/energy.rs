@@ -17,7 +17,7 @@
 //! | | bytes a chip puts on its links |
 //! |---|---|
 //! | all-reduce | 2(n-1)/n S |
-//! | all-gather, reduce-scatter | (n-1)/n S |
+//! | all-gather, reduce-scatter, broadcast | (n-1)/n S |
 //! | all-to-all | (n-1)/n S behind a switch or fully connected; on a ring n/4 S (each byte goes n/4 hops on average), S/2 for n = 2 |
 //! | point to point | S, on the slowest link of the group |
 //!
@@ -25,13 +25,13 @@
 //! change the time, not what must be moved. The layers that a stage lacks when PP does not divide R are not
 //! counted: their chips wait. Bytes that a model does not count as traffic (`weight_traffic` ignored or setup) cost none.
 
-use super::collective::GroupDimension;
+use super::collective::{GroupDimension, OwnGroups, ranks};
 use super::memory::optimizer_bytes_per_weight;
 use super::schedule::{Stage, microbatches, samples_per_pass};
 use crate::system::options::{Charge, GradientReduction, Pipeline};
 use crate::system::price::{self, ByPart};
 use crate::system::{Link, ModelOptions, System, Topology};
-use crate::workload::{CollectiveKind, Workload};
+use crate::workload::{CollectiveKind, Kernel, Workload};
 use serde::Serialize;
 
 /// Joules of an iteration, all chips.
@@ -96,7 +96,7 @@ pub fn collective_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) 
         let others = (n - 1.0) / n;
         let moved = match kind {
             CollectiveKind::AllReduce => 2.0 * others * left,
-            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => others * left,
+            CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::Broadcast => others * left,
             CollectiveKind::AllToAll => match d.topology {
                 Topology::Ring if d.size > 2 => n / 4.0 * bytes,
                 _ => others * bytes,
@@ -107,6 +107,17 @@ pub fn collective_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) 
         left /= n;
     }
     if kind == CollectiveKind::PointToPoint { bytes * hand_over_byte_j(group) } else { joules }
+}
+
+/// Joules of links of one chip for the collectives that a kernel makes by itself, for `samples` samples; bytes as in
+/// [`super::collective::own_seconds`].
+pub fn own_j(kernel: &Kernel, groups: &OwnGroups, samples: f64) -> f64 {
+    let share = ranks(&groups.tensor) as f64;
+    let joules = kernel.collectives.iter().map(|c| {
+        let bytes = c.bytes * samples / if c.kind == CollectiveKind::AllToAll { share } else { 1.0 };
+        c.times as f64 * collective_j(c.kind, groups.of(c.scope), bytes)
+    });
+    joules.sum()
 }
 
 /// Joules a byte from one member of a group to the next: of the slowest link, which sets the time too.
