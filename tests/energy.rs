@@ -131,6 +131,27 @@ fn dear_bytes_change_the_mapping() {
     near(record.bound, record.value);
 }
 
+/// Workloads of a process grid: an FFT and a short HPL on eight chips, link bytes counted, for each objective; each is best at
+/// its own. The FFT's one exchange, by hand: length * 8 bytes over the chips, 8/4 hops on average on a ring of eight.
+#[test]
+fn grids_have_energy_too() {
+    let read = |text: &str| WorkloadSpec::build(&Node::parse("w", text).unwrap()).unwrap_or_else(|e| panic!("{e}"));
+    let fft = read("{kind: fft, name: f, source: x, length: 1048576}");
+    let hpl = read("{kind: hpl, name: h, source: x, n: 4096, block: 512}");
+    let mut s = system(8, "", "", ", energy_per_byte: 1 nJ/B");
+    s.memory.0.capacity = None;
+    for w in [&fft, &hpl] {
+        let answers: Vec<(Plan, Record)> = Objective::ALL.iter().map(|o| solve(w, &s, *o)).collect();
+        let energy = |i: usize| answers[i].0.figures.energy.total();
+        assert!(energy(1) <= energy(0) * (1.0 + 1e-9) && energy(1) <= energy(2) * (1.0 + 1e-9), "{}", w.name);
+        for (plan, record) in &answers {
+            assert!(plan.figures.energy.used.links > 0.0 && record.bound <= record.value, "{}", w.name);
+        }
+    }
+    let links = solve(&fft, &s, Objective::Time).0.figures.energy.used.links;
+    near(links, 1048576.0 * 8.0 * 8.0 / 4.0 * 1e-9);
+}
+
 /// DFModel's first schedule takes the slower of layer and hand-over: no sum over the partitions.
 #[test]
 fn a_schedule_that_is_not_linear_is_refused_but_for_time() {

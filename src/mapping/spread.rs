@@ -77,8 +77,7 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     plan.figures.flop_per_iteration = workload.flop_per_iteration();
     plan.figures.utilization = plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(system));
     record.bound = bound.min(record.value);
-    record.bound_s =
-        if record.objective == Objective::Time { record.bound } else { fastest_s.min(record.objective_s) };
+    record.bound_s = if record.objective == Objective::Time { record.bound } else { fastest_s.min(record.objective_s) };
     record.assignments = considered;
     record.solved = solved;
     record.nodes = nodes;
