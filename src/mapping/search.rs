@@ -14,8 +14,9 @@
 
 use super::degrees::{Degrees, assignments};
 use super::dominance::{dominates, same_costs};
-use super::exact::{self, Ideals, MAX_IDEALS};
+use super::exact;
 use super::fusion::{self, PartitionCounts};
+use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::{self, Choice, Instance, SramShort};
 use super::record::{Infeasible, Status, relative_gap};
 pub use super::request::{Answer, Engine, MapError, Pins, Proof, Record, Request, engine_from_word};

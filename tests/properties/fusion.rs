@@ -3,8 +3,9 @@
 use crate::random::{core_options, instance};
 use crate::{check, near};
 use flowspace::mapping::Status;
-use flowspace::mapping::exact::{self, Ideals, MAX_IDEALS};
+use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};
+use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
 use flowspace::mapping::instance::{Compute, Instance};
 use flowspace::mapping::solver::{Limits, Milp, Solver};
 use flowspace::system::Overlap;
