@@ -41,6 +41,11 @@ pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
     solve_below(instance, ideals, f64::INFINITY)
 }
 
+/// Whether a time is at most `cutoff`, as far as rounding lets it be said.
+pub(super) fn within(time: f64, cutoff: f64) -> bool {
+    time <= cutoff * (1.0 + CLEAR)
+}
+
 /// [`solve`] for plans that take at most `cutoff` seconds: `None` also where all plans take longer.
 pub fn solve_below(instance: &Instance, ideals: &Ideals, cutoff: f64) -> Option<Path> {
     let pinned = instance.pins.iter().any(Option::is_some);

@@ -5,9 +5,11 @@
 //! into the numbers of one fusion problem, which [`fusion`] solves as a MILP and [`exact`] as a shortest path;
 //! [`solver`] runs MILPs; [`search`] ties them together and proves the best ([`request`]: what it is asked and answers).
 
+pub mod cache;
 mod certify;
 pub mod degrees;
 pub mod dominance;
+pub mod elimination;
 pub mod exact;
 mod figures;
 pub mod fusion;
