@@ -292,7 +292,7 @@ impl Instance {
 
     /// A time no mapping can beat: arithmetic, collectives and DRAM bytes that occur whatever the partitions.
     pub fn lower_bound(&self) -> f64 {
-        super::remaining::Remaining::new(self).outside(|_| false)
+        super::remaining::Remaining::new(self).of_all()
     }
 }
 

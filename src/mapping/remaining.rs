@@ -6,6 +6,7 @@
 //! No partition's time is below that of its parts combined, and the combination of sums is at most the sum of
 //! combinations, so the combined sums bound every plan from below.
 
+use super::ideals::Ideals;
 use super::instance::{Compute, Instance, combine};
 
 /// Costs by kernel and tensor from which the remainder of an ideal is added up.
@@ -13,9 +14,18 @@ pub(super) struct Remaining<'a> {
     instance: &'a Instance,
     /// Seconds of arithmetic: fixed ones, or the least core-seconds over all cores.
     compute: Vec<f64>,
-    /// Bytes to load and to store each tensor that cannot stay on chip whatever the partitions.
+    /// Bytes to load and store each tensor that cannot stay on chip whatever the partitions.
     crossing: Vec<f64>,
-    stored: Vec<f64>,
+}
+
+/// Sums over what remains.
+#[derive(Debug, Clone, Copy, Default)]
+struct Left {
+    kernels: usize,
+    compute: f64,
+    network: f64,
+    serial: f64,
+    dram: f64,
 }
 
 impl<'a> Remaining<'a> {
@@ -36,49 +46,89 @@ impl<'a> Remaining<'a> {
                 || a.pieces > 1
                 || b.pieces > 1
         };
-        let mut crossing = Vec::with_capacity(instance.tensors.len());
-        let mut stored = Vec::with_capacity(instance.tensors.len());
-        for tensor in &instance.tensors {
-            let Some(p) = tensor.producer else {
-                crossing.push(0.0);
-                stored.push(0.0);
-                continue;
-            };
+        let crossing = instance.tensors.iter().map(|tensor| {
+            let Some(p) = tensor.producer else { return 0.0 };
             let across = tensor.uses.iter().filter(|u| crosses(p, u.kernel));
-            crossing.push(across.map(|u| u.load_bytes).fold(0.0, f64::max));
+            let load = across.map(|u| u.load_bytes).fold(0.0, f64::max);
             let leaves = tensor.output || tensor.uses.iter().any(|u| crosses(p, u.kernel));
-            stored.push(if leaves { tensor.store_bytes } else { 0.0 });
-        }
-        Self { instance, compute, crossing, stored }
+            load + if leaves { tensor.store_bytes } else { 0.0 }
+        });
+        let crossing = crossing.collect();
+        Self { instance, compute, crossing }
     }
 
-    /// The least time of the kernels outside `ran`.
-    pub(super) fn after(&self, ran: u128) -> f64 {
-        self.outside(|k| ran & (1 << k) != 0)
+    /// The least time of all kernels.
+    pub(super) fn of_all(&self) -> f64 {
+        self.time(&self.all())
     }
 
-    /// The least time of the kernels that have not run.
-    pub(super) fn outside(&self, ran: impl Fn(usize) -> bool) -> f64 {
+    /// The least time of the kernels outside each ideal. An ideal has one kernel more than another whose sums are known, so
+    /// that only its tensors are looked at.
+    pub(super) fn after_each(&self, ideals: &Ideals) -> Vec<f64> {
         let instance = self.instance;
-        let (mut compute, mut network, mut dram, mut serial) = (0.0, 0.0, 0.0, 0.0);
-        let mut kernels = 0;
-        for (k, kernel) in instance.kernels.iter().enumerate().filter(|(k, _)| !ran(*k)) {
-            kernels += 1;
-            compute += self.compute[k];
-            network += kernel.network_s;
-            serial += kernel.serial_s;
-            dram += kernel.dram_bytes;
-        }
+        let n = instance.kernels.len();
+        let mut made = vec![Vec::new(); n];
+        let mut read = vec![Vec::new(); n];
         for (t, tensor) in instance.tensors.iter().enumerate() {
-            if tensor.producer.is_some_and(|p| !ran(p)) {
-                dram += self.crossing[t] + self.stored[t];
-            } else {
-                let readers = tensor.uses.iter().filter(|u| !ran(u.kernel));
-                dram += readers.map(|u| u.load_bytes).fold(0.0, f64::max);
+            if let Some(p) = tensor.producer {
+                made[p].push(t);
+            }
+            for u in &tensor.uses {
+                if !read[u.kernel].contains(&t) {
+                    read[u.kernel].push(t);
+                }
             }
         }
-        let partitions = if instance.kernel_by_kernel { kernels } else { kernels.min(1) };
-        serial += partitions as f64 * instance.partition_overhead_s;
-        combine(instance.overlap, compute, dram / instance.dram_bytes_per_s, network) + serial
+        let mut left = vec![self.all(); ideals.sets.len()];
+        for i in 1..ideals.sets.len() {
+            let (k, smaller) = ideals.made_by(i);
+            let (before, after) = (ideals.sets[smaller], ideals.sets[i]);
+            let kernel = &instance.kernels[k];
+            let mut sums = left[smaller];
+            sums.kernels -= 1;
+            sums.compute -= self.compute[k];
+            sums.network -= kernel.network_s;
+            sums.serial -= kernel.serial_s;
+            sums.dram -= kernel.dram_bytes;
+            for &t in &made[k] {
+                sums.dram += self.load(t, after) - self.crossing[t];
+            }
+            for &t in &read[k] {
+                sums.dram += self.load(t, after) - self.load(t, before);
+            }
+            left[i] = sums;
+        }
+        left.iter().map(|sums| self.time(sums)).collect()
+    }
+
+    /// Bytes of the widest load of a tensor that was made, for readers outside `ran`.
+    fn load(&self, t: usize, ran: u128) -> f64 {
+        let readers = self.instance.tensors[t].uses.iter().filter(|u| ran & (1 << u.kernel) == 0);
+        readers.map(|u| u.load_bytes).fold(0.0, f64::max)
+    }
+
+    fn all(&self) -> Left {
+        let instance = self.instance;
+        let mut left = Left { kernels: instance.kernels.len(), ..Left::default() };
+        for (kernel, compute) in instance.kernels.iter().zip(&self.compute) {
+            left.compute += compute;
+            left.network += kernel.network_s;
+            left.serial += kernel.serial_s;
+            left.dram += kernel.dram_bytes;
+        }
+        for (tensor, crossing) in instance.tensors.iter().zip(&self.crossing) {
+            left.dram += match tensor.producer {
+                Some(_) => *crossing,
+                None => tensor.uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max),
+            };
+        }
+        left
+    }
+
+    fn time(&self, left: &Left) -> f64 {
+        let instance = self.instance;
+        let partitions = if instance.kernel_by_kernel { left.kernels } else { left.kernels.min(1) };
+        let serial = left.serial + partitions as f64 * instance.partition_overhead_s;
+        combine(instance.overlap, left.compute, left.dram / instance.dram_bytes_per_s, left.network) + serial
     }
 }

@@ -328,6 +328,10 @@ impl<'a> Search<'a> {
             let cutoff = self.layer_cutoff(&degrees, &sharding.strategies, incumbent, instance.lower_bound());
             let Some((layer_s, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
                 if incumbent.is_finite() {
+                    // A part of a wide graph's ideals says nothing of the others.
+                    if ideals.as_ref().is_none_or(|found| !found.complete) {
+                        *tally.unproven = tally.unproven.min(bound);
+                    }
                     tried.push(instance);
                     continue;
                 }
@@ -429,8 +433,7 @@ impl<'a> Search<'a> {
             }
         };
         let solve = |cutoff| cache::fusion(instance, cutoff, || exact::solve_below(instance, found, cutoff));
-        // One order proves nothing of the others: its plan is wanted, however long it takes.
-        match solve(if found.complete { cutoff } else { f64::INFINITY }) {
+        match solve(if limited { f64::INFINITY } else { cutoff }) {
             Some(path) => Ok(Some((path.objective, path.assignment, path.proven))),
             None if found.complete || !limited => Ok(None),
             // One order of a wide graph says nothing of the others: the MILP decides.
