@@ -3,7 +3,8 @@
 use crate::fusion::assignments;
 use crate::search::{any_system, describe, workload};
 use crate::{check, near};
-use flowspace::mapping::exact::{self, Ideals, MAX_IDEALS};
+use flowspace::mapping::exact;
+use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
 use flowspace::mapping::fusion::{self, PartitionCounts};
 use flowspace::mapping::instance::{Goal, Instance};
 use flowspace::mapping::search::{Engine, Objective, Record, Request};
