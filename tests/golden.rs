@@ -14,7 +14,7 @@ fn cases() -> Vec<(String, PlanFile)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/dfmodel");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
-    assert_eq!(paths.len(), 10, "every stored LLM row but the decode row has a file");
+    assert_eq!(paths.len(), 11, "every stored LLM row has a file");
     paths
         .into_iter()
         .map(|path| {

@@ -6,7 +6,8 @@ use super::instance::{self, PartitionCost};
 use super::search::{Best, Search, TIE};
 use crate::model::Strategy;
 use crate::model::compute::{
-    constant_efficiency, gradient_bytes, local, peak, system_peak, tensor_bytes, tile_flop, weight_bytes,
+    constant_efficiency, gradient_bytes, least_core_seconds, local, peak, system_peak, tensor_bytes, tile_flop,
+    weight_bytes,
 };
 use crate::model::layout::{Layout, required};
 use crate::model::memory::{DramNeed, resident};
@@ -20,7 +21,7 @@ impl Search<'_> {
         let layers = self.workload.repeat.div_ceil(degrees.pp);
         let b = microbatches(self.workload, &self.system.model, degrees.dp).max(1.0);
         let in_flight = (degrees.pp as f64).min(b) as u64;
-        resident(self.workload, &self.system.model, sharding, degrees.tp, layers, in_flight)
+        resident(self.workload, &self.system.model, sharding, degrees.tp, degrees.dp, layers, in_flight)
     }
 
     pub(super) fn iteration(&self, degrees: &Degrees, sharding: &[Strategy], layer_s: f64) -> Iteration {
@@ -81,8 +82,13 @@ impl Search<'_> {
         let t = degrees.tp as f64;
         let u = constant_efficiency(chip).map_or(1.0, |u| options.precision.round(u));
         let samples = samples_per_pass(self.workload, options);
-        let arithmetic: f64 =
-            self.workload.kernels.iter().map(|k| k.flop() * samples / (t * u * peak(chip, k, options))).sum();
+        let quantised = constant_efficiency(chip).is_none();
+        let seconds = |k: &crate::workload::Kernel| match k.flop {
+            // Stated FLOP do not tell the cycles of lanes and stages.
+            Some(_) if quantised => least_core_seconds(chip, k),
+            _ => k.flop() / (u * peak(chip, k, options)),
+        };
+        let arithmetic: f64 = self.workload.kernels.iter().map(|k| seconds(k) * samples / t).sum();
         let streamed = options.weight_traffic == WeightTraffic::Streamed;
         let weights: f64 =
             self.workload.kernels.iter().map(|k| k.weight_elements() * self.workload.word_bytes / t).sum();
@@ -111,7 +117,7 @@ impl Search<'_> {
                     .map(|k| {
                         let kernel = &w.kernels[*k];
                         let here = local(kernel, best.sharding.strategies[*k], best.degrees.tp, best.tiles);
-                        tile_flop(kernel, &here, best.tiles) * best.tiles as f64 * samples
+                        tile_flop(kernel, &here) * best.tiles as f64 * samples
                     })
                     .sum();
                 PartitionFigures {

@@ -1,6 +1,6 @@
 //! What the DRAM beside a chip must hold.
 
-use super::compute::{gradient_bytes, tensor_bytes, weight_bytes};
+use super::compute::{extra_dram_share, gradient_bytes, tensor_bytes, weight_bytes};
 use super::layout::{Strategy, produced};
 use crate::system::ModelOptions;
 use crate::system::options::MemoryState;
@@ -18,6 +18,8 @@ pub struct DramNeed {
     pub optimizer: f64,
     /// Activations kept from forward to backward, all microbatches in flight.
     pub activations: f64,
+    /// Caches that stay from one iteration to the next (keys and values of the tokens before), all samples of a replica.
+    pub caches: f64,
     /// Most bytes of tensors of the layer at work that wait between partitions.
     pub live: f64,
 }
@@ -25,7 +27,7 @@ pub struct DramNeed {
 impl DramNeed {
     /// The sum.
     pub fn total(&self) -> f64 {
-        self.weights + self.gradients + self.optimizer + self.activations + self.live
+        self.weights + self.gradients + self.optimizer + self.activations + self.caches + self.live
     }
 }
 
@@ -40,12 +42,13 @@ pub fn optimizer_bytes_per_weight(word: f64) -> f64 {
 /// Weights, gradients and states: those of the stage's layers. Activations: the tensors made in the forward pass and read
 /// in a backward one, for each layer of the stage and each microbatch in flight; 1F1B holds up to min(PP,
 /// microbatches) of them on the first stage (Narayanan et al., SC 2021). One layer's worth of one microbatch is
-/// counted with the live tensors instead.
+/// counted with the live tensors instead. Caches: those of every sample of a replica, which all wait for the next iteration.
 pub fn resident(
     workload: &Workload,
     options: &ModelOptions,
     sharding: &[Strategy],
     t: u64,
+    dp: u64,
     layers_per_stage: u64,
     in_flight: u64,
 ) -> DramNeed {
@@ -61,6 +64,11 @@ pub fn resident(
         .map(|(k, s)| weight_bytes(k, *s, t, word))
         .sum();
     let mut need = DramNeed { weights: layer_weights * layers, ..DramNeed::default() };
+    if full {
+        let layer_caches: f64 =
+            workload.kernels.iter().zip(sharding).map(|(k, s)| k.cache_bytes / extra_dram_share(k, *s, t)).sum();
+        need.caches = layer_caches * layers * workload.global_batch.div_ceil(dp.max(1)) as f64;
+    }
     if !(full && workload.training) {
         return need;
     }

@@ -170,6 +170,7 @@ pub const COLUMNS: &[Column] = &[
     plan("activations_bytes", "DRAM of one chip: activations kept for the backward pass.", |p, _| {
         p.figures.memory.activations
     }),
+    plan("caches_bytes", "DRAM of one chip: caches kept for the next iteration.", |p, _| p.figures.memory.caches),
     plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| {
         p.figures.memory.live
     }),

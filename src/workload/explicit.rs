@@ -267,6 +267,7 @@ impl GraphSpec {
                 extra_dram_bytes: spec.extra_dram.0,
                 collective: spec.collective.as_ref().map(|c| Collective { kind: c.kind, bytes: c.size.0 }),
                 weight_of,
+                ..Kernel::default()
             });
         }
         for (i, name) in self.outputs.iter().enumerate() {
