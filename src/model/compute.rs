@@ -13,7 +13,7 @@ pub fn ceil_div(a: u64, b: u64) -> u64 {
 /// What one chip computes of a kernel for one tile (model.md section 5, "Tiling and shards").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
-    /// Output rows, ceil(outer m / t) when they are split.
+    /// Output rows: ceil(outer / t) problems of m when those are split, ceil(outer m / t) rows when these are.
     pub rows: u64,
     /// Contracted size, ceil(k / t) when it is split, of one tile for kernels tiled along k.
     pub k: u64,
@@ -25,7 +25,8 @@ pub struct Local {
 pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
     let shape = &kernel.shape;
     let rows = match strategy {
-        Strategy::Outer | Strategy::M => ceil_div(shape.rows(), t),
+        Strategy::Outer => ceil_div(shape.outer, t) * shape.m,
+        Strategy::M => ceil_div(shape.rows(), t),
         _ => shape.rows(),
     };
     let k = if strategy == Strategy::K { ceil_div(shape.k, t) } else { shape.k };
@@ -99,7 +100,7 @@ pub fn tile_cycles(chip: &Chip, kernel: &Kernel, local: &Local, lanes: u64, stag
 pub fn least_core_seconds(chip: &Chip, kernel: &Kernel) -> f64 {
     let shape = &kernel.shape;
     let steps = shape.rows() as f64 * shape.n as f64 * kernel.passes as f64;
-    let units = (chip.lanes * chip.cores) as f64;
+    let units = chip.lanes as f64 * chip.cores as f64;
     let cycles = if kernel.is_gemm() { steps * shape.k as f64 / (units * chip.stages as f64) } else { steps / units };
     cycles / chip.frequency.0
 }

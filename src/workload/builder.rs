@@ -49,8 +49,8 @@ impl Builder {
         self.kernels[k].passes = passes;
     }
 
-    /// Marks tensor `from` as what the next layer's kernel `to` reads.
-    pub fn carry(&mut self, name: &str, from: usize, to: usize, slot: Slot) {
+    /// Marks tensor `from` as what kernels of the next layer read.
+    pub fn carry(&mut self, name: &str, from: usize, to: &[(usize, Slot)]) {
         let (rows, cols) = (self.tensors[from].rows, self.tensors[from].cols);
         self.tensors[from].output = true;
         self.tensors.push(Tensor {
@@ -58,7 +58,7 @@ impl Builder {
             rows,
             cols,
             producer: None,
-            consumers: vec![Use { kernel: to, slot }],
+            consumers: to.iter().map(|(kernel, slot)| Use { kernel: *kernel, slot: *slot }).collect(),
             output: false,
             carried_from: Some(from),
         });

@@ -45,7 +45,7 @@ impl TransformerSpec {
         let ln2 = b.add("LN2", Norm, Forward, (1, h, 1, s), &[(add1, Data)]);
         let (_, _, ffn1) = self.perceptron(&mut b, ln2);
         let add2 = b.add("Add_2", Elementwise, Forward, (1, h, 1, s), &[(ffn1, Data), (add1, Data)]);
-        b.carry("layer.in", add2, add_prev, Data);
+        b.carry("layer.in", add2, &[(add_prev, Data)]);
         b
     }
 
@@ -83,7 +83,7 @@ impl TransformerSpec {
         let (_, _, ffn1) = self.perceptron(&mut b, ln2);
         let drop3 = b.add("DropOut_3", Elementwise, Forward, (1, h, 1, s), &[(ffn1, Data)]);
         let add2 = b.add("Add_2", Elementwise, Forward, (1, h, 1, s), &[(drop3, Data), (add1, Data)]);
-        b.carry("layer.in", add2, add_prev, Data);
+        b.carry("layer.in", add2, &[(add_prev, Data)]);
         b
     }
 }

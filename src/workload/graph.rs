@@ -121,8 +121,8 @@ pub enum Slot {
     /// padded, folded or transposed (the entry and the exit of an FFT), or the newest columns of an operand that lies in
     /// DRAM (the tokens appended to a cache). Its rows are split where the kernel's are. Its size is not checked.
     Reshaped,
-    /// Input that every row of the output reads, column by column (the B and C of a selective scan): any number of rows,
-    /// `n` columns.
+    /// Input that every row of the output reads, column by column (the B and C of a selective scan). Its size is not
+    /// checked.
     Shared,
 }
 
@@ -312,7 +312,7 @@ pub enum GraphError {
 
 /// Rows and columns that `slot` of a kernel reads, `None` where that is not fixed. A weight GEMM shares one `k x n`
 /// operand among its outer problems; a two-tensor GEMM has one an outer problem, and a stationary one each `lhs_shared`.
-pub fn operand_size(kernel: &Kernel, slot: Slot) -> (Option<u64>, Option<u64>) {
+pub fn operand_size(kernel: &Kernel, slot: Slot) -> Option<(u64, u64)> {
     let shape = &kernel.shape;
     let outer = if kernel.op == Op::GemmWeight { 1 } else { shape.outer };
     let stationary = outer / kernel.lhs_shared.max(1);
@@ -322,10 +322,9 @@ pub fn operand_size(kernel: &Kernel, slot: Slot) -> (Option<u64>, Option<u64>) {
         Slot::RhsT => (outer * shape.n, shape.k),
         Slot::Lhs => (stationary * shape.m, shape.k),
         Slot::LhsT => (stationary * shape.k, shape.m),
-        Slot::Shared => return (None, Some(shape.n)),
-        Slot::Reshaped => return (None, None),
+        Slot::Reshaped | Slot::Shared => return None,
     };
-    (Some(rows), Some(cols))
+    Some((rows, cols))
 }
 
 impl Workload {
@@ -339,8 +338,7 @@ impl Workload {
         for tensor in &self.tensors {
             for use_ in &tensor.consumers {
                 let kernel = &self.kernels[use_.kernel];
-                let (rows, cols) = operand_size(kernel, use_.slot);
-                let (want_rows, want_cols) = (rows.unwrap_or(tensor.rows), cols.unwrap_or(tensor.cols));
+                let Some((want_rows, want_cols)) = operand_size(kernel, use_.slot) else { continue };
                 if (tensor.rows, tensor.cols) != (want_rows, want_cols) {
                     errors.push(GraphError::Size {
                         tensor: tensor.name.clone(),

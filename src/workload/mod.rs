@@ -1,12 +1,14 @@
 //! Workloads: what is to be computed, as a directed acyclic graph of kernels and tensors.
 //!
 //! [`graph`] holds the checked graph and its meaning; one file a source builds it: [`transformer`] (GPT and Llama layers,
-//! whole sequences or token by token), [`explicit`] (written out kernel by kernel). [`spec`] chooses between them by the `kind:` of a file.
+//! whole sequences or token by token), [`mamba`] and [`hyena`] (state-space models), [`explicit`] (written out kernel by kernel). [`spec`] chooses between them by the `kind:` of a file.
 
 mod builder;
 mod decode;
 pub mod explicit;
 pub mod graph;
+pub mod hyena;
+pub mod mamba;
 pub mod spec;
 pub mod transformer;
 

@@ -1,6 +1,8 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
-use super::{Workload, explicit::GraphSpec, graph::GraphError, transformer::TransformerSpec};
+use super::{
+    Workload, explicit::GraphSpec, graph::GraphError, hyena::HyenaSpec, mamba::MambaSpec, transformer::TransformerSpec,
+};
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
 use crate::units::Bytes;
 use serde::Serialize;
@@ -13,6 +15,10 @@ use std::path::Path;
 pub enum WorkloadSpec {
     /// `kind: transformer`
     Transformer(TransformerSpec),
+    /// `kind: mamba`
+    Mamba(MambaSpec),
+    /// `kind: hyena`
+    Hyena(HyenaSpec),
     /// `kind: graph`
     Graph(GraphSpec),
 }
@@ -26,19 +32,29 @@ impl FromNode for WorkloadSpec {
         };
         match kind {
             "transformer" => TransformerSpec::from_node(node, reader).map(Self::Transformer),
+            "mamba" => MambaSpec::from_node(node, reader).map(Self::Mamba),
+            "hyena" => HyenaSpec::from_node(node, reader).map(Self::Hyena),
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
             _ => {
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
                 reader.within("kind", |r| {
-                    r.problem(at, format!("expected a kind of workload: transformer, graph; found {found}"));
+                    r.problem(
+                        at,
+                        format!("expected a kind of workload: transformer, mamba, hyena, graph; found {found}"),
+                    );
                 });
                 None
             }
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "oneOf": [TransformerSpec::schema(definitions), GraphSpec::schema(definitions)] })
+        json!({ "oneOf": [
+            TransformerSpec::schema(definitions),
+            MambaSpec::schema(definitions),
+            HyenaSpec::schema(definitions),
+            GraphSpec::schema(definitions),
+        ] })
     }
     fn expected() -> String {
         "a workload".into()
@@ -63,6 +79,8 @@ impl WorkloadSpec {
         let spec: Self = Reader::read(node)?;
         let built = match &spec {
             Self::Transformer(t) => t.build(),
+            Self::Mamba(m) => m.build(),
+            Self::Hyena(h) => h.build(),
             Self::Graph(g) => g.build(node)?,
         };
         built.checked().map_err(|errors| {

@@ -240,9 +240,9 @@ impl TransformerSpec {
             // The input gradients of Q, K and V add up to one tensor; it leaves through V_bwd.
             backward_ends = Some((v_b, loss_b));
         }
-        b.carry("layer.in", add2, add_prev, Data);
+        b.carry("layer.in", add2, &[(add_prev, Data)]);
         if let Some((from, to)) = backward_ends {
-            b.carry("layer.grad_in", from, to, Data);
+            b.carry("layer.grad_in", from, &[(to, Data)]);
         }
         b
     }
