@@ -111,7 +111,7 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         ("hidden", spec.hidden, 1u64 << 24),
         ("heads", spec.heads, 1 << 20),
         ("head_dim", spec.head_dim, 1 << 20),
-        ("ffn", spec.ffn(), 1 << 26),
+        ("ffn", spec.ffn.unwrap_or(1), 1 << 26),
         ("seq", spec.seq, 1 << 26),
         ("context", spec.context.unwrap_or(1), 1 << 30),
         ("layers", spec.layers, 1 << 20),
