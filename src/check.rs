@@ -17,8 +17,8 @@
 
 use crate::model::collective::{self, GroupDimension, OwnGroups};
 use crate::model::compute::{
-    CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, system_peak,
-    tensor_bytes, tile_flop, weight_bytes,
+    CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, seconds_at_efficiency,
+    system_peak, tensor_bytes, tile_flop, weight_bytes,
 };
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::memory::resident;
@@ -384,8 +384,9 @@ impl Derivation<'_> {
     fn buffer(&self, id: usize, u: &Use, on_chip: bool, levels: &[usize]) -> f64 {
         let tensor = &self.w.tensors[id];
         let (whole, tile) = tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.d.tiles, self.w.word_bytes);
+        let needs_whole = if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() };
         let stationary = self.system.model.stationary_operands == Charge::Charged
-            && u.slot.is_stationary()
+            && needs_whole
             && self.w.kernels[u.kernel].tiled == Axis::N;
         let depth = if on_chip {
             levels[u.kernel].abs_diff(tensor.producer.map_or(0, |p| levels[p])) as f64 + 1.0
@@ -577,8 +578,7 @@ impl Derivation<'_> {
                     WeightTraffic::Setup => overhead_s += weight / (bandwidth * self.w.micro_batch as f64),
                     WeightTraffic::Ignored => {}
                 }
-                let share = if strategy == Strategy::Replicate { 1.0 } else { self.tp as f64 };
-                dram += kernel.extra_dram_bytes * self.samples / share;
+                dram += kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, strategy, self.tp);
                 if options.weight_tiling == Charge::Charged {
                     for (id, uses, _) in self.copies() {
                         for u in uses.iter().filter(|u| u.kernel == k) {
@@ -587,7 +587,7 @@ impl Derivation<'_> {
                     }
                 }
                 let shard = local(kernel, strategy, self.tp, self.d.tiles);
-                flop += tile_flop(kernel, &shard, self.d.tiles) * self.d.tiles as f64 * self.samples;
+                flop += tile_flop(kernel, &shard) * self.d.tiles as f64 * self.samples;
             }
             for (id, uses, leaves) in self.copies() {
                 let producer = self.w.tensors[id].producer;
@@ -647,8 +647,8 @@ impl Derivation<'_> {
         let layer_s: f64 = partitions.iter().map(|p| p.time_s).sum();
         let layers = self.w.repeat.div_ceil(self.pp);
         let in_flight = (self.pp as f64).min(microbatches(self.w, options, self.dp).max(1.0)) as u64;
-        let mut memory =
-            resident(self.w, options, &self.d.sharding, self.tp, layers, in_flight, self.system.chip_count());
+        let chips = self.system.chip_count();
+        let mut memory = resident(self.w, options, &self.d.sharding, (self.tp, self.dp), layers, in_flight, chips);
         memory.live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
         let capacity = self.system.memory.0.capacity.map(|c| c.0);
         if let Some(capacity) = capacity.filter(|c| memory.total() > c * (1.0 + TOLERANCE)) {

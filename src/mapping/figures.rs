@@ -6,7 +6,9 @@ use super::instance::{self, Choice, PartitionCost};
 use super::search::{Best, Search, TIE};
 use crate::model::Strategy;
 use crate::model::collective;
-use crate::model::compute::{constant_efficiency, gradient_bytes, peak, system_peak, tensor_bytes, weight_bytes};
+use crate::model::compute::{
+    constant_efficiency, gradient_bytes, least_core_seconds, peak, system_peak, tensor_bytes, weight_bytes,
+};
 use crate::model::energy::{self, LayerUse};
 use crate::model::layout::{Layout, required};
 use crate::model::memory::{DramNeed, resident};
@@ -20,7 +22,8 @@ impl Search<'_> {
         let layers = self.workload.repeat.div_ceil(degrees.pp);
         let b = microbatches(self.workload, &self.system.model, degrees.dp).max(1.0);
         let in_flight = (degrees.pp as f64).min(b) as u64;
-        resident(self.workload, &self.system.model, sharding, degrees.tp, layers, in_flight, self.system.chip_count())
+        let (options, chips) = (&self.system.model, self.system.chip_count());
+        resident(self.workload, options, sharding, (degrees.tp, degrees.dp), layers, in_flight, chips)
     }
 
     /// What the schedule needs to know of a mapping.
@@ -82,8 +85,13 @@ impl Search<'_> {
         let t = degrees.tp as f64;
         let u = constant_efficiency(chip).map_or(1.0, |u| options.precision.round(u));
         let samples = samples_per_pass(self.workload, options);
-        let arithmetic: f64 =
-            self.workload.kernels.iter().map(|k| k.flop() * samples / (t * u * peak(chip, k, options))).sum();
+        let quantised = constant_efficiency(chip).is_none();
+        let seconds = |k: &crate::workload::Kernel| match k.flop {
+            // Stated FLOP do not tell the cycles of lanes and stages.
+            Some(_) if quantised => least_core_seconds(chip, k),
+            _ => k.flop() / (u * peak(chip, k, options)),
+        };
+        let arithmetic: f64 = self.workload.kernels.iter().map(|k| seconds(k) * samples / t).sum();
         let streamed = options.weight_traffic == WeightTraffic::Streamed;
         let weights: f64 =
             self.workload.kernels.iter().map(|k| k.weight_elements() * self.workload.word_bytes / t).sum();

@@ -154,7 +154,7 @@ impl Search<'_> {
     pub(super) fn kernel_flop(&self, k: usize, degrees: &Degrees, sharding: &[Strategy], tiles: u64) -> f64 {
         let kernel = &self.workload.kernels[k];
         let here = local(kernel, sharding[k], degrees.tp, tiles);
-        tile_flop(kernel, &here, tiles) * tiles as f64 * samples_per_pass(self.workload, &self.system.model)
+        tile_flop(kernel, &here) * tiles as f64 * samples_per_pass(self.workload, &self.system.model)
     }
 
     /// The iteration of a layer's time.

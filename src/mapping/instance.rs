@@ -7,8 +7,8 @@
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
-    self, CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes,
-    weight_bytes,
+    self, CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local,
+    seconds_at_efficiency, tensor_bytes, weight_bytes,
 };
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
@@ -391,8 +391,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
             };
             let weight = weight_bytes(kernel, strategy, t, word);
             let gradient = gradient_bytes(kernel, strategy, t, word);
-            let share = if strategy == Strategy::Replicate { 1.0 } else { t as f64 };
-            let mut dram_bytes = kernel.extra_dram_bytes * samples / share;
+            let mut dram_bytes = kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, t);
             let mut resident_bytes = weight;
             let mut serial_s = 0.0;
             match options.weight_traffic {
@@ -599,7 +598,9 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
                 };
                 let level = tensor.producer.map_or(0, |p| levels[p]);
                 let depth = levels[u.kernel].abs_diff(level) as f64 + 1.0;
-                let stationary = whole && u.slot.is_stationary() && consumer.tiled == crate::workload::Axis::N;
+                let along_n = whole && consumer.tiled == crate::workload::Axis::N;
+                let stationary = along_n && u.slot.is_stationary();
+                let whole_on_chip = along_n && u.slot.is_whole_on_chip();
                 UseCost {
                     kernel: u.kernel,
                     // A reader of another phase loads what was stored and converts it then.
@@ -609,7 +610,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
                         bytes * samples
                     },
                     load_buffer: if stationary { bytes } else { 2.0 * tile },
-                    onchip_buffer: if stationary { bytes.max(depth * tile) } else { depth * tile },
+                    onchip_buffer: if whole_on_chip { bytes.max(depth * tile) } else { depth * tile },
                 }
             })
             .collect();

@@ -193,6 +193,7 @@ pub const COLUMNS: &[Column] = &[
     plan("held_bytes", "DRAM of one chip: its share of embedding tables or of the matrix.", |p, _| {
         p.figures.memory.held
     }),
+    plan("caches_bytes", "DRAM of one chip: caches kept for the next iteration.", |p, _| p.figures.memory.caches),
     plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| {
         p.figures.memory.live
     }),

@@ -84,7 +84,14 @@ impl System {
     /// # Errors
     /// All [`Problems`].
     pub fn build(node: &Node) -> Result<Self, Problems> {
-        Reader::read(node)
+        let mut system: Self = Reader::read(node)?;
+        if system.model.precision == options::Precision::Float32 {
+            // The unit of these fields is the giga.
+            let round = |value: f64| system.model.precision.round(value / 1e9) * 1e9;
+            system.chip.0.frequency.0 = round(system.chip.0.frequency.0);
+            system.memory.0.bandwidth.0 = round(system.memory.0.bandwidth.0);
+        }
+        Ok(system)
     }
 
     /// The tree with every reference replaced by what it names.

@@ -123,7 +123,7 @@ crate::choice! {
 }
 
 crate::choice! {
-    /// How unit prices, unit powers and the efficiency are held.
+    /// How unit prices, unit powers, the efficiency, the clock and the DRAM bandwidth are held.
     pub enum Precision ("a precision") {
         /// As written.
         Float64 = "float64",
@@ -254,7 +254,7 @@ model_options! {
     latencies: Charge = Charge::Charged, Charge::Ignored;
     /// The chip's own peak for vector work (else vector work runs at the matrix peak).
     vector_unit: Charge = Charge::Charged, Charge::Ignored;
-    /// How unit prices, unit powers and the efficiency are held.
+    /// How unit prices, unit powers, the efficiency, the clock and the DRAM bandwidth are held.
     precision: Precision = Precision::Float64, Precision::Float32;
     /// What a memory is paid by.
     memory_price: MemoryPrice = MemoryPrice::Bandwidth, MemoryPrice::Bandwidth;

@@ -287,6 +287,7 @@ impl GraphSpec {
                 collectives: spec.collectives.iter().map(CollectiveSpec::collective).collect(),
                 spread: None,
                 weight_of,
+                ..Kernel::default()
             });
         }
         for (i, name) in self.outputs.iter().enumerate() {

@@ -35,13 +35,18 @@ pub fn workload(training: bool) -> impl Strategy<Value = Workload> {
                 hidden,
                 heads,
                 head_dim: hidden / heads,
+                kv_heads: None,
+                ffn: None,
+                gated: false,
                 seq: 1 << seq,
+                context: None,
                 layers,
                 word: Bytes(2.0),
                 pass,
                 global_batch: 1 << batch.max(micro),
                 micro_batch: 1 << micro,
                 heads_in_qk_backward: false,
+                cache_as_kernels: false,
             }
             .build()
             .checked()
