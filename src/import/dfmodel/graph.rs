@@ -57,6 +57,10 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     }
     if repeat > 1 {
         carry(setup, &reads, &consumed, &mut kernels, &mut inputs);
+        if !inputs.iter().any(|i| i.get("carried_from").is_some()) {
+            let text = "no tensor that leaves the graph has the size of one that enters it: nothing passes between its repetitions";
+            notes.push(Note::changed("dataflow_graph", None, text));
+        }
     }
     let outputs: Vec<String> =
         setup.kernels.iter().zip(&consumed).filter(|(_, used)| !**used).map(|(k, _)| output(k)).collect();
@@ -259,7 +263,7 @@ fn lost(edge: &Edge, reader: &Kernel, setup: &Setup) -> Note {
     )
 }
 
-/// Joins repetitions: the first kernel that reads nothing reads what the last of its pass with that size wrote.
+/// Joins repetitions: the first kernel of a pass that reads nothing reads what the last one with that size wrote.
 fn carry(
     setup: &Setup,
     reads: &[Vec<&Edge>],
@@ -272,19 +276,27 @@ fn carry(
             .kernels
             .iter()
             .zip(reads)
-            .position(|(k, reads)| k.backward == backward && k.form == Form::Elementwise && reads.is_empty());
+            .position(|(k, reads)| k.backward == backward && k.form != Form::TwoTensors && reads.is_empty());
         let Some(first) = first else { continue };
         let entry = &setup.kernels[first];
+        let read = (if entry.form == Form::Weight { entry.k } else { entry.rows() }, entry.n);
         let last = (0..setup.kernels.len()).find(|k| {
             let kernel = &setup.kernels[*k];
-            let size = (kernel.rows(), kernel.n) == (entry.rows(), entry.n);
+            let size = (kernel.rows(), kernel.n) == read;
             kernel.backward == backward && !consumed[*k] && size && !kernel.is_update() && *k != first
         });
         let Some(last) = last else { continue };
+        let from = output(&setup.kernels[last]);
+        if entry.form == Form::Weight {
+            let name = format!("{}.rhs", entry.name);
+            let input = inputs.iter_mut().filter_map(Json::as_object_mut).find(|i| i.get("name") == Some(&json!(name)));
+            if let Some(input) = input {
+                input.insert("carried_from".into(), json!(from));
+            }
+            continue;
+        }
         let name = if backward { "layer.grad_in" } else { "layer.in" };
-        inputs.push(json!({
-            "name": name, "rows": entry.rows(), "cols": entry.n, "carried_from": output(&setup.kernels[last]),
-        }));
+        inputs.push(json!({ "name": name, "rows": read.0, "cols": read.1, "carried_from": from }));
         if let Some(kernel) = kernels.get_mut(first) {
             kernel.insert("inputs".into(), json!([name]));
         }

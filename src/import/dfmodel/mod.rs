@@ -25,7 +25,7 @@ use schema::Generation;
 use serde_json::Value as Json;
 use setup::Setup;
 use std::fmt;
-use tree::{Fault, Faults, Message, Place};
+use tree::{Fault, Faults, Message, Place, plain};
 
 /// What became of something that did not go straight into our files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,11 +73,11 @@ impl fmt::Display for Note {
             Kind::Assumed => "assumed",
             Kind::Changed => "changed",
         };
-        write!(f, "{word}: {}", self.field)?;
+        write!(f, "{word}: {}", plain(&self.field))?;
         if let Some(place) = self.place {
             write!(f, " ({place})")?;
         }
-        if self.text.is_empty() { Ok(()) } else { write!(f, ": {}", self.text) }
+        if self.text.is_empty() { Ok(()) } else { write!(f, ": {}", plain(&self.text)) }
     }
 }
 
@@ -127,8 +127,6 @@ pub fn import(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, F
     notes.extend(unread(&loaded.message));
     notes.sort_by_key(|n| (n.kind, n.place));
     notes.dedup();
-    check(&trees).map_err(refuse)?;
-
     let name = &options.name;
     let mut files = Vec::new();
     let mut file_of = |part: &str, tree: &Json, what: &str| -> Result<(), Faults> {
@@ -144,6 +142,7 @@ pub fn import(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, F
     if let Some(plan) = &trees.plan {
         file_of("plan", plan, "the mapping that DFModel's passes wrote into it")?;
     }
+    check(&files).map_err(refuse)?;
     Ok(Imported { generation: loaded.generation, files, notes })
 }
 
@@ -287,29 +286,31 @@ fn reason(path: &str) -> &'static str {
     }
 }
 
-/// Builds what was written, so that nothing is written that does not read. A problem here is a graph or a system that DFModel
-/// can express and we cannot.
-fn check(trees: &Trees) -> Result<(), Vec<Fault>> {
-    let built = |tree: &Json, what: &str, build: fn(&Node) -> Result<(), Problems>| -> Vec<Fault> {
-        let text = match serde_saphyr::to_string(tree) {
-            Ok(text) => text,
-            Err(e) => return vec![Fault::whole(e.to_string())],
+/// Builds what is to be written, so that nothing is written that does not read. A problem here is a graph or a system that
+/// DFModel can express and we cannot.
+fn check(files: &[(String, String)]) -> Result<(), Vec<Fault>> {
+    let mut faults = Vec::new();
+    for (name, text) in files {
+        let build: fn(&Node) -> Result<(), Problems> = match name.rsplit('-').next() {
+            Some("workload.yaml") => |n| WorkloadSpec::build(n).map(|_| ()),
+            Some("system.yaml") => |n| System::build(n).map(|_| ()),
+            // These name the other two by file.
+            _ => |_| Ok(()),
         };
-        let problems = match Node::parse(what, &text) {
+        let problems = match Node::parse(name, text) {
             Ok(node) => build(&node).err().map_or(Vec::new(), |p| p.0),
             Err(problem) => vec![problem],
         };
-        let line = |p: Problem| format!("its {what} cannot be expressed here: {}: {}", p.field, p.message);
-        problems.into_iter().map(|p| Fault::whole(line(p))).collect()
-    };
-    let mut faults = built(&trees.workload, "workload", |n| WorkloadSpec::build(n).map(|_| ()));
-    faults.extend(built(&trees.system, "system", |n| System::build(n).map(|_| ())));
+        let line = |p: Problem| format!("cannot be expressed as {name}: {}: {}", p.field, p.message);
+        faults.extend(problems.into_iter().map(|p| Fault::whole(line(p))));
+    }
     if faults.is_empty() { Ok(()) } else { Err(faults) }
 }
 
 /// The comment on top of a file: where it comes from, and the notes that concern it.
 fn header(file: &str, generation: Generation, what: &str, part: &str, notes: &[Note]) -> String {
     let base = file.rsplit(['/', '\\']).next().unwrap_or(file);
+    let base = plain(base);
     let mut head = format!("# Imported from DFModel's {base} (generation {generation}): {what}.\n");
     for note in notes.iter().filter(|n| part_of(&n.field) == part) {
         head.push_str(&format!("# {note}\n"));

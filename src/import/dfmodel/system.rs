@@ -23,7 +23,7 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
         Some(u) => json!(shortest(u)),
         None => json!("lanes_stages"),
     };
-    let mut price = Prices { common, notes };
+    let mut price = Prices { notes };
     let [link_price, switch_price, dram_price, chip_price] = s.prices;
     let [switch_power, dram_power, chip_power] = s.powers;
     let [cores, lanes, stages] = s.cores;
@@ -213,17 +213,16 @@ impl Part {
 }
 
 /// Prices and powers: zero, and said so, where the file has none.
-struct Prices<'c, 'n> {
-    common: &'c Common,
+struct Prices<'n> {
     notes: &'n mut Vec<Note>,
 }
 
-impl Prices<'_, '_> {
+impl Prices<'_> {
     fn put(&mut self, part: &mut Part, field: &str, value: Option<f32>, theirs: &str, write: impl Fn(f32) -> String) {
         part.number(field, json!(write(value.unwrap_or(0.0))));
         if value.is_none() {
             if let Some((_, assumed)) = part.numbers.last_mut() {
-                *assumed = Some(format!("assumed: 0, since {} is not in the file of {}", theirs, self.common.name));
+                *assumed = Some(format!("assumed: 0, since {theirs} is not in the file"));
             }
             let note = Note::assumed(theirs, "0");
             if !self.notes.contains(&note) {

@@ -77,12 +77,18 @@ impl fmt::Display for Faults {
                 None => {}
             }
             if !fault.field.is_empty() {
-                write!(f, ": {}", fault.field)?;
+                write!(f, ": {}", plain(&fault.field))?;
             }
-            write!(f, ": {}", fault.message)?;
+            write!(f, ": {}", plain(&fault.message))?;
         }
         Ok(())
     }
+}
+
+/// A text of the file in our own: on one line, without characters that steer a terminal or end a comment.
+pub fn plain(text: &str) -> String {
+    let breaks = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}');
+    text.chars().map(|c| if breaks(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// The value of a field.
