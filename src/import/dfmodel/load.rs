@@ -94,7 +94,8 @@ pub fn load(file: &str, bytes: &[u8], asked: Option<Generation>, skip_unknown: b
     let mut equals = 0;
     for generation in tried {
         let Some((message, faults)) = read(generation) else { continue };
-        let score = 2 * faults.len() + usize::from(implausible(&message));
+        let unread: usize = faults.iter().map(|f| f.weight).sum();
+        let score = 2 * unread + usize::from(implausible(&message));
         match &best {
             Some((least, ..)) if score > *least => {}
             // `miscellany` differs from its successor in name alone, so no binary file tells them apart.
@@ -108,6 +109,8 @@ pub fn load(file: &str, bytes: &[u8], asked: Option<Generation>, skip_unknown: b
     let Some((_, generation, message, found)) = best else {
         return Err(refuse("internal error, please report it: this build has no schemas of DFModel".into()));
     };
+    // Behind a broken bracket fields stand in the wrong message, so that naming them would mislead.
+    let found = if syntax.is_empty() { found } else { Vec::new() };
     let mut faults = syntax;
     let mut notes = Vec::new();
     let mut skipped = false;

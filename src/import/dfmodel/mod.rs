@@ -117,7 +117,10 @@ struct Trees {
 /// All [`Faults`].
 pub fn import(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, Faults> {
     let loaded = load::load(file, bytes, options.generation, options.skip_unknown)?;
-    let refuse = |list: Vec<Fault>| Faults { file: file.into(), list };
+    let refuse = |mut list: Vec<Fault>| {
+        list.sort_by_key(|f| f.place);
+        Faults { file: file.into(), list }
+    };
     let setup = setup::read(loaded.generation, &loaded.message).map_err(refuse)?;
     let mut notes = loaded.notes;
     if !loaded.certain {

@@ -95,19 +95,19 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     if !setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k) {
         solve.insert("tiles".into(), json!(1));
     }
-    if let Workload::Llm(llm) = &setup.settings.workload {
-        if let Some((tile, place)) = llm.tile {
-            // model.md section 2: of the generations read here these tie tile size and count.
-            let tied = !matches!(setup.generation, Generation::Miscellany | Generation::PerfectOverlap);
-            if !tied {
-                let text = format!("{tile}; the tile count of this generation did not follow from it: searched here");
-                notes.push(Note::ignored("llm.tile_size", Some(place), text));
-            } else if llm.seq.is_multiple_of(tile) {
-                solve.insert("tiles".into(), json!(llm.seq / tile));
-            } else {
-                let text = format!("expected a divisor of the sequence of {}, found {tile}", llm.seq);
-                faults.push(Fault::at(place, "llm.tile_size", text));
-            }
+    if let Workload::Llm(llm) = &setup.settings.workload
+        && let Some((tile, place)) = llm.tile
+    {
+        // model.md section 2: of the generations read here these tie tile size and count.
+        let tied = !matches!(setup.generation, Generation::Miscellany | Generation::PerfectOverlap);
+        if !tied {
+            let text = format!("{tile}; the tile count of this generation did not follow from it: searched here");
+            notes.push(Note::ignored("llm.tile_size", Some(place), text));
+        } else if llm.seq.is_multiple_of(tile) {
+            solve.insert("tiles".into(), json!(llm.seq / tile));
+        } else {
+            let text = format!("expected a divisor of the sequence of {}, found {tile}", llm.seq);
+            faults.push(Fault::at(place, "llm.tile_size", text));
         }
     }
     let mut axes = vec![json!({

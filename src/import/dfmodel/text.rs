@@ -40,7 +40,7 @@ const MAX_FAULTS: usize = 200;
 
 /// Reads a whole text.
 pub fn read(text: &str) -> (Vec<RawField>, Vec<Fault>) {
-    let mut reader = Reader { rest: text.chars().peekable(), line: 1, column: 1, faults: Vec::new() };
+    let mut reader = Reader { rest: text.chars().peekable(), line: 1, column: 1, open: false, faults: Vec::new() };
     let fields = reader.fields(None, 0);
     (fields, reader.faults)
 }
@@ -49,6 +49,8 @@ struct Reader<'t> {
     rest: std::iter::Peekable<std::str::Chars<'t>>,
     line: usize,
     column: usize,
+    /// Whether an unclosed bracket has been noted: the innermost one says it for those around it.
+    open: bool,
     faults: Vec<Fault>,
 }
 
@@ -114,10 +116,12 @@ impl Reader<'_> {
             match (self.peek(), open) {
                 (None, None) => break,
                 (None, Some((from, bracket))) => {
-                    self.fault(
-                        from,
-                        format!("this {bracket:?} is never closed: the file ends before its {:?}", closing(bracket)),
-                    );
+                    if !self.open {
+                        let around =
+                            if depth > 1 { format!(", nor are the {} around it", depth - 1) } else { String::new() };
+                        self.fault(from, format!("this {bracket:?} is never closed{around}: the file ends first"));
+                        self.open = true;
+                    }
                     break;
                 }
                 (Some(c), Some((_, bracket))) if c == closing(bracket) => {
@@ -150,6 +154,7 @@ impl Reader<'_> {
             }
             if self.faults.len() >= MAX_FAULTS {
                 // Not worth reading on; the end of the file closes everything.
+                self.open = true;
                 while self.next().is_some() {}
                 break;
             }
@@ -193,6 +198,7 @@ impl Reader<'_> {
         self.next();
         if depth >= MAX_DEPTH {
             self.fault(place, format!("nested deeper than {MAX_DEPTH} levels"));
+            self.open = true;
             while self.next().is_some() {}
             return None;
         }

@@ -39,17 +39,24 @@ pub struct Fault {
     pub message: String,
     /// Whether it is a field that the schema does not have: such a field can be skipped.
     pub unknown: bool,
+    /// How much of the file it leaves unread, in fields: what tells the schema that fits best.
+    pub weight: usize,
 }
 
 impl Fault {
     /// A fault of a field.
     pub fn at(place: Place, field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { place: Some(place), field: field.into(), message: message.into(), unknown: false }
+        Self { place: Some(place), field: field.into(), message: message.into(), unknown: false, weight: 1 }
+    }
+
+    /// A field that the schema does not have, with `weight` fields in it.
+    pub fn unknown(place: Place, field: impl Into<String>, message: impl Into<String>, weight: usize) -> Self {
+        Self { unknown: true, weight, ..Self::at(place, field, message) }
     }
 
     /// A fault of the file as a whole.
     pub fn whole(message: impl Into<String>) -> Self {
-        Self { place: None, field: String::new(), message: message.into(), unknown: false }
+        Self { place: None, field: String::new(), message: message.into(), unknown: false, weight: 1 }
     }
 }
 

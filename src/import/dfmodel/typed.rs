@@ -18,7 +18,7 @@ pub fn message(desc: &MessageDescriptor, raw: &[RawField], path: &str, faults: &
         }
         let here = join(path, &field.name);
         let Some(known) = desc.get_field_by_name(&field.name) else {
-            faults.push(Fault { unknown: true, ..Fault::at(field.place, path, unknown(desc, &field.name)) });
+            faults.push(Fault::unknown(field.place, path, unknown(desc, &field.name), size(&field.value)));
             continue;
         };
         let items: Vec<(Place, &Raw)> = match &field.value {
@@ -55,6 +55,15 @@ pub fn add(message: &mut Message, field: Field, path: &str, faults: &mut Vec<Fau
         }
     }
     message.fields.push(field);
+}
+
+/// How many fields a value holds, itself included.
+fn size(raw: &Raw) -> usize {
+    match raw {
+        Raw::Message(fields) => fields.iter().map(|f| size(&f.value)).sum::<usize>() + 1,
+        Raw::List(items) => items.iter().map(|(_, value)| size(value)).sum::<usize>() + 1,
+        _ => 1,
+    }
 }
 
 /// A path with one more name.

@@ -159,7 +159,7 @@ impl Reader<'_> {
                 }
                 None => {
                     let text = format!("unknown field number {number} ({})", encoded.name());
-                    self.faults.push(Fault { unknown: true, ..Fault::at(Place::Byte(start), path, text) });
+                    self.faults.push(Fault::unknown(Place::Byte(start), path, text, 1));
                 }
             }
         }
