@@ -138,7 +138,7 @@ fn stored_runs() -> Vec<(String, PlanFile)> {
     };
     let found: Vec<(String, PlanFile)> = paths.into_iter().map(read).collect();
     assert!(found.len() >= 10);
-    found.into_iter().filter(|(_, p)| p.workload.kernels.iter().any(|k| k.name == "MHA1")).collect()
+    found
 }
 
 /// DFModel's names of the transformer's kernels, from its generator.
@@ -172,6 +172,7 @@ fn written(id: &str, plan: &PlanFile) -> String {
     let first = id.starts_with("g1-");
     let miscellany = s.model.all_reduce_passes == 2;
     let tp: u64 = d.uses.iter().map(|u| u.tp).product();
+    let family = plan.workload_node.get("kind").unwrap().describe().trim_matches('"').to_string();
     let mut out = "dataflow_graph {\n".to_string();
     // Kernels keep the order of the generator, which is DFModel's.
     for (i, k) in w.kernels.iter().enumerate() {
@@ -179,6 +180,8 @@ fn written(id: &str, plan: &PlanFile) -> String {
         let pass = if k.phase == Phase::Forward { "FWD" } else { "BWD" };
         let shape = &k.shape;
         let (form, read) = match k.op {
+            // DFModel declares the matrices of a transform as weights without bytes.
+            Op::Gemm if family == "fft" => ("gemm_input1_weight", 1),
             Op::GemmWeight => ("gemm_input1_weight", 1),
             Op::Gemm => ("gemm_input1_input2", 2),
             _ if k.name.starts_with("Add_") && k.name != "Add_Prev" => ("elementwise_input1_input2", 2),
@@ -218,7 +221,11 @@ fn written(id: &str, plan: &PlanFile) -> String {
         };
         writeln!(out, "      output_tensor_size: {}\n      sharding: {sharding}", bytes as f32).unwrap();
         writeln!(out, "      shard_N: {}", cut(Axis::N, Strategy::N)).unwrap();
-        let tiling = if k.tiled == Axis::K { "K_TILING" } else { "N_TILING" };
+        let tiling = match k.tiled {
+            _ if family != "transformer" => "NO_TILING",
+            Axis::K => "K_TILING",
+            _ => "N_TILING",
+        };
         writeln!(out, "      tiling: {tiling}").unwrap();
         let comm = match (k.phase, strategy) {
             (Phase::BackwardWeight, _) => Some("ALL_REDUCE_PERIODIC"),
@@ -227,6 +234,14 @@ fn written(id: &str, plan: &PlanFile) -> String {
         };
         if let Some(comm) = comm {
             writeln!(out, "      communication_type: {comm}\n      communication_size: {}", bytes as f32).unwrap();
+        }
+        for (collective, ending) in k.collectives.iter().zip(["", "_2"]) {
+            let kind = collective.kind.word().to_uppercase();
+            writeln!(out, "      communication_type{ending}: {kind}").unwrap();
+            writeln!(out, "      communication_size{ending}: {}", collective.bytes as f32).unwrap();
+        }
+        if k.extra_dram_bytes > 0.0 {
+            writeln!(out, "      memory_size: {}", k.extra_dram_bytes as f32).unwrap();
         }
         out.push_str("    }\n  }\n");
     }
@@ -268,7 +283,7 @@ fn written(id: &str, plan: &PlanFile) -> String {
         } else {
             "DP"
         };
-        if !first {
+        if !first && family == "transformer" {
             writeln!(out, "    par_{letter}: {par:?}").unwrap();
         }
     }
@@ -289,12 +304,31 @@ fn written(id: &str, plan: &PlanFile) -> String {
         }
     }
     out.push_str("}\n");
-    let head = w.kernels.iter().find(|k| k.name == "Q").unwrap().shape;
-    let sizes = format!(
-        "hidden_dim: {} head_dim: {} num_head: {} seq_len: {} num_layer: {}",
-        head.k, head.m, head.outer, head.n, w.repeat
-    );
     let batches = format!("global_batch_size: {} micro_batch_size: {}", w.global_batch, w.micro_batch);
+    let number = |key: &str| plan.workload_node.get(key).unwrap().describe().trim_matches('"').to_string();
+    let sizes = match family.as_str() {
+        "dlrm" => format!(
+            "dlrm {{ num_table: {} emb_dim: {} row: {} global_batch_size: {} num_copy: 1 }}",
+            number("tables"),
+            number("dim"),
+            number("rows"),
+            w.global_batch
+        ),
+        "hpl" => format!("hpl {{ n: {} b: {} num_copy: 1 }}", number("n"), number("block")),
+        "fft" => format!("fft {{ length: {} num_copy: 1 }}", number("length")),
+        _ => {
+            let head = w.kernels.iter().find(|k| k.name == "Q").unwrap().shape;
+            let sizes = format!(
+                "hidden_dim: {} head_dim: {} num_head: {} seq_len: {} num_layer: {}",
+                head.k, head.m, head.outer, head.n, w.repeat
+            );
+            match (first, miscellany) {
+                (true, _) => format!("llm {{ {sizes} }} {batches}"),
+                (_, true) => format!("llm {{ {sizes} {batches} tile_size: 2048 }}"),
+                _ => format!("llm {{ {sizes} {batches} num_layer_in_graph: 1 }}"),
+            }
+        }
+    };
     let dataflow = chip.style == Style::Dataflow;
     let style = if dataflow { "DATAFLOW" } else { "KERNEL_BY_KERNEL" };
     let most = d.partition.iter().max().unwrap() + 1;
@@ -305,20 +339,17 @@ fn written(id: &str, plan: &PlanFile) -> String {
     let common = format!("execution_style: {style} num_config: {most} {util} word: {}", w.word_bytes);
     if first {
         let style = if dataflow { "FLASHATTENTION" } else { "KERNEL_BY_KERNEL" };
-        writeln!(out, "training {{ llm {{ {sizes} }} {batches} num_config: {most} optimization: {style} word: 2 }}")
-            .unwrap();
+        writeln!(out, "training {{ {sizes} num_config: {most} optimization: {style} word: 2 }}").unwrap();
     } else if miscellany {
         let full = s.overlap() == Overlap::Full;
-        writeln!(out, "miscellany {{ llm {{ {sizes} {batches} tile_size: 2048 }} {common} perfect_overlap: {full} }}")
-            .unwrap();
+        writeln!(out, "miscellany {{ {sizes} {common} perfect_overlap: {full} }}").unwrap();
     } else {
         let overlap = match s.overlap() {
             Overlap::Full => "PERFECT_OVERLAP",
             Overlap::None => "NO_OVERLAP",
             Overlap::ComputeMemory => "OVERLAP_COMPUTE_MEMORY",
         };
-        writeln!(out, "execution {{ llm {{ {sizes} {batches} num_layer_in_graph: 1 }} {common} overlap: {overlap} }}")
-            .unwrap();
+        writeln!(out, "execution {{ {sizes} {common} overlap: {overlap} }}").unwrap();
     }
     if !first {
         out.push_str("gurobi { thread: 144 gap: 0.001 time: 180 }\n");
@@ -337,7 +368,8 @@ fn stored_runs_come_back_with_their_figures() {
         let mut expected = plan.workload.clone();
         expected.name = workload.name.clone();
         assert_eq!(workload, expected, "{id}");
-        assert!(file_of(&imported, "workload").unwrap().contains("kind: transformer"), "{id}");
+        let kind = |n: &Node| n.get("kind").map(Node::describe);
+        assert_eq!(kind(&node(&imported, "workload")), kind(&plan.workload_node), "{id}");
 
         let system = System::build(&node(&imported, "system")).unwrap();
         let (found, stored) = (&system, &plan.system);
@@ -373,7 +405,7 @@ fn stored_runs_come_back_with_their_figures() {
         let figures = check::derive(&read.workload, &read.system, &read.decisions).unwrap();
         assert_eq!(result.differences(&figures), Vec::<String>::new(), "{id}");
     }
-    assert_eq!(with_result, 8);
+    assert!(with_result >= 14, "{with_result}");
 }
 
 /// A changed size is no longer the generator's layer: the graph is written out, and the report says why.

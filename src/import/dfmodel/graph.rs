@@ -2,9 +2,10 @@
 //!
 //! DFModel's edges join kernels; ours join a tensor to an operand. Which operand an edge is follows from its size, as in
 //! DFModel itself: of the ways to read the tensor as an operand (plain or transposed, streamed or stationary) the first that
-//! fits is taken. An edge that fits no operand cannot be expressed: the reader gets a tensor from outside instead, and the
-//! report says so.
+//! fits is taken. An edge that fits no operand becomes a view, a tensor of any shape that is read whole; the operand then
+//! comes from outside, and the report says so.
 
+use super::known::Family;
 use super::setup::{Comm, Edge, Form, Kernel, Setup, Workload};
 use super::tree::Fault;
 use super::{Common, Note};
@@ -30,6 +31,8 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
         }
         Workload::Unnamed => 1,
     };
+    // A transformer communicates within its tensor-parallel group, everything else among all chips.
+    let scope = if matches!(setup.settings.workload, Workload::Llm(_)) { "tensor" } else { "all" };
     let mut inputs: Vec<Json> = Vec::new();
     let mut kernels: Vec<Map<String, Json>> = Vec::new();
     let mut consumed = vec![false; setup.kernels.len()];
@@ -42,14 +45,18 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     let forward: HashMap<&str, &Kernel> =
         setup.kernels.iter().filter(|k| !k.backward && k.form == Form::Weight).map(|k| (k.name.as_str(), k)).collect();
     for (kernel, edges) in setup.kernels.iter().zip(&reads) {
-        let mut out = base(kernel, &forward, notes);
+        let mut out = base(kernel, &forward, scope, notes);
         let read = operands(kernel, edges, setup, &mut out, &mut inputs);
+        let mut views = Vec::new();
         for (edge, used) in edges.iter().zip(read) {
-            if used {
-                consumed[edge.from] = true;
-            } else {
-                notes.push(lost(edge, kernel, setup));
+            consumed[edge.from] = true;
+            if !used {
+                views.push(setup.kernels.get(edge.from).map_or(String::new(), output));
+                notes.push(viewed(edge, kernel, setup));
             }
+        }
+        if !views.is_empty() {
+            out.insert("views".into(), json!(views));
         }
         out.insert("output".into(), json!(output(kernel)));
         check_bytes(kernel, common, notes);
@@ -73,10 +80,27 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
         "repeat": repeat,
         "global_batch": common.global_batch,
         "micro_batch": common.micro_batch,
+        "held": super::system::bytes(held(setup, common)),
         "inputs": inputs,
         "outputs": outputs,
         "kernels": kernels,
     })
+}
+
+/// Bytes that all chips hold together beside weights (model.md section 5, "DRAM capacity"): embedding tables, the matrix of
+/// HPL, the data of an FFT.
+fn held(setup: &Setup, common: &Common) -> f64 {
+    let Workload::Other(_, numbers) = &setup.settings.workload else { return 0.0 };
+    let of = |names: &[&str]| -> f64 {
+        numbers.iter().find(|(n, _)| names.contains(&n.as_str())).map_or(0.0, |(_, v)| *v as f64)
+    };
+    let elements = match Family::named(setup) {
+        Some(Family::Dlrm) => of(&["num_table"]) * of(&["row"]) * of(&["emb_dim", "emb"]),
+        Some(Family::Hpl) => of(&["n"]) * of(&["n"]),
+        Some(Family::Fft) => of(&["length"]),
+        _ => 0.0,
+    };
+    elements * common.word as f64
 }
 
 /// Name of the tensor that a kernel writes.
@@ -85,7 +109,7 @@ fn output(kernel: &Kernel) -> String {
 }
 
 /// What a kernel is, without its operands.
-fn base(kernel: &Kernel, forward: &HashMap<&str, &Kernel>, notes: &mut Vec<Note>) -> Map<String, Json> {
+fn base(kernel: &Kernel, forward: &HashMap<&str, &Kernel>, scope: &str, notes: &mut Vec<Note>) -> Map<String, Json> {
     let mut out = Map::new();
     let mut put = |key: &str, value: Json| {
         out.insert(key.into(), value);
@@ -131,8 +155,9 @@ fn base(kernel: &Kernel, forward: &HashMap<&str, &Kernel>, notes: &mut Vec<Note>
     if kernel.memory_bytes > 0.0 {
         put("extra_dram", json!(super::system::bytes(kernel.memory_bytes)));
     }
-    if let Some((kind, bytes)) = collective(kernel, update, notes) {
-        put("collective", json!({ "kind": kind, "size": super::system::bytes(bytes) }));
+    let made = collectives(kernel, update, scope, notes);
+    if !made.is_empty() {
+        put("collectives", json!(made));
     }
     out
 }
@@ -148,9 +173,9 @@ fn owner<'s>(kernel: &Kernel, update: bool, forward: &HashMap<&'s str, &Kernel>)
     (u128::from(owner.rows()) * u128::from(owner.k) == elements).then_some(*name)
 }
 
-/// The collective that a kernel makes by itself, in our words.
-fn collective(kernel: &Kernel, update: bool, notes: &mut Vec<Note>) -> Option<(&'static str, f64)> {
-    let mut found: Option<(&'static str, f64)> = None;
+/// The collectives that a kernel makes by itself, in our words.
+fn collectives(kernel: &Kernel, update: bool, scope: &str, notes: &mut Vec<Note>) -> Vec<Json> {
+    let mut made = Vec::new();
     for (comm, bytes) in &kernel.comms {
         let field = format!("dataflow_graph.kernels[{}].communication_type", kernel.name);
         let mut leave = |text: &str| notes.push(Note::ignored(field.clone(), Some(kernel.place), text));
@@ -165,22 +190,15 @@ fn collective(kernel: &Kernel, update: bool, notes: &mut Vec<Note>) -> Option<(&
             Comm::AllToAll => "all_to_all",
             Comm::AllGather => "all_gather",
             Comm::PointToPoint => "point_to_point",
+            Comm::Broadcast => "broadcast",
             Comm::Gradient => {
                 leave("only the gradient of a weight is reduced once an iteration");
                 continue;
             }
-            Comm::Broadcast => {
-                leave("kind: graph has no broadcast");
-                continue;
-            }
         };
-        if found.is_some() {
-            leave("kind: graph has one collective a kernel; the first is taken");
-        } else {
-            found = Some((kind, *bytes));
-        }
+        made.push(json!({ "kind": kind, "size": super::system::bytes(*bytes), "scope": scope }));
     }
-    found
+    made
 }
 
 /// Gives the operands their tensors; says for each edge whether it is one of them.
@@ -251,13 +269,13 @@ fn operands(
 }
 
 /// The note of an edge that no operand is.
-fn lost(edge: &Edge, reader: &Kernel, setup: &Setup) -> Note {
+fn viewed(edge: &Edge, reader: &Kernel, setup: &Setup) -> Note {
     let (name, rows, cols) = setup.kernels.get(edge.from).map_or(("", 0, 0), |k| (k.name.as_str(), k.rows(), k.n));
     Note::changed(
         format!("dataflow_graph.connections[{name} -> {}]", reader.name),
         Some(edge.place),
         format!(
-            "the {rows} x {cols} elements of {name:?} fit no free operand of {:?} (outer {}, M {}, K {}, N {}); the edge is left out",
+            "the {rows} x {cols} elements of {name:?} fit no free operand of {:?} (outer {}, M {}, K {}, N {}); they are read whole, as a view",
             reader.name, reader.outer, reader.m, reader.k, reader.n
         ),
     )

@@ -1,13 +1,13 @@
 //! DFModel's `setup.txt`, `dse.txt` and `dse.pb`, of every generation, as our workload, system, study and plan files.
 //!
 //! The way: [`load`] reads text ([`text`], [`typed`]) or bytes ([`wire`]) under the schema of a generation ([`schema`]) into a
-//! tree ([`tree`]); [`setup`] takes from it what the generations have in common and refuses what makes no sense; [`layer`]
-//! recognises the transformer layer that our generator makes, [`graph`] writes any other graph kernel by kernel; [`system`]
+//! tree ([`tree`]); [`setup`] takes from it what the generations have in common and refuses what makes no sense; [`known`]
+//! recognises the graphs that our generators make, [`graph`] writes any other graph kernel by kernel; [`system`]
 //! and [`study`] write the rest. What a file says and we do not take is a [`Note`]; what it does not say and we need, too.
 
 pub mod graph;
 mod kernels;
-pub mod layer;
+pub mod known;
 pub mod load;
 pub mod schema;
 pub mod setup;
@@ -152,19 +152,21 @@ pub fn import(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, F
 fn convert(file: &str, setup: &Setup, name: &str, notes: &mut Vec<Note>) -> Result<Trees, Vec<Fault>> {
     let mut faults = Vec::new();
     let common = Common::of(file, setup, name, notes, &mut faults);
-    let found = layer::recognise(setup, &common);
-    let (workload, names) = match found {
-        Ok(layer) => (layer.tree, layer.names),
+    let (workload, names) = match known::recognise(setup, &common) {
+        Ok(known) => (known.tree, known.names),
         Err(why) => {
-            if matches!(setup.settings.workload, setup::Workload::Llm(_)) {
+            if known::Family::named(setup).is_some() {
                 notes.push(Note::changed("dataflow_graph", None, format!("written kernel by kernel: {why}")));
             }
-            (graph::tree(setup, &common, notes, &mut faults), setup.kernels.iter().map(|k| k.name.clone()).collect())
+            let names = setup.kernels.iter().map(|k| k.name.clone()).collect();
+            (graph::tree(setup, &common, notes, &mut faults), names)
         }
     };
+    // Only the generators' kernels can be spread over a process grid.
+    let spread = workload.get("kind").is_some_and(|k| k == "hpl" || k == "fft");
     let system = system::tree(setup, &common, notes, &mut faults);
     let study = study::tree(setup, &common, notes, &mut faults);
-    let plan = study::plan(setup, &common, &names, notes);
+    let plan = study::plan(setup, &common, &names, spread, notes);
     if faults.is_empty() { Ok(Trees { workload, system, study, plan }) } else { Err(faults) }
 }
 

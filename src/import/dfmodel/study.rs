@@ -1,6 +1,7 @@
 //! The settings of a run as a study of two points, DFModel's formulas and ours, and the mapping of a file that DFModel's
 //! passes have filled in as a plan.
 
+use super::known::Family;
 use super::schema::Generation;
 use super::setup::{Kernel, Setup, Workload};
 use super::system::{MAX_DIVISIONS, dim_name, divisions, model, sizes};
@@ -80,17 +81,18 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     if let Some(most) = setup.settings.partitions {
         solve.insert("max_partitions".into(), json!(most));
     }
-    if let Workload::Other(word, _) = &setup.settings.workload {
-        if word == "dlrm" {
-            // Its sizes are those of one replica; every chip is one.
+    match Family::named(setup) {
+        // Its sizes are those of one replica; every chip is one.
+        Some(Family::Dlrm) => {
             for (degree, value) in [("tp", 1), ("pp", 1), ("dp", setup.system.chips)] {
                 solve.insert(degree.into(), json!(value));
             }
-        } else {
-            let text =
-                "DFModel divides each kernel among all chips by a rule of this workload; here the search divides";
-            notes.push(Note::changed(word.clone(), None, text));
         }
+        Some(Family::Hpl | Family::Fft) => {
+            let text = "DFModel's process grid follows from the dimensions; the study searches it";
+            notes.push(Note::changed("system: parallelism of the dimensions", None, text));
+        }
+        _ => {}
     }
     if !setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k) {
         solve.insert("tiles".into(), json!(1));
@@ -175,7 +177,13 @@ fn dimension_axis(setup: &Setup, faults: &mut Vec<Fault>, notes: &mut Vec<Note>)
 }
 
 /// The plan file, for a file that both of DFModel's passes have filled in.
-pub(super) fn plan(setup: &Setup, common: &Common, names: &[String], notes: &mut Vec<Note>) -> Option<Json> {
+pub(super) fn plan(
+    setup: &Setup,
+    common: &Common,
+    names: &[String],
+    spread: bool,
+    notes: &mut Vec<Note>,
+) -> Option<Json> {
     let kernels = &setup.kernels;
     let sharded = kernels.iter().all(|k| k.sharding.is_some());
     let mapped = sharded && kernels.iter().all(|k| k.config >= 0 && k.shard_n.is_some());
@@ -192,19 +200,21 @@ pub(super) fn plan(setup: &Setup, common: &Common, names: &[String], notes: &mut
     // Faults were noted for the study.
     let words = parallelism(setup, &mut Vec::new(), &mut Vec::new());
     let sizes = sizes(setup, &mut Vec::new());
-    let Some(words) = words.or_else(|| setup.system.dims.is_empty().then(Vec::new)) else {
+    let degree_of = |word: &str, size: u64| {
+        let degree = |w: &str| if word == w { size } else { 1 };
+        DimensionUse { tp: degree("TP"), pp: degree("PP"), dp: degree("DP"), ..DimensionUse::NONE }
+    };
+    let uses: Option<Vec<DimensionUse>> = match (words, Family::named(setup)) {
+        (Some(words), _) => Some(words.iter().zip(&sizes).map(|(word, size)| degree_of(word, *size)).collect()),
+        (None, Some(family @ Family::Dlrm)) => family.uses(&sizes),
+        (None, Some(family)) if spread => family.uses(&sizes),
+        (None, _) => setup.system.dims.is_empty().then(Vec::new),
+    };
+    let Some(uses) = uses else {
         let text = "no plan is written: the file does not say what the network's dimensions serve";
         notes.push(Note::ignored("dataflow_graph.kernels: sharding and config", None, text));
         return None;
     };
-    let uses: Vec<DimensionUse> = words
-        .iter()
-        .zip(&sizes)
-        .map(|(word, size)| {
-            let degree = |w: &str| if word == w { *size } else { 1 };
-            DimensionUse { tp: degree("TP"), pp: degree("PP"), dp: degree("DP") }
-        })
-        .collect();
     let tp: u64 = uses.iter().map(|u| u.tp).fold(1, u64::saturating_mul);
     let tiles = tile_count(kernels, tp);
     notes.push(Note::changed(

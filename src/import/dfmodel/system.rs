@@ -1,5 +1,7 @@
 //! The system file: chip, memory, network, prices, overlap and the model's options.
 
+use super::known::Family;
+use super::schema::Generation;
 use super::setup::{Dim, Setup};
 use super::tree::Fault;
 use super::{Common, Note};
@@ -96,7 +98,7 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
 pub(super) fn model(setup: &Setup) -> Json {
     let mut model = Map::new();
     model.insert("preset".into(), json!("dfmodel"));
-    let passes = if setup.generation == super::schema::Generation::Miscellany { 2 } else { 1 };
+    let passes = if setup.generation == Generation::Miscellany { 2 } else { 1 };
     model.insert("all_reduce_passes".into(), json!(passes));
     if let Some(domain) = setup.system.domain {
         model.insert("high_bandwidth_domain".into(), json!(domain));
@@ -104,6 +106,20 @@ pub(super) fn model(setup: &Setup) -> Json {
     if setup.generation.is_first() {
         model.insert("pipeline".into(), json!("dfmodel_first"));
         model.insert("weight_traffic".into(), json!("setup"));
+    }
+    // What DFModel's code does for these families (model.md, sections 2 and 5).
+    match Family::named(setup) {
+        Some(Family::Dlrm) => {
+            model.insert("gradient_link".into(), json!("byte_per_ns"));
+        }
+        Some(Family::Hpl | Family::Fft) => {
+            model.insert("sram_limit".into(), json!("ignored"));
+        }
+        _ => {}
+    }
+    let all_to_all = matches!(Family::named(setup), Some(Family::Dlrm | Family::Fft));
+    if all_to_all && matches!(setup.generation, Generation::PerfectOverlap | Generation::Overlap) {
+        model.insert("all_to_all_messages".into(), json!("pairs"));
     }
     Json::Object(model)
 }
