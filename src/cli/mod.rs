@@ -6,6 +6,7 @@
 pub mod check;
 pub mod import;
 pub mod map;
+pub mod money;
 pub mod plot;
 pub mod present;
 pub mod schema;
