@@ -4,6 +4,7 @@
 //! interrupted.
 
 pub mod check;
+pub mod import;
 pub mod map;
 pub mod money;
 pub mod plot;
@@ -36,6 +37,9 @@ pub enum Command {
     Study(StudyCommand),
     /// Redraw figures from the results of a study, or draw any two columns of a CSV.
     Plot(plot::PlotArgs),
+    /// Read files of other tools into ours.
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
 }
@@ -89,6 +93,7 @@ pub fn run(cli: Cli) -> i32 {
 
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Plot(args) => plot::run(&args),
+        Command::Import(command) => import::run(&command),
         Command::Schema(args) => schema::run(&args),
     };
     match result {
