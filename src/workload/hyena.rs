@@ -79,7 +79,7 @@ crate::spec! {
         word: Bytes = Bytes(2.0),
         /// How Fourier transforms are computed.
         fft: Fft,
-        /// Points that one stage of an FFT combines, a power of two.
+        /// Points that one stage of an FFT combines, a power of two. Sequences are padded to a power of it of at least 2 seq.
         radix: u64 = 16,
         /// Whether a chip does a stage of butterflies in one pass.
         fft_unit: bool = false,

@@ -61,7 +61,8 @@ impl FromNode for WorkloadSpec {
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "oneOf": [
+        // A file that only changes another (`from:`) may fit several kinds.
+        json!({ "anyOf": [
             TransformerSpec::schema(definitions),
             DlrmSpec::schema(definitions),
             HplSpec::schema(definitions),
