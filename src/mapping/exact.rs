@@ -386,7 +386,7 @@ mod tests {
     }
 
     /// Ten layers have 2^11 - 1 ideals, and of equal layers the updates may as well run in turn. Thirty have 2^31 - 1: a
-    /// plan is found all the same, no slower for a layer.
+    /// plan is found all the same, no slower than that of ten three times over, with a store and a load of 0.2 where they join.
     #[test]
     fn updates_that_nothing_waits_for_run_in_turn() {
         let ten = chain_with_updates(10);
@@ -399,7 +399,10 @@ mod tests {
         let thirty = chain_with_updates(30);
         let part = Ideals::of(&thirty, MAX_IDEALS).unwrap();
         let path = solve(&thirty, &part).unwrap();
-        assert!(!path.proven && path.objective <= 3.0 * best.objective * (1.0 + 1e-9), "{path:?} {best:?}");
+        assert!(
+            !path.proven && path.objective <= (3.0 * best.objective + 2.0 * 0.4) * (1.0 + 1e-9),
+            "{path:?} {best:?}"
+        );
         assert!(thirty.evaluate(&path.assignment).is_some());
     }
 
