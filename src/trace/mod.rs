@@ -7,6 +7,7 @@ pub mod chakra;
 pub mod collective;
 pub mod detect;
 pub mod error;
+pub mod graphs;
 pub mod host;
 pub mod input;
 pub mod intern;
@@ -14,6 +15,8 @@ pub(crate) mod json;
 pub mod kineto;
 pub(crate) mod raw;
 pub mod schema;
+pub mod summary;
+pub mod timeline;
 
 pub use collective::Collective;
 pub use error::{TraceError, TraceErrors};
