@@ -1,6 +1,8 @@
 //! `flowspace trace`: one file a sub-command.
 
+pub mod check;
 pub mod export;
+pub mod generate;
 pub mod info;
 
 use super::Failure;
@@ -12,6 +14,10 @@ use clap::Subcommand;
 pub enum TraceCommand {
     /// Count what traces hold: nodes by type, steps, collectives by type and bytes, groups, durations, faults.
     Info(info::InfoArgs),
+    /// Match collectives and messages across all ranks of a run; recover its groups and degrees.
+    Check(check::CheckArgs),
+    /// Write Chakra traces, one a rank, of a plan: for ASTRA-sim and others.
+    Generate(generate::GenerateArgs),
     /// Write a Chakra trace as JSON.
     ToJson(export::ToJsonArgs),
     /// Write a Chakra trace as text protobuf.
@@ -33,6 +39,8 @@ pub enum TraceCommand {
 pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
     match command {
         TraceCommand::Info(args) => info::run(args),
+        TraceCommand::Check(args) => check::run(args),
+        TraceCommand::Generate(args) => generate::run(args),
         TraceCommand::ToJson(args) => export::to_json(args),
         TraceCommand::ToText(args) => export::to_text(args),
         TraceCommand::ToEt(args) => export::to_et(args),
