@@ -16,16 +16,22 @@ fn main() {
 
 /// About `megabytes` of nodes: name, dependencies, inputs and outputs as text, eleven attributes.
 fn synthetic(megabytes: usize) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), &Metadata { version: "0.0.4".into(), ..Metadata::default() }).expect("memory");
+    let mut writer =
+        Writer::new(Vec::new(), &Metadata { version: "0.0.4".into(), ..Metadata::default() }).expect("memory");
     let schema = "aten::addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor";
     let mut size = 0;
     let mut id = 0u64;
     while size < megabytes * 1_000_000 {
-        let mut node = Node::new(id, ["aten::addmm", "aten::add_", "ampere_sgemm_128x64_tn"][id as usize % 3].into(), NodeType::Comp);
+        let mut node = Node::new(
+            id,
+            ["aten::addmm", "aten::add_", "ampere_sgemm_128x64_tn"][id as usize % 3].into(),
+            NodeType::Comp,
+        );
         node.data_deps = vec![id.saturating_sub(1)];
         node.ctrl_deps = vec![id.saturating_sub(7)];
         node.duration_micros = id % 97;
-        let values = format!("[[{id}, {}, 0, 4096, 4, 'cuda:0'], [{}, 12, 0, 1048576, 4, 'cuda:0'], 1, 1]", id + 1, id + 2);
+        let values =
+            format!("[[{id}, {}, 0, 4096, 4, 'cuda:0'], [{}, 12, 0, 1048576, 4, 'cuda:0'], 1, 1]", id + 1, id + 2);
         node.inputs = Some(Io {
             values: values.into(),
             shapes: "[[64, 64], [1024, 1024], [], []]".into(),
@@ -56,9 +62,9 @@ fn synthetic(megabytes: usize) -> Vec<u8> {
 #[divan::bench(sample_count = 5)]
 fn read_chakra_100_mb(bencher: Bencher<'_, '_>) {
     let bytes = synthetic(100);
-    bencher
-        .counter(BytesCount::new(bytes.len()))
-        .bench_local(|| chakra::read_from(Cursor::new(bytes.as_slice()), Path::new("bench")).expect("its own bytes").nodes.len());
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| {
+        chakra::read_from(Cursor::new(bytes.as_slice()), Path::new("bench")).expect("its own bytes").nodes.len()
+    });
 }
 
 /// The same, node by node, none kept.
@@ -91,16 +97,16 @@ fn recorded(name: &str) -> Option<Vec<u8>> {
 #[divan::bench(sample_count = 10)]
 fn read_host_resnet(bencher: Bencher<'_, '_>) {
     let Some(bytes) = recorded("param/1.0.3-chakra.0.0.4/resnet_1gpu_et.json.gz") else { return };
-    bencher
-        .counter(BytesCount::new(bytes.len()))
-        .bench_local(|| host::read_from(Cursor::new(bytes.as_slice()), Path::new("bench")).expect("a recorded trace").nodes.len());
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| {
+        host::read_from(Cursor::new(bytes.as_slice()), Path::new("bench")).expect("a recorded trace").nodes.len()
+    });
 }
 
 /// The Kineto trace of ResNet-50 (9.8 MB of JSON).
 #[divan::bench(sample_count = 10)]
 fn read_kineto_resnet(bencher: Bencher<'_, '_>) {
     let Some(bytes) = recorded("HolisticTraceAnalysis/nccl_data.json.gz") else { return };
-    bencher
-        .counter(BytesCount::new(bytes.len()))
-        .bench_local(|| kineto::read_from(Cursor::new(bytes.as_slice()), Path::new("bench")).expect("a recorded trace").events.len());
+    bencher.counter(BytesCount::new(bytes.len())).bench_local(|| {
+        kineto::read_from(Cursor::new(bytes.as_slice()), Path::new("bench")).expect("a recorded trace").events.len()
+    });
 }

@@ -75,9 +75,13 @@ fn an_unknown_minor_version_is_a_warning_and_another_major_an_error() {
     std::fs::write(&path, written.replace("1.1.1-chakra.0.0.4", "2.0.0")).unwrap();
     assert!(host::read(&path).unwrap_err().to_string().contains("2.0.0"));
     // Faulty nodes: all at once, each with its id and field.
-    std::fs::write(&path, written.replace("\"value\": 2}", "\"value\": \"x\"}").replace("[5,6,0,6,2,", "[5,6,0,-6,2,")).unwrap();
+    std::fs::write(&path, written.replace("\"value\": 2}", "\"value\": \"x\"}").replace("[5,6,0,6,2,", "[5,6,0,-6,2,"))
+        .unwrap();
     let errors = host::read(&path).unwrap_err().to_string();
-    assert!(errors.contains("node 4: inputs: values[0]: number of elements of a tensor") && errors.contains("found -6"), "{errors}");
+    assert!(
+        errors.contains("node 4: inputs: values[0]: number of elements of a tensor") && errors.contains("found -6"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -103,7 +107,10 @@ fn a_kineto_trace_by_hand() {
         std::fs::write(&path, written.replace("\"correlation\": 40}", "\"correlation\": \"no\"}")).unwrap();
         kineto::read(&path).unwrap_err().to_string()
     };
-    assert!(error.contains("traceEvents[5] (cudaLaunchKernel): args.correlation: expected an integer, found \"no\""), "{error}");
+    assert!(
+        error.contains("traceEvents[5] (cudaLaunchKernel): args.correlation: expected an integer, found \"no\""),
+        "{error}"
+    );
 }
 
 #[test]
@@ -141,7 +148,8 @@ fn every_form_leads_to_the_same_et() {
     ];
     for (name, command) in forms {
         let (path, back) = (text(&folder.join(name)), text(&folder.join(format!("{name}.et"))));
-        let args: Vec<&str> = ["trace"].iter().chain(command).copied().chain([source.as_str(), "--out", &path]).collect();
+        let args: Vec<&str> =
+            ["trace"].iter().chain(command).copied().chain([source.as_str(), "--out", &path]).collect();
         out(&args);
         out(&["trace", "to-et", &path, "--out", &back]);
         assert!(std::fs::read(&back).unwrap() == original, "{name}");
@@ -166,7 +174,10 @@ fn every_form_leads_to_the_same_et() {
 fn graphs_and_timelines() {
     let feeder = text(&corpus("feeder.json"));
     let dot = out(&["trace", "to-dot", &feeder]);
-    assert!(dot.starts_with("digraph trace {") && dot.contains("  1 -> 2;") && dot.contains("  1 -> 2 [style=dashed];"), "{dot}");
+    assert!(
+        dot.starts_with("digraph trace {") && dot.contains("  1 -> 2;") && dot.contains("  1 -> 2 [style=dashed];"),
+        "{dot}"
+    );
     let graphml = out(&["trace", "to-graphml", &feeder]);
     assert!(graphml.contains("<edge source=\"n3\" target=\"n4\"><data key=\"dep\">data</data></edge>"), "{graphml}");
     let timeline: Value = serde_json::from_str(&out(&["trace", "timeline", &feeder])).unwrap();
@@ -179,7 +190,8 @@ fn graphs_and_timelines() {
     // Each waits for the one before: 3 us of loading, 12 of computation.
     assert_eq!(spans, [(0, 3), (3, 12), (15, 0), (15, 0)]);
     let device: Value = serde_json::from_str(&out(&["trace", "timeline", &text(&corpus("kineto.json"))])).unwrap();
-    let gemm = device["traceEvents"].as_array().unwrap().iter().find(|e| e["name"] == "ampere_fp16_s16816gemm").unwrap();
+    let gemm =
+        device["traceEvents"].as_array().unwrap().iter().find(|e| e["name"] == "ampere_fp16_s16816gemm").unwrap();
     // The first event starts at ...283, the annotation of the whole; the kernel at ...310.25.
     assert_eq!((&gemm["ts"], &gemm["dur"]), (&27.25.into(), &30.75.into()));
 }
@@ -209,7 +221,18 @@ fn plan_of_eight(folder: &Path) -> (PathBuf, Plan) {
     .unwrap();
     let path = folder.join("plan.yaml");
     out(&[
-        "map", "--workload", &text(&workload), "--system", &text(&system), "--tp", "2", "--pp", "2", "--dp", "2", "--plan-out",
+        "map",
+        "--workload",
+        &text(&workload),
+        "--system",
+        &text(&system),
+        "--tp",
+        "2",
+        "--pp",
+        "2",
+        "--dp",
+        "2",
+        "--plan-out",
         &text(&path),
     ]);
     let read = file::read(&Loader.load(&path, None).unwrap()).unwrap();
@@ -223,7 +246,14 @@ fn generated_traces_do_the_plans_work() {
     let (path, plan) = plan_of_eight(&folder);
     let traces = folder.join("traces");
     let written: Value = serde_json::from_str(&out(&[
-        "trace", "generate", "--plan", &text(&path), "--out", &text(&traces), "--format", "json",
+        "trace",
+        "generate",
+        "--plan",
+        &text(&path),
+        "--out",
+        &text(&traces),
+        "--format",
+        "json",
     ]))
     .unwrap();
     let f = &plan.figures;
@@ -245,13 +275,19 @@ fn generated_traces_do_the_plans_work() {
             assert_eq!(arm("is_cpu_op").as_deref(), Some("bool_val"));
             match node.kind {
                 NodeType::Comp => {
-                    assert_eq!((arm("num_ops").as_deref(), arm("tensor_size").as_deref()), (Some("int64_val"), Some("uint64_val")));
+                    assert_eq!(
+                        (arm("num_ops").as_deref(), arm("tensor_size").as_deref()),
+                        (Some("int64_val"), Some("uint64_val"))
+                    );
                     if &*node.name != "optimizer" {
                         flop += node.uint("num_ops").unwrap();
                     }
                 }
                 NodeType::Coll => {
-                    assert_eq!((arm("comm_type").as_deref(), arm("comm_size").as_deref()), (Some("int64_val"), Some("int64_val")));
+                    assert_eq!(
+                        (arm("comm_type").as_deref(), arm("comm_size").as_deref()),
+                        (Some("int64_val"), Some("int64_val"))
+                    );
                     assert!(groups.0[&node.group().unwrap()].contains(&rank));
                     let bytes = node.uint("comm_size").unwrap();
                     match node.comm_type().unwrap() {
@@ -299,8 +335,20 @@ fn generated_traces_do_the_plans_work() {
 
     // Fewer microbatches; too many nodes.
     out(&["trace", "generate", "--plan", &text(&path), "--out", &text(&folder.join("one")), "--microbatches", "1"]);
-    assert!(folder.join("one/trace.7.et").metadata().unwrap().len() < traces.join("trace.7.et").metadata().unwrap().len() / 4);
-    let refused = flowspace(&["trace", "generate", "--plan", &text(&path), "--out", &text(&folder.join("no")), "--max-nodes", "100"]);
+    assert!(
+        folder.join("one/trace.7.et").metadata().unwrap().len()
+            < traces.join("trace.7.et").metadata().unwrap().len() / 4
+    );
+    let refused = flowspace(&[
+        "trace",
+        "generate",
+        "--plan",
+        &text(&path),
+        "--out",
+        &text(&folder.join("no")),
+        "--max-nodes",
+        "100",
+    ]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("more than 100"));
     assert!(!folder.join("no").exists());
 }
@@ -323,7 +371,13 @@ fn mismatches_between_ranks_are_found() {
             .unwrap()
             .iter()
             .map(|m| (m["what"].as_str().unwrap().to_owned(), m["message"].as_str().unwrap().to_owned()))
-            .chain(report["faults"].as_array().unwrap().iter().map(|f| ("fault".to_owned(), f.as_str().unwrap().to_owned())))
+            .chain(
+                report["faults"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|f| ("fault".to_owned(), f.as_str().unwrap().to_owned())),
+            )
             .collect();
         assert_eq!(output.status.code(), Some(i32::from(!found.is_empty())), "{found:?}");
         found
@@ -380,8 +434,10 @@ fn mismatches_between_ranks_are_found() {
         })),
         ["bytes"]
     );
-    let faults = check("graph", &|rank, nodes| if rank == 0 {
-        nodes[1].data_deps.push(9999);
+    let faults = check("graph", &|rank, nodes| {
+        if rank == 0 {
+            nodes[1].data_deps.push(9999);
+        }
     });
     assert_eq!(faults.len(), 1);
     assert!(faults[0].1.contains("small.0.et: node 1: data_deps: there is no node 9999"), "{faults:?}");
