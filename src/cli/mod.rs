@@ -11,6 +11,7 @@ pub mod plot;
 pub mod present;
 pub mod schema;
 pub mod study;
+pub mod trace;
 
 use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};
@@ -42,6 +43,9 @@ pub enum Command {
     Import(import::ImportCommand),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
+    /// Recorded traces: Chakra, PyTorch, Kineto.
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
 }
 
 /// What to do with a study.
@@ -95,6 +99,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Plot(args) => plot::run(&args),
         Command::Import(command) => import::run(&command),
         Command::Schema(args) => schema::run(&args),
+        Command::Trace(command) => trace::run(&command),
     };
     match result {
         Ok(code) => code,

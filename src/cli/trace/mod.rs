@@ -1,0 +1,63 @@
+//! `flowspace trace`: one file a sub-command.
+
+pub mod check;
+pub mod export;
+pub mod generate;
+pub mod info;
+
+use super::Failure;
+use crate::trace::{TraceError, TraceErrors};
+use clap::Subcommand;
+
+/// What to do with recorded traces.
+#[derive(Debug, Subcommand)]
+pub enum TraceCommand {
+    /// Count what traces hold: nodes by type, steps, collectives by type and bytes, groups, durations, faults.
+    Info(info::InfoArgs),
+    /// Match collectives and messages across all ranks of a run; recover its groups and degrees.
+    Check(check::CheckArgs),
+    /// Write Chakra traces, one a rank, of a plan: for ASTRA-sim and others.
+    Generate(generate::GenerateArgs),
+    /// Write a Chakra trace as JSON.
+    ToJson(export::ToJsonArgs),
+    /// Write a Chakra trace as text protobuf.
+    ToText(export::OneToOneArgs),
+    /// Write a Chakra trace (JSON, the feeder's JSON, text protobuf, .et) as .et.
+    ToEt(export::OneToOneArgs),
+    /// Write the graph of a Chakra trace for Graphviz.
+    ToDot(export::OneToOneArgs),
+    /// Write the graph of a Chakra trace as GraphML.
+    ToGraphml(export::OneToOneArgs),
+    /// Write a Chakra or Kineto trace as a timeline that Perfetto and chrome://tracing open.
+    Timeline(export::OneToOneArgs),
+}
+
+/// Carries out a sub-command; returns the exit code.
+///
+/// # Errors
+/// [`Failure`]: bad input, or an output that cannot be written.
+pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
+    match command {
+        TraceCommand::Info(args) => info::run(args),
+        TraceCommand::Check(args) => check::run(args),
+        TraceCommand::Generate(args) => generate::run(args),
+        TraceCommand::ToJson(args) => export::to_json(args),
+        TraceCommand::ToText(args) => export::to_text(args),
+        TraceCommand::ToEt(args) => export::to_et(args),
+        TraceCommand::ToDot(args) => export::to_dot(args),
+        TraceCommand::ToGraphml(args) => export::to_graphml(args),
+        TraceCommand::Timeline(args) => export::timeline(args),
+    }
+}
+
+impl From<TraceError> for Failure {
+    fn from(error: TraceError) -> Self {
+        Self::input(error.to_string())
+    }
+}
+
+impl From<TraceErrors> for Failure {
+    fn from(errors: TraceErrors) -> Self {
+        Self::input(errors.to_string())
+    }
+}
