@@ -1,3 +1,18 @@
 //! Recorded traces: Chakra, PyTorch and Kineto, and what is made of them.
+//!
+//! Every reader streams: it holds the graph it builds and one piece of the text, never the text. Strings that repeat are held once
+//! ([`Text`]). What cannot be read is a [`TraceError`] that names the file, the byte, the node and the field.
 
+pub mod collective;
+pub mod error;
+pub mod host;
+pub mod input;
+pub mod intern;
+pub(crate) mod json;
+pub mod kineto;
+pub(crate) mod raw;
 pub mod schema;
+
+pub use collective::Collective;
+pub use error::{TraceError, TraceErrors};
+pub use intern::{Interner, Text};
