@@ -5,11 +5,14 @@
 
 pub mod collective;
 pub mod error;
+pub mod fx;
 pub mod host;
 pub mod input;
 pub mod intern;
 pub(crate) mod json;
 pub mod kineto;
+pub mod lower;
+pub mod ops;
 pub(crate) mod raw;
 pub mod schema;
 
