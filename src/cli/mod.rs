@@ -9,6 +9,7 @@ pub mod plot;
 pub mod present;
 pub mod schema;
 pub mod study;
+pub mod trace;
 
 use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};
@@ -33,6 +34,9 @@ pub enum Command {
     /// Studies: grids over fields of workloads and systems.
     #[command(subcommand)]
     Study(StudyCommand),
+    /// Recorded traces: FLOP and bytes, and workloads made of them.
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
     /// Redraw figures from the results of a study, or draw any two columns of a CSV.
     Plot(plot::PlotArgs),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
@@ -87,6 +91,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Check(args) => check::run(&args),
 
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
+        Command::Trace(command) => trace::run(&command),
         Command::Plot(args) => plot::run(&args),
         Command::Schema(args) => schema::run(&args),
     };

@@ -3,7 +3,7 @@
 use super::layout::{Layout, Strategy};
 use crate::system::options::{Charge, ModelOptions};
 use crate::system::{Chip, Efficiency, System};
-use crate::workload::{Axis, Kernel, Phase, Tensor};
+use crate::workload::{Axis, Kernel, Op, Phase, Tensor};
 
 /// `a / b`, rounded up.
 pub fn ceil_div(a: u64, b: u64) -> u64 {
@@ -36,11 +36,14 @@ pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
     }
 }
 
-/// FLOP of one tile on one chip: 2 m n k for GEMMs, m n otherwise (model.md section 5, F_v); an opaque kernel's stated
-/// FLOP in proportion to its rows and tiles.
+/// FLOP of one tile on one chip: 2 m n k for GEMMs, m n otherwise (model.md section 5, F_v); stated FLOP in proportion
+/// to the rows and tiles of an opaque kernel, to the elements of any other.
 pub fn tile_flop(kernel: &Kernel, local: &Local, tiles: u64) -> f64 {
     let elements = local.rows as f64 * local.n as f64;
     match kernel.flop {
+        Some(flop) if kernel.op != Op::Opaque => {
+            flop * elements / (kernel.shape.rows() as f64 * kernel.shape.n as f64)
+        }
         Some(flop) => flop * (local.rows as f64 / kernel.shape.rows() as f64) / tiles as f64,
         None if kernel.is_gemm() => 2.0 * elements * local.k as f64,
         None => elements,

@@ -104,15 +104,15 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
     // The outer problems of a weight GEMM (heads of Q, K, V) read the same operand: for it they are rows of the output.
     let strategy = if strategy == Strategy::Outer && kernel.op == Op::GemmWeight { Strategy::M } else { strategy };
     match (strategy, slot) {
-        (Strategy::Replicate, _) => Replicated,
+        (Strategy::Replicate, _) | (_, Slot::Whole) => Replicated,
         (Strategy::Outer, _) => Rows,
-        (Strategy::M, Slot::Data | Slot::Lhs) => Rows,
+        (Strategy::M, Slot::Data | Slot::Aligned | Slot::Lhs) => Rows,
         (Strategy::M, Slot::LhsT) => Cols,
         (Strategy::M, Slot::Rhs | Slot::RhsT) => Replicated,
         (Strategy::K, Slot::Rhs | Slot::LhsT) => Rows,
         (Strategy::K, Slot::RhsT | Slot::Lhs) => Cols,
-        (Strategy::K, Slot::Data) => Replicated,
-        (Strategy::N, Slot::Data | Slot::Rhs) => Cols,
+        (Strategy::K, Slot::Data | Slot::Aligned) => Replicated,
+        (Strategy::N, Slot::Data | Slot::Aligned | Slot::Rhs) => Cols,
         (Strategy::N, Slot::RhsT) => Rows,
         (Strategy::N, Slot::Lhs | Slot::LhsT) => Replicated,
     }
@@ -122,6 +122,12 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
 /// its input 2, and asks rows of everything under `Outer`, weight GEMMs included.
 fn required_dfmodel(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
     use Layout::{Cols, Replicated, Rows};
+    // DFModel has no such operands.
+    let slot = match slot {
+        Slot::Whole => return Replicated,
+        Slot::Aligned => Slot::Data,
+        slot => slot,
+    };
     if kernel.tiled == Axis::K {
         return match strategy {
             Strategy::Outer | Strategy::M | Strategy::N => Rows,

@@ -117,6 +117,12 @@ pub enum Slot {
     Lhs,
     /// Stationary operand held transposed: rows `k`, columns `m`.
     LhsT,
+    /// Read whole whatever its shape: the elements are taken in another order than they lie, or only some of them.
+    /// Nothing ties its rows and columns to the kernel's, so every chip needs all of it.
+    Whole,
+    /// Lies along the kernel's rows and columns though it has another number of one of them (statistics of rows or
+    /// heads, parts to be joined): it is split where the kernel is.
+    Aligned,
 }
 
 impl Slot {
@@ -270,18 +276,19 @@ pub enum GraphError {
     },
 }
 
-/// Rows and columns that `slot` of a kernel reads. A weight GEMM shares one `k x n` operand among its
-/// outer problems; a two-tensor GEMM has one an outer problem.
-pub fn operand_size(kernel: &Kernel, slot: Slot) -> (u64, u64) {
+/// Rows and columns that `slot` of a kernel reads; `None` for slots that take any size. A weight GEMM shares one `k x n`
+/// operand among its outer problems; a two-tensor GEMM has one an outer problem.
+pub fn operand_size(kernel: &Kernel, slot: Slot) -> Option<(u64, u64)> {
     let shape = &kernel.shape;
     let outer = if kernel.op == Op::GemmWeight { 1 } else { shape.outer };
-    match slot {
+    Some(match slot {
+        Slot::Whole | Slot::Aligned => return None,
         Slot::Data => (shape.rows(), shape.n),
         Slot::Rhs => (outer * (shape.k / kernel.window.max(1)), shape.n),
         Slot::RhsT => (outer * shape.n, shape.k),
         Slot::Lhs => (outer * shape.m, shape.k),
         Slot::LhsT => (outer * shape.k, shape.m),
-    }
+    })
 }
 
 impl Workload {
@@ -295,7 +302,7 @@ impl Workload {
         for tensor in &self.tensors {
             for use_ in &tensor.consumers {
                 let kernel = &self.kernels[use_.kernel];
-                let (want_rows, want_cols) = operand_size(kernel, use_.slot);
+                let Some((want_rows, want_cols)) = operand_size(kernel, use_.slot) else { continue };
                 if (tensor.rows, tensor.cols) != (want_rows, want_cols) {
                     errors.push(GraphError::Size {
                         tensor: tensor.name.clone(),

@@ -1,6 +1,6 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
-use super::{Workload, explicit::GraphSpec, graph::GraphError, transformer::TransformerSpec};
+use super::{Workload, explicit::GraphSpec, graph::GraphError, trace::TraceSpec, transformer::TransformerSpec};
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
 use crate::units::Bytes;
 use serde::Serialize;
@@ -15,6 +15,8 @@ pub enum WorkloadSpec {
     Transformer(TransformerSpec),
     /// `kind: graph`
     Graph(GraphSpec),
+    /// `kind: trace`
+    Trace(TraceSpec),
 }
 
 impl FromNode for WorkloadSpec {
@@ -27,18 +29,19 @@ impl FromNode for WorkloadSpec {
         match kind {
             "transformer" => TransformerSpec::from_node(node, reader).map(Self::Transformer),
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
+            "trace" => TraceSpec::from_node(node, reader).map(Self::Trace),
             _ => {
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
                 reader.within("kind", |r| {
-                    r.problem(at, format!("expected a kind of workload: transformer, graph; found {found}"));
+                    r.problem(at, format!("expected a kind of workload: transformer, graph, trace; found {found}"));
                 });
                 None
             }
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "oneOf": [TransformerSpec::schema(definitions), GraphSpec::schema(definitions)] })
+        json!({ "oneOf": [TransformerSpec::schema(definitions), GraphSpec::schema(definitions), TraceSpec::schema(definitions)] })
     }
     fn expected() -> String {
         "a workload".into()
@@ -46,11 +49,15 @@ impl FromNode for WorkloadSpec {
 }
 
 impl WorkloadSpec {
-    /// Loads the tree of a workload file, references followed.
+    /// Loads the tree of a workload file, references followed. `trace:PATH` stands for a file of `kind: trace`
+    /// ([`TraceSpec::tree`]).
     ///
     /// # Errors
     /// The [`Problem`] of loading.
     pub fn load(path: &Path) -> Result<Node, Problem> {
+        if let Some(tree) = path.to_str().and_then(TraceSpec::tree) {
+            return Ok(tree);
+        }
         let node = Loader.load(path, None)?;
         Loader.expand(&node, "")
     }
@@ -64,6 +71,7 @@ impl WorkloadSpec {
         let built = match &spec {
             Self::Transformer(t) => t.build(),
             Self::Graph(g) => g.build(node)?,
+            Self::Trace(t) => t.build(node)?,
         };
         built.checked().map_err(|errors| {
             Problems(

@@ -132,6 +132,17 @@ impl Program {
     /// Marks as parameters the inputs that a product or a norm takes as its weight, and those that the optimiser writes.
     pub fn find_parameters(&mut self) {
         let mut parameters = Vec::new();
+        // What a forward product streams is data, even where a gradient takes it in the place of a weight.
+        let mut streamed = std::collections::HashSet::new();
+        for step in self.steps.iter().filter(|s| s.part == Part::Forward) {
+            let at = match step.call.op.as_str() {
+                "mm" | "linear" | "mkldnn_linear" | "_scaled_mm" | "convolution" | "_convolution" | "cudnn_convolution"
+                | "mkldnn_convolution" => 0,
+                "addmm" => 1,
+                _ => continue,
+            };
+            streamed.extend(step.call.tensor(at).map(|t| t.storage));
+        }
         for step in &self.steps {
             let weights: &[usize] = match step.call.op.as_str() {
                 "mm" | "_scaled_mm" | "mv" => &[1],
@@ -155,7 +166,7 @@ impl Program {
                 parameters.extend(found.iter().filter(|t| t.element == crate::trace::ops::Element::Float).map(|t| t.storage));
             }
         }
-        for p in parameters {
+        for p in parameters.into_iter().filter(|p| !streamed.contains(p)) {
             if let Some(value) = self.values.get_mut(p)
                 && value.origin == Origin::Input
             {
