@@ -267,12 +267,18 @@ impl Builder<'_> {
             if outer.is_multiple_of(self.batch) {
                 outer /= self.batch;
             }
-            let shape = Shape { outer, m: n, k, n: p };
-            let id = self.kernel(name, Op::Gemm, phase, shape, 1, None);
-            self.read(id, &a, &[Slot::Rhs, Slot::RhsT]);
-            self.read(id, &b, &[Slot::Lhs, Slot::LhsT]);
+            // The product may as well be written transposed (q^T dS is dK^T): the way that streams what lies along the columns.
+            let (size_a, size_b) = (self.size_of(&a), self.size_of(&b));
+            let fit = |(rows, cols): (u64, u64), k: u64, n: u64| {
+                if (rows, cols) == (outer * k, n) { 0 } else { 1 + u8::from((cols, rows) != (k, outer * n)) }
+            };
+            let swapped = fit(size_b, k, n) < fit(size_a, k, p);
+            let (m, cols, stream, still) = if swapped { (p, n, &b, &a) } else { (n, p, &a, &b) };
+            let id = self.kernel(name, Op::Gemm, phase, Shape { outer, m, k, n: cols }, 1, None);
+            self.read(id, stream, &[Slot::Rhs, Slot::RhsT]);
+            self.read(id, still, &[Slot::Lhs, Slot::LhsT]);
             extra.iter().for_each(|v| self.read_value(id, *v));
-            self.write(id, out, (outer * n, p), false);
+            self.write(id, out, (outer * m, cols), false);
             return true;
         }
         if wa || wb {
@@ -575,12 +581,8 @@ impl Builder<'_> {
 
     /// Makes the tensors of a value.
     fn place(&mut self, value: usize, rows: u64, cols: u64, producer: Option<usize>, gradient: bool) -> Placed {
-        let (name, bytes) = self
-            .program
-            .values
-            .get(value)
-            .map_or((format!("value{value}"), 0), |v| (v.name.clone(), v.elements.saturating_mul(v.element_bytes)));
-        self.actual_bytes += bytes as f64 / self.batch as f64 * self.shards(value) as f64;
+        let (name, width) =
+            self.program.values.get(value).map_or((format!("value{value}"), 1), |v| (v.name.clone(), v.element_bytes));
         let offsets = self.parts.get(&value).cloned().unwrap_or_default();
         let whole = self.program.values.get(value).map_or(1, |v| v.elements);
         let size = self.part_size(value);
@@ -595,6 +597,7 @@ impl Builder<'_> {
         let mut tensors = Vec::new();
         let pieces = if split { offsets.len() } else { 1 };
         let read = self.read_later.contains(&value);
+        self.actual_bytes += r as f64 * c as f64 * pieces as f64 * width as f64;
         for i in 0..pieces {
             tensors.push(self.tensors.len());
             self.tensors.push(Tensor {

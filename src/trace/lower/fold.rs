@@ -43,11 +43,19 @@ pub fn fold(whole: &Workload) -> Result<(Workload, Folded), String> {
     let forward: Vec<usize> = (0..whole.kernels.len()).filter(|k| whole.kernels[*k].phase == Phase::Forward).collect();
     let backward: Vec<usize> = (0..whole.kernels.len()).filter(|k| whole.kernels[*k].phase != Phase::Forward).collect();
     let stretches = periods(whole, &forward, &signatures);
-    if stretches.is_empty() {
-        return Err("no stretch of kernels of the forward pass follows itself".into());
-    }
-    let mut reason = String::new();
-    for stretch in stretches.iter().take(20) {
+    let forward_flop: f64 = forward.iter().map(|k| whole.kernels[*k].flop()).sum();
+    let mut reason = match stretches.first() {
+        None => return Err("no stretch of kernels of the forward pass follows itself".into()),
+        Some(s) if s.flop < LEAST_SHARE * forward_flop => {
+            let share = 100.0 * s.flop / forward_flop.max(1.0);
+            return Err(format!("the longest stretch that follows itself holds {share:.1} % of the FLOP of the forward pass"));
+        }
+        Some(_) => String::new(),
+    };
+    let back = periods(whole, &backward, &signatures);
+    let worth: Vec<Stretch> = stretches.into_iter().filter(|s| s.flop >= LEAST_SHARE * forward_flop).take(20).collect();
+    // The first or last layer may differ (no gradient of the input, another activation): then one or two fewer are folded.
+    for stretch in (0..3).flat_map(|fewer| worth.iter().filter_map(move |s| s.with(s.count.checked_sub(fewer)?))).collect::<Vec<_>>().iter() {
         for start in starts(whole, &forward, stretch) {
             let layers: Vec<Vec<usize>> =
                 (0..stretch.count).map(|j| forward[start + j * stretch.period..][..stretch.period].to_vec()).collect();
@@ -58,7 +66,6 @@ pub fn fold(whole: &Workload) -> Result<(Workload, Folded), String> {
                 }
                 continue;
             }
-            let back = periods(whole, &backward, &signatures);
             for b in back.iter().filter(|b| b.count >= stretch.count).take(20) {
                 let last = b.start + b.run + b.period;
                 for from in b.start..=(last - stretch.count * b.period) {
@@ -97,6 +104,16 @@ struct Stretch {
     run: usize,
     count: usize,
     flop: f64,
+}
+
+/// Least share of the forward pass that is worth folding.
+const LEAST_SHARE: f64 = 0.1;
+
+impl Stretch {
+    /// The same stretch with so many layers, at least two.
+    fn with(&self, count: usize) -> Option<Self> {
+        (count >= 2).then(|| Self { count, ..self.clone() })
+    }
 }
 
 /// Numbers that are equal for kernels that do the same.
@@ -190,7 +207,7 @@ fn belong(whole: &Workload, layers: &[Vec<usize>], behind: &[Vec<usize>]) -> boo
 
 /// Where an operand of a layer's kernel comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum From {
+enum Source {
     /// Kernel of the same layer, and which of its results.
     Same(usize, usize),
     /// Kernel of the neighbour: the layer before in the forward pass, behind in the backward pass.
@@ -199,7 +216,7 @@ enum From {
     Outside(u64, u64),
 }
 
-type Edges = BTreeSet<(usize, From, Slot)>;
+type Edges = BTreeSet<(usize, Source, Slot)>;
 
 /// Compares the connections of the layers and makes one of them the folded graph.
 fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -> Result<(Workload, Folded), String> {
@@ -227,16 +244,17 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                 let from = match t.producer.and_then(|p| place.get(&p).map(|x| (p, *x))) {
                     Some((p, (j, from))) => {
                         let which = results.get(&p).and_then(|r| r.iter().position(|x| *x == i)).unwrap_or(0);
-                        let neighbour = if in_forward { j + 1 == layer } else { j == layer + 1 };
+                        // What the layer before made in the forward pass (read in both), or the one behind in the backward pass.
+                        let neighbour = if from < width { j + 1 == layer } else { !in_forward && j == layer + 1 };
                         if j == layer {
-                            From::Same(from, which)
-                        } else if neighbour && (from < width) == in_forward {
-                            From::Neighbour(from, which)
+                            Source::Same(from, which)
+                        } else if neighbour {
+                            Source::Neighbour(from, which)
                         } else {
-                            From::Outside(t.rows, t.cols)
+                            Source::Outside(t.rows, t.cols)
                         }
                     }
-                    None => From::Outside(t.rows, t.cols),
+                    None => Source::Outside(t.rows, t.cols),
                 };
                 edges.insert((*at, from, u.slot));
             }
@@ -244,24 +262,25 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
         edges
     };
     let edges: Vec<Edges> = (0..count).map(edges_of).collect();
-    let part = |layer: usize, in_forward: bool, boundary: bool| -> Edges {
-        edges[layer]
-            .iter()
-            .filter(|(at, from, _)| (*at < width) == in_forward && (!boundary || matches!(from, From::Same(..))))
-            .cloned()
-            .collect()
-    };
     // The first layer has no neighbour in the forward pass, the last none in the backward pass.
-    let (f, b) = (1.min(count - 1), count.saturating_sub(2));
+    let f = 1.min(count - 1);
+    let kind = |layer: usize, wanted: fn(&Source, usize) -> bool| -> Edges {
+        edges[layer].iter().filter(|(_, from, _)| wanted(from, width)).cloned().collect()
+    };
+    let same: fn(&Source, usize) -> bool = |from, _| matches!(from, Source::Same(..));
+    let ahead: fn(&Source, usize) -> bool = |from, width| matches!(from, Source::Neighbour(p, _) if *p < width);
+    let behind: fn(&Source, usize) -> bool = |from, width| matches!(from, Source::Neighbour(p, _) if *p >= width);
+    let other: fn(&Source, usize) -> bool = |from, _| matches!(from, Source::Outside(..));
     for layer in 0..count {
-        let (first, last) = (layer == 0, layer + 1 == count);
-        if part(layer, true, first) != part(f, true, first) {
-            return Err(format!("layer {layer} of {count} has the kernels of the others, but reads other tensors (forward)"));
-        }
-        if part(layer, false, last) != part(b, false, last) {
-            return Err(format!("layer {layer} of {count} has the kernels of the others, but reads other tensors (backward)"));
+        let differs = kind(layer, same) != kind(f, same)
+            || (layer > 0 && kind(layer, ahead) != kind(f, ahead))
+            || (layer + 1 < count && kind(layer, behind) != kind(0, behind))
+            || (layer > 0 && layer + 1 < count && kind(layer, other) != kind(f.min(count.saturating_sub(2)), other));
+        if differs {
+            return Err(format!("layer {layer} of {count} has the kernels of the others, but reads other tensors"));
         }
     }
+    let shared: Edges = (0..count).map(|j| kind(j, other)).reduce(|a, b| a.intersection(&b).cloned().collect()).unwrap_or_default();
     let names = names(whole, &all[f]);
     let mut kernels = Vec::with_capacity(size);
     for (at, k) in all[f].iter().enumerate() {
@@ -275,8 +294,10 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
         };
         kernels.push(Kernel { name: names[at].clone(), weight_of, ..kernel.clone() });
     }
-    let mut merged: Edges = part(f, true, false);
-    merged.extend(part(b, false, false));
+    let mut merged: Edges = kind(f, same);
+    merged.extend(kind(f, ahead));
+    merged.extend(kind(0, behind));
+    merged.extend(shared);
     let mut tensors: Vec<Tensor> = Vec::new();
     let mut made: HashMap<(usize, usize), usize> = HashMap::new();
     for (at, k) in all[f].iter().enumerate() {
@@ -307,8 +328,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
     let mut outside: BTreeMap<(u64, u64), usize> = BTreeMap::new();
     for (at, from, slot) in merged {
         let tensor = match from {
-            From::Same(p, which) => made.get(&(p, which)).copied(),
-            From::Neighbour(p, which) => {
+            Source::Same(p, which) => made.get(&(p, which)).copied(),
+            Source::Neighbour(p, which) => {
                 let Some(source) = made.get(&(p, which)).copied() else { continue };
                 let next = tensors.len();
                 let entry = *carried.entry((p, which)).or_insert(next);
@@ -329,7 +350,7 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                 }
                 Some(entry)
             }
-            From::Outside(rows, cols) => {
+            Source::Outside(rows, cols) => {
                 let next = tensors.len();
                 let entry = *outside.entry((rows, cols)).or_insert(next);
                 if entry == next {

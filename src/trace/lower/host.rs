@@ -98,7 +98,8 @@ pub fn program(
         Steps::Steady => match all.get(1).or_else(|| all.first()) {
             Some((number, range)) => {
                 if all.len() > 1 {
-                    notes.push(format!("step {number} of the {} steps in the trace is taken", all.len()));
+                    let there: Vec<String> = all.iter().map(|(n, _)| n.to_string()).collect();
+                    notes.push(format!("step {number} is taken; steps of the trace: {}", there.join(", ")));
                 }
                 range.clone()
             }
@@ -108,6 +109,13 @@ pub fn program(
     let mut order: Vec<&HostNode> = trace.nodes.iter().filter(|n| range.contains(&n.id) || n.is_root()).collect();
     order.sort_by_key(|n| n.id);
     let mut walk = Walk::new(&order, options, seconds);
+    // With one process group there is no doubt whose a collective is.
+    let groups: HashMap<String, u64> = trace.process_groups().into_iter().filter_map(|g| Some((g.name, g.size?))).collect();
+    walk.only_group = match groups.values().copied().collect::<HashSet<u64>>().into_iter().collect::<Vec<_>>()[..] {
+        [size] => Some(size),
+        _ => None,
+    };
+    walk.groups = groups;
     for node in &order {
         walk.visit(node);
     }
@@ -145,6 +153,10 @@ struct Walk<'t> {
     /// Tensors that free calls looked at since the last call that counts.
     looked_at: Vec<&'t Tensor>,
     has_calls_of_collectives: bool,
+    /// Ranks of the process groups by name.
+    groups: HashMap<String, u64>,
+    /// Ranks of every group, if all have as many.
+    only_group: Option<u64>,
 }
 
 impl<'t> Walk<'t> {
@@ -178,6 +190,8 @@ impl<'t> Walk<'t> {
             read: HashSet::new(),
             looked_at: Vec::new(),
             has_calls_of_collectives,
+            groups: HashMap::new(),
+            only_group: None,
         }
     }
 
@@ -445,11 +459,12 @@ impl<'t> Walk<'t> {
                 outputs.push(tensor_arg(t, value));
             }
         }
-        let comm = Comm {
-            kind,
-            ranks: described.and_then(|c| c.group_size),
-            group: described.and_then(|c| c.group.as_ref()).map(|g| g.to_string()),
-        };
+        let group = described.and_then(|c| c.group.as_ref()).map(|g| g.to_string());
+        let ranks = described
+            .and_then(|c| c.group_size)
+            .or_else(|| group.as_ref().and_then(|g| self.groups.get(g).copied()))
+            .or(self.only_group);
+        let comm = Comm { kind, ranks, group };
         let call = Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new() };
         self.push(node, call, part, writes, Some(comm), false);
     }

@@ -166,6 +166,15 @@ impl Program {
                 parameters.extend(found.iter().filter(|t| t.element == crate::trace::ops::Element::Float).map(|t| t.storage));
             }
         }
+        // Vectors and scalars that were there before the step are biases and scales.
+        for step in self.steps.iter().filter(|s| s.part == Part::Forward) {
+            for v in &step.reads {
+                let vector = self.values.get(*v).is_some_and(|x| x.float && x.shape.len() <= 1);
+                if vector {
+                    parameters.push(*v);
+                }
+            }
+        }
         for p in parameters.into_iter().filter(|p| !streamed.contains(p)) {
             if let Some(value) = self.values.get_mut(p)
                 && value.origin == Origin::Input
