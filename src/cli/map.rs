@@ -211,9 +211,9 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
         return Err(Failure::input("--workload and --system, or --plan, are needed"));
     };
     // Both files are read before anything is reported, so that all their problems come at once.
-    let workload_read = WorkloadSpec::load(workload)
-        .map_err(Failure::from)
-        .and_then(|node| recorded(&node).unwrap_or_else(|| WorkloadSpec::build(&node).map(|w| (node, w))).map_err(Failure::from));
+    let workload_read = WorkloadSpec::load(workload).map_err(Failure::from).and_then(|node| {
+        recorded(&node).unwrap_or_else(|| WorkloadSpec::build(&node).map(|w| (node, w))).map_err(Failure::from)
+    });
     let system_read = System::load(system)
         .and_then(|node| System::inlined(&node).map(|tree| (node, tree)))
         .map_err(Failure::from)

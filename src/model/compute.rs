@@ -41,9 +41,7 @@ pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
 pub fn tile_flop(kernel: &Kernel, local: &Local, tiles: u64) -> f64 {
     let elements = local.rows as f64 * local.n as f64;
     match kernel.flop {
-        Some(flop) if kernel.op != Op::Opaque => {
-            flop * elements / (kernel.shape.rows() as f64 * kernel.shape.n as f64)
-        }
+        Some(flop) if kernel.op != Op::Opaque => flop * elements / (kernel.shape.rows() as f64 * kernel.shape.n as f64),
         Some(flop) => flop * (local.rows as f64 / kernel.shape.rows() as f64) / tiles as f64,
         None if kernel.is_gemm() => 2.0 * elements * local.k as f64,
         None => elements,

@@ -58,7 +58,14 @@ pub fn parse(text: &[u8], path: &Path, options: &Options) -> Result<Program, Tra
     let Some(nodes) = document.get("nodes").and_then(Json::as_array) else {
         return Err(TraceError::new(path, "expected a list of nodes").field("nodes").into());
     };
-    let mut reader = Reader { path, options, env: HashMap::new(), program: Program::default(), faults: Vec::new(), part: Part::Forward };
+    let mut reader = Reader {
+        path,
+        options,
+        env: HashMap::new(),
+        program: Program::default(),
+        faults: Vec::new(),
+        part: Part::Forward,
+    };
     let stem = path.file_name().and_then(|n| n.to_str()).map_or("graph", |n| n.split('.').next().unwrap_or(n));
     reader.program.name = document.get("model").and_then(Json::as_str).unwrap_or(stem).to_string();
     reader.program.batch = document.get("batch").and_then(Json::as_u64).filter(|b| *b > 0);
@@ -120,7 +127,11 @@ impl Reader<'_> {
             }
             "call_function" => self.call(index, name, node, outs),
             "output" => {}
-            other => self.fault(name, "op", format!("expected placeholder, get_attr, call_function or output, found {other:?}")),
+            other => self.fault(
+                name,
+                "op",
+                format!("expected placeholder, get_attr, call_function or output, found {other:?}"),
+            ),
         }
     }
 
@@ -168,7 +179,14 @@ impl Reader<'_> {
             before: None,
         });
         let strides = Some(views::contiguous(&out.shape));
-        Arg::Tensor(TensorArg { storage, offset: 0, shape: out.shape, strides, element_bytes: out.element_bytes, element: out.element })
+        Arg::Tensor(TensorArg {
+            storage,
+            offset: 0,
+            shape: out.shape,
+            strides,
+            element_bytes: out.element_bytes,
+            element: out.element,
+        })
     }
 
     fn argument(&mut self, name: &str, field: &str, value: &Json, depth: usize) -> Arg {
@@ -221,7 +239,9 @@ impl Reader<'_> {
         if let Some(Json::Object(map)) = node.get("kwargs") {
             for (key, value) in map {
                 let arg = self.argument(name, &format!("kwargs.{key}"), value, 0);
-                if matches!(arg, Arg::Tensor(_) | Arg::List(_)) || matches!(key.as_str(), "is_causal" | "beta" | "scale") {
+                if matches!(arg, Arg::Tensor(_) | Arg::List(_))
+                    || matches!(key.as_str(), "is_causal" | "beta" | "scale")
+                {
                     inputs.push(arg);
                 }
             }
@@ -246,7 +266,11 @@ impl Reader<'_> {
             }
         }
         // The graph is in order: everything from the first backward operator on is the backward pass.
-        if self.part == Part::Forward && (op.ends_with("_backward") || op.ends_with("_backward_data") || (op == "ones_like" && outs.iter().flatten().all(|o| o.shape.is_empty()))) {
+        if self.part == Part::Forward
+            && (op.ends_with("_backward")
+                || op.ends_with("_backward_data")
+                || (op == "ones_like" && outs.iter().flatten().all(|o| o.shape.is_empty())))
+        {
             self.part = Part::Backward;
         }
         let mutated: Vec<usize> = if op.ends_with('_') && !op.ends_with("__") { vec![0] } else { Vec::new() };
@@ -269,7 +293,8 @@ impl Reader<'_> {
         self.env.insert(name.into(), outputs.clone());
         let call = Call { op, inputs, outputs, mutated };
         let cost = cost(&call, self.options);
-        let seconds = node.get("time_us").and_then(Json::as_f64).filter(|t| t.is_finite() && *t >= 0.0).map(|t| t * 1e-6);
+        let seconds =
+            node.get("time_us").and_then(Json::as_f64).filter(|t| t.is_finite() && *t >= 0.0).map(|t| t * 1e-6);
         self.program.steps.push(Step {
             node: node.get("id").and_then(Json::as_u64).unwrap_or(index as u64),
             call,
@@ -336,7 +361,12 @@ mod tests {
         .unwrap_err();
         let text = faults.to_string();
         for part in [
-            "node 1: name: missing", "call_magic", "node b: out: expected a list", "refers to \"q\"", "ref: expected the name", "node d: target: missing",
+            "node 1: name: missing",
+            "call_magic",
+            "node b: out: expected a list",
+            "refers to \"q\"",
+            "ref: expected the name",
+            "node d: target: missing",
         ] {
             assert!(text.contains(part), "{part} not in\n{text}");
         }
@@ -345,7 +375,8 @@ mod tests {
 
     #[test]
     fn other_documents_are_refused() {
-        let refuse = |text: &str| parse(text.as_bytes(), Path::new("g.json"), &Options::default()).unwrap_err().to_string();
+        let refuse =
+            |text: &str| parse(text.as_bytes(), Path::new("g.json"), &Options::default()).unwrap_err().to_string();
         assert!(refuse("{").contains("not valid JSON"));
         assert!(refuse("[]").contains("aten-fx-json/1"));
         assert!(refuse(r#"{"format": "aten-fx-json/1"}"#).contains("nodes"));

@@ -238,7 +238,9 @@ impl GraphSpec {
         }
         for (i, kernel) in self.kernels.iter().enumerate() {
             let whole = kernel.output.iter().map(|name| (name, "output", kernel.outer * kernel.m, kernel.n));
-            for (name, field, rows, cols) in whole.chain(kernel.parts.iter().map(|p| (&p.name, "parts", p.rows, p.cols))) {
+            for (name, field, rows, cols) in
+                whole.chain(kernel.parts.iter().map(|p| (&p.name, "parts", p.rows, p.cols)))
+            {
                 if tensor_of.insert(name, tensors.len()).is_some() {
                     say(
                         kernel_origin(i),

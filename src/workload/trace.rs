@@ -77,7 +77,11 @@ impl TraceSpec {
         let (path, fields) = rest.split_once('?').unwrap_or((rest, ""));
         let mut node = Node { origin: origin.clone(), value: Value::Map(Vec::new()) };
         node.set("kind", origin.clone(), Node::scalar("trace", origin.clone()));
-        node.set("path", origin.clone(), Node { origin: origin.clone(), value: Value::Scalar { text: path.into(), quoted: true } });
+        node.set(
+            "path",
+            origin.clone(),
+            Node { origin: origin.clone(), value: Value::Scalar { text: path.into(), quoted: true } },
+        );
         for field in fields.split('&').filter(|f| !f.is_empty()) {
             let (key, value) = field.split_once('=').unwrap_or((field, "true"));
             node.set(key, origin.clone(), Node::scalar(value, origin.clone()));

@@ -7,12 +7,11 @@ use std::fmt::Write as _;
 fn word(text: &str) -> String {
     let first = text.chars().next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-'));
-    let reserved = matches!(text.to_ascii_lowercase().as_str(), "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n");
-    if first && plain && !reserved {
-        text.into()
-    } else {
-        serde_json::Value::String(text.into()).to_string()
-    }
+    let reserved = matches!(
+        text.to_ascii_lowercase().as_str(),
+        "null" | "true" | "false" | "yes" | "no" | "on" | "off" | "y" | "n"
+    );
+    if first && plain && !reserved { text.into() } else { serde_json::Value::String(text.into()).to_string() }
 }
 
 fn list(words: &[String]) -> String {
@@ -32,7 +31,10 @@ pub fn graph(w: &Workload, source: &str) -> String {
     }
     for t in inputs {
         let t = &w.tensors[t];
-        let carried = t.carried_from.and_then(|c| w.tensors.get(c)).map_or(String::new(), |c| format!(", carried_from: {}", word(&c.name)));
+        let carried = t
+            .carried_from
+            .and_then(|c| w.tensors.get(c))
+            .map_or(String::new(), |c| format!(", carried_from: {}", word(&c.name)));
         let _ = writeln!(out, "  - {{ name: {}, rows: {}, cols: {}{carried} }}", word(&t.name), t.rows, t.cols);
     }
     let outputs: Vec<String> = w.tensors.iter().filter(|t| t.output).map(|t| word(&t.name)).collect();
@@ -63,12 +65,9 @@ pub fn graph(w: &Workload, source: &str) -> String {
                 .map(|t| word(&t.name))
                 .collect()
         };
-        for (slot, field, transposed) in [
-            (Slot::Rhs, "rhs", false),
-            (Slot::RhsT, "rhs", true),
-            (Slot::Lhs, "lhs", false),
-            (Slot::LhsT, "lhs", true),
-        ] {
+        for (slot, field, transposed) in
+            [(Slot::Rhs, "rhs", false), (Slot::RhsT, "rhs", true), (Slot::Lhs, "lhs", false), (Slot::LhsT, "lhs", true)]
+        {
             if let Some(name) = read(slot).first() {
                 fields.push(format!("{field}: {name}"));
                 if transposed {

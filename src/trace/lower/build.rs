@@ -12,8 +12,8 @@
 
 use super::parallel::Parallel;
 use super::program::{Origin, Part, Program, Step};
-use crate::trace::ops::call::{Arg, TensorArg, product};
 use crate::trace::ops::Class;
+use crate::trace::ops::call::{Arg, TensorArg, product};
 use crate::workload::graph::{WeightOf, operand_size};
 use crate::workload::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -90,7 +90,8 @@ pub fn batch(program: &Program) -> u64 {
     let mut candidates: Vec<u64> = program.batch.into_iter().collect();
     let mut inputs: Vec<(bool, usize, u64)> = Vec::new();
     for (i, v) in program.values.iter().enumerate() {
-        let made_up = matches!(v.origin, Origin::Made(s) if program.steps.get(s).is_some_and(|s| s.cost.class == Class::Fill));
+        let made_up =
+            matches!(v.origin, Origin::Made(s) if program.steps.get(s).is_some_and(|s| s.cost.class == Class::Fill));
         if (v.origin == Origin::Input || made_up) && v.shape.len() > usize::from(v.float) {
             inputs.push((v.float, i, v.shape.first().copied().unwrap_or(1)));
         }
@@ -112,8 +113,9 @@ fn divides(program: &Program, b: u64) -> bool {
         };
         products += 1;
         leading.is_some_and(|t| {
-            let columns = if t.shape.len() == 2 { t.shape[0] } else { product(&t.shape[..t.shape.len().saturating_sub(2)]) };
-            columns % b == 0
+            let columns =
+                if t.shape.len() == 2 { t.shape[0] } else { product(&t.shape[..t.shape.len().saturating_sub(2)]) };
+            columns.is_multiple_of(b)
         })
     });
     ok && products > 0
@@ -183,7 +185,12 @@ impl Builder<'_> {
             let Some(v) = self.program.values.get(value) else { continue };
             let Some(&(_, size)) = seen.iter().next() else { continue };
             let equal = seen.iter().all(|(_, s)| *s == size);
-            if equal && size > 0 && size < v.elements && v.elements % size == 0 && seen.len() as u64 <= v.elements / size {
+            if equal
+                && size > 0
+                && size < v.elements
+                && v.elements.is_multiple_of(size)
+                && seen.len() as u64 <= v.elements / size
+            {
                 let mut offsets: Vec<u64> = seen.iter().map(|(o, _)| *o).collect();
                 offsets.sort_unstable();
                 offsets.dedup();
@@ -237,7 +244,8 @@ impl Builder<'_> {
             "addmm" | "baddbmm" | "_addmm_activation" => &[1, 2],
             _ => return false,
         };
-        let (Some(a), Some(b)) = (step.call.tensor(operands[0]).cloned(), step.call.tensor(operands[1]).cloned()) else {
+        let (Some(a), Some(b)) = (step.call.tensor(operands[0]).cloned(), step.call.tensor(operands[1]).cloned())
+        else {
             return false;
         };
         let Some(out) = step.writes.first().copied() else { return false };
@@ -351,10 +359,12 @@ impl Builder<'_> {
     fn convolution(&mut self, step: &Step) -> bool {
         let backward = step.call.op.contains("backward");
         let (x_at, w_at) = if backward { (1, 2) } else { (0, 1) };
-        let (Some(x), Some(w)) = (step.call.tensor(x_at).cloned(), step.call.tensor(w_at).cloned()) else { return false };
+        let (Some(x), Some(w)) = (step.call.tensor(x_at).cloned(), step.call.tensor(w_at).cloned()) else {
+            return false;
+        };
         let (Some(channels), Some(images)) = (x.shape.get(1).copied(), x.shape.first().copied()) else { return false };
         let (Some(w0), Some(w1)) = (w.shape.first().copied(), w.shape.get(1).copied()) else { return false };
-        if w1 == 0 || images == 0 || !images.is_multiple_of(self.batch) || channels % w1 != 0 {
+        if w1 == 0 || images == 0 || !images.is_multiple_of(self.batch) || !channels.is_multiple_of(w1) {
             return false;
         }
         let Some(one) = crate::trace::ops::product::flop(&step.call, &Default::default()) else { return false };
@@ -391,14 +401,18 @@ impl Builder<'_> {
         }
         let Some(grad) = step.call.tensor(0).cloned() else { return false };
         let weight = self.parallel.root(w.storage);
-        if mask(0) && let Some(dx) = step.call.output(0).map(|t| t.storage) {
+        if mask(0)
+            && let Some(dx) = step.call.output(0).map(|t| t.storage)
+        {
             let shape = Shape { outer: groups, m: w1, k: out_rows * area, n: positions };
             let id = self.kernel(format!("{name}_input"), Op::GemmWeight, phase, shape, area, None);
             self.own_weight(id, weight, grad.storage);
             self.read(id, &grad, &[Slot::Rhs]);
             self.write(id, dx, (channels, pixels(&x)), false);
         }
-        if mask(1) && let Some(dw) = step.call.output(1).map(|t| t.storage) {
+        if mask(1)
+            && let Some(dw) = step.call.output(1).map(|t| t.storage)
+        {
             let shape = Shape { outer: groups, m: w1 * area, k: positions, n: out_rows };
             let id = self.kernel(format!("{name}_weight"), Op::Gemm, Phase::BackwardWeight, shape, 1, None);
             if let Some(k) = self.kernels.get_mut(id) {
@@ -435,7 +449,8 @@ impl Builder<'_> {
         let outer = heads.saturating_mul(b / self.batch).saturating_mul(shards);
         let flop = step.cost.flop.unwrap_or(0) as f64 * shards as f64 / self.batch as f64;
         let phase = Self::phase(step);
-        let id = self.kernel(self.name(step, ""), Op::Opaque, phase, Shape { outer, m: d, k: 1, n: tokens }, 1, Some(flop));
+        let id =
+            self.kernel(self.name(step, ""), Op::Opaque, phase, Shape { outer, m: d, k: 1, n: tokens }, 1, Some(flop));
         for t in crate::trace::ops::reads(&step.call).into_iter().cloned().collect::<Vec<_>>() {
             if self.program.values.get(t.storage).is_some_and(|v| v.float) {
                 self.read(id, &t, &[Slot::Data]);
@@ -447,7 +462,13 @@ impl Builder<'_> {
                 continue;
             }
             let size = self.per_sample(out);
-            let rows = if size % (outer * d) == 0 { outer * d } else if size % outer == 0 && size / outer == tokens { outer } else { 1 };
+            let rows = if size.is_multiple_of(outer * d) {
+                outer * d
+            } else if size.is_multiple_of(outer) && size / outer == tokens {
+                outer
+            } else {
+                1
+            };
             self.write(id, out, (rows, size / rows), false);
             primary = false;
         }
@@ -458,11 +479,19 @@ impl Builder<'_> {
     fn vector(&mut self, step: &Step) {
         let floats: Vec<TensorArg> = crate::trace::ops::reads(&step.call)
             .into_iter()
-            .filter(|t| t.element == crate::trace::ops::Element::Float && !self.is_parameter(self.parallel.root(t.storage)))
+            .filter(|t| {
+                t.element == crate::trace::ops::Element::Float && !self.is_parameter(self.parallel.root(t.storage))
+            })
             .cloned()
             .collect();
-        let Some(out) = step.writes.iter().copied().find(|w| self.program.values.get(*w).is_some_and(|v| v.float)) else { return };
-        let main = floats.iter().max_by_key(|t| (t.elements(), self.placed.contains_key(&self.parallel.root(t.storage)))).cloned();
+        let Some(out) = step.writes.iter().copied().find(|w| self.program.values.get(*w).is_some_and(|v| v.float))
+        else {
+            return;
+        };
+        let main = floats
+            .iter()
+            .max_by_key(|t| (t.elements(), self.placed.contains_key(&self.parallel.root(t.storage))))
+            .cloned();
         let main_size = main.as_ref().map(|t| self.size_of(t));
         let out_elements = self.per_sample(out);
         let class = step.cost.class;
@@ -470,9 +499,9 @@ impl Builder<'_> {
         let size = match main_size {
             Some(s) if inward => s,
             Some((rows, cols)) if rows * cols == out_elements => (rows, cols),
-            Some((_, cols)) if class == Class::Copy && out_elements % cols == 0 => (out_elements / cols, cols),
-            Some((rows, _)) if out_elements % rows == 0 => (rows, out_elements / rows),
-            Some((_, cols)) if out_elements % cols == 0 => (out_elements / cols, cols),
+            Some((_, cols)) if class == Class::Copy && out_elements.is_multiple_of(cols) => (out_elements / cols, cols),
+            Some((rows, _)) if out_elements.is_multiple_of(rows) => (rows, out_elements / rows),
+            Some((_, cols)) if out_elements.is_multiple_of(cols) => (out_elements / cols, cols),
             _ => self.by_shape(out),
         };
         let (rows, cols) = size;
@@ -482,7 +511,7 @@ impl Builder<'_> {
                 // Batch norm reduces over pixels and samples, not over the channels: as elementwise work it splits by channels.
                 let batch_norm = step.call.op.contains("batch_norm");
                 match along {
-                    Some(d) if !batch_norm && d > 0 && rows % d == 0 => {
+                    Some(d) if !batch_norm && d > 0 && rows.is_multiple_of(d) => {
                         (Op::Norm, Shape { outer: rows / d, m: d, k: 1, n: cols })
                     }
                     _ => (Op::Elementwise, Shape { outer: 1, m: rows, k: 1, n: cols }),
@@ -500,7 +529,10 @@ impl Builder<'_> {
             && let Some(k) = self.kernels.get_mut(id)
         {
             // Rows of a table that is no tensor of the graph.
-            let table = step.call.tensor(0).is_some_and(|t| self.program.values.get(t.storage).is_some_and(|v| v.origin == Origin::Parameter));
+            let table = step
+                .call
+                .tensor(0)
+                .is_some_and(|t| self.program.values.get(t.storage).is_some_and(|v| v.origin == Origin::Parameter));
             if table {
                 k.extra_dram_bytes = step.cost.written_bytes as f64 / self.batch as f64;
             }
@@ -529,9 +561,9 @@ impl Builder<'_> {
                 (rows, 1)
             } else if elements == cols * self.batch {
                 (1, cols)
-            } else if self.per_sample(w) % rows == 0 {
+            } else if self.per_sample(w).is_multiple_of(rows) {
                 (rows, self.per_sample(w) / rows)
-            } else if self.per_sample(w) % cols == 0 {
+            } else if self.per_sample(w).is_multiple_of(cols) {
                 (self.per_sample(w) / cols, cols)
             } else {
                 self.by_shape(w)
@@ -544,8 +576,15 @@ impl Builder<'_> {
     /// Rows and columns of a value that nothing else tells: its last size as rows.
     fn by_shape(&self, v: usize) -> (u64, u64) {
         let size = self.per_sample(v);
-        let last = self.program.values.get(v).and_then(|x| x.shape.last().copied()).unwrap_or(1).saturating_mul(self.shards(v)).max(1);
-        if size % last == 0 { (last, size / last) } else { (1, size) }
+        let last = self
+            .program
+            .values
+            .get(v)
+            .and_then(|x| x.shape.last().copied())
+            .unwrap_or(1)
+            .saturating_mul(self.shards(v))
+            .max(1);
+        if size.is_multiple_of(last) { (last, size / last) } else { (1, size) }
     }
 
     /// Rows and columns of what an operand looks at.
@@ -573,7 +612,7 @@ impl Builder<'_> {
                 self.by_shape(root)
             } else {
                 let last = shape.last().copied().unwrap_or(1).saturating_mul(self.shards(root)).max(1);
-                if elements % last == 0 { (last, (elements / last).max(1)) } else { (1, elements.max(1)) }
+                if elements.is_multiple_of(last) { (last, (elements / last).max(1)) } else { (1, elements.max(1)) }
             }
         };
         self.place(root, rows, cols, None, false)
@@ -587,8 +626,9 @@ impl Builder<'_> {
         let whole = self.program.values.get(value).map_or(1, |v| v.elements);
         let size = self.part_size(value);
         let count = if size > 0 && whole > 0 { whole / size } else { 1 };
-        let split = !offsets.is_empty() && producer.is_some() && (rows % count == 0 || cols % count == 0);
-        let (r, c) = match (split, rows % count.max(1) == 0) {
+        let split =
+            !offsets.is_empty() && producer.is_some() && (rows.is_multiple_of(count) || cols.is_multiple_of(count));
+        let (r, c) = match (split, rows.is_multiple_of(count.max(1))) {
             (false, _) => (rows, cols),
             (true, true) => (rows / count, cols),
             (true, false) => (rows, cols / count),
@@ -686,7 +726,8 @@ impl Builder<'_> {
         let Some(k) = self.kernels.get(kernel) else { return };
         let Some(t) = self.tensors.get_mut(tensor) else { return };
         let vector = !k.is_gemm();
-        let fits = slots.iter().find(|s| (vector || **s != Slot::Data) && operand_size(k, **s) == Some((t.rows, t.cols)));
+        let fits =
+            slots.iter().find(|s| (vector || **s != Slot::Data) && operand_size(k, **s) == Some((t.rows, t.cols)));
         let rows = k.shape.rows();
         let aligned = !slots.is_empty()
             && vector
@@ -727,9 +768,11 @@ impl Builder<'_> {
 fn normalised(step: &Step, main: Option<&TensorArg>) -> Option<u64> {
     let main = main?;
     let list = |i: usize| {
-        step.call.inputs.get(i).and_then(Arg::list).map(|l| {
-            l.iter().filter_map(Arg::number).fold(1u64, |n, x| n.saturating_mul(x.max(0.0) as u64))
-        })
+        step.call
+            .inputs
+            .get(i)
+            .and_then(Arg::list)
+            .map(|l| l.iter().filter_map(Arg::number).fold(1u64, |n, x| n.saturating_mul(x.max(0.0) as u64)))
     };
     match step.call.op.as_str() {
         "native_layer_norm" | "_fused_rms_norm" => list(1),

@@ -37,7 +37,10 @@ const MOST_KERNELS: usize = 20_000;
 /// Why there is no layer to fold.
 pub fn fold(whole: &Workload) -> Result<(Workload, Folded), String> {
     if whole.kernels.len() > MOST_KERNELS {
-        return Err(format!("{} kernels are more than the {MOST_KERNELS} that are searched for layers", whole.kernels.len()));
+        return Err(format!(
+            "{} kernels are more than the {MOST_KERNELS} that are searched for layers",
+            whole.kernels.len()
+        ));
     }
     let signatures = signatures(whole);
     let forward: Vec<usize> = (0..whole.kernels.len()).filter(|k| whole.kernels[*k].phase == Phase::Forward).collect();
@@ -48,14 +51,20 @@ pub fn fold(whole: &Workload) -> Result<(Workload, Folded), String> {
         None => return Err("no stretch of kernels of the forward pass follows itself".into()),
         Some(s) if s.flop < LEAST_SHARE * forward_flop => {
             let share = 100.0 * s.flop / forward_flop.max(1.0);
-            return Err(format!("the longest stretch that follows itself holds {share:.1} % of the FLOP of the forward pass"));
+            return Err(format!(
+                "the longest stretch that follows itself holds {share:.1} % of the FLOP of the forward pass"
+            ));
         }
         Some(_) => String::new(),
     };
     let back = periods(whole, &backward, &signatures);
     let worth: Vec<Stretch> = stretches.into_iter().filter(|s| s.flop >= LEAST_SHARE * forward_flop).take(20).collect();
     // The first or last layer may differ (no gradient of the input, another activation): then one or two fewer are folded.
-    for stretch in (0..3).flat_map(|fewer| worth.iter().filter_map(move |s| s.with(s.count.checked_sub(fewer)?))).collect::<Vec<_>>().iter() {
+    for stretch in (0..3)
+        .flat_map(|fewer| worth.iter().filter_map(move |s| s.with(s.count.checked_sub(fewer)?)))
+        .collect::<Vec<_>>()
+        .iter()
+    {
         for start in starts(whole, &forward, stretch) {
             let layers: Vec<Vec<usize>> =
                 (0..stretch.count).map(|j| forward[start + j * stretch.period..][..stretch.period].to_vec()).collect();
@@ -73,7 +82,10 @@ pub fn fold(whole: &Workload) -> Result<(Workload, Folded), String> {
                         (0..stretch.count).map(|j| backward[from + j * b.period..][..b.period].to_vec()).collect();
                     behind.reverse();
                     if !belong(whole, &layers, &behind) {
-                        keep_first(&mut reason, "no stretch of the backward pass belongs to the layers of the forward pass".into());
+                        keep_first(
+                            &mut reason,
+                            "no stretch of the backward pass belongs to the layers of the forward pass".into(),
+                        );
                         continue;
                     }
                     match assemble(whole, &layers, &behind) {
@@ -121,7 +133,17 @@ fn signatures(whole: &Workload) -> Vec<usize> {
     let mut texts: Vec<String> = whole
         .kernels
         .iter()
-        .map(|k| format!("{:?} {:?} {:?} {} {:?} {}", k.op, k.phase, k.shape, k.window, k.flop.map(f64::to_bits), k.extra_dram_bytes))
+        .map(|k| {
+            format!(
+                "{:?} {:?} {:?} {} {:?} {}",
+                k.op,
+                k.phase,
+                k.shape,
+                k.window,
+                k.flop.map(f64::to_bits),
+                k.extra_dram_bytes
+            )
+        })
         .collect();
     let mut reads: Vec<Vec<(Slot, u64, u64)>> = vec![Vec::new(); whole.kernels.len()];
     for t in &whole.tensors {
@@ -200,9 +222,10 @@ fn starts(whole: &Workload, order: &[usize], stretch: &Stretch) -> Vec<usize> {
 
 /// Whether each backward stretch uses weights of its own layer only.
 fn belong(whole: &Workload, layers: &[Vec<usize>], behind: &[Vec<usize>]) -> bool {
-    layers.iter().zip(behind).all(|(layer, back)| {
-        back.iter().all(|k| whole.kernels[*k].weight_of.is_none_or(|w| layer.contains(&w.kernel)))
-    })
+    layers
+        .iter()
+        .zip(behind)
+        .all(|(layer, back)| back.iter().all(|k| whole.kernels[*k].weight_of.is_none_or(|w| layer.contains(&w.kernel))))
 }
 
 /// Where an operand of a layer's kernel comes from.
@@ -222,9 +245,8 @@ type Edges = BTreeSet<(usize, Source, Slot)>;
 fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -> Result<(Workload, Folded), String> {
     let count = forward.len();
     let width = forward.first().map_or(0, Vec::len);
-    let all: Vec<Vec<usize>> = (0..count)
-        .map(|j| forward[j].iter().chain(backward.get(j).into_iter().flatten()).copied().collect())
-        .collect();
+    let all: Vec<Vec<usize>> =
+        (0..count).map(|j| forward[j].iter().chain(backward.get(j).into_iter().flatten()).copied().collect()).collect();
     let size = all.first().map_or(0, Vec::len);
     // Kernel -> (layer, position).
     let place: HashMap<usize, (usize, usize)> =
@@ -280,7 +302,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
             return Err(format!("layer {layer} of {count} has the kernels of the others, but reads other tensors"));
         }
     }
-    let shared: Edges = (0..count).map(|j| kind(j, other)).reduce(|a, b| a.intersection(&b).cloned().collect()).unwrap_or_default();
+    let shared: Edges =
+        (0..count).map(|j| kind(j, other)).reduce(|a, b| a.intersection(&b).cloned().collect()).unwrap_or_default();
     let names = names(whole, &all[f]);
     let mut kernels = Vec::with_capacity(size);
     for (at, k) in all[f].iter().enumerate() {
@@ -391,9 +414,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
         outside_weights,
     };
     let workload = Workload { kernels, tensors, repeat: count as u64, ..whole.clone() };
-    let checked = workload.checked().map_err(|errors| {
-        errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
-    })?;
+    let checked =
+        workload.checked().map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
     Ok((checked, folded))
 }
 

@@ -110,7 +110,8 @@ pub fn program(
     order.sort_by_key(|n| n.id);
     let mut walk = Walk::new(&order, options, seconds);
     // With one process group there is no doubt whose a collective is.
-    let groups: HashMap<String, u64> = trace.process_groups().into_iter().filter_map(|g| Some((g.name, g.size?))).collect();
+    let groups: HashMap<String, u64> =
+        trace.process_groups().into_iter().filter_map(|g| Some((g.name, g.size?))).collect();
     walk.only_group = match groups.values().copied().collect::<HashSet<u64>>().into_iter().collect::<Vec<_>>()[..] {
         [size] => Some(size),
         _ => None,
@@ -175,8 +176,7 @@ impl<'t> Walk<'t> {
                 counts_below.insert(node.parent);
             }
         }
-        let has_calls_of_collectives =
-            order.iter().any(|n| n.name.starts_with("c10d::") || n.collective.is_some());
+        let has_calls_of_collectives = order.iter().any(|n| n.name.starts_with("c10d::") || n.collective.is_some());
         Self {
             options,
             seconds,
@@ -249,7 +249,8 @@ impl<'t> Walk<'t> {
     /// Nodes nobody knows, with nothing below them that counts.
     fn unregistered(&mut self, node: &'t HostNode, op: &str, part: Part) -> bool {
         let backward_frame = node.scope == 1 || op.starts_with("autograd::engine") || op.contains("AccumulateGrad");
-        let annotation = node.scope == 7 || op.starts_with("## ") || op.starts_with("Optimizer.") || op.starts_with("ProfilerStep#");
+        let annotation =
+            node.scope == 7 || op.starts_with("## ") || op.starts_with("Optimizer.") || op.starts_with("ProfilerStep#");
         let by_name = guessed(op).is_some() || node.kernel_backend.is_some();
         if (backward_frame || annotation) && !by_name {
             return false;
@@ -344,7 +345,15 @@ impl<'t> Walk<'t> {
         self.push(node, call, part, writes, None, inferred);
     }
 
-    fn push(&mut self, node: &HostNode, call: Call, part: Part, writes: Vec<usize>, comm: Option<Comm>, inferred: bool) {
+    fn push(
+        &mut self,
+        node: &HostNode,
+        call: Call,
+        part: Part,
+        writes: Vec<usize>,
+        comm: Option<Comm>,
+        inferred: bool,
+    ) {
         let cost = cost(&call, self.options);
         let mut reads: Vec<usize> = crate::trace::ops::reads(&call).iter().map(|t| t.storage).collect();
         reads.dedup();
@@ -437,11 +446,12 @@ impl<'t> Walk<'t> {
             }
         }
         let recorded = described.and_then(|c| c.name.as_deref()).unwrap_or("");
-        let kind: String = if recorded.is_empty() { node.name.rsplit([':', '.']).next().unwrap_or("") } else { recorded }
-            .chars()
-            .filter(char::is_ascii_alphabetic)
-            .collect::<String>()
-            .to_ascii_lowercase();
+        let kind: String =
+            if recorded.is_empty() { node.name.rsplit([':', '.']).next().unwrap_or("") } else { recorded }
+                .chars()
+                .filter(char::is_ascii_alphabetic)
+                .collect::<String>()
+                .to_ascii_lowercase();
         let tensors: Vec<&Tensor> = node.input_tensors().filter(|t| t.is_defined() && t.num_elem > 0).collect();
         if kind.starts_with("wait") || kind.starts_with("barrier") || tensors.is_empty() {
             return;

@@ -119,7 +119,11 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
     } else if text.contains("\"schema\"") || text.contains("\"nodes\"") {
         Ok(FileKind::Host)
     } else {
-        Err(TraceError::new(path, "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a Kineto trace, found none of them").into())
+        Err(TraceError::new(
+            path,
+            "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a Kineto trace, found none of them",
+        )
+        .into())
     }
 }
 
@@ -159,7 +163,10 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
     let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
     let mut notes = program.notes.clone();
     if request.batch.is_none() && batch == 1 && program.batch != Some(1) {
-        notes.push("no size divides every product of the forward pass: the whole step is one sample (give batch otherwise)".into());
+        notes.push(
+            "no size divides every product of the forward pass: the whole step is one sample (give batch otherwise)"
+                .into(),
+        );
     }
     let word = request.word.unwrap_or_else(|| common_word(program));
     let built = build::build(program, &parallel, batch, word);
@@ -178,19 +185,31 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
             represented / 1e9
         ));
     }
-    let whole = whole.checked().map_err(|errors| {
-        errors.iter().take(20).map(ToString::to_string).collect::<Vec<_>>().join("\n")
-    })?;
-    let (unfolded_flop, unfolded_kernels) = (whole.kernels.iter().map(crate::workload::Kernel::flop).sum(), whole.kernels.len());
+    let whole = whole
+        .checked()
+        .map_err(|errors| errors.iter().take(20).map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let (unfolded_flop, unfolded_kernels) =
+        (whole.kernels.iter().map(crate::workload::Kernel::flop).sum(), whole.kernels.len());
     let (workload, folded) = match request.fold {
         Fold::None => (whole, None),
         Fold::Layer => {
-            let (w, f) = fold::fold(&whole).map_err(|e| format!("no repeated layer to fold: {e}; fold: none takes the whole step"))?;
+            let (w, f) = fold::fold(&whole)
+                .map_err(|e| format!("no repeated layer to fold: {e}; fold: none takes the whole step"))?;
             (w, Some(f))
         }
     };
     notes.extend(parallel.notes.iter().cloned());
-    Ok(Lowered { workload, coverage, parallel, batch, left_out: built.left_out, unfolded_flop, unfolded_kernels, folded, notes })
+    Ok(Lowered {
+        workload,
+        coverage,
+        parallel,
+        batch,
+        left_out: built.left_out,
+        unfolded_flop,
+        unfolded_kernels,
+        folded,
+        notes,
+    })
 }
 
 /// The element size that most bytes of floating-point values have.

@@ -45,7 +45,16 @@ impl Parallel {
 /// Whether a step multiplies by a weight.
 fn weight_product(program: &Program, step: &Step) -> bool {
     matches!(step.cost.class, Class::Product | Class::Convolution)
-        && step.reads.iter().any(|v| program.values.get(*v).is_some_and(|x| x.origin == Origin::Parameter && x.shape.len() > 1))
+        && step
+            .reads
+            .iter()
+            .any(|v| program.values.get(*v).is_some_and(|x| x.origin == Origin::Parameter && x.shape.len() > 1))
+}
+
+/// Whether a step multiplies two matrices that are no weights: over the tokens, for a weight's gradient. Which of its operands
+/// is a shard says nothing about the other.
+fn weight_gradient(step: &Step) -> bool {
+    step.cost.class == Class::Product && matches!(step.call.op.as_str(), "mm" | "addmm") && step.part == Part::Backward
 }
 
 /// Finds parallelism. `tp` and `dp` override what the trace tells.
@@ -73,7 +82,9 @@ pub fn find(program: &Program, tp: Option<u64>, dp: Option<u64>) -> Parallel {
     // A sum is one of activations if a forward or backward kernel that is no gradient work reads its result.
     let readers = |values: &[usize]| {
         program.steps.iter().any(|s| {
-            s.comm.is_none() && matches!(s.part, Part::Forward | Part::Backward) && s.reads.iter().any(|r| values.contains(r))
+            s.comm.is_none()
+                && matches!(s.part, Part::Forward | Part::Backward)
+                && s.reads.iter().any(|r| values.contains(r))
         })
     };
     let forward_sum = sums.iter().any(|(i, _)| program.steps[*i].part == Part::Forward);
@@ -115,15 +126,27 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
             readers.entry(found.root(*v)).or_default().push(i);
         }
     }
-    let summed: HashSet<usize> = sums
-        .iter()
-        .flat_map(|(i, _)| program.steps[*i].call.input_tensors().into_iter().map(|t| t.storage))
-        .collect();
     let value = |v: usize| program.values.get(v);
+    let mut summed: HashSet<usize> =
+        sums.iter().flat_map(|(i, _)| program.steps[*i].call.input_tensors().into_iter().map(|t| t.storage)).collect();
+    // A copy made to be summed is as partial as what it copies.
+    let mut copies: Vec<usize> = summed.iter().copied().collect();
+    while let Some(v) = copies.pop() {
+        let Some(Origin::Made(p)) = value(v).map(|x| x.origin) else { continue };
+        let step = &program.steps[p];
+        if let (Class::Copy, [source]) = (step.cost.class, step.reads.as_slice())
+            && value(*source).map(|x| x.elements) == value(v).map(|x| x.elements)
+            && summed.insert(*source)
+        {
+            copies.push(*source);
+        }
+    }
     let activation = |v: usize| value(v).is_some_and(|x| x.float && x.origin != Origin::Parameter);
     let mut waiting: Vec<usize> = Vec::new();
     let mut lookups = 0u64;
-    for v in &summed {
+    let mut partial: Vec<usize> = summed.iter().copied().collect();
+    partial.sort_unstable();
+    for v in &partial {
         let Some(Origin::Made(p)) = value(*v).map(|x| x.origin) else { continue };
         let step = &program.steps[p];
         if weight_product(program, step) {
@@ -132,7 +155,7 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
             waiting.extend(product_operands(step).into_iter().filter(|o| activation(*o)));
         } else if step.cost.class == Class::Reduction {
             waiting.extend(step.reads.iter().copied().filter(|r| activation(*r)));
-        } else {
+        } else if step.cost.class != Class::Copy {
             lookups += 1;
         }
     }
@@ -150,7 +173,7 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
         let elements = value(v).map_or(0, |x| x.elements);
         if let Some(Origin::Made(p)) = value(v).map(|x| x.origin) {
             let step = &program.steps[p];
-            if step.comm.is_none() && !weight_product(program, step) {
+            if step.comm.is_none() && !weight_product(program, step) && !weight_gradient(step) {
                 for r in &step.reads {
                     let part_of_it = step.cost.class == Class::Product
                         || step.cost.class == Class::Attention
@@ -171,7 +194,9 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
                 conflicts += 1;
                 continue;
             }
-            // The product of two activations over the tokens is a weight's gradient: a shard, but no activation.
+            if weight_gradient(step) {
+                continue;
+            }
             for w in &step.writes {
                 let large = value(*w).is_some_and(|x| x.float && x.elements.saturating_mul(8) >= elements);
                 if large {

@@ -136,8 +136,8 @@ impl Program {
         let mut streamed = std::collections::HashSet::new();
         for step in self.steps.iter().filter(|s| s.part == Part::Forward) {
             let at = match step.call.op.as_str() {
-                "mm" | "linear" | "mkldnn_linear" | "_scaled_mm" | "convolution" | "_convolution" | "cudnn_convolution"
-                | "mkldnn_convolution" => 0,
+                "mm" | "linear" | "mkldnn_linear" | "_scaled_mm" | "convolution" | "_convolution"
+                | "cudnn_convolution" | "mkldnn_convolution" => 0,
                 "addmm" => 1,
                 _ => continue,
             };
@@ -151,8 +151,11 @@ impl Program {
                 "convolution" | "_convolution" | "cudnn_convolution" | "mkldnn_convolution" => &[1, 2],
                 "embedding" | "_embedding_bag" => &[0],
                 "native_layer_norm" => &[2, 3],
-                "native_batch_norm" | "cudnn_batch_norm" | "_native_batch_norm_legit_functional"
-                | "_native_batch_norm_legit_no_training" | "native_group_norm" => &[1, 2],
+                "native_batch_norm"
+                | "cudnn_batch_norm"
+                | "_native_batch_norm_legit_functional"
+                | "_native_batch_norm_legit_no_training"
+                | "native_group_norm" => &[1, 2],
                 "_fused_rms_norm" => &[2],
                 "_cudnn_rnn" => &[1],
                 "mkldnn_rnn_layer" => &[1, 2, 3, 4],
@@ -163,7 +166,8 @@ impl Program {
                 if let Some(arg) = step.call.inputs.get(*i) {
                     arg.tensors(&mut found);
                 }
-                parameters.extend(found.iter().filter(|t| t.element == crate::trace::ops::Element::Float).map(|t| t.storage));
+                parameters
+                    .extend(found.iter().filter(|t| t.element == crate::trace::ops::Element::Float).map(|t| t.storage));
             }
         }
         // Vectors and scalars that were there before the step are biases and scales.

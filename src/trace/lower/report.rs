@@ -49,7 +49,9 @@ pub fn coverage_text(c: &Coverage) -> String {
     rows.iter().for_each(|r| {
         table.add_row(r);
     });
-    (2..header.len()).filter_map(|i| table.column_mut(i).map(|c| c.set_cell_alignment(CellAlignment::Right))).for_each(drop);
+    (2..header.len())
+        .filter_map(|i| table.column_mut(i).map(|c| c.set_cell_alignment(CellAlignment::Right)))
+        .for_each(drop);
     let mut out = format!("{table}\n");
     if c.ops.len() > MOST_ROWS {
         let _ = writeln!(out, "({} more operators; --format json has them all)", c.ops.len() - MOST_ROWS);

@@ -53,7 +53,14 @@ pub fn apply<'s>(op: &str, inputs: &[Arg], shapes: impl Iterator<Item = Option<&
             "expand" | "expand_as" | "broadcast_tensors" => {
                 let extra = shape.len().checked_sub(dims)?;
                 let mut s = vec![0; extra];
-                s.extend(source.shape.iter().zip(strides).zip(&shape[extra..]).map(|((from, st), to)| if from == to { *st } else { 0 }));
+                s.extend(
+                    source
+                        .shape
+                        .iter()
+                        .zip(strides)
+                        .zip(&shape[extra..])
+                        .map(|((from, st), to)| if from == to { *st } else { 0 }),
+                );
                 Some((0, s))
             }
             "select" => {
@@ -170,7 +177,8 @@ mod tests {
     fn fused_heads_are_three_windows_of_one_value() {
         let viewed = apply("view", &[source(&[4, 30])], std::iter::once(Some(&[4u64, 3, 2, 5][..]))).unwrap();
         let order = Arg::List([1, 2, 0, 3].map(Arg::Int).to_vec());
-        let permuted = apply("permute", &[viewed[0].clone(), order], std::iter::once(Some(&[3u64, 2, 4, 5][..]))).unwrap();
+        let permuted =
+            apply("permute", &[viewed[0].clone(), order], std::iter::once(Some(&[3u64, 2, 4, 5][..]))).unwrap();
         let shape: &[u64] = &[2, 4, 5];
         let parts = apply("unbind", &permuted, [Some(shape); 3].into_iter()).unwrap();
         for (i, part) in parts.iter().enumerate() {
@@ -183,7 +191,10 @@ mod tests {
     fn each_view_by_hand() {
         assert_eq!(one("t", &[source(&[3, 5])], &[5, 3]), (0, Some(vec![1, 5])));
         assert_eq!(one("select", &[source(&[3, 5]), Arg::Int(0), Arg::Int(-1)], &[5]), (10, Some(vec![1])));
-        assert_eq!(one("slice", &[source(&[6, 5]), Arg::Int(0), Arg::Int(2), Arg::Int(6), Arg::Int(2)], &[2, 5]), (10, Some(vec![10, 1])));
+        assert_eq!(
+            one("slice", &[source(&[6, 5]), Arg::Int(0), Arg::Int(2), Arg::Int(6), Arg::Int(2)], &[2, 5]),
+            (10, Some(vec![10, 1]))
+        );
         assert_eq!(one("expand", &[source(&[1, 5])], &[4, 5]), (0, Some(vec![0, 1])));
         assert_eq!(one("view", &[source(&[6, 5])], &[2, 3, 5]), (0, Some(vec![15, 5, 1])));
         assert_eq!(one("view", &[source(&[2, 1, 3])], &[6, 1]).1, Some(vec![1, 1]));

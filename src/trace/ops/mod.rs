@@ -80,14 +80,25 @@ fn product_class(op: &str) -> Option<Class> {
         return Some(Class::Attention);
     }
     match op {
-        "mm" | "_int_mm" | "addmm" | "addmm_" | "_addmm_activation" | "_scaled_mm" | "bmm" | "baddbmm" | "baddbmm_" | "mv" | "addmv"
-        | "addmv_" | "dot" | "vdot" | "addr" | "addr_" | "_grouped_mm" | "_scaled_grouped_mm" | "mkldnn_linear" | "mkl_linear" => {
-            Some(Class::Product)
-        }
-        "convolution" | "_convolution" | "cudnn_convolution" | "miopen_convolution" | "mkldnn_convolution"
-        | "_slow_conv2d_forward" | "convolution_overrideable" | "slow_conv3d_forward" | "_conv_depthwise2d"
-        | "conv_depthwise3d" | "thnn_conv2d" | "cudnn_convolution_relu" | "cudnn_convolution_transpose" | "convolution_backward"
-        | "convolution_backward_overrideable" | "_slow_conv2d_backward" => Some(Class::Convolution),
+        "mm" | "_int_mm" | "addmm" | "addmm_" | "_addmm_activation" | "_scaled_mm" | "bmm" | "baddbmm" | "baddbmm_"
+        | "mv" | "addmv" | "addmv_" | "dot" | "vdot" | "addr" | "addr_" | "_grouped_mm" | "_scaled_grouped_mm"
+        | "mkldnn_linear" | "mkl_linear" => Some(Class::Product),
+        "convolution"
+        | "_convolution"
+        | "cudnn_convolution"
+        | "miopen_convolution"
+        | "mkldnn_convolution"
+        | "_slow_conv2d_forward"
+        | "convolution_overrideable"
+        | "slow_conv3d_forward"
+        | "_conv_depthwise2d"
+        | "conv_depthwise3d"
+        | "thnn_conv2d"
+        | "cudnn_convolution_relu"
+        | "cudnn_convolution_transpose"
+        | "convolution_backward"
+        | "convolution_backward_overrideable"
+        | "_slow_conv2d_backward" => Some(Class::Convolution),
         "mkldnn_rnn_layer" | "mkldnn_rnn_layer_backward" | "_cudnn_rnn" | "_cudnn_rnn_backward" | "miopen_rnn" => {
             Some(Class::Recurrent)
         }
@@ -98,7 +109,15 @@ fn product_class(op: &str) -> Option<Class> {
 /// FLOP and bytes of a call.
 pub fn cost(call: &Call, options: &Options) -> Cost {
     let class = class_of(&call.op);
-    let blank = Cost { class, flop: Some(0), estimated: false, counted: None, read_bytes: 0, written_bytes: 0, bytes_known: true };
+    let blank = Cost {
+        class,
+        flop: Some(0),
+        estimated: false,
+        counted: None,
+        read_bytes: 0,
+        written_bytes: 0,
+        bytes_known: true,
+    };
     if blank.is_free() {
         return blank;
     }
@@ -137,7 +156,8 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
         Some((_, factor, side)) => cost.flop = Some((elements(call, side) as f64 * factor) as u64),
         None => match vector::guessed(&call.op) {
             Some((_, factor)) if named => {
-                let size = elements(call, Side::Output).max(if written.is_empty() { elements(call, Side::Input) } else { 0 });
+                let size =
+                    elements(call, Side::Output).max(if written.is_empty() { elements(call, Side::Input) } else { 0 });
                 cost.flop = Some((size as f64 * factor) as u64);
                 cost.estimated = true;
             }
@@ -185,7 +205,19 @@ fn elements(call: &Call, side: Side) -> u64 {
 
 /// Operators whose first argument is only written.
 fn overwrites_first(op: &str) -> bool {
-    matches!(op, "copy_" | "zero_" | "fill_" | "bernoulli_" | "normal_" | "uniform_" | "random_" | "exponential_" | "_foreach_zero_" | "_foreach_copy_")
+    matches!(
+        op,
+        "copy_"
+            | "zero_"
+            | "fill_"
+            | "bernoulli_"
+            | "normal_"
+            | "uniform_"
+            | "random_"
+            | "exponential_"
+            | "_foreach_zero_"
+            | "_foreach_copy_"
+    )
 }
 
 /// The tensors a call reads.
@@ -199,7 +231,10 @@ pub fn reads(call: &Call) -> Vec<&TensorArg> {
             continue;
         }
         // beta = 0: the tensor to be added is not looked at.
-        if i == 0 && matches!(call.op.as_str(), "baddbmm" | "addmm" | "addmv" | "baddbmm_" | "addmm_" | "addmv_") && call.inputs.get(3).and_then(Arg::number) == Some(0.0) {
+        if i == 0
+            && matches!(call.op.as_str(), "baddbmm" | "addmm" | "addmv" | "baddbmm_" | "addmm_" | "addmv_")
+            && call.inputs.get(3).and_then(Arg::number) == Some(0.0)
+        {
             continue;
         }
         // An `out` tensor is written, not read.
@@ -219,7 +254,9 @@ pub fn writes(call: &Call) -> Vec<&TensorArg> {
             arg.tensors(&mut found);
         }
     }
-    if found.is_empty() && call.op.ends_with('_') && !call.op.ends_with("__")
+    if found.is_empty()
+        && call.op.ends_with('_')
+        && !call.op.ends_with("__")
         && let Some(first) = call.inputs.first()
     {
         first.tensors(&mut found);

@@ -5,8 +5,8 @@
 //! convolution (the counter takes all input channels instead of those of a group), and for what the counter does not
 //! know.
 
-use super::call::{Arg, Call, TensorArg, product};
 use super::Options;
+use super::call::{Arg, Call, TensorArg, product};
 
 /// FLOP of a call that multiplies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,9 +44,19 @@ pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
         "addr" | "addr_" => ours(mul(&[2, t(0)?.elements()])),
         // [groups or tokens, k] by [experts, k, n]: each row meets one expert's matrix.
         "_grouped_mm" | "_scaled_grouped_mm" => ours(mul(&[2, t(0)?.elements(), call.output(0)?.last()])),
-        "convolution" | "_convolution" | "cudnn_convolution" | "miopen_convolution" | "mkldnn_convolution"
-        | "_slow_conv2d_forward" | "convolution_overrideable" | "slow_conv3d_forward" | "_conv_depthwise2d"
-        | "conv_depthwise3d" | "thnn_conv2d" | "cudnn_convolution_relu" | "cudnn_convolution_transpose" => {
+        "convolution"
+        | "_convolution"
+        | "cudnn_convolution"
+        | "miopen_convolution"
+        | "mkldnn_convolution"
+        | "_slow_conv2d_forward"
+        | "convolution_overrideable"
+        | "slow_conv3d_forward"
+        | "_conv_depthwise2d"
+        | "conv_depthwise3d"
+        | "thnn_conv2d"
+        | "cudnn_convolution_relu"
+        | "cudnn_convolution_transpose" => {
             let transposed = match call.op.as_str() {
                 "convolution" | "_convolution" | "convolution_overrideable" => {
                     call.inputs.get(6).and_then(Arg::flag).unwrap_or(false)
@@ -57,7 +67,13 @@ pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
             let (x, w, out) = (t(0)?, t(1)?, call.output(0)?);
             let positions = if transposed { x } else { out };
             let flop = convolution(positions, *x.shape.first()?, w)?;
-            let known = ["convolution", "_convolution", "cudnn_convolution", "_slow_conv2d_forward", "convolution_overrideable"];
+            let known = [
+                "convolution",
+                "_convolution",
+                "cudnn_convolution",
+                "_slow_conv2d_forward",
+                "convolution_overrideable",
+            ];
             Some(Flop { flop, counted: known.contains(&call.op.as_str()).then_some(flop) })
         }
         "convolution_backward" | "convolution_backward_overrideable" => convolution_backward(call),
@@ -66,7 +82,8 @@ pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
             let one = convolution(t(0)?, *t(0)?.shape.first()?, t(2)?)?;
             ours(mul(&[one, u64::from(mask[0]) + u64::from(mask[1])]))
         }
-        op if op.contains("dot_product") && op.contains("attention") || op.starts_with("_flash_attention")
+        op if op.contains("dot_product") && op.contains("attention")
+            || op.starts_with("_flash_attention")
             || op.starts_with("_efficient_attention") =>
         {
             attention(call, options)
@@ -86,7 +103,8 @@ pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
             let x = t(0)?;
             let mut weights = Vec::new();
             call.inputs.get(1)?.tensors(&mut weights);
-            let matrices = weights.iter().filter(|w| w.shape.len() == 2).fold(0u64, |n, w| n.saturating_add(w.elements()));
+            let matrices =
+                weights.iter().filter(|w| w.shape.len() == 2).fold(0u64, |n, w| n.saturating_add(w.elements()));
             let passes = if call.op.ends_with("backward") { 4 } else { 2 };
             ours(mul(&[passes, x.elements() / x.last().max(1), matrices]))
         }

@@ -57,7 +57,17 @@ fn baddbmm_without_beta_does_not_read_its_first_argument() {
 fn grouped_convolution_forward_and_backward() {
     let forward = plain(
         "convolution",
-        vec![t(0, &[2, 8, 6, 6]), t(1, &[12, 2, 3, 3]), Arg::None, ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1]), Arg::Bool(false), ints(&[0, 0]), Arg::Int(4)],
+        vec![
+            t(0, &[2, 8, 6, 6]),
+            t(1, &[12, 2, 3, 3]),
+            Arg::None,
+            ints(&[1, 1]),
+            ints(&[0, 0]),
+            ints(&[1, 1]),
+            Arg::Bool(false),
+            ints(&[0, 0]),
+            Arg::Int(4),
+        ],
         vec![t(2, &[2, 12, 4, 4])],
     );
     assert_eq!((forward.flop, forward.counted), (Some(13_824), Some(13_824)));
@@ -65,8 +75,17 @@ fn grouped_convolution_forward_and_backward() {
         plain(
             "convolution_backward",
             vec![
-                t(3, &[2, 12, 4, 4]), t(0, &[2, 8, 6, 6]), t(1, &[12, 2, 3, 3]), ints(&[12]), ints(&[1, 1]), ints(&[0, 0]), ints(&[1, 1]),
-                Arg::Bool(false), ints(&[0, 0]), Arg::Int(4), Arg::List(mask.iter().map(|b| Arg::Bool(*b)).collect()),
+                t(3, &[2, 12, 4, 4]),
+                t(0, &[2, 8, 6, 6]),
+                t(1, &[12, 2, 3, 3]),
+                ints(&[12]),
+                ints(&[1, 1]),
+                ints(&[0, 0]),
+                ints(&[1, 1]),
+                Arg::Bool(false),
+                ints(&[0, 0]),
+                Arg::Int(4),
+                Arg::List(mask.iter().map(|b| Arg::Bool(*b)).collect()),
             ],
             vec![t(4, &[2, 8, 6, 6]), t(5, &[12, 2, 3, 3]), t(6, &[12])],
         )
@@ -82,7 +101,17 @@ fn grouped_convolution_forward_and_backward() {
 fn transposed_convolution_counts_the_positions_of_its_input() {
     let forward = plain(
         "convolution",
-        vec![t(0, &[1, 4, 3, 3]), t(1, &[4, 2, 2, 2]), Arg::None, ints(&[2, 2]), ints(&[0, 0]), ints(&[1, 1]), Arg::Bool(true), ints(&[0, 0]), Arg::Int(1)],
+        vec![
+            t(0, &[1, 4, 3, 3]),
+            t(1, &[4, 2, 2, 2]),
+            Arg::None,
+            ints(&[2, 2]),
+            ints(&[0, 0]),
+            ints(&[1, 1]),
+            Arg::Bool(true),
+            ints(&[0, 0]),
+            Arg::Int(1),
+        ],
         vec![t(2, &[1, 2, 6, 6])],
     );
     assert_eq!(forward.flop, Some(2 * 9 * 32));
@@ -121,7 +150,11 @@ fn vector_operators() {
     assert_eq!((c.flop, c.read_bytes, c.written_bytes), (Some(24), 192, 96), "the same span is written once");
     let copy = Call { op: "copy_".into(), inputs: vec![x(), t(2, &[4, 6])], outputs: vec![x()], mutated: vec![0] };
     assert_eq!(cost(&copy, &Options::default()).read_bytes, 96, "the target of a copy is not read");
-    let pool = plain("max_pool2d_with_indices", vec![t(0, &[1, 2, 6, 6]), ints(&[3, 3])], vec![t(1, &[1, 2, 2, 2]), t(2, &[1, 2, 2, 2])]);
+    let pool = plain(
+        "max_pool2d_with_indices",
+        vec![t(0, &[1, 2, 6, 6]), ints(&[3, 3])],
+        vec![t(1, &[1, 2, 2, 2]), t(2, &[1, 2, 2, 2])],
+    );
     assert_eq!(pool.flop, Some(8 * 9));
     let foreach = plain("_foreach_add_", vec![Arg::List(vec![t(0, &[3]), t(1, &[5])]), Arg::Float(1.0)], vec![]);
     assert_eq!(foreach.flop, Some(8));
@@ -130,7 +163,14 @@ fn vector_operators() {
 #[test]
 fn look_ups_read_the_rows_they_take() {
     let table = t(0, &[1000, 16]);
-    let tokens = Arg::Tensor(TensorArg { storage: 1, offset: 0, shape: vec![10], strides: None, element_bytes: 8, element: Element::Int });
+    let tokens = Arg::Tensor(TensorArg {
+        storage: 1,
+        offset: 0,
+        shape: vec![10],
+        strides: None,
+        element_bytes: 8,
+        element: Element::Int,
+    });
     let c = plain("embedding", vec![table, tokens], vec![t(2, &[10, 16])]);
     assert_eq!((c.flop, c.read_bytes, c.written_bytes), (Some(0), 640 + 80, 640));
 }
