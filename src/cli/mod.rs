@@ -34,13 +34,13 @@ pub enum Command {
     /// Studies: grids over fields of workloads and systems.
     #[command(subcommand)]
     Study(StudyCommand),
-    /// Recorded traces: FLOP and bytes, and workloads made of them.
-    #[command(subcommand)]
-    Trace(trace::TraceCommand),
     /// Redraw figures from the results of a study, or draw any two columns of a CSV.
     Plot(plot::PlotArgs),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
+    /// Recorded traces: Chakra, PyTorch, Kineto.
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
 }
 
 /// What to do with a study.
@@ -91,9 +91,9 @@ pub fn run(cli: Cli) -> i32 {
         Command::Check(args) => check::run(&args),
 
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
-        Command::Trace(command) => trace::run(&command),
         Command::Plot(args) => plot::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Trace(command) => trace::run(&command),
     };
     match result {
         Ok(code) => code,

@@ -25,6 +25,9 @@ pub fn graph(w: &Workload, source: &str) -> String {
     let _ = writeln!(out, "kind: graph\nname: {}\nsource: {}", quoted(&w.name), quoted(source));
     let _ = writeln!(out, "word: {} B\ntraining: {}\nrepeat: {}", w.word_bytes, w.training, w.repeat);
     let _ = writeln!(out, "global_batch: {}\nmicro_batch: {}", w.global_batch, w.micro_batch);
+    if w.held_bytes > 0.0 {
+        let _ = writeln!(out, "held: {} B", w.held_bytes);
+    }
     let inputs: Vec<usize> = (0..w.tensors.len()).filter(|t| w.tensors[*t].producer.is_none()).collect();
     if !inputs.is_empty() {
         out.push_str("inputs:\n");
@@ -75,7 +78,7 @@ pub fn graph(w: &Workload, source: &str) -> String {
                 }
             }
         }
-        for (slot, field) in [(Slot::Data, "inputs"), (Slot::Aligned, "aligned"), (Slot::Whole, "whole")] {
+        for (slot, field) in [(Slot::Data, "inputs"), (Slot::Aligned, "aligned"), (Slot::View, "views")] {
             let names = read(slot);
             if !names.is_empty() {
                 fields.push(format!("{field}: {}", list(&names)));
@@ -101,8 +104,13 @@ pub fn graph(w: &Workload, source: &str) -> String {
         if k.extra_dram_bytes > 0.0 {
             fields.push(format!("extra_dram: {} B", k.extra_dram_bytes));
         }
-        if let Some(c) = &k.collective {
-            fields.push(format!("collective: {{ kind: {}, size: {} B }}", c.kind, c.bytes));
+        let own: Vec<String> = k
+            .collectives
+            .iter()
+            .map(|c| format!("{{ kind: {}, size: {} B, scope: {}, times: {} }}", c.kind, c.bytes, c.scope, c.times))
+            .collect();
+        if !own.is_empty() {
+            fields.push(format!("collectives: {}", list(&own)));
         }
         if let Some(owner) = k.weight_of.and_then(|o| w.kernels.get(o.kernel)) {
             fields.push(format!("weight_of: {}", word(&owner.name)));

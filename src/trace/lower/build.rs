@@ -7,7 +7,7 @@
 //! and after.
 //!
 //! A view that changes more than that, or reads a part, cannot be told from sizes alone: the operand is then read
-//! [`Slot::Whole`], or [`Slot::Aligned`] where one of its sizes is the kernel's. A value whose readers all take parts of equal size
+//! [`Slot::View`], or [`Slot::Aligned`] where one of its sizes is the kernel's. A value whose readers all take parts of equal size
 //! (queries, keys and values of one product) becomes one tensor a part.
 
 use super::parallel::Parallel;
@@ -165,6 +165,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         global_batch: batch,
         micro_batch: batch,
         training: program.trains(),
+        held_bytes: 0.0,
     };
     Built { workload, left_out: builder.left_out, bytes: (builder.actual_bytes, represented) }
 }
@@ -647,7 +648,7 @@ impl Builder<'_> {
                 producer,
                 consumers: Vec::new(),
                 output: producer.is_some() && !read && !gradient,
-                carried_from: None,
+                carried_from: None, in_place: false,
             });
         }
         if !split {
@@ -735,7 +736,7 @@ impl Builder<'_> {
         let slot = match fits {
             Some(s) => *s,
             None if aligned => Slot::Aligned,
-            None => Slot::Whole,
+            None => Slot::View,
         };
         let new = Use { kernel, slot };
         if !t.consumers.contains(&new) {
@@ -753,7 +754,8 @@ impl Builder<'_> {
             tiled: Axis::N,
             flop,
             extra_dram_bytes: 0.0,
-            collective: None,
+            collectives: Vec::new(),
+            spread: None,
             weight_of: None,
         });
         self.kernels.len() - 1
