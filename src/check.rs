@@ -28,6 +28,8 @@ use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap
 use crate::system::{Style, System, price};
 use crate::workload::{Axis, CollectiveKind, Phase, Tensor, Use, Workload};
 
+mod energy;
+
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum CheckError {
@@ -73,6 +75,7 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
             ("live_bytes", x.live_bytes, y.live_bytes),
             ("dram_bytes", x.dram_bytes, y.dram_bytes),
             ("flop", x.flop, y.flop),
+            ("link_j", x.link_j, y.link_j),
         ] {
             out.push((format!("partition {i}, {what}"), one, other));
         }
@@ -85,6 +88,11 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
         ("utilization", a.utilization, b.utilization),
         ("cost_usd", a.cost.total(), b.cost.total()),
         ("power_w", a.power.total(), b.power.total()),
+        ("energy_j", a.energy.total(), b.energy.total()),
+        ("energy_chips_j", a.energy.parts().chips, b.energy.parts().chips),
+        ("energy_memory_j", a.energy.parts().memory, b.energy.parts().memory),
+        ("energy_links_j", a.energy.parts().links, b.energy.parts().links),
+        ("energy_switches_j", a.energy.parts().switches, b.energy.parts().switches),
     ] {
         out.push((what.to_string(), one, other));
     }
@@ -633,6 +641,7 @@ impl Derivation<'_> {
                 live_bytes: live,
                 dram_bytes: dram,
                 flop,
+                link_j: inside.iter().map(|k| self.link_j(*k)).sum(),
             });
         }
         let layer_s: f64 = partitions.iter().map(|p| p.time_s).sum();
@@ -653,6 +662,7 @@ impl Derivation<'_> {
             return Err(broken);
         }
         let iteration = iteration(self.w, self.system, &self.stage(layer_s));
+        let energy = self.energy(&partitions, iteration.total_s());
         Ok(Figures {
             tp: self.tp,
             pp: self.pp,
@@ -667,6 +677,7 @@ impl Derivation<'_> {
             utilization: 0.0,
             cost: price::cost(self.system),
             power: price::power(self.system),
+            energy,
         })
     }
 

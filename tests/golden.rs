@@ -79,3 +79,48 @@ fn free_mappings_are_never_worse_than_the_stored_ones() {
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
+
+/// Prints docs/dfmodel.md's table, row by row: stored, ours in the same semantics, ours with our own model at the same degrees
+/// and with free degrees. Every plan must pass the checker.
+#[test]
+fn side_by_side() {
+    let stored = std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stored.csv")).unwrap();
+    let mut notes: std::collections::BTreeMap<String, (String, String)> = csv::Reader::from_reader(stored.as_bytes())
+        .records()
+        .map(|r| r.unwrap())
+        .map(|r| (r[0].to_string(), (r[1].to_string(), r[2].to_string())))
+        .collect();
+    println!("| run | stored, s | its solver | same semantics, s | own model, same degrees | own model, free | why they differ |");
+    println!("|---|---|---|---|---|---|---|");
+    for (id, file) in cases() {
+        let (solver, reason) = notes.remove(&id).unwrap_or_else(|| panic!("{id} has no line in stored.csv"));
+        let degrees = |pinned: bool| {
+            let mut request = Request::default();
+            let used = |f: fn(&flowspace::plan::DimensionUse) -> u64| Some(file.decisions.uses.iter().map(f).product());
+            if pinned && !file.workload.is_spread() {
+                (request.wanted.tp, request.wanted.pp, request.wanted.dp) =
+                    (used(|u| u.tp), used(|u| u.pp), used(|u| u.dp));
+            }
+            request
+        };
+        let time = |system: &flowspace::system::System, pinned: bool| match map(&file.workload, system, &degrees(pinned)) {
+            Ok(Answer::Mapped(plan, record)) => {
+                flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{id}: {e}"));
+                let proven = if record.status == Status::Optimal { "" } else { " (gap stated)" };
+                format!("{:.6}{proven}", record.objective_s)
+            }
+            Ok(Answer::Infeasible(reason)) => format!("none: {}", reason.resource),
+            Err(error) => panic!("{id}: {error}"),
+        };
+        let mut own = file.system.clone();
+        own.model = flowspace::system::ModelOptions::flowspace();
+        println!(
+            "| {id} | {:.6} | {solver} | {} | {} | {} | {reason} |",
+            stored_seconds(&id, &file),
+            time(&file.system, true),
+            time(&own, true),
+            time(&own, false),
+        );
+    }
+    assert!(notes.len() <= 1, "lines without a run: {notes:?}");
+}

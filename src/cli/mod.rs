@@ -5,6 +5,7 @@
 
 pub mod check;
 pub mod map;
+pub mod money;
 pub mod plot;
 pub mod present;
 pub mod schema;

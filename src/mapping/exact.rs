@@ -13,7 +13,7 @@ use super::instance::{Instance, When};
 pub struct Path {
     /// Partition of each kernel.
     pub assignment: Vec<usize>,
-    /// Sum of the partitions' times.
+    /// Sum of the partitions' values: their times, or what the goal counts.
     pub objective: f64,
     /// Whether every ideal was considered, so that the objective is the optimum.
     pub proven: bool,
@@ -153,7 +153,7 @@ pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
                 }
             });
             let Some(cost) = cost.filter(|c| instance.fits(c)) else { continue };
-            let time = cost.time_s(instance.overlap);
+            let time = instance.value(&cost);
             if !bounded {
                 let through = best[0][i] + time;
                 let tie = through * TIE;
@@ -242,7 +242,7 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
                 _ => When::After,
             });
             if let Some(cost) = cost.filter(|c| instance.fits(c)) {
-                let through = best[i] + cost.time_s(instance.overlap);
+                let through = best[i] + instance.value(&cost);
                 if through < best[j] {
                     best[j] = through;
                     from[j] = i;

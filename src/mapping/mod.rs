@@ -11,6 +11,7 @@ pub mod dominance;
 pub mod exact;
 mod figures;
 pub mod fusion;
+mod goal;
 pub mod instance;
 mod reasons;
 pub mod record;
@@ -23,5 +24,5 @@ pub mod tiling;
 pub mod write_model;
 
 pub use record::{Infeasible, SolveRecord, Status};
-pub use request::{Answer, Request};
+pub use request::{Answer, Objective, Request};
 pub use search::map;

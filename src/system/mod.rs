@@ -3,7 +3,9 @@
 //! A system file composes parts by reference: it names a chip, a memory and the dimensions of a network. Every
 //! hardware number carries its source ([`source`]).
 
+pub mod budget;
 pub mod chip;
+pub mod economics;
 pub mod memory;
 pub mod network;
 pub mod options;
@@ -13,7 +15,7 @@ pub mod source;
 pub use chip::{Chip, Efficiency, Style};
 pub use memory::Memory;
 pub use network::{Dimension, Link, Network, SwitchPart, Topology};
-pub use options::{ModelOptions, Overlap};
+pub use options::{MemoryPrice, ModelOptions, Overlap};
 
 use crate::spec::{Loader, Node, Problem, Problems, Reader, read::Ref};
 use std::path::Path;
@@ -51,6 +53,19 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
         reader.within("chips", |r| {
             r.problem(at, format!("{chips} chips, but the network's dimensions have {product_text}"))
         });
+    }
+    let memory = &system.memory.0;
+    if system.model.memory_price != MemoryPrice::Bandwidth {
+        let mut needs = |field: &str, there: bool| {
+            if !there {
+                let at = node.get("memory").unwrap_or(node);
+                reader.within(format!("memory.{field}"), |r| {
+                    r.problem(at, format!("missing; model.memory_price {} needs it", system.model.memory_price));
+                });
+            }
+        };
+        needs("capacity", memory.capacity.is_some());
+        needs("capacity_price", memory.capacity_price.is_some());
     }
 }
 

@@ -133,6 +133,18 @@ crate::choice! {
 }
 
 crate::choice! {
+    /// What a memory is paid by.
+    pub enum MemoryPrice ("a price of memory") {
+        /// Its bandwidth, as DFModel does.
+        Bandwidth = "bandwidth",
+        /// Its capacity.
+        Capacity = "capacity",
+        /// Both: the sum of the two prices.
+        Both = "both",
+    }
+}
+
+crate::choice! {
     /// Which tile counts are searched.
     pub enum TileCounts ("a set of tile counts") {
         /// Divisors of the streamed size.
@@ -244,6 +256,8 @@ model_options! {
     vector_unit: Charge = Charge::Charged, Charge::Ignored;
     /// How unit prices, unit powers and the efficiency are held.
     precision: Precision = Precision::Float64, Precision::Float32;
+    /// What a memory is paid by.
+    memory_price: MemoryPrice = MemoryPrice::Bandwidth, MemoryPrice::Bandwidth;
     /// Which tile counts are searched.
     tile_counts: TileCounts = TileCounts::Divisors, TileCounts::Divisors;
 }

@@ -282,6 +282,8 @@ pub struct Workload {
     pub micro_batch: u64,
     /// Whether weights are updated: gradients are reduced over DP, optimiser states held.
     pub training: bool,
+    /// Tokens of one sample, for figures by token; `None` where a sample has none.
+    pub tokens_per_sample: Option<u64>,
     /// Bytes that all chips together hold through the run beside weights: embedding tables, the matrix of HPL.
     pub held_bytes: f64,
 }

@@ -168,6 +168,7 @@ impl TransformerSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
+            tokens_per_sample: Some(self.seq),
             held_bytes: 0.0,
         }
     }

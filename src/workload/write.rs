@@ -25,6 +25,9 @@ pub fn graph(w: &Workload, source: &str) -> String {
     let _ = writeln!(out, "kind: graph\nname: {}\nsource: {}", quoted(&w.name), quoted(source));
     let _ = writeln!(out, "word: {} B\ntraining: {}\nrepeat: {}", w.word_bytes, w.training, w.repeat);
     let _ = writeln!(out, "global_batch: {}\nmicro_batch: {}", w.global_batch, w.micro_batch);
+    if let Some(tokens) = w.tokens_per_sample {
+        let _ = writeln!(out, "tokens_per_sample: {tokens}");
+    }
     if w.held_bytes > 0.0 {
         let _ = writeln!(out, "held: {} B", w.held_bytes);
     }

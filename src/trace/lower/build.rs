@@ -165,6 +165,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         global_batch: batch,
         micro_batch: batch,
         training: program.trains(),
+        tokens_per_sample: None,
         held_bytes: 0.0,
     };
     Built { workload, left_out: builder.left_out, bytes: (builder.actual_bytes, represented) }
