@@ -130,6 +130,8 @@ pub fn summary(path: &Path, format: Format, loaded: &Loaded) -> Summary {
             ..Summary::default()
         },
     };
+    // Most names are numbers: 2 comes before 10.
+    out.groups.sort_by_key(|g| (g.name.parse::<u64>().unwrap_or(u64::MAX), g.name.clone()));
     out.file = path.display().to_string();
     out.format = format.name();
     out
@@ -162,7 +164,10 @@ impl Counter {
 
 /// Collectives by what tells them apart.
 #[derive(Default)]
-struct Calls(BTreeMap<(String, Option<String>, Option<String>, Option<u64>), (u64, Option<u64>)>);
+struct Calls(BTreeMap<Key, (u64, Option<u64>)>);
+
+/// Kind, element type, group, bytes.
+type Key = (String, Option<String>, Option<String>, Option<u64>);
 
 impl Calls {
     fn add(&mut self, kind: String, dtype: Option<String>, group: Option<String>, bytes: Option<u64>, ns: Option<u64>) {

@@ -28,7 +28,7 @@ pub fn read_from(source: impl Read, path: &Path) -> Result<Trace, TraceErrors> {
     let mut reader = Reader::new(source, path)?;
     let mut errors = Vec::new();
     let mut nodes = Vec::new();
-    while let Some(result) = reader.next() {
+    for result in reader.by_ref() {
         match result {
             Ok(node) => nodes.push(node),
             Err(error) => errors.push(error),

@@ -100,11 +100,11 @@ pub(super) struct Numbers {
     pub(super) graph: Option<u64>,
 }
 
+/// Arguments of an event: the numbers that many have, and what few have.
+type Sorted = (Numbers, Option<Box<Extra>>);
+
 /// Sorts the arguments of an event; an error is a field and a message.
-pub(super) fn arguments(
-    args: &[(Cow<'_, str>, Raw<'_>)],
-    strings: &mut Interner,
-) -> Result<(Numbers, Option<Box<Extra>>), (String, String)> {
+pub(super) fn arguments(args: &[(Cow<'_, str>, Raw<'_>)], strings: &mut Interner) -> Result<Sorted, (String, String)> {
     let mut n = Numbers::default();
     let mut extra = Extra::default();
     let mut any = false;
@@ -177,26 +177,26 @@ fn launch(extra: &mut Extra, key: &str, value: &Raw<'_>) -> bool {
 }
 
 fn collective(extra: &mut Extra, key: &str, value: &Raw<'_>, strings: &mut Interner) -> bool {
-    let known = match key {
-        "Collective name"
-        | "dtype"
-        | "In msg nelems"
-        | "Out msg nelems"
-        | "In split size"
-        | "Out split size"
-        | "Group size"
-        | "Process Group Name"
-        | "Process Group Description"
-        | "Process Group Ranks"
-        | "Global rank start"
-        | "Global rank stride"
-        | "Rank"
-        | "Src Rank"
-        | "Dst Rank"
-        | "Is asynchronized op" => true,
-        "Seq" => true,
-        _ => false,
-    };
+    const KNOWN: [&str; 17] = [
+        "Collective name",
+        "dtype",
+        "In msg nelems",
+        "Out msg nelems",
+        "In split size",
+        "Out split size",
+        "Group size",
+        "Process Group Name",
+        "Process Group Description",
+        "Process Group Ranks",
+        "Global rank start",
+        "Global rank stride",
+        "Rank",
+        "Src Rank",
+        "Dst Rank",
+        "Seq",
+        "Is asynchronized op",
+    ];
+    let known = KNOWN.contains(&key);
     if !known {
         return false;
     }

@@ -22,6 +22,9 @@ pub struct Family {
     pub role: &'static str,
 }
 
+/// Calls and bytes by kind of collective.
+type Calls = BTreeMap<String, (u64, u64)>;
+
 /// The parallelism of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Layout {
@@ -39,7 +42,7 @@ pub struct Layout {
 pub fn layout(run: &Run) -> Layout {
     let all: Vec<u64> = run.ranks.iter().map(|r| r.rank).collect();
     // Calls of each set of ranks; several names may stand for one set.
-    let mut sets: BTreeMap<Vec<u64>, BTreeMap<u64, BTreeMap<String, (u64, u64)>>> = BTreeMap::new();
+    let mut sets: BTreeMap<Vec<u64>, BTreeMap<u64, Calls>> = BTreeMap::new();
     for rank in &run.ranks {
         for comm in &rank.comms {
             let Kind::Collective(kind) = comm.kind else { continue };
