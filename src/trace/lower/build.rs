@@ -649,7 +649,8 @@ impl Builder<'_> {
                 producer,
                 consumers: Vec::new(),
                 output: producer.is_some() && !read && !gradient,
-                carried_from: None, in_place: false,
+                carried_from: None,
+                in_place: false,
             });
         }
         if !split {

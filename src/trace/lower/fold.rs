@@ -343,7 +343,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                 producer: Some(at),
                 consumers: Vec::new(),
                 output: leaves,
-                carried_from: None, in_place: false,
+                carried_from: None,
+                in_place: false,
             });
         }
     }
@@ -366,7 +367,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                         producer: None,
                         consumers: Vec::new(),
                         output: false,
-                        carried_from: Some(source), in_place: false,
+                        carried_from: Some(source),
+                        in_place: false,
                     };
                     tensors[source].output = true;
                     tensors.push(copy);
@@ -384,7 +386,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                         producer: None,
                         consumers: Vec::new(),
                         output: false,
-                        carried_from: None, in_place: false,
+                        carried_from: None,
+                        in_place: false,
                     });
                 }
                 Some(entry)
