@@ -6,19 +6,20 @@ use crate::mapping::search::{Engine, Objective, Pins, Request, engine_from_word,
 use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, map, write_model};
 use crate::plan::file;
-use crate::spec::{Loader, Node, Origin, node::io_reason};
+use crate::spec::{Loader, Node, Origin, Problems, Reader, node::io_reason};
 use crate::system::System;
 use crate::system::economics::{Economics, RunLength};
 use crate::system::options::{ModelOptions, Preset};
+use crate::trace::lower::report;
 use crate::units::{PricePerEnergy, Quantity, Years};
-use crate::workload::{Workload, WorkloadSpec};
+use crate::workload::{Workload, WorkloadSpec, trace::explicit};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace map`.
 #[derive(Debug, Args)]
 pub struct MapArgs {
-    /// Workload file.
+    /// Workload file, or trace:FILE for a recorded trace or FX graph (fields may follow: trace:FILE?fold=layer&tp=8).
     #[arg(long, value_name = "FILE", required_unless_present = "plan", conflicts_with = "plan")]
     pub workload: Option<PathBuf>,
     /// System file.
@@ -101,7 +102,7 @@ pub enum Format {
     Json,
 }
 
-fn positive(text: &str) -> Result<u64, String> {
+pub(super) fn positive(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if n > 0 => Ok(n),
         _ => Err(format!("expected a whole number of at least 1, found {text:?}")),
@@ -265,9 +266,9 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
         return Err(Failure::input("--workload and --system, or --plan, are needed"));
     };
     // Both files are read before anything is reported, so that all their problems come at once.
-    let workload_read = WorkloadSpec::load(workload)
-        .map_err(Failure::from)
-        .and_then(|node| WorkloadSpec::build(&node).map(|w| (node, w)).map_err(Failure::from));
+    let workload_read = WorkloadSpec::load(workload).map_err(Failure::from).and_then(|node| {
+        recorded(&node).unwrap_or_else(|| WorkloadSpec::build(&node).map(|w| (node, w))).map_err(Failure::from)
+    });
     let system_read = System::load(system)
         .and_then(|node| System::inlined(&node).map(|tree| (node, tree)))
         .map_err(Failure::from)
@@ -281,8 +282,20 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
     }
 }
 
+/// A workload that is a trace: the graph written out, so that plans do not depend on the trace's file. What was left out of it
+/// is told on standard error. `None` if it is none.
+fn recorded(node: &Node) -> Option<Result<(Node, Workload), Problems>> {
+    let Ok(WorkloadSpec::Trace(spec)) = Reader::read::<WorkloadSpec>(node) else { return None };
+    Some(spec.lower(node).and_then(|lowered| {
+        for line in report::lowered_text(&lowered).lines() {
+            eprintln!("{line}");
+        }
+        explicit(&lowered.workload, &spec.source_text())
+    }))
+}
+
 /// Fails before the search where an output could not be written after it.
-fn check_writable(path: &Path) -> Result<(), Failure> {
+pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!("cannot write {:?}: it is a folder", path.display().to_string())));
     }

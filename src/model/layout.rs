@@ -109,13 +109,13 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
         (Strategy::N, Slot::Shared) => Cols,
         (_, Slot::Shared) => Replicated,
         (Strategy::Outer, _) => Rows,
-        (Strategy::M, Slot::Data | Slot::Lhs | Slot::Reshaped) => Rows,
+        (Strategy::M, Slot::Data | Slot::Lhs | Slot::Reshaped | Slot::Aligned) => Rows,
         (Strategy::M, Slot::LhsT) => Cols,
         (Strategy::M, Slot::Rhs | Slot::RhsT) => Replicated,
         (Strategy::K, Slot::Rhs | Slot::LhsT) => Rows,
         (Strategy::K, Slot::RhsT | Slot::Lhs) => Cols,
-        (Strategy::K, Slot::Data | Slot::Reshaped) => Replicated,
-        (Strategy::N, Slot::Data | Slot::Rhs | Slot::Reshaped) => Cols,
+        (Strategy::K, Slot::Data | Slot::Reshaped | Slot::Aligned) => Replicated,
+        (Strategy::N, Slot::Data | Slot::Rhs | Slot::Reshaped | Slot::Aligned) => Cols,
         (Strategy::N, Slot::RhsT) => Rows,
         (Strategy::N, Slot::Lhs | Slot::LhsT) => Replicated,
     }
@@ -125,6 +125,12 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
 /// its input 2, and asks rows of everything under `Outer`, weight GEMMs included.
 fn required_dfmodel(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
     use Layout::{Cols, Replicated, Rows};
+    // DFModel has no such operands.
+    let slot = match slot {
+        Slot::View => return Replicated,
+        Slot::Aligned => Slot::Data,
+        slot => slot,
+    };
     if kernel.tiled == Axis::K {
         return match strategy {
             Strategy::Outer | Strategy::M | Strategy::N => Rows,

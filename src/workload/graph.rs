@@ -167,6 +167,9 @@ pub enum Slot {
     /// Input that every row of the output reads, column by column (the B and C of a selective scan). Its size is not
     /// checked.
     Shared,
+    /// Lies along the kernel's rows and columns though it has another number of one of them (statistics of rows or
+    /// heads, parts to be joined): it is split where the kernel is.
+    Aligned,
 }
 
 impl Slot {
@@ -374,7 +377,7 @@ pub fn operand_size(kernel: &Kernel, slot: Slot) -> Option<(u64, u64)> {
         Slot::RhsT => (outer * shape.n, shape.k),
         Slot::Lhs => (stationary * shape.m, shape.k),
         Slot::LhsT => (stationary * shape.k, shape.m),
-        Slot::Reshaped | Slot::Shared | Slot::View => return None,
+        Slot::Reshaped | Slot::Shared | Slot::Aligned | Slot::View => return None,
     };
     Some((rows, cols))
 }

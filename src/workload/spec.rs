@@ -2,7 +2,7 @@
 
 use super::{
     Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec, hyena::HyenaSpec,
-    mamba::MambaSpec, transformer::TransformerSpec,
+    mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
 use crate::units::Bytes;
@@ -28,6 +28,8 @@ pub enum WorkloadSpec {
     Hyena(HyenaSpec),
     /// `kind: graph`
     Graph(GraphSpec),
+    /// `kind: trace`
+    Trace(TraceSpec),
 }
 
 impl FromNode for WorkloadSpec {
@@ -45,6 +47,7 @@ impl FromNode for WorkloadSpec {
             "mamba" => MambaSpec::from_node(node, reader).map(Self::Mamba),
             "hyena" => HyenaSpec::from_node(node, reader).map(Self::Hyena),
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
+            "trace" => TraceSpec::from_node(node, reader).map(Self::Trace),
             _ => {
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
@@ -52,7 +55,7 @@ impl FromNode for WorkloadSpec {
                     r.problem(
                         at,
                         format!(
-                            "expected a kind of workload: transformer, dlrm, mamba, hyena, hpl, fft, graph; found {found}"
+                            "expected a kind of workload: transformer, dlrm, mamba, hyena, hpl, fft, graph, trace; found {found}"
                         ),
                     );
                 });
@@ -70,6 +73,7 @@ impl FromNode for WorkloadSpec {
             MambaSpec::schema(definitions),
             HyenaSpec::schema(definitions),
             GraphSpec::schema(definitions),
+            TraceSpec::schema(definitions),
         ] })
     }
     fn expected() -> String {
@@ -78,11 +82,15 @@ impl FromNode for WorkloadSpec {
 }
 
 impl WorkloadSpec {
-    /// Loads the tree of a workload file, references followed.
+    /// Loads the tree of a workload file, references followed. `trace:PATH` stands for a file of `kind: trace`
+    /// ([`TraceSpec::tree`]).
     ///
     /// # Errors
     /// The [`Problem`] of loading.
     pub fn load(path: &Path) -> Result<Node, Problem> {
+        if let Some(tree) = path.to_str().and_then(TraceSpec::tree) {
+            return Ok(tree);
+        }
         let node = Loader.load(path, None)?;
         Loader.expand(&node, "")
     }
@@ -101,6 +109,7 @@ impl WorkloadSpec {
             Self::Mamba(m) => m.build(),
             Self::Hyena(h) => h.build(),
             Self::Graph(g) => g.build(node)?,
+            Self::Trace(t) => t.build(node)?,
         };
         built.checked().map_err(|errors| {
             Problems(

@@ -2,8 +2,10 @@
 
 pub mod check;
 pub mod export;
+pub mod flops;
 pub mod generate;
 pub mod info;
+pub mod lower;
 
 use super::Failure;
 use crate::trace::{TraceError, TraceErrors};
@@ -14,6 +16,10 @@ use clap::Subcommand;
 pub enum TraceCommand {
     /// Count what traces hold: nodes by type, steps, collectives by type and bytes, groups, durations, faults.
     Info(info::InfoArgs),
+    /// Count FLOP and bytes of a trace or FX graph by operator, and say what is unknown.
+    Flops(flops::FlopsArgs),
+    /// Turn a trace or FX graph into a workload file.
+    Lower(lower::LowerArgs),
     /// Match collectives and messages across all ranks of a run; recover its groups and degrees.
     Check(check::CheckArgs),
     /// Write Chakra traces, one a rank, of a plan: for ASTRA-sim and others.
@@ -39,6 +45,8 @@ pub enum TraceCommand {
 pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
     match command {
         TraceCommand::Info(args) => info::run(args),
+        TraceCommand::Flops(args) => flops::run(args),
+        TraceCommand::Lower(args) => lower::run(args),
         TraceCommand::Check(args) => check::run(args),
         TraceCommand::Generate(args) => generate::run(args),
         TraceCommand::ToJson(args) => export::to_json(args),
