@@ -476,13 +476,8 @@ fn a_sharded_training_step_has_the_flop_of_the_whole_model() {
     let golden: Value =
         serde_json::from_slice(&std::fs::read(shared.join("reference/torch_flops.json")).unwrap()).unwrap();
     let block = golden["models"]["gpt2_block"]["batches"]["1"]["forward_backward_flops"].as_f64().unwrap();
-    println!("products of a sample: {products:e}, two blocks: {:e}", 2.0 * block);
-    assert!(products > 0.0 && l.parallel.notes.iter().all(|n| !n.contains("shards without")), "{:?}", l.parallel.notes);
-    let folded = lowered(
-        &shared.join("traces/torch/gpt2_2block_tp2_rank0_et.json.gz"),
-        &Request { fold: Fold::Layer, ..request },
-    );
-    assert_eq!(folded.workload.repeat, 2);
+    assert_eq!(products, 2.0 * block);
+    assert!(l.parallel.notes.is_empty(), "{:?}", l.parallel.notes);
 }
 
 /// Megatron, TP 8 on A100: the whole model's sizes, folded to its 40 layers, and plans proven on other systems.
