@@ -56,9 +56,9 @@ pub struct FusionModel {
     /// Columns of z[p].
     used: Vec<Option<usize>>,
     /// Seconds of one unit of the time columns.
-    scale: f64,
+    time_scale: f64,
     /// Seconds (or what the goal counts in) of one unit of the objective.
-    unit: f64,
+    scale: f64,
 }
 
 /// How many partitions each phase may use.
@@ -113,8 +113,8 @@ pub fn build(instance: &Instance, counts: PartitionCounts) -> FusionModel {
         core: vec![vec![Vec::new(); counts.total()]; n],
         stored: vec![vec![None; counts.total()]; instance.tensors.len()],
         used: vec![None; counts.total()],
-        scale,
-        unit,
+        time_scale: scale,
+        scale: unit,
     };
     emit_assignment(&mut model, instance, counts);
     emit_order(&mut model, instance, counts);
@@ -212,7 +212,7 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
     let overhead = instance.partition_overhead_s > 0.0;
     if overhead {
         for p in 0..total {
-            let cost = instance.partition_overhead_s / model.scale * model.second(instance);
+            let cost = instance.partition_overhead_s / model.time_scale * model.second(instance);
             let z = model.milp.binary(format!("z_{p}"), cost);
             model.used[p] = Some(z);
             for k in 0..n {
@@ -241,7 +241,7 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
 /// F3 to F8.
 fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: PartitionCounts) {
     let total = counts.total();
-    let per_byte = 1.0 / (instance.dram_bytes_per_s * model.scale);
+    let per_byte = 1.0 / (instance.dram_bytes_per_s * model.time_scale);
     let sram = instance.sram_bytes;
     let all_live: f64 = instance.tensors.iter().map(|t| t.live_bytes).sum();
     let live_matters = all_live > instance.live_limit && instance.live_limit.is_finite();
@@ -263,11 +263,11 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
             if model.assign[k][p].is_none() {
                 continue;
             }
-            network.extend(model.a(k, p, kernel.network_s / model.scale));
+            network.extend(model.a(k, p, kernel.network_s / model.time_scale));
             dram[p].extend(model.a(k, p, kernel.dram_bytes * per_byte));
             space[p].extend(model.a(k, p, kernel.resident_bytes / sram));
             match &kernel.compute {
-                Compute::Seconds(s) => compute.extend(model.a(k, p, s / model.scale)),
+                Compute::Seconds(s) => compute.extend(model.a(k, p, s / model.time_scale)),
                 Compute::Cores(_) => has_cores = true,
             }
         }
@@ -283,8 +283,8 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
         }
         let dram = std::mem::take(&mut dram[p]);
         if instance.goal != Goal::TIME {
-            let busy = instance.goal.busy_second * model.scale / model.unit;
-            let traffic = instance.goal.dram_byte * instance.dram_bytes_per_s * model.scale / model.unit;
+            let busy = instance.goal.busy_second * model.time_scale / model.scale;
+            let traffic = instance.goal.dram_byte * instance.dram_bytes_per_s * model.time_scale / model.scale;
             for (terms, worth) in [(&compute, busy), (&dram, traffic)] {
                 terms.iter().for_each(|(c, a)| model.milp.columns[*c].cost += a * worth);
             }
@@ -292,7 +292,7 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
         emit_time(model, instance, p, compute, dram, network);
     }
     let serial = instance.kernels.iter().map(|k| k.serial_s).sum::<f64>();
-    model.milp.constant += serial / model.scale * model.second(instance);
+    model.milp.constant += serial / model.time_scale * model.second(instance);
 }
 
 /// F3, F4, F5 of one tensor: store, load, buffer.
@@ -423,8 +423,8 @@ fn emit_cores(model: &mut FusionModel, instance: &Instance, p: usize) -> usize {
         let mut terms = vec![(slowest, 1.0)];
         for (c, o) in columns.iter().zip(options) {
             used.push((*c, o.cores as f64 / cores));
-            area.push((*c, -(o.cores as f64) * o.seconds / (cores * model.scale)));
-            terms.push((*c, -o.seconds / model.scale));
+            area.push((*c, -(o.cores as f64) * o.seconds / (cores * model.time_scale)));
+            terms.push((*c, -o.seconds / model.time_scale));
         }
         model.milp.at_least(format!("F7_slowest_{k}_{p}"), terms, 0.0);
     }
@@ -526,12 +526,12 @@ impl FusionModel {
 
     /// Objective of one unit of a time column.
     fn second(&self, instance: &Instance) -> f64 {
-        if instance.goal == Goal::TIME { 1.0 } else { instance.goal.second * self.scale / self.unit }
+        if instance.goal == Goal::TIME { 1.0 } else { instance.goal.second * self.time_scale / self.scale }
     }
 
     /// Seconds, or what the goal counts in, of one unit of the programme's objective.
     pub fn scale(&self) -> f64 {
-        self.unit
+        self.scale
     }
 
     /// Solves the model; objective and bound of the record are in seconds, or in what the goal counts.
@@ -540,8 +540,8 @@ impl FusionModel {
     /// [`SolverError`] of the solver.
     pub fn solve(&self, limits: &Limits, start: Option<&[f64]>) -> Result<Solved, SolverError> {
         let mut solved = solve(&self.milp, limits, start)?;
-        solved.record.objective *= self.unit;
-        solved.record.bound *= self.unit;
+        solved.record.objective *= self.scale;
+        solved.record.bound *= self.scale;
         Ok(solved)
     }
 }

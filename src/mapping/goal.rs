@@ -132,6 +132,11 @@ impl Search<'_> {
     /// No mapping of an assignment has a smaller objective.
     pub(super) fn assignment_bound(&self, degrees: &Degrees) -> f64 {
         let (seconds, layer) = self.assignment_floor(degrees);
+        self.value_floor(degrees, seconds, layer)
+    }
+
+    /// The objective that follows from seconds of an iteration, and uses of a layer pass, that no mapping goes below.
+    pub(super) fn value_floor(&self, degrees: &Degrees, seconds: f64, layer: LayerUse) -> f64 {
         if self.request.objective == Objective::Time {
             return seconds;
         }

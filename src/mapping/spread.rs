@@ -2,12 +2,24 @@
 //! workload of one chip, whose share of every kernel the grid determines.
 
 use super::degrees::{Degrees, grids};
+use super::instance::combine;
 use super::record::{Infeasible, Status, relative_gap};
 use super::request::{Answer, MapError, Objective, Pins, Record, Request};
 use super::search::{Search, TIE};
+use crate::model::collective;
 use crate::model::compute::system_peak;
+use crate::model::schedule::samples_per_pass;
 use crate::system::System;
 use crate::workload::Workload;
+
+/// No mapping on a grid is faster: its arithmetic, and all collectives, which the grid alone determines. Overlapped parts
+/// take at least the longer sum of the two.
+fn least_seconds(share: &Workload, system: &System, degrees: &Degrees, arithmetic_s: f64) -> f64 {
+    let options = &system.model;
+    let samples = samples_per_pass(share, options);
+    let network_s: f64 = share.kernels.iter().map(|k| collective::own_seconds(k, &degrees.own, samples, options)).sum();
+    combine(system.overlap(), arithmetic_s, 0.0, network_s) * (1.0 - TIE)
+}
 
 /// Finds the best grid and the best mapping on it. The bound of the answer covers all grids.
 ///
@@ -32,8 +44,10 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     for degrees in all {
         let share = workload.on_grid(degrees.grid_rows, degrees.grid_cols);
         let search = Search::new(&share, system, request)?;
-        let least = search.assignment_bound(&degrees);
-        fastest_s = fastest_s.min(search.assignment_floor(&degrees).0);
+        let (arithmetic_s, layer) = search.assignment_floor(&degrees);
+        let seconds = least_seconds(&share, system, &degrees, arithmetic_s);
+        let least = search.value_floor(&degrees, seconds, layer);
+        fastest_s = fastest_s.min(seconds);
         candidates.push((degrees, share, least));
     }
     candidates.sort_by(|a, b| a.2.total_cmp(&b.2));
