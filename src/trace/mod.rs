@@ -10,7 +10,9 @@ pub mod input;
 pub mod intern;
 pub(crate) mod json;
 pub mod kineto;
+pub mod link;
 pub(crate) mod raw;
+pub mod replay;
 pub mod schema;
 
 pub use collective::Collective;
