@@ -3,6 +3,7 @@
 //! Every reader streams: it holds the graph it builds and one piece of the text, never the text. Strings that repeat are held once
 //! ([`Text`]). What cannot be read is a [`TraceError`] that names the file, the byte, the node and the field.
 
+pub mod chakra;
 pub mod collective;
 pub mod error;
 pub mod host;
