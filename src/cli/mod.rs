@@ -9,6 +9,7 @@ pub mod plot;
 pub mod present;
 pub mod schema;
 pub mod study;
+pub mod trace;
 
 use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};
@@ -37,6 +38,9 @@ pub enum Command {
     Plot(plot::PlotArgs),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
+    /// Recorded traces: Chakra, PyTorch and Kineto.
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
 }
 
 /// What to do with a study.
@@ -89,6 +93,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Schema(args) => schema::run(&args),
+        Command::Trace(command) => trace::run(&command),
     };
     match result {
         Ok(code) => code,

@@ -5,6 +5,7 @@
 
 pub mod chakra;
 pub mod collective;
+pub mod convert;
 pub mod error;
 pub mod host;
 pub mod input;

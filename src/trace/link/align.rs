@@ -61,8 +61,11 @@ fn middle(a: &[u32], b: &[u32], reach: &mut Vec<isize>) -> (usize, usize) {
     for d in 0..width - 1 {
         let mut k = -d;
         while k <= d {
-            let mut x =
-                if k == -d || (k != d && get(front, k - 1) < get(front, k + 1)) { get(front, k + 1) } else { get(front, k - 1) + 1 };
+            let mut x = if k == -d || (k != d && get(front, k - 1) < get(front, k + 1)) {
+                get(front, k + 1)
+            } else {
+                get(front, k - 1) + 1
+            };
             let mut y = x - k;
             let inside = x <= n && y <= m && y >= 0;
             while inside && x < n && y < m && same(x, y) {
@@ -85,7 +88,11 @@ fn middle(a: &[u32], b: &[u32], reach: &mut Vec<isize>) -> (usize, usize) {
         }
         let mut k = -d;
         while k <= d {
-            let mut x = if k == -d || (k != d && get(back, k - 1) < get(back, k + 1)) { get(back, k + 1) } else { get(back, k - 1) + 1 };
+            let mut x = if k == -d || (k != d && get(back, k - 1) < get(back, k + 1)) {
+                get(back, k + 1)
+            } else {
+                get(back, k - 1) + 1
+            };
             let mut y = x - k;
             let inside = x <= n && y <= m && y >= 0;
             while inside && x < n && y < m && same(n - 1 - x, m - 1 - y) {

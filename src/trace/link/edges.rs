@@ -177,7 +177,8 @@ impl<'a> Builder<'a> {
             let Some(list) = thread.and_then(|&t| self.launches.get(t)) else { continue };
             let at = e.ts_ns.saturating_sub(self.origin);
             let next = list.partition_point(|&(t, _)| t <= at);
-            let (Some(&(_, before)), Some(&(_, to))) = (next.checked_sub(1).and_then(|k| list.get(k)), list.get(next)) else {
+            let (Some(&(_, before)), Some(&(_, to))) = (next.checked_sub(1).and_then(|k| list.get(k)), list.get(next))
+            else {
                 continue;
             };
             if let Some(from) = self.source_of_wait(at, before, to)
@@ -203,9 +204,8 @@ impl<'a> Builder<'a> {
         } else {
             // The stream in use goes on waiting for another: the one used last, communication first.
             let device = self.trace.streams.get(t.place as usize)?.device;
-            let others = (0..self.lanes.len()).filter(|&s| {
-                s != t.place as usize && self.trace.streams.get(s).is_some_and(|x| x.device == device)
-            });
+            let others = (0..self.lanes.len())
+                .filter(|&s| s != t.place as usize && self.trace.streams.get(s).is_some_and(|x| x.device == device));
             let last = |s: usize| {
                 let lane = self.lanes.get(s)?;
                 let k = lane.before(at).checked_sub(1)?;
@@ -332,7 +332,8 @@ impl<'a> Builder<'a> {
                 }
                 let k = by_end.partition_point(|&i| self.end(i) <= node.start_ns);
                 let ended = by_end.get(k.saturating_sub(LOOK_BACK)..k).unwrap_or_default();
-                let other = ended.iter().rev().copied().find(|&i| self.trace.node(i).is_some_and(|n| n.place != node.place));
+                let other =
+                    ended.iter().rev().copied().find(|&i| self.trace.node(i).is_some_and(|n| n.place != node.place));
                 if let Some(from) = other.filter(|&i| self.end(i) > ready) {
                     self.push((from, End::Finish), (op, End::Start), EdgeKind::Graph, true);
                 }
@@ -363,8 +364,8 @@ impl<'a> Builder<'a> {
             let waits = match before.and_then(|i| all.get(i).map(|x| (i, x))) {
                 None => from_thread != thread && at.saturating_sub(t) < 1_000_000_000,
                 Some((i, &(since, _, previous))) => {
-                    let inside_call = previous.node == p.node
-                        && self.trace.node(p.node).is_some_and(|n| n.kind == NodeKind::Call);
+                    let inside_call =
+                        previous.node == p.node && self.trace.node(p.node).is_some_and(|n| n.kind == NodeKind::Call);
                     let first = all.get(i + 1).map_or(at, |x| x.0);
                     at - since >= PAUSE && i + 1 < k && !inside_call && 2 * ((first - since) + (at - t)) <= at - since
                 }

@@ -14,7 +14,7 @@ pub(super) fn facts(node: &HostNode) -> HostFacts {
         fw_parent: node.fw_parent,
         fw_tid: node.fw_tid,
         tid: node.tid,
-        op_schema: node.op_schema.to_string(),
+        op_schema: node.op_schema.clone(),
         inputs: io(&node.inputs),
         outputs: io(&node.outputs),
     }
@@ -24,15 +24,16 @@ fn io(args: &[Arg]) -> Io {
     if args.is_empty() {
         return Io { values: "[]".into(), shapes: "[]".into(), types: "[]".into() };
     }
-    let mut io = Io::default();
-    list(&mut io.values, args, values);
-    list(&mut io.shapes, args, shapes);
-    list(&mut io.types, args, |out, arg| {
-        let mut plain = String::new();
+    let (mut of_values, mut of_shapes, mut of_types) = (String::new(), String::new(), String::new());
+    list(&mut of_values, args, values);
+    list(&mut of_shapes, args, shapes);
+    let mut plain = String::new();
+    list(&mut of_types, args, |out, arg| {
+        plain.clear();
         types(&mut plain, arg);
         quoted(out, &plain);
     });
-    io
+    Io { values: of_values.into(), shapes: of_shapes.into(), types: of_types.into() }
 }
 
 /// Items of a list, in brackets. Depth is that of the JSON text they came from, at most 128.
@@ -158,13 +159,10 @@ mod tests {
             Arg::Str("a\"b'c".into()),
         ];
         let io = io(&args);
+        assert_eq!(&*io.values, r#"[[3, 4, 0, 6, 2, 'cuda:0'], -1, 0.5, True, '<None>', [1, 2], "it's", 'a"b\'c']"#);
+        assert_eq!(&*io.shapes, "[[2, 3], [], [], [], [], [[], []], [], []]");
         assert_eq!(
-            io.values,
-            r#"[[3, 4, 0, 6, 2, 'cuda:0'], -1, 0.5, True, '<None>', [1, 2], "it's", 'a"b\'c']"#
-        );
-        assert_eq!(io.shapes, "[[2, 3], [], [], [], [], [[], []], [], []]");
-        assert_eq!(
-            io.types,
+            &*io.types,
             "['Tensor(c10::Half)', 'Int', 'Double', 'Bool', 'None', 'GenericList[Int,Int]', 'String', 'String']"
         );
     }

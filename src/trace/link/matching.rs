@@ -59,7 +59,9 @@ pub(super) fn matching(host: &HostTrace, events: &[Event], candidates: &[Candida
 }
 
 fn take(m: &mut Matching, taken: &mut [bool], node: u32, event: u32) -> bool {
-    let (Some(slot), Some(used)) = (m.event_of.get_mut(node as usize), taken.get_mut(event as usize)) else { return false };
+    let (Some(slot), Some(used)) = (m.event_of.get_mut(node as usize), taken.get_mut(event as usize)) else {
+        return false;
+    };
     if slot.is_some() || *used {
         return false;
     }
@@ -68,7 +70,14 @@ fn take(m: &mut Matching, taken: &mut [bool], node: u32, event: u32) -> bool {
     true
 }
 
-fn by_id(host: &HostTrace, events: &[Event], candidates: &[Candidate], nodes: &[u32], m: &mut Matching, taken: &mut [bool]) {
+fn by_id(
+    host: &HostTrace,
+    events: &[Event],
+    candidates: &[Candidate],
+    nodes: &[u32],
+    m: &mut Matching,
+    taken: &mut [bool],
+) {
     let mut of_id: HashMap<u64, u32> = HashMap::with_capacity(candidates.len());
     for c in candidates {
         if let Some(id) = events.get(c.event as usize).and_then(|e| e.record_function_id).filter(|&id| id != 0) {
@@ -99,7 +108,14 @@ fn by_id(host: &HostTrace, events: &[Event], candidates: &[Candidate], nodes: &[
     }
 }
 
-fn by_offset(host: &HostTrace, events: &[Event], candidates: &[Candidate], nodes: &[u32], m: &mut Matching, taken: &mut [bool]) {
+fn by_offset(
+    host: &HostTrace,
+    events: &[Event],
+    candidates: &[Candidate],
+    nodes: &[u32],
+    m: &mut Matching,
+    taken: &mut [bool],
+) {
     let mut of_external: HashMap<i64, u32> = HashMap::with_capacity(candidates.len());
     let mut named: HashMap<&str, (Vec<i64>, Vec<i64>)> = HashMap::new();
     for c in candidates {
@@ -153,7 +169,14 @@ fn by_offset(host: &HostTrace, events: &[Event], candidates: &[Candidate], nodes
 }
 
 /// What is left, thread by thread, between the operators already matched.
-fn by_order(host: &HostTrace, events: &[Event], candidates: &[Candidate], nodes: &[u32], m: &mut Matching, taken: &mut [bool]) {
+fn by_order(
+    host: &HostTrace,
+    events: &[Event],
+    candidates: &[Candidate],
+    nodes: &[u32],
+    m: &mut Matching,
+    taken: &mut [bool],
+) {
     let mut numbers: HashMap<&str, u32> = HashMap::new();
     let mut ours: HashMap<u64, Vec<(u32, u32)>> = HashMap::new(); // observer's thread -> (node, name)
     let mut theirs: HashMap<u32, Vec<(u32, u32)>> = HashMap::new(); // our thread -> (event, name)
@@ -222,7 +245,9 @@ fn align_thread(ours: &[(u32, u32)], theirs: &[(u32, u32)], m: &mut Matching, ta
     };
     for k in 0..ours.len() {
         let Some(&(node, _)) = ours.get(k) else { continue };
-        let Some(at) = m.event_of.get(node as usize).copied().flatten().and_then(|e| place.get(&e).copied()) else { continue };
+        let Some(at) = m.event_of.get(node as usize).copied().flatten().and_then(|e| place.get(&e).copied()) else {
+            continue;
+        };
         if at < from_b {
             continue; // matched against the order: no anchor
         }

@@ -27,6 +27,9 @@ use matching::Candidate;
 use nest::{Nest, Span};
 use std::collections::{BTreeMap, HashMap};
 
+/// Nodes that a linked trace may have: places of starts and ends are counted in 32 bits.
+pub const MOST_NODES: usize = 1 << 30;
+
 /// What part of a trace is linked.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Steps {
@@ -74,7 +77,7 @@ pub enum LinkError {
     #[error("the device trace holds no operator, no runtime call and no device operation")]
     Empty,
     /// More nodes than places have numbers.
-    #[error("the trace holds {0} events; at most 4294967294 can be linked")]
+    #[error("the trace holds {0} events; at most 1073741824 can be linked")]
     TooLarge(usize),
 }
 
@@ -92,9 +95,13 @@ struct Chosen {
 ///
 /// # Errors
 /// [`LinkError`]: nothing matched, no step of that number, nothing there.
-pub fn link(host: Option<&HostTrace>, device: &KinetoTrace, steps: &Steps) -> Result<(LinkedTrace, LinkReport), LinkError> {
+pub fn link(
+    host: Option<&HostTrace>,
+    device: &KinetoTrace,
+    steps: &Steps,
+) -> Result<(LinkedTrace, LinkReport), LinkError> {
     let events = &device.events;
-    if u32::try_from(events.len().saturating_add(host.map_or(0, |h| h.nodes.len()))).is_err() {
+    if events.len().saturating_add(host.map_or(0, |h| h.nodes.len())) > MOST_NODES {
         return Err(LinkError::TooLarge(events.len()));
     }
     let mut report = LinkReport::default();
@@ -112,7 +119,8 @@ pub fn link(host: Option<&HostTrace>, device: &KinetoTrace, steps: &Steps) -> Re
         Steps::Numbers(numbers) => numbers.clone(),
     };
 
-    let origin = chosen.host.iter().chain(&chosen.device).filter_map(|(e, _)| events.get(*e as usize)).map(|e| e.ts_ns).min();
+    let origin =
+        chosen.host.iter().chain(&chosen.device).filter_map(|(e, _)| events.get(*e as usize)).map(|e| e.ts_ns).min();
     let origin = origin.unwrap_or(0);
     let mut draft = Draft::new(events, origin, &chosen);
     draft.host_nodes(&chosen, host, matching.as_ref());
@@ -173,8 +181,10 @@ fn choose(events: &[Event]) -> Chosen {
             });
             host.push((i, place));
         } else if e.category.on_device() {
-            let stream =
-                Stream { device: e.device.unwrap_or_else(|| number(&e.pid)), stream: e.stream.unwrap_or_else(|| number(&e.tid)) };
+            let stream = Stream {
+                device: e.device.unwrap_or_else(|| number(&e.pid)),
+                stream: e.stream.unwrap_or_else(|| number(&e.tid)),
+            };
             let place = *stream_of.entry(stream).or_insert_with(|| {
                 streams.push(stream);
                 streams.len() as u32 - 1
@@ -189,7 +199,12 @@ fn is_operator(event: &Event) -> bool {
     matches!(event.category, Category::CpuOp | Category::UserAnnotation)
 }
 
-fn match_host(host: &HostTrace, events: &[Event], chosen: &Chosen, report: &mut LinkReport) -> Result<Matching, LinkError> {
+fn match_host(
+    host: &HostTrace,
+    events: &[Event],
+    chosen: &Chosen,
+    report: &mut LinkReport,
+) -> Result<Matching, LinkError> {
     let mut candidates: Vec<Candidate> = chosen
         .host
         .iter()
@@ -417,7 +432,8 @@ impl<'a> Draft<'a> {
             if !all && !n.name.contains("process_group:init") {
                 continue;
             }
-            let before = last.get(&n.tid).or_else(|| first_of_thread.get(&n.tid)).and_then(|&b| self.nodes.get(b as usize));
+            let before =
+                last.get(&n.tid).or_else(|| first_of_thread.get(&n.tid)).and_then(|&b| self.nodes.get(b as usize));
             let (place, start_ns) = before.map_or((0, 0), |b| (b.place, b.start_ns));
             let start_ns = if last.contains_key(&n.tid) { start_ns } else { 0 };
             self.nodes.push(LinkedNode {
@@ -443,7 +459,22 @@ fn complete(c: &mut Collective, more: &Collective) {
     macro_rules! fill {
         ($($field:ident),*) => { $( if c.$field.is_none() { c.$field.clone_from(&more.$field); } )* };
     }
-    fill!(name, dtype, in_elems, out_elems, rank_start, rank_stride, group, group_desc, group_size, rank, src, dst, seq, asynchronous);
+    fill!(
+        name,
+        dtype,
+        in_elems,
+        out_elems,
+        rank_start,
+        rank_stride,
+        group,
+        group_desc,
+        group_size,
+        rank,
+        src,
+        dst,
+        seq,
+        asynchronous
+    );
     if c.in_split.is_empty() {
         c.in_split.clone_from(&more.in_split);
     }
@@ -484,16 +515,19 @@ fn groups(host: Option<&HostTrace>, device: &KinetoTrace, nodes: &[LinkedNode]) 
         if group.name.is_empty() {
             return;
         }
-        let known = found.entry(group.name.clone()).or_insert_with(|| Group { name: group.name.clone(), ..Group::default() });
+        let known =
+            found.entry(group.name.clone()).or_insert_with(|| Group { name: group.name.clone(), ..Group::default() });
         if known.desc.is_empty() {
             known.desc = group.desc;
         }
         if known.ranks.is_empty() {
             known.ranks = group.ranks;
         }
-        known.size = known.size.or(group.size).or_else(|| (!known.ranks.is_empty()).then_some(known.ranks.len() as u64));
+        known.size =
+            known.size.or(group.size).or_else(|| (!known.ranks.is_empty()).then_some(known.ranks.len() as u64));
     };
-    let announced = |g: &ProcessGroup| Group { name: g.name.clone(), desc: g.desc.clone(), ranks: g.ranks.clone(), size: g.size };
+    let announced =
+        |g: &ProcessGroup| Group { name: g.name.clone(), desc: g.desc.clone(), ranks: g.ranks.clone(), size: g.size };
     let of_host = host.map(HostTrace::process_groups).unwrap_or_default();
     for g in of_host.iter().chain(&device.distributed.groups) {
         add(announced(g));
@@ -501,12 +535,15 @@ fn groups(host: Option<&HostTrace>, device: &KinetoTrace, nodes: &[LinkedNode]) 
     for c in nodes.iter().filter_map(|n| n.collective.as_deref()) {
         let Some(name) = &c.group else { continue };
         let mut ranks = c.group_ranks.clone();
-        if let (true, Some(first), Some(stride), Some(size)) = (ranks.is_empty(), c.rank_start, c.rank_stride, c.group_size)
+        if let (true, Some(first), Some(stride), Some(size)) =
+            (ranks.is_empty(), c.rank_start, c.rank_stride, c.group_size)
             && size <= 1 << 20
             && first >= 0
             && stride > 0
         {
-            ranks = (0..size as i64).filter_map(|i| u64::try_from(first.checked_add(stride.checked_mul(i)?)?).ok()).collect();
+            ranks = (0..size as i64)
+                .filter_map(|i| u64::try_from(first.checked_add(stride.checked_mul(i)?)?).ok())
+                .collect();
         }
         let desc = c.group_desc.as_deref().unwrap_or_default().to_owned();
         add(Group { name: name.to_string(), desc, ranks, size: c.group_size });
@@ -514,7 +551,11 @@ fn groups(host: Option<&HostTrace>, device: &KinetoTrace, nodes: &[LinkedNode]) 
     // A group of all ranks is announced without a list.
     let world = device.distributed.world_size;
     for group in found.values_mut() {
-        if group.ranks.is_empty() && group.size.is_some() && group.size == world && group.size.is_some_and(|s| s <= 1 << 20) {
+        if group.ranks.is_empty()
+            && group.size.is_some()
+            && group.size == world
+            && group.size.is_some_and(|s| s <= 1 << 20)
+        {
             group.ranks = (0..group.size.unwrap_or(0)).collect();
         }
     }
@@ -541,7 +582,8 @@ fn order(trace: &mut LinkedTrace) {
     }
     // Rank in a thread or stream: the nest's order for host nodes, that of start for device nodes.
     let mut rank = vec![0u32; n];
-    let mut host_nodes: Vec<u32> = (0..n as u32).filter(|&i| trace.node(i).is_some_and(|n| !n.kind.on_device())).collect();
+    let mut host_nodes: Vec<u32> =
+        (0..n as u32).filter(|&i| trace.node(i).is_some_and(|n| !n.kind.on_device())).collect();
     host_nodes.sort_by_key(|&i| {
         trace.node(i).map(|n| (n.place, n.start_ns, !n.timed, std::cmp::Reverse(n.end_ns()), kind_rank(n.kind), i))
     });

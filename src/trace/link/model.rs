@@ -81,8 +81,7 @@ pub enum NodeKind {
 
 impl NodeKind {
     /// Every kind, in the order of the file form's numbers.
-    pub const ALL: [Self; 6] =
-        [Self::Operator, Self::Annotation, Self::Call, Self::Kernel, Self::Memcpy, Self::Memset];
+    pub const ALL: [Self; 6] = [Self::Operator, Self::Annotation, Self::Call, Self::Kernel, Self::Memcpy, Self::Memset];
 
     /// Whether it runs on a device.
     pub fn on_device(self) -> bool {
@@ -184,7 +183,7 @@ pub enum Facts {
 }
 
 /// What the host trace says about an operator.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct HostFacts {
     /// Id in the host trace.
     pub id: u64,
@@ -200,8 +199,8 @@ pub struct HostFacts {
     pub fw_tid: u64,
     /// Thread, numbered by the observer.
     pub tid: u64,
-    /// Signature.
-    pub op_schema: String,
+    /// Signature; empty for none.
+    pub op_schema: Text,
     /// Arguments.
     pub inputs: Io,
     /// Results.
@@ -212,11 +211,11 @@ pub struct HostFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Io {
     /// Values; a tensor is `[id, storage, offset, elements, bytes, device]`.
-    pub values: String,
+    pub values: Box<str>,
     /// Shapes.
-    pub shapes: String,
+    pub shapes: Box<str>,
     /// Types.
-    pub types: String,
+    pub types: Box<str>,
 }
 
 /// What the device trace says about a device operation.
@@ -312,7 +311,9 @@ mod tests {
 
     #[test]
     fn communication_kernels() {
-        for name in ["ncclDevKernel_AllReduce_Sum_f16_RING_LL(x)", "ncclKernel_SendRecv", "void cross_device_reduce_1stage"] {
+        for name in
+            ["ncclDevKernel_AllReduce_Sum_f16_RING_LL(x)", "ncclKernel_SendRecv", "void cross_device_reduce_1stage"]
+        {
             assert!(is_communication_kernel(name), "{name}");
         }
         assert!(is_communication_kernel("RCCL_generic"));

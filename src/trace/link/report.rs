@@ -161,9 +161,10 @@ impl LinkReport {
             if m.names_differ > 0 {
                 line(format!("  same record-function id but another name: {}", m.names_differ));
             }
-            for (what, names) in
-                [("only in the host trace", &self.host_unmatched), ("only in the device trace", &self.operators_unmatched)]
-            {
+            for (what, names) in [
+                ("only in the host trace", &self.host_unmatched),
+                ("only in the device trace", &self.operators_unmatched),
+            ] {
                 if !names.is_empty() {
                     line(format!("  {what}: {}", most(names)));
                 }

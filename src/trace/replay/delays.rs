@@ -87,7 +87,12 @@ pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
     let mut gap: [Vec<Ns>; 4] = Default::default();
     let mut event = Vec::new();
     let devices = || {
-        trace.nodes.iter().zip(held).filter(|(n, _)| n.kind.on_device()).map(|(n, h)| (n, h, column(n.kind, n.device())))
+        trace
+            .nodes
+            .iter()
+            .zip(held)
+            .filter(|(n, _)| n.kind.on_device())
+            .map(|(n, h)| (n, h, column(n.kind, n.device())))
     };
     for (n, h, c) in devices() {
         let idle = |call: &Ns| h.ready().is_none_or(|r| r <= *call) && !h.in_graph;

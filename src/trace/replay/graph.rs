@@ -195,9 +195,9 @@ impl Timing {
             let mut best: Option<(Ns, Arc)> = None;
             for arc in self.into(e) {
                 let takes = match arc.kind {
-                    ArcKind::Device => trace
-                        .node(e / 2)
-                        .map_or(0, |n| Ns::try_from(duration(e / 2, n)).unwrap_or(Ns::MAX / 4)),
+                    ArcKind::Device => {
+                        trace.node(e / 2).map_or(0, |n| Ns::try_from(duration(e / 2, n)).unwrap_or(Ns::MAX / 4))
+                    }
                     _ => arc.takes,
                 };
                 let from = if arc.from == NONE { 0 } else { time.get(arc.from as usize).copied().unwrap_or(0) };
@@ -311,7 +311,8 @@ fn device_arcs(
         } else {
             let c = delays::column(n.kind, n.device());
             let launch = h.call.map(|t| t + typical.launch_ns.get(c).copied().unwrap_or(0));
-            let stream = h.stream.map(|t| if h.overlaps { n.start_ns } else { t + typical.gap_ns.get(c).copied().unwrap_or(0) });
+            let stream =
+                h.stream.map(|t| if h.overlaps { n.start_ns } else { t + typical.gap_ns.get(c).copied().unwrap_or(0) });
             let event = h.event.map(|t| t + typical.event_ns);
             let explained = launch.max(stream).max(event).unwrap_or(n.start_ns);
             unexplained += (n.start_ns - explained).max(0);
