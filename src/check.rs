@@ -15,7 +15,7 @@
 //! 4. weights, gradients, states, activations in flight and waiting tensors fit the DRAM;
 //! 5. the plan's figures are those derived here, to a relative 1e-9.
 
-use crate::model::collective::{self, GroupDimension};
+use crate::model::collective::{self, GroupDimension, OwnGroups};
 use crate::model::compute::{
     CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, system_peak,
     tensor_bytes, tile_flop, weight_bytes,
@@ -102,6 +102,7 @@ struct Derivation<'a> {
     tp_group: Vec<GroupDimension>,
     pp_group: Vec<GroupDimension>,
     dp_group: Vec<GroupDimension>,
+    own: OwnGroups,
     samples: f64,
 }
 
@@ -110,6 +111,7 @@ struct Derivation<'a> {
 /// # Errors
 /// Every rule that the decisions break.
 pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Result<Figures, Vec<String>> {
+    let whole = workload;
     let along = |f: fn(&crate::plan::DimensionUse) -> u64| -> Vec<u64> { decisions.uses.iter().map(f).collect() };
     let (tp, pp, dp) = (along(|u| u.tp), along(|u| u.pp), along(|u| u.dp));
     let mut broken = Vec::new();
@@ -121,13 +123,24 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
         )]);
     }
     for (i, (u, dimension)) in decisions.uses.iter().zip(&system.network.dimensions).enumerate() {
-        if u.tp.saturating_mul(u.pp).saturating_mul(u.dp) != dimension.size {
+        if u.chips() != dimension.size {
             broken.push(format!(
-                "dimension {i} has {} chips, but TP {} x PP {} x DP {}",
-                dimension.size, u.tp, u.pp, u.dp
+                "dimension {i} has {} chips, but TP {} x PP {} x DP {} x rows {} x columns {}",
+                dimension.size, u.tp, u.pp, u.dp, u.rows, u.cols
             ));
         }
     }
+    let (rows, cols) = (along(|u| u.rows), along(|u| u.cols));
+    let parallel = [&tp, &pp, &dp].iter().any(|extents| extents.iter().any(|n| *n > 1));
+    let grid = [&rows, &cols].iter().any(|extents| extents.iter().any(|n| *n > 1));
+    if workload.is_spread() && parallel {
+        broken.push("TP, PP or DP for a workload that a process grid shares".into());
+    }
+    if !workload.is_spread() && grid {
+        broken.push("a process grid for a workload that TP, PP and DP share".into());
+    }
+    let on_grid = workload.is_spread().then(|| workload.on_grid(rows.iter().product(), cols.iter().product()));
+    let workload = on_grid.as_ref().unwrap_or(whole);
     let n = workload.kernels.len();
     if decisions.sharding.len() != n || decisions.partition.len() != n {
         broken.push(format!(
@@ -152,13 +165,23 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
         tp_group: collective::group(system, &tp),
         pp_group: collective::group(system, &pp),
         dp_group: collective::group(system, &dp),
+        own: OwnGroups {
+            tensor: collective::group(system, &tp),
+            data: collective::group(system, &dp),
+            all: collective::group(system, &along(|u| u.tp * u.dp * u.rows * u.cols)),
+            row: collective::group(system, &cols),
+            column: collective::group(system, &rows),
+        },
         samples: samples_per_pass(workload, &system.model),
     };
     derivation.rules(&mut broken);
     if !broken.is_empty() {
         return Err(broken);
     }
-    derivation.figures()
+    let mut figures = derivation.figures()?;
+    figures.flop_per_iteration = whole.flop_per_iteration();
+    figures.utilization = figures.flop_per_iteration / (figures.iteration_s() * system_peak(system));
+    Ok(figures)
 }
 
 impl Derivation<'_> {
@@ -255,7 +278,7 @@ impl Derivation<'_> {
         let kernel = &self.w.kernels[k];
         let word = self.w.word_bytes;
         let seconds = |kind, bytes: f64| collective::seconds(kind, &self.tp_group, bytes * self.samples, options);
-        let mut total = kernel.collective.as_ref().map_or(0.0, |c| seconds(c.kind, c.bytes));
+        let mut total = collective::own_seconds(kernel, &self.own, self.samples, options);
         let here = local(kernel, self.d.sharding[k], self.tp, self.d.tiles);
         if options.layouts == Layouts::Dfmodel && self.d.sharding[k] == Strategy::K {
             let tiles = if kernel.tiled == Axis::K { 1.0 } else { self.d.tiles as f64 };
@@ -264,7 +287,7 @@ impl Derivation<'_> {
         if self.w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let bytes =
                 gradient_bytes(kernel, self.d.sharding[k], self.tp, word) / microbatches(self.w, options, self.dp);
-            total += collective::seconds(CollectiveKind::AllReduce, &self.dp_group, bytes, options);
+            total += collective::gradient_seconds(&self.dp_group, bytes, options);
         }
         for id in 0..self.w.tensors.len() {
             for (layout, kind) in self.conversions_paid_by(k, id) {
@@ -433,7 +456,7 @@ impl Derivation<'_> {
             buffers += if stores { load.max(self.store_buffer(id)) } else { load };
         }
         let held = self.held_bytes(k);
-        let room = self.system.chip.0.sram.0 - self.kept_bytes() - buffers;
+        let room = self.sram_limit() - self.kept_bytes() - buffers;
         if held <= room * (1.0 + TOLERANCE) {
             return Ok(1.0);
         }
@@ -447,6 +470,13 @@ impl Derivation<'_> {
             ));
         }
         Ok((held / room).ceil().max(2.0))
+    }
+
+    fn sram_limit(&self) -> f64 {
+        match self.system.model.sram_limit {
+            Charge::Charged => self.system.chip.0.sram.0,
+            Charge::Ignored => f64::INFINITY,
+        }
     }
 
     fn store_buffer(&self, id: usize) -> f64 {
@@ -574,11 +604,11 @@ impl Derivation<'_> {
                 sram += buffer;
                 let from = made_at.unwrap_or(0);
                 let waits = if leaves { from <= p } else { from <= p && last_load.is_some_and(|last| p <= last) };
-                if waits && (stored || producer.is_none()) {
+                if waits && (stored || producer.is_none()) && !self.w.tensors[id].in_place {
                     live += bytes / self.samples * self.w.micro_batch as f64;
                 }
             }
-            if sram > self.system.chip.0.sram.0 * (1.0 + TOLERANCE) {
+            if sram > self.sram_limit() * (1.0 + TOLERANCE) {
                 broken.push(format!(
                     "partition {p} needs {} of SRAM, the chip has {}",
                     crate::units::Bytes(sram),
@@ -608,7 +638,8 @@ impl Derivation<'_> {
         let layer_s: f64 = partitions.iter().map(|p| p.time_s).sum();
         let layers = self.w.repeat.div_ceil(self.pp);
         let in_flight = (self.pp as f64).min(microbatches(self.w, options, self.dp).max(1.0)) as u64;
-        let mut memory = resident(self.w, options, &self.d.sharding, self.tp, layers, in_flight);
+        let mut memory =
+            resident(self.w, options, &self.d.sharding, self.tp, layers, in_flight, self.system.chip_count());
         memory.live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
         let capacity = self.system.memory.0.capacity.map(|c| c.0);
         if let Some(capacity) = capacity.filter(|c| memory.total() > c * (1.0 + TOLERANCE)) {
@@ -622,7 +653,6 @@ impl Derivation<'_> {
             return Err(broken);
         }
         let iteration = iteration(self.w, self.system, &self.stage(layer_s));
-        let flop = self.w.flop_per_iteration();
         Ok(Figures {
             tp: self.tp,
             pp: self.pp,
@@ -632,8 +662,9 @@ impl Derivation<'_> {
             iteration,
             memory,
             dram_capacity: capacity,
-            flop_per_iteration: flop,
-            utilization: flop / (iteration.total_s() * system_peak(self.system)),
+            // Of the whole workload: filled in by `derive`, which knows it.
+            flop_per_iteration: 0.0,
+            utilization: 0.0,
             cost: price::cost(self.system),
             power: price::power(self.system),
         })

@@ -38,7 +38,7 @@ pub enum Command {
     Plot(plot::PlotArgs),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
-    /// Recorded traces: Chakra, PyTorch and Kineto.
+    /// Recorded traces: Chakra, PyTorch, Kineto.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
 }

@@ -39,31 +39,28 @@ pub fn figures_text(plan: &Plan) -> String {
     let total = f.iteration_s();
     let mut out = format!("{} on {} ({} chips)\n\n", plan.workload.name, plan.system.name, plan.system.chip_count());
 
+    let (rows, cols) = plan.decisions.grid();
+    let mut facts = if plan.workload.is_spread() {
+        vec![("process grid", format!("{rows} x {cols}")), ("tiles", plan.decisions.tiles.to_string())]
+    } else {
+        vec![
+            ("TP", f.tp.to_string()),
+            ("PP", f.pp.to_string()),
+            ("DP", f.dp.to_string()),
+            ("tiles", plan.decisions.tiles.to_string()),
+            ("microbatch", plan.workload.micro_batch.to_string()),
+            ("microbatches", i.microbatches.to_string()),
+            ("layers/stage", i.layers_per_stage.to_string()),
+        ]
+    };
+    facts.extend([
+        ("iteration", Seconds(total).to_string()),
+        ("samples/s", significant(f.samples_per_s(&plan.workload))),
+        ("utilization", percent(f.utilization)),
+    ]);
     let mut head = plain();
-    head.set_header([
-        "TP",
-        "PP",
-        "DP",
-        "tiles",
-        "microbatch",
-        "microbatches",
-        "layers/stage",
-        "iteration",
-        "samples/s",
-        "utilization",
-    ]);
-    head.add_row([
-        f.tp.to_string(),
-        f.pp.to_string(),
-        f.dp.to_string(),
-        plan.decisions.tiles.to_string(),
-        plan.workload.micro_batch.to_string(),
-        i.microbatches.to_string(),
-        i.layers_per_stage.to_string(),
-        Seconds(total).to_string(),
-        significant(f.samples_per_s(&plan.workload)),
-        percent(f.utilization),
-    ]);
+    head.set_header(facts.iter().map(|(name, _)| *name));
+    head.add_row(facts.iter().map(|(_, value)| value.as_str()));
     out.push_str(&format!("{head}\n\n"));
 
     let layer: [f64; 4] = f.partitions.iter().fold([0.0; 4], |sum, p| {
@@ -106,6 +103,7 @@ pub fn figures_text(plan: &Plan) -> String {
         "gradients",
         "optimizer",
         "activations",
+        "held",
         "waiting tensors",
         "total",
         "capacity",
@@ -116,6 +114,7 @@ pub fn figures_text(plan: &Plan) -> String {
         Bytes(m.gradients).to_string(),
         Bytes(m.optimizer).to_string(),
         Bytes(m.activations).to_string(),
+        Bytes(m.held).to_string(),
         Bytes(m.live).to_string(),
         Bytes(m.total()).to_string(),
         f.dram_capacity.map_or("no limit".into(), |c| format!("{} ({} used)", Bytes(c), percent(m.total() / c))),
@@ -167,13 +166,13 @@ pub fn figures_text(plan: &Plan) -> String {
     out
 }
 
-fn plain() -> Table {
+pub(super) fn plain() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table
 }
 
-fn align(table: &mut Table, right: &[usize]) {
+pub(super) fn align(table: &mut Table, right: &[usize]) {
     for column in right {
         if let Some(column) = table.column_mut(*column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -238,6 +237,7 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         "seed": record.seed,
         "reproducible": record.reproducible,
         "degrees": { "tp": f.tp, "pp": f.pp, "dp": f.dp },
+        "process_grid": plan.decisions.grid(),
         "network_use": plan.decisions.uses,
         "tile_count": plan.decisions.tiles,
         "weights_on_chip": plan.decisions.weights_on_chip,
@@ -256,7 +256,7 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         "power_parts_w": f.power,
         "memory": {
             "weights_bytes": m.weights, "gradients_bytes": m.gradients, "optimizer_bytes": m.optimizer,
-            "activations_bytes": m.activations, "live_bytes": m.live, "total_bytes": m.total(),
+            "activations_bytes": m.activations, "held_bytes": m.held, "live_bytes": m.live, "total_bytes": m.total(),
             "capacity_bytes": f.dram_capacity,
         },
         "sharding": sharding,

@@ -1,6 +1,6 @@
 //! Which network dimension serves tensor, pipeline and data parallelism (design section 6.1).
 
-use crate::model::collective::{GroupDimension, group};
+use crate::model::collective::{GroupDimension, OwnGroups, group};
 use crate::plan::DimensionUse;
 use crate::system::{System, Topology};
 
@@ -21,6 +21,12 @@ pub struct Degrees {
     pub pp_group: Vec<GroupDimension>,
     /// The data-parallel group.
     pub dp_group: Vec<GroupDimension>,
+    /// Rows of the process grid.
+    pub grid_rows: u64,
+    /// Columns of the process grid.
+    pub grid_cols: u64,
+    /// Groups of collectives that kernels make by themselves.
+    pub own: OwnGroups,
 }
 
 impl Degrees {
@@ -35,6 +41,15 @@ impl Degrees {
             tp_group: along(|u| u.tp),
             pp_group: along(|u| u.pp),
             dp_group: along(|u| u.dp),
+            grid_rows: product(|u| u.rows),
+            grid_cols: product(|u| u.cols),
+            own: OwnGroups {
+                tensor: along(|u| u.tp),
+                data: along(|u| u.dp),
+                all: along(|u| u.chips() / u.pp.max(1)),
+                row: along(|u| u.cols),
+                column: along(|u| u.rows),
+            },
             uses,
         }
     }
@@ -69,35 +84,57 @@ pub fn assignments(system: &System, split: bool) -> Vec<Degrees> {
         let choices: Vec<DimensionUse> = if split && system.network.topology_of(i) != Topology::Ring {
             divisions(n)
         } else if n == 1 {
-            vec![DimensionUse { tp: 1, pp: 1, dp: 1 }]
+            vec![DimensionUse::NONE]
         } else {
             vec![
-                DimensionUse { tp: n, pp: 1, dp: 1 },
-                DimensionUse { tp: 1, pp: n, dp: 1 },
-                DimensionUse { tp: 1, pp: 1, dp: n },
+                DimensionUse { tp: n, ..DimensionUse::NONE },
+                DimensionUse { pp: n, ..DimensionUse::NONE },
+                DimensionUse { dp: n, ..DimensionUse::NONE },
             ]
         };
-        all = all
-            .into_iter()
-            .flat_map(|head| {
-                choices.iter().map(move |choice| {
-                    let mut uses = head.clone();
-                    uses.push(*choice);
-                    uses
-                })
-            })
-            .collect();
+        all = extend(all, &choices);
     }
     all.into_iter().map(|uses| Degrees::new(system, uses)).collect()
 }
 
+/// Every process grid: each dimension to its rows or to its columns, or, with `split`, switched and fully connected
+/// dimensions to both in every way. `one_way`: rows and columns split the same axes, so rows alone tell all grids apart.
+pub fn grids(system: &System, split: bool, one_way: bool) -> Vec<Degrees> {
+    let mut all: Vec<Vec<DimensionUse>> = vec![Vec::new()];
+    for (i, dimension) in system.network.dimensions.iter().enumerate() {
+        let n = dimension.size;
+        let grid = |rows: u64| DimensionUse { rows, cols: n / rows, ..DimensionUse::NONE };
+        let choices: Vec<DimensionUse> = if one_way || n == 1 {
+            vec![grid(n)]
+        } else if split && system.network.topology_of(i) != Topology::Ring {
+            divisors(n).into_iter().map(grid).collect()
+        } else {
+            vec![grid(n), grid(1)]
+        };
+        all = extend(all, &choices);
+    }
+    all.into_iter().map(|uses| Degrees::new(system, uses)).collect()
+}
+
+/// Every list followed by every choice.
+fn extend(all: Vec<Vec<DimensionUse>>, choices: &[DimensionUse]) -> Vec<Vec<DimensionUse>> {
+    all.into_iter()
+        .flat_map(|head| {
+            choices.iter().map(move |choice| {
+                let mut uses = head.clone();
+                uses.push(*choice);
+                uses
+            })
+        })
+        .collect()
+}
 /// All ordered factorisations of `n` into three.
 fn divisions(n: u64) -> Vec<DimensionUse> {
     let divisors = divisors(n);
     let mut out = Vec::new();
     for &tp in &divisors {
         for &pp in divisors.iter().filter(|pp| (n / tp).is_multiple_of(**pp)) {
-            out.push(DimensionUse { tp, pp, dp: n / tp / pp });
+            out.push(DimensionUse { tp, pp, dp: n / tp / pp, ..DimensionUse::NONE });
         }
     }
     out

@@ -20,7 +20,7 @@ impl Search<'_> {
         let layers = self.workload.repeat.div_ceil(degrees.pp);
         let b = microbatches(self.workload, &self.system.model, degrees.dp).max(1.0);
         let in_flight = (degrees.pp as f64).min(b) as u64;
-        resident(self.workload, &self.system.model, sharding, degrees.tp, layers, in_flight)
+        resident(self.workload, &self.system.model, sharding, degrees.tp, layers, in_flight, self.system.chip_count())
     }
 
     pub(super) fn iteration(&self, degrees: &Degrees, sharding: &[Strategy], layer_s: f64) -> Iteration {

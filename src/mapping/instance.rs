@@ -367,6 +367,8 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
     let base_sram_bytes = if weights_on_chip { layers * held_for_good(workload, sharding, t) } else { 0.0 };
     let traffic = network_and_tensors(workload, system, choice, samples);
 
+    let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+
     let mut kernels: Vec<KernelCost> = workload
         .kernels
         .iter()
@@ -428,7 +430,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
                 load.max(if stored { tensor.store_buffer } else { 0.0 })
             })
             .sum();
-        let room = chip.sram.0 - base_sram_bytes - buffers;
+        let room = sram - base_sram_bytes - buffers;
         if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
             continue;
         }
@@ -462,7 +464,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
         pins: vec![None; kernels.len()],
         kernels,
         tensors,
-        sram_bytes: chip.sram.0,
+        sram_bytes: sram,
         base_sram_bytes,
         live_limit,
         cores: chip.cores,
@@ -513,9 +515,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
     let levels = workload.levels();
 
     for (i, kernel) in workload.kernels.iter().enumerate() {
-        if let Some(own) = &kernel.collective {
-            network_s[i] += seconds(own.kind, own.bytes);
-        }
+        network_s[i] += collective::own_seconds(kernel, &degrees.own, samples, options);
         let here = local(kernel, sharding[i], t, tiles);
         if rules == Layouts::Dfmodel && sharding[i] == Strategy::K {
             let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { tiles as f64 };
@@ -525,7 +525,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
         if workload.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let gradient = gradient_bytes(kernel, sharding[i], t, word);
             let b = microbatches(workload, options, degrees.dp);
-            network_s[i] += collective::seconds(CollectiveKind::AllReduce, &degrees.dp_group, gradient / b, options);
+            network_s[i] += collective::gradient_seconds(&degrees.dp_group, gradient / b, options);
         }
     }
 
@@ -601,7 +601,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
             // An input lies in DRAM as its widest reader wants it.
             store_bytes = uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max);
         }
-        let live_bytes = store_bytes / samples * workload.micro_batch as f64;
+        let live_bytes = if tensor.in_place { 0.0 } else { store_bytes / samples * workload.micro_batch as f64 };
         let cost = TensorCost {
             producer: tensor.producer,
             output,

@@ -18,6 +18,7 @@ pub mod request;
 pub mod search;
 pub mod sharding;
 pub mod solver;
+mod spread;
 pub mod tiling;
 pub mod write_model;
 

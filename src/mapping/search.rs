@@ -32,6 +32,9 @@ use std::time::Instant;
 /// # Errors
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
 pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
+    if workload.is_spread() {
+        return super::spread::map(workload, system, request);
+    }
     Search::new(workload, system, request)?.run()
 }
 
@@ -45,8 +48,9 @@ pub fn winner_model(
     plan: &Plan,
     request: &Request,
 ) -> Result<fusion::FusionModel, MapError> {
-    let search = Search::new(workload, system, request)?;
     let degrees = Degrees::new(system, plan.decisions.uses.clone());
+    let on_grid = workload.is_spread().then(|| workload.on_grid(degrees.grid_rows, degrees.grid_cols));
+    let search = Search::new(on_grid.as_ref().unwrap_or(workload), system, request)?;
     let built = search.instance(
         &degrees,
         &plan.decisions.sharding,
@@ -87,7 +91,7 @@ struct Candidate {
 }
 
 impl<'a> Search<'a> {
-    fn new(workload: &'a Workload, system: &'a System, request: &'a Request) -> Result<Self, MapError> {
+    pub(super) fn new(workload: &'a Workload, system: &'a System, request: &'a Request) -> Result<Self, MapError> {
         let n = workload.kernels.len();
         let fill = |given: usize, what: &str| {
             if given == 0 || given == n {
@@ -125,7 +129,7 @@ impl<'a> Search<'a> {
         self.system.memory.0.capacity.map_or(f64::INFINITY, |c| c.0)
     }
 
-    fn run(&self) -> Result<Answer, MapError> {
+    pub(super) fn run(&self) -> Result<Answer, MapError> {
         let clock = Instant::now();
         let wanted = &self.request.wanted;
         let all = match &self.request.pins.uses {

@@ -12,11 +12,13 @@
 //! Ring collectives of one direction are assumed except for all-to-all, where a byte travels n/4 hops on average over
 //! two links. Behind a switch the better of ring and tree latency is taken (the tree's, for n > 2). Several
 //! dimensions compose hierarchically: reduce-scatter inward, all-reduce at the outermost on what is left, all-gather
-//! back; an all-to-all crosses each dimension in turn with all its bytes.
+//! back. An all-to-all is cut in chunks that take the dimensions in different orders, so all dimensions work at once and the one
+//! with the least bandwidth for its part counts. A broadcast is cut in chunks that follow each other through a ring or a tree:
+//! S/B + latency of the way; among fully connected chips, or when that is faster, it is scattered and gathered, 2S/(nB) + 2a.
 
-use crate::system::options::{Charge, ModelOptions, NetworkModel};
+use crate::system::options::{AllToAllMessages, Charge, GradientLink, ModelOptions, NetworkModel};
 use crate::system::{System, Topology};
-use crate::workload::CollectiveKind;
+use crate::workload::{CollectiveKind, Kernel, Scope};
 
 /// One dimension of a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -91,8 +93,17 @@ fn hierarchical(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f
             }
             time
         }
-        CollectiveKind::AllToAll => group.iter().map(|d| all_to_all(d, bytes)).sum(),
+        CollectiveKind::AllToAll => {
+            let latency: f64 = group.iter().map(|d| all_to_all(d, 0.0)).sum();
+            let slowest = group.iter().map(|d| all_to_all(d, bytes) - all_to_all(d, 0.0)).fold(0.0, f64::max);
+            slowest + latency
+        }
         CollectiveKind::PointToPoint => group.iter().map(|d| d.latency + bytes / d.bandwidth).fold(0.0, f64::max),
+        CollectiveKind::Broadcast => {
+            let latency: f64 = group.iter().map(|d| broadcast(d, 0.0)).sum();
+            let slowest = group.iter().map(|d| broadcast(d, bytes) - broadcast(d, 0.0)).fold(0.0, f64::max);
+            slowest + latency
+        }
     }
 }
 
@@ -112,6 +123,18 @@ pub fn reduce_scatter(d: &GroupDimension, bytes: f64) -> f64 {
         Topology::Ring => (n - 1.0) / n * bytes / d.bandwidth + (n - 1.0) * d.latency,
         Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
         Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
+    }
+}
+
+/// Broadcast on one dimension, in chunks short beside `bytes`.
+pub fn broadcast(d: &GroupDimension, bytes: f64) -> f64 {
+    let n = d.size as f64;
+    match d.topology {
+        Topology::Ring => bytes / d.bandwidth + (n - 1.0) * d.latency,
+        Topology::Switch => bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
+        Topology::FullyConnected => {
+            (bytes / d.bandwidth + d.latency).min(2.0 * bytes / (n * d.bandwidth) + 2.0 * d.latency)
+        }
     }
 }
 
@@ -150,11 +173,105 @@ fn dfmodel(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, passes: u
                         Topology::Switch => t / (4.0 * d.bandwidth),
                     }
             }
-            CollectiveKind::PointToPoint => bytes / d.bandwidth,
+            CollectiveKind::PointToPoint | CollectiveKind::Broadcast => bytes / d.bandwidth,
         };
         left /= t;
     }
     time
+}
+
+/// The groups in which a kernel's own collectives run, each innermost dimension first.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OwnGroups {
+    /// The tensor-parallel group.
+    pub tensor: Vec<GroupDimension>,
+    /// The data-parallel group.
+    pub data: Vec<GroupDimension>,
+    /// All chips, pipeline stages apart.
+    pub all: Vec<GroupDimension>,
+    /// A row of the process grid: as many chips as the grid has columns.
+    pub row: Vec<GroupDimension>,
+    /// A column of the process grid.
+    pub column: Vec<GroupDimension>,
+}
+
+impl OwnGroups {
+    fn of(&self, scope: Scope) -> &[GroupDimension] {
+        match scope {
+            Scope::Tensor => &self.tensor,
+            Scope::Data => &self.data,
+            Scope::All => &self.all,
+            Scope::GridRow => &self.row,
+            Scope::GridColumn => &self.column,
+        }
+    }
+}
+
+/// Seconds of the collectives that a kernel makes by itself, for `samples` samples. Those of one scope follow each
+/// other; scopes use different links and run at once (DFModel takes the largest too: model.md section 5, HPL). Each chip
+/// exchanges its share of a tensor-parallel group's bytes.
+pub fn own_seconds(kernel: &Kernel, groups: &OwnGroups, samples: f64, options: &ModelOptions) -> f64 {
+    let share = ranks(&groups.tensor) as f64;
+    Scope::ALL
+        .iter()
+        .map(|scope| {
+            let group = groups.of(*scope);
+            let seconds = kernel.collectives.iter().filter(|c| c.scope == *scope).map(|c| {
+                let bytes = c.bytes * samples;
+                c.times as f64
+                    * match (c.kind, options.network_model) {
+                        (CollectiveKind::AllToAll, NetworkModel::Dfmodel) => {
+                            dfmodel_all_to_all(group, bytes / share, options.all_to_all_messages)
+                        }
+                        (CollectiveKind::AllToAll, NetworkModel::Flowspace) => {
+                            self::seconds(c.kind, group, bytes / share, options)
+                        }
+                        _ => self::seconds(c.kind, group, bytes, options),
+                    }
+            });
+            seconds.sum::<f64>()
+        })
+        .fold(0.0, f64::max)
+}
+
+/// DFModel's all-to-all of DLRM and FFT over N chips that hold `bytes` each (model.md section 5, "DLRM/FFT a2a"): in each
+/// dimension messages of `bytes`/N through the cut, at the bandwidth of the links that cross it; the slowest dimension
+/// counts. Messages: N^2/4 (x^2/4 inside an inner dimension of x that is no torus), or N(N-1)/2. Links of the cut: ring 2, fully
+/// connected x^2/4, switch x; 2-D torus [x, y]; 3-D torus [xy, xz, yz], twice as many with N(N-1)/2.
+fn dfmodel_all_to_all(group: &[GroupDimension], bytes: f64, messages: AllToAllMessages) -> f64 {
+    let n = ranks(group) as f64;
+    if n <= 1.0 {
+        return 0.0;
+    }
+    let torus = group.len() > 1 && group.iter().all(|d| d.topology == Topology::Ring);
+    let size = |i: usize| group[i].size as f64;
+    let count = |chips: f64| match messages {
+        AllToAllMessages::Bisection => chips * chips / 4.0,
+        AllToAllMessages::Pairs => chips * (chips - 1.0) / 2.0,
+    };
+    let both_ways = if messages == AllToAllMessages::Pairs { 2.0 } else { 1.0 };
+    (0..group.len())
+        .map(|i| {
+            let links = match (torus, group.len(), group[i].topology) {
+                (true, 3, _) => both_ways * [size(0) * size(1), size(0) * size(2), size(1) * size(2)][i],
+                (true, _, _) => both_ways * size(i),
+                (_, _, Topology::Ring) => 2.0,
+                (_, _, Topology::FullyConnected) => size(i) * size(i) / 4.0,
+                (_, _, Topology::Switch) => size(i),
+            };
+            let crossing = if torus || i + 1 == group.len() { count(n) } else { count(size(i)) };
+            bytes / n * crossing / (links * group[i].bandwidth)
+        })
+        .fold(0.0, f64::max)
+}
+
+/// Seconds to reduce gradients of `bytes` among the replicas.
+pub fn gradient_seconds(group: &[GroupDimension], bytes: f64, options: &ModelOptions) -> f64 {
+    match options.gradient_link {
+        GradientLink::Links => seconds(CollectiveKind::AllReduce, group, bytes, options),
+        GradientLink::BytePerNanosecond if ranks(group) > 1 => options.all_reduce_passes as f64 * bytes * 1e-9,
+        GradientLink::BytePerNanosecond => 0.0,
+    }
 }
 
 #[cfg(test)]

@@ -91,9 +91,10 @@ pub fn produced(strategy: Strategy, rules: Layouts) -> Layout {
     }
 }
 
-/// Layout a kernel asks of the tensor in `slot`.
+/// Layout a kernel asks of the tensor in `slot`. A view is of another shape than the kernel, so it is asked for whole.
 pub fn required(kernel: &Kernel, slot: Slot, strategy: Strategy, rules: Layouts) -> Layout {
     match rules {
+        _ if slot == Slot::View => Layout::Replicated,
         Layouts::Flowspace => required_flowspace(kernel, slot, strategy),
         Layouts::Dfmodel => required_dfmodel(kernel, slot, strategy),
     }
@@ -104,7 +105,7 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
     // The outer problems of a weight GEMM (heads of Q, K, V) read the same operand: for it they are rows of the output.
     let strategy = if strategy == Strategy::Outer && kernel.op == Op::GemmWeight { Strategy::M } else { strategy };
     match (strategy, slot) {
-        (Strategy::Replicate, _) => Replicated,
+        (Strategy::Replicate, _) | (_, Slot::View) => Replicated,
         (Strategy::Outer, _) => Rows,
         (Strategy::M, Slot::Data | Slot::Lhs) => Rows,
         (Strategy::M, Slot::LhsT) => Cols,

@@ -18,6 +18,8 @@ pub struct DramNeed {
     pub optimizer: f64,
     /// Activations kept from forward to backward, all microbatches in flight.
     pub activations: f64,
+    /// The chip's share of what all chips hold through the run: embedding tables, the matrix of HPL.
+    pub held: f64,
     /// Most bytes of tensors of the layer at work that wait between partitions.
     pub live: f64,
 }
@@ -25,7 +27,7 @@ pub struct DramNeed {
 impl DramNeed {
     /// The sum.
     pub fn total(&self) -> f64 {
-        self.weights + self.gradients + self.optimizer + self.activations + self.live
+        self.weights + self.gradients + self.optimizer + self.activations + self.held + self.live
     }
 }
 
@@ -35,7 +37,7 @@ pub fn optimizer_bytes_per_weight(word: f64) -> f64 {
     if word < 4.0 { 12.0 } else { 8.0 }
 }
 
-/// Bytes on one chip, without the live tensors (which depend on the partitions).
+/// Bytes on one chip of `chips`, without the live tensors (which depend on the partitions).
 ///
 /// Weights, gradients and states: those of the stage's layers. Activations: the tensors made in the forward pass and read
 /// in a backward one, for each layer of the stage and each microbatch in flight; 1F1B holds up to min(PP,
@@ -48,6 +50,7 @@ pub fn resident(
     t: u64,
     layers_per_stage: u64,
     in_flight: u64,
+    chips: u64,
 ) -> DramNeed {
     let word = workload.word_bytes;
     let layers = layers_per_stage as f64;
@@ -60,7 +63,8 @@ pub fn resident(
         .filter(|(k, _)| k.op == Op::GemmWeight && (!full || k.weight_of.is_none()))
         .map(|(k, s)| weight_bytes(k, *s, t, word))
         .sum();
-    let mut need = DramNeed { weights: layer_weights * layers, ..DramNeed::default() };
+    let held = workload.held_bytes / chips as f64;
+    let mut need = DramNeed { weights: layer_weights * layers, held, ..DramNeed::default() };
     if !(full && workload.training) {
         return need;
     }

@@ -4,7 +4,7 @@ use super::collective::{self, GroupDimension};
 use super::memory::optimizer_bytes_per_weight;
 use crate::system::options::{Charge, GradientReduction, Pipeline};
 use crate::system::{ModelOptions, System};
-use crate::workload::{CollectiveKind, Workload};
+use crate::workload::Workload;
 use serde::Serialize;
 
 /// What the schedule needs to know of a mapping.
@@ -131,12 +131,7 @@ pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Ite
     }
     if workload.training {
         if options.gradient_reduction == GradientReduction::PerIteration {
-            out.gradient_s = collective::seconds(
-                CollectiveKind::AllReduce,
-                stage.dp_group,
-                stage.layer_gradient_bytes * lps,
-                options,
-            );
+            out.gradient_s = collective::gradient_seconds(stage.dp_group, stage.layer_gradient_bytes * lps, options);
         }
         if options.optimizer_step == Charge::Charged {
             let word = workload.word_bytes;

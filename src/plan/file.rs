@@ -206,11 +206,14 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
         });
     }
     for (i, (u, d)) in spec.network_use.iter().zip(&system.network.dimensions).enumerate() {
-        if u.tp.saturating_mul(u.pp).saturating_mul(u.dp) != d.size {
+        if u.chips() != d.size {
             problems.push(Problem {
                 origin: at("network_use"),
                 field: format!("network_use.[{i}]"),
-                message: format!("tp {} x pp {} x dp {} is not the dimension's size of {}", u.tp, u.pp, u.dp, d.size),
+                message: format!(
+                    "tp {} x pp {} x dp {} x rows {} x cols {} is not the dimension's size of {}",
+                    u.tp, u.pp, u.dp, u.rows, u.cols, d.size
+                ),
             });
         }
     }

@@ -21,6 +21,20 @@ crate::spec! {
         pp: u64 = 1,
         /// Data parallelism.
         dp: u64 = 1,
+        /// Rows of the process grid (workloads that are spread over all chips).
+        rows: u64 = 1,
+        /// Columns of the process grid.
+        cols: u64 = 1,
+    }
+}
+
+impl DimensionUse {
+    /// A dimension used by nothing.
+    pub const NONE: Self = Self { tp: 1, pp: 1, dp: 1, rows: 1, cols: 1 };
+
+    /// Chips along the dimension that this makes.
+    pub fn chips(&self) -> u64 {
+        [self.tp, self.pp, self.dp, self.rows, self.cols].iter().fold(1, |product, n| product.saturating_mul(*n))
     }
 }
 
@@ -37,6 +51,13 @@ pub struct Decisions {
     pub weights_on_chip: bool,
     /// Partition of each kernel; partitions run in ascending order and none is empty.
     pub partition: Vec<usize>,
+}
+
+impl Decisions {
+    /// Rows and columns of the process grid; 1 x 1 where TP, PP and DP share the chips.
+    pub fn grid(&self) -> (u64, u64) {
+        self.uses.iter().fold((1, 1), |(rows, cols), u| (rows * u.rows, cols * u.cols))
+    }
 }
 
 /// Largest relative difference between a figure and its derivation.

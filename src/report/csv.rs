@@ -129,6 +129,14 @@ pub const COLUMNS: &[Column] = &[
         let uses = p.decisions.uses.iter().map(|u| format!("{}x{}x{}", u.tp, u.pp, u.dp));
         uses.collect::<Vec<_>>().join("|")
     }),
+    plan_text(
+        "process_grid",
+        "Rows x columns of the process grid of a workload that one shares; else empty.",
+        |p, _| {
+            let (rows, cols) = p.decisions.grid();
+            if p.workload.is_spread() { format!("{rows}x{cols}") } else { String::new() }
+        },
+    ),
     plan("tile_count", "Tiles that a sample is cut into.", |p, _| p.decisions.tiles as f64),
     plan_text("weights_on_chip", "Whether a stage's weights stay on chip for the whole iteration.", |p, _| {
         p.decisions.weights_on_chip.to_string()
@@ -169,6 +177,9 @@ pub const COLUMNS: &[Column] = &[
     plan("optimizer_bytes", "DRAM of one chip: optimiser states.", |p, _| p.figures.memory.optimizer),
     plan("activations_bytes", "DRAM of one chip: activations kept for the backward pass.", |p, _| {
         p.figures.memory.activations
+    }),
+    plan("held_bytes", "DRAM of one chip: its share of embedding tables or of the matrix.", |p, _| {
+        p.figures.memory.held
     }),
     plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| {
         p.figures.memory.live

@@ -142,6 +142,26 @@ crate::choice! {
     }
 }
 
+crate::choice! {
+    /// Messages that DFModel's all-to-all of DLRM and FFT sends through the cut of a dimension.
+    pub enum AllToAllMessages ("a count of messages") {
+        /// N^2/4: those that cross a bisection (its `miscellany` generation).
+        Bisection = "bisection",
+        /// N(N-1)/2: one a pair; tori then have both directions (later generations).
+        Pairs = "pairs",
+    }
+}
+
+crate::choice! {
+    /// What carries the gradient reduction.
+    pub enum GradientLink ("a gradient link") {
+        /// The links of the data-parallel group.
+        Links = "links",
+        /// One byte a nanosecond whatever the links: DFModel's DLRM adds bytes to nanoseconds.
+        BytePerNanosecond = "byte_per_ns",
+    }
+}
+
 macro_rules! model_options {
     ($( $(#[doc = $doc:literal])+ $field:ident : $ty:ty = $flow:expr, $df:expr; )*) => {
         /// The options in force.
@@ -208,6 +228,12 @@ model_options! {
     memory_state: MemoryState = MemoryState::Full, MemoryState::WeightsAndLive;
     /// When data-parallel gradients are reduced.
     gradient_reduction: GradientReduction = GradientReduction::PerIteration, GradientReduction::PerMicrobatch;
+    /// What carries the gradient reduction.
+    gradient_link: GradientLink = GradientLink::Links, GradientLink::Links;
+    /// Messages of DFModel's all-to-all over all chips.
+    all_to_all_messages: AllToAllMessages = AllToAllMessages::Bisection, AllToAllMessages::Bisection;
+    /// Whether buffers and weights must fit the SRAM (DFModel leaves the limit out for HPL and FFT).
+    sram_limit: Charge = Charge::Charged, Charge::Charged;
     /// The optimiser's pass over weights, gradients and states in DRAM, once an iteration.
     optimizer_step: Charge = Charge::Charged, Charge::Ignored;
     /// How the iteration's time follows from the layer's.

@@ -6,7 +6,9 @@
 pub mod chakra;
 pub mod collective;
 pub mod convert;
+pub mod detect;
 pub mod error;
+pub mod graphs;
 pub mod host;
 pub mod input;
 pub mod intern;
@@ -16,6 +18,8 @@ pub mod link;
 pub(crate) mod raw;
 pub mod replay;
 pub mod schema;
+pub mod summary;
+pub mod timeline;
 
 pub use collective::Collective;
 pub use error::{TraceError, TraceErrors};

@@ -1,6 +1,8 @@
 //! Graphs written out kernel by kernel.
 
-use super::graph::{Axis, Collective, CollectiveKind, Kernel, Op, Phase, Shape, Slot, Tensor, Use, WeightOf, Workload};
+use super::graph::{
+    Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, WeightOf, Workload,
+};
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
 use crate::units::{Bytes, Flop};
 use std::collections::HashMap;
@@ -32,6 +34,8 @@ crate::spec! {
         global_batch: u64,
         /// Samples of one microbatch.
         micro_batch: u64 = 1,
+        /// Bytes that all chips together hold through the run beside weights (tables, a matrix).
+        held: Bytes = Bytes(0.0),
         /// Tensors that come from outside.
         inputs: Vec<InputSpec> = Vec::new(),
         /// Names of tensors that leave the graph.
@@ -90,8 +94,10 @@ crate::spec! {
         flop: Option<Flop>,
         /// DRAM bytes of one sample beyond tensors and weights.
         extra_dram: Bytes = Bytes(0.0),
-        /// A collective it makes over the tensor-parallel group.
-        collective: Option<CollectiveSpec>,
+        /// Tensors of any shape that it reads whole: transposed views, slices.
+        views: Vec<String> = Vec::new(),
+        /// Collectives it makes by itself.
+        collectives: Vec<CollectiveSpec> = Vec::new(),
         /// For backward kernels: the forward kernel whose weight it uses or whose gradient it computes.
         weight_of: Option<String>,
     }
@@ -104,6 +110,16 @@ crate::spec! {
         kind: CollectiveKind,
         /// Bytes of the whole tensor of one sample.
         size: Bytes,
+        /// Among which chips.
+        scope: Scope = Scope::Tensor,
+        /// How many times, one after another.
+        times: u64 = 1,
+    }
+}
+
+impl CollectiveSpec {
+    fn collective(&self) -> Collective {
+        Collective { kind: self.kind, bytes: self.size.0, scope: self.scope, times: self.times }
     }
 }
 
@@ -224,6 +240,7 @@ impl GraphSpec {
         for (i, spec) in self.kernels.iter().enumerate() {
             let mut read: Vec<(&str, &str, Slot)> =
                 spec.inputs.iter().map(|t| (t.as_str(), "inputs", Slot::Data)).collect();
+            read.extend(spec.views.iter().map(|t| (t.as_str(), "views", Slot::View)));
             if let Some(rhs) = &spec.rhs {
                 read.push((rhs, "rhs", if spec.rhs_transposed { Slot::RhsT } else { Slot::Rhs }));
             }
@@ -265,7 +282,8 @@ impl GraphSpec {
                 tiled: if spec.phase == Phase::BackwardWeight { Axis::K } else { Axis::N },
                 flop: spec.flop.map(|f| f.0),
                 extra_dram_bytes: spec.extra_dram.0,
-                collective: spec.collective.as_ref().map(|c| Collective { kind: c.kind, bytes: c.size.0 }),
+                collectives: spec.collectives.iter().map(CollectiveSpec::collective).collect(),
+                spread: None,
                 weight_of,
             });
         }
@@ -310,10 +328,20 @@ impl GraphSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.training,
+            held_bytes: self.held.0,
         })
     }
 }
 
 fn blank(name: &str, rows: u64, cols: u64, producer: Option<usize>) -> Tensor {
-    Tensor { name: name.into(), rows, cols, producer, consumers: Vec::new(), output: false, carried_from: None }
+    Tensor {
+        name: name.into(),
+        rows,
+        cols,
+        producer,
+        consumers: Vec::new(),
+        output: false,
+        carried_from: None,
+        in_place: false,
+    }
 }

@@ -62,16 +62,57 @@ crate::choice! {
         AllToAll = "all_to_all",
         /// One rank sends to another.
         PointToPoint = "point_to_point",
+        /// One rank sends the same to every other.
+        Broadcast = "broadcast",
     }
 }
 
-/// A collective that a kernel makes by itself, over the tensor-parallel group.
+crate::choice! {
+    /// The chips among which a kernel makes a collective of its own.
+    pub enum Scope ("a scope of a collective") {
+        /// The tensor-parallel group.
+        Tensor = "tensor",
+        /// The data-parallel group: chips that hold the same shard of the weights.
+        Data = "data",
+        /// Every chip of the system (of a stage, if there are several).
+        All = "all",
+        /// One row of the process grid.
+        GridRow = "grid_row",
+        /// One column of the process grid.
+        GridColumn = "grid_column",
+    }
+}
+
+/// A collective that a kernel makes by itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Collective {
     /// Which.
     pub kind: CollectiveKind,
-    /// Bytes of the whole tensor of one sample.
+    /// Bytes of the whole tensor of one sample: for a row or column of the process grid, of the whole matrix panel, of which each
+    /// row (column) moves its share.
     pub bytes: f64,
+    /// Among which chips.
+    pub scope: Scope,
+    /// How many times it is made, one after another (the pivot searches of a panel).
+    pub times: u64,
+}
+
+/// Which axes of a kernel a process grid of P rows and Q columns splits. Kernels of workloads without data, tensor or
+/// pipeline parallelism (dense linear algebra, Fourier transforms) are spread over all chips this way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Spread {
+    /// Axis split among the P rows; `None`: every row of the grid computes the same, or only one does.
+    pub rows: Option<Axis>,
+    /// Axis split among the Q columns.
+    pub cols: Option<Axis>,
+}
+
+impl Spread {
+    /// How many parts a grid of `rows` x `cols` chips makes of an axis.
+    pub fn parts(&self, axis: Axis, rows: u64, cols: u64) -> u64 {
+        let of = |split: Option<Axis>, by: u64| if split == Some(axis) { by } else { 1 };
+        of(self.rows, rows) * of(self.cols, cols)
+    }
 }
 
 /// Sizes of a kernel's iteration space, all at least one. `k` is one for kernels that contract nothing.
@@ -117,6 +158,8 @@ pub enum Slot {
     Lhs,
     /// Stationary operand held transposed: rows `k`, columns `m`.
     LhsT,
+    /// A tensor of another shape than the kernel's: a transposed view, a slice, tables concatenated. It is read whole.
+    View,
 }
 
 impl Slot {
@@ -154,8 +197,10 @@ pub struct Kernel {
     pub flop: Option<f64>,
     /// DRAM bytes a sample beyond its tensors and weights (table look-ups).
     pub extra_dram_bytes: f64,
-    /// A collective of its own.
-    pub collective: Option<Collective>,
+    /// Collectives of its own. Those of one scope follow each other; different scopes use different links at once.
+    pub collectives: Vec<Collective>,
+    /// How a process grid shares it; `None` for kernels under tensor, pipeline and data parallelism.
+    pub spread: Option<Spread>,
     /// For backward kernels: whose weight.
     pub weight_of: Option<WeightOf>,
 }
@@ -211,6 +256,8 @@ pub struct Tensor {
     pub output: bool,
     /// For an input: the tensor of the previous repetition that it is (layer i+1 reads what layer i wrote).
     pub carried_from: Option<usize>,
+    /// Whether it overwrites data that lies in DRAM all the time ([`Workload::held_bytes`]): it waits there without taking more.
+    pub in_place: bool,
 }
 
 /// A checked workload: its graph is acyclic and every index is valid.
@@ -232,6 +279,8 @@ pub struct Workload {
     pub micro_batch: u64,
     /// Whether weights are updated: gradients are reduced over DP, optimiser states held.
     pub training: bool,
+    /// Bytes that all chips together hold through the run beside weights: embedding tables, the matrix of HPL.
+    pub held_bytes: f64,
 }
 
 /// A fault of a graph: which kernel or tensor, and what.
@@ -270,17 +319,18 @@ pub enum GraphError {
     },
 }
 
-/// Rows and columns that `slot` of a kernel reads. A weight GEMM shares one `k x n` operand among its
-/// outer problems; a two-tensor GEMM has one an outer problem.
-pub fn operand_size(kernel: &Kernel, slot: Slot) -> (u64, u64) {
+/// Rows and columns that `slot` of a kernel reads; `None` for a view, which has its own. A weight GEMM shares one `k x n`
+/// operand among its outer problems; a two-tensor GEMM has one an outer problem.
+pub fn operand_size(kernel: &Kernel, slot: Slot) -> Option<(u64, u64)> {
     let shape = &kernel.shape;
     let outer = if kernel.op == Op::GemmWeight { 1 } else { shape.outer };
     match slot {
-        Slot::Data => (shape.rows(), shape.n),
-        Slot::Rhs => (outer * (shape.k / kernel.window.max(1)), shape.n),
-        Slot::RhsT => (outer * shape.n, shape.k),
-        Slot::Lhs => (outer * shape.m, shape.k),
-        Slot::LhsT => (outer * shape.k, shape.m),
+        Slot::Data => Some((shape.rows(), shape.n)),
+        Slot::Rhs => Some((outer * (shape.k / kernel.window.max(1)), shape.n)),
+        Slot::RhsT => Some((outer * shape.n, shape.k)),
+        Slot::Lhs => Some((outer * shape.m, shape.k)),
+        Slot::LhsT => Some((outer * shape.k, shape.m)),
+        Slot::View => None,
     }
 }
 
@@ -295,7 +345,7 @@ impl Workload {
         for tensor in &self.tensors {
             for use_ in &tensor.consumers {
                 let kernel = &self.kernels[use_.kernel];
-                let (want_rows, want_cols) = operand_size(kernel, use_.slot);
+                let Some((want_rows, want_cols)) = operand_size(kernel, use_.slot) else { continue };
                 if (tensor.rows, tensor.cols) != (want_rows, want_cols) {
                     errors.push(GraphError::Size {
                         tensor: tensor.name.clone(),
@@ -393,6 +443,67 @@ impl Workload {
                 u.kernel = new_of[&u.kernel];
             }
         }
+    }
+
+    /// Whether its kernels are spread over a process grid of all chips instead of tensor, pipeline and data parallelism.
+    pub fn is_spread(&self) -> bool {
+        self.kernels.iter().any(|k| k.spread.is_some())
+    }
+
+    /// What one chip of a process grid of `rows` x `cols` has of a spread workload: every split axis divided and rounded
+    /// up (the chip that has most counts), stated FLOP and DRAM bytes in proportion, panels of a grid row divided among
+    /// the rows and of a grid column among the columns.
+    #[must_use]
+    pub fn on_grid(&self, rows: u64, cols: u64) -> Self {
+        let parts = |k: usize, axis: Axis| self.kernels[k].spread.map_or(1, |s| s.parts(axis, rows, cols));
+        let kernels: Vec<Kernel> = self
+            .kernels
+            .iter()
+            .enumerate()
+            .map(|(k, kernel)| {
+                let cut = |axis: Axis| kernel.shape.along(axis).div_ceil(parts(k, axis));
+                let shape = Shape { outer: cut(Axis::Outer), m: cut(Axis::M), k: cut(Axis::K), n: cut(Axis::N) };
+                let volume = |s: &Shape| s.rows() as f64 * s.k as f64 * s.n as f64;
+                let share = volume(&shape) / volume(&kernel.shape);
+                let collectives = kernel
+                    .collectives
+                    .iter()
+                    .map(|c| {
+                        let among = match c.scope {
+                            Scope::GridRow => rows,
+                            Scope::GridColumn => cols,
+                            Scope::All => rows * cols,
+                            Scope::Tensor | Scope::Data => 1,
+                        };
+                        Collective { bytes: c.bytes / among as f64, ..c.clone() }
+                    })
+                    .collect();
+                Kernel {
+                    shape,
+                    flop: kernel.flop.map(|f| f * share),
+                    extra_dram_bytes: kernel.extra_dram_bytes * share,
+                    collectives,
+                    ..kernel.clone()
+                }
+            })
+            .collect();
+        let tensors = self
+            .tensors
+            .iter()
+            .map(|tensor| {
+                let (rows, cols) = match (tensor.producer, tensor.consumers.first()) {
+                    (Some(p), _) => (
+                        tensor.rows.div_ceil(parts(p, Axis::Outer) * parts(p, Axis::M)),
+                        tensor.cols.div_ceil(parts(p, Axis::N)),
+                    ),
+                    (None, Some(u)) => operand_size(&kernels[u.kernel], u.slot)
+                        .unwrap_or((tensor.rows.div_ceil(rows), tensor.cols.div_ceil(cols))),
+                    (None, None) => (tensor.rows, tensor.cols),
+                };
+                Tensor { rows, cols, ..tensor.clone() }
+            })
+            .collect();
+        Self { kernels, tensors, ..self.clone() }
     }
 
     /// FLOP of one iteration: all kernels, all layers, all samples, unsharded.

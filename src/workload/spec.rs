@@ -1,6 +1,9 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
-use super::{Workload, explicit::GraphSpec, graph::GraphError, transformer::TransformerSpec};
+use super::{
+    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec,
+    transformer::TransformerSpec,
+};
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
 use crate::units::Bytes;
 use serde::Serialize;
@@ -13,6 +16,12 @@ use std::path::Path;
 pub enum WorkloadSpec {
     /// `kind: transformer`
     Transformer(TransformerSpec),
+    /// `kind: dlrm`
+    Dlrm(DlrmSpec),
+    /// `kind: hpl`
+    Hpl(HplSpec),
+    /// `kind: fft`
+    Fft(FftSpec),
     /// `kind: graph`
     Graph(GraphSpec),
 }
@@ -26,19 +35,31 @@ impl FromNode for WorkloadSpec {
         };
         match kind {
             "transformer" => TransformerSpec::from_node(node, reader).map(Self::Transformer),
+            "dlrm" => DlrmSpec::from_node(node, reader).map(Self::Dlrm),
+            "hpl" => HplSpec::from_node(node, reader).map(Self::Hpl),
+            "fft" => FftSpec::from_node(node, reader).map(Self::Fft),
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
             _ => {
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
                 reader.within("kind", |r| {
-                    r.problem(at, format!("expected a kind of workload: transformer, graph; found {found}"));
+                    r.problem(
+                        at,
+                        format!("expected a kind of workload: transformer, dlrm, hpl, fft, graph; found {found}"),
+                    );
                 });
                 None
             }
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "oneOf": [TransformerSpec::schema(definitions), GraphSpec::schema(definitions)] })
+        json!({ "oneOf": [
+            TransformerSpec::schema(definitions),
+            DlrmSpec::schema(definitions),
+            HplSpec::schema(definitions),
+            FftSpec::schema(definitions),
+            GraphSpec::schema(definitions),
+        ] })
     }
     fn expected() -> String {
         "a workload".into()
@@ -63,6 +84,9 @@ impl WorkloadSpec {
         let spec: Self = Reader::read(node)?;
         let built = match &spec {
             Self::Transformer(t) => t.build(),
+            Self::Dlrm(d) => d.build(),
+            Self::Hpl(h) => h.build(),
+            Self::Fft(f) => f.build(),
             Self::Graph(g) => g.build(node)?,
         };
         built.checked().map_err(|errors| {
@@ -96,6 +120,14 @@ fn kernel_origin(node: &Node, name: Option<&str>) -> crate::spec::Origin {
     match node.get("kernels").map(|k| &k.value) {
         Some(Value::List(items)) => items.iter().find(named).map_or(node.origin.clone(), |n| n.origin.clone()),
         _ => node.origin.clone(),
+    }
+}
+
+/// Refuses sizes above `most`, past which products leave the exact integers of `f64`.
+pub(super) fn check_sizes(sizes: &[(&str, u64, u64)], node: &Node, reader: &mut Reader) {
+    for (field, value, most) in sizes.iter().filter(|(_, value, most)| value > most) {
+        let at = node.get(field).unwrap_or(node);
+        reader.within(*field, |r| r.problem(at, format!("expected at most {most}, found {value}")));
     }
 }
 

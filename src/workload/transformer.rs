@@ -7,7 +7,8 @@
 //! (h, 4h, S). Attention, for each head: scores (S, head_dim, S), values (head_dim, S, S). A weight's gradient has the
 //! weight's input features as rows and its output features as columns and contracts over the tokens.
 
-use super::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, WeightOf, Workload};
+use super::builder::Builder;
+use super::graph::{Op, Phase, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -68,81 +69,14 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         let at = node.get("heads_in_qk_backward").unwrap_or(node);
         reader.within("heads_in_qk_backward", |r| r.problem(at, "needs heads x head_dim = hidden"));
     }
-    // Counts beyond this overflow the exact integers of f64 in products such as 4 h * h * S.
-    for (field, value, most) in [
+    let sizes = [
         ("hidden", spec.hidden, 1u64 << 24),
         ("heads", spec.heads, 1 << 20),
         ("head_dim", spec.head_dim, 1 << 20),
         ("seq", spec.seq, 1 << 26),
         ("layers", spec.layers, 1 << 20),
-    ] {
-        if value > most {
-            let at = node.get(field).unwrap_or(node);
-            reader.within(field, |r| r.problem(at, format!("expected at most {most}, found {value}")));
-        }
-    }
-}
-
-struct Builder {
-    kernels: Vec<Kernel>,
-    tensors: Vec<Tensor>,
-}
-
-impl Builder {
-    /// Adds a kernel and its output tensor; returns the kernel's index, which is also its tensor's.
-    fn add(
-        &mut self,
-        name: &str,
-        op: Op,
-        phase: Phase,
-        shape: (u64, u64, u64, u64),
-        inputs: &[(usize, Slot)],
-    ) -> usize {
-        let (outer, m, k, n) = shape;
-        let shape = Shape { outer, m, k, n };
-        let id = self.kernels.len();
-        for (tensor, slot) in inputs {
-            self.tensors[*tensor].consumers.push(Use { kernel: id, slot: *slot });
-        }
-        self.tensors.push(Tensor {
-            name: format!("{name}.out"),
-            rows: shape.rows(),
-            cols: n,
-            producer: Some(id),
-            consumers: Vec::new(),
-            output: false,
-            carried_from: None,
-        });
-        let tiled = if phase == Phase::BackwardWeight { Axis::K } else { Axis::N };
-        self.kernels.push(Kernel {
-            name: name.into(),
-            op,
-            phase,
-            shape,
-            window: 1,
-            tiled,
-            flop: None,
-            extra_dram_bytes: 0.0,
-            collective: None,
-            weight_of: None,
-        });
-        id
-    }
-
-    /// Marks tensor `from` as what the next layer's kernel `to` reads.
-    fn carry(&mut self, name: &str, from: usize, to: usize, slot: Slot) {
-        let (rows, cols) = (self.tensors[from].rows, self.tensors[from].cols);
-        self.tensors[from].output = true;
-        self.tensors.push(Tensor {
-            name: name.into(),
-            rows,
-            cols,
-            producer: None,
-            consumers: vec![Use { kernel: to, slot }],
-            output: false,
-            carried_from: Some(from),
-        });
-    }
+    ];
+    super::spec::check_sizes(&sizes, node, reader);
 }
 
 impl TransformerSpec {
@@ -234,6 +168,7 @@ impl TransformerSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
+            held_bytes: 0.0,
         }
     }
 }

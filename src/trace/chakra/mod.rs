@@ -4,11 +4,16 @@
 //! The reader is our own, not the one that prost generates, for three reasons: errors name byte, node and field; names and attributes, which
 //! repeat on every node, are held once; what it reads it writes again byte by byte. Tests hold it against prost's.
 
+pub mod graph;
+pub mod groups;
+pub mod json;
 pub mod read;
+pub mod text;
 pub mod value;
 mod wire;
 pub mod write;
 
+pub use groups::CommGroups;
 pub use read::{Reader, read, read_from};
 pub use value::{Attr, Kind, Scalar, Value};
 pub use write::{Writer, write};

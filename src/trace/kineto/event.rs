@@ -1,6 +1,6 @@
 //! One event, as written.
 
-use super::{Dims, Extra, Launch, Operands, Sync};
+use super::{Dims, Extra};
 use crate::trace::collective::list_of_integers;
 use crate::trace::intern::Interner;
 use crate::trace::raw::{Key, Raw, field};

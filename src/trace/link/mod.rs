@@ -211,10 +211,10 @@ fn match_host(
         .filter(|(e, _)| events.get(*e as usize).is_some_and(is_operator))
         .map(|&(event, thread)| Candidate { event, thread })
         .collect();
-    // An operator and its first callee may begin together: the longer one comes first.
+    // An operator and its first callee may begin in the same microsecond: the profiler numbered them in the order of their starts.
     candidates.sort_by_key(|c| {
         let e = events.get(c.event as usize);
-        (e.map(|e| e.ts_ns), e.map(|e| -e.dur_ns), e.map(|e| e.event_index), c.event)
+        (e.map(|e| (e.ts_ns, e.event_index, e.external_id, -e.dur_ns)), c.event)
     });
     let matching = matching::matching(host, events, &candidates);
     let operators = host.nodes.iter().filter(|n| !n.is_root()).count();

@@ -335,6 +335,8 @@ fn device_arcs(
         let last = h.call.max(h.ready());
         let recorded = n.start_ns - at;
         let takes = match delays {
+            // What a stream did before the trace is not known: its first operation keeps the delay it had, if nothing else explains it.
+            Delays::Typical if kind == ArcKind::Launch && h.stream.is_none() && unknown_past(n, h, usual, typical) => recorded,
             Delays::Typical => usual,
             Delays::Recorded if Some(at) == last => recorded,
             Delays::Recorded => usual.min(recorded),
@@ -342,6 +344,13 @@ fn device_arcs(
         list.push((event(e.to, e.to_end), Arc { from: event(e.from, e.from_end), takes, kind }));
     }
     unexplained
+}
+
+/// Whether the first operation of a stream began later than its launch and other streams explain.
+fn unknown_past(n: &LinkedNode, h: &Held, usual: Ns, typical: &Typical) -> bool {
+    let launched = h.call.map(|t| t.saturating_add(usual));
+    let released = h.event.map(|t| t.saturating_add(typical.event_ns));
+    launched.max(released).is_some_and(|t| t < n.start_ns)
 }
 
 /// Whether an operation is one of the kinds that [`super::Figures`] sums as communication.

@@ -1,0 +1,86 @@
+//! Workloads that a process grid shares (HPL, FFT): every grid that the network's dimensions allow, each searched like a
+//! workload of one chip, whose share of every kernel the grid determines.
+
+use super::degrees::{Degrees, grids};
+use super::record::{Infeasible, Status, relative_gap};
+use super::request::{Answer, MapError, Pins, Record, Request};
+use super::search::{Search, TIE};
+use crate::model::compute::system_peak;
+use crate::system::System;
+use crate::workload::Workload;
+
+/// Finds the best grid and the best mapping on it. The bound of the answer covers all grids.
+///
+/// # Errors
+/// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
+pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
+    let wanted = &request.wanted;
+    if [wanted.tp, wanted.pp, wanted.dp].iter().flatten().any(|degree| *degree > 1) {
+        return Err(MapError::Request(format!(
+            "{} is shared by a process grid of all chips; it has no tensor, pipeline or data parallelism to ask for",
+            workload.name
+        )));
+    }
+    let one_way = workload.kernels.iter().filter_map(|k| k.spread).all(|s| s.rows == s.cols);
+    let all = match &request.pins.uses {
+        Some(uses) => vec![Degrees::new(system, uses.clone())],
+        None => grids(system, wanted.split, one_way),
+    };
+    let considered = all.len();
+    let mut candidates = Vec::with_capacity(considered);
+    for degrees in all {
+        let share = workload.on_grid(degrees.grid_rows, degrees.grid_cols);
+        let bound_s = Search::new(&share, system, request)?.assignment_bound(&degrees);
+        candidates.push((degrees, share, bound_s));
+    }
+    candidates.sort_by(|a, b| a.2.total_cmp(&b.2));
+
+    let mut best = None;
+    let mut least: Option<Infeasible> = None;
+    let mut bound = f64::INFINITY;
+    let (mut solved, mut nodes, mut reproducible) = (0, 0, true);
+    for (degrees, share, bound_s) in &candidates {
+        if best.as_ref().is_some_and(|(_, record): &(_, Box<Record>)| *bound_s >= record.objective_s * (1.0 - TIE)) {
+            bound = bound.min(*bound_s);
+            break;
+        }
+        let pins = Pins { uses: Some(degrees.uses.clone()), ..request.pins.clone() };
+        let request = Request { pins, ..request.clone() };
+        match Search::new(share, system, &request)?.run()? {
+            Answer::Mapped(plan, record) => {
+                bound = bound.min(record.bound_s);
+                solved += record.solved;
+                nodes += record.nodes;
+                reproducible &= record.reproducible;
+                if best.as_ref().is_none_or(|(_, b)| record.objective_s < b.objective_s * (1.0 - TIE)) {
+                    best = Some((plan, record));
+                }
+            }
+            Answer::Infeasible(reason) => {
+                // Of grids that lack the same thing, the one that lacks least tells the nearest remedy.
+                if least.as_ref().is_none_or(|l| reason.needed / reason.available < l.needed / l.available) {
+                    least = Some(reason);
+                }
+            }
+        }
+    }
+    let Some((mut plan, mut record)) = best else {
+        return match least {
+            Some(reason) => Ok(Answer::Infeasible(reason)),
+            None => Err(MapError::Request("the network has no chips".into())),
+        };
+    };
+    plan.workload = workload.clone();
+    plan.figures.flop_per_iteration = workload.flop_per_iteration();
+    plan.figures.utilization = plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(system));
+    record.bound_s = bound.min(record.objective_s);
+    record.assignments = considered;
+    record.solved = solved;
+    record.nodes = nodes;
+    record.reproducible = reproducible;
+    let gap = relative_gap(record.objective_s, record.bound_s);
+    if record.status == Status::Optimal && gap > request.limits.gap.max(TIE) {
+        record.status = Status::NodeLimit;
+    }
+    Ok(Answer::Mapped(plan, record))
+}
