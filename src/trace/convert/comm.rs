@@ -2,9 +2,9 @@
 
 use crate::trace::chakra::{Attr, CommType, Kind, Node, NodeType, Scalar, Value};
 use crate::trace::host::RECORD_PARAM_COMMS;
-use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind};
+use crate::trace::link::{LinkedNode, LinkedTrace};
 use crate::trace::{Collective, Text};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// A communication operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,15 +116,43 @@ pub fn comm_call(trace: &LinkedTrace, node: &LinkedNode) -> Option<CommCall> {
     Some(CommCall { name: node.name.clone(), kind, collective: of, bytes })
 }
 
-/// A collective that the host itself carries out, recorded by PyTorch.
-pub(super) fn host_call(node: &LinkedNode) -> Option<CommCall> {
-    if node.kind != NodeKind::Operator || &*node.name != RECORD_PARAM_COMMS {
-        return None;
+/// Collectives that the host itself carries out, by the node that calls them, with their duration. There are none where
+/// communication kernels run. They are read from `record_param_comms`; where the backend records none (gloo), from the `c10d::` operators,
+/// and from the `gloo:` annotations that belong to none of these (buckets of `DistributedDataParallel`).
+pub(super) fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
+    let mut found = HashMap::new();
+    if trace.nodes.iter().any(LinkedNode::is_communication) {
+        return found;
     }
-    let c = node.collective.as_deref()?;
-    let name = c.name.clone()?;
-    let (kind, collective) = meaning(&name)?;
-    Some(CommCall { name, kind, collective, bytes: bytes(c, collective) })
+    let call = |node: &LinkedNode| {
+        let c = node.collective.as_deref()?;
+        let name = c.name.clone()?;
+        let (kind, collective) = meaning(&name)?;
+        Some(CommCall { name, kind, collective, bytes: bytes(c, collective) })
+    };
+    let host = || (0u32..).zip(&trace.nodes).filter(|(_, n)| !n.kind.on_device() && n.timed);
+    for (i, node) in host().filter(|(_, n)| &*n.name == RECORD_PARAM_COMMS) {
+        found.extend(call(node).map(|c| (i, (c, node.dur_ns))));
+    }
+    if !found.is_empty() {
+        return found;
+    }
+    // Nodes are in order of time: an annotation carries out the last operator before it that has none yet.
+    let mut open: Option<u32> = None;
+    for (i, node) in host() {
+        if node.name.starts_with("c10d::") {
+            if let Some(c) = call(node) {
+                found.insert(i, (c, node.dur_ns));
+                open = Some(i);
+            }
+        } else if node.name.starts_with("gloo:") {
+            match open.take().and_then(|o| found.get_mut(&o)) {
+                Some((_, dur)) => *dur = node.dur_ns,
+                None => found.extend(call(node).map(|c| (i, (c, node.dur_ns)))),
+            }
+        }
+    }
+    found
 }
 
 /// Process groups by the numbers that simulators want: names that are small numbers stay, others get the next free number.

@@ -47,8 +47,8 @@ pub struct Conversion<'a> {
     own_ns: Vec<u64>,
     /// Ids each node depends on besides its thread's order.
     extra: HashMap<u32, Vec<u32>>,
-    /// Whether collectives run on the host: there is no communication kernel at all.
-    on_host: bool,
+    /// Collectives of the host, each followed by a node of its own.
+    host_calls: HashMap<u32, (CommCall, u64)>,
 }
 
 /// The attribute names, made once.
@@ -65,17 +65,16 @@ impl Names {
 impl<'a> Conversion<'a> {
     /// Plans the conversion of a linked trace.
     pub fn new(trace: &'a LinkedTrace) -> Self {
-        let on_host = !trace.nodes.iter().any(LinkedNode::is_communication);
+        let host_calls = comm::host_calls(trace);
         let mut ids = Vec::with_capacity(trace.nodes.len());
         let mut next = 0u64;
-        for node in &trace.nodes {
+        for (i, node) in (0u32..).zip(&trace.nodes) {
             if node.kind == NodeKind::Call {
                 ids.push(None);
                 continue;
             }
             ids.push(Some(next));
-            // A collective of the host is followed by a node of its own.
-            next += 1 + u64::from(on_host && comm::host_call(node).is_some());
+            next += 1 + u64::from(host_calls.contains_key(&i));
         }
         let waited = waited(trace);
         let mut conversion = Self {
@@ -85,7 +84,7 @@ impl<'a> Conversion<'a> {
             ids,
             own_ns: own_times(trace, &waited),
             extra: HashMap::new(),
-            on_host,
+            host_calls,
         };
         conversion.plan_edges();
         conversion
@@ -192,13 +191,11 @@ impl<'a> Conversion<'a> {
             out.ctrl_deps.extend(parent);
             self.count(&out);
             sink(&out)?;
-            if self.on_host
-                && let Some(call) = comm::host_call(node)
-            {
+            if let Some((call, dur_ns)) = self.host_calls.get(&i).cloned() {
                 let mut out = Node::new(id + 1, call.name.clone(), NodeType::Comp);
                 out.data_deps.push(id);
                 out.ctrl_deps.push(id);
-                self.times(&mut out, node, node.dur_ns, &mut names);
+                self.times(&mut out, node, dur_ns, &mut names);
                 out.attrs.push(Attr::new(names.get("is_cpu_op"), Scalar::Bool(false)));
                 self.communication(&mut out, &call, node, &mut names);
                 self.report.dependencies += 1;

@@ -263,11 +263,9 @@ impl<'a> Builder<'a> {
                             found.push((op, i, false));
                         }
                     } else if sync.is_none()
-                        && let Some(list) = self.launches.get(node.place as usize)
-                        && let Some((_, op)) =
-                            list.partition_point(|&(t, _)| t < node.start_ns).checked_sub(1).and_then(|k| list.get(k))
+                        && let Some(op) = self.stream_in_use(node.place, node.start_ns)
                     {
-                        found.push((*op, i, true)); // the stream in use
+                        found.push((op, i, true));
                     }
                 }
                 Wait::Event => {
@@ -292,6 +290,15 @@ impl<'a> Builder<'a> {
                 self.push((op, End::Finish), (call, End::Finish), EdgeKind::Host, inferred);
             }
         }
+    }
+
+    /// What a thread launched last before a time: of a graph, the operation that ends last.
+    fn stream_in_use(&self, thread: u32, t: Ns) -> Option<u32> {
+        let list = self.launches.get(thread as usize)?;
+        let launched = list.get(..list.partition_point(|&(at, _)| at < t))?;
+        let call = self.trace.node(launched.last()?.1)?.launch;
+        let same = launched.iter().rev().take_while(|(_, op)| self.trace.node(*op).is_some_and(|n| n.launch == call));
+        same.map(|&(_, op)| op).max_by_key(|&op| self.end(op))
     }
 
     /// The operation launched before a call and ended last within it: what the call waited for, if the trace does not say.

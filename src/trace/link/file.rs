@@ -2,7 +2,7 @@
 //!
 //! Node ids are places in [`LinkedTrace::nodes`]; `ctrl_deps` holds the parent, `data_deps` what the edges come from. `edges` repeats
 //! them as pairs (place, code), code = 8 x kind + 4 x (from its end) + 2 x (to the end) + inferred. Times are in `start_ns` and
-//! `dur_ns`; the schema's own fields hold whole microseconds. `docs/traces.md` lists all attributes.
+//! `dur_ns`; the schema's own fields hold whole microseconds. `docs/traces-linked.md` lists all attributes.
 
 use super::{
     DeviceFacts, Edge, EdgeKind, End, Facts, Group, HostFacts, Io, LinkedNode, LinkedTrace, NodeKind, Stream, Thread,

@@ -6,6 +6,7 @@
 //! enough: its own operators then are the host side.
 
 mod align;
+mod calls;
 mod edges;
 pub mod file;
 mod io;
@@ -145,6 +146,7 @@ pub fn link(
         nodes,
         edges: Vec::new(),
     };
+    only_group(&mut trace);
     edges::add(&mut trace, events, &event_of, &nests, &mut report);
     report::edges(&trace, &mut report);
     order(&mut trace);
@@ -325,7 +327,7 @@ impl<'a> Draft<'a> {
             if let Some(node) = self.nodes.get_mut(i as usize) {
                 if let Some(n) = host.zip(host_of.get(&event)).and_then(|(h, &n)| h.nodes.get(n as usize)) {
                     if node.collective.is_none() {
-                        node.collective.clone_from(&n.collective);
+                        node.collective = n.collective.clone().or_else(|| calls::collective(n).map(Box::new));
                     } else if let (Some(c), Some(more)) = (&mut node.collective, &n.collective) {
                         complete(c, more);
                     }
@@ -445,7 +447,7 @@ impl<'a> Draft<'a> {
                 timed: false,
                 parent: of_id.get(&n.parent).copied(),
                 launch: None,
-                collective: n.collective.clone(),
+                collective: n.collective.clone().or_else(|| calls::collective(n).map(Box::new)),
                 facts: Facts::Host(Box::new(io::facts(n))),
             });
             self.event_of.push(None);
@@ -560,6 +562,17 @@ fn groups(host: Option<&HostTrace>, device: &KinetoTrace, nodes: &[LinkedNode]) 
         }
     }
     found.into_values().collect()
+}
+
+/// Where there is one group only, it is that of every collective.
+fn only_group(trace: &mut LinkedTrace) {
+    let [only] = trace.groups.as_slice() else { return };
+    let name: Text = only.name.as_str().into();
+    for c in trace.nodes.iter_mut().filter_map(|n| n.collective.as_mut()) {
+        if c.group.is_none() {
+            c.group = Some(name.clone());
+        }
+    }
 }
 
 /// Puts every node after what it needs to begin, and renumbers.

@@ -21,6 +21,15 @@ pub struct Typical {
     pub gap_ns: [Ns; 4],
     /// From the end of an operation to the start of one on another stream that waits for it.
     pub event_ns: Ns,
+    /// The same between streams of one launched graph.
+    pub graph_ns: Ns,
+}
+
+impl Typical {
+    /// The delay after an operation of another stream.
+    pub(super) fn across(&self, in_graph: bool) -> Ns {
+        if in_graph { self.graph_ns } else { self.event_ns }
+    }
 }
 
 /// The column of a kind of operation in [`Typical`].
@@ -85,7 +94,7 @@ pub(super) fn held(trace: &LinkedTrace) -> Vec<Held> {
 pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
     let mut launch: [Vec<Ns>; 4] = Default::default();
     let mut gap: [Vec<Ns>; 4] = Default::default();
-    let mut event = Vec::new();
+    let (mut event, mut graph) = (Vec::new(), Vec::new());
     let devices = || {
         trace
             .nodes
@@ -119,9 +128,7 @@ pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
         }
         let delay = (n.start_ns - ready).max(0);
         if h.event > h.stream {
-            if !h.in_graph {
-                event.push(delay);
-            }
+            if h.in_graph { graph.push(delay) } else { event.push(delay) }
         } else if let Some(list) = gap.get_mut(c) {
             list.push(delay);
         }
@@ -129,7 +136,9 @@ pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
     for (slot, list) in out.gap_ns.iter_mut().zip(&mut gap) {
         *slot = median(list).unwrap_or(0);
     }
-    out.event_ns = median(&mut event).unwrap_or_else(|| out.gap_ns.first().copied().unwrap_or(0));
+    let [kernels, _, _, graphs] = out.gap_ns;
+    out.event_ns = median(&mut event).unwrap_or(kernels);
+    out.graph_ns = median(&mut graph).unwrap_or(graphs);
     out
 }
 

@@ -22,9 +22,9 @@ use std::collections::HashMap;
 /// What an arc stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ArcKind {
-    /// Host time inside an operator, an annotation or a call.
+    /// Host time inside an operator or a call.
     Host,
-    /// Host time outside of all of them.
+    /// Host time outside of all of them (an annotation does no work).
     Outside,
     /// A device operation's duration.
     Device,
@@ -62,6 +62,8 @@ pub(super) const NONE: u32 = u32::MAX;
 pub struct Timing {
     /// Arcs into each event: `arcs[first[e]..first[e + 1]]`. Events are 2 x node for its start and 2 x node + 1 for its end.
     first: Vec<u32>,
+    /// Device operations that found their stream idle, by node.
+    idle: Vec<bool>,
     arcs: Vec<Arc>,
     /// Events in an order in which each comes after those it depends on.
     order: Vec<u32>,
@@ -112,7 +114,8 @@ impl Timing {
         }
         list.sort_by_key(|&(to, _)| to);
         let arcs: Vec<Arc> = list.into_iter().map(|(_, arc)| arc).collect();
-        let mut timing = Self { first, arcs, order: Vec::new(), typical, unexplained_ns };
+        let idle = held.iter().map(|h| h.ready() <= h.call).collect();
+        let mut timing = Self { first, idle, arcs, order: Vec::new(), typical, unexplained_ns };
         timing.order = timing.topological(trace)?;
         Ok(timing)
     }
@@ -186,6 +189,31 @@ impl Timing {
         Err(ReplayError::Cycle(names.join(", ")))
     }
 
+    /// Length of the longest path when only work counts, as HolisticTraceAnalysis defines its critical path: host time between
+    /// operators, waiting and handing over count nothing; a launch counts only where the stream was idle; threads do not wait for
+    /// each other. Build with [`Delays::Recorded`] for the weights that it uses.
+    pub fn work_ns(&self, trace: &LinkedTrace) -> Ns {
+        let mut length: Vec<Ns> = vec![0; 2 * trace.nodes.len()];
+        for &e in &self.order {
+            let mut best: Ns = 0;
+            for arc in self.into(e).iter().filter(|a| a.from != NONE) {
+                let takes = match arc.kind {
+                    ArcKind::Device => trace.node(e / 2).map_or(0, |n| Ns::try_from(n.dur_ns).unwrap_or(0)),
+                    ArcKind::Host | ArcKind::Gap => arc.takes,
+                    ArcKind::Launch if self.idle.get(e as usize / 2) == Some(&true) => arc.takes,
+                    ArcKind::Launch | ArcKind::Wake | ArcKind::Backward => continue,
+                    ArcKind::Outside | ArcKind::Event | ArcKind::HostWait | ArcKind::Release => 0,
+                };
+                let from = length.get(arc.from as usize).copied().unwrap_or(0);
+                best = best.max(from.saturating_add(takes));
+            }
+            if let Some(slot) = length.get_mut(e as usize) {
+                *slot = best;
+            }
+        }
+        length.into_iter().max().unwrap_or(0)
+    }
+
     /// Replays with durations of device operations given by the caller.
     pub fn replay(&self, trace: &LinkedTrace, duration: impl Fn(u32, &LinkedNode) -> u64) -> Replay {
         let events = 2 * trace.nodes.len();
@@ -255,6 +283,7 @@ fn host_arcs(trace: &LinkedTrace, list: &mut Vec<(u32, Arc)>) {
     for thread in spans {
         let points = nest(thread).points;
         let mut before: Option<crate::trace::link::nest::Point> = None;
+        let mut depth = 0i64; // operators and calls open; annotations do no work
         for p in points {
             let to = event(p.node, p.end);
             match before {
@@ -268,9 +297,12 @@ fn host_arcs(trace: &LinkedTrace, list: &mut Vec<(u32, Arc)>) {
                     } else if woken.contains_key(&to) {
                         takes = 0;
                     }
-                    let kind = if b.depth > 0 { ArcKind::Host } else { ArcKind::Outside };
+                    let kind = if depth > 0 { ArcKind::Host } else { ArcKind::Outside };
                     list.push((to, Arc { from: event(b.node, b.end), takes, kind }));
                 }
+            }
+            if trace.node(p.node).is_some_and(|n| n.kind != NodeKind::Annotation) {
+                depth += if p.end == End::Start { 1 } else { -1 };
             }
             before = Some(p);
         }
@@ -313,7 +345,7 @@ fn device_arcs(
             let launch = h.call.map(|t| t + typical.launch_ns.get(c).copied().unwrap_or(0));
             let stream =
                 h.stream.map(|t| if h.overlaps { n.start_ns } else { t + typical.gap_ns.get(c).copied().unwrap_or(0) });
-            let event = h.event.map(|t| t + typical.event_ns);
+            let event = h.event.map(|t| t + typical.across(h.in_graph));
             let explained = launch.max(stream).max(event).unwrap_or(n.start_ns);
             unexplained += (n.start_ns - explained).max(0);
         }
@@ -328,7 +360,7 @@ fn device_arcs(
             // Started early on purpose: how early is the trace's own knowledge.
             EdgeKind::Stream if e.from_end == End::Start => (n.start_ns - at, ArcKind::Gap),
             EdgeKind::Stream => (typical.gap_ns.get(c).copied().unwrap_or(0), ArcKind::Gap),
-            EdgeKind::Event | EdgeKind::Graph => (typical.event_ns, ArcKind::Event),
+            EdgeKind::Event | EdgeKind::Graph => (typical.across(e.kind == EdgeKind::Graph), ArcKind::Event),
             _ => continue,
         };
         // The cause that came last decided when it was recorded: its delay is the recorded one, the others' at most that.
@@ -336,7 +368,9 @@ fn device_arcs(
         let recorded = n.start_ns - at;
         let takes = match delays {
             // What a stream did before the trace is not known: its first operation keeps the delay it had, if nothing else explains it.
-            Delays::Typical if kind == ArcKind::Launch && h.stream.is_none() && unknown_past(n, h, usual, typical) => recorded,
+            Delays::Typical if kind == ArcKind::Launch && h.stream.is_none() && unknown_past(n, h, usual, typical) => {
+                recorded
+            }
             Delays::Typical => usual,
             Delays::Recorded if Some(at) == last => recorded,
             Delays::Recorded => usual.min(recorded),
@@ -349,7 +383,7 @@ fn device_arcs(
 /// Whether the first operation of a stream began later than its launch and other streams explain.
 fn unknown_past(n: &LinkedNode, h: &Held, usual: Ns, typical: &Typical) -> bool {
     let launched = h.call.map(|t| t.saturating_add(usual));
-    let released = h.event.map(|t| t.saturating_add(typical.event_ns));
+    let released = h.event.map(|t| t.saturating_add(typical.across(h.in_graph)));
     launched.max(released).is_some_and(|t| t < n.start_ns)
 }
 

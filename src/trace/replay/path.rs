@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// Time on the path of one kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PathShare {
-    /// Host, inside operators, annotations and calls.
+    /// Host, inside operators and calls.
     Host,
     /// Host, outside of them: the program between operators.
     HostOutside,
