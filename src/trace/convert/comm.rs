@@ -252,7 +252,7 @@ pub(super) fn attributes(
         if !list.is_empty() {
             let items = list.iter().map(|&v| Scalar::Uint64(v)).collect();
             let value = Some(Value::List(Kind::Uint64, items));
-            out.attrs.push(Attr { name: name(key), doc: "".into(), value, unknown: Vec::new() });
+            out.attrs.push(Attr { name: name(key), doc: Text::default(), value, unknown: Vec::new() });
         }
     }
 }

@@ -53,12 +53,18 @@ pub struct Conversion<'a> {
 
 /// The attribute names, made once.
 struct Names {
-    all: HashMap<&'static str, Text>,
+    all: Vec<(&'static str, Text)>,
 }
 
 impl Names {
     fn get(&mut self, name: &'static str) -> Text {
-        self.all.entry(name).or_insert_with(|| name.into()).clone()
+        // A place in the program names the same literal each time: comparing addresses is enough, and quick.
+        if let Some((_, text)) = self.all.iter().find(|(known, _)| std::ptr::eq(*known, name)) {
+            return text.clone();
+        }
+        let text: Text = name.into();
+        self.all.push((name, text.clone()));
+        text
     }
 }
 
@@ -159,7 +165,7 @@ impl<'a> Conversion<'a> {
     /// Those of `sink`.
     pub fn nodes(&mut self, mut sink: impl FnMut(&Node) -> io::Result<()>) -> io::Result<()> {
         let trace = self.trace;
-        let mut names = Names { all: HashMap::new() };
+        let mut names = Names { all: Vec::new() };
         // The last node of each thread: an operator, or the host's collective after it.
         let mut last: Vec<Option<u64>> = vec![None; trace.threads.len()];
         for (i, node) in (0u32..).zip(&trace.nodes) {

@@ -105,7 +105,7 @@ fn metadata(trace: &LinkedTrace) -> Metadata {
     let int = |name: &str, v: i64| Attr::new(name, Scalar::Int64(v));
     let list = |name: &str, items: Vec<Scalar>| Attr {
         name: name.into(),
-        doc: "".into(),
+        doc: Text::default(),
         value: Some(Value::List(Kind::Int64, items)),
         unknown: Vec::new(),
     };
@@ -223,7 +223,7 @@ fn encode(i: u32, node: &LinkedNode, into: &[Edge], names: &Names) -> Node {
         if !items.is_empty() {
             attrs.push(Attr {
                 name: name.clone(),
-                doc: "".into(),
+                doc: Text::default(),
                 value: Some(Value::List(kind, items)),
                 unknown: Vec::new(),
             });
