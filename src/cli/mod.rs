@@ -4,7 +4,9 @@
 //! interrupted.
 
 pub mod check;
+pub mod import;
 pub mod map;
+pub mod money;
 pub mod plot;
 pub mod present;
 pub mod schema;
@@ -36,6 +38,9 @@ pub enum Command {
     Study(StudyCommand),
     /// Redraw figures from the results of a study, or draw any two columns of a CSV.
     Plot(plot::PlotArgs),
+    /// Read files of other tools into ours.
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
     /// Recorded traces: Chakra, PyTorch, Kineto.
@@ -92,6 +97,7 @@ pub fn run(cli: Cli) -> i32 {
 
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Plot(args) => plot::run(&args),
+        Command::Import(command) => import::run(&command),
         Command::Schema(args) => schema::run(&args),
         Command::Trace(command) => trace::run(&command),
     };

@@ -16,7 +16,8 @@
 //! Seconds are divided by the problem's lower bound and bytes by the capacity they are held against, so that every
 //! coefficient is about one.
 //!
-//! Objective: sum of time[p], plus what no choice changes.
+//! Objective: sum of time[p], plus what no choice changes. For another goal than time (`instance::Goal`) the sum of
+//! second * time[p] + busy_second * c[p] + dram_byte * (bytes of st and ld in p).
 //!
 //! Constraints, each family in the function that emits it ([`emit_assignment`], ...)
 //!   F1  sum_p A[k,p] = 1
@@ -36,7 +37,7 @@
 //! Forward kernels have the first partitions and backward kernels the rest where the phases are kept apart.
 //! Not modelled: filling and draining of the pipeline inside a partition; several tile counts in one mapping.
 
-use super::instance::{Compute, Instance};
+use super::instance::{Compute, Goal, Instance};
 use super::solver::{Limits, Milp, Solved, SolverError, solve};
 use super::tiling;
 use crate::system::Overlap;
@@ -54,8 +55,10 @@ pub struct FusionModel {
     stored: Vec<Vec<Option<usize>>>,
     /// Columns of z[p].
     used: Vec<Option<usize>>,
-    /// Seconds of one unit of the objective.
+    /// Seconds of one unit of the time columns.
     scale: f64,
+    /// Seconds (or what the goal counts in) of one unit of the objective.
+    unit: f64,
 }
 
 /// How many partitions each phase may use.
@@ -99,6 +102,10 @@ impl PartitionCounts {
 /// Builds the MILP with the given number of partitions.
 pub fn build(instance: &Instance, counts: PartitionCounts) -> FusionModel {
     let scale = Some(instance.lower_bound()).filter(|s| *s > 0.0 && s.is_finite()).unwrap_or(1.0);
+    let unit = match instance.goal == Goal::TIME {
+        true => scale,
+        false => Some(instance.least_value()).filter(|s| *s > 0.0 && s.is_finite()).unwrap_or(1.0),
+    };
     let n = instance.kernels.len();
     let mut model = FusionModel {
         milp: Milp::default(),
@@ -107,6 +114,7 @@ pub fn build(instance: &Instance, counts: PartitionCounts) -> FusionModel {
         stored: vec![vec![None; counts.total()]; instance.tensors.len()],
         used: vec![None; counts.total()],
         scale,
+        unit,
     };
     emit_assignment(&mut model, instance, counts);
     emit_order(&mut model, instance, counts);
@@ -204,7 +212,8 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
     let overhead = instance.partition_overhead_s > 0.0;
     if overhead {
         for p in 0..total {
-            let z = model.milp.binary(format!("z_{p}"), instance.partition_overhead_s / model.scale);
+            let cost = instance.partition_overhead_s / model.scale * model.second(instance);
+            let z = model.milp.binary(format!("z_{p}"), cost);
             model.used[p] = Some(z);
             for k in 0..n {
                 let mut terms = model.a(k, p, -1.0);
@@ -272,9 +281,18 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
             let slowest = emit_cores(model, instance, p);
             compute.push((slowest, 1.0));
         }
-        emit_time(model, instance.overlap, p, compute, std::mem::take(&mut dram[p]), network);
+        let dram = std::mem::take(&mut dram[p]);
+        if instance.goal != Goal::TIME {
+            let busy = instance.goal.busy_second * model.scale / model.unit;
+            let traffic = instance.goal.dram_byte * instance.dram_bytes_per_s * model.scale / model.unit;
+            for (terms, worth) in [(&compute, busy), (&dram, traffic)] {
+                terms.iter().for_each(|(c, a)| model.milp.columns[*c].cost += a * worth);
+            }
+        }
+        emit_time(model, instance, p, compute, dram, network);
     }
-    model.milp.constant += instance.kernels.iter().map(|k| k.serial_s).sum::<f64>() / model.scale;
+    let serial = instance.kernels.iter().map(|k| k.serial_s).sum::<f64>();
+    model.milp.constant += serial / model.scale * model.second(instance);
 }
 
 /// F3, F4, F5 of one tensor: store, load, buffer.
@@ -418,14 +436,15 @@ fn emit_cores(model: &mut FusionModel, instance: &Instance, p: usize) -> usize {
 /// F8.
 fn emit_time(
     model: &mut FusionModel,
-    overlap: Overlap,
+    instance: &Instance,
     p: usize,
     compute: Vec<(usize, f64)>,
     dram: Vec<(usize, f64)>,
     network: Vec<(usize, f64)>,
 ) {
-    let time = model.milp.continuous(format!("time_{p}"), f64::INFINITY, 1.0);
-    let groups: Vec<Vec<(usize, f64)>> = match overlap {
+    let second = model.second(instance);
+    let time = model.milp.continuous(format!("time_{p}"), f64::INFINITY, second);
+    let groups: Vec<Vec<(usize, f64)>> = match instance.overlap {
         Overlap::Full => vec![compute, dram, network],
         Overlap::ComputeMemory => {
             vec![[compute, network.clone()].concat(), [dram, network].concat()]
@@ -505,19 +524,24 @@ impl FusionModel {
         slots.iter().map(|s| used.partition_point(|u| u < s)).collect()
     }
 
-    /// Seconds of one unit of the programme's objective.
-    pub fn scale(&self) -> f64 {
-        self.scale
+    /// Objective of one unit of a time column.
+    fn second(&self, instance: &Instance) -> f64 {
+        if instance.goal == Goal::TIME { 1.0 } else { instance.goal.second * self.scale / self.unit }
     }
 
-    /// Solves the model; objective and bound of the record are in seconds.
+    /// Seconds, or what the goal counts in, of one unit of the programme's objective.
+    pub fn scale(&self) -> f64 {
+        self.unit
+    }
+
+    /// Solves the model; objective and bound of the record are in seconds, or in what the goal counts.
     ///
     /// # Errors
     /// [`SolverError`] of the solver.
     pub fn solve(&self, limits: &Limits, start: Option<&[f64]>) -> Result<Solved, SolverError> {
         let mut solved = solve(&self.milp, limits, start)?;
-        solved.record.objective *= self.scale;
-        solved.record.bound *= self.scale;
+        solved.record.objective *= self.unit;
+        solved.record.bound *= self.unit;
         Ok(solved)
     }
 }

@@ -1,6 +1,7 @@
 //! The whole search for one point: degrees x sharding x tile count x fusion.
 //!
-//! 1. Every assignment of network dimensions gets a closed-form bound on its iteration time and is tried in that order.
+//! 1. Every assignment of network dimensions gets a closed-form bound on its objective and is tried in that order. The
+//!    objective is the iteration's time, or another sum over the partitions ([`super::goal`]).
 //! 2. The sharding MILP of an assignment is solved (its own objective, its own proof).
 //! 3. Each tile count, with the weights streamed or (on dataflow chips that can hold them) kept on chip for the
 //!    iteration, gives a fusion problem; a tile count that costs as much as another and needs no less SRAM is
@@ -12,13 +13,16 @@
 //! The bound of the answer covers assignments, tile counts and partitions; the sharding of an assignment is the one
 //! that its own objective chose. Smallest tile counts win ties.
 
+use super::cache;
 use super::degrees::{Degrees, assignments};
 use super::dominance::{dominates, same_costs};
-use super::exact::{self, Ideals, MAX_IDEALS};
+use super::exact;
 use super::fusion::{self, PartitionCounts};
+use super::goal::Worth;
+use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::{self, Choice, Instance, SramShort};
-use super::record::{Infeasible, Status, relative_gap};
-pub use super::request::{Answer, Engine, MapError, Pins, Proof, Record, Request, engine_from_word};
+use super::record::{Infeasible, SolveRecord, Status, relative_gap};
+pub use super::request::{Answer, Engine, MapError, Objective, Pins, Proof, Record, Request, engine_from_word};
 use super::sharding::{self, Sharding};
 use super::tiling::tile_counts;
 use crate::model::Strategy;
@@ -69,6 +73,7 @@ pub(super) struct Search<'a> {
     pub(super) request: &'a Request,
     pub(super) pins_sharding: Vec<Option<Strategy>>,
     pub(super) pins_partition: Vec<Option<usize>>,
+    pub(super) worth: Worth,
 }
 
 /// A candidate of the search that is still the best.
@@ -79,15 +84,17 @@ pub(super) struct Best {
     pub(super) weights_on_chip: bool,
     pub(super) instance: Instance,
     pub(super) assignment: Vec<usize>,
-    pub(super) layer_s: f64,
+    /// Value of the partitions: seconds of a layer, where time is minimised.
+    pub(super) layer: f64,
     pub(super) proven: bool,
-    pub(super) iteration_s: f64,
+    /// Objective of an iteration.
+    pub(super) objective: f64,
 }
 
 /// An assignment with its closed-form bound.
 struct Candidate {
     degrees: Degrees,
-    bound_s: f64,
+    bound: f64,
 }
 
 impl<'a> Search<'a> {
@@ -115,6 +122,7 @@ impl<'a> Search<'a> {
             workload,
             system,
             request,
+            worth: Worth::of(request, system)?,
             pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
             pins_partition: if request.pins.partition.is_empty() {
                 vec![None; n]
@@ -143,16 +151,18 @@ impl<'a> Search<'a> {
         }
         let mut reasons: Vec<Infeasible> = Vec::new();
         let mut candidates: Vec<Candidate> = Vec::new();
+        let mut fastest_s = f64::INFINITY;
         for degrees in fitting {
             match self.degrees_infeasible(&degrees) {
                 Some(reason) => reasons.push(reason),
                 None => {
-                    let bound_s = self.assignment_bound(&degrees);
-                    candidates.push(Candidate { degrees, bound_s });
+                    let bound = self.assignment_bound(&degrees);
+                    fastest_s = fastest_s.min(self.assignment_floor(&degrees).0);
+                    candidates.push(Candidate { degrees, bound });
                 }
             }
         }
-        candidates.sort_by(|a, b| a.bound_s.total_cmp(&b.bound_s));
+        candidates.sort_by(|a, b| a.bound.total_cmp(&b.bound));
 
         let mut best: Option<Best> = None;
         let mut ideals: Option<Ideals> = None;
@@ -162,9 +172,9 @@ impl<'a> Search<'a> {
         let mut others_bound = f64::INFINITY;
         let mut limit: Option<Status> = None;
         for candidate in candidates {
-            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.iteration_s);
-            if candidate.bound_s >= incumbent * (1.0 - TIE) {
-                others_bound = others_bound.min(candidate.bound_s);
+            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+            if candidate.bound >= incumbent * (1.0 - TIE) {
+                others_bound = others_bound.min(candidate.bound);
                 break;
             }
             self.try_assignment(
@@ -207,16 +217,18 @@ impl<'a> Search<'a> {
         let Some((_, costs)) = best.instance.evaluate(&best.assignment) else {
             return Err(MapError::Disagreement {
                 what: "feasibility of the plan".into(),
-                one: best.layer_s,
+                one: best.layer,
                 other: f64::INFINITY,
             });
         };
         let figures = self.figures(&best, &costs);
+        let value = self.objective_of(&figures);
         let objective_s = figures.iteration_s();
         // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
-        let own = self.iteration(&best.degrees, &best.sharding.strategies, layer_bound).total_s();
-        let bound_s = snap(own.min(others_bound), objective_s);
-        let gap = relative_gap(objective_s, bound_s);
+        let own = self.total(&best.degrees, &best.sharding.strategies, &best.instance.goal, layer_bound);
+        let bound = snap(own.min(others_bound), value);
+        let bound_s = if self.request.objective == Objective::Time { bound } else { fastest_s.min(objective_s) };
+        let gap = relative_gap(value, bound);
         let status = if gap <= self.request.limits.gap.max(TIE) {
             Status::Optimal
         } else {
@@ -225,6 +237,10 @@ impl<'a> Search<'a> {
         };
         let record = Record {
             status,
+            objective: self.request.objective,
+            value,
+            bound,
+            economics: self.request.economics,
             objective_s,
             bound_s,
             proof,
@@ -248,7 +264,7 @@ impl<'a> Search<'a> {
     /// Solves one assignment: sharding, then every tile count that can still win.
     fn try_assignment(
         &self,
-        Candidate { degrees, bound_s }: Candidate,
+        Candidate { degrees, bound: candidate_bound }: Candidate,
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
         reasons: &mut Vec<Infeasible>,
@@ -270,12 +286,12 @@ impl<'a> Search<'a> {
                 return Ok(());
             }
         };
-        let sharding = sharding::solve_problem(&problem, &self.request.limits)?;
+        let sharding = self.solve_sharding(&problem)?;
         *tally.nodes += sharding.record.nodes.unwrap_or(0);
         *tally.reproducible &= sharding.record.status != Status::TimeLimit;
         if matches!(sharding.record.status, Status::NodeLimit | Status::TimeLimit) {
             // Stopped by a limit: another sharding could make this assignment as fast as its closed form.
-            *tally.unproven = tally.unproven.min(bound_s);
+            *tally.unproven = tally.unproven.min(candidate_bound);
             *tally.limit = Some(sharding.record.status);
             if sharding.strategies.is_empty() {
                 return Ok(());
@@ -320,25 +336,34 @@ impl<'a> Search<'a> {
             if tried.iter().any(|other| dominates(other, &instance)) {
                 continue;
             }
-            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.iteration_s);
-            let bound = self.iteration(&degrees, &sharding.strategies, instance.lower_bound()).total_s();
+            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+            let bound = self.total(&degrees, &sharding.strategies, &instance.goal, instance.least_value());
             if bound >= incumbent * (1.0 - TIE) {
                 tried.push(instance);
                 continue;
             }
             *tally.solved += 1;
-            let Some((layer_s, assignment, proven)) = self.solve_fusion(&instance, ideals)? else {
+            let cutoff = self.layer_cutoff(&degrees, &sharding.strategies, &instance, incumbent);
+            let Some((layer, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
+                if incumbent.is_finite() {
+                    // A part of a wide graph's ideals says nothing of the others.
+                    if ideals.as_ref().is_none_or(|found| !found.complete) {
+                        *tally.unproven = tally.unproven.min(bound);
+                    }
+                    tried.push(instance);
+                    continue;
+                }
                 if weights_on_chip {
                     continue;
                 }
                 reasons.push(self.partition_short(&degrees, &instance, tiles, capacity));
                 continue;
             };
-            let iteration_s = self.iteration(&degrees, &sharding.strategies, layer_s).total_s();
+            let objective = self.total(&degrees, &sharding.strategies, &instance.goal, layer);
             if !proven {
                 *tally.unproven = tally.unproven.min(bound);
             }
-            if iteration_s < incumbent * (1.0 - TIE) {
+            if objective < incumbent * (1.0 - TIE) {
                 *best = Some(Best {
                     degrees: degrees.clone(),
                     sharding: sharding.clone(),
@@ -346,9 +371,9 @@ impl<'a> Search<'a> {
                     weights_on_chip,
                     instance: instance.clone(),
                     assignment,
-                    layer_s,
+                    layer,
                     proven,
-                    iteration_s,
+                    objective,
                 });
             }
             tried.push(instance);
@@ -356,10 +381,45 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The best partitions of an instance: objective, assignment, and whether they are proven best.
+    /// The sharding of an assignment: by elimination, and by the MILP where a solver is named; then both must agree.
+    fn solve_sharding(&self, problem: &sharding::Problem) -> Result<Sharding, MapError> {
+        let exact = sharding::solve_exactly(problem, &self.request.limits)?;
+        if self.request.engine != Engine::Milp {
+            return Ok(exact);
+        }
+        let milp = sharding::solve_problem(problem, &self.request.limits)?;
+        let (one, other) = (exact.record.objective, milp.record.objective);
+        let differ = match milp.record.status {
+            Status::Optimal if one.is_infinite() => true,
+            Status::Optimal => (one - other).abs() > 1e-6_f64.max(self.request.limits.gap) * one.abs().max(other.abs()),
+            Status::Infeasible => one.is_finite(),
+            // Stopped by a limit: what it has found is no better than the best.
+            Status::NodeLimit | Status::TimeLimit => milp.record.bound > one + 1e-6 * one.abs(),
+        };
+        if differ {
+            return Err(MapError::Disagreement { what: "elimination and MILP of the sharding".into(), one, other });
+        }
+        Ok(Sharding { record: SolveRecord { nodes: milp.record.nodes, ..exact.record }, ..exact })
+    }
+
+    /// The largest sum over the partitions with which the objective may still be below `incumbent`; infinite where that
+    /// cannot be said. The objective is affine in that sum, from its least value on at the latest.
+    fn layer_cutoff(&self, degrees: &Degrees, sharding: &[Strategy], instance: &Instance, incumbent: f64) -> f64 {
+        let total = |layer: f64| self.total(degrees, sharding, &instance.goal, layer);
+        let least = instance.least_value();
+        let (at, twice) = (total(least), total(2.0 * least));
+        let slope = (twice - at) / least;
+        let cutoff = (least + (incumbent - at) / slope) * (1.0 + TIE);
+        // What is affine only beyond a kink is caught by the look back.
+        if cutoff.is_finite() && total(cutoff) >= incumbent * (1.0 - TIE) { cutoff } else { f64::INFINITY }
+    }
+
+    /// The best partitions of an instance: objective, assignment, and whether they are proven best. Plans that take
+    /// longer than `cutoff` need not be found.
     fn solve_fusion(
         &self,
         instance: &Instance,
+        cutoff: f64,
         ideals: &mut Option<Ideals>,
     ) -> Result<Option<(f64, Vec<usize>, bool)>, MapError> {
         let n = instance.kernels.len();
@@ -391,7 +451,8 @@ impl<'a> Search<'a> {
                 ideals.insert(found)
             }
         };
-        match exact::solve(instance, found) {
+        let solve = |cutoff| cache::fusion(instance, cutoff, || exact::solve_below(instance, found, cutoff));
+        match solve(if limited { f64::INFINITY } else { cutoff }) {
             Some(path) => Ok(Some((path.objective, path.assignment, path.proven))),
             None if found.complete || !limited => Ok(None),
             // One order of a wide graph says nothing of the others: the MILP decides.
@@ -416,7 +477,7 @@ impl<'a> Search<'a> {
             if !dominates(&best.instance, &instance) || !same_costs(&best.instance, &instance) {
                 continue;
             }
-            if instance.evaluate(&best.assignment).is_some_and(|(o, _)| o <= best.layer_s * (1.0 + TIE)) {
+            if instance.evaluate(&best.assignment).is_some_and(|(o, _)| o <= best.layer * (1.0 + TIE)) {
                 best.tiles = tiles;
                 best.instance = instance;
                 return;
@@ -435,6 +496,7 @@ impl<'a> Search<'a> {
         let mut built = instance::build(self.workload, self.system, choice, live_limit)?;
         built.pins = self.pins_partition.clone();
         built.max_partitions = self.request.max_partitions;
+        built.goal = self.goal(degrees, sharding, tiles);
         Ok(built)
     }
 }
@@ -450,7 +512,7 @@ struct Tally<'t> {
     unproven: &'t mut f64,
 }
 
-/// Relative difference under which two times are one.
+/// Relative difference under which two times (or energies, or amounts of money) are one.
 pub(super) const TIE: f64 = 1e-9;
 
 /// `bound`, or `objective` where they differ by rounding alone.

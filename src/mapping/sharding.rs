@@ -28,6 +28,7 @@
 //! layout a layer ends with is the layout it begins with.
 
 use super::degrees::Degrees;
+use super::elimination::{Eliminated, eliminate};
 use super::record::{SolveRecord, Status};
 use super::solver::{Limits, Milp, SolverError, solve};
 use crate::model::collective;
@@ -317,18 +318,36 @@ pub fn price(problem: &Problem, choice: &[usize]) -> f64 {
     total
 }
 
-/// Solves a problem. Infeasible problems (no strategies agree) give a record with that status and no strategies.
+/// Solves a problem by elimination ([`super::elimination`]), or as a MILP where too many kernels depend on each other at
+/// once. Infeasible problems (no strategies agree) give a record with that status and no strategies.
+///
+/// # Errors
+/// [`SolverError`] of the solver.
+pub fn solve_exactly(problem: &Problem, limits: &Limits) -> Result<Sharding, SolverError> {
+    match super::cache::sharding(problem, || eliminate(problem)) {
+        Eliminated::Chosen(choice, cost) => Ok(Sharding {
+            strategies: choice.iter().zip(&problem.open).map(|(a, open)| open[*a]).collect(),
+            record: record_of(cost),
+        }),
+        Eliminated::Infeasible => Ok(Sharding { strategies: Vec::new(), record: record_of(f64::INFINITY) }),
+        Eliminated::TooWide => solve_problem(problem, limits),
+    }
+}
+
+/// The record of an answer that needed no solver; an infinite cost is none.
+fn record_of(cost: f64) -> SolveRecord {
+    let status = if cost.is_finite() { Status::Optimal } else { Status::Infeasible };
+    SolveRecord { status, objective: cost, bound: cost, nodes: Some(0), seconds: 0.0 }
+}
+
+/// Solves a problem as a MILP. Infeasible problems give a record with that status and no strategies.
 ///
 /// # Errors
 /// [`SolverError`] of the solver.
 pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, SolverError> {
     if problem.open.iter().all(|open| open.len() == 1) {
         let cost = price(problem, &vec![0; problem.open.len()]);
-        let status = if cost.is_finite() { Status::Optimal } else { Status::Infeasible };
-        return Ok(Sharding {
-            strategies: problem.open.iter().map(|o| o[0]).collect(),
-            record: SolveRecord { status, objective: cost, bound: cost, nodes: Some(0), seconds: 0.0 },
-        });
+        return Ok(Sharding { strategies: problem.open.iter().map(|o| o[0]).collect(), record: record_of(cost) });
     }
     let (milp, s) = build(problem);
     let scale = scale_of(problem);
@@ -349,13 +368,22 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
 }
 
 /// The largest tensor-parallel degree that a workload's outer problems allow to be split evenly: all their sizes must
-/// be multiples of it. Returns the first kernel whose size is not.
+/// be multiples of it. Heads that several others share may also be fewer, then each lies on as many chips as share it.
+/// Returns the first kernel whose size is neither.
 pub fn uneven_outer(workload: &Workload, t: u64) -> Option<(&str, u64)> {
+    let shared = |i: usize| {
+        let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
+        readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
+    };
     workload
         .kernels
         .iter()
-        .find(|k| k.shape.outer > 1 && !k.shape.outer.is_multiple_of(t))
-        .map(|k| (k.name.as_str(), k.shape.outer))
+        .enumerate()
+        .find(|(i, k)| {
+            let outer = k.shape.outer;
+            outer > 1 && !outer.is_multiple_of(t) && !(t.is_multiple_of(outer) && shared(*i))
+        })
+        .map(|(_, k)| (k.name.as_str(), k.shape.outer))
 }
 
 /// Whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.

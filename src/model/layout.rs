@@ -106,14 +106,16 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
     let strategy = if strategy == Strategy::Outer && kernel.op == Op::GemmWeight { Strategy::M } else { strategy };
     match (strategy, slot) {
         (Strategy::Replicate, _) | (_, Slot::View) => Replicated,
+        (Strategy::N, Slot::Shared) => Cols,
+        (_, Slot::Shared) => Replicated,
         (Strategy::Outer, _) => Rows,
-        (Strategy::M, Slot::Data | Slot::Lhs) => Rows,
+        (Strategy::M, Slot::Data | Slot::Lhs | Slot::Reshaped) => Rows,
         (Strategy::M, Slot::LhsT) => Cols,
         (Strategy::M, Slot::Rhs | Slot::RhsT) => Replicated,
         (Strategy::K, Slot::Rhs | Slot::LhsT) => Rows,
         (Strategy::K, Slot::RhsT | Slot::Lhs) => Cols,
-        (Strategy::K, Slot::Data) => Replicated,
-        (Strategy::N, Slot::Data | Slot::Rhs) => Cols,
+        (Strategy::K, Slot::Data | Slot::Reshaped) => Replicated,
+        (Strategy::N, Slot::Data | Slot::Rhs | Slot::Reshaped) => Cols,
         (Strategy::N, Slot::RhsT) => Rows,
         (Strategy::N, Slot::Lhs | Slot::LhsT) => Replicated,
     }
@@ -131,8 +133,11 @@ fn required_dfmodel(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
         };
     }
     let operand_two = slot.is_stationary();
+    let slot = if slot == Slot::Reshaped { Slot::Data } else { slot };
     match (strategy, slot) {
         (Strategy::Replicate, _) => Replicated,
+        (Strategy::N, Slot::Shared) => Cols,
+        (_, Slot::Shared) => Replicated,
         (Strategy::Outer, _) => Rows,
         (Strategy::M, Slot::Data) => Rows,
         (Strategy::M, _) if operand_two => Rows,

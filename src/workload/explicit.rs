@@ -34,6 +34,8 @@ crate::spec! {
         global_batch: u64,
         /// Samples of one microbatch.
         micro_batch: u64 = 1,
+        /// Tokens of one sample, where a sample has some.
+        tokens_per_sample: Option<u64>,
         /// Bytes that all chips together hold through the run beside weights (tables, a matrix).
         held: Bytes = Bytes(0.0),
         /// Tensors that come from outside.
@@ -285,6 +287,7 @@ impl GraphSpec {
                 collectives: spec.collectives.iter().map(CollectiveSpec::collective).collect(),
                 spread: None,
                 weight_of,
+                ..Kernel::default()
             });
         }
         for (i, name) in self.outputs.iter().enumerate() {
@@ -328,6 +331,7 @@ impl GraphSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.training,
+            tokens_per_sample: self.tokens_per_sample,
             held_bytes: self.held.0,
         })
     }

@@ -1,8 +1,8 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
 use super::{
-    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec,
-    transformer::TransformerSpec,
+    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec, hyena::HyenaSpec,
+    mamba::MambaSpec, transformer::TransformerSpec,
 };
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
 use crate::units::Bytes;
@@ -22,6 +22,10 @@ pub enum WorkloadSpec {
     Hpl(HplSpec),
     /// `kind: fft`
     Fft(FftSpec),
+    /// `kind: mamba`
+    Mamba(MambaSpec),
+    /// `kind: hyena`
+    Hyena(HyenaSpec),
     /// `kind: graph`
     Graph(GraphSpec),
 }
@@ -38,6 +42,8 @@ impl FromNode for WorkloadSpec {
             "dlrm" => DlrmSpec::from_node(node, reader).map(Self::Dlrm),
             "hpl" => HplSpec::from_node(node, reader).map(Self::Hpl),
             "fft" => FftSpec::from_node(node, reader).map(Self::Fft),
+            "mamba" => MambaSpec::from_node(node, reader).map(Self::Mamba),
+            "hyena" => HyenaSpec::from_node(node, reader).map(Self::Hyena),
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
             _ => {
                 let at = node.get("kind").unwrap_or(node);
@@ -45,7 +51,9 @@ impl FromNode for WorkloadSpec {
                 reader.within("kind", |r| {
                     r.problem(
                         at,
-                        format!("expected a kind of workload: transformer, dlrm, hpl, fft, graph; found {found}"),
+                        format!(
+                            "expected a kind of workload: transformer, dlrm, mamba, hyena, hpl, fft, graph; found {found}"
+                        ),
                     );
                 });
                 None
@@ -58,6 +66,8 @@ impl FromNode for WorkloadSpec {
             DlrmSpec::schema(definitions),
             HplSpec::schema(definitions),
             FftSpec::schema(definitions),
+            MambaSpec::schema(definitions),
+            HyenaSpec::schema(definitions),
             GraphSpec::schema(definitions),
         ] })
     }
@@ -87,6 +97,8 @@ impl WorkloadSpec {
             Self::Dlrm(d) => d.build(),
             Self::Hpl(h) => h.build(),
             Self::Fft(f) => f.build(),
+            Self::Mamba(m) => m.build(),
+            Self::Hyena(h) => h.build(),
             Self::Graph(g) => g.build(node)?,
         };
         built.checked().map_err(|errors| {
