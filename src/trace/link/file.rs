@@ -259,10 +259,10 @@ pub fn read(path: &Path) -> Result<LinkedTrace, TraceErrors> {
 /// # Errors
 /// As [`read`].
 pub fn read_from(source: impl Read, path: &Path) -> Result<LinkedTrace, TraceErrors> {
-    let mut reader = Reader::new(source, path)?;
+    let reader = Reader::new(source, path)?;
     let mut trace = head(reader.metadata(), path)?;
     let mut errors = Vec::new();
-    while let Some(node) = reader.next() {
+    for node in reader {
         let done = node.and_then(|node| {
             let (at, id) = (trace.nodes.len(), node.id);
             decode(node, at, &mut trace)
@@ -300,7 +300,8 @@ fn head(metadata: &Metadata, path: &Path) -> Result<LinkedTrace, TraceError> {
     let pairs = |name: &str| -> Result<Vec<(i64, i64)>, TraceError> {
         let items = attr(name).map(Value::items).unwrap_or_default();
         let numbers: Option<Vec<i64>> = items.iter().map(Scalar::int).collect();
-        let numbers = numbers.filter(|n| n.len() % 2 == 0).ok_or_else(|| fault(name, "expected pairs of integers"))?;
+        let numbers =
+            numbers.filter(|n| n.len().is_multiple_of(2)).ok_or_else(|| fault(name, "expected pairs of integers"))?;
         Ok(numbers.chunks_exact(2).filter_map(|c| Some((*c.first()?, *c.get(1)?))).collect())
     };
     let mut groups = Vec::new();
@@ -455,7 +456,7 @@ fn decode(node: Node, at: usize, trace: &mut LinkedTrace) -> Result<(), Fault> {
 fn decode_edges(value: &Value, to: usize, trace: &mut LinkedTrace) -> Result<(), Fault> {
     let to = u32::try_from(to).map_err(|_| ("edges", "too many nodes".to_owned()))?;
     let items = value.items();
-    if items.len() % 2 != 0 {
+    if !items.len().is_multiple_of(2) {
         return Err(("edges", format!("expected pairs of node and code, found {} numbers", items.len())));
     }
     for pair in items.chunks_exact(2) {

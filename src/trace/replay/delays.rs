@@ -118,7 +118,7 @@ pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
     };
     let mut out = Typical::default();
     for (c, slot) in out.launch_ns.iter_mut().enumerate() {
-        *slot = launch.get_mut(c).and_then(median).unwrap_or_else(|| shortest(c));
+        *slot = launch.get_mut(c).and_then(|list| median(list)).unwrap_or_else(|| shortest(c));
     }
     for (n, h, c) in devices() {
         let Some(ready) = h.ready() else { continue };
@@ -142,7 +142,7 @@ pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
     out
 }
 
-fn median(list: &mut Vec<Ns>) -> Option<Ns> {
+fn median(list: &mut [Ns]) -> Option<Ns> {
     let middle = list.len() / 2;
     if list.is_empty() {
         return None;
