@@ -5,6 +5,7 @@
 
 pub mod chakra;
 pub mod collective;
+pub mod convert;
 pub mod detect;
 pub mod error;
 pub mod fx;
@@ -15,9 +16,11 @@ pub mod input;
 pub mod intern;
 pub(crate) mod json;
 pub mod kineto;
+pub mod link;
 pub mod lower;
 pub mod ops;
 pub(crate) mod raw;
+pub mod replay;
 pub mod runs;
 pub mod schema;
 pub mod summary;

@@ -1,11 +1,14 @@
 //! `flowspace trace`: one file a sub-command.
 
 pub mod check;
+pub mod convert;
 pub mod export;
 pub mod flops;
 pub mod generate;
 pub mod info;
 pub mod lower;
+pub mod link;
+pub mod replay;
 
 use super::Failure;
 use crate::trace::{TraceError, TraceErrors};
@@ -24,6 +27,12 @@ pub enum TraceCommand {
     Check(check::CheckArgs),
     /// Write Chakra traces, one a rank, of a plan: for ASTRA-sim and others.
     Generate(generate::GenerateArgs),
+    /// Link a host trace and a device trace (or a device trace alone) into one graph, with a report of what was matched.
+    Link(link::LinkArgs),
+    /// Convert a linked trace to a Chakra .et for simulators, with comm_group.json.
+    Convert(convert::ConvertArgs),
+    /// Simulate a linked trace forward from durations and dependencies, and compare with what was recorded.
+    Replay(replay::ReplayArgs),
     /// Write a Chakra trace as JSON.
     ToJson(export::ToJsonArgs),
     /// Write a Chakra trace as text protobuf.
@@ -49,6 +58,9 @@ pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
         TraceCommand::Lower(args) => lower::run(args),
         TraceCommand::Check(args) => check::run(args),
         TraceCommand::Generate(args) => generate::run(args),
+        TraceCommand::Link(args) => link::run(args),
+        TraceCommand::Convert(args) => convert::run(args),
+        TraceCommand::Replay(args) => replay::run(args),
         TraceCommand::ToJson(args) => export::to_json(args),
         TraceCommand::ToText(args) => export::to_text(args),
         TraceCommand::ToEt(args) => export::to_et(args),

@@ -292,7 +292,7 @@ pub struct Attr {
 impl Attr {
     /// An attribute with one value.
     pub fn new(name: impl Into<Text>, value: Scalar) -> Self {
-        Self { name: name.into(), doc: "".into(), value: Some(Value::One(value)), unknown: Vec::new() }
+        Self { name: name.into(), doc: Text::default(), value: Some(Value::One(value)), unknown: Vec::new() }
     }
 }
 
