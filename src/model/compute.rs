@@ -3,7 +3,7 @@
 use super::layout::{Layout, Strategy};
 use crate::system::options::{Charge, ModelOptions};
 use crate::system::{Chip, Efficiency, System};
-use crate::workload::{Axis, Kernel, Op, Phase, Tensor};
+use crate::workload::{Axis, Kernel, Phase, Tensor};
 
 /// `a / b`, rounded up.
 pub fn ceil_div(a: u64, b: u64) -> u64 {

@@ -6,8 +6,8 @@ pub mod export;
 pub mod flops;
 pub mod generate;
 pub mod info;
-pub mod lower;
 pub mod link;
+pub mod lower;
 pub mod replay;
 
 use super::Failure;

@@ -756,9 +756,7 @@ impl Builder<'_> {
             tiled: Axis::N,
             flop,
             extra_dram_bytes: 0.0,
-            collectives: Vec::new(),
-            spread: None,
-            weight_of: None,
+            ..Kernel::default()
         });
         self.kernels.len() - 1
     }
