@@ -113,6 +113,18 @@ fn prost_reads_and_writes_the_same() {
     assert_eq!(again, bytes);
 }
 
+/// Found by mutation: node 0 with nothing in it is an empty message, at which readers stop; it is written with its id.
+#[test]
+fn an_empty_node_is_not_lost() {
+    let trace =
+        chakra::json::read_from(&b"{\"version\": \"0.0.4\"}{}{\"id\": \"1\"}"[..], Path::new("t.json")).unwrap();
+    assert_eq!(trace.nodes.len(), 2);
+    let bytes = chakra::write::to_bytes(&trace);
+    let again = read_bytes(&bytes).unwrap();
+    assert_eq!(again.nodes, trace.nodes);
+    assert_eq!(chakra::write::to_bytes(&again), bytes);
+}
+
 #[test]
 fn packed_files_are_read_and_written() {
     let folder = scratch("packed");

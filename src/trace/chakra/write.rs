@@ -79,6 +79,11 @@ impl<W: Write> Writer<W> {
     /// Those of the writer underneath.
     pub fn node(&mut self, node: &Node) -> io::Result<()> {
         encode_node(&mut self.message, node, &mut self.scratch);
+        if self.message.is_empty() {
+            // Node 0 with nothing in it: a message of length 0 would be the end of the file for Chakra's tools. Its id is said, although it is 0.
+            put_tag(&mut self.message, 1, WireType::Varint);
+            put_varint(&mut self.message, 0);
+        }
         self.flush_message()
     }
 
