@@ -49,7 +49,7 @@ impl<'a> Remaining<'a> {
                     let pieces = instance.kernels[p].pieces > 1 || instance.kernels[k].pieces > 1;
                     instance.kernel_by_kernel || pieces || out.pass(p) != out.pass(k)
                 };
-                bytes = out.widest(tensor, |k| across(k));
+                bytes = out.widest(tensor, across);
                 if tensor.output || tensor.uses.iter().any(|u| across(u.kernel)) {
                     bytes[out.pass(p)] += tensor.store_bytes;
                 }
