@@ -16,7 +16,7 @@ use std::collections::HashSet;
 
 crate::spec! {
     /// A study: a base workload, a base system, and axes that change fields of them. Its points are all combinations of
-    /// the axes' values, the first axis slowest.
+    /// the axes' values, the first axis slowest. What a combination sets may depend on several axes: `rules`.
     pub struct StudySpec ("a study", check: check_study) {
         /// Name, for the output folder and titles: letters, digits, `-`, `_` and `.`.
         name: Name,
@@ -30,6 +30,8 @@ crate::spec! {
         system: SystemTree,
         /// What is varied.
         axes: Vec<AxisSpec>,
+        /// What depends on several axes at once.
+        rules: Vec<RuleSpec> = Vec::new(),
         /// How each point is solved.
         solve: SolveSpec = SolveSpec::default(),
         /// What is drawn.
@@ -39,7 +41,8 @@ crate::spec! {
 
 crate::spec! {
     /// One axis: either one `field` and its `values`, or named `points` of any fields. Fields start with `workload.`,
-    /// `system.` or `solve.`; `workload` or `system` alone stands for the whole.
+    /// `system.` or `solve.`; `workload` or `system` alone stands for the whole; `*` stands for every entry of a list
+    /// (`system.network.dimensions.*.link`).
     pub struct AxisSpec ("an axis", check: check_axis) {
         /// Name, the header of its column: letters, digits, `-` and `_`.
         name: Name,
@@ -49,6 +52,46 @@ crate::spec! {
         values: Option<Vec<Node>>,
         /// For each label the fields it sets, and to what.
         points: Option<Table<Table<Node>>>,
+    }
+}
+
+crate::spec! {
+    /// Fields that are set for some combinations of labels, such as the sizes of a network that has other ones for another
+    /// workload. A rule is applied right after the last of the axes it names; later rules go over earlier ones.
+    pub struct RuleSpec ("a rule") {
+        /// For which labels: a label or a list of them for each axis that matters. All must hold.
+        when: Table<Labels>,
+        /// The fields it sets, and to what.
+        set: Table<Node>,
+    }
+}
+
+/// One label, or a list of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Labels(pub Vec<Name>);
+
+impl FromNode for Labels {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.value {
+            Value::List(items) if items.is_empty() => {
+                reader.problem(node, "the list is empty, so the rule would never hold; give at least one label");
+                None
+            }
+            Value::List(_) => Vec::from_node(node, reader).map(Self),
+            Value::Scalar { .. } => Name::from_node(node, reader).map(|name| Self(vec![name])),
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        let one = Name::schema(definitions);
+        json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+    fn expected() -> String {
+        "a label or a list of labels".into()
     }
 }
 
