@@ -31,6 +31,10 @@ impl Search<'_> {
             false => self.spare_partitions(),
         };
         let holds_for_all = best.proven || spare >= kernels;
+        if self.request.engine == Engine::Auto && !holds_for_all && kernels > MOST_KERNELS_ALONE {
+            // Many minutes for a bound of no use; a solver that is named is asked all the same.
+            return Ok((closed, Proof::ClosedForm, None));
+        }
         let (mut record, assignment) = self.solve_milp(&best.instance, &best.assignment, spare)?;
         if record.status == Status::Infeasible {
             return Err(MapError::Disagreement {

@@ -3,10 +3,19 @@
 //! An ideal is a set of kernels that contains every predecessor of its members: what can have run at some moment. A
 //! sequence of partitions is a chain of ideals from the empty set to all kernels, and the cost of a partition depends
 //! on the two ideals around it alone, so the shortest path is the optimum, for any number of partitions and any cost
-//! of one partition. With more ideals than the limit (wide graphs), or more than 128 kernels, only the ideals of one
-//! topological order are used: then the answer is a plan without a proof.
+//! of one partition. With more ideals than the limit (wide graphs) only a part of them is used ([`super::ideals`]), with more
+//! than 128 kernels only those of one topological order: then the answer is a plan without a proof.
+//!
+//! From each ideal a depth-first walk grows the partition that starts there kernel by kernel, in an order in which every
+//! larger ideal is met once, so that a step costs what one kernel changes ([`super::pricing`]) and a partition that
+//! does not fit ends its branch. An ideal from which no plan can beat one already known is passed over: the known plan is
+//! the best one of a single order, or the best of the whole search so far; what is left to run costs at least
+//! [`super::remaining`].
 
-use super::instance::{Instance, When};
+use super::ideals::Ideals;
+use super::instance::Instance;
+use super::pricing::Pricer;
+use super::remaining::Remaining;
 
 /// The answer of the shortest path.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,178 +33,215 @@ pub struct Path {
 /// Relative difference under which two times are one; far below every tolerance of the program.
 const TIE: f64 = 1e-12;
 
-/// Most ideals for a proof.
-pub const MAX_IDEALS: usize = 20_000;
-
-/// The ideals of an instance, ascending in size.
-#[derive(Debug, Clone)]
-pub struct Ideals {
-    /// Each a bit set of kernels.
-    pub sets: Vec<u128>,
-    /// Whether these are all.
-    pub complete: bool,
-}
-
-impl Ideals {
-    /// Lists the ideals of a graph, at most `limit`. With `separate_phases` all forward kernels run before any
-    /// backward one.
-    pub fn of(instance: &Instance, limit: usize) -> Option<Self> {
-        let n = instance.kernels.len();
-        if n > 128 {
-            return None;
-        }
-        let mut before = vec![0u128; n];
-        for tensor in &instance.tensors {
-            if let Some(p) = tensor.producer {
-                for u in &tensor.uses {
-                    before[u.kernel] |= 1 << p;
-                }
-            }
-        }
-        if instance.separate_phases {
-            let forward: u128 = (0..n).filter(|k| !instance.kernels[*k].backward).fold(0, |set, k| set | (1u128 << k));
-            for (k, set) in before.iter_mut().enumerate() {
-                if instance.kernels[k].backward {
-                    *set |= forward;
-                }
-            }
-        }
-        let mut sets = vec![0u128];
-        let mut layer = vec![0u128];
-        for _ in 0..n {
-            let mut next: Vec<u128> = Vec::new();
-            for set in &layer {
-                for (k, needs) in before.iter().enumerate() {
-                    if set & (1 << k) == 0 && needs & !set == 0 {
-                        next.push(set | (1 << k));
-                    }
-                }
-            }
-            next.sort_unstable();
-            next.dedup();
-            if sets.len() + next.len() > limit {
-                return Some(Self { sets: prefixes(&before), complete: false });
-            }
-            sets.extend_from_slice(&next);
-            layer = next;
-        }
-        Some(Self { sets, complete: true })
-    }
-}
-
-/// The ideals of one topological order, forward kernels first where `before` says so.
-fn prefixes(before: &[u128]) -> Vec<u128> {
-    let mut set = 0u128;
-    let mut sets = vec![0];
-    for _ in 0..before.len() {
-        let Some(k) = (0..before.len()).find(|k| set & (1 << k) == 0 && before[*k] & !set == 0) else { break };
-        set |= 1 << k;
-        sets.push(set);
-    }
-    sets
-}
-
-fn members(set: u128) -> Vec<usize> {
-    let mut out = Vec::with_capacity(set.count_ones() as usize);
-    let mut left = set;
-    while left != 0 {
-        out.push(left.trailing_zeros() as usize);
-        left &= left - 1;
-    }
-    out
-}
+/// A bound prunes only what is worse by more than this: rounding must not cut off a plan, nor one that ties.
+const CLEAR: f64 = 1e-9;
 
 /// Solves an instance; `None` when no assignment is feasible (or none was found, where `proven` could not be said).
 pub fn solve(instance: &Instance, ideals: &Ideals) -> Option<Path> {
-    let sets = &ideals.sets;
-    let n = sets.len();
-    let phases = Phases::of(instance);
-    // Sums that need no walk over the tensors bound the SRAM of a partition from below: skip hopeless pairs early.
-    let resident: Vec<f64> =
-        sets.iter().map(|s| members(*s).iter().map(|k| instance.kernels[*k].resident_bytes).sum()).collect();
-    let pinned = instance.pins.iter().any(Option::is_some);
-    let bounded = pinned || instance.max_partitions.is_some();
-    let most = if bounded { instance.max_partitions.unwrap_or(instance.kernels.len()) } else { 1 };
+    solve_below(instance, ideals, f64::INFINITY)
+}
 
-    // best[p][i]: cheapest way to have run ideal i in p partitions (in any number, where they need not be counted).
-    let layers = if bounded { most + 1 } else { 1 };
-    let mut best = vec![vec![f64::INFINITY; n]; layers];
-    let mut from = vec![vec![usize::MAX; n]; layers];
-    // Partitions used on the way: of equally fast plans the one with fewest partitions is taken.
-    let mut count = vec![0usize; n];
-    best[0][0] = 0.0;
+/// Whether a time is at most `cutoff`, as far as rounding lets it be said.
+pub(super) fn within(time: f64, cutoff: f64) -> bool {
+    time <= cutoff * (1.0 + CLEAR)
+}
+
+/// [`solve`] for plans that take at most `cutoff` seconds: `None` also where all plans take longer.
+pub fn solve_below(instance: &Instance, ideals: &Ideals, cutoff: f64) -> Option<Path> {
+    let pinned = instance.pins.iter().any(Option::is_some);
+    if pinned || instance.max_partitions.is_some() {
+        return Counted::new(instance, ideals).run();
+    }
+    let mut known = cutoff * (1.0 + CLEAR);
     let mut priced = 0;
-    for i in 0..n {
-        if best.iter().all(|layer| layer[i].is_infinite()) {
-            continue;
+    if ideals.sets.len() > instance.kernels.len() + 1 {
+        // The best plan of one order is seldom far from the best of all.
+        if let Some(path) = Free::new(instance, &ideals.one_order(), known).run() {
+            known = known.min(path.objective * (1.0 + CLEAR));
+            priced = path.priced;
         }
-        for j in i + 1..n {
-            let (before, after) = (sets[i], sets[j]);
-            if before & !after != 0 || before == after {
+    }
+    let mut path = Free::new(instance, ideals, known).run()?;
+    path.priced += priced;
+    Some(path)
+}
+
+/// The walk from one ideal over all partitions that may start there.
+struct Walk<'a> {
+    instance: &'a Instance,
+    ideals: &'a Ideals,
+    pricer: Pricer<'a>,
+    priced: u64,
+}
+
+impl<'a> Walk<'a> {
+    fn new(instance: &'a Instance, ideals: &'a Ideals) -> Self {
+        Self { instance, ideals, pricer: Pricer::new(instance), priced: 0 }
+    }
+
+    /// Calls `visit` with each ideal that a partition from `i` may end at, the kernels of the partition and its time.
+    /// Branches all of whose partitions take longer than `longest` are left out.
+    fn from(&mut self, i: usize, longest: f64, visit: &mut dyn FnMut(usize, &[usize], f64)) {
+        let set = self.ideals.sets[i];
+        self.pricer.start(|k| set & (1 << k) != 0);
+        let mut inside = Vec::with_capacity(self.instance.kernels.len());
+        self.grow(i, 0, longest, &mut inside, visit);
+    }
+
+    /// Adds to the partition, which ends at ideal `at`, each kernel that may join and stands at `rank` or later in the
+    /// topological order: so each set of kernels is grown in one way.
+    fn grow(
+        &mut self,
+        at: usize,
+        rank: usize,
+        longest: f64,
+        inside: &mut Vec<usize>,
+        visit: &mut dyn FnMut(usize, &[usize], f64),
+    ) {
+        let instance = self.instance;
+        if instance.kernel_by_kernel && !inside.is_empty() {
+            return;
+        }
+        let ideals = self.ideals;
+        for step in ideals.steps(at).iter().filter(|s| s.rank >= rank) {
+            let k = step.kernel;
+            let mixes = |first: &usize| instance.kernels[*first].backward != instance.kernels[k].backward;
+            if instance.separate_phases && inside.first().is_some_and(mixes) {
                 continue;
             }
-            let now = after & !before;
-            if (instance.kernel_by_kernel && now.count_ones() > 1) || !phases.allow(now) {
+            self.pricer.add(k);
+            if !self.pricer.hopeless() && self.pricer.least_time() <= longest {
+                self.priced += 1;
+                inside.push(k);
+                let cost = self.pricer.cost();
+                if instance.fits(&cost) {
+                    visit(step.to, inside, cost.time_s(instance.overlap));
+                }
+                self.grow(step.to, step.rank + 1, longest, inside, visit);
+                inside.pop();
+            }
+            self.pricer.take_back();
+        }
+    }
+}
+
+/// Any number of partitions.
+struct Free<'a> {
+    walk: Walk<'a>,
+    /// No plan worse than this is asked for.
+    known: f64,
+    /// What is left to run after each ideal takes at least so long.
+    remaining: Vec<f64>,
+}
+
+impl<'a> Free<'a> {
+    fn new(instance: &'a Instance, ideals: &'a Ideals, known: f64) -> Self {
+        Self { walk: Walk::new(instance, ideals), known, remaining: Remaining::new(instance).after_each(ideals) }
+    }
+
+    fn run(mut self) -> Option<Path> {
+        let ideals = self.walk.ideals;
+        let n = ideals.sets.len();
+        let mut best = vec![f64::INFINITY; n];
+        let mut from = vec![usize::MAX; n];
+        // Partitions used on the way: of equally fast plans the one with fewest partitions is taken.
+        let mut count = vec![0usize; n];
+        best[0] = 0.0;
+        for i in 0..n - 1 {
+            if best[i].is_infinite() || best[i] + self.remaining[i] > self.known {
                 continue;
             }
-            if instance.base_sram_bytes + resident[j] - resident[i] > instance.sram_bytes * (1.0 + 1e-6) {
-                continue;
-            }
-            let inside = members(now);
-            priced += 1;
-            let cost = instance.partition(&inside, |k| {
-                if before & (1 << k) != 0 {
-                    When::Before
-                } else if now & (1 << k) != 0 {
-                    When::Now
-                } else {
-                    When::After
+            let (start, partitions) = (best[i], count[i] + 1);
+            self.walk.from(i, self.known - start, &mut |j, _, time| {
+                let through = start + time;
+                let tie = through * TIE;
+                if through < best[j] - tie || (through <= best[j] + tie && partitions < count[j]) {
+                    best[j] = through;
+                    from[j] = i;
+                    count[j] = partitions;
                 }
             });
-            let Some(cost) = cost.filter(|c| instance.fits(c)) else { continue };
-            let time = cost.time_s(instance.overlap);
-            if !bounded {
-                let through = best[0][i] + time;
-                let tie = through * TIE;
-                if through < best[0][j] - tie || (through <= best[0][j] + tie && count[i] + 1 < count[j]) {
-                    best[0][j] = through;
-                    from[0][j] = i;
-                    count[j] = count[i] + 1;
-                }
+        }
+        let objective = best[n - 1];
+        if objective.is_infinite() || objective > self.known {
+            return None;
+        }
+        let mut chain = vec![n - 1];
+        let mut at = n - 1;
+        while at != 0 {
+            at = from[at];
+            chain.push(at);
+        }
+        let assignment = assignment(self.walk.instance, ideals, chain);
+        Some(Path { assignment, objective, proven: ideals.complete, priced: self.walk.priced })
+    }
+}
+
+/// Partitions that are counted: pins name positions, or their number is limited.
+struct Counted<'a> {
+    walk: Walk<'a>,
+    most: usize,
+}
+
+impl<'a> Counted<'a> {
+    fn new(instance: &'a Instance, ideals: &'a Ideals) -> Self {
+        let kernels = instance.kernels.len();
+        let most = instance.max_partitions.unwrap_or(kernels).min(kernels);
+        Self { walk: Walk::new(instance, ideals), most }
+    }
+
+    fn run(mut self) -> Option<Path> {
+        let (instance, ideals, most) = (self.walk.instance, self.walk.ideals, self.most);
+        let n = ideals.sets.len();
+        // best[p][i]: cheapest way to have run ideal i in p partitions.
+        let mut best = vec![vec![f64::INFINITY; n]; most + 1];
+        let mut from = vec![vec![usize::MAX; n]; most + 1];
+        best[0][0] = 0.0;
+        for i in 0..n - 1 {
+            if best.iter().all(|layer| layer[i].is_infinite()) {
                 continue;
             }
-            for p in 0..most {
-                let agrees = inside.iter().all(|k| instance.pins[*k].is_none_or(|pin| pin == p));
-                let through = best[p][i] + time;
-                if agrees && through < best[p + 1][j] {
-                    best[p + 1][j] = through;
-                    from[p + 1][j] = i;
+            self.walk.from(i, f64::INFINITY, &mut |j, inside, time| {
+                for p in 0..most {
+                    let through = best[p][i] + time;
+                    if through < best[p + 1][j] && inside.iter().all(|k| instance.pins[*k].is_none_or(|pin| pin == p)) {
+                        best[p + 1][j] = through;
+                        from[p + 1][j] = i;
+                    }
                 }
-            }
+            });
         }
+        let last = n - 1;
+        let least = best.iter().map(|layer| layer[last]).fold(f64::INFINITY, f64::min);
+        let layer = (0..=most).find(|p| best[*p][last] <= least * (1.0 + TIE))?;
+        let objective = best[layer][last];
+        if !objective.is_finite() {
+            return None;
+        }
+        let mut chain = vec![last];
+        let (mut p, mut at) = (layer, last);
+        while at != 0 {
+            at = from[p][at];
+            p = p.saturating_sub(1);
+            chain.push(at);
+        }
+        let assignment = assignment(instance, ideals, chain);
+        Some(Path { assignment, objective, proven: ideals.complete, priced: self.walk.priced })
     }
-    let last = n - 1;
-    let least = best.iter().map(|layer| layer[last]).fold(f64::INFINITY, f64::min);
-    let layer = (0..layers).find(|p| best[*p][last] <= least * (1.0 + TIE))?;
-    let objective = best[layer][last];
-    if !objective.is_finite() {
-        return None;
-    }
-    let mut chain = vec![last];
-    let (mut p, mut at) = (layer, last);
-    while at != 0 {
-        at = from[p][at];
-        p = p.saturating_sub(1);
-        chain.push(at);
-    }
+}
+
+/// The partition of each kernel, from a chain of ideals written from its end.
+fn assignment(instance: &Instance, ideals: &Ideals, mut chain: Vec<usize>) -> Vec<usize> {
     chain.reverse();
-    let mut assignment = vec![0; instance.kernels.len()];
+    let mut out = vec![0; instance.kernels.len()];
     for (index, pair) in chain.windows(2).enumerate() {
-        for k in members(sets[pair[1]] & !sets[pair[0]]) {
-            assignment[k] = index;
+        let mut now = ideals.sets[pair[1]] & !ideals.sets[pair[0]];
+        while now != 0 {
+            out[now.trailing_zeros() as usize] = index;
+            now &= now - 1;
         }
     }
-    Some(Path { assignment, objective, proven: ideals.complete, priced })
+    out
 }
 
 /// The best partitions that cut one topological order (forward kernels first): a plan without a proof, for graphs too
@@ -218,30 +264,25 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
     let mut from = vec![0; n + 1];
     best[0] = 0.0;
     let mut priced = 0;
+    let mut pricer = Pricer::new(instance);
     for i in 0..n {
         if best[i].is_infinite() {
             continue;
         }
-        let mut resident = 0.0;
+        pricer.start(|k| position[k] < i);
         for j in i + 1..=n {
-            resident += instance.kernels[order[j - 1]].resident_bytes;
             let mixed = instance.separate_phases
                 && instance.kernels[order[i]].backward != instance.kernels[order[j - 1]].backward;
-            if mixed
-                || (instance.kernel_by_kernel && j > i + 1)
-                || instance.base_sram_bytes + resident > instance.sram_bytes * (1.0 + 1e-6)
-            {
+            if mixed || (instance.kernel_by_kernel && j > i + 1) {
                 break;
             }
-            let mut inside = order[i..j].to_vec();
-            inside.sort_unstable();
+            pricer.add(order[j - 1]);
+            if pricer.hopeless() {
+                break;
+            }
             priced += 1;
-            let cost = instance.partition(&inside, |k| match position[k] {
-                p if p < i => When::Before,
-                p if p < j => When::Now,
-                _ => When::After,
-            });
-            if let Some(cost) = cost.filter(|c| instance.fits(c)) {
+            let cost = pricer.cost();
+            if instance.fits(&cost) {
                 let through = best[i] + cost.time_s(instance.overlap);
                 if through < best[j] {
                     best[j] = through;
@@ -270,31 +311,11 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
     Some(Path { assignment, objective: best[n], proven: false, priced })
 }
 
-/// Which kernels may share a partition by their phase.
-struct Phases {
-    separate: bool,
-    backward: u128,
-}
-
-impl Phases {
-    fn of(instance: &Instance) -> Self {
-        let backward = instance
-            .kernels
-            .iter()
-            .enumerate()
-            .filter(|(_, k)| k.backward)
-            .fold(0u128, |set, (k, _)| set | (1u128 << k));
-        Self { separate: instance.separate_phases, backward }
-    }
-    fn allow(&self, now: u128) -> bool {
-        !self.separate || now & self.backward == 0 || now & !self.backward == 0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::mapping::degrees::assignments;
+    use crate::mapping::ideals::MAX_IDEALS;
     use crate::mapping::instance::{Choice, build};
     use crate::mapping::sharding;
     use crate::spec::Node;
@@ -327,6 +348,59 @@ mod tests {
         assert_eq!(Ideals::of(&training, MAX_IDEALS).unwrap().sets.len(), 1171);
         training.separate_phases = false;
         assert_eq!(Ideals::of(&training, MAX_IDEALS).unwrap().sets.len(), 7273);
+    }
+
+    /// A backward chain of `layers` kernels, each followed by an update that nothing waits for.
+    fn chain_with_updates(layers: usize) -> Instance {
+        use crate::mapping::instance::{Compute, KernelCost, TensorCost, UseCost};
+        let mut i = instance(&gpt3(12288, 96, 128, 96, 2304, Pass::Forward));
+        // Chain kernels compute, updates move bytes: put off, they overlap.
+        let kernel = |update: bool| KernelCost {
+            compute: Compute::Seconds(if update { 0.1 } else { 1.0 }),
+            network_s: 0.0,
+            serial_s: 0.0,
+            resident_bytes: 1.0,
+            dram_bytes: if update { 1.5 } else { 0.1 },
+            pieces: 1,
+            backward: true,
+        };
+        i.kernels = (0..2 * layers).map(|k| kernel(k >= layers)).collect();
+        let reader = |kernel| UseCost { kernel, load_bytes: 0.2, load_buffer: 0.2, onchip_buffer: 0.2 };
+        i.tensors = (0..layers)
+            .map(|k| TensorCost {
+                producer: Some(k),
+                output: false,
+                store_bytes: 0.2,
+                store_buffer: 0.2,
+                live_bytes: 0.2,
+                uses: std::iter::once(layers + k).chain((k + 1 < layers).then_some(k + 1)).map(reader).collect(),
+            })
+            .collect();
+        i.pins = vec![None; 2 * layers];
+        i.sram_bytes = 5.0;
+        i.base_sram_bytes = 0.0;
+        i.dram_bytes_per_s = 1.0;
+        i.partition_overhead_s = 0.01;
+        i.separate_phases = false;
+        i
+    }
+
+    /// Ten layers have 2^11 - 1 ideals, and of equal layers the updates may as well run in turn. Thirty have 2^31 - 1: a
+    /// plan is found all the same, no slower for a layer.
+    #[test]
+    fn updates_that_nothing_waits_for_run_in_turn() {
+        let ten = chain_with_updates(10);
+        let all = Ideals::of(&ten, MAX_IDEALS).unwrap();
+        assert_eq!(all.sets.len(), 2047);
+        let part = Ideals::of(&ten, 1000).unwrap();
+        assert!(!part.complete && part.sets.len() > 21);
+        let (best, in_turn) = (solve(&ten, &all).unwrap(), solve(&ten, &part).unwrap());
+        assert!((in_turn.objective / best.objective - 1.0).abs() < 1e-9, "{best:?} {in_turn:?}");
+        let thirty = chain_with_updates(30);
+        let part = Ideals::of(&thirty, MAX_IDEALS).unwrap();
+        let path = solve(&thirty, &part).unwrap();
+        assert!(!path.proven && path.objective <= 3.0 * best.objective * (1.0 + 1e-9), "{path:?} {best:?}");
+        assert!(thirty.evaluate(&path.assignment).is_some());
     }
 
     /// Too many ideals: one topological order remains, and the answer does not claim a proof.

@@ -292,40 +292,7 @@ impl Instance {
 
     /// A time no mapping can beat: arithmetic, collectives and DRAM bytes that occur whatever the partitions.
     pub fn lower_bound(&self) -> f64 {
-        let mut compute = 0.0;
-        let mut area = 0.0;
-        let (mut network, mut dram, mut serial) = (0.0, 0.0, 0.0);
-        for kernel in &self.kernels {
-            match &kernel.compute {
-                Compute::Seconds(s) => compute += s,
-                // However the cores are shared, core-seconds are spent.
-                Compute::Cores(options) => {
-                    let least = options.iter().map(|o| o.cores as f64 * o.seconds).fold(f64::INFINITY, f64::min);
-                    area += least / self.cores as f64;
-                }
-            }
-            network += kernel.network_s;
-            serial += kernel.serial_s;
-            dram += kernel.dram_bytes;
-        }
-        for tensor in &self.tensors {
-            let crosses = |u: &UseCost| match tensor.producer {
-                None => true,
-                Some(p) => {
-                    self.kernel_by_kernel
-                        || (self.separate_phases && self.kernels[p].backward != self.kernels[u.kernel].backward)
-                        || self.kernels[p].pieces > 1
-                        || self.kernels[u.kernel].pieces > 1
-                }
-            };
-            dram += tensor.uses.iter().filter(|u| crosses(u)).map(|u| u.load_bytes).fold(0.0, f64::max);
-            if tensor.producer.is_some() && (tensor.output || tensor.uses.iter().any(crosses)) {
-                dram += tensor.store_bytes;
-            }
-        }
-        let least = if self.kernel_by_kernel { self.kernels.len() } else { 1 };
-        serial += least as f64 * self.partition_overhead_s;
-        combine(self.overlap, compute + area, dram / self.dram_bytes_per_s, network) + serial
+        super::remaining::Remaining::new(self).of_all()
     }
 }
 

@@ -5,15 +5,20 @@
 //! into the numbers of one fusion problem, which [`fusion`] solves as a MILP and [`exact`] as a shortest path;
 //! [`solver`] runs MILPs; [`search`] ties them together and proves the best ([`request`]: what it is asked and answers).
 
+pub mod cache;
 mod certify;
 pub mod degrees;
 pub mod dominance;
+pub mod elimination;
 pub mod exact;
 mod figures;
 pub mod fusion;
+pub mod ideals;
 pub mod instance;
+mod pricing;
 mod reasons;
 pub mod record;
+mod remaining;
 pub mod request;
 pub mod search;
 pub mod sharding;

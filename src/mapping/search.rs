@@ -12,12 +12,14 @@
 //! The bound of the answer covers assignments, tile counts and partitions; the sharding of an assignment is the one
 //! that its own objective chose. Smallest tile counts win ties.
 
+use super::cache;
 use super::degrees::{Degrees, assignments};
 use super::dominance::{dominates, same_costs};
-use super::exact::{self, Ideals, MAX_IDEALS};
+use super::exact;
 use super::fusion::{self, PartitionCounts};
+use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::{self, Choice, Instance, SramShort};
-use super::record::{Infeasible, Status, relative_gap};
+use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 pub use super::request::{Answer, Engine, MapError, Pins, Proof, Record, Request, engine_from_word};
 use super::sharding::{self, Sharding};
 use super::tiling::tile_counts;
@@ -270,7 +272,7 @@ impl<'a> Search<'a> {
                 return Ok(());
             }
         };
-        let sharding = sharding::solve_problem(&problem, &self.request.limits)?;
+        let sharding = self.solve_sharding(&problem)?;
         *tally.nodes += sharding.record.nodes.unwrap_or(0);
         *tally.reproducible &= sharding.record.status != Status::TimeLimit;
         if matches!(sharding.record.status, Status::NodeLimit | Status::TimeLimit) {
@@ -327,7 +329,16 @@ impl<'a> Search<'a> {
                 continue;
             }
             *tally.solved += 1;
-            let Some((layer_s, assignment, proven)) = self.solve_fusion(&instance, ideals)? else {
+            let cutoff = self.layer_cutoff(&degrees, &sharding.strategies, incumbent, instance.lower_bound());
+            let Some((layer_s, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
+                if incumbent.is_finite() {
+                    // A part of a wide graph's ideals says nothing of the others.
+                    if ideals.as_ref().is_none_or(|found| !found.complete) {
+                        *tally.unproven = tally.unproven.min(bound);
+                    }
+                    tried.push(instance);
+                    continue;
+                }
                 if weights_on_chip {
                     continue;
                 }
@@ -356,10 +367,44 @@ impl<'a> Search<'a> {
         Ok(())
     }
 
-    /// The best partitions of an instance: objective, assignment, and whether they are proven best.
+    /// The sharding of an assignment: by elimination, and by the MILP where a solver is named; then both must agree.
+    fn solve_sharding(&self, problem: &sharding::Problem) -> Result<Sharding, MapError> {
+        let exact = sharding::solve_exactly(problem, &self.request.limits)?;
+        if self.request.engine != Engine::Milp {
+            return Ok(exact);
+        }
+        let milp = sharding::solve_problem(problem, &self.request.limits)?;
+        let (one, other) = (exact.record.objective, milp.record.objective);
+        let differ = match milp.record.status {
+            Status::Optimal if one.is_infinite() => true,
+            Status::Optimal => (one - other).abs() > 1e-6_f64.max(self.request.limits.gap) * one.abs().max(other.abs()),
+            Status::Infeasible => one.is_finite(),
+            // Stopped by a limit: what it has found is no better than the best.
+            Status::NodeLimit | Status::TimeLimit => milp.record.bound > one + 1e-6 * one.abs(),
+        };
+        if differ {
+            return Err(MapError::Disagreement { what: "elimination and MILP of the sharding".into(), one, other });
+        }
+        Ok(Sharding { record: SolveRecord { nodes: milp.record.nodes, ..exact.record }, ..exact })
+    }
+
+    /// The longest layer with which an iteration may still be shorter than `incumbent` seconds; infinite where that
+    /// cannot be said. An iteration's time is affine in its layer's, from the layer's least time on at the latest.
+    fn layer_cutoff(&self, degrees: &Degrees, sharding: &[Strategy], incumbent: f64, least: f64) -> f64 {
+        let total = |layer_s: f64| self.iteration(degrees, sharding, layer_s).total_s();
+        let (at, twice) = (total(least), total(2.0 * least));
+        let slope = (twice - at) / least;
+        let cutoff = (least + (incumbent - at) / slope) * (1.0 + TIE);
+        // What is affine only beyond a kink is caught by the look back.
+        if cutoff.is_finite() && total(cutoff) >= incumbent * (1.0 - TIE) { cutoff } else { f64::INFINITY }
+    }
+
+    /// The best partitions of an instance: objective, assignment, and whether they are proven best. Plans that take
+    /// longer than `cutoff` need not be found.
     fn solve_fusion(
         &self,
         instance: &Instance,
+        cutoff: f64,
         ideals: &mut Option<Ideals>,
     ) -> Result<Option<(f64, Vec<usize>, bool)>, MapError> {
         let n = instance.kernels.len();
@@ -391,7 +436,8 @@ impl<'a> Search<'a> {
                 ideals.insert(found)
             }
         };
-        match exact::solve(instance, found) {
+        let solve = |cutoff| cache::fusion(instance, cutoff, || exact::solve_below(instance, found, cutoff));
+        match solve(if limited { f64::INFINITY } else { cutoff }) {
             Some(path) => Ok(Some((path.objective, path.assignment, path.proven))),
             None if found.complete || !limited => Ok(None),
             // One order of a wide graph says nothing of the others: the MILP decides.

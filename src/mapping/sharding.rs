@@ -28,6 +28,7 @@
 //! layout a layer ends with is the layout it begins with.
 
 use super::degrees::Degrees;
+use super::elimination::{Eliminated, eliminate};
 use super::record::{SolveRecord, Status};
 use super::solver::{Limits, Milp, SolverError, solve};
 use crate::model::collective;
@@ -317,18 +318,36 @@ pub fn price(problem: &Problem, choice: &[usize]) -> f64 {
     total
 }
 
-/// Solves a problem. Infeasible problems (no strategies agree) give a record with that status and no strategies.
+/// Solves a problem by elimination ([`super::elimination`]), or as a MILP where too many kernels depend on each other at
+/// once. Infeasible problems (no strategies agree) give a record with that status and no strategies.
+///
+/// # Errors
+/// [`SolverError`] of the solver.
+pub fn solve_exactly(problem: &Problem, limits: &Limits) -> Result<Sharding, SolverError> {
+    match super::cache::sharding(problem, || eliminate(problem)) {
+        Eliminated::Chosen(choice, cost) => Ok(Sharding {
+            strategies: choice.iter().zip(&problem.open).map(|(a, open)| open[*a]).collect(),
+            record: record_of(cost),
+        }),
+        Eliminated::Infeasible => Ok(Sharding { strategies: Vec::new(), record: record_of(f64::INFINITY) }),
+        Eliminated::TooWide => solve_problem(problem, limits),
+    }
+}
+
+/// The record of an answer that needed no solver; an infinite cost is none.
+fn record_of(cost: f64) -> SolveRecord {
+    let status = if cost.is_finite() { Status::Optimal } else { Status::Infeasible };
+    SolveRecord { status, objective: cost, bound: cost, nodes: Some(0), seconds: 0.0 }
+}
+
+/// Solves a problem as a MILP. Infeasible problems give a record with that status and no strategies.
 ///
 /// # Errors
 /// [`SolverError`] of the solver.
 pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, SolverError> {
     if problem.open.iter().all(|open| open.len() == 1) {
         let cost = price(problem, &vec![0; problem.open.len()]);
-        let status = if cost.is_finite() { Status::Optimal } else { Status::Infeasible };
-        return Ok(Sharding {
-            strategies: problem.open.iter().map(|o| o[0]).collect(),
-            record: SolveRecord { status, objective: cost, bound: cost, nodes: Some(0), seconds: 0.0 },
-        });
+        return Ok(Sharding { strategies: problem.open.iter().map(|o| o[0]).collect(), record: record_of(cost) });
     }
     let (milp, s) = build(problem);
     let scale = scale_of(problem);

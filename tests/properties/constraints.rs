@@ -3,8 +3,9 @@
 
 use crate::near;
 use flowspace::mapping::Status;
-use flowspace::mapping::exact::{self, Ideals, MAX_IDEALS};
+use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};
+use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
 use flowspace::mapping::instance::{Compute, Instance, KernelCost, TensorCost, UseCost};
 use flowspace::mapping::solver::Limits;
 use flowspace::model::compute::CoreOption;

@@ -3,8 +3,9 @@
 use crate::random::{core_options, instance};
 use crate::{check, near};
 use flowspace::mapping::Status;
-use flowspace::mapping::exact::{self, Ideals, MAX_IDEALS};
+use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};
+use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
 use flowspace::mapping::instance::{Compute, Instance};
 use flowspace::mapping::solver::{Limits, Milp, Solver};
 use flowspace::system::Overlap;
@@ -244,6 +245,46 @@ fn shortest_path_is_brute_force_up_to_five_kernels() {
 #[test]
 fn shortest_path_is_brute_force_up_to_seven_kernels() {
     shortest_path_is_brute_force(250, 7);
+}
+
+/// A part of the ideals gives plans that are plans, no better than the best and no worse than those of one order.
+#[test]
+fn a_part_of_the_ideals_gives_plans_without_proof() {
+    let parts = std::cell::Cell::new(0);
+    check(1500, &(instance(7), 9..40usize), |(instance, limit)| {
+        let all = Ideals::of(&instance, MAX_IDEALS).expect("few kernels");
+        let part = Ideals::of(&instance, limit).expect("few kernels");
+        prop_assert!(
+            part.sets.iter().all(|set| all.sets.contains(set)),
+            "{:?} is no part of {:?}",
+            part.sets,
+            all.sets
+        );
+        let best = exact::solve(&instance, &all);
+        let found = exact::solve(&instance, &part);
+        if part.complete {
+            prop_assert_eq!(&best, &found);
+            return Ok(());
+        }
+        parts.set(parts.get() + 1);
+        let least = best.map_or(f64::INFINITY, |b| b.objective);
+        if let Some(found) = &found {
+            prop_assert!(!found.proven && found.objective >= least * (1.0 - 1e-9));
+            let (time, _) = instance.evaluate(&found.assignment).expect("a feasible plan");
+            prop_assert!(near(time, found.objective, 1e-9));
+        }
+        let one_order = exact::solve(&instance, &all.one_order()).map_or(f64::INFINITY, |p| p.objective);
+        let found = found.map_or(f64::INFINITY, |p| p.objective);
+        prop_assert!(found <= one_order * (1.0 + 1e-9), "{found}, of one order {one_order}");
+        // What takes longer than asked for is not found; what does not is.
+        for (cutoff, there) in [(least * 0.99, least == 0.0), (least * 1.01, least.is_finite())] {
+            let within = exact::solve_below(&instance, &all, cutoff);
+            let counted = instance.max_partitions.is_some() || instance.pins.iter().any(Option::is_some);
+            prop_assert!(counted || within.is_some() == there, "cutoff {cutoff}, best {least}: {within:?}");
+        }
+        Ok(())
+    });
+    assert!(parts.get() > 100, "{} parts", parts.get());
 }
 
 fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {

@@ -2,6 +2,7 @@
 
 use crate::{check, near};
 use flowspace::mapping::Status;
+use flowspace::mapping::elimination::{Eliminated, eliminate};
 use flowspace::mapping::sharding::{Link, Problem, price, solve_problem};
 use flowspace::mapping::solver::{Limits, Solver};
 use flowspace::model::{Layout, Strategy as Sharding};
@@ -102,6 +103,72 @@ fn milp_is_brute_force(cases: u32, solver: Solver) {
         prop_assert!(near(price(&problem, &choice), least, 1e-6), "the strategies cost {}", price(&problem, &choice));
         Ok(())
     });
+}
+
+/// Elimination against brute force: the least cost, a choice that costs it, and infeasible where nothing agrees.
+#[test]
+fn elimination_is_brute_force() {
+    let infeasible = std::cell::Cell::new(0);
+    check(6000, &problem(), |problem| {
+        let least = brute_force(&problem)?;
+        match (eliminate(&problem), least) {
+            (Eliminated::Infeasible, None) => infeasible.set(infeasible.get() + 1),
+            (Eliminated::Chosen(choice, cost), Some(least)) => {
+                prop_assert!(near(cost, least, 1e-12), "{cost} for {least}");
+                prop_assert!(near(price(&problem, &choice), least, 1e-12), "{choice:?} for {least}");
+            }
+            (found, least) => prop_assert!(false, "{found:?}, brute force {least:?}"),
+        }
+        Ok(())
+    });
+    assert!(infeasible.get() > 100, "{} infeasible", infeasible.get());
+}
+
+/// One tensor with many readers, as the workloads have it: a layout wanted by each reader, paid once. Elimination, which
+/// buys sets of layouts there, against HiGHS and brute force.
+#[test]
+fn elimination_buys_layouts_for_many_readers() {
+    let strategy = (vec((0..4usize, 0..4usize, 0..6u32), 2..=5), vec(0..9u32, 16), vec(0..6u32, 4), 0..4usize);
+    check(600, &strategy, |(readers, costs, own, hole)| {
+        let mut problem = Problem {
+            open: vec![Sharding::ALL[..4].to_vec()],
+            cost: vec![own.iter().map(|x| f64::from(*x)).collect()],
+            links: Vec::new(),
+            groups: vec![BTreeMap::new()],
+        };
+        for (i, j) in (0..4).flat_map(|i| (0..4).map(move |j| (i, j))) {
+            problem.groups[0].insert((LAYOUTS[i], LAYOUTS[j]), f64::from(costs[4 * i + j]));
+        }
+        for (k, (first, second, extra)) in readers.iter().enumerate() {
+            problem.open.push(Sharding::ALL[..2].to_vec());
+            problem.cost.push(vec![0.0, f64::from(*extra)]);
+            let wants = [LAYOUTS[*first], LAYOUTS[*second]];
+            let pairs = (0..4)
+                .map(|a| wants.iter().map(|to| (a != hole || k % 2 == 0).then_some((LAYOUTS[a], *to))).collect())
+                .collect();
+            problem.links.push(Link { from: 0, to: k + 1, pairs, group: Some(0) });
+        }
+        let least = brute_force(&problem)?.expect("three strategies of the producer suit everyone");
+        let Eliminated::Chosen(choice, cost) = eliminate(&problem) else {
+            return Err(TestCaseError::fail("a choice exists"));
+        };
+        prop_assert!(near(cost, least, 1e-12) && near(price(&problem, &choice), least, 1e-12), "{cost} for {least}");
+        let highs = solve_problem(&problem, &Limits::default()).map_err(|e| TestCaseError::fail(e.to_string()))?;
+        prop_assert!(near(highs.record.objective, least, 1e-6), "HiGHS {} for {least}", highs.record.objective);
+        Ok(())
+    });
+}
+
+/// A choice is the same however often it is asked for, and is the rule's: rows before columns, replication last.
+#[test]
+fn of_equal_shardings_the_rule_chooses() {
+    let problem = Problem {
+        open: vec![vec![Sharding::Replicate, Sharding::N, Sharding::M]; 3],
+        cost: vec![vec![1.0; 3]; 3],
+        links: Vec::new(),
+        groups: Vec::new(),
+    };
+    assert_eq!(eliminate(&problem), Eliminated::Chosen(vec![2; 3], 3.0));
 }
 
 #[test]

@@ -1,0 +1,281 @@
+//! The cost of a partition that grows kernel by kernel, without walking all tensors again.
+//!
+//! [`Instance::partition`] defines what a partition costs. Here a partition starts at an ideal (what has run before) and
+//! kernels join it one at a time, each after its predecessors, so that only the tensors of the kernel that joins change:
+//! what it makes begins to be stored, what it reads is loaded or passed on chip, and what it was the last to read is no
+//! longer stored. [`Pricer::add`] and [`Pricer::take_back`] are inverse to each other; a walk over all partitions that
+//! start at one ideal is a depth-first search with one of them a step.
+//!
+//! Some parts of a cost only grow while kernels join: arithmetic, collectives, loads, residents, buffers of readers,
+//! cores. What is only grown past a limit stays past it, so that a walk may turn back ([`Pricer::hopeless`],
+//! [`Pricer::least_time`]). Stores and their buffers may go again when the last reader joins.
+
+use super::instance::{CAPACITY_TOLERANCE, Compute, Instance, PartitionCost, When, combine};
+use crate::model::compute::CoreOption;
+
+/// A reader of a tensor, seen from the reader.
+#[derive(Debug, Clone, Copy)]
+struct Read {
+    tensor: usize,
+    load_bytes: f64,
+    load_buffer: f64,
+    onchip_buffer: f64,
+}
+
+/// What a tensor adds to the partition under way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Held {
+    /// DRAM bytes of its load.
+    load: f64,
+    /// SRAM bytes that only grow.
+    buffer: f64,
+    /// Whether it is stored for readers that are still to come.
+    stored: bool,
+    /// Readers still to come.
+    left: usize,
+}
+
+/// Sums over the partition under way.
+#[derive(Debug, Clone, Copy, Default)]
+struct Sums {
+    members: usize,
+    alone: bool,
+    seconds: f64,
+    /// Position of the slowest kernel's time among all times, and the cores that it asks for; none without such kernels.
+    slowest: Option<(usize, u64)>,
+    crowded: bool,
+    network: f64,
+    serial: f64,
+    dram: f64,
+    dram_of_stores: f64,
+    sram: f64,
+    sram_of_stores: f64,
+    live: f64,
+}
+
+/// What a step of the walk must restore.
+struct Step {
+    kernel: usize,
+    sums: Sums,
+    log: usize,
+}
+
+/// The cost of a growing partition.
+pub(super) struct Pricer<'a> {
+    instance: &'a Instance,
+    made: Vec<Vec<usize>>,
+    read: Vec<Vec<Read>>,
+    /// All times of all core options, ascending.
+    times: Vec<f64>,
+    place: Vec<When>,
+    held: Vec<Held>,
+    sums: Sums,
+    steps: Vec<Step>,
+    log: Vec<(usize, Held)>,
+}
+
+impl<'a> Pricer<'a> {
+    pub(super) fn new(instance: &'a Instance) -> Self {
+        let n = instance.kernels.len();
+        let mut made = vec![Vec::new(); n];
+        let mut read = vec![Vec::new(); n];
+        for (t, tensor) in instance.tensors.iter().enumerate() {
+            if let Some(p) = tensor.producer {
+                made[p].push(t);
+            }
+            for u in &tensor.uses {
+                read[u.kernel].push(Read {
+                    tensor: t,
+                    load_bytes: u.load_bytes,
+                    load_buffer: u.load_buffer,
+                    onchip_buffer: u.onchip_buffer,
+                });
+            }
+        }
+        let mut times: Vec<f64> = instance
+            .kernels
+            .iter()
+            .flat_map(|k| match &k.compute {
+                Compute::Cores(options) => options.as_slice(),
+                Compute::Seconds(_) => &[],
+            })
+            .map(|o| o.seconds)
+            .collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times.dedup();
+        Self {
+            instance,
+            made,
+            read,
+            times,
+            place: vec![When::After; n],
+            held: vec![Held::default(); instance.tensors.len()],
+            sums: Sums::default(),
+            steps: Vec::new(),
+            log: Vec::new(),
+        }
+    }
+
+    /// Starts an empty partition; `ran` says which kernels ran before it.
+    pub(super) fn start(&mut self, ran: impl Fn(usize) -> bool) {
+        for (k, place) in self.place.iter_mut().enumerate() {
+            *place = if ran(k) { When::Before } else { When::After };
+        }
+        self.steps.clear();
+        self.log.clear();
+        self.held.fill(Held::default());
+        self.sums =
+            Sums { serial: self.instance.partition_overhead_s, sram: self.instance.base_sram_bytes, ..Sums::default() };
+        // What was made before and is read here or later waits in DRAM all the while; an output to the end.
+        for tensor in &self.instance.tensors {
+            let made = tensor.producer.is_none_or(|p| self.place[p] == When::Before);
+            if made && (tensor.output || tensor.uses.iter().any(|u| self.place[u.kernel] == When::After)) {
+                self.sums.live += tensor.live_bytes;
+            }
+        }
+    }
+
+    /// Lets a kernel join whose predecessors have run or joined.
+    pub(super) fn add(&mut self, k: usize) {
+        self.steps.push(Step { kernel: k, sums: self.sums, log: self.log.len() });
+        let instance = self.instance;
+        let kernel = &instance.kernels[k];
+        self.place[k] = When::Now;
+        self.sums.members += 1;
+        self.sums.alone |= kernel.pieces > 1;
+        self.sums.network += kernel.network_s;
+        self.sums.serial += kernel.serial_s;
+        self.sums.dram += kernel.dram_bytes;
+        self.sums.sram += kernel.resident_bytes;
+        match &kernel.compute {
+            Compute::Seconds(s) => self.sums.seconds += s,
+            Compute::Cores(options) => self.share_cores(options),
+        }
+        for i in 0..self.made[k].len() {
+            let t = self.made[k][i];
+            let tensor = &instance.tensors[t];
+            if !tensor.output && tensor.uses.is_empty() {
+                continue;
+            }
+            self.log.push((t, self.held[t]));
+            let held = &mut self.held[t];
+            held.left = tensor.uses.len();
+            self.sums.live += tensor.live_bytes;
+            if tensor.output {
+                held.buffer = tensor.store_buffer;
+                self.sums.sram += tensor.store_buffer;
+                self.sums.dram += tensor.store_bytes;
+            } else {
+                held.stored = true;
+                self.sums.sram_of_stores += tensor.store_buffer;
+                self.sums.dram_of_stores += tensor.store_bytes;
+            }
+        }
+        for i in 0..self.read[k].len() {
+            self.join_reader(self.read[k][i]);
+        }
+    }
+
+    fn join_reader(&mut self, read: Read) {
+        let tensor = &self.instance.tensors[read.tensor];
+        let here = tensor.producer.is_some_and(|p| self.place[p] == When::Now);
+        let before = self.held[read.tensor];
+        self.log.push((read.tensor, before));
+        let held = &mut self.held[read.tensor];
+        if here {
+            held.buffer = held.buffer.max(read.onchip_buffer);
+            held.left = held.left.saturating_sub(1);
+        } else {
+            held.buffer = held.buffer.max(read.load_buffer);
+            held.load = held.load.max(read.load_bytes);
+            self.sums.dram += held.load - before.load;
+        }
+        self.sums.sram += held.buffer - before.buffer;
+        if before.stored {
+            held.stored = held.left > 0;
+            // Of a stored tensor's buffer only what is beyond its readers' goes with the store.
+            let beyond = |h: &Held| if h.stored { (tensor.store_buffer - h.buffer).max(0.0) } else { 0.0 };
+            self.sums.sram_of_stores += beyond(held) - beyond(&before);
+            if !held.stored {
+                self.sums.dram_of_stores -= tensor.store_bytes;
+                self.sums.live -= tensor.live_bytes;
+            }
+        }
+    }
+
+    /// The best split of the cores with one more kernel: its slowest time is never before that of fewer kernels.
+    fn share_cores(&mut self, options: &[CoreOption]) {
+        let limit = self.instance.cores;
+        let (first, used) = self.sums.slowest.unwrap_or((0, 0));
+        let here = self.times.get(first).and_then(|t| cores_for(options, *t)).map(|c| c.saturating_add(used));
+        if let Some(used) = here.filter(|used| *used <= limit) {
+            self.sums.slowest = Some((first, used));
+            return;
+        }
+        let needed = |limit_s: f64| {
+            let members = self.steps.iter().map(|s| s.kernel);
+            members
+                .filter_map(|k| match &self.instance.kernels[k].compute {
+                    Compute::Cores(options) => Some(cores_for(options, limit_s)),
+                    Compute::Seconds(_) => None,
+                })
+                .try_fold(0u64, |sum, cores| cores.map(|c| sum.saturating_add(c)))
+                .filter(|sum| *sum <= limit)
+        };
+        let later = &self.times[first.min(self.times.len())..];
+        let at = first + later.partition_point(|t| needed(*t).is_none());
+        match self.times.get(at).and_then(|t| needed(*t)) {
+            Some(used) => self.sums.slowest = Some((at, used)),
+            None => self.sums.crowded = true,
+        }
+    }
+
+    /// Takes the kernel that joined last out again.
+    pub(super) fn take_back(&mut self) {
+        let Some(step) = self.steps.pop() else { return };
+        while self.log.len() > step.log {
+            if let Some((t, held)) = self.log.pop() {
+                self.held[t] = held;
+            }
+        }
+        self.sums = step.sums;
+        self.place[step.kernel] = When::After;
+    }
+
+    /// Whether neither this partition nor any that it grows into can be: too much SRAM, too few cores, or a kernel that
+    /// must be alone and is not.
+    pub(super) fn hopeless(&self) -> bool {
+        let s = &self.sums;
+        s.crowded || (s.alone && s.members > 1) || s.sram > self.instance.sram_bytes * (1.0 + 2.0 * CAPACITY_TOLERANCE)
+    }
+
+    fn compute_s(&self) -> f64 {
+        self.sums.seconds + self.sums.slowest.map_or(0.0, |(at, _)| self.times[at])
+    }
+
+    /// A time that neither this partition nor any that it grows into can beat.
+    pub(super) fn least_time(&self) -> f64 {
+        let s = &self.sums;
+        combine(self.instance.overlap, self.compute_s(), s.dram / self.instance.dram_bytes_per_s, s.network) + s.serial
+    }
+
+    /// The cost of the partition as it stands, not [`Pricer::hopeless`].
+    pub(super) fn cost(&self) -> PartitionCost {
+        let s = &self.sums;
+        let dram_bytes = s.dram + s.dram_of_stores;
+        PartitionCost {
+            compute_s: self.compute_s(),
+            dram_s: dram_bytes / self.instance.dram_bytes_per_s,
+            network_s: s.network,
+            serial_s: s.serial,
+            sram_bytes: s.sram + s.sram_of_stores,
+            live_bytes: s.live,
+            dram_bytes,
+        }
+    }
+}
+
+/// Fewest cores at which a kernel takes at most `limit_s`.
+fn cores_for(options: &[CoreOption], limit_s: f64) -> Option<u64> {
+    options.get(options.partition_point(|o| o.seconds > limit_s)).map(|o| o.cores)
+}
