@@ -5,6 +5,7 @@
 //! killed at any moment and continued by the same command.
 
 pub mod axis;
+mod blind;
 pub mod field;
 pub mod grid;
 pub mod progress;

@@ -66,7 +66,7 @@ crate::spec! {
     }
 }
 
-/// One label, or a list of them.
+/// One name (a label, a column), or a list of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Labels(pub Vec<Name>);
@@ -75,7 +75,7 @@ impl FromNode for Labels {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.value {
             Value::List(items) if items.is_empty() => {
-                reader.problem(node, "the list is empty, so the rule would never hold; give at least one label");
+                reader.problem(node, "the list is empty; give at least one name");
                 None
             }
             Value::List(_) => Vec::from_node(node, reader).map(Self),
@@ -91,7 +91,7 @@ impl FromNode for Labels {
         json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
     }
     fn expected() -> String {
-        "a label or a list of labels".into()
+        "a name or a list of names".into()
     }
 }
 
@@ -106,6 +106,16 @@ crate::choice! {
         Cbc = "cbc",
         /// The shortest path alone.
         Exact = "exact",
+    }
+}
+
+crate::choice! {
+    /// A part of a system whose time a search may be blind to.
+    pub enum Part ("a part of a system") {
+        /// Time of DRAM traffic; its capacity still counts.
+        Memory = "memory",
+        /// Time of communication.
+        Network = "network",
     }
 }
 
@@ -134,6 +144,9 @@ crate::spec! {
         max_partitions: Option<u64>,
         /// Whether a network dimension may be divided among tensor, pipeline and data parallelism.
         split_dimensions: bool = false,
+        /// Costs that the search does not see: the plan it finds without them is priced with all. The row's bound is that
+        /// of the blind search.
+        blind_to: Vec<Part> = Vec::new(),
     }
 }
 
@@ -146,14 +159,18 @@ crate::spec! {
 }
 
 crate::spec! {
-    /// Rows, columns and value of a heat map. A cell shows the fastest of its points.
+    /// Heat maps of one or several values. A cell shows the fastest of its points.
     pub struct HeatmapSpec ("a heat map") {
         /// Names of the axes whose labels are the rows.
         rows: Vec<Name>,
         /// Names of the axes whose labels are the columns.
         cols: Vec<Name> = Vec::new(),
-        /// The column of the results that colours the cells.
-        value: String = "utilization".to_string(),
+        /// The column of the results that colours the cells, or several for a figure each.
+        value: Labels = Labels(vec![Name("utilization".to_string())]),
+        /// Names of axes: each combination of their labels has a panel of its own, all in one figure.
+        panels: Vec<Name> = Vec::new(),
+        /// Names of axes: each combination of their labels has a figure of its own.
+        figures: Vec<Name> = Vec::new(),
     }
 }
 
@@ -267,6 +284,7 @@ impl Default for SolveSpec {
             dp: None,
             max_partitions: None,
             split_dimensions: false,
+            blind_to: Vec::new(),
         }
     }
 }
@@ -356,7 +374,9 @@ fn check_heatmap(study: &StudySpec, heatmap: &HeatmapSpec, node: &Node, reader: 
         None => format!("there is no {what} {name:?}; there is {}", of.join(", ")),
     };
     let mut used: HashSet<&str> = HashSet::new();
-    for (field, names) in [("rows", &heatmap.rows), ("cols", &heatmap.cols)] {
+    let roles =
+        [("rows", &heatmap.rows), ("cols", &heatmap.cols), ("panels", &heatmap.panels), ("figures", &heatmap.figures)];
+    for (field, names) in roles {
         let at = node.get(field).unwrap_or(node);
         for name in names {
             let name = name.0.as_str();
@@ -368,8 +388,8 @@ fn check_heatmap(study: &StudySpec, heatmap: &HeatmapSpec, node: &Node, reader: 
         }
     }
     let columns: Vec<&str> = csv::COLUMNS.iter().filter(|c| c.is_number()).map(|c| c.name).collect();
-    if !columns.contains(&heatmap.value.as_str()) {
+    for value in heatmap.value.0.iter().filter(|value| !columns.contains(&value.0.as_str())) {
         let at = node.get("value").unwrap_or(node);
-        reader.within("value", |r| r.problem(at, known(&heatmap.value, &columns, "column of numbers")));
+        reader.within("value", |r| r.problem(at, known(&value.0, &columns, "column of numbers")));
     }
 }
