@@ -21,6 +21,9 @@ fn files(folder: &str, folders: &[&str]) -> Vec<PathBuf> {
     for entry in std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}")) {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if name == "README.md" {
+            continue;
+        }
         if path.is_dir() {
             assert!(folders.contains(&name.as_str()), "{folder}/{name}: a folder that no test reads");
         } else {
@@ -71,7 +74,13 @@ fn workloads() -> BTreeMap<String, Workload> {
 }
 
 fn studies() -> BTreeMap<String, Study> {
-    read_all(files("studies", &[]), Study::load)
+    read_all(files("studies", &["dfmodel"]), Study::load)
+}
+
+/// DFModel's studies: each is called like its file, after the name of the folder.
+fn dfmodel_studies() -> BTreeMap<String, Study> {
+    let studies = read_all(files("studies/dfmodel", &[]), Study::load);
+    studies.into_iter().map(|(file, study)| (format!("dfmodel-{file}"), study)).collect()
 }
 
 #[track_caller]
@@ -150,7 +159,7 @@ fn every_workload_builds() {
 
 #[test]
 fn every_point_of_every_study_builds() {
-    for (file, study) in studies() {
+    for (file, study) in studies().into_iter().chain(dfmodel_studies()) {
         assert_eq!(study.name(), file, "a study is called like its file");
         let count = study.count().expect("fewer than 2^64 points");
         let mut labels = BTreeSet::new();
@@ -166,6 +175,17 @@ fn every_point_of_every_study_builds() {
     }
     assert_eq!(studies()["quickstart"].count(), Some(12));
     assert_eq!(studies()["gpt3-1t-80-systems"].count(), Some(80));
+    let counts: Vec<(String, Option<u64>)> = dfmodel_studies().iter().map(|(f, s)| (f.clone(), s.count())).collect();
+    let expected = [
+        ("dfmodel-design-space", 4 * 80 * 2),
+        ("dfmodel-design-space-dfmodel", 4 * 80 * 2),
+        ("dfmodel-joint", 2 * 2 * 4),
+        ("dfmodel-mapping", 2 * 2 * 2 * 2),
+        ("dfmodel-memory-3d", 2 * 2 * 3 * 5),
+        ("dfmodel-rail-only", 2 * 9),
+        ("dfmodel-sram-dram", 2 * 2 * 3 * 3),
+    ];
+    assert_eq!(counts, expected.map(|(file, count)| (file.to_string(), Some(count))));
 }
 
 /// model.md section 6: GFLOP/s as logged, SRAM, price and power of each chip.

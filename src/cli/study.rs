@@ -107,8 +107,9 @@ fn text(summary: &Summary) -> String {
         out.push('\n');
     };
     let rate = summary.solved as f64 / summary.seconds.max(1e-9);
+    let blind = if summary.blind > 0 { format!("{} chosen blindly, ", summary.blind) } else { String::new() };
     line(format!(
-        "{} points: {} optimal, {} stopped at a limit, {} infeasible, {} failed",
+        "{} points: {} optimal, {blind}{} stopped at a limit, {} infeasible, {} failed",
         summary.points, summary.optimal, summary.limited, summary.infeasible, summary.failed
     ));
     line(format!(

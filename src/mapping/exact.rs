@@ -16,6 +16,7 @@ use super::ideals::Ideals;
 use super::instance::Instance;
 use super::pricing::Pricer;
 use super::remaining::Remaining;
+use std::collections::HashSet;
 
 /// The answer of the shortest path.
 #[derive(Debug, Clone, PartialEq)]
@@ -244,8 +245,8 @@ fn assignment(instance: &Instance, ideals: &Ideals, mut chain: Vec<usize>) -> Ve
     out
 }
 
-/// The best partitions that cut one topological order (forward kernels first): a plan without a proof, for graphs too
-/// large to list the ideals of. Pins are not served, and a bound on the number of partitions only where the best plan
+/// The best partitions that cut one topological order (forward kernels first): for graphs too large to list the ideals of a
+/// plan, with a proof where the graph has no other order (the panels of an LU factorisation). Pins are not served, and a bound on the number of partitions only where the best plan
 /// happens to keep it.
 pub fn by_order(instance: &Instance) -> Option<Path> {
     if instance.pins.iter().any(Option::is_some) {
@@ -308,7 +309,18 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
             assignment[k] = p;
         }
     }
-    Some(Path { assignment, objective: best[n], proven: false, priced })
+    Some(Path { assignment, objective: best[n], proven: only_order(instance, &order), priced })
+}
+
+/// Whether no other order is possible: each kernel reads what the one before it writes.
+fn only_order(instance: &Instance, order: &[usize]) -> bool {
+    let edges: HashSet<(usize, usize)> = instance
+        .tensors
+        .iter()
+        .filter_map(|t| t.producer.map(|from| t.uses.iter().map(move |u| (from, u.kernel))))
+        .flatten()
+        .collect();
+    order.windows(2).all(|pair| edges.contains(&(pair[0], pair[1])))
 }
 
 #[cfg(test)]
@@ -404,6 +416,24 @@ mod tests {
             "{path:?} {best:?}"
         );
         assert!(thirty.evaluate(&path.assignment).is_some());
+    }
+
+    /// A chain has one order, so that the cuts of it are all there is; with a kernel beside it there are others.
+    #[test]
+    fn the_cuts_of_a_chain_are_a_proof() {
+        let with_updates = chain_with_updates(10);
+        assert!(!by_order(&with_updates).unwrap().proven);
+        let mut chain = with_updates;
+        chain.kernels.truncate(10);
+        chain.pins.truncate(10);
+        for (k, tensor) in chain.tensors.iter_mut().enumerate() {
+            tensor.uses.retain(|u| u.kernel < 10);
+            tensor.output = k == 9;
+        }
+        let all = solve(&chain, &Ideals::of(&chain, MAX_IDEALS).unwrap()).unwrap();
+        let cut = by_order(&chain).unwrap();
+        assert!(cut.proven && all.proven);
+        assert!((cut.objective / all.objective - 1.0).abs() < 1e-12, "{cut:?} {all:?}");
     }
 
     /// Too many ideals: one topological order remains, and the answer does not claim a proof.

@@ -424,15 +424,9 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
 
     let mut tensors = traffic.tensors;
     let mut short: Option<SramShort> = None;
+    let alone = buffers_alone(&tensors, kernels.len());
     for (i, kernel) in kernels.iter_mut().enumerate() {
-        let buffers: f64 = tensors
-            .iter()
-            .map(|tensor| {
-                let load = tensor.uses.iter().filter(|u| u.kernel == i).map(|u| u.load_buffer).fold(0.0, f64::max);
-                let stored = tensor.producer == Some(i) && (tensor.output || !tensor.uses.is_empty());
-                load.max(if stored { tensor.store_buffer } else { 0.0 })
-            })
-            .sum();
+        let buffers = alone[i];
         let room = sram - base_sram_bytes - buffers;
         if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
             continue;
@@ -479,6 +473,20 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
         max_partitions: None,
         goal: Goal::TIME,
     })
+}
+
+/// Buffers of each kernel in a partition of its own: of each tensor the largest that it needs.
+fn buffers_alone(tensors: &[TensorCost], kernels: usize) -> Vec<f64> {
+    let mut buffers = vec![0.0; kernels];
+    for tensor in tensors {
+        let stored = tensor.producer.filter(|_| tensor.output || !tensor.uses.is_empty());
+        let store = stored.map(|k| (k, tensor.store_buffer));
+        let mut needs: Vec<(usize, f64)> = tensor.uses.iter().map(|u| (u.kernel, u.load_buffer)).chain(store).collect();
+        needs.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+        needs.dedup_by_key(|need| need.0);
+        needs.into_iter().for_each(|(kernel, bytes)| buffers[kernel] += bytes);
+    }
+    buffers
 }
 
 /// SRAM bytes of one layer's weights, each once however many kernels use it, and of their gradients.
@@ -544,6 +552,13 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
         }
     }
 
+    // What the next layer reads of each tensor.
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); workload.tensors.len()];
+    for (id, tensor) in workload.tensors.iter().enumerate() {
+        if let Some(from) = tensor.carried_from {
+            next[from].push(id);
+        }
+    }
     let mut tensors = Vec::new();
     for (id, tensor) in workload.tensors.iter().enumerate() {
         let boundary = tensor.carried_from.is_some();
@@ -560,7 +575,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
         // Conversions: each layout once, charged to the producer; to the first reader where that is in another phase.
         let mut paid: Vec<(usize, Layout)> = Vec::new();
         if let (Some(from), Some(p)) = (made, tensor.producer) {
-            let carried = workload.tensors.iter().filter(|c| c.carried_from == Some(id)).flat_map(|c| &c.consumers);
+            let carried = next[id].iter().flat_map(|c| &workload.tensors[*c].consumers);
             let boundary_uses = carried.filter(|_| options.boundary_tensors == Charge::Charged).map(|u| (u, true));
             for (u, next_layer) in tensor.consumers.iter().map(|u| (u, false)).chain(boundary_uses) {
                 let to = wanted(u);
@@ -586,7 +601,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
         }
 
         let whole = options.stationary_operands == Charge::Charged;
-        let mut store_bytes = stored_bytes(workload, choice, rules, id, made_bytes, word, samples);
+        let mut store_bytes = stored_bytes(workload, choice, rules, (id, &next[id]), made_bytes, samples);
         let uses: Vec<UseCost> = tensor
             .consumers
             .iter()
@@ -649,17 +664,17 @@ fn stored_bytes(
     workload: &Workload,
     choice: Choice<'_>,
     rules: Layouts,
-    id: usize,
+    (id, next): (usize, &[usize]),
     made_bytes: f64,
-    word: f64,
     samples: f64,
 ) -> f64 {
+    let word = workload.word_bytes;
     let tensor = &workload.tensors[id];
     if rules == Layouts::Dfmodel {
         return made_bytes * samples;
     }
     let Choice { degrees, sharding, tiles, .. } = choice;
-    let carried = workload.tensors.iter().filter(|c| c.carried_from == Some(id)).flat_map(|c| &c.consumers);
+    let carried = next.iter().flat_map(|c| &workload.tensors[*c].consumers);
     let same_phase = tensor.consumers.iter().filter(|u| {
         tensor.producer.is_some_and(|p| {
             (workload.kernels[p].phase == Phase::Forward) == (workload.kernels[u.kernel].phase == Phase::Forward)

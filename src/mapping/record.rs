@@ -11,6 +11,8 @@ crate::choice! {
         TimeLimit = "time_limit",
         /// Stopped at the limit of nodes, with the best plan found and its gap.
         NodeLimit = "node_limit",
+        /// Best for a search that took some costs to be free (`solve.blind_to` of a study), not for all of them.
+        Blind = "blind",
         /// No plan exists.
         Infeasible = "infeasible",
     }
@@ -45,7 +47,8 @@ impl SolveRecord {
             Status::Optimal => 0,
             Status::NodeLimit => 1,
             Status::TimeLimit => 2,
-            Status::Infeasible => 3,
+            Status::Blind => 3,
+            Status::Infeasible => 4,
         };
         Self {
             status: if rank(self.status) >= rank(other.status) { self.status } else { other.status },

@@ -394,7 +394,7 @@ impl<'a> Search<'a> {
             Status::Optimal => (one - other).abs() > 1e-6_f64.max(self.request.limits.gap) * one.abs().max(other.abs()),
             Status::Infeasible => one.is_finite(),
             // Stopped by a limit: what it has found is no better than the best.
-            Status::NodeLimit | Status::TimeLimit => milp.record.bound > one + 1e-6 * one.abs(),
+            Status::NodeLimit | Status::TimeLimit | Status::Blind => milp.record.bound > one + 1e-6 * one.abs(),
         };
         if differ {
             return Err(MapError::Disagreement { what: "elimination and MILP of the sharding".into(), one, other });
@@ -439,7 +439,7 @@ impl<'a> Search<'a> {
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
         if n > 128 {
             return match exact::by_order(instance) {
-                Some(path) => Ok(Some((path.objective, path.assignment, false))),
+                Some(path) => Ok(Some((path.objective, path.assignment, path.proven && !limited))),
                 None if limited => Err(self.not_found(n)),
                 None => Ok(None),
             };

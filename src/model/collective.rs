@@ -37,7 +37,7 @@ pub struct GroupDimension {
 
 /// The dimensions that a group has in a system, innermost first; `sizes[i]` is its extent along network dimension i.
 /// A dimension larger than the model's high-bandwidth domain counts as two: the domain on the network's innermost
-/// link, and the rest on its own.
+/// link, and the rest on its own (of the innermost dimension: on the next one's).
 pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
     let domain = system.model.high_bandwidth_domain;
     let on_link = |link: usize, topology: Topology, size: u64| {
@@ -49,9 +49,11 @@ pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
     let mut dimensions = Vec::new();
     for (i, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {
         let topology = system.network.topology_of(i);
-        if i > 0 && domain > 1 && size > domain && size.is_multiple_of(domain) {
+        if domain > 1 && size > domain && size.is_multiple_of(domain) {
+            // What the innermost dimension has more than a domain goes over the next dimension's links.
+            let outside = i.max(usize::from(system.network.dimensions.len() > 1));
             dimensions.push(on_link(0, system.network.topology_of(0), domain));
-            dimensions.push(on_link(i, topology, size / domain));
+            dimensions.push(on_link(outside, topology, size / domain));
         } else {
             dimensions.push(on_link(i, topology, size));
         }

@@ -111,7 +111,7 @@ pub const COLUMNS: &[Column] = &[
     text(
         "status",
         "`optimal` (proven within the gap asked for), `time_limit` or `node_limit` (the best plan found, its gap beside \
-         it), `infeasible` (no plan exists), `failed` (the point could not be solved).",
+         it), `blind` (chosen by a search that did not see everything), `infeasible` (no plan exists), `failed` (the point could not be solved).",
         |f| Some(status(f.outcome)),
     ),
     text("reason", "Why the point has no plan; empty where it has one.", |f| match f.outcome {
@@ -165,6 +165,9 @@ pub const COLUMNS: &[Column] = &[
         p.figures.utilization
     }),
     plan("flop_per_iteration", "FLOP of one iteration, all chips.", |p, _| p.figures.flop_per_iteration),
+    plan("flop_per_s", "FLOP/s of the whole system.", |p, _| flop_rate(p)),
+    plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / price::cost(&p.system).total()),
+    plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / price::power(&p.system).total()),
     plan("layer_s", "Time of one pass over one layer on one chip: the sum over its partitions.", |p, _| {
         p.figures.layer_s
     }),
@@ -304,7 +307,7 @@ pub const LEADING: (&str, &str) = ("point", "Index of the point in the grid, fro
 /// Names and meanings of the last columns.
 pub const TRAILING: [(&str, &str); 3] = [
     ("study", "Name of the study."),
-    ("heatmap", "Heat map of the study, `rows;columns;value`, axes joined by `+`."),
+    ("heatmap", "Heat maps of the study, `rows;columns;values;panels;figures`, names joined by `+`."),
     ("key", "Hash of everything the row depends on: workload, system, solve settings, version of the model."),
 ];
 
@@ -382,6 +385,10 @@ fn spent(plan: &Plan, record: &Record) -> Spent {
 /// Iterations of the run; not a number where none is stated.
 fn iterations(plan: &Plan, record: &Record) -> f64 {
     record.economics.run.and_then(|run| run.iterations(&plan.workload)).unwrap_or(f64::NAN)
+}
+
+fn flop_rate(plan: &Plan) -> f64 {
+    plan.figures.flop_per_iteration / plan.figures.iteration_s()
 }
 
 fn sum(plan: &Plan, part: fn(&PartitionFigures) -> f64) -> f64 {

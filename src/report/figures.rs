@@ -1,9 +1,9 @@
 //! The figures of a study, drawn from its `results.csv` alone.
 
-use super::csv::{BETWEEN_PARTITIONS, FAILED, INFEASIBLE};
+use super::csv::BETWEEN_PARTITIONS;
 use super::plot::{
-    Better, Heatmap, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, Width,
-    XValue, XyChart, XyPoint,
+    Better, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, Width, XValue,
+    XyChart, XyPoint,
 };
 use super::table::{Table, TableError};
 use std::collections::HashMap;
@@ -40,9 +40,6 @@ const MOST_NAMED: usize = 8;
 const MOST_ROOFS: usize = 12;
 /// Points in one bar chart; of more only the best of each value of the first axis are shown.
 const MOST_BARS: usize = 40;
-/// Rows and columns of a heat map that can still be read.
-const MOST_ROWS: usize = 80;
-const MOST_COLS: usize = 60;
 
 /// Draws every figure of a study's results into `folder`.
 ///
@@ -51,14 +48,12 @@ const MOST_COLS: usize = 60;
 pub fn draw_study(table: &Table, folder: &Path) -> Result<Drawn, FigureError> {
     let results = Results::new(table)?;
     let mut drawn = Drawn::default();
-    let figures = [
+    let mut figures = vec![
         results.pareto("pareto-cost", "cost_usd", "price ($)", folder)?,
         results.pareto("pareto-power", "power_w", "power (W)", folder)?,
-        results.heatmap(folder)?,
-        results.bars(folder)?,
-        results.partitions(folder)?,
-        results.roofline(folder)?,
     ];
+    figures.extend(heatmaps::draw(&results, folder)?);
+    figures.extend([results.bars(folder)?, results.partitions(folder)?, results.roofline(folder)?]);
     for figure in figures {
         match figure {
             Figure::Files(files) => drawn.files.extend(files),
@@ -84,6 +79,8 @@ struct Results<'t> {
     labels: Vec<String>,
     throughput: Vec<f64>,
     status: Vec<&'t str>,
+    /// What points without a plan are short of.
+    short: Vec<&'t str>,
 }
 
 impl<'t> Results<'t> {
@@ -102,6 +99,7 @@ impl<'t> Results<'t> {
             axes,
             throughput: numbers(table, "samples_per_s")?,
             status: table.texts("status")?,
+            short: table.texts("short_of")?,
         })
     }
 
@@ -147,55 +145,6 @@ impl<'t> Results<'t> {
             y_scale: Scale::Auto,
         };
         Ok(Figure::Files(chart.draw(&folder.join(stem))?))
-    }
-
-    /// The heat map that the study asks for; else the first half of the axes against the other.
-    fn heatmap(&self, folder: &Path) -> Result<Figure, FigureError> {
-        let asked = self.table.texts("heatmap")?.first().copied().unwrap_or_default();
-        let parts: Vec<&str> = asked.split(';').collect();
-        let (rows, cols, value): (Vec<&str>, Vec<&str>, &str) = match parts.as_slice() {
-            [rows, cols, value] => (names(rows), names(cols), value),
-            _ => {
-                let (rows, cols) = self.axes.split_at(self.axes.len().div_ceil(2));
-                (rows.to_vec(), cols.to_vec(), "utilization")
-            }
-        };
-        let texts = |axes: &[&str]| -> Result<Vec<String>, TableError> {
-            let columns = axes.iter().map(|axis| self.table.texts(axis)).collect::<Result<Vec<_>, _>>()?;
-            Ok((0..self.table.len()).map(|row| joined(&columns, row)).collect())
-        };
-        let (row_of, row_labels) = slots(texts(&rows)?);
-        let (col_of, col_labels) = slots(texts(&cols)?);
-        if row_labels.len() > MOST_ROWS || col_labels.len() > MOST_COLS {
-            return Ok(Figure::LeftOut(format!(
-                "heat map of {} x {} cells: more than {MOST_ROWS} x {MOST_COLS} cannot be read; choose its axes under plots",
-                row_labels.len(),
-                col_labels.len()
-            )));
-        }
-        let mut members: Vec<Vec<Vec<usize>>> = vec![vec![Vec::new(); col_labels.len()]; row_labels.len()];
-        (0..self.table.len()).for_each(|row| members[row_of[row]][col_of[row]].push(row));
-        let values = numbers(self.table, value)?;
-        let short = self.table.texts("short_of")?;
-        let cell = |rows: &Vec<usize>| self.fastest(rows).map(|row| values[row]);
-        let note = |rows: &Vec<usize>| {
-            rows.first().map(|row| match self.status[*row] {
-                INFEASIBLE => short[*row].to_string(),
-                FAILED => FAILED.to_string(),
-                _ => String::new(),
-            })
-        };
-        let chart = Heatmap {
-            title: self.title.clone(),
-            rows: row_labels,
-            cols: col_labels,
-            row_title: rows.join(" / "),
-            col_title: cols.join(" / "),
-            value_label: value.to_string(),
-            cells: members.iter().map(|row| row.iter().map(cell).collect()).collect(),
-            notes: members.iter().map(|row| row.iter().map(note).collect()).collect(),
-        };
-        Ok(Figure::Files(chart.draw(&folder.join(format!("heatmap-{value}")))?))
     }
 
     /// What each point spends a layer's time on.
@@ -335,10 +284,6 @@ fn brief(kernels: &str) -> String {
     }
 }
 
-fn names(joined: &str) -> Vec<&str> {
-    joined.split('+').filter(|name| !name.is_empty()).collect()
-}
-
 fn joined(columns: &[Vec<&str>], row: usize) -> String {
     columns.iter().map(|column| column[row]).collect::<Vec<_>>().join(" / ")
 }
@@ -458,6 +403,8 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
 fn better(column: &str) -> Better {
     if column.starts_with("samples_per_s") || column == "utilization" { Better::Higher } else { Better::Lower }
 }
+
+mod heatmaps;
 
 #[cfg(test)]
 mod tests;

@@ -116,21 +116,22 @@ fn labelled(node: &Node, reader: &mut Reader) -> Option<Vec<(AxisValue, Origin)>
                     r.problem(fields, "expected a label on one line");
                 }
                 let Value::Map(fields) = &fields.value else { return None };
-                let overrides: Vec<Option<Override>> = fields
-                    .iter()
-                    .map(|(field, place, value)| {
-                        let at = Node { origin: place.clone(), value: Value::Null };
-                        let path = path(field, &at, field, r)?;
-                        let value = r.within(field.clone(), |r| frozen(value, &path, r))?;
-                        Some(Override { path, value, origin: place.clone() })
-                    })
-                    .collect();
+                let overrides: Vec<Option<Override>> =
+                    fields.iter().map(|(field, place, value)| field_override(field, place, value, r)).collect();
                 let overrides = overrides.into_iter().collect::<Option<Vec<_>>>()?;
                 Some((AxisValue { label: label.clone(), overrides }, origin.clone()))
             })
         })
         .collect();
     read.into_iter().collect::<Option<Vec<_>>>().filter(|v| !v.is_empty())
+}
+
+/// `field: value` of a table of fields, at `place`.
+pub(super) fn field_override(field: &str, place: &Origin, value: &Node, reader: &mut Reader) -> Option<Override> {
+    let at = Node { origin: place.clone(), value: Value::Null };
+    let path = path(field, &at, field, reader)?;
+    let value = reader.within(field.to_string(), |r| frozen(value, &path, r))?;
+    Some(Override { path, value, origin: place.clone() })
 }
 
 fn text(node: &Node) -> String {

@@ -40,13 +40,13 @@ impl Root {
     }
 }
 
-/// A field of the workload, the system or the solve settings: `system.network.dimensions.0.link`. The root alone
-/// stands for the whole tree.
+/// A field of the workload, the system or the solve settings: `system.network.dimensions.0.link`, or with `*` for every
+/// entry of a list `system.network.dimensions.*.link`. The root alone stands for the whole tree.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct FieldPath {
     /// The tree.
     pub root: Root,
-    /// Keys and list positions from the root down.
+    /// Keys and list positions (or `*`) from the root down.
     pub segments: Vec<String>,
 }
 
@@ -75,6 +75,17 @@ impl FieldPath {
         let path = Self { root, segments: words.map(str::to_string).collect() };
         Fields::get().at(&path).map(|_| path)
     }
+
+    /// Whether setting this field leaves nothing of what `before` was set to.
+    pub fn hides(&self, before: &Self) -> bool {
+        self.root == before.root
+            && self.segments.len() <= before.segments.len()
+            && self
+                .segments
+                .iter()
+                .zip(&before.segments)
+                .all(|(one, other)| one == other || (one == EVERY && other.parse::<usize>().is_ok()))
+    }
 }
 
 /// The schemas of the three trees.
@@ -83,6 +94,13 @@ pub struct Fields {
     workload: Json,
     system: Json,
     solve: Json,
+}
+
+/// The segment that stands for every entry of a list.
+const EVERY: &str = "*";
+
+fn is_entry(segment: &str) -> bool {
+    segment == EVERY || segment.parse::<usize>().is_ok()
 }
 
 /// What a value may be: the alternatives of its schema, references resolved.
@@ -167,7 +185,7 @@ fn child<'s>(here: &[&'s Json], segment: &str, document: &'s Json) -> Alternativ
             // `from` is notation, not a field: by the time a path is applied it has been replaced by its file.
             let named = schema.get("properties").and_then(|p| p.get(segment)).filter(|_| segment != "from");
             let any = schema.get("additionalProperties").filter(|a| a.is_object());
-            let entry = schema.get("items").filter(|_| segment.parse::<usize>().is_ok());
+            let entry = schema.get("items").filter(|_| is_entry(segment));
             named.or(any).or(entry)
         })
         .flat_map(|schema| flat(schema, document))
@@ -185,7 +203,7 @@ fn dead_end(here: &[&Json], so_far: &str, segment: &str, path: &FieldPath) -> St
     keys.dedup();
     if here.iter().any(|schema| schema.get("items").is_some()) {
         return format!(
-            "{path:?} leads nowhere: {so_far} is a list, name its entry by number: {so_far}.0",
+            "{path:?} leads nowhere: {so_far} is a list, name its entry by number, or all: {so_far}.0, {so_far}.*",
             path = path.to_string()
         );
     }
@@ -272,11 +290,14 @@ pub fn set(
                 let preset = child.clone();
                 child.value = Value::Map(vec![("preset".into(), preset.origin.clone(), preset)]);
             }
-            let missing_list = child.value == Value::Null && rest.first().is_some_and(|s| s.parse::<usize>().is_ok());
+            let missing_list = child.value == Value::Null && rest.first().is_some_and(|s| is_entry(s));
             if missing_list {
                 return Err(problem(format!("leads nowhere: there is no list {segment:?} at this point")));
             }
             set(child, rest, value, origin, path)
+        }
+        Value::List(items) if segment == EVERY => {
+            items.iter_mut().try_for_each(|item| set(item, rest, value, origin, path))
         }
         Value::List(items) => {
             let count = items.len();
@@ -322,6 +343,7 @@ mod tests {
             "system.chip.cores",
             "system.chip.source.cores",
             "system.network.dimensions.0.link.bandwidth",
+            "system.network.dimensions.*.link",
             "system.model.pipeline",
             "solve.tp",
         ] {
@@ -354,7 +376,20 @@ mod tests {
             apply("{network: {dimensions: [{size: 2}, {size: 4}]}}", "system.network.dimensions.1.size", "8"),
             Ok(json(r#"{"network":{"dimensions":[{"size":2},{"size":8}]}}"#))
         );
+        assert_eq!(
+            apply("{network: {dimensions: [{size: 2}, {size: 4}]}}", "system.network.dimensions.*.size", "8"),
+            Ok(json(r#"{"network":{"dimensions":[{"size":8},{"size":8}]}}"#))
+        );
         assert_eq!(apply("{a: 1}", "system", "{b: 2}"), Ok(json(r#"{"b":2}"#)));
+    }
+
+    #[test]
+    fn a_field_hides_what_it_is_a_whole_of() {
+        let hides = |one: &str, other: &str| path(one).hides(&path(other));
+        assert!(hides("system.chip", "system.chip.cores") && !hides("system.chip.cores", "system.chip"));
+        assert!(hides("system.network.dimensions.*.link", "system.network.dimensions.1.link.latency"));
+        assert!(!hides("system.network.dimensions.1.link", "system.network.dimensions.*.link"));
+        assert!(!hides("system.memory", "system.chip"));
     }
 
     #[test]

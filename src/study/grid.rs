@@ -1,14 +1,14 @@
 //! A study loaded: the grid of its points, each made on demand from its index.
 
-use super::axis::{self, Axis};
-use super::field::{FieldPath, Root, set};
+use super::axis::{self, Axis, Override};
+use super::field::{Root, set};
+use super::rule::{self, Rule};
 use super::spec::{SolveSpec, StudySpec};
 use crate::mapping::{Infeasible, Request};
-use crate::spec::{Loader, Node, Origin, Problem, Problems, Reader, Value};
+use crate::spec::{Loader, Node, Problem, Problems, Reader, Value};
 use crate::system::System;
 use crate::system::budget::{Fitted, Unfit};
 use crate::workload::{Workload, WorkloadSpec};
-use std::collections::HashSet;
 use std::path::Path;
 
 /// A study: its specification and the grid of its points. Nothing of the grid is held in memory but the axes.
@@ -18,6 +18,8 @@ pub struct Study {
     pub spec: StudySpec,
     /// The axes, the first slowest.
     pub axes: Vec<Axis>,
+    /// What depends on several axes at once.
+    pub rules: Vec<Rule>,
     solve: Node,
     file: String,
 }
@@ -71,10 +73,13 @@ impl Study {
         };
         let axes: Option<Vec<Axis>> =
             spec.axes.iter().zip(items).map(|(axis, item)| axis::resolve(axis, item, &mut reader)).collect();
-        overwritten(axes.as_deref().unwrap_or_default(), &mut reader);
-        let axes = reader.finish_with(axes, &node)?;
+        let rules = axes.as_deref().and_then(|axes| rule::resolve(&spec.rules, &node, axes, &mut reader));
+        if let (Some(axes), Some(rules)) = (&axes, &rules) {
+            rule::overwritten(axes, rules, &mut reader);
+        }
+        let (axes, rules) = reader.finish_with(axes.zip(rules), &node)?;
         let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
-        Ok(Self { spec, axes, solve, file: node.origin.file.to_string() })
+        Ok(Self { spec, axes, rules, solve, file: node.origin.file.to_string() })
     }
 
     /// The name.
@@ -116,6 +121,17 @@ impl Study {
         self.axes.iter().zip(chosen).filter_map(|(axis, i)| axis.values.get(i)).map(|v| v.label.as_str()).collect()
     }
 
+    /// What a choice of one value an axis sets, in order: each axis, and after it the rules that end with it.
+    fn changes(&self, choice: &[usize]) -> Vec<&Override> {
+        let mut changes = Vec::new();
+        for (i, (axis, value)) in self.axes.iter().zip(choice).enumerate() {
+            changes.extend(axis.values.get(*value).map(|v| v.overrides.as_slice()).unwrap_or_default());
+            let ending = self.rules.iter().filter(|rule| rule.after() == i && rule.holds(choice));
+            changes.extend(ending.flat_map(|rule| &rule.overrides));
+        }
+        changes
+    }
+
     /// Builds point `index`.
     ///
     /// # Errors
@@ -125,16 +141,14 @@ impl Study {
         let mut system = self.spec.system.0.clone();
         let mut solve = self.solve.clone();
         let mut problems: Vec<Problem> = Vec::new();
-        for (axis, i) in self.axes.iter().zip(self.choice(index)) {
-            for change in axis.values.get(i).map(|v| v.overrides.as_slice()).unwrap_or_default() {
-                let tree = match change.path.root {
-                    Root::Workload => &mut workload,
-                    Root::System => &mut system,
-                    Root::Solve => &mut solve,
-                };
-                if let Err(problem) = set(tree, &change.path.segments, &change.value, &change.origin, &change.path) {
-                    problems.push(problem);
-                }
+        for change in self.changes(&self.choice(index)) {
+            let tree = match change.path.root {
+                Root::Workload => &mut workload,
+                Root::System => &mut system,
+                Root::Solve => &mut solve,
+            };
+            if let Err(problem) = set(tree, &change.path.segments, &change.value, &change.origin, &change.path) {
+                problems.push(problem);
             }
         }
         if solve.value == Value::Null {
@@ -207,32 +221,4 @@ impl Study {
         some.retain(|problem| !every.contains(problem));
         Outlook { every, some }
     }
-}
-
-/// An axis that sets a field which a later axis sets again, or sets a whole of which it is part, changes nothing; its
-/// labels would lie.
-fn overwritten(axes: &[Axis], reader: &mut Reader) {
-    let set: Vec<Vec<(&FieldPath, &Origin)>> = axes.iter().map(paths).collect();
-    for (i, later) in set.iter().enumerate() {
-        for (earlier, axis) in set[..i].iter().zip(axes) {
-            let hides = |path: &FieldPath, before: &FieldPath| {
-                path.root == before.root && before.segments.starts_with(&path.segments)
-            };
-            let clash = later.iter().find_map(|(path, origin)| {
-                earlier.iter().find(|(before, _)| hides(path, before)).map(|(before, _)| (path, origin, before))
-            });
-            let Some((path, origin, before)) = clash else { continue };
-            let remedy = if path == before { "set it in one axis" } else { "put this axis first" };
-            let message = format!("sets {path}, so that {before} of axis {:?} has no effect; {remedy}", axis.name);
-            let at = Node { origin: (*origin).clone(), value: Value::Null };
-            reader.within(format!("axes.[{i}]"), |r| r.problem(&at, message));
-        }
-    }
-}
-
-/// The distinct fields that an axis sets, each where it is first set.
-fn paths(axis: &Axis) -> Vec<(&FieldPath, &Origin)> {
-    let mut seen = HashSet::new();
-    let all = axis.values.iter().flat_map(|value| &value.overrides);
-    all.filter(|change| seen.insert(&change.path)).map(|change| (&change.path, &change.origin)).collect()
 }

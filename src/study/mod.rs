@@ -1,13 +1,15 @@
 //! Studies: a grid of points over fields of workloads and systems, run in parallel, resumable.
 //!
-//! [`spec`] is the notation of a study file; [`field`] checks and applies the fields it names; [`axis`] and [`grid`]
-//! turn it into points, each made on demand; [`sweep`] solves them, and [`store`] keeps the results so that a run can be
+//! [`spec`] is the notation of a study file; [`field`] checks and applies the fields it names; [`axis`], [`rule`] and
+//! [`grid`] turn it into points, each made on demand; [`sweep`] solves them, and [`store`] keeps the results so that a run can be
 //! killed at any moment and continued by the same command.
 
 pub mod axis;
+mod blind;
 pub mod field;
 pub mod grid;
 pub mod progress;
+pub mod rule;
 pub mod spec;
 pub mod store;
 pub mod sweep;

@@ -18,7 +18,7 @@ use std::collections::HashSet;
 
 crate::spec! {
     /// A study: a base workload, a base system, and axes that change fields of them. Its points are all combinations of
-    /// the axes' values, the first axis slowest.
+    /// the axes' values, the first axis slowest. What a combination sets may depend on several axes: `rules`.
     pub struct StudySpec ("a study", check: check_study) {
         /// Name, for the output folder and titles: letters, digits, `-`, `_` and `.`.
         name: Name,
@@ -32,6 +32,8 @@ crate::spec! {
         system: SystemTree,
         /// What is varied.
         axes: Vec<AxisSpec>,
+        /// What depends on several axes at once.
+        rules: Vec<RuleSpec> = Vec::new(),
         /// How each point is solved.
         solve: SolveSpec = SolveSpec::default(),
         /// What is drawn.
@@ -41,7 +43,8 @@ crate::spec! {
 
 crate::spec! {
     /// One axis: either one `field` and its `values`, or named `points` of any fields. Fields start with `workload.`,
-    /// `system.` or `solve.`; `workload` or `system` alone stands for the whole.
+    /// `system.` or `solve.`; `workload` or `system` alone stands for the whole; `*` stands for every entry of a list
+    /// (`system.network.dimensions.*.link`).
     pub struct AxisSpec ("an axis", check: check_axis) {
         /// Name, the header of its column: letters, digits, `-` and `_`.
         name: Name,
@@ -51,6 +54,46 @@ crate::spec! {
         values: Option<Vec<Node>>,
         /// For each label the fields it sets, and to what.
         points: Option<Table<Table<Node>>>,
+    }
+}
+
+crate::spec! {
+    /// Fields that are set for some combinations of labels, such as the sizes of a network that has other ones for another
+    /// workload. A rule is applied right after the last of the axes it names; later rules go over earlier ones.
+    pub struct RuleSpec ("a rule") {
+        /// For which labels: a label or a list of them for each axis that matters. All must hold.
+        when: Table<Labels>,
+        /// The fields it sets, and to what.
+        set: Table<Node>,
+    }
+}
+
+/// One name (a label, a column), or a list of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Labels(pub Vec<Name>);
+
+impl FromNode for Labels {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        match &node.value {
+            Value::List(items) if items.is_empty() => {
+                reader.problem(node, "the list is empty; give at least one name");
+                None
+            }
+            Value::List(_) => Vec::from_node(node, reader).map(Self),
+            Value::Scalar { .. } => Name::from_node(node, reader).map(|name| Self(vec![name])),
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(definitions: &mut Definitions) -> serde_json::Value {
+        let one = Name::schema(definitions);
+        json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+    }
+    fn expected() -> String {
+        "a name or a list of names".into()
     }
 }
 
@@ -65,6 +108,16 @@ crate::choice! {
         Cbc = "cbc",
         /// The shortest path alone.
         Exact = "exact",
+    }
+}
+
+crate::choice! {
+    /// A part of a system whose time a search may be blind to.
+    pub enum Part ("a part of a system") {
+        /// Time of DRAM traffic; its capacity still counts.
+        Memory = "memory",
+        /// Time of communication.
+        Network = "network",
     }
 }
 
@@ -99,6 +152,9 @@ crate::spec! {
         economics: Economics = Economics::default(),
         /// What every system may cost, draw or have; a dimension of its network is scaled to it.
         budget: Option<BudgetSpec>,
+        /// Costs that the search does not see: the plan it finds without them is priced with all. The row's bound is that
+        /// of the blind search.
+        blind_to: Vec<Part> = Vec::new(),
     }
 }
 
@@ -111,14 +167,18 @@ crate::spec! {
 }
 
 crate::spec! {
-    /// Rows, columns and value of a heat map. A cell shows the fastest of its points.
+    /// Heat maps of one or several values. A cell shows the fastest of its points.
     pub struct HeatmapSpec ("a heat map") {
         /// Names of the axes whose labels are the rows.
         rows: Vec<Name>,
         /// Names of the axes whose labels are the columns.
         cols: Vec<Name> = Vec::new(),
-        /// The column of the results that colours the cells.
-        value: String = "utilization".to_string(),
+        /// The column of the results that colours the cells, or several for a figure each.
+        value: Labels = Labels(vec![Name("utilization".to_string())]),
+        /// Names of axes: each combination of their labels has a panel of its own, all in one figure.
+        panels: Vec<Name> = Vec::new(),
+        /// Names of axes: each combination of their labels has a figure of its own.
+        figures: Vec<Name> = Vec::new(),
     }
 }
 
@@ -235,6 +295,7 @@ impl Default for SolveSpec {
             objective: Objective::Time,
             economics: Economics::default(),
             budget: None,
+            blind_to: Vec::new(),
         }
     }
 }
@@ -326,7 +387,9 @@ fn check_heatmap(study: &StudySpec, heatmap: &HeatmapSpec, node: &Node, reader: 
         None => format!("there is no {what} {name:?}; there is {}", of.join(", ")),
     };
     let mut used: HashSet<&str> = HashSet::new();
-    for (field, names) in [("rows", &heatmap.rows), ("cols", &heatmap.cols)] {
+    let roles =
+        [("rows", &heatmap.rows), ("cols", &heatmap.cols), ("panels", &heatmap.panels), ("figures", &heatmap.figures)];
+    for (field, names) in roles {
         let at = node.get(field).unwrap_or(node);
         for name in names {
             let name = name.0.as_str();
@@ -338,8 +401,8 @@ fn check_heatmap(study: &StudySpec, heatmap: &HeatmapSpec, node: &Node, reader: 
         }
     }
     let columns: Vec<&str> = csv::COLUMNS.iter().filter(|c| c.is_number()).map(|c| c.name).collect();
-    if !columns.contains(&heatmap.value.as_str()) {
+    for value in heatmap.value.0.iter().filter(|value| !columns.contains(&value.0.as_str())) {
         let at = node.get("value").unwrap_or(node);
-        reader.within("value", |r| r.problem(at, known(&heatmap.value, &columns, "column of numbers")));
+        reader.within("value", |r| r.problem(at, known(&value.0, &columns, "column of numbers")));
     }
 }

@@ -4,11 +4,12 @@
 //! it is new. One collector, on the calling thread, writes: so a stop needs to wait for no solve, and what was
 //! finished is on disk.
 
+use super::blind;
 use super::grid::{Point, Study};
 use super::progress::{Progress, Show};
 use super::store::{Key, RESULTS, Rows, Solved, Store, StoreError, TIMINGS, header};
 use crate::check;
-use crate::mapping::{self, Answer};
+use crate::mapping::{Answer, Status};
 use crate::plan::Plan;
 use crate::report::csv::{FAILED, Facts, INFEASIBLE, Outcome, number, values};
 use crate::spec::Problems;
@@ -95,6 +96,8 @@ pub struct Summary {
     pub solved: u64,
     /// Rows proven best.
     pub optimal: u64,
+    /// Rows whose plan a search chose that was blind to something, and that is not proven best.
+    pub blind: u64,
     /// Rows with a plan whose proof a limit of nodes or seconds ended.
     pub limited: u64,
     /// Rows without a plan since none exists.
@@ -129,7 +132,7 @@ pub(super) fn solve(point: &Point) -> Result<Answer, String> {
     if let Some(Err(over)) = &point.fitted {
         return Ok(Answer::Infeasible(over.clone()));
     }
-    let answer = mapping::map(&point.workload, &point.system, &point.request()).map_err(|e| e.to_string())?;
+    let answer = blind::map(point)?;
     if let Answer::Mapped(plan, _) = &answer {
         checked(plan)?;
     }
@@ -360,6 +363,7 @@ impl<'s> Collector<'s> {
                 "optimal" => summary.optimal += 1,
                 INFEASIBLE => summary.infeasible += 1,
                 FAILED => summary.failed += 1,
+                status if status == Status::Blind.word() => summary.blind += 1,
                 _ => summary.limited += 1,
             }
         }
@@ -386,7 +390,7 @@ fn push(out: &mut Rows, study: &Study, heatmap: &str, index: u64, row: &Row) -> 
 fn heatmap(study: &Study) -> String {
     let Some(spec) = &study.spec.plots.heatmap else { return String::new() };
     let join = |names: &[crate::spec::read::Name]| names.iter().map(|n| n.0.as_str()).collect::<Vec<_>>().join("+");
-    format!("{};{};{}", join(&spec.rows), join(&spec.cols), spec.value)
+    [&spec.rows, &spec.cols, &spec.value.0, &spec.panels, &spec.figures].map(|names| join(names)).join(";")
 }
 
 /// The three points with the largest (or `least`) values of a column; of equals the first.

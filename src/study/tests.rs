@@ -238,6 +238,129 @@ fn overrides_reach_every_tree() {
     assert_eq!((alone.system.chip_count(), alone.solve.tp), (1, None));
 }
 
+/// The grid stays a product of labels; what a combination sets need not be one.
+#[test]
+fn rules_set_what_depends_on_several_axes() {
+    let folder = Folder::new("rules");
+    let text = "
+name: t
+workload: w.yaml
+system: s.yaml
+axes:
+  - {name: batch, field: workload.global_batch, values: [8, 16]}
+  - {name: chip, field: system.chip, values: [big.yaml, small.yaml]}
+  - {name: speed, field: system.network.dimensions.0.link.bandwidth, values: [7 GB/s, 9 GB/s]}
+rules:
+  - when: {batch: 16}
+    set: {system.network.dimensions: [{size: 2, link: &w {name: w, source: assumed, bandwidth: 1 GB/s, price: $1/(GB/s), power: 0 W/(GB/s)}},
+      {size: 3, link: *w}], system.network.topology: torus-2d}
+  - when: {batch: [8, 16], chip: small}
+    set: {system.chip.cores: 5}
+  - {when: {batch: 16, speed: 9 GB/s}, set: {system.network.dimensions.*.link.bandwidth: 11 GB/s}}
+";
+    let study = folder.study(text).unwrap();
+    assert_eq!(study.count(), Some(8));
+    let found: Vec<(u64, Vec<(u64, f64)>)> = (0..8)
+        .map(|i| {
+            let system = study.point(i).unwrap().system;
+            let dimensions = system.network.dimensions.iter().map(|d| (d.size, d.link.0.bandwidth.0 / 1e9)).collect();
+            (system.chip.0.cores, dimensions)
+        })
+        .collect();
+    let one = |speed: f64| vec![(4, speed)];
+    let two = |inner: f64, outer: f64| vec![(2, inner), (3, outer)];
+    assert_eq!(
+        found,
+        [
+            (16, one(7.0)),
+            (16, one(9.0)),
+            (5, one(7.0)),
+            (5, one(9.0)),
+            // Applied after the axis `batch`, so that `speed` still sets the innermost link ...
+            (16, two(7.0, 1.0)),
+            // ... unless a rule that names `speed` goes over it.
+            (16, two(11.0, 11.0)),
+            (5, two(7.0, 1.0)),
+            (5, two(11.0, 11.0)),
+        ]
+    );
+}
+
+#[test]
+fn rules_that_cannot_hold_or_would_hide_a_label_are_refused() {
+    let folder = Folder::new("norules");
+    let rules = |rules: &str| {
+        let axes = "  - {name: chip, field: system.chip, values: [big.yaml, small.yaml]}\n  - {name: sram, field: system.chip.sram, values: [1 MB, 2 MB]}\n";
+        folder
+            .study(&format!("name: t\nworkload: w.yaml\nsystem: s.yaml\naxes:\n{axes}rules:\n{rules}"))
+            .map(|_| String::new())
+            .unwrap_or_else(|e| e)
+    };
+    let wrong = rules(
+        "  - {when: {chpi: big}, set: {system.chip.cores: 2}}\n  - {when: {chip: [big, smal]}, set: {system.chip.coers: 2}}\n  \
+         - {when: {}, set: {}}\n  - {when: {chip: []}, set: {system.chip.cores: 2}}\n",
+    );
+    let wrong = format!(
+        "{wrong}\n{}",
+        rules(
+            "  - {when: {chpi: big}, set: {system.chip.coers: 2}}\n  - {when: {chip: [big, smal]}, set: {}}\n  - {when: {}, set: {solve.tp: 1}}\n"
+        )
+    );
+    for expected in [
+        "study.yaml:11: rules.[3].when.chip: the list is empty",
+        "study.yaml:8: rules.[0].when.chpi: there is no axis \"chpi\"; did you mean \"chip\"?",
+        "study.yaml:8: rules.[0].set.system.chip.coers: unknown field \"system.chip.coers\"; did you mean \"cores\"?",
+        "study.yaml:9: rules.[1].when.chip: there is no value of axis \"chip\" called \"smal\"; did you mean \"small\"?",
+        "study.yaml:9: rules.[1].set: expected at least one field",
+        "study.yaml:10: rules.[2].when: expected at least one axis",
+    ] {
+        assert!(wrong.contains(expected), "{expected}\n---\n{wrong}");
+    }
+    // A chip set by a rule would leave the label `2 MB` without a meaning; so would an SRAM set whatever the label.
+    let hidden = rules("  - {when: {chip: big}, set: {system.chip.cores: 2}}\n");
+    assert_eq!(hidden, "");
+    let hidden = rules("  - {when: {sram: 2 MB}, set: {system.chip: small.yaml}}\n");
+    assert!(
+        hidden.contains(
+            "rules.[0]: sets system.chip, so that system.chip of axis \"chip\" has no effect; name that axis under when"
+        ),
+        "{hidden}"
+    );
+    // Twice the same condition: the first rule would never show.
+    let twice = rules(
+        "  - {when: {chip: big}, set: {system.chip.cores: 2}}\n  - {when: {chip: [big, small]}, set: {system.chip.cores: 3}}\n",
+    );
+    assert!(twice.contains("so that system.chip.cores of rule 0 has no effect"), "{twice}");
+    let narrower = rules(
+        "  - {when: {chip: [big, small]}, set: {system.chip.cores: 2}}\n  - {when: {chip: big}, set: {system.chip.cores: 3}}\n",
+    );
+    assert_eq!(narrower, "");
+}
+
+/// Blind to the network, two chips look as good as none between them: the plan is chosen so, and priced with all.
+#[test]
+fn a_blind_search_is_priced_with_everything() {
+    let folder = Folder::new("blind");
+    let axes = "
+  - name: seen
+    points:
+      all: {}
+      no-memory: {solve.blind_to: [memory]}
+      compute: {solve.blind_to: [memory, network]}
+";
+    let summary = run(folder.axes(axes).unwrap(), &RunOptions::new(folder.path("out"))).unwrap();
+    assert_eq!((summary.failed, summary.infeasible, summary.finished), (0, 0, 3));
+    let csv = folder.read("out/results.csv");
+    let number = |row: usize, column: &str| value(&csv, row, column).parse::<f64>().unwrap();
+    for row in 1..3 {
+        assert!(number(row, "iteration_s") >= number(0, "iteration_s"), "{csv}");
+        assert!(number(row, "bound_s") <= number(0, "iteration_s"), "{csv}");
+        assert!(number(row, "dram_s") > 0.0);
+        assert_eq!(value(&csv, row, "status") == "blind", number(row, "gap") > 1e-6);
+    }
+    assert_eq!(summary.optimal + summary.blind, 3);
+}
+
 #[test]
 fn a_point_that_fails_is_a_row_and_is_tried_again() {
     let folder = Folder::new("failures");

@@ -563,11 +563,15 @@ impl Workload {
     /// Length of the longest chain of kernels before each kernel (its level). DFModel's Kahn rounds.
     pub fn levels(&self) -> Vec<usize> {
         let mut level = vec![0usize; self.kernels.len()];
+        let mut made: Vec<Vec<usize>> = vec![Vec::new(); self.kernels.len()];
+        for (t, tensor) in self.tensors.iter().enumerate() {
+            if let Some(k) = tensor.producer {
+                made[k].push(t);
+            }
+        }
         for k in 0..self.kernels.len() {
-            for tensor in self.tensors.iter().filter(|t| t.producer == Some(k)) {
-                for u in &tensor.consumers {
-                    level[u.kernel] = level[u.kernel].max(level[k] + 1);
-                }
+            for u in made[k].iter().flat_map(|t| &self.tensors[*t].consumers) {
+                level[u.kernel] = level[u.kernel].max(level[k] + 1);
             }
         }
         level

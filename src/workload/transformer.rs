@@ -334,8 +334,7 @@ pub(crate) mod tests {
     #[test]
     fn weights_are_twelve_h_squared() {
         let training = gpt3(12288, 96, 128, 96, 2304, Pass::Training);
-        let owned: f64 =
-            training.kernels.iter().filter(|k| k.owns_weight()).map(crate::workload::Kernel::weight_elements).sum();
+        let owned: f64 = training.kernels.iter().filter(|k| k.owns_weight()).map(|k| k.weight_elements()).sum();
         assert_eq!(owned, 12.0 * 12288.0 * 12288.0);
     }
 }

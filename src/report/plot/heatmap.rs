@@ -33,16 +33,16 @@ pub struct Heatmap {
 const CELL_HEIGHT: f64 = 12.0;
 /// Fewer rows than fill this height are drawn higher.
 const FEW_ROWS: f64 = 90.0;
-const CELL_FONT: f64 = 6.5;
+pub(super) const CELL_FONT: f64 = 6.5;
 const BAR_WIDTH: f64 = 8.0;
 /// Between the cells and the colour bar.
-const BAR_GAP: f64 = 8.0;
+pub(super) const BAR_GAP: f64 = 8.0;
 /// Room of the upright titles at either side.
 const SIDE: f64 = MARGIN + AXIS * 1.6;
 /// Upright titles longer than this are shortened.
 const LONGEST_TITLE: f64 = 240.0;
 /// White line between cells.
-const SEAM: f64 = 0.6;
+pub(super) const SEAM: f64 = 0.6;
 
 /// Where the parts of the figure are.
 struct Layout {
@@ -82,7 +82,7 @@ impl Heatmap {
             layout.grid.y1 += 40.0;
             frame::no_data(&mut canvas, &layout.grid);
         }
-        let bar_end = self.color_bar(&mut canvas, &layout, &range, y).max(row_title_end);
+        let bar_end = color_bar(&mut canvas, &layout.grid, &range, &self.value_label, y).max(row_title_end);
         let mut bottom = layout.grid.y1.max(bar_end) + 2.0;
         let hidden = self.cells.iter().flatten().flatten().filter(|value| !range.shows(**value)).count();
         bottom = frame::skipped(&mut canvas, hidden, "value", range.is_log(), bottom);
@@ -158,49 +158,54 @@ impl Heatmap {
     fn cell(&self, canvas: &mut Canvas, layout: &Layout, range: &Range, row: usize, col: usize) {
         let (x, y) = (layout.grid.x0 + layout.cell * col as f64, layout.grid.y0 + layout.row * row as f64);
         let rect = Rect::at(x, y, layout.cell, layout.row).grown(-SEAM / 2.0);
-        let look = Look::new(layout.font.max(SMALLEST * 0.8)).align(Align::Middle);
-        if let Some((value, at)) = self.value(row, col).and_then(|value| Some((value, range.fraction(value)?))) {
-            let color = theme::viridis(at);
-            canvas.rect(rect, color);
-            canvas.text_mid(&minus(&short_number(value)), rect.center(), look.color(theme::text_on(color)));
-            return;
-        }
-        canvas.rect(rect, EMPTY);
-        if let Some(note) = self.note(row, col) {
-            let look = Look::new(CELL_FONT.min(layout.font.max(SMALLEST))).align(Align::Middle).color(DARK);
-            let fitted = text::fit(note, look.size, false, rect.width() - 1.0);
-            canvas.text_mid(&fitted, rect.center(), look);
-        } else {
-            hatch(canvas, &rect);
-        }
-    }
-
-    /// Draws the colour bar right of the cells and returns where it ends.
-    fn color_bar(&self, canvas: &mut Canvas, layout: &Layout, range: &Range, top_room: f64) -> f64 {
-        let grid = layout.grid;
-        let height = grid.height().clamp(50.0, 170.0);
-        let top = grid.y0 + ((grid.height() - height) / 2.0).max(0.0);
-        let bar = Rect::at(grid.x1 + BAR_GAP, top, BAR_WIDTH, height);
-        let steps = 128;
-        for step in 0..steps {
-            let low = f64::from(step) / f64::from(steps);
-            let y1 = bar.y1 - low * height;
-            // Each band reaches up to the end of the bar, so that no seam shows between bands.
-            canvas.rect(Rect { y0: bar.y0, y1, ..bar }, theme::viridis(low + 0.5 / f64::from(steps)));
-        }
-        canvas.stroke_closed(&bar.corners(), 0.5, DARK);
-        for (at, label) in bar_ticks(range) {
-            let y = bar.y1 - at * height;
-            canvas.stroke(&[(bar.x1, y), (bar.x1 + 2.0, y)], 0.5, DARK);
-            canvas.text_mid(&label, (bar.x1 + 3.5, y), Look::new(TICK));
-        }
-        let x = canvas.width - MARGIN - 1.5;
-        bar.y1.max(upright(canvas, &self.value_label, x, bar.center().1, top_room))
+        let value = self.value(row, col).and_then(|value| Some((short_number(value), range.fraction(value)?)));
+        cell(canvas, &rect, layout.font, value, self.note(row, col));
     }
 }
 
+/// Draws one cell: a value with its place on the colour scale, or a note, or nothing.
+pub(super) fn cell(canvas: &mut Canvas, rect: &Rect, font: f64, value: Option<(String, f64)>, note: Option<&str>) {
+    if let Some((text, at)) = value {
+        let color = theme::viridis(at);
+        canvas.rect(*rect, color);
+        let look = Look::new(font.max(SMALLEST * 0.8)).align(Align::Middle);
+        canvas.text_mid(&minus(&text), rect.center(), look.color(theme::text_on(color)));
+        return;
+    }
+    canvas.rect(*rect, EMPTY);
+    if let Some(note) = note {
+        let look = Look::new(CELL_FONT.min(font.max(SMALLEST))).align(Align::Middle).color(DARK);
+        let fitted = text::fit(note, look.size, false, rect.width() - 1.0);
+        canvas.text_mid(&fitted, rect.center(), look);
+    } else {
+        hatch(canvas, rect);
+    }
+}
+
+/// Draws the colour bar right of the cells and returns where it ends.
+pub(super) fn color_bar(canvas: &mut Canvas, grid: &Rect, range: &Range, label: &str, top_room: f64) -> f64 {
+    let height = grid.height().clamp(50.0, 170.0);
+    let top = grid.y0 + ((grid.height() - height) / 2.0).max(0.0);
+    let bar = Rect::at(grid.x1 + BAR_GAP, top, BAR_WIDTH, height);
+    let steps = 128;
+    for step in 0..steps {
+        let low = f64::from(step) / f64::from(steps);
+        let y1 = bar.y1 - low * height;
+        // Each band reaches up to the end of the bar, so that no seam shows between bands.
+        canvas.rect(Rect { y0: bar.y0, y1, ..bar }, theme::viridis(low + 0.5 / f64::from(steps)));
+    }
+    canvas.stroke_closed(&bar.corners(), 0.5, DARK);
+    for (at, label) in bar_ticks(range) {
+        let y = bar.y1 - at * height;
+        canvas.stroke(&[(bar.x1, y), (bar.x1 + 2.0, y)], 0.5, DARK);
+        canvas.text_mid(&label, (bar.x1 + 3.5, y), Look::new(TICK));
+    }
+    let x = canvas.width - MARGIN - 1.5;
+    bar.y1.max(upright(canvas, label, x, bar.center().1, top_room))
+}
+
 /// Writes an upright title centred on `middle`, but lower if it would begin above `top`; returns where it ends.
-fn upright(canvas: &mut Canvas, title: &str, x: f64, middle: f64, top: f64) -> f64 {
+pub(super) fn upright(canvas: &mut Canvas, title: &str, x: f64, middle: f64, top: f64) -> f64 {
     let title = text::fit(title, AXIS, false, LONGEST_TITLE);
     let half = fonts::width(&title, AXIS, false) / 2.0;
     let y = middle.max(top + half);
@@ -217,7 +222,7 @@ fn bar_ticks(range: &Range) -> Vec<(f64, String)> {
 }
 
 /// The room of the colour bar with its ticks and title.
-fn bar_room(range: &Range, title: &str) -> f64 {
+pub(super) fn bar_room(range: &Range, title: &str) -> f64 {
     let labels = bar_ticks(range);
     let title = if title.trim().is_empty() { 0.0 } else { AXIS * 1.35 };
     BAR_WIDTH + 3.5 + text::widest(labels.iter().map(|(_, label)| label.as_str()), TICK) + title

@@ -29,6 +29,16 @@ fn multiplier(size: f64) -> (f64, String) {
     }
 }
 
+/// What to divide numbers up to `largest` by, and the prefix of their unit then: 1e9 and `G` for 3.2e10.
+pub(crate) fn magnitude(largest: f64) -> (f64, String) {
+    if largest.is_finite() && largest >= 1e3 {
+        let exponent = (largest * (1.0 + 1e-12)).log10().floor();
+        let group = ((exponent / 3.0) as usize).min(PREFIXES.len());
+        return (10_f64.powi(3 * group as i32), PREFIXES[group - 1].to_string());
+    }
+    (1.0, String::new())
+}
+
 /// A number in three digits: `1.2k`, `3.4M`, `0.05`, `5e-3`. The unit belongs into the axis title.
 pub fn short_number(value: f64) -> String {
     if value == 0.0 {
@@ -57,6 +67,16 @@ pub fn short_number(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn magnitudes_have_prefixes() {
+        for (largest, scale, prefix) in
+            [(0.7, 1.0, ""), (999.0, 1.0, ""), (1e3, 1e3, "k"), (3.2e10, 1e9, "G"), (1e21, 1e15, "P")]
+        {
+            assert_eq!(magnitude(largest), (scale, prefix.to_string()), "{largest}");
+        }
+        assert_eq!(magnitude(f64::INFINITY).0, 1.0);
+    }
 
     #[test]
     fn numbers_are_short() {

@@ -134,6 +134,31 @@ fn heatmap_takes_anything() {
 }
 
 #[test]
+fn panels_take_anything() {
+    let labels = |n: usize| (0..n).map(|i| vec![names()[i % 6].clone(), format!("{i}")]).collect::<Vec<_>>();
+    let panel = |title: String| Panel {
+        title,
+        cells: vec![NASTY.iter().map(|v| Some(*v)).collect(), vec![], vec![None, Some(3.0)]],
+        notes: vec![vec![], vec![None, Some(names()[5].clone()), Some(names()[2].clone())]],
+    };
+    let many = HeatmapPanels {
+        title: names()[5].clone(),
+        rows: labels(7),
+        cols: labels(30),
+        row_title: names()[5].clone(),
+        col_title: names()[1].clone(),
+        value_label: "{}".into(),
+        scale: Scale::Auto,
+        panels: names().into_iter().map(panel).collect(),
+    };
+    let ragged = HeatmapPanels { rows: vec![vec![], vec!["a".into()], vec![String::new(); 3]], ..many.clone() };
+    let flat = HeatmapPanels { rows: labels(3), cols: labels(2), panels: vec![Panel::default()], ..many.clone() };
+    for (i, chart) in [HeatmapPanels::default(), many, ragged, flat].iter().enumerate() {
+        check(|stem| chart.draw(stem), &format!("panels{i}"));
+    }
+}
+
+#[test]
 fn bars_take_anything() {
     for log in [false, true] {
         let nasty = StackedBars {
