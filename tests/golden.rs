@@ -114,6 +114,11 @@ fn side_by_side() {
     println!("|---|---|---|---|---|---|---|");
     for (id, file) in cases() {
         let (solver, reason) = notes.remove(&id).unwrap_or_else(|| panic!("{id} has no line in stored.csv"));
+        if id == "hyena-regular-fft-1M" {
+            // Its 123 kernels take too long for a test with a free mapping.
+            println!("| {id} | {} | {solver} | - | - | - | {reason} |", digits(stored_seconds(&id, &file)));
+            continue;
+        }
         let degrees = |pinned: bool| {
             let mut request = Request::default();
             let used = |f: fn(&flowspace::plan::DimensionUse) -> u64| Some(file.decisions.uses.iter().map(f).product());
@@ -128,7 +133,7 @@ fn side_by_side() {
                 Ok(Answer::Mapped(plan, record)) => {
                     flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{id}: {e}"));
                     let proven = if record.status == Status::Optimal { "" } else { " (gap stated)" };
-                    format!("{:.6}{proven}", record.objective_s)
+                    format!("{}{proven}", digits(record.objective_s))
                 }
                 Ok(Answer::Infeasible(reason)) => format!("none: {}", reason.resource),
                 Err(error) => panic!("{id}: {error}"),
@@ -136,8 +141,8 @@ fn side_by_side() {
         let mut own = file.system.clone();
         own.model = flowspace::system::ModelOptions::flowspace();
         println!(
-            "| {id} | {:.6} | {solver} | {} | {} | {} | {reason} |",
-            stored_seconds(&id, &file),
+            "| {id} | {} | {solver} | {} | {} | {} | {reason} |",
+            digits(stored_seconds(&id, &file)),
             time(&file.system, true),
             time(&own, true),
             time(&own, false),
