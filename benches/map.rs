@@ -1,5 +1,6 @@
 //! Speeds: `cargo bench --features cbc`. Read them as ratios within one run; `docs/performance.md` keeps dated tables.
 
+use flowspace::mapping::cache;
 use flowspace::mapping::search::{Engine, Request};
 use flowspace::mapping::solver::{Limits, Solver};
 use flowspace::mapping::{Answer, map};
@@ -35,7 +36,10 @@ fn mapped(answer: Answer) -> Plan {
 ])]
 fn map_one_point(bencher: divan::Bencher, (workload, system): (&str, &str)) {
     let (workload, system) = load(workload, system);
-    bencher.bench(|| mapped(map(&workload, &system, &Request::default()).expect("an answer")));
+    // Each run works everything out again.
+    bencher
+        .with_inputs(cache::clear)
+        .bench_values(|()| mapped(map(&workload, &system, &Request::default()).expect("an answer")));
 }
 
 /// The same point with each engine of the fusion problem; all must agree.
@@ -49,7 +53,7 @@ fn engines_gpt3_175b_training_on_sn30(bencher: divan::Bencher, engine: &str) {
         _ => return,
     };
     let request = Request { engine, limits: Limits { solver, ..Limits::default() }, ..Request::default() };
-    bencher.bench(|| mapped(map(&workload, &system, &request).expect("an answer")));
+    bencher.with_inputs(cache::clear).bench_values(|()| mapped(map(&workload, &system, &request).expect("an answer")));
 }
 
 /// The independent checker on one plan.

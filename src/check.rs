@@ -17,8 +17,8 @@
 
 use crate::model::collective::{self, GroupDimension, OwnGroups};
 use crate::model::compute::{
-    CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, system_peak,
-    tensor_bytes, tile_flop, weight_bytes,
+    CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, seconds_at_efficiency,
+    system_peak, tensor_bytes, tile_flop, weight_bytes,
 };
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::memory::resident;
@@ -27,6 +27,8 @@ use crate::plan::{Decisions, Figures, PartitionFigures, Plan, TOLERANCE, agree};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, Pipeline, WeightTraffic};
 use crate::system::{Style, System, price};
 use crate::workload::{Axis, CollectiveKind, Phase, Tensor, Use, Workload};
+
+mod energy;
 
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -73,6 +75,7 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
             ("live_bytes", x.live_bytes, y.live_bytes),
             ("dram_bytes", x.dram_bytes, y.dram_bytes),
             ("flop", x.flop, y.flop),
+            ("link_j", x.link_j, y.link_j),
         ] {
             out.push((format!("partition {i}, {what}"), one, other));
         }
@@ -85,6 +88,11 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
         ("utilization", a.utilization, b.utilization),
         ("cost_usd", a.cost.total(), b.cost.total()),
         ("power_w", a.power.total(), b.power.total()),
+        ("energy_j", a.energy.total(), b.energy.total()),
+        ("energy_chips_j", a.energy.parts().chips, b.energy.parts().chips),
+        ("energy_memory_j", a.energy.parts().memory, b.energy.parts().memory),
+        ("energy_links_j", a.energy.parts().links, b.energy.parts().links),
+        ("energy_switches_j", a.energy.parts().switches, b.energy.parts().switches),
     ] {
         out.push((what.to_string(), one, other));
     }
@@ -376,8 +384,9 @@ impl Derivation<'_> {
     fn buffer(&self, id: usize, u: &Use, on_chip: bool, levels: &[usize]) -> f64 {
         let tensor = &self.w.tensors[id];
         let (whole, tile) = tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.d.tiles, self.w.word_bytes);
+        let needs_whole = if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() };
         let stationary = self.system.model.stationary_operands == Charge::Charged
-            && u.slot.is_stationary()
+            && needs_whole
             && self.w.kernels[u.kernel].tiled == Axis::N;
         let depth = if on_chip {
             levels[u.kernel].abs_diff(tensor.producer.map_or(0, |p| levels[p])) as f64 + 1.0
@@ -569,8 +578,7 @@ impl Derivation<'_> {
                     WeightTraffic::Setup => overhead_s += weight / (bandwidth * self.w.micro_batch as f64),
                     WeightTraffic::Ignored => {}
                 }
-                let share = if strategy == Strategy::Replicate { 1.0 } else { self.tp as f64 };
-                dram += kernel.extra_dram_bytes * self.samples / share;
+                dram += kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, strategy, self.tp);
                 if options.weight_tiling == Charge::Charged {
                     for (id, uses, _) in self.copies() {
                         for u in uses.iter().filter(|u| u.kernel == k) {
@@ -579,7 +587,7 @@ impl Derivation<'_> {
                     }
                 }
                 let shard = local(kernel, strategy, self.tp, self.d.tiles);
-                flop += tile_flop(kernel, &shard, self.d.tiles) * self.d.tiles as f64 * self.samples;
+                flop += tile_flop(kernel, &shard) * self.d.tiles as f64 * self.samples;
             }
             for (id, uses, leaves) in self.copies() {
                 let producer = self.w.tensors[id].producer;
@@ -633,13 +641,14 @@ impl Derivation<'_> {
                 live_bytes: live,
                 dram_bytes: dram,
                 flop,
+                link_j: inside.iter().map(|k| self.link_j(*k)).sum(),
             });
         }
         let layer_s: f64 = partitions.iter().map(|p| p.time_s).sum();
         let layers = self.w.repeat.div_ceil(self.pp);
         let in_flight = (self.pp as f64).min(microbatches(self.w, options, self.dp).max(1.0)) as u64;
-        let mut memory =
-            resident(self.w, options, &self.d.sharding, self.tp, layers, in_flight, self.system.chip_count());
+        let chips = self.system.chip_count();
+        let mut memory = resident(self.w, options, &self.d.sharding, (self.tp, self.dp), layers, in_flight, chips);
         memory.live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
         let capacity = self.system.memory.0.capacity.map(|c| c.0);
         if let Some(capacity) = capacity.filter(|c| memory.total() > c * (1.0 + TOLERANCE)) {
@@ -653,6 +662,7 @@ impl Derivation<'_> {
             return Err(broken);
         }
         let iteration = iteration(self.w, self.system, &self.stage(layer_s));
+        let energy = self.energy(&partitions, iteration.total_s());
         Ok(Figures {
             tp: self.tp,
             pp: self.pp,
@@ -667,6 +677,7 @@ impl Derivation<'_> {
             utilization: 0.0,
             cost: price::cost(self.system),
             power: price::power(self.system),
+            energy,
         })
     }
 

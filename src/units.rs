@@ -184,6 +184,31 @@ quantity!(
     PowerPerBandwidth, "a power by bandwidth", "0.0104 W/(GB/s)",
     [("W/(GB/s)", 1.0), ("mW/(GB/s)", 1e-3)]
 );
+quantity!(
+    /// A price by capacity, in US dollars per byte.
+    PricePerCapacity, "a price by capacity", "$10/GB",
+    [("$/B", 1.0), ("$/GB", 1e-9), ("$/GiB", 1.0 / (KI * KI * KI)), ("$/TB", 1e-12), ("USD/GB", 1e-9), ("USD/GiB", 1.0 / (KI * KI * KI))]
+);
+quantity!(
+    /// Energy for moving data, in joules per byte.
+    EnergyPerByte, "an energy by data", "7 pJ/bit",
+    [("J/B", 1.0), ("nJ/B", 1e-9), ("pJ/B", 1e-12), ("pJ/bit", 8e-12)]
+);
+quantity!(
+    /// Energy of arithmetic, in joules per floating-point operation.
+    EnergyPerFlop, "an energy of arithmetic", "0.5 pJ/FLOP",
+    [("J/FLOP", 1.0), ("nJ/FLOP", 1e-9), ("pJ/FLOP", 1e-12), ("fJ/FLOP", 1e-15)]
+);
+quantity!(
+    /// A price of electricity, in US dollars per joule.
+    PricePerEnergy, "a price of electricity", "$0.10/kWh",
+    [("$/J", 1.0), ("$/kWh", 1.0 / 3.6e6), ("$/MWh", 1.0 / 3.6e9), ("USD/kWh", 1.0 / 3.6e6)]
+);
+quantity!(
+    /// A span of years, in seconds (a year has 365.25 days).
+    Years, "a span of years", "4 years",
+    [("s", 1.0), ("years", 31_557_600.0), ("year", 31_557_600.0), ("months", 31_557_600.0 / 12.0), ("days", 86_400.0)]
+);
 
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -230,6 +255,10 @@ mod tests {
         assert_eq!(PowerPerBandwidth::parse("0.0104 W/(GB/s)"), Ok(PowerPerBandwidth(0.0104)));
         assert_eq!(Flop::parse("2.5e3 FLOP"), Ok(Flop(2500.0)));
         assert_eq!(Seconds::parse("5 us"), Ok(Seconds(5.0 * 1e-6)));
+        assert_eq!(EnergyPerByte::parse("7 pJ/bit"), Ok(EnergyPerByte(7.0 * 8e-12)));
+        assert_eq!(PricePerCapacity::parse("$2/GB"), Ok(PricePerCapacity(2e-9)));
+        assert_eq!(PricePerEnergy::parse("$0.36/kWh"), Ok(PricePerEnergy(0.36 / 3.6e6)));
+        assert_eq!(Years::parse("4 years"), Ok(Years(4.0 * 365.25 * 86400.0)));
     }
 
     #[test]

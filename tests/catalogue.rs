@@ -428,3 +428,27 @@ fn a_number_without_a_source_or_unit_is_refused() {
     let problems = Reader::read::<Chip>(&chip).unwrap_err().to_string();
     assert!(problems.contains("broken.yaml: sram: ") && problems.contains("\"113\" has no unit"), "{problems}");
 }
+
+/// FLOP of the serving and state-space workloads. Llama-3 8B decodes 8 tokens: 2 FLOP for each of 218,103,808 weights a layer,
+/// 4 x 32 x 128 x 4097 of attention, softmax 32 x 4097, SwiGLU 14336, two norms and three additions of 4096 (the first adds the
+/// layer's input). DFModel's runs: printed. Attention: 4 x 128 S^2 and S^2 of softmax.
+#[test]
+fn serving_and_state_space_workloads_by_hand() {
+    let workloads = workloads();
+    let flop = |file: &str| workloads[file].flop_per_iteration();
+    let layer = 2.0 * 218_103_808.0 + 4.0 * 32.0 * 128.0 * 4097.0 + 32.0 * 4097.0 + 14_336.0 + 5.0 * 4096.0;
+    close(flop("llama3-8b-decode"), 8.0 * 32.0 * layer, "llama3-8b-decode");
+    close(flop("mamba-1m-dfmodel"), 7_885_291_520.0, "mamba-1m-dfmodel");
+    close(flop("hyena-1m-dfmodel"), 152_672_665_600.0, "hyena-1m-dfmodel");
+    close(flop("attention-1m-dfmodel"), 513.0 * 1_048_576.0 * 1_048_576.0, "attention-1m-dfmodel");
+    let weights = |file: &str| -> f64 {
+        workloads[file].kernels.iter().map(|k| k.weight_elements()).sum::<f64>() * workloads[file].repeat as f64
+    };
+    close(weights("mamba-2.8b"), 64.0 * 41_123_840.0, "mamba-2.8b: weights");
+    close(weights("hyenadna-1m"), 8.0 * 12.0 * 256.0 * 256.0, "hyenadna-1m: weights");
+    // 24 h^2 FLOP a token in GEMMs; of each of 2 convolutions two FFTs of 2^21 points in 3 stages of 8 x 128 FLOP a point.
+    let gemms = 24.0 * 256.0 * 256.0 * 1e6;
+    let transforms = 4.0 * 3.0 * 8.0 * 128.0 * 256.0 * f64::from(1 << 21);
+    let rest = flop("hyenadna-1m") / 8.0 - gemms - transforms;
+    assert!(rest > 0.0 && rest < 0.05 * transforms, "{rest} of {transforms}");
+}

@@ -2,21 +2,24 @@
 
 use super::{Failure, present};
 use crate::mapping::degrees::Wanted;
-use crate::mapping::search::{Engine, Pins, Request, engine_from_word, winner_model};
+use crate::mapping::search::{Engine, Objective, Pins, Request, engine_from_word, winner_model};
 use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, map, write_model};
 use crate::plan::file;
-use crate::spec::{Loader, Node, Origin, node::io_reason};
+use crate::spec::{Loader, Node, Origin, Problems, Reader, node::io_reason};
 use crate::system::System;
+use crate::system::economics::{Economics, RunLength};
 use crate::system::options::{ModelOptions, Preset};
-use crate::workload::{Workload, WorkloadSpec};
+use crate::trace::lower::report;
+use crate::units::{PricePerEnergy, Quantity, Years};
+use crate::workload::{Workload, WorkloadSpec, trace::explicit};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace map`.
 #[derive(Debug, Args)]
 pub struct MapArgs {
-    /// Workload file.
+    /// Workload file, or trace:FILE for a recorded trace or FX graph (fields may follow: trace:FILE?fold=layer&tp=8).
     #[arg(long, value_name = "FILE", required_unless_present = "plan", conflicts_with = "plan")]
     pub workload: Option<PathBuf>,
     /// System file.
@@ -60,6 +63,22 @@ pub struct MapArgs {
     /// Random seed of the solver.
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u32,
+    /// What is minimised: time, energy (joules of an iteration, idle power included) or cost (dollars of an iteration: the
+    /// system's price written off, and electricity).
+    #[arg(long, value_name = "WHAT", default_value = "time", value_parser = objective)]
+    pub objective: Objective,
+    /// Price of electricity.
+    #[arg(long, value_name = "PRICE", default_value = "$0.10/kWh", value_parser = quantity::<PricePerEnergy>)]
+    pub electricity: PricePerEnergy,
+    /// Years over which the system's price is written off.
+    #[arg(long, value_name = "SPAN", default_value = "4 years", value_parser = quantity::<Years>)]
+    pub amortization: Years,
+    /// Energy of the facility over energy of the system, at least 1.
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = pue)]
+    pub pue: f64,
+    /// Length of the whole run, for its time, energy and price: "300e9 tokens", "1e9 samples" or "95000 iterations".
+    #[arg(long, value_name = "LENGTH", value_parser = RunLength::parse)]
+    pub run: Option<RunLength>,
     /// Evaluate with this model instead of the system file's: flowspace or dfmodel.
     #[arg(long, value_name = "PRESET")]
     pub model: Option<String>,
@@ -83,7 +102,7 @@ pub enum Format {
     Json,
 }
 
-fn positive(text: &str) -> Result<u64, String> {
+pub(super) fn positive(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if n > 0 => Ok(n),
         _ => Err(format!("expected a whole number of at least 1, found {text:?}")),
@@ -101,6 +120,32 @@ fn gap(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(g) if (0.0..1.0).contains(&g) => Ok(g),
         _ => Err(format!("expected a fraction from 0 to below 1, found {text:?}")),
+    }
+}
+
+fn objective(text: &str) -> Result<Objective, String> {
+    let words: Vec<&str> = Objective::ALL.iter().map(|o| o.word()).collect();
+    Objective::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
+}
+
+fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
+    let units: Vec<&str> = Q::UNITS.iter().map(|(unit, _)| *unit).collect();
+    match Q::parse(text) {
+        // A span of less than a second is none.
+        Ok(value) if value.base() < 1.0 && Q::NAME == Years::NAME => {
+            Err(format!("expected at least a second, found {text:?}"))
+        }
+        Ok(value) => Ok(value),
+        Err(reason) => {
+            Err(format!("expected {} such as {:?}: {reason} (units: {})", Q::NAME, Q::EXAMPLE, units.join(", ")))
+        }
+    }
+}
+
+fn pue(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(factor) if factor.is_finite() && factor >= 1.0 => Ok(factor),
+        _ => Err(format!("expected a factor of at least 1, found {text:?}")),
     }
 }
 
@@ -151,6 +196,13 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             nodes: Some(args.node_limit),
             seed: args.seed,
         },
+        objective: args.objective,
+        economics: Economics {
+            electricity: args.electricity,
+            amortization: args.amortization,
+            pue: args.pue,
+            run: args.run,
+        },
     };
     match map(&task.workload, &task.system, &request)? {
         Answer::Mapped(plan, record) => {
@@ -168,10 +220,14 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             if let Some(path) = &args.write_model {
                 let model = winner_model(&task.workload, &task.system, &plan, &request)?;
                 let title = format!(
-                    "flowspace fusion MILP: {} on {}; one unit of the objective is {:e} s of a layer",
+                    "flowspace fusion MILP: {} on {}; one unit of the objective is {:e} {}",
                     plan.workload.name,
                     plan.system.name,
-                    model.scale()
+                    model.scale(),
+                    match args.objective {
+                        Objective::Time => "s of a layer".to_string(),
+                        other => format!("{} of the partitions of an iteration", other.unit()),
+                    }
                 );
                 write_model::write(&model.milp, &title, path).map_err(Failure::input)?;
             }
@@ -210,9 +266,9 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
         return Err(Failure::input("--workload and --system, or --plan, are needed"));
     };
     // Both files are read before anything is reported, so that all their problems come at once.
-    let workload_read = WorkloadSpec::load(workload)
-        .map_err(Failure::from)
-        .and_then(|node| WorkloadSpec::build(&node).map(|w| (node, w)).map_err(Failure::from));
+    let workload_read = WorkloadSpec::load(workload).map_err(Failure::from).and_then(|node| {
+        recorded(&node).unwrap_or_else(|| WorkloadSpec::build(&node).map(|w| (node, w))).map_err(Failure::from)
+    });
     let system_read = System::load(system)
         .and_then(|node| System::inlined(&node).map(|tree| (node, tree)))
         .map_err(Failure::from)
@@ -226,8 +282,20 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
     }
 }
 
+/// A workload that is a trace: the graph written out, so that plans do not depend on the trace's file. What was left out of it
+/// is told on standard error. `None` if it is none.
+fn recorded(node: &Node) -> Option<Result<(Node, Workload), Problems>> {
+    let Ok(WorkloadSpec::Trace(spec)) = Reader::read::<WorkloadSpec>(node) else { return None };
+    Some(spec.lower(node).and_then(|lowered| {
+        for line in report::lowered_text(&lowered).lines() {
+            eprintln!("{line}");
+        }
+        explicit(&lowered.workload, &spec.source_text())
+    }))
+}
+
 /// Fails before the search where an output could not be written after it.
-fn check_writable(path: &Path) -> Result<(), Failure> {
+pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!("cannot write {:?}: it is a folder", path.display().to_string())));
     }

@@ -4,11 +4,14 @@
 //! interrupted.
 
 pub mod check;
+pub mod import;
 pub mod map;
+pub mod money;
 pub mod plot;
 pub mod present;
 pub mod schema;
 pub mod study;
+pub mod trace;
 
 use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};
@@ -35,8 +38,14 @@ pub enum Command {
     Study(StudyCommand),
     /// Redraw figures from the results of a study, or draw any two columns of a CSV.
     Plot(plot::PlotArgs),
+    /// Read files of other tools into ours.
+    #[command(subcommand)]
+    Import(import::ImportCommand),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
+    /// Recorded traces: Chakra, PyTorch, Kineto.
+    #[command(subcommand)]
+    Trace(trace::TraceCommand),
 }
 
 /// What to do with a study.
@@ -88,7 +97,9 @@ pub fn run(cli: Cli) -> i32 {
 
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Plot(args) => plot::run(&args),
+        Command::Import(command) => import::run(&command),
         Command::Schema(args) => schema::run(&args),
+        Command::Trace(command) => trace::run(&command),
     };
     match result {
         Ok(code) => code,

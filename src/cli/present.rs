@@ -21,8 +21,9 @@ pub fn text(plan: &Plan, record: &Record) -> String {
         format!(", fusion MILP {} in {nodes} nodes, {:.3} s", f.status, f.seconds)
     });
     format!(
-        "{}\nstatus: {} (gap {:.2e}, proven by {proof}); {} assignments of dimensions, {} fusion problems{fusion}; {} in {:.3} s\n",
+        "{}{}\nstatus: {} (gap {:.2e}, proven by {proof}); {} assignments of dimensions, {} fusion problems{fusion}; {} in {:.3} s\n",
         figures_text(plan),
+        super::money::running(plan, record),
         record.status,
         record.gap(),
         record.assignments,
@@ -104,6 +105,7 @@ pub fn figures_text(plan: &Plan) -> String {
         "optimizer",
         "activations",
         "held",
+        "caches",
         "waiting tensors",
         "total",
         "capacity",
@@ -115,6 +117,7 @@ pub fn figures_text(plan: &Plan) -> String {
         Bytes(m.optimizer).to_string(),
         Bytes(m.activations).to_string(),
         Bytes(m.held).to_string(),
+        Bytes(m.caches).to_string(),
         Bytes(m.live).to_string(),
         Bytes(m.total()).to_string(),
         f.dram_capacity.map_or("no limit".into(), |c| format!("{} ({} used)", Bytes(c), percent(m.total() / c))),
@@ -148,31 +151,17 @@ pub fn figures_text(plan: &Plan) -> String {
     align(&mut partitions, &[2, 3, 4, 5, 6]);
     out.push_str(&format!("{partitions}\n\n"));
 
-    let mut money = plain();
-    money.set_header(["", "chips", "memory", "links", "switches", "total"]);
-    for (what, part, unit) in [("price", &f.cost, "$"), ("power", &f.power, "W")] {
-        let cell = |x: f64| if unit == "$" { format!("${}", significant(x)) } else { format!("{} W", significant(x)) };
-        money.add_row([
-            what.to_string(),
-            cell(part.chips),
-            cell(part.memory),
-            cell(part.links),
-            cell(part.switches),
-            cell(part.total()),
-        ]);
-    }
-    align(&mut money, &[1, 2, 3, 4, 5]);
-    out.push_str(&format!("{money}\n"));
+    out.push_str(&super::money::table(plan));
     out
 }
 
-fn plain() -> Table {
+pub(super) fn plain() -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table
 }
 
-fn align(table: &mut Table, right: &[usize]) {
+pub(super) fn align(table: &mut Table, right: &[usize]) {
     for column in right {
         if let Some(column) = table.column_mut(*column) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -185,7 +174,7 @@ fn percent(share: f64) -> String {
 }
 
 /// Four significant digits, thousands in groups.
-fn significant(x: f64) -> String {
+pub(super) fn significant(x: f64) -> String {
     if x.abs() >= 1000.0 {
         let digits = format!("{x:.0}");
         let mut out = String::new();
@@ -219,11 +208,12 @@ pub fn json(plan: &Plan, record: &Record) -> String {
             json!({
                 "kernels": p.kernels, "compute_s": p.compute_s, "dram_s": p.dram_s, "network_s": p.network_s,
                 "overhead_s": p.overhead_s, "time_s": p.time_s, "sram_bytes": p.sram_bytes,
-                "dram_bytes": p.dram_bytes, "live_bytes": p.live_bytes, "bottleneck": p.bottleneck(),
+                "dram_bytes": p.dram_bytes, "live_bytes": p.live_bytes, "link_j": p.link_j,
+                "bottleneck": p.bottleneck(),
             })
         })
         .collect();
-    let object = json!({
+    let mut object = json!({
         "workload": plan.workload.name,
         "system": plan.system.name,
         "status": record.status,
@@ -256,13 +246,20 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         "power_parts_w": f.power,
         "memory": {
             "weights_bytes": m.weights, "gradients_bytes": m.gradients, "optimizer_bytes": m.optimizer,
-            "activations_bytes": m.activations, "held_bytes": m.held, "live_bytes": m.live, "total_bytes": m.total(),
+            "activations_bytes": m.activations, "caches_bytes": m.caches, "held_bytes": m.held, "live_bytes": m.live,
+            "total_bytes": m.total(),
             "capacity_bytes": f.dram_capacity,
         },
         "sharding": sharding,
         "partitions": partitions,
         "solves": { "sharding": record.sharding, "fusion": record.fusion },
     });
+    // Set one by one: the macro has a limit of keys.
+    object["minimized"] = json!(record.objective);
+    object["objective_value"] = json!(record.value);
+    object["objective_bound"] = json!(record.bound);
+    object["energy"] = super::money::energy_json(plan);
+    object["running"] = super::money::running_json(plan, record);
     format!("{object:#}\n")
 }
 

@@ -125,7 +125,9 @@ fn text(summary: &Summary) -> String {
         let what = match *column {
             "samples_per_s" => "most samples per second",
             "samples_per_s_per_musd" => "most samples per second and million dollars",
-            _ => "most samples per second and megawatt",
+            "samples_per_s_per_mw" => "most samples per second and megawatt",
+            "j_per_sample" => "least joules per sample",
+            _ => "least dollars for the run",
         };
         line(format!("{what}:"));
         for point in best {

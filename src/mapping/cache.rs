@@ -7,7 +7,7 @@
 
 use super::elimination::Eliminated;
 use super::exact::Path;
-use super::instance::{Compute, Instance};
+use super::instance::{Compute, Goal, Instance};
 use super::sharding::Problem;
 use crate::model::layout::Layout;
 use crate::system::Overlap;
@@ -162,7 +162,11 @@ fn instance_key(instance: &Instance) -> Key {
         separate_phases,
         pins,
         max_partitions,
+        goal,
     } = instance;
+    // The constant is no part of a plan's value.
+    let Goal { second, busy_second, dram_byte, constant: _ } = goal;
+    [*second, *busy_second, *dram_byte].into_iter().for_each(|x| content.real(x));
     // A limit that cannot bind is none.
     let all_live: f64 = tensors.iter().map(|t| t.live_bytes).sum();
     let live_limit = if all_live <= *live_limit { f64::INFINITY } else { *live_limit };

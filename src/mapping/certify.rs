@@ -10,14 +10,14 @@ use super::search::{Best, Search, TIE};
 const MOST_KERNELS_ALONE: usize = 24;
 
 impl Search<'_> {
-    /// The winner's bound on the layer's seconds: closed form, shortest path, or the MILP.
+    /// The winner's bound on the sum over the partitions (seconds of a layer, where time is minimised): closed form, shortest path, or the MILP.
     pub(super) fn certify(&self, best: &mut Best) -> Result<(f64, Proof, Option<SolveRecord>), MapError> {
-        let closed = best.instance.lower_bound();
-        if best.instance.kernel_by_kernel || best.layer_s <= closed * (1.0 + TIE) {
-            return Ok((best.layer_s.min(closed.max(best.layer_s * (1.0 - TIE))), Proof::ClosedForm, None));
+        let closed = best.instance.least_value();
+        if best.instance.kernel_by_kernel || best.layer <= closed * (1.0 + TIE) {
+            return Ok((best.layer.min(closed.max(best.layer * (1.0 - TIE))), Proof::ClosedForm, None));
         }
         if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && best.proven) {
-            let bound = if best.proven { best.layer_s } else { closed };
+            let bound = if best.proven { best.layer } else { closed };
             let proof = if best.proven { Proof::ShortestPath } else { Proof::ClosedForm };
             return Ok((bound, proof, None));
         }
@@ -39,7 +39,7 @@ impl Search<'_> {
         if record.status == Status::Infeasible {
             return Err(MapError::Disagreement {
                 what: "shortest path and MILP (infeasible)".into(),
-                one: best.layer_s,
+                one: best.layer,
                 other: f64::INFINITY,
             });
         }
@@ -47,39 +47,39 @@ impl Search<'_> {
         if let Some(assignment) = assignment
             && let Some((objective, _)) = best.instance.evaluate(&assignment)
         {
-            if best.proven && objective < best.layer_s * (1.0 - tolerance) {
+            if best.proven && objective < best.layer * (1.0 - tolerance) {
                 return Err(MapError::Disagreement {
                     what: "shortest path and MILP plan".into(),
-                    one: best.layer_s,
+                    one: best.layer,
                     other: objective,
                 });
             }
-            if objective < best.layer_s * (1.0 - TIE) {
-                best.layer_s = objective;
+            if objective < best.layer * (1.0 - TIE) {
+                best.layer = objective;
                 best.assignment = assignment;
             }
         }
-        record.objective = record.objective.min(best.layer_s);
-        if best.proven && record.bound > best.layer_s * (1.0 + tolerance) {
+        record.objective = record.objective.min(best.layer);
+        if best.proven && record.bound > best.layer * (1.0 + tolerance) {
             return Err(MapError::Disagreement {
                 what: "shortest path and MILP bound".into(),
-                one: best.layer_s,
+                one: best.layer,
                 other: record.bound,
             });
         }
         if !holds_for_all {
             return Ok((closed, Proof::ClosedForm, Some(record)));
         }
-        let closed_by_milp = relative_gap(best.layer_s, record.bound) <= self.request.limits.gap.max(TIE);
+        let closed_by_milp = relative_gap(best.layer, record.bound) <= self.request.limits.gap.max(TIE);
         Ok(match (closed_by_milp, best.proven) {
-            (true, _) => (record.bound.min(best.layer_s), Proof::Milp, Some(record)),
-            (false, true) => (best.layer_s, Proof::ShortestPath, Some(record)),
+            (true, _) => (record.bound.min(best.layer), Proof::Milp, Some(record)),
+            (false, true) => (best.layer, Proof::ShortestPath, Some(record)),
             (false, false) => (record.bound.max(closed), Proof::Milp, Some(record)),
         })
     }
 
     /// Solves the fusion MILP of an instance from a plan; the two passes by themselves where nothing but crossing tensors
-    /// joins them (see [`Instance::phase`]). Gives the record, in seconds, and the assignment found.
+    /// joins them (see [`Instance::phase`]). Gives the record, in seconds (or what the goal counts), and the assignment found.
     pub(super) fn solve_milp(
         &self,
         instance: &Instance,

@@ -6,6 +6,7 @@ use super::instance::{Compute, Instance};
 pub fn dominates(a: &Instance, b: &Instance) -> bool {
     let no_more = |x: f64, y: f64| x <= y * (1.0 + 1e-12);
     no_more(a.base_sram_bytes, b.base_sram_bytes)
+        && no_more(a.goal.constant, b.goal.constant)
         && a.kernels.iter().zip(&b.kernels).all(|(x, y)| {
             let compute = match (&x.compute, &y.compute) {
                 (Compute::Seconds(x), Compute::Seconds(y)) => no_more(*x, *y),
@@ -33,10 +34,13 @@ pub fn dominates(a: &Instance, b: &Instance) -> bool {
 /// Whether two instances differ in SRAM alone.
 pub fn same_costs(a: &Instance, b: &Instance) -> bool {
     let same = |x: f64, y: f64| (x - y).abs() <= 1e-12 * x.abs().max(y.abs());
-    a.kernels.iter().zip(&b.kernels).all(|(x, y)| {
-        same(x.dram_bytes, y.dram_bytes)
-            && same(x.network_s, y.network_s)
-            && x.compute == y.compute
-            && x.pieces == y.pieces
-    }) && a.tensors.iter().zip(&b.tensors).all(|(x, y)| same(x.store_bytes, y.store_bytes))
+    let constant = same(a.goal.constant, b.goal.constant);
+    constant
+        && a.kernels.iter().zip(&b.kernels).all(|(x, y)| {
+            same(x.dram_bytes, y.dram_bytes)
+                && same(x.network_s, y.network_s)
+                && x.compute == y.compute
+                && x.pieces == y.pieces
+        })
+        && a.tensors.iter().zip(&b.tensors).all(|(x, y)| same(x.store_bytes, y.store_bytes))
 }

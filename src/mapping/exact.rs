@@ -23,7 +23,7 @@ use std::collections::HashSet;
 pub struct Path {
     /// Partition of each kernel.
     pub assignment: Vec<usize>,
-    /// Sum of the partitions' times.
+    /// Sum of the partitions' values: their times, or what the goal counts.
     pub objective: f64,
     /// Whether every ideal was considered, so that the objective is the optimum.
     pub proven: bool,
@@ -111,12 +111,12 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.pricer.add(k);
-            if !self.pricer.hopeless() && self.pricer.least_time() <= longest {
+            if !self.pricer.hopeless() && self.pricer.least_value() <= longest {
                 self.priced += 1;
                 inside.push(k);
                 let cost = self.pricer.cost();
                 if instance.fits(&cost) {
-                    visit(step.to, inside, cost.time_s(instance.overlap));
+                    visit(step.to, inside, instance.value(&cost));
                 }
                 self.grow(step.to, step.rank + 1, longest, inside, visit);
                 inside.pop();
@@ -284,7 +284,7 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
             priced += 1;
             let cost = pricer.cost();
             if instance.fits(&cost) {
-                let through = best[i] + cost.time_s(instance.overlap);
+                let through = best[i] + instance.value(&cost);
                 if through < best[j] {
                     best[j] = through;
                     from[j] = i;
@@ -398,7 +398,7 @@ mod tests {
     }
 
     /// Ten layers have 2^11 - 1 ideals, and of equal layers the updates may as well run in turn. Thirty have 2^31 - 1: a
-    /// plan is found all the same, no slower for a layer.
+    /// plan is found all the same, no slower than that of ten three times over, with a store and a load of 0.2 where they join.
     #[test]
     fn updates_that_nothing_waits_for_run_in_turn() {
         let ten = chain_with_updates(10);
@@ -411,7 +411,10 @@ mod tests {
         let thirty = chain_with_updates(30);
         let part = Ideals::of(&thirty, MAX_IDEALS).unwrap();
         let path = solve(&thirty, &part).unwrap();
-        assert!(!path.proven && path.objective <= 3.0 * best.objective * (1.0 + 1e-9), "{path:?} {best:?}");
+        assert!(
+            !path.proven && path.objective <= (3.0 * best.objective + 2.0 * 0.4) * (1.0 + 1e-9),
+            "{path:?} {best:?}"
+        );
         assert!(thirty.evaluate(&path.assignment).is_some());
     }
 

@@ -2,15 +2,17 @@
 //! the figures again by itself.)
 
 use super::degrees::Degrees;
-use super::instance::{self, PartitionCost};
+use super::instance::{self, Choice, PartitionCost};
 use super::search::{Best, Search, TIE};
 use crate::model::Strategy;
+use crate::model::collective;
 use crate::model::compute::{
-    constant_efficiency, gradient_bytes, local, peak, system_peak, tensor_bytes, tile_flop, weight_bytes,
+    constant_efficiency, gradient_bytes, least_core_seconds, peak, system_peak, tensor_bytes, weight_bytes,
 };
+use crate::model::energy::{self, LayerUse};
 use crate::model::layout::{Layout, required};
 use crate::model::memory::{DramNeed, resident};
-use crate::model::schedule::{Iteration, Stage, iteration, microbatches, samples_per_pass};
+use crate::model::schedule::{Stage, iteration, microbatches, samples_per_pass};
 use crate::plan::{Figures, PartitionFigures};
 use crate::system::options::{Pipeline, WeightTraffic};
 use crate::system::price;
@@ -20,10 +22,12 @@ impl Search<'_> {
         let layers = self.workload.repeat.div_ceil(degrees.pp);
         let b = microbatches(self.workload, &self.system.model, degrees.dp).max(1.0);
         let in_flight = (degrees.pp as f64).min(b) as u64;
-        resident(self.workload, &self.system.model, sharding, degrees.tp, layers, in_flight, self.system.chip_count())
+        let (options, chips) = (&self.system.model, self.system.chip_count());
+        resident(self.workload, options, sharding, (degrees.tp, degrees.dp), layers, in_flight, chips)
     }
 
-    pub(super) fn iteration(&self, degrees: &Degrees, sharding: &[Strategy], layer_s: f64) -> Iteration {
+    /// What the schedule needs to know of a mapping.
+    pub(super) fn stage<'d>(&self, degrees: &'d Degrees, sharding: &[Strategy], layer_s: f64) -> Stage<'d> {
         let word = self.workload.word_bytes;
         let per_layer = |f: fn(&crate::workload::Kernel, Strategy, u64, f64) -> f64| -> f64 {
             self.workload.kernels.iter().zip(sharding).map(|(k, s)| f(k, *s, degrees.tp, word)).sum()
@@ -36,7 +40,7 @@ impl Search<'_> {
             .filter(|(k, _)| k.owns_weight())
             .map(|(k, s)| weight_bytes(k, *s, degrees.tp, word))
             .sum();
-        let stage = Stage {
+        Stage {
             layer_s,
             pp: degrees.pp,
             dp: degrees.dp,
@@ -46,8 +50,7 @@ impl Search<'_> {
             layer_gradient_bytes: per_layer(gradient_bytes),
             pp_group: &degrees.pp_group,
             dp_group: &degrees.dp_group,
-        };
-        iteration(self.workload, self.system, &stage)
+        }
     }
 
     /// Bytes of one sample that a chip hands to the next stage: carried tensors in the layout their readers want.
@@ -74,46 +77,57 @@ impl Search<'_> {
             .sum()
     }
 
-    /// No mapping of an assignment is faster: all arithmetic perfectly split, all weights streamed once, no network.
-    pub(super) fn assignment_bound(&self, degrees: &Degrees) -> f64 {
+    /// No mapping of an assignment is faster, or uses a layer pass less: all arithmetic perfectly split, all weights
+    /// streamed once, no network but kernels' own collectives.
+    pub(super) fn assignment_floor(&self, degrees: &Degrees) -> (f64, LayerUse) {
         let chip = &self.system.chip.0;
         let options = &self.system.model;
         let t = degrees.tp as f64;
         let u = constant_efficiency(chip).map_or(1.0, |u| options.precision.round(u));
         let samples = samples_per_pass(self.workload, options);
-        let arithmetic: f64 =
-            self.workload.kernels.iter().map(|k| k.flop() * samples / (t * u * peak(chip, k, options))).sum();
+        let quantised = constant_efficiency(chip).is_none();
+        let seconds = |k: &crate::workload::Kernel| match k.flop {
+            // Stated FLOP do not tell the cycles of lanes and stages.
+            Some(_) if quantised => least_core_seconds(chip, k),
+            _ => k.flop() / (u * peak(chip, k, options)),
+        };
+        let arithmetic: f64 = self.workload.kernels.iter().map(|k| seconds(k) * samples / t).sum();
         let streamed = options.weight_traffic == WeightTraffic::Streamed;
         let weights: f64 =
             self.workload.kernels.iter().map(|k| k.weight_elements() * self.workload.word_bytes / t).sum();
         let streamed = streamed && !instance::may_keep_weights(self.system);
-        let dram = if streamed { weights / self.system.memory.0.bandwidth.0 } else { 0.0 };
-        let layer = instance::combine(self.system.overlap(), arithmetic, dram, 0.0);
+        let dram_bytes = if streamed { weights } else { 0.0 };
+        let dram = dram_bytes / self.system.memory.0.bandwidth.0;
+        // Whatever the sharding, kernels make their own collectives.
+        let network: f64 =
+            self.workload.kernels.iter().map(|k| collective::own_seconds(k, &degrees.own, samples, options)).sum();
+        let layer = instance::combine(self.system.overlap(), arithmetic, dram, network);
         let every: Vec<Strategy> = vec![Strategy::Outer; self.workload.kernels.len()];
         let mut bound = self.iteration(degrees, &every, layer);
         // The transfers and reductions of an unknown sharding are not part of a bound.
         bound.p2p_s = 0.0;
         bound.gradient_s = 0.0;
         bound.optimizer_s = 0.0;
-        bound.total_s() * (1.0 - TIE)
+        let flop = self.workload.kernels.iter().map(|k| k.flop() * samples / t).sum();
+        (bound.total_s() * (1.0 - TIE), LayerUse { compute_s: arithmetic, flop, dram_bytes, link_j: 0.0 })
     }
 
     pub(super) fn figures(&self, best: &Best, costs: &[PartitionCost]) -> Figures {
         let w = self.workload;
-        let samples = samples_per_pass(w, &self.system.model);
+        let strategies = &best.sharding.strategies;
+        let choice = Choice {
+            degrees: &best.degrees,
+            sharding: strategies,
+            tiles: best.tiles,
+            weights_on_chip: best.weights_on_chip,
+        };
+        let link_j = instance::link_joules(w, self.system, choice);
         let partitions: Vec<PartitionFigures> = costs
             .iter()
             .enumerate()
             .map(|(p, cost)| {
                 let members: Vec<usize> = (0..w.kernels.len()).filter(|k| best.assignment[*k] == p).collect();
-                let flop = members
-                    .iter()
-                    .map(|k| {
-                        let kernel = &w.kernels[*k];
-                        let here = local(kernel, best.sharding.strategies[*k], best.degrees.tp, best.tiles);
-                        tile_flop(kernel, &here, best.tiles) * best.tiles as f64 * samples
-                    })
-                    .sum();
+                let flop = members.iter().map(|k| self.kernel_flop(*k, &best.degrees, strategies, best.tiles)).sum();
                 PartitionFigures {
                     kernels: members.iter().map(|k| w.kernels[*k].name.clone()).collect(),
                     compute_s: cost.compute_s,
@@ -125,11 +139,20 @@ impl Search<'_> {
                     live_bytes: cost.live_bytes,
                     dram_bytes: cost.dram_bytes,
                     flop,
+                    link_j: members.iter().map(|k| link_j[*k]).sum(),
                 }
             })
             .collect();
         let layer_s = partitions.iter().map(|p| p.time_s).sum();
-        let iteration = self.iteration(&best.degrees, &best.sharding.strategies, layer_s);
+        let stage = self.stage(&best.degrees, strategies, layer_s);
+        let iteration = iteration(w, self.system, &stage);
+        let layer = LayerUse {
+            compute_s: partitions.iter().map(|p| p.compute_s).sum(),
+            flop: partitions.iter().map(|p| p.flop).sum(),
+            dram_bytes: partitions.iter().map(|p| p.dram_bytes).sum(),
+            link_j: partitions.iter().map(|p| p.link_j).sum(),
+        };
+        let energy = energy::of_iteration(w, self.system, &stage, layer, iteration.total_s());
         let mut memory = self.resident(&best.degrees, &best.sharding.strategies);
         memory.live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
         let flop = w.flop_per_iteration();
@@ -146,6 +169,7 @@ impl Search<'_> {
             utilization: flop / (iteration.total_s() * system_peak(self.system)),
             cost: price::cost(self.system),
             power: price::power(self.system),
+            energy,
         }
     }
 }

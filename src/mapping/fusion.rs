@@ -16,7 +16,8 @@
 //! Seconds are divided by the problem's lower bound and bytes by the capacity they are held against, so that every
 //! coefficient is about one.
 //!
-//! Objective: sum of time[p], plus what no choice changes.
+//! Objective: sum of time[p], plus what no choice changes. For another goal than time (`instance::Goal`) the sum of
+//! second * time[p] + busy_second * c[p] + dram_byte * (bytes of st and ld in p).
 //!
 //! Constraints, each family in the function that emits it ([`emit_assignment`], ...)
 //!   F1  sum_p A[k,p] = 1
@@ -36,7 +37,7 @@
 //! Forward kernels have the first partitions and backward kernels the rest where the phases are kept apart.
 //! Not modelled: filling and draining of the pipeline inside a partition; several tile counts in one mapping.
 
-use super::instance::{Compute, Instance};
+use super::instance::{Compute, Goal, Instance};
 use super::solver::{Limits, Milp, Solved, SolverError, solve};
 use super::tiling;
 use crate::system::Overlap;
@@ -54,7 +55,9 @@ pub struct FusionModel {
     stored: Vec<Vec<Option<usize>>>,
     /// Columns of z[p].
     used: Vec<Option<usize>>,
-    /// Seconds of one unit of the objective.
+    /// Seconds of one unit of the time columns.
+    time_scale: f64,
+    /// Seconds (or what the goal counts in) of one unit of the objective.
     scale: f64,
 }
 
@@ -99,6 +102,10 @@ impl PartitionCounts {
 /// Builds the MILP with the given number of partitions.
 pub fn build(instance: &Instance, counts: PartitionCounts) -> FusionModel {
     let scale = Some(instance.lower_bound()).filter(|s| *s > 0.0 && s.is_finite()).unwrap_or(1.0);
+    let unit = match instance.goal == Goal::TIME {
+        true => scale,
+        false => Some(instance.least_value()).filter(|s| *s > 0.0 && s.is_finite()).unwrap_or(1.0),
+    };
     let n = instance.kernels.len();
     let mut model = FusionModel {
         milp: Milp::default(),
@@ -106,7 +113,8 @@ pub fn build(instance: &Instance, counts: PartitionCounts) -> FusionModel {
         core: vec![vec![Vec::new(); counts.total()]; n],
         stored: vec![vec![None; counts.total()]; instance.tensors.len()],
         used: vec![None; counts.total()],
-        scale,
+        time_scale: scale,
+        scale: unit,
     };
     emit_assignment(&mut model, instance, counts);
     emit_order(&mut model, instance, counts);
@@ -204,7 +212,8 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
     let overhead = instance.partition_overhead_s > 0.0;
     if overhead {
         for p in 0..total {
-            let z = model.milp.binary(format!("z_{p}"), instance.partition_overhead_s / model.scale);
+            let cost = instance.partition_overhead_s / model.time_scale * model.second(instance);
+            let z = model.milp.binary(format!("z_{p}"), cost);
             model.used[p] = Some(z);
             for k in 0..n {
                 let mut terms = model.a(k, p, -1.0);
@@ -232,7 +241,7 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
 /// F3 to F8.
 fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: PartitionCounts) {
     let total = counts.total();
-    let per_byte = 1.0 / (instance.dram_bytes_per_s * model.scale);
+    let per_byte = 1.0 / (instance.dram_bytes_per_s * model.time_scale);
     let sram = instance.sram_bytes;
     let all_live: f64 = instance.tensors.iter().map(|t| t.live_bytes).sum();
     let live_matters = all_live > instance.live_limit && instance.live_limit.is_finite();
@@ -254,11 +263,11 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
             if model.assign[k][p].is_none() {
                 continue;
             }
-            network.extend(model.a(k, p, kernel.network_s / model.scale));
+            network.extend(model.a(k, p, kernel.network_s / model.time_scale));
             dram[p].extend(model.a(k, p, kernel.dram_bytes * per_byte));
             space[p].extend(model.a(k, p, kernel.resident_bytes / sram));
             match &kernel.compute {
-                Compute::Seconds(s) => compute.extend(model.a(k, p, s / model.scale)),
+                Compute::Seconds(s) => compute.extend(model.a(k, p, s / model.time_scale)),
                 Compute::Cores(_) => has_cores = true,
             }
         }
@@ -272,9 +281,18 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
             let slowest = emit_cores(model, instance, p);
             compute.push((slowest, 1.0));
         }
-        emit_time(model, instance.overlap, p, compute, std::mem::take(&mut dram[p]), network);
+        let dram = std::mem::take(&mut dram[p]);
+        if instance.goal != Goal::TIME {
+            let busy = instance.goal.busy_second * model.time_scale / model.scale;
+            let traffic = instance.goal.dram_byte * instance.dram_bytes_per_s * model.time_scale / model.scale;
+            for (terms, worth) in [(&compute, busy), (&dram, traffic)] {
+                terms.iter().for_each(|(c, a)| model.milp.columns[*c].cost += a * worth);
+            }
+        }
+        emit_time(model, instance, p, compute, dram, network);
     }
-    model.milp.constant += instance.kernels.iter().map(|k| k.serial_s).sum::<f64>() / model.scale;
+    let serial = instance.kernels.iter().map(|k| k.serial_s).sum::<f64>();
+    model.milp.constant += serial / model.time_scale * model.second(instance);
 }
 
 /// F3, F4, F5 of one tensor: store, load, buffer.
@@ -405,8 +423,8 @@ fn emit_cores(model: &mut FusionModel, instance: &Instance, p: usize) -> usize {
         let mut terms = vec![(slowest, 1.0)];
         for (c, o) in columns.iter().zip(options) {
             used.push((*c, o.cores as f64 / cores));
-            area.push((*c, -(o.cores as f64) * o.seconds / (cores * model.scale)));
-            terms.push((*c, -o.seconds / model.scale));
+            area.push((*c, -(o.cores as f64) * o.seconds / (cores * model.time_scale)));
+            terms.push((*c, -o.seconds / model.time_scale));
         }
         model.milp.at_least(format!("F7_slowest_{k}_{p}"), terms, 0.0);
     }
@@ -418,14 +436,15 @@ fn emit_cores(model: &mut FusionModel, instance: &Instance, p: usize) -> usize {
 /// F8.
 fn emit_time(
     model: &mut FusionModel,
-    overlap: Overlap,
+    instance: &Instance,
     p: usize,
     compute: Vec<(usize, f64)>,
     dram: Vec<(usize, f64)>,
     network: Vec<(usize, f64)>,
 ) {
-    let time = model.milp.continuous(format!("time_{p}"), f64::INFINITY, 1.0);
-    let groups: Vec<Vec<(usize, f64)>> = match overlap {
+    let second = model.second(instance);
+    let time = model.milp.continuous(format!("time_{p}"), f64::INFINITY, second);
+    let groups: Vec<Vec<(usize, f64)>> = match instance.overlap {
         Overlap::Full => vec![compute, dram, network],
         Overlap::ComputeMemory => {
             vec![[compute, network.clone()].concat(), [dram, network].concat()]
@@ -505,12 +524,17 @@ impl FusionModel {
         slots.iter().map(|s| used.partition_point(|u| u < s)).collect()
     }
 
-    /// Seconds of one unit of the programme's objective.
+    /// Objective of one unit of a time column.
+    fn second(&self, instance: &Instance) -> f64 {
+        if instance.goal == Goal::TIME { 1.0 } else { instance.goal.second * self.time_scale / self.scale }
+    }
+
+    /// Seconds, or what the goal counts in, of one unit of the programme's objective.
     pub fn scale(&self) -> f64 {
         self.scale
     }
 
-    /// Solves the model; objective and bound of the record are in seconds.
+    /// Solves the model; objective and bound of the record are in seconds, or in what the goal counts.
     ///
     /// # Errors
     /// [`SolverError`] of the solver.

@@ -7,9 +7,10 @@
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
-    self, CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes,
-    weight_bytes,
+    self, CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local,
+    seconds_at_efficiency, tensor_bytes, weight_bytes,
 };
+use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
 use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, WeightTraffic};
@@ -103,6 +104,32 @@ pub struct Instance {
     pub pins: Vec<Option<usize>>,
     /// Most partitions; `None` without limit.
     pub max_partitions: Option<usize>,
+    /// What is minimised.
+    pub goal: Goal,
+}
+
+/// What the sum over the partitions counts: the value of a partition is `second * its time + busy_second * its seconds of
+/// arithmetic + dram_byte * its DRAM bytes`. All are at least zero.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Goal {
+    /// A second of the partition.
+    pub second: f64,
+    /// A second of arithmetic in it.
+    pub busy_second: f64,
+    /// A byte of its DRAM traffic.
+    pub dram_byte: f64,
+    /// What no choice of partitions changes; not part of the sum.
+    pub constant: f64,
+}
+
+impl Goal {
+    /// The time of the partitions.
+    pub const TIME: Self = Self { second: 1.0, busy_second: 0.0, dram_byte: 0.0, constant: 0.0 };
+
+    /// The value of a partition, or of a whole assignment, of so much time, arithmetic and traffic.
+    pub fn value(&self, seconds: f64, busy_seconds: f64, dram_bytes: f64) -> f64 {
+        self.second * seconds + self.busy_second * busy_seconds + self.dram_byte * dram_bytes
+    }
 }
 
 /// What one partition costs.
@@ -211,13 +238,18 @@ impl Instance {
         Some(cost)
     }
 
+    /// What a partition counts in the objective.
+    pub fn value(&self, cost: &PartitionCost) -> f64 {
+        self.goal.value(cost.time_s(self.overlap), cost.compute_s, cost.dram_bytes)
+    }
+
     /// Whether a partition's SRAM and live DRAM fit.
     pub fn fits(&self, cost: &PartitionCost) -> bool {
         cost.sram_bytes <= self.sram_bytes * (1.0 + CAPACITY_TOLERANCE)
             && cost.live_bytes <= self.live_limit * (1.0 + CAPACITY_TOLERANCE)
     }
 
-    /// The cost of every partition of an assignment, and their sum; `None` when an assignment breaks a rule (order,
+    /// The cost of every partition of an assignment, and the sum of their values; `None` when an assignment breaks a rule (order,
     /// phases, pins, count, capacity). This restates the constraints for tests and for completing MILP solutions; the
     /// independent judge is [`crate::check`].
     pub fn evaluate(&self, assignment: &[usize]) -> Option<(f64, Vec<PartitionCost>)> {
@@ -255,7 +287,7 @@ impl Instance {
             if !self.fits(&cost) {
                 return None;
             }
-            total += cost.time_s(self.overlap);
+            total += self.value(&cost);
             costs.push(cost);
         }
         Some((total, costs))
@@ -292,7 +324,12 @@ impl Instance {
 
     /// A time no mapping can beat: arithmetic, collectives and DRAM bytes that occur whatever the partitions.
     pub fn lower_bound(&self) -> f64 {
-        super::remaining::Remaining::new(self).of_all()
+        super::remaining::Remaining::new(self).least().0
+    }
+
+    /// A value of the objective no mapping can beat.
+    pub fn least_value(&self) -> f64 {
+        super::remaining::Remaining::new(self).least().1
     }
 }
 
@@ -354,8 +391,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
             };
             let weight = weight_bytes(kernel, strategy, t, word);
             let gradient = gradient_bytes(kernel, strategy, t, word);
-            let share = if strategy == Strategy::Replicate { 1.0 } else { t as f64 };
-            let mut dram_bytes = kernel.extra_dram_bytes * samples / share;
+            let mut dram_bytes = kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, t);
             let mut resident_bytes = weight;
             let mut serial_s = 0.0;
             match options.weight_traffic {
@@ -435,6 +471,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
         kernel_by_kernel: chip.style == Style::KernelByKernel,
         separate_phases: both,
         max_partitions: None,
+        goal: Goal::TIME,
     })
 }
 
@@ -472,8 +509,14 @@ pub fn may_keep_weights(system: &System) -> bool {
     system.chip.0.style == Style::Dataflow && system.model.weight_traffic == WeightTraffic::Streamed
 }
 
+/// Joules of links that each kernel's collectives add on one chip, in one pass.
+pub fn link_joules(workload: &Workload, system: &System, choice: Choice<'_>) -> Vec<f64> {
+    network_and_tensors(workload, system, choice, samples_per_pass(workload, &system.model)).link_j
+}
+
 struct Traffic {
     network_s: Vec<f64>,
+    link_j: Vec<f64>,
     tensors: Vec<TensorCost>,
 }
 
@@ -486,21 +529,26 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
     let rules = options.layouts;
     let tp = &degrees.tp_group;
     let seconds = |kind, bytes: f64| collective::seconds(kind, tp, bytes * samples, options);
+    let joules = |kind, bytes: f64| energy::collective_j(kind, tp, bytes * samples);
     let mut network_s = vec![0.0; workload.kernels.len()];
+    let mut link_j = vec![0.0; workload.kernels.len()];
     let levels = workload.levels();
 
     for (i, kernel) in workload.kernels.iter().enumerate() {
         network_s[i] += collective::own_seconds(kernel, &degrees.own, samples, options);
+        link_j[i] += energy::own_j(kernel, &degrees.own, samples);
         let here = local(kernel, sharding[i], t, tiles);
         if rules == Layouts::Dfmodel && sharding[i] == Strategy::K {
             let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { tiles as f64 };
-            network_s[i] +=
-                seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * word * passes_over_tiles);
+            let bytes = here.rows as f64 * here.n as f64 * word * passes_over_tiles;
+            network_s[i] += seconds(CollectiveKind::AllReduce, bytes);
+            link_j[i] += joules(CollectiveKind::AllReduce, bytes);
         }
         if workload.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let gradient = gradient_bytes(kernel, sharding[i], t, word);
             let b = microbatches(workload, options, degrees.dp);
             network_s[i] += collective::gradient_seconds(&degrees.dp_group, gradient / b, options);
+            link_j[i] += energy::collective_j(CollectiveKind::AllReduce, &degrees.dp_group, gradient / b);
         }
     }
 
@@ -547,6 +595,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
                         _ => full,
                     };
                     network_s[payer] += seconds(kind, bytes);
+                    link_j[payer] += joules(kind, bytes);
                 }
             }
         }
@@ -564,7 +613,9 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
                 };
                 let level = tensor.producer.map_or(0, |p| levels[p]);
                 let depth = levels[u.kernel].abs_diff(level) as f64 + 1.0;
-                let stationary = whole && u.slot.is_stationary() && consumer.tiled == crate::workload::Axis::N;
+                let along_n = whole && consumer.tiled == crate::workload::Axis::N;
+                let stationary = along_n && u.slot.is_stationary();
+                let whole_on_chip = along_n && u.slot.is_whole_on_chip();
                 UseCost {
                     kernel: u.kernel,
                     // A reader of another phase loads what was stored and converts it then.
@@ -574,7 +625,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
                         bytes * samples
                     },
                     load_buffer: if stationary { bytes } else { 2.0 * tile },
-                    onchip_buffer: if stationary { bytes.max(depth * tile) } else { depth * tile },
+                    onchip_buffer: if whole_on_chip { bytes.max(depth * tile) } else { depth * tile },
                 }
             })
             .collect();
@@ -604,7 +655,7 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
             }
         }
     }
-    Traffic { network_s, tensors }
+    Traffic { network_s, link_j, tensors }
 }
 
 /// Bytes of a tensor as it is stored: in the largest layout that its readers want (conversions come before the store,

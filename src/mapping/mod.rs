@@ -13,6 +13,7 @@ pub mod elimination;
 pub mod exact;
 mod figures;
 pub mod fusion;
+mod goal;
 pub mod ideals;
 pub mod instance;
 mod pricing;
@@ -28,5 +29,5 @@ pub mod tiling;
 pub mod write_model;
 
 pub use record::{Infeasible, SolveRecord, Status};
-pub use request::{Answer, Request};
+pub use request::{Answer, Objective, Request};
 pub use search::map;

@@ -8,7 +8,7 @@
 //!
 //! Some parts of a cost only grow while kernels join: arithmetic, collectives, loads, residents, buffers of readers,
 //! cores. What is only grown past a limit stays past it, so that a walk may turn back ([`Pricer::hopeless`],
-//! [`Pricer::least_time`]). Stores and their buffers may go again when the last reader joins.
+//! [`Pricer::least_value`]). Stores and their buffers may go again when the last reader joins.
 
 use super::instance::{CAPACITY_TOLERANCE, Compute, Instance, PartitionCost, When, combine};
 use crate::model::compute::CoreOption;
@@ -253,10 +253,13 @@ impl<'a> Pricer<'a> {
         self.sums.seconds + self.sums.slowest.map_or(0.0, |(at, _)| self.times[at])
     }
 
-    /// A time that neither this partition nor any that it grows into can beat.
-    pub(super) fn least_time(&self) -> f64 {
-        let s = &self.sums;
-        combine(self.instance.overlap, self.compute_s(), s.dram / self.instance.dram_bytes_per_s, s.network) + s.serial
+    /// A value (of the time, or of what the goal counts) that neither this partition nor any that it grows into can beat.
+    pub(super) fn least_value(&self) -> f64 {
+        let (s, instance) = (&self.sums, self.instance);
+        let compute_s = self.compute_s();
+        let dram_s = s.dram / instance.dram_bytes_per_s;
+        let time_s = combine(instance.overlap, compute_s, dram_s, s.network) + s.serial;
+        instance.goal.value(time_s, compute_s, s.dram)
     }
 
     /// The cost of the partition as it stands, not [`Pricer::hopeless`].

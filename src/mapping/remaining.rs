@@ -4,21 +4,23 @@
 //! move wherever they run; a load of each tensor that was made and is still to be read, at least by its widest reader;
 //! stores of outputs; and the tensors that must cross because their producer and reader cannot share a partition.
 //! No partition's time is below that of its parts combined, and the combination of sums is at most the sum of
-//! combinations, so the combined sums bound every plan from below.
+//! combinations, so the combined sums bound every plan from below. Where the passes are kept apart, no partition has kernels
+//! of both, so that each pass is bounded by itself, and what both read is loaded in both.
 
 use super::ideals::Ideals;
-use super::instance::{Compute, Instance, combine};
+use super::instance::{Compute, Instance, TensorCost, combine};
 
-/// Costs by kernel and tensor from which the remainder of an ideal is added up.
+/// Costs by kernel and tensor from which the remainder of an ideal is added up. Pairs are of the forward and the backward
+/// pass; all is in the first where the passes are not kept apart.
 pub(super) struct Remaining<'a> {
     instance: &'a Instance,
     /// Seconds of arithmetic: fixed ones, or the least core-seconds over all cores.
     compute: Vec<f64>,
     /// Bytes to load and store each tensor that cannot stay on chip whatever the partitions.
-    crossing: Vec<f64>,
+    crossing: Vec<[f64; 2]>,
 }
 
-/// Sums over what remains.
+/// Sums over what remains of a pass.
 #[derive(Debug, Clone, Copy, Default)]
 struct Left {
     kernels: usize,
@@ -39,30 +41,45 @@ impl<'a> Remaining<'a> {
             }
         });
         let compute = compute.collect();
-        let crosses = |p: usize, k: usize| {
-            let (a, b) = (&instance.kernels[p], &instance.kernels[k]);
-            instance.kernel_by_kernel
-                || (instance.separate_phases && a.backward != b.backward)
-                || a.pieces > 1
-                || b.pieces > 1
-        };
-        let crossing = instance.tensors.iter().map(|tensor| {
-            let Some(p) = tensor.producer else { return 0.0 };
-            let across = tensor.uses.iter().filter(|u| crosses(p, u.kernel));
-            let load = across.map(|u| u.load_bytes).fold(0.0, f64::max);
-            let leaves = tensor.output || tensor.uses.iter().any(|u| crosses(p, u.kernel));
-            load + if leaves { tensor.store_bytes } else { 0.0 }
-        });
-        let crossing = crossing.collect();
-        Self { instance, compute, crossing }
+        let mut out = Self { instance, compute, crossing: Vec::with_capacity(instance.tensors.len()) };
+        for tensor in &instance.tensors {
+            let mut bytes = [0.0; 2];
+            if let Some(p) = tensor.producer {
+                let across = |k: usize| {
+                    let pieces = instance.kernels[p].pieces > 1 || instance.kernels[k].pieces > 1;
+                    instance.kernel_by_kernel || pieces || out.pass(p) != out.pass(k)
+                };
+                bytes = out.widest(tensor, across);
+                if tensor.output || tensor.uses.iter().any(|u| across(u.kernel)) {
+                    bytes[out.pass(p)] += tensor.store_bytes;
+                }
+            }
+            out.crossing.push(bytes);
+        }
+        out
     }
 
-    /// The least time of all kernels.
-    pub(super) fn of_all(&self) -> f64 {
-        self.time(&self.all())
+    fn pass(&self, k: usize) -> usize {
+        usize::from(self.instance.separate_phases && self.instance.kernels[k].backward)
     }
 
-    /// The least time of the kernels outside each ideal. An ideal has one kernel more than another whose sums are known, so
+    /// Bytes of the widest load of a tensor in each pass, of the readers that count.
+    fn widest(&self, tensor: &TensorCost, counts: impl Fn(usize) -> bool) -> [f64; 2] {
+        let mut widest = [0.0_f64; 2];
+        for u in tensor.uses.iter().filter(|u| counts(u.kernel)) {
+            let pass = self.pass(u.kernel);
+            widest[pass] = widest[pass].max(u.load_bytes);
+        }
+        widest
+    }
+
+    /// The least time of all kernels, and the least value of what the goal counts.
+    pub(super) fn least(&self) -> (f64, f64) {
+        let all = self.all();
+        (self.time(&all), self.value(&all))
+    }
+
+    /// The least value of the kernels outside each ideal. An ideal has one kernel more than another whose sums are known, so
     /// that only its tensors are looked at.
     pub(super) fn after_each(&self, ideals: &Ideals) -> Vec<f64> {
         let instance = self.instance;
@@ -82,53 +99,60 @@ impl<'a> Remaining<'a> {
         let mut left = vec![self.all(); ideals.sets.len()];
         for i in 1..ideals.sets.len() {
             let (k, smaller) = ideals.made_by(i);
+            let load = |t: usize, ran: u128| self.widest(&instance.tensors[t], |k| ran & (1 << k) == 0);
             let (before, after) = (ideals.sets[smaller], ideals.sets[i]);
             let kernel = &instance.kernels[k];
             let mut sums = left[smaller];
-            sums.kernels -= 1;
-            sums.compute -= self.compute[k];
-            sums.network -= kernel.network_s;
-            sums.serial -= kernel.serial_s;
-            sums.dram -= kernel.dram_bytes;
+            let own = &mut sums[self.pass(k)];
+            own.kernels -= 1;
+            own.compute -= self.compute[k];
+            own.network -= kernel.network_s;
+            own.serial -= kernel.serial_s;
+            own.dram -= kernel.dram_bytes;
             for &t in &made[k] {
-                sums.dram += self.load(t, after) - self.crossing[t];
+                let (now, gone) = (load(t, after), self.crossing[t]);
+                (0..2).for_each(|pass| sums[pass].dram += now[pass] - gone[pass]);
             }
             for &t in &read[k] {
-                sums.dram += self.load(t, after) - self.load(t, before);
+                let (now, gone) = (load(t, after), load(t, before));
+                (0..2).for_each(|pass| sums[pass].dram += now[pass] - gone[pass]);
             }
             left[i] = sums;
         }
-        left.iter().map(|sums| self.time(sums)).collect()
+        left.iter().map(|sums| self.value(sums)).collect()
     }
 
-    /// Bytes of the widest load of a tensor that was made, for readers outside `ran`.
-    fn load(&self, t: usize, ran: u128) -> f64 {
-        let readers = self.instance.tensors[t].uses.iter().filter(|u| ran & (1 << u.kernel) == 0);
-        readers.map(|u| u.load_bytes).fold(0.0, f64::max)
-    }
-
-    fn all(&self) -> Left {
+    fn all(&self) -> [Left; 2] {
         let instance = self.instance;
-        let mut left = Left { kernels: instance.kernels.len(), ..Left::default() };
-        for (kernel, compute) in instance.kernels.iter().zip(&self.compute) {
-            left.compute += compute;
-            left.network += kernel.network_s;
-            left.serial += kernel.serial_s;
-            left.dram += kernel.dram_bytes;
+        let mut left = [Left::default(); 2];
+        for (k, kernel) in instance.kernels.iter().enumerate() {
+            let own = &mut left[self.pass(k)];
+            own.kernels += 1;
+            own.compute += self.compute[k];
+            own.network += kernel.network_s;
+            own.serial += kernel.serial_s;
+            own.dram += kernel.dram_bytes;
         }
         for (tensor, crossing) in instance.tensors.iter().zip(&self.crossing) {
-            left.dram += match tensor.producer {
-                Some(_) => *crossing,
-                None => tensor.uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max),
-            };
+            let bytes = if tensor.producer.is_some() { *crossing } else { self.widest(tensor, |_| true) };
+            left[0].dram += bytes[0];
+            left[1].dram += bytes[1];
         }
         left
     }
 
-    fn time(&self, left: &Left) -> f64 {
+    fn value(&self, left: &[Left; 2]) -> f64 {
+        let sum = |of: fn(&Left) -> f64| left.iter().map(of).sum::<f64>();
+        self.instance.goal.value(self.time(left), sum(|l| l.compute), sum(|l| l.dram))
+    }
+
+    fn time(&self, left: &[Left; 2]) -> f64 {
         let instance = self.instance;
-        let partitions = if instance.kernel_by_kernel { left.kernels } else { left.kernels.min(1) };
-        let serial = left.serial + partitions as f64 * instance.partition_overhead_s;
-        combine(instance.overlap, left.compute, left.dram / instance.dram_bytes_per_s, left.network) + serial
+        let of_pass = |left: &Left| {
+            let partitions = if instance.kernel_by_kernel { left.kernels } else { left.kernels.min(1) };
+            let serial = left.serial + partitions as f64 * instance.partition_overhead_s;
+            combine(instance.overlap, left.compute, left.dram / instance.dram_bytes_per_s, left.network) + serial
+        };
+        left.iter().map(of_pass).sum()
     }
 }

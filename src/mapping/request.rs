@@ -5,6 +5,7 @@ use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 use super::solver::{Limits, Solver, SolverError};
 use crate::model::Strategy;
 use crate::plan::{DimensionUse, Plan};
+use crate::system::economics::Economics;
 use serde::Serialize;
 
 /// Which engine decides the fusion problem.
@@ -16,6 +17,29 @@ pub enum Engine {
     Exact,
     /// The shortest path, and the MILP always: the two must agree.
     Milp,
+}
+
+crate::choice! {
+    /// What is minimised.
+    pub enum Objective ("an objective") {
+        /// Seconds of an iteration.
+        Time = "time",
+        /// Joules of an iteration, idle power included.
+        Energy = "energy",
+        /// Dollars of an iteration: the share of the system's price that wears off in it, and its electricity.
+        Cost = "cost",
+    }
+}
+
+impl Objective {
+    /// The unit of its values.
+    pub fn unit(self) -> &'static str {
+        match self {
+            Self::Time => "s",
+            Self::Energy => "J",
+            Self::Cost => "$",
+        }
+    }
 }
 
 /// Decisions that are fixed beforehand.
@@ -44,6 +68,10 @@ pub struct Request {
     pub engine: Engine,
     /// Solver and its limits.
     pub limits: Limits,
+    /// What is minimised.
+    pub objective: Objective,
+    /// Prices of running the system: for the objective `cost`, and for figures in dollars.
+    pub economics: Economics,
 }
 
 impl Default for Request {
@@ -55,6 +83,8 @@ impl Default for Request {
             pins: Pins::default(),
             engine: Engine::Auto,
             limits: Limits::default(),
+            objective: Objective::Time,
+            economics: Economics::default(),
         }
     }
 }
@@ -76,10 +106,18 @@ pub enum Proof {
 pub struct Record {
     /// How the search ended.
     pub status: Status,
+    /// What was minimised.
+    pub objective: Objective,
+    /// Its value for an iteration, in its unit.
+    pub value: f64,
+    /// No mapping in the space searched has a smaller value.
+    pub bound: f64,
     /// Seconds of an iteration.
     pub objective_s: f64,
-    /// No mapping in the space searched is faster.
+    /// No mapping in the space searched is faster. Where time was not minimised, the closed-form bound of all assignments.
     pub bound_s: f64,
+    /// Prices of running the system.
+    pub economics: Economics,
     /// What proves the bound.
     pub proof: Proof,
     /// Nodes of all MILPs.
@@ -103,9 +141,9 @@ pub struct Record {
 }
 
 impl Record {
-    /// (objective - bound) / objective.
+    /// (value - bound) / value.
     pub fn gap(&self) -> f64 {
-        relative_gap(self.objective_s, self.bound_s)
+        relative_gap(self.value, self.bound)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The whole search for one point: degrees x sharding x tile count x fusion.
 //!
-//! 1. Every assignment of network dimensions gets a closed-form bound on its iteration time and is tried in that order.
+//! 1. Every assignment of network dimensions gets a closed-form bound on its objective and is tried in that order. The
+//!    objective is the iteration's time, or another sum over the partitions ([`super::goal`]).
 //! 2. The sharding MILP of an assignment is solved (its own objective, its own proof).
 //! 3. Each tile count, with the weights streamed or (on dataflow chips that can hold them) kept on chip for the
 //!    iteration, gives a fusion problem; a tile count that costs as much as another and needs no less SRAM is
@@ -17,10 +18,11 @@ use super::degrees::{Degrees, assignments};
 use super::dominance::{dominates, same_costs};
 use super::exact;
 use super::fusion::{self, PartitionCounts};
+use super::goal::Worth;
 use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::{self, Choice, Instance, SramShort};
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
-pub use super::request::{Answer, Engine, MapError, Pins, Proof, Record, Request, engine_from_word};
+pub use super::request::{Answer, Engine, MapError, Objective, Pins, Proof, Record, Request, engine_from_word};
 use super::sharding::{self, Sharding};
 use super::tiling::tile_counts;
 use crate::model::Strategy;
@@ -71,6 +73,7 @@ pub(super) struct Search<'a> {
     pub(super) request: &'a Request,
     pub(super) pins_sharding: Vec<Option<Strategy>>,
     pub(super) pins_partition: Vec<Option<usize>>,
+    pub(super) worth: Worth,
 }
 
 /// A candidate of the search that is still the best.
@@ -81,15 +84,17 @@ pub(super) struct Best {
     pub(super) weights_on_chip: bool,
     pub(super) instance: Instance,
     pub(super) assignment: Vec<usize>,
-    pub(super) layer_s: f64,
+    /// Value of the partitions: seconds of a layer, where time is minimised.
+    pub(super) layer: f64,
     pub(super) proven: bool,
-    pub(super) iteration_s: f64,
+    /// Objective of an iteration.
+    pub(super) objective: f64,
 }
 
 /// An assignment with its closed-form bound.
 struct Candidate {
     degrees: Degrees,
-    bound_s: f64,
+    bound: f64,
 }
 
 impl<'a> Search<'a> {
@@ -117,6 +122,7 @@ impl<'a> Search<'a> {
             workload,
             system,
             request,
+            worth: Worth::of(request, system)?,
             pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
             pins_partition: if request.pins.partition.is_empty() {
                 vec![None; n]
@@ -145,16 +151,18 @@ impl<'a> Search<'a> {
         }
         let mut reasons: Vec<Infeasible> = Vec::new();
         let mut candidates: Vec<Candidate> = Vec::new();
+        let mut fastest_s = f64::INFINITY;
         for degrees in fitting {
             match self.degrees_infeasible(&degrees) {
                 Some(reason) => reasons.push(reason),
                 None => {
-                    let bound_s = self.assignment_bound(&degrees);
-                    candidates.push(Candidate { degrees, bound_s });
+                    let bound = self.assignment_bound(&degrees);
+                    fastest_s = fastest_s.min(self.assignment_floor(&degrees).0);
+                    candidates.push(Candidate { degrees, bound });
                 }
             }
         }
-        candidates.sort_by(|a, b| a.bound_s.total_cmp(&b.bound_s));
+        candidates.sort_by(|a, b| a.bound.total_cmp(&b.bound));
 
         let mut best: Option<Best> = None;
         let mut ideals: Option<Ideals> = None;
@@ -164,9 +172,9 @@ impl<'a> Search<'a> {
         let mut others_bound = f64::INFINITY;
         let mut limit: Option<Status> = None;
         for candidate in candidates {
-            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.iteration_s);
-            if candidate.bound_s >= incumbent * (1.0 - TIE) {
-                others_bound = others_bound.min(candidate.bound_s);
+            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+            if candidate.bound >= incumbent * (1.0 - TIE) {
+                others_bound = others_bound.min(candidate.bound);
                 break;
             }
             self.try_assignment(
@@ -209,16 +217,18 @@ impl<'a> Search<'a> {
         let Some((_, costs)) = best.instance.evaluate(&best.assignment) else {
             return Err(MapError::Disagreement {
                 what: "feasibility of the plan".into(),
-                one: best.layer_s,
+                one: best.layer,
                 other: f64::INFINITY,
             });
         };
         let figures = self.figures(&best, &costs);
+        let value = self.objective_of(&figures);
         let objective_s = figures.iteration_s();
         // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
-        let own = self.iteration(&best.degrees, &best.sharding.strategies, layer_bound).total_s();
-        let bound_s = snap(own.min(others_bound), objective_s);
-        let gap = relative_gap(objective_s, bound_s);
+        let own = self.total(&best.degrees, &best.sharding.strategies, &best.instance.goal, layer_bound);
+        let bound = snap(own.min(others_bound), value);
+        let bound_s = if self.request.objective == Objective::Time { bound } else { fastest_s.min(objective_s) };
+        let gap = relative_gap(value, bound);
         let status = if gap <= self.request.limits.gap.max(TIE) {
             Status::Optimal
         } else {
@@ -227,6 +237,10 @@ impl<'a> Search<'a> {
         };
         let record = Record {
             status,
+            objective: self.request.objective,
+            value,
+            bound,
+            economics: self.request.economics,
             objective_s,
             bound_s,
             proof,
@@ -250,7 +264,7 @@ impl<'a> Search<'a> {
     /// Solves one assignment: sharding, then every tile count that can still win.
     fn try_assignment(
         &self,
-        Candidate { degrees, bound_s }: Candidate,
+        Candidate { degrees, bound: candidate_bound }: Candidate,
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
         reasons: &mut Vec<Infeasible>,
@@ -277,7 +291,7 @@ impl<'a> Search<'a> {
         *tally.reproducible &= sharding.record.status != Status::TimeLimit;
         if matches!(sharding.record.status, Status::NodeLimit | Status::TimeLimit) {
             // Stopped by a limit: another sharding could make this assignment as fast as its closed form.
-            *tally.unproven = tally.unproven.min(bound_s);
+            *tally.unproven = tally.unproven.min(candidate_bound);
             *tally.limit = Some(sharding.record.status);
             if sharding.strategies.is_empty() {
                 return Ok(());
@@ -322,15 +336,15 @@ impl<'a> Search<'a> {
             if tried.iter().any(|other| dominates(other, &instance)) {
                 continue;
             }
-            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.iteration_s);
-            let bound = self.iteration(&degrees, &sharding.strategies, instance.lower_bound()).total_s();
+            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+            let bound = self.total(&degrees, &sharding.strategies, &instance.goal, instance.least_value());
             if bound >= incumbent * (1.0 - TIE) {
                 tried.push(instance);
                 continue;
             }
             *tally.solved += 1;
-            let cutoff = self.layer_cutoff(&degrees, &sharding.strategies, incumbent, instance.lower_bound());
-            let Some((layer_s, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
+            let cutoff = self.layer_cutoff(&degrees, &sharding.strategies, &instance, incumbent);
+            let Some((layer, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
                 if incumbent.is_finite() {
                     // A part of a wide graph's ideals says nothing of the others.
                     if ideals.as_ref().is_none_or(|found| !found.complete) {
@@ -345,11 +359,11 @@ impl<'a> Search<'a> {
                 reasons.push(self.partition_short(&degrees, &instance, tiles, capacity));
                 continue;
             };
-            let iteration_s = self.iteration(&degrees, &sharding.strategies, layer_s).total_s();
+            let objective = self.total(&degrees, &sharding.strategies, &instance.goal, layer);
             if !proven {
                 *tally.unproven = tally.unproven.min(bound);
             }
-            if iteration_s < incumbent * (1.0 - TIE) {
+            if objective < incumbent * (1.0 - TIE) {
                 *best = Some(Best {
                     degrees: degrees.clone(),
                     sharding: sharding.clone(),
@@ -357,9 +371,9 @@ impl<'a> Search<'a> {
                     weights_on_chip,
                     instance: instance.clone(),
                     assignment,
-                    layer_s,
+                    layer,
                     proven,
-                    iteration_s,
+                    objective,
                 });
             }
             tried.push(instance);
@@ -388,10 +402,11 @@ impl<'a> Search<'a> {
         Ok(Sharding { record: SolveRecord { nodes: milp.record.nodes, ..exact.record }, ..exact })
     }
 
-    /// The longest layer with which an iteration may still be shorter than `incumbent` seconds; infinite where that
-    /// cannot be said. An iteration's time is affine in its layer's, from the layer's least time on at the latest.
-    fn layer_cutoff(&self, degrees: &Degrees, sharding: &[Strategy], incumbent: f64, least: f64) -> f64 {
-        let total = |layer_s: f64| self.iteration(degrees, sharding, layer_s).total_s();
+    /// The largest sum over the partitions with which the objective may still be below `incumbent`; infinite where that
+    /// cannot be said. The objective is affine in that sum, from its least value on at the latest.
+    fn layer_cutoff(&self, degrees: &Degrees, sharding: &[Strategy], instance: &Instance, incumbent: f64) -> f64 {
+        let total = |layer: f64| self.total(degrees, sharding, &instance.goal, layer);
+        let least = instance.least_value();
         let (at, twice) = (total(least), total(2.0 * least));
         let slope = (twice - at) / least;
         let cutoff = (least + (incumbent - at) / slope) * (1.0 + TIE);
@@ -462,7 +477,7 @@ impl<'a> Search<'a> {
             if !dominates(&best.instance, &instance) || !same_costs(&best.instance, &instance) {
                 continue;
             }
-            if instance.evaluate(&best.assignment).is_some_and(|(o, _)| o <= best.layer_s * (1.0 + TIE)) {
+            if instance.evaluate(&best.assignment).is_some_and(|(o, _)| o <= best.layer * (1.0 + TIE)) {
                 best.tiles = tiles;
                 best.instance = instance;
                 return;
@@ -481,6 +496,7 @@ impl<'a> Search<'a> {
         let mut built = instance::build(self.workload, self.system, choice, live_limit)?;
         built.pins = self.pins_partition.clone();
         built.max_partitions = self.request.max_partitions;
+        built.goal = self.goal(degrees, sharding, tiles);
         Ok(built)
     }
 }
@@ -496,7 +512,7 @@ struct Tally<'t> {
     unproven: &'t mut f64,
 }
 
-/// Relative difference under which two times are one.
+/// Relative difference under which two times (or energies, or amounts of money) are one.
 pub(super) const TIE: f64 = 1e-9;
 
 /// `bound`, or `objective` where they differ by rounding alone.

@@ -368,13 +368,22 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
 }
 
 /// The largest tensor-parallel degree that a workload's outer problems allow to be split evenly: all their sizes must
-/// be multiples of it. Returns the first kernel whose size is not.
+/// be multiples of it. Heads that several others share may also be fewer, then each lies on as many chips as share it.
+/// Returns the first kernel whose size is neither.
 pub fn uneven_outer(workload: &Workload, t: u64) -> Option<(&str, u64)> {
+    let shared = |i: usize| {
+        let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
+        readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
+    };
     workload
         .kernels
         .iter()
-        .find(|k| k.shape.outer > 1 && !k.shape.outer.is_multiple_of(t))
-        .map(|k| (k.name.as_str(), k.shape.outer))
+        .enumerate()
+        .find(|(i, k)| {
+            let outer = k.shape.outer;
+            outer > 1 && !outer.is_multiple_of(t) && !(t.is_multiple_of(outer) && shared(*i))
+        })
+        .map(|(_, k)| (k.name.as_str(), k.shape.outer))
 }
 
 /// Whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.

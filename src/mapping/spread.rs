@@ -2,12 +2,24 @@
 //! workload of one chip, whose share of every kernel the grid determines.
 
 use super::degrees::{Degrees, grids};
+use super::instance::combine;
 use super::record::{Infeasible, Status, relative_gap};
-use super::request::{Answer, MapError, Pins, Record, Request};
+use super::request::{Answer, MapError, Objective, Pins, Record, Request};
 use super::search::{Search, TIE};
+use crate::model::collective;
 use crate::model::compute::system_peak;
+use crate::model::schedule::samples_per_pass;
 use crate::system::System;
 use crate::workload::Workload;
+
+/// No mapping on a grid is faster: its arithmetic, and all collectives, which the grid alone determines. Overlapped parts
+/// take at least the longer sum of the two.
+fn least_seconds(share: &Workload, system: &System, degrees: &Degrees, arithmetic_s: f64) -> f64 {
+    let options = &system.model;
+    let samples = samples_per_pass(share, options);
+    let network_s: f64 = share.kernels.iter().map(|k| collective::own_seconds(k, &degrees.own, samples, options)).sum();
+    combine(system.overlap(), arithmetic_s, 0.0, network_s) * (1.0 - TIE)
+}
 
 /// Finds the best grid and the best mapping on it. The bound of the answer covers all grids.
 ///
@@ -28,10 +40,15 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     };
     let considered = all.len();
     let mut candidates = Vec::with_capacity(considered);
+    let mut fastest_s = f64::INFINITY;
     for degrees in all {
         let share = workload.on_grid(degrees.grid_rows, degrees.grid_cols);
-        let bound_s = Search::new(&share, system, request)?.assignment_bound(&degrees);
-        candidates.push((degrees, share, bound_s));
+        let search = Search::new(&share, system, request)?;
+        let (arithmetic_s, layer) = search.assignment_floor(&degrees);
+        let seconds = least_seconds(&share, system, &degrees, arithmetic_s);
+        let least = search.value_floor(&degrees, seconds, layer);
+        fastest_s = fastest_s.min(seconds);
+        candidates.push((degrees, share, least));
     }
     candidates.sort_by(|a, b| a.2.total_cmp(&b.2));
 
@@ -39,20 +56,20 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     let mut least: Option<Infeasible> = None;
     let mut bound = f64::INFINITY;
     let (mut solved, mut nodes, mut reproducible) = (0, 0, true);
-    for (degrees, share, bound_s) in &candidates {
-        if best.as_ref().is_some_and(|(_, record): &(_, Box<Record>)| *bound_s >= record.objective_s * (1.0 - TIE)) {
-            bound = bound.min(*bound_s);
+    for (degrees, share, of_grid) in &candidates {
+        if best.as_ref().is_some_and(|(_, record): &(_, Box<Record>)| *of_grid >= record.value * (1.0 - TIE)) {
+            bound = bound.min(*of_grid);
             break;
         }
         let pins = Pins { uses: Some(degrees.uses.clone()), ..request.pins.clone() };
         let request = Request { pins, ..request.clone() };
         match Search::new(share, system, &request)?.run()? {
             Answer::Mapped(plan, record) => {
-                bound = bound.min(record.bound_s);
+                bound = bound.min(record.bound);
                 solved += record.solved;
                 nodes += record.nodes;
                 reproducible &= record.reproducible;
-                if best.as_ref().is_none_or(|(_, b)| record.objective_s < b.objective_s * (1.0 - TIE)) {
+                if best.as_ref().is_none_or(|(_, b)| record.value < b.value * (1.0 - TIE)) {
                     best = Some((plan, record));
                 }
             }
@@ -73,12 +90,13 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     plan.workload = workload.clone();
     plan.figures.flop_per_iteration = workload.flop_per_iteration();
     plan.figures.utilization = plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(system));
-    record.bound_s = bound.min(record.objective_s);
+    record.bound = bound.min(record.value);
+    record.bound_s = if record.objective == Objective::Time { record.bound } else { fastest_s.min(record.objective_s) };
     record.assignments = considered;
     record.solved = solved;
     record.nodes = nodes;
     record.reproducible = reproducible;
-    let gap = relative_gap(record.objective_s, record.bound_s);
+    let gap = relative_gap(record.value, record.bound);
     if record.status == Status::Optimal && gap > request.limits.gap.max(TIE) {
         record.status = Status::NodeLimit;
     }

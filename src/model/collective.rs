@@ -31,6 +31,8 @@ pub struct GroupDimension {
     pub bandwidth: f64,
     /// Seconds a hop.
     pub latency: f64,
+    /// Joules a byte beyond what the link draws idle ([`super::energy`]).
+    pub byte_j: f64,
 }
 
 /// The dimensions that a group has in a system, innermost first; `sizes[i]` is its extent along network dimension i.
@@ -41,7 +43,8 @@ pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
     let on_link = |link: usize, topology: Topology, size: u64| {
         let link = &system.network.dimensions[link].link.0;
         let latency = if system.model.latencies == Charge::Charged { link.latency.0 } else { 0.0 };
-        GroupDimension { topology, size, bandwidth: link.bandwidth.0, latency }
+        let byte_j = super::energy::link_byte_j(link, &system.model);
+        GroupDimension { topology, size, bandwidth: link.bandwidth.0, latency, byte_j }
     };
     let mut dimensions = Vec::new();
     for (i, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {
@@ -198,7 +201,8 @@ pub struct OwnGroups {
 }
 
 impl OwnGroups {
-    fn of(&self, scope: Scope) -> &[GroupDimension] {
+    /// The group of a scope.
+    pub fn of(&self, scope: Scope) -> &[GroupDimension] {
         match scope {
             Scope::Tensor => &self.tensor,
             Scope::Data => &self.data,
@@ -281,7 +285,7 @@ mod tests {
     use super::*;
 
     fn dimension(topology: Topology, size: u64, latency: f64) -> GroupDimension {
-        GroupDimension { topology, size, bandwidth: 100e9, latency }
+        GroupDimension { topology, size, bandwidth: 100e9, latency, byte_j: 0.0 }
     }
 
     /// By hand: 8 chips, 100 GB/s, 1 GB. Ring 2*7/8*10 ms = 17.5 ms; fully connected 2/8*10 ms = 2.5 ms.
@@ -323,7 +327,7 @@ mod tests {
     fn dfmodels_ratios_are_the_logged_ones() {
         let mut options = ModelOptions::dfmodel();
         options.all_reduce_passes = 1;
-        let d = [GroupDimension { topology: Topology::Ring, size: 4, bandwidth: 25e9, latency: 0.0 }];
+        let d = [GroupDimension { topology: Topology::Ring, size: 4, bandwidth: 25e9, latency: 0.0, byte_j: 0.0 }];
         assert!((seconds(CollectiveKind::AllReduce, &d, 1.0, &options) * 1e9 - 0.03).abs() < 1e-15);
         assert!((seconds(CollectiveKind::AllToAll, &d, 1.0, &options) * 1e9 - 0.08).abs() < 1e-15);
     }

@@ -13,7 +13,7 @@ pub fn ceil_div(a: u64, b: u64) -> u64 {
 /// What one chip computes of a kernel for one tile (model.md section 5, "Tiling and shards").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
-    /// Output rows, ceil(outer m / t) when they are split.
+    /// Output rows: ceil(outer / t) problems of m when those are split, ceil(outer m / t) rows when these are.
     pub rows: u64,
     /// Contracted size, ceil(k / t) when it is split, of one tile for kernels tiled along k.
     pub k: u64,
@@ -25,7 +25,8 @@ pub struct Local {
 pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
     let shape = &kernel.shape;
     let rows = match strategy {
-        Strategy::Outer | Strategy::M => ceil_div(shape.rows(), t),
+        Strategy::Outer => ceil_div(shape.outer, t) * shape.m,
+        Strategy::M => ceil_div(shape.rows(), t),
         _ => shape.rows(),
     };
     let k = if strategy == Strategy::K { ceil_div(shape.k, t) } else { shape.k };
@@ -36,12 +37,15 @@ pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
     }
 }
 
-/// FLOP of one tile on one chip: 2 m n k for GEMMs, m n otherwise (model.md section 5, F_v); an opaque kernel's stated
-/// FLOP in proportion to its rows and tiles.
-pub fn tile_flop(kernel: &Kernel, local: &Local, tiles: u64) -> f64 {
+/// FLOP of one tile on one chip: 2 m n k for GEMMs, m n otherwise (model.md section 5, F_v); of a kernel that states its
+/// FLOP, these in proportion to the tile's part of the iteration space.
+pub fn tile_flop(kernel: &Kernel, local: &Local) -> f64 {
     let elements = local.rows as f64 * local.n as f64;
     match kernel.flop {
-        Some(flop) => flop * (local.rows as f64 / kernel.shape.rows() as f64) / tiles as f64,
+        Some(flop) => {
+            let shape = &kernel.shape;
+            flop * (elements * local.k as f64) / (shape.rows() as f64 * shape.n as f64 * shape.k as f64)
+        }
         None if kernel.is_gemm() => 2.0 * elements * local.k as f64,
         None => elements,
     }
@@ -74,19 +78,31 @@ pub fn seconds_at_efficiency(
     u: f64,
     options: &ModelOptions,
 ) -> f64 {
-    tiles as f64 * tile_flop(kernel, local, tiles) / (options.precision.round(u) * peak(chip, kernel, options))
+    tiles as f64 * tile_flop(kernel, local) / (options.precision.round(u) * peak(chip, kernel, options))
 }
 
 /// Cycles of one tile on `lanes` x `stages` cores of `W` lanes and `H` stages (model.md section 5, "Compute"): a GEMM
-/// takes ceil(m/(L W)) ceil(n/(s H)) k, vector work ceil(m/(L W)) n with one stage.
+/// takes ceil(m/(L W)) ceil(n/(s H)) k, vector work ceil(m/(L W)) n with one stage; that as often as the kernel goes over
+/// its iteration space.
 pub fn tile_cycles(chip: &Chip, kernel: &Kernel, local: &Local, lanes: u64, stages: u64) -> u64 {
     let rows = ceil_div(local.rows, lanes.saturating_mul(chip.lanes));
-    if kernel.is_gemm() {
+    let once = if kernel.is_gemm() {
         let cols = ceil_div(local.n, stages.saturating_mul(chip.stages));
         rows.saturating_mul(cols).saturating_mul(local.k)
     } else {
         rows.saturating_mul(local.n)
-    }
+    };
+    once.saturating_mul(kernel.passes)
+}
+
+/// Seconds of a kernel's cycles if they divided evenly among all lanes (and stages, for a GEMM) of a chip: what no
+/// allocation of cores beats.
+pub fn least_core_seconds(chip: &Chip, kernel: &Kernel) -> f64 {
+    let shape = &kernel.shape;
+    let steps = shape.rows() as f64 * shape.n as f64 * kernel.passes as f64;
+    let units = chip.lanes as f64 * chip.cores as f64;
+    let cycles = if kernel.is_gemm() { steps * shape.k as f64 / (units * chip.stages as f64) } else { steps / units };
+    cycles / chip.frequency.0
 }
 
 /// A way to run a kernel: so many cores, so many seconds for all tiles of one sample.
@@ -170,6 +186,17 @@ pub fn weight_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> f
     }
     let local = local(kernel, strategy, t, 1);
     local.rows as f64 * local.k as f64 * word
+}
+
+/// Chips among which the DRAM bytes that a kernel moves or keeps beside tensors and weights are divided: none where it is
+/// replicated; with its outer problems split, no more than there are problems (or groups of problems that share an
+/// operand): a key-value head lies whole on each chip that has one of its query heads.
+pub fn extra_dram_share(kernel: &Kernel, strategy: Strategy, t: u64) -> f64 {
+    match strategy {
+        Strategy::Replicate => 1.0,
+        Strategy::Outer => t.min((kernel.shape.outer / kernel.lhs_shared.max(1)).max(1)) as f64,
+        _ => t as f64,
+    }
 }
 
 /// Bytes of the gradient that a weight-gradient kernel accumulates on one chip: rows x n words.

@@ -106,14 +106,16 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
     let strategy = if strategy == Strategy::Outer && kernel.op == Op::GemmWeight { Strategy::M } else { strategy };
     match (strategy, slot) {
         (Strategy::Replicate, _) | (_, Slot::View) => Replicated,
+        (Strategy::N, Slot::Shared) => Cols,
+        (_, Slot::Shared) => Replicated,
         (Strategy::Outer, _) => Rows,
-        (Strategy::M, Slot::Data | Slot::Lhs) => Rows,
+        (Strategy::M, Slot::Data | Slot::Lhs | Slot::Reshaped | Slot::Aligned) => Rows,
         (Strategy::M, Slot::LhsT) => Cols,
         (Strategy::M, Slot::Rhs | Slot::RhsT) => Replicated,
         (Strategy::K, Slot::Rhs | Slot::LhsT) => Rows,
         (Strategy::K, Slot::RhsT | Slot::Lhs) => Cols,
-        (Strategy::K, Slot::Data) => Replicated,
-        (Strategy::N, Slot::Data | Slot::Rhs) => Cols,
+        (Strategy::K, Slot::Data | Slot::Reshaped | Slot::Aligned) => Replicated,
+        (Strategy::N, Slot::Data | Slot::Rhs | Slot::Reshaped | Slot::Aligned) => Cols,
         (Strategy::N, Slot::RhsT) => Rows,
         (Strategy::N, Slot::Lhs | Slot::LhsT) => Replicated,
     }
@@ -123,6 +125,12 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
 /// its input 2, and asks rows of everything under `Outer`, weight GEMMs included.
 fn required_dfmodel(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
     use Layout::{Cols, Replicated, Rows};
+    // DFModel has no such operands.
+    let slot = match slot {
+        Slot::View => return Replicated,
+        Slot::Aligned => Slot::Data,
+        slot => slot,
+    };
     if kernel.tiled == Axis::K {
         return match strategy {
             Strategy::Outer | Strategy::M | Strategy::N => Rows,
@@ -131,8 +139,11 @@ fn required_dfmodel(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
         };
     }
     let operand_two = slot.is_stationary();
+    let slot = if slot == Slot::Reshaped { Slot::Data } else { slot };
     match (strategy, slot) {
         (Strategy::Replicate, _) => Replicated,
+        (Strategy::N, Slot::Shared) => Cols,
+        (_, Slot::Shared) => Replicated,
         (Strategy::Outer, _) => Rows,
         (Strategy::M, Slot::Data) => Rows,
         (Strategy::M, _) if operand_two => Rows,

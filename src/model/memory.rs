@@ -1,6 +1,6 @@
 //! What the DRAM beside a chip must hold.
 
-use super::compute::{gradient_bytes, tensor_bytes, weight_bytes};
+use super::compute::{extra_dram_share, gradient_bytes, tensor_bytes, weight_bytes};
 use super::layout::{Strategy, produced};
 use crate::system::ModelOptions;
 use crate::system::options::MemoryState;
@@ -20,6 +20,8 @@ pub struct DramNeed {
     pub activations: f64,
     /// The chip's share of what all chips hold through the run: embedding tables, the matrix of HPL.
     pub held: f64,
+    /// Caches that stay from one iteration to the next (keys and values of the tokens before), all samples of a replica.
+    pub caches: f64,
     /// Most bytes of tensors of the layer at work that wait between partitions.
     pub live: f64,
 }
@@ -27,7 +29,7 @@ pub struct DramNeed {
 impl DramNeed {
     /// The sum.
     pub fn total(&self) -> f64 {
-        self.weights + self.gradients + self.optimizer + self.activations + self.held + self.live
+        self.weights + self.gradients + self.optimizer + self.activations + self.held + self.caches + self.live
     }
 }
 
@@ -42,12 +44,12 @@ pub fn optimizer_bytes_per_weight(word: f64) -> f64 {
 /// Weights, gradients and states: those of the stage's layers. Activations: the tensors made in the forward pass and read
 /// in a backward one, for each layer of the stage and each microbatch in flight; 1F1B holds up to min(PP,
 /// microbatches) of them on the first stage (Narayanan et al., SC 2021). One layer's worth of one microbatch is
-/// counted with the live tensors instead.
+/// counted with the live tensors instead. Caches: those of every sample of a replica, which all wait for the next iteration.
 pub fn resident(
     workload: &Workload,
     options: &ModelOptions,
     sharding: &[Strategy],
-    t: u64,
+    (t, dp): (u64, u64),
     layers_per_stage: u64,
     in_flight: u64,
     chips: u64,
@@ -65,6 +67,11 @@ pub fn resident(
         .sum();
     let held = workload.held_bytes / chips as f64;
     let mut need = DramNeed { weights: layer_weights * layers, held, ..DramNeed::default() };
+    if full {
+        let layer_caches: f64 =
+            workload.kernels.iter().zip(sharding).map(|(k, s)| k.cache_bytes / extra_dram_share(k, *s, t)).sum();
+        need.caches = layer_caches * layers * workload.global_batch.div_ceil(dp.max(1)) as f64;
+    }
     if !(full && workload.training) {
         return need;
     }

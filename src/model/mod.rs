@@ -2,6 +2,7 @@
 
 pub mod collective;
 pub mod compute;
+pub mod energy;
 pub mod layout;
 pub mod memory;
 pub mod schedule;

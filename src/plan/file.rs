@@ -64,6 +64,8 @@ crate::spec! {
         cost_usd: Option<f64>,
         /// Power of the system.
         power_w: Option<f64>,
+        /// Joules of an iteration.
+        energy_j: Option<f64>,
         /// Bytes in each chip's DRAM.
         dram_bytes: Option<f64>,
         /// Seconds of each partition.
@@ -260,6 +262,7 @@ impl ResultSpec {
             ("utilization", self.utilization, figures.utilization),
             ("cost_usd", self.cost_usd, figures.cost.total()),
             ("power_w", self.power_w, figures.power.total()),
+            ("energy_j", self.energy_j, figures.energy.total()),
             ("dram_bytes", self.dram_bytes, figures.memory.total()),
         ];
         let mut out: Vec<String> = single
@@ -319,6 +322,7 @@ pub fn write(workload: &Node, system: &Node, plan: &Plan) -> Result<String, Stri
             "utilization": f.utilization,
             "cost_usd": f.cost.total(),
             "power_w": f.power.total(),
+            "energy_j": f.energy.total(),
             "dram_bytes": f.memory.total(),
             "partition_s": f.partitions.iter().map(|p| p.time_s).collect::<Vec<_>>(),
         },

@@ -4,6 +4,7 @@
 pub mod file;
 
 use crate::model::Strategy;
+use crate::model::energy::Energy;
 use crate::model::memory::DramNeed;
 use crate::model::schedule::Iteration;
 use crate::system::System;
@@ -117,6 +118,8 @@ pub struct PartitionFigures {
     pub dram_bytes: f64,
     /// FLOP that one chip computes in it.
     pub flop: f64,
+    /// Joules that its collectives add to the idle power of one chip's links.
+    pub link_j: f64,
 }
 
 impl PartitionFigures {
@@ -157,8 +160,10 @@ pub struct Figures {
     pub utilization: f64,
     /// Price of the system.
     pub cost: ByPart,
-    /// Power of the system.
+    /// Power of the system at full use.
     pub power: ByPart,
+    /// Energy of an iteration, all chips.
+    pub energy: Energy,
 }
 
 impl Figures {
@@ -169,6 +174,18 @@ impl Figures {
     /// Samples a second.
     pub fn samples_per_s(&self, workload: &Workload) -> f64 {
         workload.global_batch as f64 / self.iteration_s()
+    }
+    /// Tokens a second; `None` where a sample has none.
+    pub fn tokens_per_s(&self, workload: &Workload) -> Option<f64> {
+        workload.tokens_per_sample.map(|each| each as f64 * self.samples_per_s(workload))
+    }
+    /// Joules a sample.
+    pub fn j_per_sample(&self, workload: &Workload) -> f64 {
+        self.energy.total() / workload.global_batch as f64
+    }
+    /// Joules a token; `None` where a sample has none.
+    pub fn j_per_token(&self, workload: &Workload) -> Option<f64> {
+        workload.tokens_per_sample.map(|each| self.j_per_sample(workload) / each as f64)
     }
 }
 

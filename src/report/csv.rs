@@ -7,6 +7,8 @@
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible};
 use crate::plan::{Bottleneck, PartitionFigures, Plan};
+use crate::system::budget::Fitted;
+use crate::system::economics::Spent;
 use crate::system::{System, price};
 use crate::workload::Workload;
 use csv::StringRecord;
@@ -38,6 +40,8 @@ pub struct Facts<'a> {
     pub workload: Option<&'a Workload>,
     /// The system, unless it could not be built.
     pub system: Option<&'a System>,
+    /// How the system was fitted to a budget, where there is one.
+    pub fitted: Option<&'a Fitted>,
     /// How the point ended.
     pub outcome: &'a Outcome,
 }
@@ -145,8 +149,16 @@ pub const COLUMNS: &[Column] = &[
     plan("microbatches", "Microbatches of one replica in an iteration.", |p, _| p.figures.iteration.microbatches),
     plan("partitions", "Partitions of a layer, run one after another.", |p, _| p.figures.partitions.len() as f64),
     plan("iteration_s", "Time of one iteration.", |p, _| p.figures.iteration_s()),
-    plan("bound_s", "No mapping in the space searched has a shorter iteration.", |_, r| r.bound_s),
-    plan("gap", "(iteration_s - bound_s) / iteration_s.", |_, r| r.gap()),
+    plan(
+        "bound_s",
+        "No mapping in the space searched has a shorter iteration (where time is not minimised, by closed form alone).",
+        |_, r| r.bound_s,
+    ),
+    plan(
+        "gap",
+        "(iteration_s - bound_s) / iteration_s; where time is not minimised of `objective_value`, `_bound`.",
+        |_, r| r.gap(),
+    ),
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path` or `milp`.", |_, r| word(&r.proof)),
     plan("samples_per_s", "Throughput of the whole system.", |p, _| throughput(p)),
     plan("utilization", "FLOP of an iteration over what all chips could compute in its time.", |p, _| {
@@ -184,6 +196,7 @@ pub const COLUMNS: &[Column] = &[
     plan("held_bytes", "DRAM of one chip: its share of embedding tables or of the matrix.", |p, _| {
         p.figures.memory.held
     }),
+    plan("caches_bytes", "DRAM of one chip: caches kept for the next iteration.", |p, _| p.figures.memory.caches),
     plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| {
         p.figures.memory.live
     }),
@@ -230,6 +243,61 @@ pub const COLUMNS: &[Column] = &[
     plan_text("sharding", "Strategy of each kernel, `A:outer;B:m`.", |p, _| {
         let kernels = p.workload.kernels.iter().zip(&p.decisions.sharding);
         kernels.map(|(kernel, strategy)| format!("{}:{strategy}", kernel.name)).collect::<Vec<_>>().join(";")
+    }),
+    plan_text("minimized", "What the search minimised: `time`, `energy` or `cost` of an iteration.", |_, r| {
+        r.objective.to_string()
+    }),
+    plan("objective_value", "Its value: seconds, joules or dollars.", |_, r| r.value),
+    plan("objective_bound", "No mapping in the space searched has a smaller value.", |_, r| r.bound),
+    plan("energy_j", "Energy of an iteration, all parts, idle power included.", |p, _| p.figures.energy.total()),
+    plan("energy_chips_j", "Energy of an iteration: chips.", |p, _| p.figures.energy.parts().chips),
+    plan("energy_memory_j", "Energy of an iteration: memories.", |p, _| p.figures.energy.parts().memory),
+    plan("energy_links_j", "Energy of an iteration: links.", |p, _| p.figures.energy.parts().links),
+    plan("energy_switches_j", "Energy of an iteration: switches and routers.", |p, _| {
+        p.figures.energy.parts().switches
+    }),
+    plan("energy_idle_j", "What of the energy is drawn whatever the system does.", |p, _| {
+        p.figures.energy.idle.total()
+    }),
+    plan("mean_power_w", "Energy of an iteration over its time.", |p, _| {
+        p.figures.energy.total() / p.figures.iteration_s()
+    }),
+    plan("j_per_sample", "Energy by sample.", |p, _| p.figures.j_per_sample(&p.workload)),
+    plan("j_per_token", "Energy by token; empty where a sample has no tokens.", |p, _| {
+        p.figures.j_per_token(&p.workload).unwrap_or(f64::NAN)
+    }),
+    plan("tokens_per_s", "Throughput in tokens; empty where a sample has none.", |p, _| tokens(p)),
+    plan("tokens_per_s_per_usd", "Throughput in tokens per dollar of price.", |p, _| {
+        tokens(p) / p.figures.cost.total()
+    }),
+    plan(
+        "tokens_per_s_per_w",
+        "Throughput in tokens per watt of power at full use (per watt drawn: 1 / j_per_token).",
+        |p, _| tokens(p) / p.figures.power.total(),
+    ),
+    plan("iteration_usd", "Dollars of an iteration: price of the system written off, and electricity.", |p, r| {
+        spent(p, r).total()
+    }),
+    plan("iteration_capital_usd", "Of it, the share of the system's price that wears off.", |p, r| spent(p, r).capital),
+    plan("iteration_energy_usd", "Of it, electricity.", |p, r| spent(p, r).energy),
+    plan("run_iterations", "Iterations of the run that `solve.economics` states, not rounded.", |p, r| {
+        iterations(p, r)
+    }),
+    plan("run_s", "Time of the run.", |p, r| iterations(p, r) * p.figures.iteration_s()),
+    plan("run_kwh", "Energy of the run, without the facility's factor.", |p, r| {
+        iterations(p, r) * p.figures.energy.total() / 3.6e6
+    }),
+    plan("run_usd", "Dollars of the run.", |p, r| iterations(p, r) * spent(p, r).total()),
+    text("budget_kind", "What `solve.budget` holds equal: `cost`, `power` or `chips`; empty without a budget.", |f| {
+        f.fitted.map(|b| b.kind.word().to_string())
+    }),
+    figure("budget_limit", "The budget, in dollars, watts or chips.", |f| f.fitted.map(|b| b.limit)),
+    figure("budget_used", "What of it the system takes.", |f| f.fitted.map(|b| b.used)),
+    figure("scaled_dimension", "Position of the network dimension that was scaled to the budget, from 0.", |f| {
+        f.fitted.and_then(|b| b.dimension).map(|d| d as f64)
+    }),
+    figure("scaled_size", "The size it was given; `chips` is the number of chips that this makes.", |f| {
+        f.fitted.map(|b| b.size as f64)
     }),
 ];
 
@@ -302,6 +370,21 @@ fn status(outcome: &Outcome) -> String {
 
 fn throughput(plan: &Plan) -> f64 {
     plan.figures.samples_per_s(&plan.workload)
+}
+
+/// Tokens a second; not a number where a sample has none.
+fn tokens(plan: &Plan) -> f64 {
+    plan.figures.tokens_per_s(&plan.workload).unwrap_or(f64::NAN)
+}
+
+fn spent(plan: &Plan, record: &Record) -> Spent {
+    let f = &plan.figures;
+    record.economics.iteration(f.cost.total(), f.iteration_s(), f.energy.total())
+}
+
+/// Iterations of the run; not a number where none is stated.
+fn iterations(plan: &Plan, record: &Record) -> f64 {
+    record.economics.run.and_then(|run| run.iterations(&plan.workload)).unwrap_or(f64::NAN)
 }
 
 fn flop_rate(plan: &Plan) -> f64 {
@@ -382,7 +465,7 @@ mod tests {
     #[test]
     fn a_failed_point_has_a_reason_and_no_figures() {
         let outcome = Outcome::Failed("first\n  second\n".into());
-        let row = values(&Facts { workload: None, system: None, outcome: &outcome });
+        let row = values(&Facts { workload: None, system: None, fitted: None, outcome: &outcome });
         let get = |name: &str| row.get(COLUMNS.iter().position(|c| c.name == name).unwrap()).unwrap();
         assert_eq!((get("status"), get("reason"), get("iteration_s")), ("failed", "first; second", ""));
         assert_eq!(row.len(), COLUMNS.len());

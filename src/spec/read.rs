@@ -348,6 +348,30 @@ impl FromNode for Fraction {
     }
 }
 
+/// A share from 0 to 1, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Share(pub f64);
+
+impl FromNode for Share {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let text = text_of(node, reader, &Self::expected())?;
+        match text.parse::<f64>() {
+            Ok(value) if (0.0..=1.0).contains(&value) => Some(Self(value)),
+            _ => {
+                reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+                None
+            }
+        }
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "number", "minimum": 0, "maximum": 1 })
+    }
+    fn expected() -> String {
+        "a share from 0 to 1, such as 0.2".into()
+    }
+}
+
 /// A plain number, finite and at least zero, for result fields without a unit.
 impl FromNode for f64 {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {

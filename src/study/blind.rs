@@ -7,6 +7,7 @@
 use super::grid::Point;
 use super::spec::Part;
 use crate::check;
+use crate::mapping::request::Objective;
 use crate::mapping::{self, Answer, Status};
 use crate::system::System;
 use crate::units::Seconds;
@@ -17,13 +18,21 @@ const FREE: f64 = 1e18;
 
 /// Maps a point as blindly as its solve settings ask.
 pub(super) fn map(point: &Point) -> Result<Answer, String> {
+    let request = point.request();
+    if point.solve.blind_to.is_empty() {
+        return mapping::map(&point.workload, &point.system, &request).map_err(|e| e.to_string());
+    }
+    if request.objective != Objective::Time {
+        return Err(format!("solve.blind_to is for the objective time, not {}", request.objective));
+    }
     let seen = without(&point.system, &point.solve.blind_to);
-    let answer = mapping::map(&point.workload, &seen, &point.request()).map_err(|e| e.to_string())?;
+    let answer = mapping::map(&point.workload, &seen, &request).map_err(|e| e.to_string())?;
     let Answer::Mapped(mut plan, mut record) = answer else { return Ok(answer) };
     plan.system = point.system.clone();
     plan.figures = check::derive(&plan.workload, &plan.system, &plan.decisions).map_err(|broken| broken.join("; "))?;
     record.objective_s = plan.figures.iteration_s();
     record.bound_s = record.bound_s.min(record.objective_s);
+    (record.value, record.bound) = (record.objective_s, record.bound_s);
     if record.status == Status::Optimal && record.gap() > point.solve.gap {
         record.status = Status::Blind;
     }

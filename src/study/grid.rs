@@ -4,9 +4,10 @@ use super::axis::{self, Axis, Override};
 use super::field::{Root, set};
 use super::rule::{self, Rule};
 use super::spec::{SolveSpec, StudySpec};
-use crate::mapping::Request;
+use crate::mapping::{Infeasible, Request};
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value};
 use crate::system::System;
+use crate::system::budget::{Fitted, Unfit};
 use crate::workload::{Workload, WorkloadSpec};
 use std::path::Path;
 
@@ -32,6 +33,8 @@ pub struct Point {
     pub system: System,
     /// How it is solved.
     pub solve: SolveSpec,
+    /// How the system was fitted to the budget, or why it is over it; `None` without a budget.
+    pub fitted: Option<Result<Fitted, Infeasible>>,
 }
 
 impl Point {
@@ -156,11 +159,24 @@ impl Study {
         };
         let workload = WorkloadSpec::build(&workload).map_err(|p| collect(Root::Workload, p)).ok();
         let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
-        let solve = Reader::read::<SolveSpec>(&solve).map_err(|p| collect(Root::Solve, p)).ok();
-        match (workload, system, solve) {
-            (Some(workload), Some(system), Some(solve)) if problems.is_empty() => Ok(Point { workload, system, solve }),
-            _ => Err(Problems(problems)),
-        }
+        let solve_node = solve;
+        let solve = Reader::read::<SolveSpec>(&solve_node).map_err(|p| collect(Root::Solve, p)).ok();
+        let (Some(workload), Some(mut system), Some(solve), true) = (workload, system, solve, problems.is_empty())
+        else {
+            return Err(Problems(problems));
+        };
+        let fitted = match solve.budget.as_ref().map(|budget| budget.fit(&mut system)) {
+            None => None,
+            Some(Ok(fitted)) => Some(Ok(fitted)),
+            Some(Err(Unfit::Over { needed, available, unit, remedy })) => {
+                Some(Err(Infeasible { resource: "budget".into(), needed, available, unit: unit.into(), remedy }))
+            }
+            Some(Err(Unfit::Wrong(message))) => {
+                let origin = solve_node.get("budget").map_or(solve_node.origin.clone(), |n| n.origin.clone());
+                return Err(Problem { origin, field: "solve.budget".into(), message }.into());
+            }
+        };
+        Ok(Point { workload, system, solve, fitted })
     }
 
     /// In the study's own file a field is named from the study's top, not from that of the workload or the system.

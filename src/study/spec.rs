@@ -3,12 +3,14 @@
 use super::axis;
 use super::field::{FieldPath, Fields, Root};
 use crate::mapping::degrees::Wanted;
-use crate::mapping::search::{Engine, Request};
+use crate::mapping::search::{Engine, Objective, Request};
 use crate::mapping::solver::{Limits, Solver};
 use crate::report::csv;
 use crate::spec::read::{Name, Table, nearest};
 use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
 use crate::system::System;
+use crate::system::budget::BudgetSpec;
+use crate::system::economics::Economics;
 use crate::workload::WorkloadSpec;
 use serde::Serialize;
 use serde_json::json;
@@ -144,6 +146,12 @@ crate::spec! {
         max_partitions: Option<u64>,
         /// Whether a network dimension may be divided among tensor, pipeline and data parallelism.
         split_dimensions: bool = false,
+        /// What is minimised.
+        objective: Objective = Objective::Time,
+        /// Prices of running the system, and the length of the run.
+        economics: Economics = Economics::default(),
+        /// What every system may cost, draw or have; a dimension of its network is scaled to it.
+        budget: Option<BudgetSpec>,
         /// Costs that the search does not see: the plan it finds without them is priced with all. The row's bound is that
         /// of the blind search.
         blind_to: Vec<Part> = Vec::new(),
@@ -284,6 +292,9 @@ impl Default for SolveSpec {
             dp: None,
             max_partitions: None,
             split_dimensions: false,
+            objective: Objective::Time,
+            economics: Economics::default(),
+            budget: None,
             blind_to: Vec::new(),
         }
     }
@@ -304,6 +315,8 @@ impl SolveSpec {
             max_partitions: self.max_partitions.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),
             engine,
             limits: Limits { solver, gap: self.gap, seconds: self.seconds, nodes: self.nodes.0, seed: self.seed.0 },
+            objective: self.objective,
+            economics: self.economics,
             ..Request::default()
         }
     }

@@ -108,7 +108,8 @@ pub struct Summary {
     pub stopped: bool,
     /// Seconds of the run.
     pub seconds: f64,
-    /// The best three by `samples_per_s`, `samples_per_s_per_musd` and `samples_per_s_per_mw`.
+    /// The best three by `samples_per_s`, `samples_per_s_per_musd`, `samples_per_s_per_mw`, and least `j_per_sample` and
+    /// (where a run is stated) `run_usd`.
     pub best: Vec<(&'static str, Vec<Best>)>,
     /// The results.
     pub results: PathBuf,
@@ -128,6 +129,9 @@ pub fn run(study: Study, options: &RunOptions) -> Result<Summary, StudyError> {
 
 /// The search, and the check of its answer.
 pub(super) fn solve(point: &Point) -> Result<Answer, String> {
+    if let Some(Err(over)) = &point.fitted {
+        return Ok(Answer::Infeasible(over.clone()));
+    }
     let answer = blind::map(point)?;
     if let Answer::Mapped(plan, _) = &answer {
         checked(plan)?;
@@ -254,7 +258,7 @@ impl Shared {
             Ok(built) => built,
             Err(reason) => {
                 let outcome = Outcome::Failed(reason);
-                let row = values(&Facts { workload: None, system: None, outcome: &outcome });
+                let row = values(&Facts { workload: None, system: None, fitted: None, outcome: &outcome });
                 return Finished { index, key: None, solved: Solved { values: row.into(), solve_s: 0.0 }, fresh: true };
             }
         };
@@ -269,15 +273,12 @@ impl Shared {
 
     fn answer(&self, point: &Point) -> Solved {
         let clock = Instant::now();
-        let answered = guarded(|| {
-            let outcome = Outcome::from((self.solve)(point)?);
-            let facts = Facts { workload: Some(&point.workload), system: Some(&point.system), outcome: &outcome };
-            Ok(values(&facts))
-        });
-        let row = answered.unwrap_or_else(|reason| {
-            let outcome = Outcome::Failed(reason);
-            values(&Facts { workload: Some(&point.workload), system: Some(&point.system), outcome: &outcome })
-        });
+        let row = |outcome: &Outcome| {
+            let fitted = point.fitted.as_ref().and_then(|f| f.as_ref().ok());
+            values(&Facts { workload: Some(&point.workload), system: Some(&point.system), fitted, outcome })
+        };
+        let answered = guarded(|| Ok(row(&Outcome::from((self.solve)(point)?))));
+        let row = answered.unwrap_or_else(|reason| row(&Outcome::Failed(reason)));
         Solved { values: row.into(), solve_s: clock.elapsed().as_secs_f64() }
     }
 }
@@ -368,7 +369,8 @@ impl<'s> Collector<'s> {
         }
         summary.best = ["samples_per_s", "samples_per_s_per_musd", "samples_per_s_per_mw"]
             .into_iter()
-            .map(|column| (column, best(study, &rows, column)))
+            .map(|column| (column, best(study, &rows, column, false)))
+            .chain(["j_per_sample", "run_usd"].into_iter().map(|column| (column, best(study, &rows, column, true))))
             .collect();
         Ok(summary)
     }
@@ -391,11 +393,12 @@ fn heatmap(study: &Study) -> String {
     [&spec.rows, &spec.cols, &spec.value.0, &spec.panels, &spec.figures].map(|names| join(names)).join(";")
 }
 
-/// The three points with the largest values of a column; of equals the first.
-fn best(study: &Study, rows: &BTreeMap<u64, Row>, column: &str) -> Vec<Best> {
+/// The three points with the largest (or `least`) values of a column; of equals the first.
+fn best(study: &Study, rows: &BTreeMap<u64, Row>, column: &str, least: bool) -> Vec<Best> {
     let mut found: Vec<(f64, u64)> =
         rows.iter().filter_map(|(index, row)| Some((row.solved.get(column).parse().ok()?, *index))).collect();
-    found.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let order = |a: f64, b: f64| if least { a.total_cmp(&b) } else { b.total_cmp(&a) };
+    found.sort_by(|a, b| order(a.0, b.0).then(a.1.cmp(&b.1)));
     found.truncate(3);
     found.into_iter().map(|(value, point)| Best { point, label: study.labels(point).join(" / "), value }).collect()
 }

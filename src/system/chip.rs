@@ -1,8 +1,12 @@
 //! Chips.
 
 use super::source::{Source, check_sources};
-use crate::spec::{FromNode, Node, Reader, Value, read::Fraction, schema::Definitions};
-use crate::units::{Bytes, FlopRate, Frequency, Power, Price, Seconds};
+use crate::spec::{
+    FromNode, Node, Reader, Value,
+    read::{Fraction, Share},
+    schema::Definitions,
+};
+use crate::units::{Bytes, EnergyPerFlop, FlopRate, Frequency, Power, Price, Seconds};
 use serde::Serialize;
 use serde_json::json;
 
@@ -76,14 +80,30 @@ crate::spec! {
         launch_overhead: Seconds = Seconds(0.0),
         /// Price of one chip.
         price: Price,
-        /// Power of one chip.
+        /// Power of one chip at work.
         power: Power,
+        /// Share of the power that it draws whether it computes or waits.
+        idle_share: Share = Share(0.2),
+        /// Energy of one FLOP beyond that; where it is left out, the rest of the power while it computes.
+        energy_per_flop: Option<EnergyPerFlop>,
     }
 }
 
 /// The fields of a chip that are hardware numbers.
-const NUMBERS: [&str; 10] =
-    ["cores", "lanes", "stages", "frequency", "vector_peak", "sram", "efficiency", "launch_overhead", "price", "power"];
+const NUMBERS: [&str; 12] = [
+    "cores",
+    "lanes",
+    "stages",
+    "frequency",
+    "vector_peak",
+    "sram",
+    "efficiency",
+    "launch_overhead",
+    "price",
+    "power",
+    "idle_share",
+    "energy_per_flop",
+];
 
 fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
     check_sources(&chip.source, &NUMBERS, node, reader);

@@ -1,8 +1,8 @@
 //! Memories.
 
 use super::source::{Source, check_sources};
-use crate::spec::{Node, Reader};
-use crate::units::{Bandwidth, Bytes, PowerPerBandwidth, PricePerBandwidth};
+use crate::spec::{Node, Reader, read::Share};
+use crate::units::{Bandwidth, Bytes, EnergyPerByte, PowerPerBandwidth, PricePerBandwidth, PricePerCapacity};
 
 crate::spec! {
     /// The memory beside one chip.
@@ -17,13 +17,20 @@ crate::spec! {
         capacity: Option<Bytes>,
         /// Price by bandwidth.
         price: PricePerBandwidth,
-        /// Power by bandwidth.
+        /// Price by capacity; which of the two prices count says `model.memory_price`.
+        capacity_price: Option<PricePerCapacity>,
+        /// Power by bandwidth, at full use of it.
         power: PowerPerBandwidth,
+        /// Share of the power that it draws whatever the traffic (refresh, clocks).
+        idle_share: Share = Share(0.2),
+        /// Energy of a byte read or written beyond that; where it is left out, the rest of the power by bandwidth.
+        energy_per_byte: Option<EnergyPerByte>,
     }
 }
 
 fn check(memory: &Memory, node: &Node, reader: &mut Reader) {
-    check_sources(&memory.source, &["bandwidth", "capacity", "price", "power"], node, reader);
+    let numbers = ["bandwidth", "capacity", "price", "capacity_price", "power", "idle_share", "energy_per_byte"];
+    check_sources(&memory.source, &numbers, node, reader);
     for (field, value) in [("bandwidth", memory.bandwidth.0), ("capacity", memory.capacity.map_or(1.0, |c| c.0))] {
         if value < 1.0 {
             let at = node.get(field).unwrap_or(node);

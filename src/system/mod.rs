@@ -3,7 +3,9 @@
 //! A system file composes parts by reference: it names a chip, a memory and the dimensions of a network. Every
 //! hardware number carries its source ([`source`]).
 
+pub mod budget;
 pub mod chip;
+pub mod economics;
 pub mod memory;
 pub mod network;
 pub mod options;
@@ -13,7 +15,7 @@ pub mod source;
 pub use chip::{Chip, Efficiency, Style};
 pub use memory::Memory;
 pub use network::{Dimension, Link, Network, SwitchPart, Topology};
-pub use options::{ModelOptions, Overlap};
+pub use options::{MemoryPrice, ModelOptions, Overlap};
 
 use crate::spec::{Loader, Node, Problem, Problems, Reader, read::Ref};
 use std::path::Path;
@@ -52,6 +54,19 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
             r.problem(at, format!("{chips} chips, but the network's dimensions have {product_text}"))
         });
     }
+    let memory = &system.memory.0;
+    if system.model.memory_price != MemoryPrice::Bandwidth {
+        let mut needs = |field: &str, there: bool| {
+            if !there {
+                let at = node.get("memory").unwrap_or(node);
+                reader.within(format!("memory.{field}"), |r| {
+                    r.problem(at, format!("missing; model.memory_price {} needs it", system.model.memory_price));
+                });
+            }
+        };
+        needs("capacity", memory.capacity.is_some());
+        needs("capacity_price", memory.capacity_price.is_some());
+    }
 }
 
 impl System {
@@ -69,7 +84,14 @@ impl System {
     /// # Errors
     /// All [`Problems`].
     pub fn build(node: &Node) -> Result<Self, Problems> {
-        Reader::read(node)
+        let mut system: Self = Reader::read(node)?;
+        if system.model.precision == options::Precision::Float32 {
+            // The unit of these fields is the giga.
+            let round = |value: f64| system.model.precision.round(value / 1e9) * 1e9;
+            system.chip.0.frequency.0 = round(system.chip.0.frequency.0);
+            system.memory.0.bandwidth.0 = round(system.memory.0.bandwidth.0);
+        }
+        Ok(system)
     }
 
     /// The tree with every reference replaced by what it names.

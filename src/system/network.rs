@@ -1,8 +1,11 @@
 //! Networks: a list of dimensions, innermost first, each with a topology of its own.
 
 use super::source::{Source, check_sources};
-use crate::spec::{Node, Reader, read::Ref};
-use crate::units::{Bandwidth, PowerPerBandwidth, PricePerBandwidth, Seconds};
+use crate::spec::{
+    Node, Reader,
+    read::{Ref, Share},
+};
+use crate::units::{Bandwidth, EnergyPerByte, PowerPerBandwidth, PricePerBandwidth, Seconds};
 
 crate::choice! {
     /// The topology of one dimension.
@@ -83,13 +86,22 @@ crate::spec! {
         latency: Seconds = Seconds(0.0),
         /// Price by bandwidth.
         price: PricePerBandwidth,
-        /// Power by bandwidth.
+        /// Power by bandwidth, at full use of it.
         power: PowerPerBandwidth,
+        /// Share of the power that it draws whatever the traffic: a link that is up sends symbols all the time.
+        idle_share: Share = Share(1.0),
+        /// Energy of a byte beyond that; where it is left out, the rest of the power by bandwidth.
+        energy_per_byte: Option<EnergyPerByte>,
     }
 }
 
 fn check_link(link: &Link, node: &Node, reader: &mut Reader) {
-    check_sources(&link.source, &["bandwidth", "latency", "price", "power"], node, reader);
+    check_sources(
+        &link.source,
+        &["bandwidth", "latency", "price", "power", "idle_share", "energy_per_byte"],
+        node,
+        reader,
+    );
     if link.bandwidth.0 < 1.0 {
         let at = node.get("bandwidth").unwrap_or(node);
         reader.within("bandwidth", |r| r.problem(at, format!("expected at least 1 B/s, found {}", at.describe())));
@@ -105,7 +117,7 @@ crate::spec! {
         source: Source,
         /// Price by bandwidth of the ports.
         price: PricePerBandwidth,
-        /// Power by bandwidth of the ports.
+        /// Power by bandwidth of the ports, drawn whatever the traffic.
         power: PowerPerBandwidth,
     }
 }

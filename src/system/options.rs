@@ -123,12 +123,24 @@ crate::choice! {
 }
 
 crate::choice! {
-    /// How unit prices, unit powers and the efficiency are held.
+    /// How unit prices, unit powers, the efficiency, the clock and the DRAM bandwidth are held.
     pub enum Precision ("a precision") {
         /// As written.
         Float64 = "float64",
         /// Through 32-bit fields (DFModel's protobuf).
         Float32 = "float32",
+    }
+}
+
+crate::choice! {
+    /// What a memory is paid by.
+    pub enum MemoryPrice ("a price of memory") {
+        /// Its bandwidth, as DFModel does.
+        Bandwidth = "bandwidth",
+        /// Its capacity.
+        Capacity = "capacity",
+        /// Both: the sum of the two prices.
+        Both = "both",
     }
 }
 
@@ -242,8 +254,10 @@ model_options! {
     latencies: Charge = Charge::Charged, Charge::Ignored;
     /// The chip's own peak for vector work (else vector work runs at the matrix peak).
     vector_unit: Charge = Charge::Charged, Charge::Ignored;
-    /// How unit prices, unit powers and the efficiency are held.
+    /// How unit prices, unit powers, the efficiency, the clock and the DRAM bandwidth are held.
     precision: Precision = Precision::Float64, Precision::Float32;
+    /// What a memory is paid by.
+    memory_price: MemoryPrice = MemoryPrice::Bandwidth, MemoryPrice::Bandwidth;
     /// Which tile counts are searched.
     tile_counts: TileCounts = TileCounts::Divisors, TileCounts::Divisors;
 }

@@ -1,8 +1,9 @@
-//! Cost and power of a system (model.md section 5, "Cost / power"): chips, memories, links, switches.
+//! Cost and power of a system (model.md section 5, "Cost / power"): chips, memories, links, switches. Power at full use,
+//! and what of it is drawn in any case; energy by use is in [`crate::model::energy`].
 
 use super::System;
 use super::network::{Link, SwitchPart, Topology};
-use super::options::Precision;
+use super::options::{MemoryPrice, Precision};
 use serde::Serialize;
 
 /// Cost or power by part, in dollars or watts.
@@ -57,14 +58,60 @@ pub fn link_and_switch_bandwidth(system: &System) -> Vec<(f64, f64)> {
         .collect()
 }
 
+impl std::ops::Add for ByPart {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self {
+            chips: self.chips + other.chips,
+            memory: self.memory + other.memory,
+            links: self.links + other.links,
+            switches: self.switches + other.switches,
+        }
+    }
+}
+
+impl ByPart {
+    /// Every part times a factor.
+    pub fn times(&self, factor: f64) -> Self {
+        Self {
+            chips: self.chips * factor,
+            memory: self.memory * factor,
+            links: self.links * factor,
+            switches: self.switches * factor,
+        }
+    }
+}
+
 /// Price of the system in dollars. Links cost nothing with one chip, switches nothing with four or fewer (DFModel).
+/// Memories are paid by bandwidth, by capacity, or by both, as the model's `memory_price` says.
 pub fn cost(system: &System) -> ByPart {
-    by_part(system, system.chip.0.price.0, system.memory.0.price.0, |l| l.price.0, |s| s.price.0)
+    let memory = &system.memory.0;
+    let by_bandwidth = by_part(system, system.chip.0.price.0, memory.price.0, |l| l.price.0, |s| s.price.0);
+    let unit = memory.capacity_price.map_or(0.0, |p| system.model.precision.round(p.0));
+    let by_capacity = system.chip_count() as f64 * memory.capacity.map_or(0.0, |c| c.0) * unit;
+    let memory = match system.model.memory_price {
+        MemoryPrice::Bandwidth => by_bandwidth.memory,
+        MemoryPrice::Capacity => by_capacity,
+        MemoryPrice::Both => by_bandwidth.memory + by_capacity,
+    };
+    ByPart { memory, ..by_bandwidth }
 }
 
 /// Power of the system in watts, at full use; counted like the cost.
 pub fn power(system: &System) -> ByPart {
     by_part(system, system.chip.0.power.0, system.memory.0.power.0, |l| l.power.0, |s| s.power.0)
+}
+
+/// What of [`power`] is drawn whatever the system does: the idle shares of the parts, and the switches whole.
+pub fn idle_power(system: &System) -> ByPart {
+    let (chip, memory) = (&system.chip.0, &system.memory.0);
+    by_part(
+        system,
+        chip.power.0 * chip.idle_share.0,
+        memory.power.0 * memory.idle_share.0,
+        |l| l.power.0 * l.idle_share.0,
+        |s| s.power.0,
+    )
 }
 
 /// Chips by the piece; memory, links and switches by GB/s.

@@ -1,4 +1,25 @@
-//! The Rust types of `proto/chakra.proto`, generated at build time.
-#![allow(missing_docs, clippy::all)] // generated: the schema itself is the documentation
+//! The Rust types of `proto/chakra.proto`, generated at build time, and its descriptors for text and JSON.
 
-include!(concat!(env!("OUT_DIR"), "/flowspace.chakra.rs"));
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+use std::sync::LazyLock;
+
+/// Types that prost generates: the reference against which our own reader is tested.
+#[allow(missing_docs, clippy::all)] // generated: the schema itself is the documentation
+pub mod generated {
+    include!(concat!(env!("OUT_DIR"), "/flowspace.chakra.rs"));
+}
+
+static POOL: LazyLock<Result<DescriptorPool, String>> = LazyLock::new(|| {
+    let bytes: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+    DescriptorPool::decode(bytes).map_err(|e| format!("internal error: the compiled schema cannot be read: {e}"))
+});
+
+/// Descriptor of a message of Chakra's schema.
+///
+/// # Errors
+/// When the schema compiled into the program has no such message: a mistake in the build.
+pub fn descriptor(message: &str) -> Result<MessageDescriptor, String> {
+    let pool = POOL.as_ref().map_err(Clone::clone)?;
+    pool.get_message_by_name(&format!("flowspace.chakra.{message}"))
+        .ok_or_else(|| format!("internal error: the compiled schema has no message {message}"))
+}

@@ -34,6 +34,8 @@ crate::spec! {
         global_batch: u64,
         /// Samples of one microbatch.
         micro_batch: u64 = 1,
+        /// Tokens of one sample, where a sample has some.
+        tokens_per_sample: Option<u64>,
         /// Bytes that all chips together hold through the run beside weights (tables, a matrix).
         held: Bytes = Bytes(0.0),
         /// Tensors that come from outside.
@@ -60,6 +62,18 @@ crate::spec! {
 }
 
 crate::spec! {
+    /// A tensor that a kernel writes, with its own size.
+    pub struct PartSpec ("a tensor written") {
+        /// Its name.
+        name: String,
+        /// Rows.
+        rows: u64,
+        /// Columns of one sample.
+        cols: u64,
+    }
+}
+
+crate::spec! {
     /// One kernel. Sizes are those of one sample on one chip.
     pub struct KernelSpec ("a kernel", check: check_kernel) {
         /// Unique name.
@@ -80,6 +94,9 @@ crate::spec! {
         phase: Phase = Phase::Forward,
         /// Tensors read by an elementwise, norm or opaque kernel: each `outer*m` x `n`.
         inputs: Vec<String> = Vec::new(),
+        /// Tensors that lie along the kernel's rows and columns but have another number of one of them (statistics of
+        /// rows, parts to be joined).
+        aligned: Vec<String> = Vec::new(),
         /// Streamed operand of a GEMM, `k` x `n` (`k / window` x `n`).
         rhs: Option<String>,
         /// Whether `rhs` is held transposed, `n` x `k`.
@@ -88,9 +105,12 @@ crate::spec! {
         lhs: Option<String>,
         /// Whether `lhs` is held transposed, `k` x `m`.
         lhs_transposed: bool = false,
-        /// Name of the tensor written.
-        output: String,
-        /// FLOP of one sample, for opaque kernels.
+        /// Name of the tensor written: `outer*m` x `n`.
+        output: Option<String>,
+        /// Tensors written instead of, or besides, `output`, with their sizes: the parts of an output that is read in parts, or
+        /// further results.
+        parts: Vec<PartSpec> = Vec::new(),
+        /// FLOP of one sample: of opaque kernels, and of elementwise and norm kernels that do not spend one an element.
         flop: Option<Flop>,
         /// DRAM bytes of one sample beyond tensors and weights.
         extra_dram: Bytes = Bytes(0.0),
@@ -152,10 +172,10 @@ fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
     if gemm && !kernel.inputs.is_empty() {
         say("inputs", "a GEMM reads rhs (and lhs), not inputs");
     }
-    if gemm && kernel.rhs.is_none() {
+    if gemm && kernel.rhs.is_none() && kernel.views.is_empty() {
         say("rhs", "missing; a GEMM reads a tensor of k x n");
     }
-    if kernel.op == Op::Gemm && kernel.lhs.is_none() {
+    if kernel.op == Op::Gemm && kernel.lhs.is_none() && kernel.views.is_empty() {
         say("lhs", "missing; op gemm multiplies two tensors (op gemm_weight has a weight instead)");
     }
     if kernel.op != Op::Gemm && kernel.lhs.is_some() {
@@ -164,8 +184,14 @@ fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
     if !gemm && kernel.rhs.is_some() {
         say("rhs", "only a GEMM has rhs; this operation reads inputs");
     }
-    if (kernel.op == Op::Opaque) != kernel.flop.is_some() {
-        say("flop", "op opaque states its flop, and only it does");
+    if kernel.op == Op::Opaque && kernel.flop.is_none() {
+        say("flop", "missing; op opaque states its flop");
+    }
+    if gemm && kernel.flop.is_some() {
+        say("flop", "the flop of a GEMM follow from its sizes");
+    }
+    if kernel.output.is_none() && kernel.parts.is_empty() {
+        say("output", "missing; expected the name of the tensor written, or parts");
     }
     if kernel.weight_of.is_some() && (kernel.phase == Phase::Forward || !gemm) {
         say("weight_of", "only a GEMM of a backward phase refers to the weight of another kernel");
@@ -227,20 +253,26 @@ impl GraphSpec {
             tensors.push(blank(&input.name, input.rows, input.cols, None));
         }
         for (i, kernel) in self.kernels.iter().enumerate() {
-            if tensor_of.insert(&kernel.output, tensors.len()).is_some() {
-                say(
-                    kernel_origin(i),
-                    format!("kernels.[{i}].output"),
-                    format!("tensor {:?} has two producers", kernel.output),
-                );
+            let whole = kernel.output.iter().map(|name| (name, "output", kernel.outer * kernel.m, kernel.n));
+            for (name, field, rows, cols) in
+                whole.chain(kernel.parts.iter().map(|p| (&p.name, "parts", p.rows, p.cols)))
+            {
+                if tensor_of.insert(name, tensors.len()).is_some() {
+                    say(
+                        kernel_origin(i),
+                        format!("kernels.[{i}].{field}"),
+                        format!("tensor {name:?} has two producers"),
+                    );
+                }
+                tensors.push(blank(name, rows, cols, Some(i)));
             }
-            tensors.push(blank(&kernel.output, kernel.outer * kernel.m, kernel.n, Some(i)));
         }
         let mut kernels = Vec::new();
         for (i, spec) in self.kernels.iter().enumerate() {
             let mut read: Vec<(&str, &str, Slot)> =
                 spec.inputs.iter().map(|t| (t.as_str(), "inputs", Slot::Data)).collect();
             read.extend(spec.views.iter().map(|t| (t.as_str(), "views", Slot::View)));
+            read.extend(spec.aligned.iter().map(|t| (t.as_str(), "aligned", Slot::Aligned)));
             if let Some(rhs) = &spec.rhs {
                 read.push((rhs, "rhs", if spec.rhs_transposed { Slot::RhsT } else { Slot::Rhs }));
             }
@@ -285,6 +317,7 @@ impl GraphSpec {
                 collectives: spec.collectives.iter().map(CollectiveSpec::collective).collect(),
                 spread: None,
                 weight_of,
+                ..Kernel::default()
             });
         }
         for (i, name) in self.outputs.iter().enumerate() {
@@ -328,6 +361,7 @@ impl GraphSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.training,
+            tokens_per_sample: self.tokens_per_sample,
             held_bytes: self.held.0,
         })
     }

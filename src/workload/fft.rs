@@ -118,6 +118,7 @@ impl FftSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.length as f64 * self.word.0,
+            tokens_per_sample: None,
         }
     }
 

@@ -160,6 +160,16 @@ pub enum Slot {
     LhsT,
     /// A tensor of another shape than the kernel's: a transposed view, a slice, tables concatenated. It is read whole.
     View,
+    /// Input whose shape is not the iteration space's, or of which all columns must be at hand before the first result:
+    /// padded, folded or transposed (the entry and the exit of an FFT), or the newest columns of an operand that lies in
+    /// DRAM (the tokens appended to a cache). Its rows are split where the kernel's are. Its size is not checked.
+    Reshaped,
+    /// Input that every row of the output reads, column by column (the B and C of a selective scan). Its size is not
+    /// checked.
+    Shared,
+    /// Lies along the kernel's rows and columns though it has another number of one of them (statistics of rows or
+    /// heads, parts to be joined): it is split where the kernel is.
+    Aligned,
 }
 
 impl Slot {
@@ -167,6 +177,11 @@ impl Slot {
     /// tiled along its columns).
     pub fn is_stationary(self) -> bool {
         matches!(self, Slot::Lhs | Slot::LhsT)
+    }
+    /// Whether a tensor that is passed on chip must be there whole: a stationary operand, or one that is read in another
+    /// order than it is made in (loaded from DRAM it comes tile by tile in the reader's order).
+    pub fn is_whole_on_chip(self) -> bool {
+        self.is_stationary() || self == Slot::Reshaped
     }
 }
 
@@ -193,16 +208,45 @@ pub struct Kernel {
     pub window: u64,
     /// Axis along which tiles are cut: `N`, or `K` for weight gradients.
     pub tiled: Axis,
-    /// FLOP of one sample where the operation does not tell it (opaque), else `None`.
+    /// FLOP of one sample where the operation does not tell it (opaque kernels, scans, butterflies), else `None`.
     pub flop: Option<f64>,
-    /// DRAM bytes a sample beyond its tensors and weights (table look-ups).
+    /// How often the lanes and stages go over the iteration space: cycles an element of an operation that needs several
+    /// multiply-adds, times independent inputs that follow each other; else 1.
+    pub passes: u64,
+    /// Outer problems that share one stationary operand (grouped-query attention: heads / key-value heads), else 1.
+    pub lhs_shared: u64,
+    /// DRAM bytes a sample beyond its tensors and weights (table look-ups, caches read and appended to).
     pub extra_dram_bytes: f64,
     /// Collectives of its own. Those of one scope follow each other; different scopes use different links at once.
     pub collectives: Vec<Collective>,
     /// How a process grid shares it; `None` for kernels under tensor, pipeline and data parallelism.
     pub spread: Option<Spread>,
+    /// DRAM bytes a sample that stay from one iteration to the next (a cache), of one repetition.
+    pub cache_bytes: f64,
     /// For backward kernels: whose weight.
     pub weight_of: Option<WeightOf>,
+}
+
+/// A forward elementwise kernel of one element; a start for the fields that a generator does not mean to set.
+impl Default for Kernel {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            op: Op::Elementwise,
+            phase: Phase::Forward,
+            shape: Shape { outer: 1, m: 1, k: 1, n: 1 },
+            window: 1,
+            tiled: Axis::N,
+            flop: None,
+            passes: 1,
+            lhs_shared: 1,
+            extra_dram_bytes: 0.0,
+            cache_bytes: 0.0,
+            collectives: Vec::new(),
+            spread: None,
+            weight_of: None,
+        }
+    }
 }
 
 impl Kernel {
@@ -279,6 +323,8 @@ pub struct Workload {
     pub micro_batch: u64,
     /// Whether weights are updated: gradients are reduced over DP, optimiser states held.
     pub training: bool,
+    /// Tokens of one sample, for figures by token; `None` where a sample has none.
+    pub tokens_per_sample: Option<u64>,
     /// Bytes that all chips together hold through the run beside weights: embedding tables, the matrix of HPL.
     pub held_bytes: f64,
 }
@@ -319,19 +365,21 @@ pub enum GraphError {
     },
 }
 
-/// Rows and columns that `slot` of a kernel reads; `None` for a view, which has its own. A weight GEMM shares one `k x n`
-/// operand among its outer problems; a two-tensor GEMM has one an outer problem.
+/// Rows and columns that `slot` of a kernel reads, `None` where that is not fixed. A weight GEMM shares one `k x n`
+/// operand among its outer problems; a two-tensor GEMM has one an outer problem, and a stationary one each `lhs_shared`.
 pub fn operand_size(kernel: &Kernel, slot: Slot) -> Option<(u64, u64)> {
     let shape = &kernel.shape;
     let outer = if kernel.op == Op::GemmWeight { 1 } else { shape.outer };
-    match slot {
-        Slot::Data => Some((shape.rows(), shape.n)),
-        Slot::Rhs => Some((outer * (shape.k / kernel.window.max(1)), shape.n)),
-        Slot::RhsT => Some((outer * shape.n, shape.k)),
-        Slot::Lhs => Some((outer * shape.m, shape.k)),
-        Slot::LhsT => Some((outer * shape.k, shape.m)),
-        Slot::View => None,
-    }
+    let stationary = outer / kernel.lhs_shared.max(1);
+    let (rows, cols) = match slot {
+        Slot::Data => (shape.rows(), shape.n),
+        Slot::Rhs => (outer * (shape.k / kernel.window.max(1)), shape.n),
+        Slot::RhsT => (outer * shape.n, shape.k),
+        Slot::Lhs => (stationary * shape.m, shape.k),
+        Slot::LhsT => (stationary * shape.k, shape.m),
+        Slot::Reshaped | Slot::Shared | Slot::Aligned | Slot::View => return None,
+    };
+    Some((rows, cols))
 }
 
 impl Workload {

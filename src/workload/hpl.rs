@@ -105,6 +105,7 @@ impl HplSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.words(self.n, self.n),
+            tokens_per_sample: None,
         }
     }
 

@@ -1,16 +1,23 @@
 //! Workloads: what is to be computed, as a directed acyclic graph of kernels and tensors.
 //!
-//! [`graph`] holds the checked graph and its meaning; one file a source builds it: [`transformer`] (the GPT layer), [`dlrm`], [`hpl`],
-//! [`fft`], [`explicit`] (written out kernel by kernel). [`spec`] chooses between them by the `kind:` of a file.
+//! [`graph`] holds the checked graph and its meaning; one file a source builds it: [`transformer`] (GPT and Llama layers,
+//! whole sequences or token by token), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
+//! [`explicit`] (written out kernel by kernel), [`trace`] (recorded). [`mod@write`] writes any graph out kernel by kernel.
+//! [`spec`] chooses between them by the `kind:` of a file.
 
 mod builder;
+mod decode;
 pub mod dlrm;
 pub mod explicit;
 pub mod fft;
 pub mod graph;
 pub mod hpl;
+pub mod hyena;
+pub mod mamba;
 pub mod spec;
+pub mod trace;
 pub mod transformer;
+pub mod write;
 
 pub use graph::{
     Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Spread, Tensor, Use, Workload,

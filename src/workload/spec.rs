@@ -1,8 +1,8 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
 use super::{
-    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec,
-    transformer::TransformerSpec,
+    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec, hyena::HyenaSpec,
+    mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
 use crate::units::Bytes;
@@ -22,8 +22,14 @@ pub enum WorkloadSpec {
     Hpl(HplSpec),
     /// `kind: fft`
     Fft(FftSpec),
+    /// `kind: mamba`
+    Mamba(MambaSpec),
+    /// `kind: hyena`
+    Hyena(HyenaSpec),
     /// `kind: graph`
     Graph(GraphSpec),
+    /// `kind: trace`
+    Trace(TraceSpec),
 }
 
 impl FromNode for WorkloadSpec {
@@ -38,14 +44,19 @@ impl FromNode for WorkloadSpec {
             "dlrm" => DlrmSpec::from_node(node, reader).map(Self::Dlrm),
             "hpl" => HplSpec::from_node(node, reader).map(Self::Hpl),
             "fft" => FftSpec::from_node(node, reader).map(Self::Fft),
+            "mamba" => MambaSpec::from_node(node, reader).map(Self::Mamba),
+            "hyena" => HyenaSpec::from_node(node, reader).map(Self::Hyena),
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
+            "trace" => TraceSpec::from_node(node, reader).map(Self::Trace),
             _ => {
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
                 reader.within("kind", |r| {
                     r.problem(
                         at,
-                        format!("expected a kind of workload: transformer, dlrm, hpl, fft, graph; found {found}"),
+                        format!(
+                            "expected a kind of workload: transformer, dlrm, mamba, hyena, hpl, fft, graph, trace; found {found}"
+                        ),
                     );
                 });
                 None
@@ -53,12 +64,16 @@ impl FromNode for WorkloadSpec {
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "oneOf": [
+        // A file that only changes another (`from:`) may fit several kinds.
+        json!({ "anyOf": [
             TransformerSpec::schema(definitions),
             DlrmSpec::schema(definitions),
             HplSpec::schema(definitions),
             FftSpec::schema(definitions),
+            MambaSpec::schema(definitions),
+            HyenaSpec::schema(definitions),
             GraphSpec::schema(definitions),
+            TraceSpec::schema(definitions),
         ] })
     }
     fn expected() -> String {
@@ -67,11 +82,15 @@ impl FromNode for WorkloadSpec {
 }
 
 impl WorkloadSpec {
-    /// Loads the tree of a workload file, references followed.
+    /// Loads the tree of a workload file, references followed. `trace:PATH` stands for a file of `kind: trace`
+    /// ([`TraceSpec::tree`]).
     ///
     /// # Errors
     /// The [`Problem`] of loading.
     pub fn load(path: &Path) -> Result<Node, Problem> {
+        if let Some(tree) = path.to_str().and_then(TraceSpec::tree) {
+            return Ok(tree);
+        }
         let node = Loader.load(path, None)?;
         Loader.expand(&node, "")
     }
@@ -87,7 +106,10 @@ impl WorkloadSpec {
             Self::Dlrm(d) => d.build(),
             Self::Hpl(h) => h.build(),
             Self::Fft(f) => f.build(),
+            Self::Mamba(m) => m.build(),
+            Self::Hyena(h) => h.build(),
             Self::Graph(g) => g.build(node)?,
+            Self::Trace(t) => t.build(node)?,
         };
         built.checked().map_err(|errors| {
             Problems(

@@ -6,6 +6,9 @@
 //! (rows m, contracted k, columns n): Q, K, V (heads x head_dim, h, S), PROJ (h, a, S), FFN0 (4h, h, S), FFN1
 //! (h, 4h, S). Attention, for each head: scores (S, head_dim, S), values (head_dim, S, S). A weight's gradient has the
 //! weight's input features as rows and its output features as columns and contracts over the tokens.
+//!
+//! Beyond DFModel: fewer key-value heads than heads (grouped-query attention, Ainslie et al. 2023, arXiv 2305.13245), a
+//! perceptron of any width, gated or not (Shazeer 2020, arXiv 2002.05202), and the decode pass ([`super::decode`]).
 
 use super::builder::Builder;
 use super::graph::{Op, Phase, Slot, WeightOf, Workload};
@@ -19,6 +22,8 @@ crate::choice! {
         Forward = "forward",
         /// Forward and backward: training.
         Training = "training",
+        /// Forward for `seq` new tokens after `context` tokens whose keys and values lie in DRAM: generation.
+        Decode = "decode",
     }
 }
 
@@ -45,8 +50,17 @@ crate::spec! {
         heads: u64,
         /// Size of one head.
         head_dim: u64,
-        /// Tokens of one sample.
+        /// Heads of keys and values, each shared by heads / kv_heads heads (grouped-query attention); left out: as many as
+        /// heads. Training has as many as heads.
+        kv_heads: Option<u64>,
+        /// Width of the perceptron; left out: 4 x hidden.
+        ffn: Option<u64>,
+        /// Whether the perceptron is gated (SwiGLU: a third matrix, of hidden x ffn). Not in training.
+        gated: bool = false,
+        /// Tokens of one sample: of the sequence, or, in decode, new ones (1 for plain generation).
         seq: u64,
+        /// Decode: tokens whose keys and values are in the cache.
+        context: Option<u64>,
         /// Layers.
         layers: u64,
         /// Bytes of one element of weights and activations.
@@ -60,6 +74,9 @@ crate::spec! {
         /// Declare Q_bwd and K_bwd with the heads as outer problems, as DFModel's graph does (they then need no
         /// reduction). Needs heads x head_dim = hidden.
         heads_in_qk_backward: bool = false,
+        /// Decode as DFModel's graph has it: the caches are kernels that write keys and values of all tokens, keys are
+        /// columns, and dropouts run. Needs kv_heads = heads and no gate.
+        cache_as_kernels: bool = false,
     }
 }
 
@@ -69,43 +86,108 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         let at = node.get("heads_in_qk_backward").unwrap_or(node);
         reader.within("heads_in_qk_backward", |r| r.problem(at, "needs heads x head_dim = hidden"));
     }
+    let mut say = |field: &str, message: String| {
+        let at = node.get(field).unwrap_or(node).clone();
+        reader.within(field, |r| r.problem(&at, message));
+    };
+    let (heads, kv) = (spec.heads, spec.kv_heads());
+    if kv > heads || !heads.is_multiple_of(kv) {
+        say("kv_heads", format!("expected a divisor of the {heads} heads, found {kv}"));
+    }
+    let plain = kv == heads && !spec.gated;
+    if spec.pass == Pass::Training && !plain {
+        say(if spec.gated { "gated" } else { "kv_heads" }, "is for the passes forward and decode".into());
+    }
+    if spec.cache_as_kernels && !(plain && spec.pass == Pass::Decode) {
+        say("cache_as_kernels", "is for the pass decode with kv_heads = heads and without gate".into());
+    }
+    match (spec.pass, spec.context) {
+        (Pass::Decode, None) => say("context", "missing; decode continues a context of so many tokens".into()),
+        (Pass::Forward | Pass::Training, Some(_)) => say("context", "only the pass decode has a context".into()),
+        _ => {}
+    }
     let sizes = [
         ("hidden", spec.hidden, 1u64 << 24),
         ("heads", spec.heads, 1 << 20),
         ("head_dim", spec.head_dim, 1 << 20),
+        ("ffn", spec.ffn.unwrap_or(1), 1 << 26),
         ("seq", spec.seq, 1 << 26),
+        ("context", spec.context.unwrap_or(1), 1 << 30),
         ("layers", spec.layers, 1 << 20),
     ];
     super::spec::check_sizes(&sizes, node, reader);
 }
 
 impl TransformerSpec {
+    /// Heads of keys and values.
+    pub fn kv_heads(&self) -> u64 {
+        self.kv_heads.unwrap_or(self.heads)
+    }
+
+    /// Width of the perceptron.
+    pub fn ffn(&self) -> u64 {
+        self.ffn.unwrap_or(self.hidden.saturating_mul(4))
+    }
+
     /// The workload: one layer, repeated.
     pub fn build(&self) -> Workload {
+        let b = if self.pass == Pass::Decode { self.decode() } else { self.whole_sequences() };
+        Workload {
+            name: self.name.clone(),
+            kernels: b.kernels,
+            tensors: b.tensors,
+            repeat: self.layers,
+            word_bytes: self.word.0,
+            global_batch: self.global_batch,
+            micro_batch: self.micro_batch,
+            training: self.pass == Pass::Training,
+            tokens_per_sample: Some(self.seq),
+            held_bytes: 0.0,
+        }
+    }
+
+    /// The perceptron on `input`; returns its first, middle and last kernel.
+    pub(super) fn perceptron(&self, b: &mut Builder, input: usize) -> (usize, usize, usize) {
+        let (h, f, s) = (self.hidden, self.ffn(), self.seq);
+        let ffn0 = b.add("FFN0", Op::GemmWeight, Phase::Forward, (1, f, h, s), &[(input, Slot::Rhs)]);
+        let middle = if self.gated {
+            let gate = b.add("FFN_gate", Op::GemmWeight, Phase::Forward, (1, f, h, s), &[(input, Slot::Rhs)]);
+            let both = [(gate, Slot::Data), (ffn0, Slot::Data)];
+            b.add("SwiGLU", Op::Elementwise, Phase::Forward, (1, f, 1, s), &both)
+        } else {
+            b.add("GeLU", Op::Elementwise, Phase::Forward, (1, f, 1, s), &[(ffn0, Slot::Data)])
+        };
+        let ffn1 = b.add("FFN1", Op::GemmWeight, Phase::Forward, (1, h, f, s), &[(middle, Slot::Rhs)]);
+        (ffn0, middle, ffn1)
+    }
+
+    /// Forward or training.
+    fn whole_sequences(&self) -> Builder {
         use Op::{Elementwise, Gemm, GemmWeight, Norm};
         use Phase::{BackwardInput as Bwd, BackwardWeight as Upd, Forward as Fwd};
         use Slot::{Data, Lhs, LhsT, Rhs, RhsT};
         let (h, heads, d, s) = (self.hidden, self.heads, self.head_dim, self.seq);
         let a = heads * d;
-        let f = 4 * h;
-        let mut b = Builder { kernels: Vec::new(), tensors: Vec::new() };
+        let f = self.ffn();
+        let kv = self.kv_heads();
+        let mut b = Builder::default();
 
         let add_prev = b.add("Add_Prev", Elementwise, Fwd, (1, h, 1, s), &[]);
         let ln1 = b.add("LN1", Norm, Fwd, (1, h, 1, s), &[(add_prev, Data)]);
         let q = b.add("Q", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
-        let k = b.add("K", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
-        let v = b.add("V", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
+        let k = b.add("K", GemmWeight, Fwd, (kv, d, h, s), &[(ln1, Rhs)]);
+        let v = b.add("V", GemmWeight, Fwd, (kv, d, h, s), &[(ln1, Rhs)]);
         let scores = b.add("MHA1", Gemm, Fwd, (heads, s, d, s), &[(q, Rhs), (k, LhsT)]);
         let softmax = b.add("SOFTMAX", Norm, Fwd, (heads, s, 1, s), &[(scores, Data)]);
         let drop1 = b.add("DropOut_1", Elementwise, Fwd, (heads, s, 1, s), &[(softmax, Data)]);
         let values = b.add("MHA2", Gemm, Fwd, (heads, d, s, s), &[(v, Lhs), (drop1, Rhs)]);
+        b.kernels[scores].lhs_shared = heads / kv;
+        b.kernels[values].lhs_shared = heads / kv;
         let proj = b.add("PROJ", GemmWeight, Fwd, (1, h, a, s), &[(values, Rhs)]);
         let drop2 = b.add("DropOut_2", Elementwise, Fwd, (1, h, 1, s), &[(proj, Data)]);
         let add1 = b.add("Add_1", Elementwise, Fwd, (1, h, 1, s), &[(drop2, Data), (add_prev, Data)]);
         let ln2 = b.add("LN2", Norm, Fwd, (1, h, 1, s), &[(add1, Data)]);
-        let ffn0 = b.add("FFN0", GemmWeight, Fwd, (1, f, h, s), &[(ln2, Rhs)]);
-        let gelu = b.add("GeLU", Elementwise, Fwd, (1, f, 1, s), &[(ffn0, Data)]);
-        let ffn1 = b.add("FFN1", GemmWeight, Fwd, (1, h, f, s), &[(gelu, Rhs)]);
+        let (ffn0, gelu, ffn1) = self.perceptron(&mut b, ln2);
         let drop3 = b.add("DropOut_3", Elementwise, Fwd, (1, h, 1, s), &[(ffn1, Data)]);
         let add2 = b.add("Add_2", Elementwise, Fwd, (1, h, 1, s), &[(drop3, Data), (add1, Data)]);
 
@@ -155,27 +237,18 @@ impl TransformerSpec {
             // The input gradients of Q, K and V add up to one tensor; it leaves through V_bwd.
             backward_ends = Some((v_b, loss_b));
         }
-        b.carry("layer.in", add2, add_prev, Data);
+        b.carry("layer.in", add2, &[(add_prev, Data)]);
         if let Some((from, to)) = backward_ends {
-            b.carry("layer.grad_in", from, to, Data);
+            b.carry("layer.grad_in", from, &[(to, Data)]);
         }
-        Workload {
-            name: self.name.clone(),
-            kernels: b.kernels,
-            tensors: b.tensors,
-            repeat: self.layers,
-            word_bytes: self.word.0,
-            global_batch: self.global_batch,
-            micro_batch: self.micro_batch,
-            training: self.pass == Pass::Training,
-            held_bytes: 0.0,
-        }
+        b
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::workload::Kernel;
 
     /// GPT-3 sizes used across unit tests.
     pub(crate) fn gpt3(hidden: u64, heads: u64, head_dim: u64, layers: u64, batch: u64, pass: Pass) -> Workload {
@@ -186,13 +259,18 @@ pub(crate) mod tests {
             hidden,
             heads,
             head_dim,
+            kv_heads: None,
+            ffn: None,
+            gated: false,
             seq: 2048,
+            context: None,
             layers,
             word: Bytes(2.0),
             pass,
             global_batch: batch,
             micro_batch: 1,
             heads_in_qk_backward: false,
+            cache_as_kernels: false,
         }
         .build()
         .checked()
@@ -214,6 +292,42 @@ pub(crate) mod tests {
         assert_eq!(training.flop_per_iteration(), 3.85072240461978e19_f64);
         let forward = gpt3(12288, 96, 128, 96, 2304, Pass::Forward);
         assert!((forward.flop_per_iteration() / 1.6874003603411436e18 - 1.0).abs() < 1e-15);
+    }
+
+    /// Llama-3 8B by hand (sizes: Dubey et al. 2024, arXiv 2407.21783, table 3): Q and PROJ 4096 x 4096, K and V
+    /// 1024 x 4096, three matrices of 14336 x 4096: 218,103,808 weights a layer. Attention for 8,192 tokens: 2 products of
+    /// 2 x 32 x 128 x 8192^2 FLOP.
+    #[test]
+    fn grouped_query_attention_and_gate_by_hand() {
+        let w = TransformerSpec {
+            kind: Kind::Transformer,
+            name: "llama".into(),
+            source: "a test".into(),
+            hidden: 4096,
+            heads: 32,
+            head_dim: 128,
+            kv_heads: Some(8),
+            ffn: Some(14336),
+            gated: true,
+            seq: 8192,
+            context: None,
+            layers: 32,
+            word: Bytes(2.0),
+            pass: Pass::Forward,
+            global_batch: 1,
+            micro_batch: 1,
+            heads_in_qk_backward: false,
+            cache_as_kernels: false,
+        }
+        .build()
+        .checked()
+        .unwrap();
+        let owned: f64 = w.kernels.iter().map(Kernel::weight_elements).sum();
+        assert_eq!(owned, 218_103_808.0);
+        let attention: f64 = w.kernels.iter().filter(|k| k.name.starts_with("MHA")).map(Kernel::flop).sum();
+        assert_eq!(attention, 2.0 * 2.0 * 32.0 * 128.0 * 8192.0 * 8192.0);
+        let keys = w.tensors.iter().find(|t| t.name == "K.out").unwrap();
+        assert_eq!((keys.rows, keys.cols), (1024, 8192));
     }
 
     /// By hand: a layer has 12 h^2 weights (Q, K, V, PROJ: 4 h^2; FFN0, FFN1: 8 h^2).

@@ -6,7 +6,7 @@ use flowspace::mapping::Status;
 use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};
 use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
-use flowspace::mapping::instance::{Compute, Instance, KernelCost, TensorCost, UseCost};
+use flowspace::mapping::instance::{Compute, Goal, Instance, KernelCost, TensorCost, UseCost};
 use flowspace::mapping::solver::Limits;
 use flowspace::model::compute::CoreOption;
 use flowspace::system::Overlap;
@@ -54,6 +54,7 @@ fn instance(kernels: Vec<KernelCost>, tensors: Vec<TensorCost>) -> Instance {
         kernel_by_kernel: false,
         separate_phases: false,
         max_partitions: None,
+        goal: Goal::TIME,
     }
 }
 

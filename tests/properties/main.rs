@@ -4,6 +4,7 @@
 //! Every run draws the same cases (a fixed seed, no persistence file).
 
 mod constraints;
+mod energy;
 mod fusion;
 mod random;
 mod search;

@@ -1,6 +1,6 @@
 //! Random fusion instances. Sizes and times are small multiples of a quarter, so that ties and exact fits are common.
 
-use flowspace::mapping::instance::{Compute, Instance, KernelCost, TensorCost, UseCost};
+use flowspace::mapping::instance::{Compute, Goal, Instance, KernelCost, TensorCost, UseCost};
 use flowspace::model::compute::CoreOption;
 use flowspace::system::Overlap;
 use proptest::collection::vec;
@@ -202,5 +202,6 @@ fn assemble(kernels: &[RawKernel], tensors: &[RawTensor], chip: &RawChip) -> Ins
         separate_phases: chip.backward_from.is_some(),
         pins,
         max_partitions: chip.max_partitions,
+        goal: Goal::TIME,
     }
 }

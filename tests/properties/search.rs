@@ -6,11 +6,14 @@ use flowspace::mapping::solver::Limits;
 use flowspace::mapping::{Answer, Infeasible, Status, map};
 use flowspace::plan::Plan;
 use flowspace::spec::Node;
-use flowspace::spec::read::{Fraction, Ref};
+use flowspace::spec::read::{Fraction, Ref, Share};
 use flowspace::system::network::Arrangement;
 use flowspace::system::source::Source;
 use flowspace::system::{Chip, Dimension, Efficiency, Link, Memory, ModelOptions, Network, Style, SwitchPart, System};
-use flowspace::units::{Bandwidth, Bytes, Frequency, Power, PowerPerBandwidth, Price, PricePerBandwidth, Seconds};
+use flowspace::units::{
+    Bandwidth, Bytes, EnergyPerByte, EnergyPerFlop, Frequency, Power, PowerPerBandwidth, Price, PricePerBandwidth,
+    Seconds,
+};
 use flowspace::workload::transformer::{Kind, Pass, TransformerSpec};
 use flowspace::workload::{Phase, Workload, WorkloadSpec};
 use proptest::prelude::*;
@@ -20,7 +23,7 @@ fn source() -> Source {
     Source::All("assumed: a test".into())
 }
 
-fn workload(training: bool) -> impl Strategy<Value = Workload> {
+pub fn workload(training: bool) -> impl Strategy<Value = Workload> {
     let pass = if training { Pass::Training } else { Pass::Forward };
     ((1..=8u64, 1..=3u32, 1..=8u64), (4..=7u32, 0..=6u32, 0..=2u32)).prop_map(
         move |((width, heads, layers), (seq, batch, micro))| {
@@ -32,13 +35,18 @@ fn workload(training: bool) -> impl Strategy<Value = Workload> {
                 hidden,
                 heads,
                 head_dim: hidden / heads,
+                kv_heads: None,
+                ffn: None,
+                gated: false,
                 seq: 1 << seq,
+                context: None,
                 layers,
                 word: Bytes(2.0),
                 pass,
                 global_batch: 1 << batch.max(micro),
                 micro_batch: 1 << micro,
                 heads_in_qk_backward: false,
+                cache_as_kernels: false,
             }
             .build()
             .checked()
@@ -59,7 +67,7 @@ const NETWORKS: [(Arrangement, &[u64]); 9] = [
     (Arrangement::Dgx2, &[2, 2]),
 ];
 
-fn system(dfmodel: bool) -> impl Strategy<Value = System> {
+pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
     let style = prop_oneof![2 => Just(Style::Dataflow), 1 => Just(Style::KernelByKernel)];
     let efficiency = prop_oneof![Just(Efficiency::Constant(Fraction(0.9))), Just(Efficiency::LanesStages)];
     let chip = (style, efficiency, 3..=6u32, 3..=5u32, 14..=24u32, prop_oneof![Just(0.0), Just(5e-6)]);
@@ -76,6 +84,8 @@ fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                 latency: Seconds(net.2),
                 price: PricePerBandwidth(2.0),
                 power: PowerPerBandwidth(0.05),
+                idle_share: Share(if lanes % 2 == 0 { 1.0 } else { 0.3 }),
+                energy_per_byte: None,
             };
             System {
                 name: "small".into(),
@@ -94,6 +104,8 @@ fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     launch_overhead: Seconds(launch),
                     price: Price(100.0),
                     power: Power(10.0),
+                    idle_share: Share(0.2),
+                    energy_per_flop: (cores % 2 == 0).then_some(EnergyPerFlop(1e-12)),
                 }),
                 memory: Ref(Memory {
                     name: "memory".into(),
@@ -101,7 +113,10 @@ fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     bandwidth: Bandwidth(bandwidth),
                     capacity,
                     price: PricePerBandwidth(1.0),
+                    capacity_price: None,
                     power: PowerPerBandwidth(0.1),
+                    idle_share: Share(0.1),
+                    energy_per_byte: (sram % 2 == 0).then_some(EnergyPerByte(50e-12)),
                 }),
                 network: Network {
                     topology,
@@ -125,11 +140,11 @@ fn system(dfmodel: bool) -> impl Strategy<Value = System> {
 }
 
 /// A third with DFModel's options.
-fn any_system() -> impl Strategy<Value = System> {
+pub fn any_system() -> impl Strategy<Value = System> {
     prop_oneof![2 => system(false), 1 => system(true)]
 }
 
-fn describe(w: &Workload, s: &System) -> String {
+pub fn describe(w: &Workload, s: &System) -> String {
     format!(
         "{} kernels x {} layers, batch {}/{}; {} {:?} of {:?}, SRAM {}, DRAM {:?}",
         w.kernels.len(),
@@ -464,6 +479,8 @@ fn samples_of_all_replicas_do_not_overflow() {
         latency: Seconds(0.0),
         price: PricePerBandwidth(2.0),
         power: PowerPerBandwidth(0.05),
+        idle_share: Share(1.0),
+        energy_per_byte: None,
     };
     s.network.dimensions = vec![Dimension { size: 1 << 32, link: Ref(link), topology: None }];
     s.chip.0.sram = Bytes(1e30);

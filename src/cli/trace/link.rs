@@ -1,0 +1,92 @@
+//! `flowspace trace link`.
+
+use crate::cli::Failure;
+use crate::trace::link::{LinkReport, LinkedTrace, Steps, file, link};
+use crate::trace::{host, kineto};
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// Where a linked trace comes from, when it is linked on the way.
+#[derive(Debug, Args)]
+pub struct Sources {
+    /// Host trace: PyTorch's execution trace (JSON, plain or gzip).
+    #[arg(long, value_name = "FILE", requires = "device")]
+    pub host: Option<PathBuf>,
+    /// Device trace: Kineto's Chrome JSON, plain or gzip. Without --host its own operators are the host side.
+    #[arg(long, value_name = "FILE")]
+    pub device: Option<PathBuf>,
+    /// Numbers of the profiler's steps to keep, as `ProfilerStep#N` gives them, with commas; without it all of the trace.
+    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "device")]
+    pub steps: Vec<u64>,
+}
+
+/// Arguments of `flowspace trace link`.
+#[derive(Debug, Args)]
+pub struct LinkArgs {
+    /// The two traces.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// Linked trace to write: a Chakra .et with every fact as an attribute, packed if the name ends in .gz.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+}
+
+/// Links, prints the report, writes.
+///
+/// # Errors
+/// [`Failure`]: a trace that cannot be read, or two that do not belong together.
+pub fn run(args: &LinkArgs) -> Result<i32, Failure> {
+    let Some(device) = &args.sources.device else {
+        return Err(Failure::input("--device is missing: the device trace (Kineto's JSON) knows the times"));
+    };
+    let (trace, report) = read_and_link(args.sources.host.as_deref(), device, &args.sources.steps)?;
+    if let Some(out) = &args.out {
+        file::write(&trace, out).map_err(|e| Failure::input(e.to_string()))?;
+    }
+    crate::cli::print(&report.text());
+    Ok(0)
+}
+
+/// Reads both traces, at the same time, and links them.
+pub(super) fn read_and_link(
+    host_path: Option<&Path>,
+    device_path: &Path,
+    steps: &[u64],
+) -> Result<(LinkedTrace, LinkReport), Failure> {
+    let (host, device) = std::thread::scope(|scope| {
+        let host = host_path.map(|path| scope.spawn(|| host::read(path)));
+        let device = kineto::read(device_path);
+        (host.map(|thread| thread.join()), device)
+    });
+    let host = match host {
+        None => None,
+        Some(Ok(Ok(host))) => Some(host),
+        Some(Ok(Err(e))) => {
+            let more = device.err().map(|e| format!("\n{e}")).unwrap_or_default();
+            return Err(Failure::input(format!("{e}{more}")));
+        }
+        Some(Err(_)) => return Err(Failure::input("the reader of the host trace stopped unexpectedly")),
+    };
+    let device = device.map_err(|e| Failure::input(e.to_string()))?;
+    for warning in host.iter().flat_map(|h| &h.warnings).chain(&device.warnings) {
+        eprintln!("warning: {warning}");
+    }
+    let steps = if steps.is_empty() { Steps::All } else { Steps::Numbers(steps.to_vec()) };
+    link(host.as_ref(), &device, &steps).map_err(|e| Failure::input(format!("{}: {e}", device_path.display())))
+}
+
+/// A linked trace from its file, or linked on the way.
+pub(super) fn linked(file: Option<&Path>, sources: &Sources) -> Result<LinkedTrace, Failure> {
+    match (file, &sources.device) {
+        (Some(path), None) => file::read(path).map_err(|e| Failure::input(e.to_string())),
+        (None, Some(device)) => {
+            let (trace, report) = read_and_link(sources.host.as_deref(), device, &sources.steps)?;
+            crate::cli::print(&report.text());
+            Ok(trace)
+        }
+        (Some(_), Some(_)) => Err(Failure::input("give a linked trace or --device, not both")),
+        (None, None) => {
+            Err(Failure::input("give a linked trace (from `flowspace trace link`), or --device and perhaps --host"))
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `flowspace trace lower`.
+
+use crate::cli::Failure;
+use crate::cli::map::{Format, check_writable, positive};
+use crate::spec::node::io_reason;
+use crate::trace::lower::{Fold, report};
+use crate::units::Bytes;
+use crate::workload::trace::{Kind, TraceSpec};
+use crate::workload::write;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Arguments of `flowspace trace lower`.
+#[derive(Debug, Args)]
+pub struct LowerArgs {
+    /// PyTorch execution trace or FX graph (aten-fx-json/1), plain or gzip.
+    pub file: PathBuf,
+    /// Write the workload to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Fold the repeated layer: none or layer. Kernels outside the layers are then left out, and listed.
+    #[arg(long, value_name = "FOLD", default_value = "none")]
+    pub fold: String,
+    /// Number of the step; the second if left out.
+    #[arg(long, value_name = "N")]
+    pub step: Option<u64>,
+    /// Count causal attention without the masked half.
+    #[arg(long)]
+    pub causal_discount: bool,
+    /// Samples of the recorded step on one rank; as the trace tells if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub batch: Option<u64>,
+    /// Tensor-parallel degree of the recording; as the collectives tell if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub tp: Option<u64>,
+    /// Data-parallel degree of the recording; as the collectives tell if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub dp: Option<u64>,
+    /// Bytes of one element; that of most values if left out.
+    #[arg(long, value_name = "BYTES", value_parser = positive)]
+    pub word: Option<u64>,
+    /// Samples of one iteration; those of the recorded step if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub global_batch: Option<u64>,
+    /// Samples of one microbatch; those of the recorded step on one rank if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub micro_batch: Option<u64>,
+    /// Name of the workload.
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Format of the report on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Lowers, reports, writes.
+///
+/// # Errors
+/// [`Failure`]: the file cannot be read or lowered, the output cannot be written.
+pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
+    if let Some(out) = &args.out {
+        check_writable(out)?;
+    }
+    let fold = Fold::from_word(&args.fold)
+        .ok_or_else(|| Failure::input(format!("--fold {:?}: expected none or layer", args.fold)))?;
+    let spec = TraceSpec {
+        kind: Kind::Trace,
+        name: args.name.clone(),
+        source: None,
+        path: args.file.display().to_string(),
+        step: args.step,
+        fold,
+        causal_discount: args.causal_discount,
+        batch: args.batch,
+        tp: args.tp,
+        dp: args.dp,
+        word: args.word.map(|w| Bytes(w as f64)),
+        global_batch: args.global_batch,
+        micro_batch: args.micro_batch,
+    };
+    let node = TraceSpec::tree("trace:").ok_or_else(|| Failure::input("internal error: no tree"))?;
+    let lowered = spec.lower(&node)?;
+    let text = match args.format {
+        Format::Text => report::lowered_text(&lowered),
+        Format::Json => {
+            let json = serde_json::to_string_pretty(&report::lowered_json(&lowered))
+                .map_err(|e| Failure::input(e.to_string()))?;
+            format!("{json}\n")
+        }
+    };
+    crate::cli::print(&text);
+    if let Some(out) = &args.out {
+        std::fs::write(out, write::graph(&lowered.workload, &spec.source_text()))
+            .map_err(|e| Failure::input(format!("cannot write {:?}: {}", out.display().to_string(), io_reason(&e))))?;
+    }
+    Ok(0)
+}

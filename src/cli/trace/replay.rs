@@ -1,0 +1,169 @@
+//! `flowspace trace replay`.
+
+use super::link::{Sources, linked};
+use crate::cli::Failure;
+use crate::trace::link::{LinkedNode, NodeKind, Ns};
+use crate::trace::replay::{Delays, Figures, Replay, Timing, recorded};
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::json;
+use std::path::PathBuf;
+
+/// Arguments of `flowspace trace replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArgs {
+    /// Linked trace; or give --device, and perhaps --host.
+    pub linked: Option<PathBuf>,
+    /// The two traces.
+    #[command(flatten)]
+    pub sources: Sources,
+    /// Delays between calls and what they launch, and between operations of the device.
+    #[arg(long, value_enum, default_value = "typical")]
+    pub delays: DelayChoice,
+    /// What if: multiply the durations of some device operations. WHAT is `compute`, `communication`, `memory`, `device` (all of
+    /// them), or a part of their name. May be given more than once.
+    #[arg(long, value_name = "WHAT=FACTOR", value_parser = scale)]
+    pub scale: Vec<Scale>,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// [`Delays`], as typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum DelayChoice {
+    /// The trace's median for each kind of operation.
+    Typical,
+    /// Those recorded for each operation.
+    Recorded,
+}
+
+/// A factor for the durations of some operations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scale {
+    what: String,
+    factor: f64,
+}
+
+fn scale(text: &str) -> Result<Scale, String> {
+    let (what, factor) = text.rsplit_once('=').ok_or("expected WHAT=FACTOR such as communication=0.5")?;
+    let factor: f64 = factor.trim().parse().map_err(|_| format!("{factor:?} is no number"))?;
+    if !(0.0..=1e6).contains(&factor) {
+        return Err(format!("expected a factor from 0 to 1000000, found {factor}"));
+    }
+    if what.trim().is_empty() {
+        return Err("expected compute, communication, memory, device, or a part of a name before `=`".into());
+    }
+    Ok(Scale { what: what.trim().to_owned(), factor })
+}
+
+impl Scale {
+    fn applies(&self, node: &LinkedNode) -> bool {
+        match self.what.as_str() {
+            "device" => true,
+            "communication" => node.is_communication(),
+            "compute" => node.kind == NodeKind::Kernel && !node.is_communication(),
+            "memory" => node.kind != NodeKind::Kernel,
+            part => node.name.contains(part),
+        }
+    }
+}
+
+/// Replays and prints.
+///
+/// # Errors
+/// [`Failure`]: a trace that cannot be read or has no order.
+pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
+    let trace = linked(args.linked.as_deref(), &args.sources)?;
+    for s in &args.scale {
+        if !trace.nodes.iter().any(|n| n.kind.on_device() && s.applies(n)) {
+            return Err(Failure::input(format!("--scale {}: no device operation of the trace is meant by it", s.what)));
+        }
+    }
+    let delays = match args.delays {
+        DelayChoice::Typical => Delays::Typical,
+        DelayChoice::Recorded => Delays::Recorded,
+    };
+    let timing = Timing::new(&trace, delays).map_err(|e| Failure::input(e.to_string()))?;
+    let replay = timing.replay(&trace, |_, node| {
+        let factor: f64 = args.scale.iter().filter(|s| s.applies(node)).map(|s| s.factor).product();
+        if factor == 1.0 { node.dur_ns } else { (node.dur_ns as f64 * factor).round() as u64 }
+    });
+    let recorded = recorded(&trace);
+    let text = if args.json { as_json(&recorded, &replay, &timing) } else { as_text(&recorded, &replay, &timing) };
+    crate::cli::print(&text);
+    Ok(0)
+}
+
+fn ms(ns: Ns) -> String {
+    format!("{:.3} ms", ns as f64 / 1e6)
+}
+
+/// What is shown of each schedule.
+fn rows(f: &Figures) -> [(&'static str, &'static str, Ns); 8] {
+    [
+        ("step", "step_ns", f.step_ns()),
+        ("whole trace", "span_ns", f.span_ns),
+        ("compute kernels", "compute_ns", f.compute_ns),
+        ("communication kernels", "communication_ns", f.communication_ns),
+        ("copies and fills", "memory_ns", f.memory_ns),
+        ("exposed communication", "exposed_communication_ns", f.exposed_communication_ns),
+        ("hidden communication", "hidden_communication_ns", f.hidden_communication_ns),
+        ("device idle", "idle_ns", f.idle_ns),
+    ]
+}
+
+fn as_text(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["", "recorded", "replayed", "difference"]);
+    for (a, b) in rows(recorded).iter().zip(rows(&replay.figures)) {
+        let difference =
+            if a.2 == 0 { String::new() } else { format!("{:+.2} %", 100.0 * (b.2 - a.2) as f64 / a.2 as f64) };
+        table.add_row([a.0.to_owned(), ms(a.2), ms(b.2), difference]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut out = format!("{table}\n");
+    if recorded.steps.len() > 1 {
+        for (a, b) in recorded.steps.iter().zip(&replay.figures.steps) {
+            out.push_str(&format!("{}: recorded {}, replayed {}\n", a.name, ms(a.ns), ms(b.ns)));
+        }
+    }
+    let path = &replay.path;
+    out.push_str(&format!(
+        "critical path: {} with {} device operations\n",
+        ms(path.length_ns()),
+        path.operations.len()
+    ));
+    for (share, ns) in &path.shares {
+        out.push_str(&format!("  {}: {}\n", share.word(), ms(*ns)));
+    }
+    if timing.unexplained_ns > 0 {
+        out.push_str(&format!(
+            "delays of device operations that no dependency and no typical delay explains: {}\n",
+            ms(timing.unexplained_ns)
+        ));
+    }
+    out
+}
+
+fn as_json(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
+    let figures = |f: &Figures| {
+        let mut map: serde_json::Map<String, serde_json::Value> =
+            rows(f).iter().map(|(_, key, ns)| ((*key).to_owned(), json!(ns))).collect();
+        map.insert("devices".into(), json!(f.devices));
+        map.insert("steps".into(), f.steps.iter().map(|s| json!({ "name": s.name, "ns": s.ns })).collect());
+        map
+    };
+    let shares: serde_json::Map<String, serde_json::Value> =
+        replay.path.shares.iter().map(|(s, ns)| (s.word().to_owned(), json!(ns))).collect();
+    let value = json!({
+        "recorded": figures(recorded),
+        "replayed": figures(&replay.figures),
+        "critical_path": { "length_ns": replay.path.length_ns(), "shares_ns": shares },
+        "unexplained_ns": timing.unexplained_ns,
+    });
+    format!("{value:#}\n")
+}

@@ -1,0 +1,262 @@
+//! The settings of a run as a study of two points, DFModel's formulas and ours, and the mapping of a file that DFModel's
+//! passes have filled in as a plan.
+
+use super::known::Family;
+use super::schema::Generation;
+use super::setup::{Kernel, Setup, Workload};
+use super::system::{MAX_DIVISIONS, dim_name, divisions, model, sizes};
+use super::tree::Fault;
+use super::{Common, Note};
+use crate::model::Strategy;
+use crate::plan::DimensionUse;
+use serde_json::{Map, Value as Json, json};
+
+/// Orders of parallelism that DFModel accepts, innermost dimension first.
+const ORDERS: [&[&str]; 7] =
+    [&["TP"], &["PP"], &["DP"], &["TP", "PP"], &["TP", "DP"], &["PP", "DP"], &["TP", "PP", "DP"]];
+
+/// What each dimension serves, if the file says so, or its generation does.
+fn parallelism(setup: &Setup, notes: &mut Vec<Note>, faults: &mut Vec<Fault>) -> Option<Vec<String>> {
+    let dims = &setup.system.dims;
+    let stated: Vec<Option<&String>> = dims.iter().map(|d| d.par.as_ref()).collect();
+    if stated.iter().all(Option::is_none) {
+        if setup.generation.is_first() && matches!(setup.settings.workload, Workload::Llm(_)) && !dims.is_empty() {
+            let order: Vec<String> = ["TP", "PP", "DP"].iter().take(dims.len()).map(|w| w.to_string()).collect();
+            let text = format!("{}, as these generations do with the dimensions in their order", order.join(", "));
+            notes.push(Note::assumed("parallelism of the dimensions", text));
+            return Some(order);
+        }
+        return None;
+    }
+    let at = setup.system.network_place;
+    let missing: Vec<String> = dims.iter().filter(|d| d.par.is_none()).map(dim_name).collect();
+    if !missing.is_empty() {
+        let text = format!("{} is missing; either every dimension says what it serves or none", missing.join(", "));
+        faults.push(Fault::at(at, "system", text));
+        return None;
+    }
+    let words: Vec<String> = stated.into_iter().flatten().cloned().collect();
+    let list = words.join(", ");
+    if words.iter().any(|w| w == "SP") {
+        let text = format!(
+            "{list}; our search shards sequences within the tensor-parallel group and uses the dimensions as is best"
+        );
+        notes.push(Note::ignored("system: parallelism of the dimensions", Some(at), text));
+        return None;
+    }
+    if !ORDERS.iter().any(|order| order.iter().copied().eq(words.iter().map(String::as_str))) {
+        let text = format!("the dimensions serve {list}; expected TP, PP, DP in this order, each at most once");
+        faults.push(Fault::at(at, "system", text));
+        return None;
+    }
+    Some(words)
+}
+
+/// Degrees of TP, PP and DP, where the dimensions have sizes.
+fn degrees(setup: &Setup, words: &[String]) -> Option<[u64; 3]> {
+    let mut degrees = [1u64; 3];
+    for (dim, word) in setup.system.dims.iter().zip(words) {
+        let at = ["TP", "PP", "DP"].iter().position(|w| w == word)?;
+        degrees[at] = degrees[at].saturating_mul(dim.size?);
+    }
+    Some(degrees)
+}
+
+/// The study file.
+pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults: &mut Vec<Fault>) -> Json {
+    let mut solve = Map::new();
+    if let Some(words) = parallelism(setup, notes, faults) {
+        if let Some([tp, pp, dp]) = degrees(setup, &words) {
+            for (word, degree) in [("tp", tp), ("pp", pp), ("dp", dp)] {
+                solve.insert(word.into(), json!(degree));
+            }
+        } else {
+            notes.push(Note::changed(
+                "system: parallelism of the dimensions",
+                None,
+                "searched: some sizes were left to the solver",
+            ));
+        }
+    }
+    if let Some(most) = setup.settings.partitions {
+        solve.insert("max_partitions".into(), json!(most));
+    }
+    match Family::named(setup) {
+        // Its sizes are those of one replica; every chip is one.
+        Some(Family::Dlrm) => {
+            for (degree, value) in [("tp", 1), ("pp", 1), ("dp", setup.system.chips)] {
+                solve.insert(degree.into(), json!(value));
+            }
+        }
+        Some(Family::Hpl | Family::Fft) => {
+            let text = "DFModel's process grid follows from the dimensions; the study searches it";
+            notes.push(Note::changed("system: parallelism of the dimensions", None, text));
+        }
+        _ => {}
+    }
+    if !setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k) {
+        solve.insert("tiles".into(), json!(1));
+    }
+    if let Workload::Llm(llm) = &setup.settings.workload
+        && let Some((tile, place)) = llm.tile
+    {
+        // model.md section 2: of the generations read here these tie tile size and count.
+        let tied = !matches!(setup.generation, Generation::Miscellany | Generation::PerfectOverlap);
+        if !tied {
+            let text = format!("{tile}; the tile count of this generation did not follow from it: searched here");
+            notes.push(Note::ignored("llm.tile_size", Some(place), text));
+        } else if llm.seq.is_multiple_of(tile) {
+            solve.insert("tiles".into(), json!(llm.seq / tile));
+        } else {
+            let text = format!("expected a divisor of the sequence of {}, found {tile}", llm.seq);
+            faults.push(Fault::at(place, "llm.tile_size", text));
+        }
+    }
+    let mut axes = vec![json!({
+        "name": "model",
+        "points": {
+            "dfmodel": { "system.model": model(setup) },
+            "flowspace": { "system.model": "flowspace" },
+        },
+    })];
+    axes.extend(dimension_axis(setup, faults, notes));
+    let mut study = json!({
+        "name": common.name,
+        "question": "What do DFModel's formulas say of this setup, and what do ours?",
+        "source": common.source,
+        "workload": format!("{}-workload.yaml", common.name),
+        "system": format!("{}-system.yaml", common.name),
+        "axes": axes,
+    });
+    if let (false, Some(map)) = (solve.is_empty(), study.as_object_mut()) {
+        map.insert("solve".into(), Json::Object(solve));
+    }
+    study
+}
+
+/// The sizes of several dimensions that were left to DFModel's solver: every division of the chips.
+fn dimension_axis(setup: &Setup, faults: &mut Vec<Fault>, notes: &mut Vec<Note>) -> Option<Json> {
+    let dims = &setup.system.dims;
+    let free: Vec<usize> = (0..dims.len()).filter(|d| dims[*d].size.is_none()).collect();
+    if free.is_empty() {
+        return None;
+    }
+    let fixed: u64 = dims.iter().filter_map(|d| d.size).fold(1, u64::saturating_mul);
+    let names: Vec<String> = free.iter().map(|d| dims[*d].letter.to_string()).collect();
+    let found = divisions(setup.system.chips / fixed.max(1), free.len(), MAX_DIVISIONS);
+    if free.len() == 1 {
+        notes.push(Note::assumed(
+            format!("system: size of {}", names.join(", ")),
+            "from num_chip and the other dimensions",
+        ));
+        return None;
+    }
+    if found.len() > MAX_DIVISIONS {
+        let text = format!(
+            "system: the sizes of {} are free, which leaves more than {MAX_DIVISIONS} divisions; give some of them",
+            names.join(", ")
+        );
+        faults.push(Fault::whole(text));
+        return None;
+    }
+    let text = format!("left to DFModel's solver; the study has an axis with all {} divisions", found.len());
+    notes.push(Note::changed(format!("system: sizes of {}", names.join(", ")), None, text));
+    let points: Map<String, Json> = found
+        .into_iter()
+        .map(|division| {
+            let label: Vec<String> = division.iter().map(u64::to_string).collect();
+            let sets: Map<String, Json> = free
+                .iter()
+                .zip(&division)
+                .map(|(d, size)| (format!("system.network.dimensions.{d}.size"), json!(size)))
+                .collect();
+            (label.join("x"), Json::Object(sets))
+        })
+        .collect();
+    Some(json!({ "name": "sizes", "points": points }))
+}
+
+/// The plan file, for a file that both of DFModel's passes have filled in.
+pub(super) fn plan(
+    setup: &Setup,
+    common: &Common,
+    names: &[String],
+    spread: bool,
+    notes: &mut Vec<Note>,
+) -> Option<Json> {
+    let kernels = &setup.kernels;
+    let sharded = kernels.iter().all(|k| k.sharding.is_some());
+    let mapped = sharded && kernels.iter().all(|k| k.config >= 0 && k.shard_n.is_some());
+    if !mapped {
+        if sharded {
+            notes.push(Note::ignored(
+                "dataflow_graph.kernels: sharding",
+                None,
+                "no partitions beside it, so there is no plan to write",
+            ));
+        }
+        return None;
+    }
+    // Faults were noted for the study.
+    let words = parallelism(setup, &mut Vec::new(), &mut Vec::new());
+    let sizes = sizes(setup, &mut Vec::new());
+    let degree_of = |word: &str, size: u64| {
+        let degree = |w: &str| if word == w { size } else { 1 };
+        DimensionUse { tp: degree("TP"), pp: degree("PP"), dp: degree("DP"), ..DimensionUse::NONE }
+    };
+    let uses: Option<Vec<DimensionUse>> = match (words, Family::named(setup)) {
+        (Some(words), _) => Some(words.iter().zip(&sizes).map(|(word, size)| degree_of(word, *size)).collect()),
+        (None, Some(family @ Family::Dlrm)) => family.uses(&sizes),
+        (None, Some(family)) if spread => family.uses(&sizes),
+        (None, _) => setup.system.dims.is_empty().then(Vec::new),
+    };
+    let Some(uses) = uses else {
+        let text = "no plan is written: the file does not say what the network's dimensions serve";
+        notes.push(Note::ignored("dataflow_graph.kernels: sharding and config", None, text));
+        return None;
+    };
+    let tp: u64 = uses.iter().map(|u| u.tp).fold(1, u64::saturating_mul);
+    let tiles = tile_count(kernels, tp);
+    notes.push(Note::changed(
+        "dataflow_graph.kernels: shard_N",
+        None,
+        format!("the least of them gives a tile count of {tiles}"),
+    ));
+    let strategy = |k: &Kernel| if tp == 1 { Strategy::Replicate } else { k.sharding.unwrap_or(Strategy::Replicate) };
+    let sharding: Map<String, Json> =
+        kernels.iter().zip(names).map(|(k, name)| (name.clone(), json!(strategy(k)))).collect();
+    let mut configs: Vec<i64> = kernels.iter().map(|k| k.config).collect();
+    configs.sort_unstable();
+    configs.dedup();
+    let partitions: Vec<Vec<&String>> = configs
+        .iter()
+        .map(|c| kernels.iter().zip(names).filter(|(k, _)| k.config == *c).map(|(_, name)| name).collect())
+        .collect();
+    Some(json!({
+        "flowspace_plan": 1,
+        "workload": { "from": format!("{}-workload.yaml", common.name) },
+        "system": { "from": format!("{}-system.yaml", common.name) },
+        "network_use": uses,
+        "tile_count": tiles,
+        "sharding": sharding,
+        "partitions": partitions,
+    }))
+}
+
+/// Tiles that a sample is cut into: the streamed size over the smallest tile. A solver may leave a tile larger than it need
+/// be, never smaller.
+fn tile_count(kernels: &[Kernel], tp: u64) -> u64 {
+    let count = |k: &Kernel| -> Option<u64> {
+        let tile = if k.tiled_n {
+            k.shard_n?
+        } else if k.tiled_k {
+            k.shard_k?
+        } else {
+            return None;
+        };
+        let whole = if k.tiled_n { k.n } else { k.k };
+        let shards = if k.tiled_n && k.sharding == Some(Strategy::N) { tp } else { 1 };
+        Some(whole.div_ceil(shards.max(1)).div_ceil(tile.max(1)))
+    };
+    kernels.iter().filter_map(count).max().unwrap_or(1)
+}

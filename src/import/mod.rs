@@ -1,0 +1,3 @@
+//! Files of other tools, read into ours: one folder a tool.
+
+pub mod dfmodel;

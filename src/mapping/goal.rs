@@ -1,0 +1,174 @@
+//! What the search minimises: time, energy or money, as a sum over the partitions.
+//!
+//! An objective counts `second` for each second of an iteration and `joule` for each joule that use adds
+//! (`model::energy`); idle power is counted with the seconds:
+//!
+//! | objective | second | joule |
+//! |---|---|---|
+//! | time | 1 | 0 |
+//! | energy | idle watts of the system | 1 |
+//! | cost | price / write-off time + q e * idle watts | q e |
+//!
+//! (e: price of a joule, q: PUE.) The iteration's time is linear in the layer's, T = s A + T0, and the layer's time,
+//! arithmetic and DRAM traffic are sums over its partitions. So the objective of an iteration is
+//!
+//! ```text
+//! sum over partitions (second s * time + joule b R n ((1 - i) w * arithmetic + e_dram * traffic)) + constant
+//! ```
+//!
+//! with b, R, n, i, w of `model::energy`; the constant (T0, links, hand-overs, gradients, optimiser, energy a FLOP) depends on
+//! degrees, sharding and tile count alone. Each partition's summand depends on nothing but the partition, so the shortest
+//! path is as exact for energy and cost as for time. DFModel's first schedule is not linear and is refused.
+
+use super::degrees::Degrees;
+use super::instance::{self, Choice, Goal};
+use super::request::{MapError, Objective, Request};
+use super::search::Search;
+use crate::model::Strategy;
+use crate::model::compute::{local, tile_flop};
+use crate::model::energy::{self, LayerUse};
+use crate::model::schedule::{Stage, iteration, samples_per_pass};
+use crate::plan::Figures;
+use crate::system::options::Pipeline;
+use crate::system::{System, price};
+
+/// What an objective counts for seconds and for joules of an iteration.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Worth {
+    /// A second.
+    pub(super) second: f64,
+    /// A joule beyond the idle power.
+    pub(super) joule: f64,
+}
+
+impl Worth {
+    /// Of a request on a system.
+    ///
+    /// # Errors
+    /// [`MapError::Request`] where the objective is no sum over the partitions.
+    pub(super) fn of(request: &Request, system: &System) -> Result<Self, MapError> {
+        let idle_w = price::idle_power(system).total();
+        let joule_usd = request.economics.pue * request.economics.electricity.0;
+        let worth = match request.objective {
+            Objective::Time => return Ok(Self { second: 1.0, joule: 0.0 }),
+            Objective::Energy => Self { second: idle_w, joule: 1.0 },
+            Objective::Cost => Self {
+                second: price::cost(system).total() / request.economics.amortization.0 + joule_usd * idle_w,
+                joule: joule_usd,
+            },
+        };
+        let objective = request.objective;
+        if system.model.pipeline == Pipeline::DfmodelFirst {
+            return Err(MapError::Request(format!(
+                "the objective {objective} needs a schedule whose time is linear in the layer's: model.pipeline 1f1b or \
+                 dfmodel, not dfmodel_first"
+            )));
+        }
+        let rates = energy::rates(system);
+        let links = system.network.dimensions.iter().map(|d| energy::link_byte_j(&d.link.0, &system.model));
+        let by_use = rates.busy_w + rates.flop_j + rates.dram_byte_j + links.sum::<f64>();
+        if worth.second + worth.joule * by_use <= 0.0 {
+            return Err(MapError::Request(format!(
+                "the objective {objective} is zero for every mapping: the parts of the system have no price or power, or \
+                 electricity none"
+            )));
+        }
+        Ok(worth)
+    }
+}
+
+/// A layer's time at which the schedule's own terms cannot hide the slope.
+const LONG_S: f64 = 1e6;
+
+impl Search<'_> {
+    /// What the partitions of an instance are priced at.
+    pub(super) fn goal(&self, degrees: &Degrees, sharding: &[Strategy], tiles: u64) -> Goal {
+        if self.request.objective == Objective::Time {
+            return Goal::TIME;
+        }
+        let (w, system) = (self.workload, self.system);
+        let seconds = |layer_s: f64| self.iteration(degrees, sharding, layer_s).total_s();
+        let slope = (seconds(2.0 * LONG_S) - seconds(LONG_S)) / LONG_S;
+        let choice = Choice { degrees, sharding, tiles, weights_on_chip: false };
+        let constant = LayerUse {
+            flop: (0..w.kernels.len()).map(|k| self.kernel_flop(k, degrees, sharding, tiles)).sum(),
+            link_j: instance::link_joules(w, system, choice).iter().sum(),
+            ..LayerUse::default()
+        };
+        let stage = self.stage(degrees, sharding, 0.0);
+        let joules = |layer: LayerUse| energy::used(w, system, &stage, layer).total();
+        let rates = energy::rates(system);
+        let layer_passes = energy::passes(w, &system.model, degrees.dp)
+            * w.repeat as f64
+            * (system.chip_count() as f64 / degrees.pp as f64);
+        Goal {
+            second: self.worth.second * slope,
+            busy_second: self.worth.joule * layer_passes * rates.busy_w,
+            dram_byte: self.worth.joule * layer_passes * rates.dram_byte_j,
+            constant: self.worth.second * seconds(0.0) + self.worth.joule * joules(constant),
+        }
+    }
+
+    /// The objective of an iteration from the sum over the partitions.
+    pub(super) fn total(&self, degrees: &Degrees, sharding: &[Strategy], goal: &Goal, layer: f64) -> f64 {
+        match self.request.objective {
+            Objective::Time => self.iteration(degrees, sharding, layer).total_s(),
+            Objective::Energy | Objective::Cost => layer + goal.constant,
+        }
+    }
+
+    /// The objective of a plan, from its figures.
+    pub(super) fn objective_of(&self, figures: &Figures) -> f64 {
+        match self.request.objective {
+            Objective::Time => figures.iteration_s(),
+            Objective::Energy => figures.energy.total(),
+            Objective::Cost => {
+                let joules = figures.energy.total();
+                self.request.economics.iteration(figures.cost.total(), figures.iteration_s(), joules).total()
+            }
+        }
+    }
+
+    /// No mapping of an assignment has a smaller objective.
+    pub(super) fn assignment_bound(&self, degrees: &Degrees) -> f64 {
+        let (seconds, layer) = self.assignment_floor(degrees);
+        self.value_floor(degrees, seconds, layer)
+    }
+
+    /// The objective that follows from seconds of an iteration, and uses of a layer pass, that no mapping goes below.
+    pub(super) fn value_floor(&self, degrees: &Degrees, seconds: f64, layer: LayerUse) -> f64 {
+        if self.request.objective == Objective::Time {
+            return seconds;
+        }
+        let stage = Stage {
+            layer_s: 0.0,
+            pp: degrees.pp,
+            dp: degrees.dp,
+            carried_bytes: 0.0,
+            hand_overs: 0,
+            layer_weight_bytes: 0.0,
+            layer_gradient_bytes: 0.0,
+            pp_group: &[],
+            dp_group: &[],
+        };
+        let joules = energy::used(self.workload, self.system, &stage, layer).total();
+        (self.worth.second * seconds + self.worth.joule * joules) * (1.0 - super::search::TIE)
+    }
+
+    /// FLOP of kernel `k` on one chip in one pass.
+    pub(super) fn kernel_flop(&self, k: usize, degrees: &Degrees, sharding: &[Strategy], tiles: u64) -> f64 {
+        let kernel = &self.workload.kernels[k];
+        let here = local(kernel, sharding[k], degrees.tp, tiles);
+        tile_flop(kernel, &here) * tiles as f64 * samples_per_pass(self.workload, &self.system.model)
+    }
+
+    /// The iteration of a layer's time.
+    pub(super) fn iteration(
+        &self,
+        degrees: &Degrees,
+        sharding: &[Strategy],
+        layer_s: f64,
+    ) -> crate::model::schedule::Iteration {
+        iteration(self.workload, self.system, &self.stage(degrees, sharding, layer_s))
+    }
+}

@@ -1,0 +1,249 @@
+//! The wire format of protocol buffers: varints, tags, lengths.
+
+/// How a field is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WireType {
+    Varint,
+    Eight,
+    Length,
+    Four,
+}
+
+/// What is wrong, at which byte of the message, and in which field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct WireFault {
+    pub(super) at: usize,
+    pub(super) field: &'static str,
+    pub(super) message: String,
+}
+
+/// A message being read.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Message<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    /// Where the bytes stand in the outermost message.
+    base: usize,
+}
+
+/// A field as it stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Field<'a> {
+    pub(super) number: u32,
+    pub(super) wire: WireType,
+    /// Varint, eight or four bytes as a number.
+    pub(super) number_value: u64,
+    /// Contents of a length-delimited field.
+    pub(super) contents: Message<'a>,
+    /// The field with its tag.
+    pub(super) whole: &'a [u8],
+    /// Where it begins in the outermost message.
+    pub(super) at: usize,
+}
+
+impl<'a> Message<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, base: 0 }
+    }
+
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    pub(super) fn at_end(&self) -> bool {
+        self.at >= self.bytes.len()
+    }
+
+    /// Byte of the outermost message that is read next.
+    pub(super) fn place(&self) -> usize {
+        self.base + self.at
+    }
+
+    fn fault(&self, message: impl Into<String>) -> WireFault {
+        WireFault { at: self.place(), field: "", message: message.into() }
+    }
+
+    /// A base-128 number.
+    pub(super) fn varint(&mut self) -> Result<u64, WireFault> {
+        let mut value = 0u64;
+        for (i, &b) in self.bytes.get(self.at..).unwrap_or_default().iter().enumerate() {
+            let bits = u64::from(b & 0x7f);
+            if i == 9 && b > 1 {
+                return Err(self.fault("a number of more than 64 bits"));
+            }
+            value |= bits << (7 * i);
+            if b < 0x80 {
+                self.at += i + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.fault("the message ends inside a number"))
+    }
+
+    /// Four or eight bytes, little-endian.
+    pub(super) fn fixed(&mut self, width: usize) -> Result<u64, WireFault> {
+        let bytes = self.take(width)?;
+        Ok(bytes.iter().rev().fold(0, |value, &b| value << 8 | u64::from(b)))
+    }
+
+    fn take(&mut self, length: usize) -> Result<&'a [u8], WireFault> {
+        let found = self.at.checked_add(length).and_then(|end| self.bytes.get(self.at..end));
+        match found {
+            Some(bytes) => {
+                self.at += length;
+                Ok(bytes)
+            }
+            None => Err(self.fault(format!(
+                "{length} bytes are announced, but {} are left in the message",
+                self.bytes.len().saturating_sub(self.at)
+            ))),
+        }
+    }
+
+    /// The next field.
+    pub(super) fn field(&mut self) -> Result<Field<'a>, WireFault> {
+        let start = self.at;
+        let tag = self.varint()?;
+        let number = u32::try_from(tag >> 3).ok().filter(|&n| n > 0 && n < 1 << 29);
+        let number = number.ok_or_else(|| WireFault {
+            at: self.base + start,
+            field: "",
+            message: format!("field number {} is not possible", tag >> 3),
+        })?;
+        let mut contents = Message { bytes: &[], at: 0, base: self.place() };
+        let mut number_value = 0;
+        let wire = match tag & 7 {
+            0 => {
+                number_value = self.varint()?;
+                WireType::Varint
+            }
+            1 => {
+                number_value = self.fixed(8)?;
+                WireType::Eight
+            }
+            2 => {
+                let length = self.varint()?;
+                let length = usize::try_from(length).map_err(|_| self.fault("a length beyond any memory"))?;
+                contents.base = self.place();
+                contents.bytes = self.take(length)?;
+                WireType::Length
+            }
+            5 => {
+                number_value = self.fixed(4)?;
+                WireType::Four
+            }
+            other => {
+                return Err(WireFault {
+                    at: self.base + start,
+                    field: "",
+                    message: format!("wire type {other} is not possible here"),
+                });
+            }
+        };
+        let whole = self.bytes.get(start..self.at).unwrap_or_default();
+        Ok(Field { number, wire, number_value, contents, whole, at: self.base + start })
+    }
+}
+
+impl<'a> Field<'a> {
+    /// A fault of this field.
+    pub(super) fn fault(&self, field: &'static str, message: impl Into<String>) -> WireFault {
+        WireFault { at: self.at, field, message: message.into() }
+    }
+
+    fn expected(&self, field: &'static str, what: &str) -> WireFault {
+        let found = match self.wire {
+            WireType::Varint => "a varint",
+            WireType::Eight => "eight bytes",
+            WireType::Length => "a string or message",
+            WireType::Four => "four bytes",
+        };
+        self.fault(field, format!("expected {what}, found {found} (field {})", self.number))
+    }
+
+    /// As a varint.
+    pub(super) fn varint(&self, field: &'static str) -> Result<u64, WireFault> {
+        if self.wire == WireType::Varint { Ok(self.number_value) } else { Err(self.expected(field, "a varint")) }
+    }
+
+    /// As a message or bytes.
+    pub(super) fn message(&self, field: &'static str) -> Result<Message<'a>, WireFault> {
+        if self.wire == WireType::Length { Ok(self.contents) } else { Err(self.expected(field, "a string or message")) }
+    }
+
+    /// As a string.
+    pub(super) fn text(&self, field: &'static str) -> Result<&'a str, WireFault> {
+        let bytes = self.message(field)?.bytes;
+        std::str::from_utf8(bytes).map_err(|e| WireFault {
+            at: self.contents.base + e.valid_up_to(),
+            field,
+            message: "this is not UTF-8".into(),
+        })
+    }
+
+    /// Appends numbers of a repeated field, packed or not.
+    pub(super) fn numbers(&self, field: &'static str, out: &mut Vec<u64>) -> Result<(), WireFault> {
+        if self.wire == WireType::Varint {
+            out.push(self.number_value);
+            return Ok(());
+        }
+        let mut packed = self.message(field)?;
+        while !packed.at_end() {
+            out.push(packed.varint().map_err(|f| WireFault { field, ..f })?);
+        }
+        Ok(())
+    }
+}
+
+/// Appends a varint.
+pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
+    while value >= 0x80 {
+        out.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.push(value as u8);
+}
+
+/// Appends a tag.
+pub(super) fn put_tag(out: &mut Vec<u8>, field: u32, wire: WireType) {
+    let wire = match wire {
+        WireType::Varint => 0,
+        WireType::Eight => 1,
+        WireType::Length => 2,
+        WireType::Four => 5,
+    };
+    put_varint(out, u64::from(field) << 3 | wire);
+}
+
+/// Appends a number unless it is 0.
+pub(super) fn put_number(out: &mut Vec<u8>, field: u32, value: u64) {
+    if value != 0 {
+        put_tag(out, field, WireType::Varint);
+        put_varint(out, value);
+    }
+}
+
+/// Appends bytes, empty ones too.
+pub(super) fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
+    put_tag(out, field, WireType::Length);
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+/// Appends a string unless it is empty.
+pub(super) fn put_text(out: &mut Vec<u8>, field: u32, text: &str) {
+    if !text.is_empty() {
+        put_bytes(out, field, text.as_bytes());
+    }
+}
+
+/// Appends packed numbers unless there are none.
+pub(super) fn put_numbers(out: &mut Vec<u8>, field: u32, values: &[u64], scratch: &mut Vec<u8>) {
+    if !values.is_empty() {
+        scratch.clear();
+        for &value in values {
+            put_varint(scratch, value);
+        }
+        put_bytes(out, field, scratch);
+    }
+}

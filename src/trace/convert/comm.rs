@@ -1,0 +1,309 @@
+//! Communication in the terms of Chakra: kind, bytes, group, peers.
+
+use crate::trace::chakra::{Attr, CommType, Kind, Node, NodeType, Scalar, Value};
+use crate::trace::host::RECORD_PARAM_COMMS;
+use crate::trace::link::{LinkedNode, LinkedTrace};
+use crate::trace::{Collective, Text};
+use std::collections::{BTreeMap, HashMap};
+
+/// A communication operation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommCall {
+    /// Name as recorded.
+    pub name: Text,
+    /// Kind of the node.
+    pub kind: NodeType,
+    /// Kind of the collective; none for point-to-point operations.
+    pub collective: Option<CommType>,
+    /// Bytes as `comm_size` means them: what this rank contributes to an all-gather or gather, the whole buffer otherwise.
+    pub bytes: u64,
+}
+
+impl CommCall {
+    /// A word for reports.
+    pub fn word(&self) -> &'static str {
+        match (self.kind, self.collective) {
+            (NodeType::Send, _) => "SEND",
+            (NodeType::Recv, _) => "RECV",
+            (_, Some(c)) => c.name(),
+            _ => "?",
+        }
+    }
+}
+
+/// What a name means: a collective or one side of a transfer. Names of PyTorch (`allreduce_coalesced`, `_allgather_base`), of its
+/// annotations (`nccl:all_reduce`) and of kernels (`ncclDevKernel_AllReduce_Sum_f16_RING_LL`).
+fn meaning(name: &str) -> Option<(NodeType, Option<CommType>)> {
+    // Letters alone, small: `all_reduce`, `AllReduce` and `allreduce` are one.
+    let plain: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    use CommType::*;
+    // Longer words first: `allreduce` holds `reduce`.
+    const WORDS: [(&str, CommType); 15] = [
+        ("allreduce", AllReduce),
+        ("crossdevicereduce", AllReduce),
+        ("reducescatterblock", ReduceScatterBlock),
+        ("reducescatter", ReduceScatter),
+        ("allgather", AllGather),
+        ("alltoall", AllToAll),
+        ("a2a", AllToAll),
+        ("broadcast", Broadcast),
+        ("bcast", Broadcast),
+        ("barrier", Barrier),
+        ("gather", Gather),
+        ("scatter", Scatter),
+        ("multimemall", AllReduce),
+        ("twoshotall", AllReduce),
+        ("reduce", Reduce),
+    ];
+    // A kernel for both directions says nothing about which one is meant.
+    if !plain.contains("sendrecv") {
+        if plain.contains("isend") || plain.ends_with("send") {
+            return Some((NodeType::Send, None));
+        }
+        if plain.contains("irecv") || plain.ends_with("recv") || plain.ends_with("recvanysource") {
+            return Some((NodeType::Recv, None));
+        }
+    }
+    WORDS.iter().find(|(word, _)| plain.contains(word)).map(|&(_, c)| (NodeType::Coll, Some(c)))
+}
+
+/// Bytes of an element, from PyTorch's name of the type (`Half`, `c10::Half`, `float`) or NCCL's (`f16`).
+pub fn element_bytes(dtype: &str) -> Option<u64> {
+    let plain = dtype.strip_prefix("c10::").unwrap_or(dtype).to_ascii_lowercase();
+    Some(match plain.as_str() {
+        "double" | "float64" | "f64" | "long" | "long int" | "int64" | "int64_t" | "complex<float>"
+        | "complexfloat" | "u64" | "i64" | "uint64" => 8,
+        "complex<double>" | "complexdouble" => 16,
+        "float" | "float32" | "f32" | "int" | "int32" | "u32" | "i32" | "uint32" | "complexhalf" | "complex<half>" => 4,
+        "half" | "float16" | "f16" | "bfloat16" | "bf16" | "short" | "int16" | "uint16" => 2,
+        "byte" | "char" | "bool" | "unsigned char" | "signed char" | "uint8" | "int8" | "u8" | "i8" => 1,
+        other if other.starts_with("float8") || other.starts_with("f8") => 1,
+        _ => return None,
+    })
+}
+
+/// Bytes of one operation.
+fn bytes(c: &Collective, kind: Option<CommType>) -> u64 {
+    let size = c.dtype.as_deref().and_then(element_bytes).unwrap_or(0);
+    let (input, output) = (c.in_elems.unwrap_or(0), c.out_elems.unwrap_or(0));
+    let elements = match kind {
+        Some(CommType::AllGather | CommType::Gather) => input,
+        Some(CommType::Scatter) => output.max(1).min(if input == 0 { u64::MAX } else { input }),
+        Some(CommType::Barrier) => 0,
+        _ => input.max(output),
+    };
+    elements.saturating_mul(size)
+}
+
+/// What a communication kernel does: by its recorded collective, by what called it, by its name.
+pub fn comm_call(trace: &LinkedTrace, node: &LinkedNode) -> Option<CommCall> {
+    let collective = node.collective.as_deref();
+    let mut found = collective.and_then(|c| c.name.as_deref()).and_then(meaning);
+    let mut at = node.parent;
+    while let (None, Some(n)) = (found, at.and_then(|a| trace.node(a))) {
+        if n.name.starts_with("nccl:")
+            || n.name.starts_with("c10d::")
+            || n.name.starts_with("gloo:")
+            || n.name.starts_with("rccl:")
+        {
+            found = meaning(&n.name);
+        }
+        at = n.parent;
+    }
+    // The kernel's own name last: it may say SendRecv of an all-to-all.
+    let (kind, of) = found.or_else(|| meaning(node.name.split('(').next().unwrap_or_default()))?;
+    let bytes = collective.map_or(0, |c| bytes(c, of));
+    Some(CommCall { name: node.name.clone(), kind, collective: of, bytes })
+}
+
+/// Collectives that the host itself carries out, by the node that calls them, with their duration. There are none where
+/// communication kernels run. They are read from `record_param_comms`; where the backend records none (gloo), from the `c10d::` operators,
+/// and from the `gloo:` annotations that belong to none of these (buckets of `DistributedDataParallel`).
+pub(super) fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
+    let mut found = HashMap::new();
+    if trace.nodes.iter().any(LinkedNode::is_communication) {
+        return found;
+    }
+    let call = |node: &LinkedNode| {
+        let c = node.collective.as_deref()?;
+        let name = c.name.clone()?;
+        let (kind, collective) = meaning(&name)?;
+        Some(CommCall { name, kind, collective, bytes: bytes(c, collective) })
+    };
+    let host = || (0u32..).zip(&trace.nodes).filter(|(_, n)| !n.kind.on_device() && n.timed);
+    for (i, node) in host().filter(|(_, n)| &*n.name == RECORD_PARAM_COMMS) {
+        found.extend(call(node).map(|c| (i, (c, node.dur_ns))));
+    }
+    if !found.is_empty() {
+        return found;
+    }
+    // Nodes are in order of time: an annotation carries out the last operator before it that has none yet.
+    let mut open: Option<u32> = None;
+    for (i, node) in host() {
+        if node.name.starts_with("c10d::") {
+            if let Some(c) = call(node) {
+                found.insert(i, (c, node.dur_ns));
+                open = Some(i);
+            }
+        } else if node.name.starts_with("gloo:") {
+            match open.take().and_then(|o| found.get_mut(&o)) {
+                Some((_, dur)) => *dur = node.dur_ns,
+                None => found.extend(call(node).map(|c| (i, (c, node.dur_ns)))),
+            }
+        }
+    }
+    found
+}
+
+/// Process groups by the numbers that simulators want: names that are small numbers stay, others get the next free number.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Groups {
+    number: BTreeMap<String, u32>,
+    ranks: BTreeMap<u32, Vec<u64>>,
+}
+
+impl Groups {
+    /// The groups of a linked trace.
+    pub fn new(trace: &LinkedTrace) -> Self {
+        let mut out = Self::default();
+        let small = |name: &str| name.parse::<u32>().ok().filter(|&n| n <= i32::MAX as u32 && n.to_string() == name);
+        let mut free = trace.groups.iter().filter_map(|g| small(&g.name)).max().map_or(0, |n| n.saturating_add(1));
+        for g in &trace.groups {
+            let number = small(&g.name).unwrap_or_else(|| {
+                let n = free;
+                free = free.saturating_add(1);
+                n
+            });
+            out.number.insert(g.name.clone(), number);
+            if !g.ranks.is_empty() {
+                out.ranks.insert(number, g.ranks.clone());
+            }
+        }
+        out
+    }
+
+    /// Number of a group whose ranks are known.
+    pub fn number(&self, name: &str) -> Option<u32> {
+        self.number.get(name).copied().filter(|n| self.ranks.contains_key(n))
+    }
+
+    /// The text of `comm_group.json`: number to ranks.
+    pub fn json(&self) -> String {
+        let groups: Vec<String> = self
+            .ranks
+            .iter()
+            .map(|(n, ranks)| {
+                format!("  \"{n}\": [{}]", ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
+            })
+            .collect();
+        if groups.is_empty() { "{}\n".into() } else { format!("{{\n{}\n}}\n", groups.join(",\n")) }
+    }
+}
+
+/// Adds the attributes of communication, with the kinds that Chakra's feeder reads.
+pub(super) fn attributes(
+    out: &mut Node,
+    call: &CommCall,
+    node: &LinkedNode,
+    trace: &LinkedTrace,
+    groups: &Groups,
+    mut name: impl FnMut(&'static str) -> Text,
+) {
+    out.kind = call.kind;
+    let mut put = |key: &'static str, value: Scalar| out.attrs.push(Attr::new(name(key), value));
+    if let Some(c) = call.collective {
+        put("comm_type", Scalar::Int64(c.number()));
+    }
+    put("comm_size", Scalar::Int64(i64::try_from(call.bytes).unwrap_or(i64::MAX)));
+    put("comm_priority", Scalar::Int32(0));
+    let Some(c) = node.collective.as_deref() else { return };
+    if let Some(group) = c.group.as_deref() {
+        if let Some(number) = groups.number(group) {
+            put("pg_name", Scalar::String(number.to_string().into()));
+        }
+        put("pg_recorded_name", Scalar::String(group.into()));
+    }
+    if let Some(desc) = &c.group_desc {
+        put("pg_desc", Scalar::String(desc.clone()));
+    }
+    if let Some(dtype) = &c.dtype {
+        put("dtype", Scalar::String(dtype.clone()));
+    }
+    if matches!(call.kind, NodeType::Send | NodeType::Recv) {
+        let own = trace.rank.and_then(|r| i64::try_from(r).ok());
+        // Where only the peer is recorded, it is the other side.
+        let (src, dst) = match call.kind {
+            NodeType::Send => (c.src.or(own), c.dst.or(c.rank)),
+            _ => (c.src.or(c.rank), c.dst.or(own)),
+        };
+        let int = |v: Option<i64>| v.and_then(|v| i32::try_from(v).ok());
+        for (key, value) in [("comm_src", int(src)), ("comm_dst", int(dst)), ("comm_tag", Some(0))] {
+            if let Some(v) = value {
+                put(key, Scalar::Int32(v));
+            }
+        }
+    }
+    for (key, value) in [("in_elems", c.in_elems), ("out_elems", c.out_elems)] {
+        if let Some(v) = value {
+            put(key, Scalar::Uint64(v));
+        }
+    }
+    for (key, list) in [("in_split", &c.in_split), ("out_split", &c.out_split)] {
+        if !list.is_empty() {
+            let items = list.iter().map(|&v| Scalar::Uint64(v)).collect();
+            let value = Some(Value::List(Kind::Uint64, items));
+            out.attrs.push(Attr { name: name(key), doc: Text::default(), value, unknown: Vec::new() });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_collectives() {
+        use CommType::*;
+        for (name, wanted) in [
+            ("ncclDevKernel_AllReduce_Sum_f16_RING_LL", AllReduce),
+            ("ncclKernel_ReduceScatter_RING_LL_Sum_float", ReduceScatter),
+            ("_allgather_base", AllGather),
+            ("allgather_into_tensor_coalesced", AllGather),
+            ("nccl:all_to_all", AllToAll),
+            ("all_to_allv", AllToAll),
+            ("broadcast", Broadcast),
+            ("reduce", Reduce),
+            ("gather", Gather),
+            ("scatter", Scatter),
+            ("barrier", Barrier),
+            ("ReduceScatterBlock", ReduceScatterBlock),
+            ("_reduce_scatter_base", ReduceScatter),
+        ] {
+            assert_eq!(meaning(name), Some((NodeType::Coll, Some(wanted))), "{name}");
+        }
+        assert_eq!(meaning("nccl:send"), Some((NodeType::Send, None)));
+        assert_eq!(meaning("c10d::recv_"), Some((NodeType::Recv, None)));
+        assert_eq!(meaning("ncclDevKernel_SendRecv"), None);
+        assert_eq!(meaning("wait"), None);
+        assert_eq!(meaning("ncclDevKernel_Generic"), None);
+    }
+
+    #[test]
+    fn bytes_by_kind() {
+        let c = Collective {
+            dtype: Some("Half".into()),
+            in_elems: Some(100),
+            out_elems: Some(800),
+            ..Collective::default()
+        };
+        assert_eq!(bytes(&c, Some(CommType::AllGather)), 200);
+        assert_eq!(bytes(&c, Some(CommType::AllReduce)), 1600);
+        assert_eq!(bytes(&c, Some(CommType::Barrier)), 0);
+        let c = Collective { in_elems: Some(800), out_elems: Some(100), ..c };
+        assert_eq!(bytes(&c, Some(CommType::ReduceScatter)), 1600);
+        assert_eq!(bytes(&c, Some(CommType::Scatter)), 200);
+        assert_eq!(element_bytes("c10::BFloat16"), Some(2));
+        assert_eq!(element_bytes("Float8_e4m3fn"), Some(1));
+        assert_eq!(element_bytes("quaternion"), None);
+    }
+}

@@ -1,0 +1,173 @@
+//! What the chips of a plan say to each other in one pass over a layer, partition by partition.
+//!
+//! The collectives are those that the model charges (`model::layout`: which conversion is which collective); their seconds are added up again
+//! and must be the plan's, so that nothing is forgotten and nothing invented.
+
+use crate::model::collective::{self, GroupDimension, OwnGroups};
+use crate::model::compute::{gradient_bytes, tensor_bytes};
+use crate::model::layout::{Layout, conversion, produced, required};
+use crate::model::schedule::{microbatches, samples_per_pass};
+use crate::plan::{Plan, agree};
+use crate::system::options::{Charge, Fanout, GradientReduction};
+use crate::trace::chakra::CommType;
+use crate::workload::{CollectiveKind, Phase, Scope, Use};
+
+/// One collective of a pass.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Comm {
+    /// Tensor, data, or all chips of a stage.
+    pub(super) scope: Scope,
+    /// Which.
+    pub(super) kind: CommType,
+    /// `comm_size`: for an all-gather the bytes that each rank contributes, else those of each rank's buffer.
+    pub(super) bytes: u64,
+    /// How often, one after another.
+    pub(super) times: u64,
+}
+
+/// Collectives of each partition for one pass.
+pub(super) fn of_partitions(plan: &Plan) -> Result<Vec<Vec<Comm>>, String> {
+    let Lists { mut comms, seconds } = lists(plan)?;
+    comms.truncate(plan.figures.partitions.len());
+    for (i, (figures, derived)) in plan.figures.partitions.iter().zip(&seconds).enumerate() {
+        if !agree(figures.network_s, *derived, 1e-6) {
+            return Err(format!(
+                "internal error, please report it: the collectives of partition {i} take {derived:e} s, the plan says {:e} s",
+                figures.network_s
+            ));
+        }
+    }
+    Ok(comms)
+}
+
+struct Lists {
+    comms: Vec<Vec<Comm>>,
+    seconds: Vec<f64>,
+}
+
+fn lists(plan: &Plan) -> Result<Lists, String> {
+    let (w, options, d) = (&plan.workload, &plan.system.model, &plan.decisions);
+    let f = &plan.figures;
+    let along = |axis: fn(&crate::plan::DimensionUse) -> u64| -> Vec<GroupDimension> {
+        collective::group(&plan.system, &d.uses.iter().map(axis).collect::<Vec<u64>>())
+    };
+    let (tensor_group, data_group) = (along(|u| u.tp), along(|u| u.dp));
+    let own = OwnGroups {
+        tensor: tensor_group.clone(),
+        data: data_group.clone(),
+        all: along(|u| u.tp * u.dp),
+        row: Vec::new(),
+        column: Vec::new(),
+    };
+    let samples = samples_per_pass(w, options);
+    let mut out = Lists { comms: vec![Vec::new(); f.partitions.len()], seconds: vec![0.0; f.partitions.len()] };
+    let mut put = |k: usize, comm: Option<Comm>, seconds: f64| {
+        let p = d.partition.get(k).copied().unwrap_or_default();
+        if let (Some(list), Some(sum)) = (out.comms.get_mut(p), out.seconds.get_mut(p)) {
+            list.extend(comm);
+            *sum += seconds;
+        }
+    };
+    for (k, kernel) in w.kernels.iter().enumerate() {
+        for c in &kernel.collectives {
+            let ranks = match c.scope {
+                Scope::Tensor => f.tp,
+                Scope::Data => f.dp,
+                Scope::All => f.tp * f.dp,
+                Scope::GridRow | Scope::GridColumn => {
+                    return Err(format!("kernel {}: a process grid has no Chakra trace yet", kernel.name));
+                }
+            };
+            let share = if c.kind == CollectiveKind::AllToAll { f.tp as f64 } else { 1.0 };
+            put(k, comm(c.scope, c.kind, c.bytes * samples / share, ranks, c.times)?, 0.0);
+        }
+        put(k, None, collective::own_seconds(kernel, &own, samples, options));
+        if w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
+            let strategy = *d.sharding.get(k).ok_or("a kernel without strategy")?;
+            let bytes = gradient_bytes(kernel, strategy, f.tp, w.word_bytes) / microbatches(w, options, f.dp);
+            let one = if bytes > 0.0 { comm(Scope::Data, CollectiveKind::AllReduce, bytes, f.dp, 1)? } else { None };
+            put(k, one, collective::gradient_seconds(&data_group, bytes, options));
+        }
+    }
+    for (id, tensor) in w.tensors.iter().enumerate() {
+        let Some(producer) = tensor.producer else { continue };
+        let strategy = |k: usize| d.sharding.get(k).copied().ok_or("a kernel without strategy");
+        let made = produced(strategy(producer)?, options.layouts);
+        let forward = |k: usize| w.kernels.get(k).is_some_and(|kernel| kernel.phase == Phase::Forward);
+        let next =
+            w.tensors.iter().filter(|t| options.boundary_tensors == Charge::Charged && t.carried_from == Some(id));
+        let readers: Vec<(&Use, bool)> = tensor
+            .consumers
+            .iter()
+            .map(|u| (u, false))
+            .chain(next.flat_map(|t| t.consumers.iter().map(|u| (u, true))))
+            .collect();
+        let mut done: Vec<(bool, Layout)> = Vec::new();
+        for (u, next_layer) in readers {
+            let kernel = w.kernels.get(u.kernel).ok_or("a reader that does not exist")?;
+            let wanted = required(kernel, u.slot, strategy(u.kernel)?, options.layouts);
+            // The producer pays for readers of its phase and of the next layer, the first reader of another phase for itself.
+            let at_producer = next_layer || forward(producer) == forward(u.kernel);
+            if options.tensor_fanout == Fanout::Shared && done.contains(&(at_producer, wanted)) {
+                continue;
+            }
+            done.push((at_producer, wanted));
+            let Ok(Some(kind)) = conversion(made, wanted) else { continue };
+            let bytes = samples
+                * match kind {
+                    CollectiveKind::AllToAll => tensor_bytes(tensor, made, f.tp, d.tiles, w.word_bytes).0,
+                    _ => tensor.rows as f64 * tensor.cols as f64 * w.word_bytes,
+                };
+            let seconds = collective::seconds(kind, &tensor_group, bytes, options);
+            let payer = if at_producer { producer } else { u.kernel };
+            put(payer, comm(Scope::Tensor, kind, bytes, f.tp, 1)?, seconds);
+        }
+    }
+    Ok(out)
+}
+
+/// A collective of `bytes` as the model counts them (those of the whole tensor); none among one rank.
+fn comm(scope: Scope, kind: CollectiveKind, bytes: f64, ranks: u64, times: u64) -> Result<Option<Comm>, String> {
+    if ranks <= 1 {
+        return Ok(None);
+    }
+    let (kind, share) = match kind {
+        CollectiveKind::AllReduce => (CommType::AllReduce, 1.0),
+        CollectiveKind::AllGather => (CommType::AllGather, ranks as f64),
+        CollectiveKind::ReduceScatter => (CommType::ReduceScatter, 1.0),
+        CollectiveKind::AllToAll => (CommType::AllToAll, 1.0),
+        CollectiveKind::Broadcast => (CommType::Broadcast, 1.0),
+        CollectiveKind::PointToPoint => {
+            return Err("a kernel that sends to one other chip has no Chakra trace yet".into());
+        }
+    };
+    Ok(Some(Comm { scope, kind, bytes: whole_bytes(bytes / share), times }))
+}
+
+/// Bytes as a whole number, rounded up.
+pub(super) fn whole_bytes(bytes: f64) -> u64 {
+    // Sums of many terms end a hair above a whole number.
+    (bytes - 1e-6 * bytes.max(1.0).log10()).ceil().max(0.0) as u64
+}
+
+/// Bytes that a chip passes to the next stage for one microbatch, one entry a tensor: forward ones, and backward ones.
+pub(super) fn hand_overs(plan: &Plan) -> (Vec<u64>, Vec<u64>) {
+    let w = &plan.workload;
+    let (mut forward, mut backward) = (Vec::new(), Vec::new());
+    for tensor in w.tensors.iter().filter(|t| t.carried_from.is_some()) {
+        let mut bytes: f64 = 0.0;
+        let mut ahead = true;
+        for u in &tensor.consumers {
+            let (Some(kernel), Some(strategy)) = (w.kernels.get(u.kernel), plan.decisions.sharding.get(u.kernel))
+            else {
+                continue;
+            };
+            let layout = required(kernel, u.slot, *strategy, plan.system.model.layouts);
+            bytes = bytes.max(tensor_bytes(tensor, layout, plan.figures.tp, 1, w.word_bytes).0);
+            ahead &= kernel.phase == Phase::Forward;
+        }
+        let list = if ahead { &mut forward } else { &mut backward };
+        list.push(whole_bytes(bytes * w.micro_batch as f64));
+    }
+    (forward, backward)
+}

@@ -1,0 +1,60 @@
+//! Opening a trace: plain or gzip, told apart by content.
+
+use super::error::TraceError;
+use flate2::read::MultiGzDecoder;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// The first two bytes of a gzip file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// A file's bytes, uncompressed.
+pub type Bytes = Box<dyn Read + Send>;
+
+/// Opens a trace file; gzip is unpacked on the way.
+///
+/// # Errors
+/// [`TraceError`] when the file cannot be opened or read.
+pub fn open(path: &Path) -> Result<Bytes, TraceError> {
+    let fault = |e: io::Error| TraceError::new(path, e.to_string());
+    if path.is_dir() {
+        return Err(TraceError::new(path, "this is a folder; a trace file is expected"));
+    }
+    unpack(File::open(path).map_err(fault)?).map_err(fault)
+}
+
+/// Unpacks gzip; other bytes pass through.
+///
+/// # Errors
+/// When the first bytes cannot be read.
+pub fn unpack(mut source: impl Read + Send + 'static) -> io::Result<Bytes> {
+    let mut head = Vec::with_capacity(GZIP.len());
+    source.by_ref().take(GZIP.len() as u64).read_to_end(&mut head)?;
+    let whole = io::Cursor::new(head.clone()).chain(source);
+    Ok(if head == GZIP {
+        Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, whole)))
+    } else {
+        Box::new(whole)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::{Compression, write::GzEncoder};
+    use std::io::Write as _;
+
+    #[test]
+    fn plain_and_packed_give_the_same_bytes() {
+        for text in [&b""[..], b"{", b"{\"nodes\": []}"] {
+            let mut packed = GzEncoder::new(Vec::new(), Compression::default());
+            packed.write_all(text).unwrap();
+            for source in [text.to_vec(), packed.finish().unwrap()] {
+                let mut out = Vec::new();
+                unpack(io::Cursor::new(source)).unwrap().read_to_end(&mut out).unwrap();
+                assert_eq!(out, text);
+            }
+        }
+    }
+}

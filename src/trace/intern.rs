@@ -1,0 +1,38 @@
+//! Strings that repeat are held once.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// A string shared by all who hold it.
+pub type Text = Arc<str>;
+
+/// Hands out one [`Text`] for equal strings.
+#[derive(Debug, Default)]
+pub struct Interner {
+    known: HashSet<Text>,
+}
+
+impl Interner {
+    /// The shared copy of a string.
+    pub fn get(&mut self, text: &str) -> Text {
+        if let Some(found) = self.known.get(text) {
+            return Arc::clone(found);
+        }
+        let new: Text = Arc::from(text);
+        self.known.insert(Arc::clone(&new));
+        new
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_strings_are_one() {
+        let mut interner = Interner::default();
+        let (a, b, c) = (interner.get("aten::mm"), interner.get("aten::mm"), interner.get("aten::add"));
+        assert!(Arc::ptr_eq(&a, &b));
+        assert!(!Arc::ptr_eq(&a, &c));
+    }
+}

@@ -1,0 +1,598 @@
+//! Execution traces of PyTorch's observer as a [`Program`].
+//!
+//! **Which node counts.** A node whose operator is registered ([`is_registered`]) counts as a whole, whatever it calls in turn; composite
+//! operators (`aten::linear`, `aten::matmul`) and annotations are passed through; a node nobody knows counts by itself only
+//! if nothing below it does. So each kernel is counted once, at the leaf.
+//!
+//! **Which value.** Storage ids are recycled, so an allocation, or a result in a storage that no argument has, starts
+//! a new version; a write in place (`Tensor(a!)` of the schema) starts one too, which keeps the old one where it covers
+//! only a part. A storage read before anything wrote it was there before the step.
+//!
+//! **Nodes without tensors** (Triton kernels of old schemas) write what was allocated beside them and nobody wrote yet. They read
+//! what the nearest caller with tensors was given; failing that, the made values of that size which nobody read so far, and
+//! those that the views just before looked at. Such steps are marked as inferred.
+
+use super::program::{Comm, Origin, Part, Program, Step, Value};
+use crate::trace::host::{Arg as HostArg, HostNode, HostTrace, Tensor};
+use crate::trace::ops::call::mutated_arguments;
+use crate::trace::ops::vector::{guessed, is_collective};
+use crate::trace::ops::{Arg, Call, Class, Element, Options, TensorArg, class_of, cost, is_registered, plain_name};
+use std::collections::{HashMap, HashSet};
+
+/// Which part of a trace is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Steps {
+    /// Everything.
+    All,
+    /// The step with this number (from `ProfilerStep#N`, else counted from 0 by calls of an optimiser).
+    Number(u64),
+    /// The second step where there are several (the first warms up), else the only one.
+    #[default]
+    Steady,
+}
+
+/// Node-id ranges of the steps of a trace, with their numbers; empty if there is nothing that marks steps.
+pub fn steps(trace: &HostTrace) -> Vec<(u64, std::ops::Range<u64>)> {
+    let mut marks: Vec<(u64, u64)> = trace
+        .nodes
+        .iter()
+        .filter_map(|n| Some((n.id, n.name.strip_prefix("ProfilerStep#")?.trim_end_matches('*').parse().ok()?)))
+        .collect();
+    marks.sort_unstable();
+    if !marks.is_empty() {
+        let ends = marks.iter().skip(1).map(|m| m.0).chain([u64::MAX]);
+        return marks.iter().zip(ends).map(|(m, end)| (m.1, m.0..end)).collect();
+    }
+    // A step ends with the last node below its optimiser.
+    let last_below: HashMap<u64, u64> = below(trace);
+    let mut ends: Vec<u64> = trace
+        .nodes
+        .iter()
+        .filter(|n| n.name.starts_with("Optimizer.step"))
+        .map(|n| last_below.get(&n.id).copied().unwrap_or(n.id))
+        .collect();
+    ends.sort_unstable();
+    let mut from = 0;
+    let mut found = Vec::new();
+    for (i, end) in ends.iter().enumerate() {
+        found.push((i as u64, from..end.saturating_add(1)));
+        from = end.saturating_add(1);
+    }
+    found
+}
+
+/// The largest id below each node.
+fn below(trace: &HostTrace) -> HashMap<u64, u64> {
+    let mut order: Vec<&HostNode> = trace.nodes.iter().collect();
+    order.sort_unstable_by_key(|n| std::cmp::Reverse(n.id));
+    let mut last: HashMap<u64, u64> = HashMap::new();
+    for node in order {
+        let own = last.get(&node.id).copied().unwrap_or(node.id);
+        last.insert(node.id, own);
+        let above = last.entry(node.parent).or_insert(own);
+        *above = (*above).max(own);
+    }
+    last
+}
+
+/// Turns a host trace into a program. `seconds` tells the measured time of a node, where there is one.
+pub fn program(
+    trace: &HostTrace,
+    name: &str,
+    wanted: Steps,
+    options: &Options,
+    seconds: &dyn Fn(&HostNode) -> Option<f64>,
+) -> Result<Program, String> {
+    let mut notes = Vec::new();
+    let all = steps(trace);
+    let range = match wanted {
+        Steps::All => 0..u64::MAX,
+        Steps::Number(n) => match all.iter().find(|(number, _)| *number == n) {
+            Some((_, range)) => range.clone(),
+            None => {
+                let there: Vec<String> = all.iter().map(|(n, _)| n.to_string()).collect();
+                let list = if there.is_empty() { "none is marked".into() } else { there.join(", ") };
+                return Err(format!("there is no step {n}; steps of this trace: {list}"));
+            }
+        },
+        Steps::Steady => match all.get(1).or_else(|| all.first()) {
+            Some((number, range)) => {
+                if all.len() > 1 {
+                    let there: Vec<String> = all.iter().map(|(n, _)| n.to_string()).collect();
+                    notes.push(format!("step {number} is taken; steps of the trace: {}", there.join(", ")));
+                }
+                range.clone()
+            }
+            None => 0..u64::MAX,
+        },
+    };
+    let mut order: Vec<&HostNode> = trace.nodes.iter().filter(|n| range.contains(&n.id) || n.is_root()).collect();
+    order.sort_by_key(|n| n.id);
+    let mut walk = Walk::new(&order, options, seconds);
+    // With one process group there is no doubt whose a collective is.
+    let groups: HashMap<String, u64> =
+        trace.process_groups().into_iter().filter_map(|g| Some((g.name, g.size?))).collect();
+    walk.only_group = match groups.values().copied().collect::<HashSet<u64>>().into_iter().collect::<Vec<_>>()[..] {
+        [size] => Some(size),
+        _ => None,
+    };
+    walk.groups = groups;
+    for node in &order {
+        walk.visit(node);
+    }
+    let mut program = walk.program;
+    program.name = name.into();
+    notes.append(&mut program.notes);
+    program.notes = notes;
+    program.link();
+    program.find_parameters();
+    Ok(program)
+}
+
+/// What has become of a node.
+#[derive(Clone, Copy)]
+struct Place {
+    part: Part,
+    /// An ancestor was counted, or it was itself.
+    covered: bool,
+}
+
+struct Walk<'t> {
+    options: &'t Options,
+    seconds: &'t dyn Fn(&HostNode) -> Option<f64>,
+    program: Program,
+    nodes: HashMap<u64, &'t HostNode>,
+    children: HashMap<u64, Vec<&'t HostNode>>,
+    /// Whether something below a node counts.
+    counts_below: HashSet<u64>,
+    places: HashMap<u64, Place>,
+    /// Version of each storage.
+    current: HashMap<u64, usize>,
+    /// Storages allocated and not yet written, with the tensor and the caller of the allocation.
+    fresh: HashMap<u64, (&'t Tensor, u64)>,
+    read: HashSet<usize>,
+    /// Tensors that free calls looked at since the last call that counts.
+    looked_at: Vec<&'t Tensor>,
+    has_calls_of_collectives: bool,
+    /// Ranks of the process groups by name.
+    groups: HashMap<String, u64>,
+    /// Ranks of every group, if all have as many.
+    only_group: Option<u64>,
+}
+
+impl<'t> Walk<'t> {
+    fn new(order: &[&'t HostNode], options: &'t Options, seconds: &'t dyn Fn(&HostNode) -> Option<f64>) -> Self {
+        let mut children: HashMap<u64, Vec<&HostNode>> = HashMap::new();
+        for node in order {
+            children.entry(node.parent).or_default().push(node);
+        }
+        let mut counts_below = HashSet::new();
+        for node in order.iter().rev() {
+            let op = plain_name(&node.name);
+            let class = class_of(op);
+            let free = matches!(class, Class::View | Class::Allocation | Class::Host);
+            let itself = (is_registered(op) && !free) || class == Class::Generated || is_collective(op);
+            if itself || counts_below.contains(&node.id) {
+                counts_below.insert(node.parent);
+            }
+        }
+        let has_calls_of_collectives = order.iter().any(|n| n.name.starts_with("c10d::") || n.collective.is_some());
+        Self {
+            options,
+            seconds,
+            program: Program::default(),
+            nodes: order.iter().map(|n| (n.id, *n)).collect(),
+            children,
+            counts_below,
+            places: HashMap::new(),
+            current: HashMap::new(),
+            fresh: HashMap::new(),
+            read: HashSet::new(),
+            looked_at: Vec::new(),
+            has_calls_of_collectives,
+            groups: HashMap::new(),
+            only_group: None,
+        }
+    }
+
+    fn visit(&mut self, node: &'t HostNode) {
+        let above = self.places.get(&node.parent).copied().unwrap_or(Place { part: Part::Forward, covered: false });
+        let part = part_of(node).unwrap_or(above.part);
+        let mut covered = above.covered;
+        if !covered && !node.is_root() {
+            covered = self.count(node, part);
+        }
+        self.places.insert(node.id, Place { part, covered });
+    }
+
+    /// Counts a node if it is to be counted; whether it and everything below it is done with.
+    fn count(&mut self, node: &'t HostNode, part: Part) -> bool {
+        let op = plain_name(&node.name);
+        match class_of(op) {
+            Class::Allocation => {
+                for t in node.output_tensors().filter(|t| t.is_defined()) {
+                    // `resize_` of a tensor with content keeps it.
+                    if !(op.starts_with("resize") && self.current.contains_key(&t.storage_id)) {
+                        self.current.remove(&t.storage_id);
+                        self.fresh.insert(t.storage_id, (t, node.parent));
+                    }
+                }
+                true
+            }
+            Class::View | Class::Host => {
+                self.looked_at.extend(node.input_tensors().chain(node.output_tensors()).filter(|t| t.is_defined()));
+                // A view with something to do below it (aten::reshape that copies) is passed through.
+                !self.counts_below.contains(&node.id)
+            }
+            Class::Collective => {
+                let inner = op.starts_with("nccl:") || op.starts_with("gloo:");
+                if !(inner && self.has_calls_of_collectives) {
+                    self.collective(node, part);
+                }
+                true
+            }
+            _ if is_registered(op) => {
+                self.call(node, op, part, None);
+                true
+            }
+            _ if self.counts_below.contains(&node.id) => false,
+            // A composite with nothing below it: fused by a backend, and known by its own shapes.
+            Class::Composite if node.output_tensors().next().is_some() && matches!(op, "linear" | "matmul") => {
+                self.call(node, op, part, None);
+                true
+            }
+            Class::Composite => false,
+            _ => self.unregistered(node, op, part),
+        }
+    }
+
+    /// Nodes nobody knows, with nothing below them that counts.
+    fn unregistered(&mut self, node: &'t HostNode, op: &str, part: Part) -> bool {
+        let backward_frame = node.scope == 1 || op.starts_with("autograd::engine") || op.contains("AccumulateGrad");
+        let annotation =
+            node.scope == 7 || op.starts_with("## ") || op.starts_with("Optimizer.") || op.starts_with("ProfilerStep#");
+        let by_name = guessed(op).is_some() || node.kernel_backend.is_some();
+        if (backward_frame || annotation) && !by_name {
+            return false;
+        }
+        let has_tensors = node.input_tensors().any(Tensor::is_defined);
+        let has_results = node.output_tensors().any(Tensor::is_defined);
+        if has_results {
+            self.call(node, op, part, None);
+            return true;
+        }
+        // Results of a Python function are not recorded: they are what was allocated below it, on the device of the largest.
+        let mut made: Vec<&'t Tensor> = self.allocated_below(node);
+        if made.is_empty() && by_name {
+            made = self.fresh.values().filter(|(_, caller)| *caller == node.parent).map(|(t, _)| *t).collect();
+            made.sort_by_key(|t| t.storage_id);
+        }
+        let Some(device) = made.iter().max_by_key(|t| t.bytes()).map(|t| t.device.clone()) else { return false };
+        made.retain(|t| t.device == device);
+        if !has_tensors && !by_name {
+            return false;
+        }
+        self.call(node, op, part, Some(made));
+        true
+    }
+
+    fn allocated_below(&self, node: &HostNode) -> Vec<&'t Tensor> {
+        let mut found: Vec<&'t Tensor> = Vec::new();
+        let mut waiting: Vec<u64> = vec![node.id];
+        let mut seen = HashSet::new();
+        while let Some(id) = waiting.pop() {
+            if !seen.insert(id) {
+                continue;
+            }
+            for child in self.children.get(&id).into_iter().flatten() {
+                if class_of(plain_name(&child.name)) == Class::Allocation {
+                    for t in child.output_tensors().filter(|t| t.is_defined() && t.num_elem > 0) {
+                        if found.iter().all(|f| f.storage_id != t.storage_id) {
+                            found.push(t);
+                        }
+                    }
+                }
+                waiting.push(child.id);
+            }
+        }
+        found.sort_by_key(|t| std::cmp::Reverse(t.bytes()));
+        found
+    }
+
+    /// Adds a call. `made` are results that the node itself does not name.
+    fn call(&mut self, node: &'t HostNode, op: &str, part: Part, made: Option<Vec<&'t Tensor>>) {
+        let mut inputs: Vec<&HostArg> = node.inputs.iter().collect();
+        let mut inferred = false;
+        let mut guessed_inputs: Vec<HostArg> = Vec::new();
+        if made.is_some() && !node.input_tensors().any(Tensor::is_defined) {
+            inferred = true;
+            guessed_inputs = self.inferred_inputs(node, made.as_deref().unwrap_or_default());
+            inputs = guessed_inputs.iter().collect();
+        }
+        let mutated = mutated_arguments(&node.op_schema);
+        let call_inputs: Vec<Arg> = inputs.iter().map(|a| self.read_arg(a)).collect();
+        drop(inputs);
+        drop(guessed_inputs);
+        let read_storages: HashSet<u64> = node.input_tensors().map(|t| t.storage_id).collect();
+        let mut writes = Vec::new();
+        let mut outputs = Vec::new();
+        match made {
+            Some(made) => {
+                for t in made {
+                    let value = self.new_version(t, op, node.id, false);
+                    writes.push(value);
+                    outputs.push(tensor_arg(t, value));
+                }
+            }
+            None => {
+                let by_name_in_place = op.ends_with('_') && !op.ends_with("__");
+                let mut changed: HashMap<u64, usize> = HashMap::new();
+                let list: &[usize] = if mutated.is_empty() && by_name_in_place { &[0] } else { &mutated };
+                for i in list {
+                    let tensors: Vec<&Tensor> = node.inputs.get(*i).map(|a| a.tensors().collect()).unwrap_or_default();
+                    for t in tensors.into_iter().filter(|t| t.is_defined()) {
+                        let value = self.new_version(t, op, node.id, true);
+                        changed.insert(t.storage_id, value);
+                        writes.push(value);
+                    }
+                }
+                for arg in &node.outputs {
+                    outputs.push(self.write_arg(arg, op, node.id, &mut changed, &read_storages, &mut writes));
+                }
+            }
+        }
+        let call = Call { op: op.into(), inputs: call_inputs, outputs, mutated };
+        self.push(node, call, part, writes, None, inferred);
+    }
+
+    fn push(
+        &mut self,
+        node: &HostNode,
+        call: Call,
+        part: Part,
+        writes: Vec<usize>,
+        comm: Option<Comm>,
+        inferred: bool,
+    ) {
+        let cost = cost(&call, self.options);
+        let mut reads: Vec<usize> = crate::trace::ops::reads(&call).iter().map(|t| t.storage).collect();
+        reads.dedup();
+        self.read.extend(&reads);
+        self.looked_at.clear();
+        self.program.steps.push(Step {
+            node: node.id,
+            call,
+            cost,
+            part,
+            sequence: self.sequence(node),
+            seconds: (self.seconds)(node),
+            reads,
+            writes,
+            comm,
+            inferred,
+        });
+    }
+
+    /// The sequence number of the node or of the nearest caller that has one.
+    fn sequence(&self, node: &HostNode) -> Option<i64> {
+        let mut at = Some(node);
+        for _ in 0..64 {
+            let here = at?;
+            if here.seq_id >= 0 {
+                return Some(here.seq_id);
+            }
+            at = self.nodes.get(&here.parent).copied().filter(|n| !n.is_root());
+        }
+        None
+    }
+
+    fn inferred_inputs(&self, node: &HostNode, made: &[&Tensor]) -> Vec<HostArg> {
+        let mut at = self.nodes.get(&node.parent).copied();
+        for _ in 0..64 {
+            let Some(here) = at.filter(|n| !n.is_root()) else { break };
+            if here.input_tensors().any(Tensor::is_defined) {
+                return here.inputs.clone();
+            }
+            at = self.nodes.get(&here.parent).copied();
+        }
+        let size = made.iter().map(|t| t.num_elem).max().unwrap_or(0);
+        let mut storages: Vec<(u64, usize)> = self
+            .current
+            .iter()
+            .filter(|(_, v)| !self.read.contains(v))
+            .filter(|(_, v)| {
+                self.program.values.get(**v).is_some_and(|x| x.elements == size && matches!(x.origin, Origin::Made(_)))
+            })
+            .map(|(s, v)| (*s, *v))
+            .collect();
+        storages.sort_by_key(|(_, v)| *v);
+        let mut found: Vec<HostArg> = Vec::new();
+        let mut taken: HashSet<u64> = made.iter().map(|t| t.storage_id).collect();
+        for t in &self.looked_at {
+            if taken.insert(t.storage_id) {
+                found.push(HostArg::Tensor(Box::new((*t).clone())));
+            }
+        }
+        for (storage, value) in storages {
+            if taken.insert(storage)
+                && let (Some(v), Some(like)) = (self.program.values.get(value), made.first())
+            {
+                found.push(HostArg::Tensor(Box::new(Tensor {
+                    storage_id: storage,
+                    offset: 0,
+                    num_elem: v.elements,
+                    elem_bytes: v.element_bytes,
+                    shape: v.shape.iter().map(|s| i64::try_from(*s).unwrap_or(i64::MAX)).collect(),
+                    strides: None,
+                    ..(*like).clone()
+                })));
+            }
+        }
+        found
+    }
+
+    fn collective(&mut self, node: &'t HostNode, part: Part) {
+        let mut described = node.collective.as_deref();
+        let mut waiting: Vec<u64> = vec![node.id];
+        let mut steps = 0;
+        while let (None, Some(id)) = (described, waiting.pop()) {
+            for child in self.children.get(&id).into_iter().flatten() {
+                described = described.or(child.collective.as_deref());
+                waiting.push(child.id);
+            }
+            steps += 1;
+            if steps > 1000 {
+                break;
+            }
+        }
+        let recorded = described.and_then(|c| c.name.as_deref()).unwrap_or("");
+        let kind: String =
+            if recorded.is_empty() { node.name.rsplit([':', '.']).next().unwrap_or("") } else { recorded }
+                .chars()
+                .filter(char::is_ascii_alphabetic)
+                .collect::<String>()
+                .to_ascii_lowercase();
+        let tensors: Vec<&Tensor> = node.input_tensors().filter(|t| t.is_defined() && t.num_elem > 0).collect();
+        if kind.starts_with("wait") || kind.starts_with("barrier") || tensors.is_empty() {
+            return;
+        }
+        let inputs: Vec<Arg> = node.inputs.iter().map(|a| self.read_arg(a)).collect();
+        let outs: Vec<&Tensor> = node.output_tensors().filter(|t| t.is_defined() && t.num_elem > 0).collect();
+        let written = if outs.is_empty() { tensors } else { outs };
+        let mut writes = Vec::new();
+        let mut outputs = Vec::new();
+        let mut seen = HashSet::new();
+        for t in written {
+            if seen.insert(t.storage_id) {
+                let value = self.new_version(t, &kind, node.id, true);
+                writes.push(value);
+                outputs.push(tensor_arg(t, value));
+            }
+        }
+        let group = described.and_then(|c| c.group.as_ref()).map(|g| g.to_string());
+        let ranks = described
+            .and_then(|c| c.group_size)
+            .or_else(|| group.as_ref().and_then(|g| self.groups.get(g).copied()))
+            .or(self.only_group);
+        let comm = Comm { kind, ranks, group };
+        let call = Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new() };
+        self.push(node, call, part, writes, Some(comm), false);
+    }
+
+    /// An input; a storage that nobody wrote was there before the step.
+    fn read_arg(&mut self, arg: &HostArg) -> Arg {
+        match arg {
+            HostArg::Tensor(t) if t.is_defined() => {
+                let value = match self.current.get(&t.storage_id) {
+                    Some(v) => *v,
+                    None => {
+                        let v = self.add_value(t, format!("in{}", t.storage_id), None);
+                        self.current.insert(t.storage_id, v);
+                        v
+                    }
+                };
+                if let Some(v) = self.program.values.get_mut(value)
+                    && !matches!(v.origin, Origin::Made(_))
+                {
+                    v.elements = v.elements.max(t.num_elem);
+                }
+                tensor_arg(t, value)
+            }
+            HostArg::Tensor(_) | HostArg::None => Arg::None,
+            HostArg::Int(i) => Arg::Int(*i),
+            HostArg::Float(f) => Arg::Float(*f),
+            HostArg::Bool(b) => Arg::Bool(*b),
+            HostArg::Str(s) | HostArg::Device(s) | HostArg::Other(s) => Arg::Text(s.to_string()),
+            HostArg::List(items) => Arg::List(items.iter().map(|i| self.read_arg(i)).collect()),
+        }
+    }
+
+    fn write_arg(
+        &mut self,
+        arg: &HostArg,
+        op: &str,
+        node: u64,
+        changed: &mut HashMap<u64, usize>,
+        read: &HashSet<u64>,
+        writes: &mut Vec<usize>,
+    ) -> Arg {
+        match arg {
+            HostArg::Tensor(t) if t.is_defined() => {
+                if let Some(value) = changed.get(&t.storage_id) {
+                    return tensor_arg(t, *value);
+                }
+                if read.contains(&t.storage_id)
+                    && let Some(value) = self.current.get(&t.storage_id)
+                {
+                    // A result that is an argument, unchanged.
+                    return tensor_arg(t, *value);
+                }
+                let value = self.new_version(t, op, node, false);
+                changed.insert(t.storage_id, value);
+                writes.push(value);
+                tensor_arg(t, value)
+            }
+            HostArg::List(items) => {
+                Arg::List(items.iter().map(|i| self.write_arg(i, op, node, changed, read, writes)).collect())
+            }
+            _ => Arg::None,
+        }
+    }
+
+    /// A new version of a tensor's storage; in place, what it does not cover stays.
+    fn new_version(&mut self, t: &Tensor, op: &str, node: u64, in_place: bool) -> usize {
+        let old = self.current.get(&t.storage_id).copied();
+        let whole = old.and_then(|v| self.program.values.get(v)).map_or(0, |v| v.elements);
+        let allocated = self.fresh.remove(&t.storage_id).map_or(0, |(a, _)| a.num_elem);
+        let before = old.filter(|_| in_place && t.num_elem < whole);
+        let value = self.add_value(t, format!("{}_{node}", op.rsplit(':').next().unwrap_or(op)), before);
+        if let Some(v) = self.program.values.get_mut(value) {
+            v.elements = v.elements.max(if in_place { whole } else { 0 }).max(allocated);
+            v.origin = Origin::Made(self.program.steps.len());
+        }
+        self.current.insert(t.storage_id, value);
+        value
+    }
+
+    fn add_value(&mut self, t: &Tensor, name: String, before: Option<usize>) -> usize {
+        self.program.values.push(Value {
+            name,
+            shape: sizes(t),
+            elements: t.num_elem,
+            element_bytes: t.elem_bytes,
+            float: Element::parse(&t.dtype) == Element::Float,
+            origin: Origin::Input,
+            before,
+        });
+        self.program.values.len() - 1
+    }
+}
+
+fn sizes(t: &Tensor) -> Vec<u64> {
+    t.shape.iter().map(|s| u64::try_from(*s).unwrap_or(0)).collect()
+}
+
+fn tensor_arg(t: &Tensor, value: usize) -> Arg {
+    Arg::Tensor(TensorArg {
+        storage: value,
+        offset: t.offset,
+        shape: sizes(t),
+        strides: t.strides.as_ref().map(|s| s.iter().map(|x| u64::try_from(*x).unwrap_or(0)).collect()),
+        element_bytes: t.elem_bytes,
+        element: Element::parse(&t.dtype),
+    })
+}
+
+/// The part of the step that a node begins, if it begins one.
+fn part_of(node: &HostNode) -> Option<Part> {
+    let name: &str = &node.name;
+    if name.starts_with("Optimizer.") || name.eq_ignore_ascii_case("## optimizer ##") || name == "## zero_grad ##" {
+        Some(Part::Optimiser)
+    } else if name.contains("AccumulateGrad") || name.contains("reducer::") {
+        Some(Part::Gradients)
+    } else if node.scope == 1 || name.starts_with("autograd::engine") || name.eq_ignore_ascii_case("## backward ##") {
+        Some(Part::Backward)
+    } else {
+        None
+    }
+}

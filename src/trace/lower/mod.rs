@@ -1,0 +1,223 @@
+//! From a recorded step to a workload: [`load`] opens a trace or graph as a [`Program`], [`lower`] turns it into a
+//! kernel / tensor graph with the sizes of one sample, unsharded, and folds its layers.
+
+pub mod build;
+pub mod coverage;
+pub mod fold;
+pub mod host;
+pub mod parallel;
+pub mod program;
+pub mod report;
+pub mod views;
+
+use super::{TraceError, TraceErrors, fx, input, ops::Options};
+use crate::workload::Workload;
+use coverage::Coverage;
+use host::Steps;
+use program::Program;
+use std::io::Read as _;
+use std::path::Path;
+
+crate::choice! {
+    /// Whether repeated layers are folded.
+    pub enum Fold ("a folding") {
+        /// Every kernel of the step, `repeat: 1`.
+        None = "none",
+        /// The repeated layer alone, with its `repeat`; kernels before and after the layers are left out and reported.
+        Layer = "layer",
+    }
+}
+
+/// How a trace is lowered. `None` of a number: as the trace tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Request {
+    /// Which step.
+    pub steps: Steps,
+    /// FLOP of causal attention without the masked half.
+    pub causal_discount: bool,
+    /// Fold layers.
+    pub fold: Fold,
+    /// Samples of the recorded step on one rank.
+    pub batch: Option<u64>,
+    /// Tensor-parallel degree of the recording.
+    pub tp: Option<u64>,
+    /// Data-parallel degree of the recording.
+    pub dp: Option<u64>,
+    /// Bytes of one element.
+    pub word: Option<f64>,
+    /// Samples of one iteration.
+    pub global_batch: Option<u64>,
+    /// Samples of one microbatch.
+    pub micro_batch: Option<u64>,
+}
+
+impl Default for Request {
+    fn default() -> Self {
+        Self {
+            steps: Steps::Steady,
+            causal_discount: false,
+            fold: Fold::None,
+            batch: None,
+            tp: None,
+            dp: None,
+            word: None,
+            global_batch: None,
+            micro_batch: None,
+        }
+    }
+}
+
+/// A workload made of a trace, and what there is to know about it.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// The checked graph.
+    pub workload: Workload,
+    /// FLOP and bytes by operator, and what is unknown.
+    pub coverage: Coverage,
+    /// Degrees of the recording.
+    pub parallel: parallel::Parallel,
+    /// Samples of the recorded step on one rank.
+    pub batch: u64,
+    /// Calls not in the graph.
+    pub left_out: build::LeftOut,
+    /// FLOP of a sample of the unfolded graph.
+    pub unfolded_flop: f64,
+    /// Kernels of the unfolded graph.
+    pub unfolded_kernels: usize,
+    /// What folding found, if it was asked for.
+    pub folded: Option<fold::Folded>,
+    /// Remarks for the reader.
+    pub notes: Vec<String>,
+}
+
+/// Kinds of file that can be lowered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileKind {
+    /// PyTorch execution trace.
+    Host,
+    /// FX graph.
+    Fx,
+    /// Kineto trace.
+    Kineto,
+}
+
+/// Tells the kind of a file from its first 64 KiB.
+///
+/// # Errors
+/// When it cannot be read, or is none of them.
+pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
+    let mut head = Vec::new();
+    input::open(path)?
+        .take(1 << 16)
+        .read_to_end(&mut head)
+        .map_err(|e| TraceError::new(path, format!("cannot be read: {e}")))?;
+    let text = String::from_utf8_lossy(&head);
+    if text.contains("aten-fx-json") {
+        Ok(FileKind::Fx)
+    } else if ["\"traceEvents\"", "\"schemaVersion\"", "\"deviceProperties\""].iter().any(|w| text.contains(w)) {
+        Ok(FileKind::Kineto)
+    } else if text.contains("\"schema\"") || text.contains("\"nodes\"") {
+        Ok(FileKind::Host)
+    } else {
+        Err(TraceError::new(
+            path,
+            "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a Kineto trace, found none of them",
+        )
+        .into())
+    }
+}
+
+/// Opens a trace or graph as a program.
+///
+/// # Errors
+/// All faults of the file; a step that is not there; a Kineto trace, which has no tensors to follow.
+pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
+    let options = Options { causal_discount: request.causal_discount };
+    match kind(path)? {
+        FileKind::Fx => fx::read(path, &options),
+        FileKind::Host => {
+            let trace = super::host::read(path)?;
+            let stem = path.file_name().and_then(|n| n.to_str()).map_or("trace", |n| n.split('.').next().unwrap_or(n));
+            let mut program = host::program(&trace, stem, request.steps, &options, &|node| {
+                node.dur_us.and_then(|d| (d >= 0).then_some(d as f64 * 1e-6))
+            })
+            .map_err(|e| TraceError::new(path, e))?;
+            program.notes.extend(trace.warnings);
+            Ok(program)
+        }
+        FileKind::Kineto => Err(TraceError::new(
+            path,
+            "a Kineto trace names no tensors, so nothing tells which kernel reads what; give the execution trace of the same run (ExecutionTraceObserver)",
+        )
+        .into()),
+    }
+}
+
+/// Lowers a program.
+///
+/// # Errors
+/// What is wrong with the request or the graph, in words.
+pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
+    let coverage = coverage::coverage(program);
+    let parallel = parallel::find(program, request.tp, request.dp);
+    let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
+    let mut notes = program.notes.clone();
+    if request.batch.is_none() && batch == 1 && program.batch != Some(1) {
+        notes.push(
+            "no size divides every product of the forward pass: the whole step is one sample (give batch otherwise)"
+                .into(),
+        );
+    }
+    let word = request.word.unwrap_or_else(|| common_word(program));
+    let built = build::build(program, &parallel, batch, word);
+    if built.workload.kernels.is_empty() {
+        return Err("the step has no kernel of a forward or backward pass".into());
+    }
+    let mut whole = built.workload;
+    whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp));
+    whole.micro_batch = request.micro_batch.unwrap_or(batch).min(whole.global_batch).max(1);
+    // All but single-precision and half-precision parts of one graph are rare; the reader learns how far off one word for all is.
+    let (recorded, represented) = built.bytes;
+    if recorded > 0.0 && (represented / recorded - 1.0).abs() > 0.01 {
+        notes.push(format!(
+            "tensors hold {:.3} GB a sample as recorded and {:.3} GB with one word of {word} B for all",
+            recorded / 1e9,
+            represented / 1e9
+        ));
+    }
+    let whole = whole
+        .checked()
+        .map_err(|errors| errors.iter().take(20).map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
+    let (unfolded_flop, unfolded_kernels) =
+        (whole.kernels.iter().map(crate::workload::Kernel::flop).sum(), whole.kernels.len());
+    let (workload, folded) = match request.fold {
+        Fold::None => (whole, None),
+        Fold::Layer => {
+            let (w, f) = fold::fold(&whole)
+                .map_err(|e| format!("no repeated layer to fold: {e}; fold: none takes the whole step"))?;
+            (w, Some(f))
+        }
+    };
+    notes.extend(parallel.notes.iter().cloned());
+    Ok(Lowered {
+        workload,
+        coverage,
+        parallel,
+        batch,
+        left_out: built.left_out,
+        unfolded_flop,
+        unfolded_kernels,
+        folded,
+        notes,
+    })
+}
+
+/// The element size that most bytes of floating-point values have.
+fn common_word(program: &Program) -> f64 {
+    let mut bytes: std::collections::BTreeMap<u64, u64> = std::collections::BTreeMap::new();
+    for v in program.values.iter().filter(|v| v.float && v.element_bytes > 0) {
+        let sum = bytes.entry(v.element_bytes).or_insert(0);
+        *sum = sum.saturating_add(v.elements);
+    }
+    bytes.into_iter().max_by_key(|(_, n)| *n).map_or(4.0, |(b, _)| b as f64)
+}

@@ -1,0 +1,150 @@
+//! The coverage report of a lowering, for a person and as JSON.
+
+use super::Lowered;
+use super::coverage::{Coverage, Shares};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+/// Operators shown in a table for a person.
+const MOST_ROWS: usize = 30;
+
+fn percent(x: f64) -> String {
+    format!("{:.1} %", 100.0 * x)
+}
+
+fn shares(out: &mut String, of: &str, s: &Shares) {
+    let _ = writeln!(
+        out,
+        "of the {of}: FLOP known {}, estimated from a kernel's name {}; bytes known {}; neither {}",
+        percent(s.known_flop),
+        percent(s.estimated_flop),
+        percent(s.known_bytes),
+        percent(s.neither)
+    );
+}
+
+/// FLOP and bytes by operator, and what is unknown.
+pub fn coverage_text(c: &Coverage) -> String {
+    let header = ["operator", "kind", "calls", "FLOP", "torch counter", "bytes", "seconds"];
+    let rows: Vec<Vec<String>> = c
+        .ops
+        .iter()
+        .take(MOST_ROWS)
+        .map(|r| {
+            vec![
+                r.op.clone(),
+                format!("{:?}", r.class).to_lowercase(),
+                r.calls.to_string(),
+                if r.unknown_flop == r.calls { "unknown".into() } else { r.flop.to_string() },
+                r.counted.map_or("-".into(), |n| n.to_string()),
+                if r.unknown_bytes == r.calls { "unknown".into() } else { r.bytes.to_string() },
+                if c.seconds.is_some() { format!("{:.6}", r.seconds) } else { "-".into() },
+            ]
+        })
+        .collect();
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    rows.iter().for_each(|r| {
+        table.add_row(r);
+    });
+    (2..header.len())
+        .filter_map(|i| table.column_mut(i).map(|c| c.set_cell_alignment(CellAlignment::Right)))
+        .for_each(drop);
+    let mut out = format!("{table}\n");
+    if c.ops.len() > MOST_ROWS {
+        let _ = writeln!(out, "({} more operators; --format json has them all)", c.ops.len() - MOST_ROWS);
+    }
+    let _ = writeln!(out, "{} calls, {} FLOP, {} B", c.calls, c.flop, c.bytes);
+    let more: u64 = c.ops.iter().map(|r| r.flop.saturating_sub(r.counted.unwrap_or(0))).sum();
+    let less: u64 = c.ops.iter().map(|r| r.counted.unwrap_or(0).saturating_sub(r.flop)).sum();
+    let _ = writeln!(
+        out,
+        "torch.utils.flop_counter: {} FLOP ({more} that it does not count; {less} that it counts too many)",
+        c.counted
+    );
+    shares(&mut out, "calls", &c.of_calls);
+    if let (Some(s), Some(seconds)) = (&c.of_time, c.seconds) {
+        shares(&mut out, &format!("measured time ({seconds:.6} s)"), s);
+    }
+    for (part, flop) in &c.by_part {
+        let _ = writeln!(out, "{}: {flop} FLOP", format!("{part:?}").to_lowercase());
+    }
+    if !c.unknown.is_empty() {
+        let _ = writeln!(out, "unknown operators: {}", c.unknown.join(", "));
+    }
+    out
+}
+
+/// What became of a trace.
+pub fn lowered_text(l: &Lowered) -> String {
+    let mut out = String::new();
+    let w = &l.workload;
+    let _ = writeln!(
+        out,
+        "{}: {} kernels, {} tensors, repeat {}, {} samples on each of {} replicas; recorded with TP {}, DP {}",
+        w.name,
+        w.kernels.len(),
+        w.tensors.len(),
+        w.repeat,
+        l.batch,
+        l.parallel.dp,
+        l.parallel.tp,
+        l.parallel.dp
+    );
+    let _ = writeln!(out, "unfolded: {} kernels, {:.6e} FLOP a sample", l.unfolded_kernels, l.unfolded_flop);
+    if let Some(f) = &l.folded {
+        let _ = writeln!(
+            out,
+            "folded: {} layers of {} kernels hold {:.6e} FLOP a sample ({}); {} kernels outside, {:.6e} FLOP and {:.4e} weights, are left out",
+            f.layers,
+            f.kernels,
+            f.flop,
+            percent(f.flop / l.unfolded_flop.max(1.0)),
+            f.outside.len(),
+            f.outside_flop,
+            f.outside_weights
+        );
+        for (name, flop) in f.outside.iter().filter(|(_, flop)| *flop > 0.0).take(8) {
+            let _ = writeln!(out, "  outside: {name}, {flop:.4e} FLOP");
+        }
+    }
+    for (reason, (calls, flop)) in &l.left_out.steps {
+        let _ = writeln!(out, "not in the graph: {calls} calls of {reason} ({flop} FLOP of the step)");
+    }
+    if l.left_out.vector_parameters > 0 {
+        let _ = writeln!(
+            out,
+            "not in the graph: {} parameters that are no weight of a product (biases, scales of norms, tables)",
+            l.left_out.vector_parameters
+        );
+    }
+    if l.left_out.unread_bytes > 0 {
+        let _ = writeln!(out, "not in the graph: {} B of second results that no kernel reads", l.left_out.unread_bytes);
+    }
+    for note in &l.notes {
+        let _ = writeln!(out, "note: {note}");
+    }
+    out
+}
+
+/// The same as one JSON object.
+pub fn lowered_json(l: &Lowered) -> Value {
+    json!({
+        "name": l.workload.name,
+        "kernels": l.workload.kernels.len(),
+        "repeat": l.workload.repeat,
+        "batch": l.batch,
+        "tp": l.parallel.tp,
+        "dp": l.parallel.dp,
+        "unfolded_kernels": l.unfolded_kernels,
+        "unfolded_flop_per_sample": l.unfolded_flop,
+        "folded": l.folded,
+        "left_out": l.left_out.steps.iter().map(|(reason, (calls, flop))| json!({"what": reason, "calls": calls, "flop": flop})).collect::<Vec<_>>(),
+        "vector_parameters": l.left_out.vector_parameters,
+        "unread_bytes": l.left_out.unread_bytes,
+        "notes": l.notes,
+        "coverage": l.coverage,
+    })
+}

@@ -1,0 +1,287 @@
+//! What ATen operators mean: FLOP and bytes of a call from the shapes of its tensors.
+//!
+//! [`cost`] answers for one call. FLOP follow two conventions, kept apart: [`Cost::counted`] is what
+//! `torch.utils.flop_counter` counts, so that totals can be compared exactly; [`Cost::flop`] is what is done, vector
+//! operators included ([`vector`] has the table, [`product`] the products). Bytes are the distinct spans of storage read and
+//! written: a view reads nothing, a broadcast dimension counts once.
+
+pub mod call;
+pub mod product;
+pub mod roofline;
+pub mod vector;
+
+pub use call::{Arg, Call, Element, TensorArg, plain_name};
+pub use vector::Class;
+
+use std::collections::BTreeMap;
+use vector::Side;
+
+/// How calls are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct Options {
+    /// Leave out the masked half of fused attention that is causal. `torch.utils.flop_counter` does not.
+    pub causal_discount: bool,
+}
+
+/// What one call costs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// What kind of operator it is.
+    pub class: Class,
+    /// FLOP done; `None` where neither name nor shapes tell.
+    pub flop: Option<u64>,
+    /// The FLOP are inferred from the name of a kernel, not from an operator's definition.
+    pub estimated: bool,
+    /// FLOP of `torch.utils.flop_counter`; `None` where it does not know the operator.
+    pub counted: Option<u64>,
+    /// Bytes read, each span once.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Whether the call names the tensors it reads and writes, so that the bytes mean something.
+    pub bytes_known: bool,
+}
+
+impl Cost {
+    /// Bytes moved.
+    pub fn bytes(&self) -> u64 {
+        self.read_bytes.saturating_add(self.written_bytes)
+    }
+    /// Whether it takes no time on a device: a view, an allocation, a question of the host.
+    pub fn is_free(&self) -> bool {
+        matches!(self.class, Class::View | Class::Allocation | Class::Host)
+    }
+}
+
+/// The class of a call by its name alone.
+pub fn class_of(op: &str) -> Class {
+    if vector::is_collective(op) {
+        return Class::Collective;
+    }
+    if let Some(class) = product_class(op) {
+        return class;
+    }
+    match vector::known(op) {
+        Some((class, _, _)) => class,
+        None => vector::guessed(op).map_or(Class::Unknown, |(class, _)| class),
+    }
+}
+
+/// Whether the operator's definition is known: its call is counted as a whole, whatever it calls in turn.
+pub fn is_registered(op: &str) -> bool {
+    product_class(op).is_some() || vector::known(op).is_some_and(|(class, _, _)| class != Class::Composite)
+}
+
+fn product_class(op: &str) -> Option<Class> {
+    if (op.contains("dot_product") && op.contains("attention") && op != "scaled_dot_product_attention")
+        || op.starts_with("_flash_attention")
+        || op.starts_with("_efficient_attention")
+    {
+        return Some(Class::Attention);
+    }
+    match op {
+        "mm" | "_int_mm" | "addmm" | "addmm_" | "_addmm_activation" | "_scaled_mm" | "bmm" | "baddbmm" | "baddbmm_"
+        | "mv" | "addmv" | "addmv_" | "dot" | "vdot" | "addr" | "addr_" | "_grouped_mm" | "_scaled_grouped_mm"
+        | "mkldnn_linear" | "mkl_linear" => Some(Class::Product),
+        "convolution"
+        | "_convolution"
+        | "cudnn_convolution"
+        | "miopen_convolution"
+        | "mkldnn_convolution"
+        | "_slow_conv2d_forward"
+        | "convolution_overrideable"
+        | "slow_conv3d_forward"
+        | "_conv_depthwise2d"
+        | "conv_depthwise3d"
+        | "thnn_conv2d"
+        | "cudnn_convolution_relu"
+        | "cudnn_convolution_transpose"
+        | "convolution_backward"
+        | "convolution_backward_overrideable"
+        | "_slow_conv2d_backward" => Some(Class::Convolution),
+        "mkldnn_rnn_layer" | "mkldnn_rnn_layer_backward" | "_cudnn_rnn" | "_cudnn_rnn_backward" | "miopen_rnn" => {
+            Some(Class::Recurrent)
+        }
+        _ => None,
+    }
+}
+
+/// FLOP and bytes of a call.
+pub fn cost(call: &Call, options: &Options) -> Cost {
+    let class = class_of(&call.op);
+    let blank = Cost {
+        class,
+        flop: Some(0),
+        estimated: false,
+        counted: None,
+        read_bytes: 0,
+        written_bytes: 0,
+        bytes_known: true,
+    };
+    if blank.is_free() {
+        return blank;
+    }
+    let (read, written) = (reads(call), writes(call));
+    let named = !read.is_empty() || !written.is_empty();
+    let mut cost =
+        Cost { read_bytes: span_bytes(&read), written_bytes: span_bytes(&written), bytes_known: named, ..blank };
+    if class == Class::Lookup {
+        // Only the rows asked for are read: as many as are written (or, scattering, as the source has), and the indices.
+        let table = read.first().map_or(0, |t| t.bytes());
+        let indices: Vec<&TensorArg> = read.iter().copied().filter(|t| t.element != Element::Float).collect();
+        let moved = cost.written_bytes.min(table.max(1)).max(span_bytes(&indices));
+        cost.read_bytes = cost.read_bytes.min(moved.saturating_add(span_bytes(&indices)));
+    }
+    if let Some(f) = product::flop(call, options) {
+        cost.flop = Some(f.flop);
+        cost.counted = f.counted;
+        return cost;
+    }
+    if product_class(&call.op).is_some() {
+        cost.flop = None;
+        return cost;
+    }
+    if class == Class::Collective {
+        return cost;
+    }
+    match vector::known(&call.op) {
+        Some((Class::Pool, factor, side)) => {
+            let window = if side == Side::Output { pool_window(call) } else { 1 };
+            cost.flop = Some((elements(call, side) as f64 * factor) as u64).map(|f| f.saturating_mul(window));
+        }
+        Some((Class::Lookup, _, _)) if call.op.starts_with("_embedding_bag") && !call.op.contains("backward") => {
+            let rows = call.tensor(1).map_or(0, TensorArg::elements);
+            cost.flop = Some(rows.saturating_mul(call.tensor(0).map_or(0, TensorArg::last)));
+        }
+        Some((_, factor, side)) => cost.flop = Some((elements(call, side) as f64 * factor) as u64),
+        None => match vector::guessed(&call.op) {
+            Some((_, factor)) if named => {
+                let size =
+                    elements(call, Side::Output).max(if written.is_empty() { elements(call, Side::Input) } else { 0 });
+                cost.flop = Some((size as f64 * factor) as u64);
+                cost.estimated = true;
+            }
+            _ => cost.flop = None,
+        },
+    }
+    cost
+}
+
+/// Window of a pooling call: its second argument.
+fn pool_window(call: &Call) -> u64 {
+    let sizes: Vec<u64> = match call.inputs.get(1) {
+        Some(Arg::List(items)) => items.iter().filter_map(Arg::number).map(|n| n.max(1.0) as u64).collect(),
+        Some(Arg::Int(n)) => vec![(*n).max(1) as u64; 2],
+        _ => Vec::new(),
+    };
+    match (sizes.len(), call.tensor(0).map_or(0, |t| t.shape.len())) {
+        // One number stands for every spatial dimension.
+        (1, dims) if dims > 2 => sizes[0].saturating_pow((dims as u32).saturating_sub(2)),
+        _ => call::product(&sizes),
+    }
+}
+
+fn elements(call: &Call, side: Side) -> u64 {
+    let largest = |tensors: Vec<&TensorArg>| tensors.into_iter().map(TensorArg::elements).max().unwrap_or(0);
+    match side {
+        Side::Output => {
+            let out = largest(writes(call));
+            // A list of results (foreach) is one result each.
+            match call.outputs.first() {
+                Some(Arg::List(_)) => writes(call).iter().fold(0u64, |n, t| n.saturating_add(t.elements())),
+                _ => out,
+            }
+        }
+        Side::Input => largest(call.input_tensors()),
+        Side::First => {
+            let mut first = Vec::new();
+            if let Some(a) = call.inputs.first() {
+                a.tensors(&mut first);
+            }
+            first.iter().fold(0u64, |n, t| n.saturating_add(t.elements()))
+        }
+    }
+}
+
+/// Operators whose first argument is only written.
+fn overwrites_first(op: &str) -> bool {
+    matches!(
+        op,
+        "copy_"
+            | "zero_"
+            | "fill_"
+            | "bernoulli_"
+            | "normal_"
+            | "uniform_"
+            | "random_"
+            | "exponential_"
+            | "_foreach_zero_"
+            | "_foreach_copy_"
+    )
+}
+
+/// The tensors a call reads.
+pub fn reads(call: &Call) -> Vec<&TensorArg> {
+    if class_of(&call.op) == Class::Fill {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (i, arg) in call.inputs.iter().enumerate() {
+        if i == 0 && overwrites_first(&call.op) {
+            continue;
+        }
+        // beta = 0: the tensor to be added is not looked at.
+        if i == 0
+            && matches!(call.op.as_str(), "baddbmm" | "addmm" | "addmv" | "baddbmm_" | "addmm_" | "addmv_")
+            && call.inputs.get(3).and_then(Arg::number) == Some(0.0)
+        {
+            continue;
+        }
+        // An `out` tensor is written, not read.
+        let keyword_out = call.mutated.contains(&i) && i > 0 && !call.op.ends_with('_');
+        if !keyword_out {
+            arg.tensors(&mut found);
+        }
+    }
+    found
+}
+
+/// The tensors a call writes: its results, and the inputs it changes.
+pub fn writes(call: &Call) -> Vec<&TensorArg> {
+    let mut found = call.output_tensors();
+    for i in &call.mutated {
+        if let Some(arg) = call.inputs.get(*i) {
+            arg.tensors(&mut found);
+        }
+    }
+    if found.is_empty()
+        && call.op.ends_with('_')
+        && !call.op.ends_with("__")
+        && let Some(first) = call.inputs.first()
+    {
+        first.tensors(&mut found);
+    }
+    found
+}
+
+/// Bytes of the union of the spans of some tensors. A strided window counts its own elements, placed from its offset on.
+pub fn span_bytes(tensors: &[&TensorArg]) -> u64 {
+    let mut spans: BTreeMap<usize, Vec<(u64, u64)>> = BTreeMap::new();
+    for t in tensors {
+        let start = t.offset.saturating_mul(t.element_bytes);
+        spans.entry(t.storage).or_default().push((start, start.saturating_add(t.bytes())));
+    }
+    let mut total = 0u64;
+    for list in spans.values_mut() {
+        list.sort_unstable();
+        let mut end = 0;
+        for (from, to) in list.iter() {
+            total = total.saturating_add(to.saturating_sub((*from).max(end)));
+            end = end.max(*to);
+        }
+    }
+    total
+}
+
+#[cfg(test)]
+mod tests;

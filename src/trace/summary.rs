@@ -1,0 +1,369 @@
+//! What a trace holds, counted: `flowspace trace info`.
+
+use super::chakra::{self, NodeType, graph};
+use super::collective::Call;
+use super::detect::{Format, Loaded};
+use super::{Collective, TraceError, host, kineto};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Figures of one file.
+#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+pub struct Summary {
+    /// The file.
+    pub file: String,
+    /// Its format.
+    pub format: &'static str,
+    /// Schema or version, as written.
+    pub schema: Option<String>,
+    /// Nodes or events.
+    pub nodes: u64,
+    /// By type or category.
+    pub types: Vec<Count>,
+    /// Dependencies by kind.
+    pub edges: Vec<Count>,
+    /// Steps of the profiler.
+    pub steps: Vec<Step>,
+    /// Collectives and point-to-point calls by type, element type, size and group.
+    pub collectives: Vec<CollectiveCount>,
+    /// Process groups.
+    pub groups: Vec<Group>,
+    /// From the first start to the last end, ns.
+    pub span_ns: Option<u64>,
+    /// The devices of the machine.
+    pub devices: Vec<String>,
+    /// Backend, rank and world size, where recorded.
+    pub rank: Option<u64>,
+    /// Number of ranks, where recorded.
+    pub world_size: Option<u64>,
+    /// Backend of the collectives, where recorded.
+    pub backend: Option<String>,
+    /// Attributes of Chakra nodes: name and arm.
+    pub attributes: Vec<Count>,
+    /// Sums of Chakra attributes that carry work: `num_ops`, `tensor_size`.
+    pub totals: Vec<Count>,
+    /// Records of a Kineto trace that are not complete events, by phase and category.
+    pub not_kept: Vec<Count>,
+    /// What is odd but was read all the same.
+    pub warnings: Vec<String>,
+    /// Faults of the graph: the first of each file's many.
+    pub faults: Vec<String>,
+    /// Number of faults of the graph.
+    pub fault_count: u64,
+}
+
+/// A name, how often it occurs, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Count {
+    /// Name.
+    pub name: String,
+    /// How often, or how much.
+    pub count: u64,
+    /// Sum of the durations, ns, where recorded. Nested operators are counted each.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_ns: Option<u64>,
+}
+
+/// A step of the profiler.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Step {
+    /// Its number.
+    pub number: u64,
+    /// Start, ns on the trace's clock.
+    pub start_ns: i64,
+    /// Duration, ns.
+    pub duration_ns: i64,
+}
+
+/// Calls of one kind and size.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct CollectiveCount {
+    /// Type: `ALL_REDUCE`, ..., `SEND`, `RECV`; the recorded name where it is unknown.
+    pub kind: String,
+    /// Element type, where recorded.
+    pub dtype: Option<String>,
+    /// Process group, where recorded.
+    pub group: Option<String>,
+    /// Bytes of one call: those of this rank's input, or attribute `comm_size` of Chakra.
+    pub bytes: Option<u64>,
+    /// Calls.
+    pub count: u64,
+    /// Sum of the durations, ns, where recorded.
+    pub total_ns: Option<u64>,
+}
+
+/// A process group.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Group {
+    /// Name.
+    pub name: String,
+    /// Description.
+    pub description: String,
+    /// Number of ranks.
+    pub size: Option<u64>,
+    /// Ranks, where listed.
+    pub ranks: Vec<u64>,
+}
+
+/// Faults shown.
+const SHOWN: usize = 20;
+
+/// Counts a file.
+pub fn summary(path: &Path, format: Format, loaded: &Loaded) -> Summary {
+    let mut out = match loaded {
+        Loaded::Chakra(trace) => of_chakra(trace, path),
+        Loaded::Host(trace) => of_host(trace, path),
+        Loaded::Kineto(trace) => of_kineto(trace),
+        Loaded::CommGroups(groups) => Summary {
+            nodes: groups.0.len() as u64,
+            groups: groups
+                .0
+                .iter()
+                .map(|(name, ranks)| Group {
+                    name: name.clone(),
+                    description: String::new(),
+                    size: Some(ranks.len() as u64),
+                    ranks: ranks.clone(),
+                })
+                .collect(),
+            ..Summary::default()
+        },
+    };
+    // Most names are numbers: 2 comes before 10.
+    out.groups.sort_by_key(|g| (g.name.parse::<u64>().unwrap_or(u64::MAX), g.name.clone()));
+    out.file = path.display().to_string();
+    out.format = format.name();
+    out
+}
+
+/// Counts by name, with durations.
+#[derive(Default)]
+struct Counter(BTreeMap<String, (u64, Option<u64>)>);
+
+impl Counter {
+    fn add(&mut self, name: &str, count: u64, ns: Option<u64>) {
+        if let Some(entry) = self.0.get_mut(name) {
+            entry.0 = entry.0.saturating_add(count);
+            if let Some(ns) = ns {
+                entry.1 = Some(entry.1.unwrap_or(0).saturating_add(ns));
+            }
+        } else {
+            self.0.insert(name.to_owned(), (count, ns));
+        }
+    }
+
+    /// The most frequent first.
+    fn list(self) -> Vec<Count> {
+        let mut list: Vec<Count> =
+            self.0.into_iter().map(|(name, (count, total_ns))| Count { name, count, total_ns }).collect();
+        list.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| a.name.cmp(&b.name)));
+        list
+    }
+}
+
+/// Collectives by what tells them apart.
+#[derive(Default)]
+struct Calls(BTreeMap<Key, (u64, Option<u64>)>);
+
+/// Kind, element type, group, bytes.
+type Key = (String, Option<String>, Option<String>, Option<u64>);
+
+impl Calls {
+    fn add(&mut self, kind: String, dtype: Option<String>, group: Option<String>, bytes: Option<u64>, ns: Option<u64>) {
+        let entry = self.0.entry((kind, dtype, group, bytes)).or_default();
+        entry.0 += 1;
+        if let Some(ns) = ns {
+            entry.1 = Some(entry.1.unwrap_or(0).saturating_add(ns));
+        }
+    }
+
+    fn add_recorded(&mut self, c: &Collective, ns: Option<u64>) {
+        let kind = match c.call() {
+            Some(Call::Wait) => return,
+            Some(call) => call.name().to_owned(),
+            None => c.name.as_deref().unwrap_or("unknown").to_owned(),
+        };
+        self.add(kind, c.dtype.as_deref().map(str::to_owned), c.group.as_deref().map(str::to_owned), c.in_bytes(), ns);
+    }
+
+    fn list(self) -> Vec<CollectiveCount> {
+        self.0
+            .into_iter()
+            .map(|((kind, dtype, group, bytes), (count, total_ns))| CollectiveCount {
+                kind,
+                dtype,
+                group,
+                bytes,
+                count,
+                total_ns,
+            })
+            .collect()
+    }
+}
+
+fn plain(list: &[(&str, u64)]) -> Vec<Count> {
+    list.iter().map(|(name, count)| Count { name: (*name).to_owned(), count: *count, total_ns: None }).collect()
+}
+
+fn faults_of(out: &mut Summary, faults: &[TraceError]) {
+    out.fault_count = faults.len() as u64;
+    out.faults = faults.iter().take(SHOWN).map(|e| e.to_string()).collect();
+}
+
+fn of_chakra(trace: &chakra::Trace, path: &Path) -> Summary {
+    let (mut types, mut attributes, mut totals, mut calls) =
+        (Counter::default(), Counter::default(), Counter::default(), Calls::default());
+    let (mut data, mut ctrl) = (0u64, 0u64);
+    let (mut start, mut end) = (u64::MAX, 0u64);
+    for node in &trace.nodes {
+        let ns = node.duration_micros.saturating_mul(1000);
+        let place = match node.flag("is_cpu_op") {
+            Some(true) => ", CPU",
+            Some(false) => ", device",
+            None => "",
+        };
+        types.add(&format!("{}{place}", node.kind.name()), 1, Some(ns));
+        data += node.data_deps.len() as u64;
+        ctrl += node.ctrl_deps.len() as u64;
+        if node.start_micros > 0 {
+            start = start.min(node.start_micros);
+            end = end.max(node.start_micros.saturating_add(node.duration_micros));
+        }
+        for attr in &node.attrs {
+            let arm = attr.value.as_ref().map_or_else(|| "no value".to_owned(), chakra::Value::arm);
+            attributes.add(&format!("{} ({arm})", attr.name), 1, None);
+        }
+        for name in ["num_ops", "tensor_size"] {
+            if let Some(value) = node.uint(name) {
+                totals.add(name, value, None);
+            }
+        }
+        let kind = match node.kind {
+            NodeType::Send => "SEND".to_owned(),
+            NodeType::Recv => "RECV".to_owned(),
+            NodeType::Coll => match (node.comm_type(), node.int("comm_type")) {
+                (Some(kind), _) => kind.name().to_owned(),
+                (None, Some(number)) => format!("comm_type {number}"),
+                (None, None) => "no comm_type".to_owned(),
+            },
+            _ => continue,
+        };
+        calls.add(kind, None, node.group(), node.uint("comm_size"), Some(ns));
+    }
+    let links: Vec<graph::Links> = trace.nodes.iter().map(graph::Links::from).collect();
+    let mut out = Summary {
+        schema: Some(trace.metadata.version.clone()).filter(|v| !v.is_empty()),
+        nodes: trace.nodes.len() as u64,
+        types: types.list(),
+        edges: plain(&[("data_deps", data), ("ctrl_deps", ctrl)]),
+        collectives: calls.list(),
+        span_ns: (start <= end).then(|| (end - start).saturating_mul(1000)),
+        attributes: attributes.list(),
+        totals: totals.list(),
+        warnings: trace.warnings.clone(),
+        ..Summary::default()
+    };
+    faults_of(&mut out, &graph::faults(&links, path));
+    out
+}
+
+fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
+    let (mut types, mut calls) = (Counter::default(), Calls::default());
+    for node in &trace.nodes {
+        let kind = match (node.is_root(), node.name.split_once("::")) {
+            (true, _) => "roots",
+            (false, Some(("autograd", _))) => "autograd::",
+            (false, Some((space, _))) if space.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') => space,
+            _ => "annotations and others",
+        };
+        let kind = if kind.ends_with("::") || kind.contains(' ') || kind == "roots" {
+            kind.to_owned()
+        } else {
+            format!("{kind}::")
+        };
+        types.add(&kind, 1, None);
+        if let Some(c) = node.collective.as_ref().filter(|_| &*node.name == host::RECORD_PARAM_COMMS) {
+            calls.add_recorded(c, None);
+        }
+    }
+    // 0 and 1 stand for no caller and for the process, which older builds do not write.
+    let known = trace.index();
+    let links: Vec<graph::Links> = trace
+        .nodes
+        .iter()
+        .map(|n| graph::Links {
+            id: n.id,
+            data: Vec::new(),
+            ctrl: if n.parent > 1 || (known.contains_key(&n.parent) && n.parent != n.id) {
+                vec![n.parent]
+            } else {
+                Vec::new()
+            },
+        })
+        .collect();
+    let parents = links.iter().filter(|l| !l.ctrl.is_empty()).count() as u64;
+    let mut out = Summary {
+        schema: Some(trace.schema.clone()),
+        nodes: trace.nodes.len() as u64,
+        types: types.list(),
+        edges: plain(&[("callers", parents)]),
+        collectives: calls.list(),
+        groups: groups(&trace.process_groups()),
+        warnings: trace.warnings.clone(),
+        ..Summary::default()
+    };
+    faults_of(&mut out, &graph::faults(&links, path));
+    out
+}
+
+fn groups(found: &[host::ProcessGroup]) -> Vec<Group> {
+    found
+        .iter()
+        .map(|g| Group { name: g.name.clone(), description: g.desc.clone(), size: g.size, ranks: g.ranks.clone() })
+        .collect()
+}
+
+fn of_kineto(trace: &kineto::KinetoTrace) -> Summary {
+    let (mut types, mut on_kernels, mut on_operators) = (Counter::default(), Calls::default(), Calls::default());
+    let (mut start, mut end) = (i64::MAX, i64::MIN);
+    let mut steps = Vec::new();
+    for event in &trace.events {
+        let ns = u64::try_from(event.dur_ns).unwrap_or(0);
+        types.add(event.category.name(), 1, Some(ns));
+        if event.category != kineto::Category::Span {
+            start = start.min(event.ts_ns);
+            end = end.max(event.end_ns());
+        }
+        if let Some(c) = event.collective() {
+            let calls = if event.category.on_device() { &mut on_kernels } else { &mut on_operators };
+            calls.add_recorded(c, Some(ns));
+        }
+        if let Some(number) = event.profiler_step() {
+            steps.push(Step { number, start_ns: event.ts_ns, duration_ns: event.dur_ns });
+        }
+    }
+    steps.sort_by_key(|s| (s.start_ns, s.number));
+    // Kernels carry the device's time; operators are all there is on CPUs and in older traces.
+    let calls = if on_kernels.0.is_empty() { on_operators } else { on_kernels };
+    let mut devices = Counter::default();
+    for device in &trace.devices {
+        devices.add(device.name.as_deref().unwrap_or("unnamed"), 1, None);
+    }
+    Summary {
+        nodes: trace.events.len() as u64,
+        types: types.list(),
+        edges: plain(&[("forward-backward arrows", trace.flows.iter().filter(|f| f.start).count() as u64)]),
+        steps,
+        collectives: calls.list(),
+        groups: groups(&trace.distributed.groups),
+        span_ns: u64::try_from(i128::from(end) - i128::from(start)).ok(),
+        devices: devices.list().iter().map(|d| format!("{} x {}", d.count, d.name)).collect(),
+        rank: trace.distributed.rank,
+        world_size: trace.distributed.world_size,
+        backend: trace.distributed.backend.clone(),
+        not_kept: trace.not_kept.iter().map(|(n, c)| Count { name: n.clone(), count: *c, total_ns: None }).collect(),
+        warnings: trace.warnings.clone(),
+        ..Summary::default()
+    }
+}

@@ -1,0 +1,139 @@
+//! Timelines for Perfetto and chrome://tracing, from Chakra and Kineto traces.
+
+use super::chakra::{self, NodeType, graph};
+use super::kineto::KinetoTrace;
+use serde_json::json;
+use std::io::{self, Write};
+
+/// Writes complete events one a line, inside the list that viewers expect.
+struct Events<W> {
+    out: W,
+    first: bool,
+}
+
+impl<W: Write> Events<W> {
+    fn new(mut out: W) -> io::Result<Self> {
+        out.write_all(b"{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
+        Ok(Self { out, first: true })
+    }
+
+    fn put(&mut self, event: &serde_json::Value) -> io::Result<()> {
+        self.out.write_all(if self.first { b"\n" } else { b",\n" })?;
+        self.first = false;
+        serde_json::to_writer(&mut self.out, event)?;
+        Ok(())
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.out.write_all(b"\n]}\n")
+    }
+}
+
+/// Nanoseconds as microseconds: the nearest double, which prints as the decimal it stands for up to 100 days.
+fn micros(ns: i128) -> serde_json::Value {
+    json!(ns as f64 / 1000.0)
+}
+
+/// Writes a Kineto trace, counted from its first event.
+///
+/// # Errors
+/// Those of the writer underneath.
+pub fn of_kineto(trace: &KinetoTrace, out: impl Write) -> io::Result<()> {
+    let mut events = Events::new(out)?;
+    let zero = trace.events.iter().map(|e| e.ts_ns).min().unwrap_or(0);
+    for event in &trace.events {
+        let mut args = serde_json::Map::new();
+        for (name, value) in [
+            ("External id", event.external_id),
+            ("correlation", event.correlation),
+            ("stream", event.stream),
+            ("bytes", event.bytes.and_then(|b| i64::try_from(b).ok())),
+        ] {
+            if let Some(value) = value {
+                args.insert(name.into(), value.into());
+            }
+        }
+        let track = |t: &super::kineto::Track| match t {
+            super::kineto::Track::Number(n) => json!(n),
+            super::kineto::Track::Name(name) => json!(&**name),
+        };
+        events.put(&json!({
+            "ph": "X",
+            "cat": event.category.name(),
+            "name": &*event.name,
+            "pid": track(&event.pid),
+            "tid": track(&event.tid),
+            "ts": micros(i128::from(event.ts_ns) - i128::from(zero)),
+            "dur": micros(event.dur_ns.into()),
+            "args": args,
+        }))?;
+    }
+    events.finish()
+}
+
+/// Tracks of a Chakra timeline.
+const TRACKS: [&str; 5] = ["CPU", "compute", "collectives", "send and receive", "memory"];
+
+fn track(node: &chakra::Node) -> usize {
+    match node.kind {
+        _ if node.flag("is_cpu_op") == Some(true) => 0,
+        NodeType::Coll => 2,
+        NodeType::Send | NodeType::Recv => 3,
+        NodeType::MemLoad | NodeType::MemStore => 4,
+        NodeType::Comp => 1,
+        _ => 0,
+    }
+}
+
+/// Writes a Chakra trace: by its own start times where it has any, else each node as soon as its dependencies have ended and its track is
+/// free, in the order in which the feeder issues nodes. Nodes in or behind a cycle have no such time and are left out; their number is
+/// returned.
+///
+/// # Errors
+/// Those of the writer underneath.
+pub fn of_chakra(trace: &chakra::Trace, out: impl Write) -> io::Result<usize> {
+    let mut events = Events::new(out)?;
+    for (tid, name) in TRACKS.iter().enumerate() {
+        events.put(&json!({"ph": "M", "name": "thread_name", "pid": 0, "tid": tid, "args": {"name": name}}))?;
+    }
+    let recorded = trace.nodes.iter().any(|n| n.start_micros > 0);
+    let links: Vec<graph::Links> = trace.nodes.iter().map(graph::Links::from).collect();
+    let order = if recorded { (0..trace.nodes.len()).collect() } else { graph::order(&links) };
+    let zero =
+        if recorded { trace.nodes.iter().map(|n| n.start_micros).filter(|s| *s > 0).min().unwrap_or(0) } else { 0 };
+    let mut ends: std::collections::HashMap<u64, u64> = std::collections::HashMap::new();
+    let mut free = [0u64; TRACKS.len()];
+    for &i in &order {
+        let Some(node) = trace.nodes.get(i) else { continue };
+        let tid = track(node);
+        let start = if recorded {
+            node.start_micros.saturating_sub(zero)
+        } else {
+            let ready = node.deps().filter_map(|d| ends.get(&d).copied()).max().unwrap_or(0);
+            ready.max(free.get(tid).copied().unwrap_or(0))
+        };
+        let end = start.saturating_add(node.duration_micros);
+        ends.insert(node.id, end);
+        if let Some(slot) = free.get_mut(tid) {
+            *slot = end;
+        }
+        let mut args = serde_json::Map::new();
+        args.insert("id".into(), node.id.into());
+        for name in ["comm_size", "num_ops", "tensor_size", "stream", "comm_src", "comm_dst", "comm_tag"] {
+            if let Some(value) = node.int(name) {
+                args.insert(name.into(), value.into());
+            }
+        }
+        for (name, value) in [("comm_type", node.comm_type().map(|c| c.name().to_owned())), ("group", node.group())] {
+            if let Some(value) = value {
+                args.insert(name.into(), value.into());
+            }
+        }
+        events.put(&json!({
+            "ph": "X", "cat": node.kind.name(), "name": &*node.name, "pid": 0, "tid": tid,
+            "ts": start, "dur": node.duration_micros, "args": args,
+        }))?;
+    }
+    events.finish()?;
+    Ok(trace.nodes.len() - order.len())
+}
