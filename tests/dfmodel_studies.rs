@@ -126,31 +126,28 @@ fn stored_results_are_reached_or_beaten() {
     }
 }
 
-/// LLM/Compare_w_existing/rail_only/16384/{1,2,8,64,256}: final_s. Chips of a domain smaller than the tensor-parallel group reduce
-/// outside it. What is gained is the same everywhere: the sharding, which has no part in the network.
+/// LLM/Compare_w_existing/rail_only/16384/{1,2,8,64,256}: final_s. Our mapping is faster by something that has no part in the network, and
+/// by gathering V's gradient before its product (an eighth of the bytes a chip) where DFModel reduces after it, which its byte count
+/// finds equal: with the ratios of model.md section 5, 64 layers x 4 samples and a bubble of 1 + 1/252.
 #[test]
 fn rail_only_domains_are_dfmodels() {
     let study = study("rail-only.yaml");
-    let mut gains = Vec::new();
-    for (domain, stored) in [
-        ("1", 8.831112568110255),
-        ("2", 6.61989695165875),
-        ("8", 4.961485239320123),
-        ("64", 4.700494187468271),
-        ("256", 4.672530860484146),
+    let all_reduce = |ratio: f64| 104_857_600.0 * ratio * 256.0 * (1.0 + 1.0 / 252.0);
+    let mut rests = Vec::new();
+    for (domain, stored, ratio) in [
+        ("1", 8.831112568110255, 7.0 / (8.0 * 50e9)),
+        ("2", 6.61989695165875, 1.0 / (2.0 * 900e9) + 3.0 / (8.0 * 50e9)),
+        ("8", 4.961485239320123, 7.0 / (8.0 * 900e9)),
+        ("64", 4.700494187468271, 7.0 / (8.0 * 900e9)),
+        ("256", 4.672530860484146, 7.0 / (8.0 * 900e9)),
     ] {
         let (plan, proven) = solved(&point(&study, &["dfmodel", domain]), domain);
-        println!("| {domain} | {stored:.6} | {:.6} |", plan.figures.iteration_s());
-        assert!(
-            proven && plan.figures.iteration_s() <= stored * (1.0 + 1e-9),
-            "{domain}: {}",
-            plan.figures.iteration_s()
-        );
-        gains.push(stored - plan.figures.iteration_s());
+        let found = plan.figures.iteration_s();
+        println!("| {domain} | {stored:.6} | {found:.6} |");
+        assert!(proven && found <= stored * (1.0 + 1e-9), "{domain}: {found} s, stored {stored} s");
+        rests.push(stored - found - all_reduce(ratio) * 7.0 / 8.0);
     }
-    for gain in &gains {
-        assert!((gain - gains[0]).abs() < 2e-3 * 8.8, "{gains:?}");
-    }
+    assert!(rests.iter().all(|rest| (rest - rests[0]).abs() < 1e-6), "{rests:?}");
 }
 
 /// A slice through the 640 points in our own model: every chip, topology, memory and link of the small workloads, and some of the

@@ -274,7 +274,9 @@ impl HeatmapPanels {
 
     /// The lines of the innermost column labels, if they fit level.
     fn level_labels(&self, size: f64) -> Option<Vec<Vec<String>>> {
-        text::wrap_whole(&self.inner_cols(), TICK, size - 1.0)
+        let labels = self.inner_cols();
+        // With some air between them if words can be broken into lines for it.
+        text::wrap_whole(&labels, TICK, size - 3.0).or_else(|| text::wrap_whole(&labels, TICK, size - 1.0))
     }
 
     fn column_label_room(&self, size: f64) -> f64 {
