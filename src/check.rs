@@ -25,7 +25,7 @@ use crate::model::memory::resident;
 use crate::model::schedule::{Stage, iteration, microbatches, samples_per_pass};
 use crate::plan::{Decisions, Figures, PartitionFigures, Plan, TOLERANCE, agree};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, Pipeline, WeightTraffic};
-use crate::system::{Style, System, price};
+use crate::system::{Style, System, Topology, price};
 use crate::workload::{Axis, CollectiveKind, Phase, Tensor, Use, Workload};
 
 mod energy;
@@ -136,6 +136,11 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
                 "dimension {i} has {} chips, but TP {} x PP {} x DP {} x rows {} x columns {}",
                 dimension.size, u.tp, u.pp, u.dp, u.rows, u.cols
             ));
+        }
+    }
+    for (i, _) in decisions.uses.iter().enumerate().filter(|(_, u)| u.is_divided()) {
+        if system.network.topology_of(i) == Topology::Ring {
+            broken.push(format!("dimension {i} is a ring, but several strategies divide it"));
         }
     }
     let (rows, cols) = (along(|u| u.rows), along(|u| u.cols));

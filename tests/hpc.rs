@@ -100,6 +100,10 @@ fn plans_on_a_grid_come_back() {
     let again = flowspace::check::derive(&read.workload, &read.system, &read.decisions).unwrap();
     assert_eq!(read.result.unwrap().differences(&again), Vec::<String>::new());
 
+    let mut divided = plan.decisions.clone();
+    divided.uses[1] = flowspace::plan::DimensionUse { rows: 2, cols: 2, ..flowspace::plan::DimensionUse::NONE };
+    let broken = flowspace::check::derive(&plan.workload, &plan.system, &divided).unwrap_err();
+    assert!(broken.iter().any(|b| b.contains("is a ring")), "{broken:?}");
     let mut wrong = plan.decisions.clone();
     wrong.uses[0] = flowspace::plan::DimensionUse { tp: 2, ..flowspace::plan::DimensionUse::NONE };
     let broken = flowspace::check::derive(&plan.workload, &plan.system, &wrong).unwrap_err();

@@ -11,7 +11,7 @@
 //! readers give many small terms instead of a large one.
 //!
 //! Of equally cheap choices (within rounding) each kernel, from the one eliminated last to the first, takes the strategy
-//! that [`preference`] names first.
+//! that `preference` names first.
 
 use super::sharding::{Problem, price};
 use crate::model::layout::{Layout, Strategy};

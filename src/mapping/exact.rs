@@ -7,10 +7,10 @@
 //! than 128 kernels only those of one topological order: then the answer is a plan without a proof.
 //!
 //! From each ideal a depth-first walk grows the partition that starts there kernel by kernel, in an order in which every
-//! larger ideal is met once, so that a step costs what one kernel changes ([`super::pricing`]) and a partition that
+//! larger ideal is met once, so that a step costs what one kernel changes (`pricing.rs`) and a partition that
 //! does not fit ends its branch. An ideal from which no plan can beat one already known is passed over: the known plan is
 //! the best one of a single order, or the best of the whole search so far; what is left to run costs at least
-//! [`super::remaining`].
+//! `remaining.rs`.
 
 use super::ideals::Ideals;
 use super::instance::Instance;

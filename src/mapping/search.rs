@@ -1,7 +1,7 @@
 //! The whole search for one point: degrees x sharding x tile count x fusion.
 //!
 //! 1. Every assignment of network dimensions gets a closed-form bound on its objective and is tried in that order. The
-//!    objective is the iteration's time, or another sum over the partitions ([`super::goal`]).
+//!    objective is the iteration's time, or another sum over the partitions (`goal.rs`).
 //! 2. The sharding MILP of an assignment is solved (its own objective, its own proof).
 //! 3. Each tile count, with the weights streamed or (on dataflow chips that can hold them) kept on chip for the
 //!    iteration, gives a fusion problem; a tile count that costs as much as another and needs no less SRAM is

@@ -66,7 +66,8 @@ pub fn resident(
         .map(|(k, s)| weight_bytes(k, *s, t, word))
         .sum();
     let held = workload.held_bytes / chips as f64;
-    let mut need = DramNeed { weights: layer_weights * layers, held, ..DramNeed::default() };
+    // A sum over nothing is -0.0.
+    let mut need = DramNeed { weights: layer_weights * layers + 0.0, held, ..DramNeed::default() };
     if full {
         let layer_caches: f64 =
             workload.kernels.iter().zip(sharding).map(|(k, s)| k.cache_bytes / extra_dram_share(k, *s, t)).sum();

@@ -5,7 +5,7 @@ use super::{Decisions, DimensionUse, Figures, Plan};
 use crate::model::Strategy;
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
-use crate::system::System;
+use crate::system::{System, Topology};
 use crate::workload::{Workload, WorkloadSpec};
 use serde_json::{Map, json};
 
@@ -216,6 +216,15 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
                     "tp {} x pp {} x dp {} x rows {} x cols {} is not the dimension's size of {}",
                     u.tp, u.pp, u.dp, u.rows, u.cols, d.size
                 ),
+            });
+        }
+    }
+    for (i, u) in spec.network_use.iter().enumerate().filter(|(_, u)| u.is_divided()) {
+        if i < system.network.dimensions.len() && system.network.topology_of(i) == Topology::Ring {
+            problems.push(Problem {
+                origin: at("network_use"),
+                field: format!("network_use.[{i}]"),
+                message: "expected one strategy for the whole ring (a part of a ring is no ring), found several".into(),
             });
         }
     }

@@ -33,6 +33,11 @@ impl DimensionUse {
     /// A dimension used by nothing.
     pub const NONE: Self = Self { tp: 1, pp: 1, dp: 1, rows: 1, cols: 1 };
 
+    /// Whether more than one strategy shares the dimension. A part of a ring is no ring, so rings are not divided.
+    pub fn is_divided(&self) -> bool {
+        [self.tp, self.pp, self.dp, self.rows, self.cols].iter().filter(|n| **n > 1).count() > 1
+    }
+
     /// Chips along the dimension that this makes.
     pub fn chips(&self) -> u64 {
         [self.tp, self.pp, self.dp, self.rows, self.cols].iter().fold(1, |product, n| product.saturating_mul(*n))

@@ -8,7 +8,7 @@
 //! weight's input features as rows and its output features as columns and contracts over the tokens.
 //!
 //! Beyond DFModel: fewer key-value heads than heads (grouped-query attention, Ainslie et al. 2023, arXiv 2305.13245), a
-//! perceptron of any width, gated or not (Shazeer 2020, arXiv 2002.05202), and the decode pass ([`super::decode`]).
+//! perceptron of any width, gated or not (Shazeer 2020, arXiv 2002.05202), and the decode pass (`decode.rs`).
 
 use super::builder::Builder;
 use super::graph::{Op, Phase, Slot, WeightOf, Workload};

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Arguments of `flowspace trace check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Folder with the traces PREFIX.<rank>.et of one run, or FOLDER/PREFIX where it has several.
+    /// Folder with the traces PREFIX.RANK.et of one run, or FOLDER/PREFIX where it has several.
     pub run: PathBuf,
     /// Ranks of each group; comm_group.json beside the traces if left out.
     #[arg(long, value_name = "FILE")]

@@ -25,7 +25,7 @@ pub struct GenerateArgs {
     /// Plan file to write traces of, instead.
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
-    /// Folder to write PREFIX.<rank>.et and comm_group.json into.
+    /// Folder to write PREFIX.RANK.et and comm_group.json into.
     #[arg(long, value_name = "FOLDER")]
     pub out: PathBuf,
     /// Beginning of the files' names.
