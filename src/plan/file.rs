@@ -219,7 +219,7 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
             });
         }
     }
-    for (i, u) in spec.network_use.iter().enumerate().filter(|(_, u)| u.is_divided()) {
+    for (i, _) in spec.network_use.iter().enumerate().filter(|(_, u)| u.is_divided()) {
         if i < system.network.dimensions.len() && system.network.topology_of(i) == Topology::Ring {
             problems.push(Problem {
                 origin: at("network_use"),
