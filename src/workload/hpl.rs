@@ -125,7 +125,7 @@ impl HplSpec {
     /// DFModel's iteration (model.md section 5, HPL): m = s among the rows, k = s among the columns, n = B.
     fn gemm(&self, b: &mut Builder, i: u64, s: u64, before: &[usize]) -> Vec<usize> {
         let inputs: Vec<(usize, Slot)> = before.iter().map(|t| (*t, Slot::View)).collect();
-        let k = b.add(&format!("Iteration_{}", i + 1), Op::Gemm, Phase::Forward, (1, s, s, self.block.min(s)), &inputs);
+        let k = b.add(format!("Iteration_{}", i + 1), Op::Gemm, Phase::Forward, (1, s, s, self.block.min(s)), &inputs);
         b.kernels[k].spread = Some(Spread { rows: Some(Axis::M), cols: Some(Axis::K) });
         let broadcast = self.panel_broadcast(s);
         let sent = Collective { kind: CollectiveKind::PointToPoint, scope: Scope::GridColumn, ..broadcast.clone() };
@@ -162,7 +162,7 @@ impl HplSpec {
         if before.is_empty() {
             before = vec![Self::part(b, "C_0".into(), s, s, None)];
         }
-        let k = b.bare(&format!("LU_{}", i + 1), Op::Gemm, Phase::Forward, (1, r.max(1), width, r.max(1)));
+        let k = b.bare(format!("LU_{}", i + 1), Op::Gemm, Phase::Forward, (1, r.max(1), width, r.max(1)));
         for t in before {
             b.read(k, t, Slot::View);
         }
@@ -184,7 +184,7 @@ impl HplSpec {
                 before.push(Self::part(b, "C_0.right".into(), s, r, None));
             }
         }
-        let panel = b.bare(&format!("PANEL_{}", i + 1), Op::Gemm, Phase::Forward, (1, s, width, width));
+        let panel = b.bare(format!("PANEL_{}", i + 1), Op::Gemm, Phase::Forward, (1, s, width, width));
         // Rows of the panel lie on the grid's rows; the other columns of the grid wait.
         b.kernels[panel].spread = Some(Spread { rows: Some(Axis::M), cols: None });
         b.kernels[panel].flop = Some(panel_flop(s, width));
@@ -193,14 +193,14 @@ impl HplSpec {
         let l = Self::part(b, format!("L_{}", i + 1), s, width, Some(panel));
         let Some(right) = before.get(1).copied() else { return vec![l] };
 
-        let swap = b.bare(&format!("SWAP_{}", i + 1), Op::Opaque, Phase::Forward, (1, width, 1, r));
+        let swap = b.bare(format!("SWAP_{}", i + 1), Op::Opaque, Phase::Forward, (1, width, 1, r));
         b.kernels[swap].spread = Some(Spread { rows: None, cols: Some(Axis::N) });
         b.kernels[swap].flop = Some(solve_flop(r, width));
         b.kernels[swap].collectives = self.swap(width, r).to_vec();
         b.read(swap, l, Slot::View);
         let u = Self::part(b, format!("U_{}", i + 1), width, r, Some(swap));
 
-        let update = b.bare(&format!("UPDATE_{}", i + 1), Op::Gemm, Phase::Forward, (1, r, width, r));
+        let update = b.bare(format!("UPDATE_{}", i + 1), Op::Gemm, Phase::Forward, (1, r, width, r));
         b.kernels[update].spread = Some(WHOLE_GRID);
         b.kernels[update].flop = Some(update_flop(r, width));
         for tensor in [right, l, u] {
