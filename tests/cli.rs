@@ -594,6 +594,11 @@ fn faults(schema: &Value, value: &Value, document: &Value) -> Vec<String> {
                     note(format!("{value} is too short"));
                 }
             }
+            "minItems" => {
+                if value.as_array().is_some_and(|items| (items.len() as u64) < rule.as_u64().unwrap()) {
+                    note(format!("{value} has too few items"));
+                }
+            }
             other => panic!("the schema uses {other}, which this test does not know"),
         }
     }

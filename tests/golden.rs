@@ -114,6 +114,11 @@ fn side_by_side() {
     println!("|---|---|---|---|---|---|---|");
     for (id, file) in cases() {
         let (solver, reason) = notes.remove(&id).unwrap_or_else(|| panic!("{id} has no line in stored.csv"));
+        if id == "hyena-regular-fft-1M" {
+            // Its 123 kernels take too long for a test with a free mapping.
+            println!("| {id} | {} | {solver} | - | - | - | {reason} |", digits(stored_seconds(&id, &file)));
+            continue;
+        }
         let degrees = |pinned: bool| {
             let mut request = Request::default();
             let used = |f: fn(&flowspace::plan::DimensionUse) -> u64| Some(file.decisions.uses.iter().map(f).product());
@@ -123,12 +128,23 @@ fn side_by_side() {
             }
             request
         };
+        // Heads as outer problems in the backward of Q and K are DFModel's way around a reduction: its rules alone allow them.
+        let mut node = file.workload_node.clone();
+        if node.get("heads_in_qk_backward").is_some() {
+            let origin = node.origin.clone();
+            node.set("heads_in_qk_backward", origin.clone(), flowspace::spec::Node::scalar("false", origin));
+        }
+        let plain = flowspace::workload::WorkloadSpec::build(&node).unwrap_or_else(|e| panic!("{e}"));
         let time =
-            |system: &flowspace::system::System, pinned: bool| match map(&file.workload, system, &degrees(pinned)) {
+            |workload: &flowspace::workload::Workload, system: &flowspace::system::System, pinned: bool| match map(
+                workload,
+                system,
+                &degrees(pinned),
+            ) {
                 Ok(Answer::Mapped(plan, record)) => {
                     flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{id}: {e}"));
                     let proven = if record.status == Status::Optimal { "" } else { " (gap stated)" };
-                    format!("{:.6}{proven}", record.objective_s)
+                    format!("{}{proven}", digits(record.objective_s))
                 }
                 Ok(Answer::Infeasible(reason)) => format!("none: {}", reason.resource),
                 Err(error) => panic!("{id}: {error}"),
@@ -136,11 +152,11 @@ fn side_by_side() {
         let mut own = file.system.clone();
         own.model = flowspace::system::ModelOptions::flowspace();
         println!(
-            "| {id} | {:.6} | {solver} | {} | {} | {} | {reason} |",
-            stored_seconds(&id, &file),
-            time(&file.system, true),
-            time(&own, true),
-            time(&own, false),
+            "| {id} | {} | {solver} | {} | {} | {} | {reason} |",
+            digits(stored_seconds(&id, &file)),
+            time(&file.workload, &file.system, true),
+            time(&plain, &own, true),
+            time(&plain, &own, false),
         );
     }
     assert!(notes.len() <= 1, "lines without a run: {notes:?}");

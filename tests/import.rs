@@ -136,8 +136,10 @@ fn stored_runs() -> Vec<(String, PlanFile)> {
         let plan = file::read(&Loader.load(&path, None).unwrap()).unwrap();
         (path.file_stem().unwrap().to_string_lossy().into_owned(), plan)
     };
-    let found: Vec<(String, PlanFile)> = paths.into_iter().map(read).collect();
-    assert!(found.len() >= 10);
+    // Token-by-token and state-space graphs come as written-out graphs, under names of their own.
+    let as_graphs = |id: &str| ["hyena", "mamba", "llama3"].iter().any(|family| id.starts_with(family));
+    let found: Vec<(String, PlanFile)> = paths.into_iter().map(read).filter(|(id, _)| !as_graphs(id)).collect();
+    assert!(found.len() >= 16);
     found
 }
 

@@ -252,7 +252,7 @@ axes:
   - {name: speed, field: system.network.dimensions.0.link.bandwidth, values: [7 GB/s, 9 GB/s]}
 rules:
   - when: {batch: 16}
-    set: {system.network.dimensions: [{size: 2, link: &w {name: w, source: assumed here, bandwidth: 1 GB/s, price: $1/(GB/s), power: 0 W/(GB/s)}},
+    set: {system.network.dimensions: [{size: 2, link: &w {name: w, source: 'assumed: test', bandwidth: 1 GB/s, price: $1/(GB/s), power: 0 W/(GB/s)}},
       {size: 3, link: *w}], system.network.topology: torus-2d}
   - when: {batch: [8, 16], chip: small}
     set: {system.chip.cores: 5}

@@ -1,5 +1,6 @@
 //! Strings that repeat are held once.
 
+use foldhash::fast::RandomState;
 use std::collections::HashSet;
 use std::sync::Arc;
 
@@ -7,14 +8,26 @@ use std::sync::Arc;
 pub type Text = Arc<str>;
 
 /// Hands out one [`Text`] for equal strings.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Interner {
-    known: HashSet<Text>,
+    // A trace asks millions of times: the standard library's hash takes a good part of the reading.
+    known: HashSet<Text, RandomState>,
+    /// Half of what is asked for is the empty string.
+    empty: Text,
+}
+
+impl Default for Interner {
+    fn default() -> Self {
+        Self { known: HashSet::default(), empty: Arc::from("") }
+    }
 }
 
 impl Interner {
     /// The shared copy of a string.
     pub fn get(&mut self, text: &str) -> Text {
+        if text.is_empty() {
+            return Arc::clone(&self.empty);
+        }
         if let Some(found) = self.known.get(text) {
             return Arc::clone(found);
         }

@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(values[4], &Raw::Word("TRUE".into()));
         assert_eq!(values[5], &Raw::Word("-inf".into()));
         assert_eq!(values[6], &Raw::Number("0x1F".into()));
-        assert_eq!(fields[6].place, Place::Line { line: 2, column: 26 });
+        assert_eq!(fields[6].place, Place::Line { line: 3, column: 17 });
     }
 
     #[test]

@@ -55,6 +55,8 @@ pub struct Reader<R> {
     done: bool,
     metadata: Metadata,
     warnings: Vec<String>,
+    /// Attributes of the last node: the next has as many, as a rule.
+    usual_attrs: usize,
 }
 
 impl<R: Read> Reader<R> {
@@ -73,6 +75,7 @@ impl<R: Read> Reader<R> {
             done: false,
             metadata: Metadata::default(),
             warnings: Vec::new(),
+            usual_attrs: 0,
         };
         let Some(start) = reader.frame()? else {
             return Err(TraceError::new(path, "the file is empty; a Chakra trace begins with its metadata").into());
@@ -192,9 +195,13 @@ impl<R: Read> Iterator for Reader<R> {
                 continue;
             }
             let mut node = Node::new(0, self.strings.get(""), NodeType::Invalid);
+            node.attrs.reserve_exact(self.usual_attrs);
             let mut known = false;
             match decode_node(&self.message, &mut node, &mut known, &mut self.strings) {
-                Ok(()) => return Some(Ok(node)),
+                Ok(()) => {
+                    self.usual_attrs = node.attrs.len();
+                    return Some(Ok(node));
+                }
                 Err(fault) => {
                     // A faulty node of a legacy file is no fault of the node.
                     if index == 0
