@@ -90,7 +90,7 @@ impl FromNode for Labels {
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
         let one = Name::schema(definitions);
-        json!({ "anyOf": [one, { "type": "array", "items": one, "minItems": 1 }] })
+        json!({ "anyOf": [one, { "type": "array", "items": one }] })
     }
     fn expected() -> String {
         "a name or a list of names".into()
