@@ -22,6 +22,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod execution;
 pub mod import;
 pub mod mapping;
 pub mod model;
