@@ -1,7 +1,7 @@
 //! Workloads: what is to be computed, as a directed acyclic graph of kernels and tensors.
 //!
 //! [`graph`] holds the checked graph and its meaning; one file a source builds it: [`transformer`] (GPT and Llama layers,
-//! whole sequences or token by token), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
+//! whole sequences or token by token), [`language`] (whole transformers of today as closed forms), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
 //! [`explicit`] (written out kernel by kernel), [`trace`] (recorded). [`mod@write`] writes any graph out kernel by kernel.
 //! [`spec`] chooses between them by the `kind:` of a file.
 
@@ -13,6 +13,7 @@ pub mod fft;
 pub mod graph;
 pub mod hpl;
 pub mod hyena;
+pub mod language;
 pub mod mamba;
 pub mod spec;
 pub mod trace;

@@ -2,7 +2,7 @@
 
 use super::{
     Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec, hyena::HyenaSpec,
-    mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
+    language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
 use crate::units::Bytes;
@@ -16,6 +16,8 @@ use std::path::Path;
 pub enum WorkloadSpec {
     /// `kind: transformer`
     Transformer(TransformerSpec),
+    /// `kind: language_model`
+    Language(Box<LanguageModel>),
     /// `kind: dlrm`
     Dlrm(DlrmSpec),
     /// `kind: hpl`
@@ -41,6 +43,7 @@ impl FromNode for WorkloadSpec {
         };
         match kind {
             "transformer" => TransformerSpec::from_node(node, reader).map(Self::Transformer),
+            "language_model" => LanguageModel::from_node(node, reader).map(|m| Self::Language(Box::new(m))),
             "dlrm" => DlrmSpec::from_node(node, reader).map(Self::Dlrm),
             "hpl" => HplSpec::from_node(node, reader).map(Self::Hpl),
             "fft" => FftSpec::from_node(node, reader).map(Self::Fft),
@@ -55,7 +58,7 @@ impl FromNode for WorkloadSpec {
                     r.problem(
                         at,
                         format!(
-                            "expected a kind of workload: transformer, dlrm, mamba, hyena, hpl, fft, graph, trace; found {found}"
+                            "expected a kind of workload: transformer, language_model, dlrm, mamba, hyena, hpl, fft, graph, trace; found {found}"
                         ),
                     );
                 });
@@ -67,6 +70,7 @@ impl FromNode for WorkloadSpec {
         // A file that only changes another (`from:`) may fit several kinds.
         json!({ "anyOf": [
             TransformerSpec::schema(definitions),
+            LanguageModel::schema(definitions),
             DlrmSpec::schema(definitions),
             HplSpec::schema(definitions),
             FftSpec::schema(definitions),
@@ -103,6 +107,7 @@ impl WorkloadSpec {
         let spec: Self = Reader::read(node)?;
         let built = match &spec {
             Self::Transformer(t) => t.build(),
+            Self::Language(m) => m.build(node).map_err(Problems)?,
             Self::Dlrm(d) => d.build(),
             Self::Hpl(h) => h.build(),
             Self::Fft(f) => f.build(),

@@ -1,0 +1,106 @@
+//! Arithmetic of a language model: what has to be computed, and what the literature counts when it prints a rate.
+//!
+//! Printed rates differ by what they count, so that one time makes several figures: [`FlopCount`] names each convention after
+//! the paper that defines it. All results are FLOP.
+
+use super::spec::{Head, LanguageModel};
+
+/// Which products of queries with keys are counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AttentionCount {
+    /// None.
+    None,
+    /// Those that the mask leaves: what a kernel that skips the rest computes.
+    Masked,
+    /// All of the square, as most papers count.
+    Full,
+}
+
+/// What a printed rate counts for one training sample.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FlopCount {
+    /// 96 B s l h^2 (1 + s/6h + V/16lh): forward twice, backward; layers of 12 h^2 weights (Narayanan et al. 2021, arXiv
+    /// 2104.04473, eq. 3). Training with full recomputation.
+    MegatronRecomputed,
+    /// 72 B s l h^2 (1 + s/6h + V/12lh): the same without recomputation (Korthikanti et al. 2022, arXiv 2205.05198, eq. 7): model FLOP.
+    MegatronModel,
+    /// 72 B s l h^2 (1 + s/3h + V/12lh): the attention core once more (the same, eq. 8): hardware FLOP of selective recomputation.
+    MegatronSelective,
+    /// B s (6 N + 12 l a d s): Chowdhery et al. 2022, arXiv 2204.02311, appendix B; N are the active weights.
+    PalmModel,
+    /// Three times the products of the forward pass with the weights, head included and embedding not, and the whole square of
+    /// attention: the count of MaxText and of most current training loops.
+    Products,
+    /// The same with the part of the square that the mask leaves.
+    MaskedProducts,
+}
+
+impl LanguageModel {
+    /// Mean number of tokens that one of `seq` tokens sees.
+    pub fn mean_attended(&self, seq: u64, count: AttentionCount) -> f64 {
+        let s = seq as f64;
+        let window = self.window.map_or(s, |w| (w as f64).min(s));
+        match count {
+            AttentionCount::None => 0.0,
+            AttentionCount::Full => s,
+            AttentionCount::Masked if !self.causal => window,
+            // 1, 2, ... up to the window, then the window for every further token.
+            AttentionCount::Masked if s > 0.0 => (window * (window + 1.0) / 2.0 + (s - window) * window) / s,
+            AttentionCount::Masked => 0.0,
+        }
+    }
+
+    /// FLOP of the products of queries with keys and of weights with values, for one token that sees `attended` tokens, all layers.
+    pub fn attention_flop_per_token(&self, attended: f64) -> f64 {
+        let width = self.query_width() as f64 + self.value_width() as f64;
+        2.0 * self.layers as f64 * self.heads as f64 * width * attended
+    }
+
+    /// FLOP of the head for one sample of `seq` tokens.
+    pub fn head_flop_per_sample(&self, seq: u64) -> f64 {
+        let matrices = self.parameters().head_matrices;
+        let tokens = if matches!(self.head, Head::Classes | Head::Pooler) { 1.0 } else { seq as f64 };
+        2.0 * matrices * tokens
+    }
+
+    /// FLOP of the forward pass of one sample of `seq` tokens: products with weights (2 FLOP a weight and token; the embedding is
+    /// a look-up), products of attention, and the head.
+    pub fn forward_flop_per_sample(&self, seq: u64, count: AttentionCount) -> f64 {
+        let s = seq as f64;
+        let weights = 2.0 * self.parameters().active_layer_matrices() * s;
+        let patches = self.patches.map_or(0.0, |p| {
+            2.0 * (p.size * p.size * p.channels) as f64
+                * self.hidden as f64
+                * (p.tokens() - u64::from(p.class_token)) as f64
+        });
+        let attention = self.attention_flop_per_token(self.mean_attended(seq, count)) * s;
+        weights + patches + attention + self.head_flop_per_sample(seq)
+    }
+
+    /// FLOP of the forward pass for one token after `context` tokens, head included: one step of generation.
+    pub fn decode_flop_per_token(&self, context: u64) -> f64 {
+        let seen = context.saturating_add(1);
+        let seen = self.window.map_or(seen, |w| w.min(seen)) as f64;
+        2.0 * self.parameters().active_layer_matrices()
+            + self.attention_flop_per_token(seen)
+            + self.head_flop_per_sample(1)
+    }
+
+    /// FLOP of training one sample of `seq` tokens as `count` counts them.
+    pub fn training_flop_per_sample(&self, seq: u64, count: FlopCount) -> f64 {
+        let (s, l, h) = (seq as f64, self.layers as f64, self.hidden as f64);
+        let vocab = self.head_outputs() as f64;
+        let layers = s * l * h * h;
+        match count {
+            FlopCount::MegatronRecomputed => 96.0 * layers * (1.0 + s / (6.0 * h) + vocab / (16.0 * l * h)),
+            FlopCount::MegatronModel => 72.0 * layers * (1.0 + s / (6.0 * h) + vocab / (12.0 * l * h)),
+            FlopCount::MegatronSelective => 72.0 * layers * (1.0 + s / (3.0 * h) + vocab / (12.0 * l * h)),
+            FlopCount::PalmModel => {
+                let attention = 3.0 * self.attention_flop_per_token(s);
+                s * (6.0 * self.parameters().active() + attention)
+            }
+            FlopCount::Products => 3.0 * self.forward_flop_per_sample(seq, AttentionCount::Full),
+            FlopCount::MaskedProducts => 3.0 * self.forward_flop_per_sample(seq, AttentionCount::Masked),
+        }
+    }
+}

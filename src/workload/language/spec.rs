@@ -1,0 +1,418 @@
+//! The description of a language model as a file states it.
+
+use crate::spec::{Node, Reader};
+
+crate::choice! {
+    /// The word `language_model`.
+    pub enum Kind ("a kind of workload") {
+        /// A transformer with its embedding and head.
+        LanguageModel = "language_model",
+    }
+}
+
+crate::choice! {
+    /// What is done with the model.
+    pub enum ModelPass ("a pass") {
+        /// Forward, backward and weight update of `global_batch` samples of `seq` tokens.
+        Training = "training",
+        /// `global_batch` sequences at once: a prompt of `seq` tokens, then `generated` tokens one by one.
+        Inference = "inference",
+    }
+}
+
+crate::choice! {
+    /// The normalisation before (or after) attention and perceptron.
+    pub enum Norm ("a normalisation") {
+        /// Layer normalisation: a gain and, where the model has biases, a shift for each channel.
+        Layer = "layer",
+        /// Root-mean-square normalisation (Zhang and Sennrich 2019, arXiv 1910.07467): a gain for each channel.
+        Rms = "rms",
+    }
+}
+
+crate::choice! {
+    /// How the model knows positions.
+    pub enum Position ("positions") {
+        /// A learned vector for each of `max_positions`, added to the embedding.
+        Learned = "learned",
+        /// Rotations of queries and keys (Su et al. 2021, arXiv 2104.09864); no weights.
+        Rotary = "rotary",
+        /// Linear biases on the scores (Press et al. 2021, arXiv 2108.12409); no weights.
+        Alibi = "alibi",
+        /// None.
+        None = "none",
+    }
+}
+
+crate::choice! {
+    /// Which linear maps have biases.
+    pub enum Biases ("which biases") {
+        /// None, and no shifts in layer norms.
+        None = "none",
+        /// Queries, keys and values alone.
+        Qkv = "qkv",
+        /// Every linear map, and shifts in layer norms.
+        All = "all",
+    }
+}
+
+crate::choice! {
+    /// What comes after the last layer.
+    pub enum Head ("a head") {
+        /// A map from hidden to vocabulary for every token.
+        Vocabulary = "vocabulary",
+        /// BERT's: hidden to hidden, a norm, and the vocabulary with a bias for each word.
+        MaskedTokens = "masked_tokens",
+        /// BERT's other: hidden to hidden for the first token.
+        Pooler = "pooler",
+        /// A map from hidden to `classes` for one token.
+        Classes = "classes",
+        /// Nothing.
+        None = "none",
+    }
+}
+
+crate::choice! {
+    /// The type of a number in memory.
+    pub enum DataType ("a data type") {
+        /// 8-bit floating point.
+        Fp8 = "fp8",
+        /// 8-bit integer.
+        Int8 = "int8",
+        /// 16-bit floating point, 5 bits of exponent.
+        Fp16 = "fp16",
+        /// 16-bit floating point, 8 bits of exponent.
+        Bf16 = "bf16",
+        /// 32-bit floating point.
+        Fp32 = "fp32",
+    }
+}
+
+impl DataType {
+    /// Bytes of one number.
+    pub fn bytes(self) -> f64 {
+        match self {
+            Self::Fp8 | Self::Int8 => 1.0,
+            Self::Fp16 | Self::Bf16 => 2.0,
+            Self::Fp32 => 4.0,
+        }
+    }
+}
+
+crate::spec! {
+    /// The data type of each kind of tensor (Micikevicius et al. 2017, arXiv 1710.03740).
+    #[derive(Copy)]
+    pub struct Types ("data types") {
+        /// Weights as the products read them.
+        weights: DataType = DataType::Bf16,
+        /// Activations and what collectives of tensor and pipeline parallelism carry.
+        activations: DataType = DataType::Bf16,
+        /// Gradients of the weights as they are accumulated.
+        gradients: DataType = DataType::Fp32,
+        /// The optimiser's copy of the weights; none where it is the type of the weights.
+        master: DataType = DataType::Fp32,
+        /// Each of Adam's two moments.
+        moments: DataType = DataType::Fp32,
+        /// Keys and values in the cache of inference; left out: as the activations.
+        cache: Option<DataType>,
+        /// What matrix products compute in; left out: as the weights.
+        compute: Option<DataType>,
+    }
+}
+
+impl Default for Types {
+    fn default() -> Self {
+        Self {
+            weights: DataType::Bf16,
+            activations: DataType::Bf16,
+            gradients: DataType::Fp32,
+            master: DataType::Fp32,
+            moments: DataType::Fp32,
+            cache: None,
+            compute: None,
+        }
+    }
+}
+
+crate::spec! {
+    /// Attention over compressed keys and values (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+    #[derive(Copy)]
+    pub struct LatentAttention ("multi-head latent attention") {
+        /// Width of the compressed queries; left out: queries are not compressed.
+        q_rank: Option<u64>,
+        /// Width of the compressed keys and values.
+        kv_rank: u64,
+        /// Width of the rotated part of a query head; keys share one such part.
+        rope_dim: u64,
+        /// Width of the part of a query or key head that is not rotated.
+        nope_dim: u64,
+        /// Width of a value head.
+        v_dim: u64,
+    }
+}
+
+crate::spec! {
+    /// Perceptrons of which each token takes a few (Shazeer et al. 2017, arXiv 1701.06538).
+    #[derive(Copy)]
+    pub struct Experts ("experts") {
+        /// Experts of a layer among which the router chooses.
+        count: u64,
+        /// Experts that a token is sent to.
+        top_k: u64,
+        /// Width of one expert.
+        ffn: u64,
+        /// Experts that every token takes besides; left out: none.
+        shared: Option<u64>,
+        /// First layers that have a plain perceptron of the model's `ffn` instead; left out: none.
+        first_dense_layers: Option<u64>,
+        /// Room of an expert over its even share of the tokens; left out: no token is dropped and loads are taken as even.
+        capacity_factor: Option<f64>,
+    }
+}
+
+crate::spec! {
+    /// Images as sequences of patches (Dosovitskiy et al. 2020, arXiv 2010.11929).
+    #[derive(Copy)]
+    pub struct Patches ("patches of an image") {
+        /// Pixels of an image's edge.
+        image: u64,
+        /// Pixels of a patch's edge.
+        size: u64,
+        /// Colours.
+        channels: u64 = 3,
+        /// Whether a learned token stands before the patches.
+        class_token: bool = true,
+    }
+}
+
+impl Patches {
+    /// Tokens of one image.
+    pub fn tokens(&self) -> u64 {
+        let edge = self.image / self.size.max(1);
+        edge.saturating_mul(edge).saturating_add(u64::from(self.class_token))
+    }
+}
+
+crate::spec! {
+    /// A transformer with its embedding and head, and the batch it is given.
+    pub struct LanguageModel ("a language model", check: check) {
+        /// The word `language_model`.
+        kind: Kind,
+        /// Name for rows and titles.
+        name: String,
+        /// Where the sizes come from.
+        source: String,
+        /// Layers.
+        layers: u64,
+        /// Hidden size.
+        hidden: u64,
+        /// Attention heads.
+        heads: u64,
+        /// Heads of keys and values (grouped-query attention, Ainslie et al. 2023, arXiv 2305.13245); left out: as many as heads.
+        kv_heads: Option<u64>,
+        /// Size of one head; left out: hidden / heads.
+        head_dim: Option<u64>,
+        /// Width of the perceptron; left out: 4 x hidden.
+        ffn: Option<u64>,
+        /// Whether the perceptron is gated (SwiGLU, GeGLU: Shazeer 2020, arXiv 2002.05202): three matrices instead of two.
+        gated: bool = false,
+        /// Normalisation.
+        norm: Norm = Norm::Layer,
+        /// Positions.
+        position: Position = Position::Rotary,
+        /// Vectors of learned positions; left out: as many as `seq`.
+        max_positions: Option<u64>,
+        /// Whether attention and perceptron read the same norm and are added at once (GPT-J, PaLM).
+        parallel_block: bool = false,
+        /// Words of the vocabulary, padding included.
+        vocab: Option<u64>,
+        /// Whether the head is the embedding again.
+        tied_embeddings: bool = false,
+        /// Segments that have a learned vector each (BERT).
+        token_types: Option<u64>,
+        /// Whether the embedding is normalised (BLOOM, BERT).
+        embedding_norm: bool = false,
+        /// Whether the last layer's output is normalised.
+        final_norm: bool = true,
+        /// What comes after the last layer.
+        head: Head = Head::Vocabulary,
+        /// Classes of the head `classes`.
+        classes: Option<u64>,
+        /// Which linear maps have biases.
+        biases: Biases = Biases::None,
+        /// Whether training drops activations at random: masks are kept for the backward pass.
+        dropout: bool = false,
+        /// Whether a token sees only those before it.
+        causal: bool = true,
+        /// Tokens that a token sees at most (sliding window); left out: all.
+        window: Option<u64>,
+        /// Multi-head latent attention instead of heads of `head_dim`.
+        latent_attention: Option<LatentAttention>,
+        /// Experts instead of the perceptron.
+        experts: Option<Experts>,
+        /// Images instead of words.
+        patches: Option<Patches>,
+        /// Data types.
+        types: Types = Types::default(),
+        /// What is done with the model.
+        pass: ModelPass = ModelPass::Training,
+        /// Tokens of one sample; in inference, of its prompt.
+        seq: u64,
+        /// Inference: tokens generated after the prompt; left out: none (the prompt is read and that is all).
+        generated: Option<u64>,
+        /// Samples of one iteration; in inference, sequences at once.
+        global_batch: u64,
+    }
+}
+
+fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
+    let mut sizes = vec![
+        ("layers", model.layers, 1u64 << 20),
+        ("hidden", model.hidden, 1 << 24),
+        ("heads", model.heads, 1 << 20),
+        ("head_dim", model.head_dim(), 1 << 20),
+        ("ffn", model.ffn(), 1 << 26),
+        ("vocab", model.vocab.unwrap_or(1), 1 << 30),
+        ("max_positions", model.max_positions.unwrap_or(1), 1 << 30),
+        ("seq", model.seq, 1 << 26),
+        ("generated", model.generated.unwrap_or(1), 1 << 26),
+        ("global_batch", model.global_batch, 1 << 40),
+    ];
+    sizes.retain(|(_, value, most)| value > most);
+    crate::workload::spec::check_sizes(&sizes, node, reader);
+
+    let mut say = |field: &str, message: String| {
+        let at = node.get(field).unwrap_or(node).clone();
+        reader.within(field, |r| r.problem(&at, message));
+    };
+    let kv = model.kv_heads();
+    if kv > model.heads || !model.heads.is_multiple_of(kv) {
+        say("kv_heads", format!("expected a divisor of the {} heads, found {kv}", model.heads));
+    }
+    if model.head_dim.is_none() && model.latent_attention.is_none() && !model.hidden.is_multiple_of(model.heads) {
+        say("head_dim", format!("missing; a hidden size of {} is no multiple of {} heads", model.hidden, model.heads));
+    }
+    if let Some(experts) = &model.experts {
+        if experts.top_k > experts.count {
+            say("experts", format!("top_k: expected at most the {} experts, found {}", experts.count, experts.top_k));
+        }
+        if experts.first_dense_layers.unwrap_or(0) > model.layers {
+            say("experts", format!("first_dense_layers: expected at most the {} layers", model.layers));
+        }
+        if experts.capacity_factor.is_some_and(|c| c <= 0.0) {
+            say("experts", "capacity_factor: expected more than zero".into());
+        }
+        for (what, value, most) in [
+            ("count", experts.count, 1u64 << 20),
+            ("ffn", experts.ffn, 1 << 26),
+            ("shared", experts.shared.unwrap_or(1), 1 << 20),
+        ] {
+            if value > most {
+                say("experts", format!("{what}: expected at most {most}, found {value}"));
+            }
+        }
+    }
+    if let Some(l) = &model.latent_attention {
+        if model.kv_heads.is_some() {
+            say("kv_heads", "latent_attention has as many heads of keys and values as of queries".into());
+        }
+        let widest = l.q_rank.unwrap_or(1).max(l.kv_rank).max(l.rope_dim).max(l.nope_dim).max(l.v_dim);
+        if widest > 1 << 20 {
+            say("latent_attention", format!("expected widths of at most {}, found {widest}", 1 << 20));
+        }
+    }
+    match (&model.patches, model.vocab) {
+        (Some(p), _) if p.size > p.image || p.image > 1 << 16 || p.channels > 1 << 16 => {
+            say("patches", format!("expected patches within an image of at most {} pixels an edge", 1 << 16));
+        }
+        (Some(p), _) if p.tokens() != model.seq => {
+            say("seq", format!("expected the {} tokens of an image, found {}", p.tokens(), model.seq));
+        }
+        (None, None) => say("vocab", "missing; a model of words has a vocabulary".into()),
+        (Some(_), Some(_)) => say("vocab", "a model of images has no vocabulary".into()),
+        _ => {}
+    }
+    match (model.head, model.classes, model.vocab) {
+        (Head::Classes, None, _) => say("classes", "missing; the head classes needs their number".into()),
+        (Head::Vocabulary | Head::MaskedTokens, _, None) => say("head", format!("{} needs a vocab", model.head)),
+        _ => {}
+    }
+    if model.classes.is_some_and(|c| c > 1 << 30) {
+        say("classes", format!("expected at most {}", 1 << 30));
+    }
+    if model.token_types.is_some_and(|t| t > 1 << 30) {
+        say("token_types", format!("expected at most {}", 1 << 30));
+    }
+    if model.pass == ModelPass::Training && model.generated.is_some() {
+        say("generated", "only the pass inference generates tokens".into());
+    }
+    if model.generated.is_some() && !model.causal {
+        say("generated", "a model that is not causal generates nothing".into());
+    }
+}
+
+impl LanguageModel {
+    /// Heads of keys and values.
+    pub fn kv_heads(&self) -> u64 {
+        self.kv_heads.unwrap_or(self.heads)
+    }
+
+    /// Size of one head.
+    pub fn head_dim(&self) -> u64 {
+        self.head_dim.unwrap_or(self.hidden / self.heads.max(1))
+    }
+
+    /// Width of the plain perceptron.
+    pub fn ffn(&self) -> u64 {
+        self.ffn.unwrap_or(self.hidden.saturating_mul(4))
+    }
+
+    /// Matrices of a perceptron.
+    pub fn ffn_matrices(&self) -> u64 {
+        if self.gated { 3 } else { 2 }
+    }
+
+    /// Layers whose perceptron is plain.
+    pub fn dense_layers(&self) -> u64 {
+        self.experts.map_or(self.layers, |e| e.first_dense_layers.unwrap_or(0).min(self.layers))
+    }
+
+    /// Layers that have experts.
+    pub fn expert_layers(&self) -> u64 {
+        self.layers - self.dense_layers()
+    }
+
+    /// Width of one query head where it meets a key, in channels.
+    pub fn query_width(&self) -> u64 {
+        self.latent_attention.map_or(self.head_dim(), |l| l.nope_dim.saturating_add(l.rope_dim))
+    }
+
+    /// Width of one value head, in channels.
+    pub fn value_width(&self) -> u64 {
+        self.latent_attention.map_or(self.head_dim(), |l| l.v_dim)
+    }
+
+    /// Numbers that a token leaves in the cache of one layer: keys and values of all their heads, or the compressed vector and the
+    /// rotated part that latent attention keeps.
+    pub fn cache_width(&self) -> u64 {
+        match self.latent_attention {
+            Some(l) => l.kv_rank.saturating_add(l.rope_dim),
+            None => self.kv_heads().saturating_mul(self.head_dim()).saturating_mul(2),
+        }
+    }
+
+    /// Bytes that one token leaves in the caches of all layers.
+    pub fn cache_bytes_per_token(&self) -> f64 {
+        let bytes = self.types.cache.unwrap_or(self.types.activations).bytes();
+        self.layers as f64 * self.cache_width() as f64 * bytes
+    }
+
+    /// Words, or classes, that the head scores; 0 where it has none.
+    pub fn head_outputs(&self) -> u64 {
+        match self.head {
+            Head::Vocabulary | Head::MaskedTokens => self.vocab.unwrap_or(0),
+            Head::Classes => self.classes.unwrap_or(0),
+            Head::Pooler | Head::None => 0,
+        }
+    }
+}
