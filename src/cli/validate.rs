@@ -6,7 +6,7 @@ use crate::validate::bounds::Bounds;
 use crate::validate::predict::Models;
 use crate::validate::read::{self, File};
 use crate::validate::suites::{self, SUITES, Suite};
-use crate::validate::{Point, report, score};
+use crate::validate::{Point, machines, report, score};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,9 @@ pub struct ValidateArgs {
     /// Bounds of the classes instead of those that are shipped.
     #[arg(long, value_name = "FILE.yaml")]
     pub bounds: Option<PathBuf>,
+    /// Systems that training runs are predicted on, instead of those shipped in validation/machines.yaml.
+    #[arg(long, value_name = "FILE.yaml")]
+    pub machines: Option<PathBuf>,
 }
 
 /// What is printed.
@@ -56,6 +59,10 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
         Some(path) => Reader::read::<Bounds>(&Loader.load(path, None)?)?,
         None => suites::bounds()?,
     };
+    let machines = match &args.machines {
+        Some(path) => machines::from(path)?,
+        None => machines::shipped()?,
+    };
     let mut points = Vec::new();
     let mut take = |file: File| {
         file.remarks.iter().for_each(|remark| eprintln!("note: {remark}"));
@@ -79,7 +86,7 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
     if !faults.is_empty() {
         return Err(Failure::input(faults.join("\n")));
     }
-    let scores = score(points, &Models, &bounds);
+    let scores = score(points, &Models { machines }, &bounds);
     let json = serde_json::to_string_pretty(&report::json(&scores)).map_err(|e| Failure::input(e.to_string()))?;
     match args.format {
         Format::Text => super::print(&report::text(&scores)),

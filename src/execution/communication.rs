@@ -98,6 +98,10 @@ impl LayerCommunication {
             };
             (out.forward.tp, out.forward.hidden) = split(sums.forward_products);
             (out.backward.tp, out.backward.hidden) = split(sums.backward_products);
+            let beside_gradients = out.backward.tp * machine.stack.collectives_beside_gradients.0;
+            let (waits, hides) = beside(beside_gradients, sums.backward_products - out.backward.hidden);
+            out.backward.tp += waits - beside_gradients;
+            out.backward.hidden += hides;
             if division.sequence_parallel {
                 let gather = count * machine.line(Traffic::Gather, t, 1).at(hidden);
                 let left =

@@ -79,21 +79,27 @@ pub struct Kernels<'a> {
     model: &'a LanguageModel,
     division: Division,
     rate: f64,
+    head_rate: f64,
     batched_rate: f64,
     fused_rate: f64,
     list: Vec<KernelTime>,
 }
 
 impl<'a> Kernels<'a> {
-    /// For products of `peak` FLOP/s.
+    /// For products of `peak` FLOP/s. Attention and head run in the type of the activations, also where the products with weights
+    /// of a layer are narrower (as Transformer Engine does, and MLPerf's runs with it).
     pub fn new(machine: &'a Machine, model: &'a LanguageModel, division: Division, peak: f64) -> Self {
+        let compute = model.types.compute.unwrap_or(model.types.weights);
+        let (_, rate) = machine.rate_of(compute, (peak, peak));
+        let (wide_peak, head_rate) = machine.rate_of(model.types.activations, (peak, rate));
         Self {
             machine,
             model,
             division,
-            rate: peak * machine.efficiency,
-            batched_rate: peak * machine.batched_efficiency,
-            fused_rate: peak * machine.fused_efficiency,
+            rate,
+            head_rate,
+            batched_rate: wide_peak * machine.batched_efficiency,
+            fused_rate: wide_peak * machine.fused_efficiency,
             list: Vec::with_capacity(40),
         }
     }
@@ -317,7 +323,7 @@ impl<'a> Kernels<'a> {
             Head::Classes | Head::Pooler => self.division.micro_batch as f64,
             Head::None => 0.0,
         };
-        let rate = self.rate * if self.division.tp == 1 { stack.unsharded_head.0 } else { 1.0 };
+        let rate = self.head_rate * if self.division.tp == 1 { stack.unsharded_head.0 } else { 1.0 };
         if matches!(model.head, Head::MaskedTokens | Head::Pooler) {
             self.weight("head_transform", 1.0, rows, h / t, h, rate);
         }

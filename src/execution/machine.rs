@@ -24,8 +24,8 @@ pub struct Machine {
     pub kernels: KernelTimes,
     /// Peak FLOP/s by data type.
     peaks: Vec<(DataType, f64)>,
-    /// Share of the peak that products sustain.
-    pub efficiency: f64,
+    /// FLOP/s that products sustain by data type.
+    rates: Vec<(DataType, f64)>,
     /// The same in the batched products of attention.
     pub batched_efficiency: f64,
     /// The same in fused attention.
@@ -93,12 +93,16 @@ impl Machine {
         // `group` leaves dimensions of one chip out, which no group ever spans.
         let dimensions = collective::group(&plain, &sizes);
         let peaks = DataType::ALL.iter().filter_map(|t| kernels.peak_of(t.word()).map(|p| (*t, p))).collect();
+        let rates = DataType::ALL
+            .iter()
+            .filter_map(|t| kernels.peak_of(t.word()).map(|p| (*t, p * kernels.efficiency_of(t.word()))))
+            .collect();
         Ok(Self {
             name: system.name.clone(),
             chips: system.chip_count(),
             kernels: KernelTimes::new(kernels, system.memory.0.bandwidth.0),
             peaks,
-            efficiency: kernels.efficiency.0,
+            rates,
             batched_efficiency: kernels.batched_efficiency.0,
             fused_efficiency: kernels.fused_attention_efficiency.unwrap_or(kernels.batched_efficiency).0,
             capacity: system.memory.0.capacity.map(|c| c.0),
@@ -127,6 +131,12 @@ impl Machine {
                 ))
             }
         }
+    }
+
+    /// FLOP/s of products of `wanted`, peak and sustained; those of `instead` where the chip has none for it.
+    pub fn rate_of(&self, wanted: DataType, instead: (f64, f64)) -> (f64, f64) {
+        let of = |list: &[(DataType, f64)]| list.iter().find(|(t, _)| *t == wanted).map(|(_, rate)| *rate);
+        of(&self.peaks).zip(of(&self.rates)).unwrap_or(instead)
     }
 
     /// The dimensions of a group of `chips` chips at a stride; none for one chip.

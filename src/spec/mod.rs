@@ -5,6 +5,7 @@
 //! stopping at the first (which is why serde does not do this job). The `spec!` macro defines a
 //! structure once: its reader, its JSON Schema ([`schema`]) and its documentation come from that one definition.
 
+pub mod builtin;
 pub mod node;
 pub mod read;
 pub mod schema;

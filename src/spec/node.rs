@@ -294,6 +294,9 @@ impl Loader {
             Some((origin, field)) => (origin.clone(), field.to_string()),
             None => (Origin { file: Arc::from(path.display().to_string()), line: 0 }, String::new()),
         };
+        if let Some(text) = super::builtin::text(path) {
+            return Node::parse(&path.display().to_string(), text);
+        }
         let fail = |message: String| Problem { origin: origin.clone(), field: field.clone(), message };
         let meta = std::fs::metadata(path)
             .map_err(|e| fail(format!("cannot read file {:?}: {}", path.display().to_string(), io_reason(&e))))?;

@@ -37,6 +37,8 @@ crate::spec! {
         tiles: Vec<Tile>,
         /// Best sustained share of the peak in a training step.
         efficiency: Fraction,
+        /// The same by data type, where it differs.
+        type_efficiency: Table<Fraction> = Table(Vec::new()),
         /// The same for the batched products of attention.
         batched_efficiency: Fraction,
         /// The same for fused attention; left out: as batched products.
@@ -62,6 +64,7 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         "units",
         "tiles",
         "efficiency",
+        "type_efficiency",
         "batched_efficiency",
         "fused_attention_efficiency",
         "fill",
@@ -79,6 +82,11 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         }
         if rate.0 < 1.0 {
             say("peak", format!("{word}: expected at least 1 FLOP/s"));
+        }
+    }
+    for (word, _) in &kernels.type_efficiency.0 {
+        if !kernels.peak.0.iter().any(|(known, _)| known == word) {
+            say("type_efficiency", format!("{word}: the chip states no peak for it"));
         }
     }
     if kernels.peak.0.is_empty() {
@@ -101,6 +109,12 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
 }
 
 impl Kernels {
+    /// Best sustained share of the peak in a data type.
+    pub fn efficiency_of(&self, word: &str) -> f64 {
+        let stated = self.type_efficiency.0.iter().find(|(w, _)| w == word);
+        stated.map_or(self.efficiency, |(_, share)| *share).0
+    }
+
     /// Peak rate of a data type by its word, in FLOP/s.
     pub fn peak_of(&self, word: &str) -> Option<f64> {
         self.peak.0.iter().find(|(w, _)| w == word).map(|(_, rate)| rate.0)

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::json;
 
 /// The source of a part's numbers: one text for all of them, or one a field. A text starts with how far it can be
-/// trusted: `datasheet`, `measured`, `published`, `derived` or `assumed`.
+/// trusted: `datasheet`, `measured`, `published`, `derived`, `calibrated` (on which measurements) or `assumed`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Source {
@@ -16,7 +16,7 @@ pub enum Source {
 }
 
 /// First words a source may have.
-const KINDS: [&str; 5] = ["datasheet", "measured", "published", "derived", "assumed"];
+const KINDS: [&str; 6] = ["datasheet", "measured", "published", "derived", "calibrated", "assumed"];
 
 impl FromNode for Source {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {

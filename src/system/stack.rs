@@ -4,7 +4,10 @@
 //! under `stack`. Without one the software is ideal: no host time, elementwise chains fused, attention in one kernel.
 
 use super::source::{Source, check_sources};
-use crate::spec::{Node, Reader, read::Fraction};
+use crate::spec::{
+    Node, Reader,
+    read::{Fraction, Share},
+};
 use crate::units::{Bytes, Seconds};
 
 crate::choice! {
@@ -55,6 +58,9 @@ crate::spec! {
         host_exponent: f64 = 2.0,
         /// Time of a collective that chips wait for, beyond its bytes and hops.
         collective_overhead: Seconds = Seconds(0.0),
+        /// Share of the backward pass's tensor-parallel collectives that runs beside the weights' gradients; what the execution's
+        /// `overlap_tp` hides comes on top.
+        collectives_beside_gradients: Share = Share(0.0),
         /// How the attention core runs.
         attention: Attention = Attention::Flash,
         /// Bytes that norms, residuals and dropouts move over the least (each input read and each output written once).
@@ -95,7 +101,7 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 28] = [
+const NUMBERS: [&str; 29] = [
     "host_layer_forward",
     "host_layer_backward",
     "host_layer_recompute",
@@ -106,6 +112,7 @@ const NUMBERS: [&str; 28] = [
     "host_iteration",
     "host_exponent",
     "collective_overhead",
+    "collectives_beside_gradients",
     "attention",
     "elementwise",
     "vector_kernels_forward",
@@ -163,6 +170,7 @@ impl Stack {
             host_iteration: Seconds(0.0),
             host_exponent: 2.0,
             collective_overhead: Seconds(0.0),
+            collectives_beside_gradients: Share(0.0),
             attention: Attention::Flash,
             elementwise: 1.0,
             vector_kernels_forward: 9,

@@ -11,6 +11,7 @@ pub mod bounds;
 pub mod class;
 pub mod closed_form;
 pub mod hpl;
+pub mod machines;
 pub mod metric;
 pub mod models;
 pub mod notes;
@@ -21,6 +22,7 @@ pub mod report;
 pub mod row;
 pub mod score;
 pub mod suites;
+pub mod training;
 
 pub use class::Class;
 pub use metric::{Metric, Unit};

@@ -1,7 +1,7 @@
 //! Who predicts a point.
 
 use super::point::{Point, Task};
-use super::{closed_form, hpl};
+use super::{closed_form, hpl, machines::Known, training};
 
 /// What a predictor says of a point. [`metric::express`](super::metric::express) turns it into the row's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -39,17 +39,18 @@ pub trait Predictor: Sync {
 }
 
 /// The models of this program, by task.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Models;
+#[derive(Debug, Clone)]
+pub struct Models {
+    /// The machines that training runs ran on.
+    pub machines: Vec<Known>,
+}
 
 impl Predictor for Models {
     fn predict(&self, point: &Point) -> Result<Prediction, NotPredicted> {
         match &point.task {
             Task::Memory => closed_form::memory(point),
             Task::Hpl { run } => hpl::predict(run),
-            Task::Training => {
-                Err(NotPredicted::because("no model of the time of an execution of a language model yet"))
-            }
+            Task::Training => training::step(&self.machines, point),
             Task::Inference { .. } => Err(NotPredicted::because("no model of the time of inference yet")),
             Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } => {
                 Err(NotPredicted::because("no model of the time of single kernels by size yet"))

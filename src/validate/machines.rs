@@ -1,0 +1,123 @@
+//! On which system a measured training run is predicted: `validation/machines.yaml`.
+
+use super::accelerators;
+use super::class::Class;
+use super::point::Point;
+use super::predict::NotPredicted;
+use crate::execution::Machine;
+use crate::spec::{Loader, Problems, Reader, builtin, read::Ref};
+use crate::system::System;
+use std::path::Path;
+
+crate::spec! {
+    /// A machine that measured runs ran on.
+    pub struct Known ("a machine") {
+        /// The chip, by our name.
+        chip: String,
+        /// The class of measurements; left out: any.
+        class: Option<String>,
+        /// A part of the row's source; left out: any.
+        of: Option<String>,
+        /// Its system; the sizes of the dimensions from `grows` on are those of the row.
+        system: Ref<System>,
+        /// The dimension, counted from 1 at the innermost, that takes the chips that are left.
+        grows: u64,
+    }
+}
+
+crate::spec! {
+    /// Machines, of which the first that suits is taken.
+    pub struct MachineList ("machines") {
+        /// The machines.
+        machines: Vec<Known>,
+    }
+}
+
+/// The compiled-in list.
+///
+/// # Errors
+/// All [`Problems`] of its files.
+pub fn shipped() -> Result<Vec<Known>, Problems> {
+    from(&Path::new(builtin::ROOT).join("validation/machines.yaml"))
+}
+
+/// The list of a file.
+///
+/// # Errors
+/// All [`Problems`] of the file and those it names.
+pub fn from(path: &Path) -> Result<Vec<Known>, Problems> {
+    Ok(Reader::read::<MachineList>(&Loader.load(path, None)?)?.machines)
+}
+
+impl Known {
+    fn suits(&self, chip: &str, class: Class, source: &str) -> bool {
+        self.chip == chip
+            && self.class.as_deref().is_none_or(|c| c == class.word())
+            && self.of.as_deref().is_none_or(|part| source.contains(part))
+    }
+
+    /// The system with `chips` chips in `slices`.
+    fn of_size(&self, chips: u64, slices: u64) -> System {
+        let mut system = self.system.0.clone();
+        let dimensions = &mut system.network.dimensions;
+        let grows = (self.grows as usize).clamp(1, dimensions.len().max(1)) - 1;
+        let mut left = chips.div_ceil(slices.max(1));
+        for (i, dimension) in dimensions.iter_mut().enumerate() {
+            dimension.size = match i.cmp(&grows) {
+                std::cmp::Ordering::Less => dimension.size.min(left),
+                std::cmp::Ordering::Equal => left,
+                std::cmp::Ordering::Greater => slices.max(1),
+            };
+            if i <= grows {
+                left = left.div_ceil(dimension.size.max(1));
+            }
+        }
+        system.chips = None;
+        system
+    }
+}
+
+/// Slices that a machine's description begins with: `2x v5p-512 slice`.
+fn slices(system: &str) -> u64 {
+    system.split_once('x').and_then(|(count, _)| count.trim().parse().ok()).filter(|n| (1..=4096).contains(n)).unwrap_or(1)
+}
+
+/// The machine a point ran on, with as many chips as it took.
+///
+/// # Errors
+/// [`NotPredicted`]: no description of the machine, or no number of chips.
+pub fn machine(list: &[Known], point: &Point) -> Result<Machine, NotPredicted> {
+    let row = &point.row;
+    let chips = row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
+    let chip = accelerators::known(&row.accelerator).map_or(row.accelerator.as_str(), |a| a.name);
+    let found = list.iter().find(|k| k.suits(chip, point.class, &row.source));
+    let known = found.ok_or_else(|| NotPredicted::because(format!("no description of a machine with {chip}")))?;
+    Machine::new(&known.of_size(chips, slices(&row.system))).map_err(NotPredicted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_machine_reads_and_grows() {
+        for known in shipped().unwrap() {
+            for (chips, slices) in [(8, 1), (512, 1), (1024, 2)] {
+                let system = known.of_size(chips, slices);
+                let several = (known.grows as usize) < known.system.0.network.dimensions.len();
+                if several || slices == 1 {
+                    assert_eq!(system.chip_count(), chips, "{}", system.name);
+                }
+                assert!(Machine::new(&system).is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn slices_from_words() {
+        assert_eq!(slices("2x v5p-512 slice (3D torus)"), 2);
+        assert_eq!(slices("16x v5e-256 pod"), 16);
+        assert_eq!(slices("Selene DGX A100 (8 GPU, 8x HDR)"), 1);
+        assert_eq!(slices("0x nothing"), 1);
+    }
+}
