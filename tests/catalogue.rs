@@ -7,6 +7,7 @@ use flowspace::study::Study;
 use flowspace::system::network::Arrangement;
 use flowspace::system::source::Source;
 use flowspace::system::{Chip, Link, Memory, SwitchPart, System, price};
+use flowspace::workload::language::LanguageModel;
 use flowspace::workload::{Op, Workload, WorkloadSpec};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -70,7 +71,11 @@ fn systems() -> BTreeMap<String, System> {
 }
 
 fn workloads() -> BTreeMap<String, Workload> {
-    read_all(files("workloads", &[]), |path| WorkloadSpec::build(&WorkloadSpec::load(path)?))
+    read_all(files("workloads", &["language"]), |path| WorkloadSpec::build(&WorkloadSpec::load(path)?))
+}
+
+fn language_models() -> BTreeMap<String, LanguageModel> {
+    read_all(files("workloads/language", &[]), |path| Reader::read(&tree(path)?))
 }
 
 fn studies() -> BTreeMap<String, Study> {
@@ -136,6 +141,22 @@ fn every_common_topology_has_a_system() {
     let used: BTreeSet<Arrangement> = systems().values().map(|s| s.network.topology).collect();
     for topology in [SingleChip, Ring, FullyConnected, Switch, Torus2d, Torus3d, Dragonfly, Dgx1, Dgx2] {
         assert!(used.contains(&topology), "no system under systems/ has topology {topology}");
+    }
+}
+
+/// Language models have closed forms of their own (tested beside them); here: they read, names differ, and the graph of a layer is
+/// there or refused with the field that has none.
+#[test]
+fn every_language_model_reads() {
+    let models = language_models();
+    let names: BTreeSet<&str> = models.values().map(|m| m.name.as_str()).collect();
+    assert_eq!(names.len(), models.len(), "two language models have one name: {names:?}");
+    for file in files("workloads/language", &[]) {
+        let node = WorkloadSpec::load(&file).unwrap_or_else(|e| panic!("{e}"));
+        match WorkloadSpec::build(&node) {
+            Ok(workload) => assert!(workload.flop_per_iteration() > 0.0),
+            Err(problems) => assert!(problems.0.iter().all(|p| !p.field.is_empty()), "{problems}"),
+        }
     }
 }
 

@@ -19,3 +19,6 @@ pub use spec::{
     Biases, DataType, Experts, Head, LanguageModel, LatentAttention, ModelPass, Norm, Patches, Position, Types,
 };
 pub use state::StateBytes;
+
+#[cfg(test)]
+mod tests;

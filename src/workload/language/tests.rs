@@ -1,0 +1,253 @@
+//! Published figures and closed forms by hand, on the files under `workloads/language`.
+
+use super::activation::passes_in_flight;
+use super::*;
+use crate::execution::{Execution, Recompute};
+use crate::spec::{Loader, Node, Reader};
+use crate::workload::WorkloadSpec;
+
+pub(crate) fn shipped(file: &str) -> LanguageModel {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("workloads/language/{file}.yaml"));
+    let node = Loader.load(&path, None).unwrap_or_else(|e| panic!("{e}"));
+    Reader::read(&node).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn read(text: &str) -> Result<LanguageModel, String> {
+    Reader::read(&Node::parse("m.yaml", text).map_err(|e| e.to_string())?).map_err(|e| e.to_string())
+}
+
+#[track_caller]
+fn within(found: f64, expected: f64, tolerance: f64, what: &str) {
+    let error = (found / expected - 1.0).abs();
+    assert!(error <= tolerance, "{what}: found {found}, expected {expected}: {:.3} %", 100.0 * error);
+}
+
+/// Counts of the released weights, to the last one: Llama 2 and 3, Mixtral, BLOOM, MPT, BERT, ViT (model cards and checkpoints).
+#[test]
+fn parameters_are_those_of_the_released_weights() {
+    for (file, count) in [
+        ("llama2-7b", 6_738_415_616.0),
+        ("llama2-13b", 13_015_864_320.0),
+        ("llama2-70b", 68_976_648_192.0),
+        ("llama3-8b", 8_030_261_248.0),
+        ("llama3-70b", 70_553_706_496.0),
+        ("llama3-405b", 405_853_388_800.0),
+        ("mistral-7b", 7_241_732_096.0),
+        ("mixtral-8x7b", 46_702_792_704.0),
+        ("bloom-176b", 176_247_271_424.0),
+        ("mpt-7b", 6_649_286_656.0),
+        ("mpt-30b", 29_957_200_896.0),
+        ("bert-large", 335_174_458.0),
+        ("vit-l16", 304_326_632.0),
+        ("vit-h14", 632_045_800.0),
+    ] {
+        assert_eq!(shipped(file).parameters().total(), count, "{file}");
+    }
+}
+
+/// Counts that papers print rounded; active weights of models with experts.
+#[test]
+fn parameters_are_the_published_ones() {
+    for (file, billion, tolerance) in [
+        ("gpt3-6.7b", 6.7, 0.01),
+        ("gpt3-13b", 13.0, 0.015),
+        ("gpt3-175b", 175.0, 0.003),
+        ("mt-nlg-530b", 530.0, 0.002),
+        ("palm-540b", 540.35, 1e-4),
+        ("deepseek-v3", 671.0, 1e-3),
+    ] {
+        within(shipped(file).parameters().total() / 1e9, billion, tolerance, file);
+    }
+    for (file, billion, tolerance) in [("mixtral-8x7b", 12.9, 0.005), ("deepseek-v3", 37.0, 0.02)] {
+        within(shipped(file).parameters().active() / 1e9, billion, tolerance, file);
+    }
+}
+
+/// Narayanan et al. 2021, eq. 2: P = 12 l h^2 (1 + 13/12h + (V + s)/12lh); the final norm's 2 h are ours besides.
+#[test]
+fn megatrons_models_have_the_papers_closed_form() {
+    for (size, l, h) in [
+        ("1.7", 24.0, 2304.0),
+        ("3.6", 30.0, 3072.0),
+        ("7.5", 36.0, 4096.0),
+        ("18.4", 40.0, 6144.0),
+        ("39.1", 48.0, 8192.0),
+        ("76.1", 60.0, 10240.0),
+        ("145.6", 80.0, 12288.0),
+        ("310.1", 96.0, 16384.0),
+        ("529.6", 105.0, 20480.0),
+        ("1008", 128.0, 25600.0),
+    ] {
+        let model = shipped(&format!("megatron-{size}b"));
+        let paper = 12.0 * l * h * h * (1.0 + 13.0 / (12.0 * h) + (51200.0 + 2048.0) / (12.0 * l * h));
+        within(model.parameters().total(), paper + 2.0 * h, 1e-12, size);
+        let printed: f64 = size.parse().unwrap();
+        let billions = model.parameters().total() / 1e9;
+        assert!(
+            (billions - printed).abs() <= 0.05 + 1e-9 * printed,
+            "{size}: {billions}, not what is printed when rounded"
+        );
+    }
+}
+
+/// One layer of DeepSeek-V3 by hand (sizes of section 4.2): 11,010,048 + 37,748,736 for queries, 4,128,768 + 16,777,216 for keys
+/// and values, 117,440,512 for the output; 257 experts of 44,040,192; a router of 1,835,008; norms of 2 x 7168 + 1536 + 512.
+#[test]
+fn latent_attention_and_experts_by_hand() {
+    let layer = shipped("deepseek-v3").layer_parameters(true);
+    assert_eq!(layer.attention, 187_105_280.0);
+    assert_eq!((layer.expert, layer.router, layer.norms), (44_040_192.0, 1_835_008.0, 16_384.0));
+    assert_eq!(layer.total(), 187_105_280.0 + 257.0 * 44_040_192.0 + 1_835_008.0 + 16_384.0);
+    assert_eq!(layer.active(), 187_105_280.0 + 9.0 * 44_040_192.0 + 1_835_008.0 + 16_384.0);
+    // 512 + 64 numbers a token and layer instead of 2 x 128 x 128.
+    assert_eq!(shipped("deepseek-v3").cache_width(), 576);
+    assert_eq!(shipped("llama3-70b").cache_bytes_per_token(), 80.0 * 2.0 * 8.0 * 128.0 * 2.0);
+}
+
+/// The paper's first row: 137 TFLOP/s a GPU are 3.528 s on 32 GPUs.
+#[test]
+fn megatrons_formula_gives_its_table() {
+    let model = shipped("megatron-1.7b");
+    let flop = 512.0 * model.training_flop_per_sample(2048, FlopCount::MegatronRecomputed);
+    within(flop / (137e12 * 32.0), 3.528, 2e-4, "1.7B");
+    let model = shipped("megatron-1008b");
+    let flop = 3072.0 * model.training_flop_per_sample(2048, FlopCount::MegatronRecomputed);
+    within(flop / (163e12 * 3072.0), 102.630, 2e-4, "1T");
+}
+
+/// Both of Korthikanti's utilisations of the 22B model: 41.5 and 43.7 % of 8 x 312 TFLOP/s in 1.10 s, to the rounding of the time.
+#[test]
+fn model_and_hardware_flop_give_the_published_utilisations() {
+    let model = LanguageModel { layers: 48, hidden: 6144, heads: 64, ..shipped("megatron-1.7b") };
+    let share = |count| 4.0 * model.training_flop_per_sample(2048, count) / (1.10 * 8.0 * 312e12);
+    within(share(FlopCount::MegatronModel), 0.415, 0.005, "model");
+    within(share(FlopCount::MegatronSelective), 0.437, 0.005, "hardware");
+    // Chowdhery et al., section 4.1: 238,300 tokens/s on 6,144 chips of 275 TFLOP/s are 46.2 %.
+    let palm = shipped("palm-540b");
+    let rate = 238.3e3 / 2048.0 * palm.training_flop_per_sample(2048, FlopCount::PalmModel) / (6144.0 * 275e12);
+    within(rate, 0.462, 0.001, "PaLM");
+}
+
+/// Forward products of a GPT layer and token: 24 h^2, attention 4 s h over the whole square, half of it behind a mask; the head 2 h V.
+#[test]
+fn forward_flop_by_hand() {
+    let model = shipped("gpt3-175b");
+    let (l, h, s, v) = (96.0, 12288.0, 2048.0, 50257.0);
+    let full = s * (l * (24.0 * h * h + 4.0 * s * h) + 2.0 * h * v);
+    within(model.forward_flop_per_sample(2048, AttentionCount::Full), full, 1e-14, "full");
+    let masked = full - s * l * 4.0 * h * (s - (s + 1.0) / 2.0);
+    within(model.forward_flop_per_sample(2048, AttentionCount::Masked), masked, 1e-14, "masked");
+    within(model.training_flop_per_sample(2048, FlopCount::Products), 3.0 * full, 1e-14, "training");
+    // Korthikanti's 72 B s l h^2 (...) is the same count.
+    within(model.training_flop_per_sample(2048, FlopCount::MegatronModel), 3.0 * full, 1e-14, "72");
+    // A step of generation after 2,047 tokens sees 2,048.
+    within(model.decode_flop_per_token(2047), full / s, 1e-14, "decode");
+    // A window of 4 over 8 tokens: 1 + 2 + 3 + 4 + 4 + 4 + 4 + 4 = 26.
+    let windowed = LanguageModel { window: Some(4), ..model.clone() };
+    assert_eq!(windowed.mean_attended(8, AttentionCount::Masked), 26.0 / 8.0);
+    assert_eq!(windowed.mean_attended(2, AttentionCount::Masked), 1.5);
+    assert_eq!(model.mean_attended(8, AttentionCount::None), 0.0);
+}
+
+/// ViT-L/16 by hand: 196 patches of 16 x 16 x 3 and a class token; the head sees one token.
+#[test]
+fn images_are_sequences_of_patches() {
+    let model = shipped("vit-l16");
+    let flop = model.forward_flop_per_sample(197, AttentionCount::Full);
+    let (h, l, s) = (1024.0, 24.0, 197.0);
+    let by_hand = s * l * (24.0 * h * h + 4.0 * s * h) + 196.0 * 2.0 * 768.0 * h + 2.0 * h * 1000.0;
+    within(flop, by_hand, 1e-14, "ViT-L/16");
+}
+
+fn policy(recompute: Recompute, tp: u64, sequence_parallel: bool) -> ActivationPolicy {
+    ActivationPolicy { recompute, tp, cp: 1, sequence_parallel, attention: AttentionKernel::Materialised }
+}
+
+/// Korthikanti et al. 2022, table 2: s b h times 10 + 24/t + 5as/ht, 34/t + 5as/ht, 10 + 24/t, 34/t and 2.
+#[test]
+fn activations_are_korthikantis() {
+    let model = shipped("megatron-145.6b");
+    let (s, b, h, a, t) = (2048.0, 3.0, 12288.0, 96.0, 8.0);
+    let core = 5.0 * a * s / (h * t);
+    for (recompute, parallel, expected) in [
+        (Recompute::None, false, 10.0 + 24.0 / t + core),
+        (Recompute::None, true, 34.0 / t + core),
+        (Recompute::Selective, false, 10.0 + 24.0 / t),
+        (Recompute::Selective, true, 34.0 / t),
+        (Recompute::Full, false, 2.0),
+        (Recompute::Full, true, 2.0 / t),
+    ] {
+        let found = model.layer_activation_bytes(false, 2048, 3, &policy(recompute, 8, parallel)).total();
+        within(found, s * b * h * expected, 1e-12, &format!("{recompute} {parallel}"));
+    }
+    // Equation 5's ends: s b h / t for the embedding and 4 s b h (1 + v/h) / t for norm and head.
+    let sp = policy(Recompute::None, 8, true);
+    within(model.embedding_activation_bytes(2048, 3, &sp), s * b * h / t, 1e-12, "embedding");
+    within(model.head_activation_bytes(2048, 3, &sp), 4.0 * s * b * h / t * (1.0 + 51200.0 / h), 1e-12, "head");
+}
+
+/// Llama 3 8B with a fused core, no dropout: norms 2 x 8192, inputs 2 x 8192, queries and output 2 x 8192, keys and values 2 x
+/// 2048, gate 3 x 28672, 4 bytes for each of 32 heads.
+#[test]
+fn activations_of_a_gated_layer_by_hand() {
+    let model = shipped("llama3-8b");
+    let fused = ActivationPolicy { attention: AttentionKernel::Fused, ..policy(Recompute::None, 1, false) };
+    let bytes = model.layer_activation_bytes(false, 8192, 1, &fused).total();
+    assert_eq!(bytes, 8192.0 * (6.0 * 8192.0 + 2.0 * 2048.0 + 3.0 * 28672.0 + 128.0));
+    // A context of two chips has half of the tokens on each.
+    let shared = model.layer_activation_bytes(false, 8192, 1, &ActivationPolicy { cp: 2, ..fused }).total();
+    assert_eq!(shared, bytes / 2.0);
+}
+
+#[test]
+fn microbatches_in_flight_by_schedule() {
+    let text = |schedule: &str| -> Execution {
+        Reader::read(&Node::parse("e", &format!("{{pp: 8, schedule: {schedule}}}")).unwrap()).unwrap()
+    };
+    assert_eq!(passes_in_flight(&text("1f1b"), 64), 8.0);
+    assert_eq!(passes_in_flight(&text("1f1b"), 3), 3.0);
+    assert_eq!(passes_in_flight(&text("gpipe"), 64), 64.0);
+    assert_eq!(passes_in_flight(&text("interleaved, chunks: 3"), 64), 8.0 * (1.0 + 7.0 / 24.0));
+}
+
+#[test]
+fn what_does_not_fit_together_is_refused() {
+    let errors = read(
+        "{kind: language_model, name: x, source: s, layers: 2, hidden: 100, heads: 3, kv_heads: 2, seq: 8, global_batch: 1,
+          experts: {count: 2, top_k: 3, ffn: 8}, generated: 4}",
+    )
+    .unwrap_err();
+    for part in [
+        "kv_heads: expected a divisor",
+        "head_dim: missing",
+        "top_k: expected at most",
+        "vocab: missing",
+        "generated: only",
+    ] {
+        assert!(errors.contains(part), "{errors}");
+    }
+    let errors = read(
+        "{kind: language_model, name: x, source: s, layers: 2, hidden: 64, heads: 2, seq: 8, global_batch: 1,
+        patches: {image: 32, size: 16}, head: classes}",
+    )
+    .unwrap_err();
+    for part in ["seq: expected the 5 tokens", "classes: missing"] {
+        assert!(errors.contains(part), "{errors}");
+    }
+}
+
+/// The graph is the transformer's; what it has not is refused by field.
+#[test]
+fn graphs_of_layers() {
+    let build = |text: &str| WorkloadSpec::build(&Node::parse("m.yaml", text).unwrap());
+    let common =
+        "kind: language_model, name: x, source: s, layers: 2, hidden: 64, heads: 2, seq: 8, global_batch: 1, vocab: 10";
+    let training = build(&format!("{{{common}}}")).unwrap();
+    assert_eq!((training.kernels.len(), training.repeat), (41, 2));
+    let gated = build(&format!("{{{common}, gated: true, kv_heads: 1, pass: inference}}")).unwrap();
+    assert_eq!(gated.kernels.len(), 19);
+    let refused = build(&format!("{{{common}, gated: true, kv_heads: 1}}")).unwrap_err().to_string();
+    assert!(refused.contains("gated: there is no backward graph") && refused.contains("kv_heads:"), "{refused}");
+    let refused = build(&format!("{{{common}, experts: {{count: 4, top_k: 1, ffn: 8}}}}")).unwrap_err().to_string();
+    assert!(refused.contains("m.yaml:1: experts: there is no graph"), "{refused}");
+}
