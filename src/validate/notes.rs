@@ -23,6 +23,8 @@ pub struct Notes {
     pub tp: Option<u64>,
     /// Pipeline parallelism.
     pub pp: Option<u64>,
+    /// Samples of an iteration.
+    pub global_batch: Option<u64>,
     /// Replicas, where the notes correct the column.
     pub dp: Option<u64>,
     /// Divided training state.
@@ -57,7 +59,7 @@ type Take = fn(&mut Notes, u64);
 type Say = fn(&mut Notes);
 
 /// Phrases followed by a number.
-const BEFORE_NUMBER: [(&str, Take); 12] = [
+const BEFORE_NUMBER: [(&str, Take); 15] = [
     ("MLP ", |n, v| n.ffn = Some(v)),
     ("FFN ", |n, v| n.ffn = Some(v)),
     ("head dim ", |n, v| n.head_dim = Some(v)),
@@ -65,6 +67,9 @@ const BEFORE_NUMBER: [(&str, Take); 12] = [
     ("DP alone is ", |n, v| n.dp = Some(v)),
     ("TP = ", |n, v| n.tp = Some(v)),
     ("PP = ", |n, v| n.pp = Some(v)),
+    ("TP", |n, v| n.tp = Some(v)),
+    ("PP", |n, v| n.pp = Some(v)),
+    ("GBS ", |n, v| n.global_batch = Some(v)),
     ("Tensor (", |n, v| n.tp = Some(v)),
     ("Pipeline (", |n, v| n.pp = Some(v)),
     ("input = output = ", |n, v| n.prompt_and_generated = Some((v, v))),
@@ -158,7 +163,7 @@ pub(super) fn number_after(text: &str, phrase: &str) -> Option<u64> {
         // The first letter of the phrase must not be the middle of a word ("TP = " in "HTTP = ").
         let starts = phrase.starts_with(|c: char| !c.is_alphanumeric()) || before.is_none_or(|c| !c.is_alphanumeric());
         let digits: String = text[at + phrase.len()..].chars().take_while(char::is_ascii_digit).collect();
-        if starts { digits.parse().ok() } else { None }
+        if starts { count(&digits) } else { None }
     })
 }
 
@@ -168,8 +173,13 @@ pub(super) fn number_before(text: &str, phrase: &str) -> Option<u64> {
         let start = text[..at]
             .rfind(|c: char| !c.is_ascii_digit())
             .map_or(0, |i| i + text[i..].chars().next().map_or(1, char::len_utf8));
-        text[start..at].parse().ok()
+        count(&text[start..at])
     })
+}
+
+/// A count as input files have them: at least one, and far from where products of counts overflow.
+fn count(digits: &str) -> Option<u64> {
+    digits.parse().ok().filter(|value| (1..=1 << 50).contains(value))
 }
 
 /// `1024x10240x5120` at the beginning of a text.
@@ -225,6 +235,12 @@ mod tests {
     }
 
     #[test]
+    fn degrees_written_together() {
+        let n = of("Ampere GPUs; 128 heads, GBS 6144, TP8 PP8 from memory");
+        assert_eq!((n.tp, n.pp, n.global_batch), (Some(8), Some(8), Some(6144)));
+    }
+
+    #[test]
     fn batches_and_kernels_from_notes() {
         let n = of("input length = output length = seq; latency column 5.78 s; throughput counts input+output tokens");
         assert_eq!((n.prompt_and_generated, n.counts_prompt), (Some((512, 512)), true));
@@ -238,6 +254,8 @@ mod tests {
     fn words_inside_words_are_not_phrases() {
         assert_eq!(number_after("HTTP = 3; TP = 2", "TP = "), Some(2));
         assert_eq!(number_after("TP = many", "TP = "), None);
+        assert_eq!(number_after("TP = 0", "TP = "), None);
+        assert_eq!(number_after("TP = 99999999999999999999", "TP = "), None);
         assert_eq!(number_before("x\u{b5}8 KV heads", " KV heads"), Some(8));
         assert_eq!(number_before(" KV heads", " KV heads"), None);
     }
