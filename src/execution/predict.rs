@@ -110,16 +110,16 @@ pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<
         return Err(format!("ep = {} does not divide dp x cp = {}", e.ep, e.dp.saturating_mul(e.cp)));
     }
     let pieces = e.pp.saturating_mul(e.chunks);
-    if pieces == 0 || pieces > model.layers {
+    if pieces == 0 || pieces > model.layers.saturating_add(if e.chunks > 1 { 2 } else { 0 }) {
         return Err(format!(
             "{} pieces of layers (pp x chunks = {} x {}), but {} has {} layers",
             pieces, e.pp, e.chunks, model.name, model.layers
         ));
     }
     let microbatches = e.microbatches(model.global_batch)?;
-    if e.chunks > 1 && (!model.layers.is_multiple_of(pieces) || !microbatches.is_multiple_of(e.pp)) {
+    if e.chunks > 1 && (!even(model.layers, pieces) || !microbatches.is_multiple_of(e.pp)) {
         return Err(format!(
-            "an interleaved schedule needs layers ({}) that pp x chunks = {pieces} divides, and microbatches ({microbatches}) that pp = {} divides",
+            "an interleaved schedule needs layers ({}, or with embedding and head two more) that pp x chunks = {pieces} divides, and microbatches ({microbatches}) that pp = {} divides",
             model.layers, e.pp
         ));
     }
@@ -127,6 +127,12 @@ pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<
         return Err(format!("offload: {}, but {} has no second tier of memory (`offload:`)", e.offload, machine.name));
     }
     Ok(microbatches)
+}
+
+/// Whether layers divide evenly among the pieces of an interleaved schedule; embedding and head may stand for a layer each (as in the
+/// runs of Llama 3, arXiv 2407.21783, section 3.3.2).
+fn even(layers: u64, pieces: u64) -> bool {
+    layers.is_multiple_of(pieces) || layers.saturating_add(2).is_multiple_of(pieces)
 }
 
 /// Predicts an execution; memory is compared with the capacity.

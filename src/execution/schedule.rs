@@ -204,6 +204,7 @@ impl IterationTime {
 struct StageTime {
     total: f64,
     weight: f64,
+    forward: f64,
     backward: f64,
     dp: f64,
     hidden: f64,
@@ -268,7 +269,7 @@ impl Plan<'_> {
             if stage.total > out.slowest.total {
                 (out.slowest, out.at) = (stage, i);
             }
-            let (once, hidden, step) = after(c, self.weights, self.links, s, e, &stage);
+            let (once, hidden, step) = after(c, self.weights, self.links, s, e, &stage, m);
             if once > out.reduction {
                 (out.reduction, out.reduction_hidden) = (once, hidden);
             }
@@ -370,7 +371,7 @@ fn stage_time(
         block.head.backward_pass,
     );
     let weight = sum(block.plain.weight, block.experts.weight, block.embedding.weight, block.head.weight);
-    let mut out = StageTime { weight, backward, ..StageTime::default() };
+    let mut out = StageTime { weight, forward, backward, ..StageTime::default() };
     let work = forward + backward;
     let (dense, experts) = weights.of_stage(s);
     if e.zero >= Zero::Gradients {
@@ -406,6 +407,7 @@ fn after(
     s: &StageKind,
     e: &Execution,
     stage: &StageTime,
+    microbatches: f64,
 ) -> (f64, f64, f64) {
     let (dense, experts) = weights.of_stage(s);
     let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
@@ -415,7 +417,18 @@ fn after(
         Zero::Gradients => at(c.state.weights),
         Zero::Weights => 0.0,
     };
-    let (waited, hidden) = waits(once, s.layers(), stage.backward, e.overlap_dp);
+    // Interleaved, a stage goes through its chunks in groups of pp microbatches: gradients of a chunk are complete when the last
+    // group leaves it, and travel beside the group's passes through the other chunks. Gathered weights travel in the same way beside the
+    // first group's forward passes (Narayanan et al. 2021, figure 4).
+    let (window, n) = match e.schedule {
+        Schedule::Interleaved => {
+            let group = (e.pp as f64).min(microbatches);
+            let forward = if e.zero == Zero::Off { 0.0 } else { stage.forward };
+            (group * (stage.backward + forward), s.layers().max(e.chunks as f64))
+        }
+        _ => (stage.backward, s.layers()),
+    };
+    let (waited, hidden) = waits(once, n, window, e.overlap_dp);
     let replicas = (e.dp * e.cp) as f64;
     let (own, own_experts) = match e.zero {
         Zero::Off => (dense, experts),

@@ -45,6 +45,7 @@ const FILES: &[(&str, &str)] = files![
     "systems/memories/a100-80gb-hbm2e.yaml",
     "systems/memories/gaudi2-hbm2e.yaml",
     "systems/memories/h100-80gb-hbm3.yaml",
+    "systems/memories/tpu-host-dram.yaml",
     "systems/memories/tpu-v4-hbm2.yaml",
     "systems/memories/tpu-v5e-hbm2.yaml",
     "systems/memories/tpu-v5p-hbm2e.yaml",

@@ -4,7 +4,7 @@ use super::accelerators;
 use super::class::Class;
 use super::point::Point;
 use super::predict::NotPredicted;
-use crate::execution::Machine;
+use crate::execution::{Execution, Machine, Recompute, Schedule, Zero};
 use crate::spec::{Loader, Problems, Reader, builtin, read::Ref};
 use crate::system::System;
 use std::path::Path;
@@ -22,6 +22,16 @@ crate::spec! {
         system: Ref<System>,
         /// The dimension, counted from 1 at the innermost, that takes the chips that are left.
         grows: u64,
+        /// Divided training state, where a row does not say.
+        zero: Option<Zero>,
+        /// Pieces of layers of a stage, where a row does not say.
+        chunks: Option<u64>,
+        /// What is computed again, where a row does not say.
+        recompute: Option<Recompute>,
+        /// Whether its software reduces gradients beside the backward pass.
+        overlap_dp: bool = false,
+        /// Whether its software runs tensor-parallel collectives beside products.
+        overlap_tp: bool = false,
     }
 }
 
@@ -56,6 +66,23 @@ impl Known {
             && self.of.as_deref().is_none_or(|part| source.contains(part))
     }
 
+    fn completes(&self, point: &Point, stated: &Execution) -> Execution {
+        let mut execution = stated.clone();
+        if let Some(zero) = self.zero.filter(|_| point.notes.zero.is_none()) {
+            execution.zero = zero;
+        }
+        if let Some(chunks) = self.chunks.filter(|_| point.row.interleave.is_none() && execution.pp > 1) {
+            execution.chunks = chunks;
+            execution.schedule = if chunks > 1 { Schedule::Interleaved } else { execution.schedule };
+        }
+        if let Some(recompute) = self.recompute.filter(|_| point.row.recompute.is_empty()) {
+            execution.recompute = recompute;
+        }
+        execution.overlap_dp |= self.overlap_dp && !point.notes.dp_not_overlapped;
+        execution.overlap_tp |= self.overlap_tp && execution.tp > 1;
+        execution
+    }
+
     /// The system with `chips` chips in `slices`.
     fn of_size(&self, chips: u64, slices: u64) -> System {
         let mut system = self.system.0.clone();
@@ -82,17 +109,19 @@ fn slices(system: &str) -> u64 {
     system.split_once('x').and_then(|(count, _)| count.trim().parse().ok()).filter(|n| (1..=4096).contains(n)).unwrap_or(1)
 }
 
-/// The machine a point ran on, with as many chips as it took.
+/// The machine a point ran on, with as many chips as it took, and the point's execution with what the machine's software does
+/// where the row does not say.
 ///
 /// # Errors
 /// [`NotPredicted`]: no description of the machine, or no number of chips.
-pub fn machine(list: &[Known], point: &Point) -> Result<Machine, NotPredicted> {
+pub fn machine(list: &[Known], point: &Point, execution: &Execution) -> Result<(Machine, Execution), NotPredicted> {
     let row = &point.row;
     let chips = row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
     let chip = accelerators::known(&row.accelerator).map_or(row.accelerator.as_str(), |a| a.name);
     let found = list.iter().find(|k| k.suits(chip, point.class, &row.source));
     let known = found.ok_or_else(|| NotPredicted::because(format!("no description of a machine with {chip}")))?;
-    Machine::new(&known.of_size(chips, slices(&row.system))).map_err(NotPredicted)
+    let machine = Machine::new(&known.of_size(chips, slices(&row.system))).map_err(NotPredicted)?;
+    Ok((machine, known.completes(point, execution)))
 }
 
 #[cfg(test)]

@@ -202,6 +202,12 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
     let mut tp = row.tp.or(notes.tp);
     let mut pp = row.pp.or(notes.pp);
     let mut dp = notes.dp.or(row.dp);
+    // Some tables count context parallelism among the replicas.
+    if let (Some(t), Some(p), Some(d), Some(chips)) = (tp, pp, dp, row.chips) {
+        if cp > 1 && d % cp == 0 && t.checked_mul(p).and_then(|x| x.checked_mul(d)) == Some(chips) {
+            dp = Some(d / cp);
+        }
+    }
     if inference && tp.is_none() && pp.is_none() && dp.is_none() {
         assumed.push("tensor parallelism over all chips".into());
         (tp, pp, dp) = (row.chips, Some(1), Some(1));
@@ -286,7 +292,7 @@ fn recompute(row: &Row, notes: &Notes, assumed: &mut Vec<String>) -> Recompute {
         () if words.starts_with("qkv_proj_offloaded") => {
             taken(Recompute::Full, "all but queries, keys and values, which are offloaded")
         }
-        () if words.starts_with("partial") => taken(Recompute::Selective, "for a partial one"),
+        () if words.starts_with("partial") => taken(Recompute::Full, "for a partial one"),
         () => taken(Recompute::None, "not stated"),
     }
 }

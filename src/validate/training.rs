@@ -12,7 +12,7 @@ use crate::execution::predict::predict_any;
 pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
     let model = point.model.as_ref().ok_or_else(|| NotPredicted::because("the model's sizes are not stated"))?;
     let execution = point.execution.as_ref().ok_or_else(|| NotPredicted::because("the execution is not stated"))?;
-    let machine = machines::machine(list, point)?;
-    let prediction = predict_any(&machine, model, execution).map_err(NotPredicted)?;
+    let (machine, execution) = machines::machine(list, point, execution)?;
+    let prediction = predict_any(&machine, model, &execution).map_err(NotPredicted)?;
     Ok(Prediction::Seconds(prediction.time.total))
 }
