@@ -41,10 +41,11 @@ pub struct GroupDimension {
 pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
     let domain = system.model.high_bandwidth_domain;
     let on_link = |link: usize, topology: Topology, size: u64| {
+        let reached = system.network.dimensions[link].efficiency.0;
         let link = &system.network.dimensions[link].link.0;
         let latency = if system.model.latencies == Charge::Charged { link.latency.0 } else { 0.0 };
         let byte_j = super::energy::link_byte_j(link, &system.model);
-        GroupDimension { topology, size, bandwidth: link.bandwidth.0, latency, byte_j }
+        GroupDimension { topology, size, bandwidth: reached * link.bandwidth.0, latency, byte_j }
     };
     let mut dimensions = Vec::new();
     for (i, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {

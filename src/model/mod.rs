@@ -3,6 +3,7 @@
 pub mod collective;
 pub mod compute;
 pub mod energy;
+pub mod kernel_time;
 pub mod layout;
 pub mod memory;
 pub mod schedule;

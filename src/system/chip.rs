@@ -1,5 +1,6 @@
 //! Chips.
 
+use super::kernels::Kernels;
 use super::source::{Source, check_sources};
 use crate::spec::{
     FromNode, Node, Reader, Value,
@@ -78,6 +79,8 @@ crate::spec! {
         efficiency: Efficiency,
         /// Time from one kernel (kernel by kernel) or partition (dataflow) to the next.
         launch_overhead: Seconds = Seconds(0.0),
+        /// How single kernels behave, for executions of language models; left out: only graphs can be mapped onto it.
+        kernels: Option<Kernels>,
         /// Price of one chip.
         price: Price,
         /// Power of one chip at work.

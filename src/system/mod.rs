@@ -6,16 +6,20 @@
 pub mod budget;
 pub mod chip;
 pub mod economics;
+pub mod kernels;
 pub mod memory;
 pub mod network;
 pub mod options;
 pub mod price;
 pub mod source;
+pub mod stack;
 
 pub use chip::{Chip, Efficiency, Style};
+pub use kernels::{Kernels, Tile};
 pub use memory::Memory;
 pub use network::{Dimension, Link, Network, SwitchPart, Topology};
 pub use options::{MemoryPrice, ModelOptions, Overlap};
+pub use stack::Stack;
 
 use crate::spec::{Loader, Node, Problem, Problems, Reader, read::Ref};
 use std::path::Path;
@@ -31,6 +35,10 @@ crate::spec! {
         chip: Ref<Chip>,
         /// The memory beside each chip.
         memory: Ref<Memory>,
+        /// A second tier of memory beside each chip, to which an execution may offload: its bandwidth is that of the way there.
+        offload: Option<Ref<Memory>>,
+        /// The software stack, for executions of language models ([`stack`]); left out: software without cost.
+        stack: Option<Ref<Stack>>,
         /// The network between chips.
         network: Network,
         /// Number of chips; where given it must be the product of the network's dimensions.
@@ -100,7 +108,7 @@ impl System {
     /// The [`Problem`] of loading a file.
     pub fn inlined(node: &Node) -> Result<Node, Problem> {
         let mut tree = Loader.expand(node, "")?;
-        for path in [&["chip"][..], &["memory"], &["network", "dimensions", "*", "link"], &["network", "switch"]] {
+        for path in [&["chip"][..], &["memory"], &["offload"], &["stack"], &["network", "dimensions", "*", "link"], &["network", "switch"]] {
             tree.inline(path, &Loader)?;
         }
         Ok(tree)

@@ -3,7 +3,7 @@
 use super::source::{Source, check_sources};
 use crate::spec::{
     Node, Reader,
-    read::{Ref, Share},
+    read::{Fraction, Ref, Share},
 };
 use crate::units::{Bandwidth, EnergyPerByte, PowerPerBandwidth, PricePerBandwidth, Seconds};
 
@@ -135,6 +135,8 @@ crate::spec! {
         link: Ref<Link>,
         /// Its topology, where the network's is `custom`.
         topology: Option<Topology>,
+        /// Share of the link's bandwidth that collectives reach (protocol, contention).
+        efficiency: Fraction = Fraction(1.0),
     }
 }
 

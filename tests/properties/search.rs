@@ -102,6 +102,7 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     sram: Bytes(f64::from(sram).exp2()),
                     efficiency,
                     launch_overhead: Seconds(launch),
+                    kernels: None,
                     price: Price(100.0),
                     power: Power(10.0),
                     idle_share: Share(0.2),
@@ -118,11 +119,13 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     idle_share: Share(0.1),
                     energy_per_byte: (sram % 2 == 0).then_some(EnergyPerByte(50e-12)),
                 }),
+                offload: None,
+                stack: None,
                 network: Network {
                     topology,
                     dimensions: sizes
                         .iter()
-                        .map(|size| Dimension { size: *size, link: Ref(link.clone()), topology: None })
+                        .map(|size| Dimension { size: *size, link: Ref(link.clone()), topology: None, efficiency: Fraction(1.0) })
                         .collect(),
                     switch: Some(Ref(SwitchPart {
                         name: "switch".into(),
@@ -482,7 +485,7 @@ fn samples_of_all_replicas_do_not_overflow() {
         idle_share: Share(1.0),
         energy_per_byte: None,
     };
-    s.network.dimensions = vec![Dimension { size: 1 << 32, link: Ref(link), topology: None }];
+    s.network.dimensions = vec![Dimension { size: 1 << 32, link: Ref(link), topology: None, efficiency: Fraction(1.0) }];
     s.chip.0.sram = Bytes(1e30);
     let mut request = Request::default();
     request.wanted.dp = Some(1 << 32);

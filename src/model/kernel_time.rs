@@ -1,0 +1,183 @@
+//! Seconds of one kernel on a chip that runs kernel by kernel.
+//!
+//! **Products.** A product of `batch` matrices of m rows and n columns over k is cut in tiles of r x c. U units compute a tile each
+//! at a time: a wave. A unit's rate is peak x efficiency x (rate of the tile) / U, so with the contraction divided among j units
+//!
+//!     waves   = ceil(batch ceil(m/r) ceil(n/c) j / U)
+//!     compute = waves (2 r c (k/j) / rate + fill)  +  (j > 1) 8 j batch m n / B        (partial sums of 4 bytes, out and in)
+//!     memory  = bytes of both operands and the result / B
+//!     seconds = max(min over tiles and j of compute, memory) + launch
+//!
+//! with B the memory's bandwidth times the share that kernels reach. The last wave is as long as a full one and the last row of
+//! tiles as wide as a full one: that is what makes small and odd products slow. (Tile and wave quantisation: NVIDIA, Matrix
+//! Multiplication Background User's Guide, 2020.)
+//!
+//! **Vector work.** bytes / B + kernels x launch.
+
+use crate::system::kernels::Kernels;
+
+/// A product of `batch` pairs of matrices; the sizes are numbers of elements, and fractions of a row are rounded up where it is cut.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Product {
+    /// Independent products.
+    pub batch: f64,
+    /// Rows of the result.
+    pub m: f64,
+    /// Columns of the result.
+    pub n: f64,
+    /// The contracted dimension.
+    pub k: f64,
+}
+
+impl Product {
+    /// FLOP: 2 for each multiplication and addition.
+    pub fn flop(&self) -> f64 {
+        2.0 * self.batch * self.m * self.n * self.k
+    }
+
+    /// Bytes of left operand, right operand and result at so many bytes an element.
+    pub fn bytes(&self, words: [f64; 3]) -> f64 {
+        self.batch * (self.m * self.k * words[0] + self.k * self.n * words[1] + self.m * self.n * words[2])
+    }
+}
+
+/// One way to compute a tile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Way {
+    rows: f64,
+    columns: f64,
+    rate: f64,
+    parts: f64,
+}
+
+/// The kernels of a chip and its memory as plain numbers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelTimes {
+    options: Vec<Way>,
+    units: f64,
+    fill: f64,
+    launch: f64,
+    bandwidth: f64,
+}
+
+impl KernelTimes {
+    /// Of a chip beside a memory of `bandwidth` bytes/s.
+    pub fn new(kernels: &Kernels, bandwidth: f64) -> Self {
+        let mut options = Vec::new();
+        for tile in &kernels.tiles {
+            let mut parts = 1;
+            while parts <= tile.splits {
+                options.push(Way {
+                    rows: tile.rows as f64,
+                    columns: tile.columns as f64,
+                    rate: tile.rate.0,
+                    parts: parts as f64,
+                });
+                parts *= 2;
+            }
+        }
+        Self {
+            options,
+            units: kernels.units as f64,
+            fill: kernels.fill.0,
+            launch: kernels.launch.0,
+            bandwidth: bandwidth * kernels.memory_efficiency.0,
+        }
+    }
+
+    /// Bytes/s that kernels get from memory.
+    pub fn bandwidth(&self) -> f64 {
+        self.bandwidth
+    }
+
+    /// Seconds of a product at `rate` FLOP/s on the whole chip (peak x efficiency), operands and result of `words` bytes an element.
+    /// A product of nothing takes nothing.
+    pub fn product(&self, p: &Product, rate: f64, words: [f64; 3]) -> f64 {
+        if p.flop() <= 0.0 {
+            return 0.0;
+        }
+        let mut best = f64::INFINITY;
+        for o in &self.options {
+            let tiles = p.batch * (p.m / o.rows).ceil() * (p.n / o.columns).ceil();
+            let waves = (tiles * o.parts / self.units).ceil();
+            let tile = 2.0 * o.rows * o.columns * (p.k / o.parts) / (rate / self.units * o.rate);
+            let mut time = waves * (tile + self.fill);
+            if o.parts > 1.0 {
+                time += 8.0 * o.parts * p.batch * p.m * p.n / self.bandwidth;
+            }
+            best = best.min(time);
+        }
+        best.max(p.bytes(words) / self.bandwidth) + self.launch
+    }
+
+    /// Seconds of one kernel of `flop` at `rate` FLOP/s that moves `bytes`, whatever its shape.
+    pub fn fused(&self, flop: f64, rate: f64, bytes: f64) -> f64 {
+        (flop / rate).max(bytes / self.bandwidth) + self.launch
+    }
+
+    /// Seconds of vector work that moves `bytes` in `kernels` kernels.
+    pub fn vector(&self, bytes: f64, kernels: f64) -> f64 {
+        bytes / self.bandwidth + kernels * self.launch
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Node, Reader};
+
+    /// 4 units of 1 FLOP/s each at full efficiency, tiles of 2 x 2 that may be split in two, memory of 8 B/s of which half is reached.
+    fn chip(edit: &str) -> KernelTimes {
+        let text = format!(
+            "{{source: 'assumed: test', peak: {{fp16: 4 FLOP/s}}, units: 4, tiles: [{{rows: 2, columns: 2, splits: 2}}], \
+             efficiency: 1, batched_efficiency: 1, memory_efficiency: 0.5, launch: 0.25 s, fill: 0.5 s{edit}}}"
+        );
+        let node = Node::parse("k.yaml", &text).unwrap();
+        KernelTimes::new(&Reader::read::<Kernels>(&node).unwrap(), 8.0)
+    }
+
+    const SQUARE: Product = Product { batch: 1.0, m: 4.0, n: 4.0, k: 100.0 };
+
+    #[test]
+    fn whole_waves_by_hand() {
+        // 4 tiles, one wave: 2 x 2 x 2 x 100 / 1 = 800 s, fill 0.5, launch 0.25; memory (800 x 2 words + 32)/4 = 208 s is under it.
+        assert_eq!(chip("").product(&SQUARE, 4.0, [1.0, 1.0, 2.0]), 800.75);
+        // A row more: 6 tiles, two waves.
+        let odd = Product { m: 5.0, ..SQUARE };
+        // Split in two: 12 half tiles, three waves of 400.5 and 8 x 2 x 20 / 4 of partial sums: 1281.5 against 1601.
+        assert_eq!(chip("").product(&odd, 4.0, [1.0, 1.0, 2.0]), 3.0 * 400.5 + 80.0 + 0.25);
+    }
+
+    #[test]
+    fn split_fills_idle_units_and_memory_bounds() {
+        // One tile: split over two units 400.5 + 8 x 2 x 4 / 4 = 416.5 instead of 800.5.
+        let one = Product { m: 2.0, n: 2.0, ..SQUARE };
+        assert_eq!(chip("").product(&one, 4.0, [1.0; 3]), 416.75);
+        // So fast that memory counts: (400 + 400 + 16)/4.
+        assert_eq!(chip("").product(&SQUARE, 4e9, [1.0; 3]), 204.25);
+        assert_eq!(chip("").product(&Product { k: 0.0, ..SQUARE }, 4.0, [1.0; 3]), 0.0);
+        assert_eq!(chip("").vector(12.0, 2.0), 3.5);
+        assert_eq!(chip("").fused(100.0, 4.0, 8.0), 25.25);
+    }
+
+    #[test]
+    fn more_of_anything_is_never_slower() {
+        let slow = chip("");
+        let node = |text: &str| Reader::read::<Kernels>(&Node::parse("k.yaml", text).unwrap()).unwrap();
+        let base = "source: 'assumed: test', peak: {fp16: 4 FLOP/s}, units: 4, efficiency: 1, batched_efficiency: 1, memory_efficiency: 0.5, launch: 0.25 s, fill: 0.5 s";
+        let more = KernelTimes::new(&node(&format!("{{{base}, tiles: [{{rows: 2, columns: 2, splits: 2}}, {{rows: 1, columns: 4, rate: 0.5}}]}}")), 8.0);
+        let wide = KernelTimes::new(&node(&format!("{{{base}, tiles: [{{rows: 2, columns: 2, splits: 2}}]}}")), 16.0);
+        for m in 1..20 {
+            for n in 1..9 {
+                for k in [1.0, 7.0, 64.0] {
+                    let p = Product { batch: 1.0, m: f64::from(m), n: f64::from(n), k };
+                    let time = slow.product(&p, 4.0, [2.0; 3]);
+                    assert!(slow.product(&p, 8.0, [2.0; 3]) <= time, "peak {p:?}");
+                    assert!(wide.product(&p, 4.0, [2.0; 3]) <= time, "bandwidth {p:?}");
+                    assert!(more.product(&p, 4.0, [2.0; 3]) <= time, "tiles {p:?}");
+                    assert!(slow.product(&Product { m: p.m + 1.0, ..p }, 4.0, [2.0; 3]) >= time, "rows {p:?}");
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What a chip that runs kernel by kernel does with one kernel: the numbers behind
+//! [`kernel_time`](crate::model::kernel_time). They belong to the chip and hold for every workload.
+
+use super::source::{Source, check_sources};
+use crate::spec::{
+    Node, Reader,
+    read::{Fraction, Table},
+};
+use crate::units::{FlopRate, Seconds};
+
+crate::spec! {
+    /// A piece of a product's result that one unit computes at a time.
+    #[derive(Copy)]
+    pub struct Tile ("a tile") {
+        /// Rows of the result.
+        rows: u64,
+        /// Columns of the result.
+        columns: u64,
+        /// Rate at which a unit computes it, relative to the best tile.
+        rate: Fraction = Fraction(1.0),
+        /// Most parts among which the contracted dimension may be divided (a power of two): more tiles at once, for partial
+        /// sums of 4 bytes that are written and read.
+        splits: u64 = 1,
+    }
+}
+
+crate::spec! {
+    /// Kernels of a chip: tile and wave quantisation of products, traffic of vector work, launches.
+    pub struct Kernels ("the kernels of a chip", check: check) {
+        /// Where each number comes from.
+        source: Source,
+        /// Peak rate of products by data type (fp8, int8, fp16, bf16, fp32).
+        peak: Table<FlopRate>,
+        /// Units that compute tiles side by side (streaming multiprocessors, matrix units): a wave is one tile on each.
+        units: u64,
+        /// Tiles among which the fastest is taken for each product.
+        tiles: Vec<Tile>,
+        /// Best sustained share of the peak in a training step.
+        efficiency: Fraction,
+        /// The same for the batched products of attention.
+        batched_efficiency: Fraction,
+        /// The same for fused attention; left out: as batched products.
+        fused_attention_efficiency: Option<Fraction>,
+        /// Time of a wave before its first product.
+        fill: Seconds = Seconds(0.0),
+        /// Share of the memory's bandwidth that kernels reach.
+        memory_efficiency: Fraction,
+        /// Time of a kernel on the device beyond its work.
+        launch: Seconds,
+    }
+}
+
+/// Data types a peak may be given for.
+const TYPES: [&str; 5] = ["fp8", "int8", "fp16", "bf16", "fp32"];
+
+/// Beyond this a number of units, or an edge of a tile, is a slip of the keyboard.
+const MOST: u64 = 1 << 24;
+
+fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
+    let numbers = [
+        "peak",
+        "units",
+        "tiles",
+        "efficiency",
+        "batched_efficiency",
+        "fused_attention_efficiency",
+        "fill",
+        "memory_efficiency",
+        "launch",
+    ];
+    check_sources(&kernels.source, &numbers, node, reader);
+    let mut say = |field: &str, message: String| {
+        let at = node.get(field).unwrap_or(node).clone();
+        reader.within(field, |r| r.problem(&at, message));
+    };
+    for (word, rate) in &kernels.peak.0 {
+        if !TYPES.contains(&word.as_str()) {
+            say("peak", format!("expected data types among {}, found {word:?}", TYPES.join(", ")));
+        }
+        if rate.0 < 1.0 {
+            say("peak", format!("{word}: expected at least 1 FLOP/s"));
+        }
+    }
+    if kernels.peak.0.is_empty() {
+        say("peak", format!("expected a rate for at least one of {}", TYPES.join(", ")));
+    }
+    if kernels.tiles.is_empty() {
+        say("tiles", "expected at least one tile".into());
+    }
+    if kernels.units > MOST {
+        say("units", format!("expected at most {MOST}, found {}", kernels.units));
+    }
+    for tile in &kernels.tiles {
+        if tile.rows > MOST || tile.columns > MOST {
+            say("tiles", format!("expected edges of at most {MOST}, found {} x {}", tile.rows, tile.columns));
+        }
+        if !tile.splits.is_power_of_two() || tile.splits > 64 {
+            say("tiles", format!("splits: expected 1, 2, 4, ... 64, found {}", tile.splits));
+        }
+    }
+}
+
+impl Kernels {
+    /// Peak rate of a data type by its word, in FLOP/s.
+    pub fn peak_of(&self, word: &str) -> Option<f64> {
+        self.peak.0.iter().find(|(w, _)| w == word).map(|(_, rate)| rate.0)
+    }
+}

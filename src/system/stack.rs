@@ -1,0 +1,221 @@
+//! Software between a model and the chips: what it fuses, what its host code costs, how it communicates.
+//!
+//! A stack file (`systems/stacks/*.yaml`) is one piece of software as it was run, with its calibrated times; a system names it
+//! under `stack`. Without one the software is ideal: no host time, elementwise chains fused, attention in one kernel.
+
+use super::source::{Source, check_sources};
+use crate::spec::{Node, Reader, read::Fraction};
+use crate::units::{Bytes, Seconds};
+
+crate::choice! {
+    /// How the attention core runs.
+    pub enum Attention ("an attention") {
+        /// Scores, softmax and dropout as kernels that each go through memory.
+        Unfused = "unfused",
+        /// One kernel that keeps scores on chip and skips what the mask hides (Dao 2023, arXiv 2307.08691).
+        Flash = "flash",
+    }
+}
+
+crate::choice! {
+    /// What passes from stage to stage.
+    pub enum HandOver ("a hand-over between stages") {
+        /// Every tensor-parallel chip sends the whole activation.
+        Whole = "whole",
+        /// Each sends its part, gathered behind (Narayanan et al. 2021, arXiv 2104.04473, section 4.1).
+        Scattered = "scattered",
+    }
+}
+
+crate::spec! {
+    /// A software stack. Times of the host are those of its code for one chip; it runs ahead of the device, so that of host and
+    /// device the slower counts, by a smooth maximum (host^e + device^e)^(1/e).
+    pub struct Stack ("a software stack", check: check) {
+        /// Name for rows and titles.
+        name: String,
+        /// Where each number comes from.
+        source: Source,
+        /// Host time of a layer's forward pass.
+        host_layer_forward: Seconds = Seconds(0.0),
+        /// Host time of a layer's backward pass.
+        host_layer_backward: Seconds = Seconds(0.0),
+        /// Host time of computing a whole layer again.
+        host_layer_recompute: Seconds = Seconds(0.0),
+        /// Host time of computing the attention core again.
+        host_attention_recompute: Seconds = Seconds(0.0),
+        /// Host time of a tensor-parallel collective for each peer in the box.
+        host_collective_peer: Seconds = Seconds(0.0),
+        /// Host time of a microbatch that nothing hides.
+        host_microbatch: Seconds = Seconds(0.0),
+        /// Host time of a hand-over between stages that nothing hides.
+        host_hand_over: Seconds = Seconds(0.0),
+        /// Host time of an iteration that nothing hides.
+        host_iteration: Seconds = Seconds(0.0),
+        /// Exponent e of the smooth maximum of host and device.
+        host_exponent: f64 = 2.0,
+        /// Time of a collective that chips wait for, beyond its bytes and hops.
+        collective_overhead: Seconds = Seconds(0.0),
+        /// How the attention core runs.
+        attention: Attention = Attention::Flash,
+        /// Bytes that norms, residuals and dropouts move over the least (each input read and each output written once).
+        elementwise: f64 = 1.0,
+        /// Vector kernels of a layer's forward pass, attention core apart.
+        vector_kernels_forward: u64 = 9,
+        /// Vector kernels of a layer's backward pass, attention core apart.
+        vector_kernels_backward: u64 = 14,
+        /// Vector kernels of an unfused attention core, each way.
+        attention_kernels: u64 = 3,
+        /// Vector kernels of routing to experts and back, each way.
+        expert_kernels: u64 = 8,
+        /// Passes over the hidden activation by the embedding, forward and backward together.
+        embedding_passes: f64 = 6.0,
+        /// Kernels of the embedding, forward and backward together.
+        embedding_kernels: u64 = 6,
+        /// Passes over the hidden activation by the last norm, forward and backward together.
+        head_passes: f64 = 8.0,
+        /// Kernels of the last norm, forward and backward together.
+        head_kernels: u64 = 4,
+        /// Bytes moved for each score of the vocabulary by the loss, forward and backward together.
+        logit_traffic: Bytes = Bytes(22.0),
+        /// Kernels of the loss, forward and backward together.
+        logit_kernels: u64 = 8,
+        /// Rate of the vocabulary's products relative to others where they are not divided among chips.
+        unsharded_head: Fraction = Fraction(1.0),
+        /// Bytes moved for each weight and microbatch to add its gradient up.
+        gradient_accumulation: Bytes = Bytes(4.0),
+        /// Bytes moved for each weight by the optimiser.
+        optimizer_traffic: Bytes = Bytes(20.0),
+        /// Bytes of one gradient in the reduction among replicas; left out: the gradients' type.
+        gradient_reduction: Option<Bytes>,
+        /// What passes from stage to stage.
+        hand_over: HandOver = HandOver::Scattered,
+        /// Memory that the software holds beside the model (contexts, communicators, fragments).
+        memory_reserve: Bytes = Bytes(0.0),
+    }
+}
+
+/// Fields that are numbers.
+const NUMBERS: [&str; 28] = [
+    "host_layer_forward",
+    "host_layer_backward",
+    "host_layer_recompute",
+    "host_attention_recompute",
+    "host_collective_peer",
+    "host_microbatch",
+    "host_hand_over",
+    "host_iteration",
+    "host_exponent",
+    "collective_overhead",
+    "attention",
+    "elementwise",
+    "vector_kernels_forward",
+    "vector_kernels_backward",
+    "attention_kernels",
+    "expert_kernels",
+    "embedding_passes",
+    "embedding_kernels",
+    "head_passes",
+    "head_kernels",
+    "logit_traffic",
+    "logit_kernels",
+    "unsharded_head",
+    "gradient_accumulation",
+    "optimizer_traffic",
+    "gradient_reduction",
+    "hand_over",
+    "memory_reserve",
+];
+
+fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
+    check_sources(&stack.source, &NUMBERS, node, reader);
+    let mut say = |field: &str, message: String| {
+        let at = node.get(field).unwrap_or(node).clone();
+        reader.within(field, |r| r.problem(&at, message));
+    };
+    // Larger exponents are the plain maximum, and powers of times leave the range of floating point.
+    if !(1.0..=16.0).contains(&stack.host_exponent) {
+        say("host_exponent", format!("expected 1 (sum) to 16 (as good as the maximum), found {}", stack.host_exponent));
+    }
+    for (field, value) in [
+        ("elementwise", stack.elementwise),
+        ("embedding_passes", stack.embedding_passes),
+        ("head_passes", stack.head_passes),
+    ] {
+        if value > 1000.0 {
+            say(field, format!("expected at most 1000, found {value}"));
+        }
+    }
+}
+
+impl Stack {
+    /// Software that costs nothing: no host time, fused elementwise chains and attention, communicators without memory.
+    pub fn ideal() -> Self {
+        Self {
+            name: "ideal".into(),
+            source: Source::All("assumed: software without cost".into()),
+            host_layer_forward: Seconds(0.0),
+            host_layer_backward: Seconds(0.0),
+            host_layer_recompute: Seconds(0.0),
+            host_attention_recompute: Seconds(0.0),
+            host_collective_peer: Seconds(0.0),
+            host_microbatch: Seconds(0.0),
+            host_hand_over: Seconds(0.0),
+            host_iteration: Seconds(0.0),
+            host_exponent: 2.0,
+            collective_overhead: Seconds(0.0),
+            attention: Attention::Flash,
+            elementwise: 1.0,
+            vector_kernels_forward: 9,
+            vector_kernels_backward: 14,
+            attention_kernels: 3,
+            expert_kernels: 8,
+            embedding_passes: 6.0,
+            embedding_kernels: 6,
+            head_passes: 8.0,
+            head_kernels: 4,
+            logit_traffic: Bytes(22.0),
+            logit_kernels: 8,
+            unsharded_head: Fraction(1.0),
+            gradient_accumulation: Bytes(4.0),
+            optimizer_traffic: Bytes(20.0),
+            gradient_reduction: None,
+            hand_over: HandOver::Scattered,
+            memory_reserve: Bytes(0.0),
+        }
+    }
+
+    /// Seconds of host and device together: the smooth maximum.
+    pub fn host_and_device(&self, host: f64, device: f64) -> f64 {
+        let most = host.max(device);
+        if most <= 0.0 {
+            return 0.0;
+        }
+        // Scaled, so that powers stay in range.
+        let e = self.host_exponent;
+        most * ((host / most).powf(e) + (device / most).powf(e)).powf(1.0 / e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn smooth_maximum_by_hand() {
+        let stack = Stack { host_exponent: 2.0, ..Stack::ideal() };
+        assert!((stack.host_and_device(3.0, 4.0) - 5.0).abs() < 1e-12);
+        assert_eq!(stack.host_and_device(0.0, 4.0), 4.0);
+        assert_eq!(stack.host_and_device(0.0, 0.0), 0.0);
+        let sharp = Stack { host_exponent: 16.0, ..Stack::ideal() };
+        assert!((sharp.host_and_device(1.0, 4.0) - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_file_with_nothing_but_name_and_source_is_ideal_software() {
+        let node = Node::parse("s.yaml", "{name: ideal, source: 'assumed: software without cost'}").unwrap();
+        assert_eq!(Reader::read::<Stack>(&node).unwrap(), Stack::ideal());
+        let bad = Node::parse("s.yaml", "{name: x, source: {elementwise: 'assumed: x'}, host_exponent: 0.5}").unwrap();
+        let errors = Reader::read::<Stack>(&bad).unwrap_err().to_string();
+        assert!(errors.contains("no source") && errors.contains("expected 1 (sum)"), "{errors}");
+    }
+}
