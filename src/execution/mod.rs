@@ -1,5 +1,19 @@
-//! Executions of a language model: how one training step or one pass of inference is laid out over chips and time.
+//! Executions of a language model: how one training step or one pass of inference is laid out over chips and time, and how long
+//! that takes.
+//!
+//! [`spec`] is what a file says, [`machine`] the system as plain numbers. From small to large: [`layer`] lists the kernels of one layer,
+//! [`communication`] what chips send each other, [`block`] puts both together for one microbatch, [`schedule`] makes stages and an iteration of
+//! it, [`memory`] what must be held, [`predict`] the whole with its parts by name. [`search`] finds the best execution, with proof.
 
+pub mod block;
+pub mod communication;
+pub mod layer;
+pub mod machine;
+pub mod memory;
+pub mod predict;
+pub mod schedule;
 pub mod spec;
 
+pub use machine::Machine;
+pub use predict::{Prediction, Refusal, predict};
 pub use spec::{Execution, ExecutionFile, Offload, Recompute, Schedule, Zero};

@@ -165,7 +165,12 @@ mod tests {
         let slow = chip("");
         let node = |text: &str| Reader::read::<Kernels>(&Node::parse("k.yaml", text).unwrap()).unwrap();
         let base = "source: 'assumed: test', peak: {fp16: 4 FLOP/s}, units: 4, efficiency: 1, batched_efficiency: 1, memory_efficiency: 0.5, launch: 0.25 s, fill: 0.5 s";
-        let more = KernelTimes::new(&node(&format!("{{{base}, tiles: [{{rows: 2, columns: 2, splits: 2}}, {{rows: 1, columns: 4, rate: 0.5}}]}}")), 8.0);
+        let more = KernelTimes::new(
+            &node(&format!(
+                "{{{base}, tiles: [{{rows: 2, columns: 2, splits: 2}}, {{rows: 1, columns: 4, rate: 0.5}}]}}"
+            )),
+            8.0,
+        );
         let wide = KernelTimes::new(&node(&format!("{{{base}, tiles: [{{rows: 2, columns: 2, splits: 2}}]}}")), 16.0);
         for m in 1..20 {
             for n in 1..9 {

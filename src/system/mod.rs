@@ -108,7 +108,14 @@ impl System {
     /// The [`Problem`] of loading a file.
     pub fn inlined(node: &Node) -> Result<Node, Problem> {
         let mut tree = Loader.expand(node, "")?;
-        for path in [&["chip"][..], &["memory"], &["offload"], &["stack"], &["network", "dimensions", "*", "link"], &["network", "switch"]] {
+        for path in [
+            &["chip"][..],
+            &["memory"],
+            &["offload"],
+            &["stack"],
+            &["network", "dimensions", "*", "link"],
+            &["network", "switch"],
+        ] {
             tree.inline(path, &Loader)?;
         }
         Ok(tree)

@@ -125,7 +125,12 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     topology,
                     dimensions: sizes
                         .iter()
-                        .map(|size| Dimension { size: *size, link: Ref(link.clone()), topology: None, efficiency: Fraction(1.0) })
+                        .map(|size| Dimension {
+                            size: *size,
+                            link: Ref(link.clone()),
+                            topology: None,
+                            efficiency: Fraction(1.0),
+                        })
                         .collect(),
                     switch: Some(Ref(SwitchPart {
                         name: "switch".into(),
@@ -485,7 +490,8 @@ fn samples_of_all_replicas_do_not_overflow() {
         idle_share: Share(1.0),
         energy_per_byte: None,
     };
-    s.network.dimensions = vec![Dimension { size: 1 << 32, link: Ref(link), topology: None, efficiency: Fraction(1.0) }];
+    s.network.dimensions =
+        vec![Dimension { size: 1 << 32, link: Ref(link), topology: None, efficiency: Fraction(1.0) }];
     s.chip.0.sram = Bytes(1e30);
     let mut request = Request::default();
     request.wanted.dp = Some(1 << 32);

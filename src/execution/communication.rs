@@ -1,0 +1,175 @@
+//! What chips send each other, and how much of it is waited for.
+//!
+//! X = T h words is the hidden activation of a microbatch on a chip.
+//!
+//! | parallelism | what, each way | group | waited for |
+//! |---|---|---|---|
+//! | tensor | all-reduce of X at the end of both branches (one in a parallel block); under sequence parallelism reduce-scatter and all-gather, the same bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2), and backward one more all-gather for the weights' gradients | t at stride 1 | all; with `overlap_tp` what exceeds the products beside it, cut in t pieces of which the first waits |
+//! | context | keys and values around the ring, cp - 1 hops; backward with their gradients (Liu et al. 2023, arXiv 2310.01889) | cp at stride t | what exceeds the attention core of the other cp - 1 pieces |
+//! | expert | all-to-all of top_k X to the experts and back | ep at stride t | all |
+//! | pipeline | X, of which each tensor-parallel chip sends a t-th where the stack scatters; forward and backward | pp at stride t cp dp | all |
+//! | data | all-reduce of gradients, or reduce-scatter of gradients and all-gather of weights (ZeRO 1); ZeRO 2: reduce-scatter every microbatch; ZeRO 3: all-gather of weights forward and backward, reduce-scatter, every microbatch (Rajbhandari et al. 2019, arXiv 1910.02054, section 7) | dp cp at stride t; experts dp cp / ep at stride t ep | all; with `overlap_dp` what exceeds the backward pass of the last microbatch, of which the last layer's waits; ZeRO 3 what exceeds the layer |
+//!
+//! A collective that chips wait for costs the stack's `collective_overhead` besides.
+
+use super::layer::{Division, Sums};
+use super::machine::{Line, Machine, Traffic};
+use crate::system::stack::HandOver;
+use crate::workload::language::LanguageModel;
+
+/// Seconds of a pass's communication.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Exposed {
+    /// Tensor parallelism, waited for.
+    pub tp: f64,
+    /// Context parallelism, waited for.
+    pub cp: f64,
+    /// Expert parallelism, waited for.
+    pub ep: f64,
+    /// Of all of them, beside other work.
+    pub hidden: f64,
+}
+
+impl Exposed {
+    /// What is waited for.
+    pub fn total(&self) -> f64 {
+        self.tp + self.cp + self.ep
+    }
+
+    /// Twice or more of the same.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            tp: self.tp + other.tp,
+            cp: self.cp + other.cp,
+            ep: self.ep + other.ep,
+            hidden: self.hidden + other.hidden,
+        }
+    }
+}
+
+/// Communication of one layer and microbatch.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LayerCommunication {
+    /// Forward.
+    pub forward: Exposed,
+    /// Backward, without what is computed again.
+    pub backward: Exposed,
+    /// One all-reduce of a hidden activation among the tensor-parallel chips.
+    pub reduce: f64,
+    /// Host time of the pass's collectives.
+    pub host: f64,
+}
+
+/// What runs beside: `most` of `work` can hide `communication`; gives the waited and the hidden part.
+fn beside(communication: f64, work: f64) -> (f64, f64) {
+    let hidden = communication.min(work.max(0.0));
+    (communication - hidden, hidden)
+}
+
+impl LayerCommunication {
+    /// Of one layer whose kernels sum to `sums`.
+    pub fn of(
+        machine: &Machine,
+        model: &LanguageModel,
+        division: &Division,
+        overlap_tp: bool,
+        with_experts: bool,
+        sums: &Sums,
+    ) -> Self {
+        let word = model.types.activations.bytes();
+        let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
+        let hidden = tokens * model.hidden as f64 * word;
+        let overhead = machine.stack.collective_overhead.0;
+        let mut out = Self::default();
+        let (t, cp, ep) = (division.tp, division.cp, division.ep);
+        if t > 1 {
+            out.reduce = machine.line(Traffic::AllReduce, t, 1).at(hidden) + overhead;
+            let count = if model.parallel_block { 1.0 } else { 2.0 };
+            let peers = machine.peers_in_box(t, 1).saturating_sub(1) as f64;
+            out.host = count * machine.stack.host_collective_peer.0 * peers;
+            let once = count * out.reduce;
+            let split = |products: f64| {
+                if !overlap_tp {
+                    return (once, 0.0);
+                }
+                let pieces = t as f64;
+                let (waits, hides) = beside(once * (1.0 - 1.0 / pieces), products * (1.0 - 1.0 / pieces));
+                (waits + once / pieces, hides)
+            };
+            (out.forward.tp, out.forward.hidden) = split(sums.forward_products);
+            (out.backward.tp, out.backward.hidden) = split(sums.backward_products);
+            if division.sequence_parallel {
+                let gather = count * machine.line(Traffic::Gather, t, 1).at(hidden);
+                let left =
+                    if overlap_tp { sums.backward_products - out.backward.hidden } else { sums.backward_products };
+                let (waits, hides) = beside(gather, left);
+                out.backward.tp += waits;
+                out.backward.hidden += hides;
+            }
+        }
+        if cp > 1 {
+            let width = match model.latent_attention {
+                Some(_) => (model.heads * (model.query_width() + model.value_width())) as f64 / t as f64,
+                None => {
+                    (model.kv_heads() as f64 / t as f64).max(1.0) * (model.query_width() + model.value_width()) as f64
+                }
+            };
+            let hop = machine.line(Traffic::Next, cp, t).at(tokens * width * word);
+            let hops = (cp - 1) as f64;
+            let others = 1.0 - 1.0 / cp as f64;
+            let (waits, hides) = beside(hops * hop, sums.forward_attention * others);
+            out.forward.cp = waits;
+            out.forward.hidden += hides;
+            let (waits, hides) = beside(2.0 * hops * hop, sums.backward_attention * others);
+            out.backward.cp = waits;
+            out.backward.hidden += hides;
+        }
+        if let Some(e) = model.experts.filter(|_| with_experts && ep > 1) {
+            // Under sequence parallelism each tensor-parallel chip sends its own tokens.
+            let own = if division.sequence_parallel { hidden / t as f64 } else { hidden };
+            let sent = own * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
+            let both = 2.0 * (machine.line(Traffic::AllToAll, ep, t).at(sent) + overhead);
+            out.forward.ep = both;
+            out.backward.ep = both;
+        }
+        out
+    }
+}
+
+/// Lines of what happens between stages and replicas: they depend on the degrees alone.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct IterationLinks {
+    /// To the next stage.
+    pub next: Line,
+    /// Reduce-scatter or all-gather among replicas, of weights outside experts.
+    pub replicas: Line,
+    /// The same among replicas of one expert.
+    pub expert_replicas: Line,
+    /// All-reduce between first and last stage, of a tied embedding.
+    pub ends: Line,
+}
+
+impl IterationLinks {
+    /// Of the degrees of an execution.
+    pub fn of(machine: &Machine, tp: u64, cp: u64, ep: u64, dp: u64, pp: u64) -> Self {
+        let replicas = dp.saturating_mul(cp);
+        let stage = tp.saturating_mul(replicas);
+        // First and last stage are as far apart as the group goes.
+        let ends = machine.line(Traffic::Next, pp, stage);
+        Self {
+            next: ends,
+            replicas: machine.line(Traffic::Gather, replicas, tp),
+            expert_replicas: machine.line(Traffic::Gather, replicas / ep.max(1), tp.saturating_mul(ep)),
+            // Of two: each sends its half and gets the other's sum, 2 (n - 1)/n = 1 times the bytes.
+            ends: Line { latency: 2.0 * ends.latency, per_byte: ends.per_byte },
+        }
+    }
+}
+
+/// Bytes that a chip hands to the next stage for one microbatch.
+pub fn hand_over_bytes(machine: &Machine, model: &LanguageModel, division: &Division) -> f64 {
+    let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
+    let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
+    let divided = division.sequence_parallel || machine.stack.hand_over == HandOver::Scattered;
+    if divided { hidden / division.tp as f64 } else { hidden }
+}

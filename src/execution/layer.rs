@@ -1,0 +1,406 @@
+//! The kernels of one layer, of the embedding and of the head, on one chip and for one microbatch.
+//!
+//! With T tokens of a microbatch on a chip (samples x seq / cp), h hidden, t tensor-parallel chips, a product of the forward pass
+//! T x n over k has two in the backward pass: T x k over n for its input, n x k over T for its weight. Widths of heads, perceptron and
+//! words are divided by t; an expert group divides experts. The attention core is batched products and vector work, or one kernel
+//! (`flash`) of the FLOP that the mask leaves, backward 5 products for the forward 2 (Dao 2023, arXiv 2307.08691, section 3.2).
+//!
+//! Vector work by its least traffic, in passes over T h words (each input read and each output written once), times the stack's
+//! `elementwise` where software does worse. Forward: a norm 2, the sum at the end of a branch 3, its dropout 1/2 for the mask. Backward: a norm 3
+//! and the sum of gradients 3 a branch. Divided among t: the function inside the perceptron reads and writes its width (gated: reads two, writes one; backward
+//! reads two and writes one, gated reads three and writes two), queries, keys, values and the core's output are re-ordered once each way, rotations read and write
+//! queries and keys. An unfused core reads and writes the scores for mask and softmax, with dropout reads, writes and keeps a mask; backward the same with a
+//! third pass for the softmax's output. Under sequence parallelism the first kind is divided among t too.
+
+use super::machine::Machine;
+use crate::model::kernel_time::Product;
+use crate::system::stack::Attention;
+use crate::workload::language::{AttentionCount, Head, LanguageModel, Position};
+
+/// Which part of a step a kernel belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    /// Forward.
+    Forward,
+    /// Backward: gradients of activations.
+    BackwardInput,
+    /// Backward: gradients of weights.
+    BackwardWeight,
+}
+
+/// What kind of work a kernel is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// A product with a weight.
+    Product,
+    /// A part of the attention core.
+    Attention,
+    /// Vector work outside the attention core.
+    Vector,
+}
+
+/// A kernel (vector work: several in a row).
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
+pub struct KernelTime {
+    /// Its name.
+    pub name: &'static str,
+    /// Its part of the step.
+    pub phase: Phase,
+    /// Its kind.
+    pub work: Work,
+    /// FLOP of products; vector work is counted by bytes alone.
+    pub flop: f64,
+    /// Bytes from and to memory.
+    pub bytes: f64,
+    /// Seconds on the device.
+    pub seconds: f64,
+}
+
+/// How one microbatch's layer is divided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Division {
+    /// Tensor-parallel chips.
+    pub tp: u64,
+    /// Context-parallel chips.
+    pub cp: u64,
+    /// Expert groups.
+    pub ep: u64,
+    /// Samples of a microbatch.
+    pub micro_batch: u64,
+    /// Whether norms and sums are divided among the tensor-parallel chips.
+    pub sequence_parallel: bool,
+}
+
+/// Builds lists of kernels for one model, machine and division.
+pub struct Kernels<'a> {
+    machine: &'a Machine,
+    model: &'a LanguageModel,
+    division: Division,
+    rate: f64,
+    batched_rate: f64,
+    fused_rate: f64,
+    list: Vec<KernelTime>,
+}
+
+impl<'a> Kernels<'a> {
+    /// For products of `peak` FLOP/s.
+    pub fn new(machine: &'a Machine, model: &'a LanguageModel, division: Division, peak: f64) -> Self {
+        Self {
+            machine,
+            model,
+            division,
+            rate: peak * machine.efficiency,
+            batched_rate: peak * machine.batched_efficiency,
+            fused_rate: peak * machine.fused_efficiency,
+            list: Vec::with_capacity(40),
+        }
+    }
+
+    /// Tokens of a microbatch on one chip.
+    pub fn tokens(&self) -> f64 {
+        self.division.micro_batch as f64 * self.model.seq as f64 / self.division.cp as f64
+    }
+
+    fn t(&self) -> f64 {
+        self.division.tp as f64
+    }
+
+    /// Bytes of one hidden activation, and what of it a chip handles outside products.
+    fn hidden(&self) -> (f64, f64) {
+        let whole = self.tokens() * self.model.hidden as f64 * self.model.types.activations.bytes();
+        (whole, if self.division.sequence_parallel { whole / self.t() } else { whole })
+    }
+
+    fn push(&mut self, name: &'static str, phase: Phase, work: Work, flop: f64, bytes: f64, seconds: f64) {
+        if seconds > 0.0 {
+            self.list.push(KernelTime { name, phase, work, flop, bytes, seconds });
+        }
+    }
+
+    /// A product with a weight: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of them at once, each
+    /// with rows of its own.
+    fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64, rate: f64) {
+        let (a, w) = (self.model.types.activations.bytes(), self.model.types.weights.bytes());
+        for (phase, m, n, k, words) in [
+            (Phase::Forward, rows, n, k, [a, w, a]),
+            (Phase::BackwardInput, rows, k, n, [a, w, a]),
+            (Phase::BackwardWeight, n, k, rows, [a, a, w]),
+        ] {
+            let product = Product { batch: weights, m, n, k };
+            let seconds = self.machine.kernels.product(&product, rate, words);
+            self.push(name, phase, Work::Product, product.flop(), product.bytes(words), seconds);
+        }
+    }
+
+    fn vector(&mut self, name: &'static str, phase: Phase, work: Work, bytes: f64, kernels: f64) {
+        let seconds = self.machine.kernels.vector(bytes, kernels);
+        self.push(name, phase, work, 0.0, bytes, seconds);
+    }
+
+    /// The attention core: products of queries with keys and of weights with values, and what is between.
+    fn attention_core(&mut self) {
+        let model = self.model;
+        let word = model.types.activations.bytes();
+        let (d, t) = (self.division, self.t());
+        let (s, queries) = (model.seq as f64, model.seq as f64 / d.cp as f64);
+        let heads = model.heads as f64 / t;
+        let batch = d.micro_batch as f64 * heads;
+        let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
+        if self.machine.stack.attention == Attention::Flash {
+            let seen = model.mean_attended(model.seq, AttentionCount::Masked);
+            let flop = 2.0 * batch * queries * seen * (qk + v);
+            // Queries, keys and values in, output out; keys and values once for each group of heads.
+            let kv_heads = (model.kv_heads() as f64 / t).max(1.0).min(heads);
+            let ends = batch * queries * (qk + v) * word;
+            let keys = d.micro_batch as f64 * kv_heads * s * (qk + v) * word;
+            let forward = self.machine.kernels.fused(flop, self.fused_rate, ends + keys);
+            self.push("attention", Phase::Forward, Work::Attention, flop, ends + keys, forward);
+            let (flop, bytes) = (2.5 * flop, 2.0 * (ends + keys) + ends);
+            let backward = self.machine.kernels.fused(flop, self.fused_rate, bytes);
+            self.push("attention", Phase::BackwardInput, Work::Attention, flop, bytes, backward);
+            return;
+        }
+        let products = [
+            ("scores", Product { batch, m: queries, n: s, k: qk }),
+            ("values", Product { batch, m: queries, n: v, k: s }),
+        ];
+        for (name, product) in products {
+            let words = [word; 3];
+            let seconds = self.machine.kernels.product(&product, self.batched_rate, words);
+            let bytes = product.bytes(words);
+            self.push(name, Phase::Forward, Work::Attention, product.flop(), bytes, seconds);
+            // Two of the same size backward, one for each operand.
+            let (flop, bytes, seconds) = (2.0 * product.flop(), 2.0 * bytes, 2.0 * seconds);
+            self.push(name, Phase::BackwardInput, Work::Attention, flop, bytes, seconds);
+        }
+        let scores = batch * queries * s * word;
+        let dropout = if model.dropout { 2.5 } else { 0.0 };
+        let kernels = self.machine.stack.attention_kernels as f64;
+        self.vector("softmax", Phase::Forward, Work::Attention, (2.0 + dropout) * scores, kernels);
+        self.vector("softmax", Phase::BackwardInput, Work::Attention, (3.0 + dropout) * scores, kernels);
+    }
+
+    fn attention_weights(&mut self) {
+        let model = self.model;
+        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
+        let a = model.heads as f64;
+        let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
+        match model.latent_attention {
+            Some(l) => {
+                let (c, r) = (l.kv_rank as f64, l.rope_dim as f64);
+                let from = match l.q_rank {
+                    Some(rank) => {
+                        self.weight("query_down", 1.0, tokens, rank as f64, h, rate);
+                        rank as f64
+                    }
+                    None => h,
+                };
+                self.weight("query", 1.0, tokens, a * qk / t, from, rate);
+                self.weight("key_value_down", 1.0, tokens, c + r, h, rate);
+                self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c, rate);
+            }
+            None => {
+                // A chip has at least one head of keys and values.
+                let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
+                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h, rate);
+            }
+        }
+        self.weight("attention_out", 1.0, tokens, h, a * v / t, rate);
+    }
+
+    /// Products of the perceptron or the experts; gives the elements that its function makes on this chip.
+    fn perceptron(&mut self, with_experts: bool) -> f64 {
+        let model = self.model;
+        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
+        // Both first matrices of a gated perceptron run as one product.
+        let firsts = (model.ffn_matrices() - 1) as f64;
+        let Some(e) = model.experts.filter(|_| with_experts) else {
+            let f = model.ffn() as f64 / t;
+            self.weight("perceptron_in", 1.0, tokens, firsts * f, h, rate);
+            self.weight("perceptron_out", 1.0, tokens, h, f, rate);
+            return tokens * f;
+        };
+        let f = e.ffn as f64 / t;
+        let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
+        let here = e.count as f64 / self.division.ep as f64;
+        let rows = tokens * sent / here;
+        self.weight("router", 1.0, tokens, e.count as f64, h, rate);
+        self.weight("experts_in", here, rows, firsts * f, h, rate);
+        self.weight("experts_out", here, rows, h, f, rate);
+        let shared = e.shared.unwrap_or(0) as f64;
+        if shared > 0.0 {
+            self.weight("shared_experts_in", 1.0, tokens, firsts * f * shared, h, rate);
+            self.weight("shared_experts_out", 1.0, tokens, h, f * shared, rate);
+        }
+        tokens * f * (sent + shared)
+    }
+
+    /// Kernels of one layer.
+    pub fn layer(mut self, with_experts: bool) -> Vec<KernelTime> {
+        let model = self.model;
+        let stack = &self.machine.stack;
+        let (word, t) = (model.types.activations.bytes(), self.t());
+        self.attention_weights();
+        self.attention_core();
+        let inner = self.perceptron(with_experts) * word;
+        let (_, whole) = self.hidden();
+        let branches = if model.parallel_block { 1.0 } else { 2.0 };
+        // In a parallel block one sum of three ends both branches.
+        let sum = if model.parallel_block { 4.0 } else { 3.0 };
+        let mask = if model.dropout { 0.5 } else { 0.0 };
+        let tokens = self.tokens() * word / t;
+        let queries = (model.heads * model.query_width()) as f64;
+        let values = (model.heads * model.value_width()) as f64;
+        let kv = match model.latent_attention {
+            Some(_) => queries + values,
+            None => (model.kv_heads() as f64).max(t) * (model.query_width() + model.value_width()) as f64,
+        };
+        let rotated = match (model.position, model.latent_attention) {
+            (Position::Rotary, Some(l)) => (model.heads + 1) as f64 * l.rope_dim as f64,
+            (Position::Rotary, None) => queries + kv / 2.0,
+            _ => 0.0,
+        };
+        let reordered = 2.0 * (queries + kv + values + rotated) * tokens;
+        let (function, gradient) = if model.gated { (3.0, 5.0) } else { (2.0, 3.0) };
+        let factor = stack.elementwise;
+        let forward = factor * branches * (2.0 + sum + mask) * whole + reordered + function * inner;
+        let backward = factor * branches * (3.0 + sum) * whole + reordered + gradient * inner;
+        let (forward_kernels, backward_kernels) =
+            (stack.vector_kernels_forward as f64, stack.vector_kernels_backward as f64);
+        let expert_kernels = stack.expert_kernels as f64;
+        self.vector("vector", Phase::Forward, Work::Vector, forward, forward_kernels);
+        self.vector("vector", Phase::BackwardInput, Work::Vector, backward, backward_kernels);
+        if let Some(e) = model.experts.filter(|_| with_experts) {
+            // Tokens are put in the order of their experts and back, each copy read and written.
+            let bytes = 4.0 * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0) * whole;
+            self.vector("routing", Phase::Forward, Work::Vector, bytes, expert_kernels);
+            self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
+        }
+        let bytes = self.layer_weights(with_experts) * stack.gradient_accumulation.0;
+        self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
+        self.list
+    }
+
+    /// Weights of one layer's matrices on this chip.
+    fn layer_weights(&self, with_experts: bool) -> f64 {
+        let p = self.model.layer_parameters(with_experts);
+        let experts = p.expert * (p.experts / self.division.ep as f64 + p.shared_experts);
+        (p.attention + p.perceptron + experts) / self.t()
+    }
+
+    /// Kernels of the embedding, forward and backward.
+    pub fn embedding(mut self) -> Vec<KernelTime> {
+        let stack = &self.machine.stack;
+        let (whole, _) = self.hidden();
+        let (bytes, kernels) = (stack.embedding_passes * whole, stack.embedding_kernels as f64);
+        // A third forward: a row read and written, of three such pairs.
+        self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
+        self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
+        if let Some(p) = self.model.patches {
+            let channels = (p.size * p.size * p.channels) as f64;
+            self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels, self.rate);
+        }
+        self.list
+    }
+
+    /// Kernels of last norm, head and loss.
+    pub fn head(mut self) -> Vec<KernelTime> {
+        let model = self.model;
+        let stack = &self.machine.stack;
+        let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
+        let words = model.head_outputs() as f64 / t;
+        // Classes and poolers look at one token of a sample.
+        let rows = match model.head {
+            Head::Vocabulary | Head::MaskedTokens => tokens,
+            Head::Classes | Head::Pooler => self.division.micro_batch as f64,
+            Head::None => 0.0,
+        };
+        let rate = self.rate * if self.division.tp == 1 { stack.unsharded_head.0 } else { 1.0 };
+        if matches!(model.head, Head::MaskedTokens | Head::Pooler) {
+            self.weight("head_transform", 1.0, rows, h / t, h, rate);
+        }
+        self.weight("head", 1.0, rows, words, h, rate);
+        let (_, whole) = self.hidden();
+        let (bytes, kernels) = (stack.head_passes * whole, stack.head_kernels as f64);
+        self.vector("last_norm", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);
+        self.vector("last_norm", Phase::BackwardInput, Work::Vector, bytes / 2.0, kernels / 2.0);
+        if words > 0.0 {
+            let (bytes, kernels) = (rows * words * stack.logit_traffic.0, stack.logit_kernels as f64);
+            self.vector("loss", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);
+            self.vector("loss", Phase::BackwardInput, Work::Vector, bytes / 2.0, kernels / 2.0);
+        }
+        self.list
+    }
+}
+
+/// Sums over a list of kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Sums {
+    /// Products and vector work of the forward pass, seconds.
+    pub forward: f64,
+    /// Of `forward`, the attention core.
+    pub forward_attention: f64,
+    /// Of `forward`, products with weights.
+    pub forward_products: f64,
+    /// Gradients of activations, seconds.
+    pub backward_input: f64,
+    /// Of `backward_input`, the attention core.
+    pub backward_attention: f64,
+    /// Products with weights of the whole backward pass, seconds.
+    pub backward_products: f64,
+    /// Gradients of weights, seconds.
+    pub backward_weight: f64,
+    /// FLOP of the forward pass.
+    pub forward_flop: f64,
+    /// Of it, the attention core.
+    pub attention_flop: f64,
+    /// FLOP of the backward pass.
+    pub backward_flop: f64,
+}
+
+impl Sums {
+    /// Of a list.
+    pub fn of(kernels: &[KernelTime]) -> Self {
+        let mut s = Self::default();
+        for k in kernels {
+            match k.phase {
+                Phase::Forward => {
+                    s.forward += k.seconds;
+                    s.forward_flop += k.flop;
+                    match k.work {
+                        Work::Attention => {
+                            s.forward_attention += k.seconds;
+                            s.attention_flop += k.flop;
+                        }
+                        Work::Product => s.forward_products += k.seconds,
+                        Work::Vector => {}
+                    }
+                }
+                Phase::BackwardInput => {
+                    s.backward_input += k.seconds;
+                    s.backward_flop += k.flop;
+                    match k.work {
+                        Work::Attention => s.backward_attention += k.seconds,
+                        Work::Product => s.backward_products += k.seconds,
+                        Work::Vector => {}
+                    }
+                }
+                Phase::BackwardWeight => {
+                    s.backward_weight += k.seconds;
+                    s.backward_flop += k.flop;
+                    if k.work == Work::Product {
+                        s.backward_products += k.seconds;
+                    }
+                }
+            }
+        }
+        s
+    }
+
+    /// The whole backward pass, seconds.
+    pub fn backward(&self) -> f64 {
+        self.backward_input + self.backward_weight
+    }
+}

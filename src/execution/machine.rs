@@ -1,0 +1,178 @@
+//! A system as plain numbers: what a chip makes of a kernel, what its software adds, and which links a group of chips has.
+//!
+//! Chips are numbered through the network's dimensions, innermost first. An execution's groups follow each other in the same
+//! way: tensor parallelism innermost, then context, then data parallelism, the stages of the pipeline outermost. A group of n chips
+//! at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, and a group
+//! in several dimensions works hierarchically ([`collective`]).
+
+use crate::model::collective::{self, GroupDimension};
+use crate::model::kernel_time::KernelTimes;
+use crate::system::options::ModelOptions;
+use crate::system::stack::Stack;
+use crate::system::{Style, System};
+use crate::workload::CollectiveKind;
+use crate::workload::language::{DataType, LanguageModel};
+
+/// A system that an execution can be predicted on.
+#[derive(Debug, Clone)]
+pub struct Machine {
+    /// Name of the system.
+    pub name: String,
+    /// Chips of the system.
+    pub chips: u64,
+    /// What a chip makes of a kernel.
+    pub kernels: KernelTimes,
+    /// Peak FLOP/s by data type.
+    peaks: Vec<(DataType, f64)>,
+    /// Share of the peak that products sustain.
+    pub efficiency: f64,
+    /// The same in the batched products of attention.
+    pub batched_efficiency: f64,
+    /// The same in fused attention.
+    pub fused_efficiency: f64,
+    /// Bytes of a chip's memory; `None` without limit.
+    pub capacity: Option<f64>,
+    /// Second tier: bytes/s to it, and its bytes (`None` without limit).
+    pub second_tier: Option<(f64, Option<f64>)>,
+    /// Dimensions of the network, innermost first, with their whole sizes.
+    pub dimensions: Vec<GroupDimension>,
+    /// The software.
+    pub stack: Stack,
+    options: ModelOptions,
+}
+
+/// Seconds of a collective as a line in its bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Line {
+    /// Seconds without bytes.
+    pub latency: f64,
+    /// Seconds a byte.
+    pub per_byte: f64,
+}
+
+impl Line {
+    /// Seconds for `bytes`; nothing takes nothing.
+    pub fn at(&self, bytes: f64) -> f64 {
+        if bytes > 0.0 { self.latency + self.per_byte * bytes } else { 0.0 }
+    }
+}
+
+/// What a group of chips does together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Traffic {
+    /// Sum of a tensor of so many bytes, on every chip.
+    AllReduce,
+    /// Half of it: reduce-scatter, or all-gather.
+    Gather,
+    /// Exchange of the bytes that each chip holds.
+    AllToAll,
+    /// From one chip to the next of the group, over its slowest hop.
+    Next,
+}
+
+impl Machine {
+    /// Of a system whose chip has `kernels`.
+    ///
+    /// # Errors
+    /// A sentence: why executions cannot be predicted on this system, and what would mend it.
+    pub fn new(system: &System) -> Result<Self, String> {
+        let chip = &system.chip.0;
+        let Some(kernels) = &chip.kernels else {
+            return Err(format!(
+                "chip {}: executions of language models need a section `kernels` (tiles, efficiencies; systems/chips/a100.yaml has one)",
+                chip.name
+            ));
+        };
+        if chip.style != Style::KernelByKernel {
+            return Err(format!("chip {}: executions are predicted for the style kernel_by_kernel", chip.name));
+        }
+        let stack = system.stack.as_ref().map_or_else(Stack::ideal, |s| s.0.clone());
+        let options = ModelOptions { latencies: system.model.latencies, ..ModelOptions::flowspace() };
+        let sizes: Vec<u64> = system.network.dimensions.iter().map(|d| d.size).collect();
+        let plain = System { model: options.clone(), ..system.clone() };
+        // `group` leaves dimensions of one chip out, which no group ever spans.
+        let dimensions = collective::group(&plain, &sizes);
+        let peaks = DataType::ALL.iter().filter_map(|t| kernels.peak_of(t.word()).map(|p| (*t, p))).collect();
+        Ok(Self {
+            name: system.name.clone(),
+            chips: system.chip_count(),
+            kernels: KernelTimes::new(kernels, system.memory.0.bandwidth.0),
+            peaks,
+            efficiency: kernels.efficiency.0,
+            batched_efficiency: kernels.batched_efficiency.0,
+            fused_efficiency: kernels.fused_attention_efficiency.unwrap_or(kernels.batched_efficiency).0,
+            capacity: system.memory.0.capacity.map(|c| c.0),
+            second_tier: system.offload.as_ref().map(|m| (m.0.bandwidth.0, m.0.capacity.map(|c| c.0))),
+            dimensions,
+            stack,
+            options,
+        })
+    }
+
+    /// Peak FLOP/s of the products of a model.
+    ///
+    /// # Errors
+    /// A sentence that names the missing data type and those there are.
+    pub fn peak(&self, model: &LanguageModel) -> Result<f64, String> {
+        let wanted = model.types.compute.unwrap_or(model.types.weights);
+        match self.peaks.iter().find(|(t, _)| *t == wanted) {
+            Some((_, peak)) => Ok(*peak),
+            None => {
+                let there: Vec<&str> = self.peaks.iter().map(|(t, _)| t.word()).collect();
+                Err(format!(
+                    "{}: the chip states no peak for {wanted}, in which {} computes; it has {}",
+                    self.name,
+                    model.name,
+                    there.join(", ")
+                ))
+            }
+        }
+    }
+
+    /// The dimensions of a group of `chips` chips at a stride; none for one chip.
+    pub fn group(&self, chips: u64, stride: u64) -> Vec<GroupDimension> {
+        let mut found = Vec::new();
+        let (mut left, mut begin) = (chips, 1u64);
+        let last = self.dimensions.len().saturating_sub(1);
+        for (i, dimension) in self.dimensions.iter().enumerate() {
+            let end = begin.saturating_mul(dimension.size);
+            if left <= 1 {
+                break;
+            }
+            // The outermost takes whatever is left.
+            let room = if i == last { left } else { (end / stride.max(begin)).max(1) };
+            if stride < end || i == last {
+                let here = room.min(left);
+                if here > 1 {
+                    found.push(GroupDimension { size: here, ..*dimension });
+                    left = left.div_ceil(here);
+                }
+            }
+            begin = end;
+        }
+        found
+    }
+
+    /// Seconds of what a group does together, as a line in its bytes.
+    pub fn line(&self, traffic: Traffic, chips: u64, stride: u64) -> Line {
+        let group = self.group(chips, stride);
+        let Some(outermost) = group.last() else { return Line::default() };
+        let kind = match traffic {
+            Traffic::AllReduce => CollectiveKind::AllReduce,
+            Traffic::Gather => CollectiveKind::AllGather,
+            Traffic::AllToAll => CollectiveKind::AllToAll,
+            Traffic::Next => return Line { latency: outermost.latency, per_byte: 1.0 / outermost.bandwidth },
+        };
+        // The formulas are lines; one giga of bytes keeps digits where latencies are large.
+        let one = 1e9;
+        let latency = collective::seconds(kind, &group, f64::MIN_POSITIVE, &self.options);
+        let whole = collective::seconds(kind, &group, one, &self.options);
+        Line { latency, per_byte: (whole - latency) / one }
+    }
+
+    /// Chips of a group that are in one box: its extent along the innermost dimension.
+    pub fn peers_in_box(&self, chips: u64, stride: u64) -> u64 {
+        let innermost = self.dimensions.first().map_or(1, |d| d.size);
+        (innermost / stride.max(1)).max(1).min(chips)
+    }
+}

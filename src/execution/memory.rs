@@ -1,0 +1,178 @@
+//! What the memory of one chip holds, by kind, for the stage that holds most.
+//!
+//! Weights, gradients and optimiser states: bytes a parameter from the model's types, divided among replicas as ZeRO says (experts among those of the
+//! expert). Activations: what a layer keeps for one microbatch (closed forms of the workload, after Korthikanti et al. 2022) times layers
+//! times microbatches in flight: of stage i of p, GPipe m; 1F1B and zero bubble (H1) p - i; interleaved (2(p - i - 1) + (v - 1)p + 1)/v, which is the paper's
+//! p(1 + (p - 1)/(p v)) for the first stage; never more than m. Besides: what is alive of one layer while its backward pass runs (what recomputation
+//! brings back), inputs and scores of the head, buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
+//! two layers of gathered weights under ZeRO 3), and what the software reserves. Offloaded kinds leave two layers behind for the one at work and the one on its way.
+
+use super::block::Block;
+use super::machine::Machine;
+use super::schedule::{ChipWeights, Constants, StageKind};
+use super::spec::{Execution, Offload, Schedule, Zero};
+use serde::Serialize;
+
+/// Bytes on one chip by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct MemoryByKind {
+    /// Weights.
+    pub weights: f64,
+    /// Gradients.
+    pub gradients: f64,
+    /// Optimiser states.
+    pub optimizer: f64,
+    /// Activations kept for backward passes.
+    pub activations: f64,
+    /// Of one layer, alive while its backward pass runs.
+    pub working: f64,
+    /// Inputs of the head and scores of the words.
+    pub head: f64,
+    /// Buffers of communication.
+    pub buffers: f64,
+    /// What the software reserves.
+    pub reserve: f64,
+}
+
+impl MemoryByKind {
+    /// All kinds.
+    pub fn total(&self) -> f64 {
+        let state = self.weights + self.gradients + self.optimizer;
+        state + self.activations + self.working + self.head + self.buffers + self.reserve
+    }
+
+    /// Kinds by name, in order.
+    pub fn kinds(&self) -> [(&'static str, f64); 8] {
+        [
+            ("weights", self.weights),
+            ("gradients", self.gradients),
+            ("optimizer", self.optimizer),
+            ("activations", self.activations),
+            ("working", self.working),
+            ("head", self.head),
+            ("buffers", self.buffers),
+            ("reserve", self.reserve),
+        ]
+    }
+}
+
+/// The memory of the fullest stage.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Memory {
+    /// Index of that stage.
+    pub stage: u64,
+    /// On the chip's own memory.
+    pub device: MemoryByKind,
+    /// In the second tier.
+    pub second_tier: f64,
+    /// Capacity of the chip's own memory; `None` without limit.
+    pub capacity: Option<f64>,
+    /// Capacity of the second tier; `None` without limit.
+    pub second_capacity: Option<f64>,
+}
+
+impl Memory {
+    /// Bytes that are missing, in the tier that lacks more; 0 where all fits.
+    pub fn short(&self) -> f64 {
+        let over = |used: f64, capacity: Option<f64>| capacity.map_or(0.0, |c| (used - c).max(0.0));
+        over(self.device.total(), self.capacity).max(over(self.second_tier, self.second_capacity))
+    }
+
+    /// Whether it fits.
+    pub fn fits(&self) -> bool {
+        self.short() <= 0.0
+    }
+}
+
+/// Microbatches of which stage `i` holds activations, in units of all its layers.
+pub fn in_flight(e: &Execution, stage: u64, microbatches: f64) -> f64 {
+    let (p, v) = (e.pp as f64, e.chunks as f64);
+    let behind = p - stage as f64;
+    match e.schedule {
+        Schedule::GPipe => microbatches,
+        Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind.min(microbatches),
+        Schedule::Interleaved => ((2.0 * (behind - 1.0) + (v - 1.0) * p + 1.0) / v).min(microbatches),
+    }
+}
+
+/// The fullest stage.
+pub fn memory(
+    machine: &Machine,
+    c: &Constants,
+    block: &Block,
+    weights: &ChipWeights,
+    kinds: &[StageKind],
+    e: &Execution,
+    microbatches: f64,
+) -> Memory {
+    let mut worst = Memory {
+        capacity: machine.capacity,
+        second_capacity: machine.second_tier.and_then(|(_, capacity)| capacity),
+        ..Memory::default()
+    };
+    let mut most = -1.0;
+    for s in kinds {
+        let (device, second_tier) = stage(machine, c, block, weights, s, e, microbatches);
+        let total = device.total();
+        if total > most {
+            most = total;
+            worst = Memory { stage: s.first, device, second_tier: second_tier.max(worst.second_tier), ..worst };
+        } else {
+            worst.second_tier = worst.second_tier.max(second_tier);
+        }
+    }
+    worst
+}
+
+fn stage(
+    machine: &Machine,
+    c: &Constants,
+    block: &Block,
+    weights: &ChipWeights,
+    s: &StageKind,
+    e: &Execution,
+    microbatches: f64,
+) -> (MemoryByKind, f64) {
+    let (dense, experts) = weights.of_stage(s);
+    let replicas = e.dp * e.cp;
+    let state = c.state.divided(e.zero, replicas);
+    let expert_state = c.state.divided(e.zero, replicas / e.ep.max(1));
+    let passes = in_flight(e, s.first, microbatches);
+    let layers = s.plain * block.plain.kept + s.experts * block.experts.kept;
+    let has = |layers: f64, bytes: f64| if layers > 0.0 { bytes } else { 0.0 };
+    let mut out = MemoryByKind {
+        weights: dense * state.weights + experts * expert_state.weights,
+        gradients: dense * state.gradients + experts * expert_state.gradients,
+        optimizer: dense * state.optimizer + experts * expert_state.optimizer,
+        activations: passes * (layers + s.embedding * block.embedding.kept),
+        working: has(s.plain, block.plain.working).max(has(s.experts, block.experts.working)),
+        head: s.head * block.head.kept,
+        buffers: 0.0,
+        reserve: machine.stack.memory_reserve.0,
+    };
+    if e.pp > 1 {
+        out.buffers += 2.0 * block.hand_over;
+    }
+    if e.sequence_parallel {
+        out.buffers += block.hidden * e.tp as f64;
+    }
+    if e.zero == Zero::Weights && replicas > 1 {
+        out.buffers += 2.0 * weights.layer() * c.state.weights;
+    }
+    let mut second = 0.0;
+    let mut send = |bytes: &mut f64, stays: f64| {
+        let stays = stays.min(*bytes);
+        second += *bytes - stays;
+        *bytes = stays;
+    };
+    if matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All) {
+        send(&mut out.optimizer, 0.0);
+    }
+    if matches!(e.offload, Offload::Weights | Offload::All) {
+        send(&mut out.weights, 2.0 * weights.layer() * c.state.weights);
+    }
+    if matches!(e.offload, Offload::Activations | Offload::All) {
+        send(&mut out.activations, 2.0 * block.plain.kept.max(block.experts.kept));
+    }
+    (out, second)
+}

@@ -1,0 +1,213 @@
+//! The prediction of one execution: time with its parts, memory by kind, utilisation.
+
+use super::block::{Block, BlockKey, BlockSums};
+use super::communication::IterationLinks;
+use super::machine::Machine;
+use super::memory::{self, Memory};
+use super::schedule::{self, ChipWeights, Constants, IterationTime};
+use super::spec::{Execution, Offload, Recompute, Zero};
+use crate::units::Bytes;
+use crate::workload::language::{FlopCount, LanguageModel, ModelPass};
+use serde::Serialize;
+
+/// What an execution takes.
+#[derive(Debug, Clone, Serialize)]
+pub struct Prediction {
+    /// The execution.
+    pub execution: Execution,
+    /// Chips it takes.
+    pub chips: u64,
+    /// Microbatches of one replica and iteration.
+    pub microbatches: u64,
+    /// Seconds of an iteration by part.
+    pub time: IterationTime,
+    /// The memory of the fullest stage.
+    pub memory: Memory,
+    /// Share of the chips' peak that the model's own FLOP make: products with weights and of attention, forward once and
+    /// backward twice, nothing computed again.
+    pub model_flop_utilization: f64,
+    /// Share of the chips' peak that all executed FLOP of products make.
+    pub hardware_flop_utilization: f64,
+    /// Samples a second.
+    pub samples_per_s: f64,
+    /// Tokens a second.
+    pub tokens_per_s: f64,
+}
+
+/// Why there is no prediction.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// The execution does not suit the model or the machine.
+    #[error("{0}")]
+    Invalid(String),
+    /// The memory is too small.
+    #[error("{}", .0.text())]
+    Infeasible(Box<Shortage>),
+}
+
+/// What is short, and what would mend it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shortage {
+    /// What the execution needs.
+    pub memory: Memory,
+    /// The fastest execution that differs in one decision and fits, with that decision in words.
+    pub change: Option<(String, Execution)>,
+}
+
+impl Shortage {
+    /// A sentence for a person.
+    pub fn text(&self) -> String {
+        let m = &self.memory;
+        let need = if m.capacity.is_some_and(|c| m.device.total() > c) {
+            format!(
+                "stage {} needs {} of memory, a chip has {}",
+                m.stage,
+                Bytes(m.device.total()),
+                m.capacity.map_or_else(String::new, |c| Bytes(c).to_string())
+            )
+        } else {
+            format!(
+                "{} would be offloaded, the second tier has {}",
+                Bytes(m.second_tier),
+                m.second_capacity.map_or_else(String::new, |c| Bytes(c).to_string())
+            )
+        };
+        let largest = m.device.kinds().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |k| k.0);
+        let remedy = match &self.change {
+            Some((change, _)) => format!("nearest change that fits: {change}"),
+            None => "no single change of the execution fits: more chips, or more memory".into(),
+        };
+        format!("{need} ({} short; most of it {largest}); {remedy}", Bytes(m.short()))
+    }
+}
+
+/// Whether an execution suits model and machine, memory apart; microbatches if so.
+///
+/// # Errors
+/// A sentence that says what does not fit, and what would.
+pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<u64, String> {
+    if model.pass != ModelPass::Training {
+        return Err(format!("{}: executions are predicted for the pass training", model.name));
+    }
+    if e.chips() > machine.chips {
+        return Err(format!("the execution takes {} chips, {} has {}", e.chips(), machine.name, machine.chips));
+    }
+    let divides = |what: &str, degree: &str, whole: u64, by: u64| {
+        if by == 0 || !whole.is_multiple_of(by) {
+            Err(format!("{degree} = {by} does not divide the {whole} {what} of {}", model.name))
+        } else {
+            Ok(())
+        }
+    };
+    divides("heads", "tp", model.heads, e.tp)?;
+    divides("tokens of a sample", "cp", model.seq, e.cp)?;
+    match model.experts.filter(|_| model.expert_layers() > 0) {
+        Some(x) => divides("experts", "ep", x.count, e.ep)?,
+        None if e.ep > 1 => return Err(format!("ep = {}, but {} has no experts", e.ep, model.name)),
+        None => {}
+    }
+    if e.ep == 0 || !e.dp.saturating_mul(e.cp).is_multiple_of(e.ep) {
+        return Err(format!("ep = {} does not divide dp x cp = {}", e.ep, e.dp.saturating_mul(e.cp)));
+    }
+    let pieces = e.pp.saturating_mul(e.chunks);
+    if pieces == 0 || pieces > model.layers {
+        return Err(format!(
+            "{} pieces of layers (pp x chunks = {} x {}), but {} has {} layers",
+            pieces, e.pp, e.chunks, model.name, model.layers
+        ));
+    }
+    let microbatches = e.microbatches(model.global_batch)?;
+    if e.chunks > 1 && (!model.layers.is_multiple_of(pieces) || !microbatches.is_multiple_of(e.pp)) {
+        return Err(format!(
+            "an interleaved schedule needs layers ({}) that pp x chunks = {pieces} divides, and microbatches ({microbatches}) that pp = {} divides",
+            model.layers, e.pp
+        ));
+    }
+    if e.offload != Offload::None && machine.second_tier.is_none() {
+        return Err(format!("offload: {}, but {} has no second tier of memory (`offload:`)", e.offload, machine.name));
+    }
+    Ok(microbatches)
+}
+
+/// Predicts an execution; memory is compared with the capacity.
+///
+/// # Errors
+/// [`Refusal`]: an execution that does not suit model or machine, or that does not fit, with what would.
+pub fn predict(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<Prediction, Refusal> {
+    let prediction = predict_any(machine, model, e).map_err(Refusal::Invalid)?;
+    if prediction.memory.fits() {
+        return Ok(prediction);
+    }
+    let change = nearest(machine, model, e);
+    Err(Refusal::Infeasible(Box::new(Shortage { memory: prediction.memory, change })))
+}
+
+/// Predicts an execution whether or not it fits the memory: for runs that are known to have run.
+///
+/// # Errors
+/// A sentence where the execution does not suit model or machine.
+pub fn predict_any(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<Prediction, String> {
+    let microbatches = suits(machine, model, e)?;
+    let m = microbatches as f64;
+    let peak = machine.peak(model)?;
+    let key = BlockKey::of(e);
+    let block = Block::of(machine, model, &key, &BlockSums::of(machine, model, key.division, peak));
+    let weights = ChipWeights::of(model, e.tp, e.ep, e.pp);
+    let links = IterationLinks::of(machine, e.tp, e.cp, e.ep, e.dp, e.pp);
+    let kinds = schedule::stages(model, e.pp);
+    let constants = Constants::of(machine, model);
+    let time = schedule::iteration(&constants, &block, &weights, &links, &kinds, e, m);
+    let memory = memory::memory(machine, &constants, &block, &weights, &kinds, e, m);
+    let chips = e.chips();
+    let samples_per_s = model.global_batch as f64 / time.total;
+    let model_flop = model.training_flop_per_sample(model.seq, FlopCount::Products) * model.global_batch as f64;
+    // Of all chips: every layer and end once a microbatch on tp x cp chips, in dp replicas.
+    let layers = model.dense_layers() as f64 * block.plain.flop + model.expert_layers() as f64 * block.experts.flop;
+    let replicas = (e.tp * e.cp * e.dp) as f64;
+    let hardware_flop = m * replicas * (layers + block.embedding.flop + block.head.flop);
+    let whole = time.total * chips as f64 * peak;
+    Ok(Prediction {
+        execution: e.clone(),
+        chips,
+        microbatches,
+        time,
+        memory,
+        model_flop_utilization: model_flop / whole,
+        hardware_flop_utilization: hardware_flop / whole,
+        samples_per_s,
+        tokens_per_s: samples_per_s * model.seq as f64,
+    })
+}
+
+/// The fastest execution that differs from `e` in one decision and fits.
+fn nearest(machine: &Machine, model: &LanguageModel, e: &Execution) -> Option<(String, Execution)> {
+    let mut near: Vec<(String, Execution)> = Vec::new();
+    for &recompute in Recompute::ALL.iter().filter(|r| **r != e.recompute) {
+        near.push((format!("recompute: {recompute}"), Execution { recompute, ..e.clone() }));
+    }
+    for &zero in Zero::ALL.iter().filter(|z| **z > e.zero) {
+        near.push((format!("zero: {zero}"), Execution { zero, ..e.clone() }));
+    }
+    for &offload in Offload::ALL.iter().filter(|o| **o != e.offload && machine.second_tier.is_some()) {
+        near.push((format!("offload: {offload}"), Execution { offload, ..e.clone() }));
+    }
+    if e.tp > 1 && !e.sequence_parallel {
+        near.push(("sequence_parallel: true".into(), Execution { sequence_parallel: true, ..e.clone() }));
+    }
+    for micro_batch in (1..e.micro_batch).filter(|b| e.micro_batch.is_multiple_of(*b)) {
+        near.push((format!("micro_batch: {micro_batch}"), Execution { micro_batch, ..e.clone() }));
+    }
+    for factor in [2u64, 4, 8, 16, 32, 64].into_iter().filter(|f| e.dp.is_multiple_of(*f)) {
+        let dp = e.dp / factor;
+        let (tp, pp) = (e.tp.saturating_mul(factor), e.pp.saturating_mul(factor));
+        near.push((format!("tp: {tp}, dp: {dp}"), Execution { tp, dp, ..e.clone() }));
+        near.push((format!("pp: {pp}, dp: {dp}"), Execution { pp, dp, ..e.clone() }));
+    }
+    near.into_iter()
+        .filter_map(|(text, other)| {
+            let p = predict_any(machine, model, &other).ok().filter(|p| p.memory.fits())?;
+            Some((p.time.total, text, other))
+        })
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, text, other)| (text, other))
+}

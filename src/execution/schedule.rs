@@ -1,0 +1,372 @@
+//! From a microbatch to an iteration: stages, bubble, reduction of gradients, optimiser.
+//!
+//! Stages get layers / pp layers each; what is left over goes one each to stages from the second on, so that the first (embedding) and the last
+//! (head) are not the longer ones while others can be. With T_i the time of stage i for one microbatch, both passes, and hand-overs:
+//!
+//! | schedule | iteration of m microbatches |
+//! |---|---|
+//! | GPipe (Huang et al. 2018, arXiv 1811.06965), 1F1B (Narayanan et al. 2021, arXiv 2104.04473, section 2.2) | m max T + (sum T - max T) |
+//! | interleaved, v chunks (the same, 2.2.2) | m (max T + (v - 1) hand-overs) + (sum T - max T)/v |
+//! | zero bubble (Qi et al. 2023, arXiv 2401.10241, table 2, ZB-H1) | m max T + sum (T - 2 W) - max (T - 2 W), W gradients of weights, at least m max T |
+//!
+//! With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
+//! sum of a tied embedding's gradients between first and last stage, optimiser, and the host's share of an iteration: each of the stage for which it is longest.
+//! Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
+
+use super::block::{Block, LayerTime};
+use super::communication::IterationLinks;
+use super::machine::Machine;
+use super::spec::{Execution, Offload, Schedule, Zero};
+use crate::workload::language::{LanguageModel, StateBytes};
+
+/// Neighbouring stages with the same content.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StageKind {
+    /// Index of the first of them: the one with most microbatches in flight.
+    pub first: u64,
+    /// How many they are.
+    pub count: f64,
+    /// Layers with plain perceptrons of each.
+    pub plain: f64,
+    /// Layers with experts of each.
+    pub experts: f64,
+    /// 1 where the embedding is.
+    pub embedding: f64,
+    /// 1 where the head is.
+    pub head: f64,
+}
+
+impl StageKind {
+    /// Layers of each of them.
+    pub fn layers(&self) -> f64 {
+        self.plain + self.experts
+    }
+}
+
+/// The stages of a pipeline of `pp`, in order, equal neighbours as one entry.
+pub fn stages(model: &LanguageModel, pp: u64) -> Vec<StageKind> {
+    let pp = pp.max(1);
+    let (each, rest) = (model.layers / pp, model.layers % pp);
+    let plain_layers = model.dense_layers();
+    let mut out: Vec<StageKind> = Vec::new();
+    let mut begin = 0u64;
+    for i in 0..pp {
+        // From the second on; the first comes before the last if all between have one more.
+        let rank = match i {
+            0 => pp.saturating_sub(2),
+            _ if i == pp - 1 => i,
+            _ => i - 1,
+        };
+        let end = begin + each + u64::from(rank < rest);
+        let plain = end.min(plain_layers) - begin.min(plain_layers);
+        let kind = StageKind {
+            first: i,
+            count: 1.0,
+            plain: plain as f64,
+            experts: (end - begin - plain) as f64,
+            embedding: f64::from(u8::from(i == 0)),
+            head: f64::from(u8::from(i == pp - 1)),
+        };
+        begin = end;
+        match out.last_mut() {
+            Some(last) if StageKind { first: last.first, count: last.count, ..kind } == *last => last.count += 1.0,
+            _ => out.push(kind),
+        }
+    }
+    out
+}
+
+/// Weights on one chip by part, in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct ChipWeights {
+    /// A layer with a plain perceptron.
+    pub plain: f64,
+    /// A layer with experts, without the experts.
+    pub routed: f64,
+    /// The experts of a layer.
+    pub experts: f64,
+    /// Embedding and positions.
+    pub embedding: f64,
+    /// Head and last norm; in a pipeline a tied embedding is there again.
+    pub head: f64,
+    /// Of `head`, what is tied to the first stage's embedding.
+    pub tied: f64,
+}
+
+impl ChipWeights {
+    /// Of a model divided among tp chips, experts among ep groups besides.
+    pub fn of(model: &LanguageModel, tp: u64, ep: u64, pp: u64) -> Self {
+        let (t, p) = (tp as f64, model.parameters());
+        let layer = |with_experts: bool| {
+            let l = model.layer_parameters(with_experts);
+            let divided = l.attention + l.perceptron + l.biases + l.expert * l.shared_experts;
+            (divided / t + l.norms + l.router, l.expert * l.experts / (t * ep as f64))
+        };
+        let plain = if model.dense_layers() > 0 { layer(false).0 } else { 0.0 };
+        let (routed, experts) = if model.expert_layers() > 0 { layer(true) } else { (0.0, 0.0) };
+        let tied = if model.tied_embeddings && pp > 1 { (model.head_outputs() * model.hidden) as f64 / t } else { 0.0 };
+        Self {
+            plain,
+            routed,
+            experts,
+            embedding: p.embedding / t + p.positions + p.embedding_norm,
+            head: p.head / t + p.final_norm + tied,
+            tied,
+        }
+    }
+
+    /// Of a stage: outside experts, and experts.
+    pub fn of_stage(&self, s: &StageKind) -> (f64, f64) {
+        let ends = s.embedding * self.embedding + s.head * self.head;
+        (s.plain * self.plain + s.experts * self.routed + ends, s.experts * self.experts)
+    }
+
+    /// The heaviest layer.
+    pub fn layer(&self) -> f64 {
+        self.plain.max(self.routed + self.experts)
+    }
+}
+
+/// Constants of a model and machine that every iteration needs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Constants {
+    /// Bytes of a parameter by kind.
+    pub state: StateBytes,
+    /// Bytes of a gradient where it is reduced.
+    pub reduced: f64,
+    /// Seconds of the optimiser for one weight.
+    pub optimizer: f64,
+    /// Seconds of the host for a microbatch, for a hand-over, for an iteration.
+    pub host: [f64; 3],
+    /// Bytes/s to the second tier; infinite without one.
+    pub second_tier: f64,
+}
+
+impl Constants {
+    /// Of a model on a machine.
+    pub fn of(machine: &Machine, model: &LanguageModel) -> Self {
+        let stack = &machine.stack;
+        let state = StateBytes::training(&model.types);
+        Self {
+            state,
+            reduced: stack.gradient_reduction.map_or(state.gradients, |b| b.0),
+            optimizer: stack.optimizer_traffic.0 / machine.kernels.bandwidth(),
+            host: [stack.host_microbatch.0, stack.host_hand_over.0, stack.host_iteration.0],
+            second_tier: machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth),
+        }
+    }
+}
+
+/// Seconds of an iteration: parts that add up to `total`, and what is hidden beside them.
+#[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
+pub struct IterationTime {
+    /// The iteration.
+    pub total: f64,
+    /// Kernels of forward passes.
+    pub forward: f64,
+    /// Kernels of backward passes.
+    pub backward: f64,
+    /// Kernels run again.
+    pub recompute: f64,
+    /// Tensor-parallel communication that is waited for.
+    pub tp: f64,
+    /// Context-parallel communication that is waited for.
+    pub cp: f64,
+    /// Expert-parallel communication that is waited for.
+    pub ep: f64,
+    /// Hand-overs between stages.
+    pub hand_over: f64,
+    /// Stages that wait for others: filling and draining.
+    pub bubble: f64,
+    /// Data-parallel communication that is waited for (ZeRO's gathers, reduction of gradients, tied embedding).
+    pub dp: f64,
+    /// The optimiser.
+    pub optimizer: f64,
+    /// Host code that the device waits for.
+    pub host: f64,
+    /// Traffic to the second tier that is waited for.
+    pub offload: f64,
+    /// Communication of all kinds that runs beside other work.
+    pub hidden: f64,
+}
+
+impl IterationTime {
+    /// The sum of the parts.
+    pub fn parts(&self) -> f64 {
+        let compute = self.forward + self.backward + self.recompute;
+        let communication = self.tp + self.cp + self.ep + self.hand_over + self.dp;
+        compute + communication + self.bubble + self.optimizer + self.host + self.offload
+    }
+}
+
+/// One stage and microbatch.
+#[derive(Clone, Copy, Default)]
+struct StageTime {
+    total: f64,
+    weight: f64,
+    backward: f64,
+    dp: f64,
+    hidden: f64,
+    offload: f64,
+}
+
+fn beside(communication: f64, work: f64) -> f64 {
+    communication.min(work.max(0.0))
+}
+
+/// Data-parallel communication of `n` layers that takes `seconds` in all, beside `work`: the last layer's waits.
+fn waits(seconds: f64, n: f64, work: f64, overlap: bool) -> (f64, f64) {
+    if !overlap || n <= 1.0 {
+        return (seconds, 0.0);
+    }
+    let hidden = beside(seconds * (1.0 - 1.0 / n), work * (1.0 - 1.0 / n));
+    (seconds - hidden, hidden)
+}
+
+/// Seconds of an iteration of `microbatches`.
+pub fn iteration(
+    c: &Constants,
+    block: &Block,
+    weights: &ChipWeights,
+    links: &IterationLinks,
+    kinds: &[StageKind],
+    e: &Execution,
+    microbatches: f64,
+) -> IterationTime {
+    let m = microbatches;
+    let v = e.chunks as f64;
+    let hop = if e.pp > 1 { 2.0 * links.next.at(block.hand_over) + c.host[1] } else { 0.0 };
+    let (mut slowest, mut at) = (StageTime { total: -1.0, ..StageTime::default() }, 0);
+    let (mut sum, mut sum_weight) = (0.0, 0.0);
+    let (mut reduction, mut reduction_hidden, mut optimizer) = (0.0f64, 0.0, 0.0f64);
+    for (i, s) in kinds.iter().enumerate() {
+        let stage = stage_time(c, block, weights, links, s, e, hop);
+        sum += s.count * stage.total;
+        sum_weight += s.count * stage.weight;
+        if stage.total > slowest.total {
+            (slowest, at) = (stage, i);
+        }
+        let (once, hidden, step) = after(c, weights, links, s, e, &stage);
+        if once > reduction {
+            (reduction, reduction_hidden) = (once, hidden);
+        }
+        optimizer = optimizer.max(step);
+    }
+    let others = sum - slowest.total;
+    let bubble = match e.schedule {
+        Schedule::Interleaved => others / v,
+        Schedule::ZeroBubble => (others - 2.0 * (sum_weight - slowest.weight)).max(0.0),
+        Schedule::GPipe | Schedule::OneForwardOneBackward => others,
+    };
+    let ends = if e.pp > 1 { links.ends.at(weights.tied * c.reduced) } else { 0.0 };
+    let Some(s) = kinds.get(at) else { return IterationTime::default() };
+    let parts = |f: &dyn Fn(&LayerTime) -> f64| {
+        s.plain * f(&block.plain)
+            + s.experts * f(&block.experts)
+            + s.embedding * f(&block.embedding)
+            + s.head * f(&block.head)
+    };
+    let chunk_hops = (v - 1.0) * hop;
+    let mut out = IterationTime {
+        total: 0.0,
+        forward: m * parts(&|l| l.forward),
+        backward: m * parts(&|l| l.backward),
+        recompute: m * parts(&|l| l.recompute),
+        tp: m * parts(&|l| l.exposed.tp),
+        cp: m * parts(&|l| l.exposed.cp),
+        ep: m * parts(&|l| l.exposed.ep),
+        hand_over: m * (hop + chunk_hops),
+        bubble,
+        dp: m * slowest.dp + reduction + ends,
+        optimizer,
+        host: m * (parts(&|l| l.host) + c.host[0]) + c.host[2],
+        offload: m * slowest.offload,
+        hidden: m * (parts(&|l| l.exposed.hidden) + slowest.hidden) + reduction_hidden,
+    };
+    out.total = m * (slowest.total + chunk_hops) + bubble + reduction + ends + optimizer + c.host[2];
+    out
+}
+
+fn stage_time(
+    c: &Constants,
+    block: &Block,
+    weights: &ChipWeights,
+    links: &IterationLinks,
+    s: &StageKind,
+    e: &Execution,
+    hop: f64,
+) -> StageTime {
+    let sum = |plain: f64, experts: f64, embedding: f64, head: f64| {
+        s.plain * plain + s.experts * experts + s.embedding * embedding + s.head * head
+    };
+    let forward = sum(
+        block.plain.forward_pass,
+        block.experts.forward_pass,
+        block.embedding.forward_pass,
+        block.head.forward_pass,
+    );
+    let backward = sum(
+        block.plain.backward_pass,
+        block.experts.backward_pass,
+        block.embedding.backward_pass,
+        block.head.backward_pass,
+    );
+    let weight = sum(block.plain.weight, block.experts.weight, block.embedding.weight, block.head.weight);
+    let mut out = StageTime { weight, backward, ..StageTime::default() };
+    let work = forward + backward;
+    let (dense, experts) = weights.of_stage(s);
+    if e.zero >= Zero::Gradients {
+        let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
+        let n = s.layers();
+        let scatter = at(c.reduced);
+        let gather = if e.zero == Zero::Weights { at(c.state.weights) } else { 0.0 };
+        let (first, hidden) = waits(gather, n, forward, e.overlap_dp);
+        let (then, more) = waits(gather + scatter, n, backward, e.overlap_dp);
+        out.dp = first + then;
+        out.hidden = hidden + more;
+    }
+    if e.offload != Offload::None {
+        let kept = sum(block.plain.kept, block.experts.kept, 0.0, 0.0);
+        let activations = matches!(e.offload, Offload::Activations | Offload::All);
+        let held = matches!(e.offload, Offload::Weights | Offload::All);
+        let shared = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
+        let bytes = if activations { 2.0 * kept } else { 0.0 }
+            + if held { 2.0 * (dense + experts) * c.state.weights / shared } else { 0.0 };
+        let seconds = bytes / c.second_tier;
+        out.offload = seconds - beside(seconds, work);
+        out.hidden += seconds - out.offload;
+    }
+    out.total = work + hop + c.host[0] + out.dp + out.offload;
+    out
+}
+
+/// What follows the last microbatch: reduction of gradients waited for and hidden, and the optimiser.
+fn after(
+    c: &Constants,
+    weights: &ChipWeights,
+    links: &IterationLinks,
+    s: &StageKind,
+    e: &Execution,
+    stage: &StageTime,
+) -> (f64, f64, f64) {
+    let (dense, experts) = weights.of_stage(s);
+    let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
+    let once = match e.zero {
+        Zero::Off => 2.0 * at(c.reduced),
+        Zero::Optimizer => at(c.reduced) + at(c.state.weights),
+        Zero::Gradients => at(c.state.weights),
+        Zero::Weights => 0.0,
+    };
+    let (waited, hidden) = waits(once, s.layers(), stage.backward, e.overlap_dp);
+    let replicas = (e.dp * e.cp) as f64;
+    let (own, own_experts) = match e.zero {
+        Zero::Off => (dense, experts),
+        _ => (dense / replicas, experts / (replicas / e.ep as f64)),
+    };
+    let mut step = (own + own_experts) * c.optimizer;
+    if matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All) {
+        // States come and go while the step runs.
+        step = step.max(2.0 * (own + own_experts) * c.state.optimizer / c.second_tier);
+    }
+    (waited, hidden, step)
+}
