@@ -33,4 +33,5 @@ pub mod study;
 pub mod system;
 pub mod trace;
 pub mod units;
+pub mod validate;
 pub mod workload;

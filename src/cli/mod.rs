@@ -12,6 +12,7 @@ pub mod present;
 pub mod schema;
 pub mod study;
 pub mod trace;
+pub mod validate;
 
 use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};
@@ -43,6 +44,9 @@ pub enum Command {
     Import(import::ImportCommand),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
+    /// Predicted against measured: the points that are shipped, or a file of your own. Exit code 2 where a class is worse than
+    /// its bound.
+    Validate(validate::ValidateArgs),
     /// Recorded traces: Chakra, PyTorch, Kineto.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -99,6 +103,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Plot(args) => plot::run(&args),
         Command::Import(command) => import::run(&command),
         Command::Schema(args) => schema::run(&args),
+        Command::Validate(args) => validate::run(&args),
         Command::Trace(command) => trace::run(&command),
     };
     match result {

@@ -7,6 +7,7 @@
 //! All lengths are in points (1/72 inch), measured on the printed page: a figure is 252 points (3.5 inch, one column)
 //! or 504 points (7 inch, the full width) wide, so text has the size it will have in the paper.
 
+mod agreement;
 mod axis;
 mod bars;
 mod canvas;
@@ -27,6 +28,7 @@ mod xy;
 
 use std::path::PathBuf;
 
+pub use agreement::{Agreement, AgreementPoint};
 pub use axis::{Range, Scale, Tick, ticks};
 pub use bars::{Series, StackedBars};
 pub use heatmap::Heatmap;

@@ -83,7 +83,10 @@ fn megatrons_models_have_the_papers_closed_form() {
         within(model.parameters().total(), paper + 2.0 * h, 1e-12, size);
         let printed: f64 = size.parse().unwrap();
         let billions = model.parameters().total() / 1e9;
-        assert!((billions - printed).abs() <= 0.05 + 1e-9 * printed, "{size}: {billions}, not what is printed when rounded");
+        assert!(
+            (billions - printed).abs() <= 0.05 + 1e-9 * printed,
+            "{size}: {billions}, not what is printed when rounded"
+        );
     }
 }
 

@@ -1,0 +1,105 @@
+//! `flowspace validate`.
+
+use super::Failure;
+use crate::spec::{Loader, Reader, node::io_reason};
+use crate::validate::bounds::Bounds;
+use crate::validate::predict::Models;
+use crate::validate::read::{self, File};
+use crate::validate::suites::{self, SUITES, Suite};
+use crate::validate::{Point, report, score};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// Arguments of `flowspace validate`.
+#[derive(Debug, Args)]
+pub struct ValidateArgs {
+    /// Suites that are shipped: megatron-sc21, korthikanti, training, kernels, inference, memory, hpl. All of them where neither a
+    /// suite nor a file is named.
+    #[arg(value_name = "SUITE", value_parser = suite)]
+    pub suites: Vec<&'static str>,
+    /// A file of measured points: our columns (id, metric, value and unit at least), or vTrain's. May be given several times.
+    #[arg(long, value_name = "FILE.csv")]
+    pub points: Vec<PathBuf>,
+    /// What is printed.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+    /// Folder for validation.json, validation.csv and the figures; made if it does not exist.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Bounds of the classes instead of those that are shipped.
+    #[arg(long, value_name = "FILE.yaml")]
+    pub bounds: Option<PathBuf>,
+}
+
+/// What is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables.
+    Text,
+    /// An object with `classes` and `rows`.
+    Json,
+}
+
+fn suite(name: &str) -> Result<&'static str, String> {
+    Suite::named(name).map(|s| s.name).ok_or_else(|| {
+        let names: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
+        format!("expected {}; a file of points is named with --points", names.join(", "))
+    })
+}
+
+/// Predicts the points and prints the errors.
+///
+/// # Errors
+/// [`Failure`]: files that cannot be read or make no sense, output that cannot be written.
+pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
+    let bounds = match &args.bounds {
+        Some(path) => Reader::read::<Bounds>(&Loader.load(path, None)?)?,
+        None => suites::bounds()?,
+    };
+    let mut points = Vec::new();
+    let mut take = |file: File| {
+        file.remarks.iter().for_each(|remark| eprintln!("note: {remark}"));
+        points.extend(file.rows.into_iter().map(Point::new));
+    };
+    let all = args.suites.is_empty() && args.points.is_empty();
+    for suite in SUITES.iter().filter(|s| all || args.suites.contains(&s.name)) {
+        take(suite.read().map_err(|faults| Failure::input(faults.to_string()))?);
+    }
+    let mut faults = Vec::new();
+    for path in &args.points {
+        let name = path.display().to_string();
+        match std::fs::read(path) {
+            Err(e) => faults.push(format!("cannot read {name:?}: {}", io_reason(&e))),
+            Ok(bytes) => match read::read(&name, &bytes) {
+                Ok(file) => take(file),
+                Err(found) => faults.push(found.to_string()),
+            },
+        }
+    }
+    if !faults.is_empty() {
+        return Err(Failure::input(faults.join("\n")));
+    }
+    let scores = score(points, &Models, &bounds);
+    let json = serde_json::to_string_pretty(&report::json(&scores)).map_err(|e| Failure::input(e.to_string()))?;
+    match args.format {
+        Format::Text => super::print(&report::text(&scores)),
+        Format::Json => super::print(&format!("{json}\n")),
+    }
+    if let Some(folder) = &args.out {
+        let written = |path: &Path, text: &str| {
+            std::fs::write(path, text).map_err(|e| {
+                Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e)))
+            })
+        };
+        std::fs::create_dir_all(folder)
+            .map_err(|e| Failure::input(format!("cannot create {}: {}", folder.display(), io_reason(&e))))?;
+        written(&folder.join("validation.json"), &format!("{json}\n"))?;
+        let csv = report::csv(&scores).map_err(|e| Failure::input(e.to_string()))?;
+        written(&folder.join("validation.csv"), &csv)?;
+        let files = report::draw(&scores, folder).map_err(|e| Failure::input(e.to_string()))?;
+        files.iter().for_each(|path| eprintln!("wrote {}", path.display()));
+    }
+    let violations = scores.violations();
+    violations.iter().for_each(|line| eprintln!("worse than its bound: {line}"));
+    Ok(if violations.is_empty() { 0 } else { 2 })
+}

@@ -1,0 +1,281 @@
+//! What was measured and in which unit; and how a predicted time becomes such a figure.
+
+use super::accelerators::peak;
+use super::point::{Point, Task};
+use super::predict::Prediction;
+use crate::workload::language::FlopCount;
+use std::fmt;
+
+/// A measured quantity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Metric {
+    /// Seconds of a training step, a kernel or a pass.
+    Time,
+    /// Time of the kernel of this name within a layer.
+    KernelTime(String),
+    /// Printed FLOP/s of one chip.
+    FlopRate,
+    /// Model FLOP over what the chips' peak allows.
+    Mfu,
+    /// FLOP of the hardware, recomputation included, over what the chips' peak allows.
+    Hfu,
+    /// FLOP/s over peak where the source does not say which FLOP.
+    FractionOfPeak,
+    /// The same as a least value.
+    LeastUtilization,
+    /// Sequences a second.
+    SequenceRate,
+    /// Tokens a second.
+    TokenRate,
+    /// Samples a second.
+    SampleRate,
+    /// Bytes of activations of one chip.
+    ActivationMemory,
+    /// Bytes of weights, gradients and optimiser of one chip.
+    StateMemory,
+    /// Whether it fits the memory: 1 or 0.
+    Fits,
+    /// Bus bandwidth of an all-reduce: 2 (n-1)/n bytes over time.
+    AllReduceBus,
+    /// FLOP/s of the machine in HPL.
+    HplRate,
+}
+
+/// The words of metrics in files.
+const WORDS: [(&str, Metric); 18] = [
+    ("iteration_time", Metric::Time),
+    ("train_step_time", Metric::Time),
+    ("time", Metric::Time),
+    ("tflops_per_gpu", Metric::FlopRate),
+    ("tflops_per_chip", Metric::FlopRate),
+    ("mfu", Metric::Mfu),
+    ("hfu", Metric::Hfu),
+    ("fraction_of_peak", Metric::FractionOfPeak),
+    ("utilization", Metric::FractionOfPeak),
+    ("utilization_lower_bound", Metric::LeastUtilization),
+    ("seq_per_s", Metric::SequenceRate),
+    ("tokens_per_s", Metric::TokenRate),
+    ("samples_per_s", Metric::SampleRate),
+    ("activation_memory", Metric::ActivationMemory),
+    ("params_and_optimizer_memory", Metric::StateMemory),
+    ("fits", Metric::Fits),
+    ("allreduce_busbw", Metric::AllReduceBus),
+    ("hpl_rmax", Metric::HplRate),
+];
+
+impl Metric {
+    /// The metric a word stands for.
+    pub fn from_word(word: &str) -> Option<Self> {
+        if let Some(kernel) = word.strip_prefix("kernel_time:").filter(|k| !k.trim().is_empty()) {
+            return Some(Self::KernelTime(kernel.trim().into()));
+        }
+        WORDS.iter().find(|(known, _)| *known == word).map(|(_, metric)| metric.clone())
+    }
+
+    /// The words there are, for messages.
+    pub fn words() -> String {
+        let words: Vec<&str> = WORDS.iter().map(|(word, _)| *word).collect();
+        format!("{}, kernel_time:NAME", words.join(", "))
+    }
+
+    /// Whether a larger figure is a better one.
+    pub fn more_is_faster(&self) -> bool {
+        !matches!(self, Self::Time | Self::KernelTime(_) | Self::ActivationMemory | Self::StateMemory | Self::Fits)
+    }
+
+    /// The dimension of its unit.
+    fn dimension(&self) -> Dimension {
+        match self {
+            Self::Time | Self::KernelTime(_) => Dimension::Seconds,
+            Self::FlopRate | Self::HplRate => Dimension::FlopRate,
+            Self::Mfu | Self::Hfu | Self::FractionOfPeak | Self::LeastUtilization => Dimension::Share,
+            Self::SequenceRate | Self::TokenRate | Self::SampleRate => Dimension::Rate,
+            Self::ActivationMemory | Self::StateMemory => Dimension::Bytes,
+            Self::Fits => Dimension::Truth,
+            Self::AllReduceBus => Dimension::Bandwidth,
+        }
+    }
+}
+
+/// Kinds of units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Dimension {
+    Seconds,
+    FlopRate,
+    Share,
+    Rate,
+    Bytes,
+    Truth,
+    Bandwidth,
+}
+
+/// A unit of a file: its word, and its factor to seconds, FLOP/s, shares of 1, 1/s, bytes or bytes/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Unit {
+    /// As it is written.
+    pub word: &'static str,
+    /// Base units in one of it.
+    pub factor: f64,
+    dimension: Dimension,
+}
+
+const GI: f64 = 1024.0 * 1024.0 * 1024.0;
+
+const UNITS: [Unit; 26] = {
+    use Dimension::{Bandwidth, Bytes, FlopRate, Rate, Seconds, Share, Truth};
+    const fn unit(word: &'static str, factor: f64, dimension: Dimension) -> Unit {
+        Unit { word, factor, dimension }
+    }
+    [
+        unit("s", 1.0, Seconds),
+        unit("ms", 1e-3, Seconds),
+        unit("us", 1e-6, Seconds),
+        unit("TFLOP/s", 1e12, FlopRate),
+        unit("TFLOP/s/GPU", 1e12, FlopRate),
+        unit("TFLOP/s/chip", 1e12, FlopRate),
+        unit("PFLOP/s", 1e15, FlopRate),
+        unit("EFLOP/s", 1e18, FlopRate),
+        unit("GFLOP/s", 1e9, FlopRate),
+        unit("%", 0.01, Share),
+        unit("1", 1.0, Share),
+        unit("tok/s", 1.0, Rate),
+        unit("tokens/s", 1.0, Rate),
+        unit("seq/s", 1.0, Rate),
+        unit("samples/s", 1.0, Rate),
+        unit("GiB", GI, Bytes),
+        unit("GiB/GPU", GI, Bytes),
+        unit("GiB/chip", GI, Bytes),
+        unit("GB", 1e9, Bytes),
+        unit("GB/GPU", 1e9, Bytes),
+        unit("B", 1.0, Bytes),
+        unit("yes=1", 1.0, Truth),
+        unit("bool", 1.0, Truth),
+        unit("Gbit/s", 0.125e9, Bandwidth),
+        unit("GB/s", 1e9, Bandwidth),
+        unit("TB/s", 1e12, Bandwidth),
+    ]
+};
+
+impl Unit {
+    /// Seconds.
+    pub const MILLISECONDS: Self = UNITS[1];
+    /// PFLOP/s.
+    pub const PETAFLOPS: Self = UNITS[6];
+
+    /// The unit of `metric` a word stands for.
+    ///
+    /// # Errors
+    /// The words that would fit.
+    pub fn read(word: &str, metric: &Metric) -> Result<Self, String> {
+        let dimension = metric.dimension();
+        UNITS.iter().find(|u| u.word == word && u.dimension == dimension).copied().ok_or_else(|| {
+            UNITS.iter().filter(|u| u.dimension == dimension).map(|u| u.word).collect::<Vec<_>>().join(", ")
+        })
+    }
+}
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.word)
+    }
+}
+
+/// What a source counts as FLOP of a training step.
+///
+/// The notes say it where a source counts recomputation; Megatron's and Smith et al.'s tables do. Others count model FLOP: PaLM by its
+/// appendix, programs that count their own products (MaxText, Llama) by these, the rest by Korthikanti's formula. Llama 3's table
+/// does not say whether the masked part of attention counts; it is counted, which matters at 131,072 tokens alone.
+pub fn flop_count(point: &Point) -> FlopCount {
+    let row = &point.row;
+    let named = |words: &[&str]| words.iter().any(|w| row.workload.contains(w));
+    let from = |paper: &str| row.source.contains(paper);
+    match row.metric {
+        Metric::Hfu if !row.recompute.starts_with("full") => FlopCount::MegatronSelective,
+        Metric::Hfu => FlopCount::MegatronRecomputed,
+        _ if point.notes.counts_recomputation || from("2104.04473") || from("2201.11990") => {
+            FlopCount::MegatronRecomputed
+        }
+        _ if row.metric == Metric::FlopRate && point.recomputes_fully() && named(&["Megatron-DeepSpeed"]) => {
+            FlopCount::MegatronRecomputed
+        }
+        _ if named(&["PaLM"]) => FlopCount::PalmModel,
+        _ if named(&["MaxText", "Llama"]) => FlopCount::Products,
+        _ => FlopCount::MegatronModel,
+    }
+}
+
+/// A prediction in the unit of the row.
+///
+/// # Errors
+/// What is missing for that: a sentence.
+pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
+    let row = &point.row;
+    let chips = row.chips.unwrap_or(1) as f64;
+    let base = match (&row.metric, prediction) {
+        (_, Prediction::InRowsQuantity(value)) => *value,
+        (Metric::Time | Metric::KernelTime(_), Prediction::Seconds(s)) => *s,
+        (Metric::ActivationMemory | Metric::StateMemory, Prediction::Bytes(b)) => *b,
+        (Metric::Fits, Prediction::Fits(fits)) => f64::from(u8::from(*fits)),
+        (_, Prediction::Seconds(s)) if *s <= 0.0 || !s.is_finite() => {
+            return Err("a predicted time of no length".into());
+        }
+        (Metric::FlopRate, Prediction::Seconds(s)) => work(point)? / s / chips,
+        (Metric::Mfu | Metric::Hfu | Metric::FractionOfPeak | Metric::LeastUtilization, Prediction::Seconds(s)) => {
+            let peak = peak(&row.accelerator, point.published_precision())
+                .ok_or_else(|| format!("no peak known of {:?}", row.accelerator))?;
+            work(point)? / s / chips / peak
+        }
+        (Metric::SequenceRate | Metric::SampleRate, Prediction::Seconds(s)) => {
+            row.global_batch.ok_or("the batch is not stated")? as f64 / s
+        }
+        (Metric::TokenRate, Prediction::Seconds(s)) => tokens(point)? / s,
+        (Metric::AllReduceBus, Prediction::Seconds(s)) => match point.task {
+            Task::AllReduce { bytes } => 2.0 * (chips - 1.0) / chips * bytes / s,
+            _ => return Err("no size of the all-reduce".into()),
+        },
+        (metric, prediction) => return Err(format!("{prediction:?} says nothing of {metric:?}")),
+    };
+    Ok(base / row.unit.factor)
+}
+
+/// FLOP that the source counts for what was timed.
+fn work(point: &Point) -> Result<f64, String> {
+    match &point.task {
+        Task::Matmul { m, n, k, .. } => Ok(2.0 * *m as f64 * *n as f64 * *k as f64),
+        Task::Training => {
+            let model = point.model.as_ref().ok_or("the model's sizes are not stated")?;
+            let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
+            Ok(batch * model.training_flop_per_sample(model.seq, flop_count(point)))
+        }
+        _ => Err("no count of its FLOP".into()),
+    }
+}
+
+/// Tokens that a source counts in what was timed.
+fn tokens(point: &Point) -> Result<f64, String> {
+    let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
+    match point.task {
+        // Read and written tokens, as the inference benchmark counts them.
+        Task::Inference { prompt, generated } if point.notes.counts_prompt => Ok(batch * (prompt + generated) as f64),
+        Task::Inference { generated, .. } => Ok(batch * generated as f64),
+        _ => Ok(batch * point.row.seq.ok_or("the sequence length is not stated")? as f64),
+    }
+}
+
+/// The error in per cent of the measured figure's time (or size): positive where predicted is slower or more, whatever way
+/// round the figure is.
+pub fn error_pct(metric: &Metric, measured: f64, predicted: f64) -> f64 {
+    match metric {
+        Metric::Fits => {
+            if (measured > 0.5) == (predicted > 0.5) {
+                0.0
+            } else {
+                100.0
+            }
+        }
+        // A source that says "at least" is contradicted only from below.
+        Metric::LeastUtilization if predicted >= measured => 0.0,
+        _ if metric.more_is_faster() => 100.0 * (measured / predicted - 1.0),
+        _ => 100.0 * (predicted / measured - 1.0),
+    }
+}

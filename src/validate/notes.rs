@@ -1,0 +1,244 @@
+//! What the notes of a measured point say, as facts: a table of phrases, each with what it states.
+//!
+//! Notes are English, written for people; only phrases that name a number or a switch without doubt are taken. What is not
+//! recognised is left to the reader of the file. A number given "from memory" is taken like any other.
+
+use crate::execution::Zero;
+use crate::workload::language::DataType;
+
+/// Facts from notes.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Notes {
+    /// The perceptron is gated.
+    pub gated: bool,
+    /// Width of the perceptron.
+    pub ffn: Option<u64>,
+    /// Size of a head.
+    pub head_dim: Option<u64>,
+    /// Heads of keys and values.
+    pub kv_heads: Option<u64>,
+    /// Context parallelism.
+    pub cp: Option<u64>,
+    /// Tensor parallelism.
+    pub tp: Option<u64>,
+    /// Pipeline parallelism.
+    pub pp: Option<u64>,
+    /// Replicas, where the notes correct the column.
+    pub dp: Option<u64>,
+    /// Divided training state.
+    pub zero: Option<Zero>,
+    /// Type of the products.
+    pub precision: Option<DataType>,
+    /// Tensor-parallel collectives beside products.
+    pub overlap_tp: bool,
+    /// Gradients reduced after the backward pass.
+    pub dp_not_overlapped: bool,
+    /// Whole layers computed again.
+    pub full_recompute: bool,
+    /// The printed rate counts recomputation.
+    pub counts_recomputation: bool,
+    /// The printed rate of tokens counts those read.
+    pub counts_prompt: bool,
+    /// Prompt and generated tokens.
+    pub prompt_and_generated: Option<(u64, u64)>,
+    /// One token is generated after so many.
+    pub decode_after: Option<u64>,
+    /// Rows, columns and contracted size of a matrix product.
+    pub product: Option<(u64, u64, u64)>,
+    /// Payload of a collective, in bytes.
+    pub payload: Option<f64>,
+    /// What is timed holds more than the step alone.
+    pub upper_bound: bool,
+}
+
+/// What a phrase with a number states.
+type Take = fn(&mut Notes, u64);
+/// What a phrase without a number states.
+type Say = fn(&mut Notes);
+
+/// Phrases followed by a number.
+const BEFORE_NUMBER: [(&str, Take); 12] = [
+    ("MLP ", |n, v| n.ffn = Some(v)),
+    ("FFN ", |n, v| n.ffn = Some(v)),
+    ("head dim ", |n, v| n.head_dim = Some(v)),
+    ("CP ", |n, v| n.cp = Some(v)),
+    ("DP alone is ", |n, v| n.dp = Some(v)),
+    ("TP = ", |n, v| n.tp = Some(v)),
+    ("PP = ", |n, v| n.pp = Some(v)),
+    ("Tensor (", |n, v| n.tp = Some(v)),
+    ("Pipeline (", |n, v| n.pp = Some(v)),
+    ("input = output = ", |n, v| n.prompt_and_generated = Some((v, v))),
+    ("at KV length ", |n, v| n.decode_after = Some(v)),
+    // fsdp 64 x tp 8: TPU runs.
+    (" x tp ", |n, v| n.tp = Some(v)),
+];
+
+/// Phrases after a number.
+const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(v))];
+
+/// Phrases that say something by being there.
+const SAID: [(&str, Say); 18] = [
+    ("SwiGLU", |n| n.gated = true),
+    ("GeGLU", |n| n.gated = true),
+    ("ZeRO-1", |n| n.zero = Some(Zero::Optimizer)),
+    ("ZeRO-2", |n| n.zero = Some(Zero::Gradients)),
+    ("ZeRO-3", |n| n.zero = Some(Zero::Weights)),
+    ("FSDP", |n| n.zero = Some(Zero::Weights)),
+    ("fsdp ", |n| n.zero = Some(Zero::Weights)),
+    ("fully-sharded", |n| n.zero = Some(Zero::Weights)),
+    ("distributed optimizer", |n| n.zero = Some(Zero::Optimizer)),
+    ("TP comm overlap", |n| n.overlap_tp = true),
+    ("all-reduce not overlapped", |n| n.dp_not_overlapped = true),
+    ("full remat", |n| n.full_recompute = true),
+    ("includes full recomputation", |n| n.counts_recomputation = true),
+    ("counts input+output tokens", |n| n.counts_prompt = true),
+    ("upper bound on the step", |n| n.upper_bound = true),
+    ("FP16", |n| n.precision = Some(DataType::Fp16)),
+    ("mixed fp16", |n| n.precision = Some(DataType::Fp16)),
+    ("BF16", |n| n.precision = Some(DataType::Bf16)),
+];
+
+/// Types that a run computes in although it mentions BF16: they come after the others.
+const NARROW: [(&str, DataType); 3] = [("FP8", DataType::Fp8), ("int8", DataType::Int8), ("INT8", DataType::Int8)];
+
+/// Facts of a row's notes. `seq` and `chips` are those of its columns.
+pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
+    let mut facts = Notes::default();
+    for (phrase, say) in SAID {
+        if notes.contains(phrase) {
+            say(&mut facts);
+        }
+    }
+    for (phrase, precision) in NARROW {
+        if notes.contains(phrase) {
+            facts.precision = Some(precision);
+        }
+    }
+    for (phrase, take) in BEFORE_NUMBER {
+        if let Some(value) = number_after(notes, phrase) {
+            take(&mut facts, value);
+        }
+    }
+    for (phrase, take) in AFTER_NUMBER {
+        if let Some(value) = number_before(notes, phrase) {
+            take(&mut facts, value);
+        }
+    }
+    if notes.contains("input length = output length = seq") {
+        facts.prompt_and_generated = seq.map(|s| (s, s));
+        facts.counts_prompt = true;
+    }
+    // The inference benchmark counts both even where it does not say so: batch x (input + output) / latency is its rate.
+    if facts.prompt_and_generated.is_some() {
+        facts.counts_prompt = true;
+    }
+    for clause in notes.split(';').map(str::trim) {
+        let all = match clause {
+            "TP" | "Tensor Parallelism" => Some((chips, Some(1))),
+            "PP" | "Pipeline Parallelism" => Some((Some(1), chips)),
+            _ => None,
+        };
+        if let Some((tp, pp)) = all {
+            (facts.tp, facts.pp) = (tp, pp);
+        }
+        if let Some(sizes) = clause.strip_prefix("MxNxK ").and_then(three) {
+            facts.product = Some(sizes);
+        }
+        if let Some(gigabytes) = number_before(clause, " GB payload") {
+            facts.payload = Some(gigabytes as f64 * 1e9);
+        }
+    }
+    facts
+}
+
+/// The whole number behind the first place where `phrase` stands as words of its own.
+pub(super) fn number_after(text: &str, phrase: &str) -> Option<u64> {
+    text.match_indices(phrase).find_map(|(at, _)| {
+        let before = text[..at].chars().next_back();
+        // The first letter of the phrase must not be the middle of a word ("TP = " in "HTTP = ").
+        let starts = phrase.starts_with(|c: char| !c.is_alphanumeric()) || before.is_none_or(|c| !c.is_alphanumeric());
+        let digits: String = text[at + phrase.len()..].chars().take_while(char::is_ascii_digit).collect();
+        if starts { digits.parse().ok() } else { None }
+    })
+}
+
+/// The whole number before the first place where `phrase` follows one.
+pub(super) fn number_before(text: &str, phrase: &str) -> Option<u64> {
+    text.match_indices(phrase).find_map(|(at, _)| {
+        let start = text[..at]
+            .rfind(|c: char| !c.is_ascii_digit())
+            .map_or(0, |i| i + text[i..].chars().next().map_or(1, char::len_utf8));
+        text[start..at].parse().ok()
+    })
+}
+
+/// `1024x10240x5120` at the beginning of a text.
+fn three(text: &str) -> Option<(u64, u64, u64)> {
+    let first = text.split_whitespace().next()?;
+    let mut sizes = first.split('x').map(str::parse::<u64>);
+    match (sizes.next()?, sizes.next()?, sizes.next()?, sizes.next()) {
+        (Ok(a), Ok(b), Ok(c), None) if a.min(b).min(c) > 0 => Some((a, b, c)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(notes: &str) -> Notes {
+        read(notes, Some(512), Some(4))
+    }
+
+    #[test]
+    fn models_from_notes() {
+        let n = of("MFU 61.1%; SwiGLU MLP 28672, head dim 128");
+        assert_eq!((n.gated, n.ffn, n.head_dim), (true, Some(28672), Some(128)));
+        let n = of(
+            "CP 16 (dp column = DP 8 x CP 16; DP alone is 8); batch per DP group 16; 8 KV heads, FFN 53248 (from MaxText config); BF16 MFU 38%",
+        );
+        assert_eq!((n.cp, n.dp, n.kv_heads, n.ffn), (Some(16), Some(8), Some(8), Some(53248)));
+        assert_eq!(n.precision, Some(DataType::Bf16));
+        assert_eq!(of("head dim 256; batch 2048 at the end of the ramp").head_dim, Some(256));
+    }
+
+    #[test]
+    fn executions_from_notes() {
+        assert_eq!(of("FP8; distributed optimizer, TP comm overlap").zero, Some(Zero::Optimizer));
+        assert_eq!(of("FP8; distributed optimizer, TP comm overlap").precision, Some(DataType::Fp8));
+        assert!(of("FP8; distributed optimizer, TP comm overlap").overlap_tp);
+        assert_eq!(of("fsdp 64 x tp 8, full remat, int8 quantised matmul").tp, Some(8));
+        assert!(of("fsdp 64 x tp 8, full remat, int8 quantised matmul").full_recompute);
+        assert_eq!(of("ZeRO-3 without model parallelism").zero, Some(Zero::Weights));
+        for (text, tp, pp) in [
+            ("Tensor Parallelism; input = output = 1024; latency 45.042 s", 4, 1),
+            ("Pipeline Parallelism; input = output = 1024", 1, 4),
+            ("Hybird Tensor (2) and Pipeline (2) Parallelism; input = output = 1024", 2, 2),
+            ("Hybrid TP = 2 and PP = 2; input = output = 1024", 2, 2),
+            ("TP; input = output = 1024", 4, 1),
+            ("PP; input = output = 1024", 1, 4),
+        ] {
+            let n = of(text);
+            assert_eq!((n.tp, n.pp), (Some(tp), Some(pp)), "{text}");
+            assert_eq!(n.prompt_and_generated, Some((1024, 1024)), "{text}");
+        }
+    }
+
+    #[test]
+    fn batches_and_kernels_from_notes() {
+        let n = of("input length = output length = seq; latency column 5.78 s; throughput counts input+output tokens");
+        assert_eq!((n.prompt_and_generated, n.counts_prompt), (Some((512, 512)), true));
+        assert_eq!(of("decode of one token at KV length 3072, batch 8; FP16").decode_after, Some(3072));
+        assert_eq!(of("peak 312; 86.9%; MxNxK 1024x10240x5120").product, Some((1024, 10240, 5120)));
+        assert_eq!(of("4 nodes x 4; 4 GB payload by script default (from memory)").payload, Some(4e9));
+        assert_eq!(of(""), Notes::default());
+    }
+
+    #[test]
+    fn words_inside_words_are_not_phrases() {
+        assert_eq!(number_after("HTTP = 3; TP = 2", "TP = "), Some(2));
+        assert_eq!(number_after("TP = many", "TP = "), None);
+        assert_eq!(number_before("x\u{b5}8 KV heads", " KV heads"), Some(8));
+        assert_eq!(number_before(" KV heads", " KV heads"), None);
+    }
+}

@@ -1,0 +1,283 @@
+//! A measured point made ready for prediction: a task, and what it needs.
+
+use super::class::Class;
+use super::metric::Metric;
+use super::models;
+use super::notes::{self, Notes};
+use super::row::{Origin, Row};
+use crate::execution::{Execution, Offload, Recompute, Schedule, Zero};
+use crate::workload::language::{DataType, LanguageModel, ModelPass};
+
+/// What was run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Task {
+    /// Training steps of [`Point::model`] under [`Point::execution`].
+    Training,
+    /// Memory of training [`Point::model`] under [`Point::execution`].
+    Memory,
+    /// A batch of sequences of [`Point::model`], from the prompt to the last token.
+    Inference {
+        /// Tokens of the prompt.
+        prompt: u64,
+        /// Tokens generated.
+        generated: u64,
+    },
+    /// One kernel of one layer of [`Point::model`] in inference, under tensor parallelism.
+    LayerKernel {
+        /// Its name in the source.
+        name: String,
+        /// Decode: tokens in the cache; `None`: prefill of the whole sequence.
+        decode_after: Option<u64>,
+    },
+    /// A matrix product on one chip.
+    Matmul {
+        /// Rows of the result.
+        m: u64,
+        /// Columns of the result.
+        n: u64,
+        /// Contracted size.
+        k: u64,
+        /// Type of its operands.
+        precision: DataType,
+    },
+    /// The fastest matrix product on one chip.
+    BestMatmul {
+        /// Type of its operands.
+        precision: DataType,
+        /// Rows, columns and contracted size, where the source says them.
+        shape: Option<(u64, u64, u64)>,
+    },
+    /// An all-reduce over all chips.
+    AllReduce {
+        /// Bytes of each chip.
+        bytes: f64,
+    },
+    /// A run of HPL that `validation/hpl` describes.
+    Hpl {
+        /// Its name there.
+        run: String,
+    },
+    /// Something this program has no model of.
+    Other {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A measured point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// The row as written.
+    pub row: Row,
+    /// What its notes say.
+    pub notes: Notes,
+    /// What was run.
+    pub task: Task,
+    /// The kind of measurement it counts under.
+    pub class: Class,
+    /// The model, where the task has one and its sizes are stated.
+    pub model: Option<LanguageModel>,
+    /// The execution, where all of it is stated.
+    pub execution: Option<Execution>,
+    /// What is neither stated nor implied and was taken to be usual.
+    pub assumed: Vec<String>,
+    /// Why it cannot be predicted by anyone: what the source does not state.
+    pub incomplete: Option<String>,
+}
+
+impl Point {
+    /// The point of a row.
+    pub fn new(row: Row) -> Self {
+        let notes = notes::read(&row.notes, row.seq, row.chips);
+        let mut assumed = Vec::new();
+        let mut incomplete = None;
+        let task = task(&row, &notes);
+        let class = Class::of(&row, &task);
+        let pass = match task {
+            Task::Training | Task::Memory => Some(ModelPass::Training),
+            Task::Inference { .. } | Task::LayerKernel { .. } => Some(ModelPass::Inference),
+            _ => None,
+        };
+        let (mut model, mut execution) = (None, None);
+        if let Some(pass) = pass {
+            match models::model(&row, &notes, row.global_batch.unwrap_or(1), pass) {
+                Ok((read, more)) => {
+                    assumed.extend(more);
+                    model = Some(read);
+                }
+                Err(reason) => incomplete = Some(reason),
+            }
+            if row.global_batch.is_none() {
+                incomplete.get_or_insert("the batch is not stated".into());
+            }
+            let says_what = ["full", "selective", "none"].iter().any(|w| row.recompute.starts_with(w));
+            if row.metric == Metric::Hfu && !says_what {
+                incomplete.get_or_insert("which FLOP were computed again is not stated".into());
+            }
+            match read_execution(&row, &notes, &task, &mut assumed) {
+                Ok(read) => execution = Some(read),
+                Err(reason) => {
+                    incomplete.get_or_insert(reason);
+                }
+            }
+        }
+        Self { row, notes, task, class, model, execution, assumed, incomplete }
+    }
+
+    /// Whether whole layers are computed again.
+    pub fn recomputes_fully(&self) -> bool {
+        self.execution.as_ref().is_some_and(|e| e.recompute == Recompute::Full)
+            || self.row.recompute.starts_with("full")
+    }
+
+    /// The type whose peak a published share refers to: 16 bits, whatever the products ran in, unless the workload names another.
+    pub fn published_precision(&self) -> DataType {
+        match &self.task {
+            Task::Matmul { precision, .. } | Task::BestMatmul { precision, .. } => *precision,
+            _ => DataType::Bf16,
+        }
+    }
+}
+
+fn task(row: &Row, notes: &Notes) -> Task {
+    let workload = row.workload.as_str();
+    let lower = workload.to_ascii_lowercase();
+    let precision = || match () {
+        () if workload.contains("FP8") => DataType::Fp8,
+        () if workload.contains("BF16") => DataType::Bf16,
+        () => notes.precision.unwrap_or(DataType::Fp16),
+    };
+    let other = |reason: &str| Task::Other { reason: reason.into() };
+    match &row.metric {
+        Metric::ActivationMemory | Metric::StateMemory | Metric::Fits => return Task::Memory,
+        Metric::HplRate => {
+            let run = row.id.strip_prefix("hpl-").unwrap_or(&row.id).to_string();
+            return Task::Hpl { run };
+        }
+        Metric::AllReduceBus => {
+            return match notes.payload {
+                Some(bytes) => Task::AllReduce { bytes },
+                None => other("the size of the all-reduce is not stated"),
+            };
+        }
+        Metric::KernelTime(name) => {
+            return Task::LayerKernel { name: name.clone(), decode_after: notes.decode_after };
+        }
+        _ => {}
+    }
+    if lower.contains("best-shape matmul") {
+        return Task::BestMatmul { precision: precision(), shape: notes.product };
+    }
+    if lower.starts_with("matmul") {
+        let size = |letter: &str| notes::number_after(workload, letter);
+        return match (size("M="), size("N="), size("K=")) {
+            (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => Task::Matmul { m, n, k, precision: precision() },
+            _ => other("a matrix product of many sizes, of which the source gives the least share of the peak"),
+        };
+    }
+    if lower.contains("inference") {
+        return match (notes.prompt_and_generated, row.seq) {
+            (Some((prompt, generated)), _) => Task::Inference { prompt, generated },
+            (None, Some(seq)) => Task::Inference { prompt: seq, generated: 0 },
+            (None, None) => other("the lengths of prompt and answer are not stated"),
+        };
+    }
+    if lower.contains("dlrm") {
+        return other("no model of DCN recommendation networks with multi-hot look-ups");
+    }
+    if lower.contains("fft") {
+        return other("no description of the wafer's mesh at the level of its routers");
+    }
+    Task::Training
+}
+
+/// The execution of a row.
+///
+/// A degree that the columns leave out follows from the others where chips are known; where two or more are missing the
+/// execution is not stated. Megatron's and vTrain's runs are 1F1B, interleaved where a row has chunks.
+fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<String>) -> Result<Execution, String> {
+    let inference = matches!(task, Task::Inference { .. } | Task::LayerKernel { .. });
+    let cp = notes.cp.unwrap_or(1);
+    let mut tp = notes.tp.or(row.tp);
+    let mut pp = notes.pp.or(row.pp);
+    let mut dp = notes.dp.or(row.dp);
+    if inference && tp.is_none() && pp.is_none() && dp.is_none() {
+        assumed.push("tensor parallelism over all chips".into());
+        (tp, pp, dp) = (row.chips, Some(1), Some(1));
+    }
+    if inference && dp.is_none() {
+        dp = Some(1);
+    }
+    if let Some(chips) = row.chips {
+        let quotient = |known: [Option<u64>; 2]| -> Option<u64> {
+            let product = known.iter().try_fold(cp, |p, k| k.and_then(|k| p.checked_mul(k)))?;
+            (product > 0 && chips % product == 0).then(|| chips / product)
+        };
+        match (tp, pp, dp) {
+            (None, Some(_), Some(_)) => tp = quotient([pp, dp]),
+            (Some(_), None, Some(_)) => pp = quotient([tp, dp]),
+            (Some(_), Some(_), None) => dp = quotient([tp, pp]),
+            _ => {}
+        }
+    }
+    let (Some(tp), Some(pp), Some(dp)) = (tp, pp, dp) else {
+        return Err("the degrees of parallelism are not stated".into());
+    };
+    let product = tp.checked_mul(pp).and_then(|x| x.checked_mul(dp)).and_then(|x| x.checked_mul(cp));
+    if let (Some(chips), Some(product)) = (row.chips, product) {
+        if product != chips {
+            return Err(format!("tp {tp} x pp {pp} x dp {dp} x cp {cp} = {product} are not its {chips} chips"));
+        }
+    }
+    let chunks = row.interleave.unwrap_or(1).max(1);
+    let recompute = if inference { Recompute::None } else { recompute(row, notes, assumed) };
+    let micro_batch = match (row.micro_batch, row.global_batch) {
+        (Some(micro), _) => micro,
+        (None, Some(batch)) if inference => batch.max(1),
+        (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {
+            assumed.push("each replica's samples in one microbatch".into());
+            batch / dp
+        }
+        _ => {
+            assumed.push("microbatches of one sample".into());
+            1
+        }
+    };
+    Ok(Execution {
+        tp,
+        pp,
+        dp,
+        ep: 1,
+        cp,
+        micro_batch,
+        schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },
+        chunks: if pp > 1 { chunks } else { 1 },
+        recompute,
+        sequence_parallel: row.seq_parallel.unwrap_or(false) && tp > 1,
+        zero: notes.zero.unwrap_or(Zero::Off),
+        offload: if row.recompute.contains("offloaded") { Offload::Activations } else { Offload::None },
+        overlap_dp: row.origin == Origin::Ours && notes.zero.is_some() && !notes.dp_not_overlapped,
+        overlap_tp: notes.overlap_tp && tp > 1,
+    })
+}
+
+/// The policy that a row's words mean.
+fn recompute(row: &Row, notes: &Notes, assumed: &mut Vec<String>) -> Recompute {
+    let words = row.recompute.trim().to_ascii_lowercase();
+    let mut taken = |policy: Recompute, why: &str| {
+        assumed.push(format!("recomputation {policy} ({why})"));
+        policy
+    };
+    match () {
+        () if words.starts_with("full") || notes.full_recompute => Recompute::Full,
+        () if words.starts_with("selective") => Recompute::Selective,
+        () if words.starts_with("none") => Recompute::None,
+        // MaxText's `minimal` keeps the results of products with weights, which is what selective recomputation keeps and more.
+        () if words.starts_with("minimal") => taken(Recompute::Selective, "for the policy minimal"),
+        () if words.starts_with("qkv_proj_offloaded") => {
+            taken(Recompute::Full, "all but queries, keys and values, which are offloaded")
+        }
+        () if words.starts_with("partial") => taken(Recompute::Selective, "for a partial one"),
+        () => taken(Recompute::None, "not stated"),
+    }
+}

@@ -1,0 +1,61 @@
+//! Who predicts a point.
+
+use super::point::{Point, Task};
+use super::{closed_form, hpl};
+
+/// What a predictor says of a point. [`metric::express`](super::metric::express) turns it into the row's unit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Prediction {
+    /// Seconds of what was timed: one training step, one batch of sequences from prompt to last token, one kernel, one
+    /// collective.
+    Seconds(f64),
+    /// Bytes of one chip.
+    Bytes(f64),
+    /// Whether it fits the memory.
+    Fits(bool),
+    /// The row's own quantity in its base unit: FLOP/s, a share of 1, 1/s, bytes/s.
+    InRowsQuantity(f64),
+}
+
+/// Why a point is not predicted: one sentence.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotPredicted(pub String);
+
+impl NotPredicted {
+    /// With a reason.
+    pub fn because(reason: impl Into<String>) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// Predicts measured points.
+pub trait Predictor: Sync {
+    /// The prediction of a point whose statement is complete ([`Point::incomplete`] is asked before).
+    ///
+    /// # Errors
+    /// [`NotPredicted`] with the reason.
+    fn predict(&self, point: &Point) -> Result<Prediction, NotPredicted>;
+}
+
+/// The models of this program, by task.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Models;
+
+impl Predictor for Models {
+    fn predict(&self, point: &Point) -> Result<Prediction, NotPredicted> {
+        match &point.task {
+            Task::Memory => closed_form::memory(point),
+            Task::Hpl { run } => hpl::predict(run),
+            Task::Training => {
+                Err(NotPredicted::because("no model of the time of an execution of a language model yet"))
+            }
+            Task::Inference { .. } => Err(NotPredicted::because("no model of the time of inference yet")),
+            Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } => {
+                Err(NotPredicted::because("no model of the time of single kernels by size yet"))
+            }
+            Task::AllReduce { .. } => Err(NotPredicted::because("no description of this machine's network")),
+            Task::Other { reason } => Err(NotPredicted::because(reason.clone())),
+        }
+    }
+}

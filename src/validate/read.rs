@@ -1,0 +1,445 @@
+//! Files of measured points: our columns, vTrain's, and those of `validation/hpl`. All faults of a file come at once, each with its
+//! line and column.
+
+use super::metric::{Metric, Unit};
+use super::row::{Origin, Row};
+use crate::spec::read::nearest;
+use csv::{ReaderBuilder, StringRecord};
+use std::collections::BTreeMap;
+
+/// The columns of our files.
+pub const COLUMNS: [&str; 25] = [
+    "id",
+    "workload",
+    "params_b",
+    "layers",
+    "hidden",
+    "heads",
+    "seq",
+    "vocab",
+    "global_batch",
+    "micro_batch",
+    "system",
+    "accelerator",
+    "chips",
+    "tp",
+    "pp",
+    "dp",
+    "interleave",
+    "recompute",
+    "seq_parallel",
+    "metric",
+    "value",
+    "unit",
+    "source",
+    "confidence",
+    "notes",
+];
+
+/// Columns of ours without which a row says nothing.
+const NEEDED: [&str; 4] = ["id", "metric", "value", "unit"];
+/// vTrain's columns; `params_billion` is in one of its files alone.
+const VTRAIN: [&str; 11] =
+    ["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp", "iteration_ms"];
+/// The columns of `validation/hpl`.
+const HPL: [&str; 3] = ["machine", "rmax_pflops", "source"];
+/// vTrain's vocabulary (its README).
+const VTRAIN_VOCAB: u64 = 51200;
+/// Most faults listed: behind these the file is something else.
+const MAX_FAULTS: usize = 100;
+/// Largest count read, as elsewhere in input files.
+const MAX_COUNT: u64 = 1 << 50;
+
+/// What is wrong with a file of points.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("\n"))]
+pub struct Faults(pub Vec<String>);
+
+/// A file's points, and remarks on it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct File {
+    /// Its rows.
+    pub rows: Vec<Row>,
+    /// What was left out.
+    pub remarks: Vec<String>,
+}
+
+/// Reads the bytes of `file`.
+///
+/// # Errors
+/// All [`Faults`].
+pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
+    let one = |message: String| Faults(vec![format!("{file}: {message}")]);
+    // Spreadsheet programs put a byte order mark before the header.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut reader = ReaderBuilder::new().flexible(true).from_reader(bytes);
+    let header: Vec<String> =
+        reader.headers().map_err(|e| one(e.to_string()))?.iter().map(|name| name.trim().to_string()).collect();
+    let has = |name: &str| header.iter().any(|h| h == name);
+    let origin = if VTRAIN.iter().all(|c| has(c)) {
+        Origin::Vtrain
+    } else if HPL.iter().all(|c| has(c)) {
+        Origin::Hpl
+    } else if NEEDED.iter().all(|c| has(c)) {
+        Origin::Ours
+    } else {
+        return Err(one(unknown_header(&header)));
+    };
+    let known: &[&str] = match origin {
+        Origin::Ours => &COLUMNS,
+        Origin::Vtrain => &["params_billion"],
+        Origin::Hpl => &["system", "n", "block"],
+    };
+    let extra: Vec<&str> = header
+        .iter()
+        .map(String::as_str)
+        .filter(|h| !known.contains(h) && !(origin == Origin::Vtrain && VTRAIN.contains(h)))
+        .filter(|h| !(origin == Origin::Hpl && HPL.contains(h)))
+        .collect();
+    let mut remarks = Vec::new();
+    if !extra.is_empty() {
+        remarks.push(format!("{file}: columns that are not read: {}", extra.join(", ")));
+    }
+    let mut table = Table { file, header: &header, faults: Vec::new(), lines: BTreeMap::new() };
+    for (name, count) in header.iter().fold(BTreeMap::new(), |mut counts: BTreeMap<&str, u64>, name| {
+        *counts.entry(name).or_default() += 1;
+        counts
+    }) {
+        if count > 1 && !name.is_empty() {
+            table.faults.push((1, format!("{file}:1: column {name:?} stands {count} times")));
+        }
+    }
+    let mut rows = Vec::new();
+    for record in reader.records() {
+        match record {
+            Ok(record) if record.iter().all(|field| field.trim().is_empty()) => {}
+            Ok(record) => {
+                let line = record.position().map_or(0, csv::Position::line);
+                if record.len() != header.len() {
+                    let message =
+                        format!("{file}:{line}: {} fields, but the header has {}", record.len(), header.len());
+                    table.faults.push((line, message));
+                    continue;
+                }
+                let row = match origin {
+                    Origin::Ours => table.ours(&record, line),
+                    Origin::Vtrain => table.vtrain(&record, line),
+                    Origin::Hpl => table.hpl(&record, line),
+                };
+                rows.extend(row);
+            }
+            Err(error) => table.faults.push((0, format!("{file}: {error}"))),
+        }
+        if table.faults.len() > MAX_FAULTS {
+            break;
+        }
+    }
+    if rows.is_empty() && table.faults.is_empty() {
+        return Err(one("a header and no points".into()));
+    }
+    if table.faults.is_empty() {
+        return Ok(File { rows, remarks });
+    }
+    table.faults.sort();
+    table.faults.dedup();
+    let mut list: Vec<String> = table.faults.into_iter().map(|(_, message)| message).collect();
+    if list.len() > MAX_FAULTS {
+        list.truncate(MAX_FAULTS);
+        list.push(format!("{file}: further faults are not listed"));
+    }
+    Err(Faults(list))
+}
+
+fn unknown_header(header: &[String]) -> String {
+    let missing: Vec<&str> = NEEDED.into_iter().filter(|c| !header.iter().any(|h| h == c)).collect();
+    let near: Vec<String> = missing
+        .iter()
+        .filter_map(|m| {
+            let names: Vec<&str> = header.iter().map(String::as_str).collect();
+            nearest(m, &names).map(|n| format!("{n:?} may be meant for {m:?}"))
+        })
+        .collect();
+    let hint = if near.is_empty() { String::new() } else { format!(" ({})", near.join(", ")) };
+    format!(
+        "no file of measured points: columns missing: {}{hint}; expected {} or vTrain's {}",
+        missing.join(", "),
+        COLUMNS.join(","),
+        VTRAIN.join(",")
+    )
+}
+
+struct Table<'t> {
+    file: &'t str,
+    header: &'t [String],
+    /// Faults with their lines.
+    faults: Vec<(u64, String)>,
+    /// Where each name of a point stood.
+    lines: BTreeMap<String, u64>,
+}
+
+impl Table<'_> {
+    fn text<'r>(&self, record: &'r StringRecord, column: &str) -> &'r str {
+        let at = self.header.iter().position(|h| h == column);
+        at.and_then(|i| record.get(i)).unwrap_or_default().trim()
+    }
+
+    fn fault(&mut self, line: u64, column: &str, expected: &str, found: &str) {
+        let found = if found.is_empty() { "nothing".into() } else { format!("{found:?}") };
+        self.faults.push((line, format!("{}:{line}: {column}: expected {expected}, found {found}", self.file)));
+    }
+
+    /// A count, or nothing where the field is blank.
+    fn count(&mut self, record: &StringRecord, line: u64, column: &str) -> Option<u64> {
+        let text = self.text(record, column);
+        if text.is_empty() {
+            return None;
+        }
+        match text.parse::<u64>() {
+            Ok(value) if (1..=MAX_COUNT).contains(&value) => Some(value),
+            _ => {
+                self.fault(line, column, "a whole number of at least 1, or nothing where it is not stated", text);
+                None
+            }
+        }
+    }
+
+    /// A number above zero, or nothing where the field is blank.
+    fn number(&mut self, record: &StringRecord, line: u64, column: &str) -> Option<f64> {
+        let text = self.text(record, column);
+        if text.is_empty() {
+            return None;
+        }
+        match text.parse::<f64>() {
+            Ok(value) if value.is_finite() && value > 0.0 => Some(value),
+            _ => {
+                self.fault(line, column, "a number above zero", text);
+                None
+            }
+        }
+    }
+
+    fn needed<T>(
+        &mut self,
+        value: Option<T>,
+        record: &StringRecord,
+        line: u64,
+        column: &str,
+        expected: &str,
+    ) -> Option<T> {
+        if value.is_none() && self.text(record, column).is_empty() {
+            self.fault(line, column, expected, "");
+        }
+        value
+    }
+
+    fn ours(&mut self, record: &StringRecord, line: u64) -> Option<Row> {
+        let id = self.text(record, "id").to_string();
+        if id.is_empty() {
+            self.fault(line, "id", "a name of the point", "");
+        } else if let Some(before) = self.lines.insert(id.clone(), line) {
+            self.fault(line, "id", &format!("a name of its own (line {before} has it too)"), &id);
+        }
+        let word = self.text(record, "metric");
+        let metric = Metric::from_word(word);
+        if metric.is_none() {
+            self.fault(line, "metric", &format!("one of {}", Metric::words()), word);
+        }
+        let unit = metric.as_ref().and_then(|m| match Unit::read(self.text(record, "unit"), m) {
+            Ok(unit) => Some(unit),
+            Err(fits) => {
+                let found = self.text(record, "unit");
+                self.fault(line, "unit", &format!("a unit of {word}: {fits}"), found);
+                None
+            }
+        });
+        let value = if metric == Some(Metric::Fits) {
+            match self.text(record, "value") {
+                "0" => Some(0.0),
+                "1" => Some(1.0),
+                other => {
+                    self.fault(line, "value", "1 (it fits) or 0", other);
+                    None
+                }
+            }
+        } else {
+            let value = self.number(record, line, "value");
+            self.needed(value, record, line, "value", "a number above zero")
+        };
+        let seq_parallel = match self.text(record, "seq_parallel") {
+            "" | "n/a" => None,
+            "yes" | "true" => Some(true),
+            "no" | "false" => Some(false),
+            other => {
+                self.fault(line, "seq_parallel", "yes or no", other);
+                None
+            }
+        };
+        let mut count = |column: &str| self.count(record, line, column);
+        let (layers, hidden, heads, seq) = (count("layers"), count("hidden"), count("heads"), count("seq"));
+        let (vocab, global_batch, micro_batch) = (count("vocab"), count("global_batch"), count("micro_batch"));
+        let (chips, tp, pp, dp, interleave) =
+            (count("chips"), count("tp"), count("pp"), count("dp"), count("interleave"));
+        let params_b = self.number(record, line, "params_b");
+        let text = |column: &str| self.text(record, column).to_string();
+        Some(Row {
+            id,
+            line,
+            workload: text("workload"),
+            params_b,
+            layers,
+            hidden,
+            heads,
+            seq,
+            vocab,
+            global_batch,
+            micro_batch,
+            system: text("system"),
+            accelerator: text("accelerator"),
+            chips,
+            tp,
+            pp,
+            dp,
+            interleave,
+            recompute: text("recompute"),
+            seq_parallel,
+            metric: metric?,
+            value: value?,
+            unit: unit?,
+            source: text("source"),
+            confidence: text("confidence"),
+            notes: text("notes"),
+            origin: Origin::Ours,
+        })
+    }
+
+    fn vtrain(&mut self, record: &StringRecord, line: u64) -> Option<Row> {
+        let mut all = |column: &str| {
+            let value = self.count(record, line, column);
+            self.needed(value, record, line, column, "a whole number of at least 1")
+        };
+        let (chips, batch, micro) = (all("gpus"), all("global_batch"), all("micro_batch"));
+        let (hidden, heads, layers, seq) = (all("hidden"), all("heads"), all("layers"), all("seq"));
+        let (tp, dp, pp) = (all("tp"), all("dp"), all("pp"));
+        let value = self.number(record, line, "iteration_ms");
+        let value = self.needed(value, record, line, "iteration_ms", "milliseconds")?;
+        let params_b = self.number(record, line, "params_billion");
+        let multi = chips.is_some_and(|c| c > 8);
+        Some(Row {
+            id: format!("vtrain-{}-{line}", if multi { "multi" } else { "single" }),
+            line,
+            workload: "GPT train".into(),
+            params_b,
+            layers,
+            hidden,
+            heads,
+            seq,
+            vocab: Some(VTRAIN_VOCAB),
+            global_batch: batch,
+            micro_batch: micro,
+            system: "DGX A100".into(),
+            accelerator: "A100-80GB".into(),
+            chips,
+            tp,
+            pp,
+            dp,
+            interleave: None,
+            recompute: "full".into(),
+            seq_parallel: Some(false),
+            metric: Metric::Time,
+            value,
+            unit: Unit::MILLISECONDS,
+            source: "VIA-Research/vTrain".into(),
+            confidence: String::new(),
+            notes: String::new(),
+            origin: Origin::Vtrain,
+        })
+    }
+
+    fn hpl(&mut self, record: &StringRecord, line: u64) -> Option<Row> {
+        let machine = self.text(record, "machine").to_string();
+        if machine.is_empty() {
+            self.fault(line, "machine", "the name of a machine", "");
+        }
+        let value = self.number(record, line, "rmax_pflops");
+        let value = self.needed(value, record, line, "rmax_pflops", "PFLOP/s");
+        Some(Row {
+            id: format!("hpl-{machine}"),
+            line,
+            workload: "HPL".into(),
+            params_b: None,
+            layers: None,
+            hidden: None,
+            heads: None,
+            seq: None,
+            vocab: None,
+            global_batch: None,
+            micro_batch: None,
+            system: machine.clone(),
+            accelerator: String::new(),
+            chips: None,
+            tp: None,
+            pp: None,
+            dp: None,
+            interleave: None,
+            recompute: String::new(),
+            seq_parallel: None,
+            metric: Metric::HplRate,
+            value: value?,
+            unit: Unit::PETAFLOPS,
+            source: self.text(record, "source").to_string(),
+            confidence: String::new(),
+            notes: String::new(),
+            origin: Origin::Hpl,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn three_kinds_of_files_are_read() {
+        let ours = read("a.csv", b"\xef\xbb\xbfid,metric,value,unit,why\na,iteration_time,2,s,x\n\n").unwrap();
+        assert_eq!((ours.rows.len(), ours.rows[0].value, ours.rows[0].origin), (1, 2.0, Origin::Ours));
+        assert_eq!(ours.remarks, ["a.csv: columns that are not read: why"]);
+        let header = "params_billion,gpus,global_batch,micro_batch,hidden,heads,layers,seq,tp,dp,pp,iteration_ms";
+        let vtrain =
+            read("v.csv", format!("{header}\n3.6,64,512,8,3072,32,30,2048,1,64,1,3566.5\n").as_bytes()).unwrap();
+        let row = &vtrain.rows[0];
+        assert_eq!((row.id.as_str(), row.vocab, row.recompute.as_str()), ("vtrain-multi-2", Some(51200), "full"));
+        assert_eq!(row.value * row.unit.factor, 3.5665);
+        let hpl = read("h.csv", b"machine,system,n,block,rmax_pflops,source\nsummit,s.yaml,1,1,148.6,x\n").unwrap();
+        assert_eq!((hpl.rows[0].id.as_str(), hpl.rows[0].metric.clone()), ("hpl-summit", Metric::HplRate));
+    }
+
+    #[test]
+    fn all_faults_come_at_once_with_line_and_column() {
+        let text = "id,layers,metric,value,unit,seq_parallel\na,x,time,1,s,\na,2,tmie,-1,s,maybe\nb,2,mfu,,s,\nc,1\n,1,fits,2,bool,\n";
+        let Faults(faults) = read("a.csv", text.as_bytes()).unwrap_err();
+        let faults = faults.join("\n");
+        for part in [
+            "a.csv:2: layers: expected a whole number of at least 1, or nothing where it is not stated, found \"x\"",
+            "a.csv:3: id: expected a name of its own (line 2 has it too), found \"a\"",
+            "a.csv:3: metric: expected one of iteration_time",
+            "a.csv:3: value: expected a number above zero, found \"-1\"",
+            "a.csv:3: seq_parallel: expected yes or no, found \"maybe\"",
+            "a.csv:4: value: expected a number above zero, found nothing",
+            "a.csv:4: unit: expected a unit of mfu: %, 1, found \"s\"",
+            "a.csv:5: 2 fields, but the header has 6",
+            "a.csv:6: id: expected a name of the point, found nothing",
+            "a.csv:6: value: expected 1 (it fits) or 0, found \"2\"",
+        ] {
+            assert!(faults.contains(part), "{part}\n{faults}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_points_is_refused() {
+        let message = read("a.csv", b"ids,value\n1,2\n").unwrap_err().to_string();
+        assert!(message.contains("columns missing: id, metric, unit (\"ids\" may be meant for \"id\")"), "{message}");
+        assert!(read("a.csv", b"").is_err());
+        assert!(read("a.csv", b"id,metric,value,unit\n").unwrap_err().to_string().contains("no points"));
+        assert!(read("a.csv", b"id,metric,value,unit\n\xff\xfe,time,1,s\n").is_err());
+    }
+}

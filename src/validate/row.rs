@@ -1,0 +1,73 @@
+//! One row of a file of measured points, as it is written.
+
+use super::metric::{Metric, Unit};
+
+/// A measured point. What the source does not state is `None` or empty.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Row {
+    /// Name of the point, one of its own in its file.
+    pub id: String,
+    /// Line of the file.
+    pub line: u64,
+    /// What was run, in words.
+    pub workload: String,
+    /// Billions of parameters as the source prints them.
+    pub params_b: Option<f64>,
+    /// Layers.
+    pub layers: Option<u64>,
+    /// Hidden size.
+    pub hidden: Option<u64>,
+    /// Attention heads.
+    pub heads: Option<u64>,
+    /// Tokens of a sample.
+    pub seq: Option<u64>,
+    /// Words of the vocabulary.
+    pub vocab: Option<u64>,
+    /// Samples of an iteration; in inference, sequences at once.
+    pub global_batch: Option<u64>,
+    /// Samples of a microbatch.
+    pub micro_batch: Option<u64>,
+    /// The machine, in words.
+    pub system: String,
+    /// The chip, in words.
+    pub accelerator: String,
+    /// Chips.
+    pub chips: Option<u64>,
+    /// Tensor parallelism.
+    pub tp: Option<u64>,
+    /// Pipeline parallelism.
+    pub pp: Option<u64>,
+    /// Data parallelism.
+    pub dp: Option<u64>,
+    /// Pieces of layers of a stage.
+    pub interleave: Option<u64>,
+    /// What is computed again, in words.
+    pub recompute: String,
+    /// Whether sequences are divided among tensor-parallel chips.
+    pub seq_parallel: Option<bool>,
+    /// What was measured.
+    pub metric: Metric,
+    /// What was measured, in its unit.
+    pub value: f64,
+    /// Its unit.
+    pub unit: Unit,
+    /// Where the number comes from.
+    pub source: String,
+    /// How sure it is.
+    pub confidence: String,
+    /// Everything else the source says.
+    pub notes: String,
+    /// The data file of another project that the row comes from, where it is one.
+    pub origin: Origin,
+}
+
+/// Whose file a row comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Our columns.
+    Ours,
+    /// vTrain's measured iterations (Bang et al. 2023, arXiv 2312.12391): 1F1B, full recomputation, fp16 with Adam, vocabulary 51,200.
+    Vtrain,
+    /// Ours of `validation/hpl`.
+    Hpl,
+}

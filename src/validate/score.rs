@@ -1,0 +1,122 @@
+//! Errors of points, summed up by class and held against the bounds.
+
+use super::bounds::Bounds;
+use super::class::Class;
+use super::metric::{error_pct, express};
+use super::point::Point;
+use super::predict::{NotPredicted, Predictor};
+use rayon::prelude::*;
+
+/// What became of one point.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Outcome {
+    /// The point.
+    pub point: Point,
+    /// The predicted figure in the row's unit and its error in per cent, positive where predicted is slower or more; or why
+    /// there is none.
+    pub predicted: Result<(f64, f64), NotPredicted>,
+}
+
+/// The errors of a class.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClassScore {
+    /// The class.
+    pub class: Class,
+    /// Points of it.
+    pub points: usize,
+    /// Points predicted.
+    pub n: usize,
+    /// Mean absolute error, per cent.
+    pub mape_pct: f64,
+    /// Median absolute error, per cent.
+    pub median_pct: f64,
+    /// Largest absolute error, per cent, with its sign.
+    pub worst_pct: f64,
+    /// The point that has it.
+    pub worst: String,
+    /// Mean signed error, per cent.
+    pub bias_pct: f64,
+    /// Its bound: mean absolute and signed error in per cent.
+    pub bound: Option<(f64, f64)>,
+}
+
+impl ClassScore {
+    /// What is worse than its bound, if anything is; a class of which nothing is predicted is not.
+    pub fn violations(&self) -> Vec<String> {
+        let Some((mape, bias)) = self.bound.filter(|_| self.n > 0) else { return Vec::new() };
+        let mut list = Vec::new();
+        if self.mape_pct > mape {
+            list.push(format!("{}: mean error {:.2} %, bound {mape} %", self.class, self.mape_pct));
+        }
+        if self.bias_pct.abs() > bias {
+            list.push(format!(
+                "{}: mean signed error {:+.2} %, bound {bias:.2} % either way",
+                self.class, self.bias_pct
+            ));
+        }
+        list
+    }
+}
+
+/// All points and classes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Scores {
+    /// Points in the order given.
+    pub outcomes: Vec<Outcome>,
+    /// Classes that have points, in the order of their definition.
+    pub classes: Vec<ClassScore>,
+}
+
+impl Scores {
+    /// What is worse than its bound.
+    pub fn violations(&self) -> Vec<String> {
+        self.classes.iter().flat_map(ClassScore::violations).collect()
+    }
+}
+
+/// Predicts every point and sums up. Points are independent and run in parallel; the order of the answer is that of the points.
+pub fn score(points: Vec<Point>, predictor: &dyn Predictor, bounds: &Bounds) -> Scores {
+    let outcomes: Vec<Outcome> =
+        points.into_par_iter().map(|point| Outcome { predicted: predict(&point, predictor), point }).collect();
+    let classes = Class::ALL.iter().filter_map(|class| class_score(*class, &outcomes, bounds)).collect();
+    Scores { outcomes, classes }
+}
+
+fn predict(point: &Point, predictor: &dyn Predictor) -> Result<(f64, f64), NotPredicted> {
+    if let Some(reason) = &point.incomplete {
+        return Err(NotPredicted::because(reason.clone()));
+    }
+    let prediction = predictor.predict(point)?;
+    let value = express(point, &prediction).map_err(NotPredicted)?;
+    let error = error_pct(&point.row.metric, point.row.value, value);
+    if error.is_finite() { Ok((value, error)) } else { Err(NotPredicted::because("the predicted figure is no number")) }
+}
+
+fn class_score(class: Class, outcomes: &[Outcome], bounds: &Bounds) -> Option<ClassScore> {
+    let of_class: Vec<&Outcome> = outcomes.iter().filter(|o| o.point.class == class).collect();
+    if of_class.is_empty() {
+        return None;
+    }
+    let errors: Vec<(f64, &str)> = of_class
+        .iter()
+        .filter_map(|o| o.predicted.as_ref().ok().map(|(_, error)| (*error, o.point.row.id.as_str())))
+        .collect();
+    let n = errors.len();
+    let mean = |f: fn(f64) -> f64| errors.iter().map(|(e, _)| f(*e)).sum::<f64>() / n.max(1) as f64;
+    let mut sizes: Vec<f64> = errors.iter().map(|(e, _)| e.abs()).collect();
+    sizes.sort_by(f64::total_cmp);
+    let middle = |i: usize| sizes.get(i).copied().unwrap_or(0.0);
+    let median = if n % 2 == 1 { middle(n / 2) } else { (middle((n / 2).wrapping_sub(1)) + middle(n / 2)) / 2.0 };
+    let worst = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
+    Some(ClassScore {
+        class,
+        points: of_class.len(),
+        n,
+        mape_pct: mean(f64::abs),
+        median_pct: median,
+        worst_pct: worst.map_or(0.0, |w| w.0),
+        worst: worst.map_or(String::new(), |w| w.1.to_string()),
+        bias_pct: mean(|e| e),
+        bound: bounds.of(class).map(|b| (b.mape_pct, b.bias())),
+    })
+}
