@@ -12,6 +12,10 @@
 //! tiles as wide as a full one: that is what makes small and odd products slow. (Tile and wave quantisation: NVIDIA, Matrix
 //! Multiplication Background User's Guide, 2020.)
 //!
+//! **Single kernels.** A chip may reach more in a burst than in a long step ([`Burst`](crate::system::kernels::Burst)). Where its units
+//! wait w for each element of the contracted dimension and hide that among h tiles each, compute is at least
+//! ceil(batch ceil(m/r) ceil(n/c) j / (h U)) (k/j) w, which bounds products of few tiles.
+//!
 //! **Vector work.** bytes / B + kernels x launch.
 
 use crate::system::kernels::Kernels;
@@ -58,6 +62,8 @@ pub struct KernelTimes {
     fill: f64,
     launch: f64,
     bandwidth: f64,
+    wait: f64,
+    tiles_at_once: f64,
 }
 
 impl KernelTimes {
@@ -82,6 +88,20 @@ impl KernelTimes {
             fill: kernels.fill.0,
             launch: kernels.launch.0,
             bandwidth: bandwidth * kernels.memory_efficiency.0,
+            wait: 0.0,
+            tiles_at_once: 1.0,
+        }
+    }
+
+    /// What single kernels take on it; `launch` seconds each instead of the chip's own.
+    pub fn burst(kernels: &Kernels, bandwidth: f64, launch: f64) -> Self {
+        let burst = kernels.burst();
+        Self {
+            launch,
+            bandwidth: bandwidth * burst.memory_efficiency.0,
+            wait: burst.wait.0,
+            tiles_at_once: burst.tiles_at_once as f64,
+            ..Self::new(kernels, bandwidth)
         }
     }
 
@@ -102,6 +122,10 @@ impl KernelTimes {
             let waves = (tiles * o.parts / self.units).ceil();
             let tile = 2.0 * o.rows * o.columns * (p.k / o.parts) / (rate / self.units * o.rate);
             let mut time = waves * (tile + self.fill);
+            if self.wait > 0.0 {
+                let rounds = (tiles * o.parts / (self.units * self.tiles_at_once)).ceil();
+                time = time.max(rounds * p.k / o.parts * self.wait);
+            }
             if o.parts > 1.0 {
                 time += 8.0 * o.parts * p.batch * p.m * p.n / self.bandwidth;
             }

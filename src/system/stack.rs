@@ -4,7 +4,11 @@
 //! under `stack`. Without one the software is ideal: no host time, elementwise chains fused, attention in one kernel.
 
 use super::source::{Source, check_sources};
-use crate::spec::{Node, Reader, read::Fraction};
+use super::serving::Serving;
+use crate::spec::{
+    Node, Reader,
+    read::{Fraction, Table},
+};
 use crate::units::{Bytes, Seconds};
 
 crate::choice! {
@@ -91,11 +95,15 @@ crate::spec! {
         hand_over: HandOver = HandOver::Scattered,
         /// Memory that the software holds beside the model (contexts, communicators, fragments).
         memory_reserve: Bytes = Bytes(0.0),
+        /// How it serves language models, for inference; left out: as [`Serving::ideal`].
+        serving: Option<Serving>,
+        /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu), as microbenchmarks do.
+        operators: Option<Table<Seconds>>,
     }
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 28] = [
+const NUMBERS: [&str; 30] = [
     "host_layer_forward",
     "host_layer_backward",
     "host_layer_recompute",
@@ -124,6 +132,8 @@ const NUMBERS: [&str; 28] = [
     "gradient_reduction",
     "hand_over",
     "memory_reserve",
+    "serving",
+    "operators",
 ];
 
 fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
@@ -181,6 +191,8 @@ impl Stack {
             gradient_reduction: None,
             hand_over: HandOver::Scattered,
             memory_reserve: Bytes(0.0),
+            serving: None,
+            operators: None,
         }
     }
 
