@@ -11,6 +11,8 @@ pub mod bounds;
 pub mod class;
 pub mod closed_form;
 pub mod hpl;
+pub mod inference;
+pub mod machines;
 pub mod metric;
 pub mod models;
 pub mod notes;

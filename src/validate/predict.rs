@@ -1,7 +1,7 @@
 //! Who predicts a point.
 
 use super::point::{Point, Task};
-use super::{closed_form, hpl};
+use super::{closed_form, hpl, inference};
 
 /// What a predictor says of a point. [`metric::express`](super::metric::express) turns it into the row's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -50,10 +50,9 @@ impl Predictor for Models {
             Task::Training => {
                 Err(NotPredicted::because("no model of the time of an execution of a language model yet"))
             }
-            Task::Inference { .. } => Err(NotPredicted::because("no model of the time of inference yet")),
-            Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } => {
-                Err(NotPredicted::because("no model of the time of single kernels by size yet"))
-            }
+            Task::Inference { .. } => inference::batch(point),
+            Task::Matmul { .. } | Task::BestMatmul { .. } => inference::product(point),
+            Task::LayerKernel { name, decode_after } => inference::layer_kernel(point, name, *decode_after),
             Task::AllReduce { .. } => Err(NotPredicted::because("no description of this machine's network")),
             Task::Other { reason } => Err(NotPredicted::because(reason.clone())),
         }

@@ -1,0 +1,128 @@
+//! Machines that measurements were taken on, from shipped parts that are compiled in, so that `flowspace validate` gives the same
+//! answer wherever it runs.
+
+use crate::spec::{FromNode, Node, Reader, read::Fraction, read::Ref};
+use crate::system::network::{Arrangement, Network};
+use crate::system::{Dimension, ModelOptions, System};
+
+macro_rules! parts {
+    ($($folder:literal / $name:literal),* $(,)?) => {
+        &[$((concat!($folder, "/", $name), include_str!(concat!("../../systems/", $folder, "/", $name, ".yaml")))),*]
+    };
+}
+
+/// Shipped files by folder and name.
+const PARTS: &[(&str, &str)] = parts![
+    "chips" / "a100",
+    "chips" / "h100",
+    "chips" / "h200",
+    "chips" / "gh200",
+    "chips" / "mi210",
+    "chips" / "mi250x",
+    "chips" / "mi300x",
+    "chips" / "gaudi-2",
+    "chips" / "gaudi-3",
+    "chips" / "sn40l",
+    "memories" / "a100-40gb-hbm2",
+    "memories" / "a100-80gb-hbm2e",
+    "memories" / "h100-80gb-hbm3",
+    "memories" / "h200-141gb-hbm3e",
+    "memories" / "gh200-96gb-hbm3",
+    "memories" / "mi210-64gb-hbm2e",
+    "memories" / "mi250x-128gb-hbm2e",
+    "memories" / "mi300x-192gb-hbm3",
+    "memories" / "gaudi-2-96gb-hbm2e",
+    "memories" / "gaudi-3-128gb-hbm2e",
+    "memories" / "sn40l-hbm",
+    "links" / "nvlink-3",
+    "links" / "sn40l-node",
+    "stacks" / "tensorrt-llm",
+    "stacks" / "tensorrt-llm-overlapped",
+    "stacks" / "sambanova",
+    "stacks" / "pytorch-operators-a100",
+    "stacks" / "pytorch-operators-mi210",
+];
+
+/// Links among the chips of a box.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Links {
+    /// Their file.
+    pub part: &'static str,
+    /// Their topology.
+    pub topology: Arrangement,
+    /// Share of their bandwidth that collectives reach.
+    pub efficiency: f64,
+}
+
+/// NVLink of A100: 0.7 of it is what LLMCompass's all-reduce of 403 MB among four reaches.
+pub const NVLINK_3: Links = Links { part: "links/nvlink-3", topology: Arrangement::Switch, efficiency: 0.7 };
+
+/// Every SN40L of a node to every other.
+pub const SN40L_NODE: Links =
+    Links { part: "links/sn40l-node", topology: Arrangement::FullyConnected, efficiency: 1.0 };
+
+/// A box of chips: shipped parts by folder and name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Parts {
+    /// Chip.
+    pub chip: &'static str,
+    /// Memory.
+    pub memory: &'static str,
+    /// Software, where it is known.
+    pub stack: Option<&'static str>,
+    /// Links; left out where one chip works alone.
+    pub links: Option<Links>,
+}
+
+fn part<T: FromNode>(name: &str) -> Result<T, String> {
+    let found = PARTS.iter().find(|(known, _)| *known == name);
+    let (file, text) = found.ok_or_else(|| format!("no shipped part {name}"))?;
+    let node = Node::parse(&format!("systems/{file}.yaml"), text).map_err(|e| e.to_string())?;
+    Reader::read(&node).map_err(|e| e.to_string())
+}
+
+/// The system of so many chips.
+///
+/// # Errors
+/// A sentence: a part that is not shipped, or has a mistake.
+pub fn system(parts: &Parts, chips: u64) -> Result<System, String> {
+    let network = match parts.links.filter(|_| chips > 1) {
+        Some(links) => {
+            let efficiency = Fraction(links.efficiency);
+            let dimension = Dimension { size: chips, link: Ref(part(links.part)?), topology: None, efficiency };
+            Network { topology: links.topology, dimensions: vec![dimension], switch: None }
+        }
+        None => Network { topology: Arrangement::SingleChip, dimensions: Vec::new(), switch: None },
+    };
+    Ok(System {
+        name: parts.chip.trim_start_matches("chips/").to_string(),
+        source: "the machine of a measurement".into(),
+        chip: Ref(part(parts.chip)?),
+        memory: Ref(part(parts.memory)?),
+        offload: None,
+        stack: parts.stack.map(part).transpose()?.map(Ref),
+        network,
+        chips: None,
+        overlap: None,
+        model: ModelOptions::flowspace(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_is_read_as_what_it_is() {
+        for (name, _) in PARTS {
+            let read = match name.split('/').next() {
+                Some("chips") => part::<crate::system::Chip>(name).map(|_| ()),
+                Some("memories") => part::<crate::system::Memory>(name).map(|_| ()),
+                Some("links") => part::<crate::system::Link>(name).map(|_| ()),
+                _ => part::<crate::system::Stack>(name).map(|_| ()),
+            };
+            assert_eq!(read, Ok(()), "{name}");
+        }
+        assert!(part::<crate::system::Chip>("chips/none").is_err());
+    }
+}
