@@ -67,7 +67,9 @@ fn parts<T: FromNode>(folder: &str) -> BTreeMap<String, T> {
 }
 
 fn systems() -> BTreeMap<String, System> {
-    read_all(files("systems", &["chips", "memories", "links", "switches", "stacks"]), |path| System::build(&System::load(path)?))
+    read_all(files("systems", &["chips", "memories", "links", "switches", "stacks"]), |path| {
+        System::build(&System::load(path)?)
+    })
 }
 
 fn workloads() -> BTreeMap<String, Workload> {

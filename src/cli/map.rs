@@ -82,7 +82,10 @@ pub struct MapArgs {
     /// Evaluate with this model instead of the system file's: flowspace or dfmodel.
     #[arg(long, value_name = "PRESET")]
     pub model: Option<String>,
-    /// Write the plan to this file.
+    /// Decisions of an execution.
+    #[command(flatten)]
+    pub execution: super::execution::ExecutionArgs,
+    /// Write the plan (of a language model on chips with `kernels:`, the execution) to this file.
     #[arg(long, value_name = "FILE")]
     pub plan_out: Option<PathBuf>,
     /// Write the fusion MILP of the answer for another solver; the name ends in .mps or .lp.
@@ -164,6 +167,9 @@ struct Task {
 /// # Errors
 /// [`Failure`]: bad input; a plan that the checker refuses; an infeasible point (after printing it).
 pub fn run(args: &MapArgs) -> Result<i32, Failure> {
+    if let Some(done) = super::execution::run(args) {
+        return done;
+    }
     let Some((engine, solver)) = engine_from_word(&args.solver) else {
         return Err(Failure::input(format!("--solver {:?}: expected auto, highs, cbc or exact", args.solver)));
     };

@@ -4,6 +4,7 @@
 //! interrupted.
 
 pub mod check;
+pub mod execution;
 pub mod import;
 pub mod map;
 pub mod money;

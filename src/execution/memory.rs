@@ -7,9 +7,8 @@
 //! brings back), inputs and scores of the head, buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
 //! two layers of gathered weights under ZeRO 3), and what the software reserves. Offloaded kinds leave two layers behind for the one at work and the one on its way.
 
-use super::block::Block;
 use super::machine::Machine;
-use super::schedule::{ChipWeights, Constants, StageKind};
+use super::schedule::{Plan, StageKind};
 use super::spec::{Execution, Offload, Schedule, Zero};
 use serde::Serialize;
 
@@ -95,44 +94,28 @@ pub fn in_flight(e: &Execution, stage: u64, microbatches: f64) -> f64 {
     }
 }
 
-/// The fullest stage.
-pub fn memory(
-    machine: &Machine,
-    c: &Constants,
-    block: &Block,
-    weights: &ChipWeights,
-    kinds: &[StageKind],
-    e: &Execution,
-    microbatches: f64,
-) -> Memory {
+/// The fullest stage of an execution.
+pub fn memory(machine: &Machine, plan: &Plan, e: &Execution) -> Memory {
     let mut worst = Memory {
         capacity: machine.capacity,
         second_capacity: machine.second_tier.and_then(|(_, capacity)| capacity),
         ..Memory::default()
     };
     let mut most = -1.0;
-    for s in kinds {
-        let (device, second_tier) = stage(machine, c, block, weights, s, e, microbatches);
+    for s in plan.kinds {
+        let (device, second_tier) = stage(machine, plan, s, e);
+        worst.second_tier = worst.second_tier.max(second_tier);
         let total = device.total();
         if total > most {
             most = total;
-            worst = Memory { stage: s.first, device, second_tier: second_tier.max(worst.second_tier), ..worst };
-        } else {
-            worst.second_tier = worst.second_tier.max(second_tier);
+            (worst.stage, worst.device) = (s.first, device);
         }
     }
     worst
 }
 
-fn stage(
-    machine: &Machine,
-    c: &Constants,
-    block: &Block,
-    weights: &ChipWeights,
-    s: &StageKind,
-    e: &Execution,
-    microbatches: f64,
-) -> (MemoryByKind, f64) {
+fn stage(machine: &Machine, plan: &Plan, s: &StageKind, e: &Execution) -> (MemoryByKind, f64) {
+    let (c, block, weights, microbatches) = (plan.constants, plan.block, plan.weights, plan.microbatches);
     let (dense, experts) = weights.of_stage(s);
     let replicas = e.dp * e.cp;
     let state = c.state.divided(e.zero, replicas);

@@ -14,9 +14,11 @@ pub mod machine;
 pub mod memory;
 pub mod predict;
 pub mod schedule;
+pub mod search;
 pub mod single_kernel;
 pub mod spec;
 
 pub use machine::Machine;
 pub use predict::{Prediction, Refusal, predict};
+pub use search::{Found, Pins, search};
 pub use spec::{Execution, ExecutionFile, Offload, Recompute, Schedule, Zero};

@@ -4,7 +4,7 @@ use super::block::{Block, BlockKey, BlockSums};
 use super::communication::IterationLinks;
 use super::machine::Machine;
 use super::memory::{self, Memory};
-use super::schedule::{self, ChipWeights, Constants, IterationTime};
+use super::schedule::{self, ChipWeights, Constants, IterationTime, Plan};
 use super::spec::{Execution, Offload, Recompute, Zero};
 use crate::units::Bytes;
 use crate::workload::language::{FlopCount, LanguageModel, ModelPass};
@@ -156,8 +156,10 @@ pub fn predict_any(machine: &Machine, model: &LanguageModel, e: &Execution) -> R
     let links = IterationLinks::of(machine, e.tp, e.cp, e.ep, e.dp, e.pp);
     let kinds = schedule::stages(model, e.pp);
     let constants = Constants::of(machine, model);
-    let time = schedule::iteration(&constants, &block, &weights, &links, &kinds, e, m);
-    let memory = memory::memory(machine, &constants, &block, &weights, &kinds, e, m);
+    let plan =
+        Plan { constants: &constants, block: &block, weights: &weights, links: &links, kinds: &kinds, microbatches: m };
+    let time = plan.iteration(e);
+    let memory = memory::memory(machine, &plan, e);
     let chips = e.chips();
     let samples_per_s = model.global_batch as f64 / time.total;
     let model_flop = model.training_flop_per_sample(model.seq, FlopCount::Products) * model.global_batch as f64;

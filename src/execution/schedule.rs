@@ -223,68 +223,126 @@ fn waits(seconds: f64, n: f64, work: f64, overlap: bool) -> (f64, f64) {
     (seconds - hidden, hidden)
 }
 
-/// Seconds of an iteration of `microbatches`.
-pub fn iteration(
-    c: &Constants,
-    block: &Block,
-    weights: &ChipWeights,
-    links: &IterationLinks,
-    kinds: &[StageKind],
-    e: &Execution,
-    microbatches: f64,
-) -> IterationTime {
-    let m = microbatches;
-    let v = e.chunks as f64;
-    let hop = if e.pp > 1 { 2.0 * links.next.at(block.hand_over) + c.host[1] } else { 0.0 };
-    let (mut slowest, mut at) = (StageTime { total: -1.0, ..StageTime::default() }, 0);
-    let (mut sum, mut sum_weight) = (0.0, 0.0);
-    let (mut reduction, mut reduction_hidden, mut optimizer) = (0.0f64, 0.0, 0.0f64);
-    for (i, s) in kinds.iter().enumerate() {
-        let stage = stage_time(c, block, weights, links, s, e, hop);
-        sum += s.count * stage.total;
-        sum_weight += s.count * stage.weight;
-        if stage.total > slowest.total {
-            (slowest, at) = (stage, i);
+/// What an iteration is made of, before its parts are told apart.
+#[derive(Clone, Copy, Default)]
+struct Outline {
+    slowest: StageTime,
+    at: usize,
+    hop: f64,
+    chunk_hops: f64,
+    bubble: f64,
+    reduction: f64,
+    reduction_hidden: f64,
+    ends: f64,
+    optimizer: f64,
+    total: f64,
+}
+
+/// A cell of the search: everything but the tail of an execution.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// Constants of model and machine.
+    pub constants: &'a Constants,
+    /// Times and kept bytes of a microbatch.
+    pub block: &'a Block,
+    /// Weights of a chip.
+    pub weights: &'a ChipWeights,
+    /// Links of the degrees.
+    pub links: &'a IterationLinks,
+    /// Stages.
+    pub kinds: &'a [StageKind],
+    /// Microbatches of a replica and iteration.
+    pub microbatches: f64,
+}
+
+impl Plan<'_> {
+    fn outline(&self, e: &Execution) -> Outline {
+        let (c, m, v) = (self.constants, self.microbatches, e.chunks as f64);
+        let hop = self.hop(e);
+        let mut out = Outline { slowest: StageTime { total: -1.0, ..StageTime::default() }, hop, ..Outline::default() };
+        let (mut sum, mut sum_weight) = (0.0, 0.0);
+        for (i, s) in self.kinds.iter().enumerate() {
+            let stage = stage_time(c, self.block, self.weights, self.links, s, e, hop);
+            sum += s.count * stage.total;
+            sum_weight += s.count * stage.weight;
+            if stage.total > out.slowest.total {
+                (out.slowest, out.at) = (stage, i);
+            }
+            let (once, hidden, step) = after(c, self.weights, self.links, s, e, &stage);
+            if once > out.reduction {
+                (out.reduction, out.reduction_hidden) = (once, hidden);
+            }
+            out.optimizer = out.optimizer.max(step);
         }
-        let (once, hidden, step) = after(c, weights, links, s, e, &stage);
-        if once > reduction {
-            (reduction, reduction_hidden) = (once, hidden);
-        }
-        optimizer = optimizer.max(step);
+        let others = sum - out.slowest.total;
+        out.bubble = match e.schedule {
+            Schedule::Interleaved => others / v,
+            Schedule::ZeroBubble => (others - 2.0 * (sum_weight - out.slowest.weight)).max(0.0),
+            Schedule::GPipe | Schedule::OneForwardOneBackward => others,
+        };
+        out.ends = if e.pp > 1 { self.links.ends.at(self.weights.tied * c.reduced) } else { 0.0 };
+        out.chunk_hops = (v - 1.0) * hop;
+        let steady = m * (out.slowest.total + out.chunk_hops);
+        out.total = steady + out.bubble + out.reduction + out.ends + out.optimizer + c.host[2];
+        out
     }
-    let others = sum - slowest.total;
-    let bubble = match e.schedule {
-        Schedule::Interleaved => others / v,
-        Schedule::ZeroBubble => (others - 2.0 * (sum_weight - slowest.weight)).max(0.0),
-        Schedule::GPipe | Schedule::OneForwardOneBackward => others,
-    };
-    let ends = if e.pp > 1 { links.ends.at(weights.tied * c.reduced) } else { 0.0 };
-    let Some(s) = kinds.get(at) else { return IterationTime::default() };
-    let parts = |f: &dyn Fn(&LayerTime) -> f64| {
-        s.plain * f(&block.plain)
-            + s.experts * f(&block.experts)
-            + s.embedding * f(&block.embedding)
-            + s.head * f(&block.head)
-    };
-    let chunk_hops = (v - 1.0) * hop;
-    let mut out = IterationTime {
-        total: 0.0,
-        forward: m * parts(&|l| l.forward),
-        backward: m * parts(&|l| l.backward),
-        recompute: m * parts(&|l| l.recompute),
-        tp: m * parts(&|l| l.exposed.tp),
-        cp: m * parts(&|l| l.exposed.cp),
-        ep: m * parts(&|l| l.exposed.ep),
-        hand_over: m * (hop + chunk_hops),
-        bubble,
-        dp: m * slowest.dp + reduction + ends,
-        optimizer,
-        host: m * (parts(&|l| l.host) + c.host[0]) + c.host[2],
-        offload: m * slowest.offload,
-        hidden: m * (parts(&|l| l.exposed.hidden) + slowest.hidden) + reduction_hidden,
-    };
-    out.total = m * (slowest.total + chunk_hops) + bubble + reduction + ends + optimizer + c.host[2];
-    out
+
+    fn hop(&self, e: &Execution) -> f64 {
+        if e.pp > 1 { 2.0 * self.links.next.at(self.block.hand_over) + self.constants.host[1] } else { 0.0 }
+    }
+
+    /// Seconds of an iteration.
+    pub fn seconds(&self, e: &Execution) -> f64 {
+        self.outline(e).total
+    }
+
+    /// Seconds below which no choice of schedule, ZeRO, offload and overlap of data parallelism comes: the slowest stage's own work and
+    /// hand-overs, and the optimiser divided as far as it can be.
+    pub fn bound(&self, e: &Execution, divided: bool) -> f64 {
+        let (c, hop) = (self.constants, self.hop(e));
+        let replicas = (e.dp * e.cp) as f64;
+        let (mut slowest, mut step) = (0.0f64, 0.0f64);
+        for s in self.kinds {
+            let work = s.plain * self.block.plain.total()
+                + s.experts * self.block.experts.total()
+                + s.embedding * self.block.embedding.total()
+                + s.head * self.block.head.total();
+            slowest = slowest.max(work);
+            let (dense, experts) = self.weights.of_stage(s);
+            let own = if divided { dense / replicas + experts * e.ep as f64 / replicas } else { dense + experts };
+            step = step.max(own * c.optimizer);
+        }
+        self.microbatches * (slowest + hop + c.host[0]) + step + c.host[2]
+    }
+
+    /// An iteration with its parts.
+    pub fn iteration(&self, e: &Execution) -> IterationTime {
+        let (c, m, block) = (self.constants, self.microbatches, self.block);
+        let o = self.outline(e);
+        let Some(s) = self.kinds.get(o.at) else { return IterationTime::default() };
+        let parts = |f: &dyn Fn(&LayerTime) -> f64| {
+            s.plain * f(&block.plain)
+                + s.experts * f(&block.experts)
+                + s.embedding * f(&block.embedding)
+                + s.head * f(&block.head)
+        };
+        IterationTime {
+            total: o.total,
+            forward: m * parts(&|l| l.forward),
+            backward: m * parts(&|l| l.backward),
+            recompute: m * parts(&|l| l.recompute),
+            tp: m * parts(&|l| l.exposed.tp),
+            cp: m * parts(&|l| l.exposed.cp),
+            ep: m * parts(&|l| l.exposed.ep),
+            hand_over: m * (o.hop + o.chunk_hops),
+            bubble: o.bubble,
+            dp: m * o.slowest.dp + o.reduction + o.ends,
+            optimizer: o.optimizer,
+            host: m * (parts(&|l| l.host) + c.host[0]) + c.host[2],
+            offload: m * o.slowest.offload,
+            hidden: m * (parts(&|l| l.exposed.hidden) + o.slowest.hidden) + o.reduction_hidden,
+        }
+    }
 }
 
 fn stage_time(

@@ -37,7 +37,7 @@ impl Server {
         Ok(Self {
             kernels: KernelTimes::burst(kernels, system.memory.0.bandwidth.0, 0.0),
             efficiency: burst.efficiency.0,
-            attention_efficiency: kernels.fused_attention_efficiency.unwrap_or(burst.batched_efficiency).0,
+            attention_efficiency: burst.batched_efficiency.0,
             kernel: serving.kernel.unwrap_or(kernels.launch).0,
             serving,
             machine,

@@ -1,0 +1,396 @@
+//! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
+
+use super::Failure;
+use super::map::{Format, MapArgs, check_writable, positive};
+use super::present::{align, plain, significant};
+use crate::execution::search::{Found, Pins, search};
+use crate::execution::{
+    Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
+};
+use crate::spec::{Loader, Node, Reader, Value, node::io_reason};
+use crate::system::System;
+use crate::units::{Bytes, Seconds};
+use crate::workload::WorkloadSpec;
+use crate::workload::language::LanguageModel;
+use clap::Args;
+use serde_json::json;
+use std::path::{Path, PathBuf};
+
+/// A parser of the words of a choice.
+macro_rules! word {
+    ($choice:ty) => {
+        |text: &str| {
+            <$choice>::from_word(text).ok_or_else(|| {
+                let words: Vec<&str> = <$choice>::ALL.iter().map(|c| c.word()).collect();
+                format!("expected {}, found {text:?}", words.join(", "))
+            })
+        }
+    };
+}
+
+/// Decisions of an execution; what is left out is searched.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Executions of language models (chips with `kernels:`)")]
+pub struct ExecutionArgs {
+    /// Execution file: predict this one instead of searching.
+    #[arg(long, value_name = "FILE")]
+    pub execution: Option<PathBuf>,
+    /// Chips to use; all of the system if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub chips: Option<u64>,
+    /// Context parallelism.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub cp: Option<u64>,
+    /// Expert parallelism.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub ep: Option<u64>,
+    /// Samples of a microbatch.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub micro_batch: Option<u64>,
+    /// Schedule of the pipeline: gpipe, 1f1b, interleaved, zero_bubble.
+    #[arg(long, value_name = "WORD", value_parser = word!(Schedule))]
+    pub schedule: Option<Schedule>,
+    /// Pieces of layers a stage holds (interleaved).
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub chunks: Option<u64>,
+    /// What is computed again: none, selective, full.
+    #[arg(long, value_name = "WORD", value_parser = word!(Recompute))]
+    pub recompute: Option<Recompute>,
+    /// Sequence parallelism.
+    #[arg(long, value_name = "BOOL")]
+    pub sequence_parallel: Option<bool>,
+    /// Stage of ZeRO: 0, 1, 2, 3.
+    #[arg(long, value_name = "N", value_parser = word!(Zero))]
+    pub zero: Option<Zero>,
+    /// What lies in the second memory tier: none, optimizer, activations, weights, all.
+    #[arg(long, value_name = "WORD", value_parser = word!(Offload))]
+    pub offload: Option<Offload>,
+    /// Whether the reduction of gradients runs beside the backward pass.
+    #[arg(long, value_name = "BOOL")]
+    pub overlap_dp: Option<bool>,
+    /// Whether tensor-parallel collectives run beside products.
+    #[arg(long, value_name = "BOOL")]
+    pub overlap_tp: Option<bool>,
+}
+
+impl ExecutionArgs {
+    /// Whether anything but an execution file is given.
+    fn pins_any(&self, pins: &Pins) -> bool {
+        *pins != Pins { chips: self.chips, ..Pins::default() }
+    }
+
+    fn pins(&self, args: &MapArgs) -> Pins {
+        Pins {
+            chips: self.chips,
+            tp: args.tp,
+            pp: args.pp,
+            dp: args.dp,
+            cp: self.cp,
+            ep: self.ep,
+            micro_batch: self.micro_batch,
+            schedule: self.schedule,
+            chunks: self.chunks,
+            recompute: self.recompute,
+            sequence_parallel: self.sequence_parallel,
+            zero: self.zero,
+            offload: self.offload,
+            overlap_dp: self.overlap_dp,
+            overlap_tp: self.overlap_tp,
+        }
+    }
+
+    fn used(&self) -> bool {
+        let pins = Pins {
+            cp: self.cp,
+            ep: self.ep,
+            micro_batch: self.micro_batch,
+            schedule: self.schedule,
+            chunks: self.chunks,
+            recompute: self.recompute,
+            sequence_parallel: self.sequence_parallel,
+            zero: self.zero,
+            offload: self.offload,
+            overlap_dp: self.overlap_dp,
+            overlap_tp: self.overlap_tp,
+            ..Pins::default()
+        };
+        self.execution.is_some() || self.chips.is_some() || pins != Pins::default()
+    }
+}
+
+fn is_language_model(node: &Node) -> bool {
+    matches!(node.get("kind").map(|n| &n.value), Some(Value::Scalar { text, .. }) if text == "language_model")
+}
+
+/// Maps a language model onto a chip with `kernels`; `None` where workload or chip are other ones, which `map` takes.
+pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
+    let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
+        let wrong = "execution options need --workload and --system";
+        return args.execution.used().then(|| Err(Failure::input(wrong)));
+    };
+    // Problems of files are reported by `map`, all at once, unless this is ours to read.
+    let workload = WorkloadSpec::load(workload).ok()?;
+    let system = System::load(system).ok()?;
+    let (model, system) = match (read_model(&workload), System::build(&system)) {
+        (Some(model), Ok(system)) if system.chip.0.kernels.is_some() => (model, system),
+        _ => {
+            let wrong = "execution options (--execution, --micro-batch, ...) are for workloads of kind language_model on chips with `kernels:`";
+            return args.execution.used().then(|| Err(Failure::input(wrong)));
+        }
+    };
+    Some(predict_or_search(args, &model, &system))
+}
+
+fn read_model(node: &Node) -> Option<LanguageModel> {
+    if !is_language_model(node) {
+        return None;
+    }
+    match Reader::read::<WorkloadSpec>(node) {
+        Ok(WorkloadSpec::Language(model)) => Some(*model),
+        _ => None,
+    }
+}
+
+/// A prediction and, where it was searched for, what proves it.
+struct Answer {
+    prediction: Prediction,
+    found: Option<Found>,
+    seconds: f64,
+}
+
+fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
+    if let Some(path) = &args.plan_out {
+        check_writable(path)?;
+    }
+    if args.write_model.is_some() {
+        return Err(Failure::input("--write-model: a search over executions has no MILP"));
+    }
+    let machine = Machine::new(system).map_err(Failure::input)?;
+    let pins = args.execution.pins(args);
+    let begin = std::time::Instant::now();
+    let answer = match &args.execution.execution {
+        Some(path) => {
+            if args.execution.pins_any(&pins) {
+                return Err(Failure::input(
+                    "--execution states every decision; leave --tp, --recompute and the like out",
+                ));
+            }
+            let execution = read_execution(path)?;
+            match predict(&machine, model, &execution) {
+                Ok(prediction) => Answer { prediction, found: None, seconds: begin.elapsed().as_secs_f64() },
+                Err(refusal) => return refuse(args, model, system, &refusal),
+            }
+        }
+        None => {
+            let found = search(&machine, model, &pins).map_err(Failure::input)?;
+            match found.best.clone() {
+                Some(prediction) => Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64() },
+                None => {
+                    let reason = found.reason(&machine);
+                    if args.format == Format::Json {
+                        super::print(&infeasible_json(model, system, &reason));
+                    }
+                    return Err(Failure::input(reason));
+                }
+            }
+        }
+    };
+    super::print(&match args.format {
+        Format::Text => text(&answer, model, system),
+        Format::Json => format!("{:#}\n", to_json(&answer, model, system)),
+    });
+    if let Some(path) = &args.plan_out {
+        write_execution(path, &answer, model, system)?;
+    }
+    Ok(0)
+}
+
+fn read_execution(path: &Path) -> Result<Execution, Failure> {
+    let node = Loader.load(path, None)?;
+    let node = Loader.expand(&node, "")?;
+    Ok(Reader::read::<ExecutionFile>(&node)?.execution)
+}
+
+fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: &System) -> Result<(), Failure> {
+    let how = match &answer.found {
+        Some(found) => format!("flowspace map: the fastest of {} executions", found.covered),
+        None => "flowspace map: predicted as given".into(),
+    };
+    let file = ExecutionFile {
+        name: format!("{} on {}", model.name, system.name),
+        source: how,
+        execution: answer.prediction.execution.clone(),
+    };
+    let body =
+        serde_saphyr::to_string(&file).map_err(|e| Failure::input(format!("cannot write the execution: {e}")))?;
+    std::fs::write(path, body)
+        .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))
+}
+
+fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {
+    if args.format == Format::Json && matches!(refusal, Refusal::Infeasible(_)) {
+        super::print(&infeasible_json(model, system, &refusal.to_string()));
+    }
+    Err(Failure::input(refusal.to_string()))
+}
+
+fn infeasible_json(model: &LanguageModel, system: &System, reason: &str) -> String {
+    let object = json!({ "workload": model.name, "system": system.name, "status": "infeasible", "reason": reason });
+    format!("{object:#}\n")
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", 100.0 * share)
+}
+
+fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
+    let p = &answer.prediction;
+    let e = &p.execution;
+    let mut out = format!("{} on {} ({} of {} chips)\n\n", model.name, system.name, p.chips, system.chip_count());
+    let mut head = plain();
+    head.set_header([
+        "TP",
+        "PP",
+        "DP",
+        "CP",
+        "EP",
+        "microbatch",
+        "microbatches",
+        "iteration",
+        "samples/s",
+        "tokens/s",
+        "MFU",
+        "HFU",
+    ]);
+    head.add_row([
+        e.tp.to_string(),
+        e.pp.to_string(),
+        e.dp.to_string(),
+        e.cp.to_string(),
+        e.ep.to_string(),
+        e.micro_batch.to_string(),
+        p.microbatches.to_string(),
+        Seconds(p.time.total).to_string(),
+        significant(p.samples_per_s),
+        significant(p.tokens_per_s),
+        percent(p.model_flop_utilization),
+        percent(p.hardware_flop_utilization),
+    ]);
+    out.push_str(&format!("{head}\n\n"));
+    let mut decisions = plain();
+    decisions.set_header([
+        "schedule",
+        "chunks",
+        "recompute",
+        "sequence parallel",
+        "ZeRO",
+        "offload",
+        "overlap DP",
+        "overlap TP",
+    ]);
+    let yes = |b: bool| if b { "yes" } else { "no" }.to_string();
+    decisions.add_row([
+        e.schedule.to_string(),
+        e.chunks.to_string(),
+        e.recompute.to_string(),
+        yes(e.sequence_parallel),
+        e.zero.to_string(),
+        e.offload.to_string(),
+        yes(e.overlap_dp),
+        yes(e.overlap_tp),
+    ]);
+    out.push_str(&format!("{decisions}\n\n"));
+    let mut time = plain();
+    time.set_header(["iteration", "time", "share"]);
+    let t = &p.time;
+    for (name, seconds) in [
+        ("forward", t.forward),
+        ("backward", t.backward),
+        ("recomputation", t.recompute),
+        ("tensor parallelism", t.tp),
+        ("context parallelism", t.cp),
+        ("expert parallelism", t.ep),
+        ("between stages", t.hand_over),
+        ("pipeline bubble", t.bubble),
+        ("data parallelism", t.dp),
+        ("optimizer", t.optimizer),
+        ("host", t.host),
+        ("offload", t.offload),
+    ] {
+        if seconds > 0.0 {
+            time.add_row([name.to_string(), Seconds(seconds).to_string(), percent(seconds / t.total)]);
+        }
+    }
+    align(&mut time, &[1, 2]);
+    let hidden = Seconds(t.hidden);
+    out.push_str(&format!("{time}\n(communication that is waited for; {hidden} more run beside other work)\n\n"));
+    let mut memory = plain();
+    memory.set_header(["memory of a chip", "bytes"]);
+    for (name, bytes) in p.memory.device.kinds() {
+        if bytes > 0.0 {
+            memory.add_row([name.to_string(), Bytes(bytes).to_string()]);
+        }
+    }
+    let total = p.memory.device.total();
+    let of = p.memory.capacity.map_or("no limit".into(), |c| format!("of {} ({} used)", Bytes(c), percent(total / c)));
+    memory.add_row(["together".to_string(), format!("{} {of}", Bytes(total))]);
+    if p.memory.second_tier > 0.0 {
+        memory.add_row(["in the second tier".to_string(), Bytes(p.memory.second_tier).to_string()]);
+    }
+    out.push_str(&format!("{memory}\n(stage {}, which holds most)\n\n", p.memory.stage));
+    out.push_str(&match &answer.found {
+        Some(f) => format!(
+            "status: optimal (bound {}, gap {:.2e}): {} executions covered, {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
+            Seconds(f.bound),
+            f.gap(),
+            f.covered,
+            f.evaluated,
+            f.too_large,
+            f.pruned,
+            f.cells,
+            f.blocks,
+            answer.seconds
+        ),
+        None => format!("status: predicted as given; {:.3} s\n", answer.seconds),
+    });
+    out
+}
+
+fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_json::Value {
+    let p = &answer.prediction;
+    let (cost, power) = (crate::system::price::cost(system), crate::system::price::power(system));
+    let mut object = json!({
+        "workload": model.name,
+        "system": system.name,
+        "status": if answer.found.is_some() { "optimal" } else { "predicted" },
+        "execution": p.execution,
+        "chips": p.chips,
+        "microbatches": p.microbatches,
+        "iteration_s": p.time.total,
+        "iteration_parts_s": p.time,
+        "samples_per_s": p.samples_per_s,
+        "tokens_per_s": p.tokens_per_s,
+        "model_flop_utilization": p.model_flop_utilization,
+        "hardware_flop_utilization": p.hardware_flop_utilization,
+        "memory": {
+            "stage": p.memory.stage,
+            "bytes": p.memory.device,
+            "total_bytes": p.memory.device.total(),
+            "capacity_bytes": p.memory.capacity,
+            "second_tier_bytes": p.memory.second_tier,
+        },
+        "cost_usd": cost.total(),
+        "power_w": power.total(),
+        "solve_s": answer.seconds,
+    });
+    if let Some(f) = &answer.found {
+        object["objective_s"] = json!(p.time.total);
+        object["bound_s"] = json!(f.bound);
+        object["gap"] = json!(f.gap());
+        object["proof"] = json!({
+            "covered": f.covered, "evaluated": f.evaluated, "too_large": f.too_large, "cells": f.cells,
+            "pruned_cells": f.pruned, "blocks": f.blocks,
+        });
+    }
+    object
+}
