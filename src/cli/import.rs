@@ -1,6 +1,7 @@
 //! `flowspace import`: files of other tools, read into ours.
 
 use super::Failure;
+use crate::import::calculon::Input;
 use crate::import::dfmodel::schema::Generation;
 use crate::import::dfmodel::{Options, import};
 use crate::spec::node::io_reason;
@@ -13,6 +14,32 @@ pub enum ImportCommand {
     /// DFModel's setup.txt, dse.txt or dse.pb of any generation: a workload, a system and a study file, and a plan file where
     /// its passes have filled in a mapping. What it ignored or assumed goes to standard error and on top of the files.
     Dfmodel(DfmodelArgs),
+    /// Calculon's application, execution and system files: a workload, an execution and a system file. What it ignored, assumed
+    /// or changed goes to standard error and on top of the files.
+    Calculon(CalculonArgs),
+}
+
+/// Arguments of `flowspace import calculon`.
+#[derive(Debug, Args)]
+pub struct CalculonArgs {
+    /// The application: sizes of the model.
+    #[arg(value_name = "APP.json")]
+    pub app: PathBuf,
+    /// The execution: degrees, batch, recomputation.
+    #[arg(value_name = "EXECUTION.json")]
+    pub execution: PathBuf,
+    /// The system: rates, memories, networks.
+    #[arg(value_name = "SYSTEM.json")]
+    pub system: PathBuf,
+    /// Folder for the files written; made if it does not exist.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    pub out: PathBuf,
+    /// Name of the files written; by default the execution file's own.
+    #[arg(long, value_name = "NAME", value_parser = plain)]
+    pub name: Option<String>,
+    /// Write over files that exist.
+    #[arg(long)]
+    pub force: bool,
 }
 
 /// Arguments of `flowspace import dfmodel`.
@@ -55,18 +82,72 @@ fn plain(text: &str) -> Result<String, String> {
 /// # Errors
 /// [`Failure`]: a file that cannot be read or makes no sense; files that would be overwritten.
 pub fn run(command: &ImportCommand) -> Result<i32, Failure> {
-    let ImportCommand::Dfmodel(args) = command;
+    match command {
+        ImportCommand::Dfmodel(args) => dfmodel(args),
+        ImportCommand::Calculon(args) => calculon(args),
+    }
+}
+
+fn dfmodel(args: &DfmodelArgs) -> Result<i32, Failure> {
     let file = args.file.display().to_string();
-    let bytes =
-        std::fs::read(&args.file).map_err(|e| Failure::input(format!("cannot read {file:?}: {}", io_reason(&e))))?;
+    let bytes = read(&args.file)?;
     let options = Options {
         generation: args.generation,
         skip_unknown: args.skip_unknown,
         name: args.name.clone().unwrap_or_else(|| name_of(&args.file)),
     };
     let imported = import(&file, &bytes, &options).map_err(|faults| Failure::input(faults.to_string()))?;
-    let paths: Vec<PathBuf> = imported.files.iter().map(|(name, _)| args.out.join(name)).collect();
-    if let Some(path) = paths.iter().find(|p| p.exists() && !args.force) {
+    let written = write(&args.out, &imported.files, args.force)?;
+    for note in &imported.notes {
+        eprintln!("{file}: {note}");
+    }
+    super::print(&format!("read as generation {}\n{written}", imported.generation));
+    Ok(0)
+}
+
+fn calculon(args: &CalculonArgs) -> Result<i32, Failure> {
+    let paths = [&args.app, &args.execution, &args.system];
+    let names = paths.map(|p| p.display().to_string());
+    let mut texts = Vec::new();
+    let mut unreadable = Vec::new();
+    for (path, name) in paths.into_iter().zip(&names) {
+        match read(path).map(String::from_utf8) {
+            Ok(Ok(text)) => texts.push(text),
+            Ok(Err(e)) => {
+                let at = e.utf8_error().valid_up_to();
+                unreadable.push(format!("{name}: byte {at}: not UTF-8, so not JSON"));
+            }
+            Err(failure) => unreadable.push(failure.message),
+        }
+    }
+    let [app, execution, system] = texts.as_slice() else {
+        return Err(Failure::input(unreadable.join("\n")));
+    };
+    let [app_name, execution_name, system_name] = &names;
+    let name = args.name.clone().unwrap_or_else(|| name_of(&args.execution));
+    let imported = crate::import::calculon::import(
+        Input { name: app_name, text: app },
+        Input { name: execution_name, text: execution },
+        Input { name: system_name, text: system },
+        &name,
+    )?;
+    let written = write(&args.out, &imported.files, args.force)?;
+    for note in &imported.notes {
+        eprintln!("{}: {note}", note.part);
+    }
+    super::print(&written);
+    Ok(0)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>, Failure> {
+    std::fs::read(path)
+        .map_err(|e| Failure::input(format!("cannot read {:?}: {}", path.display().to_string(), io_reason(&e))))
+}
+
+/// Writes files into a folder; gives the lines that say so.
+fn write(out: &Path, files: &[(String, String)], force: bool) -> Result<String, Failure> {
+    let paths: Vec<PathBuf> = files.iter().map(|(name, _)| out.join(name)).collect();
+    if let Some(path) = paths.iter().find(|p| p.exists() && !force) {
         let path = path.display();
         return Err(Failure::input(format!(
             "{path} exists; --force writes over it, --out or --name puts the files elsewhere"
@@ -75,19 +156,11 @@ pub fn run(command: &ImportCommand) -> Result<i32, Failure> {
     let failed = |path: &Path, e: &std::io::Error| {
         Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(e)))
     };
-    std::fs::create_dir_all(&args.out).map_err(|e| failed(&args.out, &e))?;
-    for ((_, text), path) in imported.files.iter().zip(&paths) {
+    std::fs::create_dir_all(out).map_err(|e| failed(out, &e))?;
+    for ((_, text), path) in files.iter().zip(&paths) {
         std::fs::write(path, text).map_err(|e| failed(path, &e))?;
     }
-    for note in &imported.notes {
-        eprintln!("{file}: {note}");
-    }
-    let mut list = format!("read as generation {}\n", imported.generation);
-    for path in &paths {
-        list.push_str(&format!("wrote {}\n", path.display()));
-    }
-    super::print(&list);
-    Ok(0)
+    Ok(paths.iter().map(|path| format!("wrote {}\n", path.display())).collect())
 }
 
 /// A name for the files: that of the file, or of the run's folder where every run's file is called alike.

@@ -1,6 +1,7 @@
 //! `flowspace schema`.
 
 use super::Failure;
+use crate::execution::ExecutionFile;
 use crate::plan::file::PlanSpec;
 use crate::spec::schema::document;
 use crate::study::spec::StudySpec;
@@ -35,6 +36,8 @@ pub enum Kind {
     Study,
     /// A plan.
     Plan,
+    /// An execution of a language model.
+    Execution,
     /// The columns of a study's results.csv (no schema: a table of names and meanings).
     Columns,
 }
@@ -53,6 +56,7 @@ pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
         Kind::Switch => document::<SwitchPart>("flowspace switch"),
         Kind::Study => document::<StudySpec>("flowspace study"),
         Kind::Plan => document::<PlanSpec>("flowspace plan"),
+        Kind::Execution => document::<ExecutionFile>("flowspace execution"),
         Kind::Columns => {
             super::print(&crate::report::csv::reference());
             return Ok(0);

@@ -1,3 +1,4 @@
 //! Files of other tools, read into ours: one folder a tool.
 
+pub mod calculon;
 pub mod dfmodel;

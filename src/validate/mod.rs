@@ -30,3 +30,6 @@ pub use point::{Point, Task};
 pub use predict::{NotPredicted, Prediction, Predictor};
 pub use row::Row;
 pub use score::{Outcome, Scores, score};
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,8 @@ pub struct Notes {
     pub tp: Option<u64>,
     /// Pipeline parallelism.
     pub pp: Option<u64>,
+    /// Samples of an iteration.
+    pub global_batch: Option<u64>,
     /// Replicas, where the notes correct the column.
     pub dp: Option<u64>,
     /// Divided training state.
@@ -57,7 +59,7 @@ type Take = fn(&mut Notes, u64);
 type Say = fn(&mut Notes);
 
 /// Phrases followed by a number.
-const BEFORE_NUMBER: [(&str, Take); 12] = [
+const BEFORE_NUMBER: [(&str, Take); 15] = [
     ("MLP ", |n, v| n.ffn = Some(v)),
     ("FFN ", |n, v| n.ffn = Some(v)),
     ("head dim ", |n, v| n.head_dim = Some(v)),
@@ -65,6 +67,9 @@ const BEFORE_NUMBER: [(&str, Take); 12] = [
     ("DP alone is ", |n, v| n.dp = Some(v)),
     ("TP = ", |n, v| n.tp = Some(v)),
     ("PP = ", |n, v| n.pp = Some(v)),
+    ("TP", |n, v| n.tp = Some(v)),
+    ("PP", |n, v| n.pp = Some(v)),
+    ("GBS ", |n, v| n.global_batch = Some(v)),
     ("Tensor (", |n, v| n.tp = Some(v)),
     ("Pipeline (", |n, v| n.pp = Some(v)),
     ("input = output = ", |n, v| n.prompt_and_generated = Some((v, v))),
@@ -222,6 +227,12 @@ mod tests {
             assert_eq!((n.tp, n.pp), (Some(tp), Some(pp)), "{text}");
             assert_eq!(n.prompt_and_generated, Some((1024, 1024)), "{text}");
         }
+    }
+
+    #[test]
+    fn degrees_written_together() {
+        let n = of("Ampere GPUs; 128 heads, GBS 6144, TP8 PP8 from memory");
+        assert_eq!((n.tp, n.pp, n.global_batch), (Some(8), Some(8), Some(6144)));
     }
 
     #[test]

@@ -87,8 +87,9 @@ pub struct Point {
 
 impl Point {
     /// The point of a row.
-    pub fn new(row: Row) -> Self {
+    pub fn new(mut row: Row) -> Self {
         let notes = notes::read(&row.notes, row.seq, row.chips);
+        row.global_batch = row.global_batch.or(notes.global_batch);
         let mut assumed = Vec::new();
         let mut incomplete = None;
         let task = task(&row, &notes);
@@ -198,8 +199,8 @@ fn task(row: &Row, notes: &Notes) -> Task {
 fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<String>) -> Result<Execution, String> {
     let inference = matches!(task, Task::Inference { .. } | Task::LayerKernel { .. });
     let cp = notes.cp.unwrap_or(1);
-    let mut tp = notes.tp.or(row.tp);
-    let mut pp = notes.pp.or(row.pp);
+    let mut tp = row.tp.or(notes.tp);
+    let mut pp = row.pp.or(notes.pp);
     let mut dp = notes.dp.or(row.dp);
     if inference && tp.is_none() && pp.is_none() && dp.is_none() {
         assumed.push("tensor parallelism over all chips".into());
@@ -223,7 +224,10 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
     let (Some(tp), Some(pp), Some(dp)) = (tp, pp, dp) else {
         return Err("the degrees of parallelism are not stated".into());
     };
-    let product = tp.checked_mul(pp).and_then(|x| x.checked_mul(dp)).and_then(|x| x.checked_mul(cp));
+    let times = |dp: u64| tp.checked_mul(pp)?.checked_mul(dp)?.checked_mul(cp);
+    // Tables that have no column for context parallelism count it under data parallelism.
+    let dp = if cp > 1 && times(dp) != row.chips && times(dp / cp) == row.chips { dp / cp } else { dp };
+    let product = times(dp);
     if let (Some(chips), Some(product)) = (row.chips, product) {
         if product != chips {
             return Err(format!("tp {tp} x pp {pp} x dp {dp} x cp {cp} = {product} are not its {chips} chips"));

@@ -1,0 +1,164 @@
+//! `flowspace validate`, `import calculon` and language models, from outside.
+
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that is gone when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("flowspace-validate-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> String {
+        self.0.join(name).display().to_string()
+    }
+
+    fn write(&self, name: &str, text: &str) -> String {
+        std::fs::write(self.0.join(name), text).unwrap();
+        self.file(name)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn flowspace(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_flowspace")).args(args).env_remove("RUST_BACKTRACE").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Memory in closed form, and what fits: every row, within its bound, the same bytes twice.
+#[test]
+fn memory_is_predicted_within_its_bound() {
+    let args = ["validate", "memory", "--format", "json"];
+    let output = flowspace(&args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let classes: Vec<(&str, u64)> = json["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| (c["name"].as_str().unwrap(), c["n"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(classes, [("memory", 12), ("fit", 8)]);
+    for key in ["mape_pct", "median_pct", "worst_pct", "bias_pct"] {
+        assert!(json["classes"][0][key].as_f64().unwrap().abs() < 0.1, "{key}");
+    }
+    let rows = json["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 20);
+    assert!(rows.iter().all(|r| r["id"].is_string() && r["measured"].is_number() && r["predicted"].is_number()));
+    assert_eq!(flowspace(&args).stdout, output.stdout);
+}
+
+/// Three chips' worth of memory said to be one: the class is worse than its bound, the exit code says so, figures are drawn.
+#[test]
+fn a_class_worse_than_its_bound_fails() {
+    let scratch = Scratch::new();
+    let points = scratch.write(
+        "p.csv",
+        "id,workload,layers,hidden,heads,seq,vocab,global_batch,micro_batch,accelerator,chips,tp,pp,dp,recompute,seq_parallel,metric,value,unit,what
+a,GPT train,48,6144,64,2048,51200,4,4,A100-80GB,8,8,1,1,selective,yes,activation_memory,3.1875,GiB,x
+b,GPT train,48,6144,64,2048,51200,4,4,A100-80GB,8,,,,full,no,iteration_time,1.42,s,x
+",
+    );
+    let out = scratch.file("out");
+    let output = flowspace(&["validate", "--points", &points, "--out", &out]);
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert_eq!(output.status.code(), Some(2), "{stdout}\n{stderr}");
+    // 9.5625 GiB are 200 % more than 3.1875 GiB.
+    assert!(stdout.contains("+200.0 %") && stdout.contains("WORSE"), "{stdout}");
+    assert!(stdout.contains("not predicted, the degrees of parallelism are not stated: 1 (b)"), "{stdout}");
+    assert!(stderr.contains("columns that are not read: what"), "{stderr}");
+    assert!(stderr.contains("worse than its bound: memory: mean error 200.00 %, bound 2 %"), "{stderr}");
+    for file in ["validation.json", "validation.csv", "validation-memory.svg", "validation-memory.png"] {
+        assert!(PathBuf::from(&out).join(file).is_file(), "{file}");
+    }
+    let loose = scratch.write("b.yaml", "classes: { memory: { mape_pct: 250, bias_pct: 250, reason: a test } }\n");
+    let output = flowspace(&["validate", "--points", &points, "--bounds", &loose]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn wrong_files_are_refused_with_every_fault() {
+    let scratch = Scratch::new();
+    let points = scratch.write("p.csv", "id,metric,value,unit\na,mfu,x,s\n,time,1,s\n");
+    let output = flowspace(&["validate", "--points", &points, "--points", &scratch.file("none.csv")]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for part in [":2: value: expected a number above zero", ":2: unit: expected a unit of mfu", ":3: id: expected", "none.csv"] {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+    let output = flowspace(&["validate", "memroy"]);
+    assert!(text(&output.stderr).contains("expected megatron-sc21, korthikanti"), "{}", text(&output.stderr));
+    let bounds = scratch.write("b.yaml", "classes: { nothing: { mape_pct: 1 } }\n");
+    let output = flowspace(&["validate", "memory", "--bounds", &bounds]);
+    let stderr = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && stderr.contains("reason: missing"), "{stderr}");
+}
+
+/// The layer's graph where there is one, the field where there is none.
+#[test]
+fn language_models_are_mapped_or_refused_by_field() {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let model = |file: &str| root.join("workloads/language").join(file).display().to_string();
+    let system = root.join("systems/h100-dgx-8.yaml").display().to_string();
+    let scratch = Scratch::new();
+    let forward = scratch.write("m.yaml", &format!("from: {}\npass: inference\nseq: 128\nglobal_batch: 8\n", model("llama3-8b.yaml")));
+    let output = flowspace(&["map", "--workload", &forward, "--system", &system, "--tp", "8"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = flowspace(&["map", "--workload", &model("deepseek-v3.yaml"), "--system", &system]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("deepseek-v3.yaml:12: latent_attention: there is no graph"), "{stderr}");
+    assert!(stderr.contains("experts: there is no graph"), "{stderr}");
+}
+
+const APP: &str = r#"{"hidden": 512, "feedforward": 2048, "seq_size": 128, "attn_heads": 8, "attn_size": 64, "num_blocks": 4}"#;
+const EXEC: &str = r#"{"num_procs": 8, "tensor_par": 2, "pipeline_par": 2, "data_par": 2, "tensor_par_net": 0, "pipeline_par_net": 0,
+ "data_par_net": 0, "batch_size": 8, "microbatch_size": 1, "datatype": "float16", "fused_activation": false,
+ "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1, "optimizer_sharding": true,
+ "tensor_par_comm_type": "ar", "tensor_par_overlap": "none", "seq_par_ag_redo": false, "data_par_overlap": true,
+ "weight_offload": false, "activations_offload": false, "optimizer_offload": false, "training": true}"#;
+const SYSTEM: &str = r#"{"matrix": {"float16": {"tflops": 312, "gflops_efficiency": [[0, 0.9]]}},
+ "vector": {"float16": {"tflops": 78, "gflops_efficiency": [[0, 0.9]]}},
+ "mem1": {"GiB": 80, "GBps": 2048, "MB_efficiency": [[0, 0.9]]}, "mem2": {"GiB": 0, "GBps": 32, "MB_efficiency": [[0, 0.9]]},
+ "processing_mode": "roofline",
+ "networks": [{"bandwidth": 300, "efficiency": 0.65, "size": 8, "latency": 1e-05, "ops": {"p2p": [1.0, null]},
+   "must_be_filled": true, "processor_usage": 0.15}]}"#;
+
+/// The workload and system that come out are mapped by this program.
+#[test]
+fn calculons_files_become_ours() {
+    let scratch = Scratch::new();
+    let (app, exec, system) = (scratch.write("a.json", APP), scratch.write("run.json", EXEC), scratch.write("s.json", SYSTEM));
+    let out = scratch.file("out");
+    let args = ["import", "calculon", &app, &exec, &system, "--out", &out];
+    let output = flowspace(&args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(stderr.contains("execution: changed: optimizer_sharding: ZeRO-1"), "{stderr}");
+    assert!(stderr.contains("system: ignored: networks.processor_usage"), "{stderr}");
+    let written = |part: &str| PathBuf::from(&out).join(format!("run-{part}.yaml")).display().to_string();
+    let output = flowspace(&["map", "--workload", &written("workload"), "--system", &written("system")]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = flowspace(&args);
+    assert!(output.status.code() == Some(1) && text(&output.stderr).contains("--force writes over it"));
+    let broken = scratch.write("b.json", &EXEC.replace("\"batch_size\": 8", "\"batch_size\": 7"));
+    let output = flowspace(&["import", "calculon", &app, &broken, &system, "--out", &out]);
+    let stderr = text(&output.stderr);
+    assert!(output.status.code() == Some(1) && stderr.contains("b.json:2: batch_size: expected a multiple"), "{stderr}");
+}
