@@ -147,7 +147,9 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
         }
     };
     if args.inference.used() {
-        return Some(Err(Failure::input("--batch, --max-ttft, --max-tpot, --goal: for workloads with `pass: inference`")));
+        return Some(Err(Failure::input(
+            "--batch, --max-ttft, --max-tpot, --goal: for workloads with `pass: inference`",
+        )));
     }
     Some(predict_or_search(args, &model, &system))
 }

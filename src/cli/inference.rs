@@ -84,7 +84,9 @@ fn goal(text: &str) -> Result<Goal, String> {
 /// [`Failure`]: a chip or model that inference cannot be predicted for, nothing that fits or keeps to the limits.
 pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
     if args.plan_out.is_some() || args.write_model.is_some() {
-        return Err(Failure::input("--plan-out, --write-model: a search over layouts of inference has neither plan nor MILP"));
+        return Err(Failure::input(
+            "--plan-out, --write-model: a search over layouts of inference has neither plan nor MILP",
+        ));
     }
     let server = Server::new(system).map_err(Failure::input)?;
     let given = &args.inference;

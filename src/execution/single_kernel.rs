@@ -59,9 +59,9 @@ impl Bench {
             DataType::Fp16 => "bf16",
             _ => precision.word(),
         };
-        of(precision.word()).or_else(|| of(other)).ok_or_else(|| {
-            format!("{}: the chip states no peak for {precision}", self.server.machine.name)
-        })
+        of(precision.word())
+            .or_else(|| of(other))
+            .ok_or_else(|| format!("{}: the chip states no peak for {precision}", self.server.machine.name))
     }
 
     fn host(&self, name: &str) -> f64 {
@@ -117,5 +117,49 @@ impl Bench {
     /// Seconds of an all-reduce of `bytes` among `chips` neighbours.
     pub fn all_reduce(&self, chips: u64, bytes: f64) -> f64 {
         self.server.all_reduce(chips, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Node;
+
+    /// A chip of 1 GFLOP/s and 8 B/s of which half is reached, 2 s a launch; operators of 10 to 13 s.
+    fn bench() -> Bench {
+        let text = "{name: tiny, source: 'assumed: test', network: {topology: switch, dimensions: [{size: 4, link: \
+            {name: l, source: 'assumed: test', bandwidth: 4 B/s, latency: 0.5 s, price: $1/(GB/s), power: 1 W/(GB/s)}}]}, \
+            memory: {name: m, source: 'assumed: test', bandwidth: 8 B/s, price: $1/(GB/s), power: 1 W/(GB/s)}, \
+            chip: {name: c, source: 'assumed: test', style: kernel_by_kernel, cores: 1, lanes: 1, stages: 1, frequency: 1 GHz, \
+            sram: 1 MB, efficiency: 1, price: $1, power: 1 W, kernels: {source: 'assumed: test', peak: {fp16: 1 GFLOP/s, fp8: 2 GFLOP/s}, \
+            units: 1, tiles: [{rows: 1, columns: 1}], efficiency: 0.5, batched_efficiency: 0.5, memory_efficiency: 0.25, launch: 2 s, \
+            burst: {efficiency: 0.8, batched_efficiency: 0.4, memory_efficiency: 0.5}}}, \
+            stack: {name: s, source: 'assumed: test', serving: {all_reduce: 7 s}, \
+            operators: {matmul: 10 s, softmax: 11 s, layernorm: 12 s, gelu: 13 s}}}";
+        Bench::new(&System::build(&Node::parse("s.yaml", text).unwrap()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn operators_by_hand() {
+        let bench = bench();
+        let p = Product { batch: 1.0, m: 2.0, n: 3.0, k: 4.0 };
+        // (8 + 12 + 6) x 2 B at 4 B/s, launch, host.
+        assert_eq!(bench.operator(&Operator::Matmul(p), DataType::Fp16), Ok(13.0 + 2.0 + 10.0));
+        assert_eq!(bench.operator(&Operator::Matmul(p), DataType::Bf16), Ok(25.0));
+        assert_eq!(bench.operator(&Operator::Softmax(8.0), DataType::Fp16), Ok(12.0 + 2.0 + 11.0));
+        assert_eq!(bench.operator(&Operator::LayerNorm(8.0), DataType::Fp16), Ok(12.0 + 2.0 + 12.0));
+        assert_eq!(bench.operator(&Operator::Function(8.0), DataType::Fp16), Ok(8.0 + 2.0 + 13.0));
+        assert!(bench.operator(&Operator::Matmul(p), DataType::Fp32).unwrap_err().contains("fp32"));
+    }
+
+    #[test]
+    fn best_products_and_all_reduce_by_hand() {
+        let bench = bench();
+        assert_eq!(bench.best_product(DataType::Fp8, None), Ok(1.6e9));
+        // 48 FLOP; 8 + 12 B in and 6 x 2 B out at 4 B/s, launch.
+        assert_eq!(bench.best_product(DataType::Fp8, Some((2, 3, 4))), Ok(48.0 / 10.0));
+        // Four behind a switch: 2 x 3/4 x 8 B at 4 B/s, 2 x 2 hops, the software's 7 s.
+        assert!((bench.all_reduce(4, 8.0) - (3.0 + 2.0 + 7.0)).abs() < 1e-9);
+        assert_eq!(bench.all_reduce(1, 8.0), 0.0);
     }
 }

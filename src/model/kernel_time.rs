@@ -184,6 +184,24 @@ mod tests {
         assert_eq!(chip("").fused(100.0, 4.0, 8.0), 25.25);
     }
 
+    /// Units that wait 10 s for each element of k and hold two tiles at once: 4 tiles in one round of 8, 100 x 10 s; in half contractions 8 tiles in
+    /// one round of 500 s. Bursts have their own launch.
+    #[test]
+    fn few_tiles_wait_for_their_operands() {
+        let burst = "{efficiency: 1, batched_efficiency: 1, memory_efficiency: 1, wait: 10 s, tiles_at_once: 2}";
+        let text = format!(
+            "{{source: 'assumed: test', peak: {{fp16: 4 FLOP/s}}, units: 4, tiles: [{{rows: 2, columns: 2, splits: 2}}], \
+             efficiency: 1, batched_efficiency: 1, memory_efficiency: 0.5, launch: 0.25 s, burst: {burst}}}"
+        );
+        let kernels = Reader::read::<Kernels>(&Node::parse("k.yaml", &text).unwrap()).unwrap();
+        let times = KernelTimes::burst(&kernels, 8.0, 1.0);
+        // 500 s against 2 waves of 400 s: compute 800 s in halves, 800 s whole but 1000 s of waiting. Partial sums 8 x 2 x 16 / 8.
+        assert_eq!(times.product(&SQUARE, 4.0, [1.0; 3]), 800.0 + 32.0 + 1.0);
+        // Fast units: only the wait is left.
+        assert_eq!(times.product(&SQUARE, 4e9, [1.0; 3]).round(), 533.0);
+        assert_eq!(times.bandwidth(), 8.0);
+    }
+
     #[test]
     fn more_of_anything_is_never_slower() {
         let slow = chip("");

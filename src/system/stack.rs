@@ -3,8 +3,8 @@
 //! A stack file (`systems/stacks/*.yaml`) is one piece of software as it was run, with its calibrated times; a system names it
 //! under `stack`. Without one the software is ideal: no host time, elementwise chains fused, attention in one kernel.
 
-use super::source::{Source, check_sources};
 use super::serving::Serving;
+use super::source::{Source, check_sources};
 use crate::spec::{
     Node, Reader,
     read::{Fraction, Table},

@@ -16,7 +16,8 @@ const BENCHES: [(&str, Parts); 9] = {
     }
     [
         ("A100", bench("chips/a100", "memories/a100-80gb-hbm2e", Some("stacks/pytorch-operators-a100"))),
-        ("H100", bench("chips/h100", "memories/h100-80gb-hbm3", None)),
+        // The die of the H200.
+        ("H100", bench("chips/h200", "memories/h100-80gb-hbm3", None)),
         ("H200", bench("chips/h200", "memories/h200-141gb-hbm3e", None)),
         ("GH200", bench("chips/gh200", "memories/gh200-96gb-hbm3", None)),
         ("MI210", bench("chips/mi210", "memories/mi210-64gb-hbm2e", Some("stacks/pytorch-operators-mi210"))),
@@ -28,7 +29,10 @@ const BENCHES: [(&str, Parts); 9] = {
 };
 
 fn unknown(point: &Point) -> NotPredicted {
-    NotPredicted::because(format!("no description of the machine {:?} with {:?}", point.row.accelerator, point.row.system))
+    NotPredicted::because(format!(
+        "no description of the machine {:?} with {:?}",
+        point.row.accelerator, point.row.system
+    ))
 }
 
 fn bench(point: &Point) -> Result<Bench, NotPredicted> {

@@ -14,7 +14,6 @@ macro_rules! parts {
 /// Shipped files by folder and name.
 const PARTS: &[(&str, &str)] = parts![
     "chips" / "a100",
-    "chips" / "h100",
     "chips" / "h200",
     "chips" / "gh200",
     "chips" / "mi210",

@@ -28,7 +28,8 @@ impl Memory {
 pub fn weights(model: &LanguageModel, layout: &Layout) -> f64 {
     let p = model.parameters();
     let (t, stages, ep) = (layout.tp as f64, layout.pp as f64, layout.ep as f64);
-    let expert_layer = p.expert_layer.dense() + p.expert_layer.expert * (p.expert_layer.experts / ep + p.expert_layer.shared_experts);
+    let expert_layer =
+        p.expert_layer.dense() + p.expert_layer.expert * (p.expert_layer.experts / ep + p.expert_layer.shared_experts);
     let layers = (p.dense_layers * p.dense_layer.total() + p.expert_layers * expert_layer) / stages / t;
     let first = (p.embedding + p.positions + p.embedding_norm) / t;
     let own_head = if model.tied_embeddings && layout.pp > 1 { p.head_matrices } else { p.head };

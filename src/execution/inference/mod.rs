@@ -18,6 +18,8 @@ pub mod memory;
 pub mod search;
 pub mod server;
 pub mod step;
+#[cfg(test)]
+mod tests;
 
 pub use memory::Memory;
 pub use search::{Limits, Outcome, Wanted, search};

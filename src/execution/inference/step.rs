@@ -204,8 +204,7 @@ impl<'a> Steps<'a> {
                     + self.product(reached, each, h, f);
                 let shared = e.shared.unwrap_or(0) as f64;
                 if shared > 0.0 {
-                    weights +=
-                        self.product(1.0, rows, firsts * f * shared, h) + self.product(1.0, rows, h, f * shared);
+                    weights += self.product(1.0, rows, firsts * f * shared, h) + self.product(1.0, rows, h, f * shared);
                 }
                 kernels += server.machine.stack.expert_kernels as f64;
                 network += 2.0 * server.exchange(self.layout.ep, self.layout.tp).at(rows * k * h * word);
