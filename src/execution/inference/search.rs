@@ -92,13 +92,16 @@ fn divisors(n: u64) -> Vec<u64> {
 pub fn layouts(model: &LanguageModel, chips: u64, wanted: &Wanted) -> Vec<Layout> {
     let fits = |want: Option<u64>, value: u64| want.is_none_or(|w| w == value);
     let mut found = Vec::new();
-    for tp in divisors(chips).into_iter().filter(|tp| fits(wanted.tp, *tp)) {
-        for pp in divisors(chips / tp).into_iter().filter(|pp| fits(wanted.pp, *pp)) {
-            let dp = chips / tp / pp;
+    // From the model's side, whose sizes are small whatever the system's: a system may have any number of chips.
+    let experts = divisors(model.experts.map_or(1, |e| e.count));
+    for tp in divisors(model.heads).into_iter().filter(|tp| chips.is_multiple_of(*tp) && fits(wanted.tp, *tp)) {
+        let stages = chips / tp;
+        for pp in (1..=model.layers.min(stages)).filter(|pp| stages.is_multiple_of(*pp) && fits(wanted.pp, *pp)) {
+            let dp = stages / pp;
             if !fits(wanted.dp, dp) {
                 continue;
             }
-            for ep in divisors(dp).into_iter().filter(|ep| fits(wanted.ep, *ep)) {
+            for &ep in experts.iter().filter(|ep| dp.is_multiple_of(**ep) && fits(wanted.ep, **ep)) {
                 let layout = Layout { tp, pp, dp, ep };
                 if check_degrees(model, &layout).is_ok() {
                     found.push(layout);
@@ -152,20 +155,20 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
                         return Err(why);
                     }
                     outcome.out_of_memory += 1;
-                    if let Refusal::Memory { needed, .. } = refusal {
-                        if needed < least {
-                            least = needed;
-                            let Layout { tp, pp, dp, .. } = layout;
-                            outcome.nearest = Some(format!("tp {tp}, pp {pp}, dp {dp}: {refusal}"));
-                        }
+                    if let Refusal::Memory { needed, .. } = refusal
+                        && needed < least
+                    {
+                        least = needed;
+                        let Layout { tp, pp, dp, .. } = layout;
+                        outcome.nearest = Some(format!("tp {tp}, pp {pp}, dp {dp}: {refusal}"));
                     }
                 }
             }
         }
-        if let Some(b) = &best {
-            if outcome.best.as_ref().is_none_or(|o| better(b, o)) {
-                outcome.best = Some(b.clone());
-            }
+        if let Some(b) = &best
+            && outcome.best.as_ref().is_none_or(|o| better(b, o))
+        {
+            outcome.best = Some(b.clone());
         }
         outcome.by_batch.push((batch, best));
     }

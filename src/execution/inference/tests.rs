@@ -95,7 +95,7 @@ fn waves_by_memory() {
     // And with too little none.
     let none = predict(&server(&[("10 kB", "800 B")]), &m, ONE, 1).unwrap_err();
     assert!(matches!(none, Refusal::Memory { weights, .. } if weights == 712.0), "{none}");
-    assert!(none.to_string().contains("800 B"), "{none}");
+    assert!(none.to_string().contains("800.0 B"), "{none}");
 }
 
 /// Two chips behind a switch: all-reduce of S bytes in S/4 + 2 x 0.5 s, twice a layer, of 8 B a row.
