@@ -99,7 +99,9 @@ fn wrong_files_are_refused_with_every_fault() {
     let output = flowspace(&["validate", "--points", &points, "--points", &scratch.file("none.csv")]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    for part in [":2: value: expected a number above zero", ":2: unit: expected a unit of mfu", ":3: id: expected", "none.csv"] {
+    for part in
+        [":2: value: expected a number above zero", ":2: unit: expected a unit of mfu", ":3: id: expected", "none.csv"]
+    {
         assert!(stderr.contains(part), "{part}: {stderr}");
     }
     let output = flowspace(&["validate", "memroy"]);
@@ -117,7 +119,8 @@ fn language_models_are_mapped_or_refused_by_field() {
     let model = |file: &str| root.join("workloads/language").join(file).display().to_string();
     let system = root.join("systems/h100-dgx-8.yaml").display().to_string();
     let scratch = Scratch::new();
-    let forward = scratch.write("m.yaml", &format!("from: {}\npass: inference\nseq: 128\nglobal_batch: 8\n", model("llama3-8b.yaml")));
+    let forward = scratch
+        .write("m.yaml", &format!("from: {}\npass: inference\nseq: 128\nglobal_batch: 8\n", model("llama3-8b.yaml")));
     let output = flowspace(&["map", "--workload", &forward, "--system", &system, "--tp", "8"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let output = flowspace(&["map", "--workload", &model("deepseek-v3.yaml"), "--system", &system]);
@@ -127,7 +130,8 @@ fn language_models_are_mapped_or_refused_by_field() {
     assert!(stderr.contains("experts: there is no graph"), "{stderr}");
 }
 
-const APP: &str = r#"{"hidden": 512, "feedforward": 2048, "seq_size": 128, "attn_heads": 8, "attn_size": 64, "num_blocks": 4}"#;
+const APP: &str =
+    r#"{"hidden": 512, "feedforward": 2048, "seq_size": 128, "attn_heads": 8, "attn_size": 64, "num_blocks": 4}"#;
 const EXEC: &str = r#"{"num_procs": 8, "tensor_par": 2, "pipeline_par": 2, "data_par": 2, "tensor_par_net": 0, "pipeline_par_net": 0,
  "data_par_net": 0, "batch_size": 8, "microbatch_size": 1, "datatype": "float16", "fused_activation": false,
  "attention_type": "multihead", "activation_recompute": "none", "pipeline_interleaving": 1, "optimizer_sharding": true,
@@ -144,7 +148,8 @@ const SYSTEM: &str = r#"{"matrix": {"float16": {"tflops": 312, "gflops_efficienc
 #[test]
 fn calculons_files_become_ours() {
     let scratch = Scratch::new();
-    let (app, exec, system) = (scratch.write("a.json", APP), scratch.write("run.json", EXEC), scratch.write("s.json", SYSTEM));
+    let (app, exec, system) =
+        (scratch.write("a.json", APP), scratch.write("run.json", EXEC), scratch.write("s.json", SYSTEM));
     let out = scratch.file("out");
     let args = ["import", "calculon", &app, &exec, &system, "--out", &out];
     let output = flowspace(&args);
@@ -160,5 +165,8 @@ fn calculons_files_become_ours() {
     let broken = scratch.write("b.json", &EXEC.replace("\"batch_size\": 8", "\"batch_size\": 7"));
     let output = flowspace(&["import", "calculon", &app, &broken, &system, "--out", &out]);
     let stderr = text(&output.stderr);
-    assert!(output.status.code() == Some(1) && stderr.contains("b.json:2: batch_size: expected a multiple"), "{stderr}");
+    assert!(
+        output.status.code() == Some(1) && stderr.contains("b.json:2: batch_size: expected a multiple"),
+        "{stderr}"
+    );
 }

@@ -256,7 +256,9 @@ fn tokens(point: &Point) -> Result<f64, String> {
     let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
     match point.task {
         // Read and written tokens, as the inference benchmark counts them.
-        Task::Inference { prompt, generated } if point.notes.counts_prompt => Ok(batch * (prompt + generated) as f64),
+        Task::Inference { prompt, generated } if point.notes.counts_prompt => {
+            Ok(batch * (prompt as f64 + generated as f64))
+        }
         Task::Inference { generated, .. } => Ok(batch * generated as f64),
         _ => Ok(batch * point.row.seq.ok_or("the sequence length is not stated")? as f64),
     }

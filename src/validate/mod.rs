@@ -4,7 +4,7 @@
 //! The way of a row: [`read`] takes it from a CSV file into a [`Row`]; [`notes`] and [`models`] add what its notes
 //! and its model's name say, and [`point`] makes a [`Point`] of it: a task with a model, an execution and a machine;
 //! [`class`] says what kind of measurement it is; a [`Predictor`] predicts it, or says why not; [`metric`] turns the prediction into
-//! the row's own unit; [`score`] adds up the classes and holds them against [`bounds`]; [`report`] prints and draws.
+//! the row's own unit; [`mod@score`] adds up the classes and holds them against [`bounds`]; [`report`] prints and draws.
 
 pub mod accelerators;
 pub mod bounds;

@@ -8,6 +8,9 @@ use super::row::Row;
 use crate::workload::language::{Biases, LanguageModel, ModelPass, Norm, Position, Types, spec::Kind};
 use crate::workload::language::{DataType, Head};
 
+/// (layers, hidden): key-value heads, width of the perceptron, size of a head.
+type Member = ((u64, u64), (u64, u64, u64));
+
 /// A family of models.
 struct Family {
     /// Words of the workload, any of which names it; lower case.
@@ -25,8 +28,8 @@ struct Family {
     seq: Option<u64>,
     /// Window of attention.
     window: Option<u64>,
-    /// (layers, hidden): key-value heads, width of the perceptron, size of a head.
-    members: &'static [((u64, u64), (u64, u64, u64))],
+    /// Its models.
+    members: &'static [Member],
 }
 
 /// GPT as Megatron-LM trains it: the family of everything that does not name another.

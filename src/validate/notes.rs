@@ -163,7 +163,7 @@ pub(super) fn number_after(text: &str, phrase: &str) -> Option<u64> {
         // The first letter of the phrase must not be the middle of a word ("TP = " in "HTTP = ").
         let starts = phrase.starts_with(|c: char| !c.is_alphanumeric()) || before.is_none_or(|c| !c.is_alphanumeric());
         let digits: String = text[at + phrase.len()..].chars().take_while(char::is_ascii_digit).collect();
-        if starts { digits.parse().ok() } else { None }
+        if starts { count(&digits) } else { None }
     })
 }
 
@@ -173,8 +173,13 @@ pub(super) fn number_before(text: &str, phrase: &str) -> Option<u64> {
         let start = text[..at]
             .rfind(|c: char| !c.is_ascii_digit())
             .map_or(0, |i| i + text[i..].chars().next().map_or(1, char::len_utf8));
-        text[start..at].parse().ok()
+        count(&text[start..at])
     })
+}
+
+/// A count as input files have them: at least one, and far from where products of counts overflow.
+fn count(digits: &str) -> Option<u64> {
+    digits.parse().ok().filter(|value| (1..=1 << 50).contains(value))
 }
 
 /// `1024x10240x5120` at the beginning of a text.
@@ -249,6 +254,8 @@ mod tests {
     fn words_inside_words_are_not_phrases() {
         assert_eq!(number_after("HTTP = 3; TP = 2", "TP = "), Some(2));
         assert_eq!(number_after("TP = many", "TP = "), None);
+        assert_eq!(number_after("TP = 0", "TP = "), None);
+        assert_eq!(number_after("TP = 99999999999999999999", "TP = "), None);
         assert_eq!(number_before("x\u{b5}8 KV heads", " KV heads"), Some(8));
         assert_eq!(number_before(" KV heads", " KV heads"), None);
     }

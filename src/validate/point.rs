@@ -228,10 +228,10 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
     // Tables that have no column for context parallelism count it under data parallelism.
     let dp = if cp > 1 && times(dp) != row.chips && times(dp / cp) == row.chips { dp / cp } else { dp };
     let product = times(dp);
-    if let (Some(chips), Some(product)) = (row.chips, product) {
-        if product != chips {
-            return Err(format!("tp {tp} x pp {pp} x dp {dp} x cp {cp} = {product} are not its {chips} chips"));
-        }
+    if let (Some(chips), Some(product)) = (row.chips, product)
+        && product != chips
+    {
+        return Err(format!("tp {tp} x pp {pp} x dp {dp} x cp {cp} = {product} are not its {chips} chips"));
     }
     let chunks = row.interleave.unwrap_or(1).max(1);
     let recompute = if inference { Recompute::None } else { recompute(row, notes, assumed) };

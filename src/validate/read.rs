@@ -90,12 +90,13 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
         Origin::Vtrain => &["params_billion"],
         Origin::Hpl => &["system", "n", "block"],
     };
-    let extra: Vec<&str> = header
-        .iter()
-        .map(String::as_str)
-        .filter(|h| !known.contains(h) && !(origin == Origin::Vtrain && VTRAIN.contains(h)))
-        .filter(|h| !(origin == Origin::Hpl && HPL.contains(h)))
-        .collect();
+    let needed: &[&str] = match origin {
+        Origin::Ours => &NEEDED,
+        Origin::Vtrain => &VTRAIN,
+        Origin::Hpl => &HPL,
+    };
+    let reads = |name: &str| known.contains(&name) || needed.contains(&name);
+    let extra: Vec<&str> = header.iter().map(String::as_str).filter(|name| !reads(name)).collect();
     let mut remarks = Vec::new();
     if !extra.is_empty() {
         remarks.push(format!("{file}: columns that are not read: {}", extra.join(", ")));

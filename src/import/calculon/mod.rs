@@ -97,7 +97,7 @@ pub fn import(app: Input, exec: Input, system: Input, name: &str) -> Result<Impo
     let mut notes = Notes::default();
     let trees = [
         ("workload", write::workload(&app, &exec, name, &mut notes)),
-        ("execution", write::execution(&exec, name, &mut notes)),
+        ("execution", write::execution(&app, &exec, name, &mut notes)),
         ("system", write::system(&system, &exec, name, &mut notes)),
     ];
     notes.0.sort_by_key(|n| (n.part, n.kind));
@@ -186,12 +186,13 @@ fn across(
     if reach < exec.num_procs {
         say(system_at, "networks", format!("the largest joins {reach} chips, num_procs is {}", exec.num_procs));
     }
-    if app.num_blocks < exec.pipeline_par.saturating_mul(exec.pipeline_interleaving) {
-        let (p, v) = (exec.pipeline_par, exec.pipeline_interleaving);
+    // Blocks are rounded up to a stage's share, chunks divide that.
+    let (p, v) = (exec.pipeline_par, exec.pipeline_interleaving);
+    if app.num_blocks < p || app.num_blocks.div_ceil(p) < v {
         say(
             at,
             "pipeline_par",
-            format!("{p} stages of {v} chunks need as many blocks, {app_file} has {}", app.num_blocks),
+            format!("{p} stages of {v} chunks need more blocks, {app_file} has {}", app.num_blocks),
         );
     }
 }

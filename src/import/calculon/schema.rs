@@ -173,10 +173,10 @@ impl FromNode for Factors {
                 _ => None,
             };
             let absent = matches!(items.get(1).map(|n| &n.value), Some(Value::Null));
-            if let (2, Some(scalar)) = (items.len(), number(0).filter(|s| *s > 0.0)) {
-                if absent || number(1).is_some() {
-                    return Some(Self { scalar, offset: number(1) });
-                }
+            if let (2, Some(scalar)) = (items.len(), number(0).filter(|s| *s > 0.0))
+                && (absent || number(1).is_some())
+            {
+                return Some(Self { scalar, offset: number(1) });
             }
         }
         reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));

@@ -78,7 +78,7 @@ fn types(datatype: Datatype) -> Json {
 }
 
 /// The execution.
-pub(super) fn execution(exec: &Exec, name: &str, notes: &mut Notes) -> Json {
+pub(super) fn execution(app: &App, exec: &Exec, name: &str, notes: &mut Notes) -> Json {
     use Kind::{Changed, Ignored};
     let part = "execution";
     let mut out = Map::new();
@@ -159,6 +159,9 @@ pub(super) fn execution(exec: &Exec, name: &str, notes: &mut Notes) -> Json {
             "seq_par_ag_redo",
             "false: Calculon keeps gathered activations whole; here they are gathered again",
         );
+    }
+    if !app.num_blocks.is_multiple_of(exec.pipeline_par) {
+        notes.add(Changed, part, "pipeline_par", format!("{} blocks on {} stages: an uneven division here; Calculon fills up every stage and takes one block's time off the bubble for each that is missing", app.num_blocks, exec.pipeline_par));
     }
     if exec.fused_activation {
         notes.add(

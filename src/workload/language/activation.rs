@@ -93,13 +93,14 @@ impl LanguageModel {
         }
         let branches = if self.parallel_block { 1.0 } else { 2.0 };
         let dropout = f64::from(u8::from(self.dropout));
+        let width = self.query_width() as f64 + self.value_width() as f64;
         let kv = match self.latent_attention {
-            Some(_) => a * (self.query_width() + self.value_width()) as f64,
-            None => 2.0 * (self.kv_heads() * self.head_dim()) as f64,
+            Some(_) => a * width,
+            None => 2.0 * self.kv_heads() as f64 * self.head_dim() as f64,
         };
         // Compressed queries, keys and values are small and every chip has them whole.
         let compressed = self.latent_attention.map_or(0.0, |l| (l.q_rank.unwrap_or(0) + l.kv_rank + l.rope_dim) as f64);
-        let attention = a * (self.query_width() + self.value_width()) as f64 + kv;
+        let attention = a * width + kv;
         let scores = match (policy.recompute, policy.attention) {
             (Recompute::None, AttentionKernel::Materialised) => a * seq as f64 * (word + dropout * (1.0 + word)),
             (Recompute::None, AttentionKernel::Fused) => 4.0 * a,
@@ -107,7 +108,7 @@ impl LanguageModel {
         };
         // A plain perceptron keeps its width before and after the function, a gated one both factors and their product.
         let widths = self.ffn_matrices() as f64;
-        let (width, copies) = match self.experts.filter(|_| with_experts) {
+        let (inner, copies) = match self.experts.filter(|_| with_experts) {
             Some(e) => {
                 let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
                 // What is sent to the experts and what comes back before it is weighted.
@@ -120,7 +121,7 @@ impl LanguageModel {
             product_inputs: whole * (branches * h + copies) * word,
             attention: divided * attention * word + whole * compressed * word,
             scores: divided * scores,
-            perceptron: divided * widths * width * word,
+            perceptron: divided * widths * inner * word,
             masks: whole * dropout * 2.0 * h,
             checkpoint: 0.0,
         }
