@@ -89,13 +89,17 @@ crate::spec! {
         gradient_reduction: Option<Bytes>,
         /// What passes from stage to stage.
         hand_over: HandOver = HandOver::Scattered,
+        /// Whether it can reduce gradients beside the backward pass.
+        overlap_dp: bool = true,
+        /// Whether it can run tensor-parallel collectives beside products.
+        overlap_tp: bool = true,
         /// Memory that the software holds beside the model (contexts, communicators, fragments).
         memory_reserve: Bytes = Bytes(0.0),
     }
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 28] = [
+const NUMBERS: [&str; 30] = [
     "host_layer_forward",
     "host_layer_backward",
     "host_layer_recompute",
@@ -123,6 +127,8 @@ const NUMBERS: [&str; 28] = [
     "optimizer_traffic",
     "gradient_reduction",
     "hand_over",
+    "overlap_dp",
+    "overlap_tp",
     "memory_reserve",
 ];
 
@@ -180,6 +186,8 @@ impl Stack {
             optimizer_traffic: Bytes(20.0),
             gradient_reduction: None,
             hand_over: HandOver::Scattered,
+            overlap_dp: true,
+            overlap_tp: true,
             memory_reserve: Bytes(0.0),
         }
     }
