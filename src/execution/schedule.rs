@@ -9,7 +9,7 @@
 //! | interleaved, v chunks (the same, 2.2.2) | m (max T + (v - 1) hand-overs) + (sum T - max T)/v |
 //! | zero bubble (Qi et al. 2023, arXiv 2401.10241, table 2, ZB-H1) | m max T + sum (T - 2 W) - max (T - 2 W), W gradients of weights, at least m max T |
 //!
-//! W is what a stage would be shorter by without gradients of weights (less than their own time where host or traffic is slower); with m < p - 1 microbatches m/(p - 1)
+//! W is what a stage would be shorter by without gradients of weights (less than their own time where host or traffic is slower), at most that of the slowest stage; with m < p - 1 microbatches m/(p - 1)
 //! of it fills. With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
 //! sum of a tied embedding's gradients between first and last stage, optimiser, and the host's share of an iteration: each of the stage for which it is longest.
 //! Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
@@ -261,11 +261,10 @@ impl Plan<'_> {
         let (c, m, v) = (self.constants, self.microbatches, e.chunks as f64);
         let hop = self.hop(e);
         let mut out = Outline { slowest: StageTime { total: -1.0, ..StageTime::default() }, hop, ..Outline::default() };
-        let (mut sum, mut sum_weight) = (0.0, 0.0);
+        let mut sum = 0.0;
         for (i, s) in self.kinds.iter().enumerate() {
             let stage = stage_time(c, self.block, self.weights, self.links, s, e, hop);
             sum += s.count * stage.total;
-            sum_weight += s.count * stage.weight;
             if stage.total > out.slowest.total {
                 (out.slowest, out.at) = (stage, i);
             }
@@ -281,7 +280,7 @@ impl Plan<'_> {
             Schedule::ZeroBubble => {
                 // Few microbatches leave few gradients to fill with.
                 let filled = (m / (e.pp as f64 - 1.0).max(1.0)).min(1.0);
-                (others - 2.0 * filled * (sum_weight - out.slowest.weight)).max(0.0)
+                (others - 2.0 * filled * self.fillers(e, hop, &out.slowest)).max(0.0)
             }
             Schedule::GPipe | Schedule::OneForwardOneBackward => others,
         };
@@ -290,6 +289,15 @@ impl Plan<'_> {
         let steady = m * (out.slowest.total + out.chunk_hops);
         out.total = steady + out.bubble + out.reduction + out.ends + out.optimizer + c.host[2];
         out
+    }
+
+    /// Gradients of weights of all stages but the slowest, of which each fills as many as the slowest stage leaves room for.
+    fn fillers(&self, e: &Execution, hop: f64, slowest: &StageTime) -> f64 {
+        let of = |s: &StageKind| {
+            let stage = stage_time(self.constants, self.block, self.weights, self.links, s, e, hop);
+            s.count * stage.weight.min(slowest.weight)
+        };
+        self.kinds.iter().map(of).sum::<f64>() - slowest.weight
     }
 
     fn hop(&self, e: &Execution) -> f64 {
@@ -396,7 +404,8 @@ fn stage_time(
             let bytes = if activations { 2.0 * kept } else { 0.0 }
                 + if held { 2.0 * (dense + experts) * c.state.weights / shared } else { 0.0 };
             let seconds = bytes / c.second_tier;
-            offload = seconds - beside(seconds, forward + backward);
+            // It goes on while the stage waits for replicas: another link.
+            offload = seconds - beside(seconds, forward + backward + dp);
             hidden += seconds - offload;
         }
         (forward + backward + hop + c.host[0] + dp + offload, dp, hidden, offload)
