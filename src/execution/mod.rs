@@ -22,3 +22,6 @@ pub use machine::Machine;
 pub use predict::{Prediction, Refusal, predict};
 pub use search::{Found, Pins, search};
 pub use spec::{Execution, ExecutionFile, Offload, Recompute, Schedule, Zero};
+
+#[cfg(test)]
+mod tests;

@@ -93,6 +93,10 @@ crate::spec! {
         gradient_reduction: Option<Bytes>,
         /// What passes from stage to stage.
         hand_over: HandOver = HandOver::Scattered,
+        /// Whether it can reduce gradients beside the backward pass.
+        overlap_dp: bool = true,
+        /// Whether it can run tensor-parallel collectives beside products.
+        overlap_tp: bool = true,
         /// Memory that the software holds beside the model (contexts, communicators, fragments).
         memory_reserve: Bytes = Bytes(0.0),
         /// How it serves language models, for inference; left out: as [`Serving::ideal`].
@@ -131,6 +135,8 @@ const NUMBERS: [&str; 30] = [
     "optimizer_traffic",
     "gradient_reduction",
     "hand_over",
+    "overlap_dp",
+    "overlap_tp",
     "memory_reserve",
     "serving",
     "operators",
@@ -190,6 +196,8 @@ impl Stack {
             optimizer_traffic: Bytes(20.0),
             gradient_reduction: None,
             hand_over: HandOver::Scattered,
+            overlap_dp: true,
+            overlap_tp: true,
             memory_reserve: Bytes(0.0),
             serving: None,
             operators: None,

@@ -1,0 +1,460 @@
+//! Tests of the whole: an independent program's figures, closed forms by hand, metamorphic relations, search against brute force.
+
+use super::block::{Block, BlockKey, BlockSums};
+use super::machine::{Machine, Traffic};
+use super::predict::{predict, predict_any};
+use super::schedule::{ChipWeights, stages};
+use super::search::{Pins, executions, search};
+use super::{Execution, Offload, Recompute, Refusal, Schedule, Zero};
+use crate::spec::{Node, Reader};
+use crate::system::System;
+use crate::workload::language::{AttentionCount, LanguageModel};
+
+/// What a test changes in its machine.
+#[derive(Clone)]
+struct Parts {
+    peak: f64,
+    memory: f64,
+    capacity: &'static str,
+    node: u64,
+    nodes: u64,
+    inner: f64,
+    outer: f64,
+    stack: &'static str,
+    second: &'static str,
+    tiles: &'static str,
+}
+
+impl Default for Parts {
+    fn default() -> Self {
+        Self {
+            peak: 312e12,
+            memory: 2039e9,
+            capacity: "capacity: 80 GiB, ",
+            node: 8,
+            nodes: 1,
+            inner: 200e9,
+            outer: 20e9,
+            stack: "",
+            second: "",
+            tiles: "{rows: 256, columns: 128, splits: 4}, {rows: 128, columns: 256, splits: 4}, {rows: 128, columns: 128, rate: 0.9, splits: 4}, \
+                    {rows: 256, columns: 64, rate: 0.8, splits: 4}, {rows: 64, columns: 256, rate: 0.8, splits: 4}, {rows: 128, columns: 64, rate: 0.7}, \
+                    {rows: 64, columns: 128, rate: 0.7}, {rows: 64, columns: 64, rate: 0.5}",
+        }
+    }
+}
+
+fn machine(p: &Parts) -> Machine {
+    let text = format!(
+        "name: test\nsource: 'assumed: test'\n\
+         chip: {{name: chip, source: 'assumed: test', style: kernel_by_kernel, cores: 432, lanes: 16, stages: 16, frequency: 1.41 GHz, \
+         sram: 80 MiB, efficiency: 0.9, price: $1, power: 1 W, kernels: {{source: 'assumed: test', peak: {{fp16: {} FLOP/s}}, units: 108, \
+         tiles: [{}], efficiency: 0.85, batched_efficiency: 0.5, memory_efficiency: 0.75, launch: 3 us, fill: 0.2 us}}}}\n\
+         memory: {{name: memory, source: 'assumed: test', bandwidth: {} B/s, {}price: $1/(GB/s), power: 1 W/(GB/s)}}\n{}\
+         stack: {{name: stack, source: 'assumed: test'{}}}\n\
+         network:\n  topology: dgx-2\n  dimensions:\n\
+         \x20   - {{size: {}, link: {{name: a, source: 'assumed: test', bandwidth: {} B/s, price: $1/(GB/s), power: 1 W/(GB/s)}}}}\n\
+         \x20   - {{size: {}, link: {{name: b, source: 'assumed: test', bandwidth: {} B/s, price: $1/(GB/s), power: 1 W/(GB/s)}}}}\n",
+        p.peak, p.tiles, p.memory, p.capacity, p.second, p.stack, p.node, p.inner, p.nodes, p.outer
+    );
+    let node = Node::parse("machine.yaml", &text).unwrap();
+    Machine::new(&System::build(&node).unwrap_or_else(|e| panic!("{e}"))).unwrap()
+}
+
+fn model(fields: &str) -> LanguageModel {
+    let text = format!(
+        "{{kind: language_model, name: test, source: test, types: {{weights: fp16, activations: fp16, gradients: fp16}}, {fields}}}"
+    );
+    Reader::read(&Node::parse("model.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn gpt(layers: u64, hidden: u64, heads: u64, seq: u64, batch: u64) -> LanguageModel {
+    model(&format!(
+        "layers: {layers}, hidden: {hidden}, heads: {heads}, vocab: 51200, norm: layer, position: learned, tied_embeddings: true, \
+         biases: all, dropout: true, seq: {seq}, global_batch: {batch}"
+    ))
+}
+
+fn execution(tp: u64, pp: u64, dp: u64, micro_batch: u64) -> Execution {
+    Execution {
+        tp,
+        pp,
+        dp,
+        ep: 1,
+        cp: 1,
+        micro_batch,
+        schedule: Schedule::OneForwardOneBackward,
+        chunks: 1,
+        recompute: Recompute::None,
+        sequence_parallel: false,
+        zero: Zero::Off,
+        offload: Offload::None,
+        overlap_dp: false,
+        overlap_tp: false,
+    }
+}
+
+fn block(machine: &Machine, model: &LanguageModel, e: &Execution) -> Block {
+    let key = BlockKey::of(e);
+    Block::of(machine, model, &key, &BlockSums::of(machine, model, key.division, machine.peak(model).unwrap()))
+}
+
+#[track_caller]
+fn close(found: f64, wanted: f64, within: f64) {
+    assert!((found - wanted).abs() <= within * wanted.abs(), "{found} is not {wanted}");
+}
+
+const HOST: &str = ", host_layer_forward: 0.9 ms, host_layer_backward: 1.2 ms, host_layer_recompute: 0.9 ms, host_collective_peer: 50 us, \
+     host_microbatch: 2 ms, host_hand_over: 0.5 ms, host_iteration: 10 ms, host_exponent: 2, collective_overhead: 20 us, attention: unfused, \
+     gradient_accumulation: 8 B, optimizer_traffic: 30 B";
+
+/// Layer and head times of a separate program of the same equations (numpy, arrays over rows): forward pass with host, backward pass with
+/// host and recomputation, head with its collective.
+#[test]
+fn layers_and_heads_agree_with_an_independent_program() {
+    let megatron = Parts { stack: HOST, nodes: 32, ..Parts::default() };
+    let other = Parts {
+        stack: ", host_layer_forward: 0.9 ms, host_layer_backward: 1.2 ms, host_layer_recompute: 0.9 ms, host_collective_peer: 50 us, \
+                host_microbatch: 2 ms, host_iteration: 10 ms, host_exponent: 2, collective_overhead: 20 us, attention: unfused, \
+                gradient_accumulation: 8 B, optimizer_traffic: 30 B, elementwise: 1.4, unsharded_head: 0.35",
+        outer: 10e9,
+        ..megatron.clone()
+    };
+    let full = |e: Execution| Execution { recompute: Recompute::Full, ..e };
+    let rows = [
+        (
+            &megatron,
+            gpt(24, 2304, 24, 2048, 512),
+            full(execution(1, 1, 32, 16)),
+            [0.033241811669442824, 0.0905375898478324, 0.11408206478715498],
+        ),
+        (
+            &megatron,
+            gpt(40, 6144, 48, 2048, 1024),
+            full(execution(8, 1, 32, 4)),
+            [0.007674606148979758, 0.020064188624244906, 0.009880454014689424],
+        ),
+        (
+            &megatron,
+            gpt(96, 12288, 96, 2048, 64),
+            Execution {
+                schedule: Schedule::Interleaved,
+                chunks: 3,
+                recompute: Recompute::Selective,
+                sequence_parallel: true,
+                ..execution(8, 8, 1, 1)
+            },
+            [0.005733152054484971, 0.011268904248252595, 0.004669310365000085],
+        ),
+        (
+            &other,
+            gpt(32, 4096, 32, 2048, 512),
+            full(execution(16, 1, 8, 2)),
+            [0.002989782193637498, 0.0068135273277124715, 0.002446290463967121],
+        ),
+        (
+            &other,
+            gpt(12, 2048, 16, 1024, 32),
+            execution(2, 1, 4, 2),
+            [0.0013953732124012026, 0.002189337052061246, 0.003493649380362331],
+        ),
+    ];
+    for (parts, model, e, [forward, backward, head]) in rows {
+        let b = block(&machine(parts), &model, &e);
+        close(b.plain.forward_pass, forward, 1e-6);
+        close(b.plain.backward_pass, backward, 1e-6);
+        close(b.head.total(), head, 1e-6);
+    }
+}
+
+/// The FLOP of all chips' products are those that the workload counts, backward twice forward.
+#[test]
+fn flop_of_all_chips_are_the_models() {
+    let mla = "latent_attention: {q_rank: 64, kv_rank: 32, rope_dim: 16, nope_dim: 32, v_dim: 32}";
+    let models = [
+        (gpt(4, 512, 8, 256, 16), "gpt"),
+        (
+            model(
+                "layers: 4, hidden: 512, heads: 8, kv_heads: 4, ffn: 1024, gated: true, norm: rms, vocab: 1024, seq: 256, global_batch: 16",
+            ),
+            "gqa",
+        ),
+        (
+            model(
+                "layers: 4, hidden: 512, heads: 8, vocab: 1024, experts: {count: 8, top_k: 2, ffn: 256, shared: 1, first_dense_layers: 1}, seq: 256, global_batch: 16",
+            ),
+            "moe",
+        ),
+        (
+            model(&format!(
+                "layers: 4, hidden: 512, heads: 8, head_dim: 32, vocab: 1024, {mla}, seq: 256, global_batch: 16"
+            )),
+            "mla",
+        ),
+    ];
+    let m = machine(&Parts { stack: ", attention: unfused", nodes: 4, ..Parts::default() });
+    for (model, name) in &models {
+        for (tp, cp, pp, dp) in [(1, 1, 1, 1), (2, 1, 2, 2), (4, 2, 1, 4)] {
+            let e = Execution { cp, ..execution(tp, pp, dp, 2) };
+            let p = predict_any(&m, model, &e).unwrap();
+            let flop = p.hardware_flop_utilization * p.time.total * p.chips as f64 * 312e12;
+            let wanted =
+                3.0 * model.global_batch as f64 * model.forward_flop_per_sample(model.seq, AttentionCount::Full);
+            // Routers and compressions are on every tensor-parallel chip whole.
+            let whole = if matches!(*name, "moe" | "mla") && tp > 1 { 0.2 } else { 1e-9 };
+            assert!(flop >= wanted * (1.0 - 1e-9) && flop <= wanted * (1.0 + whole), "{name} {tp} {flop} {wanted}");
+        }
+    }
+}
+
+#[test]
+fn parts_add_up_and_schedules_are_their_papers() {
+    let m = machine(&Parts { nodes: 8, stack: HOST, ..Parts::default() });
+    let model = gpt(24, 2048, 16, 1024, 64);
+    let plain = execution(2, 4, 8, 1);
+    let p = predict_any(&m, &model, &plain).unwrap();
+    close(p.time.parts(), p.time.total, 1e-12);
+    let b = block(&m, &model, &plain);
+    let hop = 2.0 * m.line(Traffic::Next, 4, 16).at(b.hand_over) + 0.5e-3;
+    // Stages of six layers; the first has the embedding, the last the head.
+    let (layers, host) = (6.0 * b.plain.total(), 2e-3);
+    let middle = layers + hop + host;
+    let last = middle + b.head.total();
+    let sum = 4.0 * middle + b.head.total() + b.embedding.total();
+    let after = p.time.dp + p.time.optimizer + 10e-3;
+    close(p.time.total, 8.0 * last + (sum - last) + after, 1e-12);
+    assert_eq!(
+        predict_any(&m, &model, &Execution { schedule: Schedule::GPipe, ..plain.clone() }).unwrap().time.total,
+        p.time.total
+    );
+    // Interleaved: a bubble of a third, two more hand-overs a microbatch.
+    let three = Execution { schedule: Schedule::Interleaved, chunks: 3, ..plain.clone() };
+    let three = predict_any(&m, &model, &three).unwrap();
+    close(three.time.total, 8.0 * (last + 2.0 * hop) + (sum - last) / 3.0 + after, 1e-12);
+    // Zero bubble: twice the weights' gradients of the other stages less.
+    let zero = predict_any(&m, &model, &Execution { schedule: Schedule::ZeroBubble, ..plain }).unwrap();
+    let weight = 3.0 * 6.0 * b.plain.weight + b.embedding.weight;
+    close(zero.time.bubble, sum - last - 2.0 * weight, 1e-9);
+}
+
+#[test]
+fn stages_share_layers_and_experts_come_after_plain_layers() {
+    let model = model(
+        "layers: 10, hidden: 64, heads: 4, vocab: 64, experts: {count: 4, top_k: 1, ffn: 64, first_dense_layers: 3}, seq: 16, global_batch: 4",
+    );
+    let kinds = stages(&model, 4);
+    let of = |f: fn(&super::schedule::StageKind) -> f64| kinds.iter().map(|k| k.count * f(k)).sum::<f64>();
+    assert_eq!((of(|k| k.plain), of(|k| k.experts), of(|k| k.embedding), of(|k| k.head)), (3.0, 7.0, 1.0, 1.0));
+    // 2, 3, 3, 2 layers.
+    assert_eq!(kinds.iter().map(|k| k.layers()).collect::<Vec<_>>(), [2.0, 3.0, 3.0, 2.0]);
+    assert_eq!(stages(&model, 1).len(), 1);
+    assert_eq!(stages(&gpt(24, 64, 4, 16, 4), 8).len(), 3);
+    // All chips' weights are the model's, and a tied embedding once more.
+    let gpt = gpt(24, 64, 4, 16, 4);
+    let w = ChipWeights::of(&gpt, 1, 1, 8);
+    let sum: f64 = stages(&gpt, 8).iter().map(|s| s.count * w.of_stage(s).0).sum();
+    close(sum, gpt.parameters().total() + 51200.0 * 64.0, 1e-12);
+}
+
+#[test]
+fn groups_are_where_the_order_of_degrees_puts_them() {
+    let m = machine(&Parts { nodes: 8, ..Parts::default() });
+    let sizes = |n, stride| m.group(n, stride).iter().map(|d| (d.size, d.bandwidth)).collect::<Vec<_>>();
+    assert_eq!(sizes(1, 1), []);
+    assert_eq!(sizes(8, 1), [(8, 200e9)]);
+    assert_eq!(sizes(16, 1), [(8, 200e9), (2, 20e9)]);
+    assert_eq!(sizes(8, 4), [(2, 200e9), (4, 20e9)]);
+    assert_eq!(sizes(4, 16), [(4, 20e9)]);
+    // All-reduce of 16 over both: 2 x 7/8 inside, 2 x 1/2 of an eighth outside.
+    close(m.line(Traffic::AllReduce, 16, 1).at(1e9), 1.75e9 / 200e9 + 1e9 / 8.0 / 20e9, 1e-9);
+    assert_eq!(m.line(Traffic::AllReduce, 1, 1).at(1e9), 0.0);
+    close(m.line(Traffic::Next, 4, 4).at(1e9), 1e9 / 20e9, 1e-12);
+}
+
+#[test]
+fn more_of_anything_is_never_slower_and_more_memory_never_worse() {
+    let base = Parts {
+        nodes: 4,
+        stack: HOST,
+        capacity: "capacity: 1 GiB, ",
+        second: "offload: {name: host, source: 'assumed: test', bandwidth: 20 GB/s, capacity: 4 GiB, price: $1/(GB/s), power: 1 W/(GB/s)}\n",
+        ..Parts::default()
+    };
+    let model = gpt(6, 1024, 8, 512, 24);
+    let slow = machine(&base);
+    let faster = [
+        machine(&Parts { peak: 624e12, ..base.clone() }),
+        machine(&Parts { memory: 4e12, ..base.clone() }),
+        machine(&Parts { inner: 400e9, ..base.clone() }),
+        machine(&Parts { outer: 40e9, ..base.clone() }),
+    ];
+    let all = executions(&slow, &model, &Pins { chips: Some(8), ..Pins::default() });
+    assert!(all.len() > 1000, "{}", all.len());
+    for e in all.iter().step_by(7) {
+        let time = predict_any(&slow, &model, e).unwrap().time;
+        close(time.parts(), time.total, 1e-9);
+        for other in &faster {
+            let better = predict_any(other, &model, e).unwrap().time.total;
+            assert!(better <= time.total * (1.0 + 1e-12), "{e:?}: {better} {}", time.total);
+        }
+    }
+    let mut last = f64::INFINITY;
+    for capacity in ["capacity: 600 MiB, ", "capacity: 1 GiB, ", "capacity: 2 GiB, ", "capacity: 8 GiB, ", ""] {
+        let found =
+            search(&machine(&Parts { capacity, ..base.clone() }), &model, &Pins { chips: Some(8), ..Pins::default() })
+                .unwrap();
+        let time = found.best.map_or(f64::INFINITY, |b| b.time.total);
+        assert!(time <= last, "{capacity}: {time} after {last}");
+        last = time;
+    }
+    assert!(last.is_finite());
+}
+
+/// The search finds what trying everything finds, and says how much there was.
+#[test]
+fn search_is_brute_force() {
+    let second = "offload: {name: host, source: 'assumed: test', bandwidth: 20 GB/s, capacity: 2 GiB, price: $1/(GB/s), power: 1 W/(GB/s)}\n";
+    let moe = model(
+        "layers: 4, hidden: 512, heads: 8, kv_heads: 4, gated: true, vocab: 1024, experts: {count: 4, top_k: 2, ffn: 512, first_dense_layers: 1}, seq: 256, global_batch: 8",
+    );
+    let cases = [
+        (
+            gpt(6, 1024, 8, 512, 24),
+            Parts { capacity: "capacity: 1 GiB, ", second, stack: HOST, ..Parts::default() },
+            Pins::default(),
+        ),
+        (
+            gpt(6, 1024, 8, 512, 24),
+            Parts { capacity: "capacity: 400 MiB, ", second, ..Parts::default() },
+            Pins { pp: Some(2), ..Pins::default() },
+        ),
+        (moe, Parts { capacity: "capacity: 300 MiB, ", node: 4, nodes: 2, ..Parts::default() }, Pins::default()),
+        (
+            gpt(3, 512, 4, 256, 6),
+            Parts { node: 4, ..Parts::default() },
+            Pins { schedule: Some(Schedule::GPipe), zero: Some(Zero::Off), ..Pins::default() },
+        ),
+        (gpt(3, 512, 4, 256, 6), Parts { capacity: "capacity: 1 MiB, ", node: 4, ..Parts::default() }, Pins::default()),
+    ];
+    for (model, parts, pins) in cases {
+        let machine = machine(&parts);
+        let all = executions(&machine, &model, &pins);
+        let found = search(&machine, &model, &pins).unwrap();
+        assert_eq!(found.covered, all.len() as u64);
+        let best =
+            all.iter().filter_map(|e| predict(&machine, &model, e).ok()).map(|p| p.time.total).min_by(f64::total_cmp);
+        match (best, &found.best) {
+            (Some(time), Some(p)) => {
+                assert_eq!(p.time.total, time);
+                assert_eq!((found.bound, found.gap()), (time, 0.0));
+                assert!(p.memory.fits());
+            }
+            (None, None) => {
+                let (_, least) = found.least.clone().unwrap();
+                let smallest = all
+                    .iter()
+                    .map(|e| predict_any(&machine, &model, e).unwrap().memory.device.total())
+                    .fold(f64::INFINITY, f64::min);
+                assert_eq!(least.device.total(), smallest);
+                assert!(found.reason(&machine).contains("none of"));
+            }
+            other => panic!("brute force and search differ: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn memory_by_hand_and_what_would_mend_it() {
+    let m = machine(&Parts { nodes: 8, stack: ", attention: unfused", ..Parts::default() });
+    let gpt175 = gpt(96, 12288, 96, 2048, 64);
+    let e = Execution { recompute: Recompute::Full, ..execution(8, 8, 1, 1) };
+    let p = predict_any(&m, &gpt175, &e).unwrap();
+    // The first stage: 12 layers, 8 microbatches in flight, each layer keeps its input of 2 s b h bytes; the embedding its mask, s b h.
+    let input = 2.0 * 2048.0 * 12288.0;
+    assert_eq!(p.memory.stage, 0);
+    close(p.memory.device.activations, 8.0 * (12.0 * input + input / 2.0), 1e-12);
+    // Interleaved in 3: 8 (1 + 7/24) of it.
+    let three = Execution { schedule: Schedule::Interleaved, chunks: 3, ..e.clone() };
+    let more = predict_any(&m, &gpt175, &three).unwrap().memory.device.activations;
+    close(more / p.memory.device.activations, 1.0 + 7.0 / 24.0, 1e-12);
+    // Weights and gradients of 2 bytes, 12 of the optimiser; ZeRO divides what it says among replicas.
+    let d = p.memory.device;
+    close(d.optimizer / d.weights, 6.0, 1e-12);
+    let small = gpt(6, 1024, 8, 512, 64);
+    let memory = |zero| predict_any(&m, &small, &Execution { zero, ..execution(1, 1, 8, 1) }).unwrap().memory.device;
+    let (off, one, three) = (memory(Zero::Off), memory(Zero::Optimizer), memory(Zero::Weights));
+    close(one.optimizer, off.optimizer / 8.0, 1e-12);
+    assert_eq!(one.weights, off.weights);
+    close(three.weights, off.weights / 8.0, 1e-12);
+    // What is short, and the nearest change.
+    let tight = machine(&Parts {
+        nodes: 8,
+        capacity: "capacity: 1200 MiB, ",
+        stack: ", attention: unfused",
+        ..Parts::default()
+    });
+    let Err(Refusal::Infeasible(shortage)) = predict(&tight, &small, &execution(1, 1, 8, 2)) else { panic!("it fits") };
+    let (_, change) = shortage.change.clone().unwrap();
+    assert!(predict(&tight, &small, &change).is_ok());
+    let text = shortage.text();
+    assert!(
+        text.contains("stage 0 needs") && text.contains("short; most of it") && text.contains("nearest change"),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_does_not_suit_is_refused_with_what_would() {
+    let m = machine(&Parts::default());
+    let small = gpt(6, 1024, 8, 512, 24);
+    let moe = model(
+        "layers: 4, hidden: 512, heads: 8, vocab: 1024, experts: {count: 4, top_k: 2, ffn: 512}, seq: 256, global_batch: 8",
+    );
+    let say = |model: &LanguageModel, e: Execution| predict_any(&m, model, &e).unwrap_err();
+    assert!(say(&small, execution(16, 1, 1, 1)).contains("takes 16 chips"));
+    assert!(say(&small, execution(3, 1, 1, 1)).contains("tp = 3 does not divide the 8 heads"));
+    assert!(say(&small, execution(1, 7, 1, 1)).contains("6 layers"));
+    assert!(say(&small, execution(1, 1, 5, 1)).contains("no multiple of dp x micro_batch"));
+    assert!(say(&small, Execution { ep: 2, ..execution(1, 1, 2, 1) }).contains("no experts"));
+    assert!(say(&moe, Execution { ep: 3, ..execution(1, 1, 3, 1) }).contains("ep = 3 does not divide the 4 experts"));
+    assert!(say(&small, Execution { offload: Offload::All, ..execution(1, 1, 1, 1) }).contains("no second tier"));
+    let chunks = Execution { schedule: Schedule::Interleaved, chunks: 2, ..execution(1, 2, 1, 1) };
+    assert!(say(&small, chunks).contains("interleaved schedule needs layers"));
+    let bf16 = model("layers: 4, hidden: 512, heads: 8, vocab: 1024, seq: 256, global_batch: 8");
+    let bf16 = LanguageModel { types: crate::workload::language::Types::default(), ..bf16 };
+    assert!(say(&bf16, execution(1, 1, 1, 1)).contains("no peak for bf16"));
+    assert!(search(&m, &bf16, &Pins::default()).is_err());
+}
+
+#[test]
+fn software_that_cannot_overlap_is_not_asked_to() {
+    let m = machine(&Parts { stack: ", overlap_dp: false, overlap_tp: false", ..Parts::default() });
+    let model = gpt(6, 1024, 8, 512, 24);
+    let e = Execution { overlap_tp: true, ..execution(2, 1, 4, 1) };
+    assert!(predict_any(&m, &model, &e).unwrap_err().contains("overlap_tp: the stack stack of test cannot"));
+    let all = executions(&m, &model, &Pins::default());
+    assert!(!all.is_empty() && all.iter().all(|e| !e.overlap_dp && !e.overlap_tp));
+    let found = search(&m, &model, &Pins::default()).unwrap();
+    assert_eq!(found.covered, all.len() as u64);
+}
+
+/// Overlap and ZeRO: hidden time is not waited for, and collectives among one chip cost nothing.
+#[test]
+fn overlap_hides_what_it_says() {
+    let m = machine(&Parts { nodes: 8, stack: HOST, ..Parts::default() });
+    let model = gpt(24, 2048, 16, 1024, 64);
+    let e = execution(4, 1, 16, 2);
+    let time = |e: &Execution| predict_any(&m, &model, e).unwrap().time;
+    let plain = time(&e);
+    let dp = time(&Execution { overlap_dp: true, ..e.clone() });
+    close(dp.dp + dp.hidden, plain.dp + plain.hidden, 1e-9);
+    assert!(dp.dp < plain.dp && dp.total < plain.total);
+    let tp = time(&Execution { overlap_tp: true, ..e.clone() });
+    close(tp.tp + tp.hidden, plain.tp + plain.hidden, 1e-9);
+    assert!(tp.tp < plain.tp);
+    let alone = time(&execution(1, 1, 1, 2));
+    assert_eq!((alone.tp, alone.dp, alone.bubble, alone.hand_over, alone.hidden), (0.0, 0.0, 0.0, 0.0, 0.0));
+    // ZeRO 1 sends as many bytes as the all-reduce of 2-byte gradients.
+    close(time(&Execution { zero: Zero::Optimizer, ..e.clone() }).dp, plain.dp, 1e-9);
+    assert!(time(&Execution { zero: Zero::Weights, ..e }).dp > plain.dp);
+}
