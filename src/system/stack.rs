@@ -107,7 +107,7 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 30] = [
+const NUMBERS: [&str; 32] = [
     "host_layer_forward",
     "host_layer_backward",
     "host_layer_recompute",
