@@ -6,7 +6,7 @@ use flowspace::spec::{FromNode, Loader, Node, Origin, Problems, Reader, Value};
 use flowspace::study::Study;
 use flowspace::system::network::Arrangement;
 use flowspace::system::source::Source;
-use flowspace::system::{Chip, Link, Memory, SwitchPart, System, price};
+use flowspace::system::{Chip, Link, Memory, Stack, SwitchPart, System, price};
 use flowspace::workload::language::LanguageModel;
 use flowspace::workload::{Op, Workload, WorkloadSpec};
 use std::collections::{BTreeMap, BTreeSet};
@@ -117,6 +117,8 @@ fn every_part_reads_and_every_number_has_a_source() {
     lint("memories", memories.iter().map(|(file, p)| (file, p.name.as_str(), &p.source)));
     let links = parts::<Link>("systems/links");
     lint("links", links.iter().map(|(file, p)| (file, p.name.as_str(), &p.source)));
+    let stacks = parts::<Stack>("systems/stacks");
+    lint("stacks", stacks.iter().map(|(file, p)| (file, p.name.as_str(), &p.source)));
     let switches = parts::<SwitchPart>("systems/switches");
     lint("switches", switches.iter().map(|(file, p)| (file, p.name.as_str(), &p.source)));
 }
@@ -223,6 +225,14 @@ fn chips_have_dfmodels_figures() {
         ("sn10", 307_200.0, 335_544_320.0, 16_522.250_23, 444.706_195_5),
         ("sn40l", 638_976.0, 545_259_520.0, 16_522.250_23, 444.706_195_5),
         ("wse-2", 7_513_228.96, 41_964_010_000.0, 3_025_964.118, 20_298.122_58),
+        // Not DFModel's: datasheets.
+        ("h200", 989_429.76, 118_489_090.0, 33_000.0, 700.0),
+        ("gh200", 989_429.76, 118_489_090.0, 33_000.0, 700.0),
+        ("mi210", 181_043.2, 8_388_608.0, 10_000.0, 300.0),
+        ("mi250x", 382_976.0, 16_777_216.0, 15_000.0, 560.0),
+        ("mi300x", 1_307_443.2, 268_435_456.0, 20_000.0, 750.0),
+        ("gaudi-3", 1_677_721.6, 96e6, 15_625.0, 900.0),
+        ("gaudi-2", 432_537.6, 48e6, 8_125.0, 600.0),
     ];
     for (file, gflops, sram, price, power) in table {
         let chip = &chips[file];

@@ -8,10 +8,10 @@ use crate::execution::{
     Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
 };
 use crate::spec::{Loader, Node, Reader, Value, node::io_reason};
-use crate::system::System;
+use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{LanguageModel, ModelPass};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -126,18 +126,31 @@ fn is_language_model(node: &Node) -> bool {
 pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
         let wrong = "execution options need --workload and --system";
-        return args.execution.used().then(|| Err(Failure::input(wrong)));
+        return (args.execution.used() || args.inference.used()).then(|| Err(Failure::input(wrong)));
     };
     // Problems of files are reported by `map`, all at once, unless this is ours to read.
     let workload = WorkloadSpec::load(workload).ok()?;
     let system = System::load(system).ok()?;
     let (model, system) = match (read_model(&workload), System::build(&system)) {
-        (Some(model), Ok(system)) if system.chip.0.kernels.is_some() => (model, system),
+        (Some(model), Ok(system)) if system.chip.0.kernels.is_some() && model.pass == ModelPass::Inference => {
+            return Some(super::inference::run(args, &model, &system));
+        }
+        // Training on dataflow chips is mapped as a graph.
+        (Some(model), Ok(system))
+            if system.chip.0.kernels.is_some() && system.chip.0.style == Style::KernelByKernel =>
+        {
+            (model, system)
+        }
         _ => {
             let wrong = "execution options (--execution, --micro-batch, ...) are for workloads of kind language_model on chips with `kernels:`";
-            return args.execution.used().then(|| Err(Failure::input(wrong)));
+            return (args.execution.used() || args.inference.used()).then(|| Err(Failure::input(wrong)));
         }
     };
+    if args.inference.used() {
+        return Some(Err(Failure::input(
+            "--batch, --max-ttft, --max-tpot, --goal: for workloads with `pass: inference`",
+        )));
+    }
     Some(predict_or_search(args, &model, &system))
 }
 

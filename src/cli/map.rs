@@ -85,6 +85,9 @@ pub struct MapArgs {
     /// Decisions of an execution.
     #[command(flatten)]
     pub execution: super::execution::ExecutionArgs,
+    /// Decisions and limits of inference.
+    #[command(flatten)]
+    pub inference: super::inference::InferenceArgs,
     /// Write the plan (of a language model on chips with `kernels:`, the execution) to this file.
     #[arg(long, value_name = "FILE")]
     pub plan_out: Option<PathBuf>,

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod execution;
 pub mod import;
+pub mod inference;
 pub mod map;
 pub mod money;
 pub mod plot;

@@ -43,7 +43,7 @@ pub struct LayerTime {
     pub forward: f64,
     /// Kernels of the backward pass.
     pub backward: f64,
-    /// Of `backward`, gradients of weights.
+    /// What gradients of weights add to the backward pass.
     pub weight: f64,
     /// Kernels run again.
     pub recompute: f64,
@@ -182,10 +182,13 @@ fn layer_time(
     let backward = s.backward() + comm.backward.total() + again + again_comm.total();
     let forward_pass = stack.host_and_device(stack.host_layer_forward.0 + comm.host, forward);
     let backward_pass = stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward);
+    // What the pass would be shorter by without them: less than their own time where the host is slower.
+    let without =
+        stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward - s.backward_weight);
     LayerTime {
         forward: s.forward,
         backward: s.backward(),
-        weight: s.backward_weight,
+        weight: backward_pass - without,
         recompute: again,
         exposed: comm.forward.plus(&comm.backward).plus(&again_comm),
         host: (forward_pass - forward) + (backward_pass - backward),

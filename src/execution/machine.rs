@@ -71,11 +71,23 @@ pub enum Traffic {
 }
 
 impl Machine {
-    /// Of a system whose chip has `kernels`.
+    /// Of a system whose chip has `kernels` and runs kernel by kernel.
     ///
     /// # Errors
     /// A sentence: why executions cannot be predicted on this system, and what would mend it.
     pub fn new(system: &System) -> Result<Self, String> {
+        let chip = &system.chip.0;
+        if chip.style != Style::KernelByKernel {
+            return Err(format!("chip {}: executions are predicted for the style kernel_by_kernel", chip.name));
+        }
+        Self::of_any_style(system)
+    }
+
+    /// Of a system whose chip has `kernels`, dataflow chips included: for inference, whose steps are bound by memory.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn of_any_style(system: &System) -> Result<Self, String> {
         let chip = &system.chip.0;
         let Some(kernels) = &chip.kernels else {
             return Err(format!(
@@ -83,9 +95,6 @@ impl Machine {
                 chip.name
             ));
         };
-        if chip.style != Style::KernelByKernel {
-            return Err(format!("chip {}: executions are predicted for the style kernel_by_kernel", chip.name));
-        }
         let stack = system.stack.as_ref().map_or_else(Stack::ideal, |s| s.0.clone());
         let options = ModelOptions { latencies: system.model.latencies, ..ModelOptions::flowspace() };
         let sizes: Vec<u64> = system.network.dimensions.iter().map(|d| d.size).collect();

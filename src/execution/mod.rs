@@ -3,16 +3,19 @@
 //!
 //! [`spec`] is what a file says, [`machine`] the system as plain numbers. From small to large: [`layer`] lists the kernels of one layer,
 //! [`communication`] what chips send each other, [`block`] puts both together for one microbatch, [`schedule`] makes stages and an iteration of
-//! it, [`memory`] what must be held, [`predict`] the whole with its parts by name. [`search`] finds the best execution, with proof.
+//! it, [`memory`] what must be held, [`predict`] the whole with its parts by name. [`search`] finds the best execution, with proof. [`inference`] is the same for
+//! serving, [`single_kernel`] for microbenchmarks.
 
 pub mod block;
 pub mod communication;
+pub mod inference;
 pub mod layer;
 pub mod machine;
 pub mod memory;
 pub mod predict;
 pub mod schedule;
 pub mod search;
+pub mod single_kernel;
 pub mod spec;
 
 pub use machine::Machine;

@@ -11,7 +11,7 @@ use crate::workload::language::{FlopCount, LanguageModel, ModelPass};
 use serde::Serialize;
 
 /// What an execution takes.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// The execution.
     pub execution: Execution,
@@ -122,6 +122,13 @@ pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<
             "an interleaved schedule needs layers ({}, or with embedding and head two more) that pp x chunks = {pieces} divides, and microbatches ({microbatches}) that pp = {} divides",
             model.layers, e.pp
         ));
+    }
+    for (asked, can, what) in
+        [(e.overlap_dp, machine.stack.overlap_dp, "overlap_dp"), (e.overlap_tp, machine.stack.overlap_tp, "overlap_tp")]
+    {
+        if asked && !can {
+            return Err(format!("{what}: the stack {} of {} cannot do that", machine.stack.name, machine.name));
+        }
     }
     if e.offload != Offload::None && machine.second_tier.is_none() {
         return Err(format!("offload: {}, but {} has no second tier of memory (`offload:`)", e.offload, machine.name));

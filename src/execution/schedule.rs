@@ -9,7 +9,8 @@
 //! | interleaved, v chunks (the same, 2.2.2) | m (max T + (v - 1) hand-overs) + (sum T - max T)/v |
 //! | zero bubble (Qi et al. 2023, arXiv 2401.10241, table 2, ZB-H1) | m max T + sum (T - 2 W) - max (T - 2 W), W gradients of weights, at least m max T |
 //!
-//! With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
+//! W is what a stage would be shorter by without gradients of weights (less than their own time where host or traffic is slower), at most that of the slowest stage; with m < p - 1 microbatches m/(p - 1)
+//! of it fills. With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
 //! sum of a tied embedding's gradients between first and last stage, optimiser, and the host's share of an iteration: each of the stage for which it is longest.
 //! Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
 
@@ -261,11 +262,10 @@ impl Plan<'_> {
         let (c, m, v) = (self.constants, self.microbatches, e.chunks as f64);
         let hop = self.hop(e);
         let mut out = Outline { slowest: StageTime { total: -1.0, ..StageTime::default() }, hop, ..Outline::default() };
-        let (mut sum, mut sum_weight) = (0.0, 0.0);
+        let mut sum = 0.0;
         for (i, s) in self.kinds.iter().enumerate() {
             let stage = stage_time(c, self.block, self.weights, self.links, s, e, hop);
             sum += s.count * stage.total;
-            sum_weight += s.count * stage.weight;
             if stage.total > out.slowest.total {
                 (out.slowest, out.at) = (stage, i);
             }
@@ -278,7 +278,11 @@ impl Plan<'_> {
         let others = sum - out.slowest.total;
         out.bubble = match e.schedule {
             Schedule::Interleaved => others / v,
-            Schedule::ZeroBubble => (others - 2.0 * (sum_weight - out.slowest.weight)).max(0.0),
+            Schedule::ZeroBubble => {
+                // Few microbatches leave few gradients to fill with.
+                let filled = (m / (e.pp as f64 - 1.0).max(1.0)).min(1.0);
+                (others - 2.0 * filled * self.fillers(e, hop, &out.slowest)).max(0.0)
+            }
             Schedule::GPipe | Schedule::OneForwardOneBackward => others,
         };
         out.ends = if e.pp > 1 { self.links.ends.at(self.weights.tied * c.reduced) } else { 0.0 };
@@ -286,6 +290,15 @@ impl Plan<'_> {
         let steady = m * (out.slowest.total + out.chunk_hops);
         out.total = steady + out.bubble + out.reduction + out.ends + out.optimizer + c.host[2];
         out
+    }
+
+    /// Gradients of weights of all stages but the slowest, of which each fills as many as the slowest stage leaves room for.
+    fn fillers(&self, e: &Execution, hop: f64, slowest: &StageTime) -> f64 {
+        let of = |s: &StageKind| {
+            let stage = stage_time(self.constants, self.block, self.weights, self.links, s, e, hop);
+            s.count * stage.weight.min(slowest.weight)
+        };
+        self.kinds.iter().map(of).sum::<f64>() - slowest.weight
     }
 
     fn hop(&self, e: &Execution) -> f64 {
@@ -370,33 +383,42 @@ fn stage_time(
         block.embedding.backward_pass,
         block.head.backward_pass,
     );
-    let weight = sum(block.plain.weight, block.experts.weight, block.embedding.weight, block.head.weight);
-    let mut out = StageTime { weight, forward, backward, ..StageTime::default() };
-    let work = forward + backward;
     let (dense, experts) = weights.of_stage(s);
-    if e.zero >= Zero::Gradients {
-        let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
-        let n = s.layers();
-        let scatter = at(c.reduced);
-        let gather = if e.zero == Zero::Weights { at(c.state.weights) } else { 0.0 };
-        let (first, hidden) = waits(gather, n, forward, e.overlap_dp);
-        let (then, more) = waits(gather + scatter, n, backward, e.overlap_dp);
-        out.dp = first + then;
-        out.hidden = hidden + more;
+    // A stage whose backward pass takes `backward`: waiting for replicas, for the second tier, and what is hidden.
+    let around = |backward: f64| {
+        let (mut dp, mut hidden, mut offload) = (0.0, 0.0, 0.0);
+        if e.zero >= Zero::Gradients {
+            let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
+            let n = s.layers();
+            let scatter = at(c.reduced);
+            let gather = if e.zero == Zero::Weights { at(c.state.weights) } else { 0.0 };
+            let (first, beside_first) = waits(gather, n, forward, e.overlap_dp);
+            let (then, beside_then) = waits(gather + scatter, n, backward, e.overlap_dp);
+            dp = first + then;
+            hidden = beside_first + beside_then;
+        }
+        if e.offload != Offload::None {
+            let kept = sum(block.plain.kept, block.experts.kept, 0.0, 0.0);
+            let activations = matches!(e.offload, Offload::Activations | Offload::All);
+            let held = matches!(e.offload, Offload::Weights | Offload::All);
+            let shared = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
+            let bytes = if activations { 2.0 * kept } else { 0.0 }
+                + if held { 2.0 * (dense + experts) * c.state.weights / shared } else { 0.0 };
+            let seconds = bytes / c.second_tier;
+            // It goes on while the stage waits for replicas: another link.
+            offload = seconds - beside(seconds, forward + backward + dp);
+            hidden += seconds - offload;
+        }
+        (forward + backward + hop + c.host[0] + dp + offload, dp, hidden, offload)
+    };
+    let (total, dp, hidden, offload) = around(backward);
+    let mut weight = 0.0;
+    if e.schedule == Schedule::ZeroBubble {
+        // Gradients of weights fill the bubble by what the stage would be shorter without them.
+        let own = sum(block.plain.weight, block.experts.weight, block.embedding.weight, block.head.weight);
+        weight = total - around(backward - own).0;
     }
-    if e.offload != Offload::None {
-        let kept = sum(block.plain.kept, block.experts.kept, 0.0, 0.0);
-        let activations = matches!(e.offload, Offload::Activations | Offload::All);
-        let held = matches!(e.offload, Offload::Weights | Offload::All);
-        let shared = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
-        let bytes = if activations { 2.0 * kept } else { 0.0 }
-            + if held { 2.0 * (dense + experts) * c.state.weights / shared } else { 0.0 };
-        let seconds = bytes / c.second_tier;
-        out.offload = seconds - beside(seconds, work);
-        out.hidden += seconds - out.offload;
-    }
-    out.total = work + hop + c.host[0] + out.dp + out.offload;
-    out
+    StageTime { total, weight, forward, backward, dp, hidden, offload }
 }
 
 /// What follows the last microbatch: reduction of gradients waited for and hidden, and the optimiser.

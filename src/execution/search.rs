@@ -3,7 +3,7 @@
 //! **Space.** Every tp, cp, pp, dp whose product is the chips asked for, every ep, every microbatch that divides a replica's samples (tp a divisor of the heads, cp of
 //! the tokens, ep of the experts; pp up to the layers); 1F1B, GPipe, zero bubble and every interleaving that divides layers and microbatches; recomputation none,
 //! selective, full; sequence parallelism and overlap of tensor parallelism where there is some; ZeRO 0 to 3 where there are replicas; overlap of data
-//! parallelism; every offload where there is a second tier. Pins leave one value of a decision. [`executions`] lists it.
+//! parallelism; overlaps where the stack can; every offload where there is a second tier. Pins leave one value of a decision. [`executions`] lists it.
 //!
 //! **Order.** What a microbatch takes ([`Block`]) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
 //! alone, and most of it not on the last two: kernels are added up once for each of the others. A *cell* is the degrees and one block; it
@@ -63,7 +63,7 @@ pub struct Pins {
 }
 
 /// The answer of a search.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The best execution; `None` where none fits.
     pub best: Option<Prediction>,
@@ -177,13 +177,14 @@ fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Degrees
     out
 }
 
-fn blocks(d: &Degrees, pins: &Pins) -> Vec<BlockKey> {
+fn blocks(machine: &Machine, d: &Degrees, pins: &Pins) -> Vec<BlockKey> {
     let switch = if d.tp > 1 { vec![false, true] } else { vec![false] };
+    let overlaps = if machine.stack.overlap_tp { switch.clone() } else { vec![false] };
     let mut out = Vec::new();
     for sequence_parallel in only(switch.clone(), pins.sequence_parallel) {
         let division = Division { tp: d.tp, cp: d.cp, ep: d.ep, micro_batch: d.micro_batch, sequence_parallel };
         for recompute in only(Recompute::ALL.iter().copied(), pins.recompute) {
-            for overlap_tp in only(switch.clone(), pins.overlap_tp) {
+            for overlap_tp in only(overlaps.clone(), pins.overlap_tp) {
                 out.push(BlockKey { division, recompute, overlap_tp });
             }
         }
@@ -222,7 +223,13 @@ fn tails(machine: &Machine, d: &Degrees, pins: &Pins) -> Tails {
     for zero in only(zeros.iter().copied(), pins.zero) {
         states.extend(offloads.iter().map(|o| (zero, *o)));
     }
-    Tails { states, overlaps: only(if alone { vec![false] } else { vec![false, true] }, pins.overlap_dp) }
+    Tails {
+        states,
+        overlaps: only(
+            if alone || !machine.stack.overlap_dp { vec![false] } else { vec![false, true] },
+            pins.overlap_dp,
+        ),
+    }
 }
 
 fn execution(d: &Degrees, key: &BlockKey) -> Execution {
@@ -249,7 +256,7 @@ pub fn executions(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<
     let mut out = Vec::new();
     for d in degrees(machine, model, pins) {
         let (schedules, tails) = (schedules(model, &d, pins), tails(machine, &d, pins));
-        for key in blocks(&d, pins) {
+        for key in blocks(machine, &d, pins) {
             let base = execution(&d, &key);
             for &(zero, offload) in &tails.states {
                 for &(schedule, chunks) in &schedules {
@@ -364,7 +371,7 @@ fn cells(
     for d in degrees(machine, model, pins) {
         let (schedules, tails) = (schedules(model, &d, pins), tails(machine, &d, pins));
         let inside = (schedules.len() * tails.states.len() * tails.overlaps.len()) as u64;
-        let keys = blocks(&d, pins);
+        let keys = blocks(machine, &d, pins);
         if inside == 0 || keys.is_empty() {
             continue;
         }

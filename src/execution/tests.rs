@@ -122,8 +122,18 @@ fn layers_and_heads_agree_with_an_independent_program() {
     };
     let full = |e: Execution| Execution { recompute: Recompute::Full, ..e };
     let rows = [
-        (&megatron, gpt(24, 2304, 24, 2048, 512), full(execution(1, 1, 32, 16)), [0.033241811669442824, 0.0905375898478324, 0.11408206478715498]),
-        (&megatron, gpt(40, 6144, 48, 2048, 1024), full(execution(8, 1, 32, 4)), [0.007674606148979758, 0.020064188624244906, 0.009880454014689424]),
+        (
+            &megatron,
+            gpt(24, 2304, 24, 2048, 512),
+            full(execution(1, 1, 32, 16)),
+            [0.033241811669442824, 0.0905375898478324, 0.11408206478715498],
+        ),
+        (
+            &megatron,
+            gpt(40, 6144, 48, 2048, 1024),
+            full(execution(8, 1, 32, 4)),
+            [0.007674606148979758, 0.020064188624244906, 0.009880454014689424],
+        ),
         (
             &megatron,
             gpt(96, 12288, 96, 2048, 64),
@@ -136,8 +146,18 @@ fn layers_and_heads_agree_with_an_independent_program() {
             },
             [0.005733152054484971, 0.011268904248252595, 0.004669310365000085],
         ),
-        (&other, gpt(32, 4096, 32, 2048, 512), full(execution(16, 1, 8, 2)), [0.002989782193637498, 0.0068135273277124715, 0.002446290463967121]),
-        (&other, gpt(12, 2048, 16, 1024, 32), execution(2, 1, 4, 2), [0.0013953732124012026, 0.002189337052061246, 0.003493649380362331]),
+        (
+            &other,
+            gpt(32, 4096, 32, 2048, 512),
+            full(execution(16, 1, 8, 2)),
+            [0.002989782193637498, 0.0068135273277124715, 0.002446290463967121],
+        ),
+        (
+            &other,
+            gpt(12, 2048, 16, 1024, 32),
+            execution(2, 1, 4, 2),
+            [0.0013953732124012026, 0.002189337052061246, 0.003493649380362331],
+        ),
     ];
     for (parts, model, e, [forward, backward, head]) in rows {
         let b = block(&machine(parts), &model, &e);
@@ -153,9 +173,24 @@ fn flop_of_all_chips_are_the_models() {
     let mla = "latent_attention: {q_rank: 64, kv_rank: 32, rope_dim: 16, nope_dim: 32, v_dim: 32}";
     let models = [
         (gpt(4, 512, 8, 256, 16), "gpt"),
-        (model("layers: 4, hidden: 512, heads: 8, kv_heads: 4, ffn: 1024, gated: true, norm: rms, vocab: 1024, seq: 256, global_batch: 16"), "gqa"),
-        (model("layers: 4, hidden: 512, heads: 8, vocab: 1024, experts: {count: 8, top_k: 2, ffn: 256, shared: 1, first_dense_layers: 1}, seq: 256, global_batch: 16"), "moe"),
-        (model(&format!("layers: 4, hidden: 512, heads: 8, head_dim: 32, vocab: 1024, {mla}, seq: 256, global_batch: 16")), "mla"),
+        (
+            model(
+                "layers: 4, hidden: 512, heads: 8, kv_heads: 4, ffn: 1024, gated: true, norm: rms, vocab: 1024, seq: 256, global_batch: 16",
+            ),
+            "gqa",
+        ),
+        (
+            model(
+                "layers: 4, hidden: 512, heads: 8, vocab: 1024, experts: {count: 8, top_k: 2, ffn: 256, shared: 1, first_dense_layers: 1}, seq: 256, global_batch: 16",
+            ),
+            "moe",
+        ),
+        (
+            model(&format!(
+                "layers: 4, hidden: 512, heads: 8, head_dim: 32, vocab: 1024, {mla}, seq: 256, global_batch: 16"
+            )),
+            "mla",
+        ),
     ];
     let m = machine(&Parts { stack: ", attention: unfused", nodes: 4, ..Parts::default() });
     for (model, name) in &models {
@@ -163,7 +198,8 @@ fn flop_of_all_chips_are_the_models() {
             let e = Execution { cp, ..execution(tp, pp, dp, 2) };
             let p = predict_any(&m, model, &e).unwrap();
             let flop = p.hardware_flop_utilization * p.time.total * p.chips as f64 * 312e12;
-            let wanted = 3.0 * model.global_batch as f64 * model.forward_flop_per_sample(model.seq, AttentionCount::Full);
+            let wanted =
+                3.0 * model.global_batch as f64 * model.forward_flop_per_sample(model.seq, AttentionCount::Full);
             // Routers and compressions are on every tensor-parallel chip whole.
             let whole = if matches!(*name, "moe" | "mla") && tp > 1 { 0.2 } else { 1e-9 };
             assert!(flop >= wanted * (1.0 - 1e-9) && flop <= wanted * (1.0 + whole), "{name} {tp} {flop} {wanted}");
@@ -187,7 +223,10 @@ fn parts_add_up_and_schedules_are_their_papers() {
     let sum = 4.0 * middle + b.head.total() + b.embedding.total();
     let after = p.time.dp + p.time.optimizer + 10e-3;
     close(p.time.total, 8.0 * last + (sum - last) + after, 1e-12);
-    assert_eq!(predict_any(&m, &model, &Execution { schedule: Schedule::GPipe, ..plain.clone() }).unwrap().time.total, p.time.total);
+    assert_eq!(
+        predict_any(&m, &model, &Execution { schedule: Schedule::GPipe, ..plain.clone() }).unwrap().time.total,
+        p.time.total
+    );
     // Interleaved: a bubble of a third, two more hand-overs a microbatch.
     let three = Execution { schedule: Schedule::Interleaved, chunks: 3, ..plain.clone() };
     let three = predict_any(&m, &model, &three).unwrap();
@@ -200,7 +239,9 @@ fn parts_add_up_and_schedules_are_their_papers() {
 
 #[test]
 fn stages_share_layers_and_experts_come_after_plain_layers() {
-    let model = model("layers: 10, hidden: 64, heads: 4, vocab: 64, experts: {count: 4, top_k: 1, ffn: 64, first_dense_layers: 3}, seq: 16, global_batch: 4");
+    let model = model(
+        "layers: 10, hidden: 64, heads: 4, vocab: 64, experts: {count: 4, top_k: 1, ffn: 64, first_dense_layers: 3}, seq: 16, global_batch: 4",
+    );
     let kinds = stages(&model, 4);
     let of = |f: fn(&super::schedule::StageKind) -> f64| kinds.iter().map(|k| k.count * f(k)).sum::<f64>();
     assert_eq!((of(|k| k.plain), of(|k| k.experts), of(|k| k.embedding), of(|k| k.head)), (3.0, 7.0, 1.0, 1.0));
@@ -232,7 +273,13 @@ fn groups_are_where_the_order_of_degrees_puts_them() {
 
 #[test]
 fn more_of_anything_is_never_slower_and_more_memory_never_worse() {
-    let base = Parts { nodes: 4, stack: HOST, capacity: "capacity: 1 GiB, ", second: "offload: {name: host, source: 'assumed: test', bandwidth: 20 GB/s, capacity: 4 GiB, price: $1/(GB/s), power: 1 W/(GB/s)}\n", ..Parts::default() };
+    let base = Parts {
+        nodes: 4,
+        stack: HOST,
+        capacity: "capacity: 1 GiB, ",
+        second: "offload: {name: host, source: 'assumed: test', bandwidth: 20 GB/s, capacity: 4 GiB, price: $1/(GB/s), power: 1 W/(GB/s)}\n",
+        ..Parts::default()
+    };
     let model = gpt(6, 1024, 8, 512, 24);
     let slow = machine(&base);
     let faster = [
@@ -253,7 +300,9 @@ fn more_of_anything_is_never_slower_and_more_memory_never_worse() {
     }
     let mut last = f64::INFINITY;
     for capacity in ["capacity: 600 MiB, ", "capacity: 1 GiB, ", "capacity: 2 GiB, ", "capacity: 8 GiB, ", ""] {
-        let found = search(&machine(&Parts { capacity, ..base.clone() }), &model, &Pins { chips: Some(8), ..Pins::default() }).unwrap();
+        let found =
+            search(&machine(&Parts { capacity, ..base.clone() }), &model, &Pins { chips: Some(8), ..Pins::default() })
+                .unwrap();
         let time = found.best.map_or(f64::INFINITY, |b| b.time.total);
         assert!(time <= last, "{capacity}: {time} after {last}");
         last = time;
@@ -265,12 +314,26 @@ fn more_of_anything_is_never_slower_and_more_memory_never_worse() {
 #[test]
 fn search_is_brute_force() {
     let second = "offload: {name: host, source: 'assumed: test', bandwidth: 20 GB/s, capacity: 2 GiB, price: $1/(GB/s), power: 1 W/(GB/s)}\n";
-    let moe = model("layers: 4, hidden: 512, heads: 8, kv_heads: 4, gated: true, vocab: 1024, experts: {count: 4, top_k: 2, ffn: 512, first_dense_layers: 1}, seq: 256, global_batch: 8");
+    let moe = model(
+        "layers: 4, hidden: 512, heads: 8, kv_heads: 4, gated: true, vocab: 1024, experts: {count: 4, top_k: 2, ffn: 512, first_dense_layers: 1}, seq: 256, global_batch: 8",
+    );
     let cases = [
-        (gpt(6, 1024, 8, 512, 24), Parts { capacity: "capacity: 1 GiB, ", second, stack: HOST, ..Parts::default() }, Pins::default()),
-        (gpt(6, 1024, 8, 512, 24), Parts { capacity: "capacity: 400 MiB, ", second, ..Parts::default() }, Pins { pp: Some(2), ..Pins::default() }),
+        (
+            gpt(6, 1024, 8, 512, 24),
+            Parts { capacity: "capacity: 1 GiB, ", second, stack: HOST, ..Parts::default() },
+            Pins::default(),
+        ),
+        (
+            gpt(6, 1024, 8, 512, 24),
+            Parts { capacity: "capacity: 400 MiB, ", second, ..Parts::default() },
+            Pins { pp: Some(2), ..Pins::default() },
+        ),
         (moe, Parts { capacity: "capacity: 300 MiB, ", node: 4, nodes: 2, ..Parts::default() }, Pins::default()),
-        (gpt(3, 512, 4, 256, 6), Parts { node: 4, ..Parts::default() }, Pins { schedule: Some(Schedule::GPipe), zero: Some(Zero::Off), ..Pins::default() }),
+        (
+            gpt(3, 512, 4, 256, 6),
+            Parts { node: 4, ..Parts::default() },
+            Pins { schedule: Some(Schedule::GPipe), zero: Some(Zero::Off), ..Pins::default() },
+        ),
         (gpt(3, 512, 4, 256, 6), Parts { capacity: "capacity: 1 MiB, ", node: 4, ..Parts::default() }, Pins::default()),
     ];
     for (model, parts, pins) in cases {
@@ -278,11 +341,8 @@ fn search_is_brute_force() {
         let all = executions(&machine, &model, &pins);
         let found = search(&machine, &model, &pins).unwrap();
         assert_eq!(found.covered, all.len() as u64);
-        let best = all
-            .iter()
-            .filter_map(|e| predict(&machine, &model, e).ok())
-            .map(|p| p.time.total)
-            .min_by(f64::total_cmp);
+        let best =
+            all.iter().filter_map(|e| predict(&machine, &model, e).ok()).map(|p| p.time.total).min_by(f64::total_cmp);
         match (best, &found.best) {
             (Some(time), Some(p)) => {
                 assert_eq!(p.time.total, time);
@@ -291,7 +351,10 @@ fn search_is_brute_force() {
             }
             (None, None) => {
                 let (_, least) = found.least.clone().unwrap();
-                let smallest = all.iter().map(|e| predict_any(&machine, &model, e).unwrap().memory.device.total()).fold(f64::INFINITY, f64::min);
+                let smallest = all
+                    .iter()
+                    .map(|e| predict_any(&machine, &model, e).unwrap().memory.device.total())
+                    .fold(f64::INFINITY, f64::min);
                 assert_eq!(least.device.total(), smallest);
                 assert!(found.reason(&machine).contains("none of"));
             }
@@ -324,19 +387,29 @@ fn memory_by_hand_and_what_would_mend_it() {
     assert_eq!(one.weights, off.weights);
     close(three.weights, off.weights / 8.0, 1e-12);
     // What is short, and the nearest change.
-    let tight = machine(&Parts { nodes: 8, capacity: "capacity: 1200 MiB, ", stack: ", attention: unfused", ..Parts::default() });
+    let tight = machine(&Parts {
+        nodes: 8,
+        capacity: "capacity: 1200 MiB, ",
+        stack: ", attention: unfused",
+        ..Parts::default()
+    });
     let Err(Refusal::Infeasible(shortage)) = predict(&tight, &small, &execution(1, 1, 8, 2)) else { panic!("it fits") };
     let (_, change) = shortage.change.clone().unwrap();
     assert!(predict(&tight, &small, &change).is_ok());
     let text = shortage.text();
-    assert!(text.contains("stage 0 needs") && text.contains("short; most of it") && text.contains("nearest change"), "{text}");
+    assert!(
+        text.contains("stage 0 needs") && text.contains("short; most of it") && text.contains("nearest change"),
+        "{text}"
+    );
 }
 
 #[test]
 fn what_does_not_suit_is_refused_with_what_would() {
     let m = machine(&Parts::default());
     let small = gpt(6, 1024, 8, 512, 24);
-    let moe = model("layers: 4, hidden: 512, heads: 8, vocab: 1024, experts: {count: 4, top_k: 2, ffn: 512}, seq: 256, global_batch: 8");
+    let moe = model(
+        "layers: 4, hidden: 512, heads: 8, vocab: 1024, experts: {count: 4, top_k: 2, ffn: 512}, seq: 256, global_batch: 8",
+    );
     let say = |model: &LanguageModel, e: Execution| predict_any(&m, model, &e).unwrap_err();
     assert!(say(&small, execution(16, 1, 1, 1)).contains("takes 16 chips"));
     assert!(say(&small, execution(3, 1, 1, 1)).contains("tp = 3 does not divide the 8 heads"));
@@ -351,6 +424,18 @@ fn what_does_not_suit_is_refused_with_what_would() {
     let bf16 = LanguageModel { types: crate::workload::language::Types::default(), ..bf16 };
     assert!(say(&bf16, execution(1, 1, 1, 1)).contains("no peak for bf16"));
     assert!(search(&m, &bf16, &Pins::default()).is_err());
+}
+
+#[test]
+fn software_that_cannot_overlap_is_not_asked_to() {
+    let m = machine(&Parts { stack: ", overlap_dp: false, overlap_tp: false", ..Parts::default() });
+    let model = gpt(6, 1024, 8, 512, 24);
+    let e = Execution { overlap_tp: true, ..execution(2, 1, 4, 1) };
+    assert!(predict_any(&m, &model, &e).unwrap_err().contains("overlap_tp: the stack stack of test cannot"));
+    let all = executions(&m, &model, &Pins::default());
+    assert!(!all.is_empty() && all.iter().all(|e| !e.overlap_dp && !e.overlap_tp));
+    let found = search(&m, &model, &Pins::default()).unwrap();
+    assert_eq!(found.covered, all.len() as u64);
 }
 
 /// Overlap and ZeRO: hidden time is not waited for, and collectives among one chip cost nothing.

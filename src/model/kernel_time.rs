@@ -12,6 +12,10 @@
 //! tiles as wide as a full one: that is what makes small and odd products slow. (Tile and wave quantisation: NVIDIA, Matrix
 //! Multiplication Background User's Guide, 2020.)
 //!
+//! **Single kernels.** A chip may reach more in a burst than in a long step ([`Burst`](crate::system::kernels::Burst)). Where its units
+//! wait w for each element of the contracted dimension and hide that among h tiles each, compute is at least
+//! ceil(batch ceil(m/r) ceil(n/c) j / (h U)) (k/j) w, which bounds products of few tiles.
+//!
 //! **Vector work.** bytes / B + kernels x launch.
 
 use crate::system::kernels::Kernels;
@@ -58,6 +62,8 @@ pub struct KernelTimes {
     fill: f64,
     launch: f64,
     bandwidth: f64,
+    wait: f64,
+    tiles_at_once: f64,
 }
 
 impl KernelTimes {
@@ -82,6 +88,20 @@ impl KernelTimes {
             fill: kernels.fill.0,
             launch: kernels.launch.0,
             bandwidth: bandwidth * kernels.memory_efficiency.0,
+            wait: 0.0,
+            tiles_at_once: 1.0,
+        }
+    }
+
+    /// What single kernels take on it; `launch` seconds each instead of the chip's own.
+    pub fn burst(kernels: &Kernels, bandwidth: f64, launch: f64) -> Self {
+        let burst = kernels.burst();
+        Self {
+            launch,
+            bandwidth: bandwidth * burst.memory_efficiency.0,
+            wait: burst.wait.0,
+            tiles_at_once: burst.tiles_at_once as f64,
+            ..Self::new(kernels, bandwidth)
         }
     }
 
@@ -102,6 +122,10 @@ impl KernelTimes {
             let waves = (tiles * o.parts / self.units).ceil();
             let tile = 2.0 * o.rows * o.columns * (p.k / o.parts) / (rate / self.units * o.rate);
             let mut time = waves * (tile + self.fill);
+            if self.wait > 0.0 {
+                let rounds = (tiles * o.parts / (self.units * self.tiles_at_once)).ceil();
+                time = time.max(rounds * p.k / o.parts * self.wait);
+            }
             if o.parts > 1.0 {
                 time += 8.0 * o.parts * p.batch * p.m * p.n / self.bandwidth;
             }
@@ -158,6 +182,24 @@ mod tests {
         assert_eq!(chip("").product(&Product { k: 0.0, ..SQUARE }, 4.0, [1.0; 3]), 0.0);
         assert_eq!(chip("").vector(12.0, 2.0), 3.5);
         assert_eq!(chip("").fused(100.0, 4.0, 8.0), 25.25);
+    }
+
+    /// Units that wait 10 s for each element of k and hold two tiles at once: 4 tiles in one round of 8, 100 x 10 s; in half contractions 8 tiles in
+    /// one round of 500 s. Bursts have their own launch.
+    #[test]
+    fn few_tiles_wait_for_their_operands() {
+        let burst = "{efficiency: 1, batched_efficiency: 1, memory_efficiency: 1, wait: 10 s, tiles_at_once: 2}";
+        let text = format!(
+            "{{source: 'assumed: test', peak: {{fp16: 4 FLOP/s}}, units: 4, tiles: [{{rows: 2, columns: 2, splits: 2}}], \
+             efficiency: 1, batched_efficiency: 1, memory_efficiency: 0.5, launch: 0.25 s, burst: {burst}}}"
+        );
+        let kernels = Reader::read::<Kernels>(&Node::parse("k.yaml", &text).unwrap()).unwrap();
+        let times = KernelTimes::burst(&kernels, 8.0, 1.0);
+        // 500 s against 2 waves of 400 s: compute 800 s in halves, 800 s whole but 1000 s of waiting. Partial sums 8 x 2 x 16 / 8.
+        assert_eq!(times.product(&SQUARE, 4.0, [1.0; 3]), 800.0 + 32.0 + 1.0);
+        // Fast units: only the wait is left.
+        assert_eq!(times.product(&SQUARE, 4e9, [1.0; 3]).round(), 533.0);
+        assert_eq!(times.bandwidth(), 8.0);
     }
 
     #[test]

@@ -4,8 +4,9 @@
 //! the shortest form that reads back as the same number. A value that a row does not have (the time of a point that
 //! has no mapping) is empty.
 
+use super::executed::{self, Executed};
 use crate::mapping::search::Record;
-use crate::mapping::{Answer, Infeasible};
+use crate::mapping::{Answer, Infeasible, Status};
 use crate::plan::{Bottleneck, PartitionFigures, Plan};
 use crate::system::budget::Fitted;
 use crate::system::economics::Spent;
@@ -18,6 +19,8 @@ use csv::StringRecord;
 pub enum Outcome {
     /// A plan and the record of its search.
     Mapped(Box<Plan>, Box<Record>),
+    /// The best execution of a language model.
+    Executed(Box<Executed>),
     /// No plan exists.
     Infeasible(Infeasible),
     /// The point could not be solved, and why.
@@ -115,7 +118,7 @@ pub const COLUMNS: &[Column] = &[
         |f| Some(status(f.outcome)),
     ),
     text("reason", "Why the point has no plan; empty where it has one.", |f| match f.outcome {
-        Outcome::Mapped(..) => None,
+        Outcome::Mapped(..) | Outcome::Executed(_) => None,
         Outcome::Infeasible(reason) => Some(one_line(&reason.to_string())),
         Outcome::Failed(reason) => Some(one_line(reason)),
     }),
@@ -299,6 +302,43 @@ pub const COLUMNS: &[Column] = &[
     figure("scaled_size", "The size it was given; `chips` is the number of chips that this makes.", |f| {
         f.fitted.map(|b| b.size as f64)
     }),
+    plan("cp", "Executions: context parallelism.", |_, _| f64::NAN),
+    plan("ep", "Executions: expert parallelism.", |_, _| f64::NAN),
+    plan_text("schedule", "Executions: schedule of the pipeline.", |_, _| String::new()),
+    plan("chunks", "Executions: pieces of layers a stage holds.", |_, _| f64::NAN),
+    plan_text("recompute", "Executions: what is computed again.", |_, _| String::new()),
+    plan_text(
+        "sequence_parallel",
+        "Executions: whether norms and sums are divided among tensor-parallel chips.",
+        |_, _| String::new(),
+    ),
+    plan_text("zero", "Executions: stage of ZeRO.", |_, _| String::new()),
+    plan_text("offload", "Executions: what lies in the second memory tier.", |_, _| String::new()),
+    plan_text("overlap_dp", "Executions: whether the reduction of gradients runs beside the backward pass.", |_, _| {
+        String::new()
+    }),
+    plan_text("overlap_tp", "Executions: whether tensor-parallel collectives run beside products.", |_, _| {
+        String::new()
+    }),
+    plan(
+        "hardware_utilization",
+        "Executions: executed FLOP of products over what all chips could compute (`utilization` counts the model's own).",
+        |_, _| f64::NAN,
+    ),
+    plan("recompute_s", "Executions: part of the iteration for what is computed again.", |_, _| f64::NAN),
+    plan("exposed_tp_s", "Executions: tensor-parallel communication that is waited for.", |_, _| f64::NAN),
+    plan("exposed_cp_s", "Executions: context-parallel communication that is waited for.", |_, _| f64::NAN),
+    plan("exposed_ep_s", "Executions: expert-parallel communication that is waited for.", |_, _| f64::NAN),
+    plan("hidden_s", "Executions: communication beside other work.", |_, _| f64::NAN),
+    plan("host_s", "Executions: part of the iteration in which chips wait for host code.", |_, _| f64::NAN),
+    plan("offload_s", "Executions: traffic to the second memory tier that is waited for.", |_, _| f64::NAN),
+    plan("second_tier_bytes", "Executions: second memory tier of one chip.", |_, _| f64::NAN),
+    plan("executions", "Executions: how many the search covered.", |_, _| f64::NAN),
+    plan(
+        "error_band_pct",
+        "Executions: mean absolute error that measured runs of this class may have (validation/bounds.yaml).",
+        |_, _| f64::NAN,
+    ),
 ];
 
 /// Name and meaning of the first column.
@@ -324,6 +364,12 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
             Outcome::Mapped(plan, record) => Some((plan.as_ref(), record.as_ref())),
             _ => None,
         };
+        if let (Outcome::Executed(x), Source::PlanText(_) | Source::PlanNumber(_), Some(system)) =
+            (facts.outcome, column.value, facts.system)
+        {
+            record.push_field(&executed::value(column.name, x, system).unwrap_or_default());
+            continue;
+        }
         let value = match column.value {
             Source::Text(f) => f(facts),
             Source::Number(f) => f(facts).map(number),
@@ -363,6 +409,7 @@ pub fn number(value: f64) -> String {
 fn status(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Mapped(_, record) => record.status.to_string(),
+        Outcome::Executed(_) => Status::Optimal.to_string(),
         Outcome::Infeasible(_) => INFEASIBLE.to_string(),
         Outcome::Failed(_) => FAILED.to_string(),
     }

@@ -4,6 +4,7 @@
 //! read, and from nothing else, so that a figure can always be redrawn from the CSV file beside it.
 
 pub mod csv;
+pub mod executed;
 pub mod figures;
 pub mod plot;
 pub mod table;

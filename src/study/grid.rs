@@ -1,6 +1,7 @@
 //! A study loaded: the grid of its points, each made on demand from its index.
 
 use super::axis::{self, Axis, Override};
+use super::executed;
 use super::field::{Root, set};
 use super::rule::{self, Rule};
 use super::spec::{SolveSpec, StudySpec};
@@ -8,6 +9,7 @@ use crate::mapping::{Infeasible, Request};
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value};
 use crate::system::System;
 use crate::system::budget::{Fitted, Unfit};
+use crate::workload::language::LanguageModel;
 use crate::workload::{Workload, WorkloadSpec};
 use std::path::Path;
 
@@ -29,6 +31,9 @@ pub struct Study {
 pub struct Point {
     /// The workload.
     pub workload: Workload,
+    /// The language model, where its executions on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
+    /// and batches alone.
+    pub language: Option<Box<LanguageModel>>,
     /// The system.
     pub system: System,
     /// How it is solved.
@@ -157,8 +162,14 @@ impl Study {
         let mut collect = |root: Root, found: Problems| {
             problems.extend(found.0.into_iter().map(|problem| self.placed(root, problem)));
         };
-        let workload = WorkloadSpec::build(&workload).map_err(|p| collect(Root::Workload, p)).ok();
         let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
+        let by_kernels = system.as_ref().is_some_and(|s| s.chip.0.kernels.is_some());
+        let language = if by_kernels { executed::language(&workload) } else { None };
+        let built = match &language {
+            Some(model) => executed::stand_in(model, &workload),
+            None => WorkloadSpec::build(&workload),
+        };
+        let workload = built.map_err(|p| collect(Root::Workload, p)).ok();
         let solve_node = solve;
         let solve = Reader::read::<SolveSpec>(&solve_node).map_err(|p| collect(Root::Solve, p)).ok();
         let (Some(workload), Some(mut system), Some(solve), true) = (workload, system, solve, problems.is_empty())
@@ -176,7 +187,7 @@ impl Study {
                 return Err(Problem { origin, field: "solve.budget".into(), message }.into());
             }
         };
-        Ok(Point { workload, system, solve, fitted })
+        Ok(Point { workload, language, system, solve, fitted })
     }
 
     /// In the study's own file a field is named from the study's top, not from that of the workload or the system.

@@ -6,6 +6,7 @@
 
 pub mod axis;
 mod blind;
+mod executed;
 pub mod field;
 pub mod grid;
 pub mod progress;

@@ -48,6 +48,7 @@ impl Key {
     pub fn of(point: &Point) -> Result<Self, String> {
         let content = json!({
             "workload": serde_json::to_value(&point.workload).map_err(|e| e.to_string())?,
+            "language": serde_json::to_value(&point.language).map_err(|e| e.to_string())?,
             "system": serde_json::to_value(&point.system).map_err(|e| e.to_string())?,
             "solve": serde_json::to_value(&point.solve).map_err(|e| e.to_string())?,
             "version": env!("CARGO_PKG_VERSION"),

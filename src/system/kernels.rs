@@ -25,6 +25,24 @@ crate::spec! {
 }
 
 crate::spec! {
+    /// What single kernels and short steps reach: clocks and power budget of a chip that has not been at work for long.
+    #[derive(Copy)]
+    pub struct Burst ("single kernels") {
+        /// Share of the peak that the best product reaches.
+        efficiency: Fraction,
+        /// The same in the batched products of attention.
+        batched_efficiency: Fraction,
+        /// Share of the memory's bandwidth that streaming kernels reach.
+        memory_efficiency: Fraction,
+        /// Time for each element of the contracted dimension that a unit waits for its operands: what bounds products with too few
+        /// tiles to hide it.
+        wait: Seconds = Seconds(0.0),
+        /// Tiles that a unit holds at once to hide that wait.
+        tiles_at_once: u64 = 1,
+    }
+}
+
+crate::spec! {
     /// Kernels of a chip: tile and wave quantisation of products, traffic of vector work, launches.
     pub struct Kernels ("the kernels of a chip", check: check) {
         /// Where each number comes from.
@@ -49,6 +67,8 @@ crate::spec! {
         memory_efficiency: Fraction,
         /// Time of a kernel on the device beyond its work.
         launch: Seconds,
+        /// What single kernels and the steps of inference reach; left out: what a training step sustains.
+        burst: Option<Burst>,
     }
 }
 
@@ -70,6 +90,7 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         "fill",
         "memory_efficiency",
         "launch",
+        "burst",
     ];
     check_sources(&kernels.source, &numbers, node, reader);
     let mut say = |field: &str, message: String| {
@@ -95,6 +116,9 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
     if kernels.tiles.is_empty() {
         say("tiles", "expected at least one tile".into());
     }
+    if kernels.burst.is_some_and(|b| b.tiles_at_once > MOST) {
+        say("burst", format!("tiles_at_once: expected at most {MOST}"));
+    }
     if kernels.units > MOST {
         say("units", format!("expected at most {MOST}, found {}", kernels.units));
     }
@@ -113,6 +137,17 @@ impl Kernels {
     pub fn efficiency_of(&self, word: &str) -> f64 {
         let stated = self.type_efficiency.0.iter().find(|(w, _)| w == word);
         stated.map_or(self.efficiency, |(_, share)| *share).0
+    }
+
+    /// What single kernels reach.
+    pub fn burst(&self) -> Burst {
+        self.burst.unwrap_or(Burst {
+            efficiency: self.efficiency,
+            batched_efficiency: self.batched_efficiency,
+            memory_efficiency: self.memory_efficiency,
+            wait: Seconds(0.0),
+            tiles_at_once: 1,
+        })
     }
 
     /// Peak rate of a data type by its word, in FLOP/s.

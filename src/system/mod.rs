@@ -11,6 +11,7 @@ pub mod memory;
 pub mod network;
 pub mod options;
 pub mod price;
+pub mod serving;
 pub mod source;
 pub mod stack;
 
@@ -19,6 +20,7 @@ pub use kernels::{Kernels, Tile};
 pub use memory::Memory;
 pub use network::{Dimension, Link, Network, SwitchPart, Topology};
 pub use options::{MemoryPrice, ModelOptions, Overlap};
+pub use serving::Serving;
 pub use stack::Stack;
 
 use crate::spec::{Loader, Node, Problem, Problems, Reader, read::Ref};

@@ -3,10 +3,11 @@
 //! A stack file (`systems/stacks/*.yaml`) is one piece of software as it was run, with its calibrated times; a system names it
 //! under `stack`. Without one the software is ideal: no host time, elementwise chains fused, attention in one kernel.
 
+use super::serving::Serving;
 use super::source::{Source, check_sources};
 use crate::spec::{
     Node, Reader,
-    read::{Fraction, Share},
+    read::{Fraction, Share, Table},
 };
 use crate::units::{Bytes, Seconds};
 
@@ -95,13 +96,21 @@ crate::spec! {
         gradient_reduction: Option<Bytes>,
         /// What passes from stage to stage.
         hand_over: HandOver = HandOver::Scattered,
+        /// Whether it can reduce gradients beside the backward pass.
+        overlap_dp: bool = true,
+        /// Whether it can run tensor-parallel collectives beside products.
+        overlap_tp: bool = true,
         /// Memory that the software holds beside the model (contexts, communicators, fragments).
         memory_reserve: Bytes = Bytes(0.0),
+        /// How it serves language models, for inference; left out: as [`Serving::ideal`].
+        serving: Option<Serving>,
+        /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu), as microbenchmarks do.
+        operators: Option<Table<Seconds>>,
     }
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 29] = [
+const NUMBERS: [&str; 33] = [
     "host_layer_forward",
     "host_layer_backward",
     "host_layer_recompute",
@@ -130,7 +139,11 @@ const NUMBERS: [&str; 29] = [
     "optimizer_traffic",
     "gradient_reduction",
     "hand_over",
+    "overlap_dp",
+    "overlap_tp",
     "memory_reserve",
+    "serving",
+    "operators",
 ];
 
 fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
@@ -188,7 +201,11 @@ impl Stack {
             optimizer_traffic: Bytes(20.0),
             gradient_reduction: None,
             hand_over: HandOver::Scattered,
+            overlap_dp: true,
+            overlap_tp: true,
             memory_reserve: Bytes(0.0),
+            serving: None,
+            operators: None,
         }
     }
 

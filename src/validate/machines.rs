@@ -18,6 +18,8 @@ crate::spec! {
         class: Option<String>,
         /// A part of the row's source; left out: any.
         of: Option<String>,
+        /// The divided training state that a row states; left out: any, or none.
+        runs_zero: Option<Zero>,
         /// Its system; the sizes of the dimensions from `grows` on are those of the row.
         system: Ref<System>,
         /// The dimension, counted from 1 at the innermost, that takes the chips that are left.
@@ -60,9 +62,10 @@ pub fn from(path: &Path) -> Result<Vec<Known>, Problems> {
 }
 
 impl Known {
-    fn suits(&self, chip: &str, class: Class, source: &str) -> bool {
+    fn suits(&self, chip: &str, class: Class, source: &str, zero: Option<Zero>) -> bool {
         self.chip == chip
             && self.class.as_deref().is_none_or(|c| c == class.word())
+            && (self.runs_zero.is_none() || self.runs_zero == zero)
             && self.of.as_deref().is_none_or(|part| source.contains(part))
     }
 
@@ -118,7 +121,7 @@ pub fn machine(list: &[Known], point: &Point, execution: &Execution) -> Result<(
     let row = &point.row;
     let chips = row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
     let chip = accelerators::known(&row.accelerator).map_or(row.accelerator.as_str(), |a| a.name);
-    let found = list.iter().find(|k| k.suits(chip, point.class, &row.source));
+    let found = list.iter().find(|k| k.suits(chip, point.class, &row.source, point.notes.zero));
     let known = found.ok_or_else(|| NotPredicted::because(format!("no description of a machine with {chip}")))?;
     let machine = Machine::new(&known.of_size(chips, slices(&row.system))).map_err(NotPredicted)?;
     Ok((machine, known.completes(point, execution)))

@@ -8,9 +8,11 @@
 
 pub mod accelerators;
 pub mod bounds;
+pub mod boxes;
 pub mod class;
 pub mod closed_form;
 pub mod hpl;
+pub mod inference;
 pub mod machines;
 pub mod metric;
 pub mod models;

@@ -241,7 +241,9 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
     }
     let chunks = row.interleave.unwrap_or(1).max(1);
     let recompute = if inference { Recompute::None } else { recompute(row, notes, assumed) };
-    let micro_batch = match (row.micro_batch, row.global_batch) {
+    // MaxText's column is samples of a chip; the chips of a tensor-parallel group share theirs, and there is one microbatch.
+    let a_chip = row.workload.contains("MaxText");
+    let micro_batch = match (row.micro_batch.filter(|_| !a_chip), row.global_batch) {
         (Some(micro), _) => micro,
         (None, Some(batch)) if inference => batch.max(1),
         (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {

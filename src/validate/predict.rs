@@ -1,7 +1,7 @@
 //! Who predicts a point.
 
 use super::point::{Point, Task};
-use super::{closed_form, hpl, machines::Known, training};
+use super::{closed_form, hpl, inference, machines::Known, training};
 
 /// What a predictor says of a point. [`metric::express`](super::metric::express) turns it into the row's unit.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -51,10 +51,9 @@ impl Predictor for Models {
             Task::Memory => closed_form::memory(point),
             Task::Hpl { run } => hpl::predict(run),
             Task::Training => training::step(&self.machines, point),
-            Task::Inference { .. } => Err(NotPredicted::because("no model of the time of inference yet")),
-            Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } => {
-                Err(NotPredicted::because("no model of the time of single kernels by size yet"))
-            }
+            Task::Inference { .. } => inference::batch(point),
+            Task::Matmul { .. } | Task::BestMatmul { .. } => inference::product(point),
+            Task::LayerKernel { name, decode_after } => inference::layer_kernel(point, name, *decode_after),
             Task::AllReduce { .. } => Err(NotPredicted::because("no description of this machine's network")),
             Task::Other { reason } => Err(NotPredicted::because(reason.clone())),
         }

@@ -1,0 +1,281 @@
+//! `flowspace map` of a language model with `pass: inference` onto a chip with `kernels:`: every layout and batch, the best of them.
+
+use super::Failure;
+use super::map::{Format, MapArgs};
+use super::present::{align, plain, significant};
+use crate::execution::inference::search::Goal;
+use crate::execution::inference::{Limits, Outcome, Prediction, Server, Wanted, search};
+use crate::system::{System, price};
+use crate::units::{Bytes, Seconds};
+use crate::workload::language::LanguageModel;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// Decisions and limits of inference.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Inference of language models (chips with `kernels:`)")]
+pub struct InferenceArgs {
+    /// Batches to try: numbers and ranges such as 1,4,16 or 1..256 (a range takes its powers of two and its ends). The workload's
+    /// global_batch if left out.
+    #[arg(long, value_name = "LIST", value_parser = batches)]
+    pub batch: Option<Batches>,
+    /// Longest time to the first token, in seconds, of the sequence that waits longest.
+    #[arg(long, value_name = "S", value_parser = above_zero)]
+    pub max_ttft: Option<f64>,
+    /// Longest time for each further token, in seconds, of the last token.
+    #[arg(long, value_name = "S", value_parser = above_zero)]
+    pub max_tpot: Option<f64>,
+    /// What the best is: throughput (generated tokens a second) or latency (until the last token). [default: throughput]
+    #[arg(long, value_name = "GOAL", value_parser = goal)]
+    pub goal: Option<Goal>,
+}
+
+impl InferenceArgs {
+    /// Whether any of them is given.
+    pub fn used(&self) -> bool {
+        self.batch.is_some() || self.max_ttft.is_some() || self.max_tpot.is_some() || self.goal.is_some()
+    }
+}
+
+/// Batches, ascending and different.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batches(pub Vec<u64>);
+
+/// Largest batch.
+const MOST: u64 = 1 << 32;
+
+fn batches(text: &str) -> Result<Batches, String> {
+    let wrong = || format!("expected batches such as 8, 1,4,16 or 1..256, found {text:?}");
+    let number = |t: &str| t.trim().parse::<u64>().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(wrong);
+    let mut found = Vec::new();
+    for piece in text.split(',') {
+        match piece.split_once("..") {
+            None => found.push(number(piece)?),
+            Some((from, to)) => {
+                let (from, to) = (number(from)?, number(to)?);
+                if from > to {
+                    return Err(wrong());
+                }
+                found.extend([from, to]);
+                found.extend((0..33).map(|e| 1u64 << e).filter(|n| (from..=to).contains(n)));
+            }
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    Ok(Batches(found))
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if s.is_finite() && s > 0.0 => Ok(s),
+        _ => Err(format!("expected seconds above zero, found {text:?}")),
+    }
+}
+
+fn goal(text: &str) -> Result<Goal, String> {
+    let words: Vec<&str> = Goal::ALL.iter().map(|g| g.word()).collect();
+    Goal::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
+}
+
+/// Searches and prints.
+///
+/// # Errors
+/// [`Failure`]: a chip or model that inference cannot be predicted for, nothing that fits or keeps to the limits.
+pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
+    if args.plan_out.is_some() || args.write_model.is_some() {
+        return Err(Failure::input(
+            "--plan-out, --write-model: a search over layouts of inference has neither plan nor MILP",
+        ));
+    }
+    let server = Server::new(system).map_err(Failure::input)?;
+    let given = &args.inference;
+    let wanted = Wanted {
+        tp: args.tp,
+        pp: args.pp,
+        dp: args.dp,
+        ep: args.execution.ep,
+        batches: given.batch.as_ref().map_or_else(|| vec![model.global_batch.clamp(1, MOST)], |b| b.0.clone()),
+        limits: Limits { ttft_s: given.max_ttft, tpot_s: given.max_tpot },
+        goal: given.goal.unwrap_or(Goal::Throughput),
+    };
+    let outcome = search(&server, model, &wanted).map_err(Failure::input)?;
+    if outcome.best.is_none() {
+        let reason = reason(&outcome);
+        if args.format == Format::Json {
+            let object =
+                json!({ "workload": model.name, "system": system.name, "status": "infeasible", "reason": reason });
+            super::print(&format!("{object:#}\n"));
+        }
+        return Err(Failure::input(reason));
+    }
+    super::print(&match args.format {
+        Format::Text => text(&outcome, model, system, wanted.goal),
+        Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, wanted.goal)),
+    });
+    Ok(0)
+}
+
+fn reason(outcome: &Outcome) -> String {
+    match &outcome.nearest {
+        Some(nearest) if outcome.predicted == 0 => format!("infeasible: no layout fits; nearest is {nearest}"),
+        _ => format!(
+            "infeasible: none of {} layouts and batches keeps to the limits ({} more do not fit the memory)",
+            outcome.predicted, outcome.out_of_memory
+        ),
+    }
+}
+
+/// Generated (or read) tokens a second of the whole system, per dollar of its price and per watt at full use.
+fn per_price_and_power(p: &Prediction, system: &System) -> (f64, f64) {
+    let rate = p.per_chip * (p.layout.tp * p.layout.pp * p.layout.dp) as f64;
+    (rate / price::cost(system).total(), rate / price::power(system).total())
+}
+
+fn row(p: &Prediction, system: &System) -> [String; 14] {
+    let (dollar, watt) = per_price_and_power(p, system);
+    let l = &p.layout;
+    [
+        p.batch.to_string(),
+        l.tp.to_string(),
+        l.pp.to_string(),
+        l.dp.to_string(),
+        l.ep.to_string(),
+        p.at_once.to_string(),
+        Seconds(p.last_ttft_s).to_string(),
+        Seconds(p.tpot_s).to_string(),
+        Seconds(p.last_tpot_s).to_string(),
+        Seconds(p.latency_s).to_string(),
+        significant(p.generated_per_s),
+        significant(p.per_chip),
+        significant(dollar),
+        significant(watt),
+    ]
+}
+
+fn text(outcome: &Outcome, model: &LanguageModel, system: &System, goal: Goal) -> String {
+    let generated = model.generated.unwrap_or(0);
+    let mut out = format!(
+        "{} on {} ({} chips): prompts of {} tokens, {generated} generated\n\n",
+        model.name,
+        system.name,
+        system.chip_count(),
+        model.seq
+    );
+    let mut table = plain();
+    table.set_header([
+        "batch",
+        "TP",
+        "PP",
+        "DP",
+        "EP",
+        "at once",
+        "first token",
+        "per token",
+        "last token",
+        "latency",
+        "generated/s",
+        "per chip",
+        "per $",
+        "per W",
+    ]);
+    for (batch, best) in &outcome.by_batch {
+        match best {
+            Some(p) => table.add_row(row(p, system)),
+            None => table.add_row([batch.to_string(), "none".into()]),
+        };
+    }
+    align(&mut table, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
+    out.push_str(&format!("{table}\n\n"));
+    let Some(p) = &outcome.best else { return out };
+    out.push_str(&format!(
+        "best {goal}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}; all {} layouts and batches looked at, {} within the limits, {} do not fit\n\n",
+        p.batch,
+        p.layout.tp,
+        p.layout.pp,
+        p.layout.dp,
+        p.layout.ep,
+        p.waves,
+        if p.waves == 1 { "" } else { "s" },
+        outcome.predicted + outcome.out_of_memory,
+        outcome.within_limits,
+        outcome.out_of_memory
+    ));
+    let mut spent = plain();
+    spent.set_header(["", "prompts", "mean step"]);
+    for (name, prompt, step) in [
+        ("weights", p.prompt.weights, p.step.weights),
+        ("attention", p.prompt.attention, p.step.attention),
+        ("vector", p.prompt.vector, p.step.vector),
+        ("kernel starts", p.prompt.kernels, p.step.kernels),
+        ("network", p.prompt.network, p.step.network),
+        ("host", p.prompt.host, p.step.host),
+    ] {
+        if prompt + step > 0.0 {
+            spent.add_row([name.to_string(), Seconds(prompt).to_string(), Seconds(step).to_string()]);
+        }
+    }
+    align(&mut spent, &[1, 2]);
+    out.push_str(&format!("{spent}\n\n"));
+    let mut memory = plain();
+    memory.set_header(["memory of a chip", "bytes"]);
+    for (name, bytes) in [
+        ("weights", p.memory.weights),
+        ("keys and values", p.memory.cache),
+        ("buffers", p.memory.buffers),
+        ("sum", p.memory.total()),
+    ] {
+        memory.add_row([name.to_string(), Bytes(bytes).to_string()]);
+    }
+    if let Some(capacity) = system.memory.0.capacity {
+        memory.add_row(["capacity".to_string(), capacity.to_string()]);
+    }
+    align(&mut memory, &[1]);
+    out.push_str(&format!("{memory}\n"));
+    out
+}
+
+fn prediction_json(p: &Prediction, system: &System) -> Value {
+    let (dollar, watt) = per_price_and_power(p, system);
+    let mut object = serde_json::to_value(p).unwrap_or(Value::Null);
+    if let Value::Object(map) = &mut object {
+        map.insert("tokens_per_s_per_dollar".into(), json!(dollar));
+        map.insert("tokens_per_s_per_watt".into(), json!(watt));
+    }
+    object
+}
+
+fn to_json(outcome: &Outcome, model: &LanguageModel, system: &System, server: &Server, goal: Goal) -> Value {
+    json!({
+        "workload": model.name,
+        "system": system.name,
+        "status": "optimal",
+        "goal": goal,
+        "prompt_tokens": model.seq,
+        "generated_tokens": model.generated.unwrap_or(0),
+        "capacity_bytes": server.machine.capacity,
+        "best": outcome.best.as_ref().map(|p| prediction_json(p, system)),
+        "by_batch": outcome.by_batch.iter().map(|(batch, p)| json!({
+            "batch": batch,
+            "best": p.as_ref().map(|p| prediction_json(p, system)),
+        })).collect::<Vec<_>>(),
+        "predicted": outcome.predicted,
+        "within_limits": outcome.within_limits,
+        "out_of_memory": outcome.out_of_memory,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_numbers_and_ranges() {
+        assert_eq!(batches("8"), Ok(Batches(vec![8])));
+        assert_eq!(batches("16, 1,4,4"), Ok(Batches(vec![1, 4, 16])));
+        assert_eq!(batches("3..20"), Ok(Batches(vec![3, 4, 8, 16, 20])));
+        for wrong in ["", "0", "4..1", "-1", "1..", "x", "1,,2", "99999999999999999999", "1..99999999999"] {
+            assert!(batches(wrong).is_err(), "{wrong}");
+        }
+    }
+}

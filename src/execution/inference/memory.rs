@@ -1,0 +1,88 @@
+//! What serving holds in a chip's memory: weights, cache, buffers; and how many sequences fit.
+
+use super::step::{Layout, Steps};
+use crate::system::serving::CacheLayout;
+use crate::workload::language::LanguageModel;
+use serde::Serialize;
+
+/// Bytes of the fullest chip by kind.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Memory {
+    /// Weights of the stage that has most.
+    pub weights: f64,
+    /// Keys and values of all sequences that are served at once.
+    pub cache: f64,
+    /// Activations of the widest pass and the software's own.
+    pub buffers: f64,
+}
+
+impl Memory {
+    /// The sum.
+    pub fn total(&self) -> f64 {
+        self.weights + self.cache + self.buffers
+    }
+}
+
+/// Weights on the fullest chip: layers divided among stages and tensor-parallel chips, experts among replicas too; embedding
+/// and head divided among the tensor-parallel chips of the first and last stage (on one stage both).
+pub fn weights(model: &LanguageModel, layout: &Layout) -> f64 {
+    let p = model.parameters();
+    let (t, stages, ep) = (layout.tp as f64, layout.pp as f64, layout.ep as f64);
+    let expert_layer =
+        p.expert_layer.dense() + p.expert_layer.expert * (p.expert_layer.experts / ep + p.expert_layer.shared_experts);
+    let layers = (p.dense_layers * p.dense_layer.total() + p.expert_layers * expert_layer) / stages / t;
+    let first = (p.embedding + p.positions + p.embedding_norm) / t;
+    let own_head = if model.tied_embeddings && layout.pp > 1 { p.head_matrices } else { p.head };
+    let last = (own_head + p.final_norm) / t;
+    let ends = if layout.pp > 1 { first.max(last) } else { first + last };
+    (layers + ends) * model.types.weights.bytes()
+}
+
+/// Bytes of one sequence's keys and values on a chip, with the room the software gives it.
+pub fn cache_of_sequence(steps: &Steps, tokens: u64) -> f64 {
+    let room = steps.server.serving.reserved(tokens) as f64;
+    // A window's cache need not hold more than it sees; a compiled graph has its one length.
+    let room = match steps.model.window {
+        Some(window) if steps.server.serving.cache != CacheLayout::Compiled => room.min(window as f64),
+        _ => room,
+    };
+    room * steps.cache_bytes() * steps.model.layers as f64 / steps.layout.pp as f64
+}
+
+/// Activations beside: hidden vectors in and out, perceptron, queries, keys and values of the widest pass, one layer at a time, and
+/// the scores of the words (4 bytes).
+pub fn buffers(steps: &Steps, rows: f64, sequences: f64) -> f64 {
+    let model = steps.model;
+    let t = steps.layout.tp as f64;
+    let word = model.types.activations.bytes();
+    let width = model.experts.map_or(model.ffn(), |e| e.ffn * (e.top_k + e.shared.unwrap_or(0))) as f64;
+    let wide = width * (model.ffn_matrices() - 1) as f64 / t;
+    let heads = model.heads as f64 * (model.query_width() + 2 * model.value_width()) as f64 / t;
+    let scores = sequences * model.head_outputs() as f64 / t * 4.0;
+    rows * word * (2.0 * model.hidden as f64 + wide.max(heads)) + scores + steps.server.machine.stack.memory_reserve.0
+}
+
+/// Sequences that are served at once, by memory; `None` where the weights alone do not fit, with the bytes they need.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Room {
+    /// Bytes of weights.
+    pub weights: f64,
+    /// Bytes that the cache may take; infinite without a capacity.
+    pub cache: f64,
+    /// Bytes of one sequence.
+    pub sequence: f64,
+    /// Sequences that fit at once on one replica.
+    pub sequences: u64,
+}
+
+/// The room that weights and `buffers` leave for sequences of `tokens` tokens.
+pub fn room(steps: &Steps, tokens: u64, buffers: f64) -> Room {
+    let weights = weights(steps.model, &steps.layout);
+    let sequence = cache_of_sequence(steps, tokens);
+    let cache = match steps.server.machine.capacity {
+        Some(capacity) => (capacity - weights - buffers).max(0.0) * steps.server.serving.cache_share.0,
+        None => f64::INFINITY,
+    };
+    let fit = if sequence > 0.0 { (cache / sequence).floor() } else { f64::INFINITY };
+    Room { weights, cache, sequence, sequences: if fit >= 1e15 { u64::MAX } else { fit as u64 } }
+}

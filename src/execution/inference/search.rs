@@ -1,0 +1,176 @@
+//! The best layout and batch, by looking at all of them.
+//!
+//! Every (tp, pp, dp, ep) with tp x pp x dp = chips, tp a divisor of the heads, pp at most the layers, ep a divisor of dp and of the experts, times
+//! every batch: some thousands at most, each some microseconds. So the proof is the enumeration, and the record says how many there
+//! were and why those that cannot serve cannot. Ties go to the fewest chips of a replica, then to the smaller batch.
+
+use super::{Layout, Prediction, Refusal, Server, check_degrees, predict};
+use crate::workload::language::LanguageModel;
+use serde::Serialize;
+
+crate::choice! {
+    /// What the best is.
+    pub enum Goal ("a goal") {
+        /// Most generated tokens a second (prompt tokens where nothing is generated).
+        Throughput = "throughput",
+        /// Least time from request to last token.
+        Latency = "latency",
+    }
+}
+
+/// Limits on latency, in seconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Limits {
+    /// Longest time to the first token, of the sequence that waits longest.
+    pub ttft_s: Option<f64>,
+    /// Longest time for each further token, of the last one.
+    pub tpot_s: Option<f64>,
+}
+
+impl Limits {
+    /// Whether a prediction keeps to them.
+    pub fn hold(&self, p: &Prediction) -> bool {
+        self.ttft_s.is_none_or(|most| p.last_ttft_s <= most) && self.tpot_s.is_none_or(|most| p.last_tpot_s <= most)
+    }
+}
+
+/// What is free and what is given.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// Tensor parallelism, where given.
+    pub tp: Option<u64>,
+    /// Stages, where given.
+    pub pp: Option<u64>,
+    /// Replicas, where given.
+    pub dp: Option<u64>,
+    /// Expert parallelism, where given.
+    pub ep: Option<u64>,
+    /// Batches to try.
+    pub batches: Vec<u64>,
+    /// Limits.
+    pub limits: Limits,
+    /// What the best is.
+    pub goal: Goal,
+}
+
+/// The answer of a search.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// The best that keeps to the limits.
+    pub best: Option<Prediction>,
+    /// The best layout for each batch, in order; `None` where no layout serves it within the limits.
+    pub by_batch: Vec<(u64, Option<Prediction>)>,
+    /// Layouts times batches that were predicted.
+    pub predicted: u64,
+    /// Of them, those within the limits.
+    pub within_limits: u64,
+    /// Those that do not fit the memory.
+    pub out_of_memory: u64,
+    /// Where nothing fits: the least that a sequence needs on a chip, and why.
+    pub nearest: Option<String>,
+}
+
+/// Divisors of n, ascending.
+fn divisors(n: u64) -> Vec<u64> {
+    let mut low = Vec::new();
+    let mut high = Vec::new();
+    let mut d = 1;
+    while d <= n / d.max(1) {
+        if n.is_multiple_of(d) {
+            low.push(d);
+            if d != n / d {
+                high.push(n / d);
+            }
+        }
+        d += 1;
+    }
+    low.extend(high.into_iter().rev());
+    low
+}
+
+/// All layouts of `chips` chips.
+pub fn layouts(model: &LanguageModel, chips: u64, wanted: &Wanted) -> Vec<Layout> {
+    let fits = |want: Option<u64>, value: u64| want.is_none_or(|w| w == value);
+    let mut found = Vec::new();
+    // From the model's side, whose sizes are small whatever the system's: a system may have any number of chips.
+    let experts = divisors(model.experts.map_or(1, |e| e.count));
+    for tp in divisors(model.heads).into_iter().filter(|tp| chips.is_multiple_of(*tp) && fits(wanted.tp, *tp)) {
+        let stages = chips / tp;
+        for pp in (1..=model.layers.min(stages)).filter(|pp| stages.is_multiple_of(*pp) && fits(wanted.pp, *pp)) {
+            let dp = stages / pp;
+            if !fits(wanted.dp, dp) {
+                continue;
+            }
+            for &ep in experts.iter().filter(|ep| dp.is_multiple_of(**ep) && fits(wanted.ep, **ep)) {
+                let layout = Layout { tp, pp, dp, ep };
+                if check_degrees(model, &layout).is_ok() {
+                    found.push(layout);
+                }
+            }
+        }
+    }
+    // Fewest chips to a replica first, so that a tie takes them.
+    found.sort_by_key(|l| (l.tp * l.pp, l.pp, l.ep));
+    found
+}
+
+/// Looks at every layout and batch.
+///
+/// # Errors
+/// A sentence: the system states no peak for the model's type, or no degrees divide it.
+pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result<Outcome, String> {
+    let chips = server.machine.chips;
+    let layouts = layouts(model, chips, wanted);
+    if layouts.is_empty() {
+        return Err(format!(
+            "no tp x pp x dp = {chips} chips with tp a divisor of the {} heads and pp at most the {} layers{}",
+            model.heads,
+            model.layers,
+            if [wanted.tp, wanted.pp, wanted.dp, wanted.ep].iter().any(Option::is_some) { ", as given" } else { "" }
+        ));
+    }
+    let better = |a: &Prediction, b: &Prediction| match wanted.goal {
+        Goal::Throughput => a.per_chip > b.per_chip,
+        Goal::Latency => a.latency_s < b.latency_s,
+    };
+    let mut outcome =
+        Outcome { best: None, by_batch: Vec::new(), predicted: 0, within_limits: 0, out_of_memory: 0, nearest: None };
+    let mut least = f64::INFINITY;
+    for &batch in &wanted.batches {
+        let mut best: Option<Prediction> = None;
+        // More replicas than sequences leave chips idle: allowed, it never wins where it matters.
+        for layout in &layouts {
+            match predict(server, model, *layout, batch) {
+                Ok(p) => {
+                    outcome.predicted += 1;
+                    if wanted.limits.hold(&p) {
+                        outcome.within_limits += 1;
+                        if best.as_ref().is_none_or(|b| better(&p, b)) {
+                            best = Some(p);
+                        }
+                    }
+                }
+                Err(refusal) => {
+                    if let Refusal::System(why) = refusal {
+                        return Err(why);
+                    }
+                    outcome.out_of_memory += 1;
+                    if let Refusal::Memory { needed, .. } = refusal
+                        && needed < least
+                    {
+                        least = needed;
+                        let Layout { tp, pp, dp, .. } = layout;
+                        outcome.nearest = Some(format!("tp {tp}, pp {pp}, dp {dp}: {refusal}"));
+                    }
+                }
+            }
+        }
+        if let Some(b) = &best
+            && outcome.best.as_ref().is_none_or(|o| better(b, o))
+        {
+            outcome.best = Some(b.clone());
+        }
+        outcome.by_batch.push((batch, best));
+    }
+    Ok(outcome)
+}

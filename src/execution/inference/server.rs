@@ -1,0 +1,74 @@
+//! A system as a server: what its chips make of the kernels of a step, and the software's share.
+
+use crate::execution::machine::{Line, Machine, Traffic};
+use crate::model::kernel_time::KernelTimes;
+use crate::system::{Serving, System};
+use crate::workload::language::LanguageModel;
+
+/// A system that inference can be predicted on.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// Links, capacity, peaks.
+    pub machine: Machine,
+    /// Seconds of kernels, without launches.
+    pub kernels: KernelTimes,
+    /// Share of the peak that products reach.
+    pub efficiency: f64,
+    /// The same in the prompt's attention.
+    pub attention_efficiency: f64,
+    /// Seconds from one kernel to the next.
+    pub kernel: f64,
+    /// The software.
+    pub serving: Serving,
+}
+
+impl Server {
+    /// Of a system whose chip has `kernels`.
+    ///
+    /// # Errors
+    /// A sentence: why inference cannot be predicted on this system, and what would mend it.
+    pub fn new(system: &System) -> Result<Self, String> {
+        let machine = Machine::of_any_style(system)?;
+        let Some(kernels) = &system.chip.0.kernels else {
+            return Err(format!("chip {}: inference needs a section `kernels`", system.chip.0.name));
+        };
+        let serving = machine.stack.serving.unwrap_or_else(Serving::ideal);
+        let burst = kernels.burst();
+        Ok(Self {
+            kernels: KernelTimes::burst(kernels, system.memory.0.bandwidth.0, 0.0),
+            efficiency: burst.efficiency.0,
+            attention_efficiency: burst.batched_efficiency.0,
+            kernel: serving.kernel.unwrap_or(kernels.launch).0,
+            serving,
+            machine,
+        })
+    }
+
+    /// Bytes/s at which a step reads the cache of a model.
+    pub fn cache_bandwidth(&self, model: &LanguageModel) -> f64 {
+        let s = &self.serving;
+        let share = match s.grouped_cache_efficiency {
+            Some(grouped) if model.latent_attention.is_some() || model.kv_heads() < model.heads => grouped,
+            _ => s.cache_efficiency,
+        };
+        self.kernels.bandwidth() * share.0
+    }
+
+    /// Seconds of an all-reduce of `bytes` among `tp` neighbours, what the software adds included.
+    pub fn all_reduce(&self, tp: u64, bytes: f64) -> f64 {
+        if tp <= 1 || bytes <= 0.0 {
+            return 0.0;
+        }
+        self.machine.line(Traffic::AllReduce, tp, 1).at(bytes) + self.serving.all_reduce.0
+    }
+
+    /// Hand-over from a stage to the next.
+    pub fn hand_over(&self, tp: u64, dp: u64) -> Line {
+        self.machine.line(Traffic::Next, 2, tp.saturating_mul(dp))
+    }
+
+    /// Exchange of tokens among `ep` replicas that share experts.
+    pub fn exchange(&self, ep: u64, tp: u64) -> Line {
+        self.machine.line(Traffic::AllToAll, ep, tp)
+    }
+}

@@ -1,0 +1,261 @@
+//! Seconds of one pass of a microbatch through one stage, on one chip of it.
+//!
+//! A pass takes R rows (tokens) of n sequences. The prompt: R = n x seq, each token sees the mean that the mask leaves. A step of generation:
+//! R = n, each sees its context. With t tensor-parallel chips, h hidden, u = all-reduces, a layer takes
+//!
+//!     products   R x N / t over K for each weight, by tiles and waves        (kernel_time: compute against memory)
+//!     attention  prompt: 2 R seen (q + v) heads / t FLOP, one fused kernel; step: n x context x bytes of a token's keys and values
+//!                / B_cache, plus the same FLOP where they count more
+//!     vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t) words in and out
+//!     kernels    their number x time from one to the next
+//!     network    2 all-reduces of R h words; with experts divided among e replicas, two exchanges of R x top_k x h words
+//!
+//! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
+//! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read. The head adds
+//! its product for the last token of each sequence and four passes over its scores (scaling, softmax, choice).
+
+use super::server::Server;
+use crate::model::kernel_time::Product;
+use crate::workload::language::{AttentionCount, LanguageModel};
+use serde::Serialize;
+
+/// Chips that share the work on one batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub struct Layout {
+    /// Chips that share each layer.
+    pub tp: u64,
+    /// Stages.
+    pub pp: u64,
+    /// Replicas, each with its part of the batch.
+    pub dp: u64,
+    /// Replicas among which experts are divided.
+    pub ep: u64,
+}
+
+/// What passes through a stage at once.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Pass {
+    /// Whole prompts.
+    Prompt,
+    /// One token of each sequence after so many, of which a step reads `cached`.
+    Token {
+        /// Tokens that are seen.
+        context: f64,
+        /// Tokens whose keys and values are read.
+        cached: f64,
+    },
+}
+
+/// Seconds of a pass by what they are spent on.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct Seconds {
+    /// Products with weights.
+    pub weights: f64,
+    /// Attention over keys and values.
+    pub attention: f64,
+    /// Norms, functions, residuals, choice of the next word.
+    pub vector: f64,
+    /// Starting kernels.
+    pub kernels: f64,
+    /// Collectives and hand-overs.
+    pub network: f64,
+    /// Host.
+    pub host: f64,
+}
+
+impl Seconds {
+    /// The sum.
+    pub fn total(&self) -> f64 {
+        self.weights + self.attention + self.vector + self.kernels + self.network + self.host
+    }
+
+    /// So many times.
+    pub fn times(&self, n: f64) -> Self {
+        Self {
+            weights: n * self.weights,
+            attention: n * self.attention,
+            vector: n * self.vector,
+            kernels: n * self.kernels,
+            network: n * self.network,
+            host: n * self.host,
+        }
+    }
+
+    /// One after the other.
+    pub fn plus(&self, other: &Self) -> Self {
+        Self {
+            weights: self.weights + other.weights,
+            attention: self.attention + other.attention,
+            vector: self.vector + other.vector,
+            kernels: self.kernels + other.kernels,
+            network: self.network + other.network,
+            host: self.host + other.host,
+        }
+    }
+}
+
+/// Times of one model on one server under one layout.
+#[derive(Debug, Clone, Copy)]
+pub struct Steps<'a> {
+    /// The server.
+    pub server: &'a Server,
+    /// The model.
+    pub model: &'a LanguageModel,
+    /// The layout.
+    pub layout: Layout,
+    peak: f64,
+}
+
+impl<'a> Steps<'a> {
+    /// # Errors
+    /// The chip states no peak for the model's type of products.
+    pub fn new(server: &'a Server, model: &'a LanguageModel, layout: Layout) -> Result<Self, String> {
+        Ok(Self { server, model, layout, peak: server.machine.peak(model)? })
+    }
+
+    fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> f64 {
+        let types = &self.model.types;
+        let (a, w) = (types.activations.bytes(), types.weights.bytes());
+        let product = Product { batch, m, n, k };
+        self.server.kernels.product(&product, self.peak * self.server.efficiency, [a, w, a])
+    }
+
+    fn attention_products(&self, rows: f64) -> f64 {
+        let model = self.model;
+        let (h, t, a) = (model.hidden as f64, self.layout.tp as f64, model.heads as f64);
+        let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
+        let inward = match model.latent_attention {
+            Some(l) => {
+                let (c, r) = (l.kv_rank as f64, l.rope_dim as f64);
+                let queries = match l.q_rank.map(|q| q as f64) {
+                    Some(q) => self.product(1.0, rows, q, h) + self.product(1.0, rows, a * qk / t, q),
+                    None => self.product(1.0, rows, a * qk / t, h),
+                };
+                queries
+                    + self.product(1.0, rows, c + r, h)
+                    + self.product(1.0, rows, a * (l.nope_dim as f64 + v) / t, c)
+            }
+            None => self.product(1.0, rows, a * qk / t + self.kv_heads() * (qk + v), h),
+        };
+        inward + self.product(1.0, rows, h, a * v / t)
+    }
+
+    /// Heads of keys and values on a chip.
+    fn kv_heads(&self) -> f64 {
+        self.model.kv_heads().div_ceil(self.layout.tp.max(1)) as f64
+    }
+
+    /// Bytes of one token's keys and values of one layer on a chip.
+    pub fn cache_bytes(&self) -> f64 {
+        let model = self.model;
+        let word = model.types.cache.unwrap_or(model.types.activations).bytes();
+        match model.latent_attention {
+            Some(_) => model.cache_width() as f64 * word,
+            None => self.kv_heads() * 2.0 * model.head_dim() as f64 * word,
+        }
+    }
+
+    fn attention(&self, rows: f64, pass: Pass) -> f64 {
+        let model = self.model;
+        let heads = model.heads as f64 / self.layout.tp as f64;
+        let seen = |context: f64| 2.0 * rows * context * heads * (model.query_width() + model.value_width()) as f64;
+        match pass {
+            Pass::Prompt => {
+                let flop = seen(model.mean_attended(model.seq, AttentionCount::Masked));
+                let word = model.types.activations.bytes();
+                let ends = rows * heads * (model.query_width() + model.value_width()) as f64 * word;
+                let bytes = ends + rows * self.cache_bytes();
+                self.server.kernels.fused(flop, self.peak * self.server.attention_efficiency, bytes)
+            }
+            Pass::Token { context, cached } => {
+                let bytes = rows * cached * self.cache_bytes();
+                let compute = seen(context) / (self.peak * self.server.attention_efficiency);
+                (bytes / self.server.cache_bandwidth(model)).max(compute)
+            }
+        }
+    }
+
+    /// Experts of a chip's group that some token reaches, and the tokens each of them gets.
+    fn experts_reached(&self, rows: f64, count: f64, top_k: f64) -> (f64, f64) {
+        let ep = self.layout.ep as f64;
+        let tokens = rows * ep;
+        let here = count / ep;
+        let reached = here * (1.0 - (1.0 - (top_k / count).min(1.0)).powf(tokens.max(1.0)));
+        let reached = reached.clamp(1.0_f64.min(here), here);
+        (reached, tokens * top_k / ep / reached.max(f64::MIN_POSITIVE))
+    }
+
+    /// One layer.
+    pub fn layer(&self, rows: f64, pass: Pass, with_experts: bool) -> Seconds {
+        let model = self.model;
+        let server = self.server;
+        let (h, t) = (model.hidden as f64, self.layout.tp as f64);
+        let word = model.types.activations.bytes();
+        let firsts = (model.ffn_matrices() - 1) as f64;
+        let mut weights = self.attention_products(rows);
+        let mut kernels = server.serving.layer_kernels as f64;
+        let mut network = 2.0 * server.all_reduce(self.layout.tp, rows * h * word);
+        let width = match model.experts.filter(|_| with_experts) {
+            Some(e) => {
+                let (f, k) = (e.ffn as f64 / t, e.top_k as f64 * e.capacity_factor.unwrap_or(1.0));
+                let (reached, each) = self.experts_reached(rows, e.count as f64, k);
+                weights += self.product(1.0, rows, e.count as f64, h)
+                    + self.product(reached, each, firsts * f, h)
+                    + self.product(reached, each, h, f);
+                let shared = e.shared.unwrap_or(0) as f64;
+                if shared > 0.0 {
+                    weights += self.product(1.0, rows, firsts * f * shared, h) + self.product(1.0, rows, h, f * shared);
+                }
+                kernels += server.machine.stack.expert_kernels as f64;
+                network += 2.0 * server.exchange(self.layout.ep, self.layout.tp).at(rows * k * h * word);
+                f * (k + shared)
+            }
+            None => {
+                let f = model.ffn() as f64 / t;
+                weights += self.product(1.0, rows, firsts * f, h) + self.product(1.0, rows, h, f);
+                f
+            }
+        };
+        let function = if model.gated { 3.0 } else { 2.0 };
+        let moved = 2.0 * word * rows * (6.0 * h + function * width);
+        Seconds {
+            weights,
+            attention: self.attention(rows, pass),
+            vector: server.kernels.vector(server.serving.elementwise * moved, 0.0),
+            kernels: kernels * server.kernel,
+            network,
+            host: 0.0,
+        }
+    }
+
+    /// All layers of one stage: those of the whole model over the stages (an uneven rest counts as even).
+    pub fn stage(&self, rows: f64, pass: Pass) -> Seconds {
+        let stages = self.layout.pp as f64;
+        let mut sum = self.layer(rows, pass, false).times(self.model.dense_layers() as f64 / stages);
+        if self.model.expert_layers() > 0 {
+            sum = sum.plus(&self.layer(rows, pass, true).times(self.model.expert_layers() as f64 / stages));
+        }
+        sum
+    }
+
+    /// Last norm, head and the choice of the next word for `n` sequences.
+    pub fn head(&self, n: f64) -> Seconds {
+        let words = self.model.head_outputs() as f64;
+        if words <= 0.0 {
+            return Seconds::default();
+        }
+        let weights = self.product(1.0, n, words / self.layout.tp as f64, self.model.hidden as f64);
+        let vector = self.server.kernels.vector(self.server.serving.elementwise * 4.0 * n * words * 4.0, 0.0);
+        Seconds { weights, vector, kernels: self.server.kernel, ..Seconds::default() }
+    }
+
+    /// Hand-over of `rows` tokens to the next stage.
+    pub fn hand_over(&self, rows: f64) -> Seconds {
+        if self.layout.pp <= 1 {
+            return Seconds::default();
+        }
+        let bytes = rows * self.model.hidden as f64 * self.model.types.activations.bytes();
+        let line = self.server.hand_over(self.layout.tp, self.layout.dp);
+        Seconds { network: line.at(bytes), ..Seconds::default() }
+    }
+}

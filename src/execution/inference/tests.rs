@@ -1,0 +1,273 @@
+//! Closed forms by hand on a chip of 8 B/s, and what must hold of every system.
+
+use super::search::{Goal, layouts};
+use super::*;
+use crate::spec::{Node, Reader};
+use crate::system::System;
+
+/// A chip whose products are bound by its memory; `edits` replace parts of the text.
+fn system(edits: &[(&str, &str)]) -> System {
+    let mut text = "{name: tiny, source: 'assumed: test', network: {topology: switch, dimensions: [{size: 1, link: \
+        {name: l, source: 'assumed: test', bandwidth: 4 B/s, latency: 0.5 s, price: $1/(GB/s), power: 1 W/(GB/s)}}]}, \
+        memory: {name: m, source: 'assumed: test', bandwidth: 8 B/s, capacity: 10 kB, price: $1/(GB/s), power: 1 W/(GB/s)}, \
+        chip: {name: c, source: 'assumed: test', style: kernel_by_kernel, cores: 1, lanes: 1, stages: 1, frequency: 1 GHz, sram: 1 MB, \
+        efficiency: 1, price: $1, power: 1 W, kernels: {source: 'assumed: test', peak: {bf16: 1 GFLOP/s}, units: 1, \
+        tiles: [{rows: 1, columns: 1}], efficiency: 1, batched_efficiency: 1, memory_efficiency: 1, launch: 0 s}}, \
+        stack: {name: s, source: 'assumed: test', serving: {cache: contiguous, cache_share: 1 }}}"
+        .to_string();
+    for (from, to) in edits {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let node = Node::parse("s.yaml", &text).unwrap();
+    System::build(&node).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn server(edits: &[(&str, &str)]) -> Server {
+    Server::new(&system(edits)).unwrap()
+}
+
+fn model(edits: &[(&str, &str)]) -> LanguageModel {
+    let mut text =
+        "{kind: language_model, name: tiny, source: test, layers: 2, hidden: 4, heads: 2, ffn: 8, vocab: 10, \
+        pass: inference, seq: 2, generated: 4, global_batch: 1}"
+            .to_string();
+    for (from, to) in edits {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    Reader::read(&Node::parse("m.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+const ONE: Layout = Layout { tp: 1, pp: 1, dp: 1, ep: 1 };
+
+#[track_caller]
+fn close(found: f64, expected: f64) {
+    assert!((found - expected).abs() <= 1e-6 * expected.abs(), "found {found}, expected {expected}");
+}
+
+/// One row, bf16. Products of a layer: 12 x 4 in 128 B, 4 x 4 in 48 B, 8 x 4 and 4 x 8 in 88 B each: 352 B, 44 s. A token's keys and values
+/// 16 B: 2 s for each token of context. Norms and function: 2 x 2 x (6 x 4 + 2 x 8) = 160 B, 20 s. Head: 10 x 4 in 108 B, four passes
+/// over 10 scores of 4 B: 33.5 s. Two layers: 161.5 + 4 context; the mean context of four steps from 2 on is 4, the last is 6.
+#[test]
+fn decode_step_by_hand() {
+    let p = predict(&server(&[]), &model(&[]), ONE, 1).unwrap();
+    close(p.step.weights, 88.0 + 13.5);
+    close(p.step.attention, 16.0);
+    close(p.step.vector, 40.0 + 20.0);
+    close(p.tpot_s, 177.5);
+    close(p.last_tpot_s, 185.5);
+    // Prompts of two rows: products 160 + 64 + 112 + 112 B = 56 s, attention 64 B = 8 s, vector 320 B = 40 s a layer; head as above.
+    close(p.ttft_s, 2.0 * 104.0 + 33.5);
+    close(p.latency_s, 241.5 + 4.0 * 177.5);
+    close(p.generated_per_s, 4.0 / 951.5);
+    close(p.tokens_per_s, 6.0 / 951.5);
+    // 40 + 2 x (64 + 64 + 8) + 4 + 40 weights of 2 B; 6 tokens x 16 B x 2 layers.
+    assert_eq!((p.memory.weights, p.memory.cache), (712.0, 192.0));
+    // Prompt of 2 rows x 2 B x (2 x 4 + max(8, 2 x 6)), and 10 scores.
+    assert_eq!(p.memory.buffers, 120.0);
+}
+
+/// The weights are read once for any number of sequences; cache, norms and scores are read for each.
+#[test]
+fn batch_shares_weights() {
+    let p = predict(&server(&[]), &model(&[]), ONE, 3).unwrap();
+    // 48, 16, 32, 32 and 40 weights; per row 16, 8, 12, 12 and 14 numbers in and out.
+    close(p.step.weights, (2.0 * (128.0 + 48.0 * 3.0) + 40.0 + 14.0 * 3.0) * 2.0 / 8.0);
+    close(p.step.attention, 48.0);
+    close(p.step.vector, 180.0);
+}
+
+/// 10,000 B less 712 B of weights and the buffers leave room for 47 sequences of 192 B.
+#[test]
+fn waves_by_memory() {
+    let s = server(&[]);
+    let m = model(&[]);
+    let p = predict(&s, &m, ONE, 100).unwrap();
+    let buffers = 2.0 * 2.0 * (8.0 + 12.0) + 100.0 * 40.0;
+    assert_eq!(p.at_once, ((10_000.0 - 712.0 - buffers) / 192.0_f64).floor() as u64);
+    assert_eq!(p.waves, 100_u64.div_ceil(p.at_once));
+    assert!(p.memory.total() <= 10_000.0);
+    assert!(p.last_ttft_s > p.ttft_s && p.latency_s > p.last_ttft_s);
+    // Without a limit there is one wave.
+    let free = predict(&server(&[("capacity: 10 kB, ", "")]), &m, ONE, 100).unwrap();
+    assert_eq!((free.waves, free.at_once, free.last_ttft_s), (1, 100, free.ttft_s));
+    // And with too little none.
+    let none = predict(&server(&[("10 kB", "800 B")]), &m, ONE, 1).unwrap_err();
+    assert!(matches!(none, Refusal::Memory { weights, .. } if weights == 712.0), "{none}");
+    assert!(none.to_string().contains("800.0 B"), "{none}");
+}
+
+/// Two chips behind a switch: all-reduce of S bytes in S/4 + 2 x 0.5 s, twice a layer, of 8 B a row.
+#[test]
+fn tensor_parallel_step_by_hand() {
+    let s = server(&[("size: 1", "size: 2")]);
+    let p = predict(&s, &model(&[]), Layout { tp: 2, ..ONE }, 1).unwrap();
+    close(p.step.network, 2.0 * 2.0 * (8.0 / 4.0 + 1.0));
+    // Halves: 6 x 4 in (4 + 24 + 6) x 2, 4 x 2 in 28, 4 x 4 in 48, 4 x 4 in 48; head 5 x 4 in 58 B.
+    close(p.step.weights, (2.0 * (68.0 + 28.0 + 48.0 + 48.0) + 58.0) / 8.0);
+    close(p.step.attention, 8.0);
+    let added = server(&[("size: 1", "size: 2"), ("cache_share: 1 ", "cache_share: 1, all_reduce: 3 s")]);
+    let q = predict(&added, &model(&[]), Layout { tp: 2, ..ONE }, 1).unwrap();
+    close(q.step.network - p.step.network, 12.0);
+}
+
+/// Two stages of one layer each: one sequence passes both, two hand-overs of 8 B at 4 B/s and 0.5 s; two sequences as two microbatches
+/// overlap, or each wait for the other.
+#[test]
+fn pipeline_by_hand() {
+    let s = server(&[("size: 1", "size: 2")]);
+    let two = Layout { pp: 2, ..ONE };
+    let one = predict(&s, &model(&[]), two, 1).unwrap();
+    close(one.tpot_s, 177.5 + 2.0 * 2.5);
+    let overlapped = predict(&s, &model(&[]), two, 2).unwrap();
+    close(overlapped.tpot_s, one.tpot_s);
+    // Three passes of a stage for the prompts of two microbatches: layer of 104 s, hand-over of 16 B.
+    close(overlapped.ttft_s, 3.0 * (104.0 + 4.5) + 33.5);
+    let waiting = server(&[("size: 1", "size: 2"), ("cache_share: 1 ", "cache_share: 1, overlapped_stages: false")]);
+    let p = predict(&waiting, &model(&[]), two, 2).unwrap();
+    close(p.tpot_s, 2.0 * one.tpot_s);
+    close(p.ttft_s, 2.0 * (2.0 * (104.0 + 4.5) + 33.5));
+}
+
+#[test]
+fn software_costs_what_it_says() {
+    let base = predict(&server(&[]), &model(&[]), ONE, 2).unwrap();
+    let with = |edit: &str| {
+        predict(&server(&[("cache_share: 1 ", &format!("cache_share: 1, {edit} "))]), &model(&[]), ONE, 2).unwrap()
+    };
+    // 2 layers of 8 kernels and the head's.
+    close(with("kernel: 1 s").tpot_s - base.tpot_s, 17.0);
+    close(with("step_sequence: 3 s").tpot_s - base.tpot_s, 6.0);
+    close(with("request: 5 s").ttft_s - base.ttft_s, 5.0);
+    close(with("cache_efficiency: 0.5").step.attention, 2.0 * base.step.attention);
+    // No heads are shared here.
+    close(with("grouped_cache_efficiency: 0.5").step.attention, base.step.attention);
+    let shared = model(&[("heads: 2", "heads: 2, kv_heads: 1")]);
+    let s = server(&[("cache_share: 1 ", "cache_share: 1, grouped_cache_efficiency: 0.5")]);
+    close(predict(&s, &shared, ONE, 2).unwrap().step.attention, base.step.attention);
+    // A graph for 16 tokens reads 16 in every step.
+    let compiled = server(&[("cache: contiguous", "cache: compiled, cache_block: 16")]);
+    let p = predict(&compiled, &model(&[]), ONE, 1).unwrap();
+    close(p.step.attention, 2.0 * 16.0 * 2.0);
+    assert_eq!(p.memory.cache, 16.0 * 32.0);
+}
+
+/// A window of 4: contexts 2 to 6 see 2, 3, 4, 4, 4: growing for two steps with a mean of 3, then 4.
+#[test]
+fn window_bounds_context() {
+    let p = predict(&server(&[]), &model(&[("heads: 2", "heads: 2, window: 4")]), ONE, 1).unwrap();
+    close(p.step.attention, 4.0 * 3.5);
+    close(p.last_tpot_s, 161.5 + 16.0);
+    assert_eq!(p.memory.cache, 4.0 * 32.0);
+}
+
+#[test]
+fn experts_are_read_as_they_are_reached() {
+    let mixture = model(&[("ffn: 8", "ffn: 8, experts: {count: 4, top_k: 1, ffn: 8}")]);
+    let s = server(&[("size: 1", "size: 2"), ("10 kB", "100 kB")]);
+    let one = predict(&s, &mixture, ONE, 1).unwrap();
+    let dense = predict(&s, &model(&[]), ONE, 1).unwrap();
+    // One token reaches one expert: the dense layer and a router of 4 x 4, (4 + 16 + 4) x 2 B.
+    close(one.step.weights - dense.step.weights, 2.0 * 48.0 / 8.0);
+    let many = predict(&s, &mixture, ONE, 64).unwrap();
+    // Nearly all experts: three more pairs of 32 weights of 2 B in each layer, beside the rows.
+    let rows = predict(&s, &model(&[]), ONE, 64).unwrap();
+    assert!(many.step.weights > rows.step.weights + 2.0 * 3.0 * 64.0 * 2.0 / 8.0 * 0.99);
+    // Divided among two replicas each chip holds half of them and exchanges tokens.
+    let split = predict(&s, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 64).unwrap();
+    let whole = predict(&s, &mixture, Layout { dp: 2, ..ONE }, 64).unwrap();
+    close(whole.memory.weights - split.memory.weights, 2.0 * 2.0 * 64.0 * 2.0);
+    assert!(split.step.network > 0.0 && whole.step.network == 0.0);
+}
+
+/// Twice the bandwidth is never slower, a longer context never faster, one more sequence never quicker, more memory never fewer at once.
+#[test]
+fn better_is_never_worse() {
+    for kv in [1, 2] {
+        for batch in [1, 2, 7, 40, 150] {
+            for layout in [ONE, Layout { tp: 2, ..ONE }, Layout { pp: 2, ..ONE }, Layout { dp: 2, ..ONE }] {
+                let heads = format!("heads: 2, kv_heads: {kv}");
+                let m = model(&[("heads: 2", &heads)]);
+                let two = ("size: 1", "size: 2");
+                let time = |s: &Server, m: &LanguageModel, n: u64| predict(s, m, layout, n).unwrap();
+                let base = time(&server(&[two]), &m, batch);
+                let fast = time(&server(&[two, ("bandwidth: 8 B/s", "bandwidth: 16 B/s")]), &m, batch);
+                let wide = time(&server(&[two, ("bandwidth: 4 B/s", "bandwidth: 8 B/s")]), &m, batch);
+                let large = time(&server(&[two, ("10 kB", "20 kB")]), &m, batch);
+                let long = time(&server(&[two]), &model(&[("heads: 2", &heads), ("seq: 2", "seq: 3")]), batch);
+                let more = time(&server(&[two]), &m, batch + 1);
+                for other in [&fast, &wide] {
+                    assert!(other.latency_s <= base.latency_s && other.tpot_s <= base.tpot_s, "{layout:?} {batch}");
+                }
+                assert!(fast.latency_s < base.latency_s);
+                assert!(large.at_once >= base.at_once, "{layout:?} {batch}");
+                assert!(more.latency_s >= base.latency_s * (1.0 - 1e-12), "{layout:?} {batch}");
+                assert!(base.waves > 1 || long.waves > 1 || long.latency_s >= base.latency_s, "{layout:?} {batch}");
+            }
+        }
+    }
+}
+
+#[test]
+fn one_chip_needs_no_network() {
+    let p = predict(&server(&[]), &model(&[]), ONE, 4).unwrap();
+    assert_eq!((p.step.network, p.prompt.network), (0.0, 0.0));
+    // Replicas do not talk to each other either.
+    let two = server(&[("size: 1", "size: 2")]);
+    let q = predict(&two, &model(&[]), Layout { dp: 2, ..ONE }, 8).unwrap();
+    assert_eq!((q.latency_s, q.generated_per_s), (p.latency_s, 2.0 * p.generated_per_s));
+    close(q.per_chip, p.per_chip);
+}
+
+fn wanted(batches: Vec<u64>, goal: Goal) -> Wanted {
+    Wanted { tp: None, pp: None, dp: None, ep: None, batches, limits: Limits::default(), goal }
+}
+
+#[test]
+fn search_looks_at_everything_there_is() {
+    let s = server(&[("size: 1", "size: 4")]);
+    let m = model(&[]);
+    let all = layouts(&m, 4, &wanted(vec![], Goal::Latency));
+    // tp 1, 2; pp 1, 2: dp 4, 2, 2, 1 (three heads' worth of tp 4 does not divide, nor four stages of two layers).
+    assert_eq!(all.len(), 4, "{all:?}");
+    for goal in [Goal::Throughput, Goal::Latency] {
+        let found = search(&s, &m, &wanted(vec![1, 4, 16], goal)).unwrap();
+        let best = found.best.unwrap();
+        assert_eq!(found.predicted, 12);
+        for batch in [1, 4, 16] {
+            for layout in &all {
+                let p = predict(&s, &m, *layout, batch).unwrap();
+                match goal {
+                    Goal::Throughput => assert!(p.per_chip <= best.per_chip),
+                    Goal::Latency => assert!(p.latency_s >= best.latency_s),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn limits_are_kept() {
+    let s = server(&[("size: 1", "size: 4")]);
+    let m = model(&[]);
+    let free = search(&s, &m, &wanted(vec![1, 4, 16], Goal::Throughput)).unwrap().best.unwrap();
+    let limits = Limits { ttft_s: None, tpot_s: Some(free.last_tpot_s * 0.9) };
+    let held = search(&s, &m, &Wanted { limits, ..wanted(vec![1, 4, 16], Goal::Throughput) }).unwrap();
+    let best = held.best.unwrap();
+    assert!(best.last_tpot_s <= free.last_tpot_s * 0.9 && best.per_chip <= free.per_chip);
+    assert!(held.within_limits < held.predicted);
+    let limits = Limits { ttft_s: Some(1e-9), tpot_s: None };
+    assert!(search(&s, &m, &Wanted { limits, ..wanted(vec![1], Goal::Latency) }).unwrap().best.is_none());
+    // Nothing divides: three chips and two heads leave replicas alone, unless they are forbidden.
+    let three = server(&[("size: 1", "size: 3")]);
+    let refused = search(&three, &m, &Wanted { dp: Some(1), ..wanted(vec![1], Goal::Latency) }).unwrap_err();
+    assert!(refused.contains("as given"), "{refused}");
+}
+
+#[test]
+fn missing_types_are_named() {
+    let m = model(&[("heads: 2", "heads: 2, types: {compute: fp8}")]);
+    let refused = predict(&server(&[]), &m, ONE, 1).unwrap_err().to_string();
+    assert!(refused.contains("fp8") && refused.contains("bf16"), "{refused}");
+}

@@ -1,0 +1,165 @@
+//! Seconds of one kernel that is called by itself: what microbenchmarks measure.
+//!
+//! An operator of a framework that is called and waited for costs the host [`Stack::operators`](crate::system::Stack) of its name, then its kernel
+//! runs. Two inputs of a softmax or a layer norm are read (once for the sums, once to use them) and one is written: 3 passes over
+//! its tensor; functions take 2.
+
+use crate::execution::inference::Server;
+use crate::model::kernel_time::Product;
+use crate::system::System;
+use crate::workload::language::DataType;
+
+/// A chip that single kernels are timed on.
+#[derive(Debug, Clone)]
+pub struct Bench {
+    server: Server,
+    batched_efficiency: f64,
+    launch: f64,
+    peaks: Vec<(String, f64)>,
+}
+
+/// An operator of a framework.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Operator {
+    /// A matrix product.
+    Matmul(Product),
+    /// A batch of matrix products of attention.
+    Batched(Product),
+    /// A softmax over so many numbers.
+    Softmax(f64),
+    /// A layer norm over so many numbers.
+    LayerNorm(f64),
+    /// A function of so many numbers.
+    Function(f64),
+}
+
+impl Bench {
+    /// Of a system whose chip has `kernels`.
+    ///
+    /// # Errors
+    /// As [`Server::new`].
+    pub fn new(system: &System) -> Result<Self, String> {
+        let server = Server::new(system)?;
+        let Some(kernels) = &system.chip.0.kernels else {
+            return Err(format!("chip {}: single kernels need a section `kernels`", system.chip.0.name));
+        };
+        Ok(Self {
+            server,
+            batched_efficiency: kernels.burst().batched_efficiency.0,
+            launch: kernels.launch.0,
+            peaks: kernels.peak.0.iter().map(|(word, rate)| (word.clone(), rate.0)).collect(),
+        })
+    }
+
+    /// The peak for a type; 16-bit types stand for each other.
+    fn peak(&self, precision: DataType) -> Result<f64, String> {
+        let of = |word: &str| self.peaks.iter().find(|(w, _)| w == word).map(|(_, rate)| *rate);
+        let other = match precision {
+            DataType::Bf16 => "fp16",
+            DataType::Fp16 => "bf16",
+            _ => precision.word(),
+        };
+        of(precision.word())
+            .or_else(|| of(other))
+            .ok_or_else(|| format!("{}: the chip states no peak for {precision}", self.server.machine.name))
+    }
+
+    fn host(&self, name: &str) -> f64 {
+        let operators = self.server.machine.stack.operators.as_ref();
+        operators.and_then(|t| t.0.iter().find(|(word, _)| word == name)).map_or(0.0, |(_, s)| s.0)
+    }
+
+    /// Seconds of a product on the device alone.
+    ///
+    /// # Errors
+    /// The chip states no peak for the type.
+    pub fn product(&self, product: &Product, precision: DataType) -> Result<f64, String> {
+        let rate = self.peak(precision)? * self.server.efficiency;
+        // Results have at least 16 bits.
+        let words = [precision.bytes(), precision.bytes(), precision.bytes().max(2.0)];
+        Ok(self.server.kernels.product(product, rate, words) + self.launch)
+    }
+
+    /// FLOP/s of the fastest product: of the shape, or of one so large that nothing but the best tile counts.
+    ///
+    /// # Errors
+    /// The chip states no peak for the type.
+    pub fn best_product(&self, precision: DataType, shape: Option<(u64, u64, u64)>) -> Result<f64, String> {
+        match shape {
+            Some((m, n, k)) => {
+                let product = Product { batch: 1.0, m: m as f64, n: n as f64, k: k as f64 };
+                Ok(product.flop() / self.product(&product, precision)?)
+            }
+            None => Ok(self.peak(precision)? * self.server.efficiency),
+        }
+    }
+
+    /// Seconds of an operator that is called and waited for.
+    ///
+    /// # Errors
+    /// The chip states no peak for the type.
+    pub fn operator(&self, operator: &Operator, precision: DataType) -> Result<f64, String> {
+        let vector = |passes: f64, numbers: f64| {
+            self.server.kernels.vector(passes * numbers * precision.bytes(), 0.0) + self.launch
+        };
+        Ok(match operator {
+            Operator::Matmul(p) => self.host("matmul") + self.product(p, precision)?,
+            Operator::Batched(p) => {
+                let rate = self.peak(precision)? * self.batched_efficiency;
+                self.host("matmul") + self.server.kernels.product(p, rate, [precision.bytes(); 3]) + self.launch
+            }
+            Operator::Softmax(n) => self.host("softmax") + vector(3.0, *n),
+            Operator::LayerNorm(n) => self.host("layernorm") + vector(3.0, *n),
+            Operator::Function(n) => self.host("gelu") + vector(2.0, *n),
+        })
+    }
+
+    /// Seconds of an all-reduce of `bytes` among `chips` neighbours.
+    pub fn all_reduce(&self, chips: u64, bytes: f64) -> f64 {
+        self.server.all_reduce(chips, bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Node;
+
+    /// A chip of 1 GFLOP/s and 8 B/s of which half is reached, 2 s a launch; operators of 10 to 13 s.
+    fn bench() -> Bench {
+        let text = "{name: tiny, source: 'assumed: test', network: {topology: switch, dimensions: [{size: 4, link: \
+            {name: l, source: 'assumed: test', bandwidth: 4 B/s, latency: 0.5 s, price: $1/(GB/s), power: 1 W/(GB/s)}}]}, \
+            memory: {name: m, source: 'assumed: test', bandwidth: 8 B/s, price: $1/(GB/s), power: 1 W/(GB/s)}, \
+            chip: {name: c, source: 'assumed: test', style: kernel_by_kernel, cores: 1, lanes: 1, stages: 1, frequency: 1 GHz, \
+            sram: 1 MB, efficiency: 1, price: $1, power: 1 W, kernels: {source: 'assumed: test', peak: {fp16: 1 GFLOP/s, fp8: 2 GFLOP/s}, \
+            units: 1, tiles: [{rows: 1, columns: 1}], efficiency: 0.5, batched_efficiency: 0.5, memory_efficiency: 0.25, launch: 2 s, \
+            burst: {efficiency: 0.8, batched_efficiency: 0.4, memory_efficiency: 0.5}}}, \
+            stack: {name: s, source: 'assumed: test', serving: {all_reduce: 7 s}, \
+            operators: {matmul: 10 s, softmax: 11 s, layernorm: 12 s, gelu: 13 s}}}";
+        Bench::new(&System::build(&Node::parse("s.yaml", text).unwrap()).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn operators_by_hand() {
+        let bench = bench();
+        let p = Product { batch: 1.0, m: 2.0, n: 3.0, k: 4.0 };
+        // (8 + 12 + 6) x 2 B at 4 B/s, launch, host.
+        assert_eq!(bench.operator(&Operator::Matmul(p), DataType::Fp16), Ok(13.0 + 2.0 + 10.0));
+        assert_eq!(bench.operator(&Operator::Matmul(p), DataType::Bf16), Ok(25.0));
+        assert_eq!(bench.operator(&Operator::Softmax(8.0), DataType::Fp16), Ok(12.0 + 2.0 + 11.0));
+        assert_eq!(bench.operator(&Operator::LayerNorm(8.0), DataType::Fp16), Ok(12.0 + 2.0 + 12.0));
+        assert_eq!(bench.operator(&Operator::Function(8.0), DataType::Fp16), Ok(8.0 + 2.0 + 13.0));
+        assert!(bench.operator(&Operator::Matmul(p), DataType::Fp32).unwrap_err().contains("fp32"));
+    }
+
+    #[test]
+    fn best_products_and_all_reduce_by_hand() {
+        let bench = bench();
+        assert_eq!(bench.best_product(DataType::Fp8, None), Ok(1.6e9));
+        // 48 FLOP; 8 + 12 B in and 6 x 2 B out at 4 B/s, launch.
+        assert_eq!(bench.best_product(DataType::Fp8, Some((2, 3, 4))), Ok(48.0 / 10.0));
+        // Four behind a switch: 2 x 3/4 x 8 B at 4 B/s, 2 x 2 hops, the software's 7 s.
+        assert!((bench.all_reduce(4, 8.0) - (3.0 + 2.0 + 7.0)).abs() < 1e-9);
+        assert_eq!(bench.all_reduce(1, 8.0), 0.0);
+    }
+}

@@ -1,0 +1,97 @@
+//! What a row says of a point that is an execution of a language model: the same columns as of a mapped graph where they mean the same,
+//! and those that only executions have.
+
+use crate::execution::{Found, Prediction};
+use crate::system::{System, price};
+
+/// A point whose executions were searched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Executed {
+    /// The best of them.
+    pub prediction: Prediction,
+    /// What proves it.
+    pub found: Found,
+    /// Mean absolute error that measured runs of this class may have, in per cent.
+    pub error_band_pct: Option<f64>,
+}
+
+/// A value of an executed point.
+enum Value {
+    Number(fn(&Executed, &System) -> f64),
+    Text(fn(&Executed) -> String),
+}
+
+/// Values by column; other columns of plans are empty.
+const VALUES: &[(&str, Value)] = &[
+    ("tp", Value::Number(|x, _| x.prediction.execution.tp as f64)),
+    ("pp", Value::Number(|x, _| x.prediction.execution.pp as f64)),
+    ("dp", Value::Number(|x, _| x.prediction.execution.dp as f64)),
+    ("cp", Value::Number(|x, _| x.prediction.execution.cp as f64)),
+    ("ep", Value::Number(|x, _| x.prediction.execution.ep as f64)),
+    ("micro_batch", Value::Number(|x, _| x.prediction.execution.micro_batch as f64)),
+    ("microbatches", Value::Number(|x, _| x.prediction.microbatches as f64)),
+    ("iteration_s", Value::Number(|x, _| x.prediction.time.total)),
+    ("bound_s", Value::Number(|x, _| x.found.bound)),
+    ("gap", Value::Number(|x, _| x.found.gap())),
+    ("proof", Value::Text(|_| "executions".into())),
+    ("samples_per_s", Value::Number(|x, _| x.prediction.samples_per_s)),
+    ("utilization", Value::Number(|x, _| x.prediction.model_flop_utilization)),
+    ("hardware_utilization", Value::Number(|x, _| x.prediction.hardware_flop_utilization)),
+    ("bubble_s", Value::Number(|x, _| x.prediction.time.bubble)),
+    ("p2p_s", Value::Number(|x, _| x.prediction.time.hand_over)),
+    ("gradient_s", Value::Number(|x, _| x.prediction.time.dp)),
+    ("optimizer_s", Value::Number(|x, _| x.prediction.time.optimizer)),
+    ("recompute_s", Value::Number(|x, _| x.prediction.time.recompute)),
+    ("exposed_tp_s", Value::Number(|x, _| x.prediction.time.tp)),
+    ("exposed_cp_s", Value::Number(|x, _| x.prediction.time.cp)),
+    ("exposed_ep_s", Value::Number(|x, _| x.prediction.time.ep)),
+    ("hidden_s", Value::Number(|x, _| x.prediction.time.hidden)),
+    ("host_s", Value::Number(|x, _| x.prediction.time.host)),
+    ("offload_s", Value::Number(|x, _| x.prediction.time.offload)),
+    ("weights_bytes", Value::Number(|x, _| x.prediction.memory.device.weights)),
+    ("gradients_bytes", Value::Number(|x, _| x.prediction.memory.device.gradients)),
+    ("optimizer_bytes", Value::Number(|x, _| x.prediction.memory.device.optimizer)),
+    ("activations_bytes", Value::Number(|x, _| x.prediction.memory.device.activations)),
+    ("total_bytes", Value::Number(|x, _| x.prediction.memory.device.total())),
+    ("second_tier_bytes", Value::Number(|x, _| x.prediction.memory.second_tier)),
+    ("samples_per_s_per_musd", Value::Number(|x, s| x.prediction.samples_per_s / (price::cost(s).total() / 1e6))),
+    ("samples_per_s_per_mw", Value::Number(|x, s| x.prediction.samples_per_s / (price::power(s).total() / 1e6))),
+    ("tokens_per_s", Value::Number(|x, _| x.prediction.tokens_per_s)),
+    ("tokens_per_s_per_usd", Value::Number(|x, s| x.prediction.tokens_per_s / price::cost(s).total())),
+    ("tokens_per_s_per_w", Value::Number(|x, s| x.prediction.tokens_per_s / price::power(s).total())),
+    ("reproducible", Value::Text(|_| "true".into())),
+    ("minimized", Value::Text(|_| "time".into())),
+    ("objective_value", Value::Number(|x, _| x.prediction.time.total)),
+    ("objective_bound", Value::Number(|x, _| x.found.bound)),
+    ("schedule", Value::Text(|x| x.prediction.execution.schedule.to_string())),
+    ("chunks", Value::Number(|x, _| x.prediction.execution.chunks as f64)),
+    ("recompute", Value::Text(|x| x.prediction.execution.recompute.to_string())),
+    ("sequence_parallel", Value::Text(|x| x.prediction.execution.sequence_parallel.to_string())),
+    ("zero", Value::Text(|x| x.prediction.execution.zero.to_string())),
+    ("offload", Value::Text(|x| x.prediction.execution.offload.to_string())),
+    ("overlap_dp", Value::Text(|x| x.prediction.execution.overlap_dp.to_string())),
+    ("overlap_tp", Value::Text(|x| x.prediction.execution.overlap_tp.to_string())),
+    ("executions", Value::Number(|x, _| x.found.covered as f64)),
+    ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
+];
+
+/// The value of a column; `None` where an execution has none.
+pub fn value(column: &str, executed: &Executed, system: &System) -> Option<String> {
+    VALUES.iter().find(|(name, _)| *name == column).map(|(_, value)| match value {
+        Value::Number(f) => super::csv::number(f(executed, system)),
+        Value::Text(f) => f(executed),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::VALUES;
+    use crate::report::csv::COLUMNS;
+
+    #[test]
+    fn every_value_has_a_column() {
+        for (name, _) in VALUES {
+            assert!(COLUMNS.iter().any(|c| c.name == *name), "{name}");
+        }
+    }
+}
