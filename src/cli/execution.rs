@@ -131,14 +131,17 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     // Problems of files are reported by `map`, all at once, unless this is ours to read.
     let workload = WorkloadSpec::load(workload).ok()?;
     let system = System::load(system).ok()?;
-    let (model, system) = match (read_model(&workload), System::build(&system)) {
-        (Some(model), Ok(system)) if system.chip.0.kernels.is_some() && model.pass == ModelPass::Inference => {
+    // A mistake in either file is reported as such, whatever options are given.
+    let system = System::build(&system).ok()?;
+    if is_language_model(&workload) && Reader::read::<WorkloadSpec>(&workload).is_err() {
+        return None;
+    }
+    let (model, system) = match (read_model(&workload), system) {
+        (Some(model), system) if system.chip.0.kernels.is_some() && model.pass == ModelPass::Inference => {
             return Some(super::inference::run(args, &model, &system));
         }
         // Training on dataflow chips is mapped as a graph.
-        (Some(model), Ok(system))
-            if system.chip.0.kernels.is_some() && system.chip.0.style == Style::KernelByKernel =>
-        {
+        (Some(model), system) if system.chip.0.kernels.is_some() && system.chip.0.style == Style::KernelByKernel => {
             (model, system)
         }
         _ => {
