@@ -68,6 +68,8 @@ const FILES: &[(&str, &str)] = files![
     "systems/memories/tpu-v4-hbm2.yaml",
     "systems/memories/tpu-v5e-hbm2.yaml",
     "systems/memories/tpu-v5p-hbm2e.yaml",
+    "systems/stacks/deepspeed-zero3.yaml",
+    "systems/stacks/megatron-deepspeed-nodes.yaml",
     "systems/stacks/megatron-deepspeed.yaml",
     "systems/stacks/megatron-lm-2021.yaml",
     "systems/stacks/megatron-lm-2022.yaml",

@@ -4,7 +4,8 @@ use super::accelerators;
 use super::class::Class;
 use super::point::Point;
 use super::predict::NotPredicted;
-use crate::execution::{Execution, Machine, Recompute, Schedule, Zero};
+use crate::execution::search::Pins;
+use crate::execution::{Execution, Machine, Offload, Recompute, Schedule, Zero};
 use crate::spec::{Loader, Problems, Reader, builtin, read::Ref};
 use crate::system::System;
 use std::path::Path;
@@ -69,7 +70,8 @@ impl Known {
             && self.of.as_deref().is_none_or(|part| source.contains(part))
     }
 
-    fn completes(&self, point: &Point, stated: &Execution) -> Execution {
+    /// A point's execution with what the machine's software does where the row does not say.
+    pub fn completes(&self, point: &Point, stated: &Execution) -> Execution {
         let mut execution = stated.clone();
         if let Some(zero) = self.zero.filter(|_| point.notes.zero.is_none()) {
             execution.zero = zero;
@@ -84,6 +86,24 @@ impl Known {
         execution.overlap_dp |= self.overlap_dp && !point.notes.dp_not_overlapped;
         execution.overlap_tp |= self.overlap_tp && execution.tp > 1;
         execution
+    }
+
+    /// What is known of an execution whose degrees are not stated.
+    pub fn pins(&self, point: &Point) -> Pins {
+        Pins {
+            chips: point.row.chips,
+            tp: point.row.tp,
+            pp: point.row.pp,
+            dp: point.row.dp,
+            cp: Some(point.notes.cp.unwrap_or(1)),
+            micro_batch: point.row.micro_batch,
+            zero: point.notes.zero.or(self.zero),
+            recompute: self.recompute,
+            offload: Some(Offload::None),
+            overlap_dp: Some(self.overlap_dp && !point.notes.dp_not_overlapped),
+            overlap_tp: Some(self.overlap_tp),
+            ..Pins::default()
+        }
     }
 
     /// The system with `chips` chips in `slices`.
@@ -112,19 +132,18 @@ fn slices(system: &str) -> u64 {
     system.split_once('x').and_then(|(count, _)| count.trim().parse().ok()).filter(|n| (1..=4096).contains(n)).unwrap_or(1)
 }
 
-/// The machine a point ran on, with as many chips as it took, and the point's execution with what the machine's software does
-/// where the row does not say.
+/// The machine a point ran on, with as many chips as it took, and its entry in the list.
 ///
 /// # Errors
 /// [`NotPredicted`]: no description of the machine, or no number of chips.
-pub fn machine(list: &[Known], point: &Point, execution: &Execution) -> Result<(Machine, Execution), NotPredicted> {
+pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, &'a Known), NotPredicted> {
     let row = &point.row;
     let chips = row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
     let chip = accelerators::known(&row.accelerator).map_or(row.accelerator.as_str(), |a| a.name);
     let found = list.iter().find(|k| k.suits(chip, point.class, &row.source, point.notes.zero));
     let known = found.ok_or_else(|| NotPredicted::because(format!("no description of a machine with {chip}")))?;
     let machine = Machine::new(&known.of_size(chips, slices(&row.system))).map_err(NotPredicted)?;
-    Ok((machine, known.completes(point, execution)))
+    Ok((machine, known))
 }
 
 #[cfg(test)]

@@ -64,6 +64,9 @@ pub enum Task {
     },
 }
 
+/// What is said of an execution with degrees that follow from nothing.
+const DEGREES_OPEN: &str = "the degrees of parallelism are not stated";
+
 /// A measured point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
@@ -77,7 +80,7 @@ pub struct Point {
     pub class: Class,
     /// The model, where the task has one and its sizes are stated.
     pub model: Option<LanguageModel>,
-    /// The execution, where all of it is stated.
+    /// The execution, where all of it is stated; of training also left out where it is to be searched.
     pub execution: Option<Execution>,
     /// What is neither stated nor implied and was taken to be usual.
     pub assumed: Vec<String>,
@@ -117,6 +120,9 @@ impl Point {
             }
             match read_execution(&row, &notes, &task, &mut assumed) {
                 Ok(read) => execution = Some(read),
+                Err(reason) if reason == DEGREES_OPEN && task == Task::Training && row.chips.is_some() => {
+                    assumed.push("the fastest degrees of parallelism that fit".into());
+                }
                 Err(reason) => {
                     incomplete.get_or_insert(reason);
                 }
@@ -228,7 +234,7 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
         }
     }
     let (Some(tp), Some(pp), Some(dp)) = (tp, pp, dp) else {
-        return Err("the degrees of parallelism are not stated".into());
+        return Err(DEGREES_OPEN.into());
     };
     let times = |dp: u64| tp.checked_mul(pp)?.checked_mul(dp)?.checked_mul(cp);
     // Tables that have no column for context parallelism count it under data parallelism.
