@@ -1,7 +1,7 @@
 //! The best of all executions of a model on a machine, with proof.
 //!
 //! **Space.** Every tp, cp, pp, dp whose product is the chips asked for, every ep, every microbatch that divides a replica's samples (tp a divisor of the heads, cp of
-//! the tokens, ep of the experts; pp up to the layers); 1F1B, GPipe, zero bubble and every interleaving that divides layers and microbatches; recomputation none,
+//! the tokens, ep of the experts; pp up to the layers); 1F1B, GPipe, zero bubble and every interleaving that divides microbatches and layers (or layers, embedding and head); recomputation none,
 //! selective, full; sequence parallelism and overlap of tensor parallelism where there is some; ZeRO 0 to 3 where there are replicas; overlap of data
 //! parallelism; overlaps where the stack can; every offload where there is a second tier. Pins leave one value of a decision. [`executions`] lists it.
 //!
@@ -27,39 +27,41 @@ use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
 use std::collections::HashMap;
 
-/// Decisions that are given; the others are searched.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Pins {
-    /// Chips to use; left out: all of the machine.
-    pub chips: Option<u64>,
-    /// Tensor parallelism.
-    pub tp: Option<u64>,
-    /// Pipeline parallelism.
-    pub pp: Option<u64>,
-    /// Data parallelism.
-    pub dp: Option<u64>,
-    /// Context parallelism.
-    pub cp: Option<u64>,
-    /// Expert parallelism.
-    pub ep: Option<u64>,
-    /// Samples of a microbatch.
-    pub micro_batch: Option<u64>,
-    /// Schedule.
-    pub schedule: Option<Schedule>,
-    /// Chunks.
-    pub chunks: Option<u64>,
-    /// Recomputation.
-    pub recompute: Option<Recompute>,
-    /// Sequence parallelism.
-    pub sequence_parallel: Option<bool>,
-    /// ZeRO.
-    pub zero: Option<Zero>,
-    /// Offload.
-    pub offload: Option<Offload>,
-    /// Overlap of the reduction of gradients.
-    pub overlap_dp: Option<bool>,
-    /// Overlap of tensor-parallel collectives.
-    pub overlap_tp: Option<bool>,
+crate::spec! {
+    /// Decisions of an execution that are given; the others are searched.
+    #[derive(Default)]
+    pub struct Pins ("decisions of an execution") {
+        /// Chips to use; left out: all of the machine.
+        chips: Option<u64>,
+        /// Tensor parallelism.
+        tp: Option<u64>,
+        /// Pipeline parallelism.
+        pp: Option<u64>,
+        /// Data parallelism.
+        dp: Option<u64>,
+        /// Context parallelism.
+        cp: Option<u64>,
+        /// Expert parallelism.
+        ep: Option<u64>,
+        /// Samples of a microbatch.
+        micro_batch: Option<u64>,
+        /// Schedule.
+        schedule: Option<Schedule>,
+        /// Chunks.
+        chunks: Option<u64>,
+        /// Recomputation.
+        recompute: Option<Recompute>,
+        /// Sequence parallelism.
+        sequence_parallel: Option<bool>,
+        /// ZeRO.
+        zero: Option<Zero>,
+        /// Offload.
+        offload: Option<Offload>,
+        /// Overlap of the reduction of gradients.
+        overlap_dp: Option<bool>,
+        /// Overlap of tensor-parallel collectives.
+        overlap_tp: Option<bool>,
+    }
 }
 
 /// The answer of a search.
@@ -196,13 +198,16 @@ fn blocks(machine: &Machine, d: &Degrees, pins: &Pins) -> Vec<BlockKey> {
 fn schedules(model: &LanguageModel, d: &Degrees, pins: &Pins) -> Vec<(Schedule, u64)> {
     let plain = [Schedule::OneForwardOneBackward, Schedule::GPipe, Schedule::ZeroBubble];
     let mut out: Vec<(Schedule, u64)> = only(plain, pins.schedule).into_iter().map(|s| (s, 1)).collect();
-    let interleaved = d.pp > 1
-        && model.layers.is_multiple_of(d.pp)
-        && d.microbatches.is_multiple_of(d.pp)
-        && pins.schedule.is_none_or(|s| s == Schedule::Interleaved);
+    let interleaved =
+        d.pp > 1 && d.microbatches.is_multiple_of(d.pp) && pins.schedule.is_none_or(|s| s == Schedule::Interleaved);
     if interleaved {
-        let chunks = divisors(model.layers / d.pp).into_iter().filter(|v| *v > 1);
-        out.extend(chunks.map(|v| (Schedule::Interleaved, v)));
+        // Embedding and head may stand for a layer each ([`suits`]).
+        let whole = [model.layers, model.layers.saturating_add(2)];
+        let mut chunks: Vec<u64> =
+            whole.iter().filter(|l| l.is_multiple_of(d.pp)).flat_map(|l| divisors(l / d.pp)).filter(|v| *v > 1).collect();
+        chunks.sort_unstable();
+        chunks.dedup();
+        out.extend(chunks.into_iter().map(|v| (Schedule::Interleaved, v)));
     }
     out.retain(|(_, v)| pins.chunks.is_none_or(|c| c == *v));
     out

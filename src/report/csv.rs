@@ -4,7 +4,7 @@
 //! the shortest form that reads back as the same number. A value that a row does not have (the time of a point that
 //! has no mapping) is empty.
 
-use super::executed::{self, Executed};
+use super::executed::{self, Executed, Served};
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
 use crate::plan::{Bottleneck, PartitionFigures, Plan};
@@ -21,6 +21,8 @@ pub enum Outcome {
     Mapped(Box<Plan>, Box<Record>),
     /// The best execution of a language model.
     Executed(Box<Executed>),
+    /// The best layout for serving a language model.
+    Served(Box<Served>),
     /// No plan exists.
     Infeasible(Infeasible),
     /// The point could not be solved, and why.
@@ -118,7 +120,7 @@ pub const COLUMNS: &[Column] = &[
         |f| Some(status(f.outcome)),
     ),
     text("reason", "Why the point has no plan; empty where it has one.", |f| match f.outcome {
-        Outcome::Mapped(..) | Outcome::Executed(_) => None,
+        Outcome::Mapped(..) | Outcome::Executed(_) | Outcome::Served(_) => None,
         Outcome::Infeasible(reason) => Some(one_line(&reason.to_string())),
         Outcome::Failed(reason) => Some(one_line(reason)),
     }),
@@ -333,12 +335,25 @@ pub const COLUMNS: &[Column] = &[
     plan("host_s", "Executions: part of the iteration in which chips wait for host code.", |_, _| f64::NAN),
     plan("offload_s", "Executions: traffic to the second memory tier that is waited for.", |_, _| f64::NAN),
     plan("second_tier_bytes", "Executions: second memory tier of one chip.", |_, _| f64::NAN),
-    plan("executions", "Executions: how many the search covered.", |_, _| f64::NAN),
+    plan("executions", "Executions, serving: how many the search covered.", |_, _| f64::NAN),
     plan(
         "error_band_pct",
-        "Executions: mean absolute error that measured runs of this class may have (validation/bounds.yaml).",
+        "Executions, serving: measured mean absolute error of predictions of this class (validation/bounds.yaml).",
         |_, _| f64::NAN,
     ),
+    plan("served_batch", "Serving: sequences of the batch.", |_, _| f64::NAN),
+    plan("served_at_once", "Serving: sequences that fit the memory at once, all replicas together.", |_, _| f64::NAN),
+    plan("ttft_s", "Serving: time to the first token of the sequence that waits longest.", |_, _| f64::NAN),
+    plan("tpot_s", "Serving: time for each further token, mean over the answer.", |_, _| f64::NAN),
+    plan("last_tpot_s", "Serving: time for the last token.", |_, _| f64::NAN),
+    plan(
+        "generated_per_s",
+        "Serving: generated tokens a second (tokens of prompts where nothing is generated).",
+        |_, _| f64::NAN,
+    ),
+    plan("generated_per_s_per_chip", "Serving: the same by chip.", |_, _| f64::NAN),
+    plan("generated_per_s_per_usd", "Serving: the same by dollar of price.", |_, _| f64::NAN),
+    plan("generated_per_s_per_w", "Serving: the same by watt at full use.", |_, _| f64::NAN),
 ];
 
 /// Name and meaning of the first column.
@@ -364,11 +379,16 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
             Outcome::Mapped(plan, record) => Some((plan.as_ref(), record.as_ref())),
             _ => None,
         };
-        if let (Outcome::Executed(x), Source::PlanText(_) | Source::PlanNumber(_), Some(system)) =
-            (facts.outcome, column.value, facts.system)
-        {
-            record.push_field(&executed::value(column.name, x, system).unwrap_or_default());
-            continue;
+        if let (Source::PlanText(_) | Source::PlanNumber(_), Some(system)) = (column.value, facts.system) {
+            let value = match facts.outcome {
+                Outcome::Executed(x) => Some(executed::value(column.name, x, system)),
+                Outcome::Served(x) => Some(executed::served(column.name, x, system)),
+                _ => None,
+            };
+            if let Some(value) = value {
+                record.push_field(&value.unwrap_or_default());
+                continue;
+            }
         }
         let value = match column.value {
             Source::Text(f) => f(facts),
@@ -409,7 +429,7 @@ pub fn number(value: f64) -> String {
 fn status(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Mapped(_, record) => record.status.to_string(),
-        Outcome::Executed(_) => Status::Optimal.to_string(),
+        Outcome::Executed(_) | Outcome::Served(_) => Status::Optimal.to_string(),
         Outcome::Infeasible(_) => INFEASIBLE.to_string(),
         Outcome::Failed(_) => FAILED.to_string(),
     }

@@ -1,7 +1,7 @@
-//! What a row says of a point that is an execution of a language model: the same columns as of a mapped graph where they mean the same,
-//! and those that only executions have.
+//! What a row says of a point that is an execution of a language model, or its serving: the same columns as of a mapped graph where they mean the same,
+//! and those that only these have.
 
-use crate::execution::{Found, Prediction};
+use crate::execution::{Found, Prediction, inference};
 use crate::system::{System, price};
 
 /// A point whose executions were searched.
@@ -15,14 +15,25 @@ pub struct Executed {
     pub error_band_pct: Option<f64>,
 }
 
-/// A value of an executed point.
-enum Value {
-    Number(fn(&Executed, &System) -> f64),
-    Text(fn(&Executed) -> String),
+/// A point whose layouts for serving a batch were searched.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Served {
+    /// The fastest of them.
+    pub prediction: inference::Prediction,
+    /// How many there were.
+    pub layouts: u64,
+    /// As of [`Executed`].
+    pub error_band_pct: Option<f64>,
+}
+
+/// A value of a point.
+enum Value<T> {
+    Number(fn(&T, &System) -> f64),
+    Text(fn(&T) -> String),
 }
 
 /// Values by column; other columns of plans are empty.
-const VALUES: &[(&str, Value)] = &[
+const VALUES: &[(&str, Value<Executed>)] = &[
     ("tp", Value::Number(|x, _| x.prediction.execution.tp as f64)),
     ("pp", Value::Number(|x, _| x.prediction.execution.pp as f64)),
     ("dp", Value::Number(|x, _| x.prediction.execution.dp as f64)),
@@ -75,23 +86,73 @@ const VALUES: &[(&str, Value)] = &[
     ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
 ];
 
+/// Generated tokens a second (tokens of prompts where nothing is generated).
+fn rate(x: &Served) -> f64 {
+    let l = &x.prediction.layout;
+    x.prediction.per_chip * (l.tp * l.pp * l.dp) as f64
+}
+
+/// Values by column of points that serve.
+const SERVED: &[(&str, Value<Served>)] = &[
+    ("tp", Value::Number(|x, _| x.prediction.layout.tp as f64)),
+    ("pp", Value::Number(|x, _| x.prediction.layout.pp as f64)),
+    ("dp", Value::Number(|x, _| x.prediction.layout.dp as f64)),
+    ("ep", Value::Number(|x, _| x.prediction.layout.ep as f64)),
+    ("iteration_s", Value::Number(|x, _| x.prediction.latency_s)),
+    ("bound_s", Value::Number(|x, _| x.prediction.latency_s)),
+    ("gap", Value::Number(|_, _| 0.0)),
+    ("proof", Value::Text(|_| "layouts".into())),
+    ("samples_per_s", Value::Number(|x, _| x.prediction.batch as f64 / x.prediction.latency_s)),
+    ("tokens_per_s", Value::Number(|x, _| x.prediction.tokens_per_s)),
+    ("tokens_per_s_per_usd", Value::Number(|x, s| x.prediction.tokens_per_s / price::cost(s).total())),
+    ("tokens_per_s_per_w", Value::Number(|x, s| x.prediction.tokens_per_s / price::power(s).total())),
+    ("weights_bytes", Value::Number(|x, _| x.prediction.memory.weights)),
+    ("caches_bytes", Value::Number(|x, _| x.prediction.memory.cache)),
+    ("live_bytes", Value::Number(|x, _| x.prediction.memory.buffers)),
+    ("total_bytes", Value::Number(|x, _| x.prediction.memory.total())),
+    ("reproducible", Value::Text(|_| "true".into())),
+    ("minimized", Value::Text(|_| "time".into())),
+    ("objective_value", Value::Number(|x, _| x.prediction.latency_s)),
+    ("objective_bound", Value::Number(|x, _| x.prediction.latency_s)),
+    ("executions", Value::Number(|x, _| x.layouts as f64)),
+    ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
+    ("served_batch", Value::Number(|x, _| x.prediction.batch as f64)),
+    ("served_at_once", Value::Number(|x, _| x.prediction.at_once as f64)),
+    ("ttft_s", Value::Number(|x, _| x.prediction.last_ttft_s)),
+    ("tpot_s", Value::Number(|x, _| x.prediction.tpot_s)),
+    ("last_tpot_s", Value::Number(|x, _| x.prediction.last_tpot_s)),
+    ("generated_per_s", Value::Number(|x, _| rate(x))),
+    ("generated_per_s_per_chip", Value::Number(|x, _| x.prediction.per_chip)),
+    ("generated_per_s_per_usd", Value::Number(|x, s| rate(x) / price::cost(s).total())),
+    ("generated_per_s_per_w", Value::Number(|x, s| rate(x) / price::power(s).total())),
+];
+
+fn find<T>(values: &[(&str, Value<T>)], column: &str, x: &T, system: &System) -> Option<String> {
+    values.iter().find(|(name, _)| *name == column).map(|(_, value)| match value {
+        Value::Number(f) => super::csv::number(f(x, system)),
+        Value::Text(f) => f(x),
+    })
+}
+
 /// The value of a column; `None` where an execution has none.
 pub fn value(column: &str, executed: &Executed, system: &System) -> Option<String> {
-    VALUES.iter().find(|(name, _)| *name == column).map(|(_, value)| match value {
-        Value::Number(f) => super::csv::number(f(executed, system)),
-        Value::Text(f) => f(executed),
-    })
+    find(VALUES, column, executed, system)
+}
+
+/// The value of a column; `None` where serving has none.
+pub fn served(column: &str, served: &Served, system: &System) -> Option<String> {
+    find(SERVED, column, served, system)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::VALUES;
+    use super::{SERVED, VALUES};
     use crate::report::csv::COLUMNS;
 
     #[test]
     fn every_value_has_a_column() {
-        for (name, _) in VALUES {
-            assert!(COLUMNS.iter().any(|c| c.name == *name), "{name}");
+        for name in VALUES.iter().map(|v| v.0).chain(SERVED.iter().map(|v| v.0)) {
+            assert!(COLUMNS.iter().any(|c| c.name == name), "{name}");
         }
     }
 }

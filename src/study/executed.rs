@@ -1,25 +1,35 @@
-//! Points that are language models on chips that run kernel by kernel: all their executions are searched.
+//! Points that are language models on chips with `kernels:`: all their executions, or layouts that serve them, are searched.
 
 use super::grid::Point;
+use crate::execution::inference::search::Goal;
+use crate::execution::inference::{self, Limits, Server, Wanted};
 use crate::execution::{Found, Machine, Pins, search};
 use crate::mapping::Infeasible;
 use crate::mapping::request::Objective;
 use crate::report::csv::Outcome;
-use crate::report::executed::Executed;
+use crate::report::executed::{Executed, Served};
 use crate::spec::{Node, Problems, Reader, Value};
+use crate::system::{Style, System};
+use crate::validate::bounds::Bound;
 use crate::validate::class::Class;
 use crate::validate::suites;
 use crate::workload::language::{LanguageModel, ModelPass};
 use crate::workload::{Workload, WorkloadSpec};
 
-/// The language model that a workload's tree states, if it is one that is trained; what is wrong with it is told where the graph is built.
-pub(super) fn language(node: &Node) -> Option<Box<LanguageModel>> {
+/// The language model that a workload's tree states, if its executions (training on chips that run kernel by kernel) or servings (on any chip
+/// with `kernels`) are searched; what is wrong with it is told where the graph is built.
+pub(super) fn language(node: &Node, system: &System) -> Option<Box<LanguageModel>> {
+    let chip = &system.chip.0;
     let kind = node.get("kind").map(|n| &n.value);
-    if !matches!(kind, Some(Value::Scalar { text, .. }) if text == "language_model") {
+    if chip.kernels.is_none() || !matches!(kind, Some(Value::Scalar { text, .. }) if text == "language_model") {
         return None;
     }
     match Reader::read::<WorkloadSpec>(node) {
-        Ok(WorkloadSpec::Language(model)) if model.pass == ModelPass::Training => Some(model),
+        Ok(WorkloadSpec::Language(model))
+            if model.pass == ModelPass::Inference || chip.style == Style::KernelByKernel =>
+        {
+            Some(model)
+        }
         _ => None,
     }
 }
@@ -35,6 +45,7 @@ pub(super) fn stand_in(model: &LanguageModel, node: &Node) -> Result<Workload, P
         latent_attention: None,
         window: None,
         gated: false,
+        generated: None,
         kv_heads: None,
         head_dim: Some(model.head_dim()),
         ..model.clone()
@@ -42,7 +53,7 @@ pub(super) fn stand_in(model: &LanguageModel, node: &Node) -> Result<Workload, P
     plain.build(node).map_err(Problems)
 }
 
-/// Searches the executions of a point; `None` where the point is none of these, or its system is over the budget.
+/// Searches the executions or layouts of a point; `None` where the point is none of these, or its system is over the budget.
 ///
 /// # Errors
 /// A sentence where solve settings, model and machine do not suit each other.
@@ -54,15 +65,78 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     if point.solve.objective != Objective::Time || !point.solve.blind_to.is_empty() {
         return Err("executions of language models are searched for the objective time, and see everything".into());
     }
+    if model.pass == ModelPass::Inference {
+        return serve(point, model).map(Some);
+    }
     let machine = Machine::new(&point.system)?;
-    let pins = Pins { tp: point.solve.tp, pp: point.solve.pp, dp: point.solve.dp, ..Pins::default() };
-    let found = search(&machine, model, &pins)?;
+    let found = search(&machine, model, &point.solve.pins())?;
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
-            let error_band_pct = error_band(&point.system.chip.0.name, machine.chips);
-            Outcome::Executed(Box::new(Executed { prediction, found, error_band_pct }))
+            let class = match (point.system.chip.0.name.as_str(), machine.chips) {
+                ("A100", ..=8) => Class::VtrainSingleNode,
+                ("A100", _) => Class::VtrainMultiNode,
+                _ => Class::TrainingPublished,
+            };
+            Outcome::Executed(Box::new(Executed { prediction, found, error_band_pct: error_band(class) }))
         }
         None => Outcome::Infeasible(short(&machine, &found)),
+    }))
+}
+
+/// The best layout that serves a point's batch within its limits.
+fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
+    let pins = point.solve.pins();
+    let rest = Pins { tp: None, pp: None, dp: None, ep: None, ..pins.clone() };
+    if rest != Pins::default() {
+        return Err("solve.execution: serving has the decisions tp, pp, dp and ep alone".into());
+    }
+    let server = Server::new(&point.system)?;
+    let limits = &point.solve.serving;
+    let wanted = |limits| Wanted {
+        tp: pins.tp,
+        pp: pins.pp,
+        dp: pins.dp,
+        ep: pins.ep,
+        batches: vec![model.global_batch],
+        limits,
+        // Of one batch the fastest layout has the highest rate too.
+        goal: Goal::Latency,
+    };
+    let limits = Limits { ttft_s: limits.max_ttft.map(|s| s.0), tpot_s: limits.max_tpot.map(|s| s.0) };
+    let outcome = inference::search(&server, model, &wanted(limits))?;
+    let layouts = outcome.predicted + outcome.out_of_memory;
+    if let Some(prediction) = outcome.best {
+        let error_band_pct = error_band(Class::InferenceKernels);
+        return Ok(Outcome::Served(Box::new(Served { prediction, layouts, error_band_pct })));
+    }
+    if outcome.predicted == 0 {
+        return Ok(Outcome::Infeasible(Infeasible {
+            resource: "dram".into(),
+            needed: outcome.least_bytes,
+            available: server.machine.capacity.unwrap_or(f64::INFINITY),
+            unit: "bytes".into(),
+            remedy: outcome.nearest.unwrap_or_default(),
+        }));
+    }
+    // What the fastest layout does to the limits.
+    let free = inference::search(&server, model, &wanted(Limits::default()))?;
+    let Some(fastest) = free.best else { return Err("no layout serves the batch".into()) };
+    let over = [
+        ("ttft", fastest.last_ttft_s, limits.ttft_s, "first token"),
+        ("tpot", fastest.last_tpot_s, limits.tpot_s, "token"),
+    ];
+    let broken = over.into_iter().find(|(_, needed, most, _)| most.is_some_and(|m| *needed > m));
+    // Another layout than the fastest may keep one limit and break the other.
+    let (resource, needed, available, what) = broken.unwrap_or(("latency", fastest.latency_s, None, "both limits"));
+    Ok(Outcome::Infeasible(Infeasible {
+        resource: resource.into(),
+        needed,
+        available: available.unwrap_or(f64::NAN),
+        unit: "s".into(),
+        remedy: format!(
+            "none of {} layouts keeps the limit ({what}); a smaller batch, more chips, or a longer limit",
+            outcome.predicted
+        ),
     }))
 }
 
@@ -86,12 +160,7 @@ fn short(machine: &Machine, found: &Found) -> Infeasible {
     }
 }
 
-/// The written bound of the class of measured runs nearest to a point: vTrain's on A100, within a node or on more; else other published runs.
-fn error_band(chip: &str, chips: u64) -> Option<f64> {
-    let class = match (chip, chips) {
-        ("A100", ..=8) => Class::VtrainSingleNode,
-        ("A100", _) => Class::VtrainMultiNode,
-        _ => Class::TrainingPublished,
-    };
-    suites::bounds().ok()?.of(class).map(|bound| bound.mape_pct)
+/// The measured error of a class of runs: vTrain's on A100, within a node or on more; else other published runs, or those of inference.
+fn error_band(class: Class) -> Option<f64> {
+    suites::bounds().ok()?.of(class).map(Bound::band)
 }

@@ -31,7 +31,7 @@ pub struct Study {
 pub struct Point {
     /// The workload.
     pub workload: Workload,
-    /// The language model, where its executions on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
+    /// The language model, where its executions or servings on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
     /// and batches alone.
     pub language: Option<Box<LanguageModel>>,
     /// The system.
@@ -163,8 +163,7 @@ impl Study {
             problems.extend(found.0.into_iter().map(|problem| self.placed(root, problem)));
         };
         let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
-        let by_kernels = system.as_ref().is_some_and(|s| s.chip.0.kernels.is_some());
-        let language = if by_kernels { executed::language(&workload) } else { None };
+        let language = system.as_ref().and_then(|system| executed::language(&workload, system));
         let built = match &language {
             Some(model) => executed::stand_in(model, &workload),
             None => WorkloadSpec::build(&workload),

@@ -2,6 +2,7 @@
 
 use super::axis;
 use super::field::{FieldPath, Fields, Root};
+use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
 use crate::mapping::search::{Engine, Objective, Request};
 use crate::mapping::solver::{Limits, Solver};
@@ -11,6 +12,7 @@ use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
 use crate::system::System;
 use crate::system::budget::BudgetSpec;
 use crate::system::economics::Economics;
+use crate::units::Seconds;
 use crate::workload::WorkloadSpec;
 use serde::Serialize;
 use serde_json::json;
@@ -155,6 +157,22 @@ crate::spec! {
         /// Costs that the search does not see: the plan it finds without them is priced with all. The row's bound is that
         /// of the blind search.
         blind_to: Vec<Part> = Vec::new(),
+        /// Language models on chips with `kernels:`: decisions of the execution that are given (`schedule`, `recompute`, `zero`, ...; degrees here
+        /// or above). When serving, `tp`, `pp`, `dp`, `ep` alone.
+        execution: Pins = Pins::default(),
+        /// Limits for the serving of language models.
+        serving: ServingSpec = ServingSpec::default(),
+    }
+}
+
+crate::spec! {
+    /// Limits for the serving of language models; the batch is the workload's `global_batch`.
+    #[derive(Default)]
+    pub struct ServingSpec ("limits of serving") {
+        /// Longest time to the first token, of the sequence that waits longest.
+        max_ttft: Option<Seconds>,
+        /// Longest time for each further token, of the last one.
+        max_tpot: Option<Seconds>,
     }
 }
 
@@ -296,11 +314,19 @@ impl Default for SolveSpec {
             economics: Economics::default(),
             budget: None,
             blind_to: Vec::new(),
+            execution: Pins::default(),
+            serving: ServingSpec::default(),
         }
     }
 }
 
 impl SolveSpec {
+    /// The decisions of an execution that are given, here or under `execution`.
+    pub fn pins(&self) -> Pins {
+        let e = &self.execution;
+        Pins { tp: e.tp.or(self.tp), pp: e.pp.or(self.pp), dp: e.dp.or(self.dp), ..e.clone() }
+    }
+
     /// The request that these settings make of the search.
     pub fn request(&self) -> Request {
         let (engine, solver) = match self.solver {
@@ -332,6 +358,18 @@ fn check_solve(solve: &SolveSpec, node: &Node, reader: &mut Reader) {
     }
     if solve.seconds.is_some_and(|s| s <= 0.0) {
         say("seconds", "expected more than zero; leave it out for no limit".into());
+    }
+    let twice = [
+        ("tp", solve.tp, solve.execution.tp),
+        ("pp", solve.pp, solve.execution.pp),
+        ("dp", solve.dp, solve.execution.dp),
+    ];
+    for (degree, above, below) in twice {
+        if let (Some(above), Some(below)) = (above, below)
+            && above != below
+        {
+            say(degree, format!("{above} here, {below} under execution; state it once"));
+        }
     }
     if solve.solver == SolverWord::Cbc && !cfg!(feature = "cbc") {
         say("solver", "this build has no CBC: build with `--features cbc`, or use highs".into());

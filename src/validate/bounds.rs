@@ -10,6 +10,8 @@ crate::spec! {
         mape_pct: f64,
         /// Mean signed error, in per cent, either way; left out: a third of `mape_pct`.
         bias_pct: Option<f64>,
+        /// Mean absolute error as last measured over all rows of the class, in per cent: what a prediction of this class may be trusted to.
+        measured_mape_pct: Option<f64>,
         /// Why this bound.
         reason: String,
     }
@@ -18,6 +20,8 @@ crate::spec! {
 crate::spec! {
     /// The bounds of all classes that have one.
     pub struct Bounds ("bounds of classes", check: check) {
+        /// When and by which command the `measured_mape_pct` were measured.
+        measured: Option<String>,
         /// Bounds by class.
         classes: Table<Bound>,
     }
@@ -43,6 +47,11 @@ impl Bounds {
 }
 
 impl Bound {
+    /// The error that a prediction of the class may be expected to have, in per cent: as measured, else the bound.
+    pub fn band(&self) -> f64 {
+        self.measured_mape_pct.unwrap_or(self.mape_pct)
+    }
+
     /// The bound of the signed error, in per cent.
     pub fn bias(&self) -> f64 {
         self.bias_pct.unwrap_or(self.mape_pct / 3.0)

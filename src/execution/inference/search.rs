@@ -68,6 +68,9 @@ pub struct Outcome {
     pub out_of_memory: u64,
     /// Where nothing fits: the least that a sequence needs on a chip, and why.
     pub nearest: Option<String>,
+    /// Bytes of it; infinite where everything fits.
+    #[serde(skip)]
+    pub least_bytes: f64,
 }
 
 /// Divisors of n, ascending.
@@ -134,8 +137,7 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
         Goal::Latency => a.latency_s < b.latency_s,
     };
     let mut outcome =
-        Outcome { best: None, by_batch: Vec::new(), predicted: 0, within_limits: 0, out_of_memory: 0, nearest: None };
-    let mut least = f64::INFINITY;
+        Outcome { best: None, by_batch: Vec::new(), predicted: 0, within_limits: 0, out_of_memory: 0, nearest: None, least_bytes: f64::INFINITY };
     for &batch in &wanted.batches {
         let mut best: Option<Prediction> = None;
         // More replicas than sequences leave chips idle: allowed, it never wins where it matters.
@@ -156,9 +158,9 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
                     }
                     outcome.out_of_memory += 1;
                     if let Refusal::Memory { needed, .. } = refusal
-                        && needed < least
+                        && needed < outcome.least_bytes
                     {
-                        least = needed;
+                        outcome.least_bytes = needed;
                         let Layout { tp, pp, dp, .. } = layout;
                         outcome.nearest = Some(format!("tp {tp}, pp {pp}, dp {dp}: {refusal}"));
                     }
