@@ -519,3 +519,56 @@ fn megatron_is_unsharded_folded_and_mapped() {
         assert_eq!(plan["status"], "optimal", "{system}");
     }
 }
+
+/// A trace that cannot be believed, and a request that does not fit it, give an error and no number.
+#[test]
+fn numbers_that_would_be_wrong_are_refused() {
+    let dir = folder("refused");
+    let whole = sharded_trace();
+    let nodes = whole["nodes"].as_array().unwrap().clone();
+    let with = |nodes: Vec<Value>| json!({"schema": whole["schema"], "nodes": nodes});
+    let mut twice = nodes.clone();
+    twice.push(nodes[nodes.len() - 1].clone());
+    let mut dangling = nodes.clone();
+    dangling.retain(|n| n["id"] != 2);
+    let mut cyclic = nodes.clone();
+    let last = cyclic.len() - 1;
+    cyclic[last]["ctrl_deps"] = cyclic[last]["id"].clone();
+    let text = whole.to_string();
+    for (name, document, part) in [
+        ("none", with(Vec::new()).to_string(), "nodes: expected at least one operator"),
+        ("twice", with(twice).to_string(), "another node has this id"),
+        ("cyclic", with(cyclic).to_string(), "waits for itself"),
+        ("negative", text.replacen("[[12,", "[[-12,", 1), "expected sizes of at least 0"),
+        ("absurd", text.replacen("[[12,", "[[9000000000000000000,", 1), "elements"),
+        ("blank", " \n".to_string(), "the file is empty"),
+    ] {
+        let file = dir.join(format!("{name}.json"));
+        std::fs::write(&file, document).unwrap();
+        for command in ["flops", "lower"] {
+            let (code, out, err) = flowspace(&["trace", command, file.to_str().unwrap()]);
+            assert_eq!((code, out.as_str()), (1, ""), "{name}");
+            assert!(err.contains(part) && err.contains(&format!("{name}.json")), "{name}: {err}");
+        }
+    }
+    let file = written(&dir, "whole.json", &whole);
+    let file = file.to_str().unwrap();
+    for (option, value) in [
+        ("--batch", "7"),
+        ("--batch", "99999999999"),
+        ("--tp", "99999999999"),
+        ("--dp", "99999999999"),
+        ("--word", "65"),
+        ("--micro-batch", "1000000"),
+        ("--global-batch", "18446744073709551615"),
+        ("--step", "99"),
+    ] {
+        let (code, out, err) = flowspace(&["trace", "lower", file, option, value]);
+        assert_eq!((code, out.as_str()), (1, ""), "{option} {value}: {err}");
+        let field = option.trim_start_matches('-').replace('-', "_");
+        assert!(err.contains(&field) && err.contains(value), "{option} {value}: {err}");
+    }
+    let (code, _, err) = flowspace(&["trace", "replay", file]);
+    assert_eq!(code, 1);
+    assert!(err.contains("expected a linked trace") && err.contains("PyTorch execution trace"), "{err}");
+}

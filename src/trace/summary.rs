@@ -287,21 +287,7 @@ fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
             calls.add_recorded(c, None);
         }
     }
-    // 0 and 1 stand for no caller and for the process, which older builds do not write.
-    let known = trace.index();
-    let links: Vec<graph::Links> = trace
-        .nodes
-        .iter()
-        .map(|n| graph::Links {
-            id: n.id,
-            data: Vec::new(),
-            ctrl: if n.parent > 1 || (known.contains_key(&n.parent) && n.parent != n.id) {
-                vec![n.parent]
-            } else {
-                Vec::new()
-            },
-        })
-        .collect();
+    let links = host::check::callers(trace);
     let parents = links.iter().filter(|l| !l.ctrl.is_empty()).count() as u64;
     let mut out = Summary {
         schema: Some(trace.schema.clone()),
@@ -313,7 +299,7 @@ fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
         warnings: trace.warnings.clone(),
         ..Summary::default()
     };
-    faults_of(&mut out, &graph::faults(&links, path));
+    faults_of(&mut out, &host::check::faults(trace, path));
     out
 }
 

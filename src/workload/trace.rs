@@ -51,15 +51,9 @@ crate::spec! {
 }
 
 fn check(spec: &TraceSpec, node: &Node, reader: &mut Reader) {
-    let word = spec.word.unwrap_or(Bytes(2.0));
-    let micro = spec.micro_batch.unwrap_or(1);
-    super::spec::check_batches(spec.global_batch.unwrap_or(u64::MAX), micro, word, node, reader);
-    let degrees = [("tp", spec.tp), ("dp", spec.dp), ("batch", spec.batch)];
-    for (field, value) in degrees.into_iter().filter_map(|(f, v)| v.map(|v| (f, v))) {
-        if value == 0 || value > 1 << 24 {
-            let at = node.get(field).unwrap_or(node);
-            reader.within(field, |r| r.problem(at, format!("expected 1 to 16777216, found {value}")));
-        }
+    for (field, message) in lower::sound::numbers(&spec.request()) {
+        let at = node.get(field).unwrap_or(node);
+        reader.within(field, |r| r.problem(at, message));
     }
 }
 

@@ -4,6 +4,7 @@
 //! schema's number, since builds between two numbers have either; an unknown minor version is read with a warning.
 
 mod args;
+pub mod check;
 mod comms;
 mod read;
 

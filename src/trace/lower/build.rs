@@ -101,6 +101,12 @@ pub fn batch(program: &Program) -> u64 {
     candidates.into_iter().filter(|b| *b > 1).find(|b| divides(program, *b)).unwrap_or(1)
 }
 
+/// Whether the step can hold so many samples: no product of its forward pass speaks against it.
+pub fn may_be_batch(program: &Program, batch: u64) -> bool {
+    let multiplies = |s: &Step| s.part == Part::Forward && matches!(s.cost.class, Class::Product | Class::Attention | Class::Convolution);
+    batch == 1 || !program.steps.iter().any(multiplies) || divides(program, batch)
+}
+
 /// Whether every product of the forward pass has a number of columns or problems that `b` divides.
 fn divides(program: &Program, b: u64) -> bool {
     let mut products = 0;

@@ -8,6 +8,7 @@ pub mod host;
 pub mod parallel;
 pub mod program;
 pub mod report;
+pub mod sound;
 pub mod views;
 
 use super::{TraceError, TraceErrors, fx, input, ops::Options};
@@ -111,6 +112,9 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
         .take(1 << 16)
         .read_to_end(&mut head)
         .map_err(|e| TraceError::new(path, format!("cannot be read: {e}")))?;
+    if head.trim_ascii().is_empty() {
+        return Err(TraceError::new(path, "the file is empty").into());
+    }
     let text = String::from_utf8_lossy(&head);
     if text.contains("aten-fx-json") {
         Ok(FileKind::Fx)
@@ -133,10 +137,11 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
 /// All faults of the file; a step that is not there; a Kineto trace, which has no tensors to follow.
 pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
     let options = Options { causal_discount: request.causal_discount };
-    match kind(path)? {
+    let program = match kind(path)? {
         FileKind::Fx => fx::read(path, &options),
         FileKind::Host => {
             let trace = super::host::read(path)?;
+            sound::host(&trace, path)?;
             let stem = path.file_name().and_then(|n| n.to_str()).map_or("trace", |n| n.split('.').next().unwrap_or(n));
             let mut program = host::program(&trace, stem, request.steps, &options, &|node| {
                 node.dur_us.and_then(|d| (d >= 0).then_some(d as f64 * 1e-6))
@@ -150,7 +155,9 @@ pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
             "a Kineto trace names no tensors, so nothing tells which kernel reads what; give the execution trace of the same run (ExecutionTraceObserver)",
         )
         .into()),
-    }
+    }?;
+    sound::program(&program, path)?;
+    Ok(program)
 }
 
 /// Lowers a program.
@@ -158,6 +165,7 @@ pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
 /// # Errors
 /// What is wrong with the request or the graph, in words.
 pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
+    sound::request(program, request)?;
     let coverage = coverage::coverage(program);
     let parallel = parallel::find(program, request.tp, request.dp);
     let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
@@ -175,6 +183,10 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
     }
     let mut whole = built.workload;
     whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp));
+    if let Some(micro) = request.micro_batch.filter(|m| *m > whole.global_batch) {
+        let global = whole.global_batch;
+        return Err(format!("micro_batch: expected at most the {global} samples of an iteration, found {micro}"));
+    }
     whole.micro_batch = request.micro_batch.unwrap_or(batch).min(whole.global_batch).max(1);
     // All but single-precision and half-precision parts of one graph are rare; the reader learns how far off one word for all is.
     let (recorded, represented) = built.bytes;

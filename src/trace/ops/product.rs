@@ -190,11 +190,16 @@ fn attention(call: &Call, options: &Options) -> Option<Flop> {
     };
     let ((b, h, sq, dq), (_, _, sk, _), (_, _, _, dv)) = (axes(q)?, axes(k)?, axes(v)?);
     let scores = mul(&[b, h, sq, sk]);
-    let sizes = if backward { 2 * (3 * dq + 2 * dv) } else { 2 * (dq.saturating_add(dv)) };
+    let sizes = if backward {
+        dq.saturating_mul(6).saturating_add(dv.saturating_mul(4))
+    } else {
+        dq.saturating_add(dv).saturating_mul(2)
+    };
     let counted = scores.saturating_mul(sizes);
     let flop = if options.causal_discount && is_causal(call) {
         // Query i (from 1) meets the keys up to i.
-        let met = if sk >= sq { sq * (sq + 1) / 2 } else { sk * (sk + 1) / 2 + (sq - sk) * sk };
+        let triangle = |n: u64| n.saturating_mul(n.saturating_add(1)) / 2;
+        let met = triangle(sq.min(sk)).saturating_add(sq.saturating_sub(sk).saturating_mul(sk));
         mul(&[b, h, met, sizes])
     } else {
         counted
