@@ -1,8 +1,8 @@
 //! `flowspace trace link`.
 
 use crate::cli::Failure;
-use crate::trace::link::{LinkReport, LinkedTrace, Steps, file, link};
 use crate::trace::detect::{Format, detect};
+use crate::trace::link::{LinkReport, LinkedTrace, Steps, file, link};
 use crate::trace::{host, kineto};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,9 @@ pub(super) fn linked(file: Option<&Path>, sources: &Sources) -> Result<LinkedTra
                 found => {
                     let how = match found {
                         Format::Kineto => "; give it as --device FILE",
-                        Format::Host => "; give it as --host FILE beside the Kineto trace of the same run (--device FILE)",
+                        Format::Host => {
+                            "; give it as --host FILE beside the Kineto trace of the same run (--device FILE)"
+                        }
                         _ => "",
                     };
                     Err(Failure::input(format!(

@@ -65,10 +65,7 @@ fn fault(t: &Tensor) -> Option<String> {
         _ => return Some(format!("shape {:?} holds more than {MOST_ELEMENTS} elements", t.shape)),
     }
     if too_large(t.num_elem) || too_large(t.offset) {
-        return Some(format!(
-            "{} elements from {} on: expected at most {MOST_ELEMENTS} of each",
-            t.num_elem, t.offset
-        ));
+        return Some(format!("{} elements from {} on: expected at most {MOST_ELEMENTS} of each", t.num_elem, t.offset));
     }
     // Old builds write no shape for some tensors; one of no dimensions has one element.
     if !t.shape.is_empty() && elements != Some(t.num_elem) {

@@ -8,6 +8,7 @@ pub mod check;
 mod comms;
 mod read;
 
+pub(crate) use args::arguments_of;
 pub use read::{read, read_from};
 
 use super::{Collective, Text};

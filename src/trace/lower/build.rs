@@ -10,6 +10,7 @@
 //! [`Slot::View`], or [`Slot::Aligned`] where one of its sizes is the kernel's. A value whose readers all take parts of equal size
 //! (queries, keys and values of one product) becomes one tensor a part.
 
+use super::measured;
 use super::parallel::Parallel;
 use super::program::{Origin, Part, Program, Step};
 use crate::trace::ops::Class;
@@ -65,6 +66,8 @@ struct Builder<'p> {
     left_out: LeftOut,
     actual_bytes: f64,
     names: HashSet<String>,
+    /// Bytes a second of the recording, where times were measured.
+    bandwidth: Option<f64>,
 }
 
 /// Why a step is not in the graph, if it is not.
@@ -78,6 +81,7 @@ fn excluded(step: &Step, program: &Program) -> Option<&'static str> {
     match step.cost.class {
         Class::Collective => Some("collectives"),
         Class::Fill => Some("fills and random numbers"),
+        Class::Unknown if step.writes.is_empty() && step.seconds.is_some() => None,
         _ if step.writes.is_empty() => Some("calls without results"),
         _ if !step.writes.iter().any(float) => Some("index and mask arithmetic"),
         _ => None,
@@ -103,7 +107,9 @@ pub fn batch(program: &Program) -> u64 {
 
 /// Whether the step can hold so many samples: no product of its forward pass speaks against it.
 pub fn may_be_batch(program: &Program, batch: u64) -> bool {
-    let multiplies = |s: &Step| s.part == Part::Forward && matches!(s.cost.class, Class::Product | Class::Attention | Class::Convolution);
+    let multiplies = |s: &Step| {
+        s.part == Part::Forward && matches!(s.cost.class, Class::Product | Class::Attention | Class::Convolution)
+    };
     batch == 1 || !program.steps.iter().any(multiplies) || divides(program, batch)
 }
 
@@ -143,6 +149,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         left_out: LeftOut::default(),
         actual_bytes: 0.0,
         names: HashSet::new(),
+        bandwidth: measured::bandwidth(program),
     };
     builder.find_parts();
     for (i, step) in program.steps.iter().enumerate() {
@@ -228,11 +235,26 @@ impl Builder<'_> {
     }
 
     fn step(&mut self, index: usize, step: &Step) {
+        let first = self.kernels.len();
         match step.cost.class {
             Class::Product if self.product(index, step) => {}
             Class::Convolution if self.convolution(step) => {}
             Class::Attention if self.attention(step) => {}
+            _ if step.writes.is_empty() => self.opaque(step),
             _ => self.vector(step),
+        }
+        let extra = measured::extra_bytes(step, self.bandwidth) * self.step_shards(step) as f64 / self.batch as f64;
+        if let Some(k) = self.kernels.get_mut(first).filter(|_| extra > 0.0) {
+            k.extra_dram_bytes += extra;
+        }
+    }
+
+    /// A kernel of which only time and bytes are known: no tensor ties it to others.
+    fn opaque(&mut self, step: &Step) {
+        let shape = Shape { outer: 1, m: 1, k: 1, n: 1 };
+        let id = self.kernel(self.name(step, ""), Op::Opaque, Self::phase(step), shape, 1, Some(0.0));
+        if let Some(k) = self.kernels.get_mut(id) {
+            k.extra_dram_bytes = step.cost.bytes() as f64 / self.batch as f64;
         }
     }
 

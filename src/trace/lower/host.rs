@@ -12,6 +12,7 @@
 //! what the nearest caller with tensors was given; failing that, the made values of that size which nobody read so far, and
 //! those that the views just before looked at. Such steps are marked as inferred.
 
+use super::measured::Measured;
 use super::program::{Comm, Origin, Part, Program, Step, Value};
 use crate::trace::host::{Arg as HostArg, HostNode, HostTrace, Tensor};
 use crate::trace::ops::call::mutated_arguments;
@@ -83,6 +84,21 @@ pub fn program(
     options: &Options,
     seconds: &dyn Fn(&HostNode) -> Option<f64>,
 ) -> Result<Program, String> {
+    program_with(trace, name, wanted, options, seconds, None)
+}
+
+/// The same with the times of a linked trace, where there is one: they replace those of `seconds`.
+///
+/// # Errors
+/// A step that is not there.
+pub fn program_with(
+    trace: &HostTrace,
+    name: &str,
+    wanted: Steps,
+    options: &Options,
+    seconds: &dyn Fn(&HostNode) -> Option<f64>,
+    measured: Option<&Measured>,
+) -> Result<Program, String> {
     let mut notes = Vec::new();
     let all = steps(trace);
     let range = match wanted {
@@ -120,7 +136,13 @@ pub fn program(
     for node in &order {
         walk.visit(node);
     }
+    let places = walk.places;
     let mut program = walk.program;
+    if let Some(measured) = measured {
+        let inside = |id: u64| places.contains_key(&id);
+        let part = |id: u64| places.get(&id).map_or(Part::Forward, |p| p.part);
+        measured.attach(&mut program, trace, &inside, &part);
+    }
     program.name = name.into();
     notes.append(&mut program.notes);
     program.notes = notes;
