@@ -68,6 +68,8 @@ struct Builder<'p> {
     names: HashSet<String>,
     /// Bytes a second of the recording, where times were measured.
     bandwidth: Option<f64>,
+    /// The last kernel known by its time alone, and the token that it hands to the kernel after it.
+    token: Option<(usize, usize)>,
 }
 
 /// Why a step is not in the graph, if it is not.
@@ -81,6 +83,9 @@ fn excluded(step: &Step, program: &Program) -> Option<&'static str> {
     match step.cost.class {
         Class::Collective => Some("collectives"),
         Class::Fill => Some("fills and random numbers"),
+        Class::Unknown if step.call.op.starts_with("Memcpy") || step.call.op.starts_with("Memset") => {
+            Some("copies and fills of the host")
+        }
         Class::Unknown if step.writes.is_empty() && step.seconds.is_some() => None,
         _ if step.writes.is_empty() => Some("calls without results"),
         _ if !step.writes.iter().any(float) => Some("index and mask arithmetic"),
@@ -150,6 +155,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         actual_bytes: 0.0,
         names: HashSet::new(),
         bandwidth: measured::bandwidth(program),
+        token: None,
     };
     builder.find_parts();
     for (i, step) in program.steps.iter().enumerate() {
@@ -161,6 +167,9 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
             }
             None => builder.step(i, step),
         }
+    }
+    if let Some(t) = builder.token.and_then(|(_, t)| builder.tensors.get_mut(t)) {
+        t.output = true;
     }
     builder.left_out.vector_parameters = program
         .values
@@ -244,17 +253,50 @@ impl Builder<'_> {
             _ => self.vector(step),
         }
         let extra = measured::extra_bytes(step, self.bandwidth) * self.step_shards(step) as f64 / self.batch as f64;
-        if let Some(k) = self.kernels.get_mut(first).filter(|_| extra > 0.0) {
+        let opaque = step.writes.is_empty();
+        let made = if opaque { self.token.map(|(kernel, _)| kernel) } else { Some(first) };
+        if let Some(k) = made.and_then(|k| self.kernels.get_mut(k)).filter(|_| extra > 0.0) {
             k.extra_dram_bytes += extra;
+        }
+        if !opaque
+            && self.kernels.len() > first
+            && let Some((_, tensor)) = self.token.take()
+        {
+            self.use_tensor(first, tensor, &[]);
         }
     }
 
-    /// A kernel of which only time and bytes are known: no tensor ties it to others.
+    /// A kernel of which only time and bytes are known. No tensor ties it to others; so that it keeps its place in the order, it hands
+    /// one element to the kernel after it. Several in a row are one.
     fn opaque(&mut self, step: &Step) {
-        let shape = Shape { outer: 1, m: 1, k: 1, n: 1 };
-        let id = self.kernel(self.name(step, ""), Op::Opaque, Self::phase(step), shape, 1, Some(0.0));
+        let bytes = step.cost.bytes() as f64 / self.batch as f64;
+        let phase = Self::phase(step);
+        let last = self.token.filter(|(k, _)| self.kernels.get(*k).is_some_and(|k| k.phase == phase));
+        let id = match last {
+            Some((kernel, _)) => kernel,
+            None => {
+                let shape = Shape { outer: 1, m: 1, k: 1, n: 1 };
+                let id = self.kernel(self.name(step, ""), Op::Opaque, phase, shape, 1, Some(0.0));
+                if let Some((_, before)) = self.token {
+                    self.use_tensor(id, before, &[]);
+                }
+                let name = self.unused_name(format!("after_{}", step.node));
+                self.token = Some((id, self.tensors.len()));
+                self.tensors.push(Tensor {
+                    name,
+                    rows: 1,
+                    cols: 1,
+                    producer: Some(id),
+                    consumers: Vec::new(),
+                    output: false,
+                    carried_from: None,
+                    in_place: false,
+                });
+                id
+            }
+        };
         if let Some(k) = self.kernels.get_mut(id) {
-            k.extra_dram_bytes = step.cost.bytes() as f64 / self.batch as f64;
+            k.extra_dram_bytes += bytes;
         }
     }
 

@@ -124,7 +124,8 @@ impl Measured {
 /// A device operation as a call of its own.
 fn alone(node: u64, operation: &Operation, part: Part) -> Step {
     let class = if operation.communication { Class::Collective } else { Class::Unknown };
-    let plain: String = operation.name.split(['(', '<']).next().unwrap_or("kernel").trim_start_matches("void ").into();
+    let name = operation.name.replace("(anonymous namespace)::", "");
+    let plain: String = name.split(['(', '<']).next().unwrap_or("kernel").trim_start_matches("void ").trim().into();
     Step {
         node,
         call: Call { op: plain, inputs: Vec::new(), outputs: Vec::new(), mutated: Vec::new() },
@@ -174,6 +175,29 @@ pub fn extra_bytes(step: &Step, bandwidth: Option<f64>) -> f64 {
     }
 }
 
+/// What a reader should know of the kernels that stand for measured time, if there are any.
+pub fn note(program: &Program) -> Option<String> {
+    let rate = bandwidth(program)?;
+    let (mut calls, mut bytes, mut seconds) = (0u64, 0.0, 0.0);
+    for step in program.steps.iter().filter(|s| matches!(s.part, Part::Forward | Part::Backward)) {
+        let extra = extra_bytes(step, Some(rate));
+        if extra > 0.0 {
+            calls += 1;
+            bytes += extra;
+            seconds += step.seconds.unwrap_or(0.0);
+        }
+    }
+    (calls > 0).then(|| {
+        format!(
+            "{calls} calls whose FLOP are unknown or estimated ({:.3} ms) carry {:.3} GB besides their tensors, so that they take their \
+             measured time at the {:.0} GB/s that the recording's vector kernels reach",
+            seconds * 1e3,
+            bytes * 1e-9,
+            rate * 1e-9
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +237,7 @@ mod tests {
         };
         let s = kernel("void at::native::vectorized<4, float>(int)");
         assert_eq!((s.call.op.as_str(), s.node, s.cost.bytes_known), ("at::native::vectorized", 7, false));
+        assert_eq!(kernel("void (anonymous namespace)::softmax_warp<float>(int)").call.op, "softmax_warp");
         assert_eq!(kernel("triton_red_0").call.op, "triton_red_0");
     }
 }

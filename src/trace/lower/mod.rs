@@ -259,6 +259,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         }
     };
     notes.extend(parallel.notes.iter().cloned());
+    notes.extend(measured::note(program));
     Ok(Lowered {
         workload,
         coverage,
