@@ -5,7 +5,7 @@
 use super::{Facts, Io, LinkedTrace};
 use crate::trace::error::MOST_ERRORS;
 use crate::trace::host::{Arg, HostNode, HostTrace, arguments_of};
-use crate::trace::{Interner, TraceError, TraceErrors};
+use crate::trace::{Collective, Interner, TraceError, TraceErrors};
 use std::path::Path;
 
 /// The nodes of the host trace, in the order of their ids; `path` is for messages.
@@ -52,7 +52,7 @@ pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceE
             outputs,
             kernel_backend: None,
             kernel_file: None,
-            collective: node.collective.clone(),
+            collective: collective(node.collective.as_deref(), linked),
             ts_us: None,
             dur_us: None,
             others: Vec::new(),
@@ -70,6 +70,14 @@ pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceE
     }
     trace.nodes.sort_by_key(|n| n.id);
     Ok(trace)
+}
+
+/// Arguments of a collective, if they say which group it is made in: an operator that knows only its tensors leaves that to its callees.
+fn collective(found: Option<&Collective>, linked: &LinkedTrace) -> Option<Box<Collective>> {
+    let mut c = found.filter(|c| c.group.is_some() || c.group_size.is_some())?.clone();
+    let group = c.group.as_deref().and_then(|name| linked.groups.iter().find(|g| g.name == name));
+    c.group_size = c.group_size.or_else(|| group.and_then(|g| g.size));
+    Some(Box::new(c))
 }
 
 fn arguments(io: &Io, strings: &mut Interner) -> Result<Vec<Arg>, String> {

@@ -13,7 +13,7 @@ use super::program::{Part, Program, Step};
 use crate::trace::Text;
 use crate::trace::host::HostTrace;
 use crate::trace::link::{LinkedTrace, NodeKind};
-use crate::trace::ops::vector::is_collective;
+use crate::trace::ops::names::is_collective;
 use crate::trace::ops::{Call, Class, Cost};
 use std::collections::{BTreeMap, HashMap};
 

@@ -174,7 +174,9 @@ fn comm(
         Kind::Collective(_) => None,
     };
     let bytes = collective.filter(|c| c.in_elems.is_some() && c.dtype.is_some()).map(|_| call.bytes);
-    let group = collective.and_then(|c| group(c, known, listed));
+    // Several groups may hide where none is named, each with an order of its own: at least each kind is matched with its like.
+    let unnamed = || matches!(kind, Kind::Collective(_)).then(|| format!("unnamed, {}", kind.name()));
+    let group = collective.and_then(|c| group(c, known, listed)).or_else(unnamed);
     Some(Comm { node, kind, bytes, group, peer, tag: 0 })
 }
 
