@@ -636,7 +636,7 @@ fn measured_times_go_to_the_kernels() {
         near(shares.neither, 30.0 / 550.0);
         assert_eq!(c.unknown, ["strange"]);
         let l = lower(&program, &request).unwrap();
-        assert_eq!((l.parallel.tp, flop(&l.workload)), (2, 2.0 * c.flop as f64), "{:?}", l.notes);
+        assert_eq!((l.parallel.tp, flop(&l.workload) * l.batch as f64), (2, 2.0 * c.flop as f64), "{:?}", l.notes);
         let extra: Vec<f64> = l.workload.kernels.iter().map(|k| k.extra_dram_bytes).filter(|b| *b > 0.0).collect();
         assert_eq!(extra.len(), 1);
         near(extra[0] * l.batch as f64, 1152.0);
@@ -646,6 +646,17 @@ fn measured_times_go_to_the_kernels() {
     }
     let (code, out, _) = flowspace(&["trace", "flops", &text(&host), "--kineto", &text(&device)]);
     assert!(code == 0 && out.contains("of the measured time (0.000550 s): FLOP known 76.4 %"), "{out}");
+    // On another system: the sums by its network, the four products and two activations by its roofline.
+    let system = Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/h100-dgx-8.yaml");
+    let (code, out, err) = flowspace(&["trace", "replay", &text(&linked), "--system", &text(&system), "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let replayed: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        replayed["retimed"],
+        json!({"communication": [2, 2], "compute": [6, 7], "kept_ns": 30_000, "reasons": []})
+    );
+    assert_eq!(replayed["recorded"]["communication_ns"], json!(100_000));
+    assert!(replayed["replayed"]["communication_ns"].as_u64().unwrap() < 100_000, "{out}");
     // Refused, with what is missing.
     for (args, part) in [
         (vec!["lower", device.to_str().unwrap()], "give the execution trace of the same run"),
