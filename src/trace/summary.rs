@@ -213,13 +213,16 @@ fn faults_of(out: &mut Summary, faults: &[TraceError]) {
     out.faults = faults.iter().take(SHOWN).map(|e| e.to_string()).collect();
 }
 
+/// Kind of an attribute's value, and whether it is a list; none without a value.
+type Arm = Option<(Kind, bool)>;
+
 /// Counts a Chakra trace node by node.
 #[derive(Default)]
 struct ChakraCounts {
     /// By type, and whether it is said to run on the CPU: nodes and nanoseconds.
     types: HashMap<(NodeType, Option<bool>), (u64, u64), RandomState>,
     /// By name and arm. A file of 100 MB has millions: their names are put together once each, at the end.
-    attributes: HashMap<(Text, Option<(Kind, bool)>), u64, RandomState>,
+    attributes: HashMap<(Text, Arm), u64, RandomState>,
     totals: Counter,
     calls: Calls,
     data: u64,
