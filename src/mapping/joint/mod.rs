@@ -173,7 +173,7 @@ impl<'a> Joint<'a> {
                 true => node.open.iter().map(|open| open[0]).collect(),
                 false => node.best.clone(),
             };
-            if evaluated.insert(sharding.clone()) {
+            if evaluated.insert(sharding.clone()) && (single || self.may_win(&sharding, best, context)?) {
                 best = evaluate(&sharding, context.ideals)?;
             }
             if single || node.bound >= best * (1.0 - TIE) {
@@ -261,6 +261,22 @@ impl<'a> Joint<'a> {
             None if complete => f64::INFINITY,
             None => closed,
         })
+    }
+
+    /// Whether a sharding beats `best` by its own relaxation, which has all tile counts in one.
+    fn may_win(&self, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
+        let Some(ends) = ends(&self.tiles) else { return Ok(false) };
+        if !best.is_finite() {
+            return Ok(true);
+        }
+        let open: Open = sharding.iter().map(|s| vec![*s]).collect();
+        let stage = self.relaxation.stage(&open);
+        for mode in self.modes {
+            if self.fused(&open, ends, *mode, &stage, best, context)? < best * (1.0 - TIE) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether no sharding of a node beats `best` at any one tile count.
