@@ -16,7 +16,8 @@ pub fn text(plan: &Plan, record: &Record) -> String {
         crate::mapping::search::Proof::ShortestPath => "shortest path over all ideals",
         crate::mapping::search::Proof::Milp => "MILP bound",
     };
-    let scope = if record.covers_sharding { "; covers all shardings" } else { "; given the sharding of each assignment" };
+    let scope =
+        if record.covers_sharding { "; covers all shardings" } else { "; given the sharding of each assignment" };
     let fusion = record.fusion.as_ref().map_or(String::new(), |f| {
         let nodes = f.nodes.map_or("?".into(), |n| n.to_string());
         format!(", fusion MILP {} in {nodes} nodes, {:.3} s", f.status, f.seconds)

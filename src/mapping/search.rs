@@ -27,7 +27,8 @@ use super::instance::{self, Choice, Instance, SramShort};
 use super::joint::{self, Context, Ended};
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 pub use super::request::{
-    Answer, Engine, LimitReached, MapError, MicroBatch, Objective, Passes, Pins, Proof, Record, Request, engine_from_word,
+    Answer, Engine, LimitReached, MapError, MicroBatch, Objective, Passes, Pins, Proof, Record, Request,
+    engine_from_word,
 };
 use super::sharding::{self, Problem, Sharding};
 use super::solver::Limits;
@@ -652,8 +653,7 @@ impl Search<'_> {
         // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
         let own = self.total(&best.degrees, &best.sharding.strategies, &best.instance.goal, layer_bound);
         let bound = snap(own.min(found.unproven), value);
-        let bound_s =
-            if self.request.objective == Objective::Time { bound } else { found.fastest_s.min(objective_s) };
+        let bound_s = if self.request.objective == Objective::Time { bound } else { found.fastest_s.min(objective_s) };
         let gap = relative_gap(value, bound);
         let status = if gap <= self.request.limits.gap.max(TIE) {
             Status::Optimal

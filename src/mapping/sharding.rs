@@ -238,9 +238,7 @@ fn work_seconds(
     let rules = options.layouts;
     let read: f64 = operands.read[k]
         .iter()
-        .map(|(tensor, u)| {
-            tensor_bytes(&workload.tensors[*tensor], required(kernel, u.slot, s, rules), t, 1, word).0
-        })
+        .map(|(tensor, u)| tensor_bytes(&workload.tensors[*tensor], required(kernel, u.slot, s, rules), t, 1, word).0)
         .sum();
     let written: f64 = operands.made[k]
         .iter()

@@ -25,12 +25,7 @@ fn least_seconds(share: &Workload, system: &System, degrees: &Degrees, arithmeti
 ///
 /// # Errors
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
-pub(super) fn map(
-    workload: &Workload,
-    system: &System,
-    request: &Request,
-    clock: Clock,
-) -> Result<Answer, MapError> {
+pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock: Clock) -> Result<Answer, MapError> {
     let wanted = &request.wanted;
     if [wanted.tp, wanted.pp, wanted.dp].iter().flatten().any(|degree| *degree > 1) {
         return Err(MapError::Request(format!(

@@ -30,7 +30,10 @@ fn chain() -> impl Strategy<Value = Workload> {
             let (k, m) = (rows[i], 1u64 << size);
             match kind {
                 0 | 1 => {
-                    let _ = writeln!(text, "  - {{ name: k{i}, op: gemm_weight, m: {m}, k: {k}, n: {n}, rhs: {input}, output: t{i} }}");
+                    let _ = writeln!(
+                        text,
+                        "  - {{ name: k{i}, op: gemm_weight, m: {m}, k: {k}, n: {n}, rhs: {input}, output: t{i} }}"
+                    );
                     rows.push(m);
                 }
                 2 => {
@@ -43,14 +46,20 @@ fn chain() -> impl Strategy<Value = Workload> {
                     rows.push(k);
                 }
                 _ => {
-                    let _ = writeln!(text, "  - {{ name: k{i}, op: norm, m: {k}, n: {n}, inputs: [{input}], output: t{i} }}");
+                    let _ = writeln!(
+                        text,
+                        "  - {{ name: k{i}, op: norm, m: {k}, n: {n}, inputs: [{input}], output: t{i} }}"
+                    );
                     rows.push(k);
                 }
             }
             names.push(format!("t{i}"));
         }
         let (last, input) = (rows[kernels.len()], &names[kernels.len()]);
-        let _ = writeln!(text, "  - {{ name: end, op: gemm_weight, m: 64, k: {last}, n: {n}, rhs: {input}, output: last }}");
+        let _ = writeln!(
+            text,
+            "  - {{ name: end, op: gemm_weight, m: 64, k: {last}, n: {n}, rhs: {input}, output: last }}"
+        );
         WorkloadSpec::build(&Node::parse("chain.yaml", &text).expect("YAML")).unwrap_or_else(|e| panic!("{e}\n{text}"))
     })
 }
@@ -143,7 +152,12 @@ fn joint_is_brute_force() {
         }
         Ok(())
     });
-    println!("joint is better in {} cases (by {} at most), has a plan where two passes have none in {}", better.get(), worst.get(), rescued.get());
+    println!(
+        "joint is better in {} cases (by {} at most), has a plan where two passes have none in {}",
+        better.get(),
+        worst.get(),
+        rescued.get()
+    );
     assert!(better.get() > 0);
 }
 
@@ -204,7 +218,11 @@ fn a_stopped_sharding_solve_is_no_proof() {
     for i in 0..14 {
         let inputs: Vec<String> = (0..i).map(|j| format!("t{j}")).chain(["x".to_string()]).collect();
         let op = if i % 3 == 1 { "norm" } else { "elementwise" };
-        let _ = writeln!(text, "  - {{ name: k{i}, op: {op}, m: 64, n: 64, inputs: [{}], output: t{i} }}", inputs.join(", "));
+        let _ = writeln!(
+            text,
+            "  - {{ name: k{i}, op: {op}, m: 64, n: 64, inputs: [{}], output: t{i} }}",
+            inputs.join(", ")
+        );
     }
     let w = WorkloadSpec::build(&Node::parse("wide.yaml", &text).expect("YAML")).unwrap_or_else(|e| panic!("{e}"));
     let found = Cell::new(None);
@@ -220,7 +238,13 @@ fn a_stopped_sharding_solve_is_no_proof() {
     match map(&w, &s, &request) {
         Ok(Answer::Mapped(plan, record)) => {
             flowspace::check::verify(&plan).expect("a plan");
-            println!("sharding {}, {} nodes; {} with a gap of {}", record.sharding.status, record.nodes, record.status, record.gap());
+            println!(
+                "sharding {}, {} nodes; {} with a gap of {}",
+                record.sharding.status,
+                record.nodes,
+                record.status,
+                record.gap()
+            );
             assert!(record.status != Status::Optimal || record.bound >= record.value * (1.0 - 1e-6));
             assert!(record.bound <= record.value);
         }

@@ -27,7 +27,7 @@ use super::sharding;
 use super::tiling::tile_counts;
 use crate::model::Strategy;
 use crate::model::compute::tensor_bytes;
-use crate::model::layout::required;
+use crate::model::layout::{Layout, required};
 use crate::model::schedule::{Stage, iteration};
 use crate::system::Style;
 use crate::system::options::{Layouts, ShardingObjective};
@@ -111,7 +111,15 @@ impl<'a> Joint<'a> {
                 sharding::problem(w, &timed, degrees, &search.pins_sharding)
             }
         };
-        let base = in_seconds.ok()?;
+        let mut base = in_seconds.ok()?;
+        if system.model.layouts == Layouts::Dfmodel {
+            // There a conversion moves the shard that was made, not the whole tensor that the first pass counts.
+            for (pair, cost) in base.groups.iter_mut().flatten() {
+                if matches!(pair.0, Layout::Rows | Layout::Cols) {
+                    *cost /= degrees.tp as f64;
+                }
+            }
+        }
         if base.open.iter().all(|open| open.len() == 1) {
             return None;
         }
@@ -135,7 +143,9 @@ impl<'a> Joint<'a> {
             .map(|k| root[k].iter().map(|s| own(&relaxation, search, degrees, &relaxed, (k, *s), how)).collect())
             .collect();
         let phases: Vec<Phase> = w.kernels.iter().map(|k| k.phase).collect();
-        let separable = Separable::new(base, own, &relaxed, &phases, loads_in_own);
+        let mut separable = Separable::new(base, own, &relaxed, &phases, loads_in_own);
+        let held = (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s)).collect()).collect();
+        separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
         Some(Self { search, relaxation, separable, tiles, modes, root })
     }
 
@@ -305,7 +315,9 @@ impl<'a> Joint<'a> {
         let Some(ends) = ends(&self.tiles) else { return (most, false) };
         let one: Open = sharding.iter().map(|s| vec![*s]).collect();
         let mode = self.modes.len() > 1;
-        let of = |open: &Open| self.relaxation.instance(open, ends, mode).or_else(|| self.relaxation.instance(open, ends, false));
+        let of = |open: &Open| {
+            self.relaxation.instance(open, ends, mode).or_else(|| self.relaxation.instance(open, ends, false))
+        };
         let (Some(low), Some(high)) = (of(open), of(&one)) else { return (most, true) };
         let mut score = vec![0.0; open.len()];
         let bandwidth = low.dram_bytes_per_s;
@@ -313,7 +325,8 @@ impl<'a> Joint<'a> {
         let by_sram = if low.sram_bytes.is_finite() { high.lower_bound() / low.sram_bytes } else { 0.0 };
         for (k, (a, b)) in low.kernels.iter().zip(&high.kernels).enumerate() {
             let seconds = |c| separable::compute_seconds(c, low.cores);
-            score[k] += seconds(&b.compute) - seconds(&a.compute) + (b.network_s - a.network_s)
+            score[k] += seconds(&b.compute) - seconds(&a.compute)
+                + (b.network_s - a.network_s)
                 + (b.dram_bytes - a.dram_bytes).max(0.0) / bandwidth
                 + (b.resident_bytes - a.resident_bytes).max(0.0) * by_sram;
         }

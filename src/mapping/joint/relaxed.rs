@@ -20,9 +20,7 @@ use crate::model::layout::{Layout, conversion, produced, required};
 use crate::model::memory::optimizer_bytes_per_weight;
 use crate::model::schedule::{Stage, microbatches, samples_per_pass};
 use crate::system::Style;
-use crate::system::options::{
-    Charge, Fanout, GradientReduction, Layouts, MemoryState, Pipeline, WeightTraffic,
-};
+use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, MemoryState, Pipeline, WeightTraffic};
 use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Tensor, Use};
 
 /// Strategies still open to each kernel.
@@ -40,6 +38,8 @@ pub struct Relaxation<'a> {
     levels: Vec<usize>,
     /// The tensors that are what the next layer reads of each.
     next: Vec<Vec<usize>>,
+    /// The tensors that each kernel makes.
+    made: Vec<Vec<usize>>,
     samples: f64,
     passes: f64,
 }
@@ -49,7 +49,11 @@ impl<'a> Relaxation<'a> {
     pub fn new(search: &'a Search<'a>, degrees: &'a Degrees) -> Self {
         let (w, options) = (search.workload, &search.system.model);
         let mut next = vec![Vec::new(); w.tensors.len()];
+        let mut made = vec![Vec::new(); w.kernels.len()];
         for (id, tensor) in w.tensors.iter().enumerate() {
+            if let Some(p) = tensor.producer {
+                made[p].push(id);
+            }
             if let Some(from) = tensor.carried_from {
                 next[from].push(id);
             }
@@ -59,6 +63,7 @@ impl<'a> Relaxation<'a> {
             degrees,
             levels: w.levels(),
             next,
+            made,
             samples: samples_per_pass(w, options),
             passes: microbatches(w, options, degrees.dp),
         }
@@ -87,42 +92,41 @@ impl<'a> Relaxation<'a> {
 
     /// Bytes in a chip's DRAM, without waiting tensors, that no choice goes below ([`crate::model::memory::resident`]).
     pub fn least_resident(&self, open: &Open) -> f64 {
+        let each = open.iter().enumerate().map(|(k, open)| least(open, |s| self.held_by(k, s)));
+        (self.held_by_all() + each.sum::<f64>()) * (1.0 - CAPACITY_TOLERANCE)
+    }
+
+    /// Bytes in a chip's DRAM that no sharding changes.
+    pub fn held_by_all(&self) -> f64 {
+        self.search.workload.held_bytes / self.search.system.chip_count() as f64
+    }
+
+    /// Bytes in a chip's DRAM that a kernel's strategy decides: its weight with gradients, states and caches, and what is
+    /// kept of its result for the backward pass.
+    pub fn held_by(&self, i: usize, s: Strategy) -> f64 {
         let (w, options, t) = (self.search.workload, &self.search.system.model, self.degrees.tp);
-        let word = w.word_bytes;
+        let (k, word) = (self.kernel(i), w.word_bytes);
         let layers = w.repeat.div_ceil(self.degrees.pp) as f64;
         let full = options.memory_state == MemoryState::Full;
         let training = full && w.training;
         let by_weight = if training { 1.0 + optimizer_bytes_per_weight(word) / word } else { 1.0 };
-        let each: f64 = w
-            .kernels
-            .iter()
-            .zip(open)
-            .map(|(k, open)| {
-                least(open, |s| {
-                    let counted = k.op == Op::GemmWeight && (!full || k.weight_of.is_none());
-                    let weights = if counted { weight_bytes(k, s, t, word) * by_weight } else { 0.0 };
-                    let gradients = if training { gradient_bytes(k, s, t, word) } else { 0.0 };
-                    let samples = w.global_batch.div_ceil(self.degrees.dp.max(1)) as f64;
-                    let caches = if full { k.cache_bytes / extra_dram_share(k, s, t) * samples } else { 0.0 };
-                    weights + gradients + caches
-                })
-            })
-            .sum();
-        let mut total = each * layers + w.held_bytes / self.search.system.chip_count() as f64;
-        if training {
-            let kept: f64 = w
-                .tensors
+        let counted = k.op == Op::GemmWeight && (!full || k.weight_of.is_none());
+        let weights = if counted { weight_bytes(k, s, t, word) * by_weight } else { 0.0 };
+        let gradients = if training { gradient_bytes(k, s, t, word) } else { 0.0 };
+        let samples = w.global_batch.div_ceil(self.degrees.dp.max(1)) as f64;
+        let caches = if full { k.cache_bytes / extra_dram_share(k, s, t) * samples } else { 0.0 };
+        let mut bytes = (weights + gradients + caches) * layers;
+        if training && k.phase == Phase::Forward {
+            let kept: f64 = self.made[i]
                 .iter()
-                .filter_map(|tensor| {
-                    let p = tensor.producer.filter(|p| self.kernel(*p).phase == Phase::Forward)?;
-                    let later = tensor.consumers.iter().any(|u| self.kernel(u.kernel).phase != Phase::Forward);
-                    later.then(|| least(&open[p], |s| self.bytes(tensor, produced(s, self.layouts()), 1).0))
-                })
+                .map(|id| &w.tensors[*id])
+                .filter(|tensor| tensor.consumers.iter().any(|u| self.kernel(u.kernel).phase != Phase::Forward))
+                .map(|tensor| self.bytes(tensor, produced(s, self.layouts()), 1).0)
                 .sum();
             let in_flight = (self.degrees.pp as f64).min(self.passes.max(1.0)).floor();
-            total += kept * w.micro_batch as f64 * (layers * in_flight - 1.0).max(0.0);
+            bytes += kept * w.micro_batch as f64 * (layers * in_flight - 1.0).max(0.0);
         }
-        total * (1.0 - CAPACITY_TOLERANCE)
+        bytes
     }
 
     /// What the schedule needs to know, at its least.
@@ -136,9 +140,10 @@ impl<'a> Relaxation<'a> {
             carried
                 .clone()
                 .map(|tensor| {
-                    let each = tensor.consumers.iter().map(|u| {
-                        least(&open[u.kernel], |s| self.bytes(tensor, self.wanted(u, s), 1).0)
-                    });
+                    let each = tensor
+                        .consumers
+                        .iter()
+                        .map(|u| least(&open[u.kernel], |s| self.bytes(tensor, self.wanted(u, s), 1).0));
                     each.fold(0.0, f64::max)
                 })
                 .sum()
@@ -398,9 +403,7 @@ impl<'a> Relaxation<'a> {
             // At its least in the layouts that a reader may want; in DFModel's rules as it is made.
             let read = |u: &Use, tiles: u64, part: fn((f64, f64)) -> f64| match options.layouts {
                 Layouts::Dfmodel => made(tiles, part),
-                Layouts::Flowspace => {
-                    least(&open[u.kernel], |s| part(self.bytes(tensor, self.wanted(u, s), tiles)))
-                }
+                Layouts::Flowspace => least(&open[u.kernel], |s| part(self.bytes(tensor, self.wanted(u, s), tiles))),
             };
             let mut store_bytes = self.stored(id, open, few);
             let uses: Vec<UseCost> = tensor

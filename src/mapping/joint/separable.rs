@@ -7,6 +7,9 @@
 //! *bundle* of kernels shares weights: a pass on chips that fuse (every partition lies within one), a kernel on chips that
 //! do not. The weights go to what dominates the shardings met (fictitious play between the shardings and the weights,
 //! which converges to the best weights; every step gives a bound).
+//!
+//! Where the DRAM is short, a price on its bytes joins them: a sharding that fits pays nothing above the capacity, so that for
+//! any price of at least zero the least of (time + price x (bytes - capacity)) is a bound too.
 
 use super::super::elimination::{Eliminated, eliminate};
 use super::super::instance::{Compute, Instance};
@@ -15,6 +18,9 @@ use super::relaxed::Open;
 use crate::model::Strategy;
 use crate::system::Overlap;
 use crate::workload::Phase;
+
+/// Prices of memory that are tried.
+const PRICES: usize = 24;
 
 /// Weights of a bundle; at least zero, and of parts that overlap they sum to at most one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,9 +64,19 @@ pub struct Separable {
     /// Seconds that nothing overlaps.
     serial_s: f64,
     weights: Vec<Weights>,
+    /// Bytes in the DRAM by kernel and strategy, and what there is for them.
+    held: Vec<Vec<f64>>,
+    room: f64,
+    /// Seconds of a layer that a byte is priced at.
+    byte_s: f64,
 }
 
 impl Separable {
+    /// Tells what each strategy keeps in the DRAM, and how much may be kept.
+    pub fn limit_memory(&mut self, held: Vec<Vec<f64>>, room: f64) {
+        (self.held, self.room) = (held, room);
+    }
+
     /// From the sharding problem (in seconds), the kernels' own parts, and the relaxation over all its strategies, from which
     /// the bytes that cross at least are taken.
     ///
@@ -108,8 +124,8 @@ impl Separable {
             }
         }
         let used = if alone { n } else { bundles };
-        let serial_s = relaxed.kernels.iter().map(|k| k.serial_s).sum::<f64>()
-            + used as f64 * relaxed.partition_overhead_s;
+        let serial_s =
+            relaxed.kernels.iter().map(|k| k.serial_s).sum::<f64>() + used as f64 * relaxed.partition_overhead_s;
         let payers = (0..base.groups.len())
             .map(|g| {
                 let links = || base.links.iter().filter(|l| l.group == Some(g));
@@ -129,11 +145,58 @@ impl Separable {
             Overlap::None => Weights { compute: 1.0, dram: 1.0, network: 1.0 },
         };
         let weights = vec![weights; bundles];
-        Self { base, own, bundle, payers, overlap: relaxed.overlap, dram, serial_s, weights }
+        Self {
+            base,
+            own,
+            bundle,
+            payers,
+            overlap: relaxed.overlap,
+            dram,
+            serial_s,
+            weights,
+            held: Vec::new(),
+            room: f64::INFINITY,
+            byte_s: 0.0,
+        }
     }
 
-    /// Moves the weights to where the bound over `open` is largest; gives that bound.
+    /// Moves the weights, and the price of memory, to where the bound over `open` is largest; gives that bound.
     pub fn tune(&mut self, open: &Open, rounds: usize) -> f64 {
+        let bound = self.weigh(open, rounds);
+        self.price_memory(open, bound)
+    }
+
+    /// Of the price of a byte the bound is a concave function: it rises while the sharding found is too large.
+    fn price_memory(&mut self, open: &Open, bound: f64) -> f64 {
+        let needs = |of: &Self, sharding: &[Strategy]| -> f64 {
+            let at = |k: usize| of.base.open[k].iter().position(|s| *s == sharding[k]).unwrap_or(0);
+            (0..sharding.len()).map(|k| of.held[k][at(k)]).sum()
+        };
+        let Some((_, sharding)) = self.least(open) else { return f64::INFINITY };
+        if sharding.is_empty() || !self.room.is_finite() || needs(self, &sharding) <= self.room {
+            return bound;
+        }
+        let mut best = (bound, 0.0);
+        let (mut low, mut high) = (0.0, f64::INFINITY);
+        let mut price = bound.max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
+        for _ in 0..PRICES {
+            self.byte_s = price;
+            let Some((bound, sharding)) = self.least(open) else { break };
+            if bound > best.0 {
+                best = (bound, price);
+            }
+            if needs(self, &sharding) > self.room {
+                low = price;
+            } else {
+                high = price;
+            }
+            price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
+        }
+        self.byte_s = best.1;
+        best.0
+    }
+
+    fn weigh(&mut self, open: &Open, rounds: usize) -> f64 {
         if self.overlap == Overlap::None {
             return self.least(open).map_or(f64::INFINITY, |(bound, _)| bound);
         }
@@ -159,8 +222,9 @@ impl Separable {
         let mut problem = self.restricted(open);
         for (k, own) in self.own.iter().enumerate() {
             let weights = self.weights[self.bundle[k]];
-            let all = own.iter().zip(&self.base.open[k]).filter(|(_, s)| open[k].contains(s));
-            problem.cost[k] = all.map(|(own, _)| weights.of(own)).collect();
+            let all = own.iter().enumerate().filter(|(a, _)| open[k].contains(&self.base.open[k][*a]));
+            let held = |a: usize| if self.byte_s > 0.0 { self.byte_s * self.held[k][a] } else { 0.0 };
+            problem.cost[k] = all.map(|(a, own)| weights.of(own) + held(a)).collect();
         }
         for (g, costs) in problem.groups.iter_mut().enumerate() {
             let weights = self.payers[g].iter().map(|k| self.weights[self.bundle[*k]].network);
@@ -173,7 +237,10 @@ impl Separable {
             Eliminated::Chosen(choice, cost) => {
                 let dram: f64 = self.weights.iter().zip(&self.dram).map(|(w, d)| w.dram * d).sum();
                 let sharding = choice.iter().zip(&problem.open).map(|(a, open)| open[*a]).collect();
-                Some(((cost + dram + self.serial_s) * (1.0 - 1e-12), sharding))
+                let sum = cost + dram + self.serial_s;
+                // Rounding is relative to the sums, not to their difference.
+                let room = if self.byte_s > 0.0 { self.byte_s * self.room } else { 0.0 };
+                Some(((sum - room - 1e-12 * (sum + room.abs())).max(0.0), sharding))
             }
         }
     }
@@ -188,10 +255,7 @@ impl Separable {
             .map(|(all, open)| (0..all.len()).filter(|a| open.contains(&all[*a])).collect())
             .collect();
         let links = self.base.links.iter().map(|link| Link {
-            pairs: kept[link.from]
-                .iter()
-                .map(|a| kept[link.to].iter().map(|b| link.pairs[*a][*b]).collect())
-                .collect(),
+            pairs: kept[link.from].iter().map(|a| kept[link.to].iter().map(|b| link.pairs[*a][*b]).collect()).collect(),
             ..link.clone()
         });
         Problem {
@@ -234,8 +298,7 @@ impl Separable {
 
     /// What each bundle spends under a sharding.
     fn spent(&self, sharding: &[Strategy]) -> Vec<Spent> {
-        let mut spent: Vec<Spent> =
-            self.dram.iter().map(|d| Spent { dram: *d, ..Spent::default() }).collect();
+        let mut spent: Vec<Spent> = self.dram.iter().map(|d| Spent { dram: *d, ..Spent::default() }).collect();
         if sharding.is_empty() {
             return spent;
         }
