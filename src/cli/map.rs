@@ -2,7 +2,10 @@
 
 use super::{Failure, present};
 use crate::mapping::degrees::Wanted;
-use crate::mapping::search::{Engine, Objective, Pins, Request, engine_from_word, winner_model};
+use crate::mapping::request::JOINT_NODES;
+use crate::mapping::search::{
+    Engine, MapError, MicroBatch, Objective, Passes, Pins, Request, engine_from_word, winner_model,
+};
 use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, map, write_model};
 use crate::plan::file;
@@ -51,7 +54,8 @@ pub struct MapArgs {
     /// feature cbc). exact: no fusion MILP.
     #[arg(long, value_name = "SOLVER", default_value = "auto")]
     pub solver: String,
-    /// Seconds for each MILP. A solve that this stops makes the answer irreproducible, and the record says so.
+    /// Seconds of the whole search, which then ends with the best plan it has. An answer that this stops is irreproducible,
+    /// and the record says so.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub time_limit: Option<f64>,
     /// Nodes for each MILP.
@@ -82,6 +86,17 @@ pub struct MapArgs {
     /// Evaluate with this model instead of the system file's: flowspace or dfmodel.
     #[arg(long, value_name = "PRESET")]
     pub model: Option<String>,
+    /// auto: joint for the model flowspace, two-pass for dfmodel. joint: all shardings, each with its best tiles and
+    /// partitions. two-pass: the sharding that is best by its own objective first (DFModel).
+    #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes)]
+    pub sharding: Passes,
+    /// Most sets of shardings that the joint search looks at; stopped there, it reports the gap that is left.
+    #[arg(long, value_name = "N", default_value_t = JOINT_NODES)]
+    pub joint_nodes: u64,
+    /// Samples of a microbatch: what the workload states (given), or searched among the divisors of a replica's samples
+    /// (search).
+    #[arg(long, value_name = "HOW", default_value = "given", value_parser = micro_batch)]
+    pub micro_batch: MicroBatch,
     /// Write the plan to this file.
     #[arg(long, value_name = "FILE")]
     pub plan_out: Option<PathBuf>,
@@ -126,6 +141,15 @@ fn gap(text: &str) -> Result<f64, String> {
 fn objective(text: &str) -> Result<Objective, String> {
     let words: Vec<&str> = Objective::ALL.iter().map(|o| o.word()).collect();
     Objective::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
+}
+
+fn passes(text: &str) -> Result<Passes, String> {
+    Passes::from_word(&text.replace('-', "_"))
+        .ok_or_else(|| format!("expected auto, joint or two-pass, found {text:?}"))
+}
+
+fn micro_batch(text: &str) -> Result<MicroBatch, String> {
+    MicroBatch::from_word(text).ok_or_else(|| format!("expected given or search, found {text:?}"))
 }
 
 fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
@@ -203,9 +227,21 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             pue: args.pue,
             run: args.run,
         },
+        passes: args.sharding,
+        joint_nodes: args.joint_nodes,
+        micro_batch: args.micro_batch,
     };
-    match map(&task.workload, &task.system, &request)? {
+    let answer = map(&task.workload, &task.system, &request);
+    if let (Err(MapError::NoPlanYet(limit)), Format::Json) = (&answer, args.format) {
+        super::print(&present::no_plan_json(&task.workload, &task.system, limit, &request));
+    }
+    match answer? {
         Answer::Mapped(plan, record) => {
+            if plan.workload.micro_batch != task.workload.micro_batch {
+                let origin = Origin::named("<search>");
+                let found = Node::scalar(plan.workload.micro_batch.to_string(), origin.clone());
+                task.workload_node.set("micro_batch", origin, found);
+            }
             crate::check::verify(&plan).map_err(|e| {
                 Failure::input(format!("internal error, please report it: the checker refuses the plan: {e}"))
             })?;

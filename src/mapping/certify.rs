@@ -91,7 +91,7 @@ impl Search<'_> {
             let counts = PartitionCounts::of(instance, start, spare);
             let model = fusion::build(instance, counts);
             let point = model.point(instance, start, counts);
-            let solved = model.solve(&self.request.limits, point.as_deref())?;
+            let solved = model.solve(&self.limits(), point.as_deref())?;
             return Ok((solved.record, solved.values.map(|values| model.assignment(&values))));
         }
         let mut total: Option<SolveRecord> = None;
@@ -127,7 +127,7 @@ impl Search<'_> {
         }
         let most = instance.max_partitions.unwrap_or(n).min(n);
         let model = fusion::build(instance, PartitionCounts { forward: most, backward: 0 });
-        let solved = model.solve(&self.request.limits, None)?;
+        let solved = model.solve(&self.limits(), None)?;
         match solved.values.map(|values| model.assignment(&values)) {
             Some(assignment) => match instance.evaluate(&assignment) {
                 Some((objective, _)) => {

@@ -476,7 +476,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
 }
 
 /// Buffers of each kernel in a partition of its own: of each tensor the largest that it needs.
-fn buffers_alone(tensors: &[TensorCost], kernels: usize) -> Vec<f64> {
+pub(super) fn buffers_alone(tensors: &[TensorCost], kernels: usize) -> Vec<f64> {
     let mut buffers = vec![0.0; kernels];
     for tensor in tensors {
         let stored = tensor.producer.filter(|_| tensor.output || !tensor.uses.is_empty());

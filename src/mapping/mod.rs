@@ -16,6 +16,7 @@ pub mod fusion;
 mod goal;
 pub mod ideals;
 pub mod instance;
+mod joint;
 mod pricing;
 mod reasons;
 pub mod record;

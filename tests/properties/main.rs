@@ -6,6 +6,7 @@
 mod constraints;
 mod energy;
 mod fusion;
+mod joint;
 mod random;
 mod search;
 mod sharding;
