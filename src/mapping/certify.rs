@@ -12,13 +12,20 @@ const MOST_KERNELS_ALONE: usize = 24;
 impl Search<'_> {
     /// The winner's bound on the sum over the partitions (seconds of a layer, where time is minimised): closed form, shortest path, or the MILP.
     pub(super) fn certify(&self, best: &mut Best) -> Result<(f64, Proof, Option<SolveRecord>), MapError> {
-        let closed = best.instance.least_value();
+        // Of a wide graph the relaxation may say more than the closed form.
+        let least = best.instance.least_value();
+        let closed = if best.proven { least } else { least.max(best.bound.min(best.layer)) };
+        let short_of_path = if closed > least * (1.0 + TIE) { Proof::Relaxation } else { Proof::ClosedForm };
         if best.instance.kernel_by_kernel || best.layer <= closed * (1.0 + TIE) {
             return Ok((best.layer.min(closed.max(best.layer * (1.0 - TIE))), Proof::ClosedForm, None));
         }
         if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && best.proven) {
             let bound = if best.proven { best.layer } else { closed };
-            let proof = if best.proven { Proof::ShortestPath } else { Proof::ClosedForm };
+            let proof = match best.proven {
+                true if best.relaxed => Proof::Relaxation,
+                true => Proof::ShortestPath,
+                false => short_of_path,
+            };
             return Ok((bound, proof, None));
         }
         // A proven plan's number of partitions is the best one: the MILP need not have more. Otherwise its bound holds
@@ -33,7 +40,7 @@ impl Search<'_> {
         let holds_for_all = best.proven || spare >= kernels;
         if self.request.engine == Engine::Auto && !holds_for_all && kernels > MOST_KERNELS_ALONE {
             // Many minutes for a bound of no use; a solver that is named is asked all the same.
-            return Ok((closed, Proof::ClosedForm, None));
+            return Ok((closed, short_of_path, None));
         }
         let (mut record, assignment) = self.solve_milp(&best.instance, &best.assignment, spare)?;
         if record.status == Status::Infeasible {
@@ -68,7 +75,7 @@ impl Search<'_> {
             });
         }
         if !holds_for_all {
-            return Ok((closed, Proof::ClosedForm, Some(record)));
+            return Ok((closed, short_of_path, Some(record)));
         }
         let closed_by_milp = relative_gap(best.layer, record.bound) <= self.request.limits.gap.max(TIE);
         Ok(match (closed_by_milp, best.proven) {

@@ -20,12 +20,14 @@ mod pricing;
 mod reasons;
 pub mod record;
 mod remaining;
+mod relaxed;
 pub mod request;
 pub mod search;
 pub mod sharding;
 pub mod solver;
 mod spread;
 pub mod tiling;
+pub mod wide;
 pub mod write_model;
 
 pub use record::{Infeasible, SolveRecord, Status};

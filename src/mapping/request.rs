@@ -97,6 +97,8 @@ pub enum Proof {
     ClosedForm,
     /// Shortest path over all ideals.
     ShortestPath,
+    /// Lagrangian relaxation of the kernels that nothing waits for (`mapping/relaxed.rs`).
+    Relaxation,
     /// The MILP solver's bound.
     Milp,
 }

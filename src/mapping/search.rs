@@ -25,6 +25,7 @@ use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 pub use super::request::{Answer, Engine, MapError, Objective, Pins, Proof, Record, Request, engine_from_word};
 use super::sharding::{self, Sharding};
 use super::tiling::tile_counts;
+use super::wide;
 use crate::model::Strategy;
 use crate::plan::{Decisions, Plan};
 use crate::system::System;
@@ -87,6 +88,10 @@ pub(super) struct Best {
     /// Value of the partitions: seconds of a layer, where time is minimised.
     pub(super) layer: f64,
     pub(super) proven: bool,
+    /// No partitions of this instance have a smaller value.
+    pub(super) bound: f64,
+    /// Whether that follows from a relaxation.
+    pub(super) relaxed: bool,
     /// Objective of an iteration.
     pub(super) objective: f64,
 }
@@ -132,6 +137,12 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// When a search that began at `clock` ends with the best plan it has.
+    fn deadline(&self, clock: Instant) -> Option<Instant> {
+        let seconds = self.request.limits.seconds.filter(|s| s.is_finite() && *s >= 0.0)?;
+        clock.checked_add(std::time::Duration::try_from_secs_f64(seconds).ok()?)
+    }
+
     /// Bytes of a chip's DRAM; infinite where the memory states no capacity.
     fn dram_capacity(&self) -> f64 {
         self.system.memory.0.capacity.map_or(f64::INFINITY, |c| c.0)
@@ -171,6 +182,8 @@ impl<'a> Search<'a> {
         let mut reproducible = true;
         let mut others_bound = f64::INFINITY;
         let mut limit: Option<Status> = None;
+        let deadline = self.deadline(clock);
+        let mut memory = wide::Memory::default();
         for candidate in candidates {
             let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
             if candidate.bound >= incumbent * (1.0 - TIE) {
@@ -188,6 +201,8 @@ impl<'a> Search<'a> {
                     reproducible: &mut reproducible,
                     unproven: &mut others_bound,
                     limit: &mut limit,
+                    deadline,
+                    memory: &mut memory,
                 },
             )?;
         }
@@ -344,7 +359,9 @@ impl<'a> Search<'a> {
             }
             *tally.solved += 1;
             let cutoff = self.layer_cutoff(&degrees, &sharding.strategies, &instance, incumbent);
-            let Some((layer, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
+            let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
+                self.solve_fusion(&instance, cutoff, ideals, tally)?
+            else {
                 if incumbent.is_finite() {
                     // A part of a wide graph's ideals says nothing of the others.
                     if ideals.as_ref().is_none_or(|found| !found.complete) {
@@ -361,6 +378,7 @@ impl<'a> Search<'a> {
             };
             let objective = self.total(&degrees, &sharding.strategies, &instance.goal, layer);
             if !proven {
+                let bound = bound.max(self.total(&degrees, &sharding.strategies, &instance.goal, layer_bound));
                 *tally.unproven = tally.unproven.min(bound);
             }
             if objective < incumbent * (1.0 - TIE) {
@@ -373,6 +391,8 @@ impl<'a> Search<'a> {
                     assignment,
                     layer,
                     proven,
+                    bound: layer_bound,
+                    relaxed,
                     objective,
                 });
             }
@@ -421,8 +441,17 @@ impl<'a> Search<'a> {
         instance: &Instance,
         cutoff: f64,
         ideals: &mut Option<Ideals>,
-    ) -> Result<Option<(f64, Vec<usize>, bool)>, MapError> {
+        tally: &mut Tally<'_>,
+    ) -> Result<Option<Fused>, MapError> {
         let n = instance.kernels.len();
+        let closed = instance.least_value();
+        let fused = |layer: f64, assignment: Vec<usize>, proven: bool| Fused {
+            bound: if proven { layer } else { closed.min(layer) },
+            layer,
+            assignment,
+            proven,
+            relaxed: false,
+        };
         if instance.kernel_by_kernel {
             // The order changes no time. The written one, forward kernels first, is best unless pins or the DRAM ask for
             // another, which the shortest path finds.
@@ -433,15 +462,27 @@ impl<'a> Search<'a> {
                 alone[k] = position;
             }
             if let Some((objective, _)) = instance.evaluate(&alone) {
-                return Ok(Some((objective, alone, true)));
+                return Ok(Some(fused(objective, alone, true)));
             }
         }
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        let of_wide = |memory: &mut wide::Memory| {
+            wide::solve(instance, cutoff, memory, tally.deadline).map(|found| Fused {
+                proven: found.objective - found.bound <= TIE * found.objective.abs(),
+                layer: found.objective,
+                assignment: found.assignment,
+                bound: found.bound,
+                relaxed: found.relaxed > 0,
+            })
+        };
         if n > 128 {
-            return match exact::by_order(instance) {
-                Some(path) => Ok(Some((path.objective, path.assignment, path.proven && !limited))),
-                None if limited => Err(self.not_found(n)),
-                None => Ok(None),
+            return match if limited { None } else { of_wide(tally.memory) } {
+                Some(found) => Ok(Some(found)),
+                None => match exact::by_order(instance) {
+                    Some(path) => Ok(Some(fused(path.objective, path.assignment, path.proven && !limited))),
+                    None if limited => Err(self.not_found(n)),
+                    None => Ok(None),
+                },
             };
         }
         let found = match ideals {
@@ -453,10 +494,23 @@ impl<'a> Search<'a> {
         };
         let solve = |cutoff| cache::fusion(instance, cutoff, || exact::solve_below(instance, found, cutoff));
         match solve(if limited { f64::INFINITY } else { cutoff }) {
-            Some(path) => Ok(Some((path.objective, path.assignment, path.proven))),
-            None if found.complete || !limited => Ok(None),
+            Some(path) if path.proven || limited => Ok(Some(fused(path.objective, path.assignment, path.proven))),
+            // A part of the ideals proves nothing: what the relaxation says, and the better plan of the two.
+            Some(path) => Ok(Some(match of_wide(tally.memory) {
+                Some(wide) if wide.layer < path.objective => wide,
+                Some(wide) => Fused {
+                    proven: path.objective - wide.bound <= TIE * path.objective.abs(),
+                    layer: path.objective,
+                    assignment: path.assignment,
+                    bound: wide.bound,
+                    relaxed: wide.relaxed,
+                },
+                None => fused(path.objective, path.assignment, false),
+            })),
+            None if found.complete => Ok(None),
+            None if !limited => Ok(of_wide(tally.memory)),
             // One order of a wide graph says nothing of the others: the MILP decides.
-            None => self.find_by_milp(instance),
+            None => Ok(self.find_by_milp(instance)?.map(|(layer, assignment, proven)| fused(layer, assignment, proven))),
         }
     }
 
@@ -501,6 +555,20 @@ impl<'a> Search<'a> {
     }
 }
 
+/// The answer to one fusion problem.
+struct Fused {
+    /// Value of the partitions.
+    layer: f64,
+    /// Partition of each kernel.
+    assignment: Vec<usize>,
+    /// Whether none is better.
+    proven: bool,
+    /// None has a smaller value.
+    bound: f64,
+    /// Whether that follows from a relaxation.
+    relaxed: bool,
+}
+
 /// Running totals of a search.
 struct Tally<'t> {
     solved: &'t mut usize,
@@ -510,6 +578,10 @@ struct Tally<'t> {
     limit: &'t mut Option<Status>,
     /// Least bound of fusion problems whose answer is not proven.
     unproven: &'t mut f64,
+    /// When the search of a wide graph ends with what it has.
+    deadline: Option<Instant>,
+    /// What one wide problem says of the next.
+    memory: &'t mut wide::Memory,
 }
 
 /// Relative difference under which two times (or energies, or amounts of money) are one.
