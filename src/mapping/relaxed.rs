@@ -28,9 +28,11 @@
 //! are improved by subgradient steps (Polyak's rule towards the best plan known). With an empty pool the path is the
 //! optimum itself, of graphs of any size.
 //!
+//! What a kernel of the pool reads is loaded where it fits the SRAM neither with the producer nor with another reader.
+//!
 //! Not in the relaxation: limits of waiting tensors (DRAM capacity), and that a kernel put off loads again what it reads.
 
-use super::instance::{Compute, Instance, TensorCost, combine};
+use super::instance::{Compute, Instance, TensorCost, UseCost, combine};
 use super::pricing::Pricer;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -173,9 +175,8 @@ pub(super) fn bound(
         if kept.is_empty() {
             return None;
         }
-        let backbone = backbone(instance, &kept);
+        let (backbone, pool) = split(instance, &pooled, &kept);
         let Some(ideals) = Ideals::of(&backbone, limit, deadline) else { continue };
-        let pool = pool(instance, &pooled);
         let Some((arcs, first)) = arcs(&backbone, &ideals, pool.smallest, deadline) else { continue };
         let problem = Dual { instance, pool, arcs, first };
         if problem.pool.kernels == 0 {
@@ -212,29 +213,116 @@ fn pooled(instance: &Instance, leaves: usize, roots: usize) -> Vec<bool> {
     out
 }
 
-/// The problem of some kernels alone: what they read from others is free, what only others read is not stored.
-fn backbone(instance: &Instance, kept: &[usize]) -> Instance {
+/// The problem of the backbone alone, and what the pool needs. What a kernel of the backbone reads from the pool is free. What a
+/// kernel of the pool reads is free where the two, or that kernel and another reader of the same tensor, fit a partition together.
+fn split(instance: &Instance, pooled: &[bool], kept: &[usize]) -> (Instance, Pool) {
+    let company = Company::new(instance);
     let index = |k: usize| kept.binary_search(&k).ok();
-    let tensors = instance
-        .tensors
-        .iter()
-        .filter_map(|tensor| {
-            let producer = match tensor.producer {
-                None => None,
-                Some(p) => Some(index(p)?),
-            };
-            let uses: Vec<_> = tensor
-                .uses
-                .iter()
-                .filter_map(|u| index(u.kernel).map(|kernel| super::instance::UseCost { kernel, ..u.clone() }))
-                .collect();
-            let matters = !uses.is_empty() || (producer.is_some() && tensor.output);
-            matters.then(|| TensorCost { producer, uses, ..tensor.clone() })
-        })
-        .collect();
+    let mut tensors = Vec::new();
+    let mut shared_bytes = 0.0;
+    for tensor in &instance.tensors {
+        let alone = |k: usize| instance.kernels[k].pieces > 1;
+        let pooled_readers = || tensor.uses.iter().filter(|u| pooled[u.kernel]);
+        // Loads of kernels that share a partition with neither the producer nor a reader of the backbone: one at least. Kernels
+        // in pieces count their own.
+        let lonely = |reader: usize| {
+            let others = tensor.uses.iter().map(|u| u.kernel).filter(|k| !pooled[*k]);
+            tensor.producer.into_iter().chain(others).all(|other| company.apart(other, reader))
+        };
+        let loads = pooled_readers().filter(|u| !alone(u.kernel) && lonely(u.kernel)).map(|u| u.load_bytes);
+        // Of kernels in pieces each loads by itself; whether another may share with it makes no difference.
+        shared_bytes += loads.fold(0.0, f64::max);
+        let producer = match tensor.producer {
+            None => None,
+            Some(p) => match index(p) {
+                Some(p) => Some(p),
+                None => continue,
+            },
+        };
+        let uses: Vec<UseCost> = tensor
+            .uses
+            .iter()
+            .filter_map(|u| index(u.kernel).map(|kernel| UseCost { kernel, ..u.clone() }))
+            .collect();
+        let crosses = tensor.producer.is_some_and(|p| pooled_readers().any(|u| company.apart(p, u.kernel)));
+        let output = producer.is_some() && (tensor.output || crosses);
+        if !uses.is_empty() || output {
+            tensors.push(TensorCost { producer, uses, output, ..tensor.clone() });
+        }
+    }
     let kernels: Vec<_> = kept.iter().map(|k| instance.kernels[*k].clone()).collect();
     let pins = vec![None; kernels.len()];
-    Instance { kernels, tensors, pins, live_limit: f64::INFINITY, ..instance.clone() }
+    let backbone = Instance { kernels, tensors, pins, live_limit: f64::INFINITY, ..instance.clone() };
+    (backbone, pool(instance, pooled, shared_bytes))
+}
+
+/// Which pairs of kernels may share a partition, by SRAM.
+struct Company<'a> {
+    instance: &'a Instance,
+    /// Tensors of each kernel, ascending, with the least that each keeps in SRAM wherever the others run.
+    buffers: Vec<Vec<(usize, f64)>>,
+}
+
+impl<'a> Company<'a> {
+    fn new(instance: &'a Instance) -> Self {
+        let mut buffers: Vec<Vec<(usize, f64)>> = vec![Vec::new(); instance.kernels.len()];
+        let mut put = |k: usize, t: usize, bytes: f64| match buffers[k].last_mut().filter(|(last, _)| *last == t) {
+            Some((_, most)) => *most = bytes.max(*most),
+            None => buffers[k].push((t, bytes)),
+        };
+        for (t, tensor) in instance.tensors.iter().enumerate() {
+            for u in &tensor.uses {
+                let made = tensor.producer.is_some();
+                put(u.kernel, t, if made { u.load_buffer.min(u.onchip_buffer) } else { u.load_buffer });
+            }
+            if let Some(p) = tensor.producer.filter(|_| tensor.output) {
+                put(p, t, tensor.store_buffer);
+            }
+        }
+        // A kernel that reads a tensor, then others do, then it again, has it twice.
+        for list in &mut buffers {
+            list.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.total_cmp(&a.1)));
+            list.dedup_by_key(|(t, _)| *t);
+        }
+        Self { instance, buffers }
+    }
+
+    /// Whether no partition has both.
+    fn apart(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (&self.instance.kernels[a], &self.instance.kernels[b]);
+        if x.pieces > 1 || y.pieces > 1 {
+            return true;
+        }
+        let mut bytes = self.instance.base_sram_bytes + x.resident_bytes + y.resident_bytes;
+        let (mut i, mut j) = (self.buffers[a].iter().peekable(), self.buffers[b].iter().peekable());
+        loop {
+            bytes += match (i.peek(), j.peek()) {
+                (Some((t, one)), Some((u, other))) if t == u => {
+                    let most = one.max(*other);
+                    i.next();
+                    j.next();
+                    most
+                }
+                (Some((t, one)), Some((u, _))) if t < u => {
+                    let one = *one;
+                    i.next();
+                    one
+                }
+                (Some((_, one)), None) => {
+                    let one = *one;
+                    i.next();
+                    one
+                }
+                (_, Some((_, other))) => {
+                    let other = *other;
+                    j.next();
+                    other
+                }
+                (None, None) => break,
+            };
+        }
+        bytes > self.instance.sram_bytes * (1.0 + 2.0 * super::instance::CAPACITY_TOLERANCE)
+    }
 }
 
 /// Arithmetic that a kernel spends whatever cores it is given, in seconds of the whole chip.
@@ -324,8 +412,8 @@ fn overlapped(instance: &Instance, [fluid, dram, network]: [f64; 3], compute: f6
     }
 }
 
-/// What the pooled kernels need wherever they run.
-fn pool(instance: &Instance, pooled: &[bool]) -> Pool {
+/// What the pooled kernels need wherever they run; `shared_bytes` are loaded by some of them.
+fn pool(instance: &Instance, pooled: &[bool], shared_bytes: f64) -> Pool {
     let goal = &instance.goal;
     let additive_compute = instance.kernels.iter().all(|k| matches!(k.compute, Compute::Seconds(_)));
     let members: Vec<usize> = (0..pooled.len()).filter(|k| pooled[*k]).collect();
@@ -333,7 +421,6 @@ fn pool(instance: &Instance, pooled: &[bool]) -> Pool {
     // Bytes of each kernel wherever it runs; of what only pooled kernels load, in total.
     let mut bytes = vec![0.0; pooled.len()];
     let mut sram = vec![0.0; pooled.len()];
-    let mut shared_bytes = 0.0;
     let alone = |k: usize| pooled[k] && instance.kernels[k].pieces > 1;
     for tensor in &instance.tensors {
         if let Some(p) = tensor.producer.filter(|p| pooled[*p]) {
@@ -350,11 +437,7 @@ fn pool(instance: &Instance, pooled: &[bool]) -> Pool {
                 None => widest.push((u.kernel, u.load_bytes)),
             }
         }
-        let by_loners = !widest.is_empty();
         widest.into_iter().for_each(|(k, load)| bytes[k] += load);
-        if tensor.producer.is_none() && !by_loners && tensor.uses.iter().all(|u| pooled[u.kernel]) {
-            shared_bytes += tensor.uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max);
-        }
     }
     let mut put = |compute: f64, dram_bytes: f64, network: f64, serial: f64| {
         let dram_s = dram_bytes / instance.dram_bytes_per_s;
