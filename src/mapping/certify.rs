@@ -1,13 +1,25 @@
 //! The proof of the winner: closed form, shortest path, or MILP; engines that must agree.
 
 use super::fusion::{self, PartitionCounts};
+use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::Instance;
 use super::record::{SolveRecord, Status, relative_gap};
 use super::request::{Engine, MapError, Proof};
 use super::search::{Best, Search, TIE};
+use super::solver::Limits;
 
 /// Largest graph whose MILP gives every kernel a partition of its own: its size grows with the square.
 const MOST_KERNELS_ALONE: usize = 24;
+
+/// What proves a bound, in words.
+fn word(proof: Proof) -> &'static str {
+    match proof {
+        Proof::ClosedForm => "the closed form",
+        Proof::ShortestPath => "a shortest path over all ideals",
+        Proof::Relaxation => "Lagrangian relaxation",
+        Proof::Milp => "the MILP",
+    }
+}
 
 impl Search<'_> {
     /// The winner's bound on the sum over the partitions (seconds of a layer, where time is minimised): closed form, shortest path, or the MILP.
@@ -85,6 +97,29 @@ impl Search<'_> {
         })
     }
 
+    /// Which engine solved the winner's fusion problem, and why that one.
+    pub(super) fn engine_taken(&self, best: &Best, proof: Proof, by_milp: bool, ideals: Option<&Ideals>) -> String {
+        let n = best.instance.kernels.len();
+        let solver = self.request.limits.solver.word();
+        let path = match ideals.filter(|_| n <= 128) {
+            _ if best.instance.kernel_by_kernel => "closed form: the chip runs kernel by kernel".to_string(),
+            Some(found) if found.complete => format!("exact: all {} ideals of {n} kernels", found.sets.len()),
+            _ if best.proven && !best.relaxed => format!("exact: orders of {n} kernels, proven by {}", word(proof)),
+            _ => format!(
+                "wide: {n} kernels have more than {MAX_IDEALS} ideals; orders cut and improved, bound by {}",
+                word(proof)
+            ),
+        };
+        match self.request.engine {
+            Engine::Milp => format!("{path}; and {solver}, which was named"),
+            Engine::Exact => format!("{path}; no MILP, as asked"),
+            Engine::Auto if by_milp => format!("{path}; and {solver}, as that leaves a gap"),
+            Engine::Auto if proof == Proof::ClosedForm && best.proven => path,
+            Engine::Auto if best.proven => format!("{path}; no MILP, as that is a proof"),
+            Engine::Auto => format!("{path}; no MILP, as it is beyond {MOST_KERNELS_ALONE} kernels"),
+        }
+    }
+
     /// Solves the fusion MILP of an instance from a plan; the two passes by themselves where nothing but crossing tensors
     /// joins them (see [`Instance::phase`]). Gives the record, in seconds (or what the goal counts), and the assignment found.
     pub(super) fn solve_milp(
@@ -93,12 +128,23 @@ impl Search<'_> {
         start: &[usize],
         spare: usize,
     ) -> Result<(SolveRecord, Option<Vec<usize>>), MapError> {
+        self.solve_milp_with(instance, start, spare, &self.request.limits)
+    }
+
+    /// [`Search::solve_milp`] with a given solver.
+    pub(super) fn solve_milp_with(
+        &self,
+        instance: &Instance,
+        start: &[usize],
+        spare: usize,
+        limits: &Limits,
+    ) -> Result<(SolveRecord, Option<Vec<usize>>), MapError> {
         let joined = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
         if !instance.separate_phases || joined {
             let counts = PartitionCounts::of(instance, start, spare);
             let model = fusion::build(instance, counts);
             let point = model.point(instance, start, counts);
-            let solved = model.solve(&self.request.limits, point.as_deref())?;
+            let solved = model.solve(limits, point.as_deref())?;
             return Ok((solved.record, solved.values.map(|values| model.assignment(&values))));
         }
         let mut total: Option<SolveRecord> = None;
@@ -109,7 +155,7 @@ impl Search<'_> {
             let (part, kernels) = instance.phase(backward);
             let offset = kernels.iter().map(|k| start[*k]).min().unwrap_or(0);
             let part_start: Vec<usize> = kernels.iter().map(|k| start[*k] - offset).collect();
-            let (record, part_assignment) = self.solve_milp(&part, &part_start, spare)?;
+            let (record, part_assignment) = self.solve_milp_with(&part, &part_start, spare, limits)?;
             found &= part_assignment.is_some();
             let part_assignment = part_assignment.unwrap_or(part_start);
             for (k, p) in kernels.iter().zip(&part_assignment) {

@@ -7,6 +7,7 @@
 
 pub mod cache;
 mod certify;
+pub mod compare;
 pub mod degrees;
 pub mod dominance;
 pub mod elimination;

@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
     }
 
     /// Bytes of a chip's DRAM; infinite where the memory states no capacity.
-    fn dram_capacity(&self) -> f64 {
+    pub(super) fn dram_capacity(&self) -> f64 {
         self.system.memory.0.capacity.map_or(f64::INFINITY, |c| c.0)
     }
 
@@ -265,6 +265,7 @@ impl<'a> Search<'a> {
                 Engine::Exact => "exact".into(),
                 Engine::Auto | Engine::Milp => self.request.limits.solver.word().into(),
             },
+            engine: self.engine_taken(&best, proof, fusion.is_some(), ideals.as_ref()),
             seed: self.request.limits.seed,
             reproducible,
             sharding: best.sharding.record.clone(),
@@ -539,7 +540,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    fn instance(
+    pub(super) fn instance(
         &self,
         degrees: &Degrees,
         sharding: &[Strategy],
