@@ -50,18 +50,18 @@ impl Resource {
 
     /// Its name for a person.
     pub fn name(self, system: &System) -> String {
-        let dimension = |i: usize| {
+        let link = |i: usize| {
             let d = system.network.dimensions.get(i);
-            d.map_or(format!("dimension {i}"), |d| format!("dimension {i}, {} x {}", d.size, d.link.0.name))
+            d.map_or(format!("dim {i}"), |d| format!("dim {i} ({} x {})", d.size, d.link.0.name))
         };
         match self {
             Self::Compute => "compute".into(),
             Self::Sram => "SRAM".into(),
             Self::DramBandwidth => "DRAM bandwidth".into(),
             Self::DramCapacity => "DRAM capacity".into(),
-            Self::LinkBandwidth(i) => format!("link bandwidth ({})", dimension(i)),
-            Self::LinkLatency(i) => format!("link latency, less ({})", dimension(i)),
-            Self::LaunchOverhead => "launch overhead, less".into(),
+            Self::LinkBandwidth(i) => format!("bandwidth of {}", link(i)),
+            Self::LinkLatency(i) => format!("less latency of {}", link(i)),
+            Self::LaunchOverhead => "less launch overhead".into(),
         }
     }
 

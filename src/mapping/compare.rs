@@ -189,11 +189,17 @@ fn compare_fusion(
         let limits = Limits { solver, ..search.request.limits.clone() };
         let (mut record, found) = search.solve_milp_with(instance, &plan, search.spare_partitions(), &limits)?;
         // The plan of a MILP is worth what its assignment is.
-        if let Some((value, _)) = found.and_then(|a| instance.evaluate(&a)) {
+        let value = found.map(|a| instance.evaluate(&a));
+        if let Some(Some((value, _))) = value {
             record.objective = value;
         }
-        let agrees = consistent(&first, &record);
-        rows.push(Compared { agrees, ..row(name, solver.word(), &record) });
+        let mut next = row(name, solver.word(), &record);
+        next.agrees = consistent(&first, &record);
+        if value == Some(None) {
+            next.status = "breaks a rule".into();
+            next.agrees = Some(false);
+        }
+        rows.push(next);
     }
     Ok(())
 }

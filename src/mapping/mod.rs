@@ -21,7 +21,7 @@ mod pricing;
 mod reasons;
 pub mod record;
 mod remaining;
-mod relaxed;
+pub mod relaxed;
 pub mod request;
 pub mod search;
 pub mod sharding;

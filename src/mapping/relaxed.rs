@@ -49,18 +49,18 @@ const WORK: usize = 150_000_000;
 
 /// What is known from below.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Relaxed {
+pub struct Relaxed {
     /// No plan has a smaller sum over the partitions.
-    pub(super) bound: f64,
+    pub bound: f64,
     /// The partition of each kernel, where nothing was pooled and the path is a plan (if the DRAM has room).
-    pub(super) plan: Option<Vec<usize>>,
+    pub plan: Option<Vec<usize>>,
     /// Kernels in the pool.
-    pub(super) pooled: usize,
+    pub pooled: usize,
 }
 
 /// Prices found for a similar problem, to start from: of seconds of compute, DRAM, network, and of SRAM, each as a share of the
 /// largest allowed.
-pub(super) type Prices = [f64; 4];
+pub type Prices = [f64; 4];
 
 /// The ideals of a graph of any size, ascending in size.
 struct Ideals {
@@ -167,27 +167,40 @@ pub(super) fn bound(
     prices: &mut Option<Prices>,
     deadline: Option<Instant>,
 ) -> Option<Relaxed> {
+    POOLS.iter().find_map(|pool| bound_with_pool(instance, *pool, upper, prices, deadline))
+}
+
+/// Pools that are tried, the smallest first: levels of leaves and of roots.
+const POOLS: [(usize, usize); 8] = [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1), (4, 2), (6, 4)];
+
+/// The relaxation with a given pool: the kernels that nothing waits for but, up to so many levels, others of the pool; and in the same
+/// way those that wait for nothing. `None` where the backbone has too many ideals or partitions, nothing is left of it, or it has
+/// no plan.
+pub fn bound_with_pool(
+    instance: &Instance,
+    (leaves, roots): (usize, usize),
+    upper: f64,
+    prices: &mut Option<Prices>,
+    deadline: Option<Instant>,
+) -> Option<Relaxed> {
     let n = instance.kernels.len();
     let limit = MOST_IDEALS.max(IDEALS_A_KERNEL * n);
-    for (leaves, roots) in [(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (3, 1), (4, 2), (6, 4)] {
-        let pooled = pooled(instance, leaves, roots);
-        let kept: Vec<usize> = (0..n).filter(|k| !pooled[*k]).collect();
-        if kept.is_empty() {
-            return None;
-        }
-        let (backbone, pool) = split(instance, &pooled, &kept);
-        let Some(ideals) = Ideals::of(&backbone, limit, deadline) else { continue };
-        let Some((arcs, first)) = arcs(&backbone, &ideals, pool.smallest, deadline) else { continue };
-        let problem = Dual { instance, pool, arcs, first };
-        if problem.pool.kernels == 0 {
-            let path = problem.shortest(&[0.0; 4])?;
-            let plan = plan(n, &ideals, &problem.chain(&path));
-            return Some(Relaxed { bound: path.length, plan: Some(plan), pooled: 0 });
-        }
-        let bound = problem.ascend(upper, prices, deadline)?;
-        return Some(Relaxed { bound, plan: None, pooled: problem.pool.kernels });
+    let pooled = pooled(instance, leaves, roots);
+    let kept: Vec<usize> = (0..n).filter(|k| !pooled[*k]).collect();
+    if kept.is_empty() {
+        return None;
     }
-    None
+    let (backbone, pool) = split(instance, &pooled, &kept);
+    let ideals = Ideals::of(&backbone, limit, deadline)?;
+    let (arcs, first) = arcs(&backbone, &ideals, pool.smallest, deadline)?;
+    let problem = Dual { instance, pool, arcs, first };
+    if problem.pool.kernels == 0 {
+        let path = problem.shortest(&[0.0; 4])?;
+        let plan = plan(n, &ideals, &problem.chain(&path));
+        return Some(Relaxed { bound: path.length, plan: Some(plan), pooled: 0 });
+    }
+    let bound = problem.ascend(upper, prices, deadline)?;
+    Some(Relaxed { bound, plan: None, pooled: problem.pool.kernels })
 }
 
 /// Kernels that all that waits for them is pooled with, up to so many one after another; and kernels that wait for nothing.
