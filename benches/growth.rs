@@ -68,15 +68,25 @@ fn measure(workload: &Workload, system: &System, request: &Request) -> Measured 
 }
 
 fn wide() {
-    println!("| graph | system | kernels | s | a pass, s | gap | proof | partitions | fusion problems | checker, s | peak MiB so far |");
+    println!(
+        "| graph | system | kernels | s | a pass, s | gap | proof | partitions | fusion problems | checker, s | peak MiB so far |"
+    );
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
     let most: usize = std::env::var("FLOWSPACE_MOST_KERNELS").ok().and_then(|n| n.parse().ok()).unwrap_or(1000);
     let systems = ["sn10-single.yaml", "sn30-single.yaml", "sn40l-single.yaml", "sn40l-16-fully-connected.yaml"];
     let mut graphs: Vec<Workload> = Vec::new();
-    for (name, copies) in [("gpt3-175b-forward.yaml", 16), ("gpt3-175b-training.yaml", 24), ("gpt3-175b-training.yaml", 244)] {
+    for (name, copies) in
+        [("gpt3-175b-forward.yaml", 16), ("gpt3-175b-training.yaml", 24), ("gpt3-175b-training.yaml", 244)]
+    {
         graphs.push(unrolled(&workload(name), copies));
     }
-    graphs.extend(std::env::var("FLOWSPACE_TRACE").ok().iter().flat_map(|list| list.split(' ')).map(|f| workload(&format!("trace:{f}"))));
+    graphs.extend(
+        std::env::var("FLOWSPACE_TRACE")
+            .ok()
+            .iter()
+            .flat_map(|list| list.split(' '))
+            .map(|f| workload(&format!("trace:{f}"))),
+    );
     for graph in graphs.iter().filter(|g| g.kernels.len() <= most) {
         for name in systems {
             let mut graph = graph.clone();
@@ -150,7 +160,8 @@ fn kernels() {
 fn ideals() {
     let mut growth = Growth::new("growth-ideals", "ideals of the graph");
     for branches in 1..=7u32 {
-        let mut kernels = String::from("  - { name: a, op: gemm_weight, m: 4096, k: 4096, n: 2048, rhs: x, output: t }\n");
+        let mut kernels =
+            String::from("  - { name: a, op: gemm_weight, m: 4096, k: 4096, n: 2048, rhs: x, output: t }\n");
         for b in 0..branches {
             for (i, from) in ["t".to_string(), format!("u{b}_0"), format!("u{b}_1")].iter().enumerate() {
                 kernels.push_str(&format!(

@@ -217,7 +217,11 @@ fn degrees(workload: &Workload, system: &System, request: &Request) -> Vec<Remed
         let found = values.iter().find_map(|value| {
             let mut request = request.clone();
             request.wanted.dp = None;
-            if lever == "PP" { request.wanted.pp = Some(*value) } else { request.wanted.tp = Some(*value) }
+            if lever == "PP" {
+                request.wanted.pp = Some(*value)
+            } else {
+                request.wanted.tp = Some(*value)
+            }
             feasible(workload, system, &request).map(|seconds| (*value, seconds))
         });
         let dp = if wanted.dp.is_some() { " (DP free)" } else { "" };

@@ -90,7 +90,10 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         None => None,
         Some(decisions) => {
             let figures = check::derive(&task.workload, &task.system, decisions);
-            Some(figures.map_err(|broken| Failure::input(format!("the plan is not feasible:\n{}", broken.join("\n"))))?)
+            Some(
+                figures
+                    .map_err(|broken| Failure::input(format!("the plan is not feasible:\n{}", broken.join("\n"))))?,
+            )
         }
     };
     match map(&task.workload, &task.system, &request)? {
@@ -212,7 +215,10 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
     out.push_str("\nwhat binds\n");
     for (word, count, seconds) in bound_by(figures) {
         let plural = if count == 1 { "" } else { "s" };
-        out.push_str(&format!("  {word}: {count} partition{plural}, {} of a layer\n", percent(seconds / figures.layer_s)));
+        out.push_str(&format!(
+            "  {word}: {count} partition{plural}, {} of a layer\n",
+            percent(seconds / figures.layer_s)
+        ));
     }
     let list = |parts: Vec<(&str, f64)>, whole: f64, text: &dyn Fn(f64) -> String| {
         let parts = parts.into_iter().filter(|(_, v)| *v > 0.0);
@@ -222,9 +228,8 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
     };
     out.push_str(&format!("  iteration: {}\n", list(stages(figures), total, &|s| Seconds(s).to_string())));
     let held = figures.memory.total();
-    let of_capacity = figures
-        .dram_capacity
-        .map_or(", no limit".into(), |c| format!(" of {} ({})", Bytes(c), percent(held / c)));
+    let of_capacity =
+        figures.dram_capacity.map_or(", no limit".into(), |c| format!(" of {} ({})", Bytes(c), percent(held / c)));
     out.push_str(&format!(
         "  DRAM: {}{of_capacity}: {}\n",
         Bytes(held),
@@ -250,7 +255,10 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
         ]);
     }
     align(&mut table, &[1, 2, 3, 4]);
-    out.push_str(&format!("{table}\n(at least: the proven bound of the time; a latency or overhead is divided by {})\n", 1.0 + by / 100.0));
+    out.push_str(&format!(
+        "{table}\n(at least: the proven bound of the time; a latency or overhead is divided by {})\n",
+        1.0 + by / 100.0
+    ));
     if figures.iteration_s() > record.value * (1.0 + 1e-9) {
         out.push_str(&format!(
             "note: the plan's own decisions take {}, {:.2} % more than the best mapping\n",
@@ -334,8 +342,7 @@ fn csv(record: &Record, gains: &[Gain], by: f64) -> Result<String, Failure> {
             number(g.unchanged_share(record.value)),
         ]
     });
-    let header =
-        ["resource", "more_percent", "before_s", "iteration_s", "bound_s", "gain", "gain_same_decisions"];
+    let header = ["resource", "more_percent", "before_s", "iteration_s", "bound_s", "gain", "gain_same_decisions"];
     table_of(&header, rows.collect())
 }
 

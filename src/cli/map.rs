@@ -296,9 +296,15 @@ pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<
         .map_err(Failure::from)
         .and_then(|(node, tree)| System::build(&node).map(|s| (tree, s)).map_err(Failure::from));
     match (workload_read, system_read) {
-        (Ok((workload_node, workload)), Ok((system_node, system))) => {
-            Ok(Task { workload_node, system_node, workload, system, pins: Pins::default(), tiles: None, decisions: None })
-        }
+        (Ok((workload_node, workload)), Ok((system_node, system))) => Ok(Task {
+            workload_node,
+            system_node,
+            workload,
+            system,
+            pins: Pins::default(),
+            tiles: None,
+            decisions: None,
+        }),
         (Err(one), Err(other)) => Err(Failure::input(format!("{}\n{}", one.message, other.message))),
         (Err(one), Ok(_)) | (Ok(_), Err(one)) => Err(one),
     }

@@ -143,9 +143,7 @@ impl<'a> Pricer<'a> {
         }
         self.place[k] = When::Before;
         let instance = self.instance;
-        let waits = |t: usize, place: &[When]| {
-            instance.tensors[t].uses.iter().any(|u| place[u.kernel] == When::After)
-        };
+        let waits = |t: usize, place: &[When]| instance.tensors[t].uses.iter().any(|u| place[u.kernel] == When::After);
         for &t in &self.made[k] {
             let tensor = &instance.tensors[t];
             if tensor.output || waits(t, &self.place) {

@@ -252,11 +252,8 @@ fn split(instance: &Instance, pooled: &[bool], kept: &[usize]) -> (Instance, Poo
                 None => continue,
             },
         };
-        let uses: Vec<UseCost> = tensor
-            .uses
-            .iter()
-            .filter_map(|u| index(u.kernel).map(|kernel| UseCost { kernel, ..u.clone() }))
-            .collect();
+        let uses: Vec<UseCost> =
+            tensor.uses.iter().filter_map(|u| index(u.kernel).map(|kernel| UseCost { kernel, ..u.clone() })).collect();
         let crosses = tensor.producer.is_some_and(|p| pooled_readers().any(|u| company.apart(p, u.kernel)));
         let output = producer.is_some() && (tensor.output || crosses);
         if !uses.is_empty() || output {

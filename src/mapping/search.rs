@@ -24,7 +24,7 @@ use super::instance::{self, Choice, Instance, SramShort};
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 pub use super::request::{Answer, Engine, MapError, Objective, Pins, Proof, Record, Request, engine_from_word};
 use super::sharding::{self, Sharding};
-use super::tiling::tile_counts;
+use super::tiling::{self, tile_counts};
 use super::wide;
 use crate::model::Strategy;
 use crate::plan::{Decisions, Plan};
@@ -337,9 +337,16 @@ impl<'a> Search<'a> {
             None => tile_counts(self.workload, &self.system.model),
         };
         let mut tried: Vec<Instance> = Vec::new();
+        // Tile counts of those tried that make smaller ones needless.
+        let mut whole: Vec<(u64, bool)> = Vec::new();
+        let is_whole = |tiles| tiling::is_whole(self.workload, self.system, degrees.tp, &sharding.strategies, tiles);
         let modes: &[bool] = if instance::may_keep_weights(self.system) { &[true, false] } else { &[false] };
         for (tiles, weights_on_chip) in counts.into_iter().flat_map(|t| modes.iter().map(move |m| (t, *m))) {
             let layout = (tiles, weights_on_chip);
+            // What `dominates` would find, without building it.
+            if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more % tiles == 0) {
+                continue;
+            }
             let instance = match self.instance(&degrees, &sharding.strategies, layout, capacity - need.total()) {
                 Ok(instance) => instance,
                 // Streaming the weights needs less SRAM; its own turn says what is short.
@@ -355,6 +362,7 @@ impl<'a> Search<'a> {
             let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
             let bound = self.total(&degrees, &sharding.strategies, &instance.goal, instance.least_value());
             if bound >= incumbent * (1.0 - TIE) {
+                whole.extend(is_whole(tiles).then_some(layout));
                 tried.push(instance);
                 continue;
             }
@@ -368,6 +376,7 @@ impl<'a> Search<'a> {
                     if ideals.as_ref().is_none_or(|found| !found.complete) {
                         *tally.unproven = tally.unproven.min(bound);
                     }
+                    whole.extend(is_whole(tiles).then_some(layout));
                     tried.push(instance);
                     continue;
                 }
@@ -397,6 +406,7 @@ impl<'a> Search<'a> {
                     objective,
                 });
             }
+            whole.extend(is_whole(tiles).then_some(layout));
             tried.push(instance);
         }
         Ok(())
@@ -511,7 +521,9 @@ impl<'a> Search<'a> {
             None if found.complete => Ok(None),
             None if !limited => Ok(of_wide(tally.memory)),
             // One order of a wide graph says nothing of the others: the MILP decides.
-            None => Ok(self.find_by_milp(instance)?.map(|(layer, assignment, proven)| fused(layer, assignment, proven))),
+            None => {
+                Ok(self.find_by_milp(instance)?.map(|(layer, assignment, proven)| fused(layer, assignment, proven)))
+            }
         }
     }
 
@@ -522,21 +534,28 @@ impl<'a> Search<'a> {
         }
         let mut counts = tile_counts(self.workload, &self.system.model);
         counts.reverse();
+        counts.retain(|t| *t < best.tiles);
         let limit = best.instance.live_limit;
-        for tiles in counts.into_iter().take_while(|t| *t < best.tiles) {
-            let Ok(instance) =
-                self.instance(&best.degrees, &best.sharding.strategies, (tiles, best.weights_on_chip), limit)
-            else {
-                continue;
-            };
-            if !dominates(&best.instance, &instance) || !same_costs(&best.instance, &instance) {
-                continue;
-            }
-            if instance.evaluate(&best.assignment).is_some_and(|(o, _)| o <= best.layer * (1.0 + TIE)) {
-                best.tiles = tiles;
-                best.instance = instance;
-                return;
-            }
+        let as_good = |tiles: u64| {
+            let layout = (tiles, best.weights_on_chip);
+            let instance = self.instance(&best.degrees, &best.sharding.strategies, layout, limit).ok()?;
+            let same = dominates(&best.instance, &instance) && same_costs(&best.instance, &instance);
+            let plan = instance.evaluate(&best.assignment).filter(|(o, _)| same && *o <= best.layer * (1.0 + TIE));
+            plan.map(|_| instance)
+        };
+        let strategies = &best.sharding.strategies;
+        let whole = counts.iter().all(|t| best.tiles % t == 0)
+            && tiling::is_whole(self.workload, self.system, best.degrees.tp, strategies, best.tiles);
+        let found = if whole {
+            // Fewer tiles only need more SRAM, so that those that are as good are the last ones.
+            let at = counts.partition_point(|t| as_good(*t).is_none());
+            counts.get(at).and_then(|t| as_good(*t).map(|instance| (*t, instance)))
+        } else {
+            counts.iter().find_map(|t| as_good(*t).map(|instance| (*t, instance)))
+        };
+        if let Some((tiles, instance)) = found {
+            best.tiles = tiles;
+            best.instance = instance;
         }
     }
 

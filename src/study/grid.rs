@@ -206,7 +206,8 @@ impl Study {
         let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
         let solve_node = solve;
         let solve = Reader::read::<SolveSpec>(&solve_node).map_err(|p| collect(Root::Solve, p)).ok();
-        let (Some((workload, workload_json)), Some(mut system), Some(solve), true) = (workload, system, solve, problems.is_empty())
+        let (Some((workload, workload_json)), Some(mut system), Some(solve), true) =
+            (workload, system, solve, problems.is_empty())
         else {
             return Err(Problems(problems));
         };

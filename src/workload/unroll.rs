@@ -45,8 +45,7 @@ pub fn unrolled(workload: &Workload, copies: u64) -> Workload {
     let mut outer: Vec<(usize, usize)> = Vec::new();
     for (t, tensor) in workload.tensors.iter().enumerate() {
         let Some(from) = tensor.carried_from else { continue };
-        let made_forward =
-            workload.tensors[from].producer.is_none_or(|p| workload.kernels[p].phase == Phase::Forward);
+        let made_forward = workload.tensors[from].producer.is_none_or(|p| workload.kernels[p].phase == Phase::Forward);
         for c in 0..copies {
             let earlier = if made_forward { c.checked_sub(1) } else { (c + 1 < copies).then_some(c + 1) };
             match earlier {
