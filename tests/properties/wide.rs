@@ -24,10 +24,9 @@ fn best(instance: &Instance) -> Option<f64> {
 /// The relaxed problem of every pool is no worse than the best plan, whatever prices the ascent ends with.
 #[test]
 fn no_plan_beats_the_relaxation() {
-    let mut tight = 0;
     let count = std::cell::Cell::new((0u32, 0u32));
     let pools = prop_oneof![Just((1, 0)), Just((0, 1)), Just((1, 1)), Just((2, 0)), Just((2, 1))];
-    check(4000, &(instance(8).prop_map(free), pools, prop::bool::ANY), |(instance, pool, known)| {
+    check(8000, &(instance(8).prop_map(free), pools, prop::bool::ANY), |(instance, pool, known)| {
         // The passes are relaxed apart.
         let mut instance = instance;
         instance.separate_phases = false;
@@ -41,9 +40,8 @@ fn no_plan_beats_the_relaxation() {
         Ok(())
     });
     let (cases, close) = count.get();
-    tight += close;
-    println!("{cases} relaxations, {tight} within 1 %");
-    assert!(cases > 1500 && tight * 5 > cases, "{cases} {tight}");
+    println!("{cases} relaxations, {close} within 1 %");
+    assert!(cases > 1500 && close * 5 > cases, "{cases} {close}");
 }
 
 /// The plan is one, worth what it claims, between bound and the best cuts of the written order; the bound holds.
@@ -107,4 +105,34 @@ fn splitting_a_tensor_changes_nothing() {
             (one, other) => Err(TestCaseError::fail(format!("{one:?} whole, {other:?} in halves"))),
         }
     });
+}
+
+/// Layers written out take, each, no longer than a layer repeated: the repeated layer's plan is one of theirs, without a load
+/// and a store between them.
+#[test]
+fn layers_written_out_are_no_slower() {
+    use flowspace::mapping::{Answer, Request, map};
+    use flowspace::system::System;
+    use flowspace::workload::{WorkloadSpec, unroll::unrolled};
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let tree = WorkloadSpec::load(&root.join("workloads/gpt3-175b-training.yaml")).unwrap();
+    let mut layer = WorkloadSpec::build(&tree).unwrap();
+    let mut system = System::build(&System::load(&root.join("systems/sn40l-single.yaml")).unwrap()).unwrap();
+    system.memory.0.capacity = None;
+    layer.repeat = 1;
+    let layer_s = |workload| match map(&workload, &system, &Request::default()).unwrap() {
+        Answer::Mapped(plan, record) => {
+            flowspace::check::verify(&plan).unwrap();
+            (plan.figures.layer_s, record.gap())
+        }
+        Answer::Infeasible(reason) => panic!("{reason}"),
+    };
+    let graph = unrolled(&layer, 6);
+    assert_eq!(graph.kernels.len(), 6 * layer.kernels.len());
+    // Each of five borders joins what was carried over it.
+    let carried = layer.tensors.iter().filter(|t| t.carried_from.is_some()).count();
+    assert_eq!(graph.tensors.len(), 6 * layer.tensors.len() - 5 * carried);
+    let ((one, _), (six, gap)) = (layer_s(layer), layer_s(graph));
+    assert!(six <= 6.0 * one * (1.0 + 1e-9), "{six} against 6 x {one}");
+    assert!(gap < 0.01, "{gap}");
 }
