@@ -189,7 +189,7 @@ pub fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
     match limits.solver {
         Solver::Highs => solve_highs(milp, limits, start),
         Solver::Cbc => {
-            // CBC 2.10 now and then returns, from a starting point, what its presolve made of one and calls it optimal.
+            // From a starting point CBC 2.10 was seen to return, as optimal, a point that breaks the rows; without it, the optimum.
             let faulty = |solved: &Solved| solved.values.as_deref().and_then(|v| milp.broken(v)).map(str::to_string);
             let first = solve_cbc(milp, limits, start)?;
             let Some(row) = faulty(&first) else { return Ok(first) };
