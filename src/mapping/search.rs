@@ -344,7 +344,7 @@ impl<'a> Search<'a> {
         for (tiles, weights_on_chip) in counts.into_iter().flat_map(|t| modes.iter().map(move |m| (t, *m))) {
             let layout = (tiles, weights_on_chip);
             // What `dominates` would find, without building it.
-            if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more % tiles == 0) {
+            if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more.is_multiple_of(tiles)) {
                 continue;
             }
             let instance = match self.instance(&degrees, &sharding.strategies, layout, capacity - need.total()) {
@@ -544,7 +544,7 @@ impl<'a> Search<'a> {
             plan.map(|_| instance)
         };
         let strategies = &best.sharding.strategies;
-        let whole = counts.iter().all(|t| best.tiles % t == 0)
+        let whole = counts.iter().all(|t| best.tiles.is_multiple_of(*t))
             && tiling::is_whole(self.workload, self.system, best.degrees.tp, strategies, best.tiles);
         let found = if whole {
             // Fewer tiles only need more SRAM, so that those that are as good are the last ones.
