@@ -22,6 +22,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod explain;
 pub mod import;
 pub mod mapping;
 pub mod model;

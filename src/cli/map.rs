@@ -7,8 +7,8 @@ use crate::mapping::search::{
     Engine, MapError, MicroBatch, Objective, Passes, Pins, Request, engine_from_word, winner_model,
 };
 use crate::mapping::solver::Limits;
-use crate::mapping::{Answer, map, write_model};
-use crate::plan::file;
+use crate::mapping::{Answer, compare, map, write_model};
+use crate::plan::{Decisions, file};
 use crate::spec::{Loader, Node, Origin, Problems, Reader, node::io_reason};
 use crate::system::System;
 use crate::system::economics::{Economics, RunLength};
@@ -54,6 +54,10 @@ pub struct MapArgs {
     /// feature cbc). exact: no fusion MILP.
     #[arg(long, value_name = "SOLVER", default_value = "auto")]
     pub solver: String,
+    /// Solve every sub-problem of the answer with every engine (shortest path or elimination, HiGHS, CBC in builds with it), and
+    /// print what each found. Exit code 3 where two that finished differ by more than 1e-6.
+    #[arg(long)]
+    pub all_solvers: bool,
     /// Seconds of the whole search, which then ends with the best plan it has. An answer that this stops is irreproducible,
     /// and the record says so.
     #[arg(long, value_name = "S", value_parser = seconds)]
@@ -174,13 +178,15 @@ fn pue(text: &str) -> Result<f64, String> {
 }
 
 /// What is to be mapped, and how.
-struct Task {
+pub(super) struct Task {
     workload_node: Node,
     system_node: Node,
-    workload: Workload,
-    system: System,
-    pins: Pins,
-    tiles: Option<u64>,
+    pub(super) workload: Workload,
+    pub(super) system: System,
+    pub(super) pins: Pins,
+    pub(super) tiles: Option<u64>,
+    /// The decisions of the plan file it was read from.
+    pub(super) decisions: Option<Decisions>,
 }
 
 /// Maps, prints the answer, writes what was asked for.
@@ -197,7 +203,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     if let Some(path) = &args.write_model {
         write_model::check_name(path).map_err(Failure::input)?;
     }
-    let mut task = load(args)?;
+    let mut task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
     if let Some(word) = &args.model {
         task.system.model = match Preset::from_word(word) {
             Some(Preset::Flowspace) => ModelOptions::flowspace(),
@@ -267,6 +273,19 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
                 );
                 write_model::write(&model.milp, &title, path).map_err(Failure::input)?;
             }
+            if args.all_solvers {
+                let compared = compare::all(&task.workload, &task.system, &plan, &request)?;
+                let text = present::compared(&compared);
+                match args.format {
+                    Format::Text => super::print(&text),
+                    // Standard output is one JSON object.
+                    Format::Json => eprint!("{text}"),
+                }
+                let faults = compare::disagreements(&compared);
+                if !faults.is_empty() {
+                    return Err(Failure { message: faults.join("\n"), code: 3 });
+                }
+            }
             let exact = engine == Engine::Exact;
             if !record.reproducible && !exact {
                 eprintln!("note: a solve was stopped by --time-limit; the same command may give another plan");
@@ -282,8 +301,9 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     }
 }
 
-fn load(args: &MapArgs) -> Result<Task, Failure> {
-    if let Some(path) = &args.plan {
+/// Reads a plan file, or a workload and a system.
+pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<&Path>) -> Result<Task, Failure> {
+    if let Some(path) = plan {
         let read = file::read(&Loader.load(path, None)?)?;
         return Ok(Task {
             pins: Pins {
@@ -292,13 +312,14 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
                 partition: read.pinned_partition,
             },
             tiles: read.pin.tile_count.then_some(read.decisions.tiles),
+            decisions: Some(read.decisions),
             workload_node: read.workload_node,
             system_node: read.system_node,
             workload: read.workload,
             system: read.system,
         });
     }
-    let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
+    let (Some(workload), Some(system)) = (workload, system) else {
         return Err(Failure::input("--workload and --system, or --plan, are needed"));
     };
     // Both files are read before anything is reported, so that all their problems come at once.
@@ -310,9 +331,15 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
         .map_err(Failure::from)
         .and_then(|(node, tree)| System::build(&node).map(|s| (tree, s)).map_err(Failure::from));
     match (workload_read, system_read) {
-        (Ok((workload_node, workload)), Ok((system_node, system))) => {
-            Ok(Task { workload_node, system_node, workload, system, pins: Pins::default(), tiles: None })
-        }
+        (Ok((workload_node, workload)), Ok((system_node, system))) => Ok(Task {
+            workload_node,
+            system_node,
+            workload,
+            system,
+            pins: Pins::default(),
+            tiles: None,
+            decisions: None,
+        }),
         (Err(one), Err(other)) => Err(Failure::input(format!("{}\n{}", one.message, other.message))),
         (Err(one), Ok(_)) | (Ok(_), Err(one)) => Err(one),
     }

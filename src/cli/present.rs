@@ -1,6 +1,7 @@
 //! An answer for a person, and for a program.
 
 use crate::mapping::Infeasible;
+use crate::mapping::compare::Compared;
 use crate::mapping::search::{Engine, LimitReached, Objective, Record, Request};
 use crate::plan::Plan;
 use crate::system::System;
@@ -14,6 +15,7 @@ pub fn text(plan: &Plan, record: &Record) -> String {
     let proof = match record.proof {
         crate::mapping::search::Proof::ClosedForm => "closed-form bound",
         crate::mapping::search::Proof::ShortestPath => "shortest path over all ideals",
+        crate::mapping::search::Proof::Relaxation => "Lagrangian relaxation",
         crate::mapping::search::Proof::Milp => "MILP bound",
     };
     let scope =
@@ -32,7 +34,26 @@ pub fn text(plan: &Plan, record: &Record) -> String {
         record.solved,
         record.solver,
         record.solve_s
-    )
+    ) + &format!("engine: {}\n", record.engine)
+}
+
+/// What the engines found, as a table.
+pub fn compared(rows: &[Compared]) -> String {
+    let mut table = plain();
+    table.set_header(["sub-problem", "engine", "status", "objective", "bound", "seconds", "agrees"]);
+    for row in rows {
+        table.add_row([
+            row.problem.clone(),
+            row.engine.clone(),
+            row.status.clone(),
+            row.objective.map_or("-".into(), |v| format!("{v:.9e}")),
+            row.bound.map_or("-".into(), |v| format!("{v:.9e}")),
+            format!("{:.3}", row.seconds),
+            row.agrees.map_or("-", |yes| if yes { "yes" } else { "NO" }).to_string(),
+        ]);
+    }
+    align(&mut table, &[3, 4, 5]);
+    format!("\n{table}\n")
 }
 
 /// The plan's figures as text.
@@ -171,7 +192,7 @@ pub(super) fn align(table: &mut Table, right: &[usize]) {
     }
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 

@@ -145,6 +145,8 @@ pub enum Proof {
     ClosedForm,
     /// Shortest path over all ideals.
     ShortestPath,
+    /// Lagrangian relaxation of the kernels that nothing waits for (`mapping/relaxed.rs`).
+    Relaxation,
     /// The MILP solver's bound.
     Milp,
 }
@@ -174,6 +176,8 @@ pub struct Record {
     pub solve_s: f64,
     /// The solver: `highs`, `cbc` or `exact`.
     pub solver: String,
+    /// What solved the winner's fusion problem, and why that was taken.
+    pub engine: String,
     /// Its seed.
     pub seed: u32,
     /// Whether the same inputs give the same answer: no solve was stopped by seconds.

@@ -32,7 +32,8 @@ pub use super::request::{
 };
 use super::sharding::{self, Problem, Sharding};
 use super::solver::Limits;
-use super::tiling::tile_counts;
+use super::tiling::{self, tile_counts};
+use super::wide;
 use crate::model::Strategy;
 use crate::plan::{Decisions, Plan};
 use crate::system::System;
@@ -151,6 +152,10 @@ pub(super) struct Best {
     /// Value of the partitions: seconds of a layer, where time is minimised.
     pub(super) layer: f64,
     pub(super) proven: bool,
+    /// No partitions of this instance have a smaller value.
+    pub(super) bound: f64,
+    /// Whether that follows from a relaxation.
+    pub(super) relaxed: bool,
     /// Objective of an iteration.
     pub(super) objective: f64,
     /// Which of the searches found it.
@@ -218,9 +223,14 @@ impl<'a> Search<'a> {
         self.clock.is_over()
     }
 
+    /// The limits of a solve that begins now, of those that it has by itself.
+    pub(super) fn left(&self, limits: &Limits) -> Limits {
+        self.clock.left(limits)
+    }
+
     /// The limits of a solve that begins now.
     pub(super) fn limits(&self) -> Limits {
-        self.clock.left(&self.request.limits)
+        self.left(&self.request.limits)
     }
 
     /// Bytes of a chip's DRAM; infinite where the memory states no capacity.
@@ -320,9 +330,16 @@ impl<'a> Search<'a> {
             None => tile_counts(self.workload, &self.system.model),
         };
         let mut tried: Vec<Instance> = Vec::new();
+        // Tile counts of those tried that make smaller ones needless.
+        let mut whole: Vec<(u64, bool)> = Vec::new();
+        let is_whole = |tiles| tiling::is_whole(self.workload, self.system, degrees.tp, &sharding.strategies, tiles);
         let modes: &[bool] = if instance::may_keep_weights(self.system) { &[true, false] } else { &[false] };
         for (tiles, weights_on_chip) in counts.into_iter().flat_map(|t| modes.iter().map(move |m| (t, *m))) {
             let layout = (tiles, weights_on_chip);
+            // What `dominates` would find, without building it.
+            if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more.is_multiple_of(tiles)) {
+                continue;
+            }
             let instance = match self.instance(degrees, &sharding.strategies, layout, capacity - need.total()) {
                 Ok(instance) => instance,
                 // Streaming the weights needs less SRAM; its own turn says what is short.
@@ -338,6 +355,7 @@ impl<'a> Search<'a> {
             let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
             let bound = self.total(degrees, &sharding.strategies, &instance.goal, instance.least_value());
             if bound >= incumbent * (1.0 - TIE) {
+                whole.extend(is_whole(tiles).then_some(layout));
                 tried.push(instance);
                 continue;
             }
@@ -347,12 +365,15 @@ impl<'a> Search<'a> {
             }
             found.solved += 1;
             let cutoff = self.layer_cutoff(degrees, &sharding.strategies, &instance, incumbent);
-            let Some((layer, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
+            let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
+                self.solve_fusion(&instance, cutoff, ideals, &mut found.memory)?
+            else {
                 if incumbent.is_finite() {
                     // A part of a wide graph's ideals says nothing of the others.
                     if ideals.as_ref().is_none_or(|found| !found.complete) {
                         found.unproven = found.unproven.min(bound);
                     }
+                    whole.extend(is_whole(tiles).then_some(layout));
                     tried.push(instance);
                     continue;
                 }
@@ -364,7 +385,12 @@ impl<'a> Search<'a> {
             };
             let objective = self.total(degrees, &sharding.strategies, &instance.goal, layer);
             if !proven {
+                let bound = bound.max(self.total(degrees, &sharding.strategies, &instance.goal, layer_bound));
                 found.unproven = found.unproven.min(bound);
+                if self.out_of_time() {
+                    // The seconds may have ended it.
+                    found.stop(Status::TimeLimit, bound);
+                }
             }
             if objective < incumbent * (1.0 - TIE) {
                 *best = Some(Best {
@@ -376,10 +402,13 @@ impl<'a> Search<'a> {
                     assignment,
                     layer,
                     proven,
+                    bound: layer_bound,
+                    relaxed,
                     objective,
                     of: *of,
                 });
             }
+            whole.extend(is_whole(tiles).then_some(layout));
             tried.push(instance);
         }
         Ok(())
@@ -457,8 +486,17 @@ impl<'a> Search<'a> {
         instance: &Instance,
         cutoff: f64,
         ideals: &mut Option<Ideals>,
-    ) -> Result<Option<(f64, Vec<usize>, bool)>, MapError> {
+        memory: &mut wide::Memory,
+    ) -> Result<Option<Fused>, MapError> {
         let n = instance.kernels.len();
+        let closed = instance.least_value();
+        let fused = |layer: f64, assignment: Vec<usize>, proven: bool| Fused {
+            bound: if proven { layer } else { closed.min(layer) },
+            layer,
+            assignment,
+            proven,
+            relaxed: false,
+        };
         if instance.kernel_by_kernel {
             // The order changes no time. The written one, forward kernels first, is best unless pins or the DRAM ask for
             // another, which the shortest path finds.
@@ -469,15 +507,27 @@ impl<'a> Search<'a> {
                 alone[k] = position;
             }
             if let Some((objective, _)) = instance.evaluate(&alone) {
-                return Ok(Some((objective, alone, true)));
+                return Ok(Some(fused(objective, alone, true)));
             }
         }
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        let of_wide = |memory: &mut wide::Memory| {
+            wide::solve(instance, cutoff, memory, self.clock.ends).map(|found| Fused {
+                proven: found.objective - found.bound <= TIE * found.objective.abs(),
+                layer: found.objective,
+                assignment: found.assignment,
+                bound: found.bound,
+                relaxed: found.relaxed > 0,
+            })
+        };
         if n > 128 {
-            return match exact::by_order(instance) {
-                Some(path) => Ok(Some((path.objective, path.assignment, path.proven && !limited))),
-                None if limited => Err(self.not_found(n)),
-                None => Ok(None),
+            return match if limited { None } else { of_wide(memory) } {
+                Some(found) => Ok(Some(found)),
+                None => match exact::by_order(instance) {
+                    Some(path) => Ok(Some(fused(path.objective, path.assignment, path.proven && !limited))),
+                    None if limited => Err(self.not_found(n)),
+                    None => Ok(None),
+                },
             };
         }
         let found = match ideals {
@@ -489,10 +539,25 @@ impl<'a> Search<'a> {
         };
         let solve = |cutoff| cache::fusion(instance, cutoff, || exact::solve_below(instance, found, cutoff));
         match solve(if limited { f64::INFINITY } else { cutoff }) {
-            Some(path) => Ok(Some((path.objective, path.assignment, path.proven))),
-            None if found.complete || !limited => Ok(None),
+            Some(path) if path.proven || limited => Ok(Some(fused(path.objective, path.assignment, path.proven))),
+            // A part of the ideals proves nothing: what the relaxation says, and the better plan of the two.
+            Some(path) => Ok(Some(match of_wide(memory) {
+                Some(wide) if wide.layer < path.objective => wide,
+                Some(wide) => Fused {
+                    proven: path.objective - wide.bound <= TIE * path.objective.abs(),
+                    layer: path.objective,
+                    assignment: path.assignment,
+                    bound: wide.bound,
+                    relaxed: wide.relaxed,
+                },
+                None => fused(path.objective, path.assignment, false),
+            })),
+            None if found.complete => Ok(None),
+            None if !limited => Ok(of_wide(memory)),
             // One order of a wide graph says nothing of the others: the MILP decides.
-            None => self.find_by_milp(instance),
+            None => {
+                Ok(self.find_by_milp(instance)?.map(|(layer, assignment, proven)| fused(layer, assignment, proven)))
+            }
         }
     }
 
@@ -503,25 +568,32 @@ impl<'a> Search<'a> {
         }
         let mut counts = tile_counts(self.workload, &self.system.model);
         counts.reverse();
+        counts.retain(|t| *t < best.tiles);
         let limit = best.instance.live_limit;
-        for tiles in counts.into_iter().take_while(|t| *t < best.tiles) {
-            let Ok(instance) =
-                self.instance(&best.degrees, &best.sharding.strategies, (tiles, best.weights_on_chip), limit)
-            else {
-                continue;
-            };
-            if !dominates(&best.instance, &instance) || !same_costs(&best.instance, &instance) {
-                continue;
-            }
-            if instance.evaluate(&best.assignment).is_some_and(|(o, _)| o <= best.layer * (1.0 + TIE)) {
-                best.tiles = tiles;
-                best.instance = instance;
-                return;
-            }
+        let as_good = |tiles: u64| {
+            let layout = (tiles, best.weights_on_chip);
+            let instance = self.instance(&best.degrees, &best.sharding.strategies, layout, limit).ok()?;
+            let same = dominates(&best.instance, &instance) && same_costs(&best.instance, &instance);
+            let plan = instance.evaluate(&best.assignment).filter(|(o, _)| same && *o <= best.layer * (1.0 + TIE));
+            plan.map(|_| instance)
+        };
+        let strategies = &best.sharding.strategies;
+        let whole = counts.iter().all(|t| best.tiles.is_multiple_of(*t))
+            && tiling::is_whole(self.workload, self.system, best.degrees.tp, strategies, best.tiles);
+        let found = if whole {
+            // Fewer tiles only need more SRAM, so that those that are as good are the last ones.
+            let at = counts.partition_point(|t| as_good(*t).is_none());
+            counts.get(at).and_then(|t| as_good(*t).map(|instance| (*t, instance)))
+        } else {
+            counts.iter().find_map(|t| as_good(*t).map(|instance| (*t, instance)))
+        };
+        if let Some((tiles, instance)) = found {
+            best.tiles = tiles;
+            best.instance = instance;
         }
     }
 
-    fn instance(
+    pub(super) fn instance(
         &self,
         degrees: &Degrees,
         sharding: &[Strategy],
@@ -535,6 +607,20 @@ impl<'a> Search<'a> {
         built.goal = self.goal(degrees, sharding, tiles);
         Ok(built)
     }
+}
+
+/// The answer to one fusion problem.
+pub(super) struct Fused {
+    /// Value of the partitions.
+    pub(super) layer: f64,
+    /// Partition of each kernel.
+    pub(super) assignment: Vec<usize>,
+    /// Whether none is better.
+    pub(super) proven: bool,
+    /// None has a smaller value.
+    pub(super) bound: f64,
+    /// Whether that follows from a relaxation.
+    pub(super) relaxed: bool,
 }
 
 /// Running totals of a search.
@@ -555,6 +641,8 @@ pub(super) struct Found {
     unproven: f64,
     /// Least time of all assignments in closed form.
     fastest_s: f64,
+    /// What one wide fusion problem says of the next.
+    memory: wide::Memory,
 }
 
 impl Found {
@@ -582,6 +670,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         limit: None,
         unproven: f64::INFINITY,
         fastest_s: f64::INFINITY,
+        memory: wide::Memory::default(),
     };
     let mut candidates: Vec<Candidate> = Vec::new();
     for (of, search) in searches.iter().enumerate() {
@@ -621,12 +710,18 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
             None => Ok(Answer::Infeasible(first.nearest_reason(found.reasons))),
         };
     };
-    searches[best.of].answer(best, found, joint)
+    searches[best.of].answer(best, found, ideals.as_ref(), joint)
 }
 
 impl Search<'_> {
     /// The winner's plan, with its proof.
-    fn answer(&self, mut best: Best, mut found: Found, joint: bool) -> Result<Answer, MapError> {
+    fn answer(
+        &self,
+        mut best: Best,
+        mut found: Found,
+        ideals: Option<&Ideals>,
+        joint: bool,
+    ) -> Result<Answer, MapError> {
         self.smallest_tiles(&mut best);
         let (layer_bound, proof, fusion) = self.certify(&mut best)?;
         if let Some(record) = &fusion {
@@ -676,6 +771,7 @@ impl Search<'_> {
                 Engine::Exact => "exact".into(),
                 Engine::Auto | Engine::Milp => self.request.limits.solver.word().into(),
             },
+            engine: self.engine_taken(&best, proof, fusion.is_some(), ideals),
             seed: self.request.limits.seed,
             reproducible: found.reproducible,
             sharding: best.sharding.record.clone(),

@@ -11,6 +11,7 @@ mod random;
 mod search;
 mod sharding;
 mod tiling;
+mod wide;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};

@@ -22,9 +22,10 @@ use super::degrees::Degrees;
 use super::ideals::Ideals;
 use super::instance::{Instance, When, may_keep_weights};
 use super::request::{Engine, MapError};
-use super::search::{Search, TIE};
+use super::search::{Fused, Search, TIE};
 use super::sharding;
 use super::tiling::tile_counts;
+use super::wide;
 use crate::model::Strategy;
 use crate::model::compute::tensor_bytes;
 use crate::model::layout::{Layout, required};
@@ -39,7 +40,8 @@ use std::collections::{BTreeSet, BinaryHeap};
 /// Rounds in which the weights of an assignment are looked for.
 const ROUNDS: usize = 8;
 
-/// Largest graph whose shardings are searched; of larger ones, whose ideals are not listed, the root is bounded alone.
+/// Largest graph whose shardings are searched; of larger ones, and of those with more ideals than are listed, the root is
+/// bounded alone.
 const MOST_KERNELS: usize = 128;
 
 /// How the search of an assignment ended.
@@ -173,8 +175,7 @@ impl<'a> Joint<'a> {
             if node.bound >= best * (1.0 - TIE) {
                 return Ok(Ended::Closed);
             }
-            let large = node.open.len() > MOST_KERNELS;
-            if large || *context.nodes_left == 0 || self.search.out_of_time() {
+            if self.large(context) || *context.nodes_left == 0 || self.search.out_of_time() {
                 return Ok(Ended::Stopped(node.bound));
             }
             *context.nodes_left -= 1;
@@ -202,6 +203,12 @@ impl<'a> Joint<'a> {
             }
         }
         Ok(Ended::Closed)
+    }
+
+    /// Whether a shortest path over all ideals is out of reach.
+    fn large(&self, context: &Context<'_>) -> bool {
+        let partial = context.ideals.as_ref().is_some_and(|ideals| !ideals.complete);
+        partial || self.search.workload.kernels.len() > MOST_KERNELS
     }
 
     /// Bounds a node and keeps it where it may still win.
@@ -259,14 +266,14 @@ impl<'a> Joint<'a> {
         let total = |layer: f64| self.total(stage, layer);
         let cutoff = cutoff(&total, instance.least_value(), best);
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
-        if open.len() > MOST_KERNELS || (limited && self.search.request.engine != Engine::Exact) {
-            // Of large graphs one order alone is known; for limited ones the MILP may be asked, which a bound is not worth.
+        if self.large(context) || (limited && self.search.request.engine != Engine::Exact) {
+            // Of large graphs a bound is many solves; for limited ones the MILP may be asked, which a bound is not worth.
             return Ok(closed);
         }
-        let found = self.search.solve_fusion(&instance, cutoff, context.ideals)?;
+        let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
         let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
         Ok(match found {
-            Some((layer, _, true)) => closed.max(self.total(stage, layer)),
+            Some(Fused { layer, proven: true, .. }) => closed.max(self.total(stage, layer)),
             Some(_) => closed,
             None if complete => f64::INFINITY,
             None => closed,
