@@ -2,7 +2,8 @@
 //!
 //! It shares the definitions of the model (`model`: what a shard is, what a collective costs) with the search, and
 //! nothing else: no formulation, no solver, no problem instance. It is written to be read, not to be fast: every
-//! quantity is computed where it is used, from the workload, the system and the decisions.
+//! quantity is computed where it is used, from the workload, the system and the decisions. What is near what is listed
+//! once (`index`), so that a graph of thousands of kernels takes seconds.
 //!
 //! A plan is correct when
 //! 1. every kernel has an open strategy, in the group of chips that the network's dimensions give it; backward kernels
@@ -21,10 +22,12 @@ use crate::model::schedule::samples_per_pass;
 use crate::plan::{Decisions, Figures, Plan, TOLERANCE, agree};
 use crate::system::{System, Topology};
 use crate::workload::Workload;
+use std::cell::OnceCell;
 
 mod chip;
 mod energy;
 mod figures;
+mod index;
 mod rules;
 mod traffic;
 
@@ -110,6 +113,9 @@ struct Derivation<'a> {
     dp_group: Vec<GroupDimension>,
     own: OwnGroups,
     samples: f64,
+    index: index::Index,
+    /// What [`Derivation::kept_bytes`] has found.
+    kept: OnceCell<f64>,
 }
 
 /// Derives the figures of decisions.
@@ -184,6 +190,8 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
             column: collective::group(system, &rows),
         },
         samples: samples_per_pass(workload, &system.model),
+        index: index::Index::of(workload, system, decisions),
+        kept: OnceCell::new(),
     };
     derivation.rules(&mut broken);
     if !broken.is_empty() {
@@ -193,14 +201,4 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
     figures.flop_per_iteration = whole.flop_per_iteration();
     figures.utilization = figures.flop_per_iteration / (figures.iteration_s() * system_peak(system));
     Ok(figures)
-}
-
-impl Derivation<'_> {
-    fn kernels_of(&self, p: usize) -> Vec<usize> {
-        (0..self.w.kernels.len()).filter(|k| self.d.partition[*k] == p).collect()
-    }
-
-    fn partitions(&self) -> usize {
-        self.d.partition.iter().max().map_or(0, |p| p + 1)
-    }
 }

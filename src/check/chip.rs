@@ -1,6 +1,7 @@
 //! What a partition holds on chip, and how long it computes.
 
 use super::Derivation;
+use super::index::Copied;
 use crate::model::compute::{
     CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes,
     weight_bytes,
@@ -15,6 +16,10 @@ impl Derivation<'_> {
         if !self.d.weights_on_chip {
             return 0.0;
         }
+        *self.kept.get_or_init(|| self.kept_of_stage())
+    }
+
+    fn kept_of_stage(&self) -> f64 {
         let word = self.w.word_bytes;
         let layer: f64 = self
             .w
@@ -46,10 +51,12 @@ impl Derivation<'_> {
     /// Pieces in which kernel `k` must hold its weight when it is alone on the chip; one when it fits whole.
     pub(super) fn pieces(&self, k: usize, levels: &[usize]) -> Result<f64, String> {
         let mut buffers = 0.0;
-        for (id, uses, leaves) in self.copies() {
+        for &at in &self.index.copies_of[k] {
+            let Copied { id, uses, leaves } = &self.index.copies[at];
+            let id = *id;
             let load =
                 uses.iter().filter(|u| u.kernel == k).map(|u| self.buffer(id, u, false, levels)).fold(0.0, f64::max);
-            let stores = self.w.tensors[id].producer == Some(k) && (leaves || !uses.is_empty());
+            let stores = self.w.tensors[id].producer == Some(k) && (*leaves || !uses.is_empty());
             buffers += if stores { load.max(self.store_buffer(id)) } else { load };
         }
         let held = self.held_bytes(k);

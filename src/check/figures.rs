@@ -1,6 +1,7 @@
 //! The figures that follow from the decisions: partitions, memory, iteration.
 
 use super::Derivation;
+use super::index::Copied;
 use crate::model::compute::{extra_dram_share, gradient_bytes, local, tensor_bytes, tile_flop, weight_bytes};
 use crate::model::memory::resident;
 use crate::model::schedule::{Stage, iteration, microbatches};
@@ -18,9 +19,9 @@ impl Derivation<'_> {
         let stored_bytes: Vec<f64> = (0..self.w.tensors.len()).map(|id| self.stored_bytes(id)).collect();
         let mut broken = Vec::new();
         let mut partitions = Vec::new();
-        for p in 0..self.partitions() {
-            let inside = self.kernels_of(p);
-            let Some(compute_s) = self.compute_s(&inside) else {
+        let live_bytes = self.live_bytes(&stored_bytes);
+        for (p, inside) in self.index.partitions.iter().enumerate() {
+            let Some(compute_s) = self.compute_s(inside) else {
                 broken.push(format!(
                     "partition {p}: {} kernels share {} cores",
                     inside.len(),
@@ -28,12 +29,12 @@ impl Derivation<'_> {
                 ));
                 continue;
             };
-            let (mut network_s, mut overhead_s, mut dram, mut live, mut flop) = (0.0, 0.0, 0.0, 0.0, 0.0);
+            let (mut network_s, mut overhead_s, mut dram, mut flop) = (0.0, 0.0, 0.0, 0.0);
             let mut sram = self.kept_bytes();
             if options.latencies == Charge::Charged {
                 overhead_s += self.system.chip.0.launch_overhead.0;
             }
-            for &k in &inside {
+            for &k in inside {
                 let kernel = &self.w.kernels[k];
                 let strategy = self.d.sharding[k];
                 network_s += self.network_s(k);
@@ -64,20 +65,22 @@ impl Derivation<'_> {
                 }
                 dram += kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, strategy, self.tp);
                 if options.weight_tiling == Charge::Charged {
-                    for (id, uses, _) in self.copies() {
+                    for at in &self.index.copies_of[k] {
+                        let Copied { id, uses, .. } = &self.index.copies[*at];
                         for u in uses.iter().filter(|u| u.kernel == k) {
-                            dram += (pieces - 1.0) * self.loaded_bytes(id, u);
+                            dram += (pieces - 1.0) * self.loaded_bytes(*id, u);
                         }
                     }
                 }
                 let shard = local(kernel, strategy, self.tp, self.d.tiles);
                 flop += tile_flop(kernel, &shard) * self.d.tiles as f64 * self.samples;
             }
-            for (id, uses, leaves) in self.copies() {
+            for at in self.index.copies_near(inside) {
+                let Copied { id, uses, leaves } = &self.index.copies[at];
+                let (id, leaves) = (*id, *leaves);
                 let producer = self.w.tensors[id].producer;
                 let made_at = producer.map(|k| self.d.partition[k]);
                 let outside = |u: &Use| made_at != Some(self.d.partition[u.kernel]);
-                let last_load = uses.iter().filter(|u| outside(u)).map(|u| self.d.partition[u.kernel]).max();
                 let mut buffer: f64 = 0.0;
                 let mut load: f64 = 0.0;
                 for u in uses.iter().filter(|u| self.d.partition[u.kernel] == p) {
@@ -87,18 +90,11 @@ impl Derivation<'_> {
                     }
                 }
                 dram += load;
-                let stored = producer.is_some() && (leaves || last_load.is_some());
-                let bytes = stored_bytes[id];
-                if stored && made_at == Some(p) {
-                    dram += bytes;
+                if made_at == Some(p) && (leaves || uses.iter().any(outside)) {
+                    dram += stored_bytes[id];
                     buffer = buffer.max(self.store_buffer(id));
                 }
                 sram += buffer;
-                let from = made_at.unwrap_or(0);
-                let waits = if leaves { from <= p } else { from <= p && last_load.is_some_and(|last| p <= last) };
-                if waits && (stored || producer.is_none()) && !self.w.tensors[id].in_place {
-                    live += bytes / self.samples * self.w.micro_batch as f64;
-                }
             }
             if sram > self.sram_limit() * (1.0 + TOLERANCE) {
                 broken.push(format!(
@@ -122,7 +118,7 @@ impl Derivation<'_> {
                 overhead_s,
                 time_s,
                 sram_bytes: sram,
-                live_bytes: live,
+                live_bytes: live_bytes[p],
                 dram_bytes: dram,
                 flop,
                 link_j: inside.iter().map(|k| self.link_j(*k)).sum(),
@@ -163,6 +159,27 @@ impl Derivation<'_> {
             power: price::power(self.system),
             energy,
         })
+    }
+
+    /// Bytes in DRAM of tensors that wait there, in each partition: from the one that makes them to the last that loads them.
+    fn live_bytes(&self, stored_bytes: &[f64]) -> Vec<f64> {
+        let mut live = vec![0.0; self.index.partitions.len()];
+        for Copied { id, uses, leaves } in &self.index.copies {
+            let producer = self.w.tensors[*id].producer;
+            let made_at = producer.map(|k| self.d.partition[k]);
+            let loads = uses.iter().map(|u| self.d.partition[u.kernel]).filter(|p| made_at != Some(*p));
+            let last_load = loads.max();
+            let stored = *leaves || last_load.is_some();
+            if self.w.tensors[*id].in_place || (producer.is_some() && !stored) {
+                continue;
+            }
+            let from = made_at.unwrap_or(0);
+            let end = if *leaves { live.len() } else { last_load.map_or(0, |last| last + 1) };
+            for at in live.iter_mut().take(end).skip(from) {
+                *at += stored_bytes[*id] / self.samples * self.w.micro_batch as f64;
+            }
+        }
+        live
     }
 
     pub(super) fn stage(&self, layer_s: f64) -> Stage<'_> {

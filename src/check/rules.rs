@@ -51,8 +51,7 @@ impl Derivation<'_> {
                 }
             }
         }
-        for p in 0..self.partitions() {
-            let inside = self.kernels_of(p);
+        for (p, inside) in self.index.partitions.iter().enumerate() {
             if inside.is_empty() {
                 broken.push(format!("partition {p} is empty"));
             }

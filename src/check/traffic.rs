@@ -12,9 +12,9 @@ impl Derivation<'_> {
     /// Every reader of a tensor: in the layer, and in the next one where it is carried there and that is charged.
     pub(super) fn readers(&self, id: usize) -> Vec<(&Use, bool)> {
         let charged = self.system.model.boundary_tensors == Charge::Charged;
-        let next = self.w.tensors.iter().filter(move |t| charged && t.carried_from == Some(id));
+        let next = self.index.carried_to[id].iter().filter(move |_| charged);
         let here = self.w.tensors[id].consumers.iter().map(|u| (u, false));
-        here.chain(next.flat_map(|t| t.consumers.iter().map(|u| (u, true)))).collect()
+        here.chain(next.flat_map(|t| self.w.tensors[*t].consumers.iter().map(|u| (u, true)))).collect()
     }
 
     pub(super) fn wanted(&self, u: &Use) -> Layout {
@@ -42,7 +42,7 @@ impl Derivation<'_> {
                 gradient_bytes(kernel, self.d.sharding[k], self.tp, word) / microbatches(self.w, options, self.dp);
             total += collective::gradient_seconds(&self.dp_group, bytes, options);
         }
-        for id in 0..self.w.tensors.len() {
+        for &id in &self.index.tensors_of[k] {
             for (layout, kind) in self.conversions_paid_by(k, id) {
                 let tensor = &self.w.tensors[id];
                 let full = tensor.rows as f64 * tensor.cols as f64 * word;
@@ -98,7 +98,7 @@ impl Derivation<'_> {
         if self.system.model.layouts == Layouts::Dfmodel {
             return made;
         }
-        let carried = self.w.tensors.iter().filter(|t| t.carried_from == Some(id)).flat_map(|t| &t.consumers);
+        let carried = self.index.carried_to[id].iter().flat_map(|t| &self.w.tensors[*t].consumers);
         let widest = tensor
             .consumers
             .iter()
@@ -143,27 +143,5 @@ impl Derivation<'_> {
             (true, false) => whole,
             (false, _) => depth * tile,
         }
-    }
-
-    /// The tensors as the model counts them: with each set of readers that shares one copy.
-    pub(super) fn copies(&self) -> Vec<(usize, Vec<Use>, bool)> {
-        let charged = self.system.model.boundary_tensors == Charge::Charged;
-        let mut out = Vec::new();
-        for (id, tensor) in self.w.tensors.iter().enumerate() {
-            if tensor.carried_from.is_some() && !charged {
-                continue;
-            }
-            let leaves = tensor.output && charged;
-            match self.system.model.tensor_fanout {
-                Fanout::Shared => out.push((id, tensor.consumers.clone(), leaves)),
-                Fanout::Replicate => {
-                    out.extend(tensor.consumers.iter().map(|u| (id, vec![*u], false)));
-                    if leaves {
-                        out.push((id, Vec::new(), true));
-                    }
-                }
-            }
-        }
-        out
     }
 }
