@@ -128,7 +128,7 @@ fn alone(node: u64, operation: &Operation, part: Part) -> Step {
     let plain: String = name.split(['(', '<']).next().unwrap_or("kernel").trim_start_matches("void ").trim().into();
     Step {
         node,
-        call: Call { op: plain, inputs: Vec::new(), outputs: Vec::new(), mutated: Vec::new() },
+        call: Call { op: plain, inputs: Vec::new(), outputs: Vec::new(), mutated: Vec::new(), returned: Vec::new() },
         cost: Cost {
             class,
             flop: operation.communication.then_some(0),

@@ -236,7 +236,7 @@ pub fn reads(call: &Call) -> Vec<&TensorArg> {
 /// The tensors a call writes: its results, and the inputs it changes.
 pub fn writes(call: &Call) -> Vec<&TensorArg> {
     let mut found = call.output_tensors();
-    for i in &call.mutated {
+    for i in call.mutated.iter().filter(|i| !call.returned.contains(i)) {
         if let Some(arg) = call.inputs.get(*i) {
             arg.tensors(&mut found);
         }

@@ -262,7 +262,8 @@ impl<'t> Walk<'t> {
                 }
             }
         }
-        let call = Call { op: op.into(), inputs: call_inputs, outputs, mutated };
+        let returned = mutated.iter().copied().filter(|i| is_returned(node, *i)).collect();
+        let call = Call { op: op.into(), inputs: call_inputs, outputs, mutated, returned };
         self.push(node, call, part, writes, None, inferred);
     }
 
@@ -351,7 +352,18 @@ impl<'t> Walk<'t> {
             .or_else(|| group.as_ref().and_then(|g| self.groups.get(g).copied()))
             .or(self.only_group);
         let comm = Comm { kind, ranks, group };
-        let call = Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new() };
+        let call =
+            Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new(), returned: Vec::new() };
         self.push(node, call, part, writes, Some(comm), false);
     }
+}
+
+/// Whether an input is also a result: the same window into the same storage, for every tensor of it.
+fn is_returned(node: &HostNode, input: usize) -> bool {
+    let same = |a: &Tensor, b: &Tensor| {
+        (a.storage_id, a.offset, a.elem_bytes) == (b.storage_id, b.offset, b.elem_bytes) && a.shape == b.shape
+    };
+    let mut tensors =
+        node.inputs.get(input).into_iter().flat_map(HostArg::tensors).filter(|t| t.is_defined()).peekable();
+    tensors.peek().is_some() && tensors.all(|t| node.output_tensors().any(|o| o.is_defined() && same(o, t)))
 }
