@@ -88,6 +88,9 @@ pub struct Context<'c> {
     pub nodes_left: &'c mut u64,
 }
 
+/// Prices a sharding exactly: the objective of the best plan found so far, that one's included.
+pub type Evaluate<'e> = dyn FnMut(&[Strategy], &mut Option<Ideals>) -> Result<f64, MapError> + 'e;
+
 /// The joint search of one assignment.
 pub struct Joint<'a> {
     search: &'a Search<'a>,
@@ -159,7 +162,7 @@ impl<'a> Joint<'a> {
         mut self,
         context: &mut Context<'_>,
         seen: Vec<Strategy>,
-        evaluate: &mut dyn FnMut(&[Strategy], &mut Option<Ideals>) -> Result<f64, MapError>,
+        evaluate: &mut Evaluate<'_>,
         mut best: f64,
     ) -> Result<Ended, MapError> {
         let mut evaluated: BTreeSet<Vec<Strategy>> = BTreeSet::from([seen]);
