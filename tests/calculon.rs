@@ -35,7 +35,7 @@ fn object(names: &Value, row: &Value) -> Map<String, Value> {
 }
 
 /// Ways in which our spaces of executions differ: a case may be refused for one of these alone.
-const REFUSED: [&str; 1] = ["an interleaved schedule needs layers"];
+const REFUSED: [&str; 2] = ["pieces of layers (pp x chunks", "an interleaved schedule needs layers"];
 
 /// Seconds of what both models know, in this order.
 const PARTS: [&str; 8] = ["kernels", "again", "tp", "pp", "bubble", "dp", "optimizer", "offload"];
@@ -101,7 +101,7 @@ fn class(exec: &Map<String, Value>, group: &str) -> &'static str {
 fn training(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<(Prediction, f64, f64), String> {
     let p = predict_any(machine, model, e)?;
     // The same without embedding and head worth the name, and with software that costs nothing.
-    let small = LanguageModel { vocab: 1, position: flowspace::workload::language::Position::None, ..model.clone() };
+    let small = LanguageModel { vocab: Some(1), position: flowspace::workload::language::Position::None, ..model.clone() };
     let ends = p.time.total - predict_any(machine, &small, e)?.time.total;
     let mut free = machine.clone();
     let zero = Seconds(0.0);
