@@ -23,6 +23,7 @@
 pub mod check;
 pub mod cli;
 pub mod execution;
+pub mod explain;
 pub mod import;
 pub mod mapping;
 pub mod model;

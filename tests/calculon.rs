@@ -124,9 +124,13 @@ fn read(shared: &Path, file: &Value, case: &Value, measured: &BTreeMap<String, f
     let (app_text, system_text) = (text("apps", &app), text("systems", &system));
     let exec_text = serde_json::to_string(&exec).unwrap();
     let input = |name: &'static str, text| Input { name, text };
-    let imported =
-        import(input("app.json", &app_text), input("exec.json", &exec_text), input("system.json", &system_text), "case")
-            .map_err(|e| format!("{id}: {e}"))?;
+    let imported = import(
+        input("app.json", &app_text),
+        input("exec.json", &exec_text),
+        input("system.json", &system_text),
+        "case",
+    )
+    .map_err(|e| format!("{id}: {e}"))?;
     let tree = |part: &str| {
         let (name, text) = imported.files.iter().find(|(name, _)| name.contains(part)).unwrap();
         Node::parse(name, text).unwrap()

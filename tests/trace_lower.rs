@@ -519,3 +519,189 @@ fn megatron_is_unsharded_folded_and_mapped() {
         assert_eq!(plan["status"], "optimal", "{system}");
     }
 }
+
+/// A trace that cannot be believed, and a request that does not fit it, give an error and no number.
+#[test]
+fn numbers_that_would_be_wrong_are_refused() {
+    let dir = folder("refused");
+    let whole = sharded_trace();
+    let nodes = whole["nodes"].as_array().unwrap().clone();
+    let with = |nodes: Vec<Value>| json!({"schema": whole["schema"], "nodes": nodes});
+    let mut twice = nodes.clone();
+    twice.push(nodes[nodes.len() - 1].clone());
+    let mut dangling = nodes.clone();
+    dangling.retain(|n| n["id"] != 2);
+    let mut cyclic = nodes.clone();
+    let last = cyclic.len() - 1;
+    cyclic[last]["ctrl_deps"] = cyclic[last]["id"].clone();
+    let text = whole.to_string();
+    for (name, document, part) in [
+        ("none", with(Vec::new()).to_string(), "nodes: expected at least one operator"),
+        ("twice", with(twice).to_string(), "another node has this id"),
+        ("cyclic", with(cyclic).to_string(), "waits for itself"),
+        ("negative", text.replacen("[[12,", "[[-12,", 1), "expected sizes of at least 0"),
+        ("absurd", text.replacen("[[12,", "[[9000000000000000000,", 1), "elements"),
+        ("blank", " \n".to_string(), "the file is empty"),
+    ] {
+        let file = dir.join(format!("{name}.json"));
+        std::fs::write(&file, document).unwrap();
+        for command in ["flops", "lower"] {
+            let (code, out, err) = flowspace(&["trace", command, file.to_str().unwrap()]);
+            assert_eq!((code, out.as_str()), (1, ""), "{name}");
+            assert!(err.contains(part) && err.contains(&format!("{name}.json")), "{name}: {err}");
+        }
+    }
+    let file = written(&dir, "whole.json", &whole);
+    let file = file.to_str().unwrap();
+    for (option, value) in [
+        ("--batch", "7"),
+        ("--batch", "99999999999"),
+        ("--tp", "99999999999"),
+        ("--dp", "99999999999"),
+        ("--word", "65"),
+        ("--micro-batch", "1000000"),
+        ("--global-batch", "18446744073709551615"),
+        ("--step", "99"),
+    ] {
+        let (code, out, err) = flowspace(&["trace", "lower", file, option, value]);
+        assert_eq!((code, out.as_str()), (1, ""), "{option} {value}: {err}");
+        let field = option.trim_start_matches('-').replace('-', "_");
+        assert!(err.contains(&field) && err.contains(value), "{option} {value}: {err}");
+    }
+    let (code, _, err) = flowspace(&["trace", "replay", file]);
+    assert_eq!(code, 1);
+    assert!(err.contains("expected a linked trace") && err.contains("PyTorch execution trace"), "{err}");
+}
+
+/// A Kineto trace of the sharded trace: every product takes 100 us, every activation 10, every sum 50 (on a stream of its own), and
+/// a function that names no tensors launches one kernel of 30 us.
+fn with_times(host: &mut Value) -> Value {
+    let nodes = host["nodes"].as_array_mut().unwrap();
+    let last = nodes.iter().filter_map(|n| n["id"].as_u64()).max().unwrap();
+    nodes.push(node(last + 1, 2, "my::function", "", &[], &[]));
+    let mut events = Vec::new();
+    let mut at = 0u64;
+    for n in nodes.iter() {
+        let (id, name) = (n["id"].as_u64().unwrap(), n["name"].as_str().unwrap());
+        let (kernel, us) = match name {
+            "aten::mm" => ("gemm", 100),
+            "aten::relu_" => ("relu", 10),
+            "nccl:all_reduce" => ("ncclDevKernel_AllReduce", 50),
+            "my::function" => ("void strange<float>(int)", 30),
+            "record_param_comms" | "aten::empty" => ("", 0),
+            _ => continue,
+        };
+        // A caller is around its callee.
+        let dur = if name == "record_param_comms" { 190 } else { 80 };
+        events.push(json!({"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": at, "dur": dur,
+            "args": {"Record function id": id, "External id": id}}));
+        if us > 0 {
+            events.push(
+                json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": at + 10,
+                "dur": 5, "args": {"correlation": id}}),
+            );
+            let stream = if us == 50 { 20 } else { 7 };
+            events.push(
+                json!({"ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": stream, "ts": 10_000 + at * 10,
+                "dur": us, "args": {"correlation": id, "device": 0, "stream": stream}}),
+            );
+        }
+        at += if name == "record_param_comms" { 20 } else { 200 };
+    }
+    json!({"schemaVersion": 1, "traceEvents": events})
+}
+
+/// 2 x (100 + 10 + 100 + 50) + 30 us. The activations move 384 B in 10 us each, so 30 us stand for 1,152 B.
+#[test]
+fn measured_times_go_to_the_kernels() {
+    let dir = folder("measured");
+    let mut host = sharded_trace();
+    let device = written(&dir, "device.json", &with_times(&mut host));
+    let host = written(&dir, "host.json", &host);
+    let linked = dir.join("linked.et");
+    let text = |p: &Path| p.to_str().unwrap().to_string();
+    let (code, _, err) =
+        flowspace(&["trace", "link", "--host", &text(&host), "--device", &text(&device), "--out", &text(&linked)]);
+    assert_eq!(code, 0, "{err}");
+    for (file, kineto) in [(&host, Some(device.clone())), (&linked, None)] {
+        let request = Request { kineto, ..Request::default() };
+        let program = load(file, &request).unwrap_or_else(|e| panic!("{e}"));
+        let c = coverage(&program);
+        let shares = c.of_time.unwrap();
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{file:?}: {a} is not {b}: {c:#?}");
+        near(c.seconds.unwrap(), 550e-6);
+        near(shares.known_flop, 420.0 / 550.0);
+        near(shares.known_bytes, 420.0 / 550.0);
+        near(shares.collective, 100.0 / 550.0);
+        near(shares.neither, 30.0 / 550.0);
+        assert_eq!(c.unknown, ["strange"]);
+        let l = lower(&program, &request).unwrap();
+        assert_eq!((l.parallel.tp, flop(&l.workload) * l.batch as f64), (2, 2.0 * c.flop as f64), "{:?}", l.notes);
+        let extra: Vec<f64> = l.workload.kernels.iter().map(|k| k.extra_dram_bytes).filter(|b| *b > 0.0).collect();
+        assert_eq!(extra.len(), 1);
+        near(extra[0] * l.batch as f64, 1152.0);
+        assert!(l.notes.iter().any(|n| n.contains("1 calls whose FLOP are unknown")), "{:?}", l.notes);
+        // Written and read again, it is a workload as any other.
+        explicit(&l.workload, "test").unwrap();
+    }
+    let (code, out, _) = flowspace(&["trace", "flops", &text(&host), "--kineto", &text(&device)]);
+    assert!(code == 0 && out.contains("of the measured time (0.000550 s): FLOP known 76.4 %"), "{out}");
+    // On another system: the sums by its network, the four products and two activations by its roofline.
+    let system = Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/h100-dgx-8.yaml");
+    let (code, out, err) = flowspace(&["trace", "replay", &text(&linked), "--system", &text(&system), "--json"]);
+    assert_eq!(code, 0, "{err}");
+    let replayed: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        replayed["retimed"],
+        json!({"communication": [2, 2], "compute": [6, 7], "kept_ns": 30_000, "reasons": []})
+    );
+    assert_eq!(replayed["recorded"]["communication_ns"], json!(100_000));
+    assert!(replayed["replayed"]["communication_ns"].as_u64().unwrap() < 100_000, "{out}");
+    // Refused, with what is missing.
+    for (args, part) in [
+        (vec!["lower", device.to_str().unwrap()], "give the execution trace of the same run"),
+        (vec!["lower", linked.to_str().unwrap(), "--kineto", device.to_str().unwrap()], "of no use"),
+        (vec!["lower", host.to_str().unwrap(), "--kineto", "nowhere.json"], "nowhere.json"),
+        (vec!["lower", host.to_str().unwrap(), "--kineto", host.to_str().unwrap()], "host.json"),
+    ] {
+        let (code, out, err) = flowspace(&[&["trace"], args.as_slice()].concat());
+        assert_eq!((code, out.as_str()), (1, ""), "{args:?}");
+        assert!(err.contains(part), "{args:?}: {err}");
+    }
+    // A trace linked without a host trace has no tensors.
+    let alone = dir.join("alone.et");
+    flowspace(&["trace", "link", "--device", &text(&device), "--out", &text(&alone)]);
+    let (code, _, err) = flowspace(&["trace", "lower", &text(&alone)]);
+    assert!(code == 1 && err.contains("linked without a host trace"), "{err}");
+}
+
+/// Host traces of two ranks fit together; with another size of one sum they do not.
+#[test]
+fn ranks_are_checked_from_recorded_traces() {
+    let dir = folder("ranks");
+    let good = sharded_trace();
+    written(&dir, "run_rank0_et.json", &good);
+    written(&dir, "run_rank1_et.json", &good);
+    let (code, out, err) = flowspace(&["trace", "check", dir.to_str().unwrap()]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("2 ranks") && out.contains("2 ALL_REDUCE") && out.contains("the ranks fit together"), "{out}");
+    let mut bad = good.clone();
+    let comm = bad["nodes"].as_array_mut().unwrap().iter_mut().find(|n| n["name"] == "record_param_comms").unwrap();
+    comm["inputs"][0][3] = json!(48);
+    comm["outputs"][0][3] = json!(48);
+    comm["input_shapes"][0] = json!([6, 8]);
+    comm["output_shapes"][0] = json!([6, 8]);
+    written(&dir, "run_rank1_et.json", &bad);
+    let (code, out, _) = flowspace(&["trace", "check", dir.join("run").to_str().unwrap()]);
+    assert_eq!(code, 1, "{out}");
+    assert!(out.contains("mismatch (bytes)") && out.contains("96 bytes") && out.contains("192 bytes"), "{out}");
+    // Our own recordings: pairs of two processes each.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    for (run, calls) in [("torch_ddp", "1 ALL_REDUCE, 2 BROADCAST"), ("torch_collectives", "1 REDUCE_SCATTER")] {
+        let (code, out, err) = flowspace(&["trace", "check", root.join(run).to_str().unwrap()]);
+        assert_eq!(code, 0, "{run}: {out}{err}");
+        assert!(out.contains(calls), "{run}: {out}");
+    }
+    let (code, _, err) = flowspace(&["trace", "check", root.join("nobody").to_str().unwrap()]);
+    assert!(code == 1 && err.contains("neither files PREFIX.<rank>.et"), "{err}");
+}

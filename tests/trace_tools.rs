@@ -353,6 +353,75 @@ fn generated_traces_do_the_plans_work() {
     assert!(!folder.join("no").exists());
 }
 
+/// Kernel by kernel the sums are those of the partitions: of the whole, of each rank, and of each partition of each pass.
+#[test]
+fn generated_kernels_sum_to_the_partitions() {
+    let folder = scratch("generate_kernels");
+    let (path, plan) = plan_of_eight(&folder);
+    let written = |granularity: &str| -> (Value, PathBuf) {
+        let traces = folder.join(granularity);
+        let (plan, to) = (text(&path), text(&traces));
+        let answer = out(&[
+            "trace",
+            "generate",
+            "--plan",
+            &plan,
+            "--out",
+            &to,
+            "--granularity",
+            granularity,
+            "--format",
+            "json",
+        ]);
+        (serde_json::from_str(&answer).unwrap(), traces)
+    };
+    let ((coarse, partitions), (fine, kernels)) = (written("partition"), written("kernel"));
+    assert_eq!((&coarse["flop"], &coarse["bytes"]), (&fine["flop"], &fine["bytes"]));
+    assert_eq!(fine["groups"], coarse["groups"]);
+    let f = &plan.figures;
+    let passes = plan.workload.repeat * f.iteration.microbatches as u64 * f.tp * f.dp;
+    let planned: f64 = f.partitions.iter().map(|p| p.flop).sum::<f64>() * passes as f64;
+    assert_eq!(fine["flop"].as_f64(), Some(planned));
+    assert!(f.partitions.iter().any(|p| p.kernels.len() > 1), "nothing is fused, so nothing is tested");
+    let mut nodes = 0;
+    for rank in 0..8 {
+        let read = |folder: &Path| chakra::read(&folder.join(format!("trace.{rank}.et"))).unwrap();
+        let (coarse, fine) = (read(&partitions), read(&kernels));
+        nodes += fine.nodes.len();
+        let mut seen = std::collections::HashSet::new();
+        let mut by_name: std::collections::BTreeMap<&str, [u64; 3]> = Default::default();
+        for node in &fine.nodes {
+            assert!(node.deps().all(|d| seen.contains(&d)), "rank {rank}, node {}", node.id);
+            assert!(seen.insert(node.id));
+            if node.kind == NodeType::Comp {
+                let sizes = [node.uint("num_ops").unwrap(), node.uint("tensor_size").unwrap(), node.duration_micros];
+                assert!(sizes[0] > 0 && sizes[1] > 0);
+                assert!(by_name.insert(&*node.name, sizes).is_none(), "{} twice", node.name);
+            }
+        }
+        let mut used = 0;
+        for node in coarse.nodes.iter().filter(|n| n.kind == NodeType::Comp && &*n.name != "optimizer") {
+            let (pass, number) = node.name.rsplit_once(", partition ").unwrap();
+            let members = &f.partitions[number.parse::<usize>().unwrap()].kernels;
+            let (mut sum, mut nothing) = ([0u64; 3], 0);
+            for kernel in members {
+                let sizes = by_name[format!("{pass}, {kernel}").as_str()];
+                sum.iter_mut().zip(sizes).for_each(|(s, x)| *s += x);
+                nothing += u64::from(sizes[1] == 1);
+            }
+            used += members.len();
+            assert_eq!((sum[0], sum[2]), (node.uint("num_ops").unwrap(), node.duration_micros), "{}", node.name);
+            // A kernel that moves nothing across the partition's border is written as 1 byte.
+            assert!(sum[1].abs_diff(node.uint("tensor_size").unwrap()) <= nothing, "{}", node.name);
+        }
+        assert_eq!(used, by_name.len() - usize::from(by_name.contains_key("optimizer")));
+    }
+    assert_eq!(fine["nodes"], nodes);
+    let report: Value = serde_json::from_str(&out(&["trace", "check", &text(&kernels), "--format", "json"])).unwrap();
+    assert_eq!(report["parallelism"]["pipeline"], 2);
+    assert_eq!((report["mismatches"].as_array().unwrap().len(), report["faults"].as_array().unwrap().len()), (0, 0));
+}
+
 /// Ranks that disagree, each in its own way.
 #[test]
 fn mismatches_between_ranks_are_found() {

@@ -71,7 +71,8 @@ impl Derivation<'_> {
             let bytes = gradient_bytes(kernel, strategy, self.tp, word) / microbatches(self.w, options, self.dp);
             total += moved_j(CollectiveKind::AllReduce, &self.dp_group, bytes);
         }
-        for (id, tensor) in self.w.tensors.iter().enumerate() {
+        for &id in &self.index.tensors_of[k] {
+            let tensor = &self.w.tensors[id];
             for (layout, kind) in self.conversions_paid_by(k, id) {
                 let bytes = if options.layouts == Layouts::Dfmodel || kind == CollectiveKind::AllToAll {
                     tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0

@@ -1,7 +1,7 @@
 //! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
 
 use super::Failure;
-use super::map::{Format, MapArgs, check_writable, positive};
+use super::map::{Format, HowMany, MapArgs, check_writable, positive};
 use super::present::{align, plain, significant};
 use crate::execution::search::{Found, Pins, search};
 use crate::execution::{
@@ -44,9 +44,6 @@ pub struct ExecutionArgs {
     /// Expert parallelism.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub ep: Option<u64>,
-    /// Samples of a microbatch.
-    #[arg(long, value_name = "N", value_parser = positive)]
-    pub micro_batch: Option<u64>,
     /// Schedule of the pipeline: gpipe, 1f1b, interleaved, zero_bubble.
     #[arg(long, value_name = "WORD", value_parser = word!(Schedule))]
     pub schedule: Option<Schedule>,
@@ -87,7 +84,10 @@ impl ExecutionArgs {
             dp: args.dp,
             cp: self.cp,
             ep: self.ep,
-            micro_batch: self.micro_batch,
+            micro_batch: match args.micro_batch {
+                HowMany::Samples(samples) => Some(samples),
+                HowMany::Word(_) => None,
+            },
             schedule: self.schedule,
             chunks: self.chunks,
             recompute: self.recompute,
@@ -103,7 +103,6 @@ impl ExecutionArgs {
         let pins = Pins {
             cp: self.cp,
             ep: self.ep,
-            micro_batch: self.micro_batch,
             schedule: self.schedule,
             chunks: self.chunks,
             recompute: self.recompute,

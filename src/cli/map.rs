@@ -2,10 +2,13 @@
 
 use super::{Failure, present};
 use crate::mapping::degrees::Wanted;
-use crate::mapping::search::{Engine, Objective, Pins, Request, engine_from_word, winner_model};
+use crate::mapping::request::JOINT_NODES;
+use crate::mapping::search::{
+    Engine, MapError, MicroBatch, Objective, Passes, Pins, Request, engine_from_word, winner_model,
+};
 use crate::mapping::solver::Limits;
-use crate::mapping::{Answer, map, write_model};
-use crate::plan::file;
+use crate::mapping::{Answer, compare, map, write_model};
+use crate::plan::{Decisions, file};
 use crate::spec::{Loader, Node, Origin, Problems, Reader, node::io_reason};
 use crate::system::System;
 use crate::system::economics::{Economics, RunLength};
@@ -51,7 +54,12 @@ pub struct MapArgs {
     /// feature cbc). exact: no fusion MILP.
     #[arg(long, value_name = "SOLVER", default_value = "auto")]
     pub solver: String,
-    /// Seconds for each MILP. A solve that this stops makes the answer irreproducible, and the record says so.
+    /// Solve every sub-problem of the answer with every engine (shortest path or elimination, HiGHS, CBC in builds with it), and
+    /// print what each found. Exit code 3 where two that finished differ by more than 1e-6.
+    #[arg(long)]
+    pub all_solvers: bool,
+    /// Seconds of the whole search, which then ends with the best plan it has. An answer that this stops is irreproducible,
+    /// and the record says so.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub time_limit: Option<f64>,
     /// Nodes for each MILP.
@@ -88,6 +96,17 @@ pub struct MapArgs {
     /// Decisions and limits of inference.
     #[command(flatten)]
     pub inference: super::inference::InferenceArgs,
+    /// auto: joint for the model flowspace, two-pass for dfmodel. joint: all shardings, each with its best tiles and
+    /// partitions. two-pass: the sharding that is best by its own objective first (DFModel).
+    #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes)]
+    pub sharding: Passes,
+    /// Most sets of shardings that the joint search looks at; stopped there, it reports the gap that is left.
+    #[arg(long, value_name = "N", default_value_t = JOINT_NODES)]
+    pub joint_nodes: u64,
+    /// Samples of a microbatch: what the workload states (given), or searched among the divisors of a replica's samples
+    /// (search). Executions of language models search it unless a number is given.
+    #[arg(long, value_name = "HOW", default_value = "given", value_parser = micro_batch)]
+    pub micro_batch: HowMany,
     /// Write the plan (of a language model on chips with `kernels:`, the execution) to this file.
     #[arg(long, value_name = "FILE")]
     pub plan_out: Option<PathBuf>,
@@ -134,6 +153,28 @@ fn objective(text: &str) -> Result<Objective, String> {
     Objective::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
 }
 
+fn passes(text: &str) -> Result<Passes, String> {
+    Passes::from_word(&text.replace('-', "_"))
+        .ok_or_else(|| format!("expected auto, joint or two-pass, found {text:?}"))
+}
+
+/// What `--micro-batch` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HowMany {
+    /// A word.
+    Word(MicroBatch),
+    /// So many, of an execution.
+    Samples(u64),
+}
+
+fn micro_batch(text: &str) -> Result<HowMany, String> {
+    match (MicroBatch::from_word(text), text.parse()) {
+        (Some(word), _) => Ok(HowMany::Word(word)),
+        (None, Ok(samples)) if samples > 0 => Ok(HowMany::Samples(samples)),
+        _ => Err(format!("expected given, search, or (for executions of language models) a number, found {text:?}")),
+    }
+}
+
 fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
     let units: Vec<&str> = Q::UNITS.iter().map(|(unit, _)| *unit).collect();
     match Q::parse(text) {
@@ -156,13 +197,15 @@ fn pue(text: &str) -> Result<f64, String> {
 }
 
 /// What is to be mapped, and how.
-struct Task {
+pub(super) struct Task {
     workload_node: Node,
     system_node: Node,
-    workload: Workload,
-    system: System,
-    pins: Pins,
-    tiles: Option<u64>,
+    pub(super) workload: Workload,
+    pub(super) system: System,
+    pub(super) pins: Pins,
+    pub(super) tiles: Option<u64>,
+    /// The decisions of the plan file it was read from.
+    pub(super) decisions: Option<Decisions>,
 }
 
 /// Maps, prints the answer, writes what was asked for.
@@ -182,7 +225,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     if let Some(path) = &args.write_model {
         write_model::check_name(path).map_err(Failure::input)?;
     }
-    let mut task = load(args)?;
+    let mut task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
     if let Some(word) = &args.model {
         task.system.model = match Preset::from_word(word) {
             Some(Preset::Flowspace) => ModelOptions::flowspace(),
@@ -192,6 +235,11 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         let origin = Origin::named("<command line>");
         task.system_node.set("model", origin.clone(), Node::scalar(word.as_str(), origin));
     }
+    let HowMany::Word(micro_batch) = args.micro_batch else {
+        return Err(Failure::input(
+            "--micro-batch: a number is for executions of language models; a graph has the samples that its workload's micro_batch states",
+        ));
+    };
     let request = Request {
         wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
         tiles: args.tiles.or(task.tiles),
@@ -212,9 +260,21 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             pue: args.pue,
             run: args.run,
         },
+        passes: args.sharding,
+        joint_nodes: args.joint_nodes,
+        micro_batch,
     };
-    match map(&task.workload, &task.system, &request)? {
+    let answer = map(&task.workload, &task.system, &request);
+    if let (Err(MapError::NoPlanYet(limit)), Format::Json) = (&answer, args.format) {
+        super::print(&present::no_plan_json(&task.workload, &task.system, limit, &request));
+    }
+    match answer? {
         Answer::Mapped(plan, record) => {
+            if plan.workload.micro_batch != task.workload.micro_batch {
+                let origin = Origin::named("<search>");
+                let found = Node::scalar(plan.workload.micro_batch.to_string(), origin.clone());
+                task.workload_node.set("micro_batch", origin, found);
+            }
             crate::check::verify(&plan).map_err(|e| {
                 Failure::input(format!("internal error, please report it: the checker refuses the plan: {e}"))
             })?;
@@ -240,6 +300,19 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
                 );
                 write_model::write(&model.milp, &title, path).map_err(Failure::input)?;
             }
+            if args.all_solvers {
+                let compared = compare::all(&task.workload, &task.system, &plan, &request)?;
+                let text = present::compared(&compared);
+                match args.format {
+                    Format::Text => super::print(&text),
+                    // Standard output is one JSON object.
+                    Format::Json => eprint!("{text}"),
+                }
+                let faults = compare::disagreements(&compared);
+                if !faults.is_empty() {
+                    return Err(Failure { message: faults.join("\n"), code: 3 });
+                }
+            }
             let exact = engine == Engine::Exact;
             if !record.reproducible && !exact {
                 eprintln!("note: a solve was stopped by --time-limit; the same command may give another plan");
@@ -255,8 +328,9 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     }
 }
 
-fn load(args: &MapArgs) -> Result<Task, Failure> {
-    if let Some(path) = &args.plan {
+/// Reads a plan file, or a workload and a system.
+pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<&Path>) -> Result<Task, Failure> {
+    if let Some(path) = plan {
         let read = file::read(&Loader.load(path, None)?)?;
         return Ok(Task {
             pins: Pins {
@@ -265,13 +339,14 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
                 partition: read.pinned_partition,
             },
             tiles: read.pin.tile_count.then_some(read.decisions.tiles),
+            decisions: Some(read.decisions),
             workload_node: read.workload_node,
             system_node: read.system_node,
             workload: read.workload,
             system: read.system,
         });
     }
-    let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
+    let (Some(workload), Some(system)) = (workload, system) else {
         return Err(Failure::input("--workload and --system, or --plan, are needed"));
     };
     // Both files are read before anything is reported, so that all their problems come at once.
@@ -283,9 +358,15 @@ fn load(args: &MapArgs) -> Result<Task, Failure> {
         .map_err(Failure::from)
         .and_then(|(node, tree)| System::build(&node).map(|s| (tree, s)).map_err(Failure::from));
     match (workload_read, system_read) {
-        (Ok((workload_node, workload)), Ok((system_node, system))) => {
-            Ok(Task { workload_node, system_node, workload, system, pins: Pins::default(), tiles: None })
-        }
+        (Ok((workload_node, workload)), Ok((system_node, system))) => Ok(Task {
+            workload_node,
+            system_node,
+            workload,
+            system,
+            pins: Pins::default(),
+            tiles: None,
+            decisions: None,
+        }),
         (Err(one), Err(other)) => Err(Failure::input(format!("{}\n{}", one.message, other.message))),
         (Err(one), Ok(_)) | (Ok(_), Err(one)) => Err(one),
     }

@@ -1,10 +1,11 @@
 //! The command line: one file a sub-command. `main.rs` parses, calls and exits; everything that can be tested is here.
 //!
-//! Exit codes: 0 done; 1 the input is wrong or has no feasible mapping; 2 some points of a study failed or are infeasible; 130
-//! interrupted.
+//! Exit codes: 0 done; 1 the input is wrong or has no feasible mapping; 2 some points of a study failed or are infeasible; 3
+//! engines disagree (`map --all-solvers`); 130 interrupted.
 
 pub mod check;
 pub mod execution;
+pub mod explain;
 pub mod import;
 pub mod inference;
 pub mod map;
@@ -36,6 +37,8 @@ pub enum Command {
     Map(Box<map::MapArgs>),
     /// Derive the figures of a plan again from its decisions, and compare.
     Check(check::CheckArgs),
+    /// What binds a plan, what more of each resource would bring, and what makes an infeasible point feasible.
+    Explain(explain::ExplainArgs),
     /// Studies: grids over fields of workloads and systems.
     #[command(subcommand)]
     Study(StudyCommand),
@@ -100,7 +103,7 @@ pub fn run(cli: Cli) -> i32 {
     let result = match cli.command {
         Command::Map(args) => map::run(&args),
         Command::Check(args) => check::run(&args),
-
+        Command::Explain(args) => explain::run(&args),
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Import(command) => import::run(&command),

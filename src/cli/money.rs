@@ -110,7 +110,10 @@ pub fn running_json(plan: &Plan, record: &Record) -> Value {
     let (f, e) = (&plan.figures, &record.economics);
     let spent = e.iteration(f.cost.total(), f.iteration_s(), f.energy.total());
     let iterations = e.run.and_then(|run| run.iterations(&plan.workload));
+    let missing = e.run.filter(|_| iterations.is_none());
     json!({
+        "run": e.run.map(|run| run.to_string()),
+        "run_unknown_because": missing.map(|_| "the workload does not say how many tokens a sample has"),
         "electricity_usd_per_kwh": e.electricity.0 * 3.6e6,
         "amortization_s": e.amortization.0,
         "pue": e.pue,

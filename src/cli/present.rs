@@ -1,7 +1,8 @@
 //! An answer for a person, and for a program.
 
 use crate::mapping::Infeasible;
-use crate::mapping::search::{Engine, Record, Request};
+use crate::mapping::compare::Compared;
+use crate::mapping::search::{Engine, LimitReached, Objective, Record, Request};
 use crate::plan::Plan;
 use crate::system::System;
 use crate::units::{Bytes, Seconds};
@@ -14,14 +15,17 @@ pub fn text(plan: &Plan, record: &Record) -> String {
     let proof = match record.proof {
         crate::mapping::search::Proof::ClosedForm => "closed-form bound",
         crate::mapping::search::Proof::ShortestPath => "shortest path over all ideals",
+        crate::mapping::search::Proof::Relaxation => "Lagrangian relaxation",
         crate::mapping::search::Proof::Milp => "MILP bound",
     };
+    let scope =
+        if record.covers_sharding { "; covers all shardings" } else { "; given the sharding of each assignment" };
     let fusion = record.fusion.as_ref().map_or(String::new(), |f| {
         let nodes = f.nodes.map_or("?".into(), |n| n.to_string());
         format!(", fusion MILP {} in {nodes} nodes, {:.3} s", f.status, f.seconds)
     });
     format!(
-        "{}{}\nstatus: {} (gap {:.2e}, proven by {proof}); {} assignments of dimensions, {} fusion problems{fusion}; {} in {:.3} s\n",
+        "{}{}\nstatus: {} (gap {:.2e}, proven by {proof}{scope}); {} assignments of dimensions, {} fusion problems{fusion}; {} in {:.3} s\n",
         figures_text(plan),
         super::money::running(plan, record),
         record.status,
@@ -30,7 +34,26 @@ pub fn text(plan: &Plan, record: &Record) -> String {
         record.solved,
         record.solver,
         record.solve_s
-    )
+    ) + &format!("engine: {}\n", record.engine)
+}
+
+/// What the engines found, as a table.
+pub fn compared(rows: &[Compared]) -> String {
+    let mut table = plain();
+    table.set_header(["sub-problem", "engine", "status", "objective", "bound", "seconds", "agrees"]);
+    for row in rows {
+        table.add_row([
+            row.problem.clone(),
+            row.engine.clone(),
+            row.status.clone(),
+            row.objective.map_or("-".into(), |v| format!("{v:.9e}")),
+            row.bound.map_or("-".into(), |v| format!("{v:.9e}")),
+            format!("{:.3}", row.seconds),
+            row.agrees.map_or("-", |yes| if yes { "yes" } else { "NO" }).to_string(),
+        ]);
+    }
+    align(&mut table, &[3, 4, 5]);
+    format!("\n{table}\n")
 }
 
 /// The plan's figures as text.
@@ -169,7 +192,7 @@ pub(super) fn align(table: &mut Table, right: &[usize]) {
     }
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
@@ -217,8 +240,6 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         "workload": plan.workload.name,
         "system": plan.system.name,
         "status": record.status,
-        "objective_s": record.objective_s,
-        "bound_s": record.bound_s,
         "gap": record.gap(),
         "proof": record.proof,
         "nodes": record.nodes,
@@ -255,11 +276,34 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         "solves": { "sharding": record.sharding, "fusion": record.fusion },
     });
     // Set one by one: the macro has a limit of keys.
+    // Seconds are what the gap is of only where they are minimised.
+    if record.objective == Objective::Time {
+        object["objective_s"] = json!(record.objective_s);
+        object["bound_s"] = json!(record.bound_s);
+    } else {
+        object["fastest_iteration_bound_s"] = json!(record.bound_s);
+    }
+    object["objective_unit"] = json!(record.objective.unit());
+    object["covers_sharding"] = json!(record.covers_sharding);
+    object["joint_nodes"] = json!(record.joint_nodes);
     object["minimized"] = json!(record.objective);
     object["objective_value"] = json!(record.value);
     object["objective_bound"] = json!(record.bound);
     object["energy"] = super::money::energy_json(plan);
     object["running"] = super::money::running_json(plan, record);
+    format!("{object:#}\n")
+}
+
+/// A point without a plan yet as one JSON object.
+pub fn no_plan_json(workload: &Workload, system: &System, limit: &LimitReached, request: &Request) -> String {
+    let object = json!({
+        "workload": workload.name,
+        "system": system.name,
+        "status": limit.status(),
+        "plan": Value::Null,
+        "reason": format!("no plan within the limit of {}", limit.0),
+        "seed": request.limits.seed,
+    });
     format!("{object:#}\n")
 }
 

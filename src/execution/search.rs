@@ -203,8 +203,12 @@ fn schedules(model: &LanguageModel, d: &Degrees, pins: &Pins) -> Vec<(Schedule, 
     if interleaved {
         // Embedding and head may stand for a layer each ([`suits`]).
         let whole = [model.layers, model.layers.saturating_add(2)];
-        let mut chunks: Vec<u64> =
-            whole.iter().filter(|l| l.is_multiple_of(d.pp)).flat_map(|l| divisors(l / d.pp)).filter(|v| *v > 1).collect();
+        let mut chunks: Vec<u64> = whole
+            .iter()
+            .filter(|l| l.is_multiple_of(d.pp))
+            .flat_map(|l| divisors(l / d.pp))
+            .filter(|v| *v > 1)
+            .collect();
         chunks.sort_unstable();
         chunks.dedup();
         out.extend(chunks.into_iter().map(|v| (Schedule::Interleaved, v)));

@@ -1,24 +1,43 @@
 //! The proof of the winner: closed form, shortest path, or MILP; engines that must agree.
 
 use super::fusion::{self, PartitionCounts};
+use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::Instance;
 use super::record::{SolveRecord, Status, relative_gap};
 use super::request::{Engine, MapError, Proof};
 use super::search::{Best, Search, TIE};
+use super::solver::Limits;
 
 /// Largest graph whose MILP gives every kernel a partition of its own: its size grows with the square.
 const MOST_KERNELS_ALONE: usize = 24;
 
+/// What proves a bound, in words.
+fn word(proof: Proof) -> &'static str {
+    match proof {
+        Proof::ClosedForm => "the closed form",
+        Proof::ShortestPath => "a shortest path over all ideals",
+        Proof::Relaxation => "Lagrangian relaxation",
+        Proof::Milp => "the MILP",
+    }
+}
+
 impl Search<'_> {
     /// The winner's bound on the sum over the partitions (seconds of a layer, where time is minimised): closed form, shortest path, or the MILP.
     pub(super) fn certify(&self, best: &mut Best) -> Result<(f64, Proof, Option<SolveRecord>), MapError> {
-        let closed = best.instance.least_value();
+        // Of a wide graph the relaxation may say more than the closed form.
+        let least = best.instance.least_value();
+        let closed = if best.proven { least } else { least.max(best.bound.min(best.layer)) };
+        let short_of_path = if closed > least * (1.0 + TIE) { Proof::Relaxation } else { Proof::ClosedForm };
         if best.instance.kernel_by_kernel || best.layer <= closed * (1.0 + TIE) {
             return Ok((best.layer.min(closed.max(best.layer * (1.0 - TIE))), Proof::ClosedForm, None));
         }
         if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && best.proven) {
             let bound = if best.proven { best.layer } else { closed };
-            let proof = if best.proven { Proof::ShortestPath } else { Proof::ClosedForm };
+            let proof = match best.proven {
+                true if best.relaxed => Proof::Relaxation,
+                true => Proof::ShortestPath,
+                false => short_of_path,
+            };
             return Ok((bound, proof, None));
         }
         // A proven plan's number of partitions is the best one: the MILP need not have more. Otherwise its bound holds
@@ -33,7 +52,7 @@ impl Search<'_> {
         let holds_for_all = best.proven || spare >= kernels;
         if self.request.engine == Engine::Auto && !holds_for_all && kernels > MOST_KERNELS_ALONE {
             // Many minutes for a bound of no use; a solver that is named is asked all the same.
-            return Ok((closed, Proof::ClosedForm, None));
+            return Ok((closed, short_of_path, None));
         }
         let (mut record, assignment) = self.solve_milp(&best.instance, &best.assignment, spare)?;
         if record.status == Status::Infeasible {
@@ -68,7 +87,7 @@ impl Search<'_> {
             });
         }
         if !holds_for_all {
-            return Ok((closed, Proof::ClosedForm, Some(record)));
+            return Ok((closed, short_of_path, Some(record)));
         }
         let closed_by_milp = relative_gap(best.layer, record.bound) <= self.request.limits.gap.max(TIE);
         Ok(match (closed_by_milp, best.proven) {
@@ -76,6 +95,29 @@ impl Search<'_> {
             (false, true) => (best.layer, Proof::ShortestPath, Some(record)),
             (false, false) => (record.bound.max(closed), Proof::Milp, Some(record)),
         })
+    }
+
+    /// Which engine solved the winner's fusion problem, and why that one.
+    pub(super) fn engine_taken(&self, best: &Best, proof: Proof, by_milp: bool, ideals: Option<&Ideals>) -> String {
+        let n = best.instance.kernels.len();
+        let solver = self.request.limits.solver.word();
+        let path = match ideals.filter(|_| n <= 128) {
+            _ if best.instance.kernel_by_kernel => "closed form: the chip runs kernel by kernel".to_string(),
+            Some(found) if found.complete => format!("exact: all {} ideals of {n} kernels", found.sets.len()),
+            _ if best.proven && !best.relaxed => format!("exact: orders of {n} kernels, proven by {}", word(proof)),
+            _ => format!(
+                "wide: {n} kernels have more than {MAX_IDEALS} ideals; orders cut and improved, bound by {}",
+                word(proof)
+            ),
+        };
+        match self.request.engine {
+            Engine::Milp => format!("{path}; and {solver}, which was named"),
+            Engine::Exact => format!("{path}; no MILP, as asked"),
+            Engine::Auto if by_milp => format!("{path}; and {solver}, as that leaves a gap"),
+            Engine::Auto if proof == Proof::ClosedForm && best.proven => path,
+            Engine::Auto if best.proven => format!("{path}; no MILP, as that is a proof"),
+            Engine::Auto => format!("{path}; no MILP, as it is beyond {MOST_KERNELS_ALONE} kernels"),
+        }
     }
 
     /// Solves the fusion MILP of an instance from a plan; the two passes by themselves where nothing but crossing tensors
@@ -86,12 +128,23 @@ impl Search<'_> {
         start: &[usize],
         spare: usize,
     ) -> Result<(SolveRecord, Option<Vec<usize>>), MapError> {
+        self.solve_milp_with(instance, start, spare, &self.request.limits)
+    }
+
+    /// [`Search::solve_milp`] with a given solver.
+    pub(super) fn solve_milp_with(
+        &self,
+        instance: &Instance,
+        start: &[usize],
+        spare: usize,
+        limits: &Limits,
+    ) -> Result<(SolveRecord, Option<Vec<usize>>), MapError> {
         let joined = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
         if !instance.separate_phases || joined {
             let counts = PartitionCounts::of(instance, start, spare);
             let model = fusion::build(instance, counts);
             let point = model.point(instance, start, counts);
-            let solved = model.solve(&self.request.limits, point.as_deref())?;
+            let solved = model.solve(&self.left(limits), point.as_deref())?;
             return Ok((solved.record, solved.values.map(|values| model.assignment(&values))));
         }
         let mut total: Option<SolveRecord> = None;
@@ -102,7 +155,7 @@ impl Search<'_> {
             let (part, kernels) = instance.phase(backward);
             let offset = kernels.iter().map(|k| start[*k]).min().unwrap_or(0);
             let part_start: Vec<usize> = kernels.iter().map(|k| start[*k] - offset).collect();
-            let (record, part_assignment) = self.solve_milp(&part, &part_start, spare)?;
+            let (record, part_assignment) = self.solve_milp_with(&part, &part_start, spare, limits)?;
             found &= part_assignment.is_some();
             let part_assignment = part_assignment.unwrap_or(part_start);
             for (k, p) in kernels.iter().zip(&part_assignment) {
@@ -127,7 +180,7 @@ impl Search<'_> {
         }
         let most = instance.max_partitions.unwrap_or(n).min(n);
         let model = fusion::build(instance, PartitionCounts { forward: most, backward: 0 });
-        let solved = model.solve(&self.request.limits, None)?;
+        let solved = model.solve(&self.limits(), None)?;
         match solved.values.map(|values| model.assignment(&values)) {
             Some(assignment) => match instance.evaluate(&assignment) {
                 Some((objective, _)) => {

@@ -272,25 +272,87 @@ impl Instance {
                 return None;
             }
         }
-        let mut total = 0.0;
+        let mut members = vec![Vec::new(); count];
+        assignment.iter().enumerate().for_each(|(k, p)| members[*p].push(k));
+        if members.iter().any(|m| m.is_empty() || (self.kernel_by_kernel && m.len() > 1)) {
+            return None;
+        }
+        let costs: Vec<PartitionCost> = self.all_partitions(assignment, &members)?;
+        if !costs.iter().all(|cost| self.fits(cost)) {
+            return None;
+        }
+        Some((costs.iter().map(|cost| self.value(cost)).sum(), costs))
+    }
+
+    /// [`Instance::partition`] of every partition of an assignment, each tensor looked at once.
+    fn all_partitions(&self, assignment: &[usize], members: &[Vec<usize>]) -> Option<Vec<PartitionCost>> {
+        let count = members.len();
         let mut costs = Vec::with_capacity(count);
-        for p in 0..count {
-            let members: Vec<usize> = (0..assignment.len()).filter(|k| assignment[*k] == p).collect();
-            if members.is_empty() || (self.kernel_by_kernel && members.len() > 1) {
-                return None;
+        for inside in members {
+            // Without tensors.
+            let mut cost = PartitionCost { sram_bytes: self.base_sram_bytes, ..PartitionCost::default() };
+            let mut seconds = 0.0;
+            let mut options: Vec<&[CoreOption]> = Vec::new();
+            for &k in inside {
+                let kernel = &self.kernels[k];
+                if kernel.pieces > 1 && inside.len() > 1 {
+                    return None;
+                }
+                match &kernel.compute {
+                    Compute::Seconds(s) => seconds += s,
+                    Compute::Cores(o) => options.push(o),
+                }
+                cost.network_s += kernel.network_s;
+                cost.serial_s += kernel.serial_s;
+                cost.sram_bytes += kernel.resident_bytes;
+                cost.dram_bytes += kernel.dram_bytes;
             }
-            let cost = self.partition(&members, |k| match assignment[k].cmp(&p) {
-                std::cmp::Ordering::Less => When::Before,
-                std::cmp::Ordering::Equal => When::Now,
-                std::cmp::Ordering::Greater => When::After,
-            })?;
-            if !self.fits(&cost) {
-                return None;
-            }
-            total += self.value(&cost);
+            cost.serial_s += self.partition_overhead_s;
+            cost.compute_s = seconds + super::tiling::slowest(&options, self.cores)?;
             costs.push(cost);
         }
-        Some((total, costs))
+        // What waits, as it begins (at its partition) and as it ends (after it).
+        let mut begins = vec![0.0; count];
+        let mut ends = vec![0.0; count + 1];
+        // Partition, load, buffer of the readers of one tensor, each partition once.
+        let mut reads: Vec<(usize, f64, f64)> = Vec::new();
+        for tensor in &self.tensors {
+            let made = tensor.producer.map(|k| assignment[k]);
+            reads.clear();
+            for u in &tensor.uses {
+                let p = assignment[u.kernel];
+                let (load, buffer) =
+                    if made == Some(p) { (0.0, u.onchip_buffer) } else { (u.load_bytes, u.load_buffer) };
+                match reads.iter_mut().find(|(q, ..)| *q == p) {
+                    Some((_, most, widest)) => (*most, *widest) = (load.max(*most), buffer.max(*widest)),
+                    None => reads.push((p, load, buffer)),
+                }
+            }
+            let last_load = reads.iter().filter(|(p, ..)| made != Some(*p)).map(|(p, ..)| *p).max();
+            if let Some(p) = made.filter(|_| tensor.output || last_load.is_some()) {
+                costs[p].dram_bytes += tensor.store_bytes;
+                match reads.iter_mut().find(|(q, ..)| *q == p) {
+                    Some((.., buffer)) => *buffer = buffer.max(tensor.store_buffer),
+                    None => costs[p].sram_bytes += tensor.store_buffer,
+                }
+            }
+            for (p, load, buffer) in &reads {
+                costs[*p].dram_bytes += load;
+                costs[*p].sram_bytes += buffer;
+            }
+            let until = if tensor.output { Some(count - 1) } else { last_load };
+            if let Some(until) = until {
+                begins[made.unwrap_or(0)] += tensor.live_bytes;
+                ends[until + 1] += tensor.live_bytes;
+            }
+        }
+        let mut live = 0.0;
+        for (p, cost) in costs.iter_mut().enumerate() {
+            live += begins[p] - ends[p];
+            cost.live_bytes = live;
+            cost.dram_s = cost.dram_bytes / self.dram_bytes_per_s;
+        }
+        Some(costs)
     }
 
     /// The problem of one pass alone, and the kernels it has, where the passes are kept apart. Partitions of the two
@@ -476,7 +538,7 @@ pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limi
 }
 
 /// Buffers of each kernel in a partition of its own: of each tensor the largest that it needs.
-fn buffers_alone(tensors: &[TensorCost], kernels: usize) -> Vec<f64> {
+pub(super) fn buffers_alone(tensors: &[TensorCost], kernels: usize) -> Vec<f64> {
     let mut buffers = vec![0.0; kernels];
     for tensor in tensors {
         let stored = tensor.producer.filter(|_| tensor.output || !tensor.uses.is_empty());

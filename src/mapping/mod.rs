@@ -7,6 +7,7 @@
 
 pub mod cache;
 mod certify;
+pub mod compare;
 pub mod degrees;
 pub mod dominance;
 pub mod elimination;
@@ -16,9 +17,11 @@ pub mod fusion;
 mod goal;
 pub mod ideals;
 pub mod instance;
+mod joint;
 mod pricing;
 mod reasons;
 pub mod record;
+pub mod relaxed;
 mod remaining;
 pub mod request;
 pub mod search;
@@ -26,6 +29,7 @@ pub mod sharding;
 pub mod solver;
 mod spread;
 pub mod tiling;
+pub mod wide;
 pub mod write_model;
 
 pub use record::{Infeasible, SolveRecord, Status};

@@ -135,6 +135,33 @@ impl<'a> Pricer<'a> {
         }
     }
 
+    /// Takes all kernels out of the partition under way, then lets `k` have run: partitions from here on start after it.
+    /// Only right after [`Pricer::start`] and other calls of this, each after its predecessors.
+    pub(super) fn advance(&mut self, k: usize) {
+        while !self.steps.is_empty() {
+            self.take_back();
+        }
+        self.place[k] = When::Before;
+        let instance = self.instance;
+        let waits = |t: usize, place: &[When]| instance.tensors[t].uses.iter().any(|u| place[u.kernel] == When::After);
+        for &t in &self.made[k] {
+            let tensor = &instance.tensors[t];
+            if tensor.output || waits(t, &self.place) {
+                self.sums.live += tensor.live_bytes;
+            }
+        }
+        for read in &self.read[k] {
+            let tensor = &instance.tensors[read.tensor];
+            // A kernel that reads a tensor twice takes it off once.
+            let again = tensor.uses.iter().filter(|u| u.kernel == k).count() > 1;
+            let first = self.read[k].iter().find(|r| r.tensor == read.tensor);
+            let repeated = again && first.is_some_and(|r| !std::ptr::eq(r, read));
+            if !tensor.output && !repeated && !waits(read.tensor, &self.place) {
+                self.sums.live -= tensor.live_bytes;
+            }
+        }
+    }
+
     /// Lets a kernel join whose predecessors have run or joined.
     pub(super) fn add(&mut self, k: usize) {
         self.steps.push(Step { kernel: k, sums: self.sums, log: self.log.len() });

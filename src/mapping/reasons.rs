@@ -60,6 +60,19 @@ impl Search<'_> {
         None
     }
 
+    /// How the chips share the kernels, for a person.
+    fn shared_by(&self, d: &Degrees) -> String {
+        match self.workload.is_spread() {
+            true => format!("on a process grid of {} x {}", d.grid_rows, d.grid_cols),
+            false => format!("at TP = {}", d.tp),
+        }
+    }
+
+    /// What may be more, so that a kernel needs less SRAM.
+    fn more_parts(&self) -> &'static str {
+        if self.workload.is_spread() { "more tiles or chips" } else { "more tiles or TP" }
+    }
+
     pub(super) fn no_such_degrees(&self, all: &[Degrees]) -> String {
         let w = &self.request.wanted;
         let asked: Vec<String> = [("TP", w.tp), ("PP", w.pp), ("DP", w.dp)]
@@ -105,6 +118,20 @@ impl Search<'_> {
     pub(super) fn dram_short(&self, d: &Degrees, needed: f64, capacity: f64) -> Infeasible {
         let factor = (needed / capacity).ceil().clamp(2.0, 1e9);
         let split = self.split_hint(d.tp * d.pp);
+        if self.workload.is_spread() {
+            return Infeasible {
+                resource: "dram".into(),
+                needed,
+                available: capacity,
+                unit: "bytes".into(),
+                remedy: format!(
+                    "{}: use a memory of at least {}, plus room for tensors that wait between partitions, or about {factor} \
+                     times as many chips",
+                    self.shared_by(d),
+                    crate::units::Bytes(needed)
+                ),
+            };
+        }
         Infeasible {
             resource: "dram".into(),
             needed,
@@ -130,8 +157,10 @@ impl Search<'_> {
             available: self.system.chip.0.sram.0,
             unit: "bytes".into(),
             remedy: format!(
-                "kernel {} does not fit alone at TP = {} with {tiles} tiles{pieces}: use a larger SRAM, or where possible more tiles or TP",
-                kernel.name, d.tp
+                "kernel {} does not fit alone {} with {tiles} tiles{pieces}: use a larger SRAM, or where possible {}",
+                kernel.name,
+                self.shared_by(d),
+                self.more_parts()
             ),
         }
     }
@@ -149,13 +178,14 @@ impl Search<'_> {
             available: if pinned { 0.0 } else { instance.sram_bytes },
             unit: if pinned { "plans".into() } else { "bytes".into() },
             remedy: format!(
-                "at TP = {} with {tiles} tiles {}",
-                d.tp,
+                "{} with {tiles} tiles {}",
+                self.shared_by(d),
                 if pinned {
                     "no partitions keep the pins and --max-partitions together with the order of the kernels and the SRAM; \
                      free them, or use a larger SRAM"
+                        .to_string()
                 } else {
-                    "no partitions fit the chip; use a larger SRAM, or where possible more tiles or TP"
+                    format!("no partitions fit the chip; use a larger SRAM, or where possible {}", self.more_parts())
                 }
             ),
         }

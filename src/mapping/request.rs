@@ -5,7 +5,9 @@ use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 use super::solver::{Limits, Solver, SolverError};
 use crate::model::Strategy;
 use crate::plan::{DimensionUse, Plan};
+use crate::system::System;
 use crate::system::economics::Economics;
+use crate::system::options::Preset;
 use serde::Serialize;
 
 /// Which engine decides the fusion problem.
@@ -42,6 +44,31 @@ impl Objective {
     }
 }
 
+crate::choice! {
+    /// How sharding and fusion are searched.
+    pub enum Passes ("passes of the search") {
+        /// Joint for the model `flowspace`, two passes for `dfmodel`.
+        Auto = "auto",
+        /// All shardings of an assignment of dimensions, each with its best tiles and partitions.
+        Joint = "joint",
+        /// The sharding that is best by its own objective first, tiles and partitions for it after (DFModel).
+        TwoPass = "two_pass",
+    }
+}
+
+crate::choice! {
+    /// Where the size of a microbatch comes from.
+    pub enum MicroBatch ("a microbatch") {
+        /// The workload states it.
+        Given = "given",
+        /// Searched among the divisors of a replica's samples.
+        Search = "search",
+    }
+}
+
+/// Sets of shardings that a search may look at.
+pub const JOINT_NODES: u64 = 500;
+
 /// Decisions that are fixed beforehand.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pins {
@@ -72,6 +99,12 @@ pub struct Request {
     pub objective: Objective,
     /// Prices of running the system: for the objective `cost`, and for figures in dollars.
     pub economics: Economics,
+    /// How sharding and fusion are searched. Objectives other than time take two passes.
+    pub passes: Passes,
+    /// Most sets of shardings that the joint search looks at.
+    pub joint_nodes: u64,
+    /// Where the size of a microbatch comes from.
+    pub micro_batch: MicroBatch,
 }
 
 impl Default for Request {
@@ -85,7 +118,22 @@ impl Default for Request {
             limits: Limits::default(),
             objective: Objective::Time,
             economics: Economics::default(),
+            passes: Passes::Auto,
+            joint_nodes: JOINT_NODES,
+            micro_batch: MicroBatch::Given,
         }
+    }
+}
+
+impl Request {
+    /// Whether sharding and fusion are one search on a system.
+    pub fn is_joint(&self, system: &System) -> bool {
+        let joint = match self.passes {
+            Passes::Auto => system.model.preset == Preset::Flowspace,
+            Passes::Joint => true,
+            Passes::TwoPass => false,
+        };
+        joint && self.objective == Objective::Time
     }
 }
 
@@ -97,6 +145,8 @@ pub enum Proof {
     ClosedForm,
     /// Shortest path over all ideals.
     ShortestPath,
+    /// Lagrangian relaxation of the kernels that nothing waits for (`mapping/relaxed.rs`).
+    Relaxation,
     /// The MILP solver's bound.
     Milp,
 }
@@ -126,6 +176,8 @@ pub struct Record {
     pub solve_s: f64,
     /// The solver: `highs`, `cbc` or `exact`.
     pub solver: String,
+    /// What solved the winner's fusion problem, and why that was taken.
+    pub engine: String,
     /// Its seed.
     pub seed: u32,
     /// Whether the same inputs give the same answer: no solve was stopped by seconds.
@@ -138,6 +190,10 @@ pub struct Record {
     pub assignments: usize,
     /// Fusion problems solved.
     pub solved: usize,
+    /// Whether the bound covers every sharding of every assignment; else it holds given the one that each has.
+    pub covers_sharding: bool,
+    /// Sets of shardings that the joint search looked at.
+    pub joint_nodes: u64,
 }
 
 impl Record {
@@ -156,12 +212,33 @@ pub enum Answer {
     Infeasible(Infeasible),
 }
 
+/// A limit: what it counts, and what raises it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitReached(pub &'static str, pub &'static str);
+
+impl LimitReached {
+    /// The limit behind a status.
+    pub fn of(status: Status) -> Self {
+        match status {
+            Status::TimeLimit => Self("seconds", "--time-limit (in a study solve.seconds)"),
+            _ => Self("nodes", "--node-limit or --joint-nodes (in a study solve.nodes, solve.joint_nodes)"),
+        }
+    }
+    /// The status of a search that it ended.
+    pub fn status(&self) -> Status {
+        if self.0 == "seconds" { Status::TimeLimit } else { Status::NodeLimit }
+    }
+}
+
 /// A request that cannot be answered.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MapError {
     /// The request contradicts its inputs.
     #[error("{0}")]
     Request(String),
+    /// A limit ended the search before it had a plan.
+    #[error("no plan within the limit of {}, which does not prove that there is none: raise {}", .0.0, .0.1)]
+    NoPlanYet(LimitReached),
     /// The solver failed.
     #[error(transparent)]
     Solver(#[from] SolverError),

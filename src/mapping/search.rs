@@ -1,45 +1,106 @@
-//! The whole search for one point: degrees x sharding x tile count x fusion.
+//! The whole search for one point: degrees x microbatch x sharding x tile count x fusion.
 //!
-//! 1. Every assignment of network dimensions gets a closed-form bound on its objective and is tried in that order. The
-//!    objective is the iteration's time, or another sum over the partitions (`goal.rs`).
-//! 2. The sharding MILP of an assignment is solved (its own objective, its own proof).
+//! 1. Every assignment of network dimensions (and every size of a microbatch, where that is searched) gets a closed-form
+//!    bound on its objective and is tried in that order. The objective is the iteration's time, or another sum over the
+//!    partitions (`goal.rs`).
+//! 2. The sharding problem of an assignment is solved by its own objective.
 //! 3. Each tile count, with the weights streamed or (on dataflow chips that can hold them) kept on chip for the
 //!    iteration, gives a fusion problem; a tile count that costs as much as another and needs no less SRAM is
 //!    left out; so is one whose closed-form bound cannot beat the best found.
 //! 4. The fusion problem is solved as a shortest path over the graph's ideals. Where the graph has too many of them for
 //!    a proof, or where the user names a MILP solver, the winner is solved again as a MILP, started from that plan. The
 //!    two must agree to 1e-6, or the program stops with both numbers.
+//! 5. Where time is minimised (and two passes are not asked for), every other sharding of each assignment that may
+//!    still win is searched from the plan found so far (`joint/`).
 //!
-//! The bound of the answer covers assignments, tile counts and partitions; the sharding of an assignment is the one
-//! that its own objective chose. Smallest tile counts win ties.
+//! The bound of the answer covers assignments, microbatches, tile counts and partitions, and after step 5 all shardings.
+//! Smallest tile counts win ties. Seconds are a limit of the whole search: it ends with the best plan it has.
 
 use super::cache;
-use super::degrees::{Degrees, assignments};
+use super::degrees::{Degrees, assignments, divisors};
 use super::dominance::{dominates, same_costs};
 use super::exact;
 use super::fusion::{self, PartitionCounts};
 use super::goal::Worth;
 use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::{self, Choice, Instance, SramShort};
+use super::joint::{self, Context, Ended};
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
-pub use super::request::{Answer, Engine, MapError, Objective, Pins, Proof, Record, Request, engine_from_word};
-use super::sharding::{self, Sharding};
-use super::tiling::tile_counts;
+pub use super::request::{
+    Answer, Engine, LimitReached, MapError, MicroBatch, Objective, Passes, Pins, Proof, Record, Request,
+    engine_from_word,
+};
+use super::sharding::{self, Problem, Sharding};
+use super::solver::Limits;
+use super::tiling::{self, tile_counts};
+use super::wide;
 use crate::model::Strategy;
 use crate::plan::{Decisions, Plan};
 use crate::system::System;
 use crate::workload::Workload;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Finds the best mapping of a workload onto a system.
 ///
 /// # Errors
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
 pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
+    let clock = Clock::start(&request.limits);
     if workload.is_spread() {
-        return super::spread::map(workload, system, request);
+        return super::spread::map(workload, system, request, clock);
     }
-    Search::new(workload, system, request)?.run()
+    let sizes = micro_batches(workload, system, request);
+    let workloads: Vec<Workload> =
+        sizes.into_iter().map(|micro_batch| Workload { micro_batch, ..workload.clone() }).collect();
+    let searches: Result<Vec<Search<'_>>, MapError> =
+        workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
+    run(&searches?)
+}
+
+/// When a search began, and when it must end.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    started: Instant,
+    ends: Option<Instant>,
+}
+
+impl Clock {
+    pub(super) fn start(limits: &Limits) -> Self {
+        let started = Instant::now();
+        let seconds = limits.seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
+        Self { started, ends: seconds.and_then(|s| started.checked_add(s)) }
+    }
+    /// Whether its seconds are over.
+    pub(super) fn is_over(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= ends)
+    }
+    /// Seconds since its start.
+    pub(super) fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+    /// The limits of a solve that begins now: no more seconds than are left.
+    fn left(&self, limits: &Limits) -> Limits {
+        let left = self.ends.map(|ends| ends.saturating_duration_since(Instant::now()).as_secs_f64().max(1e-3));
+        Limits { seconds: left.or(limits.seconds), ..limits.clone() }
+    }
+}
+
+/// The sizes of a microbatch that are searched: the one that the workload states, or every divisor of the samples of a
+/// replica, for some number of replicas.
+fn micro_batches(workload: &Workload, system: &System, request: &Request) -> Vec<u64> {
+    if request.micro_batch == MicroBatch::Given {
+        return vec![workload.micro_batch];
+    }
+    let all = match &request.pins.uses {
+        Some(uses) => vec![Degrees::new(system, uses.clone())],
+        None => assignments(system, request.wanted.split),
+    };
+    let replicas = all.iter().filter(|d| request.wanted.fits(d)).map(|d| workload.global_batch / d.dp.max(1));
+    let mut sizes: Vec<u64> = replicas.filter(|samples| *samples > 0).flat_map(divisors).collect();
+    sizes.push(workload.micro_batch);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
 }
 
 /// The fusion MILP of a point's winner, for `--write-model`.
@@ -54,7 +115,10 @@ pub fn winner_model(
 ) -> Result<fusion::FusionModel, MapError> {
     let degrees = Degrees::new(system, plan.decisions.uses.clone());
     let on_grid = workload.is_spread().then(|| workload.on_grid(degrees.grid_rows, degrees.grid_cols));
-    let search = Search::new(on_grid.as_ref().unwrap_or(workload), system, request)?;
+    let clock = Clock::start(&Limits { seconds: None, ..request.limits.clone() });
+    // The plan's own workload: it has the microbatch that was found.
+    let workload = on_grid.as_ref().unwrap_or(&plan.workload);
+    let search = Search::new(workload, system, request, clock)?;
     let built = search.instance(
         &degrees,
         &plan.decisions.sharding,
@@ -74,6 +138,7 @@ pub(super) struct Search<'a> {
     pub(super) pins_sharding: Vec<Option<Strategy>>,
     pub(super) pins_partition: Vec<Option<usize>>,
     pub(super) worth: Worth,
+    clock: Clock,
 }
 
 /// A candidate of the search that is still the best.
@@ -87,18 +152,38 @@ pub(super) struct Best {
     /// Value of the partitions: seconds of a layer, where time is minimised.
     pub(super) layer: f64,
     pub(super) proven: bool,
+    /// No partitions of this instance have a smaller value.
+    pub(super) bound: f64,
+    /// Whether that follows from a relaxation.
+    pub(super) relaxed: bool,
     /// Objective of an iteration.
     pub(super) objective: f64,
+    /// Which of the searches found it.
+    of: usize,
 }
 
 /// An assignment with its closed-form bound.
 struct Candidate {
     degrees: Degrees,
     bound: f64,
+    /// Which of the searches it belongs to.
+    of: usize,
+}
+
+/// An assignment whose first pass is done.
+struct Tried {
+    candidate: Candidate,
+    problem: Problem,
+    sharding: Sharding,
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(workload: &'a Workload, system: &'a System, request: &'a Request) -> Result<Self, MapError> {
+    pub(super) fn new(
+        workload: &'a Workload,
+        system: &'a System,
+        request: &'a Request,
+        clock: Clock,
+    ) -> Result<Self, MapError> {
         let n = workload.kernels.len();
         let fill = |given: usize, what: &str| {
             if given == 0 || given == n {
@@ -122,6 +207,7 @@ impl<'a> Search<'a> {
             workload,
             system,
             request,
+            clock,
             worth: Worth::of(request, system)?,
             pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
             pins_partition: if request.pins.partition.is_empty() {
@@ -132,148 +218,59 @@ impl<'a> Search<'a> {
         })
     }
 
+    /// Whether the seconds of the search are over.
+    pub(super) fn out_of_time(&self) -> bool {
+        self.clock.is_over()
+    }
+
+    /// The limits of a solve that begins now, of those that it has by itself.
+    pub(super) fn left(&self, limits: &Limits) -> Limits {
+        self.clock.left(limits)
+    }
+
+    /// The limits of a solve that begins now.
+    pub(super) fn limits(&self) -> Limits {
+        self.left(&self.request.limits)
+    }
+
     /// Bytes of a chip's DRAM; infinite where the memory states no capacity.
-    fn dram_capacity(&self) -> f64 {
+    pub(super) fn dram_capacity(&self) -> f64 {
         self.system.memory.0.capacity.map_or(f64::INFINITY, |c| c.0)
     }
 
-    pub(super) fn run(&self) -> Result<Answer, MapError> {
-        let clock = Instant::now();
+    /// The assignments that were asked for and can be, with their bounds; why the others can not.
+    fn candidates(&self, of: usize, found: &mut Found) -> Result<Vec<Candidate>, MapError> {
         let wanted = &self.request.wanted;
         let all = match &self.request.pins.uses {
             Some(uses) => vec![Degrees::new(self.system, uses.clone())],
             None => assignments(self.system, wanted.split),
         };
-        let considered = all.len();
+        found.considered += all.len();
         let fitting: Vec<Degrees> = all.iter().filter(|d| wanted.fits(d)).cloned().collect();
         if fitting.is_empty() {
             return Err(MapError::Request(self.no_such_degrees(&all)));
         }
-        let mut reasons: Vec<Infeasible> = Vec::new();
-        let mut candidates: Vec<Candidate> = Vec::new();
-        let mut fastest_s = f64::INFINITY;
+        let mut candidates = Vec::new();
         for degrees in fitting {
             match self.degrees_infeasible(&degrees) {
-                Some(reason) => reasons.push(reason),
+                Some(reason) => found.reasons.push(reason),
                 None => {
                     let bound = self.assignment_bound(&degrees);
-                    fastest_s = fastest_s.min(self.assignment_floor(&degrees).0);
-                    candidates.push(Candidate { degrees, bound });
+                    found.fastest_s = found.fastest_s.min(self.assignment_floor(&degrees).0);
+                    candidates.push(Candidate { degrees, bound, of });
                 }
             }
         }
-        candidates.sort_by(|a, b| a.bound.total_cmp(&b.bound));
-
-        let mut best: Option<Best> = None;
-        let mut ideals: Option<Ideals> = None;
-        let mut solved = 0;
-        let mut nodes = 0;
-        let mut reproducible = true;
-        let mut others_bound = f64::INFINITY;
-        let mut limit: Option<Status> = None;
-        for candidate in candidates {
-            let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
-            if candidate.bound >= incumbent * (1.0 - TIE) {
-                others_bound = others_bound.min(candidate.bound);
-                break;
-            }
-            self.try_assignment(
-                candidate,
-                &mut best,
-                &mut ideals,
-                &mut reasons,
-                &mut Tally {
-                    solved: &mut solved,
-                    nodes: &mut nodes,
-                    reproducible: &mut reproducible,
-                    unproven: &mut others_bound,
-                    limit: &mut limit,
-                },
-            )?;
-        }
-        let Some(mut best) = best else {
-            if limit.is_some() {
-                return Err(MapError::Request(
-                    "no plan was found within the limits, which does not prove that there is none: raise --node-limit or \
-                     --time-limit (in a study solve.nodes, solve.seconds)"
-                        .into(),
-                ));
-            }
-            return Ok(Answer::Infeasible(self.nearest_reason(reasons)));
-        };
-        self.smallest_tiles(&mut best);
-        let (layer_bound, proof, fusion) = self.certify(&mut best)?;
-        if let Some(record) = &fusion {
-            nodes += record.nodes.unwrap_or(0);
-            reproducible &= record.status != Status::TimeLimit || proof != Proof::Milp;
-        }
-        let decisions = Decisions {
-            uses: best.degrees.uses.clone(),
-            sharding: best.sharding.strategies.clone(),
-            tiles: best.tiles,
-            weights_on_chip: best.weights_on_chip,
-            partition: best.assignment.clone(),
-        };
-        let Some((_, costs)) = best.instance.evaluate(&best.assignment) else {
-            return Err(MapError::Disagreement {
-                what: "feasibility of the plan".into(),
-                one: best.layer,
-                other: f64::INFINITY,
-            });
-        };
-        let figures = self.figures(&best, &costs);
-        let value = self.objective_of(&figures);
-        let objective_s = figures.iteration_s();
-        // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
-        let own = self.total(&best.degrees, &best.sharding.strategies, &best.instance.goal, layer_bound);
-        let bound = snap(own.min(others_bound), value);
-        let bound_s = if self.request.objective == Objective::Time { bound } else { fastest_s.min(objective_s) };
-        let gap = relative_gap(value, bound);
-        let status = if gap <= self.request.limits.gap.max(TIE) {
-            Status::Optimal
-        } else {
-            let of_fusion = fusion.as_ref().map(|f| f.status).filter(|s| *s != Status::Optimal);
-            limit.or(of_fusion).unwrap_or(Status::NodeLimit)
-        };
-        let record = Record {
-            status,
-            objective: self.request.objective,
-            value,
-            bound,
-            economics: self.request.economics,
-            objective_s,
-            bound_s,
-            proof,
-            nodes,
-            solve_s: clock.elapsed().as_secs_f64(),
-            solver: match self.request.engine {
-                Engine::Exact => "exact".into(),
-                Engine::Auto | Engine::Milp => self.request.limits.solver.word().into(),
-            },
-            seed: self.request.limits.seed,
-            reproducible,
-            sharding: best.sharding.record.clone(),
-            fusion,
-            assignments: considered,
-            solved,
-        };
-        let plan = Plan { workload: self.workload.clone(), system: self.system.clone(), decisions, figures };
-        Ok(Answer::Mapped(Box::new(plan), Box::new(record)))
+        Ok(candidates)
     }
 
-    /// Solves one assignment: sharding, then every tile count that can still win.
-    fn try_assignment(
-        &self,
-        Candidate { degrees, bound: candidate_bound }: Candidate,
-        best: &mut Option<Best>,
-        ideals: &mut Option<Ideals>,
-        reasons: &mut Vec<Infeasible>,
-        tally: &mut Tally<'_>,
-    ) -> Result<(), MapError> {
-        let problem = match sharding::problem(self.workload, self.system, &degrees, &self.pins_sharding) {
+    /// The first pass of an assignment: its sharding, by the sharding's own objective; `None` where there is none.
+    fn first_pass(&self, candidate: Candidate, found: &mut Found) -> Result<Option<Tried>, MapError> {
+        let degrees = &candidate.degrees;
+        let problem = match sharding::problem(self.workload, self.system, degrees, &self.pins_sharding) {
             Ok(problem) => problem,
             Err(kernel) => {
-                reasons.push(Infeasible {
+                found.reasons.push(Infeasible {
                     resource: "sharding".into(),
                     needed: degrees.tp as f64,
                     available: 1.0,
@@ -283,22 +280,22 @@ impl<'a> Search<'a> {
                         degrees.tp
                     ),
                 });
-                return Ok(());
+                return Ok(None);
             }
         };
         let sharding = self.solve_sharding(&problem)?;
-        *tally.nodes += sharding.record.nodes.unwrap_or(0);
-        *tally.reproducible &= sharding.record.status != Status::TimeLimit;
+        found.nodes += sharding.record.nodes.unwrap_or(0);
+        found.reproducible &= sharding.record.status != Status::TimeLimit;
         if matches!(sharding.record.status, Status::NodeLimit | Status::TimeLimit) {
             // Stopped by a limit: another sharding could make this assignment as fast as its closed form.
-            *tally.unproven = tally.unproven.min(candidate_bound);
-            *tally.limit = Some(sharding.record.status);
+            found.unproven = found.unproven.min(candidate.bound);
+            found.limit = Some(sharding.record.status);
             if sharding.strategies.is_empty() {
-                return Ok(());
+                return Ok(None);
             }
         }
         if sharding.strategies.is_empty() || sharding.record.status == Status::Infeasible {
-            reasons.push(Infeasible {
+            found.reasons.push(Infeasible {
                 resource: "sharding".into(),
                 needed: degrees.tp as f64,
                 available: 1.0,
@@ -308,12 +305,24 @@ impl<'a> Search<'a> {
                     degrees.tp
                 ),
             });
-            return Ok(());
+            return Ok(None);
         }
-        let need = self.resident(&degrees, &sharding.strategies);
+        Ok(Some(Tried { candidate, problem, sharding }))
+    }
+
+    /// Solves every tile count of a sharding that can still win.
+    fn try_sharding(
+        &self,
+        Candidate { degrees, of, .. }: &Candidate,
+        sharding: &Sharding,
+        best: &mut Option<Best>,
+        ideals: &mut Option<Ideals>,
+        found: &mut Found,
+    ) -> Result<(), MapError> {
+        let need = self.resident(degrees, &sharding.strategies);
         let capacity = self.dram_capacity();
         if need.total() > capacity {
-            reasons.push(self.dram_short(&degrees, need.total(), capacity));
+            found.reasons.push(self.dram_short(degrees, need.total(), capacity));
             return Ok(());
         }
         let counts = match self.request.tiles {
@@ -321,15 +330,22 @@ impl<'a> Search<'a> {
             None => tile_counts(self.workload, &self.system.model),
         };
         let mut tried: Vec<Instance> = Vec::new();
+        // Tile counts of those tried that make smaller ones needless.
+        let mut whole: Vec<(u64, bool)> = Vec::new();
+        let is_whole = |tiles| tiling::is_whole(self.workload, self.system, degrees.tp, &sharding.strategies, tiles);
         let modes: &[bool] = if instance::may_keep_weights(self.system) { &[true, false] } else { &[false] };
         for (tiles, weights_on_chip) in counts.into_iter().flat_map(|t| modes.iter().map(move |m| (t, *m))) {
             let layout = (tiles, weights_on_chip);
-            let instance = match self.instance(&degrees, &sharding.strategies, layout, capacity - need.total()) {
+            // What `dominates` would find, without building it.
+            if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more.is_multiple_of(tiles)) {
+                continue;
+            }
+            let instance = match self.instance(degrees, &sharding.strategies, layout, capacity - need.total()) {
                 Ok(instance) => instance,
                 // Streaming the weights needs less SRAM; its own turn says what is short.
                 Err(_) if weights_on_chip => continue,
                 Err(short) => {
-                    reasons.push(self.sram_short(&degrees, short, tiles));
+                    found.reasons.push(self.sram_short(degrees, short, tiles));
                     continue;
                 }
             };
@@ -337,31 +353,44 @@ impl<'a> Search<'a> {
                 continue;
             }
             let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
-            let bound = self.total(&degrees, &sharding.strategies, &instance.goal, instance.least_value());
+            let bound = self.total(degrees, &sharding.strategies, &instance.goal, instance.least_value());
             if bound >= incumbent * (1.0 - TIE) {
+                whole.extend(is_whole(tiles).then_some(layout));
                 tried.push(instance);
                 continue;
             }
-            *tally.solved += 1;
-            let cutoff = self.layer_cutoff(&degrees, &sharding.strategies, &instance, incumbent);
-            let Some((layer, assignment, proven)) = self.solve_fusion(&instance, cutoff, ideals)? else {
+            if self.out_of_time() {
+                found.stop(Status::TimeLimit, bound);
+                continue;
+            }
+            found.solved += 1;
+            let cutoff = self.layer_cutoff(degrees, &sharding.strategies, &instance, incumbent);
+            let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
+                self.solve_fusion(&instance, cutoff, ideals, &mut found.memory)?
+            else {
                 if incumbent.is_finite() {
                     // A part of a wide graph's ideals says nothing of the others.
                     if ideals.as_ref().is_none_or(|found| !found.complete) {
-                        *tally.unproven = tally.unproven.min(bound);
+                        found.unproven = found.unproven.min(bound);
                     }
+                    whole.extend(is_whole(tiles).then_some(layout));
                     tried.push(instance);
                     continue;
                 }
                 if weights_on_chip {
                     continue;
                 }
-                reasons.push(self.partition_short(&degrees, &instance, tiles, capacity));
+                found.reasons.push(self.partition_short(degrees, &instance, tiles, capacity));
                 continue;
             };
-            let objective = self.total(&degrees, &sharding.strategies, &instance.goal, layer);
+            let objective = self.total(degrees, &sharding.strategies, &instance.goal, layer);
             if !proven {
-                *tally.unproven = tally.unproven.min(bound);
+                let bound = bound.max(self.total(degrees, &sharding.strategies, &instance.goal, layer_bound));
+                found.unproven = found.unproven.min(bound);
+                if self.out_of_time() {
+                    // The seconds may have ended it.
+                    found.stop(Status::TimeLimit, bound);
+                }
             }
             if objective < incumbent * (1.0 - TIE) {
                 *best = Some(Best {
@@ -373,21 +402,57 @@ impl<'a> Search<'a> {
                     assignment,
                     layer,
                     proven,
+                    bound: layer_bound,
+                    relaxed,
                     objective,
+                    of: *of,
                 });
             }
+            whole.extend(is_whole(tiles).then_some(layout));
             tried.push(instance);
+        }
+        Ok(())
+    }
+
+    /// Every other sharding of an assignment that may beat the best plan found ([`joint`]).
+    fn try_all_shardings(
+        &self,
+        tried: &Tried,
+        best: &mut Option<Best>,
+        ideals: &mut Option<Ideals>,
+        found: &mut Found,
+    ) -> Result<(), MapError> {
+        let candidate = &tried.candidate;
+        let Some(joint) = joint::Joint::new(self, &candidate.degrees) else { return Ok(()) };
+        let mut nodes_left = self.request.joint_nodes.saturating_sub(found.joint_nodes);
+        let before = nodes_left;
+        let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+        let mut evaluate = |strategies: &[Strategy], ideals: &mut Option<Ideals>| {
+            let at = |k: usize| tried.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
+            let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
+            let objective = sharding::price(&tried.problem, &choice);
+            let record = SolveRecord { objective, ..tried.sharding.record.clone() };
+            let sharding = Sharding { strategies: strategies.to_vec(), record };
+            self.try_sharding(candidate, &sharding, best, ideals, found)?;
+            Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
+        };
+        let mut context = Context { ideals, nodes_left: &mut nodes_left };
+        let ended = joint.run(&mut context, tried.sharding.strategies.clone(), &mut evaluate, start)?;
+        found.joint_nodes += before - nodes_left;
+        if let Ended::Stopped(bound) = ended {
+            let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
+            found.stop(status, bound);
         }
         Ok(())
     }
 
     /// The sharding of an assignment: by elimination, and by the MILP where a solver is named; then both must agree.
     fn solve_sharding(&self, problem: &sharding::Problem) -> Result<Sharding, MapError> {
-        let exact = sharding::solve_exactly(problem, &self.request.limits)?;
+        let exact = sharding::solve_exactly(problem, &self.limits())?;
         if self.request.engine != Engine::Milp {
             return Ok(exact);
         }
-        let milp = sharding::solve_problem(problem, &self.request.limits)?;
+        let milp = sharding::solve_problem(problem, &self.limits())?;
         let (one, other) = (exact.record.objective, milp.record.objective);
         let differ = match milp.record.status {
             Status::Optimal if one.is_infinite() => true,
@@ -416,13 +481,22 @@ impl<'a> Search<'a> {
 
     /// The best partitions of an instance: objective, assignment, and whether they are proven best. Plans that take
     /// longer than `cutoff` need not be found.
-    fn solve_fusion(
+    pub(super) fn solve_fusion(
         &self,
         instance: &Instance,
         cutoff: f64,
         ideals: &mut Option<Ideals>,
-    ) -> Result<Option<(f64, Vec<usize>, bool)>, MapError> {
+        memory: &mut wide::Memory,
+    ) -> Result<Option<Fused>, MapError> {
         let n = instance.kernels.len();
+        let closed = instance.least_value();
+        let fused = |layer: f64, assignment: Vec<usize>, proven: bool| Fused {
+            bound: if proven { layer } else { closed.min(layer) },
+            layer,
+            assignment,
+            proven,
+            relaxed: false,
+        };
         if instance.kernel_by_kernel {
             // The order changes no time. The written one, forward kernels first, is best unless pins or the DRAM ask for
             // another, which the shortest path finds.
@@ -433,15 +507,27 @@ impl<'a> Search<'a> {
                 alone[k] = position;
             }
             if let Some((objective, _)) = instance.evaluate(&alone) {
-                return Ok(Some((objective, alone, true)));
+                return Ok(Some(fused(objective, alone, true)));
             }
         }
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        let of_wide = |memory: &mut wide::Memory| {
+            wide::solve(instance, cutoff, memory, self.clock.ends).map(|found| Fused {
+                proven: found.objective - found.bound <= TIE * found.objective.abs(),
+                layer: found.objective,
+                assignment: found.assignment,
+                bound: found.bound,
+                relaxed: found.relaxed > 0,
+            })
+        };
         if n > 128 {
-            return match exact::by_order(instance) {
-                Some(path) => Ok(Some((path.objective, path.assignment, path.proven && !limited))),
-                None if limited => Err(self.not_found(n)),
-                None => Ok(None),
+            return match if limited { None } else { of_wide(memory) } {
+                Some(found) => Ok(Some(found)),
+                None => match exact::by_order(instance) {
+                    Some(path) => Ok(Some(fused(path.objective, path.assignment, path.proven && !limited))),
+                    None if limited => Err(self.not_found(n)),
+                    None => Ok(None),
+                },
             };
         }
         let found = match ideals {
@@ -453,10 +539,25 @@ impl<'a> Search<'a> {
         };
         let solve = |cutoff| cache::fusion(instance, cutoff, || exact::solve_below(instance, found, cutoff));
         match solve(if limited { f64::INFINITY } else { cutoff }) {
-            Some(path) => Ok(Some((path.objective, path.assignment, path.proven))),
-            None if found.complete || !limited => Ok(None),
+            Some(path) if path.proven || limited => Ok(Some(fused(path.objective, path.assignment, path.proven))),
+            // A part of the ideals proves nothing: what the relaxation says, and the better plan of the two.
+            Some(path) => Ok(Some(match of_wide(memory) {
+                Some(wide) if wide.layer < path.objective => wide,
+                Some(wide) => Fused {
+                    proven: path.objective - wide.bound <= TIE * path.objective.abs(),
+                    layer: path.objective,
+                    assignment: path.assignment,
+                    bound: wide.bound,
+                    relaxed: wide.relaxed,
+                },
+                None => fused(path.objective, path.assignment, false),
+            })),
+            None if found.complete => Ok(None),
+            None if !limited => Ok(of_wide(memory)),
             // One order of a wide graph says nothing of the others: the MILP decides.
-            None => self.find_by_milp(instance),
+            None => {
+                Ok(self.find_by_milp(instance)?.map(|(layer, assignment, proven)| fused(layer, assignment, proven)))
+            }
         }
     }
 
@@ -467,25 +568,32 @@ impl<'a> Search<'a> {
         }
         let mut counts = tile_counts(self.workload, &self.system.model);
         counts.reverse();
+        counts.retain(|t| *t < best.tiles);
         let limit = best.instance.live_limit;
-        for tiles in counts.into_iter().take_while(|t| *t < best.tiles) {
-            let Ok(instance) =
-                self.instance(&best.degrees, &best.sharding.strategies, (tiles, best.weights_on_chip), limit)
-            else {
-                continue;
-            };
-            if !dominates(&best.instance, &instance) || !same_costs(&best.instance, &instance) {
-                continue;
-            }
-            if instance.evaluate(&best.assignment).is_some_and(|(o, _)| o <= best.layer * (1.0 + TIE)) {
-                best.tiles = tiles;
-                best.instance = instance;
-                return;
-            }
+        let as_good = |tiles: u64| {
+            let layout = (tiles, best.weights_on_chip);
+            let instance = self.instance(&best.degrees, &best.sharding.strategies, layout, limit).ok()?;
+            let same = dominates(&best.instance, &instance) && same_costs(&best.instance, &instance);
+            let plan = instance.evaluate(&best.assignment).filter(|(o, _)| same && *o <= best.layer * (1.0 + TIE));
+            plan.map(|_| instance)
+        };
+        let strategies = &best.sharding.strategies;
+        let whole = counts.iter().all(|t| best.tiles.is_multiple_of(*t))
+            && tiling::is_whole(self.workload, self.system, best.degrees.tp, strategies, best.tiles);
+        let found = if whole {
+            // Fewer tiles only need more SRAM, so that those that are as good are the last ones.
+            let at = counts.partition_point(|t| as_good(*t).is_none());
+            counts.get(at).and_then(|t| as_good(*t).map(|instance| (*t, instance)))
+        } else {
+            counts.iter().find_map(|t| as_good(*t).map(|instance| (*t, instance)))
+        };
+        if let Some((tiles, instance)) = found {
+            best.tiles = tiles;
+            best.instance = instance;
         }
     }
 
-    fn instance(
+    pub(super) fn instance(
         &self,
         degrees: &Degrees,
         sharding: &[Strategy],
@@ -501,15 +609,181 @@ impl<'a> Search<'a> {
     }
 }
 
+/// The answer to one fusion problem.
+pub(super) struct Fused {
+    /// Value of the partitions.
+    pub(super) layer: f64,
+    /// Partition of each kernel.
+    pub(super) assignment: Vec<usize>,
+    /// Whether none is better.
+    pub(super) proven: bool,
+    /// None has a smaller value.
+    pub(super) bound: f64,
+    /// Whether that follows from a relaxation.
+    pub(super) relaxed: bool,
+}
+
 /// Running totals of a search.
-struct Tally<'t> {
-    solved: &'t mut usize,
-    nodes: &'t mut u64,
-    reproducible: &'t mut bool,
-    /// Why a sharding solve stopped before its proof, if one did.
-    limit: &'t mut Option<Status>,
-    /// Least bound of fusion problems whose answer is not proven.
-    unproven: &'t mut f64,
+pub(super) struct Found {
+    reasons: Vec<Infeasible>,
+    /// Assignments considered.
+    considered: usize,
+    /// Fusion problems solved.
+    solved: usize,
+    /// Nodes of MILPs.
+    nodes: u64,
+    /// Sets of shardings looked at.
+    joint_nodes: u64,
+    reproducible: bool,
+    /// Why a part of the search stopped before its proof, if one did.
+    limit: Option<Status>,
+    /// Least bound of what is not proven, or was not looked at.
+    unproven: f64,
+    /// Least time of all assignments in closed form.
+    fastest_s: f64,
+    /// What one wide fusion problem says of the next.
+    memory: wide::Memory,
+}
+
+impl Found {
+    /// A limit left something out that `bound` bounds from below.
+    fn stop(&mut self, status: Status, bound: f64) {
+        self.limit = Some(status);
+        self.reproducible &= status != Status::TimeLimit;
+        self.unproven = self.unproven.min(bound);
+    }
+}
+
+/// Runs searches that differ in the size of their microbatch alone, as one.
+pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
+    let Some(first) = searches.first() else {
+        return Err(MapError::Request("no size of a microbatch fits the batch".into()));
+    };
+    let request = first.request;
+    let mut found = Found {
+        reasons: Vec::new(),
+        considered: 0,
+        solved: 0,
+        nodes: 0,
+        joint_nodes: 0,
+        reproducible: true,
+        limit: None,
+        unproven: f64::INFINITY,
+        fastest_s: f64::INFINITY,
+        memory: wide::Memory::default(),
+    };
+    let mut candidates: Vec<Candidate> = Vec::new();
+    for (of, search) in searches.iter().enumerate() {
+        candidates.extend(search.candidates(of, &mut found)?);
+    }
+    candidates.sort_by(|a, b| a.bound.total_cmp(&b.bound));
+
+    let mut best: Option<Best> = None;
+    let mut ideals: Option<Ideals> = None;
+    let mut tried: Vec<Tried> = Vec::new();
+    let joint = request.is_joint(first.system);
+    for candidate in candidates {
+        let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+        if candidate.bound >= incumbent * (1.0 - TIE) {
+            found.unproven = found.unproven.min(candidate.bound);
+            break;
+        }
+        if first.out_of_time() {
+            found.stop(Status::TimeLimit, candidate.bound);
+            break;
+        }
+        let search = &searches[candidate.of];
+        if let Some(first) = search.first_pass(candidate, &mut found)? {
+            search.try_sharding(&first.candidate, &first.sharding, &mut best, &mut ideals, &mut found)?;
+            tried.push(first);
+        }
+    }
+    for first in tried.iter().filter(|_| joint) {
+        let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+        if first.candidate.bound < incumbent * (1.0 - TIE) {
+            searches[first.candidate.of].try_all_shardings(first, &mut best, &mut ideals, &mut found)?;
+        }
+    }
+    let Some(best) = best else {
+        return match found.limit {
+            Some(limit) => Err(MapError::NoPlanYet(LimitReached::of(limit))),
+            None => Ok(Answer::Infeasible(first.nearest_reason(found.reasons))),
+        };
+    };
+    searches[best.of].answer(best, found, ideals.as_ref(), joint)
+}
+
+impl Search<'_> {
+    /// The winner's plan, with its proof.
+    fn answer(
+        &self,
+        mut best: Best,
+        mut found: Found,
+        ideals: Option<&Ideals>,
+        joint: bool,
+    ) -> Result<Answer, MapError> {
+        self.smallest_tiles(&mut best);
+        let (layer_bound, proof, fusion) = self.certify(&mut best)?;
+        if let Some(record) = &fusion {
+            found.nodes += record.nodes.unwrap_or(0);
+            found.reproducible &= record.status != Status::TimeLimit || proof != Proof::Milp;
+        }
+        let decisions = Decisions {
+            uses: best.degrees.uses.clone(),
+            sharding: best.sharding.strategies.clone(),
+            tiles: best.tiles,
+            weights_on_chip: best.weights_on_chip,
+            partition: best.assignment.clone(),
+        };
+        let Some((_, costs)) = best.instance.evaluate(&best.assignment) else {
+            return Err(MapError::Disagreement {
+                what: "feasibility of the plan".into(),
+                one: best.layer,
+                other: f64::INFINITY,
+            });
+        };
+        let figures = self.figures(&best, &costs);
+        let value = self.objective_of(&figures);
+        let objective_s = figures.iteration_s();
+        // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
+        let own = self.total(&best.degrees, &best.sharding.strategies, &best.instance.goal, layer_bound);
+        let bound = snap(own.min(found.unproven), value);
+        let bound_s = if self.request.objective == Objective::Time { bound } else { found.fastest_s.min(objective_s) };
+        let gap = relative_gap(value, bound);
+        let status = if gap <= self.request.limits.gap.max(TIE) {
+            Status::Optimal
+        } else {
+            let of_fusion = fusion.as_ref().map(|f| f.status).filter(|s| *s != Status::Optimal);
+            found.limit.or(of_fusion).unwrap_or(Status::NodeLimit)
+        };
+        let record = Record {
+            status,
+            objective: self.request.objective,
+            value,
+            bound,
+            economics: self.request.economics,
+            objective_s,
+            bound_s,
+            proof,
+            nodes: found.nodes,
+            solve_s: self.clock.seconds(),
+            solver: match self.request.engine {
+                Engine::Exact => "exact".into(),
+                Engine::Auto | Engine::Milp => self.request.limits.solver.word().into(),
+            },
+            engine: self.engine_taken(&best, proof, fusion.is_some(), ideals),
+            seed: self.request.limits.seed,
+            reproducible: found.reproducible,
+            sharding: best.sharding.record.clone(),
+            fusion,
+            assignments: found.considered,
+            solved: found.solved,
+            covers_sharding: joint,
+            joint_nodes: found.joint_nodes,
+        };
+        let plan = Plan { workload: self.workload.clone(), system: self.system.clone(), decisions, figures };
+        Ok(Answer::Mapped(Box::new(plan), Box::new(record)))
+    }
 }
 
 /// Relative difference under which two times (or energies, or amounts of money) are one.

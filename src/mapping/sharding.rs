@@ -39,7 +39,7 @@ use crate::model::layout::{Layout, Strategy, conversion, produced, required, str
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
 use crate::system::{Style, System};
-use crate::workload::{Axis, CollectiveKind, Phase, Workload};
+use crate::workload::{Axis, CollectiveKind, Phase, Use, Workload};
 use std::collections::BTreeMap;
 
 /// A sharding problem, free of where its costs come from.
@@ -94,6 +94,7 @@ pub fn problem(
     let samples = samples_per_pass(workload, options);
     let in_bytes = options.sharding_objective == ShardingObjective::Bytes;
     let mut problem = Problem::default();
+    let operands = Operands::of(workload);
     for (k, kernel) in workload.kernels.iter().enumerate() {
         let open: Vec<Strategy> =
             strategies(kernel, t, rules).into_iter().filter(|s| pins[k].is_none_or(|pin| pin == *s)).collect();
@@ -113,7 +114,7 @@ pub fn problem(
                 } else {
                     0.0
                 };
-                network + work_seconds(workload, system, degrees, k, *s, samples)
+                network + work_seconds((workload, &operands), system, degrees, k, *s, samples)
             })
             .collect();
         problem.open.push(open);
@@ -185,9 +186,38 @@ pub fn problem(
     Ok(problem)
 }
 
+/// The tensors that each kernel reads and makes, in the order of the workload's.
+struct Operands {
+    read: Vec<Vec<(usize, Use)>>,
+    made: Vec<Vec<usize>>,
+}
+
+impl Operands {
+    fn of(workload: &Workload) -> Self {
+        let n = workload.kernels.len();
+        let mut out = Self { read: vec![Vec::new(); n], made: vec![Vec::new(); n] };
+        for (id, tensor) in workload.tensors.iter().enumerate() {
+            if let Some(p) = tensor.producer {
+                out.made[p].push(id);
+            }
+            for u in &tensor.consumers {
+                out.read[u.kernel].push((id, *u));
+            }
+        }
+        out
+    }
+}
+
 /// Seconds that a kernel works on its shard: arithmetic, or, kernel by kernel, the larger of that and the DRAM traffic
 /// of its operands, result and weight (their sum where nothing overlaps).
-fn work_seconds(workload: &Workload, system: &System, degrees: &Degrees, k: usize, s: Strategy, samples: f64) -> f64 {
+fn work_seconds(
+    (workload, operands): (&Workload, &Operands),
+    system: &System,
+    degrees: &Degrees,
+    k: usize,
+    s: Strategy,
+    samples: f64,
+) -> f64 {
     let options = &system.model;
     let chip = &system.chip.0;
     let kernel = &workload.kernels[k];
@@ -206,17 +236,13 @@ fn work_seconds(workload: &Workload, system: &System, degrees: &Degrees, k: usiz
         return arithmetic;
     }
     let rules = options.layouts;
-    let read: f64 = workload
-        .tensors
+    let read: f64 = operands.read[k]
         .iter()
-        .flat_map(|tensor| tensor.consumers.iter().filter(|u| u.kernel == k).map(move |u| (tensor, u)))
-        .map(|(tensor, u)| tensor_bytes(tensor, required(kernel, u.slot, s, rules), t, 1, word).0)
+        .map(|(tensor, u)| tensor_bytes(&workload.tensors[*tensor], required(kernel, u.slot, s, rules), t, 1, word).0)
         .sum();
-    let written: f64 = workload
-        .tensors
+    let written: f64 = operands.made[k]
         .iter()
-        .filter(|tensor| tensor.producer == Some(k))
-        .map(|tensor| tensor_bytes(tensor, produced(s, rules), t, 1, word).0)
+        .map(|tensor| tensor_bytes(&workload.tensors[*tensor], produced(s, rules), t, 1, word).0)
         .sum();
     let weights = match options.weight_traffic {
         WeightTraffic::Streamed => weight_bytes(kernel, s, t, word) + 2.0 * gradient_bytes(kernel, s, t, word),

@@ -95,6 +95,22 @@ impl Milp {
     pub fn objective(&self, values: &[f64]) -> f64 {
         self.constant + self.columns.iter().zip(values).map(|(c, v)| c.cost * v).sum::<f64>()
     }
+    /// The first row or column that a point breaks, by more than a solver's tolerances could explain.
+    pub fn broken(&self, values: &[f64]) -> Option<&str> {
+        const TOLERANCE: f64 = 1e-5;
+        let column = self.columns.iter().zip(values).find(|(c, v)| {
+            let scale = TOLERANCE * v.abs().max(1.0);
+            **v < c.lower - scale || **v > c.upper + scale || (c.integer && (*v - v.round()).abs() > TOLERANCE)
+        });
+        let row = || {
+            self.rows.iter().find(|row| {
+                let left: f64 = row.terms.iter().map(|(c, a)| a * values[*c]).sum();
+                let size = row.terms.iter().map(|(c, a)| (a * values[*c].abs().max(1.0)).abs()).fold(1.0, f64::max);
+                left < row.right - TOLERANCE * size || (row.equal && left > row.right + TOLERANCE * size)
+            })
+        };
+        column.map(|(c, _)| c.name.as_str()).or_else(|| row().map(|r| r.name.as_str()))
+    }
     /// Fills in the continuous columns of a point whose integer columns are set: each gets the least value that the
     /// rows ask in which it is the last continuous column. (The formulations create columns in such an order.)
     pub fn complete(&self, values: &mut [f64]) {
@@ -172,7 +188,17 @@ pub enum SolverError {
 pub fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solved, SolverError> {
     match limits.solver {
         Solver::Highs => solve_highs(milp, limits, start),
-        Solver::Cbc => solve_cbc(milp, limits, start),
+        Solver::Cbc => {
+            // From a starting point CBC 2.10 was seen to return, as optimal, a point that breaks the rows; without it, the optimum.
+            let faulty = |solved: &Solved| solved.values.as_deref().and_then(|v| milp.broken(v)).map(str::to_string);
+            let first = solve_cbc(milp, limits, start)?;
+            let Some(row) = faulty(&first) else { return Ok(first) };
+            let again = if start.is_some() { solve_cbc(milp, limits, None)? } else { first };
+            match faulty(&again) {
+                None => Ok(again),
+                Some(_) => Err(SolverError::Failed(format!("CBC returned a point that breaks {row}"))),
+            }
+        }
     }
 }
 

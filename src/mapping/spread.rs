@@ -1,11 +1,11 @@
 //! Workloads that a process grid shares (HPL, FFT): every grid that the network's dimensions allow, each searched like a
-//! workload of one chip, whose share of every kernel the grid determines.
+//! workload of one chip, whose share of every kernel the grid determines. A chip alone has no choice of sharding.
 
 use super::degrees::{Degrees, grids};
 use super::instance::combine;
 use super::record::{Infeasible, Status, relative_gap};
-use super::request::{Answer, MapError, Objective, Pins, Record, Request};
-use super::search::{Search, TIE};
+use super::request::{Answer, LimitReached, MapError, Objective, Pins, Record, Request};
+use super::search::{self, Clock, Search, TIE};
 use crate::model::collective;
 use crate::model::compute::system_peak;
 use crate::model::schedule::samples_per_pass;
@@ -25,7 +25,7 @@ fn least_seconds(share: &Workload, system: &System, degrees: &Degrees, arithmeti
 ///
 /// # Errors
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
-pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
+pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock: Clock) -> Result<Answer, MapError> {
     let wanted = &request.wanted;
     if [wanted.tp, wanted.pp, wanted.dp].iter().flatten().any(|degree| *degree > 1) {
         return Err(MapError::Request(format!(
@@ -41,9 +41,17 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     let considered = all.len();
     let mut candidates = Vec::with_capacity(considered);
     let mut fastest_s = f64::INFINITY;
+    let mut stopped: Option<Status> = None;
+    let mut unseen = false;
     for degrees in all {
+        if clock.is_over() {
+            // Of a grid that was not looked at nothing is known.
+            stopped = Some(Status::TimeLimit);
+            unseen = true;
+            break;
+        }
         let share = workload.on_grid(degrees.grid_rows, degrees.grid_cols);
-        let search = Search::new(&share, system, request)?;
+        let search = Search::new(&share, system, request, clock)?;
         let (arithmetic_s, layer) = search.assignment_floor(&degrees);
         let seconds = least_seconds(&share, system, &degrees, arithmetic_s);
         let least = search.value_floor(&degrees, seconds, layer);
@@ -54,16 +62,29 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
 
     let mut best = None;
     let mut least: Option<Infeasible> = None;
-    let mut bound = f64::INFINITY;
+    let mut bound = if unseen { 0.0 } else { f64::INFINITY };
     let (mut solved, mut nodes, mut reproducible) = (0, 0, true);
     for (degrees, share, of_grid) in &candidates {
+        if clock.is_over() {
+            stopped = Some(Status::TimeLimit);
+            bound = bound.min(*of_grid);
+            break;
+        }
         if best.as_ref().is_some_and(|(_, record): &(_, Box<Record>)| *of_grid >= record.value * (1.0 - TIE)) {
             bound = bound.min(*of_grid);
             break;
         }
         let pins = Pins { uses: Some(degrees.uses.clone()), ..request.pins.clone() };
         let request = Request { pins, ..request.clone() };
-        match Search::new(share, system, &request)?.run()? {
+        let answer = match search::run(&[Search::new(share, system, &request, clock)?]) {
+            Err(MapError::NoPlanYet(limit)) => {
+                stopped = Some(limit.status());
+                bound = bound.min(*of_grid);
+                continue;
+            }
+            other => other?,
+        };
+        match answer {
             Answer::Mapped(plan, record) => {
                 bound = bound.min(record.bound);
                 solved += record.solved;
@@ -83,6 +104,7 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     }
     let Some((mut plan, mut record)) = best else {
         return match least {
+            _ if stopped.is_some() => Err(MapError::NoPlanYet(LimitReached::of(Status::TimeLimit))),
             Some(reason) => Ok(Answer::Infeasible(reason)),
             None => Err(MapError::Request("the network has no chips".into())),
         };
@@ -98,7 +120,9 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request) -> Re
     record.reproducible = reproducible;
     let gap = relative_gap(record.value, record.bound);
     if record.status == Status::Optimal && gap > request.limits.gap.max(TIE) {
-        record.status = Status::NodeLimit;
+        record.status = stopped.unwrap_or(Status::NodeLimit);
     }
+    record.reproducible &= stopped.is_none();
+    record.solve_s = clock.seconds();
     Ok(Answer::Mapped(plan, record))
 }

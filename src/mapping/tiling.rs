@@ -1,9 +1,11 @@
 //! Tile counts, and the split of a chip's cores among the kernels of a partition.
 
 use super::degrees::divisors;
-use crate::model::compute::CoreOption;
-use crate::system::options::{ModelOptions, TileCounts};
-use crate::workload::Workload;
+use crate::model::Strategy;
+use crate::model::compute::{CoreOption, constant_efficiency, local};
+use crate::system::System;
+use crate::system::options::{Layouts, ModelOptions, TileCounts};
+use crate::workload::{Axis, Workload};
 
 /// Up to here `any` tries every tile count; above, only divisors.
 const MOST_TILE_COUNTS: u64 = 4096;
@@ -22,6 +24,24 @@ pub fn tile_counts(workload: &Workload, options: &ModelOptions) -> Vec<u64> {
     };
     counts.reverse();
     counts
+}
+
+/// Whether so many tiles, and every number that divides it, cut all kernels and tensors of a sharding without a remainder. Then
+/// no time and no traffic depends on which of these counts is taken, and fewer tiles only need more SRAM: the count makes those
+/// that divide it needless.
+pub fn is_whole(workload: &Workload, system: &System, t: u64, sharding: &[Strategy], tiles: u64) -> bool {
+    let plain = system.model.layouts == Layouts::Flowspace && constant_efficiency(&system.chip.0).is_some();
+    plain
+        && tiles > 0
+        && workload.kernels.iter().zip(sharding).all(|(kernel, strategy)| {
+            let here = local(kernel, *strategy, t, 1);
+            let along = if kernel.tiled == Axis::K { here.k } else { here.n };
+            along.is_multiple_of(tiles)
+        })
+        && workload
+            .tensors
+            .iter()
+            .all(|tensor| tensor.cols.is_multiple_of(tiles) && tensor.cols.div_ceil(t.max(1)).is_multiple_of(tiles))
 }
 
 /// The size most kernels are tiled along; of equally common ones the largest.

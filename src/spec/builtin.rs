@@ -113,7 +113,9 @@ mod tests {
     fn paths_lead_to_files_and_nowhere_else() {
         assert!(text(Path::new("built-in/validation/machines.yaml")).is_some());
         assert!(text(Path::new("built-in/systems/../validation/./machines.yaml")).is_some());
-        for other in ["validation/machines.yaml", "built-in", "built-in/../../etc", "/built-in/validation/machines.yaml", ""] {
+        for other in
+            ["validation/machines.yaml", "built-in", "built-in/../../etc", "/built-in/validation/machines.yaml", ""]
+        {
             assert!(text(Path::new(other)).is_none(), "{other}");
         }
     }

@@ -20,8 +20,7 @@ use crate::workload::{Workload, WorkloadSpec};
 /// with `kernels`) are searched; what is wrong with it is told where the graph is built.
 pub(super) fn language(node: &Node, system: &System) -> Option<Box<LanguageModel>> {
     let chip = &system.chip.0;
-    let kind = node.get("kind").map(|n| &n.value);
-    if chip.kernels.is_none() || !matches!(kind, Some(Value::Scalar { text, .. }) if text == "language_model") {
+    if chip.kernels.is_none() || !is_language(node) {
         return None;
     }
     match Reader::read::<WorkloadSpec>(node) {
@@ -32,6 +31,11 @@ pub(super) fn language(node: &Node, system: &System) -> Option<Box<LanguageModel
         }
         _ => None,
     }
+}
+
+/// Whether a workload's tree is of a language model.
+pub(super) fn is_language(node: &Node) -> bool {
+    matches!(node.get("kind").map(|kind| &kind.value), Some(Value::Scalar { text, .. }) if text == "language_model")
 }
 
 /// A graph with the model's name, batch and tokens: what there is no graph of (experts, gates, shared heads) is left out of it, as nothing is

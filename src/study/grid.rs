@@ -11,7 +11,9 @@ use crate::system::System;
 use crate::system::budget::{Fitted, Unfit};
 use crate::workload::language::LanguageModel;
 use crate::workload::{Workload, WorkloadSpec};
+use std::collections::HashMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A study: its specification and the grid of its points. Nothing of the grid is held in memory but the axes.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,13 +26,34 @@ pub struct Study {
     pub rules: Vec<Rule>,
     solve: Node,
     file: String,
+    built: Built,
 }
+
+/// Workloads built so far, by the overrides that made them (by address: they stand still in the study): points of a study seldom have
+/// more than a few different ones.
+#[derive(Debug, Clone, Default)]
+struct Built(Arc<Mutex<HashMap<Vec<usize>, Shared>>>);
+
+/// Studies are equal whatever was built of them.
+impl PartialEq for Built {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// A workload and its text in a key.
+type Shared = (Arc<Workload>, Arc<str>);
+
+/// Most workloads kept.
+const MOST_BUILT: usize = 64;
 
 /// One point of the grid, built.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
     /// The workload.
-    pub workload: Workload,
+    pub workload: Arc<Workload>,
+    /// The workload as JSON: what the point's key hashes of it.
+    pub workload_json: Arc<str>,
     /// The language model, where its executions or servings on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
     /// and batches alone.
     pub language: Option<Box<LanguageModel>>,
@@ -84,7 +107,7 @@ impl Study {
         }
         let (axes, rules) = reader.finish_with(axes.zip(rules), &node)?;
         let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
-        Ok(Self { spec, axes, rules, solve, file: node.origin.file.to_string() })
+        Ok(Self { spec, axes, rules, solve, file: node.origin.file.to_string(), built: Built::default() })
     }
 
     /// The name.
@@ -142,13 +165,20 @@ impl Study {
     /// # Errors
     /// All [`Problems`] of its workload, its system and its solve settings.
     pub fn point(&self, index: u64) -> Result<Point, Problems> {
-        let mut workload = self.spec.workload.0.clone();
         let mut system = self.spec.system.0.clone();
         let mut solve = self.solve.clone();
         let mut problems: Vec<Problem> = Vec::new();
-        for change in self.changes(&self.choice(index)) {
+        let changes = self.changes(&self.choice(index));
+        let of_workload = changes.iter().filter(|c| c.path.root == Root::Workload);
+        let made_by: Vec<usize> = of_workload.map(|c| std::ptr::from_ref(*c) as usize).collect();
+        let known = self.built.0.lock().unwrap_or_else(PoisonError::into_inner).get(&made_by).cloned();
+        let mut workload = known.is_none().then(|| self.spec.workload.0.clone());
+        for change in changes {
             let tree = match change.path.root {
-                Root::Workload => &mut workload,
+                Root::Workload => match &mut workload {
+                    Some(workload) => workload,
+                    None => continue,
+                },
                 Root::System => &mut system,
                 Root::Solve => &mut solve,
             };
@@ -163,15 +193,33 @@ impl Study {
             problems.extend(found.0.into_iter().map(|problem| self.placed(root, problem)));
         };
         let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
-        let language = system.as_ref().and_then(|system| executed::language(&workload, system));
-        let built = match &language {
-            Some(model) => executed::stand_in(model, &workload),
-            None => WorkloadSpec::build(&workload),
+        let mut language = None;
+        let workload = match (known, workload) {
+            (Some(known), _) => Some(known),
+            (None, None) => None,
+            (None, Some(tree)) => {
+                language = system.as_ref().and_then(|system| executed::language(&tree, system));
+                let built = match &language {
+                    Some(model) => executed::stand_in(model, &tree),
+                    None => WorkloadSpec::build(&tree),
+                };
+                // What a language model becomes depends on the system: it is not kept.
+                let keeps = !executed::is_language(&tree);
+                built.map_err(|p| collect(Root::Workload, p)).ok().map(|workload| {
+                    let json = serde_json::to_string(&workload).unwrap_or_default();
+                    let shared: Shared = (Arc::new(workload), json.into());
+                    let mut kept = self.built.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    if keeps && kept.len() < MOST_BUILT {
+                        kept.insert(made_by, shared.clone());
+                    }
+                    shared
+                })
+            }
         };
-        let workload = built.map_err(|p| collect(Root::Workload, p)).ok();
         let solve_node = solve;
         let solve = Reader::read::<SolveSpec>(&solve_node).map_err(|p| collect(Root::Solve, p)).ok();
-        let (Some(workload), Some(mut system), Some(solve), true) = (workload, system, solve, problems.is_empty())
+        let (Some((workload, workload_json)), Some(mut system), Some(solve), true) =
+            (workload, system, solve, problems.is_empty())
         else {
             return Err(Problems(problems));
         };
@@ -186,7 +234,7 @@ impl Study {
                 return Err(Problem { origin, field: "solve.budget".into(), message }.into());
             }
         };
-        Ok(Point { workload, language, system, solve, fitted })
+        Ok(Point { workload, workload_json, language, system, solve, fitted })
     }
 
     /// In the study's own file a field is named from the study's top, not from that of the workload or the system.

@@ -4,7 +4,8 @@ use super::axis;
 use super::field::{FieldPath, Fields, Root};
 use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
-use crate::mapping::search::{Engine, Objective, Request};
+use crate::mapping::request::JOINT_NODES;
+use crate::mapping::search::{Engine, MicroBatch, Objective, Passes, Request};
 use crate::mapping::solver::{Limits, Solver};
 use crate::report::csv;
 use crate::spec::read::{Name, Table, nearest};
@@ -132,7 +133,7 @@ crate::spec! {
         gap: f64 = 1e-6,
         /// Most branch-and-bound nodes of a solve, or `none`.
         nodes: NodeLimit = NodeLimit(Some(20_000)),
-        /// Most seconds of a solve. A point that is stopped by it is marked as not reproducible.
+        /// Most seconds of a point. One that is stopped by it is marked as not reproducible.
         seconds: Option<f64>,
         /// Random seed of the solver.
         seed: Seed = Seed(0),
@@ -150,6 +151,12 @@ crate::spec! {
         split_dimensions: bool = false,
         /// What is minimised.
         objective: Objective = Objective::Time,
+        /// How sharding and fusion are searched.
+        sharding: Passes = Passes::Auto,
+        /// Most sets of shardings that the joint search looks at.
+        joint_nodes: u64 = JOINT_NODES,
+        /// Where the size of a microbatch comes from.
+        micro_batch: MicroBatch = MicroBatch::Given,
         /// Prices of running the system, and the length of the run.
         economics: Economics = Economics::default(),
         /// What every system may cost, draw or have; a dimension of its network is scaled to it.
@@ -311,6 +318,9 @@ impl Default for SolveSpec {
             max_partitions: None,
             split_dimensions: false,
             objective: Objective::Time,
+            sharding: Passes::Auto,
+            joint_nodes: JOINT_NODES,
+            micro_batch: MicroBatch::Given,
             economics: Economics::default(),
             budget: None,
             blind_to: Vec::new(),
@@ -343,6 +353,9 @@ impl SolveSpec {
             limits: Limits { solver, gap: self.gap, seconds: self.seconds, nodes: self.nodes.0, seed: self.seed.0 },
             objective: self.objective,
             economics: self.economics,
+            passes: self.sharding,
+            joint_nodes: self.joint_nodes,
+            micro_batch: self.micro_batch,
             ..Request::default()
         }
     }

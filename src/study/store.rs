@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Raised whenever the model computes something else from the same inputs, so that journals of before are not used.
-pub const MODEL_REVISION: u32 = 2;
+pub const MODEL_REVISION: u32 = 4;
 
 /// Name of the results.
 pub const RESULTS: &str = "results.csv";
@@ -46,15 +46,20 @@ impl Key {
     /// # Errors
     /// A text when the point cannot be written as JSON (it always can).
     pub fn of(point: &Point) -> Result<Self, String> {
-        let content = json!({
-            "workload": serde_json::to_value(&point.workload).map_err(|e| e.to_string())?,
-            "language": serde_json::to_value(&point.language).map_err(|e| e.to_string())?,
-            "system": serde_json::to_value(&point.system).map_err(|e| e.to_string())?,
-            "solve": serde_json::to_value(&point.solve).map_err(|e| e.to_string())?,
-            "version": env!("CARGO_PKG_VERSION"),
-            "model": MODEL_REVISION,
-        });
-        let hash = blake3::hash(content.to_string().as_bytes());
+        // The workload's text is shared by the points that have it; the order is that of the first version of these keys.
+        let text = |value: Result<String, serde_json::Error>| value.map_err(|e| e.to_string());
+        let language = match &point.language {
+            Some(model) => format!(",\"language\":{}", text(serde_json::to_string(model))?),
+            None => String::new(),
+        };
+        let content = format!(
+            "{{\"workload\":{},\"system\":{},\"solve\":{},\"version\":{:?},\"model\":{MODEL_REVISION}{language}}}",
+            point.workload_json,
+            text(serde_json::to_string(&point.system))?,
+            text(serde_json::to_string(&point.solve))?,
+            env!("CARGO_PKG_VERSION"),
+        );
+        let hash = blake3::hash(content.as_bytes());
         let mut key = [0; 16];
         key.iter_mut().zip(hash.as_bytes()).for_each(|(to, from)| *to = *from);
         Ok(Self(key))

@@ -291,7 +291,11 @@ impl Reader<'_> {
             return;
         }
         self.env.insert(name.into(), outputs.clone());
-        let call = Call { op, inputs, outputs, mutated };
+        let shape = |a: Option<&Arg>| a.and_then(Arg::tensor).map(|t| t.shape.clone());
+        let handed_back =
+            !mutated.is_empty() && shape(inputs.first()).is_some_and(|s| Some(s) == shape(outputs.first()));
+        let returned = if handed_back { vec![0] } else { Vec::new() };
+        let call = Call { op, inputs, outputs, mutated, returned };
         let cost = cost(&call, self.options);
         let seconds =
             node.get("time_us").and_then(Json::as_f64).filter(|t| t.is_finite() && *t >= 0.0).map(|t| t * 1e-6);

@@ -1,11 +1,13 @@
 //! What a trace holds, counted: `flowspace trace info`.
 
-use super::chakra::{self, NodeType, graph};
+use super::chakra::{self, Kind, NodeType, graph};
 use super::collective::Call;
-use super::detect::{Format, Loaded};
-use super::{Collective, TraceError, host, kineto};
+use super::detect::{self, Format, Loaded};
+use super::error::MOST_ERRORS;
+use super::{Collective, Text, TraceError, TraceErrors, host, input, kineto};
+use foldhash::fast::RandomState;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// Figures of one file.
@@ -211,34 +213,51 @@ fn faults_of(out: &mut Summary, faults: &[TraceError]) {
     out.faults = faults.iter().take(SHOWN).map(|e| e.to_string()).collect();
 }
 
-fn of_chakra(trace: &chakra::Trace, path: &Path) -> Summary {
-    let (mut types, mut attributes, mut totals, mut calls) =
-        (Counter::default(), Counter::default(), Counter::default(), Calls::default());
-    let (mut data, mut ctrl) = (0u64, 0u64);
-    let (mut start, mut end) = (u64::MAX, 0u64);
-    for node in &trace.nodes {
+/// Kind of an attribute's value, and whether it is a list; none without a value.
+type Arm = Option<(Kind, bool)>;
+
+/// Counts a Chakra trace node by node.
+#[derive(Default)]
+struct ChakraCounts {
+    /// By type, and whether it is said to run on the CPU: nodes and nanoseconds.
+    types: HashMap<(NodeType, Option<bool>), (u64, u64), RandomState>,
+    /// By name and arm. A file of 100 MB has millions: their names are put together once each, at the end.
+    attributes: HashMap<(Text, Arm), u64, RandomState>,
+    totals: Counter,
+    calls: Calls,
+    data: u64,
+    ctrl: u64,
+    /// First start and last end, us.
+    span: Option<(u64, u64)>,
+    links: Vec<graph::Links>,
+}
+
+impl ChakraCounts {
+    fn add(&mut self, node: &chakra::Node) {
         let ns = node.duration_micros.saturating_mul(1000);
-        let place = match node.flag("is_cpu_op") {
-            Some(true) => ", CPU",
-            Some(false) => ", device",
-            None => "",
-        };
-        types.add(&format!("{}{place}", node.kind.name()), 1, Some(ns));
-        data += node.data_deps.len() as u64;
-        ctrl += node.ctrl_deps.len() as u64;
+        let of_type = self.types.entry((node.kind, node.flag("is_cpu_op"))).or_default();
+        of_type.0 += 1;
+        of_type.1 = of_type.1.saturating_add(ns);
+        self.data += node.data_deps.len() as u64;
+        self.ctrl += node.ctrl_deps.len() as u64;
         if node.start_micros > 0 {
-            start = start.min(node.start_micros);
-            end = end.max(node.start_micros.saturating_add(node.duration_micros));
+            let end = node.start_micros.saturating_add(node.duration_micros);
+            let (first, last) = self.span.unwrap_or((u64::MAX, 0));
+            self.span = Some((first.min(node.start_micros), last.max(end)));
         }
         for attr in &node.attrs {
-            let arm = attr.value.as_ref().map_or_else(|| "no value".to_owned(), chakra::Value::arm);
-            attributes.add(&format!("{} ({arm})", attr.name), 1, None);
-        }
-        for name in ["num_ops", "tensor_size"] {
-            if let Some(value) = node.uint(name) {
-                totals.add(name, value, None);
+            let arm = attr.value.as_ref().map(|v| match v {
+                chakra::Value::One(scalar) => (scalar.kind(), false),
+                chakra::Value::List(kind, _) => (*kind, true),
+            });
+            *self.attributes.entry((attr.name.clone(), arm)).or_default() += 1;
+            if matches!(&*attr.name, "num_ops" | "tensor_size")
+                && let Some(value) = node.uint(&attr.name)
+            {
+                self.totals.add(&attr.name, value, None);
             }
         }
+        self.links.push(graph::Links::from(node));
         let kind = match node.kind {
             NodeType::Send => "SEND".to_owned(),
             NodeType::Recv => "RECV".to_owned(),
@@ -247,25 +266,78 @@ fn of_chakra(trace: &chakra::Trace, path: &Path) -> Summary {
                 (None, Some(number)) => format!("comm_type {number}"),
                 (None, None) => "no comm_type".to_owned(),
             },
-            _ => continue,
+            _ => return,
         };
-        calls.add(kind, None, node.group(), node.uint("comm_size"), Some(ns));
+        self.calls.add(kind, None, node.group(), node.uint("comm_size"), Some(ns));
     }
-    let links: Vec<graph::Links> = trace.nodes.iter().map(graph::Links::from).collect();
-    let mut out = Summary {
-        schema: Some(trace.metadata.version.clone()).filter(|v| !v.is_empty()),
-        nodes: trace.nodes.len() as u64,
-        types: types.list(),
-        edges: plain(&[("data_deps", data), ("ctrl_deps", ctrl)]),
-        collectives: calls.list(),
-        span_ns: (start <= end).then(|| (end - start).saturating_mul(1000)),
-        attributes: attributes.list(),
-        totals: totals.list(),
-        warnings: trace.warnings.clone(),
-        ..Summary::default()
-    };
-    faults_of(&mut out, &graph::faults(&links, path));
-    out
+
+    fn finish(self, metadata: &chakra::Metadata, warnings: &[String], path: &Path) -> Summary {
+        let (mut types, mut attributes) = (Counter::default(), Counter::default());
+        for ((kind, on_cpu), (count, ns)) in self.types {
+            let place = match on_cpu {
+                Some(true) => ", CPU",
+                Some(false) => ", device",
+                None => "",
+            };
+            types.add(&format!("{}{place}", kind.name()), count, Some(ns));
+        }
+        for ((name, arm), count) in self.attributes {
+            let arm = match arm {
+                Some((kind, list)) => format!("{}_{}", kind.name(), if list { "list" } else { "val" }),
+                None => "no value".to_owned(),
+            };
+            attributes.add(&format!("{name} ({arm})"), count, None);
+        }
+        let mut out = Summary {
+            schema: Some(metadata.version.clone()).filter(|v| !v.is_empty()),
+            nodes: self.links.len() as u64,
+            types: types.list(),
+            edges: plain(&[("data_deps", self.data), ("ctrl_deps", self.ctrl)]),
+            collectives: self.calls.list(),
+            span_ns: self.span.map(|(start, end)| end.saturating_sub(start).saturating_mul(1000)),
+            attributes: attributes.list(),
+            totals: self.totals.list(),
+            warnings: warnings.to_vec(),
+            ..Summary::default()
+        };
+        faults_of(&mut out, &graph::faults(&self.links, path));
+        out
+    }
+}
+
+fn of_chakra(trace: &chakra::Trace, path: &Path) -> Summary {
+    let mut counts = ChakraCounts::default();
+    trace.nodes.iter().for_each(|n| counts.add(n));
+    counts.finish(&trace.metadata, &trace.warnings, path)
+}
+
+/// Reads and counts a file; a Chakra `.et` node by node, so that memory holds its dependencies alone.
+///
+/// # Errors
+/// As [`detect::load`].
+pub fn of_file(path: &Path) -> Result<Summary, TraceErrors> {
+    let format = detect::detect(path)?;
+    if format != Format::Chakra {
+        let (format, loaded) = detect::load(path)?;
+        return Ok(summary(path, format, &loaded));
+    }
+    let mut reader = chakra::Reader::new(input::open(path)?, path)?;
+    let mut counts = ChakraCounts::default();
+    let mut errors = Vec::new();
+    for node in reader.by_ref() {
+        match node {
+            Ok(node) => counts.add(&node),
+            Err(error) => errors.push(error),
+        }
+        if errors.len() >= MOST_ERRORS {
+            break;
+        }
+    }
+    if !errors.is_empty() {
+        return Err(TraceErrors(errors));
+    }
+    let found = counts.finish(reader.metadata(), reader.warnings(), path);
+    Ok(Summary { file: path.display().to_string(), format: format.name(), ..found })
 }
 
 fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
@@ -287,21 +359,7 @@ fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
             calls.add_recorded(c, None);
         }
     }
-    // 0 and 1 stand for no caller and for the process, which older builds do not write.
-    let known = trace.index();
-    let links: Vec<graph::Links> = trace
-        .nodes
-        .iter()
-        .map(|n| graph::Links {
-            id: n.id,
-            data: Vec::new(),
-            ctrl: if n.parent > 1 || (known.contains_key(&n.parent) && n.parent != n.id) {
-                vec![n.parent]
-            } else {
-                Vec::new()
-            },
-        })
-        .collect();
+    let links = host::check::callers(trace);
     let parents = links.iter().filter(|l| !l.ctrl.is_empty()).count() as u64;
     let mut out = Summary {
         schema: Some(trace.schema.clone()),
@@ -313,7 +371,7 @@ fn of_host(trace: &host::HostTrace, path: &Path) -> Summary {
         warnings: trace.warnings.clone(),
         ..Summary::default()
     };
-    faults_of(&mut out, &graph::faults(&links, path));
+    faults_of(&mut out, &host::check::faults(trace, path));
     out
 }
 

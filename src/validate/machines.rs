@@ -129,7 +129,11 @@ impl Known {
 
 /// Slices that a machine's description begins with: `2x v5p-512 slice`.
 fn slices(system: &str) -> u64 {
-    system.split_once('x').and_then(|(count, _)| count.trim().parse().ok()).filter(|n| (1..=4096).contains(n)).unwrap_or(1)
+    system
+        .split_once('x')
+        .and_then(|(count, _)| count.trim().parse().ok())
+        .filter(|n| (1..=4096).contains(n))
+        .unwrap_or(1)
 }
 
 /// The machine a point ran on, with as many chips as it took, and its entry in the list.

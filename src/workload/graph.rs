@@ -440,10 +440,16 @@ impl Workload {
         let mut ready: std::collections::BTreeSet<usize> =
             (0..self.kernels.len()).filter(|k| waiting[*k] == 0).collect();
         let mut order = Vec::with_capacity(self.kernels.len());
+        let mut made: Vec<Vec<usize>> = vec![Vec::new(); self.kernels.len()];
+        for (t, tensor) in self.tensors.iter().enumerate() {
+            if let Some(k) = tensor.producer {
+                made[k].push(t);
+            }
+        }
         while let Some(kernel) = ready.pop_first() {
             order.push(kernel);
-            for tensor in self.tensors.iter().filter(|t| t.producer == Some(kernel)) {
-                for u in &tensor.consumers {
+            for t in &made[kernel] {
+                for u in &self.tensors[*t].consumers {
                     waiting[u.kernel] -= 1;
                     if waiting[u.kernel] == 0 {
                         ready.insert(u.kernel);

@@ -18,6 +18,7 @@ pub mod mamba;
 pub mod spec;
 pub mod trace;
 pub mod transformer;
+pub mod unroll;
 pub mod write;
 
 pub use graph::{

@@ -29,6 +29,8 @@ crate::spec! {
         source: Option<String>,
         /// The file, plain or gzip, relative to this one.
         path: String,
+        /// The Kineto trace of the same run, relative to this file: its times go to the kernels.
+        kineto: Option<String>,
         /// Number of the step; left out: the second where there are several.
         step: Option<u64>,
         /// Fold repeated layers. Kernels outside the layers are then left out.
@@ -51,15 +53,9 @@ crate::spec! {
 }
 
 fn check(spec: &TraceSpec, node: &Node, reader: &mut Reader) {
-    let word = spec.word.unwrap_or(Bytes(2.0));
-    let micro = spec.micro_batch.unwrap_or(1);
-    super::spec::check_batches(spec.global_batch.unwrap_or(u64::MAX), micro, word, node, reader);
-    let degrees = [("tp", spec.tp), ("dp", spec.dp), ("batch", spec.batch)];
-    for (field, value) in degrees.into_iter().filter_map(|(f, v)| v.map(|v| (f, v))) {
-        if value == 0 || value > 1 << 24 {
-            let at = node.get(field).unwrap_or(node);
-            reader.within(field, |r| r.problem(at, format!("expected 1 to 16777216, found {value}")));
-        }
+    for (field, message) in lower::sound::numbers(&spec.request()) {
+        let at = node.get(field).unwrap_or(node);
+        reader.within(field, |r| r.problem(at, message));
     }
 }
 
@@ -101,6 +97,7 @@ impl TraceSpec {
             word: self.word.map(|w| w.0),
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
+            kineto: self.kineto.as_ref().map(PathBuf::from),
         }
     }
 
@@ -108,6 +105,12 @@ impl TraceSpec {
     pub fn file(&self, node: &Node) -> PathBuf {
         let origin = node.get("path").map_or(&node.origin, |n| &n.origin);
         Loader.resolve(origin, &self.path)
+    }
+
+    /// The Kineto trace, relative to the file that names it.
+    pub fn device(&self, node: &Node) -> Option<PathBuf> {
+        let origin = node.get("kineto").map_or(&node.origin, |n| &n.origin);
+        self.kineto.as_ref().map(|path| Loader.resolve(origin, path))
     }
 
     /// Reads and lowers the trace.
@@ -118,7 +121,7 @@ impl TraceSpec {
         let path = self.file(node);
         let origin = node.get("path").map_or(node.origin.clone(), |n| n.origin.clone());
         let problem = |message: String| Problem { origin: origin.clone(), field: "path".into(), message };
-        let request = self.request();
+        let request = Request { kineto: self.device(node), ..self.request() };
         let program = lower::load(&path, &request)
             .map_err(|errors| Problems(errors.0.iter().map(|e| problem(e.to_string())).collect()))?;
         let mut lowered = lower::lower(&program, &request)
@@ -166,6 +169,9 @@ impl TraceSpec {
         let content = std::fs::read(self.file(node)).ok()?;
         let mut hasher = blake3::Hasher::new();
         hasher.update(&content);
+        if let Some(device) = self.device(node) {
+            hasher.update(&std::fs::read(device).ok()?);
+        }
         hasher.update(format!("{:?} {:?} {}", self.request(), self.name, self.source_text()).as_bytes());
         Some(*hasher.finalize().as_bytes())
     }

@@ -102,6 +102,13 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         say("cache_as_kernels", "is for the pass decode with kv_heads = heads and without gate".into());
     }
     match (spec.pass, spec.context) {
+        (Pass::Decode, Some(context)) if spec.seq > context => say(
+            "seq",
+            format!(
+                "expected at most the context of {context} tokens, found {} new ones: so many at once are a prompt (pass: forward)",
+                spec.seq
+            ),
+        ),
         (Pass::Decode, None) => say("context", "missing; decode continues a context of so many tokens".into()),
         (Pass::Forward | Pass::Training, Some(_)) => say("context", "only the pass decode has a context".into()),
         _ => {}

@@ -6,10 +6,12 @@
 mod constraints;
 mod energy;
 mod fusion;
+mod joint;
 mod random;
 mod search;
 mod sharding;
 mod tiling;
+mod wide;
 
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};

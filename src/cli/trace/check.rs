@@ -10,7 +10,8 @@ use std::path::PathBuf;
 /// Arguments of `flowspace trace check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Folder with the traces PREFIX.RANK.et of one run, or FOLDER/PREFIX where it has several.
+    /// Folder with the traces PREFIX.RANK.et of one run, or with the host and Kineto traces (JSON) of its ranks; FOLDER/PREFIX where
+    /// it has several runs.
     pub run: PathBuf,
     /// Ranks of each group; comm_group.json beside the traces if left out.
     #[arg(long, value_name = "FILE")]

@@ -10,8 +10,11 @@ use std::path::PathBuf;
 /// Arguments of `flowspace trace flops`.
 #[derive(Debug, Args)]
 pub struct FlopsArgs {
-    /// PyTorch execution trace or FX graph (aten-fx-json/1), plain or gzip.
+    /// PyTorch execution trace, FX graph (aten-fx-json/1) or linked trace, plain or gzip.
     pub file: PathBuf,
+    /// Kineto trace of the same run: measured times go to the kernels.
+    #[arg(long, value_name = "FILE")]
+    pub kineto: Option<PathBuf>,
     /// Only this step; the whole trace if left out.
     #[arg(long, value_name = "N")]
     pub step: Option<u64>,
@@ -31,6 +34,7 @@ pub fn run(args: &FlopsArgs) -> Result<i32, Failure> {
     let request = Request {
         steps: args.step.map_or(Steps::All, Steps::Number),
         causal_discount: args.causal_discount,
+        kineto: args.kineto.clone(),
         ..Request::default()
     };
     let program = load(&args.file, &request).map_err(|e| Failure::input(e.to_string()))?;

@@ -7,7 +7,7 @@ use crate::mapping::{Answer, map};
 use crate::plan::{Plan, file};
 use crate::spec::Loader;
 use crate::system::System;
-use crate::trace::generate::{Wanted, Written, write};
+use crate::trace::generate::{Granularity, Wanted, Written, write};
 use crate::units::Bytes;
 use crate::workload::WorkloadSpec;
 use clap::Args;
@@ -34,6 +34,9 @@ pub struct GenerateArgs {
     /// Write only so many microbatches of the iteration.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub microbatches: Option<u64>,
+    /// What one node of computation stands for.
+    #[arg(long, value_enum, default_value_t = Granularity::Partition)]
+    pub granularity: Granularity,
     /// Nodes of all ranks at most.
     #[arg(long, value_name = "N", default_value_t = 50_000_000)]
     pub max_nodes: u64,
@@ -54,7 +57,12 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
         )));
     }
     let plan = plan(args)?;
-    let wanted = Wanted { prefix: args.prefix.clone(), microbatches: args.microbatches, most_nodes: args.max_nodes };
+    let wanted = Wanted {
+        prefix: args.prefix.clone(),
+        microbatches: args.microbatches,
+        most_nodes: args.max_nodes,
+        granularity: args.granularity,
+    };
     let written = write(&plan, &args.out, &wanted).map_err(Failure::input)?;
     print(&match args.format {
         Format::Text => text(&plan, &written, args),

@@ -2,8 +2,7 @@
 
 use crate::cli::map::Format;
 use crate::cli::{Failure, present, print};
-use crate::trace::detect;
-use crate::trace::summary::{Summary, summary};
+use crate::trace::summary::{Summary, of_file};
 use crate::units::{Bytes, Seconds};
 use clap::Args;
 use std::path::PathBuf;
@@ -31,14 +30,11 @@ pub fn run(args: &InfoArgs) -> Result<i32, Failure> {
     let mut failures = Vec::new();
     for path in &args.files {
         // One at a time: only the figures are kept.
-        match detect::load(path) {
-            Ok((format, loaded)) => {
-                let figures = summary(path, format, &loaded);
-                match args.format {
-                    Format::Text => print(&text(&figures)),
-                    Format::Json => found.push(figures),
-                }
-            }
+        match of_file(path) {
+            Ok(figures) => match args.format {
+                Format::Text => print(&text(&figures)),
+                Format::Json => found.push(figures),
+            },
             Err(errors) => failures.push(errors.to_string()),
         }
     }

@@ -1,6 +1,7 @@
 //! `flowspace trace link`.
 
 use crate::cli::Failure;
+use crate::trace::detect::{Format, detect};
 use crate::trace::link::{LinkReport, LinkedTrace, Steps, file, link};
 use crate::trace::{host, kineto};
 use clap::Args;
@@ -78,7 +79,26 @@ pub(super) fn read_and_link(
 /// A linked trace from its file, or linked on the way.
 pub(super) fn linked(file: Option<&Path>, sources: &Sources) -> Result<LinkedTrace, Failure> {
     match (file, &sources.device) {
-        (Some(path), None) => file::read(path).map_err(|e| Failure::input(e.to_string())),
+        (Some(path), None) => {
+            let failure = |e: &dyn std::fmt::Display| Failure::input(e.to_string());
+            match detect(path).map_err(|e| failure(&e))? {
+                Format::Chakra => file::read(path).map_err(|e| failure(&e)),
+                found => {
+                    let how = match found {
+                        Format::Kineto => "; give it as --device FILE",
+                        Format::Host => {
+                            "; give it as --host FILE beside the Kineto trace of the same run (--device FILE)"
+                        }
+                        _ => "",
+                    };
+                    Err(Failure::input(format!(
+                        "{}: expected a linked trace (`flowspace trace link --out FILE.et`), found a file of format \"{}\"{how}",
+                        path.display(),
+                        found.name()
+                    )))
+                }
+            }
+        }
         (None, Some(device)) => {
             let (trace, report) = read_and_link(sources.host.as_deref(), device, &sources.steps)?;
             crate::cli::print(&report.text());

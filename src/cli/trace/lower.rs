@@ -13,8 +13,11 @@ use std::path::PathBuf;
 /// Arguments of `flowspace trace lower`.
 #[derive(Debug, Args)]
 pub struct LowerArgs {
-    /// PyTorch execution trace or FX graph (aten-fx-json/1), plain or gzip.
+    /// PyTorch execution trace, FX graph (aten-fx-json/1) or linked trace, plain or gzip.
     pub file: PathBuf,
+    /// Kineto trace of the same run: measured times go to the kernels.
+    #[arg(long, value_name = "FILE")]
+    pub kineto: Option<PathBuf>,
     /// Write the workload to this file.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -68,6 +71,7 @@ pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
         name: args.name.clone(),
         source: None,
         path: args.file.display().to_string(),
+        kineto: args.kineto.as_ref().map(|k| k.display().to_string()),
         step: args.step,
         fold,
         causal_discount: args.causal_discount,

@@ -2,12 +2,14 @@
 
 use super::link::{Sources, linked};
 use crate::cli::Failure;
-use crate::trace::link::{LinkedNode, NodeKind, Ns};
+use crate::system::System;
+use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
+use crate::trace::replay::retime::{Retimed, retime};
 use crate::trace::replay::{Delays, Figures, Replay, Timing, recorded};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace trace replay`.
 #[derive(Debug, Args)]
@@ -24,6 +26,10 @@ pub struct ReplayArgs {
     /// them), or a part of their name. May be given more than once.
     #[arg(long, value_name = "WHAT=FACTOR", value_parser = scale)]
     pub scale: Vec<Scale>,
+    /// Time kernels and collectives anew on this system (a system file): collectives by its network, kernels by its chip's roofline. What
+    /// is not known well enough keeps its recorded time; host time is kept.
+    #[arg(long, value_name = "FILE")]
+    pub system: Option<PathBuf>,
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
@@ -85,14 +91,44 @@ pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
         DelayChoice::Recorded => Delays::Recorded,
     };
     let timing = Timing::new(&trace, delays).map_err(|e| Failure::input(e.to_string()))?;
-    let replay = timing.replay(&trace, |_, node| {
+    let retimed = args.system.as_deref().map(|path| on_system(&trace, path)).transpose()?;
+    let replay = timing.replay(&trace, |at, node| {
         let factor: f64 = args.scale.iter().filter(|s| s.applies(node)).map(|s| s.factor).product();
-        if factor == 1.0 { node.dur_ns } else { (node.dur_ns as f64 * factor).round() as u64 }
+        let ns = retimed.as_ref().and_then(|r| r.ns.get(&at)).copied().unwrap_or(node.dur_ns);
+        if factor == 1.0 { ns } else { (ns as f64 * factor).round() as u64 }
     });
     let recorded = recorded(&trace);
-    let text = if args.json { as_json(&recorded, &replay, &timing) } else { as_text(&recorded, &replay, &timing) };
+    let text = if args.json {
+        as_json(&recorded, &replay, &timing, retimed.as_ref())
+    } else {
+        let header = retimed.as_ref().map(retimed_text).unwrap_or_default();
+        format!("{header}{}", as_text(&recorded, &replay, &timing))
+    };
     crate::cli::print(&text);
     Ok(0)
+}
+
+/// Durations on another system.
+fn on_system(trace: &LinkedTrace, path: &Path) -> Result<Retimed, Failure> {
+    let system = System::build(&System::inlined(&System::load(path)?)?)?;
+    let host =
+        if trace.host_schema.is_some() { Some(unlink::host_trace(trace, Path::new("linked trace"))?) } else { None };
+    retime(trace, host.as_ref(), &system).map_err(Failure::input)
+}
+
+fn retimed_text(r: &Retimed) -> String {
+    let mut out = format!(
+        "timed anew: {} of {} communication kernels, {} of {} others; {} of kernels keep their recorded time\n",
+        r.communication.0,
+        r.communication.1,
+        r.compute.0,
+        r.compute.1,
+        ms(Ns::try_from(r.kept_ns).unwrap_or(Ns::MAX))
+    );
+    for reason in &r.reasons {
+        out.push_str(&format!("  recorded time kept: {reason}\n"));
+    }
+    out
 }
 
 fn ms(ns: Ns) -> String {
@@ -149,7 +185,7 @@ fn as_text(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
     out
 }
 
-fn as_json(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
+fn as_json(recorded: &Figures, replay: &Replay, timing: &Timing, retimed: Option<&Retimed>) -> String {
     let figures = |f: &Figures| {
         let mut map: serde_json::Map<String, serde_json::Value> =
             rows(f).iter().map(|(_, key, ns)| ((*key).to_owned(), json!(ns))).collect();
@@ -164,6 +200,7 @@ fn as_json(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
         "replayed": figures(&replay.figures),
         "critical_path": { "length_ns": replay.path.length_ns(), "shares_ns": shares },
         "unexplained_ns": timing.unexplained_ns,
+        "retimed": retimed,
     });
     format!("{value:#}\n")
 }

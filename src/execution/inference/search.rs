@@ -136,8 +136,15 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
         Goal::Throughput => a.per_chip > b.per_chip,
         Goal::Latency => a.latency_s < b.latency_s,
     };
-    let mut outcome =
-        Outcome { best: None, by_batch: Vec::new(), predicted: 0, within_limits: 0, out_of_memory: 0, nearest: None, least_bytes: f64::INFINITY };
+    let mut outcome = Outcome {
+        best: None,
+        by_batch: Vec::new(),
+        predicted: 0,
+        within_limits: 0,
+        out_of_memory: 0,
+        nearest: None,
+        least_bytes: f64::INFINITY,
+    };
     for &batch in &wanted.batches {
         let mut best: Option<Prediction> = None;
         // More replicas than sequences leave chips idle: allowed, it never wins where it matters.

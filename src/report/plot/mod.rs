@@ -24,6 +24,7 @@ mod roof_labels;
 mod roofline;
 mod text;
 mod theme;
+mod tornado;
 mod xy;
 
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ pub use numbers::short_number;
 pub use panels::{HeatmapPanels, Panel};
 pub use pareto::{Better, ParetoChart, Point, pareto_front};
 pub use roofline::{Roof, RoofPoint, Roofline};
+pub use tornado::{Lever, Tornado};
 pub use xy::{XValue, XyChart, XyPoint};
 
 /// What can go wrong when a figure is written. Bad data is not an error: it is left out and counted in the figure.

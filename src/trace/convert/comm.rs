@@ -116,20 +116,22 @@ pub fn comm_call(trace: &LinkedTrace, node: &LinkedNode) -> Option<CommCall> {
     Some(CommCall { name: node.name.clone(), kind, collective: of, bytes })
 }
 
+/// What recorded arguments say by themselves.
+pub fn recorded_call(c: &Collective) -> Option<CommCall> {
+    let name = c.name.clone()?;
+    let (kind, collective) = meaning(&name)?;
+    Some(CommCall { name, kind, collective, bytes: bytes(c, collective) })
+}
+
 /// Collectives that the host itself carries out, by the node that calls them, with their duration. There are none where
 /// communication kernels run. They are read from `record_param_comms`; where the backend records none (gloo), from the `c10d::` operators,
 /// and from the `gloo:` annotations that belong to none of these (buckets of `DistributedDataParallel`).
-pub(super) fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
+pub fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
     let mut found = HashMap::new();
     if trace.nodes.iter().any(LinkedNode::is_communication) {
         return found;
     }
-    let call = |node: &LinkedNode| {
-        let c = node.collective.as_deref()?;
-        let name = c.name.clone()?;
-        let (kind, collective) = meaning(&name)?;
-        Some(CommCall { name, kind, collective, bytes: bytes(c, collective) })
-    };
+    let call = |node: &LinkedNode| recorded_call(node.collective.as_deref()?);
     let host = || (0u32..).zip(&trace.nodes).filter(|(_, n)| !n.kind.on_device() && n.timed);
     for (i, node) in host().filter(|(_, n)| &*n.name == RECORD_PARAM_COMMS) {
         found.extend(call(node).map(|c| (i, (c, node.dur_ns))));

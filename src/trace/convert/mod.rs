@@ -8,7 +8,7 @@
 
 mod comm;
 
-pub use comm::{CommCall, Groups, comm_call, element_bytes};
+pub use comm::{CommCall, Groups, comm_call, element_bytes, host_calls, recorded_call};
 
 use super::chakra::{Attr, Io, Metadata, Node, NodeType, Scalar, VERSION, Writer};
 use super::link::file::micros;

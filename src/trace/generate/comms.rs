@@ -25,8 +25,19 @@ pub(super) struct Comm {
     pub(super) times: u64,
 }
 
+/// A collective and the kernel that the model charges it to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Paid {
+    /// The kernel, as the workload counts them.
+    pub(super) kernel: usize,
+    /// It brings the kernel what it reads; otherwise it passes on what the kernel made.
+    pub(super) ahead: bool,
+    /// The collective.
+    pub(super) comm: Comm,
+}
+
 /// Collectives of each partition for one pass.
-pub(super) fn of_partitions(plan: &Plan) -> Result<Vec<Vec<Comm>>, String> {
+pub(super) fn of_partitions(plan: &Plan) -> Result<Vec<Vec<Paid>>, String> {
     let Lists { mut comms, seconds } = lists(plan)?;
     comms.truncate(plan.figures.partitions.len());
     for (i, (figures, derived)) in plan.figures.partitions.iter().zip(&seconds).enumerate() {
@@ -41,7 +52,7 @@ pub(super) fn of_partitions(plan: &Plan) -> Result<Vec<Vec<Comm>>, String> {
 }
 
 struct Lists {
-    comms: Vec<Vec<Comm>>,
+    comms: Vec<Vec<Paid>>,
     seconds: Vec<f64>,
 }
 
@@ -61,10 +72,10 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
     };
     let samples = samples_per_pass(w, options);
     let mut out = Lists { comms: vec![Vec::new(); f.partitions.len()], seconds: vec![0.0; f.partitions.len()] };
-    let mut put = |k: usize, comm: Option<Comm>, seconds: f64| {
-        let p = d.partition.get(k).copied().unwrap_or_default();
+    let mut put = |kernel: usize, ahead: bool, comm: Option<Comm>, seconds: f64| {
+        let p = d.partition.get(kernel).copied().unwrap_or_default();
         if let (Some(list), Some(sum)) = (out.comms.get_mut(p), out.seconds.get_mut(p)) {
-            list.extend(comm);
+            list.extend(comm.map(|comm| Paid { kernel, ahead, comm }));
             *sum += seconds;
         }
     };
@@ -79,14 +90,14 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
                 }
             };
             let share = if c.kind == CollectiveKind::AllToAll { f.tp as f64 } else { 1.0 };
-            put(k, comm(c.scope, c.kind, c.bytes * samples / share, ranks, c.times)?, 0.0);
+            put(k, false, comm(c.scope, c.kind, c.bytes * samples / share, ranks, c.times)?, 0.0);
         }
-        put(k, None, collective::own_seconds(kernel, &own, samples, options));
+        put(k, false, None, collective::own_seconds(kernel, &own, samples, options));
         if w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let strategy = *d.sharding.get(k).ok_or("a kernel without strategy")?;
             let bytes = gradient_bytes(kernel, strategy, f.tp, w.word_bytes) / microbatches(w, options, f.dp);
             let one = if bytes > 0.0 { comm(Scope::Data, CollectiveKind::AllReduce, bytes, f.dp, 1)? } else { None };
-            put(k, one, collective::gradient_seconds(&data_group, bytes, options));
+            put(k, false, one, collective::gradient_seconds(&data_group, bytes, options));
         }
     }
     for (id, tensor) in w.tensors.iter().enumerate() {
@@ -120,7 +131,7 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
                 };
             let seconds = collective::seconds(kind, &tensor_group, bytes, options);
             let payer = if at_producer { producer } else { u.kernel };
-            put(payer, comm(Scope::Tensor, kind, bytes, f.tp, 1)?, seconds);
+            put(payer, !at_producer, comm(Scope::Tensor, kind, bytes, f.tp, 1)?, seconds);
         }
     }
     Ok(out)

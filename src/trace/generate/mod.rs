@@ -1,14 +1,15 @@
 //! Chakra traces of a plan, one a rank, so that ASTRA-sim and others can simulate what flowspace found.
 //!
-//! A node of computation stands for one partition of one layer and one microbatch: `num_ops` are the FLOP that one chip computes in it,
-//! `tensor_size` the bytes it moves in DRAM, its duration the plan's seconds without network. Collectives hang beside the computation where
-//! the model overlaps them, behind it where it does not. Stages run 1F1B and pass activations and gradients with send and receive. The iteration
+//! A node of computation stands for one partition (or one kernel, [`Granularity`]) of one layer and one microbatch: `num_ops` are the FLOP that
+//! one chip computes in it, `tensor_size` the bytes it moves in DRAM, its duration the plan's seconds without network. Collectives hang beside the
+//! computation where the model overlaps them, before or behind it where it does not. Stages run 1F1B and pass activations and gradients with send and receive. The iteration
 //! ends with the reduction of gradients and the optimiser's pass over DRAM (one operation: it is all memory).
 //!
 //! Rank numbers count the chips with the network's first dimension fastest, as ASTRA-sim does; inside a dimension tensor parallelism is fastest,
 //! then pipeline, then data parallelism.
 
 mod comms;
+mod pieces;
 
 use super::chakra::{CommGroups, CommType, Metadata, Node, NodeType, Scalar, VERSION, Writer, value::Attr};
 use super::error::TraceError;
@@ -18,10 +19,21 @@ use crate::plan::Plan;
 use crate::system::options::{Charge, GradientReduction, Layouts, Overlap, Pipeline};
 use crate::workload::{Phase, Scope};
 use comms::Comm;
+use pieces::Piece;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
+
+/// What one node of computation stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Granularity {
+    /// A partition: what runs on the chip at the same time.
+    #[default]
+    Partition,
+    /// A kernel. A partition's kernels follow each other in the order of the graph; its FLOP, bytes and microseconds are shared out among them.
+    Kernel,
+}
 
 /// What to write.
 #[derive(Debug, Clone)]
@@ -32,11 +44,13 @@ pub struct Wanted {
     pub microbatches: Option<u64>,
     /// Nodes of all ranks at most.
     pub most_nodes: u64,
+    /// What a node of computation stands for.
+    pub granularity: Granularity,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { prefix: "trace".into(), microbatches: None, most_nodes: 50_000_000 }
+        Self { prefix: "trace".into(), microbatches: None, most_nodes: 50_000_000, granularity: Granularity::Partition }
     }
 }
 
@@ -62,10 +76,13 @@ pub struct Written {
 /// One partition of one pass.
 struct Part {
     forward: bool,
-    flop: u64,
-    dram_bytes: u64,
-    micros: u64,
-    comms: Vec<Comm>,
+    pieces: Vec<Piece>,
+}
+
+impl Part {
+    fn comms(&self) -> impl Iterator<Item = &Comm> {
+        self.pieces.iter().flat_map(|piece| piece.before.iter().chain(&piece.after))
+    }
 }
 
 /// Where a rank stands.
@@ -148,13 +165,19 @@ impl<'a> Job<'a> {
             if !(figures.flop < 9e18 && figures.dram_bytes < 9e18) {
                 return Err(format!("partition {p}: more than 2^63 FLOP or bytes"));
             }
-            parts.push(Part {
-                forward: inside.is_some_and(|k| k.phase == Phase::Forward),
+            let whole = Piece {
+                name: format!("partition {p}"),
                 flop: figures.flop.round() as u64,
                 dram_bytes: comms::whole_bytes(figures.dram_bytes),
                 micros: ((seconds + figures.overhead_s) * 1e6).round().max(1.0) as u64,
-                comms,
-            });
+                before: Vec::new(),
+                after: comms.iter().map(|paid| paid.comm).collect(),
+            };
+            let pieces = match wanted.granularity {
+                Granularity::Partition => vec![whole],
+                Granularity::Kernel => pieces::of_kernels(plan, p, &whole, &comms)?,
+            };
+            parts.push(Part { forward: inside.is_some_and(|k| k.phase == Phase::Forward), pieces });
         }
         let (forward_bytes, backward_bytes) = comms::hand_overs(plan);
         let all = plan.figures.iteration.microbatches.max(1.0) as u64;
@@ -205,7 +228,7 @@ impl<'a> Job<'a> {
     }
 
     fn name_groups(&mut self) -> CommGroups {
-        let all_used = self.parts.iter().flat_map(|p| &p.comms).any(|c| c.scope == Scope::All);
+        let all_used = self.parts.iter().flat_map(Part::comms).any(|c| c.scope == Scope::All);
         let scopes = [
             (Scope::Tensor, self.plan.figures.tp > 1),
             (Scope::Data, self.plan.figures.dp > 1),
@@ -235,8 +258,11 @@ impl<'a> Job<'a> {
 
     /// Nodes of all ranks.
     fn nodes(&self) -> u128 {
-        let per_layer: u128 =
-            self.parts.iter().map(|p| 1 + p.comms.iter().map(|c| u128::from(c.times)).sum::<u128>()).sum();
+        let per_layer: u128 = self
+            .parts
+            .iter()
+            .map(|p| p.pieces.len() as u128 + p.comms().map(|c| u128::from(c.times)).sum::<u128>())
+            .sum();
         let handed = (self.forward_bytes.len() + self.backward_bytes.len()) as u128;
         let one = |place: &Place| {
             u128::from(self.microbatches) * (u128::from(self.layers(place.stage)) * per_layer + 2 * handed) + 2
@@ -349,26 +375,8 @@ impl<'a, W: Write> Sheet<'a, W> {
             }
         }
         for layer in 0..job.layers(stage) {
-            for (p, part) in job.parts.iter().enumerate().filter(|(_, part)| part.forward == forward) {
-                let name = format!("microbatch {m}, layer {layer}, {word}, partition {p}");
-                let before = self.tail.clone();
-                let node = self.compute(&name, part.flop, part.dram_bytes, part.micros)?;
-                self.written.flop += u128::from(part.flop.max(1));
-                let mut chain = if job.plan.system.overlap() == Overlap::Full { before } else { vec![node] };
-                let mut last_comm = None;
-                for comm in &part.comms {
-                    for _ in 0..comm.times {
-                        if let Some(id) = self.collective(&format!("{name}, {}", comm.kind.name()), comm, &chain)? {
-                            chain = vec![id];
-                            last_comm = Some(id);
-                        }
-                    }
-                }
-                self.tail = match (last_comm, job.plan.system.overlap()) {
-                    (None, _) => vec![node],
-                    (Some(id), Overlap::Full) => vec![node, id],
-                    (Some(id), _) => vec![id],
-                };
+            for part in job.parts.iter().filter(|part| part.forward == forward) {
+                self.partition(part, &format!("microbatch {m}, layer {layer}, {word}"))?;
             }
         }
         if let Some(peer) = to {
@@ -378,6 +386,54 @@ impl<'a, W: Write> Sheet<'a, W> {
             }
         }
         Ok(())
+    }
+
+    /// One partition of one layer: its computation piece by piece, its collectives one after another, beside the computation or between it.
+    fn partition(&mut self, part: &Part, prefix: &str) -> std::io::Result<()> {
+        let beside = self.job.plan.system.overlap() == Overlap::Full;
+        let mut chain = self.tail.clone();
+        let mut heard = false;
+        for piece in &part.pieces {
+            let name = format!("{prefix}, {}", piece.name);
+            if !beside {
+                self.talk(&name, &piece.before, None)?;
+            }
+            let node = self.compute(&name, piece.flop, piece.dram_bytes, piece.micros)?;
+            self.written.flop += u128::from(piece.flop.max(1));
+            self.tail = vec![node];
+            if beside {
+                for comms in [&piece.before, &piece.after] {
+                    heard |= self.talk(&name, comms, Some(&mut chain))?;
+                }
+            } else {
+                self.talk(&name, &piece.after, None)?;
+            }
+        }
+        if heard {
+            self.tail.append(&mut chain);
+        }
+        Ok(())
+    }
+
+    /// Collectives one after another, behind the nodes of `chain` or, without one, behind what came last; whether there were any.
+    fn talk(&mut self, name: &str, comms: &[Comm], chain: Option<&mut Vec<u64>>) -> std::io::Result<bool> {
+        let mut at = chain.as_deref().unwrap_or(&self.tail).clone();
+        let mut any = false;
+        for comm in comms {
+            for _ in 0..comm.times {
+                if let Some(id) = self.collective(&format!("{name}, {}", comm.kind.name()), comm, &at)? {
+                    at = vec![id];
+                    any = true;
+                }
+            }
+        }
+        if any {
+            match chain {
+                Some(chain) => *chain = at,
+                None => self.tail = at,
+            }
+        }
+        Ok(any)
     }
 
     #[allow(clippy::too_many_arguments)] // each is one attribute of the message

@@ -4,9 +4,11 @@
 //! schema's number, since builds between two numbers have either; an unknown minor version is read with a warning.
 
 mod args;
+pub mod check;
 mod comms;
 mod read;
 
+pub(crate) use args::arguments_of;
 pub use read::{read, read_from};
 
 use super::{Collective, Text};

@@ -17,6 +17,7 @@ mod model;
 pub(crate) mod nest;
 mod order;
 mod report;
+pub mod unlink;
 mod waits;
 
 pub use align::align;

@@ -41,6 +41,8 @@ pub struct Shares {
     pub known_bytes: f64,
     /// Neither FLOP nor bytes known.
     pub neither: f64,
+    /// Collectives: no FLOP to know, whatever their bytes.
+    pub collective: f64,
 }
 
 /// Coverage of a program.
@@ -107,6 +109,10 @@ pub fn coverage(program: &Program) -> Coverage {
         seconds += s;
         for (shares, weight) in [(&mut calls, 1.0), (&mut time, s)] {
             match cost.flop {
+                _ if cost.class == Class::Collective => {
+                    shares.collective += weight;
+                    continue;
+                }
                 Some(_) if cost.estimated => shares.estimated_flop += weight,
                 Some(_) => shares.known_flop += weight,
                 None => {}
@@ -125,6 +131,7 @@ pub fn coverage(program: &Program) -> Coverage {
             estimated_flop: f(s.estimated_flop),
             known_bytes: f(s.known_bytes),
             neither: f(s.neither),
+            collective: f(s.collective),
         }
     };
     let mut ops: Vec<OpRow> = rows.into_values().collect();

@@ -1,7 +1,7 @@
 //! Repeated layers: the longest stretch of kernels that follows itself, in the forward pass and in the backward pass,
 //! becomes one layer with `repeat`.
 //!
-//! Kernels are compared by what they do (operation, sizes, FLOP, the slots and sizes of what they read and write); the stretch that
+//! Kernels are compared by what they do (operation, sizes, FLOP, the slots and sizes of what they read and write; not by measured times); the stretch that
 //! explains most FLOP wins, the shorter of equals. Where it may begin at several kernels it begins where the fewest bytes pass from
 //! one layer to the next. Then the connections are compared: every layer must read the same results of itself, of the layer before
 //! (forward) or after (backward), and of its own forward pass. A stretch that fails this is not folded, and the reason is given.
@@ -133,17 +133,7 @@ fn signatures(whole: &Workload) -> Vec<usize> {
     let mut texts: Vec<String> = whole
         .kernels
         .iter()
-        .map(|k| {
-            format!(
-                "{:?} {:?} {:?} {} {:?} {}",
-                k.op,
-                k.phase,
-                k.shape,
-                k.window,
-                k.flop.map(f64::to_bits),
-                k.extra_dram_bytes
-            )
-        })
+        .map(|k| format!("{:?} {:?} {:?} {} {:?}", k.op, k.phase, k.shape, k.window, k.flop.map(f64::to_bits),))
         .collect();
     let mut reads: Vec<Vec<(Slot, u64, u64)>> = vec![Vec::new(); whole.kernels.len()];
     for t in &whole.tensors {
@@ -315,7 +305,11 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
             },
             None => None,
         };
-        kernels.push(Kernel { name: names[at].clone(), weight_of, ..kernel.clone() });
+        // Measured, so never quite equal: the mean of the layers.
+        let extra_dram_bytes =
+            all.iter().filter_map(|l| l.get(at)).map(|k| whole.kernels[*k].extra_dram_bytes).sum::<f64>()
+                / count as f64;
+        kernels.push(Kernel { name: names[at].clone(), weight_of, extra_dram_bytes, ..kernel.clone() });
     }
     let mut merged: Edges = kind(f, same);
     merged.extend(kind(f, ahead));

@@ -5,18 +5,20 @@ pub mod build;
 pub mod coverage;
 pub mod fold;
 pub mod host;
+pub mod measured;
 pub mod parallel;
 pub mod program;
 pub mod report;
+pub mod sound;
 pub mod views;
 
-use super::{TraceError, TraceErrors, fx, input, ops::Options};
+use super::{TraceError, TraceErrors, chakra, fx, input, kineto, link, ops::Options};
 use crate::workload::Workload;
 use coverage::Coverage;
 use host::Steps;
 use program::Program;
 use std::io::Read as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 crate::choice! {
     /// Whether repeated layers are folded.
@@ -49,6 +51,8 @@ pub struct Request {
     pub global_batch: Option<u64>,
     /// Samples of one microbatch.
     pub micro_batch: Option<u64>,
+    /// The Kineto trace of the same run, whose times go to the kernels.
+    pub kineto: Option<PathBuf>,
 }
 
 impl Default for Request {
@@ -63,6 +67,7 @@ impl Default for Request {
             word: None,
             global_batch: None,
             micro_batch: None,
+            kineto: None,
         }
     }
 }
@@ -99,6 +104,8 @@ pub enum FileKind {
     Fx,
     /// Kineto trace.
     Kineto,
+    /// A host and a device trace, linked (`flowspace trace link`).
+    Linked,
 }
 
 /// Tells the kind of a file from its first 64 KiB.
@@ -111,17 +118,30 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
         .take(1 << 16)
         .read_to_end(&mut head)
         .map_err(|e| TraceError::new(path, format!("cannot be read: {e}")))?;
+    if head.trim_ascii().is_empty() {
+        return Err(TraceError::new(path, "the file is empty").into());
+    }
     let text = String::from_utf8_lossy(&head);
-    if text.contains("aten-fx-json") {
+    let binary = !matches!(head.trim_ascii_start().first(), Some(b'{' | b'['));
+    if binary && text.contains(link::file::MARK) {
+        Ok(FileKind::Linked)
+    } else if text.contains("aten-fx-json") {
         Ok(FileKind::Fx)
     } else if ["\"traceEvents\"", "\"schemaVersion\"", "\"deviceProperties\""].iter().any(|w| text.contains(w)) {
         Ok(FileKind::Kineto)
     } else if text.contains("\"schema\"") || text.contains("\"nodes\"") {
         Ok(FileKind::Host)
+    } else if binary && chakra::Reader::new(std::io::Cursor::new(head), path).is_ok() {
+        Err(TraceError::new(
+            path,
+            "a Chakra trace names no tensors and no shapes, so FLOP and bytes cannot be told; give the PyTorch execution trace it was \
+             made of, or a trace linked by `flowspace trace link`",
+        )
+        .into())
     } else {
         Err(TraceError::new(
             path,
-            "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a Kineto trace, found none of them",
+            "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a linked trace, found none of them",
         )
         .into())
     }
@@ -133,24 +153,59 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
 /// All faults of the file; a step that is not there; a Kineto trace, which has no tensors to follow.
 pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
     let options = Options { causal_discount: request.causal_discount };
-    match kind(path)? {
-        FileKind::Fx => fx::read(path, &options),
+    let kind = kind(path)?;
+    if let (Some(device), FileKind::Fx | FileKind::Linked) = (&request.kineto, kind) {
+        let what = if kind == FileKind::Fx { "an FX graph" } else { "a linked trace, which has its times," };
+        return Err(TraceError::new(device, format!("a Kineto trace beside {what} is of no use"))
+            .field("kineto")
+            .into());
+    }
+    let stem = path.file_name().and_then(|n| n.to_str()).map_or("trace", |n| n.split('.').next().unwrap_or(n));
+    let program = match kind {
+        FileKind::Fx => fx::read(path, &options)?,
         FileKind::Host => {
             let trace = super::host::read(path)?;
-            let stem = path.file_name().and_then(|n| n.to_str()).map_or("trace", |n| n.split('.').next().unwrap_or(n));
-            let mut program = host::program(&trace, stem, request.steps, &options, &|node| {
-                node.dur_us.and_then(|d| (d >= 0).then_some(d as f64 * 1e-6))
-            })
+            sound::host(&trace, path)?;
+            let measured = request.kineto.as_deref().map(|device| times(&trace, device)).transpose()?;
+            let mut program = host::program_with(
+                &trace,
+                stem,
+                request.steps,
+                &options,
+                &|node| node.dur_us.and_then(|d| (d >= 0).then_some(d as f64 * 1e-6)),
+                measured.as_ref(),
+            )
             .map_err(|e| TraceError::new(path, e))?;
             program.notes.extend(trace.warnings);
-            Ok(program)
+            program
         }
-        FileKind::Kineto => Err(TraceError::new(
-            path,
-            "a Kineto trace names no tensors, so nothing tells which kernel reads what; give the execution trace of the same run (ExecutionTraceObserver)",
-        )
-        .into()),
-    }
+        FileKind::Linked => {
+            let linked = link::file::read(path)?;
+            let trace = link::unlink::host_trace(&linked, path)?;
+            sound::host(&trace, path)?;
+            let measured = measured::Measured::of(&linked);
+            host::program_with(&trace, stem, request.steps, &options, &|_| None, Some(&measured))
+                .map_err(|e| TraceError::new(path, e))?
+        }
+        FileKind::Kineto => {
+            return Err(TraceError::new(
+                path,
+                "a Kineto trace alone names no tensors (its \"Input Dims\" are sizes without identity, results are not recorded), so nothing \
+                 tells which kernel reads what; give the execution trace of the same run (ExecutionTraceObserver), with this file as kineto",
+            )
+            .into());
+        }
+    };
+    sound::program(&program, path)?;
+    Ok(program)
+}
+
+/// The times of a Kineto trace, by the nodes of the host trace of the same run.
+fn times(trace: &super::host::HostTrace, device: &Path) -> Result<measured::Measured, TraceErrors> {
+    let device_trace = kineto::read(device)?;
+    let (linked, _) = link::link(Some(trace), &device_trace, &link::Steps::All)
+        .map_err(|e| TraceError::new(device, e.to_string()).field("kineto"))?;
+    Ok(measured::Measured::of(&linked))
 }
 
 /// Lowers a program.
@@ -158,6 +213,7 @@ pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
 /// # Errors
 /// What is wrong with the request or the graph, in words.
 pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
+    sound::request(program, request)?;
     let coverage = coverage::coverage(program);
     let parallel = parallel::find(program, request.tp, request.dp);
     let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
@@ -175,6 +231,10 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
     }
     let mut whole = built.workload;
     whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp));
+    if let Some(micro) = request.micro_batch.filter(|m| *m > whole.global_batch) {
+        let global = whole.global_batch;
+        return Err(format!("micro_batch: expected at most the {global} samples of an iteration, found {micro}"));
+    }
     whole.micro_batch = request.micro_batch.unwrap_or(batch).min(whole.global_batch).max(1);
     // All but single-precision and half-precision parts of one graph are rare; the reader learns how far off one word for all is.
     let (recorded, represented) = built.bytes;
@@ -199,6 +259,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         }
     };
     notes.extend(parallel.notes.iter().cloned());
+    notes.extend(measured::note(program));
     Ok(Lowered {
         workload,
         coverage,

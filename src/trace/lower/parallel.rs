@@ -114,6 +114,23 @@ pub fn find(program: &Program, tp: Option<u64>, dp: Option<u64>) -> Parallel {
     }
     if found.tp > 1 {
         follow(program, &mut found, &of_activations);
+        if found.sharded.is_empty() && found.row_parallel.is_empty() {
+            found.notes.push(format!(
+                "tp {} is as given: no sum of activations tells which sizes are shards, so all are left as recorded",
+                found.tp
+            ));
+        }
+    }
+    let recorded: HashSet<u64> = of_activations.iter().map(|(_, ranks)| *ranks).filter(|r| *r > 1).collect();
+    if let (Some(tp), false) = (tp, recorded.is_empty())
+        && !recorded.contains(&tp)
+    {
+        let mut ranks: Vec<String> = recorded.iter().map(u64::to_string).collect();
+        ranks.sort();
+        found.notes.push(format!(
+            "tp {tp} is as given; the groups that sum activations have {} ranks, so the sizes scaled back may be wrong",
+            ranks.join(", ")
+        ));
     }
     found
 }

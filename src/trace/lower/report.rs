@@ -16,11 +16,12 @@ fn percent(x: f64) -> String {
 fn shares(out: &mut String, of: &str, s: &Shares) {
     let _ = writeln!(
         out,
-        "of the {of}: FLOP known {}, estimated from a kernel's name {}; bytes known {}; neither {}",
+        "of the {of}: FLOP known {}, estimated from a kernel's name {}; bytes known {}; neither {}; collectives {}",
         percent(s.known_flop),
         percent(s.estimated_flop),
         percent(s.known_bytes),
-        percent(s.neither)
+        percent(s.neither),
+        percent(s.collective)
     );
 }
 

@@ -156,6 +156,9 @@ pub struct Call {
     pub outputs: Vec<Arg>,
     /// Which inputs it writes (`Tensor(a!)` in the schema), by position.
     pub mutated: Vec<usize>,
+    /// Those of `mutated` that are handed back as results: what is written to them is counted at the result, which names the
+    /// new version of the storage, while the input names the one before.
+    pub returned: Vec<usize>,
 }
 
 impl Call {

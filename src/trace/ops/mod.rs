@@ -6,6 +6,8 @@
 //! written: a view reads nothing, a broadcast dimension counts once.
 
 pub mod call;
+mod elementwise;
+pub mod names;
 pub mod product;
 pub mod roofline;
 pub mod vector;
@@ -55,7 +57,7 @@ impl Cost {
 
 /// The class of a call by its name alone.
 pub fn class_of(op: &str) -> Class {
-    if vector::is_collective(op) {
+    if names::is_collective(op) {
         return Class::Collective;
     }
     if let Some(class) = product_class(op) {
@@ -63,7 +65,7 @@ pub fn class_of(op: &str) -> Class {
     }
     match vector::known(op) {
         Some((class, _, _)) => class,
-        None => vector::guessed(op).map_or(Class::Unknown, |(class, _)| class),
+        None => names::guessed(op).map_or(Class::Unknown, |(class, _)| class),
     }
 }
 
@@ -83,22 +85,7 @@ fn product_class(op: &str) -> Option<Class> {
         "mm" | "_int_mm" | "addmm" | "addmm_" | "_addmm_activation" | "_scaled_mm" | "bmm" | "baddbmm" | "baddbmm_"
         | "mv" | "addmv" | "addmv_" | "dot" | "vdot" | "addr" | "addr_" | "_grouped_mm" | "_scaled_grouped_mm"
         | "mkldnn_linear" | "mkl_linear" => Some(Class::Product),
-        "convolution"
-        | "_convolution"
-        | "cudnn_convolution"
-        | "miopen_convolution"
-        | "mkldnn_convolution"
-        | "_slow_conv2d_forward"
-        | "convolution_overrideable"
-        | "slow_conv3d_forward"
-        | "_conv_depthwise2d"
-        | "conv_depthwise3d"
-        | "thnn_conv2d"
-        | "cudnn_convolution_relu"
-        | "cudnn_convolution_transpose"
-        | "convolution_backward"
-        | "convolution_backward_overrideable"
-        | "_slow_conv2d_backward" => Some(Class::Convolution),
+        _ if product::is_convolution(op) => Some(Class::Convolution),
         "mkldnn_rnn_layer" | "mkldnn_rnn_layer_backward" | "_cudnn_rnn" | "_cudnn_rnn_backward" | "miopen_rnn" => {
             Some(Class::Recurrent)
         }
@@ -154,7 +141,7 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
             cost.flop = Some(rows.saturating_mul(call.tensor(0).map_or(0, TensorArg::last)));
         }
         Some((_, factor, side)) => cost.flop = Some((elements(call, side) as f64 * factor) as u64),
-        None => match vector::guessed(&call.op) {
+        None => match names::guessed(&call.op) {
             Some((_, factor)) if named => {
                 let size =
                     elements(call, Side::Output).max(if written.is_empty() { elements(call, Side::Input) } else { 0 });
@@ -249,7 +236,7 @@ pub fn reads(call: &Call) -> Vec<&TensorArg> {
 /// The tensors a call writes: its results, and the inputs it changes.
 pub fn writes(call: &Call) -> Vec<&TensorArg> {
     let mut found = call.output_tensors();
-    for i in &call.mutated {
+    for i in call.mutated.iter().filter(|i| !call.returned.contains(i)) {
         if let Some(arg) = call.inputs.get(*i) {
             arg.tensors(&mut found);
         }

@@ -25,6 +25,31 @@ fn ours(flop: u64) -> Option<Flop> {
     Some(Flop { flop, counted: None })
 }
 
+/// Convolutions, forward.
+const CONVOLUTIONS: [&str; 13] = [
+    "convolution",
+    "_convolution",
+    "cudnn_convolution",
+    "miopen_convolution",
+    "mkldnn_convolution",
+    "_slow_conv2d_forward",
+    "convolution_overrideable",
+    "slow_conv3d_forward",
+    "_conv_depthwise2d",
+    "conv_depthwise3d",
+    "thnn_conv2d",
+    "cudnn_convolution_relu",
+    "cudnn_convolution_transpose",
+];
+/// Convolutions, backward.
+const CONVOLUTIONS_BACKWARD: [&str; 3] =
+    ["convolution_backward", "convolution_backward_overrideable", "_slow_conv2d_backward"];
+
+/// Whether an operator is a convolution, forward or backward.
+pub fn is_convolution(op: &str) -> bool {
+    CONVOLUTIONS.contains(&op) || CONVOLUTIONS_BACKWARD.contains(&op)
+}
+
 /// FLOP of the call; `None` if it is no such operator, or its shapes are not those of the operator.
 pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
     let t = |i| call.tensor(i);
@@ -44,19 +69,7 @@ pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
         "addr" | "addr_" => ours(mul(&[2, t(0)?.elements()])),
         // [groups or tokens, k] by [experts, k, n]: each row meets one expert's matrix.
         "_grouped_mm" | "_scaled_grouped_mm" => ours(mul(&[2, t(0)?.elements(), call.output(0)?.last()])),
-        "convolution"
-        | "_convolution"
-        | "cudnn_convolution"
-        | "miopen_convolution"
-        | "mkldnn_convolution"
-        | "_slow_conv2d_forward"
-        | "convolution_overrideable"
-        | "slow_conv3d_forward"
-        | "_conv_depthwise2d"
-        | "conv_depthwise3d"
-        | "thnn_conv2d"
-        | "cudnn_convolution_relu"
-        | "cudnn_convolution_transpose" => {
+        op if CONVOLUTIONS.contains(&op) => {
             let transposed = match call.op.as_str() {
                 "convolution" | "_convolution" | "convolution_overrideable" => {
                     call.inputs.get(6).and_then(Arg::flag).unwrap_or(false)
@@ -190,11 +203,16 @@ fn attention(call: &Call, options: &Options) -> Option<Flop> {
     };
     let ((b, h, sq, dq), (_, _, sk, _), (_, _, _, dv)) = (axes(q)?, axes(k)?, axes(v)?);
     let scores = mul(&[b, h, sq, sk]);
-    let sizes = if backward { 2 * (3 * dq + 2 * dv) } else { 2 * (dq.saturating_add(dv)) };
+    let sizes = if backward {
+        dq.saturating_mul(6).saturating_add(dv.saturating_mul(4))
+    } else {
+        dq.saturating_add(dv).saturating_mul(2)
+    };
     let counted = scores.saturating_mul(sizes);
     let flop = if options.causal_discount && is_causal(call) {
         // Query i (from 1) meets the keys up to i.
-        let met = if sk >= sq { sq * (sq + 1) / 2 } else { sk * (sk + 1) / 2 + (sq - sk) * sk };
+        let triangle = |n: u64| n.saturating_mul(n.saturating_add(1)) / 2;
+        let met = triangle(sq.min(sk)).saturating_add(sq.saturating_sub(sk).saturating_mul(sk));
         mul(&[b, h, met, sizes])
     } else {
         counted

@@ -18,7 +18,7 @@ fn ints(values: &[i64]) -> Arg {
 }
 
 fn call(op: &str, inputs: Vec<Arg>, outputs: Vec<Arg>) -> Call {
-    Call { op: op.into(), inputs, outputs, mutated: Vec::new() }
+    Call { op: op.into(), inputs, outputs, mutated: Vec::new(), returned: Vec::new() }
 }
 
 fn plain(op: &str, inputs: Vec<Arg>, outputs: Vec<Arg>) -> Cost {
@@ -145,10 +145,22 @@ fn vector_operators() {
     assert_eq!(plain("clone", vec![x()], y()).flop, Some(0));
     let view = plain("view", vec![x()], vec![t(0, &[24])]);
     assert!(view.is_free() && view.bytes() == 0);
-    let in_place = Call { op: "add_".into(), inputs: vec![x(), t(2, &[4, 6])], outputs: vec![x()], mutated: vec![0] };
+    let in_place = Call {
+        op: "add_".into(),
+        inputs: vec![x(), t(2, &[4, 6])],
+        outputs: vec![x()],
+        mutated: vec![0],
+        returned: vec![0],
+    };
     let c = cost(&in_place, &Options::default());
     assert_eq!((c.flop, c.read_bytes, c.written_bytes), (Some(24), 192, 96), "the same span is written once");
-    let copy = Call { op: "copy_".into(), inputs: vec![x(), t(2, &[4, 6])], outputs: vec![x()], mutated: vec![0] };
+    let copy = Call {
+        op: "copy_".into(),
+        inputs: vec![x(), t(2, &[4, 6])],
+        outputs: vec![x()],
+        mutated: vec![0],
+        returned: vec![0],
+    };
     assert_eq!(cost(&copy, &Options::default()).read_bytes, 96, "the target of a copy is not read");
     let pool = plain(
         "max_pool2d_with_indices",
@@ -182,4 +194,27 @@ fn kernels_known_by_name_are_estimates_and_unknown_ones_unknown() {
     assert_eq!(plain("triton_poi_fused_add_0", vec![], vec![]).flop, None);
     let c = plain("mylib::secret", vec![t(0, &[10])], vec![t(1, &[10])]);
     assert_eq!((c.class, c.flop, c.bytes(), c.bytes_known), (Class::Unknown, None, 80, true));
+}
+
+/// 4 x 6 floats, read as version 1 of the storage and written as version 2: 96 B each way, not 96 + 192. A buffer that is changed
+/// but not handed back (the running mean of a batch norm) is written besides the results, though it looks like one of them.
+#[test]
+fn what_is_written_in_place_counts_once() {
+    let relu = Call {
+        op: "relu_".into(),
+        inputs: vec![t(1, &[4, 6])],
+        outputs: vec![t(2, &[4, 6])],
+        mutated: vec![0],
+        returned: vec![0],
+    };
+    let c = cost(&relu, &Options::default());
+    assert_eq!((c.read_bytes, c.written_bytes), (96, 96));
+    let norm = Call {
+        op: "_native_batch_norm_legit".into(),
+        inputs: vec![t(1, &[4, 6]), t(3, &[6])],
+        outputs: vec![t(2, &[4, 6]), t(4, &[6])],
+        mutated: vec![1],
+        returned: Vec::new(),
+    };
+    assert_eq!(cost(&norm, &Options::default()).written_bytes, 96 + 24 + 24);
 }

@@ -10,6 +10,7 @@ mod delays;
 mod figures;
 mod graph;
 mod path;
+pub mod retime;
 
 pub use delays::{Delays, Typical};
 pub use figures::{Figures, StepTime};

@@ -86,7 +86,9 @@ pub fn layout(run: &Run) -> Layout {
     let mut families: Vec<Family> = families.into_values().collect();
     families.sort_by_key(|f| (f.stride.unwrap_or(u64::MAX), f.size));
     let (pipeline, rings) = chains(run);
-    name_roles(&mut families, all.len() as u64);
+    // Of a large run often only some ranks are recorded: the groups tell of the others.
+    let world: BTreeSet<u64> = all.iter().chain(sets.keys().flatten()).copied().collect();
+    name_roles(&mut families, world.len() as u64);
     Layout { ranks: all.len() as u64, families, pipeline, rings }
 }
 

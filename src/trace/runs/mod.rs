@@ -1,7 +1,8 @@
-//! All ranks of a run: one Chakra trace each, and the groups. Only what communicates is kept.
+//! All ranks of a run: one Chakra trace each, or the host and Kineto traces of each, and the groups. Only what communicates is kept.
 
 mod degrees;
 mod matching;
+pub mod recorded;
 
 pub use degrees::{Family, Layout, layout};
 pub use matching::{Mismatch, check};
@@ -81,7 +82,7 @@ pub struct Run {
 /// Finds the files of a run: a folder, or the common beginning `PREFIX` of `PREFIX.<rank>.et`.
 ///
 /// # Errors
-/// [`TraceError`]: nothing found, several prefixes in one folder, two files of one rank.
+/// [`TraceError`]: several prefixes in one folder, two files of one rank. Nothing found is no error.
 pub fn files(place: &Path) -> Result<BTreeMap<u64, PathBuf>, TraceError> {
     let folder = if place.is_dir() { place } else { place.parent().unwrap_or(Path::new("")) };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
@@ -101,7 +102,7 @@ pub fn files(place: &Path) -> Result<BTreeMap<u64, PathBuf>, TraceError> {
     let mut sets = found.into_iter();
     match (sets.next(), sets.next()) {
         (Some((_, ranks)), None) => Ok(ranks),
-        (None, _) => Err(TraceError::new(place, "there are no files PREFIX.<rank>.et here")),
+        (None, _) => Ok(BTreeMap::new()),
         (Some((one, _)), Some((other, _))) => Err(TraceError::new(
             place,
             format!("there are several runs here ({one:?}, {other:?}, ...): name one as FOLDER/PREFIX"),
@@ -122,6 +123,14 @@ fn parts(name: &str) -> Option<(String, u64)> {
 /// [`TraceErrors`]: files that cannot be read, all of them.
 pub fn load(place: &Path, groups: Option<&Path>) -> Result<Run, TraceErrors> {
     let files = files(place)?;
+    let pairs = if files.is_empty() { recorded::pairs(place)? } else { BTreeMap::new() };
+    if files.is_empty() && pairs.is_empty() {
+        return Err(TraceError::new(
+            place,
+            "there are neither files PREFIX.<rank>.et here nor host or Kineto traces (JSON) with a rank in their names",
+        )
+        .into());
+    }
     let beside =
         files.values().next().and_then(|p| p.parent()).map(|p| p.join("comm_group.json")).filter(|p| p.is_file());
     let listed = match groups.or(beside.as_deref()) {
@@ -132,6 +141,12 @@ pub fn load(place: &Path, groups: Option<&Path>) -> Result<Run, TraceErrors> {
     let mut run = Run { ranks: Vec::new(), groups: listed.0, inferred: BTreeSet::new(), faults: Vec::new() };
     for (number, path) in files {
         match rank(number, &path, &mut run.faults) {
+            Ok(rank) => run.ranks.push(rank),
+            Err(e) => errors.extend(e.0),
+        }
+    }
+    for (number, pair) in &pairs {
+        match recorded::rank(*number, pair, &mut run.groups, &mut run.faults) {
             Ok(rank) => run.ranks.push(rank),
             Err(e) => errors.extend(e.0),
         }

@@ -12,68 +12,21 @@
 //! what the nearest caller with tensors was given; failing that, the made values of that size which nobody read so far, and
 //! those that the views just before looked at. Such steps are marked as inferred.
 
+mod steps;
+mod unnamed;
+mod values;
+
+pub use steps::{Steps, steps};
+
+use super::measured::Measured;
 use super::program::{Comm, Origin, Part, Program, Step, Value};
 use crate::trace::host::{Arg as HostArg, HostNode, HostTrace, Tensor};
 use crate::trace::ops::call::mutated_arguments;
-use crate::trace::ops::vector::{guessed, is_collective};
+use crate::trace::ops::names::{guessed, is_collective};
 use crate::trace::ops::{Arg, Call, Class, Element, Options, TensorArg, class_of, cost, is_registered, plain_name};
 use std::collections::{HashMap, HashSet};
-
-/// Which part of a trace is wanted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Steps {
-    /// Everything.
-    All,
-    /// The step with this number (from `ProfilerStep#N`, else counted from 0 by calls of an optimiser).
-    Number(u64),
-    /// The second step where there are several (the first warms up), else the only one.
-    #[default]
-    Steady,
-}
-
-/// Node-id ranges of the steps of a trace, with their numbers; empty if there is nothing that marks steps.
-pub fn steps(trace: &HostTrace) -> Vec<(u64, std::ops::Range<u64>)> {
-    let mut marks: Vec<(u64, u64)> = trace
-        .nodes
-        .iter()
-        .filter_map(|n| Some((n.id, n.name.strip_prefix("ProfilerStep#")?.trim_end_matches('*').parse().ok()?)))
-        .collect();
-    marks.sort_unstable();
-    if !marks.is_empty() {
-        let ends = marks.iter().skip(1).map(|m| m.0).chain([u64::MAX]);
-        return marks.iter().zip(ends).map(|(m, end)| (m.1, m.0..end)).collect();
-    }
-    // A step ends with the last node below its optimiser.
-    let last_below: HashMap<u64, u64> = below(trace);
-    let mut ends: Vec<u64> = trace
-        .nodes
-        .iter()
-        .filter(|n| n.name.starts_with("Optimizer.step"))
-        .map(|n| last_below.get(&n.id).copied().unwrap_or(n.id))
-        .collect();
-    ends.sort_unstable();
-    let mut from = 0;
-    let mut found = Vec::new();
-    for (i, end) in ends.iter().enumerate() {
-        found.push((i as u64, from..end.saturating_add(1)));
-        from = end.saturating_add(1);
-    }
-    found
-}
-
-/// The largest id below each node.
-fn below(trace: &HostTrace) -> HashMap<u64, u64> {
-    let mut order: Vec<&HostNode> = trace.nodes.iter().collect();
-    order.sort_unstable_by_key(|n| std::cmp::Reverse(n.id));
-    let mut last: HashMap<u64, u64> = HashMap::new();
-    for node in order {
-        let own = last.get(&node.id).copied().unwrap_or(node.id);
-        last.insert(node.id, own);
-        let above = last.entry(node.parent).or_insert(own);
-        *above = (*above).max(own);
-    }
-    last
-}
+use steps::part_of;
+use values::tensor_arg;
 
 /// Turns a host trace into a program. `seconds` tells the measured time of a node, where there is one.
 pub fn program(
@@ -82,6 +35,21 @@ pub fn program(
     wanted: Steps,
     options: &Options,
     seconds: &dyn Fn(&HostNode) -> Option<f64>,
+) -> Result<Program, String> {
+    program_with(trace, name, wanted, options, seconds, None)
+}
+
+/// The same with the times of a linked trace, where there is one: they replace those of `seconds`.
+///
+/// # Errors
+/// A step that is not there.
+pub fn program_with(
+    trace: &HostTrace,
+    name: &str,
+    wanted: Steps,
+    options: &Options,
+    seconds: &dyn Fn(&HostNode) -> Option<f64>,
+    measured: Option<&Measured>,
 ) -> Result<Program, String> {
     let mut notes = Vec::new();
     let all = steps(trace);
@@ -120,7 +88,13 @@ pub fn program(
     for node in &order {
         walk.visit(node);
     }
+    let places = walk.places;
     let mut program = walk.program;
+    if let Some(measured) = measured {
+        let inside = |id: u64| places.contains_key(&id);
+        let part = |id: u64| places.get(&id).map_or(Part::Forward, |p| p.part);
+        measured.attach(&mut program, trace, &inside, &part);
+    }
     program.name = name.into();
     notes.append(&mut program.notes);
     program.notes = notes;
@@ -246,59 +220,6 @@ impl<'t> Walk<'t> {
         }
     }
 
-    /// Nodes nobody knows, with nothing below them that counts.
-    fn unregistered(&mut self, node: &'t HostNode, op: &str, part: Part) -> bool {
-        let backward_frame = node.scope == 1 || op.starts_with("autograd::engine") || op.contains("AccumulateGrad");
-        let annotation =
-            node.scope == 7 || op.starts_with("## ") || op.starts_with("Optimizer.") || op.starts_with("ProfilerStep#");
-        let by_name = guessed(op).is_some() || node.kernel_backend.is_some();
-        if (backward_frame || annotation) && !by_name {
-            return false;
-        }
-        let has_tensors = node.input_tensors().any(Tensor::is_defined);
-        let has_results = node.output_tensors().any(Tensor::is_defined);
-        if has_results {
-            self.call(node, op, part, None);
-            return true;
-        }
-        // Results of a Python function are not recorded: they are what was allocated below it, on the device of the largest.
-        let mut made: Vec<&'t Tensor> = self.allocated_below(node);
-        if made.is_empty() && by_name {
-            made = self.fresh.values().filter(|(_, caller)| *caller == node.parent).map(|(t, _)| *t).collect();
-            made.sort_by_key(|t| t.storage_id);
-        }
-        let Some(device) = made.iter().max_by_key(|t| t.bytes()).map(|t| t.device.clone()) else { return false };
-        made.retain(|t| t.device == device);
-        if !has_tensors && !by_name {
-            return false;
-        }
-        self.call(node, op, part, Some(made));
-        true
-    }
-
-    fn allocated_below(&self, node: &HostNode) -> Vec<&'t Tensor> {
-        let mut found: Vec<&'t Tensor> = Vec::new();
-        let mut waiting: Vec<u64> = vec![node.id];
-        let mut seen = HashSet::new();
-        while let Some(id) = waiting.pop() {
-            if !seen.insert(id) {
-                continue;
-            }
-            for child in self.children.get(&id).into_iter().flatten() {
-                if class_of(plain_name(&child.name)) == Class::Allocation {
-                    for t in child.output_tensors().filter(|t| t.is_defined() && t.num_elem > 0) {
-                        if found.iter().all(|f| f.storage_id != t.storage_id) {
-                            found.push(t);
-                        }
-                    }
-                }
-                waiting.push(child.id);
-            }
-        }
-        found.sort_by_key(|t| std::cmp::Reverse(t.bytes()));
-        found
-    }
-
     /// Adds a call. `made` are results that the node itself does not name.
     fn call(&mut self, node: &'t HostNode, op: &str, part: Part, made: Option<Vec<&'t Tensor>>) {
         let mut inputs: Vec<&HostArg> = node.inputs.iter().collect();
@@ -341,7 +262,8 @@ impl<'t> Walk<'t> {
                 }
             }
         }
-        let call = Call { op: op.into(), inputs: call_inputs, outputs, mutated };
+        let returned = mutated.iter().copied().filter(|i| is_returned(node, *i)).collect();
+        let call = Call { op: op.into(), inputs: call_inputs, outputs, mutated, returned };
         self.push(node, call, part, writes, None, inferred);
     }
 
@@ -384,51 +306,6 @@ impl<'t> Walk<'t> {
             at = self.nodes.get(&here.parent).copied().filter(|n| !n.is_root());
         }
         None
-    }
-
-    fn inferred_inputs(&self, node: &HostNode, made: &[&Tensor]) -> Vec<HostArg> {
-        let mut at = self.nodes.get(&node.parent).copied();
-        for _ in 0..64 {
-            let Some(here) = at.filter(|n| !n.is_root()) else { break };
-            if here.input_tensors().any(Tensor::is_defined) {
-                return here.inputs.clone();
-            }
-            at = self.nodes.get(&here.parent).copied();
-        }
-        let size = made.iter().map(|t| t.num_elem).max().unwrap_or(0);
-        let mut storages: Vec<(u64, usize)> = self
-            .current
-            .iter()
-            .filter(|(_, v)| !self.read.contains(v))
-            .filter(|(_, v)| {
-                self.program.values.get(**v).is_some_and(|x| x.elements == size && matches!(x.origin, Origin::Made(_)))
-            })
-            .map(|(s, v)| (*s, *v))
-            .collect();
-        storages.sort_by_key(|(_, v)| *v);
-        let mut found: Vec<HostArg> = Vec::new();
-        let mut taken: HashSet<u64> = made.iter().map(|t| t.storage_id).collect();
-        for t in &self.looked_at {
-            if taken.insert(t.storage_id) {
-                found.push(HostArg::Tensor(Box::new((*t).clone())));
-            }
-        }
-        for (storage, value) in storages {
-            if taken.insert(storage)
-                && let (Some(v), Some(like)) = (self.program.values.get(value), made.first())
-            {
-                found.push(HostArg::Tensor(Box::new(Tensor {
-                    storage_id: storage,
-                    offset: 0,
-                    num_elem: v.elements,
-                    elem_bytes: v.element_bytes,
-                    shape: v.shape.iter().map(|s| i64::try_from(*s).unwrap_or(i64::MAX)).collect(),
-                    strides: None,
-                    ..(*like).clone()
-                })));
-            }
-        }
-        found
     }
 
     fn collective(&mut self, node: &'t HostNode, part: Part) {
@@ -475,124 +352,18 @@ impl<'t> Walk<'t> {
             .or_else(|| group.as_ref().and_then(|g| self.groups.get(g).copied()))
             .or(self.only_group);
         let comm = Comm { kind, ranks, group };
-        let call = Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new() };
+        let call =
+            Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new(), returned: Vec::new() };
         self.push(node, call, part, writes, Some(comm), false);
     }
-
-    /// An input; a storage that nobody wrote was there before the step.
-    fn read_arg(&mut self, arg: &HostArg) -> Arg {
-        match arg {
-            HostArg::Tensor(t) if t.is_defined() => {
-                let value = match self.current.get(&t.storage_id) {
-                    Some(v) => *v,
-                    None => {
-                        let v = self.add_value(t, format!("in{}", t.storage_id), None);
-                        self.current.insert(t.storage_id, v);
-                        v
-                    }
-                };
-                if let Some(v) = self.program.values.get_mut(value)
-                    && !matches!(v.origin, Origin::Made(_))
-                {
-                    v.elements = v.elements.max(t.num_elem);
-                }
-                tensor_arg(t, value)
-            }
-            HostArg::Tensor(_) | HostArg::None => Arg::None,
-            HostArg::Int(i) => Arg::Int(*i),
-            HostArg::Float(f) => Arg::Float(*f),
-            HostArg::Bool(b) => Arg::Bool(*b),
-            HostArg::Str(s) | HostArg::Device(s) | HostArg::Other(s) => Arg::Text(s.to_string()),
-            HostArg::List(items) => Arg::List(items.iter().map(|i| self.read_arg(i)).collect()),
-        }
-    }
-
-    fn write_arg(
-        &mut self,
-        arg: &HostArg,
-        op: &str,
-        node: u64,
-        changed: &mut HashMap<u64, usize>,
-        read: &HashSet<u64>,
-        writes: &mut Vec<usize>,
-    ) -> Arg {
-        match arg {
-            HostArg::Tensor(t) if t.is_defined() => {
-                if let Some(value) = changed.get(&t.storage_id) {
-                    return tensor_arg(t, *value);
-                }
-                if read.contains(&t.storage_id)
-                    && let Some(value) = self.current.get(&t.storage_id)
-                {
-                    // A result that is an argument, unchanged.
-                    return tensor_arg(t, *value);
-                }
-                let value = self.new_version(t, op, node, false);
-                changed.insert(t.storage_id, value);
-                writes.push(value);
-                tensor_arg(t, value)
-            }
-            HostArg::List(items) => {
-                Arg::List(items.iter().map(|i| self.write_arg(i, op, node, changed, read, writes)).collect())
-            }
-            _ => Arg::None,
-        }
-    }
-
-    /// A new version of a tensor's storage; in place, what it does not cover stays.
-    fn new_version(&mut self, t: &Tensor, op: &str, node: u64, in_place: bool) -> usize {
-        let old = self.current.get(&t.storage_id).copied();
-        let whole = old.and_then(|v| self.program.values.get(v)).map_or(0, |v| v.elements);
-        let allocated = self.fresh.remove(&t.storage_id).map_or(0, |(a, _)| a.num_elem);
-        let before = old.filter(|_| in_place && t.num_elem < whole);
-        let value = self.add_value(t, format!("{}_{node}", op.rsplit(':').next().unwrap_or(op)), before);
-        if let Some(v) = self.program.values.get_mut(value) {
-            v.elements = v.elements.max(if in_place { whole } else { 0 }).max(allocated);
-            v.origin = Origin::Made(self.program.steps.len());
-        }
-        self.current.insert(t.storage_id, value);
-        value
-    }
-
-    fn add_value(&mut self, t: &Tensor, name: String, before: Option<usize>) -> usize {
-        self.program.values.push(Value {
-            name,
-            shape: sizes(t),
-            elements: t.num_elem,
-            element_bytes: t.elem_bytes,
-            float: Element::parse(&t.dtype) == Element::Float,
-            origin: Origin::Input,
-            before,
-        });
-        self.program.values.len() - 1
-    }
 }
 
-fn sizes(t: &Tensor) -> Vec<u64> {
-    t.shape.iter().map(|s| u64::try_from(*s).unwrap_or(0)).collect()
-}
-
-fn tensor_arg(t: &Tensor, value: usize) -> Arg {
-    Arg::Tensor(TensorArg {
-        storage: value,
-        offset: t.offset,
-        shape: sizes(t),
-        strides: t.strides.as_ref().map(|s| s.iter().map(|x| u64::try_from(*x).unwrap_or(0)).collect()),
-        element_bytes: t.elem_bytes,
-        element: Element::parse(&t.dtype),
-    })
-}
-
-/// The part of the step that a node begins, if it begins one.
-fn part_of(node: &HostNode) -> Option<Part> {
-    let name: &str = &node.name;
-    if name.starts_with("Optimizer.") || name.eq_ignore_ascii_case("## optimizer ##") || name == "## zero_grad ##" {
-        Some(Part::Optimiser)
-    } else if name.contains("AccumulateGrad") || name.contains("reducer::") {
-        Some(Part::Gradients)
-    } else if node.scope == 1 || name.starts_with("autograd::engine") || name.eq_ignore_ascii_case("## backward ##") {
-        Some(Part::Backward)
-    } else {
-        None
-    }
+/// Whether an input is also a result: the same window into the same storage, for every tensor of it.
+fn is_returned(node: &HostNode, input: usize) -> bool {
+    let same = |a: &Tensor, b: &Tensor| {
+        (a.storage_id, a.offset, a.elem_bytes) == (b.storage_id, b.offset, b.elem_bytes) && a.shape == b.shape
+    };
+    let mut tensors =
+        node.inputs.get(input).into_iter().flat_map(HostArg::tensors).filter(|t| t.is_defined()).peekable();
+    tensors.peek().is_some() && tensors.all(|t| node.output_tensors().any(|o| o.is_defined() && same(o, t)))
 }

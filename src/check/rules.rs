@@ -1,0 +1,71 @@
+//! Rules 1 and 2 of a plan: strategies, shards of shared weights, order of kernels and passes.
+
+use super::Derivation;
+use crate::model::layout::{conversion, produced, required, strategies, weight_shards_agree};
+use crate::system::Style;
+use crate::system::options::{Layouts, WeightTraffic};
+use crate::workload::Phase;
+
+impl Derivation<'_> {
+    /// Rules 1 and 2.
+    pub(super) fn rules(&self, broken: &mut Vec<String>) {
+        let name = |k: usize| &self.w.kernels[k].name;
+        let rules = self.system.model.layouts;
+        for (k, kernel) in self.w.kernels.iter().enumerate() {
+            let strategy = self.d.sharding[k];
+            if !strategies(kernel, self.tp, rules).contains(&strategy) {
+                broken.push(format!("kernel {} cannot be sharded by {strategy} among {} chips", kernel.name, self.tp));
+            }
+            if let Some(owner) = kernel.weight_of.filter(|_| rules == Layouts::Flowspace && self.tp > 1)
+                && !weight_shards_agree(kernel, strategy, self.d.sharding[owner.kernel])
+            {
+                broken.push(format!(
+                    "kernel {} by {strategy} needs other shards of the weight of {} than {} makes",
+                    kernel.name,
+                    name(owner.kernel),
+                    self.d.sharding[owner.kernel]
+                ));
+            }
+        }
+        if self.pp > self.w.repeat {
+            broken.push(format!("{} stages for {} layers", self.pp, self.w.repeat));
+        }
+        let may_keep =
+            self.system.chip.0.style == Style::Dataflow && self.system.model.weight_traffic == WeightTraffic::Streamed;
+        if self.d.weights_on_chip && !may_keep {
+            broken.push("weights_on_chip needs a dataflow chip and streamed weight traffic".into());
+        }
+        if self.w.micro_batch.saturating_mul(self.dp) > self.w.global_batch {
+            broken.push(format!("{} replicas for a batch of {}", self.dp, self.w.global_batch));
+        }
+        for tensor in &self.w.tensors {
+            let Some(u) = tensor.producer else { continue };
+            for v in &tensor.consumers {
+                if self.d.partition[u] > self.d.partition[v.kernel] {
+                    broken.push(format!("kernel {} runs before {}, whose output it reads", name(v.kernel), name(u)));
+                }
+                let made = produced(self.d.sharding[u], rules);
+                let wanted = required(&self.w.kernels[v.kernel], v.slot, self.d.sharding[v.kernel], rules);
+                if conversion(made, wanted).is_err() {
+                    broken.push(format!("{} cannot be brought from {made:?} to {wanted:?}", tensor.name));
+                }
+            }
+        }
+        for (p, inside) in self.index.partitions.iter().enumerate() {
+            if inside.is_empty() {
+                broken.push(format!("partition {p} is empty"));
+            }
+            if self.system.chip.0.style == Style::KernelByKernel && inside.len() > 1 {
+                broken.push(format!("partition {p} has {} kernels on a chip that runs kernel by kernel", inside.len()));
+            }
+        }
+        let forward = |k: &usize| self.w.kernels[*k].phase == Phase::Forward;
+        let last = (0..self.w.kernels.len()).filter(forward).map(|k| self.d.partition[k]).max();
+        let first = (0..self.w.kernels.len()).filter(|k| !forward(k)).map(|k| self.d.partition[k]).min();
+        if let (Some(last), Some(first)) = (last, first)
+            && last >= first
+        {
+            broken.push(format!("backward kernels in partition {first}, forward kernels still in {last}"));
+        }
+    }
+}

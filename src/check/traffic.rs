@@ -1,0 +1,147 @@
+//! What is moved: who reads a tensor in which layout, which conversions that takes and who pays, bytes stored and loaded.
+
+use super::Derivation;
+use crate::model::collective;
+use crate::model::compute::{gradient_bytes, local, tensor_bytes};
+use crate::model::layout::{Layout, Strategy, conversion, produced, required};
+use crate::model::schedule::microbatches;
+use crate::system::options::{Charge, Fanout, GradientReduction, Layouts};
+use crate::workload::{Axis, CollectiveKind, Phase, Tensor, Use};
+
+impl Derivation<'_> {
+    /// Every reader of a tensor: in the layer, and in the next one where it is carried there and that is charged.
+    pub(super) fn readers(&self, id: usize) -> Vec<(&Use, bool)> {
+        let charged = self.system.model.boundary_tensors == Charge::Charged;
+        let next = self.index.carried_to[id].iter().filter(move |_| charged);
+        let here = self.w.tensors[id].consumers.iter().map(|u| (u, false));
+        here.chain(next.flat_map(|t| self.w.tensors[*t].consumers.iter().map(|u| (u, true)))).collect()
+    }
+
+    pub(super) fn wanted(&self, u: &Use) -> Layout {
+        required(&self.w.kernels[u.kernel], u.slot, self.d.sharding[u.kernel], self.system.model.layouts)
+    }
+
+    pub(super) fn same_phase(&self, a: usize, b: usize) -> bool {
+        (self.w.kernels[a].phase == Phase::Forward) == (self.w.kernels[b].phase == Phase::Forward)
+    }
+
+    /// Seconds of collectives that kernel `k` pays for.
+    pub(super) fn network_s(&self, k: usize) -> f64 {
+        let options = &self.system.model;
+        let kernel = &self.w.kernels[k];
+        let word = self.w.word_bytes;
+        let seconds = |kind, bytes: f64| collective::seconds(kind, &self.tp_group, bytes * self.samples, options);
+        let mut total = collective::own_seconds(kernel, &self.own, self.samples, options);
+        let here = local(kernel, self.d.sharding[k], self.tp, self.d.tiles);
+        if options.layouts == Layouts::Dfmodel && self.d.sharding[k] == Strategy::K {
+            let tiles = if kernel.tiled == Axis::K { 1.0 } else { self.d.tiles as f64 };
+            total += seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * tiles * word);
+        }
+        if self.w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
+            let bytes =
+                gradient_bytes(kernel, self.d.sharding[k], self.tp, word) / microbatches(self.w, options, self.dp);
+            total += collective::gradient_seconds(&self.dp_group, bytes, options);
+        }
+        for &id in &self.index.tensors_of[k] {
+            for (layout, kind) in self.conversions_paid_by(k, id) {
+                let tensor = &self.w.tensors[id];
+                let full = tensor.rows as f64 * tensor.cols as f64 * word;
+                let shard = tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0;
+                let bytes = match (options.layouts, kind) {
+                    (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => shard,
+                    _ => full,
+                };
+                total += seconds(kind, bytes);
+            }
+        }
+        total
+    }
+
+    /// Conversions of tensor `id` that kernel `k` pays: the layout it is made in, and the collective. The producer
+    /// pays for readers of its phase and of the next layer, each layout once; the first reader of another phase pays
+    /// for a layout there. With replicated fan-out every reader has its own.
+    pub(super) fn conversions_paid_by(&self, k: usize, id: usize) -> Vec<(Layout, CollectiveKind)> {
+        let tensor = &self.w.tensors[id];
+        let Some(producer) = tensor.producer else { return Vec::new() };
+        if producer != k && !tensor.consumers.iter().any(|u| u.kernel == k) {
+            return Vec::new();
+        }
+        let made = produced(self.d.sharding[producer], self.system.model.layouts);
+        let shared = self.system.model.tensor_fanout == Fanout::Shared;
+        let mut done: Vec<(bool, Layout)> = Vec::new();
+        let mut mine = Vec::new();
+        for (u, next_layer) in self.readers(id) {
+            let at_producer = next_layer || self.same_phase(producer, u.kernel);
+            let wanted = self.wanted(u);
+            if shared && done.contains(&(at_producer, wanted)) {
+                continue;
+            }
+            done.push((at_producer, wanted));
+            let payer = if at_producer { producer } else { u.kernel };
+            if let (true, Ok(Some(kind))) = (payer == k, conversion(made, wanted)) {
+                mine.push((made, kind));
+            }
+        }
+        mine
+    }
+
+    /// Bytes of one pass of a tensor as it is stored.
+    pub(super) fn stored_bytes(&self, id: usize) -> f64 {
+        let tensor = &self.w.tensors[id];
+        let Some(producer) = tensor.producer else {
+            // An input lies in DRAM as its widest reader wants it.
+            return tensor.consumers.iter().map(|u| self.loaded_bytes(id, u)).fold(0.0, f64::max);
+        };
+        let word = self.w.word_bytes;
+        let bytes = |layout| tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0 * self.samples;
+        let made = bytes(produced(self.d.sharding[producer], self.system.model.layouts));
+        if self.system.model.layouts == Layouts::Dfmodel {
+            return made;
+        }
+        let carried = self.index.carried_to[id].iter().flat_map(|t| &self.w.tensors[*t].consumers);
+        let widest = tensor
+            .consumers
+            .iter()
+            .filter(|u| self.same_phase(producer, u.kernel))
+            .chain(carried)
+            .map(|u| bytes(self.wanted(u)))
+            .fold(0.0, f64::max);
+        if widest > 0.0 { widest } else { made }
+    }
+
+    /// Layout in which a tensor is read on chip or loaded.
+    pub(super) fn read_layout(&self, tensor: &Tensor, u: &Use) -> Layout {
+        match (self.system.model.layouts, tensor.producer) {
+            (Layouts::Dfmodel, Some(p)) => produced(self.d.sharding[p], Layouts::Dfmodel),
+            (Layouts::Dfmodel, None) => Layout::Replicated,
+            (Layouts::Flowspace, _) => self.wanted(u),
+        }
+    }
+
+    pub(super) fn loaded_bytes(&self, id: usize, u: &Use) -> f64 {
+        let tensor = &self.w.tensors[id];
+        let layout = self.read_layout(tensor, u);
+        let bytes = tensor_bytes(tensor, layout, self.tp, self.d.tiles, self.w.word_bytes).0 * self.samples;
+        if tensor.producer.is_some() { bytes.min(self.stored_bytes(id)) } else { bytes }
+    }
+
+    /// SRAM of a reader's buffer: loaded from DRAM, or passed on chip.
+    pub(super) fn buffer(&self, id: usize, u: &Use, on_chip: bool, levels: &[usize]) -> f64 {
+        let tensor = &self.w.tensors[id];
+        let (whole, tile) = tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.d.tiles, self.w.word_bytes);
+        let needs_whole = if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() };
+        let stationary = self.system.model.stationary_operands == Charge::Charged
+            && needs_whole
+            && self.w.kernels[u.kernel].tiled == Axis::N;
+        let depth = if on_chip {
+            levels[u.kernel].abs_diff(tensor.producer.map_or(0, |p| levels[p])) as f64 + 1.0
+        } else {
+            2.0
+        };
+        match (stationary, on_chip) {
+            (true, true) => whole.max(depth * tile),
+            (true, false) => whole,
+            (false, _) => depth * tile,
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! `flowspace explain`: what binds a plan, what more of each resource brings, and what makes an infeasible point feasible.
+
+use super::map::{load, positive};
+use super::present::{align, percent, plain};
+use super::{Failure, print};
+use crate::check;
+use crate::explain::{Gain, Remedy, gains, remedies};
+use crate::mapping::degrees::Wanted;
+use crate::mapping::search::{Record, Request};
+use crate::mapping::{Answer, Infeasible, map};
+use crate::plan::{Figures, Plan};
+use crate::report::plot::{Lever, Tornado};
+use crate::units::{Bytes, Seconds};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Arguments of `flowspace explain`.
+#[derive(Debug, Args)]
+pub struct ExplainArgs {
+    /// Plan file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
+    #[arg(required_unless_present = "workload", conflicts_with_all = ["workload", "system"])]
+    pub plan: Option<PathBuf>,
+    /// Workload file, instead of a plan.
+    #[arg(long, value_name = "FILE", requires = "system")]
+    pub workload: Option<PathBuf>,
+    /// System file, instead of a plan.
+    #[arg(long, value_name = "FILE", requires = "workload")]
+    pub system: Option<PathBuf>,
+    /// Tensor parallelism; free if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub tp: Option<u64>,
+    /// Pipeline stages; free if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub pp: Option<u64>,
+    /// Data-parallel replicas; free if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub dp: Option<u64>,
+    /// Tiles that a sample is cut into; searched if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub tiles: Option<u64>,
+    /// Let switched and fully connected dimensions be divided among strategies.
+    #[arg(long)]
+    pub split_dimensions: bool,
+    /// How much more of each resource, in per cent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = more)]
+    pub by: f64,
+    /// Draw the gains: STEM.svg and STEM.png.
+    #[arg(long, value_name = "STEM")]
+    pub plot: Option<PathBuf>,
+    /// Format on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// Formats of an explanation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables for a person.
+    Text,
+    /// One JSON object.
+    Json,
+    /// One line a resource, or a lever.
+    Csv,
+}
+
+fn more(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(p) if p.is_finite() && p > 0.0 && p <= 1e6 => Ok(p),
+        _ => Err(format!("expected per cent above zero, at most 1000000, found {text:?}")),
+    }
+}
+
+/// Explains, prints, draws.
+///
+/// # Errors
+/// [`Failure`]: bad input; a plan whose decisions break a rule. An infeasible point is explained, and the exit code 1.
+pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
+    if let Some(stem) = &args.plot {
+        super::map::check_writable(stem)?;
+    }
+    let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
+    let request = Request {
+        wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
+        tiles: args.tiles.or(task.tiles),
+        pins: task.pins.clone(),
+        ..Request::default()
+    };
+    let given = match &task.decisions {
+        None => None,
+        Some(decisions) => {
+            let figures = check::derive(&task.workload, &task.system, decisions);
+            Some(
+                figures
+                    .map_err(|broken| Failure::input(format!("the plan is not feasible:\n{}", broken.join("\n"))))?,
+            )
+        }
+    };
+    match map(&task.workload, &task.system, &request)? {
+        Answer::Mapped(plan, record) => {
+            let gains = gains(&plan, &record, &request, 1.0 + args.by / 100.0)?;
+            let figures = given.as_ref().unwrap_or(&plan.figures);
+            match args.format {
+                Format::Text => print(&text(&plan, figures, &record, &gains, args.by)),
+                Format::Json => print(&format!("{:#}\n", json_of(&plan, figures, &record, &gains, args.by))),
+                Format::Csv => print(&csv(&record, &gains, args.by)?),
+            }
+            if let Some(stem) = &args.plot {
+                for file in tornado(&plan, &record, &gains, args.by)
+                    .draw(&stem.with_extension(""))
+                    .map_err(|e| Failure::input(e.to_string()))?
+                {
+                    eprintln!("{}", file.display());
+                }
+            }
+            Ok(0)
+        }
+        Answer::Infeasible(reason) => {
+            let found = remedies(&task.workload, &task.system, &request, &reason);
+            match args.format {
+                Format::Text => print(&remedies_text(&reason, &found)),
+                Format::Json => print(&format!("{:#}\n", remedies_json(&reason, &found))),
+                Format::Csv => print(&remedies_csv(&found)?),
+            }
+            Ok(1)
+        }
+    }
+}
+
+/// Seconds of the partitions by what binds them.
+fn bound_by(figures: &Figures) -> Vec<(&'static str, usize, f64)> {
+    let mut out: Vec<(&'static str, usize, f64)> = Vec::new();
+    for partition in &figures.partitions {
+        let word = partition.bottleneck().word();
+        match out.iter_mut().find(|(w, ..)| *w == word) {
+            Some((_, count, seconds)) => (*count, *seconds) = (*count + 1, *seconds + partition.time_s),
+            None => out.push((word, 1, partition.time_s)),
+        }
+    }
+    out.sort_by(|a, b| b.2.total_cmp(&a.2));
+    out
+}
+
+/// Parts of the iteration, the largest first.
+fn stages(figures: &Figures) -> Vec<(&'static str, f64)> {
+    let i = &figures.iteration;
+    let mut out = vec![
+        ("layers", i.work_s),
+        ("pipeline bubble", i.bubble_s),
+        ("between stages", i.p2p_s),
+        ("gradient reduction", i.gradient_s),
+        ("optimizer", i.optimizer_s),
+    ];
+    out.sort_by(|a, b| b.1.total_cmp(&a.1));
+    out
+}
+
+/// Kinds of what the DRAM holds, the largest first.
+fn memory(figures: &Figures) -> Vec<(&'static str, f64)> {
+    let m = &figures.memory;
+    let mut out = vec![
+        ("weights", m.weights),
+        ("gradients", m.gradients),
+        ("optimizer", m.optimizer),
+        ("activations", m.activations),
+        ("held", m.held),
+        ("caches", m.caches),
+        ("waiting tensors", m.live),
+    ];
+    out.sort_by(|a, b| b.1.total_cmp(&a.1));
+    out
+}
+
+/// What uses each dimension of the network.
+fn dimensions(plan: &Plan) -> Vec<String> {
+    let network = &plan.system.network;
+    let uses = plan.decisions.uses.iter().zip(&network.dimensions);
+    uses.enumerate()
+        .map(|(i, (u, d))| {
+            let parts = [("TP", u.tp), ("PP", u.pp), ("DP", u.dp), ("rows", u.rows), ("columns", u.cols)];
+            let parts: Vec<String> =
+                parts.iter().filter(|(_, n)| *n > 1).map(|(name, n)| format!("{name} {n}")).collect();
+            let parts = if parts.is_empty() { "nothing".into() } else { parts.join(", ") };
+            format!("dimension {i} ({} x {}): {parts}", d.size, d.link.0.name)
+        })
+        .collect()
+}
+
+/// Most partitions that are listed one by one.
+const MOST_LISTED: usize = 40;
+
+fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64) -> String {
+    let total = figures.iteration_s();
+    let mut out = format!("{} on {}: {}\n\n", plan.workload.name, plan.system.name, Seconds(total));
+    let mut table = plain();
+    table.set_header(["partition", "bound by", "time", "share of layer", "compute", "DRAM", "network", "SRAM"]);
+    for (p, f) in figures.partitions.iter().enumerate().take(MOST_LISTED) {
+        let of = |s: f64| percent(if f.time_s > 0.0 { s / f.time_s } else { 0.0 });
+        table.add_row([
+            p.to_string(),
+            f.bottleneck().word().to_string(),
+            Seconds(f.time_s).to_string(),
+            percent(f.time_s / figures.layer_s),
+            of(f.compute_s),
+            of(f.dram_s),
+            of(f.network_s),
+            percent(f.sram_bytes / plan.system.chip.0.sram.0),
+        ]);
+    }
+    align(&mut table, &[2, 3, 4, 5, 6, 7]);
+    out.push_str(&format!("{table}\n(compute, DRAM and network as shares of the partition's time)\n"));
+    if let Some(more) = figures.partitions.len().checked_sub(MOST_LISTED).filter(|n| *n > 0) {
+        out.push_str(&format!("and {more} more partitions\n"));
+    }
+    out.push_str("\nwhat binds\n");
+    for (word, count, seconds) in bound_by(figures) {
+        let plural = if count == 1 { "" } else { "s" };
+        out.push_str(&format!(
+            "  {word}: {count} partition{plural}, {} of a layer\n",
+            percent(seconds / figures.layer_s)
+        ));
+    }
+    let list = |parts: Vec<(&str, f64)>, whole: f64, text: &dyn Fn(f64) -> String| {
+        let parts = parts.into_iter().filter(|(_, v)| *v > 0.0);
+        let parts: Vec<String> =
+            parts.map(|(name, v)| format!("{name} {} ({})", text(v), percent(v / whole))).collect();
+        parts.join(", ")
+    };
+    out.push_str(&format!("  iteration: {}\n", list(stages(figures), total, &|s| Seconds(s).to_string())));
+    let held = figures.memory.total();
+    let of_capacity =
+        figures.dram_capacity.map_or(", no limit".into(), |c| format!(" of {} ({})", Bytes(c), percent(held / c)));
+    out.push_str(&format!(
+        "  DRAM: {}{of_capacity}: {}\n",
+        Bytes(held),
+        list(memory(figures), held, &|b| Bytes(b).to_string())
+    ));
+    dimensions(plan).iter().for_each(|line| out.push_str(&format!("  {line}\n")));
+
+    out.push_str(&format!(
+        "\n{by} % more of each resource, mapped again; the best mapping as it is takes {} (gap {:.1e})\n",
+        Seconds(record.value),
+        record.gap()
+    ));
+    let mut table = plain();
+    table.set_header(["resource", "time", "gain", "at least", "gain, same decisions"]);
+    for gain in sorted(gains, record.value) {
+        let share = |v: Option<f64>| v.map_or("-".into(), |v| format!("{:.2} %", 100.0 * v));
+        table.add_row([
+            gain.name.clone(),
+            gain.value.map_or("none found".into(), |v| Seconds(v).to_string()),
+            share(gain.share(record.value)),
+            gain.bound.map_or("-".into(), |b| Seconds(b).to_string()),
+            share(gain.unchanged_share(record.value)),
+        ]);
+    }
+    align(&mut table, &[1, 2, 3, 4]);
+    out.push_str(&format!(
+        "{table}\n(at least: the proven bound of the time; a latency or overhead is divided by {})\n",
+        1.0 + by / 100.0
+    ));
+    if figures.iteration_s() > record.value * (1.0 + 1e-9) {
+        out.push_str(&format!(
+            "note: the plan's own decisions take {}, {:.2} % more than the best mapping\n",
+            Seconds(figures.iteration_s()),
+            100.0 * (figures.iteration_s() / record.value - 1.0)
+        ));
+    }
+    out
+}
+
+/// The largest gain first.
+fn sorted(gains: &[Gain], before: f64) -> Vec<&Gain> {
+    let mut out: Vec<&Gain> = gains.iter().collect();
+    let key = |g: &Gain| g.share(before).unwrap_or(f64::NEG_INFINITY);
+    out.sort_by(|a, b| key(b).total_cmp(&key(a)));
+    out
+}
+
+fn json_of(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64) -> Value {
+    let named = |parts: Vec<(&str, f64)>| {
+        parts.into_iter().map(|(name, v)| (name.to_string(), json!(v))).collect::<serde_json::Map<_, _>>()
+    };
+    json!({
+        "workload": plan.workload.name,
+        "system": plan.system.name,
+        "iteration_s": figures.iteration_s(),
+        "best_iteration_s": record.value,
+        "gap": record.gap(),
+        "partitions": figures.partitions.iter().map(|p| json!({
+            "bound_by": p.bottleneck().word(),
+            "time_s": p.time_s,
+            "compute_s": p.compute_s,
+            "dram_s": p.dram_s,
+            "network_s": p.network_s,
+            "overhead_s": p.overhead_s,
+            "sram_share": p.sram_bytes / plan.system.chip.0.sram.0,
+            "kernels": p.kernels,
+        })).collect::<Vec<_>>(),
+        "bound_by": bound_by(figures).into_iter().map(|(word, count, seconds)| json!({
+            "resource": word, "partitions": count, "layer_share": seconds / figures.layer_s,
+        })).collect::<Vec<_>>(),
+        "iteration": named(stages(figures)),
+        "dram_bytes": named(memory(figures)),
+        "dram_capacity_bytes": figures.dram_capacity,
+        "network": dimensions(plan),
+        "more_percent": by,
+        "gains": sorted(gains, record.value).into_iter().map(|g| json!({
+            "resource": g.name,
+            "iteration_s": g.value,
+            "bound_s": g.bound,
+            "gain": g.share(record.value),
+            "gain_same_decisions": g.unchanged_share(record.value),
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn table_of(header: &[&str], rows: Vec<Vec<String>>) -> Result<String, Failure> {
+    let fault = |e: String| Failure::input(format!("cannot write CSV: {e}"));
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer.write_record(header).map_err(|e| fault(e.to_string()))?;
+    for row in rows {
+        writer.write_record(&row).map_err(|e| fault(e.to_string()))?;
+    }
+    let bytes = writer.into_inner().map_err(|e| fault(e.to_string()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or(String::new(), |v| format!("{v}"))
+}
+
+fn csv(record: &Record, gains: &[Gain], by: f64) -> Result<String, Failure> {
+    let rows = sorted(gains, record.value).into_iter().map(|g| {
+        vec![
+            g.name.clone(),
+            format!("{by}"),
+            format!("{}", record.value),
+            number(g.value),
+            number(g.bound),
+            number(g.share(record.value)),
+            number(g.unchanged_share(record.value)),
+        ]
+    });
+    let header = ["resource", "more_percent", "before_s", "iteration_s", "bound_s", "gain", "gain_same_decisions"];
+    table_of(&header, rows.collect())
+}
+
+fn tornado(plan: &Plan, record: &Record, gains: &[Gain], by: f64) -> Tornado {
+    let levers = sorted(gains, record.value)
+        .into_iter()
+        .filter_map(|g| {
+            Some(Lever {
+                name: g.name.clone(),
+                value: 100.0 * g.share(record.value)?,
+                fixed: g.unchanged_share(record.value).map(|s| 100.0 * s),
+            })
+        })
+        .collect();
+    Tornado {
+        title: format!("{} on {}", plan.workload.name, plan.system.name),
+        x_label: format!("time saved by {by} % more, %"),
+        names: ["mapped again".into(), "same decisions".into()],
+        levers,
+    }
+}
+
+fn remedies_text(reason: &Infeasible, found: &[Remedy]) -> String {
+    let mut out = format!("{reason}\n\nwhat would mend it, each by itself, found and confirmed by mapping again\n");
+    let mut table = plain();
+    table.set_header(["lever", "now", "enough", "iteration"]);
+    for r in found {
+        table.add_row([
+            r.lever.clone(),
+            r.now.clone(),
+            r.enough.clone().unwrap_or_else(|why| format!("- ({why})")),
+            r.seconds.map_or("-".into(), |s| Seconds(s).to_string()),
+        ]);
+    }
+    align(&mut table, &[3]);
+    out.push_str(&format!("{table}\n"));
+    out
+}
+
+fn remedies_json(reason: &Infeasible, found: &[Remedy]) -> Value {
+    json!({
+        "infeasible": reason,
+        "remedies": found.iter().map(|r| json!({
+            "lever": r.lever,
+            "now": r.now,
+            "enough": r.enough.as_ref().ok(),
+            "why_not": r.enough.as_ref().err(),
+            "iteration_s": r.seconds,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn remedies_csv(found: &[Remedy]) -> Result<String, Failure> {
+    let rows = found.iter().map(|r| {
+        let enough = r.enough.clone().unwrap_or_default();
+        let why = r.enough.clone().err().unwrap_or_default();
+        vec![r.lever.clone(), r.now.clone(), enough, why, number(r.seconds)]
+    });
+    table_of(&["lever", "now", "enough", "why_not", "iteration_s"], rows.collect())
+}

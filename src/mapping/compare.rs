@@ -1,0 +1,207 @@
+//! Every engine on every sub-problem of an answer, side by side: elimination and MILPs on the shardings of all assignments of
+//! dimensions, shortest path and MILPs on their fusion problems.
+
+use super::degrees::{Degrees, assignments};
+use super::exact;
+use super::ideals::{Ideals, MAX_IDEALS};
+use super::instance::Instance;
+use super::record::{SolveRecord, Status};
+use super::request::{MapError, Request};
+use super::search::{Clock, Search};
+use super::sharding;
+use super::solver::{Limits, Solver};
+use super::wide;
+use crate::plan::Plan;
+use crate::system::System;
+use crate::workload::Workload;
+use std::time::Instant;
+
+/// What one engine said of one sub-problem.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// The sub-problem.
+    pub problem: String,
+    /// The engine.
+    pub engine: String,
+    /// How it ended.
+    pub status: String,
+    /// The best it found.
+    pub objective: Option<f64>,
+    /// No answer is better.
+    pub bound: Option<f64>,
+    /// Seconds it took.
+    pub seconds: f64,
+    /// Whether that agrees with the first engine; `None` for the first, and where nothing can be said.
+    pub agrees: Option<bool>,
+}
+
+/// Relative difference within which engines agree.
+pub const TOLERANCE: f64 = 1e-6;
+
+/// The rows that disagree, each as a sentence.
+pub fn disagreements(rows: &[Compared]) -> Vec<String> {
+    let text = |v: Option<f64>| v.map_or("none".into(), |v| format!("{v:e}"));
+    let mut out = Vec::new();
+    let mut first: Option<&Compared> = None;
+    for row in rows {
+        if first.is_none_or(|f| f.problem != row.problem) {
+            first = Some(row);
+        } else if let Some(first) = first.filter(|_| row.agrees == Some(false)) {
+            out.push(format!(
+                "engines disagree on {}: {} says {} ({}), {} says {} ({}; bound {}); please report it",
+                row.problem,
+                first.engine,
+                text(first.objective),
+                first.status,
+                row.engine,
+                text(row.objective),
+                row.status,
+                text(row.bound)
+            ));
+        }
+    }
+    out
+}
+
+/// MILP solvers of this build.
+fn solvers() -> Vec<Solver> {
+    if cfg!(feature = "cbc") { vec![Solver::Highs, Solver::Cbc] } else { vec![Solver::Highs] }
+}
+
+/// Most assignments of dimensions that are compared beside the plan's own.
+const MOST_ASSIGNMENTS: usize = 16;
+/// Largest graph whose fusion MILP is solved.
+const MOST_KERNELS: usize = 128;
+
+/// Solves the sharding of every assignment of dimensions that the request allows (the plan's first, at most sixteen more), and
+/// the fusion problem of each at the plan's tile count, with every engine.
+///
+/// # Errors
+/// [`MapError`]: a solver that fails. Disagreements are rows, not errors: see [`disagreements`].
+pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request) -> Result<Vec<Compared>, MapError> {
+    let own = Degrees::new(system, plan.decisions.uses.clone());
+    let on_grid = workload.is_spread().then(|| workload.on_grid(own.grid_rows, own.grid_cols));
+    // Seconds limit each MILP here, not all of them.
+    let clock = Clock::start(&Limits { seconds: None, ..request.limits.clone() });
+    let search = Search::new(on_grid.as_ref().unwrap_or(workload), system, request, clock)?;
+    let mut candidates = vec![own.clone()];
+    if !workload.is_spread() && request.pins.uses.is_none() {
+        let wanted = &request.wanted;
+        let others = assignments(system, wanted.split).into_iter();
+        let others = others.filter(|d| d.uses != own.uses && wanted.fits(d) && search.degrees_infeasible(d).is_none());
+        candidates.extend(others.take(MOST_ASSIGNMENTS));
+    }
+    let mut rows = Vec::new();
+    for (i, degrees) in candidates.iter().enumerate() {
+        let name = format!("TP {} PP {} DP {}", degrees.tp, degrees.pp, degrees.dp);
+        let Ok(problem) = sharding::problem(search.workload, system, degrees, &search.pins_sharding) else { continue };
+        let solved = compare_sharding(&problem, &format!("sharding, {name} #{i}"), &request.limits, &mut rows)?;
+        // The plan's own sharding where there is one.
+        let strategies = if i == 0 { plan.decisions.sharding.clone() } else { solved };
+        if strategies.len() != search.workload.kernels.len() {
+            continue;
+        }
+        let limit = search.dram_capacity() - search.resident(degrees, &strategies).total();
+        let layout = (plan.decisions.tiles, plan.decisions.weights_on_chip);
+        if limit < 0.0 {
+            continue;
+        }
+        if let Ok(instance) = search.instance(degrees, &strategies, layout, limit) {
+            compare_fusion(&search, &instance, &format!("fusion, {name} #{i}"), &mut rows)?;
+        }
+    }
+    Ok(rows)
+}
+
+fn row(problem: &str, engine: &str, record: &SolveRecord) -> Compared {
+    let found = record.objective.is_finite();
+    Compared {
+        problem: problem.into(),
+        engine: engine.into(),
+        status: record.status.to_string(),
+        objective: found.then_some(record.objective),
+        bound: record.bound.is_finite().then_some(record.bound),
+        seconds: record.seconds,
+        agrees: None,
+    }
+}
+
+/// Whether what an engine said can be true beside another's proven answer.
+fn consistent(first: &SolveRecord, other: &SolveRecord) -> Option<bool> {
+    let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * a.abs().max(b.abs());
+    let no_better = |bound: f64, objective: f64| bound <= objective + TOLERANCE * objective.abs();
+    match (first.status, other.status) {
+        (Status::Infeasible, Status::Infeasible) => Some(true),
+        (Status::Infeasible, _) => Some(!other.objective.is_finite()).filter(|same| !same),
+        (_, Status::Infeasible) => Some(false),
+        (Status::Optimal, Status::Optimal) => Some(near(first.objective, other.objective)),
+        // One of them was stopped: neither may have found something better than the other's bound.
+        _ => Some(no_better(first.bound, other.objective) && no_better(other.bound, first.objective)),
+    }
+}
+
+fn compare_sharding(
+    problem: &sharding::Problem,
+    name: &str,
+    limits: &Limits,
+    rows: &mut Vec<Compared>,
+) -> Result<Vec<crate::model::Strategy>, MapError> {
+    let exact = sharding::solve_exactly(problem, limits)?;
+    rows.push(row(name, "elimination", &exact.record));
+    for solver in solvers() {
+        let milp = sharding::solve_problem(problem, &Limits { solver, ..limits.clone() })?;
+        let agrees = consistent(&exact.record, &milp.record);
+        rows.push(Compared { agrees, ..row(name, solver.word(), &milp.record) });
+    }
+    Ok(exact.strategies)
+}
+
+fn compare_fusion(
+    search: &Search<'_>,
+    instance: &Instance,
+    name: &str,
+    rows: &mut Vec<Compared>,
+) -> Result<(), MapError> {
+    let clock = Instant::now();
+    let ideals = Ideals::of(instance, MAX_IDEALS).filter(|ideals| ideals.complete);
+    let (engine, plan, bound) = match &ideals {
+        Some(ideals) => {
+            let path = exact::solve(instance, ideals);
+            ("shortest path", path.as_ref().map(|p| p.assignment.clone()), path.map(|p| p.objective))
+        }
+        None => {
+            let found = wide::solve(instance, f64::INFINITY, &mut wide::Memory::default(), None);
+            ("wide", found.as_ref().map(|w| w.assignment.clone()), found.map(|w| w.bound))
+        }
+    };
+    let objective = plan.as_ref().and_then(|a| instance.evaluate(a)).map_or(f64::INFINITY, |(value, _)| value);
+    let status = match (&ideals, bound) {
+        (Some(_), None) => Status::Infeasible,
+        (Some(_), Some(_)) => Status::Optimal,
+        (None, Some(bound)) if objective <= bound * (1.0 + TOLERANCE) => Status::Optimal,
+        (None, _) => Status::NodeLimit,
+    };
+    let bound = bound.unwrap_or(f64::INFINITY);
+    let first = SolveRecord { status, objective, bound, nodes: None, seconds: clock.elapsed().as_secs_f64() };
+    rows.push(row(name, engine, &first));
+    let Some(plan) = plan.filter(|_| !instance.kernel_by_kernel && instance.kernels.len() <= MOST_KERNELS) else {
+        return Ok(());
+    };
+    for solver in solvers() {
+        let limits = Limits { solver, ..search.request.limits.clone() };
+        let (mut record, found) = search.solve_milp_with(instance, &plan, search.spare_partitions(), &limits)?;
+        // The plan of a MILP is worth what its assignment is.
+        let value = found.map(|a| instance.evaluate(&a));
+        if let Some(Some((value, _))) = value {
+            record.objective = value;
+        }
+        let mut next = row(name, solver.word(), &record);
+        next.agrees = consistent(&first, &record);
+        if value == Some(None) {
+            next.status = "breaks a rule".into();
+            next.agrees = Some(false);
+        }
+        rows.push(next);
+    }
+    Ok(())
+}

@@ -1,0 +1,455 @@
+//! A fusion problem that is no harder than that of any sharding out of a set.
+//!
+//! Given are the strategies still open to each kernel. Every cost of the problem built here is at most what it is under
+//! every choice among them (and under every tile count between two): the least arithmetic, weight and traffic over a
+//! kernel's own strategies, the smallest buffers and bytes over the layouts that its tensors may have, and of the
+//! conversions of a tensor what the dearest of its readers cannot avoid. So its optimum, and the iteration that follows
+//! from it, bound all of them from below. With one strategy a kernel and one tile count it is the problem itself, but for
+//! conversions of several readers in other phases.
+
+use super::super::degrees::Degrees;
+use super::super::instance::{CAPACITY_TOLERANCE, Compute, Goal, Instance, KernelCost, TensorCost, UseCost};
+use super::super::search::Search;
+use crate::model::Strategy;
+use crate::model::collective;
+use crate::model::compute::{
+    CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, seconds_at_efficiency,
+    tensor_bytes, weight_bytes,
+};
+use crate::model::layout::{Layout, conversion, produced, required};
+use crate::model::memory::optimizer_bytes_per_weight;
+use crate::model::schedule::{Stage, microbatches, samples_per_pass};
+use crate::system::Style;
+use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, MemoryState, Pipeline, WeightTraffic};
+use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Tensor, Use};
+
+/// Strategies still open to each kernel.
+pub type Open = Vec<Vec<Strategy>>;
+
+/// Least value of a function over the strategies of a set; infinite over none.
+fn least(of: &[Strategy], f: impl Fn(Strategy) -> f64) -> f64 {
+    of.iter().map(|s| f(*s)).fold(f64::INFINITY, f64::min)
+}
+
+/// The relaxation of one assignment of dimensions.
+pub struct Relaxation<'a> {
+    search: &'a Search<'a>,
+    degrees: &'a Degrees,
+    levels: Vec<usize>,
+    /// The tensors that are what the next layer reads of each.
+    next: Vec<Vec<usize>>,
+    /// The tensors that each kernel makes.
+    made: Vec<Vec<usize>>,
+    samples: f64,
+    passes: f64,
+}
+
+impl<'a> Relaxation<'a> {
+    /// For the assignments of `degrees`.
+    pub fn new(search: &'a Search<'a>, degrees: &'a Degrees) -> Self {
+        let (w, options) = (search.workload, &search.system.model);
+        let mut next = vec![Vec::new(); w.tensors.len()];
+        let mut made = vec![Vec::new(); w.kernels.len()];
+        for (id, tensor) in w.tensors.iter().enumerate() {
+            if let Some(p) = tensor.producer {
+                made[p].push(id);
+            }
+            if let Some(from) = tensor.carried_from {
+                next[from].push(id);
+            }
+        }
+        Self {
+            search,
+            degrees,
+            levels: w.levels(),
+            next,
+            made,
+            samples: samples_per_pass(w, options),
+            passes: microbatches(w, options, degrees.dp),
+        }
+    }
+
+    fn kernel(&self, k: usize) -> &'a Kernel {
+        &self.search.workload.kernels[k]
+    }
+
+    fn layouts(&self) -> Layouts {
+        self.search.system.model.layouts
+    }
+
+    fn wanted(&self, u: &Use, s: Strategy) -> Layout {
+        required(self.kernel(u.kernel), u.slot, s, self.layouts())
+    }
+
+    /// Bytes of a sample and of a tile of a tensor in a layout.
+    fn bytes(&self, tensor: &Tensor, layout: Layout, tiles: u64) -> (f64, f64) {
+        tensor_bytes(tensor, layout, self.degrees.tp, tiles, self.search.workload.word_bytes)
+    }
+
+    fn same_phase(&self, a: usize, b: usize) -> bool {
+        (self.kernel(a).phase == Phase::Forward) == (self.kernel(b).phase == Phase::Forward)
+    }
+
+    /// Bytes in a chip's DRAM, without waiting tensors, that no choice goes below ([`crate::model::memory::resident`]).
+    pub fn least_resident(&self, open: &Open) -> f64 {
+        let each = open.iter().enumerate().map(|(k, open)| least(open, |s| self.held_by(k, s)));
+        (self.held_by_all() + each.sum::<f64>()) * (1.0 - CAPACITY_TOLERANCE)
+    }
+
+    /// Bytes in a chip's DRAM that no sharding changes.
+    pub fn held_by_all(&self) -> f64 {
+        self.search.workload.held_bytes / self.search.system.chip_count() as f64
+    }
+
+    /// Bytes in a chip's DRAM that a kernel's strategy decides: its weight with gradients, states and caches, and what is
+    /// kept of its result for the backward pass.
+    pub fn held_by(&self, i: usize, s: Strategy) -> f64 {
+        let (w, options, t) = (self.search.workload, &self.search.system.model, self.degrees.tp);
+        let (k, word) = (self.kernel(i), w.word_bytes);
+        let layers = w.repeat.div_ceil(self.degrees.pp) as f64;
+        let full = options.memory_state == MemoryState::Full;
+        let training = full && w.training;
+        let by_weight = if training { 1.0 + optimizer_bytes_per_weight(word) / word } else { 1.0 };
+        let counted = k.op == Op::GemmWeight && (!full || k.weight_of.is_none());
+        let weights = if counted { weight_bytes(k, s, t, word) * by_weight } else { 0.0 };
+        let gradients = if training { gradient_bytes(k, s, t, word) } else { 0.0 };
+        let samples = w.global_batch.div_ceil(self.degrees.dp.max(1)) as f64;
+        let caches = if full { k.cache_bytes / extra_dram_share(k, s, t) * samples } else { 0.0 };
+        let mut bytes = (weights + gradients + caches) * layers;
+        if training && k.phase == Phase::Forward {
+            let kept: f64 = self.made[i]
+                .iter()
+                .map(|id| &w.tensors[*id])
+                .filter(|tensor| tensor.consumers.iter().any(|u| self.kernel(u.kernel).phase != Phase::Forward))
+                .map(|tensor| self.bytes(tensor, produced(s, self.layouts()), 1).0)
+                .sum();
+            let in_flight = (self.degrees.pp as f64).min(self.passes.max(1.0)).floor();
+            bytes += kept * w.micro_batch as f64 * (layers * in_flight - 1.0).max(0.0);
+        }
+        bytes
+    }
+
+    /// What the schedule needs to know, at its least.
+    pub fn stage(&self, open: &Open) -> Stage<'a> {
+        let (w, t) = (self.search.workload, self.degrees.tp);
+        let carried = w.tensors.iter().filter(|tensor| tensor.carried_from.is_some());
+        let sum = |f: &dyn Fn(&Kernel, Strategy) -> f64| -> f64 {
+            w.kernels.iter().zip(open).map(|(k, open)| least(open, |s| f(k, s))).sum()
+        };
+        let carried_bytes = if self.search.system.model.pipeline == Pipeline::OneForwardOneBackward {
+            carried
+                .clone()
+                .map(|tensor| {
+                    let each = tensor
+                        .consumers
+                        .iter()
+                        .map(|u| least(&open[u.kernel], |s| self.bytes(tensor, self.wanted(u, s), 1).0));
+                    each.fold(0.0, f64::max)
+                })
+                .sum()
+        } else {
+            w.carried_bytes()
+        };
+        Stage {
+            layer_s: 0.0,
+            pp: self.degrees.pp,
+            dp: self.degrees.dp,
+            carried_bytes,
+            hand_overs: carried.count() as u64,
+            layer_weight_bytes: sum(&|k, s| if k.owns_weight() { weight_bytes(k, s, t, w.word_bytes) } else { 0.0 }),
+            layer_gradient_bytes: sum(&|k, s| gradient_bytes(k, s, t, w.word_bytes)),
+            pp_group: &self.degrees.pp_group,
+            dp_group: &self.degrees.dp_group,
+        }
+    }
+
+    /// The relaxed problem for tile counts from `few` to `many`; `None` where nothing fits the SRAM.
+    pub fn instance(&self, open: &Open, (few, many): (u64, u64), weights_on_chip: bool) -> Option<Instance> {
+        let (w, system) = (self.search.workload, self.search.system);
+        let (options, chip, t, word) = (&system.model, &system.chip.0, self.degrees.tp, w.word_bytes);
+        let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+        let layers = w.repeat.div_ceil(self.degrees.pp) as f64;
+        let held = |k: &Kernel, s: Strategy| {
+            let owned = if k.owns_weight() { weight_bytes(k, s, t, word) } else { 0.0 };
+            owned + gradient_bytes(k, s, t, word)
+        };
+        let base_sram_bytes = if weights_on_chip {
+            layers * w.kernels.iter().zip(open).map(|(k, open)| least(open, |s| held(k, s))).sum::<f64>()
+        } else {
+            0.0
+        };
+        if base_sram_bytes > sram * (1.0 + CAPACITY_TOLERANCE) {
+            return None;
+        }
+        let mut network = self.conversions(open, few);
+        let mut kernels: Vec<KernelCost> = w
+            .kernels
+            .iter()
+            .enumerate()
+            .map(|(i, kernel)| {
+                network[i] += collective::own_seconds(kernel, &self.degrees.own, self.samples, options)
+                    + least(&open[i], |s| self.own_network(kernel, s, few));
+                let resident = |s: Strategy| match options.weight_traffic {
+                    _ if weights_on_chip => 0.0,
+                    WeightTraffic::Streamed => weight_bytes(kernel, s, t, word) + gradient_bytes(kernel, s, t, word),
+                    _ => weight_bytes(kernel, s, t, word),
+                };
+                let serial_s = match options.weight_traffic {
+                    WeightTraffic::Setup if !weights_on_chip => {
+                        let bandwidth = system.memory.0.bandwidth.0 * w.micro_batch as f64;
+                        least(&open[i], |s| weight_bytes(kernel, s, t, word)) / bandwidth
+                    }
+                    _ => 0.0,
+                };
+                KernelCost {
+                    compute: self.compute(kernel, &open[i], few),
+                    network_s: network[i],
+                    serial_s,
+                    resident_bytes: least(&open[i], resident),
+                    dram_bytes: least(&open[i], |s| self.kernel_dram(kernel, s, weights_on_chip)),
+                    pieces: 1,
+                    backward: kernel.phase != Phase::Forward,
+                }
+            })
+            .collect();
+        let tensors = self.tensors(open, few, many);
+        let alone = super::super::instance::buffers_alone(&tensors, kernels.len());
+        for (i, kernel) in kernels.iter_mut().enumerate() {
+            let room = sram - base_sram_bytes - alone[i];
+            if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
+                continue;
+            }
+            let rows = open[i].iter().map(|s| local(&w.kernels[i], *s, t, 1).rows).max().unwrap_or(1).max(1);
+            if kernel.resident_bytes / rows as f64 > room * (1.0 + CAPACITY_TOLERANCE) || room <= 0.0 {
+                return None;
+            }
+            let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
+            kernel.pieces = pieces as u64;
+            // What is in SRAM at once is less than what fits there.
+            kernel.resident_bytes = 0.0;
+            if options.weight_tiling == Charge::Charged {
+                let loads = tensors.iter().flat_map(|tensor| &tensor.uses).filter(|u| u.kernel == i);
+                kernel.dram_bytes += (pieces - 1.0) * loads.map(|u| u.load_bytes).sum::<f64>();
+            }
+        }
+        let overhead = if options.latencies == Charge::Charged { chip.launch_overhead.0 } else { 0.0 };
+        let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
+        Some(Instance {
+            pins: self.search.pins_partition.clone(),
+            kernels,
+            tensors,
+            sram_bytes: sram,
+            base_sram_bytes,
+            live_limit: self.search.dram_capacity() - self.least_resident(open),
+            cores: chip.cores,
+            dram_bytes_per_s: system.memory.0.bandwidth.0,
+            overlap: system.overlap(),
+            partition_overhead_s: overhead,
+            kernel_by_kernel: chip.style == Style::KernelByKernel,
+            separate_phases: both,
+            max_partitions: self.search.request.max_partitions,
+            goal: Goal::TIME,
+        })
+    }
+
+    /// Bytes of each tensor as it is stored, at their least, for all samples of a pass.
+    pub fn least_stored(&self, open: &Open, tiles: u64) -> Vec<f64> {
+        (0..self.search.workload.tensors.len()).map(|id| self.stored(id, open, tiles)).collect()
+    }
+
+    /// As it is made, or as the widest reader of its phase, or of the next layer, wants it.
+    fn stored(&self, id: usize, open: &Open, tiles: u64) -> f64 {
+        let w = self.search.workload;
+        let tensor = &w.tensors[id];
+        let made = match tensor.producer {
+            Some(p) => least(&open[p], |s| self.bytes(tensor, produced(s, self.layouts()), tiles).0),
+            None => self.bytes(tensor, Layout::Replicated, tiles).0,
+        };
+        if self.layouts() == Layouts::Dfmodel {
+            return made * self.samples;
+        }
+        let carried = self.next[id].iter().flat_map(|c| &w.tensors[*c].consumers);
+        let here = tensor.consumers.iter().filter(|u| tensor.producer.is_some_and(|p| self.same_phase(p, u.kernel)));
+        let wants = |u: &Use| least(&open[u.kernel], |s| self.bytes(tensor, self.wanted(u, s), tiles).0);
+        let widest = here.chain(carried).map(wants).fold(0.0, f64::max);
+        self.samples * if widest > 0.0 { widest } else { made }
+    }
+
+    /// Compute time: the fewest seconds, or the core allocations of all strategies that are worth considering.
+    pub(super) fn compute(&self, kernel: &Kernel, open: &[Strategy], tiles: u64) -> Compute {
+        let (chip, options, t) = (&self.search.system.chip.0, &self.search.system.model, self.degrees.tp);
+        if let Some(u) = constant_efficiency(chip) {
+            return Compute::Seconds(least(open, |s| {
+                self.samples * seconds_at_efficiency(chip, kernel, &local(kernel, s, t, tiles), tiles, u, options)
+            }));
+        }
+        let mut all: Vec<CoreOption> =
+            open.iter().flat_map(|s| core_options(chip, kernel, &local(kernel, *s, t, tiles), tiles)).collect();
+        all.sort_by(|a, b| a.cores.cmp(&b.cores).then(a.seconds.total_cmp(&b.seconds)));
+        let mut front: Vec<CoreOption> = Vec::new();
+        for o in all {
+            if front.last().is_none_or(|last| o.seconds < last.seconds) {
+                front.push(o);
+            }
+        }
+        Compute::Cores(front.into_iter().map(|o| CoreOption { seconds: o.seconds * self.samples, ..o }).collect())
+    }
+
+    /// DRAM bytes that a kernel moves wherever it runs.
+    pub(super) fn kernel_dram(&self, kernel: &Kernel, s: Strategy, weights_on_chip: bool) -> f64 {
+        let (t, word) = (self.degrees.tp, self.search.workload.word_bytes);
+        let weight = weight_bytes(kernel, s, t, word);
+        let gradient = gradient_bytes(kernel, s, t, word);
+        let weights = match self.search.system.model.weight_traffic {
+            _ if weights_on_chip => (if kernel.owns_weight() { weight } else { 0.0 } + gradient) / self.passes,
+            WeightTraffic::Streamed => weight + 2.0 * gradient,
+            _ => 0.0,
+        };
+        weights + kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, s, t)
+    }
+
+    /// Seconds of collectives that follow from a kernel's own strategy.
+    pub(super) fn own_network(&self, kernel: &Kernel, s: Strategy, tiles: u64) -> f64 {
+        let (w, options, t) = (self.search.workload, &self.search.system.model, self.degrees.tp);
+        let mut seconds = 0.0;
+        if options.layouts == Layouts::Dfmodel && s == Strategy::K {
+            let here = local(kernel, s, t, tiles);
+            let tiles = if kernel.tiled == Axis::K { 1.0 } else { tiles as f64 };
+            let bytes = here.rows as f64 * here.n as f64 * w.word_bytes * tiles * self.samples;
+            seconds += collective::seconds(CollectiveKind::AllReduce, &self.degrees.tp_group, bytes, options);
+        }
+        if w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
+            let bytes = gradient_bytes(kernel, s, t, w.word_bytes) / self.passes;
+            seconds += collective::gradient_seconds(&self.degrees.dp_group, bytes, options);
+        }
+        seconds
+    }
+
+    /// Seconds to bring a tensor from the layout in which `made` leaves it to one that a reader wants; infinite where that
+    /// cannot be.
+    fn convert(&self, tensor: &Tensor, made: Layout, wanted: Layout, tiles: u64) -> f64 {
+        let options = &self.search.system.model;
+        let Ok(kind) = conversion(made, wanted) else { return f64::INFINITY };
+        let Some(kind) = kind else { return 0.0 };
+        let full = tensor.rows as f64 * tensor.cols as f64 * self.search.workload.word_bytes;
+        let bytes = match (options.layouts, kind) {
+            (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => self.bytes(tensor, made, tiles).0,
+            _ => full,
+        };
+        collective::seconds(kind, &self.degrees.tp_group, bytes * self.samples, options)
+    }
+
+    /// Seconds of conversions that each kernel cannot avoid paying.
+    fn conversions(&self, open: &Open, tiles: u64) -> Vec<f64> {
+        let (w, options) = (self.search.workload, &self.search.system.model);
+        let shared = options.tensor_fanout == Fanout::Shared;
+        let mut seconds = vec![0.0; w.kernels.len()];
+        for (id, tensor) in w.tensors.iter().enumerate() {
+            let Some(p) = tensor.producer else { continue };
+            let carried = self.next[id].iter().flat_map(|c| &w.tensors[*c].consumers);
+            let carried = carried.filter(|_| options.boundary_tensors == Charge::Charged);
+            let here: Vec<&Use> =
+                tensor.consumers.iter().filter(|u| self.same_phase(p, u.kernel)).chain(carried).collect();
+            let of_reader = |made: Layout, u: &Use| {
+                least(&open[u.kernel], |b| self.convert(tensor, made, self.wanted(u, b), tiles))
+            };
+            let paid = least(&open[p], |a| {
+                let made = produced(a, options.layouts);
+                if !shared {
+                    return here.iter().map(|u| of_reader(made, u)).sum();
+                }
+                // Readers that have no choice: each layout once. Of the others, the dearest.
+                let mut fixed: Vec<Layout> = Vec::new();
+                let mut dearest: f64 = 0.0;
+                for u in &here {
+                    match open[u.kernel].as_slice() {
+                        [one] => fixed.push(self.wanted(u, *one)),
+                        _ => dearest = dearest.max(of_reader(made, u)),
+                    }
+                }
+                fixed.sort_unstable();
+                fixed.dedup();
+                let sum: f64 = fixed.iter().map(|to| self.convert(tensor, made, *to, tiles)).sum();
+                sum.max(dearest)
+            });
+            if paid.is_finite() {
+                seconds[p] += paid;
+            }
+            // In another phase the first reader pays for its layout whatever the others want.
+            let others = tensor.consumers.iter().filter(|u| !self.same_phase(p, u.kernel));
+            for u in others.take(if shared { 1 } else { usize::MAX }) {
+                let paid = least(&open[p], |a| of_reader(produced(a, options.layouts), u));
+                if paid.is_finite() {
+                    seconds[u.kernel] += paid;
+                }
+            }
+        }
+        seconds
+    }
+
+    fn tensors(&self, open: &Open, few: u64, many: u64) -> Vec<TensorCost> {
+        let (w, options) = (self.search.workload, &self.search.system.model);
+        let whole = options.stationary_operands == Charge::Charged;
+        let mut out = Vec::with_capacity(w.tensors.len());
+        for (id, tensor) in w.tensors.iter().enumerate() {
+            if tensor.carried_from.is_some() && options.boundary_tensors == Charge::Ignored {
+                continue;
+            }
+            let made = |tiles: u64, part: fn((f64, f64)) -> f64| match tensor.producer {
+                Some(p) => least(&open[p], |s| part(self.bytes(tensor, produced(s, options.layouts), tiles))),
+                None => part(self.bytes(tensor, Layout::Replicated, tiles)),
+            };
+            let made_tile = made(many, |b| b.1);
+            // At its least in the layouts that a reader may want; in DFModel's rules as it is made.
+            let read = |u: &Use, tiles: u64, part: fn((f64, f64)) -> f64| match options.layouts {
+                Layouts::Dfmodel => made(tiles, part),
+                Layouts::Flowspace => least(&open[u.kernel], |s| part(self.bytes(tensor, self.wanted(u, s), tiles))),
+            };
+            let mut store_bytes = self.stored(id, open, few);
+            let uses: Vec<UseCost> = tensor
+                .consumers
+                .iter()
+                .map(|u| {
+                    let (bytes, tile) = (read(u, few, |b| b.0), read(u, many, |b| b.1));
+                    let level = tensor.producer.map_or(0, |p| self.levels[p]);
+                    let depth = self.levels[u.kernel].abs_diff(level) as f64 + 1.0;
+                    let along_n = whole && self.kernel(u.kernel).tiled == Axis::N;
+                    let load = bytes * self.samples;
+                    UseCost {
+                        kernel: u.kernel,
+                        load_bytes: if tensor.producer.is_some() { load.min(store_bytes) } else { load },
+                        load_buffer: if along_n && u.slot.is_stationary() { bytes } else { 2.0 * tile },
+                        onchip_buffer: if along_n && u.slot.is_whole_on_chip() {
+                            bytes.max(depth * tile)
+                        } else {
+                            depth * tile
+                        },
+                    }
+                })
+                .collect();
+            if tensor.producer.is_none() {
+                store_bytes = uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max);
+            }
+            let cost = TensorCost {
+                producer: tensor.producer,
+                output: tensor.output && options.boundary_tensors == Charge::Charged,
+                store_bytes,
+                store_buffer: 2.0 * made_tile,
+                live_bytes: if tensor.in_place { 0.0 } else { store_bytes / self.samples * w.micro_batch as f64 },
+                uses,
+            };
+            match options.tensor_fanout {
+                Fanout::Shared => out.push(cost),
+                Fanout::Replicate => {
+                    for u in &cost.uses {
+                        out.push(TensorCost { output: false, uses: vec![u.clone()], ..cost.clone() });
+                    }
+                    if cost.output {
+                        out.push(TensorCost { uses: Vec::new(), ..cost });
+                    }
+                }
+            }
+        }
+        out
+    }
+}

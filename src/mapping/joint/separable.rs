@@ -1,0 +1,353 @@
+//! A lower bound on a layer's time over all shardings of a set, as a sharding problem.
+//!
+//! The time of a layer is a sum over partitions of maxima, which is not separable. Any convex combination of a partition's
+//! arithmetic, DRAM traffic and collectives is at most their maximum, and the combination is a sum of terms of few kernels:
+//! arithmetic and traffic by a kernel's own strategy, conversions by the pair of a link. With the weights fixed, the
+//! elimination finds the least of it over all shardings, which bounds the layer whatever the partitions and tile counts. A
+//! *bundle* of kernels shares weights: a pass on chips that fuse (every partition lies within one), a kernel on chips that
+//! do not. The weights go to what dominates the shardings met (fictitious play between the shardings and the weights,
+//! which converges to the best weights; every step gives a bound).
+//!
+//! Where the DRAM is short, a price on its bytes joins them: a sharding that fits pays nothing above the capacity, so that for
+//! any price of at least zero the least of (time + price x (bytes - capacity)) is a bound too.
+
+use super::super::elimination::{Eliminated, eliminate};
+use super::super::instance::{Compute, Instance};
+use super::super::sharding::{Link, Problem};
+use super::relaxed::Open;
+use crate::model::Strategy;
+use crate::system::Overlap;
+use crate::workload::Phase;
+
+/// Prices of memory that are tried.
+const PRICES: usize = 24;
+
+/// Weights of a bundle; at least zero, and of parts that overlap they sum to at most one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Weights {
+    compute: f64,
+    dram: f64,
+    network: f64,
+}
+
+/// What a bundle spends, each in seconds.
+#[derive(Debug, Clone, Copy, Default)]
+struct Spent {
+    compute: f64,
+    dram: f64,
+    network: f64,
+}
+
+/// The parts of a bound that depend on one kernel's strategy.
+#[derive(Debug, Clone, Copy)]
+pub struct Own {
+    /// Seconds of arithmetic.
+    pub compute: f64,
+    /// Seconds of DRAM traffic.
+    pub dram: f64,
+    /// Seconds of collectives.
+    pub network: f64,
+}
+
+/// The separable bound of an assignment of dimensions.
+pub struct Separable {
+    /// Links and conversions in seconds; its own costs are not used.
+    base: Problem,
+    /// For each kernel and strategy of `base`.
+    own: Vec<Vec<Own>>,
+    bundle: Vec<usize>,
+    /// Kernels one of which pays for the conversions of each group.
+    payers: Vec<Vec<usize>>,
+    overlap: Overlap,
+    /// Seconds of each bundle that no sharding changes: DRAM traffic of tensors that must cross.
+    dram: Vec<f64>,
+    /// Seconds that nothing overlaps.
+    serial_s: f64,
+    weights: Vec<Weights>,
+    /// Bytes in the DRAM by kernel and strategy, and what there is for them.
+    held: Vec<Vec<f64>>,
+    room: f64,
+    /// Seconds of a layer that a byte is priced at.
+    byte_s: f64,
+}
+
+impl Separable {
+    /// Tells what each strategy keeps in the DRAM, and how much may be kept.
+    pub fn limit_memory(&mut self, held: Vec<Vec<f64>>, room: f64) {
+        (self.held, self.room) = (held, room);
+    }
+
+    /// From the sharding problem (in seconds), the kernels' own parts, and the relaxation over all its strategies, from which
+    /// the bytes that cross at least are taken.
+    ///
+    /// `loads_in_own`: `own` has the loads of a kernel that is a partition of its own already.
+    pub fn new(
+        base: Problem,
+        mut own: Vec<Vec<Own>>,
+        relaxed: &Instance,
+        phases: &[Phase],
+        loads_in_own: bool,
+    ) -> Self {
+        let backward = |k: usize| phases[k] != Phase::Forward;
+        let pass = |k: usize| usize::from(relaxed.separate_phases && backward(k));
+        let alone = relaxed.kernel_by_kernel;
+        let n = phases.len();
+        let bundle: Vec<usize> = (0..n).map(|k| if alone { k } else { pass(k) }).collect();
+        let bundles = bundle.iter().max().map_or(0, |b| b + 1);
+        let mut dram = vec![0.0; bundles];
+        for tensor in &relaxed.tensors {
+            let across = |k: usize| tensor.producer.is_none_or(|p| alone || pass(p) != pass(k));
+            let mut widest = vec![0.0_f64; bundles];
+            for u in tensor.uses.iter().filter(|u| across(u.kernel) && !loads_in_own) {
+                let b = bundle[u.kernel];
+                widest[b] = widest[b].max(u.load_bytes);
+            }
+            if let Some(p) = tensor.producer
+                && (tensor.output || tensor.uses.iter().any(|u| across(u.kernel)))
+            {
+                widest[bundle[p]] += tensor.store_bytes;
+            }
+            dram.iter_mut().zip(&widest).for_each(|(sum, bytes)| *sum += bytes / relaxed.dram_bytes_per_s);
+        }
+        if alone {
+            // The two parts of one kernel's partition are combined as the chip does; only collectives are left to weigh.
+            for (own, dram) in own.iter_mut().zip(&mut dram) {
+                for part in own.iter_mut() {
+                    let moved = part.dram + *dram;
+                    part.compute = match relaxed.overlap {
+                        Overlap::None => part.compute + moved,
+                        Overlap::Full | Overlap::ComputeMemory => part.compute.max(moved),
+                    };
+                    part.dram = 0.0;
+                }
+                *dram = 0.0;
+            }
+        }
+        let used = if alone { n } else { bundles };
+        let serial_s =
+            relaxed.kernels.iter().map(|k| k.serial_s).sum::<f64>() + used as f64 * relaxed.partition_overhead_s;
+        let payers = (0..base.groups.len())
+            .map(|g| {
+                let links = || base.links.iter().filter(|l| l.group == Some(g));
+                let crosses = links().any(|l| backward(l.from) != backward(l.to));
+                let mut payers: Vec<usize> = links().map(|l| l.from).collect();
+                if crosses {
+                    payers.extend(links().map(|l| l.to));
+                }
+                payers.sort_unstable();
+                payers.dedup();
+                payers
+            })
+            .collect();
+        let weights = match relaxed.overlap {
+            Overlap::Full => Weights { compute: 1.0, dram: 0.0, network: 0.0 },
+            Overlap::ComputeMemory => Weights { compute: 1.0, dram: 0.0, network: 1.0 },
+            Overlap::None => Weights { compute: 1.0, dram: 1.0, network: 1.0 },
+        };
+        let weights = vec![weights; bundles];
+        Self {
+            base,
+            own,
+            bundle,
+            payers,
+            overlap: relaxed.overlap,
+            dram,
+            serial_s,
+            weights,
+            held: Vec::new(),
+            room: f64::INFINITY,
+            byte_s: 0.0,
+        }
+    }
+
+    /// Moves the weights, and the price of memory, to where the bound over `open` is largest; gives that bound.
+    pub fn tune(&mut self, open: &Open, rounds: usize) -> f64 {
+        let bound = self.weigh(open, rounds);
+        self.price_memory(open, bound)
+    }
+
+    /// Of the price of a byte the bound is a concave function: it rises while the sharding found is too large.
+    fn price_memory(&mut self, open: &Open, bound: f64) -> f64 {
+        let needs = |of: &Self, sharding: &[Strategy]| -> f64 {
+            let at = |k: usize| of.base.open[k].iter().position(|s| *s == sharding[k]).unwrap_or(0);
+            (0..sharding.len()).map(|k| of.held[k][at(k)]).sum()
+        };
+        let Some((_, sharding)) = self.least(open) else { return f64::INFINITY };
+        if sharding.is_empty() || !self.room.is_finite() || needs(self, &sharding) <= self.room {
+            return bound;
+        }
+        let mut best = (bound, 0.0);
+        let (mut low, mut high) = (0.0, f64::INFINITY);
+        let mut price = bound.max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
+        for _ in 0..PRICES {
+            self.byte_s = price;
+            let Some((bound, sharding)) = self.least(open) else { break };
+            if bound > best.0 {
+                best = (bound, price);
+            }
+            if needs(self, &sharding) > self.room {
+                low = price;
+            } else {
+                high = price;
+            }
+            price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
+        }
+        self.byte_s = best.1;
+        best.0
+    }
+
+    fn weigh(&mut self, open: &Open, rounds: usize) -> f64 {
+        if self.overlap == Overlap::None {
+            return self.least(open).map_or(f64::INFINITY, |(bound, _)| bound);
+        }
+        let mut best = (f64::NEG_INFINITY, self.weights.clone());
+        for round in 0..rounds.max(1) {
+            let Some((bound, sharding)) = self.least(open) else { return f64::INFINITY };
+            if bound > best.0 {
+                best = (bound, self.weights.clone());
+            }
+            let step = 1.0 / (round as f64 + 2.0);
+            let spent = self.spent(&sharding);
+            for (weights, spent) in self.weights.iter_mut().zip(&spent) {
+                weights.toward(self.overlap, spent, if round == 0 { 1.0 } else { step });
+            }
+        }
+        self.weights = best.1;
+        best.0
+    }
+
+    /// The least of the weighted sum over the shardings of `open`, and one that reaches it; `None` where no strategies
+    /// agree. Where too many kernels depend on each other at once the bound is zero and the sharding empty.
+    pub fn least(&self, open: &Open) -> Option<(f64, Vec<Strategy>)> {
+        let mut problem = self.restricted(open);
+        for (k, own) in self.own.iter().enumerate() {
+            let weights = self.weights[self.bundle[k]];
+            let all = own.iter().enumerate().filter(|(a, _)| open[k].contains(&self.base.open[k][*a]));
+            let held = |a: usize| if self.byte_s > 0.0 { self.byte_s * self.held[k][a] } else { 0.0 };
+            problem.cost[k] = all.map(|(a, own)| weights.of(own) + held(a)).collect();
+        }
+        for (g, costs) in problem.groups.iter_mut().enumerate() {
+            let weights = self.payers[g].iter().map(|k| self.weights[self.bundle[*k]].network);
+            let weight = weights.fold(f64::INFINITY, f64::min);
+            costs.values_mut().for_each(|cost| *cost *= if weight.is_finite() { weight } else { 0.0 });
+        }
+        match eliminate(&problem) {
+            Eliminated::Infeasible => None,
+            Eliminated::TooWide => Some((0.0, Vec::new())),
+            Eliminated::Chosen(choice, cost) => {
+                let dram: f64 = self.weights.iter().zip(&self.dram).map(|(w, d)| w.dram * d).sum();
+                let sharding = choice.iter().zip(&problem.open).map(|(a, open)| open[*a]).collect();
+                let sum = cost + dram + self.serial_s;
+                // Rounding is relative to the sums, not to their difference.
+                let room = if self.byte_s > 0.0 { self.byte_s * self.room } else { 0.0 };
+                Some(((sum - room - 1e-12 * (sum + room.abs())).max(0.0), sharding))
+            }
+        }
+    }
+
+    /// The links of the base problem between the strategies that are open; no costs of its own.
+    fn restricted(&self, open: &Open) -> Problem {
+        let kept: Vec<Vec<usize>> = self
+            .base
+            .open
+            .iter()
+            .zip(open)
+            .map(|(all, open)| (0..all.len()).filter(|a| open.contains(&all[*a])).collect())
+            .collect();
+        let links = self.base.links.iter().map(|link| Link {
+            pairs: kept[link.from].iter().map(|a| kept[link.to].iter().map(|b| link.pairs[*a][*b]).collect()).collect(),
+            ..link.clone()
+        });
+        Problem {
+            open: kept.iter().zip(&self.base.open).map(|(kept, all)| kept.iter().map(|a| all[*a]).collect()).collect(),
+            cost: vec![Vec::new(); open.len()],
+            links: links.collect(),
+            groups: self.base.groups.clone(),
+        }
+    }
+
+    /// Strategies of which no pair with a neighbour can be are no choice: they are dropped until none is left to drop.
+    /// False where a kernel is left without any.
+    pub fn prune(&self, open: &mut Open) -> bool {
+        let at = |k: usize, s: Strategy| self.base.open[k].iter().position(|o| *o == s);
+        loop {
+            let mut changed = false;
+            for link in &self.base.links {
+                let pair = |a: Strategy, b: Strategy| {
+                    at(link.from, a).zip(at(link.to, b)).is_some_and(|(a, b)| link.pairs[a][b].is_some())
+                };
+                if link.from == link.to {
+                    let before = open[link.from].len();
+                    open[link.from].retain(|a| pair(*a, *a));
+                    changed |= open[link.from].len() < before;
+                    continue;
+                }
+                let (from, to) = (open[link.from].clone(), open[link.to].clone());
+                open[link.from].retain(|a| to.iter().any(|b| pair(*a, *b)));
+                open[link.to].retain(|b| from.iter().any(|a| pair(*a, *b)));
+                changed |= open[link.from].len() < from.len() || open[link.to].len() < to.len();
+            }
+            if open.iter().any(Vec::is_empty) {
+                return false;
+            }
+            if !changed {
+                return true;
+            }
+        }
+    }
+
+    /// What each bundle spends under a sharding.
+    fn spent(&self, sharding: &[Strategy]) -> Vec<Spent> {
+        let mut spent: Vec<Spent> = self.dram.iter().map(|d| Spent { dram: *d, ..Spent::default() }).collect();
+        if sharding.is_empty() {
+            return spent;
+        }
+        let at = |k: usize| self.base.open[k].iter().position(|s| *s == sharding[k]).unwrap_or(0);
+        for (k, own) in self.own.iter().enumerate() {
+            let own = own[at(k)];
+            let sum = &mut spent[self.bundle[k]];
+            sum.compute += own.compute;
+            sum.dram += own.dram;
+            sum.network += own.network;
+        }
+        let mut paid = std::collections::BTreeSet::new();
+        for link in &self.base.links {
+            if let (Some(g), Some(pair)) = (link.group, link.pairs[at(link.from)][at(link.to)])
+                && paid.insert((g, pair))
+                && let Some(payer) = self.payers[g].first()
+            {
+                spent[self.bundle[*payer]].network += self.base.groups[g].get(&pair).copied().unwrap_or(0.0);
+            }
+        }
+        spent
+    }
+}
+
+impl Weights {
+    fn of(&self, own: &Own) -> f64 {
+        self.compute * own.compute + self.dram * own.dram + self.network * own.network
+    }
+
+    /// A step towards the part that is spent most.
+    fn toward(&mut self, overlap: Overlap, spent: &Spent, step: f64) {
+        let network = overlap == Overlap::Full && spent.network > spent.compute.max(spent.dram);
+        let dram = !network && spent.dram > spent.compute;
+        let compute = !network && !dram;
+        let blend = |from: &mut f64, on: bool| *from += step * (f64::from(u8::from(on)) - *from);
+        blend(&mut self.compute, compute);
+        blend(&mut self.dram, dram);
+        if overlap == Overlap::Full {
+            blend(&mut self.network, network);
+        }
+    }
+}
+
+/// The own parts of each kernel and strategy at the fewest tiles.
+pub fn compute_seconds(compute: &Compute, cores: u64) -> f64 {
+    match compute {
+        Compute::Seconds(s) => *s,
+        Compute::Cores(options) => {
+            options.iter().map(|o| o.cores as f64 * o.seconds).fold(f64::INFINITY, f64::min) / cores as f64
+        }
+    }
+}

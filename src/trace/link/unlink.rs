@@ -1,0 +1,188 @@
+//! The host trace inside a linked trace, so that a linked file can be lowered without the two files it was made from.
+//!
+//! Arguments are kept in Python's notation; they are read as JSON once quotes and words are JSON's. Strides are not kept.
+
+use super::{Facts, Io, LinkedTrace};
+use crate::trace::error::MOST_ERRORS;
+use crate::trace::host::{Arg, HostNode, HostTrace, arguments_of};
+use crate::trace::{Collective, Interner, TraceError, TraceErrors};
+use std::path::Path;
+
+/// The nodes of the host trace, in the order of their ids; `path` is for messages.
+///
+/// # Errors
+/// Nodes whose arguments are not in the notation of linked traces; a trace linked without a host trace.
+pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErrors> {
+    let mut trace =
+        HostTrace { schema: linked.host_schema.as_deref().unwrap_or("").to_owned(), ..HostTrace::default() };
+    let mut strings = Interner::default();
+    let mut errors = Vec::new();
+    for (at, node) in linked.nodes.iter().enumerate() {
+        let Facts::Host(facts) = &node.facts else { continue };
+        let mut above = node.parent;
+        let parent = loop {
+            let Some(n) = above.and_then(|a| linked.node(a)) else { break 1 };
+            match n.host() {
+                Some(f) => break f.id,
+                None => above = n.parent,
+            }
+        };
+        let mut args = |io: &Io, field: &str| -> Vec<Arg> {
+            arguments(io, &mut strings).unwrap_or_else(|message| {
+                errors.push(TraceError::new(path, message).node(at).field(field));
+                Vec::new()
+            })
+        };
+        let (inputs, outputs) = (args(&facts.inputs, "inputs"), args(&facts.outputs, "outputs"));
+        if errors.len() >= MOST_ERRORS {
+            break;
+        }
+        trace.nodes.push(HostNode {
+            id: facts.id,
+            name: node.name.clone(),
+            parent,
+            rf_id: facts.rf_id,
+            fw_parent: facts.fw_parent,
+            seq_id: facts.seq_id,
+            scope: facts.scope,
+            tid: facts.tid,
+            fw_tid: facts.fw_tid,
+            op_schema: facts.op_schema.clone(),
+            inputs,
+            outputs,
+            kernel_backend: None,
+            kernel_file: None,
+            collective: collective(node.collective.as_deref(), linked),
+            ts_us: None,
+            dur_us: None,
+            others: Vec::new(),
+        });
+    }
+    if !errors.is_empty() {
+        return Err(TraceErrors(errors));
+    }
+    if trace.nodes.is_empty() {
+        return Err(TraceError::new(
+            path,
+            "this trace was linked without a host trace, so it names no tensors: link it with --host",
+        )
+        .into());
+    }
+    trace.nodes.sort_by_key(|n| n.id);
+    Ok(trace)
+}
+
+/// Arguments of a collective, if they say which group it is made in: an operator that knows only its tensors leaves that to its callees.
+fn collective(found: Option<&Collective>, linked: &LinkedTrace) -> Option<Box<Collective>> {
+    let mut c = found.filter(|c| c.group.is_some() || c.group_size.is_some())?.clone();
+    let group = c.group.as_deref().and_then(|name| linked.groups.iter().find(|g| g.name == name));
+    c.group_size = c.group_size.or_else(|| group.and_then(|g| g.size));
+    Some(Box::new(c))
+}
+
+fn arguments(io: &Io, strings: &mut Interner) -> Result<Vec<Arg>, String> {
+    let json = |text: &str| json_of(text);
+    arguments_of(&json(&io.values), &json(&io.shapes), &json(&io.types), strings)
+}
+
+/// Python's notation of lists, strings, numbers and truth values as JSON.
+fn json_of(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 8);
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\'' | '"' => {
+                out.push('"');
+                while let Some(inner) = chars.next() {
+                    match inner {
+                        '\\' => match chars.next() {
+                            Some('\'') => out.push('\''),
+                            Some('"') => out.push_str("\\\""),
+                            Some(other) => out.extend(['\\', other]),
+                            None => {}
+                        },
+                        '"' if c == '\'' => out.push_str("\\\""),
+                        end if end == c => break,
+                        control if control.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(control))),
+                        other => out.push(other),
+                    }
+                }
+                out.push('"');
+            }
+            c if c.is_ascii_alphabetic() => {
+                let mut word = String::from(c);
+                while let Some(next) = chars.next_if(|n| n.is_ascii_alphanumeric()) {
+                    word.push(next);
+                }
+                match word.as_str() {
+                    "True" => out.push_str("true"),
+                    "False" => out.push_str("false"),
+                    "None" => out.push_str("null"),
+                    other => out.push_str(other),
+                }
+            }
+            // The exponent of a number is no word.
+            c if c.is_ascii_digit() => {
+                out.push(c);
+                while let Some(next) = chars.next_if(|n| n.is_ascii_digit() || matches!(n, '.' | 'e' | 'E' | '-' | '+'))
+                {
+                    out.push(next);
+                }
+            }
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::host::read_from;
+    use crate::trace::link::io;
+
+    #[test]
+    fn python_becomes_json() {
+        for (python, json) in [
+            ("[1, -2.5e-07, True, False, None]", "[1, -2.5e-07, true, false, null]"),
+            ("['it', \"it's\", 'a\"b', 'a\\'b\"c', 'x\\\\y']", r#"["it", "it's", "a\"b", "a'b\"c", "x\\y"]"#),
+            ("['<None>', [[3, 4, 0, 6, 2, 'cuda:0']]]", r#"["<None>", [[3, 4, 0, 6, 2, "cuda:0"]]]"#),
+            ("[1e+20, 'inf']", r#"[1e+20, "inf"]"#),
+        ] {
+            assert_eq!(json_of(python), json);
+        }
+        let _ = json_of("['unfinished \\");
+    }
+
+    /// Every node of a recorded trace of our own comes back with the arguments it had, but for strides.
+    #[test]
+    fn arguments_come_back() {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/torch_mlp_host.json.gz");
+        let trace = read_from(crate::trace::input::open(&file).unwrap(), &file).unwrap();
+        let mut strings = Interner::default();
+        fn plain(arg: &Arg) -> Arg {
+            match arg {
+                Arg::Tensor(t) => {
+                    let mut t = t.clone();
+                    t.strides = None;
+                    Arg::Tensor(t)
+                }
+                Arg::List(items) => Arg::List(items.iter().map(plain).collect()),
+                other => other.clone(),
+            }
+        }
+        for node in &trace.nodes {
+            let facts = io::facts(node);
+            let back = arguments(&facts.inputs, &mut strings).unwrap_or_else(|e| panic!("{e}: {:?}", facts.inputs));
+            assert_eq!(back.len(), node.inputs.len(), "{}", node.name);
+            for (a, b) in back.iter().zip(&node.inputs) {
+                match (a, plain(b)) {
+                    (Arg::Tensor(a), Arg::Tensor(b)) => assert_eq!(a, &b),
+                    (Arg::List(a), Arg::List(b)) => assert_eq!(a.len(), b.len()),
+                    (Arg::Int(a), Arg::Int(b)) => assert_eq!(*a, b),
+                    _ => {}
+                }
+            }
+        }
+    }
+}
