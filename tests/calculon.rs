@@ -6,6 +6,7 @@ use flowspace::execution::inference::{self, Layout, Server};
 use flowspace::execution::predict::{Prediction, predict_any};
 use flowspace::execution::{Execution, ExecutionFile, Machine};
 use flowspace::import::calculon::{Input, import};
+use flowspace::spec::read::{Fraction, Table};
 use flowspace::spec::{Node, Reader};
 use flowspace::system::System;
 use flowspace::units::Seconds;
@@ -35,7 +36,7 @@ fn object(names: &Value, row: &Value) -> Map<String, Value> {
 }
 
 /// Ways in which our spaces of executions differ: a case may be refused for one of these alone.
-const REFUSED: [&str; 1] = ["an interleaved schedule needs layers"];
+const REFUSED: [&str; 2] = ["pieces of layers (pp x chunks", "an interleaved schedule needs layers"];
 
 /// Seconds of what both models know, in this order.
 const PARTS: [&str; 8] = ["kernels", "again", "tp", "pp", "bubble", "dp", "optimizer", "offload"];
@@ -52,10 +53,14 @@ struct Case {
     our_bytes: f64,
     our_parts: [f64; 8],
     host: f64,
-    /// Of ours: what embedding and head take, and what software does (host code, start of collectives).
+    /// Of ours: what products take longer than at Calculon's 95 % of the peak, what embedding and head take, and what software does (host
+    /// code, start of collectives).
+    products: f64,
     ends: f64,
     software: f64,
     measured: Option<f64>,
+    /// Bytes of ours less theirs: weights, gradients, optimiser, activations with ends and buffers.
+    memory: [f64; 4],
 }
 
 /// Our cluster with as many boxes as the case takes; `inner` chips to a box.
@@ -74,34 +79,41 @@ fn number(map: &Map<String, Value>, name: &str) -> f64 {
 }
 
 /// What decides how far apart the two may be; the first that holds.
-fn class(exec: &Map<String, Value>, group: &str) -> &'static str {
+fn class(exec: &Map<String, Value>, h100: bool) -> &'static str {
     let on = |name: &str| exec[name].as_bool().unwrap();
     let is = |name: &str, word: &str| exec[name].as_str().unwrap() == word;
     if !on("training") {
         "inference"
     } else if on("weight_offload") || on("activations_offload") || on("optimizer_offload") {
         "offload"
-    } else if number(exec, "tensor_par") > 8.0 {
-        "tp over nodes"
+    } else if number(exec, "tensor_par_net") > 0.0 && number(exec, "tensor_par") > 1.0 {
+        "tp on the outer network"
     } else if is("datatype", "float8") {
-        "8-bit products"
-    } else if group == "other_systems" {
-        "other networks"
-    } else if !is("tensor_par_overlap", "none") {
-        "tp overlapped"
-    } else if is("activation_recompute", "full") {
-        "full recomputation"
-    } else if is("activation_recompute", "attn_only") {
-        "selective recomputation"
+        "H100, 8-bit products"
     } else {
-        "no recomputation"
+        let full = is("activation_recompute", "full");
+        match (h100, !is("tensor_par_overlap", "none"), full) {
+            (false, true, _) => "A100, tp overlapped",
+            (false, _, true) => "A100, full recomputation",
+            (false, ..) => "A100, selective or none",
+            (true, true, _) => "H100, tp overlapped",
+            (true, _, true) => "H100, full recomputation",
+            (true, ..) => "H100, selective or none",
+        }
     }
 }
 
-fn training(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<(Prediction, f64, f64), String> {
+/// A prediction, and what of it products (against `fast`), ends and software take.
+fn training(
+    machine: &Machine,
+    fast: &Machine,
+    model: &LanguageModel,
+    e: &Execution,
+) -> Result<(Prediction, [f64; 3]), String> {
     let p = predict_any(machine, model, e)?;
+    let products = p.time.total - predict_any(fast, model, e)?.time.total;
     // The same without embedding and head worth the name, and with software that costs nothing.
-    let small = LanguageModel { vocab: 1, position: flowspace::workload::language::Position::None, ..model.clone() };
+    let small = LanguageModel { vocab: Some(1), position: flowspace::workload::language::Position::None, ..model.clone() };
     let ends = p.time.total - predict_any(machine, &small, e)?.time.total;
     let mut free = machine.clone();
     let zero = Seconds(0.0);
@@ -110,12 +122,12 @@ fn training(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<(
     (s.host_attention_recompute, s.host_collective_peer, s.host_microbatch) = (zero, zero, zero);
     (s.host_hand_over, s.host_iteration, s.collective_overhead) = (zero, zero, zero);
     let software = p.time.total - predict_any(&free, model, e)?.time.total;
-    Ok((p, ends, software))
+    Ok((p, [products, ends, software]))
 }
 
 fn read(shared: &Path, file: &Value, case: &Value, measured: &BTreeMap<String, f64>) -> Result<Case, String> {
     let word = |key: &str| case[key].as_str().unwrap().to_string();
-    let (id, group, app, system) = (word("id"), word("group"), word("app"), word("system"));
+    let (id, app, system) = (word("id"), word("app"), word("system"));
     let exec = object(&file["exec_fields"], &case["exec"]);
     let out = object(&file["out_fields"], &case["out"]);
     let text = |folder: &str, name: &str| {
@@ -138,7 +150,7 @@ fn read(shared: &Path, file: &Value, case: &Value, measured: &BTreeMap<String, f
     let model = Reader::read::<LanguageModel>(&tree("workload")).unwrap();
     let e = Reader::read::<ExecutionFile>(&tree("execution")).unwrap().execution;
     let n = |name: &str| number(&out, name);
-    let class = class(&exec, &group);
+    let class = class(&exec, system.starts_with("h100"));
     let chips = number(&exec, "num_procs") as u64;
     let inner = if system.contains("nvl64") { 64 } else { 8 };
     let name = if system.starts_with("h100") { "dgx-h100.yaml" } else { "selene-2022.yaml" };
@@ -175,8 +187,10 @@ fn read(shared: &Path, file: &Value, case: &Value, measured: &BTreeMap<String, f
         our_bytes: 0.0,
         our_parts: [0.0; 8],
         host: 0.0,
+        products: 0.0,
         ends: 0.0,
         software: 0.0,
+        memory: [0.0; 4],
         measured: measured.get(&id).copied(),
     };
     if model.pass == ModelPass::Inference {
@@ -189,19 +203,35 @@ fn read(shared: &Path, file: &Value, case: &Value, measured: &BTreeMap<String, f
         found.host = s.kernels + s.host;
         return Ok(found);
     }
-    let mut machine = Machine::new(&ours).map_err(|e| format!("{id}: {e}"))?;
     // Theirs overlaps where it is asked to, and offloads over its second tier: so does ours here.
-    (machine.stack.overlap_dp, machine.stack.overlap_tp) = (true, true);
     let tier = &theirs["mem2"];
     let bandwidth = tier["GBps"].as_f64().unwrap() * 1e9 * tier["MB_efficiency"][0][1].as_f64().unwrap_or(1.0);
-    machine.second_tier = Some((bandwidth, None));
-    let (p, ends, software) = training(&machine, &model, &e).map_err(|e| format!("{id}: {e}"))?;
+    let machine = |system: &System| {
+        let mut machine = Machine::new(system).map_err(|e| format!("{id}: {e}"))?;
+        (machine.stack.overlap_dp, machine.stack.overlap_tp) = (true, true);
+        machine.second_tier = Some((bandwidth, None));
+        Ok::<Machine, String>(machine)
+    };
+    let mut fast = ours.clone();
+    let kernels = fast.chip.0.kernels.as_mut().unwrap();
+    (kernels.efficiency, kernels.type_efficiency) = (Fraction(0.95), Table(Vec::new()));
+    let answer = training(&machine(&ours)?, &machine(&fast)?, &model, &e);
+    let (p, [products, ends, software]) = answer.map_err(|e| format!("{id}: {e}"))?;
+    let d = &p.memory.device;
+    let activations = d.activations + d.working + d.head + d.buffers;
+    found.memory = [
+        d.weights - n("weight_space"),
+        d.gradients - n("weight_grad_space"),
+        d.optimizer - n("optimizer_space"),
+        activations - n("act_space") - n("act_checkpoint_size") - n("act_grad_space"),
+    ];
     let t = &p.time;
     found.ours = t.total;
     found.our_bytes = p.memory.device.total();
     found.our_parts =
         [t.forward + t.backward, t.recompute, t.tp + t.cp, t.hand_over, t.bubble, t.dp, t.optimizer, t.offload];
-    (found.host, found.ends, found.software) = (t.host, ends, software);
+    found.host = t.host;
+    (found.products, found.ends, found.software) = (products, ends, software);
     Ok(found)
 }
 
@@ -267,6 +297,7 @@ fn side_by_side() {
     refused.iter().for_each(|reason| println!("refused: {reason}"));
     classes(&found);
     causes(&found);
+    memory_causes(&found);
     // Both models against the eight measurements.
     let off = |f: &dyn Fn(&Case) -> f64| {
         100.0 * mean(found.iter().filter_map(|c| c.measured.map(|m| (f(c) / m - 1.0).abs())))
@@ -301,17 +332,18 @@ fn classes(found: &[Case]) {
 
 /// Where the difference lies: ours less theirs by part, in per cent of Calculon's time, mean of the class.
 fn causes(found: &[Case]) {
-    println!("\n| class | together | {} | host | of ours: ends | software |", PARTS.join(" | "));
-    println!("|---|---|{}---|---|---|", "---|".repeat(PARTS.len()));
+    println!("\n| class | together | {} | host | of ours: products | ends | software |", PARTS.join(" | "));
+    println!("|---|---|{}---|---|---|---|", "---|".repeat(PARTS.len()));
     for name in names(found) {
         let of: Vec<&Case> = found.iter().filter(|c| c.class == name).collect();
         let share = |f: &dyn Fn(&Case) -> f64| format!("{:+.1}", 100.0 * mean(of.iter().map(|c| f(c) / c.theirs)));
         let parts: Vec<String> = (0..PARTS.len()).map(|i| share(&|c| c.our_parts[i] - c.their_parts[i])).collect();
         println!(
-            "| {name} | {} | {} | {} | {} | {} |",
+            "| {name} | {} | {} | {} | {} | {} | {} |",
             share(&|c| c.ours - c.theirs),
             parts.join(" | "),
             share(&|c| c.host),
+            share(&|c| c.products),
             share(&|c| c.ends),
             share(&|c| c.software)
         );
@@ -322,15 +354,27 @@ fn causes(found: &[Case]) {
                     .collect();
                 let pct = |x: f64| 100.0 * x / c.theirs;
                 println!(
-                    "|   {} | {:+.1} | {} | {:+.1} | {:+.1} | {:+.1} |",
+                    "|   {} | {:+.1} | {} | {:+.1} | {:+.1} | {:+.1} | {:+.1} |",
                     c.id,
                     pct(c.ours - c.theirs),
                     parts.join(" | "),
                     pct(c.host),
+                    pct(c.products),
                     pct(c.ends),
                     pct(c.software)
                 );
             }
         }
+    }
+}
+
+/// Where the difference in memory lies, in per cent of Calculon's first tier, without offloading.
+fn memory_causes(found: &[Case]) {
+    println!("\n| class | weights | gradients | optimizer | activations, ends, buffers |");
+    println!("|---|---|---|---|---|");
+    for name in names(found).into_iter().filter(|n| !["offload", "inference"].contains(n)) {
+        let of: Vec<&Case> = found.iter().filter(|c| c.class == name).collect();
+        let share = |i: usize| format!("{:+.1}", 100.0 * mean(of.iter().map(|c| c.memory[i] / c.their_bytes)));
+        println!("| {name} | {} | {} | {} | {} |", share(0), share(1), share(2), share(3));
     }
 }

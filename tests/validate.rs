@@ -72,7 +72,7 @@ fn a_class_worse_than_its_bound_fails() {
         "p.csv",
         "id,workload,layers,hidden,heads,seq,vocab,global_batch,micro_batch,accelerator,chips,tp,pp,dp,recompute,seq_parallel,metric,value,unit,what
 a,GPT train,48,6144,64,2048,51200,4,4,A100-80GB,8,8,1,1,selective,yes,activation_memory,3.1875,GiB,x
-b,GPT train,48,6144,64,2048,51200,4,4,A100-80GB,8,,,,full,no,iteration_time,1.42,s,x
+b,GPT train,48,6144,64,2048,51200,4,4,A100-80GB,,,,,full,no,iteration_time,1.42,s,x
 ",
     );
     let out = scratch.file("out");
@@ -123,10 +123,12 @@ fn language_models_are_mapped_or_refused_by_field() {
         .write("m.yaml", &format!("from: {}\npass: inference\nseq: 128\nglobal_batch: 8\n", model("llama3-8b.yaml")));
     let output = flowspace(&["map", "--workload", &forward, "--system", &system, "--tp", "8"]);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let output = flowspace(&["map", "--workload", &model("deepseek-v3.yaml"), "--system", &system]);
+    // A chip without `kernels:` is mapped by graph.
+    let dataflow = root.join("systems/sn10-8-ring.yaml").display().to_string();
+    let output = flowspace(&["map", "--workload", &model("deepseek-v3.yaml"), "--system", &dataflow]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
-    assert!(stderr.contains("deepseek-v3.yaml:12: latent_attention: there is no graph"), "{stderr}");
+    assert!(stderr.contains("deepseek-v3.yaml:14: latent_attention: there is no graph"), "{stderr}");
     assert!(stderr.contains("experts: there is no graph"), "{stderr}");
 }
 
