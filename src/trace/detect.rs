@@ -117,6 +117,12 @@ pub fn detect(path: &Path) -> Result<Format, TraceError> {
         Opening::Empty => Err(TraceError::new(path, "the file is empty")),
         Opening::Binary => Ok(Format::Chakra),
         Opening::Text => Ok(Format::ChakraText),
+        Opening::Other(line) => Err(TraceError::new(
+            path,
+            format!(
+                "expected a trace (Chakra .et, JSON or text protobuf; PyTorch or Kineto JSON), found a text that begins with {line:?}"
+            ),
+        )),
         Opening::Json => {
             let mut cutter = Cutter::new(Cursor::new(head).chain(source));
             match of_json(&mut cutter) {
@@ -133,6 +139,8 @@ enum Opening {
     Binary,
     Text,
     Json,
+    /// A text of no known format, with its first line.
+    Other(String),
 }
 
 /// The first bytes: a binary trace may begin with a byte that looks like a blank or a brace, but not with two such in a row.
@@ -147,9 +155,24 @@ fn opening(head: &[u8]) -> Opening {
         _ => {
             let trimmed = head.trim_ascii_start();
             let words: [&[u8]; 3] = [b"metadata", b"node", b"#"];
-            if words.iter().any(|w| trimmed.starts_with(w)) { Opening::Text } else { Opening::Binary }
+            if words.iter().any(|w| trimmed.starts_with(w)) {
+                Opening::Text
+            } else if is_prose(head) {
+                let line = trimmed.split(|b| *b == b'\n').next().unwrap_or_default();
+                Opening::Other(String::from_utf8_lossy(line).trim_end().chars().take(40).collect())
+            } else {
+                Opening::Binary
+            }
         }
     }
+}
+
+/// Whether nothing but a text begins like this. Every node of a `.et` has bytes that no text has (tags 8 and 18); metadata alone that would look
+/// like a text of 64 letters and more has never been written.
+fn is_prose(head: &[u8]) -> bool {
+    head.len() >= 64
+        && head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x80..))
+        && std::str::from_utf8(&head[..head.len().min(64)]).map_or_else(|e| e.valid_up_to() > 60, |_| true)
 }
 
 fn of_json<R: Read>(cutter: &mut Cutter<Chain<Cursor<Vec<u8>>, R>>) -> Result<Option<Format>, JsonFault> {
@@ -232,4 +255,25 @@ fn has_key(text: &[u8], wanted: &str) -> bool {
         Ok(false)
     };
     look().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_told_from_binary_traces() {
+        let layers = "MODEL\t\n6\t\nlayer_64_1_mlp0\t-1\t32291\tALLGATHER\t37632\t32291\tALLREDUCE\t37632\t12864\n";
+        assert!(matches!(opening(layers.as_bytes()), Opening::Other(line) if line == "MODEL"));
+        let program = format!("\"\"\"A program.\n{}", "x = 1\n".repeat(20));
+        assert!(matches!(opening(program.as_bytes()), Opening::Other(_)));
+        // Metadata with a version of 32 letters announces its length with a quotation mark; a node follows.
+        let mut binary = b"\"\n ".to_vec();
+        binary.extend([b'a'; 32]);
+        binary.extend([4, 8, 1, 40, 4]);
+        binary.extend([b'b'; 64]);
+        assert!(matches!(opening(&binary), Opening::Binary));
+        assert!(matches!(opening(b"node { id: 1 }"), Opening::Text));
+        assert!(matches!(opening(b""), Opening::Empty));
+    }
 }

@@ -65,6 +65,11 @@ impl<'a> Message<'a> {
 
     /// A base-128 number.
     pub(super) fn varint(&mut self) -> Result<u64, WireFault> {
+        // Most numbers are tags, lengths and flags of one byte.
+        if let Some(&b) = self.bytes.get(self.at).filter(|b| **b < 0x80) {
+            self.at += 1;
+            return Ok(u64::from(b));
+        }
         let mut value = 0u64;
         for (i, &b) in self.bytes.get(self.at..).unwrap_or_default().iter().enumerate() {
             let bits = u64::from(b & 0x7f);
