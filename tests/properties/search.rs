@@ -361,7 +361,7 @@ fn more_chips_of_a_free_degree_are_never_slower() {
         s.network.topology = Arrangement::Switch;
         let link = s.network.dimensions.first().map(|d| d.link.clone());
         let Some(link) = link else { return Ok(()) };
-        s.network.dimensions = vec![Dimension { size: chips, link, topology: None }];
+        s.network.dimensions = vec![Dimension { size: chips, link, topology: None, efficiency: Fraction(1.0) }];
         let mut larger = s.clone();
         larger.network.dimensions[0].size = 2 * chips;
         let free = |s: &System| -> Result<f64, TestCaseError> {
