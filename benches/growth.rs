@@ -227,7 +227,7 @@ fn tiles() {
     system.memory.0.capacity = None;
     let text = std::fs::read_to_string(root().join("workloads/gpt3-1t-training.yaml")).expect("a workload");
     let tree = Node::parse("gpt3", &text).expect("YAML");
-    for sequence in [1u64 << 11, 3 << 10, 3 * 5 << 8, 3 * 5 * 7 << 7, 9 * 5 * 7 << 7, 9 * 5 * 7 * 11 << 5] {
+    for sequence in [1u64 << 11, 3 << 10, (3 * 5) << 8, (3 * 5 * 7) << 7, (9 * 5 * 7) << 7, (9 * 5 * 7 * 11) << 5] {
         let mut tree = tree.clone();
         let origin = tree.origin.clone();
         tree.set("seq", origin.clone(), Node::scalar(sequence.to_string(), origin));
