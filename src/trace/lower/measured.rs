@@ -216,12 +216,14 @@ mod tests {
     /// 3 GB in 2 ms + 1 GB in 2 ms: 1 TB/s. An unknown kernel of 5 ms that names 2 GB of tensors then stands for 3 GB more.
     #[test]
     fn time_becomes_bytes_at_the_rate_of_the_recording() {
-        let steps = vec![
-            step("add", Some(1), 3_000_000_000, 0.002),
-            step("mul", Some(1), 1_000_000_000, 0.002),
-            step("mystery", None, 2_000_000_000, 0.005),
-        ];
-        let program = Program { steps, ..Program::default() };
+        let program = Program {
+            steps: vec![
+                step("add", Some(1), 3_000_000_000, 0.002),
+                step("mul", Some(1), 1_000_000_000, 0.002),
+                step("mystery", None, 2_000_000_000, 0.005),
+            ],
+            ..Program::default()
+        };
         let rate = bandwidth(&program).unwrap();
         assert!((rate - 1e12).abs() < 1.0, "{rate}");
         assert_eq!(extra_bytes(&program.steps[0], Some(rate)), 0.0);
