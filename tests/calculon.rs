@@ -113,7 +113,8 @@ fn training(
     let p = predict_any(machine, model, e)?;
     let products = p.time.total - predict_any(fast, model, e)?.time.total;
     // The same without embedding and head worth the name, and with software that costs nothing.
-    let small = LanguageModel { vocab: Some(1), position: flowspace::workload::language::Position::None, ..model.clone() };
+    let small =
+        LanguageModel { vocab: Some(1), position: flowspace::workload::language::Position::None, ..model.clone() };
     let ends = p.time.total - predict_any(machine, &small, e)?.time.total;
     let mut free = machine.clone();
     let zero = Seconds(0.0);

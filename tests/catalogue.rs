@@ -67,7 +67,7 @@ fn parts<T: FromNode>(folder: &str) -> BTreeMap<String, T> {
 }
 
 fn systems() -> BTreeMap<String, System> {
-    read_all(files("systems", &["chips", "memories", "links", "switches", "stacks"]), |path| {
+    read_all(files("systems", &["chips", "clusters", "memories", "links", "switches", "stacks"]), |path| {
         System::build(&System::load(path)?)
     })
 }
@@ -123,6 +123,15 @@ fn every_part_reads_and_every_number_has_a_source() {
     assert_eq!(names.len(), stacks.len(), "two stacks have one name: {names:?}");
     let switches = parts::<SwitchPart>("systems/switches");
     lint("switches", switches.iter().map(|(file, p)| (file, p.name.as_str(), &p.source)));
+}
+
+/// Clusters are of any size: they state no chips.
+#[test]
+fn every_cluster_builds() {
+    for (file, system) in read_all(files("systems/clusters", &[]), |path| System::build(&System::load(path)?)) {
+        assert_eq!(system.name, file, "a cluster is called like its file");
+        assert!(system.stack.is_some() && system.chip.0.kernels.is_some(), "{file}: executions are predicted on it");
+    }
 }
 
 #[test]
@@ -235,6 +244,9 @@ fn chips_have_dfmodels_figures() {
         ("mi300x", 1_307_443.2, 268_435_456.0, 20_000.0, 750.0),
         ("gaudi-3", 1_677_721.6, 96e6, 15_625.0, 900.0),
         ("gaudi-2", 432_537.6, 48e6, 8_125.0, 600.0),
+        // Not sold: no price.
+        ("tpu-v5e", 197_001.216, 134_217_728.0, 0.0, 0.0),
+        ("tpu-v5p", 459_014.144, 167_772_160.0, 0.0, 0.0),
     ];
     for (file, gflops, sram, price, power) in table {
         let chip = &chips[file];

@@ -185,3 +185,56 @@ fn an_interrupted_run_goes_on_to_the_same_bytes() {
     assert!(summary.contains(&format!("{} solved in ", 40 - known)), "{summary}");
     assert_eq!(folder.read("part/results.csv"), folder.read("whole/results.csv"));
 }
+
+/// Decisions of executions as axes, serving within a limit and beyond it, and what serving has no decision for.
+#[test]
+fn language_models_are_trained_and_served_in_one_study() {
+    let folder = Folder::new("language");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let shipped = |path: &str| root.join(path).display().to_string();
+    let study = format!(
+        "name: language
+workload: {serving}
+system: {system}
+axes:
+  - name: task
+    points:
+      train: {{ workload: {training}, workload.global_batch: 16 }}
+      serve: {{ workload: {serving} }}
+  - name: case
+    points:
+      free: {{ solve.execution.tp: 8 }}
+      full: {{ solve.execution.recompute: full }}
+      quick: {{ solve.serving.max_tpot: 1 us }}
+",
+        serving = shipped("workloads/language/llama3-8b-serving.yaml"),
+        training = shipped("workloads/language/llama3-8b.yaml"),
+        system = shipped("systems/h100-dgx-8.yaml"),
+    );
+    fs::write(folder.0.join("study.yaml"), study).unwrap();
+    let output = folder.flowspace(&["study", "run", "study.yaml", "--out", "out"]);
+    assert_eq!(code(&output), Some(2), "{}", stderr(&output));
+    let text = folder.read("out/results.csv");
+    let mut rows = text.lines();
+    let header: Vec<&str> = rows.next().unwrap().split(',').collect();
+    let rows: Vec<Vec<&str>> = rows.map(|row| row.split(',').collect()).collect();
+    let get = |row: usize, name: &str| rows[row][header.iter().position(|h| *h == name).unwrap()];
+    let number = |row: usize, name: &str| get(row, name).parse::<f64>().unwrap_or_else(|_| panic!("{row} {name}"));
+    // Columns of text before the first reason are without commas, so positions hold in rows that have a plan.
+    for (row, status) in ["optimal", "optimal", "optimal", "optimal", "failed", "infeasible"].iter().enumerate() {
+        assert_eq!(get(row, "status"), *status, "row {row}");
+    }
+    assert_eq!((get(0, "tp"), get(1, "recompute"), get(3, "tp")), ("8", "full", "8"));
+    // The measured errors of validation/bounds.yaml: other published training runs, inference.
+    assert_eq!((number(0, "error_band_pct"), number(3, "error_band_pct")), (7.4, 5.0));
+    // By hand: 64 answers of 1,024 tokens in the time they take, on eight chips.
+    let seconds = number(3, "iteration_s");
+    let rate = 64.0 * 1024.0 / seconds;
+    assert!((number(3, "generated_per_s") / rate - 1.0).abs() < 1e-9);
+    assert!((number(3, "generated_per_s_per_chip") / (rate / 8.0) - 1.0).abs() < 1e-9);
+    assert!(((number(3, "ttft_s") + 1024.0 * number(3, "tpot_s")) / seconds - 1.0).abs() < 1e-9);
+    assert_eq!(number(3, "served_batch"), 64.0);
+    assert!(get(0, "ttft_s").is_empty() && get(3, "schedule").is_empty());
+    assert!(text.contains("serving has the decisions tp, pp, dp and ep alone"), "{text}");
+    assert!(text.contains("none of") && text.contains("keeps the limit (token)"), "{text}");
+}
