@@ -209,10 +209,12 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
     let mut pp = row.pp.or(notes.pp);
     let mut dp = notes.dp.or(row.dp);
     // Some tables count context parallelism among the replicas.
-    if let (Some(t), Some(p), Some(d), Some(chips)) = (tp, pp, dp, row.chips) {
-        if cp > 1 && d % cp == 0 && t.checked_mul(p).and_then(|x| x.checked_mul(d)) == Some(chips) {
-            dp = Some(d / cp);
-        }
+    if let (Some(t), Some(p), Some(d), Some(chips)) = (tp, pp, dp, row.chips)
+        && cp > 1
+        && d % cp == 0
+        && t.checked_mul(p).and_then(|x| x.checked_mul(d)) == Some(chips)
+    {
+        dp = Some(d / cp);
     }
     if inference && tp.is_none() && pp.is_none() && dp.is_none() {
         assumed.push("tensor parallelism over all chips".into());
