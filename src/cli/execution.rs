@@ -7,6 +7,7 @@ use crate::execution::search::{Found, Pins, search};
 use crate::execution::{
     Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
 };
+use crate::mapping::search::{Objective, Passes};
 use crate::spec::{Loader, Node, Reader, Value, node::io_reason};
 use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
@@ -73,7 +74,7 @@ pub struct ExecutionArgs {
 impl ExecutionArgs {
     /// Whether anything but an execution file is given.
     fn pins_any(&self, pins: &Pins) -> bool {
-        *pins != Pins { chips: self.chips, ..Pins::default() }
+        *pins != Pins::default()
     }
 
     fn pins(&self, args: &MapArgs) -> Pins {
@@ -99,6 +100,17 @@ impl ExecutionArgs {
         }
     }
 
+    /// What serving does not decide.
+    fn refused_in_serving(&self, args: &MapArgs) -> Option<Failure> {
+        let decided = Pins { tp: None, pp: None, dp: None, ep: None, ..self.pins(args) };
+        let refused = decided != Pins::default() || self.execution.is_some();
+        refused.then(|| {
+            Failure::input(
+                "serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system",
+            )
+        })
+    }
+
     fn used(&self) -> bool {
         let pins = Pins {
             cp: self.cp,
@@ -121,6 +133,19 @@ fn is_language_model(node: &Node) -> bool {
     matches!(node.get("kind").map(|n| &n.value), Some(Value::Scalar { text, .. }) if text == "language_model")
 }
 
+/// A language model on a chip with `kernels` is not mapped as a graph by `map`; commands that know graphs alone must not answer for it.
+///
+/// # Errors
+/// [`Failure`] that says so.
+pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Result<(), Failure> {
+    if is_language_model(workload) && system.chip.0.kernels.is_some() {
+        return Err(Failure::input(format!(
+            "{command} knows mappings of graphs; `flowspace map` searches executions of this language model on a chip with `kernels:`"
+        )));
+    }
+    Ok(())
+}
+
 /// Maps a language model onto a chip with `kernels`; `None` where workload or chip are other ones, which `map` takes.
 pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
@@ -137,6 +162,9 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     }
     let (model, system) = match (read_model(&workload), system) {
         (Some(model), system) if system.chip.0.kernels.is_some() && model.pass == ModelPass::Inference => {
+            if let Some(refused) = refused_options(args).or_else(|| args.execution.refused_in_serving(args)) {
+                return Some(Err(refused));
+            }
             return Some(super::inference::run(args, &model, &system));
         }
         // Training on dataflow chips is mapped as a graph.
@@ -148,12 +176,39 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
             return (args.execution.used() || args.inference.used()).then(|| Err(Failure::input(wrong)));
         }
     };
+    if let Some(refused) = refused_options(args) {
+        return Some(Err(refused));
+    }
     if args.inference.used() {
         return Some(Err(Failure::input(
             "--batch, --max-ttft, --max-tpot, --goal: for workloads with `pass: inference`",
         )));
     }
     Some(predict_or_search(args, &model, &system))
+}
+
+/// Options of `map` that only graphs have: a language model on a chip with `kernels` must not seem to obey them.
+fn refused_options(args: &MapArgs) -> Option<Failure> {
+    let graphs = [
+        ("--objective", args.objective != Objective::Time),
+        ("--run", args.run.is_some()),
+        ("--all-solvers", args.all_solvers),
+        ("--solver", args.solver != "auto"),
+        ("--tiles", args.tiles.is_some()),
+        ("--split-dimensions", args.split_dimensions),
+        ("--sharding", args.sharding != Passes::Auto),
+        ("--model", args.model.is_some()),
+        ("--max-partitions", args.max_partitions.is_some()),
+        ("--write-model", args.write_model.is_some()),
+        ("--time-limit", args.time_limit.is_some()),
+    ];
+    let given: Vec<&str> = graphs.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    (!given.is_empty()).then(|| {
+        Failure::input(format!(
+            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched for the least time, in seconds",
+            given.join(", ")
+        ))
+    })
 }
 
 fn read_model(node: &Node) -> Option<LanguageModel> {
@@ -176,9 +231,6 @@ struct Answer {
 fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
     if let Some(path) = &args.plan_out {
         check_writable(path)?;
-    }
-    if args.write_model.is_some() {
-        return Err(Failure::input("--write-model: a search over executions has no MILP"));
     }
     let machine = Machine::new(system).map_err(Failure::input)?;
     let pins = args.execution.pins(args);

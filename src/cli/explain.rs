@@ -80,6 +80,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         super::map::check_writable(stem)?;
     }
     let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
+    super::execution::refuse_executions(&task.workload_node, &task.system, "explain")?;
     let request = Request {
         wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
         tiles: args.tiles.or(task.tiles),

@@ -96,7 +96,7 @@ pub struct MapArgs {
     /// Decisions and limits of inference.
     #[command(flatten)]
     pub inference: super::inference::InferenceArgs,
-    /// auto: joint for the model flowspace, two-pass for dfmodel. joint: all shardings, each with its best tiles and
+    /// auto: two-pass, and under the model flowspace joint where that finds nothing that fits. joint: all shardings, each with its best tiles and
     /// partitions. two-pass: the sharding that is best by its own objective first (DFModel).
     #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes)]
     pub sharding: Passes,
@@ -198,7 +198,7 @@ fn pue(text: &str) -> Result<f64, String> {
 
 /// What is to be mapped, and how.
 pub(super) struct Task {
-    workload_node: Node,
+    pub(super) workload_node: Node,
     system_node: Node,
     pub(super) workload: Workload,
     pub(super) system: System,

@@ -23,8 +23,8 @@ pub struct Prediction {
     pub time: IterationTime,
     /// The memory of the fullest stage.
     pub memory: Memory,
-    /// Share of the chips' peak that the model's own FLOP make: products with weights and of attention, forward once and
-    /// backward twice, nothing computed again.
+    /// Share of the chips' peak that the model's own FLOP make: products with weights and the unmasked part of attention, forward once
+    /// and backward twice, nothing computed again.
     pub model_flop_utilization: f64,
     /// Share of the chips' peak that all executed FLOP of products make.
     pub hardware_flop_utilization: f64,
@@ -175,7 +175,7 @@ pub fn predict_any(machine: &Machine, model: &LanguageModel, e: &Execution) -> R
     let memory = memory::memory(machine, &plan, e);
     let chips = e.chips();
     let samples_per_s = model.global_batch as f64 / time.total;
-    let model_flop = model.training_flop_per_sample(model.seq, FlopCount::Products) * model.global_batch as f64;
+    let model_flop = model.training_flop_per_sample(model.seq, FlopCount::MaskedProducts) * model.global_batch as f64;
     // Of all chips: every layer and end once a microbatch on tp x cp chips, in dp replicas.
     let layers = model.dense_layers() as f64 * block.plain.flop + model.expert_layers() as f64 * block.experts.flop;
     let replicas = (e.tp * e.cp * e.dp) as f64;

@@ -87,6 +87,33 @@ pub struct Found {
     pub least: Option<(Execution, Memory)>,
 }
 
+impl Pins {
+    /// The execution of what is given, with one of everything else.
+    fn alone(&self) -> Execution {
+        let chunks = self.chunks.unwrap_or(1);
+        Execution {
+            tp: self.tp.unwrap_or(1),
+            pp: self.pp.unwrap_or(1),
+            dp: self.dp.unwrap_or(1),
+            ep: self.ep.unwrap_or(1),
+            cp: self.cp.unwrap_or(1),
+            micro_batch: self.micro_batch.unwrap_or(1),
+            schedule: self.schedule.unwrap_or(if chunks > 1 {
+                Schedule::Interleaved
+            } else {
+                Schedule::OneForwardOneBackward
+            }),
+            chunks,
+            recompute: self.recompute.unwrap_or(Recompute::None),
+            sequence_parallel: self.sequence_parallel.unwrap_or(false),
+            zero: self.zero.unwrap_or(Zero::Off),
+            offload: self.offload.unwrap_or(Offload::None),
+            overlap_dp: self.overlap_dp.unwrap_or(false),
+            overlap_tp: self.overlap_tp.unwrap_or(false),
+        }
+    }
+}
+
 impl Found {
     /// (best - bound)/best; 0 is proven optimal.
     pub fn gap(&self) -> f64 {
@@ -339,6 +366,19 @@ pub fn search(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Result<F
         least: None,
     };
     let cells = cells(machine, model, pins, peak, &mut tables, &mut found);
+    if found.covered == 0 {
+        // What is given, and one of everything else: the first rule that it breaks is the reason.
+        let why = suits(machine, model, &pins.alone()).err();
+        let chips = pins.chips.unwrap_or(machine.chips);
+        return Err(format!(
+            "no execution has what is given on {chips} chips of {}{}",
+            machine.name,
+            why.map_or_else(
+                || ": no degrees of parallelism multiply to them and divide the batch".into(),
+                |w| format!(": {w}")
+            )
+        ));
+    }
     let mut best: Option<(f64, Execution)> = None;
     for (i, cell) in cells.iter().enumerate() {
         if best.as_ref().is_some_and(|(time, _)| cell.bound >= *time) {

@@ -47,7 +47,7 @@ impl Objective {
 crate::choice! {
     /// How sharding and fusion are searched.
     pub enum Passes ("passes of the search") {
-        /// Joint for the model `flowspace`, two passes for `dfmodel`.
+        /// Two passes; under the model `flowspace` the joint search where they find nothing that fits.
         Auto = "auto",
         /// All shardings of an assignment of dimensions, each with its best tiles and partitions.
         Joint = "joint",
@@ -126,14 +126,14 @@ impl Default for Request {
 }
 
 impl Request {
-    /// Whether sharding and fusion are one search on a system.
-    pub fn is_joint(&self, system: &System) -> bool {
-        let joint = match self.passes {
-            Passes::Auto => system.model.preset == Preset::Flowspace,
-            Passes::Joint => true,
-            Passes::TwoPass => false,
-        };
-        joint && self.objective == Objective::Time
+    /// Whether a point that two passes call infeasible is searched jointly: their sharding does not see the memory.
+    pub fn tries_jointly(&self, system: &System) -> bool {
+        self.passes == Passes::Auto && system.model.preset == Preset::Flowspace && self.objective == Objective::Time
+    }
+
+    /// Whether sharding and fusion are one search.
+    pub fn is_joint(&self) -> bool {
+        self.passes == Passes::Joint && self.objective == Objective::Time
     }
 }
 

@@ -54,7 +54,13 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
         sizes.into_iter().map(|micro_batch| Workload { micro_batch, ..workload.clone() }).collect();
     let searches: Result<Vec<Search<'_>>, MapError> =
         workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
-    run(&searches?)
+    let answer = run(&searches?)?;
+    match answer {
+        Answer::Infeasible(_) if request.tries_jointly(system) => {
+            map(workload, system, &Request { passes: Passes::Joint, ..request.clone() })
+        }
+        answer => Ok(answer),
+    }
 }
 
 /// When a search began, and when it must end.
@@ -681,7 +687,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let mut best: Option<Best> = None;
     let mut ideals: Option<Ideals> = None;
     let mut tried: Vec<Tried> = Vec::new();
-    let joint = request.is_joint(first.system);
+    let joint = request.is_joint();
     for candidate in candidates {
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if candidate.bound >= incumbent * (1.0 - TIE) {

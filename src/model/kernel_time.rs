@@ -3,10 +3,12 @@
 //! **Products.** A product of `batch` matrices of m rows and n columns over k is cut in tiles of r x c. U units compute a tile each
 //! at a time: a wave. A unit's rate is peak x efficiency x (rate of the tile) / U, so with the contraction divided among j units
 //!
-//!     waves   = ceil(batch ceil(m/r) ceil(n/c) j / U)
-//!     compute = waves (2 r c (k/j) / rate + fill)  +  (j > 1) 8 j batch m n / B        (partial sums of 4 bytes, out and in)
-//!     memory  = bytes of both operands and the result / B
-//!     seconds = max(min over tiles and j of compute, memory) + launch
+//! ```text
+//! waves   = ceil(batch ceil(m/r) ceil(n/c) j / U)
+//! compute = waves (2 r c (k/j) / rate + fill)  +  (j > 1) 8 j batch m n / B        (partial sums of 4 bytes, out and in)
+//! memory  = bytes of both operands and the result / B
+//! seconds = max(min over tiles and j of compute, memory) + launch
+//! ```
 //!
 //! with B the memory's bandwidth times the share that kernels reach. The last wave is as long as a full one and the last row of
 //! tiles as wide as a full one: that is what makes small and odd products slow. (Tile and wave quantisation: NVIDIA, Matrix

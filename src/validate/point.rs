@@ -303,6 +303,7 @@ fn recompute(row: &Row, notes: &Notes, assumed: &mut Vec<String>) -> Recompute {
             taken(Recompute::Full, "all but queries, keys and values, which are offloaded")
         }
         () if words.starts_with("partial") => taken(Recompute::Full, "for a partial one"),
-        () => taken(Recompute::None, "not stated"),
+        () if words.is_empty() => taken(Recompute::None, "not stated"),
+        () => taken(Recompute::None, "no policy is known by the word that is stated"),
     }
 }

@@ -187,7 +187,8 @@ fn a_stopped_search_has_a_bound_that_holds() {
 #[test]
 fn the_microbatch_found_is_the_best_of_all() {
     check(25, &(workload(false), any_system()), |(w, s)| {
-        let base = Request { engine: Engine::Exact, joint_nodes: 1_000_000, ..Request::default() };
+        let base =
+            Request { engine: Engine::Exact, joint_nodes: 1_000_000, passes: Passes::Joint, ..Request::default() };
         let found = solve(&w, &s, &Request { micro_batch: MicroBatch::Search, ..base.clone() })?;
         let mut least: Option<f64> = None;
         for micro_batch in (0..=6).map(|e| 1u64 << e).filter(|m| *m <= w.global_batch) {

@@ -84,8 +84,10 @@ fn plan(args: &GenerateArgs) -> Result<Plan, Failure> {
     let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
         return Err(Failure::input("--workload and --system, or --plan, are needed"));
     };
-    let workload = WorkloadSpec::build(&WorkloadSpec::load(workload)?)?;
+    let tree = WorkloadSpec::load(workload)?;
     let system = System::build(&System::load(system)?)?;
+    crate::cli::execution::refuse_executions(&tree, &system, "trace generate")?;
+    let workload = WorkloadSpec::build(&tree)?;
     match map(&workload, &system, &Request::default())? {
         Answer::Mapped(plan, _) => Ok(*plan),
         Answer::Infeasible(reason) => Err(Failure::input(reason.to_string())),

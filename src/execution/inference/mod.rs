@@ -6,9 +6,11 @@
 //! stages a replica's batch is cut in microbatches of ceil(b / dp / pp) sequences, m of them in a wave. With S the seconds of a stage, H of the
 //! head, X of a hand-over, and P = max(m, pp) where microbatches overlap on the stages, m pp where they do not:
 //!
-//!     prompts  (m + pp - 1)(S + X) + H   or   m pp (S + X) + m H
-//!     step     P (S + X) + H             or   m pp (S + X) + m H,   plus the host's time for each sequence
-//!     wave     request + prompts + generated x mean step
+//! ```text
+//! prompts  (m + pp - 1)(S + X) + H   or   m pp (S + X) + m H
+//! step     P (S + X) + H             or   m pp (S + X) + m H,   plus the host's time for each sequence
+//! wave     request + prompts + generated x mean step
+//! ```
 //!
 //! A step is linear in the context while it is bound by the same resource, so its mean over the answer is the step at the mean
 //! context; a window enters by the mean of what it leaves. What is not modelled: arrivals, answers of different lengths, chunks of

@@ -3,12 +3,14 @@
 //! A pass takes R rows (tokens) of n sequences. The prompt: R = n x seq, each token sees the mean that the mask leaves. A step of generation:
 //! R = n, each sees its context. With t tensor-parallel chips, h hidden, u = all-reduces, a layer takes
 //!
-//!     products   R x N / t over K for each weight, by tiles and waves        (kernel_time: compute against memory)
-//!     attention  prompt: 2 R seen (q + v) heads / t FLOP, one fused kernel; step: n x context x bytes of a token's keys and values
-//!                / B_cache, plus the same FLOP where they count more
-//!     vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t) words in and out
-//!     kernels    their number x time from one to the next
-//!     network    2 all-reduces of R h words; with experts divided among e replicas, two exchanges of R x top_k x h words
+//! ```text
+//! products   R x N / t over K for each weight, by tiles and waves        (kernel_time: compute against memory)
+//! attention  prompt: 2 R seen (q + v) heads / t FLOP, one fused kernel; step: n x context x bytes of a token's keys and values
+//!            / B_cache, plus the same FLOP where they count more
+//! vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t) words in and out
+//! kernels    their number x time from one to the next
+//! network    2 all-reduces of R h words; with experts divided among e replicas, two exchanges of R x top_k x h words
+//! ```
 //!
 //! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
 //! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read. The head adds
