@@ -3,7 +3,7 @@
 //!
 //! [`spec`] is what a file says, [`machine`] the system as plain numbers. From small to large: [`layer`] lists the kernels of one layer,
 //! [`communication`] what chips send each other, [`block`] puts both together for one microbatch, [`schedule`] makes stages and an iteration of
-//! it, [`memory`] what must be held, [`predict`] the whole with its parts by name. [`search`] finds the best execution, with proof. [`inference`] is the same for
+//! it, [`memory`] what must be held, [`predict`](mod@predict) the whole with its parts by name. [`search`](mod@search) finds the best execution, with proof. [`inference`] is the same for
 //! serving, [`single_kernel`] for microbenchmarks.
 
 pub mod block;
