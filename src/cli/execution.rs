@@ -8,11 +8,11 @@ use crate::execution::{
     Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
 };
 use crate::mapping::search::{Objective, Passes};
-use crate::spec::{Loader, Node, Reader, Value, node::io_reason};
+use crate::spec::{Loader, Node, Reader, node::io_reason};
 use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
-use crate::workload::language::{LanguageModel, ModelPass};
+use crate::workload::language::{LanguageModel, ModelPass, is_language_model};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -127,10 +127,6 @@ impl ExecutionArgs {
         };
         self.execution.is_some() || self.chips.is_some() || pins != Pins::default()
     }
-}
-
-fn is_language_model(node: &Node) -> bool {
-    matches!(node.get("kind").map(|n| &n.value), Some(Value::Scalar { text, .. }) if text == "language_model")
 }
 
 /// A language model on a chip with `kernels` is not mapped as a graph by `map`; commands that know graphs alone must not answer for it.

@@ -61,7 +61,7 @@ pub struct LayerCommunication {
 }
 
 /// What runs beside: `most` of `work` can hide `communication`; gives the waited and the hidden part.
-fn beside(communication: f64, work: f64) -> (f64, f64) {
+pub(super) fn beside(communication: f64, work: f64) -> (f64, f64) {
     let hidden = communication.min(work.max(0.0));
     (communication - hidden, hidden)
 }

@@ -15,7 +15,7 @@
 //! Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
 
 use super::block::{Block, LayerTime};
-use super::communication::IterationLinks;
+use super::communication::{IterationLinks, beside};
 use super::machine::Machine;
 use super::spec::{Execution, Offload, Schedule, Zero};
 use crate::workload::language::{LanguageModel, StateBytes};
@@ -212,16 +212,12 @@ struct StageTime {
     offload: f64,
 }
 
-fn beside(communication: f64, work: f64) -> f64 {
-    communication.min(work.max(0.0))
-}
-
 /// Data-parallel communication of `n` layers that takes `seconds` in all, beside `work`: the last layer's waits.
 fn waits(seconds: f64, n: f64, work: f64, overlap: bool) -> (f64, f64) {
     if !overlap || n <= 1.0 {
         return (seconds, 0.0);
     }
-    let hidden = beside(seconds * (1.0 - 1.0 / n), work * (1.0 - 1.0 / n));
+    let (_, hidden) = beside(seconds * (1.0 - 1.0 / n), work * (1.0 - 1.0 / n));
     (seconds - hidden, hidden)
 }
 
@@ -406,7 +402,7 @@ fn stage_time(
                 + if held { 2.0 * (dense + experts) * c.state.weights / shared } else { 0.0 };
             let seconds = bytes / c.second_tier;
             // It goes on while the stage waits for replicas: another link.
-            offload = seconds - beside(seconds, forward + backward + dp);
+            (offload, _) = beside(seconds, forward + backward + dp);
             hidden += seconds - offload;
         }
         (forward + backward + hop + c.host[0] + dp + offload, dp, hidden, offload)

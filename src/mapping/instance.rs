@@ -182,9 +182,8 @@ pub enum When {
 }
 
 impl Instance {
-    /// The cost of the partition whose kernels are `members` (ascending); `when` places every kernel. `None` when no
-    /// split of the cores serves it, or a kernel that must be alone is not.
-    pub fn partition(&self, members: &[usize], when: impl Fn(usize) -> When) -> Option<PartitionCost> {
+    /// What the kernels of a partition cost without the tensors they pass. `None` as for [`Instance::partition`].
+    fn without_tensors(&self, members: &[usize]) -> Option<PartitionCost> {
         let mut cost = PartitionCost { sram_bytes: self.base_sram_bytes, ..PartitionCost::default() };
         let mut seconds = 0.0;
         let mut options: Vec<&[CoreOption]> = Vec::new();
@@ -204,6 +203,13 @@ impl Instance {
         }
         cost.serial_s += self.partition_overhead_s;
         cost.compute_s = seconds + super::tiling::slowest(&options, self.cores)?;
+        Some(cost)
+    }
+
+    /// The cost of the partition whose kernels are `members` (ascending); `when` places every kernel. `None` when no
+    /// split of the cores serves it, or a kernel that must be alone is not.
+    pub fn partition(&self, members: &[usize], when: impl Fn(usize) -> When) -> Option<PartitionCost> {
+        let mut cost = self.without_tensors(members)?;
         for tensor in &self.tensors {
             let made = tensor.producer.map_or(When::Before, &when);
             let here = made == When::Now;
@@ -289,27 +295,7 @@ impl Instance {
         let count = members.len();
         let mut costs = Vec::with_capacity(count);
         for inside in members {
-            // Without tensors.
-            let mut cost = PartitionCost { sram_bytes: self.base_sram_bytes, ..PartitionCost::default() };
-            let mut seconds = 0.0;
-            let mut options: Vec<&[CoreOption]> = Vec::new();
-            for &k in inside {
-                let kernel = &self.kernels[k];
-                if kernel.pieces > 1 && inside.len() > 1 {
-                    return None;
-                }
-                match &kernel.compute {
-                    Compute::Seconds(s) => seconds += s,
-                    Compute::Cores(o) => options.push(o),
-                }
-                cost.network_s += kernel.network_s;
-                cost.serial_s += kernel.serial_s;
-                cost.sram_bytes += kernel.resident_bytes;
-                cost.dram_bytes += kernel.dram_bytes;
-            }
-            cost.serial_s += self.partition_overhead_s;
-            cost.compute_s = seconds + super::tiling::slowest(&options, self.cores)?;
-            costs.push(cost);
+            costs.push(self.without_tensors(inside)?);
         }
         // What waits, as it begins (at its partition) and as it ends (after it).
         let mut begins = vec![0.0; count];

@@ -8,19 +8,19 @@ use crate::mapping::Infeasible;
 use crate::mapping::request::Objective;
 use crate::report::csv::Outcome;
 use crate::report::executed::{Executed, Served};
-use crate::spec::{Node, Problems, Reader, Value};
+use crate::spec::{Node, Problems, Reader};
 use crate::system::{Style, System};
 use crate::validate::bounds::Bound;
 use crate::validate::class::Class;
 use crate::validate::suites;
-use crate::workload::language::{LanguageModel, ModelPass};
+use crate::workload::language::{LanguageModel, ModelPass, is_language_model};
 use crate::workload::{Workload, WorkloadSpec};
 
 /// The language model that a workload's tree states, if its executions (training on chips that run kernel by kernel) or servings (on any chip
 /// with `kernels`) are searched; what is wrong with it is told where the graph is built.
 pub(super) fn language(node: &Node, system: &System) -> Option<Box<LanguageModel>> {
     let chip = &system.chip.0;
-    if chip.kernels.is_none() || !is_language(node) {
+    if chip.kernels.is_none() || !is_language_model(node) {
         return None;
     }
     match Reader::read::<WorkloadSpec>(node) {
@@ -31,11 +31,6 @@ pub(super) fn language(node: &Node, system: &System) -> Option<Box<LanguageModel
         }
         _ => None,
     }
-}
-
-/// Whether a workload's tree is of a language model.
-pub(super) fn is_language(node: &Node) -> bool {
-    matches!(node.get("kind").map(|kind| &kind.value), Some(Value::Scalar { text, .. }) if text == "language_model")
 }
 
 /// A graph with the model's name, batch and tokens: what there is no graph of (experts, gates, shared heads) is left out of it, as nothing is

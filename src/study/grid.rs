@@ -9,7 +9,7 @@ use crate::mapping::{Infeasible, Request};
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value};
 use crate::system::System;
 use crate::system::budget::{Fitted, Unfit};
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{LanguageModel, is_language_model};
 use crate::workload::{Workload, WorkloadSpec};
 use std::collections::HashMap;
 use std::path::Path;
@@ -204,7 +204,7 @@ impl Study {
                     None => WorkloadSpec::build(&tree),
                 };
                 // What a language model becomes depends on the system: it is not kept.
-                let keeps = !executed::is_language(&tree);
+                let keeps = !is_language_model(&tree);
                 built.map_err(|p| collect(Root::Workload, p)).ok().map(|workload| {
                     let json = serde_json::to_string(&workload).unwrap_or_default();
                     let shared: Shared = (Arc::new(workload), json.into());

@@ -17,6 +17,7 @@ pub use flop::{AttentionCount, FlopCount};
 pub use parameters::{LayerParameters, Parameters};
 pub use spec::{
     Biases, DataType, Experts, Head, LanguageModel, LatentAttention, ModelPass, Norm, Patches, Position, Types,
+    is_language_model,
 };
 pub use state::StateBytes;
 

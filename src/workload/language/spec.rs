@@ -1,6 +1,6 @@
 //! The description of a language model as a file states it.
 
-use crate::spec::{Node, Reader};
+use crate::spec::{Node, Reader, Value};
 
 crate::choice! {
     /// The word `language_model`.
@@ -8,6 +8,12 @@ crate::choice! {
         /// A transformer with its embedding and head.
         LanguageModel = "language_model",
     }
+}
+
+/// Whether a workload's tree is of a language model.
+pub fn is_language_model(node: &Node) -> bool {
+    let kind = node.get("kind").map(|kind| &kind.value);
+    matches!(kind, Some(Value::Scalar { text, .. }) if Kind::from_word(text).is_some())
 }
 
 crate::choice! {
