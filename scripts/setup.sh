@@ -11,9 +11,17 @@ fi
 missing=()
 command -v cmake >/dev/null 2>&1 || missing+=(cmake)
 command -v c++ >/dev/null 2>&1 || missing+=(g++)
-# bindgen, used to build HiGHS, loads libclang at build time.
-if [ -z "${LIBCLANG_PATH:-}" ] && ! compgen -G '/usr/lib/llvm-*/lib/libclang*.so*' >/dev/null \
-    && ! compgen -G '/usr/lib/*-linux-gnu/libclang*.so*' >/dev/null; then
+# bindgen, used to build HiGHS, loads libclang at build time. libclang-cpp, which other packages bring, is not it.
+has_libclang() {
+    local folder
+    for folder in /usr/lib /usr/lib64 /usr/lib/llvm-*/lib /usr/lib/*-linux-gnu; do
+        if compgen -G "$folder/libclang.so*" >/dev/null || compgen -G "$folder/libclang-[0-9]*.so*" >/dev/null; then
+            return 0
+        fi
+    done
+    return 1
+}
+if [ -z "${LIBCLANG_PATH:-}" ] && ! has_libclang; then
     missing+=(libclang-dev)
 fi
 if [ "${1:-}" = cbc ] && ! compgen -G '/usr/lib/*-linux-gnu/libCbcSolver.so' >/dev/null; then
