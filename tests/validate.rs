@@ -83,7 +83,7 @@ b,GPT train,48,6144,64,2048,51200,4,4,A100-80GB,,,,,full,no,iteration_time,1.42,
     assert!(stdout.contains("+200.0 %") && stdout.contains("WORSE"), "{stdout}");
     assert!(stdout.contains("not predicted, the degrees of parallelism are not stated: 1 (b)"), "{stdout}");
     assert!(stderr.contains("columns that are not read: what"), "{stderr}");
-    assert!(stderr.contains("worse than its bound: memory: mean error 200.00 %, bound 2 %"), "{stderr}");
+    assert!(stderr.contains("not within its bound: memory: mean error 200.00 %, bound 2 %"), "{stderr}");
     for file in ["validation.json", "validation.csv", "validation-memory.svg", "validation-memory.png"] {
         assert!(PathBuf::from(&out).join(file).is_file(), "{file}");
     }

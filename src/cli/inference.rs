@@ -146,7 +146,7 @@ fn row(p: &Prediction, system: &System) -> [String; 14] {
         Seconds(p.tpot_s).to_string(),
         Seconds(p.last_tpot_s).to_string(),
         Seconds(p.latency_s).to_string(),
-        significant(p.generated_per_s),
+        significant(if p.generated_per_s > 0.0 { p.generated_per_s } else { p.tokens_per_s }),
         significant(p.per_chip),
         significant(dollar),
         significant(watt),
@@ -174,7 +174,8 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, goal: Goal) -
         "per token",
         "last token",
         "latency",
-        "generated/s",
+        // The unit of the three columns after it too.
+        if generated > 0 { "generated/s" } else { "prompt tokens/s" },
         "per chip",
         "per $",
         "per W",

@@ -107,6 +107,6 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
         files.iter().for_each(|path| eprintln!("wrote {}", path.display()));
     }
     let violations = scores.violations();
-    violations.iter().for_each(|line| eprintln!("worse than its bound: {line}"));
+    violations.iter().for_each(|line| eprintln!("not within its bound: {line}"));
     Ok(if violations.is_empty() { 0 } else { 2 })
 }

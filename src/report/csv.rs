@@ -348,7 +348,7 @@ pub const COLUMNS: &[Column] = &[
     plan("last_tpot_s", "Serving: time for the last token.", |_, _| f64::NAN),
     plan(
         "generated_per_s",
-        "Serving: generated tokens a second (tokens of prompts where nothing is generated).",
+        "Serving: generated tokens a second; empty where nothing is generated (tokens_per_s has the prompts).",
         |_, _| f64::NAN,
     ),
     plan("generated_per_s_per_chip", "Serving: the same by chip.", |_, _| f64::NAN),

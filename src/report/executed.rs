@@ -86,10 +86,15 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
 ];
 
-/// Generated tokens a second (tokens of prompts where nothing is generated).
+/// Generated tokens a second; none where nothing is generated.
 fn rate(x: &Served) -> f64 {
+    let generated = x.prediction.generated_per_s;
+    if generated > 0.0 { generated } else { f64::NAN }
+}
+
+fn chips(x: &Served) -> f64 {
     let l = &x.prediction.layout;
-    x.prediction.per_chip * (l.tp * l.pp * l.dp) as f64
+    (l.tp * l.pp * l.dp) as f64
 }
 
 /// Values by column of points that serve.
@@ -122,7 +127,7 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("tpot_s", Value::Number(|x, _| x.prediction.tpot_s)),
     ("last_tpot_s", Value::Number(|x, _| x.prediction.last_tpot_s)),
     ("generated_per_s", Value::Number(|x, _| rate(x))),
-    ("generated_per_s_per_chip", Value::Number(|x, _| x.prediction.per_chip)),
+    ("generated_per_s_per_chip", Value::Number(|x, _| rate(x) / chips(x))),
     ("generated_per_s_per_usd", Value::Number(|x, s| rate(x) / price::cost(s).total())),
     ("generated_per_s_per_w", Value::Number(|x, s| rate(x) / price::power(s).total())),
 ];

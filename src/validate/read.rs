@@ -266,6 +266,11 @@ impl Table<'_> {
             let value = self.number(record, line, "value");
             self.needed(value, record, line, "value", "a number above zero")
         };
+        if let (Some(Metric::Mfu | Metric::Hfu), Some(unit), Some(value)) = (&metric, &unit, value)
+            && value * unit.factor > 1.0
+        {
+            self.fault(line, "value", "a share of the peak, at most 1 (100 %)", self.text(record, "value"));
+        }
         let seq_parallel = match self.text(record, "seq_parallel") {
             "" | "n/a" => None,
             "yes" | "true" => Some(true),
@@ -416,7 +421,7 @@ mod tests {
 
     #[test]
     fn all_faults_come_at_once_with_line_and_column() {
-        let text = "id,layers,metric,value,unit,seq_parallel\na,x,time,1,s,\na,2,tmie,-1,s,maybe\nb,2,mfu,,s,\nc,1\n,1,fits,2,bool,\n";
+        let text = "id,layers,metric,value,unit,seq_parallel\na,x,time,1,s,\na,2,tmie,-1,s,maybe\nb,2,mfu,,s,\nc,1\n,1,fits,2,bool,\ne,1,mfu,130,%,\n";
         let Faults(faults) = read("a.csv", text.as_bytes()).unwrap_err();
         let faults = faults.join("\n");
         for part in [
@@ -428,6 +433,7 @@ mod tests {
             "a.csv:4: value: expected a number above zero, found nothing",
             "a.csv:4: unit: expected a unit of mfu: %, 1, found \"s\"",
             "a.csv:5: 2 fields, but the header has 6",
+            "a.csv:7: value: expected a share of the peak, at most 1 (100 %), found \"130\"",
             "a.csv:6: id: expected a name of the point, found nothing",
             "a.csv:6: value: expected 1 (it fits) or 0, found \"2\"",
         ] {

@@ -41,9 +41,12 @@ pub struct ClassScore {
 }
 
 impl ClassScore {
-    /// What is worse than its bound, if anything is; a class of which nothing is predicted is not.
+    /// What is worse than its bound, if anything is. A class that has a bound and no prediction does not keep to it.
     pub fn violations(&self) -> Vec<String> {
-        let Some((mape, bias)) = self.bound.filter(|_| self.n > 0) else { return Vec::new() };
+        let Some((mape, bias)) = self.bound else { return Vec::new() };
+        if self.n == 0 {
+            return vec![format!("{}: none of its {} points is predicted, bound {mape} %", self.class, self.points)];
+        }
         let mut list = Vec::new();
         if self.mape_pct > mape {
             list.push(format!("{}: mean error {:.2} %, bound {mape} %", self.class, self.mape_pct));

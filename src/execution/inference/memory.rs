@@ -62,27 +62,43 @@ pub fn buffers(steps: &Steps, rows: f64, sequences: f64) -> f64 {
     rows * word * (2.0 * model.hidden as f64 + wide.max(heads)) + scores + steps.server.machine.stack.memory_reserve.0
 }
 
-/// Sequences that are served at once, by memory; `None` where the weights alone do not fit, with the bytes they need.
+/// How many sequences are served at once, by memory.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Room {
     /// Bytes of weights.
     pub weights: f64,
-    /// Bytes that the cache may take; infinite without a capacity.
-    pub cache: f64,
+    /// Bytes of the buffers of as many sequences (of one, where none fits).
+    pub buffers: f64,
     /// Bytes of one sequence.
     pub sequence: f64,
-    /// Sequences that fit at once on one replica.
+    /// Sequences that fit at once on one replica, at most the share asked for.
     pub sequences: u64,
 }
 
-/// The room that weights and `buffers` leave for sequences of `tokens` tokens.
-pub fn room(steps: &Steps, tokens: u64, buffers: f64) -> Room {
-    let weights = weights(steps.model, &steps.layout);
-    let sequence = cache_of_sequence(steps, tokens);
-    let cache = match steps.server.machine.capacity {
-        Some(capacity) => (capacity - weights - buffers).max(0.0) * steps.server.serving.cache_share.0,
-        None => f64::INFINITY,
+/// Bytes of `n` sequences at once on the fullest chip. The prompts of a microbatch may be read one after another, so that the rows
+/// of one are held; scores are held for every sequence of a microbatch.
+pub fn held(steps: &Steps, (prompt, generated): (u64, u64), n: u64) -> Memory {
+    let micro = n.div_ceil(steps.layout.pp.max(1));
+    Memory {
+        weights: weights(steps.model, &steps.layout),
+        cache: n as f64 * cache_of_sequence(steps, prompt.saturating_add(generated)),
+        buffers: buffers(steps, prompt as f64, micro as f64),
+    }
+}
+
+/// The most of `share` sequences of a prompt and an answer that fit at once.
+pub fn room(steps: &Steps, tokens: (u64, u64), share: u64) -> Room {
+    let fits = |n: u64| {
+        let m = held(steps, tokens, n);
+        let free = steps.server.machine.capacity.unwrap_or(f64::INFINITY) - m.weights - m.buffers;
+        free >= 0.0 && m.cache <= free * steps.server.serving.cache_share.0
     };
-    let fit = if sequence > 0.0 { (cache / sequence).floor() } else { f64::INFINITY };
-    Room { weights, cache, sequence, sequences: if fit >= 1e15 { u64::MAX } else { fit as u64 } }
+    // Bytes grow with the sequences: the last that fits lies between `low` and `high`.
+    let (mut low, mut high) = (0, share.saturating_add(1));
+    while high - low > 1 {
+        let n = low + (high - low) / 2;
+        if fits(n) { low = n } else { high = n }
+    }
+    let m = held(steps, tokens, low.max(1));
+    Room { weights: m.weights, buffers: m.buffers, sequence: m.cache / low.max(1) as f64, sequences: low }
 }

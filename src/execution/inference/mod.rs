@@ -2,16 +2,18 @@
 //! and values.
 //!
 //! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::room`]); more run in waves, one after the
-//! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). On pp
-//! stages a replica's batch is cut in microbatches of ceil(b / dp / pp) sequences, m of them in a wave. With S the seconds of a stage, H of the
+//! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
+//! wave that fit, the one with the least latency is taken ([`wave_sizes`]). On pp stages a full wave of n sequences is cut in
+//! microbatches of ceil(n / pp), the last wave in as large ones; m of them are in a wave. With S the seconds of a stage, H of the
 //! head, X of a hand-over, and P = max(m, pp) where microbatches overlap on the stages, m pp where they do not:
 //!
 //! ```text
 //! prompts  (m + pp - 1)(S + X) + H   or   m pp (S + X) + m H
 //! step     P (S + X) + H             or   m pp (S + X) + m H,   plus the host's time for each sequence
-//! wave     request + prompts + generated x mean step
+//! wave     request + prompts + (generated - 1) x mean step
 //! ```
 //!
+//! The prompts' pass ends with the first token, so that many steps follow; step j reads prompt + j tokens of context.
 //! A step is linear in the context while it is bound by the same resource, so its mean over the answer is the step at the mean
 //! context; a window enters by the mean of what it leaves. What is not modelled: arrivals, answers of different lengths, chunks of
 //! prompts between steps, speculation.
@@ -49,7 +51,7 @@ pub struct Prediction {
     pub ttft_s: f64,
     /// The same in the last wave: what the sequence that waits longest sees.
     pub last_ttft_s: f64,
-    /// Seconds for each further token, mean over the answer, in a full wave; 0 where nothing is generated.
+    /// Seconds for each token after the first, mean over the answer, in a full wave; 0 where no second one is generated.
     pub tpot_s: f64,
     /// The same for the last token.
     pub last_tpot_s: f64,
@@ -134,24 +136,59 @@ struct Batch<'a> {
     steps: Steps<'a>,
     prompt: u64,
     generated: u64,
-    /// Sequences of a microbatch.
-    micro: u64,
+}
+
+/// A replica's sequences in waves of `at_once` and a last one of what is left.
+struct Waves {
+    at_once: u64,
+    count: u64,
+    /// The first wave.
+    first: Wave,
+    /// Seconds until the last wave's first tokens, and until its last ones.
+    last_ttft: f64,
+    latency: f64,
+}
+
+/// Most sizes of a wave that are tried.
+const WAVE_SIZES: usize = 32;
+
+/// The sizes of a wave that are tried: shares of equal waves, from the fewest waves that `most` sequences at once allow, and `most` itself.
+/// Fewer waves read the weights less often, but what a step costs rises in steps of its own.
+pub fn wave_sizes(share: u64, most: u64) -> Vec<u64> {
+    let most = most.min(share).max(1);
+    let mut sizes = vec![most];
+    let mut waves = share.div_ceil(most);
+    while sizes.len() < WAVE_SIZES {
+        let size = share.div_ceil(waves);
+        if sizes.last() != Some(&size) {
+            sizes.push(size);
+        }
+        if size <= 1 {
+            break;
+        }
+        waves = share.div_ceil(size - 1);
+    }
+    sizes
 }
 
 impl Batch<'_> {
+    /// Steps after the prompts, each of one token.
+    fn count(&self) -> u64 {
+        self.generated.saturating_sub(1)
+    }
+
     /// Tokens seen by the mean step, and by the last.
     fn seen(&self) -> (f64, f64) {
-        let (from, steps) = (self.prompt as f64, self.generated as f64);
-        let to = from + steps;
-        match self.steps.model.window.map(|w| w as f64) {
-            // Growing up to the window, then constant.
-            Some(w) if to > w && steps > 0.0 => {
-                let growing = (w - from).clamp(0.0, steps);
-                let mean = (growing * (from.min(w) + w) / 2.0 + (steps - growing) * w) / steps;
-                (mean, w)
-            }
-            _ => (from + steps / 2.0, to),
+        let (from, steps) = (self.prompt as f64, self.count() as f64);
+        let window = self.steps.model.window.map_or(f64::INFINITY, |w| w as f64);
+        if steps == 0.0 {
+            return (from.min(window), from.min(window));
         }
+        // Step j sees from + j tokens, or the window; the first `growing` of them lie below it.
+        let growing = (window - from).clamp(0.0, steps);
+        let below = growing * from + growing * (growing + 1.0) / 2.0;
+        let full = if steps > growing { (steps - growing) * window } else { 0.0 };
+        ((below + full) / steps, (from + steps).min(window))
     }
 
     fn cached(&self, seen: f64) -> f64 {
@@ -161,11 +198,30 @@ impl Batch<'_> {
         }
     }
 
-    fn wave(&self, n: u64) -> Wave {
+    /// All of a replica's sequences, `at_once` together.
+    fn waves(&self, share: u64, at_once: u64) -> Waves {
+        let (full, rest) = (share / at_once, share % at_once);
+        let steps = self.count() as f64;
+        let seconds = |w: &Wave| w.prompt.total() + steps * w.step.total();
+        // The software keeps the microbatch of a full wave.
+        let micro = at_once.div_ceil(self.steps.layout.pp.max(1)).max(1);
+        let first = self.wave(at_once, micro);
+        let mut latency = full as f64 * seconds(&first);
+        let mut last_ttft = latency - steps * first.step.total();
+        if rest > 0 {
+            let last = self.wave(rest, micro);
+            last_ttft = latency + last.prompt.total();
+            latency += seconds(&last);
+        }
+        Waves { at_once, count: full + u64::from(rest > 0), first, last_ttft, latency }
+    }
+
+    /// A wave of `n` sequences in microbatches of `micro`.
+    fn wave(&self, n: u64, micro: u64) -> Wave {
         let steps = &self.steps;
         let serving = &steps.server.serving;
         let pp = steps.layout.pp as f64;
-        let count = n.div_ceil(self.micro.max(1)).max(1) as f64;
+        let count = n.div_ceil(micro) as f64;
         let each = n as f64 / count;
         let through = |rows: f64, pass: Pass, overlapped: f64| -> Seconds {
             let stage = steps.stage(rows, pass).plus(&steps.hand_over(rows));
@@ -201,50 +257,41 @@ pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u6
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
     let (prompt, generated) = (model.seq, model.generated.unwrap_or(0));
     let share = batch.div_ceil(layout.dp.max(1));
-    let micro = share.div_ceil(layout.pp.max(1));
-    // Prompts of a microbatch may be read one after another, so one has to fit.
-    let buffers = memory::buffers(&steps, prompt as f64, micro as f64);
-    let room = memory::room(&steps, prompt.saturating_add(generated), buffers);
+    let room = memory::room(&steps, (prompt, generated), share);
     if room.sequences == 0 {
         return Err(Refusal::Memory {
-            needed: room.weights + buffers + room.sequence / server.serving.cache_share.0.max(f64::MIN_POSITIVE),
+            needed: room.weights + room.buffers + room.sequence / server.serving.cache_share.0.max(f64::MIN_POSITIVE),
             capacity: server.machine.capacity.unwrap_or(f64::INFINITY),
             weights: room.weights,
         });
     }
-    let at_once = share.min(room.sequences);
-    let (full, rest) = (share / at_once, share % at_once);
-    let of = Batch { steps, prompt, generated, micro };
-    let wave = of.wave(at_once);
-    let tokens = generated as f64;
-    let seconds = |w: &Wave| w.prompt.total() + tokens * w.step.total();
-    let mut latency = full as f64 * seconds(&wave);
-    let mut last_ttft = latency - tokens * wave.step.total();
-    if rest > 0 {
-        let last = of.wave(rest);
-        last_ttft = latency + last.prompt.total();
-        latency += seconds(&last);
-    }
+    let of = Batch { steps, prompt, generated };
+    let all = wave_sizes(share, room.sequences).into_iter().map(|n| of.waves(share, n));
+    // Of equal ones the first: the fewest waves.
+    let waves = all.reduce(|best, next| if next.latency < best.latency * (1.0 - 1e-9) { next } else { best });
+    let Some(Waves { at_once, count, first, last_ttft, latency }) = waves else {
+        return Err(Refusal::System("no sequence to serve".into()));
+    };
     let chips = (layout.tp * layout.pp * layout.dp) as f64;
-    let all = batch as f64;
-    let generated_per_s = all * tokens / latency;
-    let tokens_per_s = all * (prompt as f64 + tokens) / latency;
-    let memory = Memory { weights: room.weights, cache: at_once as f64 * room.sequence, buffers };
+    let sequences = batch as f64;
+    let generated_per_s = sequences * generated as f64 / latency;
+    let tokens_per_s = sequences * (prompt + generated) as f64 / latency;
+    let stepped = of.count() > 0;
     Ok(Prediction {
         layout,
         batch,
         at_once: at_once.saturating_mul(layout.dp).min(batch),
-        waves: full + u64::from(rest > 0),
-        ttft_s: wave.prompt.total(),
+        waves: count,
+        ttft_s: first.prompt.total(),
         last_ttft_s: last_ttft,
-        tpot_s: if generated > 0 { wave.step.total() } else { 0.0 },
-        last_tpot_s: if generated > 0 { wave.last_step } else { 0.0 },
+        tpot_s: if stepped { first.step.total() } else { 0.0 },
+        last_tpot_s: if stepped { first.last_step } else { 0.0 },
         latency_s: latency,
         generated_per_s,
         tokens_per_s,
         per_chip: if generated > 0 { generated_per_s } else { tokens_per_s } / chips,
-        prompt: wave.prompt,
-        step: if generated > 0 { wave.step } else { Seconds::default() },
-        memory,
+        memory: memory::held(&of.steps, (prompt, generated), at_once),
+        prompt: first.prompt,
+        step: if stepped { first.step } else { Seconds::default() },
     })
 }

@@ -343,6 +343,10 @@ fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
         (Head::Vocabulary | Head::MaskedTokens, _, None) => say("head", format!("{} needs a vocab", model.head)),
         _ => {}
     }
+    let last = model.seq.saturating_add(model.generated.unwrap_or(0).saturating_sub(1));
+    if let Some(most) = model.max_positions.filter(|most| model.position == Position::Learned && last > *most) {
+        say("max_positions", format!("expected at least the {last} tokens that are read and passed on, found {most}"));
+    }
     if model.classes.is_some_and(|c| c > 1 << 30) {
         say("classes", format!("expected at most {}", 1 << 30));
     }

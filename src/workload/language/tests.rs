@@ -234,6 +234,16 @@ fn what_does_not_fit_together_is_refused() {
     for part in ["seq: expected the 5 tokens", "classes: missing"] {
         assert!(errors.contains(part), "{errors}");
     }
+    let text = |generated: u64| {
+        format!(
+            "{{kind: language_model, name: x, source: s, layers: 2, hidden: 64, heads: 2, vocab: 10, pass: inference, seq: 8,
+            position: learned, max_positions: 10, global_batch: 1, generated: {generated}}}"
+        )
+    };
+    // The last of three tokens is not read again.
+    assert!(read(&text(3)).is_ok());
+    let errors = read(&text(4)).unwrap_err();
+    assert!(errors.contains("max_positions: expected at least the 11 tokens"), "{errors}");
 }
 
 /// The graph is the transformer's; what it has not is refused by field.
