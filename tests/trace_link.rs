@@ -492,6 +492,19 @@ fn on_the_command_line() {
         let (code, _, err) = flowspace(&args);
         assert!(code == 1 && err.contains(wanted), "{args:?}: {code} {err}");
     }
+    // Traces of different programs share operators by name.
+    let pair = |host: &str, device: &str| {
+        let path = |name: String| ours(&name).display().to_string();
+        let (host, device) =
+            (path(format!("torch_{host}_host.json.gz")), path(format!("torch_{device}_device.json.gz")));
+        flowspace(&["trace", "link", "--host", &host, "--device", &device])
+    };
+    let (code, _, err) = pair("mlp", "attention");
+    assert!(code == 1 && err.contains("not two traces of one run: 28.9 % of the host trace's"), "{code} {err}");
+    let (code, _, err) = pair("ddp_rank0", "mlp");
+    assert!(code == 0 && err.contains("may not be two traces of one run: 76.1 %"), "{code} {err}");
+    let (code, _, err) = pair("mlp", "mlp");
+    assert!(code == 0 && err.is_empty(), "{code} {err}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

@@ -73,7 +73,35 @@ pub(super) fn read_and_link(
         eprintln!("warning: {warning}");
     }
     let steps = if steps.is_empty() { Steps::All } else { Steps::Numbers(steps.to_vec()) };
-    link(host.as_ref(), &device, &steps).map_err(|e| Failure::input(format!("{}: {e}", device_path.display())))
+    let (trace, report) =
+        link(host.as_ref(), &device, &steps).map_err(|e| Failure::input(format!("{}: {e}", device_path.display())))?;
+    if host.is_some() {
+        one_run(&report)?;
+    }
+    Ok((trace, report))
+}
+
+/// Least share of the operators of either trace that the other has, in traces of one run; below the second it is doubtful. (One
+/// trace may hold more steps than the other, so that one of the shares may be small.)
+const ONE_RUN: (f64, f64) = (0.5, 0.9);
+
+/// Whether two traces are of one run, by the operators that they share.
+fn one_run(report: &LinkReport) -> Result<(), Failure> {
+    let of = |matched: usize, total: usize| matched as f64 / total.max(1) as f64;
+    let host = of(report.host_matched, report.host_total);
+    let device = of(report.operators_matched, report.operators_total);
+    let found = format!(
+        "{:.1} % of the host trace's operators are in the device trace, and {:.1} % of its in the host trace",
+        100.0 * host,
+        100.0 * device
+    );
+    if host.max(device) < ONE_RUN.0 {
+        return Err(Failure::input(format!("these are not two traces of one run: {found}")));
+    }
+    if host.max(device) < ONE_RUN.1 {
+        eprintln!("warning: these may not be two traces of one run: {found}");
+    }
+    Ok(())
 }
 
 /// A linked trace from its file, or linked on the way.
