@@ -13,7 +13,8 @@
 //! 3. in each partition, what is on chip fits the SRAM: weights (all of the stage's, if they stay on chip; else those of
 //!    the partition, whole, or in pieces if the kernel is alone), and for each
 //!    tensor the largest buffer that its producer or a consumer there needs;
-//! 4. weights, gradients, states, activations in flight and waiting tensors fit the DRAM;
+//! 4. the stages have all layers between them, none is empty, and on each of them weights, gradients, states, the activations of
+//!    the microbatches in flight there and waiting tensors fit the DRAM;
 //! 5. the plan's figures are those derived here, to a relative 1e-9.
 
 use crate::model::collective::{self, GroupDimension, OwnGroups};
@@ -79,6 +80,18 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
             ("link_j", x.link_j, y.link_j),
         ] {
             out.push((format!("partition {i}, {what}"), one, other));
+        }
+    }
+    out.push(("number of stages".to_string(), a.stages.len() as f64, b.stages.len() as f64));
+    for (s, (x, y)) in a.stages.iter().zip(&b.stages).enumerate() {
+        for (what, one, other) in [
+            ("layers", x.layers as f64, y.layers as f64),
+            ("pass_s", x.pass_s, y.pass_s),
+            ("hand_over_s", x.hand_over_s, y.hand_over_s),
+            ("update_s", x.update_s, y.update_s),
+            ("bytes", x.memory.total(), y.memory.total()),
+        ] {
+            out.push((format!("stage {s}, {what}"), one, other));
         }
     }
     for (what, one, other) in [

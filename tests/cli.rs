@@ -437,8 +437,13 @@ fn written_models_are_the_problem() {
         let read = read_plan(&plan);
         let d = &read.decisions;
         let degrees = Degrees::new(&read.system, d.uses.clone());
-        let choice =
-            Choice { degrees: &degrees, sharding: &d.sharding, tiles: d.tiles, weights_on_chip: d.weights_on_chip };
+        let choice = Choice {
+            degrees: &degrees,
+            sharding: &d.sharding,
+            tiles: d.tiles,
+            weights_on_chip: d.weights_on_chip,
+            longest: 1,
+        };
         let unit = instance::build(&read.workload, &read.system, choice, f64::INFINITY).unwrap().lower_bound();
         let layer_s = answer["layer_s"].as_f64().unwrap();
         let ratio = solved.record.objective * unit / layer_s;

@@ -31,7 +31,7 @@ impl Derivation<'_> {
                 weight + gradient_bytes(kernel, *s, self.tp, word)
             })
             .sum();
-        layer * self.w.repeat.div_ceil(self.pp) as f64
+        layer * self.d.longest().unwrap_or(0) as f64
     }
 
     /// SRAM that a kernel holds through its partition when it is whole: its weight, and the gradient it accumulates.

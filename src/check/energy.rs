@@ -107,7 +107,7 @@ impl Derivation<'_> {
                 idle.switches += ports * port_w * seconds;
             }
         }
-        // Use, stage by stage: the last ones lack the layers that do not divide.
+        // Use, stage by stage.
         let byte_j = match memory.energy_per_byte {
             Some(stated) => stated.0,
             None => unit(memory.power.0) * (1.0 - memory.idle_share.0) * 1e-9,
@@ -122,10 +122,10 @@ impl Derivation<'_> {
         let stage_figures = self.stage(0.0);
         let states = if word < 4.0 { 12.0 } else { 8.0 };
         let mut used = ByPart { chips: 0.0, memory: 0.0, links: 0.0, switches: 0.0 };
-        let most = self.w.repeat.div_ceil(self.pp);
+        // A schedule of equal stages has no more layers than there are: the last ones lack what does not divide.
         let mut left = self.w.repeat;
-        for stage in 0..self.pp {
-            let layers = left.min(most);
+        for (stage, of_stage) in self.d.stages.iter().enumerate() {
+            let layers = left.min(*of_stage);
             left -= layers;
             for p in partitions {
                 let times = passes * layers as f64 * stage_chips;

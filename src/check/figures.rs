@@ -3,8 +3,9 @@
 use super::Derivation;
 use super::index::Copied;
 use crate::model::compute::{extra_dram_share, gradient_bytes, local, tensor_bytes, tile_flop, weight_bytes};
-use crate::model::memory::resident;
-use crate::model::schedule::{Stage, iteration, microbatches};
+use crate::model::memory::{DramNeed, of_layer};
+use crate::model::schedule::{Iteration, Stage, hand_over, iteration, microbatches, update_s};
+use crate::model::stages::{StageFigures, in_flight};
 use crate::plan::{Figures, PartitionFigures, TOLERANCE};
 use crate::system::options::{Charge, Overlap, Pipeline, WeightTraffic};
 use crate::system::price;
@@ -125,23 +126,28 @@ impl Derivation<'_> {
             });
         }
         let layer_s: f64 = partitions.iter().map(|p| p.time_s).sum();
-        let layers = self.w.repeat.div_ceil(self.pp);
-        let in_flight = (self.pp as f64).min(microbatches(self.w, options, self.dp).max(1.0)) as u64;
-        let chips = self.system.chip_count();
-        let mut memory = resident(self.w, options, &self.d.sharding, (self.tp, self.dp), layers, in_flight, chips);
-        memory.live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
+        let live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
+        let schedule = self.stage(layer_s);
+        let stages = self.stages(&schedule, live);
         let capacity = self.system.memory.0.capacity.map(|c| c.0);
-        if let Some(capacity) = capacity.filter(|c| memory.total() > c * (1.0 + TOLERANCE)) {
-            broken.push(format!(
-                "a chip needs {} of DRAM, its memory has {}",
-                crate::units::Bytes(memory.total()),
-                crate::units::Bytes(capacity)
-            ));
+        for (s, stage) in stages.iter().enumerate() {
+            if let Some(capacity) = capacity.filter(|c| stage.memory.total() > c * (1.0 + TOLERANCE)) {
+                broken.push(format!(
+                    "a chip{} needs {} of DRAM, its memory has {}",
+                    if self.pp > 1 { format!(" of stage {s}") } else { String::new() },
+                    crate::units::Bytes(stage.memory.total()),
+                    crate::units::Bytes(capacity)
+                ));
+            }
         }
         if !broken.is_empty() {
             return Err(broken);
         }
-        let iteration = iteration(self.w, self.system, &self.stage(layer_s));
+        let memory = stages
+            .iter()
+            .map(|s| s.memory)
+            .fold(DramNeed::default(), |most, m| if m.total() > most.total() { m } else { most });
+        let iteration = self.iteration(&schedule, &stages);
         let energy = self.energy(&partitions, iteration.total_s());
         Ok(Figures {
             tp: self.tp,
@@ -150,6 +156,7 @@ impl Derivation<'_> {
             partitions,
             layer_s,
             iteration,
+            stages,
             memory,
             dram_capacity: capacity,
             // Of the whole workload: filled in by `derive`, which knows it.
@@ -159,6 +166,43 @@ impl Derivation<'_> {
             power: price::power(self.system),
             energy,
         })
+    }
+
+    /// Every stage: its microbatch's time, what it does once an iteration, what its chips hold.
+    fn stages(&self, schedule: &Stage<'_>, live: f64) -> Vec<StageFigures> {
+        let options = &self.system.model;
+        let b = microbatches(self.w, options, self.dp);
+        let need = of_layer(self.w, options, &self.d.sharding, (self.tp, self.dp), self.system.chip_count());
+        let bytes = schedule.carried_bytes * self.samples;
+        let hand_over_s = if self.pp > 1 { hand_over(&self.pp_group, bytes, schedule.hand_overs) } else { 0.0 };
+        let stage = |(s, layers): (usize, &u64)| {
+            let (gradient_s, optimizer_s) = update_s(self.w, self.system, schedule, *layers);
+            StageFigures {
+                layers: *layers,
+                pass_s: *layers as f64 * schedule.layer_s,
+                hand_over_s,
+                update_s: gradient_s + optimizer_s,
+                memory: DramNeed { live, ..need.of_stage(*layers, in_flight(options.pipeline, self.pp, s as u64, b)) },
+            }
+        };
+        self.d.stages.iter().enumerate().map(stage).collect()
+    }
+
+    /// The iteration: of 1F1B from the stages one by one, of DFModel's schedules as they define it.
+    fn iteration(&self, schedule: &Stage<'_>, stages: &[StageFigures]) -> Iteration {
+        let whole = iteration(self.w, self.system, schedule);
+        if self.system.model.pipeline != Pipeline::OneForwardOneBackward {
+            return whole;
+        }
+        // The first microbatch goes through every stage; each of the others ends as much later as the slowest stage takes.
+        let later = microbatches(self.w, &self.system.model, self.dp) - 1.0;
+        let slowest = stages.iter().map(StageFigures::time_s).fold(0.0, f64::max);
+        let passes: f64 = stages.iter().map(StageFigures::time_s).sum();
+        let update = stages.iter().map(|s| s.update_s).fold(0.0, f64::max);
+        let parts = passes + later * slowest + update;
+        // By part: what is not work, hand-overs or the update is the bubble.
+        let bubble_s = parts - whole.work_s - whole.p2p_s - update;
+        Iteration { bubble_s, ..whole }
     }
 
     /// Bytes in DRAM of tensors that wait there, in each partition: from the one that makes them to the last that loads them.
@@ -195,6 +239,7 @@ impl Derivation<'_> {
         Stage {
             layer_s,
             pp: self.pp,
+            longest: self.d.longest().unwrap_or(0),
             dp: self.dp,
             carried_bytes: self.w.tensors.iter().filter(|t| t.carried_from.is_some()).map(carried).sum(),
             hand_overs: self.w.tensors.iter().filter(|t| t.carried_from.is_some()).count() as u64,

@@ -2,6 +2,7 @@
 
 use super::Derivation;
 use crate::model::layout::{conversion, produced, required, strategies, weight_shards_agree};
+use crate::model::stages;
 use crate::system::Style;
 use crate::system::options::{Layouts, WeightTraffic};
 use crate::workload::Phase;
@@ -27,9 +28,7 @@ impl Derivation<'_> {
                 ));
             }
         }
-        if self.pp > self.w.repeat {
-            broken.push(format!("{} stages for {} layers", self.pp, self.w.repeat));
-        }
+        broken.extend(stages::fault(self.system.model.pipeline, self.w.repeat, self.pp, &self.d.stages));
         let may_keep =
             self.system.chip.0.style == Style::Dataflow && self.system.model.weight_traffic == WeightTraffic::Streamed;
         if self.d.weights_on_chip && !may_keep {

@@ -3,7 +3,8 @@
 use crate::mapping::Infeasible;
 use crate::mapping::compare::Compared;
 use crate::mapping::search::{Engine, LimitReached, Objective, Record, Request};
-use crate::plan::Plan;
+use crate::model::stages::{self, StageFigures};
+use crate::plan::{Figures, Plan};
 use crate::system::System;
 use crate::units::{Bytes, Seconds};
 use crate::workload::Workload;
@@ -74,7 +75,7 @@ pub fn figures_text(plan: &Plan) -> String {
             ("tiles", plan.decisions.tiles.to_string()),
             ("microbatch", plan.workload.micro_batch.to_string()),
             ("microbatches", i.microbatches.to_string()),
-            ("layers/stage", i.layers_per_stage.to_string()),
+            ("layers/stage", plan.layers_of_stages()),
         ]
     };
     facts.extend([
@@ -145,7 +146,7 @@ pub fn figures_text(plan: &Plan) -> String {
         Bytes(m.total()).to_string(),
         f.dram_capacity.map_or("no limit".into(), |c| format!("{} ({} used)", Bytes(c), percent(m.total() / c))),
     ]);
-    out.push_str(&format!("{memory}\n\n"));
+    out.push_str(&format!("{memory}\n{}\n", unequal_stages(f)));
 
     let mut partitions = plain();
     partitions.set_content_arrangement(ContentArrangement::Dynamic).set_width(118);
@@ -176,6 +177,22 @@ pub fn figures_text(plan: &Plan) -> String {
 
     out.push_str(&super::money::table(plan));
     out
+}
+
+/// Where the stages of a pipeline differ: which takes longest, which holds most.
+fn unequal_stages(f: &Figures) -> String {
+    let unequal = f.stages.iter().any(|s| s.layers != f.stages[0].layers);
+    match (stages::slowest(&f.stages), stages::fullest(&f.stages)) {
+        (Some((slow, slowest)), Some((full, fullest))) if unequal => format!(
+            "(stages are not equal: stage {slow} takes longest, {} a microbatch, with {} layers; stage {full} holds most, {}, \
+             with {} layers)\n",
+            Seconds(slowest.time_s()),
+            slowest.layers,
+            Bytes(fullest.memory.total()),
+            fullest.layers
+        ),
+        _ => String::new(),
+    }
 }
 
 pub(super) fn plain() -> Table {
@@ -216,6 +233,14 @@ pub(super) fn significant(x: f64) -> String {
         _ => 4,
     };
     format!("{x:.decimals$}")
+}
+
+/// One stage of a pipeline.
+fn stage_json(s: usize, stage: &StageFigures) -> Value {
+    json!({
+        "stage": s, "layers": stage.layers, "pass_s": stage.pass_s, "hand_over_s": stage.hand_over_s,
+        "update_s": stage.update_s, "total_bytes": stage.memory.total(), "bytes": stage.memory,
+    })
 }
 
 /// The answer as one JSON object.
@@ -283,6 +308,7 @@ pub fn json(plan: &Plan, record: &Record) -> String {
     } else {
         object["fastest_iteration_bound_s"] = json!(record.bound_s);
     }
+    object["stages"] = f.stages.iter().enumerate().map(|(s, stage)| stage_json(s, stage)).collect();
     object["objective_unit"] = json!(record.objective.unit());
     object["covers_sharding"] = json!(record.covers_sharding);
     object["joint_nodes"] = json!(record.joint_nodes);

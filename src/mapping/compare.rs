@@ -101,12 +101,13 @@ pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request)
         if strategies.len() != search.workload.kernels.len() {
             continue;
         }
-        let limit = search.dram_capacity() - search.resident(degrees, &strategies).total();
+        let capacity = search.dram_capacity();
+        let least = search.pipe(degrees).least_longest(&search.layer_need(degrees, &strategies), capacity);
+        // The plan's own division where there is one.
+        let Some(longest) = (if i == 0 { plan.decisions.longest() } else { least }) else { continue };
+        let limit = capacity - search.resident(degrees, &strategies, longest).total();
         let layout = (plan.decisions.tiles, plan.decisions.weights_on_chip);
-        if limit < 0.0 {
-            continue;
-        }
-        if let Ok(instance) = search.instance(degrees, &strategies, layout, limit) {
+        if let Ok(instance) = search.instance((degrees, longest), &strategies, layout, limit) {
             compare_fusion(&search, &instance, &format!("fusion, {name} #{i}"), &mut rows)?;
         }
     }

@@ -346,7 +346,13 @@ mod tests {
         let degrees = assignments(&system, false).remove(0);
         let problem = sharding::problem(workload, &system, &degrees, &vec![None; workload.kernels.len()]).unwrap();
         let solved = sharding::solve_problem(&problem, &Default::default()).unwrap();
-        let choice = Choice { degrees: &degrees, sharding: &solved.strategies, tiles: 2048, weights_on_chip: false };
+        let choice = Choice {
+            degrees: &degrees,
+            sharding: &solved.strategies,
+            tiles: 2048,
+            weights_on_chip: false,
+            longest: 96,
+        };
         build(workload, &system, choice, f64::INFINITY).unwrap()
     }
 

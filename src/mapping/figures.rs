@@ -11,23 +11,27 @@ use crate::model::compute::{
 };
 use crate::model::energy::{self, LayerUse};
 use crate::model::layout::{Layout, required};
-use crate::model::memory::{DramNeed, resident};
-use crate::model::schedule::{Stage, iteration, microbatches, samples_per_pass};
+use crate::model::memory::DramNeed;
+use crate::model::schedule::{Stage, hand_over, iteration, samples_per_pass, update_s};
+use crate::model::stages::{self, StageFigures};
 use crate::plan::{Figures, PartitionFigures};
 use crate::system::options::{Pipeline, WeightTraffic};
 use crate::system::price;
 
 impl Search<'_> {
-    pub(super) fn resident(&self, degrees: &Degrees, sharding: &[Strategy]) -> DramNeed {
-        let layers = self.workload.repeat.div_ceil(degrees.pp);
-        let b = microbatches(self.workload, &self.system.model, degrees.dp).max(1.0);
-        let in_flight = (degrees.pp as f64).min(b) as u64;
-        let (options, chips) = (&self.system.model, self.system.chip_count());
-        resident(self.workload, options, sharding, (degrees.tp, degrees.dp), layers, in_flight, chips)
+    /// What the fullest stage holds, without tensors that wait, where the longest has `longest` layers.
+    pub(super) fn resident(&self, degrees: &Degrees, sharding: &[Strategy], longest: u64) -> DramNeed {
+        self.pipe(degrees).fullest(&self.layer_need(degrees, sharding), longest)
     }
 
-    /// What the schedule needs to know of a mapping.
-    pub(super) fn stage<'d>(&self, degrees: &'d Degrees, sharding: &[Strategy], layer_s: f64) -> Stage<'d> {
+    /// What the schedule needs to know of a mapping whose longest stage has `longest` layers.
+    pub(super) fn stage<'d>(
+        &self,
+        degrees: &'d Degrees,
+        sharding: &[Strategy],
+        longest: u64,
+        layer_s: f64,
+    ) -> Stage<'d> {
         let word = self.workload.word_bytes;
         let per_layer = |f: fn(&crate::workload::Kernel, Strategy, u64, f64) -> f64| -> f64 {
             self.workload.kernels.iter().zip(sharding).map(|(k, s)| f(k, *s, degrees.tp, word)).sum()
@@ -43,6 +47,7 @@ impl Search<'_> {
         Stage {
             layer_s,
             pp: degrees.pp,
+            longest,
             dp: degrees.dp,
             carried_bytes: self.carried_bytes(degrees, sharding),
             hand_overs: self.workload.tensors.iter().filter(|t| t.carried_from.is_some()).count() as u64,
@@ -103,13 +108,35 @@ impl Search<'_> {
             self.workload.kernels.iter().map(|k| collective::own_seconds(k, &degrees.own, samples, options)).sum();
         let layer = instance::combine(self.system.overlap(), arithmetic, dram, network);
         let every: Vec<Strategy> = vec![Strategy::Outer; self.workload.kernels.len()];
-        let mut bound = self.iteration(degrees, &every, layer);
+        // No division has a shorter longest stage.
+        let mut bound = self.iteration(degrees, &every, self.workload.repeat.div_ceil(degrees.pp), layer);
         // The transfers and reductions of an unknown sharding are not part of a bound.
         bound.p2p_s = 0.0;
         bound.gradient_s = 0.0;
         bound.optimizer_s = 0.0;
         let flop = self.workload.kernels.iter().map(|k| k.flop() * samples / t).sum();
         (bound.total_s() * (1.0 - TIE), LayerUse { compute_s: arithmetic, flop, dram_bytes, link_j: 0.0 })
+    }
+
+    /// Every stage of a plan with `live` bytes of waiting tensors.
+    fn stage_figures(&self, best: &Best, stage: &Stage<'_>, live: f64) -> Vec<StageFigures> {
+        let (w, pp) = (self.workload, best.degrees.pp);
+        let need = self.layer_need(&best.degrees, &best.sharding.strategies);
+        let pipe = self.pipe(&best.degrees);
+        let layers = self.division(&best.degrees, &best.sharding.strategies, best.longest, live);
+        let hand_over_s = if pp > 1 {
+            let bytes = stage.carried_bytes * samples_per_pass(w, &self.system.model);
+            hand_over(stage.pp_group, bytes, stage.hand_overs)
+        } else {
+            0.0
+        };
+        let of = |(layers, in_flight): (&u64, &u64)| {
+            let (gradient_s, optimizer_s) = update_s(w, self.system, stage, *layers);
+            let memory = DramNeed { live, ..need.of_stage(*layers, *in_flight) };
+            let pass_s = *layers as f64 * stage.layer_s;
+            StageFigures { layers: *layers, pass_s, hand_over_s, update_s: gradient_s + optimizer_s, memory }
+        };
+        layers.iter().zip(&pipe.in_flight).map(of).collect()
     }
 
     pub(super) fn figures(&self, best: &Best, costs: &[PartitionCost]) -> Figures {
@@ -120,6 +147,7 @@ impl Search<'_> {
             sharding: strategies,
             tiles: best.tiles,
             weights_on_chip: best.weights_on_chip,
+            longest: best.longest,
         };
         let link_j = instance::link_joules(w, self.system, choice);
         let partitions: Vec<PartitionFigures> = costs
@@ -144,7 +172,7 @@ impl Search<'_> {
             })
             .collect();
         let layer_s = partitions.iter().map(|p| p.time_s).sum();
-        let stage = self.stage(&best.degrees, strategies, layer_s);
+        let stage = self.stage(&best.degrees, strategies, best.longest, layer_s);
         let iteration = iteration(w, self.system, &stage);
         let layer = LayerUse {
             compute_s: partitions.iter().map(|p| p.compute_s).sum(),
@@ -153,8 +181,9 @@ impl Search<'_> {
             link_j: partitions.iter().map(|p| p.link_j).sum(),
         };
         let energy = energy::of_iteration(w, self.system, &stage, layer, iteration.total_s());
-        let mut memory = self.resident(&best.degrees, &best.sharding.strategies);
-        memory.live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
+        let live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
+        let stages = self.stage_figures(best, &stage, live);
+        let memory = stages::fullest(&stages).map_or(DramNeed::default(), |(_, s)| s.memory);
         let flop = w.flop_per_iteration();
         Figures {
             tp: best.degrees.tp,
@@ -163,6 +192,7 @@ impl Search<'_> {
             partitions,
             layer_s,
             iteration,
+            stages,
             memory,
             dram_capacity: self.system.memory.0.capacity.map(|c| c.0),
             flop_per_iteration: flop,

@@ -9,7 +9,7 @@
 //! | energy | idle watts of the system | 1 |
 //! | cost | price / write-off time + q e * idle watts | q e |
 //!
-//! (e: price of a joule, q: PUE.) The iteration's time is linear in the layer's, T = s A + T0, and the layer's time,
+//! (e: price of a joule, q: PUE.) For a given division into stages the iteration's time is linear in the layer's, T = s A + T0, and the layer's time,
 //! arithmetic and DRAM traffic are sums over its partitions. So the objective of an iteration is
 //!
 //! ```text
@@ -82,20 +82,20 @@ const LONG_S: f64 = 1e6;
 
 impl Search<'_> {
     /// What the partitions of an instance are priced at.
-    pub(super) fn goal(&self, degrees: &Degrees, sharding: &[Strategy], tiles: u64) -> Goal {
+    pub(super) fn goal(&self, degrees: &Degrees, sharding: &[Strategy], tiles: u64, longest: u64) -> Goal {
         if self.request.objective == Objective::Time {
             return Goal::TIME;
         }
         let (w, system) = (self.workload, self.system);
-        let seconds = |layer_s: f64| self.iteration(degrees, sharding, layer_s).total_s();
+        let seconds = |layer_s: f64| self.iteration(degrees, sharding, longest, layer_s).total_s();
         let slope = (seconds(2.0 * LONG_S) - seconds(LONG_S)) / LONG_S;
-        let choice = Choice { degrees, sharding, tiles, weights_on_chip: false };
+        let choice = Choice { degrees, sharding, tiles, weights_on_chip: false, longest };
         let constant = LayerUse {
             flop: (0..w.kernels.len()).map(|k| self.kernel_flop(k, degrees, sharding, tiles)).sum(),
             link_j: instance::link_joules(w, system, choice).iter().sum(),
             ..LayerUse::default()
         };
-        let stage = self.stage(degrees, sharding, 0.0);
+        let stage = self.stage(degrees, sharding, longest, 0.0);
         let joules = |layer: LayerUse| energy::used(w, system, &stage, layer).total();
         let rates = energy::rates(system);
         let layer_passes = energy::passes(w, &system.model, degrees.dp)
@@ -110,9 +110,15 @@ impl Search<'_> {
     }
 
     /// The objective of an iteration from the sum over the partitions.
-    pub(super) fn total(&self, degrees: &Degrees, sharding: &[Strategy], goal: &Goal, layer: f64) -> f64 {
+    pub(super) fn total(
+        &self,
+        (degrees, longest): (&Degrees, u64),
+        sharding: &[Strategy],
+        goal: &Goal,
+        layer: f64,
+    ) -> f64 {
         match self.request.objective {
-            Objective::Time => self.iteration(degrees, sharding, layer).total_s(),
+            Objective::Time => self.iteration(degrees, sharding, longest, layer).total_s(),
             Objective::Energy | Objective::Cost => layer + goal.constant,
         }
     }
@@ -143,6 +149,7 @@ impl Search<'_> {
         let stage = Stage {
             layer_s: 0.0,
             pp: degrees.pp,
+            longest: self.workload.repeat.div_ceil(degrees.pp),
             dp: degrees.dp,
             carried_bytes: 0.0,
             hand_overs: 0,
@@ -162,13 +169,14 @@ impl Search<'_> {
         tile_flop(kernel, &here) * tiles as f64 * samples_per_pass(self.workload, &self.system.model)
     }
 
-    /// The iteration of a layer's time.
+    /// The iteration of a layer's time, where the longest stage has `longest` layers.
     pub(super) fn iteration(
         &self,
         degrees: &Degrees,
         sharding: &[Strategy],
+        longest: u64,
         layer_s: f64,
     ) -> crate::model::schedule::Iteration {
-        iteration(self.workload, self.system, &self.stage(degrees, sharding, layer_s))
+        iteration(self.workload, self.system, &self.stage(degrees, sharding, longest, layer_s))
     }
 }

@@ -370,6 +370,11 @@ impl Instance {
         (Self { kernels, tensors, pins, separate_phases: false, ..self.clone() }, kept)
     }
 
+    /// Bytes of all tensors that can wait in DRAM: no partitions need more.
+    pub fn waits_at_most(&self) -> f64 {
+        self.tensors.iter().map(|t| t.live_bytes).sum()
+    }
+
     /// A time no mapping can beat: arithmetic, collectives and DRAM bytes that occur whatever the partitions.
     pub fn lower_bound(&self) -> f64 {
         super::remaining::Remaining::new(self).least().0
@@ -401,6 +406,8 @@ pub struct Choice<'a> {
     pub tiles: u64,
     /// Whether the weights of all layers of a stage, and their gradients, stay on chip for the whole iteration.
     pub weights_on_chip: bool,
+    /// Layers of the longest stage.
+    pub longest: u64,
 }
 
 /// Builds the instance of a choice.
@@ -410,13 +417,12 @@ pub struct Choice<'a> {
 pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limit: f64) -> Result<Instance, SramShort> {
     let options = &system.model;
     let chip = &system.chip.0;
-    let Choice { degrees, sharding, tiles, weights_on_chip } = choice;
+    let Choice { degrees, sharding, tiles, weights_on_chip, longest } = choice;
     let t = degrees.tp;
     let word = workload.word_bytes;
     let samples = samples_per_pass(workload, options);
     let passes = microbatches(workload, options, degrees.dp);
-    let layers = workload.repeat.div_ceil(degrees.pp) as f64;
-    let base_sram_bytes = if weights_on_chip { layers * held_for_good(workload, sharding, t) } else { 0.0 };
+    let base_sram_bytes = if weights_on_chip { longest as f64 * held_for_good(workload, sharding, t) } else { 0.0 };
     let traffic = network_and_tensors(workload, system, choice, samples);
 
     let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };

@@ -28,6 +28,7 @@ pub mod search;
 pub mod sharding;
 pub mod solver;
 mod spread;
+pub mod stages;
 pub mod tiling;
 pub mod wide;
 pub mod write_model;

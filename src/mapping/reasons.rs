@@ -5,17 +5,19 @@ use super::instance::{Instance, SramShort};
 use super::record::Infeasible;
 use super::search::Search;
 use super::sharding;
+use crate::model::stages::MOST_STAGES;
 
 impl Search<'_> {
     pub(super) fn degrees_infeasible(&self, d: &Degrees) -> Option<Infeasible> {
         let w = self.workload;
-        if d.pp > w.repeat {
+        let most = w.repeat.min(MOST_STAGES);
+        if d.pp > most {
             return Some(Infeasible {
                 resource: "layers".into(),
                 needed: d.pp as f64,
-                available: w.repeat as f64,
+                available: most as f64,
                 unit: "layers".into(),
-                remedy: format!("PP = {} needs as many layers; use PP of at most {}", d.pp, w.repeat),
+                remedy: format!("PP = {} needs as many layers; use PP of at most {most}", d.pp),
             });
         }
         if w.micro_batch.saturating_mul(d.dp) > w.global_batch {

@@ -125,11 +125,12 @@ pub fn winner_model(
     // The plan's own workload: it has the microbatch that was found.
     let workload = on_grid.as_ref().unwrap_or(&plan.workload);
     let search = Search::new(workload, system, request, clock)?;
+    let longest = plan.decisions.longest().unwrap_or(1);
     let built = search.instance(
-        &degrees,
+        (&degrees, longest),
         &plan.decisions.sharding,
         (plan.decisions.tiles, plan.decisions.weights_on_chip),
-        search.dram_capacity() - search.resident(&degrees, &plan.decisions.sharding).total(),
+        search.dram_capacity() - search.resident(&degrees, &plan.decisions.sharding, longest).total(),
     );
     let instance = built.map_err(|_| MapError::Request("the plan does not fit the chip".into()))?;
     let counts = PartitionCounts::of(&instance, &plan.decisions.partition, search.spare_partitions());
@@ -153,6 +154,8 @@ pub(super) struct Best {
     pub(super) sharding: Sharding,
     pub(super) tiles: u64,
     pub(super) weights_on_chip: bool,
+    /// Layers of the longest stage.
+    pub(super) longest: u64,
     pub(super) instance: Instance,
     pub(super) assignment: Vec<usize>,
     /// Value of the partitions: seconds of a layer, where time is minimised.
@@ -316,21 +319,46 @@ impl<'a> Search<'a> {
         Ok(Some(Tried { candidate, problem, sharding }))
     }
 
-    /// Solves every tile count of a sharding that can still win.
+    /// Solves a sharding with every division into stages that can still win: from the one with the shortest longest stage on,
+    /// for as long as tensors that wait lack the room that a longer one would leave them.
     fn try_sharding(
         &self,
-        Candidate { degrees, of, .. }: &Candidate,
+        candidate: &Candidate,
         sharding: &Sharding,
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
         found: &mut Found,
     ) -> Result<(), MapError> {
-        let need = self.resident(degrees, &sharding.strategies);
+        let degrees = &candidate.degrees;
         let capacity = self.dram_capacity();
-        if need.total() > capacity {
-            found.reasons.push(self.dram_short(degrees, need.total(), capacity));
+        let (pipe, need) = (self.pipe(degrees), self.layer_need(degrees, &sharding.strategies));
+        let Some(least) = pipe.least_longest(&need, capacity) else {
+            found.reasons.push(self.dram_short(degrees, pipe.fullest(&need, pipe.longest()).total(), capacity));
             return Ok(());
+        };
+        for longest in least..=pipe.longest() {
+            let live_limit = capacity - pipe.fullest(&need, longest).total();
+            let division = (longest, live_limit);
+            if !self.try_division(candidate, sharding, division, best, ideals, found)? || self.out_of_time() {
+                break;
+            }
         }
+        Ok(())
+    }
+
+    /// Solves every tile count of a sharding that can still win, where the longest stage has `longest` layers and leaves
+    /// `live_limit` bytes to tensors that wait. Tells whether more room could give a better plan.
+    fn try_division(
+        &self,
+        Candidate { degrees, of, .. }: &Candidate,
+        sharding: &Sharding,
+        (longest, live_limit): (u64, f64),
+        best: &mut Option<Best>,
+        ideals: &mut Option<Ideals>,
+        found: &mut Found,
+    ) -> Result<bool, MapError> {
+        let at = (degrees, longest);
+        let mut lacks_room = false;
         let counts = match self.request.tiles {
             Some(tiles) => vec![tiles],
             None => tile_counts(self.workload, &self.system.model),
@@ -346,7 +374,7 @@ impl<'a> Search<'a> {
             if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more.is_multiple_of(tiles)) {
                 continue;
             }
-            let instance = match self.instance(degrees, &sharding.strategies, layout, capacity - need.total()) {
+            let instance = match self.instance(at, &sharding.strategies, layout, live_limit) {
                 Ok(instance) => instance,
                 // Streaming the weights needs less SRAM; its own turn says what is short.
                 Err(_) if weights_on_chip => continue,
@@ -359,7 +387,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
-            let bound = self.total(degrees, &sharding.strategies, &instance.goal, instance.least_value());
+            let bound = self.total(at, &sharding.strategies, &instance.goal, instance.least_value());
             if bound >= incumbent * (1.0 - TIE) {
                 whole.extend(is_whole(tiles).then_some(layout));
                 tried.push(instance);
@@ -370,7 +398,8 @@ impl<'a> Search<'a> {
                 continue;
             }
             found.solved += 1;
-            let cutoff = self.layer_cutoff(degrees, &sharding.strategies, &instance, incumbent);
+            lacks_room |= instance.waits_at_most() > live_limit;
+            let cutoff = self.layer_cutoff(at, &sharding.strategies, &instance, incumbent);
             let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
                 self.solve_fusion(&instance, cutoff, ideals, &mut found.memory)?
             else {
@@ -386,12 +415,12 @@ impl<'a> Search<'a> {
                 if weights_on_chip {
                     continue;
                 }
-                found.reasons.push(self.partition_short(degrees, &instance, tiles, capacity));
+                found.reasons.push(self.partition_short(degrees, &instance, tiles, self.dram_capacity()));
                 continue;
             };
-            let objective = self.total(degrees, &sharding.strategies, &instance.goal, layer);
+            let objective = self.total(at, &sharding.strategies, &instance.goal, layer);
             if !proven {
-                let bound = bound.max(self.total(degrees, &sharding.strategies, &instance.goal, layer_bound));
+                let bound = bound.max(self.total(at, &sharding.strategies, &instance.goal, layer_bound));
                 found.unproven = found.unproven.min(bound);
                 if self.out_of_time() {
                     // The seconds may have ended it.
@@ -404,6 +433,7 @@ impl<'a> Search<'a> {
                     sharding: sharding.clone(),
                     tiles,
                     weights_on_chip,
+                    longest,
                     instance: instance.clone(),
                     assignment,
                     layer,
@@ -417,7 +447,7 @@ impl<'a> Search<'a> {
             whole.extend(is_whole(tiles).then_some(layout));
             tried.push(instance);
         }
-        Ok(())
+        Ok(lacks_room)
     }
 
     /// Every other sharding of an assignment that may beat the best plan found ([`joint`]).
@@ -475,8 +505,8 @@ impl<'a> Search<'a> {
 
     /// The largest sum over the partitions with which the objective may still be below `incumbent`; infinite where that
     /// cannot be said. The objective is affine in that sum, from its least value on at the latest.
-    fn layer_cutoff(&self, degrees: &Degrees, sharding: &[Strategy], instance: &Instance, incumbent: f64) -> f64 {
-        let total = |layer: f64| self.total(degrees, sharding, &instance.goal, layer);
+    fn layer_cutoff(&self, at: (&Degrees, u64), sharding: &[Strategy], instance: &Instance, incumbent: f64) -> f64 {
+        let total = |layer: f64| self.total(at, sharding, &instance.goal, layer);
         let least = instance.least_value();
         let (at, twice) = (total(least), total(2.0 * least));
         let slope = (twice - at) / least;
@@ -578,7 +608,8 @@ impl<'a> Search<'a> {
         let limit = best.instance.live_limit;
         let as_good = |tiles: u64| {
             let layout = (tiles, best.weights_on_chip);
-            let instance = self.instance(&best.degrees, &best.sharding.strategies, layout, limit).ok()?;
+            let instance =
+                self.instance((&best.degrees, best.longest), &best.sharding.strategies, layout, limit).ok()?;
             let same = dominates(&best.instance, &instance) && same_costs(&best.instance, &instance);
             let plan = instance.evaluate(&best.assignment).filter(|(o, _)| same && *o <= best.layer * (1.0 + TIE));
             plan.map(|_| instance)
@@ -601,16 +632,16 @@ impl<'a> Search<'a> {
 
     pub(super) fn instance(
         &self,
-        degrees: &Degrees,
+        (degrees, longest): (&Degrees, u64),
         sharding: &[Strategy],
         (tiles, weights_on_chip): (u64, bool),
         live_limit: f64,
     ) -> Result<Instance, SramShort> {
-        let choice = Choice { degrees, sharding, tiles, weights_on_chip };
+        let choice = Choice { degrees, sharding, tiles, weights_on_chip, longest };
         let mut built = instance::build(self.workload, self.system, choice, live_limit)?;
         built.pins = self.pins_partition.clone();
         built.max_partitions = self.request.max_partitions;
-        built.goal = self.goal(degrees, sharding, tiles);
+        built.goal = self.goal(degrees, sharding, tiles, longest);
         Ok(built)
     }
 }
@@ -734,13 +765,6 @@ impl Search<'_> {
             found.nodes += record.nodes.unwrap_or(0);
             found.reproducible &= record.status != Status::TimeLimit || proof != Proof::Milp;
         }
-        let decisions = Decisions {
-            uses: best.degrees.uses.clone(),
-            sharding: best.sharding.strategies.clone(),
-            tiles: best.tiles,
-            weights_on_chip: best.weights_on_chip,
-            partition: best.assignment.clone(),
-        };
         let Some((_, costs)) = best.instance.evaluate(&best.assignment) else {
             return Err(MapError::Disagreement {
                 what: "feasibility of the plan".into(),
@@ -749,10 +773,19 @@ impl Search<'_> {
             });
         };
         let figures = self.figures(&best, &costs);
+        let decisions = Decisions {
+            uses: best.degrees.uses.clone(),
+            stages: figures.stages.iter().map(|s| s.layers).collect(),
+            sharding: best.sharding.strategies.clone(),
+            tiles: best.tiles,
+            weights_on_chip: best.weights_on_chip,
+            partition: best.assignment.clone(),
+        };
         let value = self.objective_of(&figures);
         let objective_s = figures.iteration_s();
         // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
-        let own = self.total(&best.degrees, &best.sharding.strategies, &best.instance.goal, layer_bound);
+        let own =
+            self.total((&best.degrees, best.longest), &best.sharding.strategies, &best.instance.goal, layer_bound);
         let bound = snap(own.min(found.unproven), value);
         let bound_s = if self.request.objective == Objective::Time { bound } else { found.fastest_s.min(objective_s) };
         let gap = relative_gap(value, bound);

@@ -22,8 +22,8 @@
 //! | point to point | S, on the slowest link of the group |
 //!
 //! Several dimensions compose as in [`super::collective`]. These are the same in every network model: DFModel's factors
-//! change the time, not what must be moved. The layers that a stage lacks when PP does not divide R are not
-//! counted: their chips wait. Bytes that a model does not count as traffic (`weight_traffic` ignored or setup) cost none.
+//! change the time, not what must be moved. The stages have R layers together however they are divided. Bytes that a model does
+//! not count as traffic (`weight_traffic` ignored or setup) cost none.
 
 use super::collective::{GroupDimension, OwnGroups, ranks};
 use super::memory::optimizer_bytes_per_weight;
@@ -275,6 +275,7 @@ mod tests {
         let stage = Stage {
             layer_s: 1.0,
             pp: 2,
+            longest: 5,
             dp: 4,
             carried_bytes: 1e9,
             hand_overs: 2,

@@ -39,25 +39,55 @@ pub fn optimizer_bytes_per_weight(word: f64) -> f64 {
     if word < 4.0 { 12.0 } else { 8.0 }
 }
 
-/// Bytes on one chip of `chips`, without the live tensors (which depend on the partitions).
+/// What one layer asks of the DRAM of one chip, and what a chip holds whatever its layers.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct LayerNeed {
+    /// Bytes of weights.
+    pub weights: f64,
+    /// Bytes of their gradients.
+    pub gradients: f64,
+    /// Bytes of optimiser states for one byte of weights.
+    pub optimizer_share: f64,
+    /// Bytes of caches, all samples of a replica.
+    pub caches: f64,
+    /// Bytes of activations kept from forward to backward for one microbatch.
+    pub kept: f64,
+    /// Bytes that a chip holds whatever its layers.
+    pub held: f64,
+}
+
+impl LayerNeed {
+    /// Bytes on a chip whose stage has `layers` layers and holds the activations of `in_flight` microbatches, without the
+    /// live tensors, among which one layer's activations of one microbatch are counted.
+    pub fn of_stage(&self, layers: u64, in_flight: u64) -> DramNeed {
+        let n = layers as f64;
+        let weights = self.weights * n + 0.0;
+        DramNeed {
+            weights,
+            gradients: self.gradients * n,
+            optimizer: weights * self.optimizer_share,
+            activations: self.kept * (n * in_flight as f64 - 1.0).max(0.0),
+            held: self.held,
+            caches: self.caches * n,
+            live: 0.0,
+        }
+    }
+}
+
+/// What one layer asks of one chip of `chips`; which microbatches wait is for the stage to say ([`super::stages`]).
 ///
-/// Weights, gradients and states: those of the stage's layers. Activations: the tensors made in the forward pass and read
-/// in a backward one, for each layer of the stage and each microbatch in flight; 1F1B holds up to min(PP,
-/// microbatches) of them on the first stage (Narayanan et al., SC 2021). One layer's worth of one microbatch is
-/// counted with the live tensors instead. Caches: those of every sample of a replica, which all wait for the next iteration.
-pub fn resident(
+/// Activations: the tensors made in the forward pass and read in a backward one. Caches: those of every sample of a replica,
+/// which all wait for the next iteration.
+pub fn of_layer(
     workload: &Workload,
     options: &ModelOptions,
     sharding: &[Strategy],
     (t, dp): (u64, u64),
-    layers_per_stage: u64,
-    in_flight: u64,
     chips: u64,
-) -> DramNeed {
+) -> LayerNeed {
     let word = workload.word_bytes;
-    let layers = layers_per_stage as f64;
     let full = options.memory_state == MemoryState::Full;
-    let layer_weights: f64 = workload
+    let weights: f64 = workload
         .kernels
         .iter()
         .zip(sharding)
@@ -65,20 +95,20 @@ pub fn resident(
         .filter(|(k, _)| k.op == Op::GemmWeight && (!full || k.weight_of.is_none()))
         .map(|(k, s)| weight_bytes(k, *s, t, word))
         .sum();
-    let held = workload.held_bytes / chips as f64;
     // A sum over nothing is -0.0.
-    let mut need = DramNeed { weights: layer_weights * layers + 0.0, held, ..DramNeed::default() };
+    let mut need =
+        LayerNeed { weights: weights + 0.0, held: workload.held_bytes / chips as f64, ..LayerNeed::default() };
     if full {
-        let layer_caches: f64 =
+        let caches: f64 =
             workload.kernels.iter().zip(sharding).map(|(k, s)| k.cache_bytes / extra_dram_share(k, *s, t)).sum();
-        need.caches = layer_caches * layers * workload.global_batch.div_ceil(dp.max(1)) as f64;
+        need.caches = (caches + 0.0) * workload.global_batch.div_ceil(dp.max(1)) as f64;
     }
     if !(full && workload.training) {
         return need;
     }
-    let layer_gradients: f64 = workload.kernels.iter().zip(sharding).map(|(k, s)| gradient_bytes(k, *s, t, word)).sum();
-    need.gradients = layer_gradients * layers;
-    need.optimizer = need.weights / word * optimizer_bytes_per_weight(word);
+    let gradients: f64 = workload.kernels.iter().zip(sharding).map(|(k, s)| gradient_bytes(k, *s, t, word)).sum();
+    need.gradients = gradients + 0.0;
+    need.optimizer_share = optimizer_bytes_per_weight(word) / word;
     let kept: f64 = workload
         .tensors
         .iter()
@@ -91,7 +121,6 @@ pub fn resident(
             })
         })
         .sum();
-    let copies = (layers * in_flight as f64 - 1.0).max(0.0);
-    need.activations = kept * workload.micro_batch as f64 * copies;
+    need.kept = (kept + 0.0) * workload.micro_batch as f64;
     need
 }

@@ -7,5 +7,6 @@ pub mod kernel_time;
 pub mod layout;
 pub mod memory;
 pub mod schedule;
+pub mod stages;
 
 pub use layout::{Layout, Strategy};

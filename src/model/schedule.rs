@@ -14,6 +14,8 @@ pub struct Stage<'a> {
     pub layer_s: f64,
     /// Pipeline stages.
     pub pp: u64,
+    /// Layers of the longest stage: at least ceil(layers / PP), which DFModel's schedules always have.
+    pub longest: u64,
     /// Data-parallel replicas.
     pub dp: u64,
     /// Bytes of one sample that a chip passes to the next stage (and, in training, gets back).
@@ -75,19 +77,20 @@ pub fn microbatches(workload: &Workload, options: &ModelOptions, dp: u64) -> f64
 }
 
 /// Seconds to pass `bytes` to a neighbouring stage in `messages` parts: over the slowest link of the group.
-fn hand_over(group: &[GroupDimension], bytes: f64, messages: u64) -> f64 {
+pub fn hand_over(group: &[GroupDimension], bytes: f64, messages: u64) -> f64 {
     group.iter().map(|d| messages as f64 * d.latency + bytes / d.bandwidth).fold(0.0, f64::max)
 }
 
 /// The time of one iteration (design section 7; DFModel's in model.md section 5, "Total time").
 ///
-/// Let A be the layer's time, lps = ceil(layers / PP), b = microbatches.
-/// 1F1B: (b + PP - 1) (lps A + p2p), then the gradient reduction and the optimiser's pass over DRAM.
+/// Let A be the layer's time, lps the layers of the longest stage, b = microbatches.
+/// 1F1B: layers A + PP p2p + (b - 1) (lps A + p2p) ([`super::stages`]; (b + PP - 1) (lps A + p2p) where all stages are
+/// equal), then the gradient reduction and the optimiser's pass over DRAM of the longest stage.
 /// DFModel: A lps batch/DP (1 + (PP-1)/(b q)) + layers * carried / B_pp, with q = max(lps - 1, 1).
 /// DFModel, first generation: max(A, carried forward / B_pp) layers/PP batch/DP, for training times 1 + (PP-1)/b.
 pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Iteration {
     let options = &system.model;
-    let layers_per_stage = workload.repeat.div_ceil(stage.pp);
+    let layers_per_stage = stage.longest;
     let lps = layers_per_stage as f64;
     let b = microbatches(workload, options, stage.dp);
     let mut out = Iteration {
@@ -105,7 +108,9 @@ pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Ite
             let pass = lps * stage.layer_s;
             let waits = (stage.pp - 1) as f64;
             out.work_s = b * pass;
-            out.bubble_s = waits * pass;
+            // What the other stages lack of the longest they do not take to fill and drain.
+            let lacking = stage.pp * stage.longest - workload.repeat;
+            out.bubble_s = waits * pass - lacking as f64 * stage.layer_s;
             if stage.pp > 1 {
                 let bytes = stage.carried_bytes * workload.micro_batch as f64;
                 out.p2p_s = (b + waits) * hand_over(stage.pp_group, bytes, stage.hand_overs);
@@ -129,17 +134,25 @@ pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Ite
             }
         }
     }
+    (out.gradient_s, out.optimizer_s) = update_s(workload, system, stage, layers_per_stage);
+    out
+}
+
+/// Seconds of the gradient reduction that nothing hides, and of the optimiser's pass, of a stage of `layers` layers.
+pub fn update_s(workload: &Workload, system: &System, stage: &Stage<'_>, layers: u64) -> (f64, f64) {
+    let (options, lps) = (&system.model, layers as f64);
+    let (mut gradient_s, mut optimizer_s) = (0.0, 0.0);
     if workload.training {
         if options.gradient_reduction == GradientReduction::PerIteration {
-            out.gradient_s = collective::gradient_seconds(stage.dp_group, stage.layer_gradient_bytes * lps, options);
+            gradient_s = collective::gradient_seconds(stage.dp_group, stage.layer_gradient_bytes * lps, options);
         }
         if options.optimizer_step == Charge::Charged {
             let word = workload.word_bytes;
             let weights = stage.layer_weight_bytes / word * lps;
             // Gradients read, states read and written, weights written.
             let bytes_per_weight = 2.0 * word + 2.0 * optimizer_bytes_per_weight(word);
-            out.optimizer_s = weights * bytes_per_weight / system.memory.0.bandwidth.0;
+            optimizer_s = weights * bytes_per_weight / system.memory.0.bandwidth.0;
         }
     }
-    out
+    (gradient_s, optimizer_s)
 }

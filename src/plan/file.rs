@@ -2,7 +2,7 @@
 //! edited and fed back.
 
 use super::{Decisions, DimensionUse, Figures, Plan};
-use crate::model::Strategy;
+use crate::model::{Strategy, stages};
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
 use crate::system::{System, Topology};
@@ -20,6 +20,8 @@ crate::spec! {
         system: Node,
         /// Use of each network dimension, innermost first.
         network_use: Vec<DimensionUse>,
+        /// Layers of each pipeline stage, in order; as even as can be, the longer ones last, where it is not there.
+        stages: Option<Vec<u64>>,
         /// Tiles that a sample is cut into.
         tile_count: u64,
         /// Whether the weights of all layers of a stage, and their gradients, stay on chip for the whole iteration.
@@ -242,6 +244,13 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
             message: format!("expected at most {most}, the streamed size, found {}", spec.tile_count),
         });
     }
+    let pp = spec.network_use.iter().fold(1_u64, |product, u| product.saturating_mul(u.pp));
+    let pipeline = system.model.pipeline;
+    let listed = pp.min(workload.repeat).min(stages::MOST_STAGES);
+    let stages = spec.stages.unwrap_or_else(|| stages::even(pipeline, workload.repeat, listed));
+    if let Some(fault) = stages::fault(pipeline, workload.repeat, pp, &stages) {
+        problems.push(Problem { origin: at("stages"), field: "stages".into(), message: fault });
+    }
     if !problems.is_empty() {
         problems.sort_by_key(|p| p.origin.line);
         return Err(Problems(problems));
@@ -253,6 +262,7 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
         pinned_partition: partition.iter().zip(&keep_partition).map(|(p, keep)| keep.then_some(*p)).collect(),
         decisions: Decisions {
             uses: spec.network_use,
+            stages,
             sharding,
             tiles: spec.tile_count,
             weights_on_chip: spec.weights_on_chip,
@@ -325,6 +335,7 @@ pub fn write(workload: &Node, system: &Node, plan: &Plan) -> Result<String, Stri
         "workload": workload.to_json(),
         "system": system.to_json(),
         "network_use": d.uses,
+        "stages": d.stages,
         "tile_count": d.tiles,
         "weights_on_chip": d.weights_on_chip,
         "sharding": sharding,

@@ -7,6 +7,7 @@ use crate::model::Strategy;
 use crate::model::energy::Energy;
 use crate::model::memory::DramNeed;
 use crate::model::schedule::Iteration;
+use crate::model::stages::{self, StageFigures};
 use crate::system::System;
 use crate::system::price::ByPart;
 use crate::workload::Workload;
@@ -49,6 +50,8 @@ impl DimensionUse {
 pub struct Decisions {
     /// Use of each network dimension.
     pub uses: Vec<DimensionUse>,
+    /// Layers of each pipeline stage, in order.
+    pub stages: Vec<u64>,
     /// Strategy of each kernel.
     pub sharding: Vec<Strategy>,
     /// Tiles that a sample is cut into.
@@ -60,6 +63,11 @@ pub struct Decisions {
 }
 
 impl Decisions {
+    /// Layers of the longest stage; `None` without stages.
+    pub fn longest(&self) -> Option<u64> {
+        self.stages.iter().max().copied()
+    }
+
     /// Rows and columns of the process grid; 1 x 1 where TP, PP and DP share the chips.
     pub fn grid(&self) -> (u64, u64) {
         self.uses.iter().fold((1, 1), |(rows, cols), u| (rows * u.rows, cols * u.cols))
@@ -155,7 +163,9 @@ pub struct Figures {
     pub layer_s: f64,
     /// The iteration by part.
     pub iteration: Iteration,
-    /// DRAM of one chip by kind.
+    /// The pipeline's stages, in order.
+    pub stages: Vec<StageFigures>,
+    /// DRAM of one chip of the fullest stage by kind.
     pub memory: DramNeed,
     /// Capacity of one chip's DRAM; `None` without limit.
     pub dram_capacity: Option<f64>,
@@ -205,4 +215,15 @@ pub struct Plan {
     pub decisions: Decisions,
     /// What follows from them.
     pub figures: Figures,
+}
+
+impl Plan {
+    /// Layers of the stages, for a person: `12`, or where they differ `11+12x3`.
+    pub fn layers_of_stages(&self) -> String {
+        let stages = &self.decisions.stages;
+        match stages.first() {
+            Some(first) if stages.iter().any(|n| n != first) => stages::in_words(stages),
+            _ => self.figures.iteration.layers_per_stage.to_string(),
+        }
+    }
 }

@@ -7,6 +7,7 @@
 use super::executed::{self, Executed, Served};
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
+use crate::model::stages;
 use crate::plan::{Bottleneck, PartitionFigures, Plan};
 use crate::system::budget::Fitted;
 use crate::system::economics::Spent;
@@ -152,6 +153,14 @@ pub const COLUMNS: &[Column] = &[
     }),
     plan("micro_batch", "Samples of one microbatch.", |p, _| p.workload.micro_batch as f64),
     plan("microbatches", "Microbatches of one replica in an iteration.", |p, _| p.figures.iteration.microbatches),
+    plan_text("stage_layers", "Layers of each pipeline stage, runs of equal ones together: `25x2+26x3`.", |p, _| {
+        stages::in_words(&p.decisions.stages)
+    }),
+    plan(
+        "slowest_stage_s",
+        "Time of one microbatch on the pipeline stage that takes longest, with its hand-over.",
+        |p, _| stages::slowest(&p.figures.stages).map_or(0.0, |(_, s)| s.time_s()),
+    ),
     plan("partitions", "Partitions of a layer, run one after another.", |p, _| p.figures.partitions.len() as f64),
     plan("iteration_s", "Time of one iteration.", |p, _| p.figures.iteration_s()),
     plan(

@@ -149,7 +149,9 @@ impl<'a> Joint<'a> {
             .collect();
         let phases: Vec<Phase> = w.kernels.iter().map(|k| k.phase).collect();
         let mut separable = Separable::new(base, own, &relaxed, &phases, loads_in_own);
-        let held = (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s)).collect()).collect();
+        let shares = relaxation.shares(&root);
+        let held = |k: usize| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect();
+        let held = (0..w.kernels.len()).map(held).collect();
         separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
         Some(Self { search, relaxation, separable, tiles, modes, root })
     }

@@ -17,7 +17,7 @@ use crate::model::compute::{
     tensor_bytes, weight_bytes,
 };
 use crate::model::layout::{Layout, conversion, produced, required};
-use crate::model::memory::optimizer_bytes_per_weight;
+use crate::model::memory::{LayerNeed, optimizer_bytes_per_weight};
 use crate::model::schedule::{Stage, microbatches, samples_per_pass};
 use crate::system::Style;
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, MemoryState, Pipeline, WeightTraffic};
@@ -92,8 +92,23 @@ impl<'a> Relaxation<'a> {
 
     /// Bytes in a chip's DRAM, without waiting tensors, that no choice goes below ([`crate::model::memory::resident`]).
     pub fn least_resident(&self, open: &Open) -> f64 {
-        let each = open.iter().enumerate().map(|(k, open)| least(open, |s| self.held_by(k, s)));
-        (self.held_by_all() + each.sum::<f64>()) * (1.0 - CAPACITY_TOLERANCE)
+        let pipe = self.search.pipe(self.degrees);
+        pipe.fullest(&self.least_need(open), pipe.longest()).total() * (1.0 - CAPACITY_TOLERANCE)
+    }
+
+    /// What a layer asks of the DRAM, each kind at its least.
+    fn least_need(&self, open: &Open) -> LayerNeed {
+        let each = open.iter().enumerate();
+        let whole = each.clone().map(|(k, open)| least(open, |s| self.held_by(k, s, (1.0, 0.0)))).sum();
+        let kept = each.map(|(k, open)| least(open, |s| self.held_by(k, s, (0.0, 1.0)))).sum();
+        LayerNeed { weights: whole, kept, held: self.held_by_all(), ..LayerNeed::default() }
+    }
+
+    /// What some chip of any division holds of a layer, and of its kept activations, at least ([`Pipe::shares`]).
+    ///
+    /// [`Pipe::shares`]: super::super::stages::Pipe::shares
+    pub fn shares(&self, open: &Open) -> (f64, f64) {
+        self.search.pipe(self.degrees).shares(&self.least_need(open))
     }
 
     /// Bytes in a chip's DRAM that no sharding changes.
@@ -101,12 +116,11 @@ impl<'a> Relaxation<'a> {
         self.search.workload.held_bytes / self.search.system.chip_count() as f64
     }
 
-    /// Bytes in a chip's DRAM that a kernel's strategy decides: its weight with gradients, states and caches, and what is
-    /// kept of its result for the backward pass.
-    pub fn held_by(&self, i: usize, s: Strategy) -> f64 {
+    /// Bytes in a chip's DRAM that a kernel's strategy decides: its weight with gradients, states and caches, so many layers
+    /// of them, and so often what one microbatch keeps of its result for the backward pass.
+    pub fn held_by(&self, i: usize, s: Strategy, (layers, copies): (f64, f64)) -> f64 {
         let (w, options, t) = (self.search.workload, &self.search.system.model, self.degrees.tp);
         let (k, word) = (self.kernel(i), w.word_bytes);
-        let layers = w.repeat.div_ceil(self.degrees.pp) as f64;
         let full = options.memory_state == MemoryState::Full;
         let training = full && w.training;
         let by_weight = if training { 1.0 + optimizer_bytes_per_weight(word) / word } else { 1.0 };
@@ -123,8 +137,7 @@ impl<'a> Relaxation<'a> {
                 .filter(|tensor| tensor.consumers.iter().any(|u| self.kernel(u.kernel).phase != Phase::Forward))
                 .map(|tensor| self.bytes(tensor, produced(s, self.layouts()), 1).0)
                 .sum();
-            let in_flight = (self.degrees.pp as f64).min(self.passes.max(1.0)).floor();
-            bytes += kept * w.micro_batch as f64 * (layers * in_flight - 1.0).max(0.0);
+            bytes += kept * w.micro_batch as f64 * copies;
         }
         bytes
     }
@@ -153,6 +166,7 @@ impl<'a> Relaxation<'a> {
         Stage {
             layer_s: 0.0,
             pp: self.degrees.pp,
+            longest: w.repeat.div_ceil(self.degrees.pp),
             dp: self.degrees.dp,
             carried_bytes,
             hand_overs: carried.count() as u64,

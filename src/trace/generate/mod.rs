@@ -252,8 +252,10 @@ impl<'a> Job<'a> {
     }
 
     fn layers(&self, stage: u64) -> u64 {
-        let (layers, pp) = (self.plan.workload.repeat, self.plan.figures.pp);
-        layers / pp + u64::from(stage < layers % pp)
+        // The stages of DFModel's schedules are equal: of those the last lack what does not divide.
+        let before: u64 = self.plan.decisions.stages.iter().take(stage as usize).sum();
+        let here = self.plan.decisions.stages.get(stage as usize).copied().unwrap_or(0);
+        here.min(self.plan.workload.repeat.saturating_sub(before))
     }
 
     /// Nodes of all ranks.
