@@ -445,9 +445,13 @@ impl<'a> Search<'a> {
         let mut context = Context { ideals, nodes_left: &mut nodes_left };
         let ended = joint.run(&mut context, tried.sharding.strategies.clone(), &mut evaluate, start)?;
         found.joint_nodes += before - nodes_left;
-        if let Ended::Stopped(bound) = ended {
-            let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
-            found.stop(status, bound);
+        match ended {
+            Ended::Closed => {}
+            Ended::Near(bound) => found.unproven = found.unproven.min(bound),
+            Ended::Stopped(bound) => {
+                let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
+                found.stop(status, bound);
+            }
         }
         Ok(())
     }

@@ -13,7 +13,7 @@
 
 use super::super::elimination::{Eliminated, eliminate};
 use super::super::instance::{Compute, Instance};
-use super::super::sharding::{Link, Problem};
+use super::super::sharding::Problem;
 use super::relaxed::Open;
 use crate::model::Strategy;
 use crate::system::Overlap;
@@ -219,7 +219,7 @@ impl Separable {
     /// The least of the weighted sum over the shardings of `open`, and one that reaches it; `None` where no strategies
     /// agree. Where too many kernels depend on each other at once the bound is zero and the sharding empty.
     pub fn least(&self, open: &Open) -> Option<(f64, Vec<Strategy>)> {
-        let mut problem = self.restricted(open);
+        let mut problem = super::restricted(&self.base, open);
         for (k, own) in self.own.iter().enumerate() {
             let weights = self.weights[self.bundle[k]];
             let all = own.iter().enumerate().filter(|(a, _)| open[k].contains(&self.base.open[k][*a]));
@@ -241,57 +241,6 @@ impl Separable {
                 // Rounding is relative to the sums, not to their difference.
                 let room = if self.byte_s > 0.0 { self.byte_s * self.room } else { 0.0 };
                 Some(((sum - room - 1e-12 * (sum + room.abs())).max(0.0), sharding))
-            }
-        }
-    }
-
-    /// The links of the base problem between the strategies that are open; no costs of its own.
-    fn restricted(&self, open: &Open) -> Problem {
-        let kept: Vec<Vec<usize>> = self
-            .base
-            .open
-            .iter()
-            .zip(open)
-            .map(|(all, open)| (0..all.len()).filter(|a| open.contains(&all[*a])).collect())
-            .collect();
-        let links = self.base.links.iter().map(|link| Link {
-            pairs: kept[link.from].iter().map(|a| kept[link.to].iter().map(|b| link.pairs[*a][*b]).collect()).collect(),
-            ..link.clone()
-        });
-        Problem {
-            open: kept.iter().zip(&self.base.open).map(|(kept, all)| kept.iter().map(|a| all[*a]).collect()).collect(),
-            cost: vec![Vec::new(); open.len()],
-            links: links.collect(),
-            groups: self.base.groups.clone(),
-        }
-    }
-
-    /// Strategies of which no pair with a neighbour can be are no choice: they are dropped until none is left to drop.
-    /// False where a kernel is left without any.
-    pub fn prune(&self, open: &mut Open) -> bool {
-        let at = |k: usize, s: Strategy| self.base.open[k].iter().position(|o| *o == s);
-        loop {
-            let mut changed = false;
-            for link in &self.base.links {
-                let pair = |a: Strategy, b: Strategy| {
-                    at(link.from, a).zip(at(link.to, b)).is_some_and(|(a, b)| link.pairs[a][b].is_some())
-                };
-                if link.from == link.to {
-                    let before = open[link.from].len();
-                    open[link.from].retain(|a| pair(*a, *a));
-                    changed |= open[link.from].len() < before;
-                    continue;
-                }
-                let (from, to) = (open[link.from].clone(), open[link.to].clone());
-                open[link.from].retain(|a| to.iter().any(|b| pair(*a, *b)));
-                open[link.to].retain(|b| from.iter().any(|a| pair(*a, *b)));
-                changed |= open[link.from].len() < from.len() || open[link.to].len() < to.len();
-            }
-            if open.iter().any(Vec::is_empty) {
-                return false;
-            }
-            if !changed {
-                return true;
             }
         }
     }

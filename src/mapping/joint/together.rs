@@ -1,0 +1,289 @@
+//! Bounds of sets of shardings by weighted sums ([`super::separable`]) and by an easier fusion problem ([`super::relaxed`]):
+//! for chips that fuse, and for the others under options that [`super::alone`] does not know.
+
+use super::super::instance::{Instance, When, may_keep_weights};
+use super::super::request::{Engine, MapError};
+use super::super::search::{Fused, Search, TIE};
+use super::super::sharding::Problem;
+use super::super::wide;
+use super::relaxed::{Open, Relaxation};
+use super::separable::{self, Own, Separable};
+use super::{Bounds, Context, MOST_KERNELS, Set};
+use crate::model::Strategy;
+use crate::model::compute::tensor_bytes;
+use crate::model::layout::required;
+use crate::model::schedule::{Stage, iteration};
+use crate::system::Style;
+use crate::system::options::Layouts;
+use crate::workload::Phase;
+
+/// Rounds in which the weights of an assignment are looked for.
+const ROUNDS: usize = 8;
+
+/// The bounds of one assignment.
+pub struct Together<'a> {
+    search: &'a Search<'a>,
+    relaxation: Relaxation<'a>,
+    separable: Separable,
+    tiles: Vec<u64>,
+    modes: &'static [bool],
+}
+
+impl<'a> Together<'a> {
+    /// For the shardings of `base`; `None` where no plan fits any.
+    pub fn new(relaxation: Relaxation<'a>, base: Problem, tiles: Vec<u64>) -> Option<Self> {
+        let root = base.open.clone();
+        let search = relaxation.search;
+        let (w, system) = (search.workload, search.system);
+        let ends = ends(&tiles)?;
+        let modes: &[bool] = if may_keep_weights(system) { &[true, false] } else { &[false] };
+        let keeps = modes.contains(&true) && relaxation.instance(&root, ends, true).is_some();
+        let modes: &[bool] = if keeps { &[true, false] } else { &[false] };
+        // What keeping the weights on chip saves is saved in the bound too.
+        let relaxed = relaxation.instance(&root, ends, false).or_else(|| relaxation.instance(&root, ends, true))?;
+        let alone = system.chip.0.style == Style::KernelByKernel;
+        let loads_in_own = alone && system.model.layouts == Layouts::Flowspace;
+        let stored = relaxation.least_stored(&root, ends.0);
+        let how = (ends.0, keeps, loads_in_own.then_some(stored.as_slice()));
+        let own = (0..w.kernels.len())
+            .map(|k| root[k].iter().map(|s| own(&relaxation, &relaxed, (k, *s), how)).collect())
+            .collect();
+        let phases: Vec<Phase> = w.kernels.iter().map(|k| k.phase).collect();
+        let mut separable = Separable::new(base, own, &relaxed, &phases, loads_in_own);
+        let held = (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s)).collect()).collect();
+        separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
+        separable.tune(&root, ROUNDS);
+        Some(Self { search, relaxation, separable, tiles, modes })
+    }
+
+    /// Whether a shortest path over all ideals is out of reach.
+    fn large(&self, context: &Context<'_>) -> bool {
+        let partial = context.ideals.as_ref().is_some_and(|ideals| !ideals.complete);
+        partial || self.search.workload.kernels.len() > MOST_KERNELS
+    }
+
+    /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`.
+    fn fused(
+        &self,
+        open: &Open,
+        tiles: (u64, u64),
+        weights_on_chip: bool,
+        stage: &Stage<'_>,
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<f64, MapError> {
+        let Some(instance) = self.relaxation.instance(open, tiles, weights_on_chip) else { return Ok(f64::INFINITY) };
+        let closed = self.total(stage, instance.least_value());
+        if closed >= best * (1.0 - TIE) {
+            return Ok(f64::INFINITY);
+        }
+        if instance.kernel_by_kernel {
+            return Ok(closed.max(self.total(stage, each_alone(&instance))));
+        }
+        let total = |layer: f64| self.total(stage, layer);
+        let cutoff = cutoff(&total, instance.least_value(), best);
+        let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        if self.large(context) || (limited && self.search.request.engine != Engine::Exact) {
+            // Of large graphs a bound is many solves; for limited ones the MILP may be asked, which a bound is not worth.
+            return Ok(closed);
+        }
+        let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
+        let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
+        Ok(match found {
+            Some(Fused { layer, proven: true, .. }) => closed.max(self.total(stage, layer)),
+            Some(_) => closed,
+            None if complete => f64::INFINITY,
+            None => closed,
+        })
+    }
+
+    /// Whether no sharding of a node beats `best` at any one tile count.
+    fn closed_by_tiles(&self, open: &Open, best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
+        let stage = self.relaxation.stage(open);
+        for tiles in &self.tiles {
+            for mode in self.modes {
+                if self.fused(open, (*tiles, *tiles), *mode, &stage, best, context)? < best * (1.0 - TIE) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Seconds of an iteration whose layer takes at least `layer_s` and whose other parts are those of `stage`.
+    fn total(&self, stage: &Stage<'_>, layer_s: f64) -> f64 {
+        let stage = Stage { layer_s, ..stage.clone() };
+        iteration(self.search.workload, self.search.system, &stage).total_s() * (1.0 - TIE * 1e-3)
+    }
+
+    /// The kernel to split a node at: of those with a choice the one whose costs, and those of its tensors, are furthest
+    /// below what they are under `sharding`; and whether there is any such difference.
+    fn split(&self, open: &Open, sharding: &[Strategy]) -> (usize, bool) {
+        let most = (0..open.len()).max_by_key(|k| (open[*k].len(), usize::MAX - k)).unwrap_or(0);
+        let Some(ends) = ends(&self.tiles) else { return (most, false) };
+        let one: Open = sharding.iter().map(|s| vec![*s]).collect();
+        let mode = self.modes.len() > 1;
+        let of = |open: &Open| {
+            self.relaxation.instance(open, ends, mode).or_else(|| self.relaxation.instance(open, ends, false))
+        };
+        let (Some(low), Some(high)) = (of(open), of(&one)) else { return (most, true) };
+        let mut score = vec![0.0; open.len()];
+        let bandwidth = low.dram_bytes_per_s;
+        // A byte of SRAM is worth as much of the layer's time as it is of the SRAM.
+        let by_sram = if low.sram_bytes.is_finite() { high.lower_bound() / low.sram_bytes } else { 0.0 };
+        for (k, (a, b)) in low.kernels.iter().zip(&high.kernels).enumerate() {
+            let seconds = |c| separable::compute_seconds(c, low.cores);
+            score[k] += seconds(&b.compute) - seconds(&a.compute)
+                + (b.network_s - a.network_s)
+                + (b.dram_bytes - a.dram_bytes).max(0.0) / bandwidth
+                + (b.resident_bytes - a.resident_bytes).max(0.0) * by_sram;
+        }
+        for (a, b) in low.tensors.iter().zip(&high.tensors) {
+            let of_store = (b.store_bytes - a.store_bytes) / bandwidth + (b.store_buffer - a.store_buffer) * by_sram;
+            if let Some(p) = a.producer {
+                score[p] += of_store;
+            }
+            for (x, y) in a.uses.iter().zip(&b.uses) {
+                let of_load = (y.load_bytes - x.load_bytes) / bandwidth + (y.onchip_buffer - x.onchip_buffer) * by_sram;
+                score[x.kernel] += of_load + of_store;
+            }
+        }
+        // Conversions are paid by one kernel and avoided by its neighbours.
+        let paid: Vec<f64> = low.kernels.iter().zip(&high.kernels).map(|(a, b)| b.network_s - a.network_s).collect();
+        for tensor in &low.tensors {
+            let Some(p) = tensor.producer else { continue };
+            for u in &tensor.uses {
+                score[u.kernel] += paid[p];
+                score[p] += paid[u.kernel].max(0.0) * 0.5;
+            }
+        }
+        let open_ones = (0..open.len()).filter(|k| open[*k].len() > 1);
+        let at = open_ones.max_by(|a, b| score[*a].total_cmp(&score[*b]).then(b.cmp(a))).unwrap_or(most);
+        (at, score[at] > TIE * high.lower_bound())
+    }
+}
+
+impl Bounds for Together<'_> {
+    fn is_out_of_reach(&self, context: &Context<'_>) -> bool {
+        self.large(context)
+    }
+
+    fn bound(&self, set: &Set, best: f64, context: &mut Context<'_>) -> Result<Option<(f64, Vec<Strategy>)>, MapError> {
+        let beaten = |bound: f64| bound >= best * (1.0 - TIE);
+        let need = self.relaxation.least_resident(&set.open);
+        if need > self.search.dram_capacity() {
+            return Ok(None);
+        }
+        let Some((layer, sharding)) = self.separable.least(&set.open) else { return Ok(None) };
+        let stage = self.relaxation.stage(&set.open);
+        let bound = self.total(&stage, layer);
+        if beaten(bound) {
+            return Ok(None);
+        }
+        let Some(ends) = ends(&self.tiles) else { return Ok(None) };
+        let mut fused = f64::INFINITY;
+        for mode in self.modes {
+            fused = fused.min(self.fused(&set.open, ends, *mode, &stage, best, context)?);
+        }
+        Ok(Some((bound.max(fused), sharding)))
+    }
+
+    fn children(
+        &self,
+        set: &Set,
+        sharding: &[Strategy],
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Set>, MapError> {
+        let (k, matters) = self.split(&set.open, sharding);
+        if !matters && self.closed_by_tiles(&set.open, best, context)? {
+            return Ok(Vec::new());
+        }
+        Ok(set.split(k))
+    }
+
+    /// By its own relaxation, which has all tile counts in one.
+    fn may_win(&self, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
+        let Some(ends) = ends(&self.tiles) else { return Ok(false) };
+        if !best.is_finite() {
+            return Ok(true);
+        }
+        let open: Open = sharding.iter().map(|s| vec![*s]).collect();
+        let stage = self.relaxation.stage(&open);
+        for mode in self.modes {
+            if self.fused(&open, ends, *mode, &stage, best, context)? < best * (1.0 - TIE) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The fewest and the most tiles.
+fn ends(tiles: &[u64]) -> Option<(u64, u64)> {
+    Some((*tiles.iter().min()?, *tiles.iter().max()?))
+}
+
+/// The sum of the kernels as partitions of their own, whatever waits in DRAM meanwhile.
+fn each_alone(instance: &Instance) -> f64 {
+    let mut order: Vec<usize> = (0..instance.kernels.len()).collect();
+    order.sort_by_key(|k| (instance.kernels[*k].backward, *k));
+    let mut position = vec![0; order.len()];
+    for (i, k) in order.iter().enumerate() {
+        position[*k] = i;
+    }
+    let cost = |k: usize| {
+        instance.partition(&[k], |other| match position[other].cmp(&position[k]) {
+            std::cmp::Ordering::Less => When::Before,
+            std::cmp::Ordering::Equal => When::Now,
+            std::cmp::Ordering::Greater => When::After,
+        })
+    };
+    order.iter().map(|k| cost(*k).map_or(f64::INFINITY, |cost| instance.value(&cost))).sum()
+}
+
+/// The layer's time from which on `total` does not beat `best`; infinite where that cannot be said.
+fn cutoff(total: &dyn Fn(f64) -> f64, least: f64, best: f64) -> f64 {
+    let (at, twice) = (total(least), total(2.0 * least));
+    let slope = (twice - at) / least;
+    let cutoff = (least + (best - at) / slope) * (1.0 + TIE);
+    if cutoff.is_finite() && total(cutoff) >= best * (1.0 - TIE) { cutoff } else { f64::INFINITY }
+}
+
+/// The parts of a layer's time that a kernel's own strategy decides.
+fn own(
+    relaxation: &Relaxation<'_>,
+    relaxed: &Instance,
+    (k, s): (usize, Strategy),
+    (tiles, weights_on_chip, stored): (u64, bool, Option<&[f64]>),
+) -> Own {
+    let (w, system, degrees) = (relaxation.search.workload, relaxation.search.system, relaxation.degrees);
+    let kernel = &w.kernels[k];
+    let options = &system.model;
+    let samples = crate::model::schedule::samples_per_pass(w, options);
+    let compute = relaxation.compute(kernel, &[s], tiles);
+    let streamed = relaxation.kernel_dram(kernel, s, false);
+    let mut dram = if weights_on_chip { streamed.min(relaxation.kernel_dram(kernel, s, true)) } else { streamed };
+    if let Some(stored) = stored {
+        for (id, tensor) in w.tensors.iter().enumerate() {
+            if tensor.carried_from.is_some() && options.boundary_tensors == crate::system::options::Charge::Ignored {
+                continue;
+            }
+            let forward = |k: usize| w.kernels[k].phase == Phase::Forward;
+            let other_phase = tensor.producer.is_some_and(|p| forward(p) != forward(k));
+            // A reader of another phase loads what was stored, and that is at least so much.
+            let stored = if other_phase { stored[id] } else { f64::INFINITY };
+            let loads = tensor.consumers.iter().filter(|u| u.kernel == k).map(|u| {
+                let layout = required(kernel, u.slot, s, options.layouts);
+                (tensor_bytes(tensor, layout, degrees.tp, 1, w.word_bytes).0 * samples).min(stored)
+            });
+            dram += loads.fold(0.0, f64::max);
+        }
+    }
+    Own {
+        compute: separable::compute_seconds(&compute, relaxed.cores),
+        dram: dram / relaxed.dram_bytes_per_s,
+        network: crate::model::collective::own_seconds(kernel, &degrees.own, samples, options)
+            + relaxation.own_network(kernel, s, tiles),
+    }
+}
