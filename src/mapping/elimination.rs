@@ -11,7 +11,7 @@
 //! that `preference` names first.
 
 use super::minsum::{self, Least, Term};
-use super::sharding::{Problem, price};
+use super::sharding::{Link, Problem, price};
 use crate::model::layout::{Layout, Strategy};
 
 /// The answer of the elimination.
@@ -44,7 +44,13 @@ pub fn eliminate(problem: &Problem) -> Eliminated {
     if sizes.contains(&0) {
         return Eliminated::Infeasible;
     }
-    let Some(terms) = terms(problem, &mut sizes) else { return Eliminated::TooWide };
+    let Some(mut terms) = couplings(problem, &sizes) else { return Eliminated::TooWide };
+    terms.extend(problem.cost.iter().enumerate().map(|(k, cost)| Term::of_one(k, cost.clone())));
+    for g in 0..problem.groups.len() {
+        if group_terms(problem, g, &mut sizes, &mut terms).is_none() {
+            return Eliminated::TooWide;
+        }
+    }
     let rank = |variable: usize, value: usize| problem.open.get(variable).map_or(0, |open| preference(open[value]));
     match minsum::least(terms, &sizes, rank) {
         Least::TooWide => Eliminated::TooWide,
@@ -57,23 +63,13 @@ pub fn eliminate(problem: &Problem) -> Eliminated {
     }
 }
 
-/// The terms of a problem, with variables for groups added to `sizes`; `None` when one is too large.
-fn terms(problem: &Problem, sizes: &mut Vec<usize>) -> Option<Vec<Term>> {
-    let mut out = Vec::new();
-    for (k, cost) in problem.cost.iter().enumerate() {
-        out.push(Term::of_one(k, cost.clone()));
-    }
-    for link in &problem.links {
-        if link.pairs.iter().flatten().any(Option::is_none) {
-            out.push(pair_term(link.from, link.to, sizes, |a, b| {
-                if link.pairs[a][b].is_some() { 0.0 } else { f64::INFINITY }
-            })?);
-        }
-    }
-    for g in 0..problem.groups.len() {
-        group_terms(problem, g, sizes, &mut out)?;
-    }
-    Some(out)
+/// What must agree; `None` when a term is too large.
+pub(super) fn couplings(problem: &Problem, sizes: &[usize]) -> Option<Vec<Term>> {
+    let coupled = problem.links.iter().filter(|link| link.pairs.iter().flatten().any(Option::is_none));
+    let term = |link: &Link| {
+        pair_term(link.from, link.to, sizes, |a, b| if link.pairs[a][b].is_some() { 0.0 } else { f64::INFINITY })
+    };
+    coupled.map(term).collect()
 }
 
 /// A term of two kernels, which may be one.
@@ -84,8 +80,8 @@ fn pair_term(from: usize, to: usize, sizes: &[usize], cost: impl Fn(usize, usize
     Term::new(vec![from, to], sizes, |at| cost(at[0], at[1]))
 }
 
-/// What the conversions of a group cost.
-fn group_terms(problem: &Problem, g: usize, sizes: &mut Vec<usize>, out: &mut Vec<Term>) -> Option<()> {
+/// What the conversions of a group cost, with variables of the group's own added to `sizes`; `None` when a term is too large.
+pub(super) fn group_terms(problem: &Problem, g: usize, sizes: &mut Vec<usize>, out: &mut Vec<Term>) -> Option<()> {
     let costs = &problem.groups[g];
     let paid = |pair: Option<(Layout, Layout)>| pair.and_then(|p| costs.get(&p)).copied().unwrap_or(0.0);
     let links: Vec<_> = problem

@@ -53,6 +53,19 @@ impl Term {
         Some(Self { scope, table })
     }
 
+    /// The term over some values of each variable: `kept` are those, ascending.
+    pub fn among(&self, sizes: &[usize], kept: &[Vec<usize>]) -> Self {
+        let scope = self.scope.as_slice();
+        if scope.iter().all(|v| kept[*v].len() == sizes[*v]) {
+            return self.clone();
+        }
+        let mut from = vec![0];
+        for v in scope {
+            from = from.iter().flat_map(|at| kept[*v].iter().map(move |value| at * sizes[*v] + value)).collect();
+        }
+        Self { scope: scope.to_vec(), table: from.into_iter().map(|at| self.table[at]).collect() }
+    }
+
     /// Changes every cost.
     pub fn map(&mut self, f: impl Fn(f64) -> f64) {
         self.table.iter_mut().for_each(|cost| *cost = f(*cost));

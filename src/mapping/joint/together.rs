@@ -1,6 +1,9 @@
 //! Bounds of sets of shardings by weighted sums ([`super::separable`]) and by an easier fusion problem ([`super::relaxed`]):
 //! for chips that fuse, and for the others under options that [`super::alone`] does not know.
 
+use super::super::cache;
+use super::super::exact;
+use super::super::ideals::{Ideals, MAX_IDEALS};
 use super::super::instance::{Instance, When, may_keep_weights};
 use super::super::request::{Engine, MapError};
 use super::super::search::{Fused, Search, TIE};
@@ -16,6 +19,7 @@ use crate::model::schedule::{Stage, iteration};
 use crate::system::Style;
 use crate::system::options::Layouts;
 use crate::workload::Phase;
+use std::cell::OnceCell;
 
 /// Rounds in which the weights of an assignment are looked for.
 const ROUNDS: usize = 8;
@@ -27,6 +31,12 @@ pub struct Together<'a> {
     separable: Separable,
     tiles: Vec<u64>,
     modes: &'static [bool],
+    root: Open,
+    /// Ideals of the forward and of the backward pass, where all are listed.
+    ideals: OnceCell<Option<(Ideals, Ideals)>>,
+    /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
+    least_forward: [OnceCell<Option<f64>>; 2],
+    rounds: usize,
 }
 
 impl<'a> Together<'a> {
@@ -53,7 +63,9 @@ impl<'a> Together<'a> {
         let held = (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s)).collect()).collect();
         separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
         separable.tune(&root, ROUNDS);
-        Some(Self { search, relaxation, separable, tiles, modes })
+        let rounds = std::env::var("FS_ROUNDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
+        let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
+        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, least_forward, rounds })
     }
 
     /// Whether a shortest path over all ideals is out of reach.
@@ -87,6 +99,12 @@ impl<'a> Together<'a> {
             // Of large graphs a bound is many solves; for limited ones the MILP may be asked, which a bound is not worth.
             return Ok(closed);
         }
+        if instance.separate_phases && !limited {
+            return Ok(self.by_phase(&instance, (cutoff, weights_on_chip)).map_or(closed, |layer| match layer {
+                Some(layer) => closed.max(self.total(stage, layer)),
+                None => f64::INFINITY,
+            }));
+        }
         let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
         let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
         Ok(match found {
@@ -95,6 +113,34 @@ impl<'a> Together<'a> {
             None if complete => f64::INFINITY,
             None => closed,
         })
+    }
+
+    /// The optimum of a relaxed problem whose passes are kept apart: the sum of theirs, each known from before where its
+    /// kernels were as open. Inner `None` where nothing takes at most `cutoff`; outer where there are too many ideals.
+    fn by_phase(&self, instance: &Instance, (cutoff, weights_on_chip): (f64, bool)) -> Option<Option<f64>> {
+        let (forward, _) = instance.phase(false);
+        let (backward, _) = instance.phase(true);
+        let ideals = self.ideals.get_or_init(|| {
+            let of = |part: &Instance| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete);
+            of(&forward).zip(of(&backward))
+        });
+        let (first, second) = ideals.as_ref()?;
+        let solve = |part: &Instance, ideals: &Ideals, cutoff: f64| {
+            cache::fusion(part, cutoff, || exact::solve_below(part, ideals, cutoff)).map(|path| path.objective)
+        };
+        let least = self.least_forward[usize::from(weights_on_chip)]
+            .get_or_init(|| {
+                let root =
+                    self.relaxation.instance(&self.root, ends(&self.tiles).unwrap_or((1, 1)), weights_on_chip)?;
+                solve(&root.phase(false).0, first, f64::INFINITY)
+            })
+            .unwrap_or(0.0);
+        Some((|| {
+            let ahead = solve(&forward, first, f64::INFINITY)?;
+            // One cutoff for all sets, so that what is known of a backward pass serves whatever its forward pass.
+            let behind = solve(&backward, second, cutoff - least)?;
+            Some(ahead + behind).filter(|sum| exact::within(*sum, cutoff))
+        })())
     }
 
     /// Whether no sharding of a node beats `best` at any one tile count.
@@ -174,7 +220,7 @@ impl Bounds for Together<'_> {
         if need > self.search.dram_capacity() {
             return Ok(None);
         }
-        let Some((layer, sharding)) = self.separable.least(&set.open) else { return Ok(None) };
+        let Some((layer, sharding)) = self.separable.least_tuned(&set.open, self.rounds) else { return Ok(None) };
         let stage = self.relaxation.stage(&set.open);
         let bound = self.total(&stage, layer);
         if beaten(bound) {
@@ -198,6 +244,27 @@ impl Bounds for Together<'_> {
         let (k, matters) = self.split(&set.open, sharding);
         if !matters && self.closed_by_tiles(&set.open, best, context)? {
             return Ok(Vec::new());
+        }
+        if let Some(most) = std::env::var("FS_STRONG").ok().and_then(|s| s.parse::<usize>().ok()) {
+            let mut order: Vec<usize> = (0..set.open.len()).filter(|k| set.open[*k].len() > 1).collect();
+            order.retain(|o| *o != k);
+            order.insert(0, k);
+            order.truncate(most);
+            let mut chosen = (f64::NEG_INFINITY, k);
+            for k in order {
+                let mut least = f64::INFINITY;
+                let mut sum = 0.0;
+                for child in set.split(k) {
+                    let bound = self.bound(&child, best, context)?.map_or(best, |(b, _)| b);
+                    least = least.min(bound);
+                    sum += bound.min(best);
+                }
+                let score = least.min(best) + 1e-3 * sum / set.open[k].len() as f64;
+                if score > chosen.0 {
+                    chosen = (score, k);
+                }
+            }
+            return Ok(set.split(chosen.1));
         }
         Ok(set.split(k))
     }
