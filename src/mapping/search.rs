@@ -56,7 +56,7 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
         workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
     let answer = run(&searches?)?;
     match answer {
-        Answer::Infeasible(_) if request.tries_jointly(system) => {
+        Answer::Infeasible(_) if request.tries_jointly(system, workload.kernels.len()) => {
             map(workload, system, &Request { passes: Passes::Joint, ..request.clone() })
         }
         answer => Ok(answer),
@@ -691,7 +691,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let mut best: Option<Best> = None;
     let mut ideals: Option<Ideals> = None;
     let mut tried: Vec<Tried> = Vec::new();
-    let joint = request.is_joint();
+    let joint = request.is_joint(first.system, first.workload.kernels.len());
     for candidate in candidates {
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if candidate.bound >= incumbent * (1.0 - TIE) {

@@ -29,7 +29,7 @@ impl Bounds for KernelByKernel {
         false
     }
 
-    fn bound(&self, set: &Set, best: f64, _: &mut Context<'_>) -> Result<Option<(f64, Vec<Strategy>)>, MapError> {
+    fn bound(&self, set: &mut Set, best: f64, _: &mut Context<'_>) -> Result<Option<(f64, Vec<Strategy>)>, MapError> {
         if self.alone.holds_too_much(&set.open) {
             return Ok(None);
         }

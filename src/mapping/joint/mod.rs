@@ -23,6 +23,7 @@ pub mod separable;
 mod together;
 
 use super::degrees::Degrees;
+use super::exact::Path;
 use super::ideals::Ideals;
 use super::request::MapError;
 use super::search::{Search, TIE};
@@ -35,11 +36,12 @@ use crate::system::options::{Layouts, ShardingObjective};
 use alone_bounds::KernelByKernel;
 use relaxed::{Open, Relaxation};
 use std::collections::{BTreeSet, BinaryHeap};
+use std::rc::Rc;
 use together::Together;
 
 /// Largest graph whose shardings are searched on chips that fuse; of larger ones, and of those with more ideals than are
 /// listed, the root is bounded alone.
-const MOST_KERNELS: usize = 128;
+pub const MOST_KERNELS: usize = 128;
 
 /// How the search of an assignment ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,6 +60,9 @@ struct Set {
     open: Open,
     /// Its tile count, by position; all of them where there is none.
     tiles: Option<usize>,
+    /// Best partitions of the relaxed passes of a set that contains this one: with weights streamed or kept on chip, forward and
+    /// backward.
+    known: [[Option<Rc<Path>>; 2]; 2],
 }
 
 impl Set {
@@ -82,7 +87,12 @@ trait Bounds {
     ///
     /// # Errors
     /// Of a failing solver.
-    fn bound(&self, set: &Set, best: f64, context: &mut Context<'_>) -> Result<Option<(f64, Vec<Strategy>)>, MapError>;
+    fn bound(
+        &self,
+        set: &mut Set,
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Option<(f64, Vec<Strategy>)>, MapError>;
 
     /// The parts of a set that is not closed, of which `sharding` was evaluated.
     ///
@@ -214,7 +224,7 @@ impl<'a> Joint<'a> {
         let mut heap = BinaryHeap::new();
         let mut made = 0;
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
-        let root = Set { open: self.root.clone(), tiles: None };
+        let root = Set { open: self.root.clone(), tiles: None, known: Default::default() };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
         while let Some(node) = heap.pop() {
             if node.bound >= best * (1.0 - TIE) {
@@ -251,14 +261,14 @@ impl<'a> Joint<'a> {
     /// Bounds a set and keeps it where it may still win.
     fn push(
         &self,
-        set: Set,
+        mut set: Set,
         parent: f64,
         best: f64,
         heap: &mut BinaryHeap<Node>,
         made: &mut u64,
         context: &mut Context<'_>,
     ) -> Result<(), MapError> {
-        let Some((bound, sharding)) = self.bounds.bound(&set, best, context)? else { return Ok(()) };
+        let Some((bound, sharding)) = self.bounds.bound(&mut set, best, context)? else { return Ok(()) };
         let bound = bound.max(parent);
         if bound < best * (1.0 - TIE) {
             heap.push(Node { bound, made: *made, set, best: sharding });

@@ -2,7 +2,7 @@
 //! for chips that fuse, and for the others under options that [`super::alone`] does not know.
 
 use super::super::cache;
-use super::super::exact;
+use super::super::exact::{self, Path};
 use super::super::ideals::{Ideals, MAX_IDEALS};
 use super::super::instance::{Instance, When, may_keep_weights};
 use super::super::request::{Engine, MapError};
@@ -20,9 +20,13 @@ use crate::system::Style;
 use crate::system::options::Layouts;
 use crate::workload::Phase;
 use std::cell::OnceCell;
+use std::rc::Rc;
 
 /// Rounds in which the weights of an assignment are looked for.
 const ROUNDS: usize = 8;
+
+/// Rounds in which they are moved for a smaller set.
+const MORE_ROUNDS: usize = 2;
 
 /// The bounds of one assignment.
 pub struct Together<'a> {
@@ -36,7 +40,6 @@ pub struct Together<'a> {
     ideals: OnceCell<Option<(Ideals, Ideals)>>,
     /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
     least_forward: [OnceCell<Option<f64>>; 2],
-    rounds: usize,
 }
 
 impl<'a> Together<'a> {
@@ -63,9 +66,8 @@ impl<'a> Together<'a> {
         let held = (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s)).collect()).collect();
         separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
         separable.tune(&root, ROUNDS);
-        let rounds = std::env::var("FS_ROUNDS").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
         let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
-        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, least_forward, rounds })
+        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, least_forward })
     }
 
     /// Whether a shortest path over all ideals is out of reach.
@@ -74,15 +76,16 @@ impl<'a> Together<'a> {
         partial || self.search.workload.kernels.len() > MOST_KERNELS
     }
 
-    /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`.
+    /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`. `known` has the best
+    /// partitions of each pass for a set that contains this one, where that is known, and gets those found.
     fn fused(
         &self,
         open: &Open,
-        tiles: (u64, u64),
-        weights_on_chip: bool,
+        (tiles, weights_on_chip): ((u64, u64), bool),
         stage: &Stage<'_>,
         best: f64,
         context: &mut Context<'_>,
+        known: &mut [Option<Rc<Path>>; 2],
     ) -> Result<f64, MapError> {
         let Some(instance) = self.relaxation.instance(open, tiles, weights_on_chip) else { return Ok(f64::INFINITY) };
         let closed = self.total(stage, instance.least_value());
@@ -100,10 +103,11 @@ impl<'a> Together<'a> {
             return Ok(closed);
         }
         if instance.separate_phases && !limited {
-            return Ok(self.by_phase(&instance, (cutoff, weights_on_chip)).map_or(closed, |layer| match layer {
-                Some(layer) => closed.max(self.total(stage, layer)),
-                None => f64::INFINITY,
-            }));
+            return Ok(match self.by_phase(&instance, (cutoff, weights_on_chip), known) {
+                ByPhase::Least(layer) => closed.max(self.total(stage, layer)),
+                ByPhase::None => f64::INFINITY,
+                ByPhase::TooWide => closed,
+            });
         }
         let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
         let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
@@ -116,31 +120,31 @@ impl<'a> Together<'a> {
     }
 
     /// The optimum of a relaxed problem whose passes are kept apart: the sum of theirs, each known from before where its
-    /// kernels were as open. Inner `None` where nothing takes at most `cutoff`; outer where there are too many ideals.
-    fn by_phase(&self, instance: &Instance, (cutoff, weights_on_chip): (f64, bool)) -> Option<Option<f64>> {
+    /// kernels were as open.
+    fn by_phase(
+        &self,
+        instance: &Instance,
+        (cutoff, weights_on_chip): (f64, bool),
+        known: &mut [Option<Rc<Path>>; 2],
+    ) -> ByPhase {
         let (forward, _) = instance.phase(false);
         let (backward, _) = instance.phase(true);
         let ideals = self.ideals.get_or_init(|| {
             let of = |part: &Instance| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete);
             of(&forward).zip(of(&backward))
         });
-        let (first, second) = ideals.as_ref()?;
-        let solve = |part: &Instance, ideals: &Ideals, cutoff: f64| {
-            cache::fusion(part, cutoff, || exact::solve_below(part, ideals, cutoff)).map(|path| path.objective)
-        };
+        let Some((first, second)) = ideals else { return ByPhase::TooWide };
+        let [ahead, behind] = known;
         let least = self.least_forward[usize::from(weights_on_chip)]
             .get_or_init(|| {
-                let root =
-                    self.relaxation.instance(&self.root, ends(&self.tiles).unwrap_or((1, 1)), weights_on_chip)?;
-                solve(&root.phase(false).0, first, f64::INFINITY)
+                let root = self.relaxation.instance(&self.root, ends(&self.tiles)?, weights_on_chip)?;
+                least_path(&root.phase(false).0, first, f64::INFINITY, &mut None)
             })
             .unwrap_or(0.0);
-        Some((|| {
-            let ahead = solve(&forward, first, f64::INFINITY)?;
-            // One cutoff for all sets, so that what is known of a backward pass serves whatever its forward pass.
-            let behind = solve(&backward, second, cutoff - least)?;
-            Some(ahead + behind).filter(|sum| exact::within(*sum, cutoff))
-        })())
+        let Some(ahead) = least_path(&forward, first, f64::INFINITY, ahead) else { return ByPhase::None };
+        // One cutoff for all sets, so that what is known of a backward pass serves whatever its forward pass.
+        let Some(behind) = least_path(&backward, second, cutoff - least, behind) else { return ByPhase::None };
+        if exact::within(ahead + behind, cutoff) { ByPhase::Least(ahead + behind) } else { ByPhase::None }
     }
 
     /// Whether no sharding of a node beats `best` at any one tile count.
@@ -148,7 +152,8 @@ impl<'a> Together<'a> {
         let stage = self.relaxation.stage(open);
         for tiles in &self.tiles {
             for mode in self.modes {
-                if self.fused(open, (*tiles, *tiles), *mode, &stage, best, context)? < best * (1.0 - TIE) {
+                let at = ((*tiles, *tiles), *mode);
+                if self.fused(open, at, &stage, best, context, &mut Default::default())? < best * (1.0 - TIE) {
                     return Ok(false);
                 }
             }
@@ -214,22 +219,23 @@ impl Bounds for Together<'_> {
         self.large(context)
     }
 
-    fn bound(&self, set: &Set, best: f64, context: &mut Context<'_>) -> Result<Option<(f64, Vec<Strategy>)>, MapError> {
-        let beaten = |bound: f64| bound >= best * (1.0 - TIE);
-        let need = self.relaxation.least_resident(&set.open);
-        if need > self.search.dram_capacity() {
+    fn bound(
+        &self,
+        set: &mut Set,
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Option<(f64, Vec<Strategy>)>, MapError> {
+        if self.relaxation.least_resident(&set.open) > self.search.dram_capacity() {
             return Ok(None);
         }
-        let Some((layer, sharding)) = self.separable.least_tuned(&set.open, self.rounds) else { return Ok(None) };
+        let Some((layer, sharding)) = self.separable.least_tuned(&set.open, MORE_ROUNDS) else { return Ok(None) };
         let stage = self.relaxation.stage(&set.open);
         let bound = self.total(&stage, layer);
-        if beaten(bound) {
-            return Ok(None);
-        }
-        let Some(ends) = ends(&self.tiles) else { return Ok(None) };
+        let Some(ends) = ends(&self.tiles).filter(|_| bound < best * (1.0 - TIE)) else { return Ok(None) };
         let mut fused = f64::INFINITY;
         for mode in self.modes {
-            fused = fused.min(self.fused(&set.open, ends, *mode, &stage, best, context)?);
+            let known = &mut set.known[usize::from(*mode)];
+            fused = fused.min(self.fused(&set.open, (ends, *mode), &stage, best, context, known)?);
         }
         Ok(Some((bound.max(fused), sharding)))
     }
@@ -245,27 +251,6 @@ impl Bounds for Together<'_> {
         if !matters && self.closed_by_tiles(&set.open, best, context)? {
             return Ok(Vec::new());
         }
-        if let Some(most) = std::env::var("FS_STRONG").ok().and_then(|s| s.parse::<usize>().ok()) {
-            let mut order: Vec<usize> = (0..set.open.len()).filter(|k| set.open[*k].len() > 1).collect();
-            order.retain(|o| *o != k);
-            order.insert(0, k);
-            order.truncate(most);
-            let mut chosen = (f64::NEG_INFINITY, k);
-            for k in order {
-                let mut least = f64::INFINITY;
-                let mut sum = 0.0;
-                for child in set.split(k) {
-                    let bound = self.bound(&child, best, context)?.map_or(best, |(b, _)| b);
-                    least = least.min(bound);
-                    sum += bound.min(best);
-                }
-                let score = least.min(best) + 1e-3 * sum / set.open[k].len() as f64;
-                if score > chosen.0 {
-                    chosen = (score, k);
-                }
-            }
-            return Ok(set.split(chosen.1));
-        }
         Ok(set.split(k))
     }
 
@@ -278,12 +263,40 @@ impl Bounds for Together<'_> {
         let open: Open = sharding.iter().map(|s| vec![*s]).collect();
         let stage = self.relaxation.stage(&open);
         for mode in self.modes {
-            if self.fused(&open, ends, *mode, &stage, best, context)? < best * (1.0 - TIE) {
+            let bound = self.fused(&open, (ends, *mode), &stage, best, context, &mut Default::default())?;
+            if bound < best * (1.0 - TIE) {
                 return Ok(true);
             }
         }
         Ok(false)
     }
+}
+
+/// What the passes of a relaxed problem take together.
+enum ByPhase {
+    /// At least so much.
+    Least(f64),
+    /// More than was asked for, or nothing fits.
+    None,
+    /// There are too many ideals to say.
+    TooWide,
+}
+
+/// The value of the best partitions of a pass, if it is at most `cutoff`. Where those of a larger set cost here what they
+/// cost there, they are the best here too: every cost of a smaller set is at least that of a larger one.
+fn least_path(part: &Instance, ideals: &Ideals, mut cutoff: f64, known: &mut Option<Rc<Path>>) -> Option<f64> {
+    if let Some(path) = known.as_ref()
+        && let Some((value, _)) = part.evaluate(&path.assignment)
+    {
+        if value <= path.objective * (1.0 + TIE * 1e-3) {
+            return Some(path.objective).filter(|value| exact::within(*value, cutoff));
+        }
+        cutoff = cutoff.min(value);
+    }
+    let path = cache::fusion(part, cutoff, || exact::solve_below(part, ideals, cutoff))?;
+    let objective = path.objective;
+    *known = Some(Rc::new(path));
+    Some(objective)
 }
 
 /// The fewest and the most tiles.
