@@ -1,11 +1,12 @@
 //! `flowspace explain`: what binds a plan, what more of each resource brings, and what makes an infeasible point feasible.
 
-use super::map::{load, positive};
+use super::map::{load, passes, positive};
 use super::present::{align, percent, plain};
 use super::{Failure, print};
 use crate::check;
 use crate::explain::{Gain, Remedy, gains, remedies};
 use crate::mapping::degrees::Wanted;
+use crate::mapping::request::{JOINT_NODES, Passes};
 use crate::mapping::search::{Record, Request};
 use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::{Figures, Plan};
@@ -42,6 +43,12 @@ pub struct ExplainArgs {
     /// Let switched and fully connected dimensions be divided among strategies.
     #[arg(long)]
     pub split_dimensions: bool,
+    /// How sharding is searched, as for `flowspace map`: what the plan was made with.
+    #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes)]
+    pub sharding: Passes,
+    /// Most sets of shardings that a joint search looks at.
+    #[arg(long, value_name = "N", default_value_t = JOINT_NODES)]
+    pub joint_nodes: u64,
     /// How much more of each resource, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = more)]
     pub by: f64,
@@ -85,6 +92,8 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
         tiles: args.tiles.or(task.tiles),
         pins: task.pins.clone(),
+        passes: args.sharding,
+        joint_nodes: args.joint_nodes,
         ..Request::default()
     };
     let given = match &task.decisions {

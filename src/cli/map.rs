@@ -96,8 +96,9 @@ pub struct MapArgs {
     /// Decisions and limits of inference.
     #[command(flatten)]
     pub inference: super::inference::InferenceArgs,
-    /// auto: two-pass, and under the model flowspace joint where that finds nothing that fits. joint: all shardings, each with its best tiles and
-    /// partitions. two-pass: the sharding that is best by its own objective first (DFModel).
+    /// joint: all shardings, each with its best tiles and partitions. two-pass: the sharding that is best by its own objective
+    /// first (DFModel). auto: joint where time is minimised under the model flowspace and the graph has at most 128 kernels,
+    /// else two-pass.
     #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes)]
     pub sharding: Passes,
     /// Most sets of shardings that the joint search looks at; stopped there, it reports the gap that is left.
@@ -153,7 +154,7 @@ fn objective(text: &str) -> Result<Objective, String> {
     Objective::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
 }
 
-fn passes(text: &str) -> Result<Passes, String> {
+pub(super) fn passes(text: &str) -> Result<Passes, String> {
     Passes::from_word(&text.replace('-', "_"))
         .ok_or_else(|| format!("expected auto, joint or two-pass, found {text:?}"))
 }

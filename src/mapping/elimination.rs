@@ -1,11 +1,8 @@
-//! The sharding problem solved exactly by eliminating one kernel after another (min-sum, or non-serial dynamic
-//! programming: Bertelè and Brioschi, 1972).
+//! The sharding problem solved exactly by eliminating one kernel after another ([`super::minsum`]).
 //!
 //! The cost of a choice is a sum of terms of few kernels each: a kernel's own cost, whether the pair of a link can be, and
-//! the conversions of a group, each paid once. Eliminating a kernel replaces the terms that it is in by their least sum
-//! over its strategies, a term of its neighbours. What that costs is exponential in the number of neighbours alone, and
-//! layout graphs are nearly trees: a training layer of GPT has terms of a handful of kernels with at most four
-//! strategies each.
+//! the conversions of a group, each paid once. Layout graphs are nearly trees: a training layer of GPT has terms of a
+//! handful of kernels with at most four strategies each.
 //!
 //! A group whose tensor one kernel makes has a variable of its own, the set of layouts that are paid for, so that many
 //! readers give many small terms instead of a large one.
@@ -13,14 +10,9 @@
 //! Of equally cheap choices (within rounding) each kernel, from the one eliminated last to the first, takes the strategy
 //! that `preference` names first.
 
-use super::sharding::{Problem, price};
+use super::minsum::{self, Least, Term};
+use super::sharding::{Link, Problem, price};
 use crate::model::layout::{Layout, Strategy};
-
-/// Most entries of one table; beyond, the problem is left to the MILP.
-const MOST_ENTRIES: usize = 1 << 16;
-
-/// Relative difference within which two choices cost the same.
-const TIE: f64 = 1e-12;
 
 /// The answer of the elimination.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,46 +25,9 @@ pub enum Eliminated {
     TooWide,
 }
 
-/// A term: a cost for each choice of its variables, the last variable fastest.
-#[derive(Debug, Clone)]
-struct Term {
-    scope: Vec<usize>,
-    table: Vec<f64>,
-}
-
-impl Term {
-    /// A term from its cost function. `None` when it has too many entries.
-    fn new(scope: Vec<usize>, sizes: &[usize], cost: impl Fn(&[usize]) -> f64) -> Option<Self> {
-        let entries = entries(&scope, sizes)?;
-        let mut at = vec![0; scope.len()];
-        let mut table = Vec::with_capacity(entries);
-        for _ in 0..entries {
-            table.push(cost(&at));
-            advance(&mut at, &scope, sizes);
-        }
-        Some(Self { scope, table })
-    }
-}
-
-/// Entries of a table over `scope`; `None` beyond the limit.
-fn entries(scope: &[usize], sizes: &[usize]) -> Option<usize> {
-    let count = scope.iter().try_fold(1usize, |count, v| count.checked_mul(sizes[*v]));
-    count.filter(|count| *count <= MOST_ENTRIES)
-}
-
-fn advance(at: &mut [usize], scope: &[usize], sizes: &[usize]) {
-    for (value, v) in at.iter_mut().zip(scope).rev() {
-        *value += 1;
-        if *value < sizes[*v] {
-            return;
-        }
-        *value = 0;
-    }
-}
-
 /// Which of equally cheap strategies is taken: rows before columns, from which tiles are cut too (so that a shard of
 /// them fills fewer tiles), whole results before partial sums, anything before doing all the work on every chip.
-fn preference(strategy: Strategy) -> usize {
+pub(super) fn preference(strategy: Strategy) -> usize {
     match strategy {
         Strategy::Outer => 0,
         Strategy::M => 1,
@@ -82,11 +37,6 @@ fn preference(strategy: Strategy) -> usize {
     }
 }
 
-/// A variable that was eliminated: the sum of its terms, itself the last of the scope.
-struct Step {
-    joined: Term,
-}
-
 /// Solves a problem.
 pub fn eliminate(problem: &Problem) -> Eliminated {
     let kernels = problem.open.len();
@@ -94,44 +44,32 @@ pub fn eliminate(problem: &Problem) -> Eliminated {
     if sizes.contains(&0) {
         return Eliminated::Infeasible;
     }
-    let Some(terms) = terms(problem, &mut sizes) else { return Eliminated::TooWide };
-    let Some((steps, rest)) = run(terms, &sizes) else { return Eliminated::TooWide };
-    if !rest.is_finite() {
-        return Eliminated::Infeasible;
-    }
-    let mut values = vec![0; sizes.len()];
-    let tie = TIE * rest.abs();
-    for Step { joined } in steps.iter().rev() {
-        let Some((variable, others)) = joined.scope.split_last() else { continue };
-        let row = others.iter().fold(0, |at, v| at * sizes[*v] + values[*v]) * sizes[*variable];
-        let row = &joined.table[row..row + sizes[*variable]];
-        let least = row.iter().copied().fold(f64::INFINITY, f64::min);
-        let tied = (0..row.len()).filter(|i| row[*i] <= least + tie);
-        let open = problem.open.get(*variable);
-        values[*variable] = tied.min_by_key(|i| (open.map(|open| preference(open[*i])), *i)).unwrap_or(0);
-    }
-    values.truncate(kernels);
-    let cost = price(problem, &values);
-    Eliminated::Chosen(values, cost)
-}
-
-/// The terms of a problem, with variables for groups added to `sizes`; `None` when one is too large.
-fn terms(problem: &Problem, sizes: &mut Vec<usize>) -> Option<Vec<Term>> {
-    let mut out = Vec::new();
-    for (k, cost) in problem.cost.iter().enumerate() {
-        out.push(Term { scope: vec![k], table: cost.clone() });
-    }
-    for link in &problem.links {
-        if link.pairs.iter().flatten().any(Option::is_none) {
-            out.push(pair_term(link.from, link.to, sizes, |a, b| {
-                if link.pairs[a][b].is_some() { 0.0 } else { f64::INFINITY }
-            })?);
+    let Some(mut terms) = couplings(problem, &sizes) else { return Eliminated::TooWide };
+    terms.extend(problem.cost.iter().enumerate().map(|(k, cost)| Term::of_one(k, cost.clone())));
+    for g in 0..problem.groups.len() {
+        if group_terms(problem, g, &mut sizes, &mut terms).is_none() {
+            return Eliminated::TooWide;
         }
     }
-    for g in 0..problem.groups.len() {
-        group_terms(problem, g, sizes, &mut out)?;
+    let rank = |variable: usize, value: usize| problem.open.get(variable).map_or(0, |open| preference(open[value]));
+    match minsum::least(terms, &sizes, rank) {
+        Least::TooWide => Eliminated::TooWide,
+        Least::Infeasible => Eliminated::Infeasible,
+        Least::Found(mut values, _) => {
+            values.truncate(kernels);
+            let cost = price(problem, &values);
+            Eliminated::Chosen(values, cost)
+        }
     }
-    Some(out)
+}
+
+/// What must agree; `None` when a term is too large.
+pub(super) fn couplings(problem: &Problem, sizes: &[usize]) -> Option<Vec<Term>> {
+    let coupled = problem.links.iter().filter(|link| link.pairs.iter().flatten().any(Option::is_none));
+    let term = |link: &Link| {
+        pair_term(link.from, link.to, sizes, |a, b| if link.pairs[a][b].is_some() { 0.0 } else { f64::INFINITY })
+    };
+    coupled.map(term).collect()
 }
 
 /// A term of two kernels, which may be one.
@@ -142,8 +80,8 @@ fn pair_term(from: usize, to: usize, sizes: &[usize], cost: impl Fn(usize, usize
     Term::new(vec![from, to], sizes, |at| cost(at[0], at[1]))
 }
 
-/// What the conversions of a group cost.
-fn group_terms(problem: &Problem, g: usize, sizes: &mut Vec<usize>, out: &mut Vec<Term>) -> Option<()> {
+/// What the conversions of a group cost, with variables of the group's own added to `sizes`; `None` when a term is too large.
+pub(super) fn group_terms(problem: &Problem, g: usize, sizes: &mut Vec<usize>, out: &mut Vec<Term>) -> Option<()> {
     let costs = &problem.groups[g];
     let paid = |pair: Option<(Layout, Layout)>| pair.and_then(|p| costs.get(&p)).copied().unwrap_or(0.0);
     let links: Vec<_> = problem
@@ -213,106 +151,4 @@ fn group_terms(problem: &Problem, g: usize, sizes: &mut Vec<usize>, out: &mut Ve
         out.push(Term::new(scope.clone(), sizes, cost)?);
     }
     Some(())
-}
-
-/// Terms that are still to be summed, and where each variable is.
-struct Pool<'s> {
-    sizes: &'s [usize],
-    terms: Vec<Option<Term>>,
-    of: Vec<Vec<usize>>,
-    /// What is known for certain: terms whose variables are all gone.
-    rest: f64,
-}
-
-impl<'s> Pool<'s> {
-    fn new(terms: Vec<Term>, sizes: &'s [usize]) -> Self {
-        let mut pool = Self { sizes, terms: Vec::new(), of: vec![Vec::new(); sizes.len()], rest: 0.0 };
-        terms.into_iter().for_each(|term| pool.push(term));
-        pool
-    }
-
-    /// Variables of one value take no part: they have one row in every table.
-    fn push(&mut self, mut term: Term) {
-        term.scope.retain(|v| self.sizes[*v] > 1);
-        if term.scope.is_empty() {
-            self.rest += term.table.first().copied().unwrap_or(0.0);
-            return;
-        }
-        for v in &term.scope {
-            self.of[*v].push(self.terms.len());
-        }
-        self.terms.push(Some(term));
-    }
-
-    /// The other variables of the terms that a variable is in, ascending.
-    fn neighbours(&self, v: usize) -> Vec<usize> {
-        let terms = self.of[v].iter().filter_map(|t| self.terms[*t].as_ref());
-        let mut out: Vec<usize> = terms.flat_map(|t| t.scope.iter().copied()).filter(|w| *w != v).collect();
-        out.sort_unstable();
-        out.dedup();
-        out
-    }
-
-    /// Entries of the table that eliminating a variable makes; the largest number where that is too many.
-    fn price(&self, v: usize) -> usize {
-        let size = entries(&self.neighbours(v), self.sizes).and_then(|n| n.checked_mul(self.sizes[v]));
-        size.filter(|size| *size <= MOST_ENTRIES).unwrap_or(usize::MAX)
-    }
-
-    /// Replaces the terms of a variable by their least sum; gives that sum's table before the least is taken.
-    fn eliminate(&mut self, v: usize) -> Option<Term> {
-        let mine: Vec<Term> =
-            std::mem::take(&mut self.of[v]).into_iter().filter_map(|t| self.terms[t].take()).collect();
-        let mut scope: Vec<usize> = mine.iter().flat_map(|t| t.scope.iter().copied()).filter(|w| *w != v).collect();
-        scope.sort_unstable();
-        scope.dedup();
-        let others = scope.clone();
-        scope.push(v);
-        let joined = join(&mine, scope, self.sizes)?;
-        let rows = joined.table.chunks(self.sizes[v]);
-        let table = rows.map(|row| row.iter().copied().fold(f64::INFINITY, f64::min)).collect();
-        self.push(Term { scope: others, table });
-        Some(joined)
-    }
-}
-
-/// Eliminates all variables, the one with the smallest table next (of equals the first). The least cost is what is left.
-fn run(terms: Vec<Term>, sizes: &[usize]) -> Option<(Vec<Step>, f64)> {
-    let mut pool = Pool::new(terms, sizes);
-    let mut steps = Vec::with_capacity(sizes.len());
-    let mut open: Vec<usize> = (0..sizes.len()).filter(|v| sizes[*v] > 1).collect();
-    let mut prices: Vec<usize> = (0..sizes.len()).map(|v| if sizes[v] > 1 { pool.price(v) } else { 0 }).collect();
-    while let Some(at) = (0..open.len()).min_by_key(|i| (prices[open[*i]], open[*i])) {
-        let v = open.remove(at);
-        if prices[v] == usize::MAX {
-            return None;
-        }
-        let neighbours = pool.neighbours(v);
-        steps.push(Step { joined: pool.eliminate(v)? });
-        for w in neighbours {
-            prices[w] = pool.price(w);
-        }
-    }
-    Some((steps, pool.rest))
-}
-
-/// The sum of terms over a common scope.
-fn join(terms: &[Term], scope: Vec<usize>, sizes: &[usize]) -> Option<Term> {
-    // Of each term, how far an entry moves when a variable of the scope goes up by one.
-    let strides: Vec<Vec<usize>> = terms
-        .iter()
-        .map(|term| {
-            scope
-                .iter()
-                .map(|v| match term.scope.iter().position(|w| w == v) {
-                    Some(at) => term.scope[at + 1..].iter().map(|w| sizes[*w]).product(),
-                    None => 0,
-                })
-                .collect()
-        })
-        .collect();
-    Term::new(scope, sizes, |at| {
-        let entry = |strides: &[usize]| strides.iter().zip(at).map(|(s, a)| s * a).sum::<usize>();
-        terms.iter().zip(&strides).map(|(term, strides)| term.table[entry(strides)]).sum()
-    })
 }

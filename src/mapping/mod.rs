@@ -18,6 +18,7 @@ mod goal;
 pub mod ideals;
 pub mod instance;
 mod joint;
+mod minsum;
 mod pricing;
 mod reasons;
 pub mod record;

@@ -1,6 +1,7 @@
 //! What is asked of the search, and what it answers.
 
 use super::degrees::Wanted;
+use super::joint::MOST_KERNELS;
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 use super::solver::{Limits, Solver, SolverError};
 use crate::model::Strategy;
@@ -47,7 +48,8 @@ impl Objective {
 crate::choice! {
     /// How sharding and fusion are searched.
     pub enum Passes ("passes of the search") {
-        /// Two passes; under the model `flowspace` the joint search where they find nothing that fits.
+        /// Joint where the time of a graph of at most 128 kernels is minimised under the model `flowspace`, else two passes (and
+        /// the joint search where these find nothing that fits).
         Auto = "auto",
         /// All shardings of an assignment of dimensions, each with its best tiles and partitions.
         Joint = "joint",
@@ -126,14 +128,17 @@ impl Default for Request {
 }
 
 impl Request {
-    /// Whether a point that two passes call infeasible is searched jointly: their sharding does not see the memory.
-    pub fn tries_jointly(&self, system: &System) -> bool {
-        self.passes == Passes::Auto && system.model.preset == Preset::Flowspace && self.objective == Objective::Time
+    /// Whether sharding and fusion of a graph of so many kernels are one search.
+    pub fn is_joint(&self, system: &System, kernels: usize) -> bool {
+        let free = self.pins.partition.is_empty() && self.max_partitions.is_none();
+        let chosen = system.model.preset == Preset::Flowspace && kernels <= MOST_KERNELS && free;
+        self.objective == Objective::Time && (self.passes == Passes::Joint || (self.passes == Passes::Auto && chosen))
     }
 
-    /// Whether sharding and fusion are one search.
-    pub fn is_joint(&self) -> bool {
-        self.passes == Passes::Joint && self.objective == Objective::Time
+    /// Whether a point that two passes call infeasible is searched jointly: their sharding does not see the memory.
+    pub fn tries_jointly(&self, system: &System, kernels: usize) -> bool {
+        let may = self.passes == Passes::Auto && system.model.preset == Preset::Flowspace;
+        may && self.objective == Objective::Time && !self.is_joint(system, kernels)
     }
 }
 

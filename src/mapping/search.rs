@@ -56,7 +56,7 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
         workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
     let answer = run(&searches?)?;
     match answer {
-        Answer::Infeasible(_) if request.tries_jointly(system) => {
+        Answer::Infeasible(_) if request.tries_jointly(system, workload.kernels.len()) => {
             map(workload, system, &Request { passes: Passes::Joint, ..request.clone() })
         }
         answer => Ok(answer),
@@ -475,9 +475,13 @@ impl<'a> Search<'a> {
         let mut context = Context { ideals, nodes_left: &mut nodes_left };
         let ended = joint.run(&mut context, tried.sharding.strategies.clone(), &mut evaluate, start)?;
         found.joint_nodes += before - nodes_left;
-        if let Ended::Stopped(bound) = ended {
-            let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
-            found.stop(status, bound);
+        match ended {
+            Ended::Closed => {}
+            Ended::Near(bound) => found.unproven = found.unproven.min(bound),
+            Ended::Stopped(bound) => {
+                let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
+                found.stop(status, bound);
+            }
         }
         Ok(())
     }
@@ -718,7 +722,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let mut best: Option<Best> = None;
     let mut ideals: Option<Ideals> = None;
     let mut tried: Vec<Tried> = Vec::new();
-    let joint = request.is_joint();
+    let joint = request.is_joint(first.system, first.workload.kernels.len());
     for candidate in candidates {
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if candidate.bound >= incumbent * (1.0 - TIE) {

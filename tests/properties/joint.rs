@@ -64,14 +64,15 @@ fn chain() -> impl Strategy<Value = Workload> {
     })
 }
 
-fn request(passes: Passes, tp: u64) -> Request {
-    let mut request = Request { engine: Engine::Exact, passes, joint_nodes: 1_000_000, ..Request::default() };
+pub fn request(passes: Passes, tp: u64) -> Request {
+    let limits = Limits { gap: 0.0, ..Limits::default() };
+    let mut request = Request { engine: Engine::Exact, passes, limits, joint_nodes: 1_000_000, ..Request::default() };
     request.wanted.tp = Some(tp);
     request
 }
 
 /// Objective and status; `None` where no plan exists.
-fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<(f64, Status)>, TestCaseError> {
+pub fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<(f64, Status)>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
     match map(w, s, request) {
         Ok(Answer::Mapped(plan, record)) => {
@@ -90,12 +91,14 @@ fn strategies(w: &Workload) -> Vec<Vec<Sharding>> {
         .iter()
         .map(|k| match k.op {
             Op::GemmWeight => vec![Sharding::M, Sharding::K, Sharding::N],
+            Op::Gemm => vec![Sharding::M, Sharding::K, Sharding::N, Sharding::Replicate],
             _ => vec![Sharding::M, Sharding::N, Sharding::Replicate],
         })
         .collect()
 }
 
-fn brute_force(w: &Workload, s: &System, tp: u64) -> Result<Option<f64>, TestCaseError> {
+/// The least of all shardings, each pinned.
+pub fn brute_force_over(w: &Workload, s: &System, request: &Request) -> Result<Option<f64>, TestCaseError> {
     let all = strategies(w);
     let mut best: Option<f64> = None;
     for mut code in 0..all.iter().map(Vec::len).product::<usize>() {
@@ -108,7 +111,7 @@ fn brute_force(w: &Workload, s: &System, tp: u64) -> Result<Option<f64>, TestCas
             })
             .collect();
         let pins = Pins { sharding, ..Pins::default() };
-        if let Some((seconds, status)) = solve(w, s, &Request { pins, ..request(Passes::TwoPass, tp) })? {
+        if let Some((seconds, status)) = solve(w, s, &Request { pins, ..request.clone() })? {
             prop_assert_eq!(status, Status::Optimal);
             best = Some(best.map_or(seconds, |b| b.min(seconds)));
         }
@@ -131,7 +134,7 @@ fn joint_is_brute_force() {
             let weights: f64 = w.kernels.iter().map(|k| k.weight_elements() * w.word_bytes).sum();
             s.memory.0.capacity = Some(Bytes(weights * w.repeat as f64 / tp as f64 + 40_000.0));
         }
-        let least = brute_force(&w, &s, tp)?;
+        let least = brute_force_over(&w, &s, &request(Passes::TwoPass, tp))?;
         let joint = solve(&w, &s, &request(Passes::Joint, tp))?;
         let two = solve(&w, &s, &request(Passes::TwoPass, tp))?;
         match (least, joint) {
@@ -187,8 +190,14 @@ fn a_stopped_search_has_a_bound_that_holds() {
 #[test]
 fn the_microbatch_found_is_the_best_of_all() {
     check(25, &(workload(false), any_system()), |(w, s)| {
-        let base =
-            Request { engine: Engine::Exact, joint_nodes: 1_000_000, passes: Passes::Joint, ..Request::default() };
+        let limits = Limits { gap: 0.0, ..Limits::default() };
+        let base = Request {
+            engine: Engine::Exact,
+            joint_nodes: 1_000_000,
+            passes: Passes::Joint,
+            limits,
+            ..Request::default()
+        };
         let found = solve(&w, &s, &Request { micro_batch: MicroBatch::Search, ..base.clone() })?;
         let mut least: Option<f64> = None;
         for micro_batch in (0..=6).map(|e| 1u64 << e).filter(|m| *m <= w.global_batch) {

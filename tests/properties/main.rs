@@ -7,6 +7,7 @@ mod constraints;
 mod energy;
 mod fusion;
 mod joint;
+mod joint_graphs;
 mod random;
 mod search;
 mod sharding;

@@ -2,7 +2,8 @@
 //!
 //! The first pass takes the sharding that its own objective likes best, blind to SRAM, DRAM capacity and fusion. Here every
 //! sharding of an assignment of dimensions is considered: branch and bound over the strategies of the kernels. A node is a
-//! set of strategies for each kernel; it is bounded from below in two ways, and the larger counts:
+//! set of strategies for each kernel. On chips that run kernel by kernel its least iteration is found by elimination
+//! ([`alone`]); on chips that fuse it is bounded from below in two ways, and the larger counts ([`together`]):
 //!
 //! 1. the least *weighted sum* of arithmetic, traffic and collectives over its shardings, by elimination ([`separable`]):
 //!    sees how layouts depend on each other, not how partitions do;
@@ -10,56 +11,115 @@
 //!    and partitions, but lets every kernel and tensor have its best layout at once.
 //!
 //! A node whose bound does not beat the best plan found is closed; so is one whose weights, states and activations do
-//! not fit the DRAM under any of its shardings. Of any other one sharding is evaluated exactly (the one of the weighted
-//! sum), and the kernel whose relaxed costs are furthest below that sharding's is split by strategy. The node with the
-//! least bound goes first, so that when the search is stopped its bound is the one of the whole. When none is left, the
-//! best plan is the optimum over all shardings, tile counts and partitions of the assignment.
+//! not fit the DRAM under any of its shardings. Of any other one sharding is evaluated exactly (the one of the least sum),
+//! and it is split: by the strategies of a kernel, or by tile count. The node with the least bound goes first, so that when
+//! the search is stopped its bound is the one of the whole. When none is left, the best plan is the optimum over all
+//! shardings, tile counts and partitions of the assignment.
 
+mod alone;
+mod alone_bounds;
 pub mod relaxed;
 pub mod separable;
+mod together;
 
 use super::degrees::Degrees;
+use super::exact::Path;
 use super::ideals::Ideals;
-use super::instance::{Instance, When, may_keep_weights};
-use super::request::{Engine, MapError};
-use super::search::{Fused, Search, TIE};
-use super::sharding;
+use super::request::MapError;
+use super::search::{Search, TIE};
+use super::sharding::{self, Link, Problem};
 use super::tiling::tile_counts;
-use super::wide;
 use crate::model::Strategy;
-use crate::model::compute::tensor_bytes;
-use crate::model::layout::{Layout, required};
-use crate::model::schedule::{Stage, iteration};
+use crate::model::layout::Layout;
 use crate::system::Style;
 use crate::system::options::{Layouts, ShardingObjective};
-use crate::workload::Phase;
+use alone_bounds::KernelByKernel;
 use relaxed::{Open, Relaxation};
-use separable::{Own, Separable};
 use std::collections::{BTreeSet, BinaryHeap};
+use std::rc::Rc;
+use together::Together;
 
-/// Rounds in which the weights of an assignment are looked for.
-const ROUNDS: usize = 8;
-
-/// Largest graph whose shardings are searched; of larger ones, and of those with more ideals than are listed, the root is
-/// bounded alone.
-const MOST_KERNELS: usize = 128;
+/// Largest graph whose shardings are searched on chips that fuse; of larger ones, and of those with more ideals than are
+/// listed, the root is bounded alone.
+pub const MOST_KERNELS: usize = 128;
 
 /// How the search of an assignment ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Ended {
     /// No sharding of it beats the best plan found.
     Closed,
+    /// None of it beats this bound, which is as near to the best plan as was asked for.
+    Near(f64),
     /// Stopped: none of it beats this bound.
     Stopped(f64),
 }
 
-/// A set of shardings under search, least bound first.
+/// A set of shardings.
+#[derive(Debug, Clone)]
+struct Set {
+    open: Open,
+    /// Its tile count, by position; all of them where there is none.
+    tiles: Option<usize>,
+    /// Best partitions of the relaxed passes of a set that contains this one: with weights streamed or kept on chip, forward and
+    /// backward.
+    known: [[Option<Rc<Path>>; 2]; 2],
+}
+
+impl Set {
+    /// By the strategies of a kernel.
+    fn split(&self, k: usize) -> Vec<Self> {
+        let with = |s: &Strategy| {
+            let mut set = self.clone();
+            set.open[k] = vec![*s];
+            set
+        };
+        self.open[k].iter().map(with).collect()
+    }
+}
+
+/// How sets of shardings are bounded.
+trait Bounds {
+    /// Whether sets smaller than the whole are out of reach.
+    fn is_out_of_reach(&self, context: &Context<'_>) -> bool;
+
+    /// No plan of a set takes less, and a sharding out of it that may be good (none where that is not known). `None` where
+    /// no plan of the set beats `best`.
+    ///
+    /// # Errors
+    /// Of a failing solver.
+    fn bound(
+        &self,
+        set: &mut Set,
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Option<(f64, Vec<Strategy>)>, MapError>;
+
+    /// The parts of a set that is not closed, of which `sharding` was evaluated.
+    ///
+    /// # Errors
+    /// Of a failing solver.
+    fn children(
+        &self,
+        set: &Set,
+        sharding: &[Strategy],
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Set>, MapError>;
+
+    /// Whether a sharding is worth evaluating.
+    ///
+    /// # Errors
+    /// Of a failing solver.
+    fn may_win(&self, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<bool, MapError>;
+}
+
+/// A set under search, least bound first.
 struct Node {
     bound: f64,
     /// Of equal bounds the one made first.
     made: u64,
-    open: Open,
-    /// The sharding of the least weighted sum; empty where the elimination was too wide.
+    set: Set,
+    /// The sharding of its least sum; empty where the elimination was too wide.
     best: Vec<Strategy>,
 }
 
@@ -94,10 +154,9 @@ pub type Evaluate<'e> = dyn FnMut(&[Strategy], &mut Option<Ideals>) -> Result<f6
 /// The joint search of one assignment.
 pub struct Joint<'a> {
     search: &'a Search<'a>,
-    relaxation: Relaxation<'a>,
-    separable: Separable,
-    tiles: Vec<u64>,
-    modes: &'static [bool],
+    bounds: Box<dyn Bounds + 'a>,
+    /// Which strategies agree.
+    links: Vec<Link>,
     root: Open,
 }
 
@@ -128,40 +187,34 @@ impl<'a> Joint<'a> {
         if base.open.iter().all(|open| open.len() == 1) {
             return None;
         }
-        let root = base.open.clone();
-        let relaxation = Relaxation::new(search, degrees);
         let tiles = match search.request.tiles {
             Some(tiles) => vec![tiles],
             None => tile_counts(w, &system.model),
         };
-        let ends = ends(&tiles)?;
-        let modes: &[bool] = if may_keep_weights(system) { &[true, false] } else { &[false] };
-        let keeps = modes.contains(&true) && relaxation.instance(&root, ends, true).is_some();
-        let modes: &[bool] = if keeps { &[true, false] } else { &[false] };
-        // What keeping the weights on chip saves is saved in the bound too.
-        let relaxed = relaxation.instance(&root, ends, false).or_else(|| relaxation.instance(&root, ends, true))?;
-        let alone = system.chip.0.style == Style::KernelByKernel;
-        let loads_in_own = alone && system.model.layouts == Layouts::Flowspace;
-        let stored = relaxation.least_stored(&root, ends.0);
-        let how = (ends.0, keeps, loads_in_own.then_some(stored.as_slice()));
-        let own = (0..w.kernels.len())
-            .map(|k| root[k].iter().map(|s| own(&relaxation, search, degrees, &relaxed, (k, *s), how)).collect())
-            .collect();
-        let phases: Vec<Phase> = w.kernels.iter().map(|k| k.phase).collect();
-        let mut separable = Separable::new(base, own, &relaxed, &phases, loads_in_own);
-        let shares = relaxation.shares(&root);
-        let held = |k: usize| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect();
-        let held = (0..w.kernels.len()).map(held).collect();
-        separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
-        Some(Self { search, relaxation, separable, tiles, modes, root })
+        let mut root = base.open.clone();
+        if !prune(&couplings(&base), &base.open, &mut root) {
+            return None;
+        }
+        let base = restricted(&base, &root);
+        let links = couplings(&base);
+        let relaxation = Relaxation::new(search, degrees);
+        let exact = match system.chip.0.style {
+            Style::KernelByKernel => KernelByKernel::new(&relaxation, &base, &tiles),
+            Style::Dataflow => None,
+        };
+        let bounds: Box<dyn Bounds + 'a> = match exact {
+            Some(exact) => Box::new(exact),
+            None => Box::new(Together::new(relaxation, base, tiles)?),
+        };
+        Some(Self { search, bounds, links, root })
     }
 
-    /// Looks at all shardings that may beat the objective `best()`; `evaluate` prices one exactly, and may lower it.
+    /// Looks at all shardings that may beat the objective `best`; `evaluate` prices one exactly, and may lower it.
     ///
     /// # Errors
     /// Those of `evaluate`, and of a failing solver.
     pub fn run(
-        mut self,
+        self,
         context: &mut Context<'_>,
         seen: Vec<Strategy>,
         evaluate: &mut Evaluate<'_>,
@@ -170,270 +223,111 @@ impl<'a> Joint<'a> {
         let mut evaluated: BTreeSet<Vec<Strategy>> = BTreeSet::from([seen]);
         let mut heap = BinaryHeap::new();
         let mut made = 0;
-        let mut root = std::mem::take(&mut self.root);
-        if !self.separable.prune(&mut root) {
-            return Ok(Ended::Closed);
-        }
-        self.separable.tune(&root, ROUNDS);
+        let near = 1.0 - self.search.request.limits.gap.max(TIE);
+        let root = Set { open: self.root.clone(), tiles: None, known: Default::default() };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
         while let Some(node) = heap.pop() {
             if node.bound >= best * (1.0 - TIE) {
                 return Ok(Ended::Closed);
             }
-            if self.large(context) || *context.nodes_left == 0 || self.search.out_of_time() {
+            if node.bound >= best * near {
+                return Ok(Ended::Near(node.bound));
+            }
+            if self.bounds.is_out_of_reach(context) || *context.nodes_left == 0 || self.search.out_of_time() {
                 return Ok(Ended::Stopped(node.bound));
             }
             *context.nodes_left -= 1;
-            let single = node.open.iter().all(|open| open.len() == 1);
-            let sharding = match node.best.is_empty() || single {
-                true => node.open.iter().map(|open| open[0]).collect(),
+            let single = node.set.open.iter().all(|open| open.len() == 1);
+            let sharding: Vec<Strategy> = match node.best.is_empty() || single {
+                true => node.set.open.iter().map(|open| open[0]).collect(),
                 false => node.best.clone(),
             };
-            if evaluated.insert(sharding.clone()) && (single || self.may_win(&sharding, best, context)?) {
+            if evaluated.insert(sharding.clone()) && (single || self.bounds.may_win(&sharding, best, context)?) {
                 best = evaluate(&sharding, context.ideals)?;
             }
+            // One sharding was evaluated at every tile count.
             if single || node.bound >= best * (1.0 - TIE) {
                 continue;
             }
-            let (k, matters) = self.split(&node.open, &sharding);
-            if !matters && self.closed_by_tiles(&node.open, best, context)? {
-                continue;
-            }
-            for s in node.open[k].clone() {
-                let mut open = node.open.clone();
-                open[k] = vec![s];
-                if self.separable.prune(&mut open) {
-                    self.push(open, node.bound, best, &mut heap, &mut made, context)?;
+            for mut set in self.bounds.children(&node.set, &sharding, best, context)? {
+                if prune(&self.links, &self.root, &mut set.open) {
+                    self.push(set, node.bound, best, &mut heap, &mut made, context)?;
                 }
             }
         }
         Ok(Ended::Closed)
     }
 
-    /// Whether a shortest path over all ideals is out of reach.
-    fn large(&self, context: &Context<'_>) -> bool {
-        let partial = context.ideals.as_ref().is_some_and(|ideals| !ideals.complete);
-        partial || self.search.workload.kernels.len() > MOST_KERNELS
-    }
-
-    /// Bounds a node and keeps it where it may still win.
+    /// Bounds a set and keeps it where it may still win.
     fn push(
         &self,
-        open: Open,
+        mut set: Set,
         parent: f64,
         best: f64,
         heap: &mut BinaryHeap<Node>,
         made: &mut u64,
         context: &mut Context<'_>,
     ) -> Result<(), MapError> {
-        let beaten = |bound: f64| bound >= best * (1.0 - TIE);
-        let need = self.relaxation.least_resident(&open);
-        if need > self.search.dram_capacity() {
-            return Ok(());
-        }
-        let Some((layer, sharding)) = self.separable.least(&open) else { return Ok(()) };
-        let stage = self.relaxation.stage(&open);
-        let mut bound = parent.max(self.total(&stage, layer));
-        if beaten(bound) {
-            return Ok(());
-        }
-        let Some(ends) = ends(&self.tiles) else { return Ok(()) };
-        let mut fused = f64::INFINITY;
-        for mode in self.modes {
-            fused = fused.min(self.fused(&open, ends, *mode, &stage, best, context)?);
-        }
-        bound = bound.max(fused);
-        if !beaten(bound) {
-            heap.push(Node { bound, made: *made, open, best: sharding });
+        let Some((bound, sharding)) = self.bounds.bound(&mut set, best, context)? else { return Ok(()) };
+        let bound = bound.max(parent);
+        if bound < best * (1.0 - TIE) {
+            heap.push(Node { bound, made: *made, set, best: sharding });
             *made += 1;
         }
         Ok(())
     }
-
-    /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`.
-    fn fused(
-        &self,
-        open: &Open,
-        tiles: (u64, u64),
-        weights_on_chip: bool,
-        stage: &Stage<'_>,
-        best: f64,
-        context: &mut Context<'_>,
-    ) -> Result<f64, MapError> {
-        let Some(instance) = self.relaxation.instance(open, tiles, weights_on_chip) else { return Ok(f64::INFINITY) };
-        let closed = self.total(stage, instance.least_value());
-        if closed >= best * (1.0 - TIE) {
-            return Ok(f64::INFINITY);
-        }
-        if instance.kernel_by_kernel {
-            return Ok(closed.max(self.total(stage, each_alone(&instance))));
-        }
-        let total = |layer: f64| self.total(stage, layer);
-        let cutoff = cutoff(&total, instance.least_value(), best);
-        let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
-        if self.large(context) || (limited && self.search.request.engine != Engine::Exact) {
-            // Of large graphs a bound is many solves; for limited ones the MILP may be asked, which a bound is not worth.
-            return Ok(closed);
-        }
-        let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
-        let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
-        Ok(match found {
-            Some(Fused { layer, proven: true, .. }) => closed.max(self.total(stage, layer)),
-            Some(_) => closed,
-            None if complete => f64::INFINITY,
-            None => closed,
-        })
-    }
-
-    /// Whether a sharding beats `best` by its own relaxation, which has all tile counts in one.
-    fn may_win(&self, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
-        let Some(ends) = ends(&self.tiles) else { return Ok(false) };
-        if !best.is_finite() {
-            return Ok(true);
-        }
-        let open: Open = sharding.iter().map(|s| vec![*s]).collect();
-        let stage = self.relaxation.stage(&open);
-        for mode in self.modes {
-            if self.fused(&open, ends, *mode, &stage, best, context)? < best * (1.0 - TIE) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
-    /// Whether no sharding of a node beats `best` at any one tile count.
-    fn closed_by_tiles(&self, open: &Open, best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
-        let stage = self.relaxation.stage(open);
-        for tiles in &self.tiles {
-            for mode in self.modes {
-                if self.fused(open, (*tiles, *tiles), *mode, &stage, best, context)? < best * (1.0 - TIE) {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Seconds of an iteration whose layer takes at least `layer_s` and whose other parts are those of `stage`.
-    fn total(&self, stage: &Stage<'_>, layer_s: f64) -> f64 {
-        let stage = Stage { layer_s, ..stage.clone() };
-        iteration(self.search.workload, self.search.system, &stage).total_s() * (1.0 - TIE * 1e-3)
-    }
-
-    /// The kernel to split a node at: of those with a choice the one whose costs, and those of its tensors, are furthest
-    /// below what they are under `sharding`; and whether there is any such difference.
-    fn split(&self, open: &Open, sharding: &[Strategy]) -> (usize, bool) {
-        let most = (0..open.len()).max_by_key(|k| (open[*k].len(), usize::MAX - k)).unwrap_or(0);
-        let Some(ends) = ends(&self.tiles) else { return (most, false) };
-        let one: Open = sharding.iter().map(|s| vec![*s]).collect();
-        let mode = self.modes.len() > 1;
-        let of = |open: &Open| {
-            self.relaxation.instance(open, ends, mode).or_else(|| self.relaxation.instance(open, ends, false))
-        };
-        let (Some(low), Some(high)) = (of(open), of(&one)) else { return (most, true) };
-        let mut score = vec![0.0; open.len()];
-        let bandwidth = low.dram_bytes_per_s;
-        // A byte of SRAM is worth as much of the layer's time as it is of the SRAM.
-        let by_sram = if low.sram_bytes.is_finite() { high.lower_bound() / low.sram_bytes } else { 0.0 };
-        for (k, (a, b)) in low.kernels.iter().zip(&high.kernels).enumerate() {
-            let seconds = |c| separable::compute_seconds(c, low.cores);
-            score[k] += seconds(&b.compute) - seconds(&a.compute)
-                + (b.network_s - a.network_s)
-                + (b.dram_bytes - a.dram_bytes).max(0.0) / bandwidth
-                + (b.resident_bytes - a.resident_bytes).max(0.0) * by_sram;
-        }
-        for (a, b) in low.tensors.iter().zip(&high.tensors) {
-            let of_store = (b.store_bytes - a.store_bytes) / bandwidth + (b.store_buffer - a.store_buffer) * by_sram;
-            if let Some(p) = a.producer {
-                score[p] += of_store;
-            }
-            for (x, y) in a.uses.iter().zip(&b.uses) {
-                let of_load = (y.load_bytes - x.load_bytes) / bandwidth + (y.onchip_buffer - x.onchip_buffer) * by_sram;
-                score[x.kernel] += of_load + of_store;
-            }
-        }
-        // Conversions are paid by one kernel and avoided by its neighbours.
-        let paid: Vec<f64> = low.kernels.iter().zip(&high.kernels).map(|(a, b)| b.network_s - a.network_s).collect();
-        for tensor in &low.tensors {
-            let Some(p) = tensor.producer else { continue };
-            for u in &tensor.uses {
-                score[u.kernel] += paid[p];
-                score[p] += paid[u.kernel].max(0.0) * 0.5;
-            }
-        }
-        let open_ones = (0..open.len()).filter(|k| open[*k].len() > 1);
-        let at = open_ones.max_by(|a, b| score[*a].total_cmp(&score[*b]).then(b.cmp(a))).unwrap_or(most);
-        (at, score[at] > TIE * high.lower_bound())
-    }
 }
 
-/// The fewest and the most tiles.
-fn ends(tiles: &[u64]) -> Option<(u64, u64)> {
-    Some((*tiles.iter().min()?, *tiles.iter().max()?))
+/// The links between strategies some of which do not agree.
+fn couplings(problem: &Problem) -> Vec<Link> {
+    problem.links.iter().filter(|link| link.pairs.iter().flatten().any(Option::is_none)).cloned().collect()
 }
 
-/// The sum of the kernels as partitions of their own, whatever waits in DRAM meanwhile.
-fn each_alone(instance: &Instance) -> f64 {
-    let mut order: Vec<usize> = (0..instance.kernels.len()).collect();
-    order.sort_by_key(|k| (instance.kernels[*k].backward, *k));
-    let mut position = vec![0; order.len()];
-    for (i, k) in order.iter().enumerate() {
-        position[*k] = i;
-    }
-    let cost = |k: usize| {
-        instance.partition(&[k], |other| match position[other].cmp(&position[k]) {
-            std::cmp::Ordering::Less => When::Before,
-            std::cmp::Ordering::Equal => When::Now,
-            std::cmp::Ordering::Greater => When::After,
-        })
+/// The problem between the strategies that are open.
+fn restricted(problem: &Problem, open: &Open) -> Problem {
+    let of = |(all, open): (&Vec<Strategy>, &Vec<Strategy>)| -> Vec<usize> {
+        (0..all.len()).filter(|a| open.contains(&all[*a])).collect()
     };
-    order.iter().map(|k| cost(*k).map_or(f64::INFINITY, |cost| instance.value(&cost))).sum()
+    let kept: Vec<Vec<usize>> = problem.open.iter().zip(open).map(of).collect();
+    let links = problem.links.iter().map(|link| Link {
+        pairs: kept[link.from].iter().map(|a| kept[link.to].iter().map(|b| link.pairs[*a][*b]).collect()).collect(),
+        ..link.clone()
+    });
+    let cost = problem.cost.iter().zip(&kept);
+    Problem {
+        open: kept.iter().zip(&problem.open).map(|(kept, all)| kept.iter().map(|a| all[*a]).collect()).collect(),
+        cost: cost.map(|(all, kept)| kept.iter().map(|a| all[*a]).collect()).collect(),
+        links: links.collect(),
+        groups: problem.groups.clone(),
+    }
 }
 
-/// The layer's time from which on `total` does not beat `best`; infinite where that cannot be said.
-fn cutoff(total: &dyn Fn(f64) -> f64, least: f64, best: f64) -> f64 {
-    let (at, twice) = (total(least), total(2.0 * least));
-    let slope = (twice - at) / least;
-    let cutoff = (least + (best - at) / slope) * (1.0 + TIE);
-    if cutoff.is_finite() && total(cutoff) >= best * (1.0 - TIE) { cutoff } else { f64::INFINITY }
-}
-
-/// The parts of a layer's time that a kernel's own strategy decides.
-fn own(
-    relaxation: &Relaxation<'_>,
-    search: &Search<'_>,
-    degrees: &Degrees,
-    relaxed: &Instance,
-    (k, s): (usize, Strategy),
-    (tiles, weights_on_chip, stored): (u64, bool, Option<&[f64]>),
-) -> Own {
-    let (w, system) = (search.workload, search.system);
-    let kernel = &w.kernels[k];
-    let options = &system.model;
-    let samples = crate::model::schedule::samples_per_pass(w, options);
-    let compute = relaxation.compute(kernel, &[s], tiles);
-    let streamed = relaxation.kernel_dram(kernel, s, false);
-    let mut dram = if weights_on_chip { streamed.min(relaxation.kernel_dram(kernel, s, true)) } else { streamed };
-    if let Some(stored) = stored {
-        for (id, tensor) in w.tensors.iter().enumerate() {
-            if tensor.carried_from.is_some() && options.boundary_tensors == crate::system::options::Charge::Ignored {
+/// Strategies of which no pair with a neighbour can be are no choice: they are dropped until none is left to drop.
+/// False where a kernel is left without any.
+fn prune(links: &[Link], all: &Open, open: &mut Open) -> bool {
+    let at = |k: usize, s: Strategy| all[k].iter().position(|o| *o == s);
+    loop {
+        let mut changed = false;
+        for link in links {
+            let pair = |a: Strategy, b: Strategy| {
+                at(link.from, a).zip(at(link.to, b)).is_some_and(|(a, b)| link.pairs[a][b].is_some())
+            };
+            if link.from == link.to {
+                let before = open[link.from].len();
+                open[link.from].retain(|a| pair(*a, *a));
+                changed |= open[link.from].len() < before;
                 continue;
             }
-            let forward = |k: usize| w.kernels[k].phase == Phase::Forward;
-            let other_phase = tensor.producer.is_some_and(|p| forward(p) != forward(k));
-            // A reader of another phase loads what was stored, and that is at least so much.
-            let stored = if other_phase { stored[id] } else { f64::INFINITY };
-            let loads = tensor.consumers.iter().filter(|u| u.kernel == k).map(|u| {
-                let layout = required(kernel, u.slot, s, options.layouts);
-                (tensor_bytes(tensor, layout, degrees.tp, 1, w.word_bytes).0 * samples).min(stored)
-            });
-            dram += loads.fold(0.0, f64::max);
+            let (from, to) = (open[link.from].clone(), open[link.to].clone());
+            open[link.from].retain(|a| to.iter().any(|b| pair(*a, *b)));
+            open[link.to].retain(|b| from.iter().any(|a| pair(*a, *b)));
+            changed |= open[link.from].len() < from.len() || open[link.to].len() < to.len();
         }
-    }
-    Own {
-        compute: separable::compute_seconds(&compute, relaxed.cores),
-        dram: dram / relaxed.dram_bytes_per_s,
-        network: crate::model::collective::own_seconds(kernel, &degrees.own, samples, options)
-            + relaxation.own_network(kernel, s, tiles),
+        if open.iter().any(Vec::is_empty) {
+            return false;
+        }
+        if !changed {
+            return true;
+        }
     }
 }

@@ -33,14 +33,14 @@ fn least(of: &[Strategy], f: impl Fn(Strategy) -> f64) -> f64 {
 
 /// The relaxation of one assignment of dimensions.
 pub struct Relaxation<'a> {
-    search: &'a Search<'a>,
-    degrees: &'a Degrees,
+    pub(super) search: &'a Search<'a>,
+    pub(super) degrees: &'a Degrees,
     levels: Vec<usize>,
     /// The tensors that are what the next layer reads of each.
-    next: Vec<Vec<usize>>,
+    pub(super) next: Vec<Vec<usize>>,
     /// The tensors that each kernel makes.
-    made: Vec<Vec<usize>>,
-    samples: f64,
+    pub(super) made: Vec<Vec<usize>>,
+    pub(super) samples: f64,
     passes: f64,
 }
 
@@ -77,16 +77,16 @@ impl<'a> Relaxation<'a> {
         self.search.system.model.layouts
     }
 
-    fn wanted(&self, u: &Use, s: Strategy) -> Layout {
+    pub(super) fn wanted(&self, u: &Use, s: Strategy) -> Layout {
         required(self.kernel(u.kernel), u.slot, s, self.layouts())
     }
 
     /// Bytes of a sample and of a tile of a tensor in a layout.
-    fn bytes(&self, tensor: &Tensor, layout: Layout, tiles: u64) -> (f64, f64) {
+    pub(super) fn bytes(&self, tensor: &Tensor, layout: Layout, tiles: u64) -> (f64, f64) {
         tensor_bytes(tensor, layout, self.degrees.tp, tiles, self.search.workload.word_bytes)
     }
 
-    fn same_phase(&self, a: usize, b: usize) -> bool {
+    pub(super) fn same_phase(&self, a: usize, b: usize) -> bool {
         (self.kernel(a).phase == Phase::Forward) == (self.kernel(b).phase == Phase::Forward)
     }
 
@@ -341,7 +341,7 @@ impl<'a> Relaxation<'a> {
 
     /// Seconds to bring a tensor from the layout in which `made` leaves it to one that a reader wants; infinite where that
     /// cannot be.
-    fn convert(&self, tensor: &Tensor, made: Layout, wanted: Layout, tiles: u64) -> f64 {
+    pub(super) fn convert(&self, tensor: &Tensor, made: Layout, wanted: Layout, tiles: u64) -> f64 {
         let options = &self.search.system.model;
         let Ok(kind) = conversion(made, wanted) else { return f64::INFINITY };
         let Some(kind) = kind else { return 0.0 };

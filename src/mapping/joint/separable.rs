@@ -11,9 +11,10 @@
 //! Where the DRAM is short, a price on its bytes joins them: a sharding that fits pays nothing above the capacity, so that for
 //! any price of at least zero the least of (time + price x (bytes - capacity)) is a bound too.
 
-use super::super::elimination::{Eliminated, eliminate};
+use super::super::elimination::{couplings, group_terms, preference};
 use super::super::instance::{Compute, Instance};
-use super::super::sharding::{Link, Problem};
+use super::super::minsum::{self, Least, Term};
+use super::super::sharding::Problem;
 use super::relaxed::Open;
 use crate::model::Strategy;
 use crate::system::Overlap;
@@ -49,10 +50,23 @@ pub struct Own {
     pub network: f64,
 }
 
+/// The terms of a set of shardings.
+struct Among {
+    /// Of each variable the values that it may have.
+    kept: Vec<Vec<usize>>,
+    sizes: Vec<usize>,
+    coupled: Vec<Term>,
+    groups: Vec<Vec<Term>>,
+}
+
 /// The separable bound of an assignment of dimensions.
 pub struct Separable {
     /// Links and conversions in seconds; its own costs are not used.
     base: Problem,
+    /// Values of the kernels' variables and of those of groups.
+    sizes: Vec<usize>,
+    /// What must agree, and what the conversions of each group cost; none where that is too much for the elimination.
+    terms: Option<(Vec<Term>, Vec<Vec<Term>>)>,
     /// For each kernel and strategy of `base`.
     own: Vec<Vec<Own>>,
     bundle: Vec<usize>,
@@ -145,7 +159,16 @@ impl Separable {
             Overlap::None => Weights { compute: 1.0, dram: 1.0, network: 1.0 },
         };
         let weights = vec![weights; bundles];
+        let mut sizes: Vec<usize> = base.open.iter().map(Vec::len).collect();
+        let of_group = |g: usize, sizes: &mut Vec<usize>| {
+            let mut terms = Vec::new();
+            group_terms(&base, g, sizes, &mut terms).map(|()| terms)
+        };
+        let coupled = couplings(&base, &sizes);
+        let groups: Option<Vec<Vec<Term>>> = (0..base.groups.len()).map(|g| of_group(g, &mut sizes)).collect();
         Self {
+            sizes,
+            terms: coupled.zip(groups),
             base,
             own,
             bundle,
@@ -219,79 +242,80 @@ impl Separable {
     /// The least of the weighted sum over the shardings of `open`, and one that reaches it; `None` where no strategies
     /// agree. Where too many kernels depend on each other at once the bound is zero and the sharding empty.
     pub fn least(&self, open: &Open) -> Option<(f64, Vec<Strategy>)> {
-        let mut problem = self.restricted(open);
+        self.least_of(&self.among(open), &self.weights)
+    }
+
+    /// [`Separable::least`] with weights that are moved for this set alone.
+    pub fn least_tuned(&self, open: &Open, rounds: usize) -> Option<(f64, Vec<Strategy>)> {
+        let among = self.among(open);
+        let mut weights = self.weights.clone();
+        let mut best: Option<(f64, Vec<Strategy>)> = None;
+        for round in 0..=rounds {
+            let (bound, sharding) = self.least_of(&among, &weights)?;
+            if sharding.is_empty() || self.overlap == Overlap::None {
+                return Some((bound, sharding));
+            }
+            let spent = self.spent(&sharding);
+            if best.as_ref().is_none_or(|(least, _)| bound > *least) {
+                best = Some((bound, sharding));
+            }
+            let step = 1.0 / (round as f64 + 2.0);
+            for (weights, spent) in weights.iter_mut().zip(&spent) {
+                weights.toward(self.overlap, spent, step);
+            }
+        }
+        best
+    }
+
+    /// The terms between the strategies that are open; none where they are too large.
+    fn among(&self, open: &Open) -> Option<Among> {
+        let (coupled, groups) = self.terms.as_ref()?;
+        let of = |v: usize| match self.base.open.get(v) {
+            Some(all) => (0..all.len()).filter(|a| open[v].contains(&all[*a])).collect(),
+            None => (0..self.sizes[v]).collect(),
+        };
+        let kept: Vec<Vec<usize>> = (0..self.sizes.len()).map(of).collect();
+        let cut = |terms: &Vec<Term>| terms.iter().map(|term| term.among(&self.sizes, &kept)).collect();
+        Some(Among {
+            coupled: cut(coupled),
+            groups: groups.iter().map(cut).collect(),
+            sizes: kept.iter().map(Vec::len).collect(),
+            kept,
+        })
+    }
+
+    fn least_of(&self, among: &Option<Among>, weights: &[Weights]) -> Option<(f64, Vec<Strategy>)> {
+        let Some(among) = among else { return Some((0.0, Vec::new())) };
+        let mut terms = among.coupled.clone();
         for (k, own) in self.own.iter().enumerate() {
-            let weights = self.weights[self.bundle[k]];
-            let all = own.iter().enumerate().filter(|(a, _)| open[k].contains(&self.base.open[k][*a]));
+            let weights = weights[self.bundle[k]];
             let held = |a: usize| if self.byte_s > 0.0 { self.byte_s * self.held[k][a] } else { 0.0 };
-            problem.cost[k] = all.map(|(a, own)| weights.of(own) + held(a)).collect();
+            terms.push(Term::of_one(k, among.kept[k].iter().map(|a| weights.of(&own[*a]) + held(*a)).collect()));
         }
-        for (g, costs) in problem.groups.iter_mut().enumerate() {
-            let weights = self.payers[g].iter().map(|k| self.weights[self.bundle[*k]].network);
-            let weight = weights.fold(f64::INFINITY, f64::min);
-            costs.values_mut().for_each(|cost| *cost *= if weight.is_finite() { weight } else { 0.0 });
+        for (g, costs) in among.groups.iter().enumerate() {
+            let weight = self.payers[g].iter().map(|k| weights[self.bundle[*k]].network).fold(f64::INFINITY, f64::min);
+            let weight = if weight.is_finite() { weight } else { 0.0 };
+            for term in costs {
+                let mut term = term.clone();
+                term.map(|cost| if cost.is_finite() { cost * weight } else { cost });
+                terms.push(term);
+            }
         }
-        match eliminate(&problem) {
-            Eliminated::Infeasible => None,
-            Eliminated::TooWide => Some((0.0, Vec::new())),
-            Eliminated::Chosen(choice, cost) => {
-                let dram: f64 = self.weights.iter().zip(&self.dram).map(|(w, d)| w.dram * d).sum();
-                let sharding = choice.iter().zip(&problem.open).map(|(a, open)| open[*a]).collect();
+        let at = |k: usize, value: usize| among.kept[k].get(value).map(|a| self.base.open[k][*a]);
+        let rank = |v: usize, value: usize| match v < self.base.open.len() {
+            true => at(v, value).map_or(0, preference),
+            false => 0,
+        };
+        match minsum::least(terms, &among.sizes, rank) {
+            Least::Infeasible => None,
+            Least::TooWide => Some((0.0, Vec::new())),
+            Least::Found(values, cost) => {
+                let dram: f64 = weights.iter().zip(&self.dram).map(|(w, d)| w.dram * d).sum();
+                let sharding = (0..self.base.open.len()).filter_map(|k| at(k, values[k])).collect();
                 let sum = cost + dram + self.serial_s;
                 // Rounding is relative to the sums, not to their difference.
                 let room = if self.byte_s > 0.0 { self.byte_s * self.room } else { 0.0 };
                 Some(((sum - room - 1e-12 * (sum + room.abs())).max(0.0), sharding))
-            }
-        }
-    }
-
-    /// The links of the base problem between the strategies that are open; no costs of its own.
-    fn restricted(&self, open: &Open) -> Problem {
-        let kept: Vec<Vec<usize>> = self
-            .base
-            .open
-            .iter()
-            .zip(open)
-            .map(|(all, open)| (0..all.len()).filter(|a| open.contains(&all[*a])).collect())
-            .collect();
-        let links = self.base.links.iter().map(|link| Link {
-            pairs: kept[link.from].iter().map(|a| kept[link.to].iter().map(|b| link.pairs[*a][*b]).collect()).collect(),
-            ..link.clone()
-        });
-        Problem {
-            open: kept.iter().zip(&self.base.open).map(|(kept, all)| kept.iter().map(|a| all[*a]).collect()).collect(),
-            cost: vec![Vec::new(); open.len()],
-            links: links.collect(),
-            groups: self.base.groups.clone(),
-        }
-    }
-
-    /// Strategies of which no pair with a neighbour can be are no choice: they are dropped until none is left to drop.
-    /// False where a kernel is left without any.
-    pub fn prune(&self, open: &mut Open) -> bool {
-        let at = |k: usize, s: Strategy| self.base.open[k].iter().position(|o| *o == s);
-        loop {
-            let mut changed = false;
-            for link in &self.base.links {
-                let pair = |a: Strategy, b: Strategy| {
-                    at(link.from, a).zip(at(link.to, b)).is_some_and(|(a, b)| link.pairs[a][b].is_some())
-                };
-                if link.from == link.to {
-                    let before = open[link.from].len();
-                    open[link.from].retain(|a| pair(*a, *a));
-                    changed |= open[link.from].len() < before;
-                    continue;
-                }
-                let (from, to) = (open[link.from].clone(), open[link.to].clone());
-                open[link.from].retain(|a| to.iter().any(|b| pair(*a, *b)));
-                open[link.to].retain(|b| from.iter().any(|a| pair(*a, *b)));
-                changed |= open[link.from].len() < from.len() || open[link.to].len() < to.len();
-            }
-            if open.iter().any(Vec::is_empty) {
-                return false;
-            }
-            if !changed {
-                return true;
             }
         }
     }

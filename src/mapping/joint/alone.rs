@@ -1,0 +1,624 @@
+//! Chips that run kernel by kernel: the whole iteration as a sum of terms of few kernels each, so that the least value is
+//! not a bound but the optimum, as far as the DRAM's capacity lets it.
+//!
+//! A kernel is a partition of its own. What it takes depends on its own strategy, on which layouts the readers of its
+//! results want (it converts and stores them: [`super::super::instance`]), and, where it reads what the other pass made, on
+//! how that lies in DRAM and on whether an earlier reader has paid for the same conversion. Variables of their own keep the
+//! terms small:
+//!
+//! | variable | values | there for |
+//! |---|---|---|
+//! | strategy of a kernel | those open to it | every kernel |
+//! | layouts wanted of a tensor | sets of layouts | tensors that several kernels of the pass read: each asks for its own to be in it |
+//! | how a tensor lies | layout made, layouts stored | tensors that the other pass reads |
+//! | layouts paid for | sets of layouts | the third reader of a tensor in another pass, and those after it |
+//!
+//! A set larger than what is wanted only costs more, so that the least sum has the sets that are wanted.
+//! To the layer's time come the parts of the iteration that strategies change: hand-over, gradients, optimiser. A price on
+//! bytes stands for the DRAM's capacity (as in [`super::separable`]). The tile count is one for all kernels; with several
+//! at once every kernel has its best, which is a bound, and where they are told apart the optimum of each.
+
+use super::super::elimination::preference;
+use super::super::instance::{CAPACITY_TOLERANCE, Compute, Goal, combine};
+use super::super::minsum::{self, Least, Term};
+use super::super::sharding::Problem;
+use super::relaxed::{Open, Relaxation};
+use crate::model::Strategy;
+use crate::model::collective;
+use crate::model::compute::{gradient_bytes, weight_bytes};
+use crate::model::layout::{Layout, produced};
+use crate::model::schedule::{Stage, iteration};
+use crate::system::Overlap;
+use crate::system::options::{Charge, Fanout, Layouts, Pipeline, WeightTraffic};
+use crate::workload::{Axis, Use};
+
+/// All layouts; a set of them is a mask of their positions here.
+const LAYOUTS: [Layout; 4] = [Layout::Replicated, Layout::Rows, Layout::Cols, Layout::Partial];
+
+fn place(layout: Layout) -> usize {
+    match layout {
+        Layout::Replicated => 0,
+        Layout::Rows => 1,
+        Layout::Cols => 2,
+        Layout::Partial => 3,
+    }
+}
+
+/// What follows from the value of one variable, or is fixed.
+#[derive(Debug, Clone)]
+struct Known<T> {
+    variable: Option<usize>,
+    values: Vec<T>,
+}
+
+impl<T: Copy + Default> Known<T> {
+    fn fixed(value: T) -> Self {
+        Self { variable: None, values: vec![value] }
+    }
+    /// For a choice of the variables of `scope`.
+    fn at(&self, scope: &[usize], at: &[usize]) -> T {
+        let value = self.variable.and_then(|v| scope.iter().position(|w| *w == v)).map_or(0, |i| at[i]);
+        self.values.get(value).copied().unwrap_or_default()
+    }
+}
+
+/// How a tensor lies in DRAM: the layout that it was made in, and those that it is stored for (none: as made).
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct State {
+    made: usize,
+    stored: u8,
+}
+
+impl State {
+    /// The whole tensor is no smaller than any shard of it.
+    fn of(made: Layout, wanted: u8) -> Self {
+        Self { made: place(made), stored: if wanted & 1 == 1 { 1 } else { wanted } }
+    }
+}
+
+/// A tensor at a tile count.
+struct Sizes {
+    /// Bytes of a pass in each layout.
+    bytes: [f64; 4],
+    /// Seconds from each layout to each.
+    convert: [[f64; 4]; 4],
+}
+
+impl Sizes {
+    fn stored(&self, state: State) -> f64 {
+        if state.stored == 0 {
+            return self.bytes[state.made];
+        }
+        let wanted = (0..LAYOUTS.len()).filter(|l| state.stored >> l & 1 == 1);
+        wanted.map(|l| self.bytes[l]).fold(0.0, f64::max)
+    }
+}
+
+/// What a kernel's own strategy and tile count decide.
+struct Local {
+    compute_s: f64,
+    network_s: f64,
+    serial_s: f64,
+    /// DRAM bytes of its weights, gradients and look-ups, and of what it reads of its own pass.
+    dram_bytes: f64,
+    /// Times that what it reads is read again, and the bytes of its own pass read so.
+    again: f64,
+    reread: f64,
+}
+
+/// A tensor that a kernel makes.
+struct Made {
+    tensor: usize,
+    wanted: Known<u8>,
+    stored: bool,
+}
+
+/// A tensor of the other pass that a kernel reads.
+struct Other {
+    tensor: usize,
+    state: Known<State>,
+    /// For each use: the place of the layout wanted by strategy, and the layouts paid for by readers before it.
+    uses: Vec<(Vec<usize>, Known<u8>)>,
+}
+
+/// The numbers of an assignment of dimensions.
+pub struct Alone {
+    root: Open,
+    sizes: Vec<usize>,
+    /// By tile count and tensor.
+    tensors: Vec<Vec<Sizes>>,
+    /// By tile count, kernel and strategy; none where it does not fit the SRAM.
+    local: Vec<Vec<Vec<Option<Local>>>>,
+    made: Vec<Vec<Made>>,
+    other: Vec<Vec<Other>>,
+    /// Terms that no tile count changes: what must agree, and parts of the iteration in seconds of a layer.
+    fixed: Vec<Term>,
+    /// Terms with the best tile count of each kernel.
+    any: Vec<Term>,
+    overlap: Overlap,
+    bandwidth: f64,
+    overhead_s: f64,
+    /// Seconds of an iteration without layers, and for each second of a layer.
+    base_s: f64,
+    slope: f64,
+    held: Vec<Vec<f64>>,
+    room: f64,
+    /// Seconds of a layer that a byte in the DRAM is priced at.
+    byte_s: f64,
+}
+
+/// Prices of memory that are tried.
+const PRICES: usize = 24;
+
+impl Alone {
+    /// For the shardings of `base`. `None` under options other than those that the terms know, and where one of them has
+    /// too many kernels.
+    pub fn new(relaxation: &Relaxation<'_>, base: &Problem, tiles: &[u64]) -> Option<Self> {
+        let root = &base.open;
+        let (w, system) = (relaxation.search.workload, relaxation.search.system);
+        let options = &system.model;
+        if options.layouts != Layouts::Flowspace
+            || options.tensor_fanout != Fanout::Shared
+            || options.boundary_tensors != Charge::Charged
+            || options.pipeline == Pipeline::DfmodelFirst
+        {
+            return None;
+        }
+        let mut stage = relaxation.stage(root);
+        let shares = relaxation.shares(root);
+        let total =
+            |stage: &Stage<'_>, layer_s: f64| iteration(w, system, &Stage { layer_s, ..stage.clone() }).total_s();
+        let base_s = total(&stage, 0.0);
+        let slope = total(&stage, 1.0) - base_s;
+        let mut out = Self {
+            sizes: root.iter().map(Vec::len).collect(),
+            root: root.clone(),
+            tensors: tiles.iter().map(|t| sizes(relaxation, *t)).collect(),
+            local: tiles.iter().map(|t| locals(relaxation, root, *t)).collect(),
+            made: Vec::new(),
+            other: Vec::new(),
+            fixed: Vec::new(),
+            any: Vec::new(),
+            overlap: system.overlap(),
+            bandwidth: system.memory.0.bandwidth.0,
+            overhead_s: if options.latencies == Charge::Charged { system.chip.0.launch_overhead.0 } else { 0.0 },
+            base_s,
+            slope,
+            held: (0..root.len())
+                .map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect())
+                .collect(),
+            room: relaxation.search.dram_capacity() - relaxation.held_by_all(),
+            byte_s: 0.0,
+        };
+        out.link(relaxation)?;
+        for link in base.links.iter().filter(|link| link.pairs.iter().flatten().any(Option::is_none)) {
+            let allowed = |a: usize, b: usize| if link.pairs[a][b].is_some() { 0.0 } else { f64::INFINITY };
+            out.fixed.push(match link.from == link.to {
+                true => Term::new(vec![link.from], &out.sizes, |at| allowed(at[0], at[0]))?,
+                false => Term::new(vec![link.from, link.to], &out.sizes, |at| allowed(at[0], at[1]))?,
+            });
+        }
+        // What the iteration takes beside its layers is affine in bytes of weights and gradients, and convex in those handed over.
+        let (word, t) = (w.word_bytes, relaxation.degrees.tp);
+        let from = stage.clone();
+        for (k, kernel) in w.kernels.iter().enumerate() {
+            let bytes: Vec<(f64, f64)> = root[k]
+                .iter()
+                .map(|s| {
+                    let owned = if kernel.owns_weight() { weight_bytes(kernel, *s, t, word) } else { 0.0 };
+                    (owned, gradient_bytes(kernel, *s, t, word))
+                })
+                .collect();
+            let least = bytes.iter().fold((f64::INFINITY, f64::INFINITY), |l, b| (l.0.min(b.0), l.1.min(b.1)));
+            let seconds = |(owned, gradient): &(f64, f64)| {
+                stage.layer_weight_bytes = from.layer_weight_bytes + owned - least.0;
+                stage.layer_gradient_bytes = from.layer_gradient_bytes + gradient - least.1;
+                (total(&stage, 0.0) - base_s).max(0.0) / slope
+            };
+            let extra: Vec<f64> = bytes.iter().map(seconds).collect();
+            if extra.iter().any(|s| *s > 0.0) {
+                out.fixed.push(Term::of_one(k, extra));
+            }
+        }
+        if options.pipeline == Pipeline::OneForwardOneBackward {
+            for tensor in w.tensors.iter().filter(|tensor| tensor.carried_from.is_some()) {
+                let mut scope: Vec<usize> = tensor.consumers.iter().map(|u| u.kernel).collect();
+                scope.sort_unstable();
+                scope.dedup();
+                let bytes = |at: &[usize]| {
+                    let of = |u: &Use| {
+                        let s = scope.iter().position(|k| *k == u.kernel).map_or(0, |i| at[i]);
+                        relaxation.bytes(tensor, relaxation.wanted(u, root[u.kernel][s]), 1).0
+                    };
+                    tensor.consumers.iter().map(of).fold(0.0, f64::max)
+                };
+                let Some(mut term) = Term::new(scope.clone(), &out.sizes, bytes) else { continue };
+                let floor = tensor.consumers.iter().map(|u| {
+                    let wants = root[u.kernel].iter().map(|s| relaxation.bytes(tensor, relaxation.wanted(u, *s), 1).0);
+                    wants.fold(f64::INFINITY, f64::min)
+                });
+                let floor = floor.fold(0.0, f64::max);
+                let mut stage = from.clone();
+                // Of a maximum of affine functions, the one that is largest where it begins.
+                stage.carried_bytes = from.carried_bytes * (1.0 + 1e-6);
+                let by_byte = (total(&stage, 0.0) - base_s) / (stage.carried_bytes - from.carried_bytes);
+                if by_byte > 0.0 && by_byte.is_finite() {
+                    term.map(|bytes| (bytes - floor).max(0.0) * by_byte * (1.0 - 1e-9) / slope);
+                    out.fixed.push(term);
+                }
+            }
+        }
+        out.any = out.terms(&(0..tiles.len()).collect::<Vec<_>>())?;
+        Some(out)
+    }
+
+    /// Finds what the terms of each kernel depend on, with variables for sets of layouts.
+    fn link(&mut self, relaxation: &Relaxation<'_>) -> Option<()> {
+        let w = relaxation.search.workload;
+        let n = w.kernels.len();
+        self.made = (0..n).map(|_| Vec::new()).collect();
+        self.other = (0..n).map(|_| Vec::new()).collect();
+        for (id, tensor) in w.tensors.iter().enumerate() {
+            let Some(p) = tensor.producer else { continue };
+            let carried = relaxation.next[id].iter().flat_map(|c| &w.tensors[*c].consumers);
+            let here: Vec<Use> = tensor
+                .consumers
+                .iter()
+                .filter(|u| relaxation.same_phase(p, u.kernel))
+                .chain(carried)
+                .copied()
+                .collect();
+            let others: Vec<Use> =
+                tensor.consumers.iter().filter(|u| !relaxation.same_phase(p, u.kernel)).copied().collect();
+            let wanted = self.wanted(relaxation, &here)?;
+            if !others.is_empty() {
+                let state = self.state(p, &wanted)?;
+                self.read_later(relaxation, id, state, &others)?;
+            }
+            let stored = tensor.output || !tensor.consumers.is_empty();
+            self.made[p].push(Made { tensor: id, wanted, stored });
+        }
+        Some(())
+    }
+
+    /// The layouts that a kernel's uses want together, by its strategy.
+    fn masks(&self, relaxation: &Relaxation<'_>, uses: &[Use], kernel: usize) -> Vec<u8> {
+        let mask = |s: &Strategy| {
+            let mine = uses.iter().filter(|u| u.kernel == kernel);
+            mine.fold(0, |mask, u| mask | 1u8 << place(relaxation.wanted(u, *s)))
+        };
+        self.root[kernel].iter().map(mask).collect()
+    }
+
+    /// The layouts in which readers want a tensor.
+    fn wanted(&mut self, relaxation: &Relaxation<'_>, uses: &[Use]) -> Option<Known<u8>> {
+        let mut readers: Vec<usize> = uses.iter().map(|u| u.kernel).collect();
+        readers.sort_unstable();
+        readers.dedup();
+        match readers.as_slice() {
+            [] => return Some(Known::fixed(0)),
+            [one] => return Some(Known { variable: Some(*one), values: self.masks(relaxation, uses, *one) }),
+            _ => {}
+        }
+        let masks: Vec<Vec<u8>> = readers.iter().map(|k| self.masks(relaxation, uses, *k)).collect();
+        let mut sets = vec![0u8];
+        for of in &masks {
+            sets = sets.iter().flat_map(|set| of.iter().map(move |mask| set | mask)).collect();
+            sets.sort_unstable();
+            sets.dedup();
+        }
+        let set = self.sizes.len();
+        self.sizes.push(sets.len());
+        for (k, mask) in readers.iter().zip(&masks) {
+            let asks = |at: &[usize]| if mask[at[0]] & !sets[at[1]] == 0 { 0.0 } else { f64::INFINITY };
+            self.fixed.push(Term::new(vec![*k, set], &self.sizes, asks)?);
+        }
+        Some(Known { variable: Some(set), values: sets })
+    }
+
+    /// How a tensor lies that kernel `p` makes and readers of its own pass want so.
+    fn state(&mut self, p: usize, wanted: &Known<u8>) -> Option<Known<State>> {
+        let made = |s: usize| produced(self.root[p][s], Layouts::Flowspace);
+        let Some(variable) = wanted.variable.filter(|v| *v != p) else {
+            let mask = |s: usize| wanted.at(&[p], &[s]);
+            let values = (0..self.root[p].len()).map(|s| State::of(made(s), mask(s))).collect();
+            return Some(Known { variable: Some(p), values });
+        };
+        let mut states: Vec<State> = Vec::new();
+        for s in 0..self.root[p].len() {
+            for mask in &wanted.values {
+                let state = State::of(made(s), *mask);
+                if !states.contains(&state) {
+                    states.push(state);
+                }
+            }
+        }
+        let lies = self.sizes.len();
+        let mut sizes = self.sizes.clone();
+        sizes.push(states.len());
+        let agree = |at: &[usize]| {
+            let state = State::of(made(at[0]), wanted.values.get(at[1]).copied().unwrap_or(0));
+            if states.get(at[2]) == Some(&state) { 0.0 } else { f64::INFINITY }
+        };
+        let term = Term::new(vec![p, variable, lies], &sizes, agree)?;
+        self.fixed.push(term);
+        self.sizes = sizes;
+        Some(Known { variable: Some(lies), values: states })
+    }
+
+    /// The readers of another pass: each pays for its layout unless one before it has.
+    fn read_later(
+        &mut self,
+        relaxation: &Relaxation<'_>,
+        tensor: usize,
+        state: Known<State>,
+        uses: &[Use],
+    ) -> Option<()> {
+        let mut paid: Known<u8> = Known::fixed(0);
+        for u in uses {
+            let wants: Vec<usize> = self.root[u.kernel].iter().map(|s| place(relaxation.wanted(u, *s))).collect();
+            let after = |before: u8, s: usize| before | 1u8 << wants.get(s).copied().unwrap_or(0);
+            let next = match paid.variable {
+                None => {
+                    let values = (0..wants.len()).map(|s| after(paid.values[0], s)).collect();
+                    Known { variable: Some(u.kernel), values }
+                }
+                Some(v) if v == u.kernel => {
+                    let values = (0..wants.len()).map(|s| after(paid.values[s], s)).collect();
+                    Known { variable: Some(v), values }
+                }
+                Some(before) => {
+                    let mut sets: Vec<u8> =
+                        paid.values.iter().flat_map(|set| (0..wants.len()).map(|s| after(*set, s))).collect();
+                    sets.sort_unstable();
+                    sets.dedup();
+                    let chain = self.sizes.len();
+                    self.sizes.push(sets.len());
+                    let agree = |at: &[usize]| {
+                        let set = after(paid.values.get(at[0]).copied().unwrap_or(0), at[1]);
+                        if sets.get(at[2]) == Some(&set) { 0.0 } else { f64::INFINITY }
+                    };
+                    self.fixed.push(Term::new(vec![before, u.kernel, chain], &self.sizes, agree)?);
+                    Known { variable: Some(chain), values: sets }
+                }
+            };
+            let before = std::mem::replace(&mut paid, next);
+            let of_kernel = &mut self.other[u.kernel];
+            match of_kernel.iter_mut().find(|other| other.tensor == tensor) {
+                Some(other) => other.uses.push((wants, before)),
+                None => of_kernel.push(Other { tensor, state: state.clone(), uses: vec![(wants, before)] }),
+            }
+        }
+        Some(())
+    }
+
+    /// The terms of all kernels, each at the best of some tile counts. `None` where one has too many entries.
+    fn terms(&self, tiles: &[usize]) -> Option<Vec<Term>> {
+        (0..self.root.len()).map(|k| self.term(k, tiles)).collect()
+    }
+
+    fn term(&self, k: usize, tiles: &[usize]) -> Option<Term> {
+        let (made, other) = (&self.made[k], &self.other[k]);
+        let of_other = other
+            .iter()
+            .flat_map(|o| std::iter::once(o.state.variable).chain(o.uses.iter().map(|(_, before)| before.variable)));
+        let mut scope: Vec<usize> = made.iter().map(|m| m.wanted.variable).chain(of_other).flatten().collect();
+        scope.push(k);
+        scope.sort_unstable();
+        scope.dedup();
+        let own = scope.iter().position(|v| *v == k)?;
+        let mut wanted: Vec<u8> = vec![0; made.len()];
+        let mut states: Vec<State> = vec![State::default(); other.len()];
+        Term::new(scope.clone(), &self.sizes, |at| {
+            let s = at[own];
+            let makes = place(produced(self.root[k][s], Layouts::Flowspace));
+            wanted.iter_mut().zip(made).for_each(|(set, m)| *set = m.wanted.at(&scope, at));
+            states.iter_mut().zip(other).for_each(|(state, o)| *state = o.state.at(&scope, at));
+            let of_tiles = |i: usize| -> f64 {
+                let Some(local) = &self.local[i][k][s] else { return f64::INFINITY };
+                let (mut network, mut dram, mut reread) = (local.network_s, local.dram_bytes, local.reread);
+                for (m, set) in made.iter().zip(&wanted) {
+                    let sizes = &self.tensors[i][m.tensor];
+                    network +=
+                        (0..LAYOUTS.len()).filter(|l| set >> l & 1 == 1).map(|l| sizes.convert[makes][l]).sum::<f64>();
+                    if m.stored {
+                        dram += sizes.stored(State { made: makes, stored: *set });
+                    }
+                }
+                for (o, state) in other.iter().zip(&states) {
+                    let sizes = &self.tensors[i][o.tensor];
+                    let stored = sizes.stored(*state);
+                    let mut load: f64 = 0.0;
+                    for (wants, before) in &o.uses {
+                        let bytes = sizes.bytes[wants[s]].min(stored);
+                        load = load.max(bytes);
+                        reread += bytes;
+                        if before.at(&scope, at) >> wants[s] & 1 == 0 {
+                            network += sizes.convert[state.made][wants[s]];
+                        }
+                    }
+                    dram += load;
+                }
+                dram += local.again * reread;
+                let time = combine(self.overlap, local.compute_s, dram / self.bandwidth, network);
+                Goal::TIME.value(time + local.serial_s + self.overhead_s, local.compute_s, dram)
+            };
+            tiles.iter().map(|i| of_tiles(*i)).fold(f64::INFINITY, f64::min)
+        })
+    }
+
+    /// Tile counts told apart.
+    pub fn tile_counts(&self) -> usize {
+        self.local.len()
+    }
+
+    /// The least iteration over the shardings of `open` at a tile count, or at the best of each kernel, and a sharding that
+    /// reaches it. `None` where nothing agrees or fits the SRAM; zero and no sharding where too many kernels depend on each
+    /// other at once.
+    pub fn least(&self, open: &Open, tiles: Option<usize>) -> Option<(f64, Vec<Strategy>)> {
+        let at_tiles = match tiles {
+            None => Some(self.any.clone()),
+            Some(i) => self.terms(&[i]),
+        };
+        let Some(mut terms) = at_tiles else { return Some((0.0, Vec::new())) };
+        terms.extend(self.fixed.iter().cloned());
+        for (k, all) in self.root.iter().enumerate() {
+            if self.byte_s > 0.0 || open[k].len() < all.len() {
+                let cost = |(s, held): (&Strategy, &f64)| match open[k].contains(s) {
+                    true => self.byte_s * held,
+                    false => f64::INFINITY,
+                };
+                terms.push(Term::of_one(k, all.iter().zip(&self.held[k]).map(cost).collect()));
+            }
+        }
+        let rank = |v: usize, value: usize| self.root.get(v).map_or(0, |open| preference(open[value]));
+        match minsum::least(terms, &self.sizes, rank) {
+            Least::Infeasible => None,
+            Least::TooWide => Some((0.0, Vec::new())),
+            Least::Found(values, sum) => {
+                let room = if self.byte_s > 0.0 { self.byte_s * self.room } else { 0.0 };
+                let seconds = self.base_s + self.slope * (sum - room);
+                // Rounding is relative to the sums, not to their difference.
+                let rounding = 1e-12 * (self.base_s + self.slope * (sum + room.abs()));
+                let sharding = values.iter().zip(&self.root).map(|(s, open)| open[*s]).collect();
+                Some(((seconds - rounding).max(0.0), sharding))
+            }
+        }
+    }
+
+    /// Whether every sharding of a set holds more in the DRAM than there is.
+    pub fn holds_too_much(&self, open: &Open) -> bool {
+        let least = |k: usize| {
+            let held = self.root[k].iter().zip(&self.held[k]).filter(|(s, _)| open[k].contains(s));
+            held.map(|(_, bytes)| *bytes).fold(f64::INFINITY, f64::min)
+        };
+        (0..open.len()).map(least).sum::<f64>() * (1.0 - CAPACITY_TOLERANCE) > self.room
+    }
+
+    /// Moves the price of memory to where the bound over `open` is largest, which it is a concave function of.
+    pub fn tune(&mut self, open: &Open) {
+        let Some((bound, sharding)) = self.least(open, None) else { return };
+        if sharding.is_empty() || !self.room.is_finite() || self.holds(&sharding) <= self.room {
+            return;
+        }
+        let mut best = (bound, 0.0);
+        let (mut low, mut high) = (0.0, f64::INFINITY);
+        let mut price = (bound / self.slope).max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
+        for _ in 0..PRICES {
+            self.byte_s = price;
+            let Some((bound, sharding)) = self.least(open, None) else { break };
+            if bound > best.0 {
+                best = (bound, price);
+            }
+            if self.holds(&sharding) > self.room {
+                low = price;
+            } else {
+                high = price;
+            }
+            price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
+        }
+        self.byte_s = best.1;
+    }
+
+    /// Bytes in the DRAM that a sharding decides.
+    fn holds(&self, sharding: &[Strategy]) -> f64 {
+        let of = |k: usize| self.root[k].iter().position(|s| *s == sharding[k]).map_or(0.0, |s| self.held[k][s]);
+        (0..sharding.len()).map(of).sum()
+    }
+
+    /// The kernel to split a set at, where its sharding does not fit: the one with the largest choice of bytes in the DRAM.
+    pub fn split(&self, open: &Open) -> Option<usize> {
+        let choice = |k: usize| {
+            let held = self.root[k].iter().zip(&self.held[k]).filter(|(s, _)| open[k].contains(s)).map(|(_, h)| *h);
+            let (least, most) = held.fold((f64::INFINITY, 0.0_f64), |(a, b), h| (a.min(h), b.max(h)));
+            most - least
+        };
+        let open_ones = (0..open.len()).filter(|k| open[*k].len() > 1);
+        open_ones.max_by(|a, b| choice(*a).total_cmp(&choice(*b)).then(b.cmp(a)))
+    }
+}
+
+/// Bytes and conversions of every tensor at a tile count.
+fn sizes(relaxation: &Relaxation<'_>, tiles: u64) -> Vec<Sizes> {
+    let tensors = &relaxation.search.workload.tensors;
+    let of = |tensor| {
+        let mut convert = [[0.0; 4]; 4];
+        for (a, row) in convert.iter_mut().enumerate() {
+            for (b, seconds) in row.iter_mut().enumerate().take(3) {
+                *seconds = relaxation.convert(tensor, LAYOUTS[a], LAYOUTS[b], tiles);
+            }
+        }
+        Sizes { bytes: LAYOUTS.map(|layout| relaxation.bytes(tensor, layout, tiles).0 * relaxation.samples), convert }
+    };
+    tensors.iter().map(of).collect()
+}
+
+/// What each strategy of each kernel decides at a tile count.
+fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Option<Local>>> {
+    let search = relaxation.search;
+    let (w, system, t) = (search.workload, search.system, relaxation.degrees.tp);
+    let (options, chip, word) = (&system.model, &system.chip.0, w.word_bytes);
+    let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+    let whole = options.stationary_operands == Charge::Charged;
+    let mut reads: Vec<Vec<usize>> = vec![Vec::new(); w.kernels.len()];
+    for (id, tensor) in w.tensors.iter().enumerate() {
+        for u in &tensor.consumers {
+            if reads[u.kernel].last() != Some(&id) {
+                reads[u.kernel].push(id);
+            }
+        }
+    }
+    let of = |k: usize, s: Strategy| -> Option<Local> {
+        let kernel = &w.kernels[k];
+        let compute_s = match relaxation.compute(kernel, &[s], tiles) {
+            Compute::Seconds(seconds) => seconds,
+            Compute::Cores(options) => {
+                options.iter().filter(|o| o.cores <= chip.cores).map(|o| o.seconds).min_by(f64::total_cmp)?
+            }
+        };
+        let (mut buffers, mut loads, mut reread) = (0.0, 0.0, 0.0);
+        for id in &reads[k] {
+            let tensor = &w.tensors[*id];
+            let (mut buffer, mut load): (f64, f64) = (0.0, 0.0);
+            for u in tensor.consumers.iter().filter(|u| u.kernel == k) {
+                let (bytes, tile) = relaxation.bytes(tensor, relaxation.wanted(u, s), tiles);
+                let stationary = whole && kernel.tiled == Axis::N && u.slot.is_stationary();
+                buffer = buffer.max(if stationary { bytes } else { 2.0 * tile });
+                if tensor.producer.is_none_or(|p| relaxation.same_phase(p, k)) {
+                    load = load.max(bytes * relaxation.samples);
+                    reread += bytes * relaxation.samples;
+                }
+            }
+            buffers += buffer;
+            loads += load;
+        }
+        for id in &relaxation.made[k] {
+            let tensor = &w.tensors[*id];
+            if tensor.output || !tensor.consumers.is_empty() {
+                buffers += 2.0 * relaxation.bytes(tensor, produced(s, options.layouts), tiles).1;
+            }
+        }
+        let weight = weight_bytes(kernel, s, t, word);
+        let gradient =
+            if options.weight_traffic == WeightTraffic::Streamed { gradient_bytes(kernel, s, t, word) } else { 0.0 };
+        let (resident, room) = (weight + gradient, sram - buffers);
+        let pieces = if resident <= room * (1.0 + CAPACITY_TOLERANCE) {
+            1.0
+        } else if resident / crate::model::compute::local(kernel, s, t, 1).rows as f64 > room {
+            return None;
+        } else {
+            (resident / room).ceil().max(2.0)
+        };
+        let setup = options.weight_traffic == WeightTraffic::Setup;
+        Some(Local {
+            compute_s,
+            network_s: collective::own_seconds(kernel, &relaxation.degrees.own, relaxation.samples, options)
+                + relaxation.own_network(kernel, s, tiles),
+            serial_s: if setup { weight / (system.memory.0.bandwidth.0 * w.micro_batch as f64) } else { 0.0 },
+            dram_bytes: relaxation.kernel_dram(kernel, s, false) + loads,
+            again: if options.weight_tiling == Charge::Charged { pieces - 1.0 } else { 0.0 },
+            reread,
+        })
+    };
+    root.iter().enumerate().map(|(k, open)| open.iter().map(|s| of(k, *s)).collect()).collect()
+}

@@ -1,0 +1,371 @@
+//! Bounds of sets of shardings by weighted sums ([`super::separable`]) and by an easier fusion problem ([`super::relaxed`]):
+//! for chips that fuse, and for the others under options that [`super::alone`] does not know.
+
+use super::super::cache;
+use super::super::exact::{self, Path};
+use super::super::ideals::{Ideals, MAX_IDEALS};
+use super::super::instance::{Instance, When, may_keep_weights};
+use super::super::request::{Engine, MapError};
+use super::super::search::{Fused, Search, TIE};
+use super::super::sharding::Problem;
+use super::super::wide;
+use super::relaxed::{Open, Relaxation};
+use super::separable::{self, Own, Separable};
+use super::{Bounds, Context, MOST_KERNELS, Set};
+use crate::model::Strategy;
+use crate::model::compute::tensor_bytes;
+use crate::model::layout::required;
+use crate::model::schedule::{Stage, iteration};
+use crate::system::Style;
+use crate::system::options::Layouts;
+use crate::workload::Phase;
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+/// Rounds in which the weights of an assignment are looked for.
+const ROUNDS: usize = 8;
+
+/// Rounds in which they are moved for a smaller set.
+const MORE_ROUNDS: usize = 2;
+
+/// The bounds of one assignment.
+pub struct Together<'a> {
+    search: &'a Search<'a>,
+    relaxation: Relaxation<'a>,
+    separable: Separable,
+    tiles: Vec<u64>,
+    modes: &'static [bool],
+    root: Open,
+    /// Ideals of the forward and of the backward pass, where all are listed.
+    ideals: OnceCell<Option<(Ideals, Ideals)>>,
+    /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
+    least_forward: [OnceCell<Option<f64>>; 2],
+}
+
+impl<'a> Together<'a> {
+    /// For the shardings of `base`; `None` where no plan fits any.
+    pub fn new(relaxation: Relaxation<'a>, base: Problem, tiles: Vec<u64>) -> Option<Self> {
+        let root = base.open.clone();
+        let search = relaxation.search;
+        let (w, system) = (search.workload, search.system);
+        let ends = ends(&tiles)?;
+        let modes: &[bool] = if may_keep_weights(system) { &[true, false] } else { &[false] };
+        let keeps = modes.contains(&true) && relaxation.instance(&root, ends, true).is_some();
+        let modes: &[bool] = if keeps { &[true, false] } else { &[false] };
+        // What keeping the weights on chip saves is saved in the bound too.
+        let relaxed = relaxation.instance(&root, ends, false).or_else(|| relaxation.instance(&root, ends, true))?;
+        let alone = system.chip.0.style == Style::KernelByKernel;
+        let loads_in_own = alone && system.model.layouts == Layouts::Flowspace;
+        let stored = relaxation.least_stored(&root, ends.0);
+        let how = (ends.0, keeps, loads_in_own.then_some(stored.as_slice()));
+        let own = (0..w.kernels.len())
+            .map(|k| root[k].iter().map(|s| own(&relaxation, &relaxed, (k, *s), how)).collect())
+            .collect();
+        let phases: Vec<Phase> = w.kernels.iter().map(|k| k.phase).collect();
+        let mut separable = Separable::new(base, own, &relaxed, &phases, loads_in_own);
+        let shares = relaxation.shares(&root);
+        let held =
+            (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect()).collect();
+        separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
+        separable.tune(&root, ROUNDS);
+        let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
+        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, least_forward })
+    }
+
+    /// Whether a shortest path over all ideals is out of reach.
+    fn large(&self, context: &Context<'_>) -> bool {
+        let partial = context.ideals.as_ref().is_some_and(|ideals| !ideals.complete);
+        partial || self.search.workload.kernels.len() > MOST_KERNELS
+    }
+
+    /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`. `known` has the best
+    /// partitions of each pass for a set that contains this one, where that is known, and gets those found.
+    fn fused(
+        &self,
+        open: &Open,
+        (tiles, weights_on_chip): ((u64, u64), bool),
+        stage: &Stage<'_>,
+        best: f64,
+        context: &mut Context<'_>,
+        known: &mut [Option<Rc<Path>>; 2],
+    ) -> Result<f64, MapError> {
+        let Some(instance) = self.relaxation.instance(open, tiles, weights_on_chip) else { return Ok(f64::INFINITY) };
+        let closed = self.total(stage, instance.least_value());
+        if closed >= best * (1.0 - TIE) {
+            return Ok(f64::INFINITY);
+        }
+        if instance.kernel_by_kernel {
+            return Ok(closed.max(self.total(stage, each_alone(&instance))));
+        }
+        let total = |layer: f64| self.total(stage, layer);
+        let cutoff = cutoff(&total, instance.least_value(), best);
+        let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
+        if self.large(context) || (limited && self.search.request.engine != Engine::Exact) {
+            // Of large graphs a bound is many solves; for limited ones the MILP may be asked, which a bound is not worth.
+            return Ok(closed);
+        }
+        if instance.separate_phases && !limited {
+            return Ok(match self.by_phase(&instance, (cutoff, weights_on_chip), known) {
+                ByPhase::Least(layer) => closed.max(self.total(stage, layer)),
+                ByPhase::None => f64::INFINITY,
+                ByPhase::TooWide => closed,
+            });
+        }
+        let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
+        let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
+        Ok(match found {
+            Some(Fused { layer, proven: true, .. }) => closed.max(self.total(stage, layer)),
+            Some(_) => closed,
+            None if complete => f64::INFINITY,
+            None => closed,
+        })
+    }
+
+    /// The optimum of a relaxed problem whose passes are kept apart: the sum of theirs, each known from before where its
+    /// kernels were as open.
+    fn by_phase(
+        &self,
+        instance: &Instance,
+        (cutoff, weights_on_chip): (f64, bool),
+        known: &mut [Option<Rc<Path>>; 2],
+    ) -> ByPhase {
+        let (forward, _) = instance.phase(false);
+        let (backward, _) = instance.phase(true);
+        let ideals = self.ideals.get_or_init(|| {
+            let of = |part: &Instance| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete);
+            of(&forward).zip(of(&backward))
+        });
+        let Some((first, second)) = ideals else { return ByPhase::TooWide };
+        let [ahead, behind] = known;
+        let least = self.least_forward[usize::from(weights_on_chip)]
+            .get_or_init(|| {
+                let root = self.relaxation.instance(&self.root, ends(&self.tiles)?, weights_on_chip)?;
+                least_path(&root.phase(false).0, first, f64::INFINITY, &mut None)
+            })
+            .unwrap_or(0.0);
+        let Some(ahead) = least_path(&forward, first, f64::INFINITY, ahead) else { return ByPhase::None };
+        // One cutoff for all sets, so that what is known of a backward pass serves whatever its forward pass.
+        let Some(behind) = least_path(&backward, second, cutoff - least, behind) else { return ByPhase::None };
+        if exact::within(ahead + behind, cutoff) { ByPhase::Least(ahead + behind) } else { ByPhase::None }
+    }
+
+    /// Whether no sharding of a node beats `best` at any one tile count.
+    fn closed_by_tiles(&self, open: &Open, best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
+        let stage = self.relaxation.stage(open);
+        for tiles in &self.tiles {
+            for mode in self.modes {
+                let at = ((*tiles, *tiles), *mode);
+                if self.fused(open, at, &stage, best, context, &mut Default::default())? < best * (1.0 - TIE) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Seconds of an iteration whose layer takes at least `layer_s` and whose other parts are those of `stage`.
+    fn total(&self, stage: &Stage<'_>, layer_s: f64) -> f64 {
+        let stage = Stage { layer_s, ..stage.clone() };
+        iteration(self.search.workload, self.search.system, &stage).total_s() * (1.0 - TIE * 1e-3)
+    }
+
+    /// The kernel to split a node at: of those with a choice the one whose costs, and those of its tensors, are furthest
+    /// below what they are under `sharding`; and whether there is any such difference.
+    fn split(&self, open: &Open, sharding: &[Strategy]) -> (usize, bool) {
+        let most = (0..open.len()).max_by_key(|k| (open[*k].len(), usize::MAX - k)).unwrap_or(0);
+        let Some(ends) = ends(&self.tiles) else { return (most, false) };
+        let one: Open = sharding.iter().map(|s| vec![*s]).collect();
+        let mode = self.modes.len() > 1;
+        let of = |open: &Open| {
+            self.relaxation.instance(open, ends, mode).or_else(|| self.relaxation.instance(open, ends, false))
+        };
+        let (Some(low), Some(high)) = (of(open), of(&one)) else { return (most, true) };
+        let mut score = vec![0.0; open.len()];
+        let bandwidth = low.dram_bytes_per_s;
+        // A byte of SRAM is worth as much of the layer's time as it is of the SRAM.
+        let by_sram = if low.sram_bytes.is_finite() { high.lower_bound() / low.sram_bytes } else { 0.0 };
+        for (k, (a, b)) in low.kernels.iter().zip(&high.kernels).enumerate() {
+            let seconds = |c| separable::compute_seconds(c, low.cores);
+            score[k] += seconds(&b.compute) - seconds(&a.compute)
+                + (b.network_s - a.network_s)
+                + (b.dram_bytes - a.dram_bytes).max(0.0) / bandwidth
+                + (b.resident_bytes - a.resident_bytes).max(0.0) * by_sram;
+        }
+        for (a, b) in low.tensors.iter().zip(&high.tensors) {
+            let of_store = (b.store_bytes - a.store_bytes) / bandwidth + (b.store_buffer - a.store_buffer) * by_sram;
+            if let Some(p) = a.producer {
+                score[p] += of_store;
+            }
+            for (x, y) in a.uses.iter().zip(&b.uses) {
+                let of_load = (y.load_bytes - x.load_bytes) / bandwidth + (y.onchip_buffer - x.onchip_buffer) * by_sram;
+                score[x.kernel] += of_load + of_store;
+            }
+        }
+        // Conversions are paid by one kernel and avoided by its neighbours.
+        let paid: Vec<f64> = low.kernels.iter().zip(&high.kernels).map(|(a, b)| b.network_s - a.network_s).collect();
+        for tensor in &low.tensors {
+            let Some(p) = tensor.producer else { continue };
+            for u in &tensor.uses {
+                score[u.kernel] += paid[p];
+                score[p] += paid[u.kernel].max(0.0) * 0.5;
+            }
+        }
+        let open_ones = (0..open.len()).filter(|k| open[*k].len() > 1);
+        let at = open_ones.max_by(|a, b| score[*a].total_cmp(&score[*b]).then(b.cmp(a))).unwrap_or(most);
+        (at, score[at] > TIE * high.lower_bound())
+    }
+}
+
+impl Bounds for Together<'_> {
+    fn is_out_of_reach(&self, context: &Context<'_>) -> bool {
+        self.large(context)
+    }
+
+    fn bound(
+        &self,
+        set: &mut Set,
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Option<(f64, Vec<Strategy>)>, MapError> {
+        if self.relaxation.least_resident(&set.open) > self.search.dram_capacity() {
+            return Ok(None);
+        }
+        let Some((layer, sharding)) = self.separable.least_tuned(&set.open, MORE_ROUNDS) else { return Ok(None) };
+        let stage = self.relaxation.stage(&set.open);
+        let bound = self.total(&stage, layer);
+        let Some(ends) = ends(&self.tiles).filter(|_| bound < best * (1.0 - TIE)) else { return Ok(None) };
+        let mut fused = f64::INFINITY;
+        for mode in self.modes {
+            let known = &mut set.known[usize::from(*mode)];
+            fused = fused.min(self.fused(&set.open, (ends, *mode), &stage, best, context, known)?);
+        }
+        Ok(Some((bound.max(fused), sharding)))
+    }
+
+    fn children(
+        &self,
+        set: &Set,
+        sharding: &[Strategy],
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Set>, MapError> {
+        let (k, matters) = self.split(&set.open, sharding);
+        if !matters && self.closed_by_tiles(&set.open, best, context)? {
+            return Ok(Vec::new());
+        }
+        Ok(set.split(k))
+    }
+
+    /// By its own relaxation, which has all tile counts in one.
+    fn may_win(&self, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
+        let Some(ends) = ends(&self.tiles) else { return Ok(false) };
+        if !best.is_finite() {
+            return Ok(true);
+        }
+        let open: Open = sharding.iter().map(|s| vec![*s]).collect();
+        let stage = self.relaxation.stage(&open);
+        for mode in self.modes {
+            let bound = self.fused(&open, (ends, *mode), &stage, best, context, &mut Default::default())?;
+            if bound < best * (1.0 - TIE) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// What the passes of a relaxed problem take together.
+enum ByPhase {
+    /// At least so much.
+    Least(f64),
+    /// More than was asked for, or nothing fits.
+    None,
+    /// There are too many ideals to say.
+    TooWide,
+}
+
+/// The value of the best partitions of a pass, if it is at most `cutoff`. Where those of a larger set cost here what they
+/// cost there, they are the best here too: every cost of a smaller set is at least that of a larger one.
+fn least_path(part: &Instance, ideals: &Ideals, mut cutoff: f64, known: &mut Option<Rc<Path>>) -> Option<f64> {
+    if let Some(path) = known.as_ref()
+        && let Some((value, _)) = part.evaluate(&path.assignment)
+    {
+        if value <= path.objective * (1.0 + TIE * 1e-3) {
+            return Some(path.objective).filter(|value| exact::within(*value, cutoff));
+        }
+        cutoff = cutoff.min(value);
+    }
+    let path = cache::fusion(part, cutoff, || exact::solve_below(part, ideals, cutoff))?;
+    let objective = path.objective;
+    *known = Some(Rc::new(path));
+    Some(objective)
+}
+
+/// The fewest and the most tiles.
+fn ends(tiles: &[u64]) -> Option<(u64, u64)> {
+    Some((*tiles.iter().min()?, *tiles.iter().max()?))
+}
+
+/// The sum of the kernels as partitions of their own, whatever waits in DRAM meanwhile.
+fn each_alone(instance: &Instance) -> f64 {
+    let mut order: Vec<usize> = (0..instance.kernels.len()).collect();
+    order.sort_by_key(|k| (instance.kernels[*k].backward, *k));
+    let mut position = vec![0; order.len()];
+    for (i, k) in order.iter().enumerate() {
+        position[*k] = i;
+    }
+    let cost = |k: usize| {
+        instance.partition(&[k], |other| match position[other].cmp(&position[k]) {
+            std::cmp::Ordering::Less => When::Before,
+            std::cmp::Ordering::Equal => When::Now,
+            std::cmp::Ordering::Greater => When::After,
+        })
+    };
+    order.iter().map(|k| cost(*k).map_or(f64::INFINITY, |cost| instance.value(&cost))).sum()
+}
+
+/// The layer's time from which on `total` does not beat `best`; infinite where that cannot be said.
+fn cutoff(total: &dyn Fn(f64) -> f64, least: f64, best: f64) -> f64 {
+    let (at, twice) = (total(least), total(2.0 * least));
+    let slope = (twice - at) / least;
+    let cutoff = (least + (best - at) / slope) * (1.0 + TIE);
+    if cutoff.is_finite() && total(cutoff) >= best * (1.0 - TIE) { cutoff } else { f64::INFINITY }
+}
+
+/// The parts of a layer's time that a kernel's own strategy decides.
+fn own(
+    relaxation: &Relaxation<'_>,
+    relaxed: &Instance,
+    (k, s): (usize, Strategy),
+    (tiles, weights_on_chip, stored): (u64, bool, Option<&[f64]>),
+) -> Own {
+    let (w, system, degrees) = (relaxation.search.workload, relaxation.search.system, relaxation.degrees);
+    let kernel = &w.kernels[k];
+    let options = &system.model;
+    let samples = crate::model::schedule::samples_per_pass(w, options);
+    let compute = relaxation.compute(kernel, &[s], tiles);
+    let streamed = relaxation.kernel_dram(kernel, s, false);
+    let mut dram = if weights_on_chip { streamed.min(relaxation.kernel_dram(kernel, s, true)) } else { streamed };
+    if let Some(stored) = stored {
+        for (id, tensor) in w.tensors.iter().enumerate() {
+            if tensor.carried_from.is_some() && options.boundary_tensors == crate::system::options::Charge::Ignored {
+                continue;
+            }
+            let forward = |k: usize| w.kernels[k].phase == Phase::Forward;
+            let other_phase = tensor.producer.is_some_and(|p| forward(p) != forward(k));
+            // A reader of another phase loads what was stored, and that is at least so much.
+            let stored = if other_phase { stored[id] } else { f64::INFINITY };
+            let loads = tensor.consumers.iter().filter(|u| u.kernel == k).map(|u| {
+                let layout = required(kernel, u.slot, s, options.layouts);
+                (tensor_bytes(tensor, layout, degrees.tp, 1, w.word_bytes).0 * samples).min(stored)
+            });
+            dram += loads.fold(0.0, f64::max);
+        }
+    }
+    Own {
+        compute: separable::compute_seconds(&compute, relaxed.cores),
+        dram: dram / relaxed.dram_bytes_per_s,
+        network: crate::model::collective::own_seconds(kernel, &degrees.own, samples, options)
+            + relaxation.own_network(kernel, s, tiles),
+    }
+}
