@@ -55,16 +55,18 @@ pub enum CheckError {
 /// [`CheckError`]: broken rules, or the first figure that differs by more than [`TOLERANCE`].
 pub fn verify(plan: &Plan) -> Result<(), CheckError> {
     let derived = derive(&plan.workload, &plan.system, &plan.decisions).map_err(CheckError::Violations)?;
-    for (what, one, other) in pairs(&plan.figures, &derived) {
+    for (place, what, one, other) in pairs(&plan.figures, &derived) {
         if !agree(one, other, TOLERANCE) {
+            let what = place.map_or_else(|| what.to_string(), |i| format!("partition {i}, {what}"));
             return Err(CheckError::Mismatch { what, plan: one, derived: other });
         }
     }
     Ok(())
 }
 
-fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
-    let mut out = vec![("number of partitions".to_string(), a.partitions.len() as f64, b.partitions.len() as f64)];
+/// Every figure of two accounts: its partition, its name, and both values. The text is made where they differ.
+fn pairs(a: &Figures, b: &Figures) -> Vec<(Option<usize>, &'static str, f64, f64)> {
+    let mut out = vec![(None, "number of partitions", a.partitions.len() as f64, b.partitions.len() as f64)];
     for (i, (x, y)) in a.partitions.iter().zip(&b.partitions).enumerate() {
         for (what, one, other) in [
             ("compute_s", x.compute_s, y.compute_s),
@@ -78,7 +80,7 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
             ("flop", x.flop, y.flop),
             ("link_j", x.link_j, y.link_j),
         ] {
-            out.push((format!("partition {i}, {what}"), one, other));
+            out.push((Some(i), what, one, other));
         }
     }
     for (what, one, other) in [
@@ -95,7 +97,7 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
         ("energy_links_j", a.energy.parts().links, b.energy.parts().links),
         ("energy_switches_j", a.energy.parts().switches, b.energy.parts().switches),
     ] {
-        out.push((what.to_string(), one, other));
+        out.push((None, what, one, other));
     }
     out
 }

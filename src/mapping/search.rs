@@ -16,6 +16,7 @@
 //! The bound of the answer covers assignments, microbatches, tile counts and partitions, and after step 5 all shardings.
 //! Smallest tile counts win ties. Seconds are a limit of the whole search: it ends with the best plan it has.
 
+use super::amounts::Shelf;
 use super::cache;
 use super::degrees::{Degrees, assignments, divisors};
 use super::dominance::{dominates, same_costs};
@@ -23,7 +24,7 @@ use super::exact;
 use super::fusion::{self, PartitionCounts};
 use super::goal::Worth;
 use super::ideals::{Ideals, MAX_IDEALS};
-use super::instance::{self, Choice, Instance, SramShort};
+use super::instance::{self, Amounts, Choice, Instance, SramShort};
 use super::joint::{self, Context, Ended};
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 pub use super::request::{
@@ -38,6 +39,8 @@ use crate::model::Strategy;
 use crate::plan::{Decisions, Plan};
 use crate::system::System;
 use crate::workload::Workload;
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Finds the best mapping of a workload onto a system.
@@ -50,8 +53,11 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
         return super::spread::map(workload, system, request, clock);
     }
     let sizes = micro_batches(workload, system, request);
-    let workloads: Vec<Workload> =
-        sizes.into_iter().map(|micro_batch| Workload { micro_batch, ..workload.clone() }).collect();
+    let of_size = |micro_batch: u64| match micro_batch == workload.micro_batch {
+        true => Cow::Borrowed(workload),
+        false => Cow::Owned(Workload { micro_batch, ..workload.clone() }),
+    };
+    let workloads: Vec<Cow<'_, Workload>> = sizes.into_iter().map(of_size).collect();
     let searches: Result<Vec<Search<'_>>, MapError> =
         workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
     let answer = run(&searches?)?;
@@ -144,6 +150,7 @@ pub(super) struct Search<'a> {
     pub(super) pins_sharding: Vec<Option<Strategy>>,
     pub(super) pins_partition: Vec<Option<usize>>,
     pub(super) worth: Worth,
+    pub(super) shelf: Arc<Shelf>,
     clock: Clock,
 }
 
@@ -153,7 +160,7 @@ pub(super) struct Best {
     pub(super) sharding: Sharding,
     pub(super) tiles: u64,
     pub(super) weights_on_chip: bool,
-    pub(super) instance: Instance,
+    pub(super) instance: Arc<Instance>,
     pub(super) assignment: Vec<usize>,
     /// Value of the partitions: seconds of a layer, where time is minimised.
     pub(super) layer: f64,
@@ -215,6 +222,7 @@ impl<'a> Search<'a> {
             request,
             clock,
             worth: Worth::of(request, system)?,
+            shelf: Shelf::of(workload, &system.chip.0, &system.model),
             pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
             pins_partition: if request.pins.partition.is_empty() {
                 vec![None; n]
@@ -222,6 +230,11 @@ impl<'a> Search<'a> {
                 request.pins.partition.clone()
             },
         })
+    }
+
+    /// Whether a MILP solver was named, which then solves every sharding problem too.
+    fn is_by_milp(&self) -> bool {
+        self.request.engine == Engine::Milp
     }
 
     /// Whether the seconds of the search are over.
@@ -335,7 +348,7 @@ impl<'a> Search<'a> {
             Some(tiles) => vec![tiles],
             None => tile_counts(self.workload, &self.system.model),
         };
-        let mut tried: Vec<Instance> = Vec::new();
+        let mut tried: Vec<Arc<Instance>> = Vec::new();
         // Tile counts of those tried that make smaller ones needless.
         let mut whole: Vec<(u64, bool)> = Vec::new();
         let is_whole = |tiles| tiling::is_whole(self.workload, self.system, degrees.tp, &sharding.strategies, tiles);
@@ -347,7 +360,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let instance = match self.instance(degrees, &sharding.strategies, layout, capacity - need.total()) {
-                Ok(instance) => instance,
+                Ok(instance) => Arc::new(instance),
                 // Streaming the weights needs less SRAM; its own turn says what is short.
                 Err(_) if weights_on_chip => continue,
                 Err(short) => {
@@ -595,7 +608,7 @@ impl<'a> Search<'a> {
         };
         if let Some((tiles, instance)) = found {
             best.tiles = tiles;
-            best.instance = instance;
+            best.instance = Arc::new(instance);
         }
     }
 
@@ -606,12 +619,28 @@ impl<'a> Search<'a> {
         (tiles, weights_on_chip): (u64, bool),
         live_limit: f64,
     ) -> Result<Instance, SramShort> {
-        let choice = Choice { degrees, sharding, tiles, weights_on_chip };
-        let mut built = instance::build(self.workload, self.system, choice, live_limit)?;
+        let amounts = self.amounts(Choice { degrees, sharding, tiles, weights_on_chip })?;
+        let mut built = amounts.priced(self.workload, self.system, degrees, live_limit);
         built.pins = self.pins_partition.clone();
         built.max_partitions = self.request.max_partitions;
         built.goal = self.goal(degrees, sharding, tiles);
         Ok(built)
+    }
+
+    /// What no bandwidth and no latency changes of an instance, shared with points that differ in these alone.
+    pub(super) fn amounts(&self, choice: Choice<'_>) -> Result<Arc<Amounts>, SramShort> {
+        let cut = choice.into();
+        self.shelf.amounts(cut, || Amounts::of(self.workload, &self.system.chip.0, &self.system.model, cut))
+    }
+
+    /// Whether the DRAM may be enough at some degrees: for some sharding, without what waits between partitions.
+    fn may_fit(&self, degrees: &Degrees) -> bool {
+        let least = || joint::least_resident(self, degrees);
+        if self.pins_sharding.iter().any(Option::is_some) {
+            return least() <= self.dram_capacity();
+        }
+        let at = (degrees.tp, degrees.pp, degrees.dp, self.system.chip_count());
+        self.shelf.least_bytes(at, least) <= self.dram_capacity()
     }
 }
 
@@ -683,6 +712,9 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         candidates.extend(search.candidates(of, &mut found)?);
     }
     candidates.sort_by(|a, b| a.bound.total_cmp(&b.bound));
+    // Where no sharding fits the DRAM, one is worked out for the message alone.
+    let (candidates, hopeless): (Vec<Candidate>, Vec<Candidate>) =
+        candidates.into_iter().partition(|c| first.is_by_milp() || searches[c.of].may_fit(&c.degrees));
 
     let mut best: Option<Best> = None;
     let mut ideals: Option<Ideals> = None;
@@ -702,6 +734,14 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         if let Some(first) = search.first_pass(candidate, &mut found)? {
             search.try_sharding(&first.candidate, &first.sharding, &mut best, &mut ideals, &mut found)?;
             tried.push(first);
+        }
+    }
+    if best.is_none() {
+        for candidate in hopeless {
+            let search = &searches[candidate.of];
+            if let Some(first) = search.first_pass(candidate, &mut found)? {
+                search.try_sharding(&first.candidate, &first.sharding, &mut best, &mut ideals, &mut found)?;
+            }
         }
     }
     for first in tried.iter().filter(|_| joint) {

@@ -10,7 +10,8 @@ use super::grid::Point;
 use crate::report::csv::{COLUMNS, FAILED, LEADING, TRAILING};
 use crate::spec::node::io_reason;
 use csv::StringRecord;
-use serde_json::{Value as Json, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -166,13 +167,12 @@ impl Store {
         if solved.get("status") == FAILED {
             return Ok(());
         }
-        let values: serde_json::Map<String, Json> =
-            COLUMNS.iter().zip(solved.values.iter()).map(|(c, v)| (c.name.to_string(), Json::from(v))).collect();
-        let body = json!({ "key": key.to_string(), "solve_s": solved.solve_s, "values": values }).to_string();
+        let body = Body { key: key.to_string(), solve_s: solved.solve_s, values: Values(&solved.values) };
+        let written = serde_json::to_string(&body).map_err(io::Error::from);
         // One write a line: a kill leaves at most one line cut off.
-        let line = format!("{PREFIX}{}{MIDDLE}{body}{SUFFIX}\n", checksum(&body));
-        let path = self.path(JOURNAL);
-        self.journal.write_all(line.as_bytes()).map_err(|source| StoreError::Write { path, source })
+        let line = written.map(|body| format!("{PREFIX}{}{MIDDLE}{body}{SUFFIX}\n", checksum(&body)));
+        let appended = line.and_then(|line| self.journal.write_all(line.as_bytes()));
+        appended.map_err(|source| StoreError::Write { path: self.path(JOURNAL), source })
     }
 
     /// Starts a CSV file that grows row by row.
@@ -252,6 +252,23 @@ pub fn header<'a>(axes: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         .chain(COLUMNS.iter().map(|c| c.name))
         .chain(TRAILING.iter().map(|(name, _)| *name))
         .collect()
+}
+
+/// What a line of the journal says, under its checksum.
+#[derive(Serialize)]
+struct Body<'a> {
+    key: String,
+    solve_s: f64,
+    values: Values<'a>,
+}
+
+/// Values by column.
+struct Values<'a>(&'a StringRecord);
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(COLUMNS.iter().map(|c| c.name).zip(self.0.iter()))
+    }
 }
 
 const PREFIX: &str = "{\"sum\":\"";

@@ -28,7 +28,7 @@ use super::tiling::tile_counts;
 use super::wide;
 use crate::model::Strategy;
 use crate::model::compute::tensor_bytes;
-use crate::model::layout::{Layout, required};
+use crate::model::layout::{Layout, required, strategies};
 use crate::model::schedule::{Stage, iteration};
 use crate::system::Style;
 use crate::system::options::{Layouts, ShardingObjective};
@@ -434,4 +434,17 @@ fn own(
         network: crate::model::collective::own_seconds(kernel, &degrees.own, samples, options)
             + relaxation.own_network(kernel, s, tiles),
     }
+}
+
+/// Bytes that a chip's DRAM must hold at least, whatever the sharding, without what waits between partitions.
+pub(super) fn least_resident(search: &Search<'_>, degrees: &Degrees) -> f64 {
+    let layouts = search.system.model.layouts;
+    let kernels = search.workload.kernels.iter().zip(&search.pins_sharding);
+    let open: Open = kernels
+        .map(|(kernel, pin)| match pin {
+            Some(pin) => vec![*pin],
+            None => strategies(kernel, degrees.tp, layouts),
+        })
+        .collect();
+    Relaxation::new(search, degrees).least_resident(&open)
 }
