@@ -115,7 +115,7 @@ struct Derivation<'a> {
     dp_group: Vec<GroupDimension>,
     own: OwnGroups,
     samples: f64,
-    index: index::Index,
+    index: index::Index<'a>,
     /// What [`Derivation::kept_bytes`] has found.
     kept: OnceCell<f64>,
 }

@@ -5,6 +5,7 @@ use super::schema::Definitions;
 use crate::units::{Quantity, QuantityError};
 use serde::Serialize;
 use serde_json::json;
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 
@@ -63,6 +64,8 @@ pub struct Reader {
     pub loader: Loader,
     problems: Vec<Problem>,
     path: Vec<Cow<'static, str>>,
+    /// A part of the structure at the top that need not be read: its key and its value.
+    known: Option<(&'static str, Box<dyn Any>)>,
 }
 
 impl Reader {
@@ -74,6 +77,11 @@ impl Reader {
         let mut reader = Self::default();
         let value = T::from_node(node, &mut reader);
         reader.finish_with(value, node)
+    }
+
+    /// A reader of a structure whose part `key` was read before from the same node.
+    pub fn knowing<T: FromNode>(key: &'static str, part: T) -> Self {
+        Self { known: Some((key, Box::new(part))), ..Self::default() }
     }
 
     /// Ends a reading: the value, or all problems in file order.
@@ -158,6 +166,12 @@ impl Reader {
 
     /// Reads one field of a mapping; `None` after a noted problem.
     pub fn key<T: FromNode>(&mut self, node: &Node, key: &'static str, default: Option<T>) -> Option<T> {
+        if self.path.is_empty()
+            && let Some((_, part)) = self.known.take_if(|(known, _)| *known == key)
+            && let Ok(part) = part.downcast::<T>()
+        {
+            return Some(*part);
+        }
         match node.get(key) {
             Some(child) if child.value != Value::Null => self.below(Cow::Borrowed(key), |r| T::from_node(child, r)),
             _ => match T::absent().or(default) {
@@ -197,7 +211,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
 }
 
 /// A type that is read from a node and described by a JSON Schema.
-pub trait FromNode: Sized {
+pub trait FromNode: Sized + 'static {
     /// Reads the value; on failure notes the problems and gives `None`.
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self>;
     /// The JSON Schema of the notation.
@@ -221,7 +235,7 @@ fn text_of<'n>(node: &'n Node, reader: &mut Reader, expected: impl FnOnce() -> S
     }
 }
 
-impl<Q: Quantity> FromNode for Q {
+impl<Q: Quantity + 'static> FromNode for Q {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         let text = text_of(node, reader, Self::expected)?;
         match Q::parse(text) {
