@@ -7,11 +7,14 @@
 //! function of its key, so a study's rows do not depend on what was kept. What takes too much room is not kept.
 
 use super::cache::{Content, Key};
+use super::ideals::Ideals;
 use super::instance::{Amounts, Cut, SramShort};
+use super::search::Pass;
 use crate::model::Strategy;
 use crate::system::{Chip, Efficiency, ModelOptions};
 use crate::workload::{Kernel, Tensor, Workload};
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -34,11 +37,20 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Whether there is room for something of a size; then it is taken.
+fn takes(size: usize) -> bool {
+    let fits = HELD.fetch_add(size, Ordering::Relaxed) + size <= MOST;
+    if !fits {
+        HELD.fetch_sub(size, Ordering::Relaxed);
+    }
+    fits
+}
+
 /// Amounts, or what they lack.
 type Built = Result<Arc<Amounts>, SramShort>;
 
 /// A [`Cut`] that is kept.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct CutKey {
     degrees: (u64, u64, u64),
     sharding: Vec<Strategy>,
@@ -46,11 +58,20 @@ struct CutKey {
     weights_on_chip: bool,
 }
 
+impl From<Cut<'_>> for CutKey {
+    fn from(Cut { degrees, sharding, tiles, weights_on_chip }: Cut<'_>) -> Self {
+        Self { degrees, sharding: sharding.to_vec(), tiles, weights_on_chip }
+    }
+}
+
 /// What one workload, chip and model share.
 #[derive(Default)]
 pub(super) struct Shelf {
     amounts: Mutex<HashMap<CutKey, Built>>,
     least_bytes: Mutex<HashMap<(u64, u64, u64, u64), f64>>,
+    passes: Mutex<HashMap<Vec<u64>, Arc<Pass>>>,
+    ideals: Mutex<Option<Ideals>>,
+    plans: Mutex<HashMap<CutKey, Vec<usize>>>,
     sums: Mutex<HashMap<u64, Sums>>,
 }
 
@@ -78,19 +99,65 @@ impl Shelf {
 
     /// The amounts of a cut, worked out by `build` if they are not there.
     pub(super) fn amounts(&self, cut: Cut<'_>, build: impl FnOnce() -> Result<Amounts, SramShort>) -> Built {
-        let Cut { degrees, sharding, tiles, weights_on_chip } = cut;
-        let key = CutKey { degrees, sharding: sharding.to_vec(), tiles, weights_on_chip };
+        let key = CutKey::from(cut);
         if let Some(known) = lock(&self.amounts).get(&key) {
             return known.clone();
         }
         let built = build().map(Arc::new);
-        let size = built.as_ref().map_or(1, |amounts| amounts.size());
-        if HELD.fetch_add(size, Ordering::Relaxed) + size <= MOST {
+        if takes(built.as_ref().map_or(1, |amounts| amounts.size())) {
             lock(&self.amounts).insert(key, built.clone());
-        } else {
-            HELD.fetch_sub(size, Ordering::Relaxed);
         }
         built
+    }
+
+    /// The first pass of an assignment, by what it depends on beside the shelf.
+    pub(super) fn pass(&self, key: &[u64]) -> Option<Arc<Pass>> {
+        lock(&self.passes).get(key).cloned()
+    }
+
+    /// Keeps a first pass.
+    pub(super) fn keep_pass(&self, key: Vec<u64>, pass: &Arc<Pass>) {
+        if takes(pass.problem.open.len() + 4 * pass.problem.links.len()) {
+            lock(&self.passes).insert(key, pass.clone());
+        }
+    }
+
+    /// The ideals of the workload's graph, listed by `list` if they are not known.
+    pub(super) fn ideals(&self, list: impl FnOnce() -> Option<Ideals>) -> Option<Ideals> {
+        let mut known = lock(&self.ideals);
+        if let Some(ideals) = &*known {
+            return Some(ideals.clone());
+        }
+        let ideals = list()?;
+        if takes(ideals.sets.len() / 2) {
+            *known = Some(ideals.clone());
+        }
+        Some(ideals)
+    }
+
+    /// The ideals, if they were listed before.
+    pub(super) fn known_ideals(&self) -> Option<Ideals> {
+        lock(&self.ideals).clone()
+    }
+
+    /// The partitions that were best for a cut at some bandwidths. At others they are a plan, whose value what is worse need not
+    /// reach: which plan is found does not depend on it.
+    pub(super) fn plan(&self, cut: Cut<'_>) -> Option<Vec<usize>> {
+        lock(&self.plans).get(&cut.into()).cloned()
+    }
+
+    /// Keeps the best partitions of a cut.
+    pub(super) fn keep_plan(&self, cut: Cut<'_>, assignment: &[usize]) {
+        match lock(&self.plans).entry(cut.into()) {
+            Entry::Occupied(mut known) => {
+                known.insert(assignment.to_vec());
+            }
+            Entry::Vacant(place) => {
+                if takes(1 + assignment.len() / 8) {
+                    place.insert(assignment.to_vec());
+                }
+            }
+        }
     }
 
     /// The least bytes that a chip's DRAM must hold at degrees TP, PP, DP on so many chips, worked out by `sum` if they are

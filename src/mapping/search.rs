@@ -186,8 +186,13 @@ struct Candidate {
 /// An assignment whose first pass is done.
 struct Tried {
     candidate: Candidate,
-    problem: Problem,
-    sharding: Sharding,
+    pass: Arc<Pass>,
+}
+
+/// A first pass: the sharding problem of an assignment, and its best sharding.
+pub(super) struct Pass {
+    pub(super) problem: Problem,
+    pub(super) sharding: Sharding,
 }
 
 impl<'a> Search<'a> {
@@ -265,9 +270,9 @@ impl<'a> Search<'a> {
             None => assignments(self.system, wanted.split),
         };
         found.considered += all.len();
-        let fitting: Vec<Degrees> = all.iter().filter(|d| wanted.fits(d)).cloned().collect();
+        let (fitting, others): (Vec<Degrees>, Vec<Degrees>) = all.into_iter().partition(|d| wanted.fits(d));
         if fitting.is_empty() {
-            return Err(MapError::Request(self.no_such_degrees(&all)));
+            return Err(MapError::Request(self.no_such_degrees(&others)));
         }
         let mut candidates = Vec::new();
         for degrees in fitting {
@@ -286,6 +291,10 @@ impl<'a> Search<'a> {
     /// The first pass of an assignment: its sharding, by the sharding's own objective; `None` where there is none.
     fn first_pass(&self, candidate: Candidate, found: &mut Found) -> Result<Option<Tried>, MapError> {
         let degrees = &candidate.degrees;
+        let shared = self.pass_key(degrees);
+        if let Some(pass) = shared.as_ref().and_then(|key| self.shelf.pass(key)) {
+            return Ok(Some(Tried { candidate, pass }));
+        }
         let problem = match sharding::problem(self.workload, self.system, degrees, &self.pins_sharding) {
             Ok(problem) => problem,
             Err(kernel) => {
@@ -326,7 +335,25 @@ impl<'a> Search<'a> {
             });
             return Ok(None);
         }
-        Ok(Some(Tried { candidate, problem, sharding }))
+        let by_elimination = sharding.record.status == Status::Optimal && sharding.record.nodes == Some(0);
+        let pass = Arc::new(Pass { problem, sharding });
+        if let Some(key) = shared.filter(|_| by_elimination) {
+            self.shelf.keep_pass(key, &pass);
+        }
+        Ok(Some(Tried { candidate, pass }))
+    }
+
+    /// What the first pass of an assignment depends on beside workload, chip, model and TP: the links of the group and the
+    /// memory ([`sharding::problem`]). `None` where it is not shared.
+    fn pass_key(&self, degrees: &Degrees) -> Option<Vec<u64>> {
+        if self.is_by_milp() || self.pins_sharding.iter().any(Option::is_some) {
+            return None;
+        }
+        let mut key = vec![self.system.memory.0.bandwidth.0.to_bits(), self.system.overlap() as u64, degrees.tp];
+        for d in &degrees.tp_group {
+            key.extend([d.topology as u64, d.size, d.bandwidth.to_bits(), d.latency.to_bits()]);
+        }
+        Some(key)
     }
 
     /// Solves every tile count of a sharding that can still win.
@@ -384,6 +411,11 @@ impl<'a> Search<'a> {
             }
             found.solved += 1;
             let cutoff = self.layer_cutoff(degrees, &sharding.strategies, &instance, incumbent);
+            let cut = Choice { degrees, sharding: &sharding.strategies, tiles, weights_on_chip }.into();
+            // Where all ideals are at hand the answer does not depend on how good a plan is known beforehand.
+            let by_path = !instance.kernel_by_kernel && ideals.as_ref().is_some_and(|found| found.complete);
+            let near = self.shelf.plan(cut).filter(|_| by_path).and_then(|near| instance.evaluate(&near));
+            let cutoff = near.map_or(cutoff, |(value, _)| cutoff.min(value));
             let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
                 self.solve_fusion(&instance, cutoff, ideals, &mut found.memory)?
             else {
@@ -402,6 +434,9 @@ impl<'a> Search<'a> {
                 found.reasons.push(self.partition_short(degrees, &instance, tiles, capacity));
                 continue;
             };
+            if by_path {
+                self.shelf.keep_plan(cut, &assignment);
+            }
             let objective = self.total(degrees, &sharding.strategies, &instance.goal, layer);
             if !proven {
                 let bound = bound.max(self.total(degrees, &sharding.strategies, &instance.goal, layer_bound));
@@ -447,16 +482,16 @@ impl<'a> Search<'a> {
         let before = nodes_left;
         let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         let mut evaluate = |strategies: &[Strategy], ideals: &mut Option<Ideals>| {
-            let at = |k: usize| tried.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
+            let at = |k: usize| tried.pass.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
             let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
-            let objective = sharding::price(&tried.problem, &choice);
-            let record = SolveRecord { objective, ..tried.sharding.record.clone() };
+            let objective = sharding::price(&tried.pass.problem, &choice);
+            let record = SolveRecord { objective, ..tried.pass.sharding.record.clone() };
             let sharding = Sharding { strategies: strategies.to_vec(), record };
             self.try_sharding(candidate, &sharding, best, ideals, found)?;
             Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
         };
         let mut context = Context { ideals, nodes_left: &mut nodes_left };
-        let ended = joint.run(&mut context, tried.sharding.strategies.clone(), &mut evaluate, start)?;
+        let ended = joint.run(&mut context, tried.pass.sharding.strategies.clone(), &mut evaluate, start)?;
         found.joint_nodes += before - nodes_left;
         if let Ended::Stopped(bound) = ended {
             let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
@@ -489,6 +524,9 @@ impl<'a> Search<'a> {
     /// The largest sum over the partitions with which the objective may still be below `incumbent`; infinite where that
     /// cannot be said. The objective is affine in that sum, from its least value on at the latest.
     fn layer_cutoff(&self, degrees: &Degrees, sharding: &[Strategy], instance: &Instance, incumbent: f64) -> f64 {
+        if incumbent.is_infinite() {
+            return f64::INFINITY;
+        }
         let total = |layer: f64| self.total(degrees, sharding, &instance.goal, layer);
         let least = instance.least_value();
         let (at, twice) = (total(least), total(2.0 * least));
@@ -508,9 +546,8 @@ impl<'a> Search<'a> {
         memory: &mut wide::Memory,
     ) -> Result<Option<Fused>, MapError> {
         let n = instance.kernels.len();
-        let closed = instance.least_value();
         let fused = |layer: f64, assignment: Vec<usize>, proven: bool| Fused {
-            bound: if proven { layer } else { closed.min(layer) },
+            bound: if proven { layer } else { instance.least_value().min(layer) },
             layer,
             assignment,
             proven,
@@ -552,7 +589,8 @@ impl<'a> Search<'a> {
         let found = match ideals {
             Some(found) => found,
             None => {
-                let Some(found) = Ideals::of(instance, MAX_IDEALS) else { return Ok(None) };
+                let listed = self.shelf.ideals(|| Ideals::of(instance, MAX_IDEALS));
+                let Some(found) = listed else { return Ok(None) };
                 ideals.insert(found)
             }
         };
@@ -717,7 +755,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         candidates.into_iter().partition(|c| first.is_by_milp() || searches[c.of].may_fit(&c.degrees));
 
     let mut best: Option<Best> = None;
-    let mut ideals: Option<Ideals> = None;
+    let mut ideals: Option<Ideals> = first.shelf.known_ideals();
     let mut tried: Vec<Tried> = Vec::new();
     let joint = request.is_joint();
     for candidate in candidates {
@@ -732,7 +770,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         }
         let search = &searches[candidate.of];
         if let Some(first) = search.first_pass(candidate, &mut found)? {
-            search.try_sharding(&first.candidate, &first.sharding, &mut best, &mut ideals, &mut found)?;
+            search.try_sharding(&first.candidate, &first.pass.sharding, &mut best, &mut ideals, &mut found)?;
             tried.push(first);
         }
     }
@@ -740,7 +778,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         for candidate in hopeless {
             let search = &searches[candidate.of];
             if let Some(first) = search.first_pass(candidate, &mut found)? {
-                search.try_sharding(&first.candidate, &first.sharding, &mut best, &mut ideals, &mut found)?;
+                search.try_sharding(&first.candidate, &first.pass.sharding, &mut best, &mut ideals, &mut found)?;
             }
         }
     }
