@@ -66,7 +66,7 @@ fn each_row_is_what_its_point_gives_alone() {
     std::fs::write(&file, STUDY).unwrap();
     let options = RunOptions { jobs: 2, ..RunOptions::new(folder.0.join("out")) };
     let summary = run(Study::load(&file).unwrap(), &options).unwrap();
-    assert!(summary.failed == 0 && summary.infeasible > 0 && summary.optimal > summary.infeasible, "{summary:?}");
+    assert!(summary.failed == 0 && summary.infeasible > 20 && summary.optimal > 20, "{summary:?}");
     let mut rows = csv::Reader::from_path(&summary.results).unwrap();
     let header = rows.headers().unwrap().clone();
     let first = header.iter().position(|name| name == COLUMNS[0].name).unwrap();

@@ -4,6 +4,7 @@
 //! set of kernels costs as one partition; the MILP ([`super::fusion`]) and the shortest path ([`super::exact`]) both
 //! minimise the sum of it over the partitions.
 
+use super::alone::Alone;
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
@@ -465,6 +466,8 @@ pub(super) struct Amounts {
     charges: Vec<(usize, Moved)>,
     /// Bytes that each kernel loads before it begins, where that is not overlapped; else empty.
     setup_bytes: Vec<f64>,
+    /// The partitions of a chip that runs kernel by kernel.
+    pub(super) alone: Option<Alone>,
 }
 
 /// What a kernel moves between chips in one pass.
@@ -507,13 +510,29 @@ impl Amounts {
         instance.live_limit = live_limit;
         instance.dram_bytes_per_s = bandwidth;
         instance.overlap = system.overlap();
-        for (payer, moved) in &self.charges {
-            instance.kernels[*payer].network_s += moved.seconds(workload, *payer, degrees, &system.model);
+        for (payer, seconds) in self.network_seconds(workload, degrees, &system.model) {
+            instance.kernels[payer].network_s += seconds;
         }
-        for (kernel, bytes) in instance.kernels.iter_mut().zip(&self.setup_bytes) {
-            kernel.serial_s = bytes / (bandwidth * workload.micro_batch as f64);
+        for (kernel, seconds) in instance.kernels.iter_mut().zip(self.setup_seconds(workload, bandwidth)) {
+            kernel.serial_s = seconds;
         }
         instance
+    }
+
+    /// Kernels and the seconds of what they move between chips, in the order in which they are summed.
+    pub(super) fn network_seconds(
+        &self,
+        workload: &Workload,
+        degrees: &Degrees,
+        options: &ModelOptions,
+    ) -> impl Iterator<Item = (usize, f64)> {
+        self.charges.iter().map(move |(payer, moved)| (*payer, moved.seconds(workload, *payer, degrees, options)))
+    }
+
+    /// Seconds that each kernel loads before it begins, where that is not overlapped; else none.
+    pub(super) fn setup_seconds(&self, workload: &Workload, bandwidth: f64) -> impl Iterator<Item = f64> {
+        let samples = workload.micro_batch as f64;
+        self.setup_bytes.iter().map(move |bytes| bytes / (bandwidth * samples))
     }
 
     /// Joules of links that each kernel's collectives add on one chip, in one pass.
@@ -646,7 +665,8 @@ impl Amounts {
             max_partitions: None,
             goal: Goal::TIME,
         };
-        Ok(Self { instance, charges: traffic.charges, setup_bytes })
+        let alone = Alone::of(&instance);
+        Ok(Self { instance, charges: traffic.charges, setup_bytes, alone })
     }
 }
 

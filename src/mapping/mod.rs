@@ -5,6 +5,7 @@
 //! into the numbers of one fusion problem, which [`fusion`] solves as a MILP and [`exact`] as a shortest path;
 //! [`solver`] runs MILPs; [`search`] ties them together and proves the best ([`request`]: what it is asked and answers).
 
+mod alone;
 mod amounts;
 pub mod cache;
 mod certify;

@@ -16,6 +16,7 @@
 //! The bound of the answer covers assignments, microbatches, tile counts and partitions, and after step 5 all shardings.
 //! Smallest tile counts win ties. Seconds are a limit of the whole search: it ends with the best plan it has.
 
+use super::alone;
 use super::amounts::Shelf;
 use super::cache;
 use super::degrees::{Degrees, assignments, divisors};
@@ -172,7 +173,7 @@ pub(super) struct Best {
     /// Objective of an iteration.
     pub(super) objective: f64,
     /// Which of the searches found it.
-    of: usize,
+    pub(super) of: usize,
 }
 
 /// An assignment with its closed-form bound.
@@ -375,6 +376,9 @@ impl<'a> Search<'a> {
             Some(tiles) => vec![tiles],
             None => tile_counts(self.workload, &self.system.model),
         };
+        if self.try_alone((degrees, *of), sharding, (&counts, capacity - need.total()), best, found) {
+            return Ok(());
+        }
         let mut tried: Vec<Arc<Instance>> = Vec::new();
         // Tile counts of those tried that make smaller ones needless.
         let mut whole: Vec<(u64, bool)> = Vec::new();
@@ -556,12 +560,7 @@ impl<'a> Search<'a> {
         if instance.kernel_by_kernel {
             // The order changes no time. The written one, forward kernels first, is best unless pins or the DRAM ask for
             // another, which the shortest path finds.
-            let mut order: Vec<usize> = (0..n).collect();
-            order.sort_by_key(|k| (instance.kernels[*k].backward, *k));
-            let mut alone = vec![0; n];
-            for (position, k) in order.into_iter().enumerate() {
-                alone[k] = position;
-            }
+            let alone = alone::in_turn(instance);
             if let Some((objective, _)) = instance.evaluate(&alone) {
                 return Ok(Some(fused(objective, alone, true)));
             }
@@ -698,11 +697,11 @@ pub(super) struct Fused {
 
 /// Running totals of a search.
 pub(super) struct Found {
-    reasons: Vec<Infeasible>,
+    pub(super) reasons: Vec<Infeasible>,
     /// Assignments considered.
     considered: usize,
     /// Fusion problems solved.
-    solved: usize,
+    pub(super) solved: usize,
     /// Nodes of MILPs.
     nodes: u64,
     /// Sets of shardings looked at.
