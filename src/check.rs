@@ -56,16 +56,29 @@ pub enum CheckError {
 /// [`CheckError`]: broken rules, or the first figure that differs by more than [`TOLERANCE`].
 pub fn verify(plan: &Plan) -> Result<(), CheckError> {
     let derived = derive(&plan.workload, &plan.system, &plan.decisions).map_err(CheckError::Violations)?;
-    for (what, one, other) in pairs(&plan.figures, &derived) {
+    for (place, what, one, other) in pairs(&plan.figures, &derived) {
         if !agree(one, other, TOLERANCE) {
+            let what = match place {
+                Place::Plan => what.to_string(),
+                Place::Partition(i) => format!("partition {i}, {what}"),
+                Place::Stage(s) => format!("stage {s}, {what}"),
+            };
             return Err(CheckError::Mismatch { what, plan: one, derived: other });
         }
     }
     Ok(())
 }
 
-fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
-    let mut out = vec![("number of partitions".to_string(), a.partitions.len() as f64, b.partitions.len() as f64)];
+/// What a figure is of.
+enum Place {
+    Plan,
+    Partition(usize),
+    Stage(usize),
+}
+
+/// Every figure of two accounts: its place, its name, and both values. The text is made where they differ.
+fn pairs(a: &Figures, b: &Figures) -> Vec<(Place, &'static str, f64, f64)> {
+    let mut out = vec![(Place::Plan, "number of partitions", a.partitions.len() as f64, b.partitions.len() as f64)];
     for (i, (x, y)) in a.partitions.iter().zip(&b.partitions).enumerate() {
         for (what, one, other) in [
             ("compute_s", x.compute_s, y.compute_s),
@@ -79,10 +92,10 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
             ("flop", x.flop, y.flop),
             ("link_j", x.link_j, y.link_j),
         ] {
-            out.push((format!("partition {i}, {what}"), one, other));
+            out.push((Place::Partition(i), what, one, other));
         }
     }
-    out.push(("number of stages".to_string(), a.stages.len() as f64, b.stages.len() as f64));
+    out.push((Place::Plan, "number of stages", a.stages.len() as f64, b.stages.len() as f64));
     for (s, (x, y)) in a.stages.iter().zip(&b.stages).enumerate() {
         for (what, one, other) in [
             ("layers", x.layers as f64, y.layers as f64),
@@ -91,7 +104,7 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
             ("update_s", x.update_s, y.update_s),
             ("bytes", x.memory.total(), y.memory.total()),
         ] {
-            out.push((format!("stage {s}, {what}"), one, other));
+            out.push((Place::Stage(s), what, one, other));
         }
     }
     for (what, one, other) in [
@@ -108,7 +121,7 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(String, f64, f64)> {
         ("energy_links_j", a.energy.parts().links, b.energy.parts().links),
         ("energy_switches_j", a.energy.parts().switches, b.energy.parts().switches),
     ] {
-        out.push((what.to_string(), one, other));
+        out.push((Place::Plan, what, one, other));
     }
     out
 }
@@ -126,7 +139,7 @@ struct Derivation<'a> {
     dp_group: Vec<GroupDimension>,
     own: OwnGroups,
     samples: f64,
-    index: index::Index,
+    index: index::Index<'a>,
     /// What [`Derivation::kept_bytes`] has found.
     kept: OnceCell<f64>,
 }

@@ -6,54 +6,109 @@ use crate::system::options::{Charge, Fanout};
 use crate::workload::{Use, Workload};
 
 /// A tensor with a set of readers that shares one copy.
-pub(super) struct Copied {
+pub(super) struct Copied<'a> {
     /// The tensor.
     pub(super) id: usize,
     /// Its readers.
-    pub(super) uses: Vec<Use>,
+    pub(super) uses: &'a [Use],
     /// Whether it leaves the layer.
     pub(super) leaves: bool,
 }
 
-/// Lists of a workload and its decisions.
-pub(super) struct Index {
-    /// Kernels of each partition, ascending. As many partitions as could have a kernel each, and one beyond: further numbers
-    /// leave one of these empty.
-    pub(super) partitions: Vec<Vec<usize>>,
-    /// Tensors that each kernel makes or reads, ascending.
-    pub(super) tensors_of: Vec<Vec<usize>>,
-    /// Tensors of the next layer that each tensor is carried to.
-    pub(super) carried_to: Vec<Vec<usize>>,
-    /// The tensors as the model counts them.
-    pub(super) copies: Vec<Copied>,
-    /// Of these, those that each kernel makes or reads, ascending.
-    pub(super) copies_of: Vec<Vec<usize>>,
+/// Lists of numbers, one list after the other.
+pub(super) struct Lists {
+    items: Vec<usize>,
+    /// Where each list begins; one more entry for the end.
+    first: Vec<usize>,
 }
 
-impl Index {
-    pub(super) fn of(w: &Workload, system: &System, decisions: &Decisions) -> Self {
+impl Lists {
+    /// `count` lists from what `tell` tells: an item and the list that it goes to, where there is such a list. An item that is
+    /// told of a list twice in turn stands in it once. `tell` is asked twice.
+    fn of(count: usize, tell: impl Fn(&mut dyn FnMut(usize, usize))) -> Self {
+        let mut first = vec![0; count + 1];
+        let mut last = vec![usize::MAX; count];
+        tell(&mut |list, item| {
+            if last.get(list).is_some_and(|before| *before != item) {
+                last[list] = item;
+                first[list + 1] += 1;
+            }
+        });
+        (0..count).for_each(|list| first[list + 1] += first[list]);
+        let mut items = vec![0; first[count]];
+        let mut at = first.clone();
+        last.fill(usize::MAX);
+        tell(&mut |list, item| {
+            if last.get(list).is_some_and(|before| *before != item) {
+                last[list] = item;
+                items[at[list]] = item;
+                at[list] += 1;
+            }
+        });
+        Self { items, first }
+    }
+
+    /// The number of lists.
+    pub(super) fn len(&self) -> usize {
+        self.first.len() - 1
+    }
+
+    /// All lists.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[usize]> {
+        self.first.windows(2).map(|ends| &self.items[ends[0]..ends[1]])
+    }
+}
+
+impl std::ops::Index<usize> for Lists {
+    type Output = [usize];
+    fn index(&self, list: usize) -> &[usize] {
+        &self.items[self.first[list]..self.first[list + 1]]
+    }
+}
+
+/// Lists of a workload and its decisions.
+pub(super) struct Index<'a> {
+    /// Kernels of each partition, ascending. As many partitions as could have a kernel each, and one beyond: further numbers
+    /// leave one of these empty.
+    pub(super) partitions: Lists,
+    /// Tensors that each kernel makes or reads, ascending.
+    pub(super) tensors_of: Lists,
+    /// Tensors of the next layer that each tensor is carried to.
+    pub(super) carried_to: Lists,
+    /// The tensors as the model counts them.
+    pub(super) copies: Vec<Copied<'a>>,
+    /// Of these, those that each kernel makes or reads, ascending.
+    pub(super) copies_of: Lists,
+}
+
+impl<'a> Index<'a> {
+    pub(super) fn of(w: &'a Workload, system: &System, decisions: &Decisions) -> Self {
         let n = w.kernels.len();
         let count = decisions.partition.iter().max().map_or(0, |p| p.saturating_add(1)).min(n + 1);
-        let mut partitions = vec![Vec::new(); count];
-        for (k, p) in decisions.partition.iter().enumerate() {
-            if let Some(kernels) = partitions.get_mut(*p) {
-                kernels.push(k);
-            }
-        }
-        let mut tensors_of = vec![Vec::new(); n];
-        let mut carried_to = vec![Vec::new(); w.tensors.len()];
-        for (id, tensor) in w.tensors.iter().enumerate() {
-            note(&mut tensors_of, tensor.producer, &tensor.consumers, id);
-            if let Some(next) = tensor.carried_from.and_then(|from| carried_to.get_mut(from)) {
-                next.push(id);
-            }
-        }
         let copies = copies(w, system);
-        let mut copies_of = vec![Vec::new(); n];
-        for (at, copied) in copies.iter().enumerate() {
-            note(&mut copies_of, w.tensors[copied.id].producer, &copied.uses, at);
+        // Of the kernels that make or read something.
+        let near = |producer: Option<usize>, uses: &[Use], id: usize, tell: &mut dyn FnMut(usize, usize)| {
+            producer.into_iter().chain(uses.iter().map(|u| u.kernel)).for_each(|k| tell(k, id));
+        };
+        Self {
+            partitions: Lists::of(count, |tell| {
+                decisions.partition.iter().enumerate().for_each(|(k, p)| tell(*p, k));
+            }),
+            tensors_of: Lists::of(n, |tell| {
+                w.tensors.iter().enumerate().for_each(|(id, t)| near(t.producer, &t.consumers, id, tell));
+            }),
+            carried_to: Lists::of(w.tensors.len(), |tell| {
+                for (id, tensor) in w.tensors.iter().enumerate() {
+                    tensor.carried_from.into_iter().for_each(|from| tell(from, id));
+                }
+            }),
+            copies_of: Lists::of(n, |tell| {
+                for (at, copied) in copies.iter().enumerate() {
+                    near(w.tensors[copied.id].producer, copied.uses, at, tell);
+                }
+            }),
+            copies,
         }
-        Self { partitions, tensors_of, carried_to, copies, copies_of }
     }
 
     /// The copies that some kernels make or read, ascending.
@@ -65,30 +120,21 @@ impl Index {
     }
 }
 
-/// Adds `id` to the list of each kernel that makes or reads it, once.
-fn note(lists: &mut [Vec<usize>], producer: Option<usize>, uses: &[Use], id: usize) {
-    for k in producer.into_iter().chain(uses.iter().map(|u| u.kernel)) {
-        if lists[k].last() != Some(&id) {
-            lists[k].push(id);
-        }
-    }
-}
-
 /// The tensors as the model counts them: with each set of readers that shares one copy.
-fn copies(w: &Workload, system: &System) -> Vec<Copied> {
+fn copies<'a>(w: &'a Workload, system: &System) -> Vec<Copied<'a>> {
     let charged = system.model.boundary_tensors == Charge::Charged;
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(w.tensors.len());
     for (id, tensor) in w.tensors.iter().enumerate() {
         if tensor.carried_from.is_some() && !charged {
             continue;
         }
         let leaves = tensor.output && charged;
         match system.model.tensor_fanout {
-            Fanout::Shared => out.push(Copied { id, uses: tensor.consumers.clone(), leaves }),
+            Fanout::Shared => out.push(Copied { id, uses: &tensor.consumers, leaves }),
             Fanout::Replicate => {
-                out.extend(tensor.consumers.iter().map(|u| Copied { id, uses: vec![*u], leaves: false }));
+                out.extend(tensor.consumers.chunks(1).map(|uses| Copied { id, uses, leaves: false }));
                 if leaves {
-                    out.push(Copied { id, uses: Vec::new(), leaves: true });
+                    out.push(Copied { id, uses: &[], leaves: true });
                 }
             }
         }

@@ -63,7 +63,8 @@ impl Derivation<'_> {
     pub(super) fn conversions_paid_by(&self, k: usize, id: usize) -> Vec<(Layout, CollectiveKind)> {
         let tensor = &self.w.tensors[id];
         let Some(producer) = tensor.producer else { return Vec::new() };
-        if producer != k && !tensor.consumers.iter().any(|u| u.kernel == k) {
+        // A reader pays in another phase than the producer's alone.
+        if producer != k && (self.same_phase(producer, k) || !tensor.consumers.iter().any(|u| u.kernel == k)) {
             return Vec::new();
         }
         let made = produced(self.d.sharding[producer], self.system.model.layouts);

@@ -1,6 +1,7 @@
 //! The figures of a plan as the search computes them, and the closed-form bound of an assignment. (The checker derives
 //! the figures again by itself.)
 
+use super::amounts::Sums;
 use super::degrees::Degrees;
 use super::instance::{self, Choice, PartitionCost};
 use super::search::{Best, Search, TIE};
@@ -96,16 +97,24 @@ impl Search<'_> {
             Some(_) if quantised => least_core_seconds(chip, k),
             _ => k.flop() / (u * peak(chip, k, options)),
         };
-        let arithmetic: f64 = self.workload.kernels.iter().map(|k| seconds(k) * samples / t).sum();
+        let sums = self.shelf.sums(degrees.tp, || Sums {
+            arithmetic_s: self.workload.kernels.iter().map(|k| seconds(k) * samples / t).sum(),
+            weight_bytes: self
+                .workload
+                .kernels
+                .iter()
+                .map(|k| k.weight_elements() * self.workload.word_bytes / t)
+                .sum(),
+            flop: self.workload.kernels.iter().map(|k| k.flop() * samples / t).sum(),
+        });
+        let arithmetic = sums.arithmetic_s;
         let streamed = options.weight_traffic == WeightTraffic::Streamed;
-        let weights: f64 =
-            self.workload.kernels.iter().map(|k| k.weight_elements() * self.workload.word_bytes / t).sum();
         let streamed = streamed && !instance::may_keep_weights(self.system);
-        let dram_bytes = if streamed { weights } else { 0.0 };
+        let dram_bytes = if streamed { sums.weight_bytes } else { 0.0 };
         let dram = dram_bytes / self.system.memory.0.bandwidth.0;
         // Whatever the sharding, kernels make their own collectives.
-        let network: f64 =
-            self.workload.kernels.iter().map(|k| collective::own_seconds(k, &degrees.own, samples, options)).sum();
+        let own = self.workload.kernels.iter().filter(|k| !k.collectives.is_empty());
+        let network: f64 = own.map(|k| collective::own_seconds(k, &degrees.own, samples, options)).sum();
         let layer = instance::combine(self.system.overlap(), arithmetic, dram, network);
         let every: Vec<Strategy> = vec![Strategy::Outer; self.workload.kernels.len()];
         // No division has a shorter longest stage.
@@ -114,8 +123,7 @@ impl Search<'_> {
         bound.p2p_s = 0.0;
         bound.gradient_s = 0.0;
         bound.optimizer_s = 0.0;
-        let flop = self.workload.kernels.iter().map(|k| k.flop() * samples / t).sum();
-        (bound.total_s() * (1.0 - TIE), LayerUse { compute_s: arithmetic, flop, dram_bytes, link_j: 0.0 })
+        (bound.total_s() * (1.0 - TIE), LayerUse { compute_s: arithmetic, flop: sums.flop, dram_bytes, link_j: 0.0 })
     }
 
     /// Every stage of a plan with `live` bytes of waiting tensors.
@@ -149,7 +157,10 @@ impl Search<'_> {
             weights_on_chip: best.weights_on_chip,
             longest: best.longest,
         };
-        let link_j = instance::link_joules(w, self.system, choice);
+        let link_j = match self.amounts(choice) {
+            Ok(amounts) => amounts.link_joules(w, self.system, &best.degrees),
+            Err(_) => instance::link_joules(w, self.system, choice),
+        };
         let partitions: Vec<PartitionFigures> = costs
             .iter()
             .enumerate()

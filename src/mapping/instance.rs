@@ -4,6 +4,7 @@
 //! set of kernels costs as one partition; the MILP ([`super::fusion`]) and the shortest path ([`super::exact`]) both
 //! minimise the sum of it over the partitions.
 
+use super::alone::Alone;
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
@@ -14,7 +15,7 @@ use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
 use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, WeightTraffic};
-use crate::system::{Style, System};
+use crate::system::{Chip, ModelOptions, Style, System};
 use crate::workload::{CollectiveKind, Phase, Workload};
 
 /// Compute time of a kernel.
@@ -278,8 +279,7 @@ impl Instance {
                 return None;
             }
         }
-        let mut members = vec![Vec::new(); count];
-        assignment.iter().enumerate().for_each(|(k, p)| members[*p].push(k));
+        let members = Members::of(assignment, count);
         if members.iter().any(|m| m.is_empty() || (self.kernel_by_kernel && m.len() > 1)) {
             return None;
         }
@@ -291,10 +291,10 @@ impl Instance {
     }
 
     /// [`Instance::partition`] of every partition of an assignment, each tensor looked at once.
-    fn all_partitions(&self, assignment: &[usize], members: &[Vec<usize>]) -> Option<Vec<PartitionCost>> {
-        let count = members.len();
+    fn all_partitions(&self, assignment: &[usize], members: &Members) -> Option<Vec<PartitionCost>> {
+        let count = members.first.len() - 1;
         let mut costs = Vec::with_capacity(count);
-        for inside in members {
+        for inside in members.iter() {
             costs.push(self.without_tensors(inside)?);
         }
         // What waits, as it begins (at its partition) and as it ends (after it).
@@ -386,6 +386,32 @@ impl Instance {
     }
 }
 
+/// The kernels of each partition, ascending, one partition after the other.
+struct Members {
+    kernels: Vec<usize>,
+    /// Where each partition begins; one more entry for the end.
+    first: Vec<usize>,
+}
+
+impl Members {
+    fn of(assignment: &[usize], count: usize) -> Self {
+        let mut first = vec![0; count + 1];
+        assignment.iter().for_each(|p| first[p + 1] += 1);
+        (0..count).for_each(|p| first[p + 1] += first[p]);
+        let mut at = first.clone();
+        let mut kernels = vec![0; assignment.len()];
+        for (k, p) in assignment.iter().enumerate() {
+            kernels[at[*p]] = k;
+            at[*p] += 1;
+        }
+        Self { kernels, first }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[usize]> {
+        self.first.windows(2).map(|pair| &self.kernels[pair[0]..pair[1]])
+    }
+}
+
 /// What building an instance can find missing: of the kernels that do not fit even in pieces, the one that needs most.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SramShort {
@@ -410,123 +436,246 @@ pub struct Choice<'a> {
     pub longest: u64,
 }
 
+/// A [`Choice`] without its network: all that decides the numbers of an instance that no bandwidth and no latency changes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut<'a> {
+    /// Chips of a tensor-parallel group, stages, replicas.
+    pub(super) degrees: (u64, u64, u64),
+    /// Strategy of each kernel.
+    pub(super) sharding: &'a [Strategy],
+    /// Tile count.
+    pub(super) tiles: u64,
+    /// Whether weights stay on chip.
+    pub(super) weights_on_chip: bool,
+    /// Layers of the longest stage.
+    pub(super) longest: u64,
+}
+
+impl<'a> From<Choice<'a>> for Cut<'a> {
+    fn from(Choice { degrees, sharding, tiles, weights_on_chip, longest }: Choice<'a>) -> Self {
+        Self { degrees: (degrees.tp, degrees.pp, degrees.dp), sharding, tiles, weights_on_chip, longest }
+    }
+}
+
 /// Builds the instance of a choice.
 ///
 /// # Errors
 /// [`SramShort`] when a kernel does not fit even alone with its weight in the smallest pieces.
 pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limit: f64) -> Result<Instance, SramShort> {
-    let options = &system.model;
-    let chip = &system.chip.0;
-    let Choice { degrees, sharding, tiles, weights_on_chip, longest } = choice;
-    let t = degrees.tp;
-    let word = workload.word_bytes;
-    let samples = samples_per_pass(workload, options);
-    let passes = microbatches(workload, options, degrees.dp);
-    let base_sram_bytes = if weights_on_chip { longest as f64 * held_for_good(workload, sharding, t) } else { 0.0 };
-    let traffic = network_and_tensors(workload, system, choice, samples);
+    let amounts = Amounts::of(workload, &system.chip.0, &system.model, choice.into())?;
+    Ok(amounts.priced(workload, system, choice.degrees, live_limit))
+}
 
-    let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+/// The numbers of an instance that no bandwidth and no latency changes.
+#[derive(Debug, Clone)]
+pub(super) struct Amounts {
+    /// The instance, without what [`Amounts::priced`] fills in.
+    instance: Instance,
+    /// What is moved between chips.
+    charges: Vec<(usize, Moved)>,
+    /// Bytes that each kernel loads before it begins, where that is not overlapped; else empty.
+    setup_bytes: Vec<f64>,
+    /// The partitions of a chip that runs kernel by kernel.
+    pub(super) alone: Option<Alone>,
+}
 
-    let mut kernels: Vec<KernelCost> = workload
-        .kernels
-        .iter()
-        .enumerate()
-        .map(|(i, kernel)| {
-            let strategy = sharding[i];
-            let here = local(kernel, strategy, t, tiles);
-            let compute = match constant_efficiency(chip) {
-                Some(u) => Compute::Seconds(samples * seconds_at_efficiency(chip, kernel, &here, tiles, u, options)),
-                None => Compute::Cores(
-                    core_options(chip, kernel, &here, tiles)
-                        .into_iter()
-                        .map(|o| CoreOption { seconds: o.seconds * samples, ..o })
-                        .collect(),
-                ),
-            };
-            let weight = weight_bytes(kernel, strategy, t, word);
-            let gradient = gradient_bytes(kernel, strategy, t, word);
-            let mut dram_bytes = kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, t);
-            let mut resident_bytes = weight;
-            let mut serial_s = 0.0;
-            match options.weight_traffic {
-                _ if weights_on_chip => {
-                    // Loaded before the first pass of the iteration, gradients stored after the last.
-                    let owned = if kernel.owns_weight() { weight } else { 0.0 };
-                    dram_bytes += (owned + gradient) / passes;
-                    resident_bytes = 0.0;
-                }
-                WeightTraffic::Streamed => {
-                    dram_bytes += weight + 2.0 * gradient;
-                    resident_bytes += gradient;
-                }
-                WeightTraffic::Setup => {
-                    serial_s = weight / (system.memory.0.bandwidth.0 * workload.micro_batch as f64);
-                }
-                WeightTraffic::Ignored => {}
-            }
-            KernelCost {
-                compute,
-                network_s: traffic.network_s[i],
-                serial_s,
-                resident_bytes,
-                dram_bytes,
-                pieces: 1,
-                backward: kernel.phase != Phase::Forward,
-            }
-        })
-        .collect();
+/// What a kernel moves between chips in one pass.
+#[derive(Debug, Clone, Copy)]
+enum Moved {
+    /// The collectives that it makes by itself.
+    Own,
+    /// A collective of its tensor-parallel group, and its bytes.
+    Group(CollectiveKind, f64),
+    /// Bytes of its gradient, reduced among the replicas.
+    Gradient(f64),
+}
 
-    let mut tensors = traffic.tensors;
-    let mut short: Option<SramShort> = None;
-    let alone = buffers_alone(&tensors, kernels.len());
-    for (i, kernel) in kernels.iter_mut().enumerate() {
-        let buffers = alone[i];
-        let room = sram - base_sram_bytes - buffers;
-        if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
-            continue;
-        }
-        // Smallest piece: one row of the weight (or of the gradient).
-        let rows = local(&workload.kernels[i], sharding[i], t, 1).rows;
-        let smallest = kernel.resident_bytes / rows as f64;
-        if smallest > room {
-            let needed = base_sram_bytes + buffers + smallest;
-            if short.as_ref().is_none_or(|s| s.needed < needed) {
-                short = Some(SramShort { kernel: i, needed });
+impl Moved {
+    fn seconds(self, workload: &Workload, k: usize, degrees: &Degrees, options: &ModelOptions) -> f64 {
+        match self {
+            Self::Own => {
+                let samples = samples_per_pass(workload, options);
+                collective::own_seconds(&workload.kernels[k], &degrees.own, samples, options)
             }
-            continue;
-        }
-        let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
-        kernel.pieces = pieces as u64;
-        kernel.resident_bytes /= pieces;
-        if options.weight_tiling == Charge::Charged {
-            for tensor in &mut tensors {
-                for u in tensor.uses.iter_mut().filter(|u| u.kernel == i) {
-                    kernel.dram_bytes += (pieces - 1.0) * u.load_bytes;
-                }
-            }
+            Self::Group(kind, bytes) => collective::seconds(kind, &degrees.tp_group, bytes, options),
+            Self::Gradient(bytes) => collective::gradient_seconds(&degrees.dp_group, bytes, options),
         }
     }
-    if let Some(short) = short {
-        return Err(short);
+
+    fn joules(self, workload: &Workload, k: usize, degrees: &Degrees, options: &ModelOptions) -> f64 {
+        match self {
+            Self::Own => energy::own_j(&workload.kernels[k], &degrees.own, samples_per_pass(workload, options)),
+            Self::Group(kind, bytes) => energy::collective_j(kind, &degrees.tp_group, bytes),
+            Self::Gradient(bytes) => energy::collective_j(CollectiveKind::AllReduce, &degrees.dp_group, bytes),
+        }
     }
-    let overhead = if options.latencies == Charge::Charged { chip.launch_overhead.0 } else { 0.0 };
-    let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
-    Ok(Instance {
-        pins: vec![None; kernels.len()],
-        kernels,
-        tensors,
-        sram_bytes: sram,
-        base_sram_bytes,
-        live_limit,
-        cores: chip.cores,
-        dram_bytes_per_s: system.memory.0.bandwidth.0,
-        overlap: system.overlap(),
-        partition_overhead_s: overhead,
-        kernel_by_kernel: chip.style == Style::KernelByKernel,
-        separate_phases: both,
-        max_partitions: None,
-        goal: Goal::TIME,
-    })
+}
+
+impl Amounts {
+    /// The instance on a system's links and memory.
+    pub(super) fn priced(&self, workload: &Workload, system: &System, degrees: &Degrees, live_limit: f64) -> Instance {
+        let bandwidth = system.memory.0.bandwidth.0;
+        let mut instance = self.instance.clone();
+        instance.live_limit = live_limit;
+        instance.dram_bytes_per_s = bandwidth;
+        instance.overlap = system.overlap();
+        for (payer, seconds) in self.network_seconds(workload, degrees, &system.model) {
+            instance.kernels[payer].network_s += seconds;
+        }
+        for (kernel, seconds) in instance.kernels.iter_mut().zip(self.setup_seconds(workload, bandwidth)) {
+            kernel.serial_s = seconds;
+        }
+        instance
+    }
+
+    /// Kernels and the seconds of what they move between chips, in the order in which they are summed.
+    pub(super) fn network_seconds(
+        &self,
+        workload: &Workload,
+        degrees: &Degrees,
+        options: &ModelOptions,
+    ) -> impl Iterator<Item = (usize, f64)> {
+        self.charges.iter().map(move |(payer, moved)| (*payer, moved.seconds(workload, *payer, degrees, options)))
+    }
+
+    /// Seconds that each kernel loads before it begins, where that is not overlapped; else none.
+    pub(super) fn setup_seconds(&self, workload: &Workload, bandwidth: f64) -> impl Iterator<Item = f64> {
+        let samples = workload.micro_batch as f64;
+        self.setup_bytes.iter().map(move |bytes| bytes / (bandwidth * samples))
+    }
+
+    /// Joules of links that each kernel's collectives add on one chip, in one pass.
+    pub(super) fn link_joules(&self, workload: &Workload, system: &System, degrees: &Degrees) -> Vec<f64> {
+        link_joules_of(&self.charges, workload, system, degrees)
+    }
+
+    /// Kernels and tensors: what it takes to keep it.
+    pub(super) fn size(&self) -> usize {
+        self.instance.kernels.len() + self.instance.tensors.len() + self.charges.len()
+    }
+
+    /// The amounts of a cut.
+    ///
+    /// # Errors
+    /// As [`build`].
+    pub(super) fn of(
+        workload: &Workload,
+        chip: &Chip,
+        options: &ModelOptions,
+        cut: Cut<'_>,
+    ) -> Result<Self, SramShort> {
+        let Cut { degrees: (t, _, dp), sharding, tiles, weights_on_chip, longest } = cut;
+        let word = workload.word_bytes;
+        let samples = samples_per_pass(workload, options);
+        let passes = microbatches(workload, options, dp);
+        let base_sram_bytes = if weights_on_chip { longest as f64 * held_for_good(workload, sharding, t) } else { 0.0 };
+        let traffic = network_and_tensors(workload, options, cut, samples);
+        let mut setup_bytes = Vec::new();
+
+        let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+
+        let mut kernels: Vec<KernelCost> = workload
+            .kernels
+            .iter()
+            .enumerate()
+            .map(|(i, kernel)| {
+                let strategy = sharding[i];
+                let here = local(kernel, strategy, t, tiles);
+                let compute = match constant_efficiency(chip) {
+                    Some(u) => {
+                        Compute::Seconds(samples * seconds_at_efficiency(chip, kernel, &here, tiles, u, options))
+                    }
+                    None => Compute::Cores(
+                        core_options(chip, kernel, &here, tiles)
+                            .into_iter()
+                            .map(|o| CoreOption { seconds: o.seconds * samples, ..o })
+                            .collect(),
+                    ),
+                };
+                let weight = weight_bytes(kernel, strategy, t, word);
+                let gradient = gradient_bytes(kernel, strategy, t, word);
+                let mut dram_bytes = kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, t);
+                let mut resident_bytes = weight;
+                match options.weight_traffic {
+                    _ if weights_on_chip => {
+                        // Loaded before the first pass of the iteration, gradients stored after the last.
+                        let owned = if kernel.owns_weight() { weight } else { 0.0 };
+                        dram_bytes += (owned + gradient) / passes;
+                        resident_bytes = 0.0;
+                    }
+                    WeightTraffic::Streamed => {
+                        dram_bytes += weight + 2.0 * gradient;
+                        resident_bytes += gradient;
+                    }
+                    WeightTraffic::Setup => setup_bytes.push(weight),
+                    WeightTraffic::Ignored => {}
+                }
+                KernelCost {
+                    compute,
+                    network_s: 0.0,
+                    serial_s: 0.0,
+                    resident_bytes,
+                    dram_bytes,
+                    pieces: 1,
+                    backward: kernel.phase != Phase::Forward,
+                }
+            })
+            .collect();
+
+        let mut tensors = traffic.tensors;
+        let mut short: Option<SramShort> = None;
+        let alone = buffers_alone(&tensors, kernels.len());
+        for (i, kernel) in kernels.iter_mut().enumerate() {
+            let buffers = alone[i];
+            let room = sram - base_sram_bytes - buffers;
+            if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
+                continue;
+            }
+            // Smallest piece: one row of the weight (or of the gradient).
+            let rows = local(&workload.kernels[i], sharding[i], t, 1).rows;
+            let smallest = kernel.resident_bytes / rows as f64;
+            if smallest > room {
+                let needed = base_sram_bytes + buffers + smallest;
+                if short.as_ref().is_none_or(|s| s.needed < needed) {
+                    short = Some(SramShort { kernel: i, needed });
+                }
+                continue;
+            }
+            let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
+            kernel.pieces = pieces as u64;
+            kernel.resident_bytes /= pieces;
+            if options.weight_tiling == Charge::Charged {
+                for tensor in &mut tensors {
+                    for u in tensor.uses.iter_mut().filter(|u| u.kernel == i) {
+                        kernel.dram_bytes += (pieces - 1.0) * u.load_bytes;
+                    }
+                }
+            }
+        }
+        if let Some(short) = short {
+            return Err(short);
+        }
+        let overhead = if options.latencies == Charge::Charged { chip.launch_overhead.0 } else { 0.0 };
+        let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
+        let instance = Instance {
+            pins: vec![None; kernels.len()],
+            kernels,
+            tensors,
+            sram_bytes: sram,
+            base_sram_bytes,
+            live_limit: f64::INFINITY,
+            cores: chip.cores,
+            dram_bytes_per_s: f64::INFINITY,
+            overlap: Overlap::Full,
+            partition_overhead_s: overhead,
+            kernel_by_kernel: chip.style == Style::KernelByKernel,
+            separate_phases: both,
+            max_partitions: None,
+            goal: Goal::TIME,
+        };
+        let alone = Alone::of(&instance);
+        Ok(Self { instance, charges: traffic.charges, setup_bytes, alone })
+    }
 }
 
 /// Buffers of each kernel in a partition of its own: of each tensor the largest that it needs.
@@ -565,44 +714,47 @@ pub fn may_keep_weights(system: &System) -> bool {
 
 /// Joules of links that each kernel's collectives add on one chip, in one pass.
 pub fn link_joules(workload: &Workload, system: &System, choice: Choice<'_>) -> Vec<f64> {
-    network_and_tensors(workload, system, choice, samples_per_pass(workload, &system.model)).link_j
+    let samples = samples_per_pass(workload, &system.model);
+    let traffic = network_and_tensors(workload, &system.model, choice.into(), samples);
+    link_joules_of(&traffic.charges, workload, system, choice.degrees)
+}
+
+fn link_joules_of(charges: &[(usize, Moved)], workload: &Workload, system: &System, degrees: &Degrees) -> Vec<f64> {
+    let mut link_j = vec![0.0; workload.kernels.len()];
+    for (payer, moved) in charges {
+        link_j[*payer] += moved.joules(workload, *payer, degrees, &system.model);
+    }
+    link_j
 }
 
 struct Traffic {
-    network_s: Vec<f64>,
-    link_j: Vec<f64>,
+    /// What is moved between chips, and the kernel that pays, in the order in which it is summed.
+    charges: Vec<(usize, Moved)>,
     tensors: Vec<TensorCost>,
 }
 
 /// Collectives by kernel, and sizes of tensors in their layouts.
-fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>, samples: f64) -> Traffic {
-    let options = &system.model;
-    let Choice { degrees, sharding, tiles, .. } = choice;
-    let t = degrees.tp;
+fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>, samples: f64) -> Traffic {
+    let Cut { degrees: (t, _, dp), sharding, tiles, .. } = cut;
     let word = workload.word_bytes;
     let rules = options.layouts;
-    let tp = &degrees.tp_group;
-    let seconds = |kind, bytes: f64| collective::seconds(kind, tp, bytes * samples, options);
-    let joules = |kind, bytes: f64| energy::collective_j(kind, tp, bytes * samples);
-    let mut network_s = vec![0.0; workload.kernels.len()];
-    let mut link_j = vec![0.0; workload.kernels.len()];
+    let mut charges: Vec<(usize, Moved)> = Vec::new();
+    let in_group = |kind, bytes: f64| Moved::Group(kind, bytes * samples);
     let levels = workload.levels();
 
     for (i, kernel) in workload.kernels.iter().enumerate() {
-        network_s[i] += collective::own_seconds(kernel, &degrees.own, samples, options);
-        link_j[i] += energy::own_j(kernel, &degrees.own, samples);
+        if !kernel.collectives.is_empty() {
+            charges.push((i, Moved::Own));
+        }
         let here = local(kernel, sharding[i], t, tiles);
         if rules == Layouts::Dfmodel && sharding[i] == Strategy::K {
             let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { tiles as f64 };
             let bytes = here.rows as f64 * here.n as f64 * word * passes_over_tiles;
-            network_s[i] += seconds(CollectiveKind::AllReduce, bytes);
-            link_j[i] += joules(CollectiveKind::AllReduce, bytes);
+            charges.push((i, in_group(CollectiveKind::AllReduce, bytes)));
         }
         if workload.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let gradient = gradient_bytes(kernel, sharding[i], t, word);
-            let b = microbatches(workload, options, degrees.dp);
-            network_s[i] += collective::gradient_seconds(&degrees.dp_group, gradient / b, options);
-            link_j[i] += energy::collective_j(CollectiveKind::AllReduce, &degrees.dp_group, gradient / b);
+            charges.push((i, Moved::Gradient(gradient / microbatches(workload, options, dp))));
         }
     }
 
@@ -648,14 +800,13 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
                         (_, CollectiveKind::AllToAll) => made_bytes,
                         _ => full,
                     };
-                    network_s[payer] += seconds(kind, bytes);
-                    link_j[payer] += joules(kind, bytes);
+                    charges.push((payer, in_group(kind, bytes)));
                 }
             }
         }
 
         let whole = options.stationary_operands == Charge::Charged;
-        let mut store_bytes = stored_bytes(workload, choice, rules, (id, &next[id]), made_bytes, samples);
+        let mut store_bytes = stored_bytes(workload, cut, rules, (id, &next[id]), made_bytes, samples);
         let uses: Vec<UseCost> = tensor
             .consumers
             .iter()
@@ -709,14 +860,14 @@ fn network_and_tensors(workload: &Workload, system: &System, choice: Choice<'_>,
             }
         }
     }
-    Traffic { network_s, link_j, tensors }
+    Traffic { charges, tensors }
 }
 
 /// Bytes of a tensor as it is stored: in the largest layout that its readers want (conversions come before the store,
 /// except for readers of another phase), or as made when nobody reads it.
 fn stored_bytes(
     workload: &Workload,
-    choice: Choice<'_>,
+    cut: Cut<'_>,
     rules: Layouts,
     (id, next): (usize, &[usize]),
     made_bytes: f64,
@@ -727,7 +878,7 @@ fn stored_bytes(
     if rules == Layouts::Dfmodel {
         return made_bytes * samples;
     }
-    let Choice { degrees, sharding, tiles, .. } = choice;
+    let Cut { degrees: (t, ..), sharding, tiles, .. } = cut;
     let carried = next.iter().flat_map(|c| &workload.tensors[*c].consumers);
     let same_phase = tensor.consumers.iter().filter(|u| {
         tensor.producer.is_some_and(|p| {
@@ -738,7 +889,7 @@ fn stored_bytes(
         .chain(carried)
         .map(|u| {
             let layout = required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
-            compute::tensor_bytes(tensor, layout, degrees.tp, tiles, word).0
+            compute::tensor_bytes(tensor, layout, t, tiles, word).0
         })
         .fold(0.0, f64::max);
     samples * if largest > 0.0 { largest } else { made_bytes }

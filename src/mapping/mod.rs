@@ -5,6 +5,8 @@
 //! into the numbers of one fusion problem, which [`fusion`] solves as a MILP and [`exact`] as a shortest path;
 //! [`solver`] runs MILPs; [`search`] ties them together and proves the best ([`request`]: what it is asked and answers).
 
+mod alone;
+mod amounts;
 pub mod cache;
 mod certify;
 pub mod compare;

@@ -16,6 +16,8 @@
 //! The bound of the answer covers assignments, microbatches, tile counts and partitions, and after step 5 all shardings.
 //! Smallest tile counts win ties. Seconds are a limit of the whole search: it ends with the best plan it has.
 
+use super::alone;
+use super::amounts::Shelf;
 use super::cache;
 use super::degrees::{Degrees, assignments, divisors};
 use super::dominance::{dominates, same_costs};
@@ -23,7 +25,7 @@ use super::exact;
 use super::fusion::{self, PartitionCounts};
 use super::goal::Worth;
 use super::ideals::{Ideals, MAX_IDEALS};
-use super::instance::{self, Choice, Instance, SramShort};
+use super::instance::{self, Amounts, Choice, Instance, SramShort};
 use super::joint::{self, Context, Ended};
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 pub use super::request::{
@@ -38,6 +40,8 @@ use crate::model::Strategy;
 use crate::plan::{Decisions, Plan};
 use crate::system::System;
 use crate::workload::Workload;
+use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Finds the best mapping of a workload onto a system.
@@ -50,8 +54,11 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
         return super::spread::map(workload, system, request, clock);
     }
     let sizes = micro_batches(workload, system, request);
-    let workloads: Vec<Workload> =
-        sizes.into_iter().map(|micro_batch| Workload { micro_batch, ..workload.clone() }).collect();
+    let of_size = |micro_batch: u64| match micro_batch == workload.micro_batch {
+        true => Cow::Borrowed(workload),
+        false => Cow::Owned(Workload { micro_batch, ..workload.clone() }),
+    };
+    let workloads: Vec<Cow<'_, Workload>> = sizes.into_iter().map(of_size).collect();
     let searches: Result<Vec<Search<'_>>, MapError> =
         workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
     let answer = run(&searches?)?;
@@ -145,6 +152,7 @@ pub(super) struct Search<'a> {
     pub(super) pins_sharding: Vec<Option<Strategy>>,
     pub(super) pins_partition: Vec<Option<usize>>,
     pub(super) worth: Worth,
+    pub(super) shelf: Arc<Shelf>,
     clock: Clock,
 }
 
@@ -156,7 +164,7 @@ pub(super) struct Best {
     pub(super) weights_on_chip: bool,
     /// Layers of the longest stage.
     pub(super) longest: u64,
-    pub(super) instance: Instance,
+    pub(super) instance: Arc<Instance>,
     pub(super) assignment: Vec<usize>,
     /// Value of the partitions: seconds of a layer, where time is minimised.
     pub(super) layer: f64,
@@ -168,7 +176,7 @@ pub(super) struct Best {
     /// Objective of an iteration.
     pub(super) objective: f64,
     /// Which of the searches found it.
-    of: usize,
+    pub(super) of: usize,
 }
 
 /// An assignment with its closed-form bound.
@@ -182,8 +190,13 @@ struct Candidate {
 /// An assignment whose first pass is done.
 struct Tried {
     candidate: Candidate,
-    problem: Problem,
-    sharding: Sharding,
+    pass: Arc<Pass>,
+}
+
+/// A first pass: the sharding problem of an assignment, and its best sharding.
+pub(super) struct Pass {
+    pub(super) problem: Problem,
+    pub(super) sharding: Sharding,
 }
 
 impl<'a> Search<'a> {
@@ -218,6 +231,7 @@ impl<'a> Search<'a> {
             request,
             clock,
             worth: Worth::of(request, system)?,
+            shelf: Shelf::of(workload, &system.chip.0, &system.model),
             pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
             pins_partition: if request.pins.partition.is_empty() {
                 vec![None; n]
@@ -225,6 +239,11 @@ impl<'a> Search<'a> {
                 request.pins.partition.clone()
             },
         })
+    }
+
+    /// Whether a MILP solver was named, which then solves every sharding problem too.
+    fn is_by_milp(&self) -> bool {
+        self.request.engine == Engine::Milp
     }
 
     /// Whether the seconds of the search are over.
@@ -255,9 +274,9 @@ impl<'a> Search<'a> {
             None => assignments(self.system, wanted.split),
         };
         found.considered += all.len();
-        let fitting: Vec<Degrees> = all.iter().filter(|d| wanted.fits(d)).cloned().collect();
+        let (fitting, others): (Vec<Degrees>, Vec<Degrees>) = all.into_iter().partition(|d| wanted.fits(d));
         if fitting.is_empty() {
-            return Err(MapError::Request(self.no_such_degrees(&all)));
+            return Err(MapError::Request(self.no_such_degrees(&others)));
         }
         let mut candidates = Vec::new();
         for degrees in fitting {
@@ -276,6 +295,10 @@ impl<'a> Search<'a> {
     /// The first pass of an assignment: its sharding, by the sharding's own objective; `None` where there is none.
     fn first_pass(&self, candidate: Candidate, found: &mut Found) -> Result<Option<Tried>, MapError> {
         let degrees = &candidate.degrees;
+        let shared = self.pass_key(degrees);
+        if let Some(pass) = shared.as_ref().and_then(|key| self.shelf.pass(key)) {
+            return Ok(Some(Tried { candidate, pass }));
+        }
         let problem = match sharding::problem(self.workload, self.system, degrees, &self.pins_sharding) {
             Ok(problem) => problem,
             Err(kernel) => {
@@ -316,7 +339,25 @@ impl<'a> Search<'a> {
             });
             return Ok(None);
         }
-        Ok(Some(Tried { candidate, problem, sharding }))
+        let by_elimination = sharding.record.status == Status::Optimal && sharding.record.nodes == Some(0);
+        let pass = Arc::new(Pass { problem, sharding });
+        if let Some(key) = shared.filter(|_| by_elimination) {
+            self.shelf.keep_pass(key, &pass);
+        }
+        Ok(Some(Tried { candidate, pass }))
+    }
+
+    /// What the first pass of an assignment depends on beside workload, chip, model and TP: the links of the group and the
+    /// memory ([`sharding::problem`]). `None` where it is not shared.
+    fn pass_key(&self, degrees: &Degrees) -> Option<Vec<u64>> {
+        if self.is_by_milp() || self.pins_sharding.iter().any(Option::is_some) {
+            return None;
+        }
+        let mut key = vec![self.system.memory.0.bandwidth.0.to_bits(), self.system.overlap() as u64, degrees.tp];
+        for d in &degrees.tp_group {
+            key.extend([d.topology as u64, d.size, d.bandwidth.to_bits(), d.latency.to_bits()]);
+        }
+        Some(key)
     }
 
     /// Solves a sharding with every division into stages that can still win: from the one with the shortest longest stage on,
@@ -363,7 +404,10 @@ impl<'a> Search<'a> {
             Some(tiles) => vec![tiles],
             None => tile_counts(self.workload, &self.system.model),
         };
-        let mut tried: Vec<Instance> = Vec::new();
+        if self.try_alone((at, *of), sharding, (&counts, live_limit), best, found) {
+            return Ok(false);
+        }
+        let mut tried: Vec<Arc<Instance>> = Vec::new();
         // Tile counts of those tried that make smaller ones needless.
         let mut whole: Vec<(u64, bool)> = Vec::new();
         let is_whole = |tiles| tiling::is_whole(self.workload, self.system, degrees.tp, &sharding.strategies, tiles);
@@ -375,7 +419,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             let instance = match self.instance(at, &sharding.strategies, layout, live_limit) {
-                Ok(instance) => instance,
+                Ok(instance) => Arc::new(instance),
                 // Streaming the weights needs less SRAM; its own turn says what is short.
                 Err(_) if weights_on_chip => continue,
                 Err(short) => {
@@ -400,6 +444,11 @@ impl<'a> Search<'a> {
             found.solved += 1;
             lacks_room |= instance.waits_at_most() > live_limit;
             let cutoff = self.layer_cutoff(at, &sharding.strategies, &instance, incumbent);
+            let cut = Choice { degrees, sharding: &sharding.strategies, tiles, weights_on_chip, longest }.into();
+            // Where all ideals are at hand the answer does not depend on how good a plan is known beforehand.
+            let by_path = !instance.kernel_by_kernel && ideals.as_ref().is_some_and(|found| found.complete);
+            let near = self.shelf.plan(cut).filter(|_| by_path).and_then(|near| instance.evaluate(&near));
+            let cutoff = near.map_or(cutoff, |(value, _)| cutoff.min(value));
             let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
                 self.solve_fusion(&instance, cutoff, ideals, &mut found.memory)?
             else {
@@ -418,6 +467,9 @@ impl<'a> Search<'a> {
                 found.reasons.push(self.partition_short(degrees, &instance, tiles, self.dram_capacity()));
                 continue;
             };
+            if by_path {
+                self.shelf.keep_plan(cut, &assignment);
+            }
             let objective = self.total(at, &sharding.strategies, &instance.goal, layer);
             if !proven {
                 let bound = bound.max(self.total(at, &sharding.strategies, &instance.goal, layer_bound));
@@ -464,16 +516,16 @@ impl<'a> Search<'a> {
         let before = nodes_left;
         let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         let mut evaluate = |strategies: &[Strategy], ideals: &mut Option<Ideals>| {
-            let at = |k: usize| tried.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
+            let at = |k: usize| tried.pass.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
             let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
-            let objective = sharding::price(&tried.problem, &choice);
-            let record = SolveRecord { objective, ..tried.sharding.record.clone() };
+            let objective = sharding::price(&tried.pass.problem, &choice);
+            let record = SolveRecord { objective, ..tried.pass.sharding.record.clone() };
             let sharding = Sharding { strategies: strategies.to_vec(), record };
             self.try_sharding(candidate, &sharding, best, ideals, found)?;
             Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
         };
         let mut context = Context { ideals, nodes_left: &mut nodes_left };
-        let ended = joint.run(&mut context, tried.sharding.strategies.clone(), &mut evaluate, start)?;
+        let ended = joint.run(&mut context, tried.pass.sharding.strategies.clone(), &mut evaluate, start)?;
         found.joint_nodes += before - nodes_left;
         match ended {
             Ended::Closed => {}
@@ -510,6 +562,9 @@ impl<'a> Search<'a> {
     /// The largest sum over the partitions with which the objective may still be below `incumbent`; infinite where that
     /// cannot be said. The objective is affine in that sum, from its least value on at the latest.
     fn layer_cutoff(&self, at: (&Degrees, u64), sharding: &[Strategy], instance: &Instance, incumbent: f64) -> f64 {
+        if incumbent.is_infinite() {
+            return f64::INFINITY;
+        }
         let total = |layer: f64| self.total(at, sharding, &instance.goal, layer);
         let least = instance.least_value();
         let (at, twice) = (total(least), total(2.0 * least));
@@ -529,9 +584,8 @@ impl<'a> Search<'a> {
         memory: &mut wide::Memory,
     ) -> Result<Option<Fused>, MapError> {
         let n = instance.kernels.len();
-        let closed = instance.least_value();
         let fused = |layer: f64, assignment: Vec<usize>, proven: bool| Fused {
-            bound: if proven { layer } else { closed.min(layer) },
+            bound: if proven { layer } else { instance.least_value().min(layer) },
             layer,
             assignment,
             proven,
@@ -540,12 +594,7 @@ impl<'a> Search<'a> {
         if instance.kernel_by_kernel {
             // The order changes no time. The written one, forward kernels first, is best unless pins or the DRAM ask for
             // another, which the shortest path finds.
-            let mut order: Vec<usize> = (0..n).collect();
-            order.sort_by_key(|k| (instance.kernels[*k].backward, *k));
-            let mut alone = vec![0; n];
-            for (position, k) in order.into_iter().enumerate() {
-                alone[k] = position;
-            }
+            let alone = alone::in_turn(instance);
             if let Some((objective, _)) = instance.evaluate(&alone) {
                 return Ok(Some(fused(objective, alone, true)));
             }
@@ -573,7 +622,8 @@ impl<'a> Search<'a> {
         let found = match ideals {
             Some(found) => found,
             None => {
-                let Some(found) = Ideals::of(instance, MAX_IDEALS) else { return Ok(None) };
+                let listed = self.shelf.ideals(|| Ideals::of(instance, MAX_IDEALS));
+                let Some(found) = listed else { return Ok(None) };
                 ideals.insert(found)
             }
         };
@@ -630,7 +680,7 @@ impl<'a> Search<'a> {
         };
         if let Some((tiles, instance)) = found {
             best.tiles = tiles;
-            best.instance = instance;
+            best.instance = Arc::new(instance);
         }
     }
 
@@ -641,12 +691,28 @@ impl<'a> Search<'a> {
         (tiles, weights_on_chip): (u64, bool),
         live_limit: f64,
     ) -> Result<Instance, SramShort> {
-        let choice = Choice { degrees, sharding, tiles, weights_on_chip, longest };
-        let mut built = instance::build(self.workload, self.system, choice, live_limit)?;
+        let amounts = self.amounts(Choice { degrees, sharding, tiles, weights_on_chip, longest })?;
+        let mut built = amounts.priced(self.workload, self.system, degrees, live_limit);
         built.pins = self.pins_partition.clone();
         built.max_partitions = self.request.max_partitions;
         built.goal = self.goal(degrees, sharding, tiles, longest);
         Ok(built)
+    }
+
+    /// What no bandwidth and no latency changes of an instance, shared with points that differ in these alone.
+    pub(super) fn amounts(&self, choice: Choice<'_>) -> Result<Arc<Amounts>, SramShort> {
+        let cut = choice.into();
+        self.shelf.amounts(cut, || Amounts::of(self.workload, &self.system.chip.0, &self.system.model, cut))
+    }
+
+    /// Whether the DRAM may be enough at some degrees: for some sharding, without what waits between partitions.
+    fn may_fit(&self, degrees: &Degrees) -> bool {
+        let least = || joint::least_resident(self, degrees);
+        if self.pins_sharding.iter().any(Option::is_some) {
+            return least() <= self.dram_capacity();
+        }
+        let at = (degrees.tp, degrees.pp, degrees.dp, self.system.chip_count());
+        self.shelf.least_bytes(at, least) <= self.dram_capacity()
     }
 }
 
@@ -666,11 +732,11 @@ pub(super) struct Fused {
 
 /// Running totals of a search.
 pub(super) struct Found {
-    reasons: Vec<Infeasible>,
+    pub(super) reasons: Vec<Infeasible>,
     /// Assignments considered.
     considered: usize,
     /// Fusion problems solved.
-    solved: usize,
+    pub(super) solved: usize,
     /// Nodes of MILPs.
     nodes: u64,
     /// Sets of shardings looked at.
@@ -718,9 +784,12 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         candidates.extend(search.candidates(of, &mut found)?);
     }
     candidates.sort_by(|a, b| a.bound.total_cmp(&b.bound));
+    // Where no sharding fits the DRAM, one is worked out for the message alone.
+    let (candidates, hopeless): (Vec<Candidate>, Vec<Candidate>) =
+        candidates.into_iter().partition(|c| first.is_by_milp() || searches[c.of].may_fit(&c.degrees));
 
     let mut best: Option<Best> = None;
-    let mut ideals: Option<Ideals> = None;
+    let mut ideals: Option<Ideals> = first.shelf.known_ideals();
     let mut tried: Vec<Tried> = Vec::new();
     let joint = request.is_joint(first.system, first.workload.kernels.len());
     for candidate in candidates {
@@ -735,8 +804,16 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         }
         let search = &searches[candidate.of];
         if let Some(first) = search.first_pass(candidate, &mut found)? {
-            search.try_sharding(&first.candidate, &first.sharding, &mut best, &mut ideals, &mut found)?;
+            search.try_sharding(&first.candidate, &first.pass.sharding, &mut best, &mut ideals, &mut found)?;
             tried.push(first);
+        }
+    }
+    if best.is_none() {
+        for candidate in hopeless {
+            let search = &searches[candidate.of];
+            if let Some(first) = search.first_pass(candidate, &mut found)? {
+                search.try_sharding(&first.candidate, &first.pass.sharding, &mut best, &mut ideals, &mut found)?;
+            }
         }
     }
     for first in tried.iter().filter(|_| joint) {

@@ -11,9 +11,11 @@ use crate::model::stages;
 use crate::plan::{Bottleneck, PartitionFigures, Plan};
 use crate::system::budget::Fitted;
 use crate::system::economics::Spent;
+use crate::system::price::ByPart;
 use crate::system::{System, price};
 use crate::workload::Workload;
 use csv::StringRecord;
+use std::fmt::Write as _;
 
 /// How a point ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,9 +70,22 @@ enum Source {
     Text(fn(&Facts<'_>) -> Option<String>),
     Number(fn(&Facts<'_>) -> Option<f64>),
     SystemText(fn(&System) -> String),
-    SystemNumber(fn(&System) -> Option<f64>),
+    SystemNumber(fn(&Priced<'_>) -> Option<f64>),
     PlanText(fn(&Plan, &Record) -> String),
     PlanNumber(fn(&Plan, &Record) -> f64),
+}
+
+/// A system with what it costs and draws, summed once a row.
+struct Priced<'a> {
+    system: &'a System,
+    cost: ByPart,
+    power: ByPart,
+}
+
+impl<'a> Priced<'a> {
+    fn of(system: &'a System) -> Self {
+        Self { system, cost: price::cost(system), power: price::power(system) }
+    }
 }
 
 const fn text(name: &'static str, doc: &'static str, value: fn(&Facts<'_>) -> Option<String>) -> Column {
@@ -82,7 +97,7 @@ const fn figure(name: &'static str, doc: &'static str, value: fn(&Facts<'_>) -> 
 const fn system_text(name: &'static str, doc: &'static str, value: fn(&System) -> String) -> Column {
     Column { name, doc, value: Source::SystemText(value) }
 }
-const fn system(name: &'static str, doc: &'static str, value: fn(&System) -> Option<f64>) -> Column {
+const fn system(name: &'static str, doc: &'static str, value: fn(&Priced<'_>) -> Option<f64>) -> Column {
     Column { name, doc, value: Source::SystemNumber(value) }
 }
 const fn plan_text(name: &'static str, doc: &'static str, value: fn(&Plan, &Record) -> String) -> Column {
@@ -113,7 +128,7 @@ pub const COLUMNS: &[Column] = &[
     system_text("chip_name", "Name of the chip.", |s| s.chip.0.name.clone()),
     system_text("memory_name", "Name of the memory beside each chip.", |s| s.memory.0.name.clone()),
     system_text("topology_name", "Arrangement of the network's dimensions.", |s| s.network.topology.to_string()),
-    system("chips", "Number of chips.", |s| Some(s.chip_count() as f64)),
+    system("chips", "Number of chips.", |s| Some(s.system.chip_count() as f64)),
     text(
         "status",
         "`optimal` (proven within the gap asked for), `time_limit` or `node_limit` (the best plan found, its gap beside \
@@ -180,8 +195,8 @@ pub const COLUMNS: &[Column] = &[
     }),
     plan("flop_per_iteration", "FLOP of one iteration, all chips.", |p, _| p.figures.flop_per_iteration),
     plan("flop_per_s", "FLOP/s of the whole system.", |p, _| flop_rate(p)),
-    plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / price::cost(&p.system).total()),
-    plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / price::power(&p.system).total()),
+    plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / p.figures.cost.total()),
+    plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / p.figures.power.total()),
     plan("layer_s", "Time of one pass over one layer on one chip: the sum over its partitions.", |p, _| {
         p.figures.layer_s
     }),
@@ -215,31 +230,31 @@ pub const COLUMNS: &[Column] = &[
         p.figures.memory.live
     }),
     plan("total_bytes", "DRAM of one chip: all of these.", |p, _| p.figures.memory.total()),
-    system("capacity_bytes", "DRAM that one chip has; empty without limit.", |s| s.memory.0.capacity.map(|c| c.0)),
+    system("capacity_bytes", "DRAM that one chip has; empty without limit.", |s| {
+        s.system.memory.0.capacity.map(|c| c.0)
+    }),
     plan("sram_peak_bytes", "On-chip memory of the partition that uses most.", |p, _| {
         p.figures.partitions.iter().map(|x| x.sram_bytes).fold(0.0, f64::max)
     }),
     plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
     plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)),
-    system("peak_flop_per_s", "Matrix peak of one chip.", |s| Some(s.chip.0.matrix_peak())),
-    system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.memory.0.bandwidth.0)),
-    system("cost_usd", "Price of the system.", |s| Some(price::cost(s).total())),
-    system("chips_usd", "Price of its chips.", |s| Some(price::cost(s).chips)),
-    system("memory_usd", "Price of its memories.", |s| Some(price::cost(s).memory)),
-    system("links_usd", "Price of its links.", |s| Some(price::cost(s).links)),
-    system("switches_usd", "Price of its switches and routers.", |s| Some(price::cost(s).switches)),
-    system("power_w", "Power of the system at full use.", |s| Some(price::power(s).total())),
-    system("chips_w", "Power of its chips.", |s| Some(price::power(s).chips)),
-    system("memory_w", "Power of its memories.", |s| Some(price::power(s).memory)),
-    system("links_w", "Power of its links.", |s| Some(price::power(s).links)),
-    system("switches_w", "Power of its switches and routers.", |s| Some(price::power(s).switches)),
+    system("peak_flop_per_s", "Matrix peak of one chip.", |s| Some(s.system.chip.0.matrix_peak())),
+    system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
+    system("cost_usd", "Price of the system.", |s| Some(s.cost.total())),
+    system("chips_usd", "Price of its chips.", |s| Some(s.cost.chips)),
+    system("memory_usd", "Price of its memories.", |s| Some(s.cost.memory)),
+    system("links_usd", "Price of its links.", |s| Some(s.cost.links)),
+    system("switches_usd", "Price of its switches and routers.", |s| Some(s.cost.switches)),
+    system("power_w", "Power of the system at full use.", |s| Some(s.power.total())),
+    system("chips_w", "Power of its chips.", |s| Some(s.power.chips)),
+    system("memory_w", "Power of its memories.", |s| Some(s.power.memory)),
+    system("links_w", "Power of its links.", |s| Some(s.power.links)),
+    system("switches_w", "Power of its switches and routers.", |s| Some(s.power.switches)),
     // Free systems have no throughput by price: a division by zero is printed as nothing.
     plan("samples_per_s_per_musd", "Throughput per million dollars of price.", |p, _| {
-        throughput(p) / (price::cost(&p.system).total() / 1e6)
+        throughput(p) / (p.figures.cost.total() / 1e6)
     }),
-    plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| {
-        throughput(p) / (price::power(&p.system).total() / 1e6)
-    }),
+    plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| throughput(p) / (p.figures.power.total() / 1e6)),
     plan("nodes", "Branch-and-bound nodes of all solves.", |_, r| r.nodes as f64),
     plan_text("solver", "What decided the fusion problem.", |_, r| r.solver.clone()),
     plan("seed", "Random seed of the solver.", |_, r| f64::from(r.seed)),
@@ -248,15 +263,25 @@ pub const COLUMNS: &[Column] = &[
         "`false` where a solve was stopped by seconds: another run may end with another plan.",
         |_, r| r.reproducible.to_string(),
     ),
-    plan_text("fusion_mapping", "Kernels of each partition, `A+B|C`.", |p, _| join(p, |x| x.kernels.join("+"))),
+    plan_text("fusion_mapping", "Kernels of each partition, `A+B|C`.", |p, _| {
+        join(p, |out, x| separated(out, &x.kernels, "+", |out, name| out.push_str(name)))
+    }),
     plan_text(
         "partition_times_s",
         "Seconds of compute/DRAM/network/overhead of each partition in a layer pass, `c/d/n/o|...`.",
-        |p, _| join(p, |x| [x.compute_s, x.dram_s, x.network_s, x.overhead_s].map(number).join("/")),
+        |p, _| {
+            join(p, |out, x| {
+                separated(out, &[x.compute_s, x.dram_s, x.network_s, x.overhead_s], "/", |out, s| push_number(out, *s));
+            })
+        },
     ),
     plan_text("sharding", "Strategy of each kernel, `A:outer;B:m`.", |p, _| {
-        let kernels = p.workload.kernels.iter().zip(&p.decisions.sharding);
-        kernels.map(|(kernel, strategy)| format!("{}:{strategy}", kernel.name)).collect::<Vec<_>>().join(";")
+        let kernels: Vec<_> = p.workload.kernels.iter().zip(&p.decisions.sharding).collect();
+        let mut out = String::new();
+        separated(&mut out, &kernels, ";", |out, (kernel, strategy)| {
+            [kernel.name.as_str(), ":", strategy.word()].into_iter().for_each(|text| out.push_str(text));
+        });
+        out
     }),
     plan_text("minimized", "What the search minimised: `time`, `energy` or `cost` of an iteration.", |_, r| {
         r.objective.to_string()
@@ -382,12 +407,15 @@ pub fn is_fixed(name: &str) -> bool {
 
 /// The values of [`COLUMNS`] for one point.
 pub fn values(facts: &Facts<'_>) -> StringRecord {
-    let mut record = StringRecord::with_capacity(2048, COLUMNS.len());
+    let mut record = StringRecord::with_capacity(16 << 10, COLUMNS.len());
+    let priced = facts.system.map(Priced::of);
+    let mapped = match facts.outcome {
+        Outcome::Mapped(plan, record) => Some((plan.as_ref(), record.as_ref())),
+        _ => None,
+    };
+    // The text of a number.
+    let mut digits = String::new();
     for column in COLUMNS {
-        let mapped = match facts.outcome {
-            Outcome::Mapped(plan, record) => Some((plan.as_ref(), record.as_ref())),
-            _ => None,
-        };
         if let (Source::PlanText(_) | Source::PlanNumber(_), Some(system)) = (column.value, facts.system) {
             let value = match facts.outcome {
                 Outcome::Executed(x) => Some(executed::value(column.name, x, system)),
@@ -399,15 +427,28 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
                 continue;
             }
         }
-        let value = match column.value {
-            Source::Text(f) => f(facts),
-            Source::Number(f) => f(facts).map(number),
-            Source::SystemText(f) => facts.system.map(f),
-            Source::SystemNumber(f) => facts.system.and_then(f).map(number),
-            Source::PlanText(f) => mapped.map(|(plan, record)| f(plan, record)),
-            Source::PlanNumber(f) => mapped.map(|(plan, record)| number(f(plan, record))),
+        let figure = match column.value {
+            Source::Text(f) => {
+                record.push_field(&f(facts).unwrap_or_default());
+                continue;
+            }
+            Source::SystemText(f) => {
+                record.push_field(&facts.system.map(f).unwrap_or_default());
+                continue;
+            }
+            Source::PlanText(f) => {
+                record.push_field(&mapped.map(|(plan, record)| f(plan, record)).unwrap_or_default());
+                continue;
+            }
+            Source::Number(f) => f(facts),
+            Source::SystemNumber(f) => priced.as_ref().and_then(f),
+            Source::PlanNumber(f) => mapped.map(|(plan, record)| f(plan, record)),
         };
-        record.push_field(&value.unwrap_or_default());
+        digits.clear();
+        if let Some(figure) = figure {
+            push_number(&mut digits, figure);
+        }
+        record.push_field(&digits);
     }
     record
 }
@@ -425,14 +466,22 @@ pub fn reference() -> String {
 
 /// A number in the shortest form that reads back as the same; not finite: empty.
 pub fn number(value: f64) -> String {
+    let mut out = String::new();
+    push_number(&mut out, value);
+    out
+}
+
+/// Adds the text of [`number`].
+fn push_number(out: &mut String, value: f64) {
     let size = value.abs();
-    if !value.is_finite() {
-        String::new()
+    // Writing to a String cannot fail.
+    let _ = if !value.is_finite() {
+        Ok(())
     } else if size == 0.0 || (1e-4..1e15).contains(&size) {
-        format!("{value}")
+        write!(out, "{value}")
     } else {
-        format!("{value:e}")
-    }
+        write!(out, "{value:e}")
+    };
 }
 
 fn status(outcome: &Outcome) -> String {
@@ -492,8 +541,21 @@ fn short<'a>(facts: &Facts<'a>) -> Option<&'a Infeasible> {
     }
 }
 
-fn join(plan: &Plan, text: fn(&PartitionFigures) -> String) -> String {
-    plan.figures.partitions.iter().map(text).collect::<Vec<_>>().join(&BETWEEN_PARTITIONS.to_string())
+/// What `add` writes of each partition.
+fn join(plan: &Plan, add: fn(&mut String, &PartitionFigures)) -> String {
+    let mut out = String::new();
+    separated(&mut out, &plan.figures.partitions, BETWEEN_PARTITIONS.encode_utf8(&mut [0; 4]), add);
+    out
+}
+
+/// Adds what `add` writes of each item, with `between` between them.
+fn separated<T>(out: &mut String, items: &[T], between: &str, add: impl Fn(&mut String, &T)) {
+    for (i, item) in items.iter().enumerate() {
+        if i > 0 {
+            out.push_str(between);
+        }
+        add(out, item);
+    }
 }
 
 /// The word that serde writes for a value of an enumeration.

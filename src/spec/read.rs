@@ -5,6 +5,8 @@ use super::schema::Definitions;
 use crate::units::{Quantity, QuantityError};
 use serde::Serialize;
 use serde_json::json;
+use std::any::Any;
+use std::borrow::Cow;
 use std::fmt;
 
 /// One thing wrong with an input: where, which field, what was found and what would fit.
@@ -61,7 +63,9 @@ pub struct Reader {
     /// Loads referenced files.
     pub loader: Loader,
     problems: Vec<Problem>,
-    path: Vec<String>,
+    path: Vec<Cow<'static, str>>,
+    /// A part of the structure at the top that need not be read: its key and its value.
+    known: Option<(&'static str, Box<dyn Any>)>,
 }
 
 impl Reader {
@@ -73,6 +77,11 @@ impl Reader {
         let mut reader = Self::default();
         let value = T::from_node(node, &mut reader);
         reader.finish_with(value, node)
+    }
+
+    /// A reader of a structure whose part `key` was read before from the same node.
+    pub fn knowing<T: FromNode>(key: &'static str, part: T) -> Self {
+        Self { known: Some((key, Box::new(part))), ..Self::default() }
     }
 
     /// Ends a reading: the value, or all problems in file order.
@@ -112,7 +121,11 @@ impl Reader {
 
     /// Reads below `segment`.
     pub fn within<T>(&mut self, segment: impl Into<String>, f: impl FnOnce(&mut Self) -> T) -> T {
-        self.path.push(segment.into());
+        self.below(Cow::Owned(segment.into()), f)
+    }
+
+    fn below<T>(&mut self, segment: Cow<'static, str>, f: impl FnOnce(&mut Self) -> T) -> T {
+        self.path.push(segment);
         let value = f(self);
         self.path.pop();
         value
@@ -152,9 +165,15 @@ impl Reader {
     }
 
     /// Reads one field of a mapping; `None` after a noted problem.
-    pub fn key<T: FromNode>(&mut self, node: &Node, key: &str, default: Option<T>) -> Option<T> {
+    pub fn key<T: FromNode>(&mut self, node: &Node, key: &'static str, default: Option<T>) -> Option<T> {
+        if self.path.is_empty()
+            && let Some((_, part)) = self.known.take_if(|(known, _)| *known == key)
+            && let Ok(part) = part.downcast::<T>()
+        {
+            return Some(*part);
+        }
         match node.get(key) {
-            Some(child) if child.value != Value::Null => self.within(key, |r| T::from_node(child, r)),
+            Some(child) if child.value != Value::Null => self.below(Cow::Borrowed(key), |r| T::from_node(child, r)),
             _ => match T::absent().or(default) {
                 Some(value) => Some(value),
                 None => {
@@ -192,7 +211,7 @@ fn edit_distance(a: &str, b: &str) -> usize {
 }
 
 /// A type that is read from a node and described by a JSON Schema.
-pub trait FromNode: Sized {
+pub trait FromNode: Sized + 'static {
     /// Reads the value; on failure notes the problems and gives `None`.
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self>;
     /// The JSON Schema of the notation.
@@ -205,20 +224,20 @@ pub trait FromNode: Sized {
     }
 }
 
-fn text_of<'n>(node: &'n Node, reader: &mut Reader, expected: &str) -> Option<&'n str> {
+/// The text of a scalar; `expected` is asked for the message alone, as most texts are what they should be.
+fn text_of<'n>(node: &'n Node, reader: &mut Reader, expected: impl FnOnce() -> String) -> Option<&'n str> {
     match &node.value {
         Value::Scalar { text, .. } => Some(text),
         _ => {
-            reader.problem(node, format!("expected {expected}, found {}", node.describe()));
+            reader.problem(node, format!("expected {}, found {}", expected(), node.describe()));
             None
         }
     }
 }
 
-impl<Q: Quantity> FromNode for Q {
+impl<Q: Quantity + 'static> FromNode for Q {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let expected = Self::expected();
-        let text = text_of(node, reader, &expected)?;
+        let text = text_of(node, reader, Self::expected)?;
         match Q::parse(text) {
             Ok(value) => Some(value),
             Err(reason) => {
@@ -229,6 +248,7 @@ impl<Q: Quantity> FromNode for Q {
                     }
                     _ => String::new(),
                 };
+                let expected = Self::expected();
                 reader.problem(node, format!("expected {expected}, found {}: {reason}{fits}", node.describe()));
                 None
             }
@@ -249,7 +269,7 @@ pub struct Name(pub String);
 
 impl FromNode for Name {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let text = text_of(node, reader, "a text")?;
+        let text = text_of(node, reader, Self::expected)?;
         if text.trim().is_empty() || text.contains('\n') {
             reader.problem(node, format!("expected a text on one line, found {}", node.describe()));
             return None;
@@ -266,7 +286,7 @@ impl FromNode for Name {
 
 impl FromNode for String {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        text_of(node, reader, "a text").map(str::to_string)
+        text_of(node, reader, Self::expected).map(str::to_string)
     }
     fn schema(_: &mut Definitions) -> serde_json::Value {
         json!({ "type": "string" })
@@ -301,7 +321,7 @@ const MAX_COUNT: u64 = 1 << 50;
 /// A count of at least one.
 impl FromNode for u64 {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let text = text_of(node, reader, &Self::expected())?;
+        let text = text_of(node, reader, Self::expected)?;
         match text.replace('_', "").parse::<u64>() {
             Ok(value) if (1..=MAX_COUNT).contains(&value) => Some(value),
             _ => {
@@ -331,7 +351,7 @@ pub struct Fraction(pub f64);
 
 impl FromNode for Fraction {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let text = text_of(node, reader, &Self::expected())?;
+        let text = text_of(node, reader, Self::expected)?;
         match text.parse::<f64>() {
             Ok(value) if value > 0.0 && value <= 1.0 => Some(Self(value)),
             _ => {
@@ -355,7 +375,7 @@ pub struct Share(pub f64);
 
 impl FromNode for Share {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let text = text_of(node, reader, &Self::expected())?;
+        let text = text_of(node, reader, Self::expected)?;
         match text.parse::<f64>() {
             Ok(value) if (0.0..=1.0).contains(&value) => Some(Self(value)),
             _ => {
@@ -375,7 +395,7 @@ impl FromNode for Share {
 /// A plain number, finite and at least zero, for result fields without a unit.
 impl FromNode for f64 {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        let text = text_of(node, reader, &Self::expected())?;
+        let text = text_of(node, reader, Self::expected)?;
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() && value >= 0.0 => Some(value),
             _ => {
@@ -477,6 +497,10 @@ pub struct Ref<T>(pub T);
 
 impl<T: FromNode> FromNode for Ref<T> {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        if matches!(node.value, Value::Map(_)) && node.get("from").is_none() {
+            // Nothing to expand: nothing to copy.
+            return T::from_node(node, reader).map(Ref);
+        }
         let expanded = match reader.loader.expand(node, &reader.field()) {
             Ok(expanded) => expanded,
             Err(problem) => {

@@ -2,18 +2,21 @@
 
 use super::axis::{self, Axis, Override};
 use super::executed;
-use super::field::{Root, set};
+use super::field::{FieldPath, Root, set};
 use super::rule::{self, Rule};
 use super::spec::{SolveSpec, StudySpec};
+use super::store::KeyStart;
 use crate::mapping::{Infeasible, Request};
+use crate::spec::read::Ref;
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value};
-use crate::system::System;
 use crate::system::budget::{Fitted, Unfit};
+use crate::system::options::Precision;
+use crate::system::{Chip, System};
 use crate::workload::language::{LanguageModel, is_language_model};
 use crate::workload::{Workload, WorkloadSpec};
 use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A study: its specification and the grid of its points. Nothing of the grid is held in memory but the axes.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,10 +32,27 @@ pub struct Study {
     built: Built,
 }
 
-/// Workloads built so far, by the overrides that made them (by address: they stand still in the study): points of a study seldom have
-/// more than a few different ones.
+/// What was built of a study so far, by the overrides that made it (by address: they stand still in the study).
 #[derive(Debug, Clone, Default)]
-struct Built(Arc<Mutex<HashMap<Vec<usize>, Shared>>>);
+struct Built(Arc<Parts>);
+
+#[derive(Debug, Default)]
+struct Parts {
+    /// Workloads: points of a study seldom have more than a few different ones.
+    workloads: Mutex<HashMap<Vec<usize>, Shared>>,
+    /// Trees of systems that no thread is at work on. From one point to the next mostly the last fields change.
+    trees: Mutex<Vec<Tree>>,
+}
+
+/// The tree of a point's system.
+#[derive(Debug)]
+struct Tree {
+    made_by: Vec<usize>,
+    paths: Vec<FieldPath>,
+    node: Node,
+    /// Its chip as read, where no rounding came after.
+    chip: Option<Ref<Chip>>,
+}
 
 /// Studies are equal whatever was built of them.
 impl PartialEq for Built {
@@ -41,8 +61,8 @@ impl PartialEq for Built {
     }
 }
 
-/// A workload and its text in a key.
-type Shared = (Arc<Workload>, Arc<str>);
+/// A workload and its part of a key.
+type Shared = (Arc<Workload>, Arc<KeyStart>);
 
 /// Most workloads kept.
 const MOST_BUILT: usize = 64;
@@ -52,8 +72,8 @@ const MOST_BUILT: usize = 64;
 pub struct Point {
     /// The workload.
     pub workload: Arc<Workload>,
-    /// The workload as JSON: what the point's key hashes of it.
-    pub workload_json: Arc<str>,
+    /// What the point's key hashes of the workload.
+    pub key_start: Arc<KeyStart>,
     /// The language model, where its executions or servings on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
     /// and batches alone.
     pub language: Option<Box<LanguageModel>>,
@@ -79,6 +99,14 @@ pub struct Outlook {
     pub every: Vec<Problem>,
     /// Problems that some have: those points will fail.
     pub some: Vec<Problem>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn addresses(changes: &[&Override]) -> Vec<usize> {
+    changes.iter().map(|c| std::ptr::from_ref(*c) as usize).collect()
 }
 
 /// Most points looked at before the run.
@@ -165,21 +193,27 @@ impl Study {
     /// # Errors
     /// All [`Problems`] of its workload, its system and its solve settings.
     pub fn point(&self, index: u64) -> Result<Point, Problems> {
-        let mut system = self.spec.system.0.clone();
         let mut solve = self.solve.clone();
         let mut problems: Vec<Problem> = Vec::new();
         let changes = self.changes(&self.choice(index));
         let of_workload = changes.iter().filter(|c| c.path.root == Root::Workload);
         let made_by: Vec<usize> = of_workload.map(|c| std::ptr::from_ref(*c) as usize).collect();
-        let known = self.built.0.lock().unwrap_or_else(PoisonError::into_inner).get(&made_by).cloned();
+        let known = lock(&self.built.0.workloads).get(&made_by).cloned();
         let mut workload = known.is_none().then(|| self.spec.workload.0.clone());
+        let of_system: Vec<&Override> = changes.iter().copied().filter(|c| c.path.root == Root::System).collect();
+        let system = self.system_again(&of_system);
+        // What is wrong is told of a tree made from the start.
+        let mut tree_of_system = system.is_none().then(|| self.spec.system.0.clone());
         for change in changes {
             let tree = match change.path.root {
                 Root::Workload => match &mut workload {
                     Some(workload) => workload,
                     None => continue,
                 },
-                Root::System => &mut system,
+                Root::System => match &mut tree_of_system {
+                    Some(system) => system,
+                    None => continue,
+                },
                 Root::Solve => &mut solve,
             };
             if let Err(problem) = set(tree, &change.path.segments, &change.value, &change.origin, &change.path) {
@@ -192,7 +226,17 @@ impl Study {
         let mut collect = |root: Root, found: Problems| {
             problems.extend(found.0.into_iter().map(|problem| self.placed(root, problem)));
         };
-        let system = System::build(&system).map_err(|p| collect(Root::System, p)).ok();
+        let system = match (system, tree_of_system) {
+            (None, Some(node)) => {
+                let built = System::build(&node).map_err(|p| collect(Root::System, p)).ok();
+                if let Some(system) = &built {
+                    let paths = of_system.iter().map(|c| c.path.clone()).collect();
+                    self.keep(Tree { made_by: addresses(&of_system), paths, node, chip: None }, system);
+                }
+                built
+            }
+            (known, _) => known,
+        };
         let mut language = None;
         let workload = match (known, workload) {
             (Some(known), _) => Some(known),
@@ -206,9 +250,9 @@ impl Study {
                 // What a language model becomes depends on the system: it is not kept.
                 let keeps = !is_language_model(&tree);
                 built.map_err(|p| collect(Root::Workload, p)).ok().map(|workload| {
-                    let json = serde_json::to_string(&workload).unwrap_or_default();
-                    let shared: Shared = (Arc::new(workload), json.into());
-                    let mut kept = self.built.0.lock().unwrap_or_else(PoisonError::into_inner);
+                    let start = KeyStart::of(&workload).unwrap_or_default();
+                    let shared: Shared = (Arc::new(workload), Arc::new(start));
+                    let mut kept = lock(&self.built.0.workloads);
                     if keeps && kept.len() < MOST_BUILT {
                         kept.insert(made_by, shared.clone());
                     }
@@ -218,7 +262,7 @@ impl Study {
         };
         let solve_node = solve;
         let solve = Reader::read::<SolveSpec>(&solve_node).map_err(|p| collect(Root::Solve, p)).ok();
-        let (Some((workload, workload_json)), Some(mut system), Some(solve), true) =
+        let (Some((workload, key_start)), Some(mut system), Some(solve), true) =
             (workload, system, solve, problems.is_empty())
         else {
             return Err(Problems(problems));
@@ -234,7 +278,45 @@ impl Study {
                 return Err(Problem { origin, field: "solve.budget".into(), message }.into());
             }
         };
-        Ok(Point { workload, workload_json, language, system, solve, fitted })
+        Ok(Point { workload, key_start, language, system, solve, fitted })
+    }
+
+    /// The system that overrides make, from the tree of another point that differs in the values of the last of them alone.
+    /// `None` where there is no such tree, or something is wrong with what it becomes.
+    fn system_again(&self, changes: &[&Override]) -> Option<System> {
+        let mut tree = lock(&self.built.0.trees).pop()?;
+        let made_by = addresses(changes);
+        let same = made_by.iter().zip(&tree.made_by).take_while(|(one, other)| one == other).count();
+        if made_by.len() != tree.made_by.len() {
+            return None;
+        }
+        // Each is set where the other point has set it, and everything after it again.
+        for (change, path) in changes.iter().zip(&tree.paths).skip(same) {
+            if change.path != *path {
+                return None;
+            }
+            set(&mut tree.node, &change.path.segments, &change.value, &change.origin, &change.path).ok()?;
+        }
+        let touched = |c: &&Override| c.path.segments.first().is_none_or(|part| part == "chip");
+        if changes.iter().skip(same).any(touched) {
+            tree.chip = None;
+        }
+        let system = match tree.chip.clone() {
+            Some(chip) => System::build_with(chip, &tree.node),
+            None => System::build(&tree.node),
+        };
+        let system = system.ok()?;
+        tree.made_by = made_by;
+        self.keep(tree, &system);
+        Some(system)
+    }
+
+    /// Puts a tree back for the next point.
+    fn keep(&self, mut tree: Tree, system: &System) {
+        if tree.chip.is_none() && system.model.precision == Precision::Float64 {
+            tree.chip = Some(system.chip.clone());
+        }
+        lock(&self.built.0.trees).push(tree);
     }
 
     /// In the study's own file a field is named from the study's top, not from that of the workload or the system.

@@ -9,8 +9,10 @@
 use super::grid::Point;
 use crate::report::csv::{COLUMNS, FAILED, LEADING, TRAILING};
 use crate::spec::node::io_reason;
+use crate::workload::Workload;
 use csv::StringRecord;
-use serde_json::{Value as Json, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value as Json;
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -40,26 +42,48 @@ impl fmt::Display for Key {
     }
 }
 
+/// What the key of a point hashes first: its workload. Points that share one share this.
+#[derive(Debug, Clone, Default)]
+pub struct KeyStart(blake3::Hasher);
+
+impl KeyStart {
+    /// Of a workload.
+    ///
+    /// # Errors
+    /// A text when the workload cannot be written as JSON (it always can).
+    pub fn of(workload: &Workload) -> Result<Self, String> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(b"{\"workload\":");
+        hasher.update(&serde_json::to_vec(workload).map_err(|e| e.to_string())?);
+        Ok(Self(hasher))
+    }
+}
+
+impl PartialEq for KeyStart {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.finalize() == other.0.finalize()
+    }
+}
+
 impl Key {
     /// The key of a point.
     ///
     /// # Errors
     /// A text when the point cannot be written as JSON (it always can).
     pub fn of(point: &Point) -> Result<Self, String> {
-        // The workload's text is shared by the points that have it; the order is that of the first version of these keys.
+        // The workload comes first, as the points that have it share that part of the hash.
         let text = |value: Result<String, serde_json::Error>| value.map_err(|e| e.to_string());
         let language = match &point.language {
             Some(model) => format!(",\"language\":{}", text(serde_json::to_string(model))?),
             None => String::new(),
         };
         let content = format!(
-            "{{\"workload\":{},\"system\":{},\"solve\":{},\"version\":{:?},\"model\":{MODEL_REVISION}{language}}}",
-            point.workload_json,
+            ",\"system\":{},\"solve\":{},\"version\":{:?},\"model\":{MODEL_REVISION}{language}}}",
             text(serde_json::to_string(&point.system))?,
             text(serde_json::to_string(&point.solve))?,
             env!("CARGO_PKG_VERSION"),
         );
-        let hash = blake3::hash(content.as_bytes());
+        let hash = point.key_start.0.clone().update(content.as_bytes()).finalize();
         let mut key = [0; 16];
         key.iter_mut().zip(hash.as_bytes()).for_each(|(to, from)| *to = *from);
         Ok(Self(key))
@@ -90,8 +114,12 @@ pub struct Solved {
 impl Solved {
     /// The value of a column.
     pub fn get(&self, column: &str) -> &str {
-        let index = COLUMNS.iter().position(|c| c.name == column);
-        index.and_then(|i| self.values.get(i)).unwrap_or_default()
+        Self::position(column).and_then(|i| self.values.get(i)).unwrap_or_default()
+    }
+
+    /// Where a column stands in [`Solved::values`].
+    pub fn position(column: &str) -> Option<usize> {
+        COLUMNS.iter().position(|c| c.name == column)
     }
 }
 
@@ -119,6 +147,8 @@ pub enum StoreError {
 pub struct Store {
     folder: PathBuf,
     journal: File,
+    /// Lines that are not in the journal yet.
+    lines: String,
     /// Held for the life of the run; the operating system lets go of it however the run ends.
     _lock: File,
 }
@@ -150,7 +180,7 @@ impl Store {
         let mut journal = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(at(&path))?;
         let known = read_journal(&journal).map_err(at(&path))?;
         end_last_line(&mut journal).map_err(at(&path))?;
-        Ok((Self { folder: folder.to_path_buf(), journal, _lock: lock }, known))
+        Ok((Self { folder: folder.to_path_buf(), journal, lines: String::new(), _lock: lock }, known))
     }
 
     /// The path of a file in the folder.
@@ -158,21 +188,30 @@ impl Store {
         self.folder.join(name)
     }
 
-    /// Appends a finished point to the journal. Points that failed are left out: the next run tries them again.
+    /// Adds a finished point to what [`Store::write_down`] appends to the journal. Points that failed are left out: the next
+    /// run tries them again.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be written.
+    /// [`StoreError`] when it cannot be put in words.
     pub fn note(&mut self, key: Key, solved: &Solved) -> Result<(), StoreError> {
         if solved.get("status") == FAILED {
             return Ok(());
         }
-        let values: serde_json::Map<String, Json> =
-            COLUMNS.iter().zip(solved.values.iter()).map(|(c, v)| (c.name.to_string(), Json::from(v))).collect();
-        let body = json!({ "key": key.to_string(), "solve_s": solved.solve_s, "values": values }).to_string();
-        // One write a line: a kill leaves at most one line cut off.
-        let line = format!("{PREFIX}{}{MIDDLE}{body}{SUFFIX}\n", checksum(&body));
-        let path = self.path(JOURNAL);
-        self.journal.write_all(line.as_bytes()).map_err(|source| StoreError::Write { path, source })
+        let body = Body { key: key.to_string(), solve_s: solved.solve_s, values: Values(&solved.values) };
+        let body = serde_json::to_string(&body)
+            .map_err(|e| StoreError::Write { path: self.path(JOURNAL), source: e.into() })?;
+        [PREFIX, &checksum(&body), MIDDLE, &body, SUFFIX, "\n"].into_iter().for_each(|part| self.lines.push_str(part));
+        Ok(())
+    }
+
+    /// Appends what was noted to the journal, in one write: a kill leaves at most one line cut off.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn write_down(&mut self) -> Result<(), StoreError> {
+        let written = self.journal.write_all(self.lines.as_bytes());
+        self.lines.clear();
+        written.map_err(|source| StoreError::Write { path: self.path(JOURNAL), source })
     }
 
     /// Starts a CSV file that grows row by row.
@@ -236,12 +275,18 @@ impl Rows {
 }
 
 impl Rows {
-    /// Ends the file, so that it is on the disk before it takes another's place.
-    fn finish(self) -> Result<(), StoreError> {
+    /// Ends the file, so that it is on the disk: before it takes another's place, or when it is whole.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn finish(self) -> Result<PathBuf, StoreError> {
         let Self { writer, path } = self;
         let file = writer.into_inner().map_err(|e| io::Error::other(e.to_string()));
         let file = file.and_then(|buffered| buffered.into_inner().map_err(io::IntoInnerError::into_error));
-        file.and_then(|file| file.sync_all()).map_err(|source| StoreError::Write { path, source })
+        match file.and_then(|file| file.sync_all()) {
+            Ok(()) => Ok(path),
+            Err(source) => Err(StoreError::Write { path, source }),
+        }
     }
 }
 
@@ -252,6 +297,23 @@ pub fn header<'a>(axes: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
         .chain(COLUMNS.iter().map(|c| c.name))
         .chain(TRAILING.iter().map(|(name, _)| *name))
         .collect()
+}
+
+/// What a line of the journal says, under its checksum.
+#[derive(Serialize)]
+struct Body<'a> {
+    key: String,
+    solve_s: f64,
+    values: Values<'a>,
+}
+
+/// Values by column.
+struct Values<'a>(&'a StringRecord);
+
+impl Serialize for Values<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(COLUMNS.iter().map(|c| c.name).zip(self.0.iter()))
+    }
 }
 
 const PREFIX: &str = "{\"sum\":\"";

@@ -189,7 +189,11 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     let mut stopped = false;
     while collector.rows.len() as u64 != total && !stopped {
         let received = match receiver.recv_timeout(TICK) {
-            Ok(finished) => collector.take(finished),
+            // What has finished meanwhile is written in one go.
+            Ok(finished) => std::iter::once(finished)
+                .chain(receiver.try_iter())
+                .try_for_each(|finished| collector.take(finished))
+                .and_then(|()| collector.write_down()),
             Err(RecvTimeoutError::Timeout) => Ok(()),
             Err(RecvTimeoutError::Disconnected) => break,
         };
@@ -202,9 +206,8 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     }
     shared.halt.store(true, Ordering::Relaxed);
     // What finished between the last look and the stop is on disk too.
-    while let Ok(finished) = receiver.try_recv() {
-        collector.take(finished)?;
-    }
+    receiver.try_iter().try_for_each(|finished| collector.take(finished))?;
+    collector.write_down()?;
     let mut summary = collector.close()?;
     summary.stopped = summary.finished < total;
     summary.points = total;
@@ -336,19 +339,30 @@ impl<'s> Collector<'s> {
             push(&mut self.results, self.study, &self.heatmap, self.next, row)?;
             self.next += 1;
         }
-        self.results.flush()?;
         self.progress.step();
         Ok(())
     }
 
+    /// Hands what was taken to the operating system. A kill before loses the points that finished since the last time: those
+    /// in flight, and those whose lines are being written.
+    fn write_down(&mut self) -> Result<(), StoreError> {
+        self.store.write_down()?;
+        self.results.flush()
+    }
+
     /// Writes the final tables and counts.
     fn close(self) -> Result<Summary, StoreError> {
-        let Self { study, heatmap, store, progress, rows, results, .. } = self;
+        let Self { study, heatmap, store, progress, rows, results, next } = self;
         progress.finish();
-        drop(results);
-        let results = store.replace(RESULTS, &header(study.axis_names()), |out| {
-            rows.iter().try_for_each(|(index, row)| push(out, study, &heatmap, *index, row))
-        })?;
+        let path = results.finish()?;
+        let results = if next == rows.len() as u64 {
+            // The rows came in order: the file has them all.
+            path
+        } else {
+            store.replace(RESULTS, &header(study.axis_names()), |out| {
+                rows.iter().try_for_each(|(index, row)| push(out, study, &heatmap, *index, row))
+            })?
+        };
         store.replace(TIMINGS, &["point", "key", "solve_s", "finished", "solved_now"], |out| {
             rows.iter().try_for_each(|(index, row)| {
                 let fields = [
@@ -400,8 +414,10 @@ fn heatmap(study: &Study) -> String {
 
 /// The three points with the largest (or `least`) values of a column; of equals the first.
 fn best(study: &Study, rows: &BTreeMap<u64, Row>, column: &str, least: bool) -> Vec<Best> {
+    let Some(at) = Solved::position(column) else { return Vec::new() };
+    let value = |row: &Row| row.solved.values.get(at).and_then(|text| text.parse().ok());
     let mut found: Vec<(f64, u64)> =
-        rows.iter().filter_map(|(index, row)| Some((row.solved.get(column).parse().ok()?, *index))).collect();
+        rows.iter().filter_map(|(index, row)| value(row).map(|value| (value, *index))).collect();
     let order = |a: f64, b: f64| if least { a.total_cmp(&b) } else { b.total_cmp(&a) };
     found.sort_by(|a, b| order(a.0, b.0).then(a.1.cmp(&b.1)));
     found.truncate(3);

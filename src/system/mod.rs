@@ -23,7 +23,7 @@ pub use options::{MemoryPrice, ModelOptions, Overlap};
 pub use serving::Serving;
 pub use stack::Stack;
 
-use crate::spec::{Loader, Node, Problem, Problems, Reader, read::Ref};
+use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, read::Ref};
 use std::path::Path;
 
 crate::spec! {
@@ -94,7 +94,20 @@ impl System {
     /// # Errors
     /// All [`Problems`].
     pub fn build(node: &Node) -> Result<Self, Problems> {
-        let mut system: Self = Reader::read(node)?;
+        Self::build_by(Reader::default(), node)
+    }
+
+    /// Reads a tree whose chip was read before: `chip` must be what [`System::build`] makes of its node.
+    ///
+    /// # Errors
+    /// All [`Problems`] of the other parts.
+    pub fn build_with(chip: Ref<Chip>, node: &Node) -> Result<Self, Problems> {
+        Self::build_by(Reader::knowing("chip", chip), node)
+    }
+
+    fn build_by(mut reader: Reader, node: &Node) -> Result<Self, Problems> {
+        let system = Self::from_node(node, &mut reader);
+        let mut system: Self = reader.finish_with(system, node)?;
         if system.model.precision == options::Precision::Float32 {
             // The unit of these fields is the giga.
             let round = |value: f64| system.model.precision.round(value / 1e9) * 1e9;

@@ -30,7 +30,7 @@ use super::search::{Search, TIE};
 use super::sharding::{self, Link, Problem};
 use super::tiling::tile_counts;
 use crate::model::Strategy;
-use crate::model::layout::Layout;
+use crate::model::layout::{Layout, strategies};
 use crate::system::Style;
 use crate::system::options::{Layouts, ShardingObjective};
 use alone_bounds::KernelByKernel;
@@ -330,4 +330,17 @@ fn prune(links: &[Link], all: &Open, open: &mut Open) -> bool {
             return true;
         }
     }
+}
+
+/// Bytes that a chip's DRAM must hold at least, whatever the sharding, without what waits between partitions.
+pub(super) fn least_resident(search: &Search<'_>, degrees: &Degrees) -> f64 {
+    let layouts = search.system.model.layouts;
+    let kernels = search.workload.kernels.iter().zip(&search.pins_sharding);
+    let open: Open = kernels
+        .map(|(kernel, pin)| match pin {
+            Some(pin) => vec![*pin],
+            None => strategies(kernel, degrees.tp, layouts),
+        })
+        .collect();
+    Relaxation::new(search, degrees).least_resident(&open)
 }

@@ -1,0 +1,275 @@
+//! What bandwidths and latencies do not change, kept for the life of the process: points of a study that differ in these
+//! alone share it.
+//!
+//! A shelf belongs to a workload, the numbers of a chip and the options of the model, by their content (names do not
+//! matter). On it lie the amounts of each cut that was asked for ([`Amounts`]: bytes, seconds of arithmetic, what is moved
+//! between chips), which a point only prices, and what the closed-form bounds sum over the kernels. All of it is a
+//! function of its key, so a study's rows do not depend on what was kept. What takes too much room is not kept.
+
+use super::cache::{Content, Key};
+use super::ideals::Ideals;
+use super::instance::{Amounts, Cut, SramShort};
+use super::search::Pass;
+use crate::model::Strategy;
+use crate::system::{Chip, Efficiency, ModelOptions};
+use crate::workload::{Kernel, Tensor, Workload};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+/// Most kernels, tensors and collectives of all amounts kept; they take about 100 MB.
+const MOST: usize = 500_000;
+
+/// Most shelves.
+const MOST_SHELVES: usize = 1000;
+
+static SHELVES: LazyLock<Mutex<HashMap<Key, Arc<Shelf>>>> = LazyLock::new(Mutex::default);
+static HELD: AtomicUsize = AtomicUsize::new(0);
+
+/// Forgets everything.
+pub(super) fn clear() {
+    lock(&SHELVES).clear();
+    HELD.store(0, Ordering::Relaxed);
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether there is room for something of a size; then it is taken.
+fn takes(size: usize) -> bool {
+    let fits = HELD.fetch_add(size, Ordering::Relaxed) + size <= MOST;
+    if !fits {
+        HELD.fetch_sub(size, Ordering::Relaxed);
+    }
+    fits
+}
+
+/// Amounts, or what they lack.
+type Built = Result<Arc<Amounts>, SramShort>;
+
+/// A [`Cut`] that is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct CutKey {
+    degrees: (u64, u64, u64),
+    sharding: Vec<Strategy>,
+    tiles: u64,
+    weights_on_chip: bool,
+    longest: u64,
+}
+
+impl From<Cut<'_>> for CutKey {
+    fn from(Cut { degrees, sharding, tiles, weights_on_chip, longest }: Cut<'_>) -> Self {
+        Self { degrees, sharding: sharding.to_vec(), tiles, weights_on_chip, longest }
+    }
+}
+
+/// What one workload, chip and model share.
+#[derive(Default)]
+pub(super) struct Shelf {
+    amounts: Mutex<HashMap<CutKey, Built>>,
+    least_bytes: Mutex<HashMap<(u64, u64, u64, u64), f64>>,
+    passes: Mutex<HashMap<Vec<u64>, Arc<Pass>>>,
+    ideals: Mutex<Option<Ideals>>,
+    plans: Mutex<HashMap<CutKey, Vec<usize>>>,
+    sums: Mutex<HashMap<u64, Sums>>,
+}
+
+/// Sums over the kernels at a degree of tensor parallelism, perfectly split.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sums {
+    /// Seconds of arithmetic.
+    pub(super) arithmetic_s: f64,
+    /// Bytes of weights.
+    pub(super) weight_bytes: f64,
+    /// FLOP.
+    pub(super) flop: f64,
+}
+
+impl Shelf {
+    /// The shelf of a workload, a chip and a model.
+    pub(super) fn of(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Arc<Self> {
+        let key = key(workload, chip, model);
+        let mut shelves = lock(&SHELVES);
+        if shelves.len() >= MOST_SHELVES && !shelves.contains_key(&key) {
+            return Arc::default();
+        }
+        shelves.entry(key).or_default().clone()
+    }
+
+    /// The amounts of a cut, worked out by `build` if they are not there.
+    pub(super) fn amounts(&self, cut: Cut<'_>, build: impl FnOnce() -> Result<Amounts, SramShort>) -> Built {
+        let key = CutKey::from(cut);
+        if let Some(known) = lock(&self.amounts).get(&key) {
+            return known.clone();
+        }
+        let built = build().map(Arc::new);
+        if takes(built.as_ref().map_or(1, |amounts| amounts.size())) {
+            lock(&self.amounts).insert(key, built.clone());
+        }
+        built
+    }
+
+    /// The first pass of an assignment, by what it depends on beside the shelf.
+    pub(super) fn pass(&self, key: &[u64]) -> Option<Arc<Pass>> {
+        lock(&self.passes).get(key).cloned()
+    }
+
+    /// Keeps a first pass.
+    pub(super) fn keep_pass(&self, key: Vec<u64>, pass: &Arc<Pass>) {
+        if takes(pass.problem.open.len() + 4 * pass.problem.links.len()) {
+            lock(&self.passes).insert(key, pass.clone());
+        }
+    }
+
+    /// The ideals of the workload's graph, listed by `list` if they are not known.
+    pub(super) fn ideals(&self, list: impl FnOnce() -> Option<Ideals>) -> Option<Ideals> {
+        let mut known = lock(&self.ideals);
+        if let Some(ideals) = &*known {
+            return Some(ideals.clone());
+        }
+        let ideals = list()?;
+        if takes(ideals.sets.len() / 2) {
+            *known = Some(ideals.clone());
+        }
+        Some(ideals)
+    }
+
+    /// The ideals, if they were listed before.
+    pub(super) fn known_ideals(&self) -> Option<Ideals> {
+        lock(&self.ideals).clone()
+    }
+
+    /// The partitions that were best for a cut at some bandwidths. At others they are a plan, whose value what is worse need not
+    /// reach: which plan is found does not depend on it.
+    pub(super) fn plan(&self, cut: Cut<'_>) -> Option<Vec<usize>> {
+        lock(&self.plans).get(&cut.into()).cloned()
+    }
+
+    /// Keeps the best partitions of a cut.
+    pub(super) fn keep_plan(&self, cut: Cut<'_>, assignment: &[usize]) {
+        match lock(&self.plans).entry(cut.into()) {
+            Entry::Occupied(mut known) => {
+                known.insert(assignment.to_vec());
+            }
+            Entry::Vacant(place) => {
+                if takes(1 + assignment.len() / 8) {
+                    place.insert(assignment.to_vec());
+                }
+            }
+        }
+    }
+
+    /// The least bytes that a chip's DRAM must hold at degrees TP, PP, DP on so many chips, worked out by `sum` if they are
+    /// not known.
+    pub(super) fn least_bytes(&self, at: (u64, u64, u64, u64), sum: impl FnOnce() -> f64) -> f64 {
+        *lock(&self.least_bytes).entry(at).or_insert_with(sum)
+    }
+
+    /// Sums at a degree of tensor parallelism, worked out by `sum` if they are not known.
+    pub(super) fn sums(&self, tp: u64, sum: impl FnOnce() -> Sums) -> Sums {
+        *lock(&self.sums).entry(tp).or_insert_with(sum)
+    }
+}
+
+/// A hash of all that the amounts are a function of. Structures are taken apart, so that a new field cannot be forgotten.
+fn key(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Key {
+    let mut content = Content::new();
+    let Workload {
+        name: _,
+        kernels,
+        tensors,
+        repeat,
+        word_bytes,
+        global_batch,
+        micro_batch,
+        training,
+        tokens_per_sample: _,
+        held_bytes,
+    } = workload;
+    [*repeat, *global_batch, *micro_batch, kernels.len() as u64, tensors.len() as u64]
+        .into_iter()
+        .for_each(|x| content.whole(x));
+    [*word_bytes, *held_bytes].into_iter().for_each(|x| content.real(x));
+    content.flag(*training);
+    kernels.iter().for_each(|kernel| of_kernel(&mut content, kernel));
+    tensors.iter().for_each(|tensor| of_tensor(&mut content, tensor));
+    let Chip {
+        name: _,
+        source: _,
+        style,
+        cores,
+        lanes,
+        stages,
+        frequency,
+        vector_peak,
+        sram,
+        efficiency,
+        launch_overhead,
+        kernels: _,
+        price: _,
+        power: _,
+        idle_share: _,
+        energy_per_flop: _,
+    } = chip;
+    [*style as u64, *cores, *lanes, *stages].into_iter().for_each(|x| content.whole(x));
+    // A peak of zero is refused where chips are read.
+    [frequency.0, vector_peak.map_or(0.0, |peak| peak.0), sram.0, launch_overhead.0]
+        .into_iter()
+        .for_each(|x| content.real(x));
+    content.real(match efficiency {
+        Efficiency::Constant(share) => share.0,
+        Efficiency::LanesStages => -1.0,
+    });
+    // All options: few numbers, and which of them matter may change.
+    content.text(&format!("{model:?}"));
+    content.key()
+}
+
+fn of_kernel(content: &mut Content, kernel: &Kernel) {
+    let Kernel {
+        name: _,
+        op,
+        phase,
+        shape,
+        window,
+        tiled,
+        flop,
+        passes,
+        lhs_shared,
+        extra_dram_bytes,
+        collectives,
+        spread,
+        cache_bytes,
+        weight_of,
+    } = kernel;
+    let shape = [shape.outer, shape.m, shape.k, shape.n];
+    let words = [*op as u64, *phase as u64, *tiled as u64, *window, *passes, *lhs_shared, collectives.len() as u64];
+    shape.into_iter().chain(words).for_each(|x| content.whole(x));
+    [*extra_dram_bytes, *cache_bytes].into_iter().for_each(|x| content.real(x));
+    content.flag(flop.is_some());
+    content.real(flop.unwrap_or(0.0));
+    for own in collectives {
+        [own.kind as u64, own.scope as u64, own.times].into_iter().for_each(|x| content.whole(x));
+        content.real(own.bytes);
+    }
+    content.flag(spread.is_some());
+    for axis in spread.iter().flat_map(|s| [s.rows, s.cols]) {
+        content.index(axis.map(|axis| axis as usize));
+    }
+    content.index(weight_of.map(|w| w.kernel));
+}
+
+fn of_tensor(content: &mut Content, tensor: &Tensor) {
+    let Tensor { name: _, rows, cols, producer, consumers, output, carried_from, in_place } = tensor;
+    [*rows, *cols, consumers.len() as u64].into_iter().for_each(|x| content.whole(x));
+    content.index(*producer);
+    content.index(*carried_from);
+    content.flag(*output);
+    content.flag(*in_place);
+    for u in consumers {
+        content.whole(u.kernel as u64);
+        content.whole(u.slot as u64);
+    }
+}
