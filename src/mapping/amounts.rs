@@ -14,7 +14,6 @@ use crate::model::Strategy;
 use crate::system::{Chip, Efficiency, ModelOptions};
 use crate::workload::{Kernel, Tensor, Workload};
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
@@ -50,7 +49,7 @@ fn takes(size: usize) -> bool {
 type Built = Result<Arc<Amounts>, SramShort>;
 
 /// A [`Cut`] that is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(PartialEq, Eq, Hash)]
 struct CutKey {
     degrees: (u64, u64, u64),
     sharding: Vec<Strategy>,
@@ -72,7 +71,6 @@ pub(super) struct Shelf {
     least_bytes: Mutex<HashMap<(u64, u64, u64, u64), f64>>,
     passes: Mutex<HashMap<Vec<u64>, Arc<Pass>>>,
     ideals: Mutex<Option<Ideals>>,
-    plans: Mutex<HashMap<CutKey, Vec<usize>>>,
     sums: Mutex<HashMap<u64, Sums>>,
 }
 
@@ -134,31 +132,6 @@ impl Shelf {
             *known = Some(ideals.clone());
         }
         Some(ideals)
-    }
-
-    /// The ideals, if they were listed before.
-    pub(super) fn known_ideals(&self) -> Option<Ideals> {
-        lock(&self.ideals).clone()
-    }
-
-    /// The partitions that were best for a cut at some bandwidths. At others they are a plan, whose value what is worse need not
-    /// reach: which plan is found does not depend on it.
-    pub(super) fn plan(&self, cut: Cut<'_>) -> Option<Vec<usize>> {
-        lock(&self.plans).get(&cut.into()).cloned()
-    }
-
-    /// Keeps the best partitions of a cut.
-    pub(super) fn keep_plan(&self, cut: Cut<'_>, assignment: &[usize]) {
-        match lock(&self.plans).entry(cut.into()) {
-            Entry::Occupied(mut known) => {
-                known.insert(assignment.to_vec());
-            }
-            Entry::Vacant(place) => {
-                if takes(1 + assignment.len() / 8) {
-                    place.insert(assignment.to_vec());
-                }
-            }
-        }
     }
 
     /// The least bytes that a chip's DRAM must hold at degrees TP, PP, DP on so many chips, worked out by `sum` if they are

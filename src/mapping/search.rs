@@ -444,11 +444,6 @@ impl<'a> Search<'a> {
             found.solved += 1;
             lacks_room |= instance.waits_at_most() > live_limit;
             let cutoff = self.layer_cutoff(at, &sharding.strategies, &instance, incumbent);
-            let cut = Choice { degrees, sharding: &sharding.strategies, tiles, weights_on_chip, longest }.into();
-            // Where all ideals are at hand the answer does not depend on how good a plan is known beforehand.
-            let by_path = !instance.kernel_by_kernel && ideals.as_ref().is_some_and(|found| found.complete);
-            let near = self.shelf.plan(cut).filter(|_| by_path).and_then(|near| instance.evaluate(&near));
-            let cutoff = near.map_or(cutoff, |(value, _)| cutoff.min(value));
             let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
                 self.solve_fusion(&instance, cutoff, ideals, &mut found.memory)?
             else {
@@ -467,9 +462,6 @@ impl<'a> Search<'a> {
                 found.reasons.push(self.partition_short(degrees, &instance, tiles, self.dram_capacity()));
                 continue;
             };
-            if by_path {
-                self.shelf.keep_plan(cut, &assignment);
-            }
             let objective = self.total(at, &sharding.strategies, &instance.goal, layer);
             if !proven {
                 let bound = bound.max(self.total(at, &sharding.strategies, &instance.goal, layer_bound));
@@ -789,7 +781,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         candidates.into_iter().partition(|c| first.is_by_milp() || searches[c.of].may_fit(&c.degrees));
 
     let mut best: Option<Best> = None;
-    let mut ideals: Option<Ideals> = first.shelf.known_ideals();
+    let mut ideals: Option<Ideals> = None;
     let mut tried: Vec<Tried> = Vec::new();
     let joint = request.is_joint(first.system, first.workload.kernels.len());
     for candidate in candidates {
