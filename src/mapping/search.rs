@@ -316,11 +316,11 @@ impl<'a> Search<'a> {
         Ok(Some(Tried { candidate, problem, sharding }))
     }
 
-    /// Solves every tile count of a sharding that can still win.
+    /// Solves every tile count of a sharding (or each of some, descending) that can still win.
     fn try_sharding(
         &self,
         Candidate { degrees, of, .. }: &Candidate,
-        sharding: &Sharding,
+        (sharding, some): (&Sharding, Option<&[u64]>),
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
         found: &mut Found,
@@ -331,9 +331,10 @@ impl<'a> Search<'a> {
             found.reasons.push(self.dram_short(degrees, need.total(), capacity));
             return Ok(());
         }
-        let counts = match self.request.tiles {
-            Some(tiles) => vec![tiles],
-            None => tile_counts(self.workload, &self.system.model),
+        let counts = match (some, self.request.tiles) {
+            (Some(some), _) => some.to_vec(),
+            (None, Some(tiles)) => vec![tiles],
+            (None, None) => tile_counts(self.workload, &self.system.model),
         };
         let mut tried: Vec<Instance> = Vec::new();
         // Tile counts of those tried that make smaller ones needless.
@@ -433,13 +434,13 @@ impl<'a> Search<'a> {
         let mut nodes_left = self.request.joint_nodes.saturating_sub(found.joint_nodes);
         let before = nodes_left;
         let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
-        let mut evaluate = |strategies: &[Strategy], ideals: &mut Option<Ideals>| {
+        let mut evaluate = |strategies: &[Strategy], tiles: &[u64], ideals: &mut Option<Ideals>| {
             let at = |k: usize| tried.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
             let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
             let objective = sharding::price(&tried.problem, &choice);
             let record = SolveRecord { objective, ..tried.sharding.record.clone() };
             let sharding = Sharding { strategies: strategies.to_vec(), record };
-            self.try_sharding(candidate, &sharding, best, ideals, found)?;
+            self.try_sharding(candidate, (&sharding, Some(tiles)), best, ideals, found)?;
             Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
         };
         let mut context = Context { ideals, nodes_left: &mut nodes_left };
@@ -704,7 +705,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         }
         let search = &searches[candidate.of];
         if let Some(first) = search.first_pass(candidate, &mut found)? {
-            search.try_sharding(&first.candidate, &first.sharding, &mut best, &mut ideals, &mut found)?;
+            search.try_sharding(&first.candidate, (&first.sharding, None), &mut best, &mut ideals, &mut found)?;
             tried.push(first);
         }
     }

@@ -41,7 +41,9 @@ fn graph(kernels: &[Raw], forward: usize, carried: usize, layers: u64) -> Worklo
                 text,
                 "{head}, op: gemm, k: 64, rhs: {a}, rhs_transposed: true, lhs: {b}, weight_of: k{o}, phase: backward_weight }}"
             ),
-            (1, None) => writeln!(text, "{head}, op: gemm, k: 64, rhs: {a}, lhs: {b}, lhs_transposed: {turned}{input} }}"),
+            (1, None) => {
+                writeln!(text, "{head}, op: gemm, k: 64, rhs: {a}, lhs: {b}, lhs_transposed: {turned}{input} }}")
+            }
             (2, _) => writeln!(text, "{head}, op: norm, inputs: [{a}]{input} }}"),
             _ if a == b => writeln!(text, "{head}, op: elementwise, inputs: [{a}]{input} }}"),
             _ => writeln!(text, "{head}, op: elementwise, inputs: [{a}, {b}]{input} }}"),
@@ -91,7 +93,12 @@ fn joint_is_brute_force_on_graphs_of_two_passes() {
         }
         Ok(())
     });
-    println!("joint is better in {} cases; none fits in {}; {} kernel by kernel", better.get(), none.get(), alone.get());
+    println!(
+        "joint is better in {} cases; none fits in {}; {} kernel by kernel",
+        better.get(),
+        none.get(),
+        alone.get()
+    );
     assert!(better.get() > 0 && none.get() > 0 && alone.get() > 0);
 }
 
@@ -150,7 +157,15 @@ fn the_order_in_which_kernels_are_written_changes_nothing() {
         }
         let mut swapped = w.clone();
         swapped.kernels.swap(i, i + 1);
-        let place = |k: usize| if k == i { i + 1 } else if k == i + 1 { i } else { k };
+        let place = |k: usize| {
+            if k == i {
+                i + 1
+            } else if k == i + 1 {
+                i
+            } else {
+                k
+            }
+        };
         for tensor in &mut swapped.tensors {
             tensor.producer = tensor.producer.map(place);
             tensor.consumers.iter_mut().for_each(|u| u.kernel = place(u.kernel));
