@@ -360,12 +360,12 @@ impl<'a> Search<'a> {
         Some(key)
     }
 
-    /// Solves a sharding with every division into stages that can still win: from the one with the shortest longest stage on,
+    /// Solves a sharding (at every tile count, or each of some, descending) with every division into stages that can still win: from the one with the shortest longest stage on,
     /// for as long as tensors that wait lack the room that a longer one would leave them.
     fn try_sharding(
         &self,
         candidate: &Candidate,
-        sharding: &Sharding,
+        (sharding, some): (&Sharding, Option<&[u64]>),
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
         found: &mut Found,
@@ -380,7 +380,7 @@ impl<'a> Search<'a> {
         for longest in least..=pipe.longest() {
             let live_limit = capacity - pipe.fullest(&need, longest).total();
             let division = (longest, live_limit);
-            if !self.try_division(candidate, sharding, division, best, ideals, found)? || self.out_of_time() {
+            if !self.try_division(candidate, (sharding, some), division, best, ideals, found)? || self.out_of_time() {
                 break;
             }
         }
@@ -392,7 +392,7 @@ impl<'a> Search<'a> {
     fn try_division(
         &self,
         Candidate { degrees, of, .. }: &Candidate,
-        sharding: &Sharding,
+        (sharding, some): (&Sharding, Option<&[u64]>),
         (longest, live_limit): (u64, f64),
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
@@ -400,9 +400,10 @@ impl<'a> Search<'a> {
     ) -> Result<bool, MapError> {
         let at = (degrees, longest);
         let mut lacks_room = false;
-        let counts = match self.request.tiles {
-            Some(tiles) => vec![tiles],
-            None => tile_counts(self.workload, &self.system.model),
+        let counts = match (some, self.request.tiles) {
+            (Some(some), _) => some.to_vec(),
+            (None, Some(tiles)) => vec![tiles],
+            (None, None) => tile_counts(self.workload, &self.system.model),
         };
         if self.try_alone((at, *of), sharding, (&counts, live_limit), best, found) {
             return Ok(false);
@@ -507,13 +508,13 @@ impl<'a> Search<'a> {
         let mut nodes_left = self.request.joint_nodes.saturating_sub(found.joint_nodes);
         let before = nodes_left;
         let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
-        let mut evaluate = |strategies: &[Strategy], ideals: &mut Option<Ideals>| {
+        let mut evaluate = |strategies: &[Strategy], tiles: &[u64], ideals: &mut Option<Ideals>| {
             let at = |k: usize| tried.pass.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
             let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
             let objective = sharding::price(&tried.pass.problem, &choice);
             let record = SolveRecord { objective, ..tried.pass.sharding.record.clone() };
             let sharding = Sharding { strategies: strategies.to_vec(), record };
-            self.try_sharding(candidate, &sharding, best, ideals, found)?;
+            self.try_sharding(candidate, (&sharding, Some(tiles)), best, ideals, found)?;
             Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
         };
         let mut context = Context { ideals, nodes_left: &mut nodes_left };
@@ -796,7 +797,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         }
         let search = &searches[candidate.of];
         if let Some(first) = search.first_pass(candidate, &mut found)? {
-            search.try_sharding(&first.candidate, &first.pass.sharding, &mut best, &mut ideals, &mut found)?;
+            search.try_sharding(&first.candidate, (&first.pass.sharding, None), &mut best, &mut ideals, &mut found)?;
             tried.push(first);
         }
     }
@@ -804,7 +805,13 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         for candidate in hopeless {
             let search = &searches[candidate.of];
             if let Some(first) = search.first_pass(candidate, &mut found)? {
-                search.try_sharding(&first.candidate, &first.pass.sharding, &mut best, &mut ideals, &mut found)?;
+                search.try_sharding(
+                    &first.candidate,
+                    (&first.pass.sharding, None),
+                    &mut best,
+                    &mut ideals,
+                    &mut found,
+                )?;
             }
         }
     }

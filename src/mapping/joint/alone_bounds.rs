@@ -9,6 +9,7 @@ use super::alone::Alone;
 use super::relaxed::Relaxation;
 use super::{Bounds, Context, Set};
 use crate::model::Strategy;
+use std::ops::Range;
 
 /// The bounds of one assignment.
 pub struct KernelByKernel {
@@ -33,19 +34,18 @@ impl Bounds for KernelByKernel {
         if self.alone.holds_too_much(&set.open) {
             return Ok(None);
         }
-        Ok(self.alone.least(&set.open, set.tiles).filter(|(bound, _)| *bound < best * (1.0 - TIE)))
+        Ok(self.alone.least(&set.open, set.tiles.clone()).filter(|(bound, _)| *bound < best * (1.0 - TIE)))
     }
 
     fn children(&self, set: &Set, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Vec<Set>, MapError> {
-        if set.tiles.is_none() && self.alone.tile_counts() > 1 {
-            let at = |i| Set { tiles: Some(i), ..set.clone() };
-            return Ok((0..self.alone.tile_counts()).map(at).collect());
+        if set.tiles.len() > 1 {
+            return Ok(set.split_tiles());
         }
         Ok(self.alone.split(&set.open).map_or(Vec::new(), |k| set.split(k)))
     }
 
     /// Its least sum is what it takes.
-    fn may_win(&self, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<bool, MapError> {
+    fn may_win(&self, _: &[Strategy], _: Range<usize>, _: f64, _: &mut Context<'_>) -> Result<bool, MapError> {
         Ok(true)
     }
 }

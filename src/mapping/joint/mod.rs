@@ -28,20 +28,24 @@ use super::ideals::Ideals;
 use super::request::MapError;
 use super::search::{Search, TIE};
 use super::sharding::{self, Link, Problem};
-use super::tiling::tile_counts;
+use super::tiling::{is_whole, tile_counts};
 use crate::model::Strategy;
 use crate::model::layout::{Layout, strategies};
 use crate::system::Style;
 use crate::system::options::{Layouts, ShardingObjective};
 use alone_bounds::KernelByKernel;
 use relaxed::{Open, Relaxation};
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 use std::rc::Rc;
 use together::Together;
 
 /// Largest graph whose shardings are searched on chips that fuse; of larger ones, and of those with more ideals than are
 /// listed, the root is bounded alone.
 pub const MOST_KERNELS: usize = 128;
+
+/// Most tile counts that are told apart at once.
+const MOST_TILE_COUNTS: usize = 64;
 
 /// How the search of an assignment ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -58,8 +62,8 @@ pub enum Ended {
 #[derive(Debug, Clone)]
 struct Set {
     open: Open,
-    /// Its tile count, by position; all of them where there is none.
-    tiles: Option<usize>,
+    /// Its tile counts, by position.
+    tiles: Range<usize>,
     /// Best partitions of the relaxed passes of a set that contains this one: with weights streamed or kept on chip, forward and
     /// backward.
     known: [[Option<Rc<Path>>; 2]; 2],
@@ -74,6 +78,17 @@ impl Set {
             set
         };
         self.open[k].iter().map(with).collect()
+    }
+
+    /// By tile counts, one by one unless they are very many.
+    fn split_tiles(&self) -> Vec<Self> {
+        let (from, to) = (self.tiles.start, self.tiles.end);
+        let with = |tiles: Range<usize>| Self { tiles, ..self.clone() };
+        if self.tiles.len() > MOST_TILE_COUNTS {
+            let middle = from + self.tiles.len() / 2;
+            return vec![with(from..middle), with(middle..to)];
+        }
+        self.tiles.clone().map(|i| with(i..i + 1)).collect()
     }
 }
 
@@ -106,11 +121,17 @@ trait Bounds {
         context: &mut Context<'_>,
     ) -> Result<Vec<Set>, MapError>;
 
-    /// Whether a sharding is worth evaluating.
+    /// Whether a sharding is worth evaluating at the tile counts of a set.
     ///
     /// # Errors
     /// Of a failing solver.
-    fn may_win(&self, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<bool, MapError>;
+    fn may_win(
+        &self,
+        sharding: &[Strategy],
+        tiles: Range<usize>,
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<bool, MapError>;
 }
 
 /// A set under search, least bound first.
@@ -148,8 +169,8 @@ pub struct Context<'c> {
     pub nodes_left: &'c mut u64,
 }
 
-/// Prices a sharding exactly: the objective of the best plan found so far, that one's included.
-pub type Evaluate<'e> = dyn FnMut(&[Strategy], &mut Option<Ideals>) -> Result<f64, MapError> + 'e;
+/// Prices a sharding exactly at some tile counts: the objective of the best plan found so far, that one's included.
+pub type Evaluate<'e> = dyn FnMut(&[Strategy], &[u64], &mut Option<Ideals>) -> Result<f64, MapError> + 'e;
 
 /// The joint search of one assignment.
 pub struct Joint<'a> {
@@ -158,6 +179,8 @@ pub struct Joint<'a> {
     /// Which strategies agree.
     links: Vec<Link>,
     root: Open,
+    /// Descending.
+    tiles: Vec<u64>,
 }
 
 impl<'a> Joint<'a> {
@@ -197,16 +220,17 @@ impl<'a> Joint<'a> {
         }
         let base = restricted(&base, &root);
         let links = couplings(&base);
+        let tiles = needed(tiles, |tiles| whole(search, degrees, &root, tiles));
         let relaxation = Relaxation::new(search, degrees);
         let exact = match system.chip.0.style {
-            Style::KernelByKernel => KernelByKernel::new(&relaxation, &base, &tiles),
-            Style::Dataflow => None,
+            Style::KernelByKernel if tiles.len() <= MOST_TILE_COUNTS => KernelByKernel::new(&relaxation, &base, &tiles),
+            _ => None,
         };
         let bounds: Box<dyn Bounds + 'a> = match exact {
             Some(exact) => Box::new(exact),
-            None => Box::new(Together::new(relaxation, base, tiles)?),
+            None => Box::new(Together::new(relaxation, base, tiles.clone())?),
         };
-        Some(Self { search, bounds, links, root })
+        Some(Self { search, bounds, links, root, tiles })
     }
 
     /// Looks at all shardings that may beat the objective `best`; `evaluate` prices one exactly, and may lower it.
@@ -220,11 +244,13 @@ impl<'a> Joint<'a> {
         evaluate: &mut Evaluate<'_>,
         mut best: f64,
     ) -> Result<Ended, MapError> {
-        let mut evaluated: BTreeSet<Vec<Strategy>> = BTreeSet::from([seen]);
+        // The tile counts that each sharding was evaluated at.
+        let all = 0..self.tiles.len();
+        let mut evaluated: BTreeMap<Vec<Strategy>, Vec<Range<usize>>> = BTreeMap::from([(seen, vec![all.clone()])]);
         let mut heap = BinaryHeap::new();
         let mut made = 0;
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
-        let root = Set { open: self.root.clone(), tiles: None, known: Default::default() };
+        let root = Set { open: self.root.clone(), tiles: all, known: Default::default() };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
         while let Some(node) = heap.pop() {
             if node.bound >= best * (1.0 - TIE) {
@@ -242,10 +268,15 @@ impl<'a> Joint<'a> {
                 true => node.set.open.iter().map(|open| open[0]).collect(),
                 false => node.best.clone(),
             };
-            if evaluated.insert(sharding.clone()) && (single || self.bounds.may_win(&sharding, best, context)?) {
-                best = evaluate(&sharding, context.ideals)?;
+            let tiles = node.set.tiles.clone();
+            let at = evaluated.entry(sharding.clone()).or_default();
+            if !at.iter().any(|known| known.start <= tiles.start && tiles.end <= known.end) {
+                at.push(tiles.clone());
+                if single || self.bounds.may_win(&sharding, tiles.clone(), best, context)? {
+                    best = evaluate(&sharding, &self.tiles[tiles], context.ideals)?;
+                }
             }
-            // One sharding was evaluated at every tile count.
+            // One sharding was evaluated at all its tile counts.
             if single || node.bound >= best * (1.0 - TIE) {
                 continue;
             }
@@ -276,6 +307,26 @@ impl<'a> Joint<'a> {
         }
         Ok(())
     }
+}
+
+/// Tile counts without those that a larger one makes needless: it cuts everything `whole`, and is a multiple of them.
+fn needed(tiles: Vec<u64>, whole: impl Fn(u64) -> bool) -> Vec<u64> {
+    let mut kept: Vec<(u64, bool)> = Vec::with_capacity(tiles.len());
+    for count in tiles {
+        if !kept.iter().any(|(more, whole)| *whole && more.is_multiple_of(count)) {
+            kept.push((count, whole(count)));
+        }
+    }
+    kept.into_iter().map(|(count, _)| count).collect()
+}
+
+/// Whether so many tiles cut all kernels and tensors without a remainder under every sharding of a set.
+fn whole(search: &Search<'_>, degrees: &Degrees, open: &Open, tiles: u64) -> bool {
+    let most = open.iter().map(Vec::len).max().unwrap_or(0);
+    (0..most).all(|i| {
+        let some: Vec<Strategy> = open.iter().filter_map(|of| of.get(i).or(of.last()).copied()).collect();
+        is_whole(search.workload, search.system, degrees.tp, &some, tiles)
+    })
 }
 
 /// The links between strategies some of which do not agree.

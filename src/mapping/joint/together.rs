@@ -20,6 +20,7 @@ use crate::system::Style;
 use crate::system::options::Layouts;
 use crate::workload::Phase;
 use std::cell::OnceCell;
+use std::ops::Range;
 use std::rc::Rc;
 
 /// Rounds in which the weights of an assignment are looked for.
@@ -48,7 +49,10 @@ impl<'a> Together<'a> {
         let root = base.open.clone();
         let search = relaxation.search;
         let (w, system) = (search.workload, search.system);
-        let ends = ends(&tiles)?;
+        let ends = match tiles.as_slice() {
+            [one] => (*one, *one),
+            several => (1, *several.first()?),
+        };
         let modes: &[bool] = if may_keep_weights(system) { &[true, false] } else { &[false] };
         let keeps = modes.contains(&true) && relaxation.instance(&root, ends, true).is_some();
         let modes: &[bool] = if keeps { &[true, false] } else { &[false] };
@@ -139,7 +143,7 @@ impl<'a> Together<'a> {
         let [ahead, behind] = known;
         let least = self.least_forward[usize::from(weights_on_chip)]
             .get_or_init(|| {
-                let root = self.relaxation.instance(&self.root, ends(&self.tiles)?, weights_on_chip)?;
+                let root = self.relaxation.instance(&self.root, self.ends(&(0..self.tiles.len())), weights_on_chip)?;
                 least_path(&root.phase(false).0, first, f64::INFINITY, &mut None)
             })
             .unwrap_or(0.0);
@@ -149,18 +153,13 @@ impl<'a> Together<'a> {
         if exact::within(ahead + behind, cutoff) { ByPhase::Least(ahead + behind) } else { ByPhase::None }
     }
 
-    /// Whether no sharding of a node beats `best` at any one tile count.
-    fn closed_by_tiles(&self, open: &Open, best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
-        let stage = self.relaxation.stage(open);
-        for tiles in &self.tiles {
-            for mode in self.modes {
-                let at = ((*tiles, *tiles), *mode);
-                if self.fused(open, at, &stage, best, context, &mut Default::default())? < best * (1.0 - TIE) {
-                    return Ok(false);
-                }
-            }
+    /// The tile counts at which costs and buffers of a set are least: one tile has no remainder.
+    fn ends(&self, tiles: &Range<usize>) -> (u64, u64) {
+        match &self.tiles[tiles.clone()] {
+            [one] => (*one, *one),
+            // Descending.
+            several => (1, several.first().copied().unwrap_or(1)),
         }
-        Ok(true)
     }
 
     /// Seconds of an iteration whose layer takes at least `layer_s` and whose other parts are those of `stage`.
@@ -170,16 +169,15 @@ impl<'a> Together<'a> {
     }
 
     /// The kernel to split a node at: of those with a choice the one whose costs, and those of its tensors, are furthest
-    /// below what they are under `sharding`; and whether there is any such difference.
-    fn split(&self, open: &Open, sharding: &[Strategy]) -> (usize, bool) {
+    /// below what they are under `sharding`.
+    fn split(&self, open: &Open, ends: (u64, u64), sharding: &[Strategy]) -> usize {
         let most = (0..open.len()).max_by_key(|k| (open[*k].len(), usize::MAX - k)).unwrap_or(0);
-        let Some(ends) = ends(&self.tiles) else { return (most, false) };
         let one: Open = sharding.iter().map(|s| vec![*s]).collect();
         let mode = self.modes.len() > 1;
         let of = |open: &Open| {
             self.relaxation.instance(open, ends, mode).or_else(|| self.relaxation.instance(open, ends, false))
         };
-        let (Some(low), Some(high)) = (of(open), of(&one)) else { return (most, true) };
+        let (Some(low), Some(high)) = (of(open), of(&one)) else { return most };
         let mut score = vec![0.0; open.len()];
         let bandwidth = low.dram_bytes_per_s;
         // A byte of SRAM is worth as much of the layer's time as it is of the SRAM.
@@ -211,8 +209,7 @@ impl<'a> Together<'a> {
             }
         }
         let open_ones = (0..open.len()).filter(|k| open[*k].len() > 1);
-        let at = open_ones.max_by(|a, b| score[*a].total_cmp(&score[*b]).then(b.cmp(a))).unwrap_or(most);
-        (at, score[at] > TIE * high.lower_bound())
+        open_ones.max_by(|a, b| score[*a].total_cmp(&score[*b]).then(b.cmp(a))).unwrap_or(most)
     }
 }
 
@@ -233,7 +230,10 @@ impl Bounds for Together<'_> {
         let Some((layer, sharding)) = self.separable.least_tuned(&set.open, MORE_ROUNDS) else { return Ok(None) };
         let stage = self.relaxation.stage(&set.open);
         let bound = self.total(&stage, layer);
-        let Some(ends) = ends(&self.tiles).filter(|_| bound < best * (1.0 - TIE)) else { return Ok(None) };
+        if bound >= best * (1.0 - TIE) {
+            return Ok(None);
+        }
+        let ends = self.ends(&set.tiles);
         let mut fused = f64::INFINITY;
         for mode in self.modes {
             let known = &mut set.known[usize::from(*mode)];
@@ -242,30 +242,31 @@ impl Bounds for Together<'_> {
         Ok(Some((bound.max(fused), sharding)))
     }
 
-    fn children(
-        &self,
-        set: &Set,
-        sharding: &[Strategy],
-        best: f64,
-        context: &mut Context<'_>,
-    ) -> Result<Vec<Set>, MapError> {
-        let (k, matters) = self.split(&set.open, sharding);
-        if !matters && self.closed_by_tiles(&set.open, best, context)? {
-            return Ok(Vec::new());
+    fn children(&self, set: &Set, sharding: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Vec<Set>, MapError> {
+        // What one tile count saves in time another saves in SRAM: a bound for both is far below either.
+        if set.tiles.len() > 1 {
+            return Ok(set.split_tiles());
         }
+        let k = self.split(&set.open, self.ends(&set.tiles), sharding);
         Ok(set.split(k))
     }
 
-    /// By its own relaxation, which has all tile counts in one.
-    fn may_win(&self, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<bool, MapError> {
-        let Some(ends) = ends(&self.tiles) else { return Ok(false) };
+    /// By its own relaxation.
+    fn may_win(
+        &self,
+        sharding: &[Strategy],
+        tiles: Range<usize>,
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<bool, MapError> {
         if !best.is_finite() {
             return Ok(true);
         }
         let open: Open = sharding.iter().map(|s| vec![*s]).collect();
         let stage = self.relaxation.stage(&open);
         for mode in self.modes {
-            let bound = self.fused(&open, (ends, *mode), &stage, best, context, &mut Default::default())?;
+            let at = (self.ends(&tiles), *mode);
+            let bound = self.fused(&open, at, &stage, best, context, &mut Default::default())?;
             if bound < best * (1.0 - TIE) {
                 return Ok(true);
             }
@@ -299,11 +300,6 @@ fn least_path(part: &Instance, ideals: &Ideals, mut cutoff: f64, known: &mut Opt
     let objective = path.objective;
     *known = Some(Rc::new(path));
     Some(objective)
-}
-
-/// The fewest and the most tiles.
-fn ends(tiles: &[u64]) -> Option<(u64, u64)> {
-    Some((*tiles.iter().min()?, *tiles.iter().max()?))
 }
 
 /// The sum of the kernels as partitions of their own, whatever waits in DRAM meanwhile.
