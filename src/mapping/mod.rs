@@ -5,8 +5,10 @@
 //! into the numbers of one fusion problem, which [`fusion`] solves as a MILP and [`exact`] as a shortest path;
 //! [`solver`] runs MILPs; [`search`] ties them together and proves the best ([`request`]: what it is asked and answers).
 
+mod blocks;
 pub mod cache;
 mod certify;
+pub mod chain;
 pub mod compare;
 pub mod degrees;
 pub mod dominance;
@@ -29,6 +31,7 @@ pub mod sharding;
 pub mod solver;
 mod spread;
 pub mod stages;
+pub mod stages_milp;
 pub mod tiling;
 pub mod wide;
 pub mod write_model;
