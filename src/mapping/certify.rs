@@ -125,6 +125,9 @@ impl Search<'_> {
         let solver = self.request.limits.solver.word();
         let path = match ideals.filter(|_| n <= 128) {
             _ if best.instance.kernel_by_kernel => "closed form: the chip runs kernel by kernel".to_string(),
+            _ if !best.parts.is_empty() && best.proven => {
+                format!("exact: {n} kernels in {} blocks, the ideals of each", best.parts.len())
+            }
             Some(found) if found.complete => format!("exact: all {} ideals of {n} kernels", found.sets.len()),
             _ if best.proven && !best.relaxed => format!("exact: orders of {n} kernels, proven by {}", word(proof)),
             _ => format!(

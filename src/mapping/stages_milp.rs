@@ -77,8 +77,9 @@ pub fn build(chain: &Chain<'_>, per_byte: (f64, f64)) -> (Milp, Vec<Vec<usize>>)
         if chain.capacity.is_finite() {
             let bytes = |x: f64| x / chain.capacity.max(1.0);
             let waits = milp.continuous(format!("w_{s}"), f64::INFINITY, 0.0);
-            for u in 0..units.len() {
-                milp.at_least(format!("S7_{u}_{s}"), vec![(waits, 1.0), (a[u][s], -bytes(excess(u) - least))], 0.0);
+            for (u, of_unit) in a.iter().enumerate() {
+                let terms = vec![(waits, 1.0), (of_unit[s], -bytes(excess(u) - least))];
+                milp.at_least(format!("S7_{u}_{s}"), terms, 0.0);
             }
             let held = |u: usize| {
                 let need = &units[u].need;

@@ -125,8 +125,11 @@ pub fn even(pipeline: Pipeline, layers: u64, pp: u64) -> Vec<u64> {
 
 /// Why `stages` is no division of so many layers among `pp` stages; `None` where it is one.
 pub fn fault(pipeline: Pipeline, layers: u64, pp: u64, stages: &[u64]) -> Option<String> {
-    if pp > layers.min(MOST_STAGES) {
-        return Some(format!("{pp} stages for {layers} layers (and at most {MOST_STAGES})"));
+    if pp > layers {
+        return Some(format!("{pp} stages for {layers} layers"));
+    }
+    if pp > MOST_STAGES {
+        return Some(format!("{pp} stages, expected at most {MOST_STAGES}"));
     }
     if stages.len() as u64 != pp {
         return Some(format!("PP = {pp}, but {} stages", stages.len()));

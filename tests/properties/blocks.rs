@@ -43,7 +43,9 @@ fn transformer(hidden: u64, vocabulary: Option<u64>, layers: u64, batch: u64, tr
     ))
 }
 
-fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<(Box<Plan>, Box<Record>)>, TestCaseError> {
+type Mapped = (Box<Plan>, Box<Record>);
+
+fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Mapped>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
     match map(w, s, request) {
         // Degrees that the network does not have.
