@@ -8,7 +8,8 @@
 //! A plan is correct when
 //! 1. every kernel has an open strategy, in the group of chips that the network's dimensions give it; backward kernels
 //!    use the shards of the weights they share; stages and replicas are no more than layers and samples;
-//! 2. no kernel runs before a kernel whose output it reads; forward kernels run before backward ones; a chip that runs
+//! 2. no kernel runs before a kernel whose output it reads; forward kernels run before backward ones, those of one block
+//!    before those of the next, backward the other way; a chip that runs
 //!    kernel by kernel has one kernel a partition;
 //! 3. in each partition, what is on chip fits the SRAM: weights (all of the stage's, if they stay on chip; else those of
 //!    the partition, whole, or in pieces if the kernel is alone), and for each
@@ -30,6 +31,7 @@ mod energy;
 mod figures;
 mod index;
 mod rules;
+mod stages;
 mod traffic;
 
 /// What a check found.
@@ -101,7 +103,8 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(Place, &'static str, f64, f64)> {
             ("layers", x.layers as f64, y.layers as f64),
             ("pass_s", x.pass_s, y.pass_s),
             ("hand_over_s", x.hand_over_s, y.hand_over_s),
-            ("update_s", x.update_s, y.update_s),
+            ("gradient_s", x.gradient_s, y.gradient_s),
+            ("optimizer_s", x.optimizer_s, y.optimizer_s),
             ("bytes", x.memory.total(), y.memory.total()),
         ] {
             out.push((Place::Stage(s), what, one, other));

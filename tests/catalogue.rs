@@ -428,6 +428,32 @@ fn transformer_flop_by_hand() {
     assert!((3_100_000..3_250_000).contains(&batch), "{batch} tokens");
 }
 
+/// Embedding and head by hand (V of vocabulary, h wide, S tokens): a table of V h weights each; the head's product of 2 V h S FLOP
+/// forward and twice that backward; a look-up and an addition an element of h S; the last norm forth and back, h S each; the loss
+/// forth and back, V S each. The layers stay what they are.
+#[test]
+fn embedding_and_head_by_hand() {
+    let workloads = workloads();
+    let (v, s) = (51_200.0, 2048.0);
+    for (file, layers, h, attention, batch) in [
+        ("gpt3-175b-training-whole", 96.0, 12288.0, 12288.0, 1536.0),
+        ("gpt3-1.3b-training-whole", 24.0, 2048.0, 3072.0, 512.0),
+    ] {
+        let w = &workloads[file];
+        assert_eq!(w.blocks.iter().map(|b| b.repeat as f64).collect::<Vec<_>>(), [1.0, layers, 1.0], "{file}");
+        let owned = w.kernels.iter().filter(|k| k.owns_weight());
+        let weights: f64 = owned.map(|k| k.weight_elements() * w.repeats(k.block) as f64).sum();
+        close(weights, layers * (4.0 * attention * h + 8.0 * h * h) + 2.0 * v * h, &format!("{file}: weights"));
+        let ends: f64 = w.kernels.iter().filter(|k| k.block != 1).map(|k| k.flop()).sum();
+        close(ends, 3.0 * 2.0 * v * h * s + 4.0 * h * s + 2.0 * v * s, &format!("{file}: FLOP of embedding and head"));
+        let inner: f64 = w.kernels.iter().filter(|k| k.block == 1).map(|k| k.flop()).sum();
+        close(w.flop_per_iteration(), batch * (layers * inner + ends), &format!("{file}: FLOP of an iteration"));
+    }
+    let (whole, layers) = (&workloads["gpt3-175b-training-whole"], &workloads["gpt3-175b-training"]);
+    let ends: f64 = whole.kernels.iter().filter(|k| k.block != 1).map(|k| k.flop()).sum();
+    close(whole.flop_per_iteration(), layers.flop_per_iteration() + 1536.0 * ends, "whole and layers");
+}
+
 /// He et al., table 1: a block of conv4_x is 1x1 256, 3x3 256, 1x1 1024 on 14 x 14 pixels.
 #[test]
 fn resnet_block_by_hand() {

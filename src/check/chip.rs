@@ -43,6 +43,7 @@ impl Derivation<'_> {
         let word = self.w.word_bytes;
         let weight = weight_bytes(kernel, self.d.sharding[k], self.tp, word);
         match self.system.model.weight_traffic {
+            WeightTraffic::Streamed if kernel.lookup => 0.0,
             WeightTraffic::Streamed => weight + gradient_bytes(kernel, self.d.sharding[k], self.tp, word),
             _ => weight,
         }

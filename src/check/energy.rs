@@ -73,13 +73,13 @@ impl Derivation<'_> {
         }
         for &id in &self.index.tensors_of[k] {
             let tensor = &self.w.tensors[id];
-            for (layout, kind) in self.conversions_paid_by(k, id) {
+            for (layout, kind, share) in self.conversions_paid_by(k, id) {
                 let bytes = if options.layouts == Layouts::Dfmodel || kind == CollectiveKind::AllToAll {
                     tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0
                 } else {
                     tensor.rows as f64 * tensor.cols as f64 * word
                 };
-                total += in_pass(kind, bytes);
+                total += in_pass(kind, bytes) * share;
             }
         }
         total
@@ -119,16 +119,14 @@ impl Derivation<'_> {
         // TP x DP, or the whole process grid.
         let stage_chips = chips / self.pp as f64;
         let word = self.w.word_bytes;
-        let stage_figures = self.stage(0.0);
         let states = if word < 4.0 { 12.0 } else { 8.0 };
         let mut used = ByPart { chips: 0.0, memory: 0.0, links: 0.0, switches: 0.0 };
         // A schedule of equal stages has no more layers than there are: the last ones lack what does not divide.
-        let mut left = self.w.repeat;
-        for (stage, of_stage) in self.d.stages.iter().enumerate() {
-            let layers = left.min(*of_stage);
-            left -= layers;
-            for p in partitions {
-                let times = passes * layers as f64 * stage_chips;
+        let mut before = 0;
+        for stage in 0..self.d.stages.len() {
+            let units = self.units_of(stage);
+            for (at, p) in partitions.iter().enumerate() {
+                let times = passes * units[self.block_of_partition(at)] as f64 * stage_chips;
                 used.chips += times
                     * match chip.energy_per_flop {
                         Some(stated) => p.flop * stated.0,
@@ -138,14 +136,15 @@ impl Derivation<'_> {
                 used.links += times * p.link_j;
             }
             if stage > 0 {
-                let bytes = stage_figures.carried_bytes * self.samples;
+                let bytes = self.handed_over(before).0 * self.samples;
                 used.links += passes * stage_chips * bytes * neighbour_byte_j(&self.pp_group);
             }
+            before += self.d.stages[stage];
             if !self.w.training {
                 continue;
             }
-            let copies = layers as f64 * stage_chips;
             for (kernel, s) in self.w.kernels.iter().zip(&self.d.sharding) {
+                let copies = units[kernel.block] as f64 * stage_chips;
                 if options.gradient_reduction == GradientReduction::PerIteration {
                     let gradient = gradient_bytes(kernel, *s, self.tp, word);
                     used.links += copies * moved_j(CollectiveKind::AllReduce, &self.dp_group, gradient);

@@ -2,14 +2,13 @@
 
 use super::Derivation;
 use super::index::Copied;
-use crate::model::compute::{extra_dram_share, gradient_bytes, local, tensor_bytes, tile_flop, weight_bytes};
-use crate::model::memory::{DramNeed, of_layer};
-use crate::model::schedule::{Iteration, Stage, hand_over, iteration, microbatches, update_s};
-use crate::model::stages::{StageFigures, in_flight};
+use crate::model::compute::{extra_dram_share, gradient_bytes, local, tile_flop, weight_bytes};
+use crate::model::memory::DramNeed;
+use crate::model::schedule::microbatches;
 use crate::plan::{Figures, PartitionFigures, TOLERANCE};
-use crate::system::options::{Charge, Overlap, Pipeline, WeightTraffic};
+use crate::system::options::{Charge, Overlap, WeightTraffic};
 use crate::system::price;
-use crate::workload::{Tensor, Use};
+use crate::workload::Use;
 
 impl Derivation<'_> {
     pub(super) fn figures(&self) -> Result<Figures, Vec<String>> {
@@ -60,6 +59,8 @@ impl Derivation<'_> {
                         let gradient = gradient_bytes(kernel, strategy, self.tp, word);
                         dram += (owned + gradient) / microbatches(self.w, options, self.dp);
                     }
+                    // Of a table only what is looked up, with the traffic beside the weights.
+                    WeightTraffic::Streamed if kernel.lookup => {}
                     WeightTraffic::Streamed => dram += weight + 2.0 * gradient_bytes(kernel, strategy, self.tp, word),
                     WeightTraffic::Setup => overhead_s += weight / (bandwidth * self.w.micro_batch as f64),
                     WeightTraffic::Ignored => {}
@@ -126,9 +127,7 @@ impl Derivation<'_> {
             });
         }
         let layer_s: f64 = partitions.iter().map(|p| p.time_s).sum();
-        let live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
-        let schedule = self.stage(layer_s);
-        let stages = self.stages(&schedule, live);
+        let stages = self.stages(&partitions);
         let capacity = self.system.memory.0.capacity.map(|c| c.0);
         for (s, stage) in stages.iter().enumerate() {
             if let Some(capacity) = capacity.filter(|c| stage.memory.total() > c * (1.0 + TOLERANCE)) {
@@ -147,7 +146,7 @@ impl Derivation<'_> {
             .iter()
             .map(|s| s.memory)
             .fold(DramNeed::default(), |most, m| if m.total() > most.total() { m } else { most });
-        let iteration = self.iteration(&schedule, &stages);
+        let iteration = self.iteration(layer_s, &stages);
         let energy = self.energy(&partitions, iteration.total_s());
         Ok(Figures {
             tp: self.tp,
@@ -168,88 +167,35 @@ impl Derivation<'_> {
         })
     }
 
-    /// Every stage: its microbatch's time, what it does once an iteration, what its chips hold.
-    fn stages(&self, schedule: &Stage<'_>, live: f64) -> Vec<StageFigures> {
-        let options = &self.system.model;
-        let b = microbatches(self.w, options, self.dp);
-        let need = of_layer(self.w, options, &self.d.sharding, (self.tp, self.dp), self.system.chip_count());
-        let bytes = schedule.carried_bytes * self.samples;
-        let hand_over_s = if self.pp > 1 { hand_over(&self.pp_group, bytes, schedule.hand_overs) } else { 0.0 };
-        let stage = |(s, layers): (usize, &u64)| {
-            let (gradient_s, optimizer_s) = update_s(self.w, self.system, schedule, *layers);
-            StageFigures {
-                layers: *layers,
-                pass_s: *layers as f64 * schedule.layer_s,
-                hand_over_s,
-                update_s: gradient_s + optimizer_s,
-                memory: DramNeed { live, ..need.of_stage(*layers, in_flight(options.pipeline, self.pp, s as u64, b)) },
-            }
-        };
-        self.d.stages.iter().enumerate().map(stage).collect()
-    }
-
-    /// The iteration: of 1F1B from the stages one by one, of DFModel's schedules as they define it.
-    fn iteration(&self, schedule: &Stage<'_>, stages: &[StageFigures]) -> Iteration {
-        let whole = iteration(self.w, self.system, schedule);
-        if self.system.model.pipeline != Pipeline::OneForwardOneBackward {
-            return whole;
-        }
-        // The first microbatch goes through every stage; each of the others ends as much later as the slowest stage takes.
-        let later = microbatches(self.w, &self.system.model, self.dp) - 1.0;
-        let slowest = stages.iter().map(StageFigures::time_s).fold(0.0, f64::max);
-        let passes: f64 = stages.iter().map(StageFigures::time_s).sum();
-        let update = stages.iter().map(|s| s.update_s).fold(0.0, f64::max);
-        let parts = passes + later * slowest + update;
-        // By part: what is not work, hand-overs or the update is the bubble.
-        let bubble_s = parts - whole.work_s - whole.p2p_s - update;
-        Iteration { bubble_s, ..whole }
-    }
-
     /// Bytes in DRAM of tensors that wait there, in each partition: from the one that makes them to the last that loads them.
+    /// A block may have a chip of its own: only its partitions count, what comes from another block is an input, and what
+    /// goes to one an output.
     fn live_bytes(&self, stored_bytes: &[f64]) -> Vec<f64> {
         let mut live = vec![0.0; self.index.partitions.len()];
-        for Copied { id, uses, leaves } in &self.index.copies {
-            let producer = self.w.tensors[*id].producer;
-            let made_at = producer.map(|k| self.d.partition[k]);
-            let loads = uses.iter().map(|u| self.d.partition[u.kernel]).filter(|p| made_at != Some(*p));
-            let last_load = loads.max();
-            let stored = *leaves || last_load.is_some();
-            if self.w.tensors[*id].in_place || (producer.is_some() && !stored) {
-                continue;
-            }
-            let from = made_at.unwrap_or(0);
-            let end = if *leaves { live.len() } else { last_load.map_or(0, |last| last + 1) };
-            for at in live.iter_mut().take(end).skip(from) {
-                *at += stored_bytes[*id] / self.samples * self.w.micro_batch as f64;
+        for block in 0..self.w.block_count() {
+            let here = |k: usize| self.w.kernels[k].block == block;
+            let order: Vec<usize> = (0..live.len()).filter(|p| self.block_of_partition(*p) == block).collect();
+            let place = |k: usize| order.binary_search(&self.d.partition[k]).unwrap_or(0);
+            for Copied { id, uses, leaves } in &self.index.copies {
+                let producer = self.w.tensors[*id].producer.filter(|k| here(*k));
+                let inside = uses.iter().filter(|u| here(u.kernel));
+                if producer.is_none() && inside.clone().next().is_none() {
+                    continue;
+                }
+                let leaves = producer.is_some() && (*leaves || inside.clone().count() < uses.len());
+                let made_at = producer.map(place);
+                let last_load = inside.map(|u| place(u.kernel)).filter(|p| made_at != Some(*p)).max();
+                let stored = leaves || last_load.is_some();
+                if self.w.tensors[*id].in_place || (producer.is_some() && !stored) {
+                    continue;
+                }
+                let from = made_at.unwrap_or(0);
+                let end = if leaves { order.len() } else { last_load.map_or(0, |last| last + 1) };
+                for p in order.iter().take(end).skip(from) {
+                    live[*p] += stored_bytes[*id] / self.samples * self.w.micro_batch as f64;
+                }
             }
         }
         live
-    }
-
-    pub(super) fn stage(&self, layer_s: f64) -> Stage<'_> {
-        let word = self.w.word_bytes;
-        let kernels = || self.w.kernels.iter().zip(&self.d.sharding);
-        let carried = |tensor: &Tensor| -> f64 {
-            if self.system.model.pipeline != Pipeline::OneForwardOneBackward {
-                return tensor.rows as f64 * tensor.cols as f64 * word;
-            }
-            let bytes = |u: &Use| tensor_bytes(tensor, self.wanted(u), self.tp, 1, word).0;
-            tensor.consumers.iter().map(bytes).fold(0.0, f64::max)
-        };
-        Stage {
-            layer_s,
-            pp: self.pp,
-            longest: self.d.longest().unwrap_or(0),
-            dp: self.dp,
-            carried_bytes: self.w.tensors.iter().filter(|t| t.carried_from.is_some()).map(carried).sum(),
-            hand_overs: self.w.tensors.iter().filter(|t| t.carried_from.is_some()).count() as u64,
-            layer_weight_bytes: kernels()
-                .filter(|(k, _)| k.owns_weight())
-                .map(|(k, s)| weight_bytes(k, *s, self.tp, word))
-                .sum(),
-            layer_gradient_bytes: kernels().map(|(k, s)| gradient_bytes(k, *s, self.tp, word)).sum(),
-            pp_group: &self.pp_group,
-            dp_group: &self.dp_group,
-        }
     }
 }

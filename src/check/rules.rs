@@ -4,7 +4,7 @@ use super::Derivation;
 use crate::model::layout::{conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::stages;
 use crate::system::Style;
-use crate::system::options::{Layouts, WeightTraffic};
+use crate::system::options::{Layouts, Pipeline, WeightTraffic};
 use crate::workload::Phase;
 
 impl Derivation<'_> {
@@ -65,6 +65,32 @@ impl Derivation<'_> {
             && last >= first
         {
             broken.push(format!("backward kernels in partition {first}, forward kernels still in {last}"));
+        }
+        // Block after block in each pass.
+        for pass in [true, false] {
+            for b in 1..self.w.block_count() {
+                let of = |block: usize| {
+                    let here = move |k: &usize| self.w.kernels[*k].block == block && forward(k) == pass;
+                    (0..self.w.kernels.len()).filter(here).map(|k| self.d.partition[k])
+                };
+                let (before, after) = if pass { (b - 1, b) } else { (b, b - 1) };
+                if let (Some(last), Some(first)) = (of(before).max(), of(after).min())
+                    && last >= first
+                {
+                    let name = |block: usize| self.w.blocks[block].name.as_str();
+                    broken.push(format!(
+                        "block {} begins in partition {first}, block {} is still in {last}",
+                        name(after),
+                        name(before)
+                    ));
+                }
+            }
+        }
+        if self.w.is_chain() && self.system.model.pipeline != Pipeline::OneForwardOneBackward {
+            broken.push("several blocks need the 1F1B schedule".into());
+        }
+        if self.w.is_chain() && self.d.weights_on_chip {
+            broken.push("the weights of several blocks do not stay on chip".into());
         }
     }
 }

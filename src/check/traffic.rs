@@ -43,7 +43,7 @@ impl Derivation<'_> {
             total += collective::gradient_seconds(&self.dp_group, bytes, options);
         }
         for &id in &self.index.tensors_of[k] {
-            for (layout, kind) in self.conversions_paid_by(k, id) {
+            for (layout, kind, share) in self.conversions_paid_by(k, id) {
                 let tensor = &self.w.tensors[id];
                 let full = tensor.rows as f64 * tensor.cols as f64 * word;
                 let shard = tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0;
@@ -51,16 +51,18 @@ impl Derivation<'_> {
                     (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => shard,
                     _ => full,
                 };
-                total += seconds(kind, bytes);
+                total += seconds(kind, bytes) * share;
             }
         }
         total
     }
 
-    /// Conversions of tensor `id` that kernel `k` pays: the layout it is made in, and the collective. The producer
+    /// Conversions of tensor `id` that kernel `k` pays: the layout it is made in, the collective, and what part of it counts
+    /// in one repetition. The producer
     /// pays for readers of its phase and of the next layer, each layout once; the first reader of another phase pays
-    /// for a layout there. With replicated fan-out every reader has its own.
-    pub(super) fn conversions_paid_by(&self, k: usize, id: usize) -> Vec<(Layout, CollectiveKind)> {
+    /// for a layout there. With replicated fan-out every reader has its own. What goes from block to block is converted once
+    /// a microbatch, unless it is there in that layout already: the block that is repeated less pays, the reader's of equals.
+    pub(super) fn conversions_paid_by(&self, k: usize, id: usize) -> Vec<(Layout, CollectiveKind, f64)> {
         let tensor = &self.w.tensors[id];
         let Some(producer) = tensor.producer else { return Vec::new() };
         // A reader pays in another phase than the producer's alone.
@@ -71,19 +73,34 @@ impl Derivation<'_> {
         let shared = self.system.model.tensor_fanout == Fanout::Shared;
         let mut done: Vec<(bool, Layout)> = Vec::new();
         let mut mine = Vec::new();
-        for (u, next_layer) in self.readers(id) {
+        let block = |k: usize| self.w.kernels[k].block;
+        let crosses = |u: &Use, next_layer: bool| !next_layer && block(u.kernel) != block(producer);
+        let (inside, across): (Vec<_>, Vec<_>) = self.readers(id).into_iter().partition(|(u, next)| !crosses(u, *next));
+        for (u, next_layer) in inside.into_iter().chain(across) {
             let at_producer = next_layer || self.same_phase(producer, u.kernel);
             let wanted = self.wanted(u);
             if shared && done.contains(&(at_producer, wanted)) {
                 continue;
             }
             done.push((at_producer, wanted));
-            let payer = if at_producer { producer } else { u.kernel };
+            let (here, there) = (self.w.repeats(block(producer)), self.w.repeats(block(u.kernel)));
+            let (payer, share) = match crosses(u, next_layer) {
+                true if there <= here => (u.kernel, 1.0 / there as f64),
+                true => (producer, 1.0 / here as f64),
+                false => (if at_producer { producer } else { u.kernel }, 1.0),
+            };
             if let (true, Ok(Some(kind))) = (payer == k, conversion(made, wanted)) {
-                mine.push((made, kind));
+                mine.push((made, kind, share));
             }
         }
         mine
+    }
+
+    /// Whether a producer converts what a reader of its pass wants, before it is stored: in its own block, and for a block that is
+    /// repeated more often.
+    fn converts_for(&self, producer: usize, u: &Use) -> bool {
+        let (here, there) = (self.w.kernels[producer].block, self.w.kernels[u.kernel].block);
+        here == there || self.w.repeats(there) > self.w.repeats(here)
     }
 
     /// Bytes of one pass of a tensor as it is stored.
@@ -103,7 +120,7 @@ impl Derivation<'_> {
         let widest = tensor
             .consumers
             .iter()
-            .filter(|u| self.same_phase(producer, u.kernel))
+            .filter(|u| self.same_phase(producer, u.kernel) && self.converts_for(producer, u))
             .chain(carried)
             .map(|u| bytes(self.wanted(u)))
             .fold(0.0, f64::max);

@@ -92,7 +92,9 @@ pub fn figures_text(plan: &Plan) -> String {
         [sum[0] + p.compute_s, sum[1] + p.dram_s, sum[2] + p.network_s, sum[3] + p.overhead_s]
     });
     let mut time = plain();
-    time.set_header(["iteration", "time", "share", "one layer, one pass", "time"]);
+    let blocks = plan.blocks();
+    let unit = if blocks.len() > 1 { "one of each block, one pass" } else { "one layer, one pass" };
+    time.set_header(["iteration", "time", "share", unit, "time"]);
     let parts = [
         ("layers", i.work_s),
         ("pipeline bubble", i.bubble_s),
@@ -118,7 +120,12 @@ pub fn figures_text(plan: &Plan) -> String {
     }
     align(&mut time, &[1, 2, 4]);
     let weights = if plan.decisions.weights_on_chip { "; weights stay on chip" } else { "" };
-    out.push_str(&format!("{time}\n(parts of a layer overlap: {}{weights})\n\n", plan.system.overlap()));
+    out.push_str(&format!("{time}\n(parts of a layer overlap: {}{weights})\n", plan.system.overlap()));
+    if blocks.len() > 1 {
+        let each = blocks.iter().map(|(name, repeat, seconds)| format!("{name} {repeat} x {}", Seconds(*seconds)));
+        out.push_str(&format!("(blocks: {})\n", each.collect::<Vec<_>>().join(", ")));
+    }
+    out.push('\n');
 
     let m = &f.memory;
     let mut memory = plain();
@@ -239,7 +246,8 @@ pub(super) fn significant(x: f64) -> String {
 fn stage_json(s: usize, stage: &StageFigures) -> Value {
     json!({
         "stage": s, "layers": stage.layers, "pass_s": stage.pass_s, "hand_over_s": stage.hand_over_s,
-        "update_s": stage.update_s, "total_bytes": stage.memory.total(), "bytes": stage.memory,
+        "gradient_s": stage.gradient_s, "optimizer_s": stage.optimizer_s, "of_blocks": stage.of_blocks,
+        "total_bytes": stage.memory.total(), "bytes": stage.memory,
     })
 }
 
@@ -309,6 +317,9 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         object["fastest_iteration_bound_s"] = json!(record.bound_s);
     }
     object["stages"] = f.stages.iter().enumerate().map(|(s, stage)| stage_json(s, stage)).collect();
+    let block =
+        |(name, repeat, seconds): (String, u64, f64)| json!({ "name": name, "repeat": repeat, "pass_s": seconds });
+    object["blocks"] = plan.blocks().into_iter().map(block).collect();
     object["objective_unit"] = json!(record.objective.unit());
     object["covers_sharding"] = json!(record.covers_sharding);
     object["joint_nodes"] = json!(record.joint_nodes);

@@ -123,6 +123,8 @@ impl Search<'_> {
                 relaxed: false,
                 objective,
                 of,
+                parts: Vec::new(),
+                stages: Vec::new(),
             });
         }
         true

@@ -154,6 +154,7 @@ fn key(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Key {
         kernels,
         tensors,
         repeat,
+        blocks,
         word_bytes,
         global_batch,
         micro_batch,
@@ -164,6 +165,8 @@ fn key(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Key {
     [*repeat, *global_batch, *micro_batch, kernels.len() as u64, tensors.len() as u64]
         .into_iter()
         .for_each(|x| content.whole(x));
+    content.whole(blocks.len() as u64);
+    blocks.iter().for_each(|block| content.whole(block.repeat));
     [*word_bytes, *held_bytes].into_iter().for_each(|x| content.real(x));
     content.flag(*training);
     kernels.iter().for_each(|kernel| of_kernel(&mut content, kernel));
@@ -216,11 +219,15 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
         spread,
         cache_bytes,
         weight_of,
+        block,
+        lookup,
     } = kernel;
     let shape = [shape.outer, shape.m, shape.k, shape.n];
     let words = [*op as u64, *phase as u64, *tiled as u64, *window, *passes, *lhs_shared, collectives.len() as u64];
     shape.into_iter().chain(words).for_each(|x| content.whole(x));
     [*extra_dram_bytes, *cache_bytes].into_iter().for_each(|x| content.real(x));
+    content.index(Some(*block));
+    content.flag(*lookup);
     content.flag(flop.is_some());
     content.real(flop.unwrap_or(0.0));
     for own in collectives {

@@ -5,7 +5,7 @@ use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::Instance;
 use super::record::{SolveRecord, Status, relative_gap};
 use super::request::{Engine, MapError, Proof};
-use super::search::{Best, Search, TIE};
+use super::search::{Best, Fused, Search, TIE};
 use super::solver::Limits;
 
 /// Largest graph whose MILP gives every kernel a partition of its own: its size grows with the square.
@@ -22,13 +22,35 @@ fn word(proof: Proof) -> &'static str {
 }
 
 impl Search<'_> {
-    /// The winner's bound on the sum over the partitions (seconds of a layer, where time is minimised): closed form, shortest path, or the MILP.
+    /// The bound of the winner's objective, what it follows from, and the record of the MILP if one ran.
     pub(super) fn certify(&self, best: &mut Best) -> Result<(f64, Proof, Option<SolveRecord>), MapError> {
+        if self.workload.is_chain() {
+            return self.certify_chain(best);
+        }
+        let mut fused = Fused {
+            layer: best.layer,
+            assignment: std::mem::take(&mut best.assignment),
+            proven: best.proven,
+            bound: best.bound,
+            relaxed: best.relaxed,
+        };
+        let (bound, proof, record) = self.certify_part(&best.instance, &mut fused)?;
+        (best.layer, best.assignment) = (fused.layer, fused.assignment);
+        let own = self.total((&best.degrees, best.longest), &best.sharding.strategies, &best.instance.goal, bound);
+        Ok((own, proof, record))
+    }
+
+    /// A bound on the sum over the partitions of a fusion problem (seconds of a layer, where time is minimised): closed form, shortest path, or the MILP.
+    pub(super) fn certify_part(
+        &self,
+        instance: &Instance,
+        best: &mut Fused,
+    ) -> Result<(f64, Proof, Option<SolveRecord>), MapError> {
         // Of a wide graph the relaxation may say more than the closed form.
-        let least = best.instance.least_value();
+        let least = instance.least_value();
         let closed = if best.proven { least } else { least.max(best.bound.min(best.layer)) };
         let short_of_path = if closed > least * (1.0 + TIE) { Proof::Relaxation } else { Proof::ClosedForm };
-        if best.instance.kernel_by_kernel || best.layer <= closed * (1.0 + TIE) {
+        if instance.kernel_by_kernel || best.layer <= closed * (1.0 + TIE) {
             return Ok((best.layer.min(closed.max(best.layer * (1.0 - TIE))), Proof::ClosedForm, None));
         }
         if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && best.proven) {
@@ -42,7 +64,7 @@ impl Search<'_> {
         }
         // A proven plan's number of partitions is the best one: the MILP need not have more. Otherwise its bound holds
         // for any mapping only if every kernel could have a partition of its own.
-        let kernels = best.instance.kernels.len();
+        let kernels = instance.kernels.len();
         let free = self.spare_partitions() > 0;
         let spare = match best.proven {
             true => 0,
@@ -54,7 +76,7 @@ impl Search<'_> {
             // Many minutes for a bound of no use; a solver that is named is asked all the same.
             return Ok((closed, short_of_path, None));
         }
-        let (mut record, assignment) = self.solve_milp(&best.instance, &best.assignment, spare)?;
+        let (mut record, assignment) = self.solve_milp(instance, &best.assignment, spare)?;
         if record.status == Status::Infeasible {
             return Err(MapError::Disagreement {
                 what: "shortest path and MILP (infeasible)".into(),
@@ -64,7 +86,7 @@ impl Search<'_> {
         }
         let tolerance = 1e-6;
         if let Some(assignment) = assignment
-            && let Some((objective, _)) = best.instance.evaluate(&assignment)
+            && let Some((objective, _)) = instance.evaluate(&assignment)
         {
             if best.proven && objective < best.layer * (1.0 - tolerance) {
                 return Err(MapError::Disagreement {
@@ -103,6 +125,9 @@ impl Search<'_> {
         let solver = self.request.limits.solver.word();
         let path = match ideals.filter(|_| n <= 128) {
             _ if best.instance.kernel_by_kernel => "closed form: the chip runs kernel by kernel".to_string(),
+            _ if !best.parts.is_empty() && best.proven => {
+                format!("exact: {n} kernels in {} blocks, the ideals of each", best.parts.len())
+            }
             Some(found) if found.complete => format!("exact: all {} ideals of {n} kernels", found.sets.len()),
             _ if best.proven && !best.relaxed => format!("exact: orders of {n} kernels, proven by {}", word(proof)),
             _ => format!(

@@ -107,6 +107,15 @@ pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request)
         let Some(longest) = (if i == 0 { plan.decisions.longest() } else { least }) else { continue };
         let limit = capacity - search.resident(degrees, &strategies, longest).total();
         let layout = (plan.decisions.tiles, plan.decisions.weights_on_chip);
+        if search.workload.is_chain() {
+            // The fusion problems of the blocks, with as much room as they want.
+            let whole = search.instance((degrees, 1), &strategies, (plan.decisions.tiles, false), capacity);
+            for (kernels, part) in search.blocks.iter().zip(whole.iter().cycle()).map(|((_, k), w)| (k, w.part(k))) {
+                let block = &search.workload.blocks[search.workload.kernels[kernels[0]].block].name;
+                compare_fusion(&search, &part, &format!("fusion of {block}, {name} #{i}"), &mut rows)?;
+            }
+            continue;
+        }
         if let Ok(instance) = search.instance((degrees, longest), &strategies, layout, limit) {
             compare_fusion(&search, &instance, &format!("fusion, {name} #{i}"), &mut rows)?;
         }

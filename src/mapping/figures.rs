@@ -10,14 +10,15 @@ use crate::model::collective;
 use crate::model::compute::{
     constant_efficiency, gradient_bytes, least_core_seconds, peak, system_peak, tensor_bytes, weight_bytes,
 };
-use crate::model::energy::{self, LayerUse};
+use crate::model::energy::{self, Energy, LayerUse};
 use crate::model::layout::{Layout, required};
 use crate::model::memory::DramNeed;
-use crate::model::schedule::{Stage, hand_over, iteration, samples_per_pass, update_s};
+use crate::model::schedule::{Iteration, Stage, hand_over, iteration, samples_per_pass, update_s};
 use crate::model::stages::{self, StageFigures};
 use crate::plan::{Figures, PartitionFigures};
 use crate::system::options::{Pipeline, WeightTraffic};
 use crate::system::price;
+use crate::workload::Workload;
 
 impl Search<'_> {
     /// What the fullest stage holds, without tensors that wait, where the longest has `longest` layers.
@@ -33,12 +34,23 @@ impl Search<'_> {
         longest: u64,
         layer_s: f64,
     ) -> Stage<'d> {
-        let word = self.workload.word_bytes;
+        self.stage_of(self.workload, degrees, sharding, longest, layer_s)
+    }
+
+    /// The same of any workload: of a block.
+    pub(super) fn stage_of<'d>(
+        &self,
+        w: &Workload,
+        degrees: &'d Degrees,
+        sharding: &[Strategy],
+        longest: u64,
+        layer_s: f64,
+    ) -> Stage<'d> {
+        let word = w.word_bytes;
         let per_layer = |f: fn(&crate::workload::Kernel, Strategy, u64, f64) -> f64| -> f64 {
-            self.workload.kernels.iter().zip(sharding).map(|(k, s)| f(k, *s, degrees.tp, word)).sum()
+            w.kernels.iter().zip(sharding).map(|(k, s)| f(k, *s, degrees.tp, word)).sum()
         };
-        let owned: f64 = self
-            .workload
+        let owned: f64 = w
             .kernels
             .iter()
             .zip(sharding)
@@ -50,8 +62,8 @@ impl Search<'_> {
             pp: degrees.pp,
             longest,
             dp: degrees.dp,
-            carried_bytes: self.carried_bytes(degrees, sharding),
-            hand_overs: self.workload.tensors.iter().filter(|t| t.carried_from.is_some()).count() as u64,
+            carried_bytes: self.carried_bytes(w, degrees, sharding),
+            hand_overs: w.tensors.iter().filter(|t| t.carried_from.is_some()).count() as u64,
             layer_weight_bytes: owned,
             layer_gradient_bytes: per_layer(gradient_bytes),
             pp_group: &degrees.pp_group,
@@ -60,23 +72,18 @@ impl Search<'_> {
     }
 
     /// Bytes of one sample that a chip hands to the next stage: carried tensors in the layout their readers want.
-    pub(super) fn carried_bytes(&self, degrees: &Degrees, sharding: &[Strategy]) -> f64 {
+    fn carried_bytes(&self, w: &Workload, degrees: &Degrees, sharding: &[Strategy]) -> f64 {
         if self.system.model.pipeline != Pipeline::OneForwardOneBackward {
-            return self.workload.carried_bytes();
+            return w.carried_bytes();
         }
-        self.workload
-            .tensors
+        w.tensors
             .iter()
             .filter(|t| t.carried_from.is_some())
             .map(|tensor| {
                 let widest = tensor.consumers.iter().map(|u| {
-                    let layout: Layout = required(
-                        &self.workload.kernels[u.kernel],
-                        u.slot,
-                        sharding[u.kernel],
-                        self.system.model.layouts,
-                    );
-                    tensor_bytes(tensor, layout, degrees.tp, 1, self.workload.word_bytes).0
+                    let layout: Layout =
+                        required(&w.kernels[u.kernel], u.slot, sharding[u.kernel], self.system.model.layouts);
+                    tensor_bytes(tensor, layout, degrees.tp, 1, w.word_bytes).0
                 });
                 widest.fold(0.0, f64::max)
             })
@@ -97,12 +104,16 @@ impl Search<'_> {
             Some(_) if quantised => least_core_seconds(chip, k),
             _ => k.flop() / (u * peak(chip, k, options)),
         };
+        if self.workload.is_chain() {
+            return (self.chain_floor(degrees, |k| seconds(k) * samples / t), LayerUse::default());
+        }
         let sums = self.shelf.sums(degrees.tp, || Sums {
             arithmetic_s: self.workload.kernels.iter().map(|k| seconds(k) * samples / t).sum(),
             weight_bytes: self
                 .workload
                 .kernels
                 .iter()
+                .filter(|k| !k.lookup)
                 .map(|k| k.weight_elements() * self.workload.word_bytes / t)
                 .sum(),
             flop: self.workload.kernels.iter().map(|k| k.flop() * samples / t).sum(),
@@ -142,7 +153,8 @@ impl Search<'_> {
             let (gradient_s, optimizer_s) = update_s(w, self.system, stage, *layers);
             let memory = DramNeed { live, ..need.of_stage(*layers, *in_flight) };
             let pass_s = *layers as f64 * stage.layer_s;
-            StageFigures { layers: *layers, pass_s, hand_over_s, update_s: gradient_s + optimizer_s, memory }
+            let of_blocks = vec![*layers];
+            StageFigures { layers: *layers, of_blocks, pass_s, hand_over_s, gradient_s, optimizer_s, memory }
         };
         layers.iter().zip(&pipe.in_flight).map(of).collect()
     }
@@ -183,17 +195,12 @@ impl Search<'_> {
             })
             .collect();
         let layer_s = partitions.iter().map(|p| p.time_s).sum();
-        let stage = self.stage(&best.degrees, strategies, best.longest, layer_s);
-        let iteration = iteration(w, self.system, &stage);
-        let layer = LayerUse {
-            compute_s: partitions.iter().map(|p| p.compute_s).sum(),
-            flop: partitions.iter().map(|p| p.flop).sum(),
-            dram_bytes: partitions.iter().map(|p| p.dram_bytes).sum(),
-            link_j: partitions.iter().map(|p| p.link_j).sum(),
-        };
-        let energy = energy::of_iteration(w, self.system, &stage, layer, iteration.total_s());
         let live = partitions.iter().map(|p| p.live_bytes).fold(0.0, f64::max);
-        let stages = self.stage_figures(best, &stage, live);
+        let (iteration, stages, energy) = if w.is_chain() {
+            self.chain_figures(best, &partitions)
+        } else {
+            self.layer_figures(best, &partitions, (layer_s, live))
+        };
         let memory = stages::fullest(&stages).map_or(DramNeed::default(), |(_, s)| s.memory);
         let flop = w.flop_per_iteration();
         Figures {
@@ -212,5 +219,30 @@ impl Search<'_> {
             power: price::power(self.system),
             energy,
         }
+    }
+
+    /// Iteration, stages and energy of one repeated layer.
+    fn layer_figures(
+        &self,
+        best: &Best,
+        partitions: &[PartitionFigures],
+        (layer_s, live): (f64, f64),
+    ) -> (Iteration, Vec<StageFigures>, Energy) {
+        let w = self.workload;
+        let stage = self.stage(&best.degrees, &best.sharding.strategies, best.longest, layer_s);
+        let iteration = iteration(w, self.system, &stage);
+        let used = use_of(partitions.iter());
+        let energy = energy::of_iteration(w, self.system, &stage, used, iteration.total_s());
+        (iteration, self.stage_figures(best, &stage, live), energy)
+    }
+}
+
+/// What partitions use in one pass.
+pub(super) fn use_of<'p>(partitions: impl Iterator<Item = &'p PartitionFigures> + Clone) -> LayerUse {
+    LayerUse {
+        compute_s: partitions.clone().map(|p| p.compute_s).sum(),
+        flop: partitions.clone().map(|p| p.flop).sum(),
+        dram_bytes: partitions.clone().map(|p| p.dram_bytes).sum(),
+        link_j: partitions.map(|p| p.link_j).sum(),
     }
 }

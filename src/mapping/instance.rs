@@ -8,7 +8,7 @@ use super::alone::Alone;
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
-    self, CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local,
+    self, CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, moved_bytes,
     seconds_at_efficiency, tensor_bytes, weight_bytes,
 };
 use crate::model::energy;
@@ -346,6 +346,12 @@ impl Instance {
     /// forward problem and inputs of the backward one. So the optimum is the sum of the two optima.
     pub fn phase(&self, backward: bool) -> (Self, Vec<usize>) {
         let kept: Vec<usize> = (0..self.kernels.len()).filter(|k| self.kernels[*k].backward == backward).collect();
+        (self.part(&kept), kept)
+    }
+
+    /// The problem of some kernels alone (ascending), where no partition has others beside them. Tensors from and to the
+    /// others are inputs and outputs.
+    pub fn part(&self, kept: &[usize]) -> Self {
         let index = |k: usize| kept.binary_search(&k).ok();
         let tensors = self
             .tensors
@@ -367,7 +373,8 @@ impl Instance {
             .collect();
         let kernels: Vec<KernelCost> = kept.iter().map(|k| self.kernels[*k].clone()).collect();
         let pins = vec![None; kernels.len()];
-        (Self { kernels, tensors, pins, separate_phases: false, ..self.clone() }, kept)
+        let separate_phases = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
+        Self { kernels, tensors, pins, separate_phases, ..self.clone() }
     }
 
     /// Bytes of all tensors that can wait in DRAM: no partitions need more.
@@ -484,8 +491,8 @@ pub(super) struct Amounts {
 enum Moved {
     /// The collectives that it makes by itself.
     Own,
-    /// A collective of its tensor-parallel group, and its bytes.
-    Group(CollectiveKind, f64),
+    /// A collective of its tensor-parallel group, its bytes, and the passes in one of which it is made.
+    Group(CollectiveKind, f64, f64),
     /// Bytes of its gradient, reduced among the replicas.
     Gradient(f64),
 }
@@ -497,7 +504,7 @@ impl Moved {
                 let samples = samples_per_pass(workload, options);
                 collective::own_seconds(&workload.kernels[k], &degrees.own, samples, options)
             }
-            Self::Group(kind, bytes) => collective::seconds(kind, &degrees.tp_group, bytes, options),
+            Self::Group(kind, bytes, passes) => collective::seconds(kind, &degrees.tp_group, bytes, options) / passes,
             Self::Gradient(bytes) => collective::gradient_seconds(&degrees.dp_group, bytes, options),
         }
     }
@@ -505,7 +512,7 @@ impl Moved {
     fn joules(self, workload: &Workload, k: usize, degrees: &Degrees, options: &ModelOptions) -> f64 {
         match self {
             Self::Own => energy::own_j(&workload.kernels[k], &degrees.own, samples_per_pass(workload, options)),
-            Self::Group(kind, bytes) => energy::collective_j(kind, &degrees.tp_group, bytes),
+            Self::Group(kind, bytes, passes) => energy::collective_j(kind, &degrees.tp_group, bytes) / passes,
             Self::Gradient(bytes) => energy::collective_j(CollectiveKind::AllReduce, &degrees.dp_group, bytes),
         }
     }
@@ -604,8 +611,9 @@ impl Amounts {
                         resident_bytes = 0.0;
                     }
                     WeightTraffic::Streamed => {
+                        let (weight, gradient) = moved_bytes(kernel, strategy, t, word);
                         dram_bytes += weight + 2.0 * gradient;
-                        resident_bytes += gradient;
+                        resident_bytes = weight + gradient;
                     }
                     WeightTraffic::Setup => setup_bytes.push(weight),
                     WeightTraffic::Ignored => {}
@@ -739,7 +747,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
     let word = workload.word_bytes;
     let rules = options.layouts;
     let mut charges: Vec<(usize, Moved)> = Vec::new();
-    let in_group = |kind, bytes: f64| Moved::Group(kind, bytes * samples);
+    let in_group = |kind, bytes: f64, passes: f64| Moved::Group(kind, bytes * samples, passes);
     let levels = workload.levels();
 
     for (i, kernel) in workload.kernels.iter().enumerate() {
@@ -750,7 +758,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         if rules == Layouts::Dfmodel && sharding[i] == Strategy::K {
             let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { tiles as f64 };
             let bytes = here.rows as f64 * here.n as f64 * word * passes_over_tiles;
-            charges.push((i, in_group(CollectiveKind::AllReduce, bytes)));
+            charges.push((i, in_group(CollectiveKind::AllReduce, bytes, 1.0)));
         }
         if workload.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let gradient = gradient_bytes(kernel, sharding[i], t, word);
@@ -783,11 +791,18 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         if let (Some(from), Some(p)) = (made, tensor.producer) {
             let carried = next[id].iter().flat_map(|c| &workload.tensors[*c].consumers);
             let boundary_uses = carried.filter(|_| options.boundary_tensors == Charge::Charged).map(|u| (u, true));
-            for (u, next_layer) in tensor.consumers.iter().map(|u| (u, false)).chain(boundary_uses) {
+            // Another block converts, or is converted for, once a microbatch, and takes what is there already.
+            let block = |k: usize| workload.kernels[k].block;
+            let inside = tensor.consumers.iter().filter(|u| block(u.kernel) == block(p)).map(|u| (u, false));
+            let across = tensor.consumers.iter().filter(|u| block(u.kernel) != block(p)).map(|u| (u, false));
+            for (u, next_layer) in inside.chain(boundary_uses).chain(across) {
                 let to = wanted(u);
                 let other_phase = (workload.kernels[p].phase == Phase::Forward)
                     != (workload.kernels[u.kernel].phase == Phase::Forward);
-                let payer = if other_phase && !next_layer { u.kernel } else { p };
+                let crosses = !next_layer && block(u.kernel) != block(p);
+                let fewer = workload.repeats(block(u.kernel)) <= workload.repeats(block(p));
+                let payer = if (other_phase && !next_layer) || (crosses && fewer) { u.kernel } else { p };
+                let share = if crosses { workload.repeats(block(payer)) as f64 } else { 1.0 };
                 let shared = options.tensor_fanout == Fanout::Shared;
                 let forward = |k: usize| workload.kernels[k].phase == Phase::Forward;
                 if shared && paid.iter().any(|(k, l)| *l == to && forward(*k) == forward(payer)) {
@@ -800,7 +815,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
                         (_, CollectiveKind::AllToAll) => made_bytes,
                         _ => full,
                     };
-                    charges.push((payer, in_group(kind, bytes)));
+                    charges.push((payer, in_group(kind, bytes, share)));
                 }
             }
         }
@@ -864,7 +879,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
 }
 
 /// Bytes of a tensor as it is stored: in the largest layout that its readers want (conversions come before the store,
-/// except for readers of another phase), or as made when nobody reads it.
+/// except for readers of another phase, or of another block that pays for itself), or as made when nobody reads it.
 fn stored_bytes(
     workload: &Workload,
     cut: Cut<'_>,
@@ -880,9 +895,13 @@ fn stored_bytes(
     }
     let Cut { degrees: (t, ..), sharding, tiles, .. } = cut;
     let carried = next.iter().flat_map(|c| &workload.tensors[*c].consumers);
+    // A reader in a block that is repeated no more often than this converts after it has loaded.
+    let repeats = |k: usize| workload.repeats(workload.kernels[k].block);
     let same_phase = tensor.consumers.iter().filter(|u| {
         tensor.producer.is_some_and(|p| {
-            (workload.kernels[p].phase == Phase::Forward) == (workload.kernels[u.kernel].phase == Phase::Forward)
+            let (made, read) = (&workload.kernels[p], &workload.kernels[u.kernel]);
+            (made.phase == Phase::Forward) == (read.phase == Phase::Forward)
+                && (made.block == read.block || repeats(u.kernel) > repeats(p))
         })
     });
     let largest = same_phase

@@ -7,8 +7,10 @@
 
 mod alone;
 mod amounts;
+mod blocks;
 pub mod cache;
 mod certify;
+pub mod chain;
 pub mod compare;
 pub mod degrees;
 pub mod dominance;
@@ -32,6 +34,7 @@ pub mod sharding;
 pub mod solver;
 mod spread;
 pub mod stages;
+pub mod stages_milp;
 pub mod tiling;
 pub mod wide;
 pub mod write_model;

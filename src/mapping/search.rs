@@ -18,6 +18,7 @@
 
 use super::alone;
 use super::amounts::Shelf;
+use super::blocks;
 use super::cache;
 use super::degrees::{Degrees, assignments, divisors};
 use super::dominance::{dominates, same_costs};
@@ -131,6 +132,11 @@ pub fn winner_model(
     let clock = Clock::start(&Limits { seconds: None, ..request.limits.clone() });
     // The plan's own workload: it has the microbatch that was found.
     let workload = on_grid.as_ref().unwrap_or(&plan.workload);
+    if workload.is_chain() {
+        return Err(MapError::Request(
+            "a chain of blocks has a model for each block; none of the whole is written".into(),
+        ));
+    }
     let search = Search::new(workload, system, request, clock)?;
     let longest = plan.decisions.longest().unwrap_or(1);
     let built = search.instance(
@@ -153,6 +159,8 @@ pub(super) struct Search<'a> {
     pub(super) pins_partition: Vec<Option<usize>>,
     pub(super) worth: Worth,
     pub(super) shelf: Arc<Shelf>,
+    /// The blocks of a chain; none of other workloads.
+    pub(super) blocks: Vec<blocks::BlockGraph>,
     clock: Clock,
 }
 
@@ -177,14 +185,18 @@ pub(super) struct Best {
     pub(super) objective: f64,
     /// Which of the searches found it.
     pub(super) of: usize,
+    /// The blocks of a chain; none of other workloads.
+    pub(super) parts: Vec<blocks::Part>,
+    /// Units of each stage of a chain.
+    pub(super) stages: Vec<u64>,
 }
 
 /// An assignment with its closed-form bound.
-struct Candidate {
-    degrees: Degrees,
+pub(super) struct Candidate {
+    pub(super) degrees: Degrees,
     bound: f64,
     /// Which of the searches it belongs to.
-    of: usize,
+    pub(super) of: usize,
 }
 
 /// An assignment whose first pass is done.
@@ -219,6 +231,9 @@ impl<'a> Search<'a> {
         if let Some(fault) = workload.phase_fault() {
             return Err(MapError::Request(fault.to_string()));
         }
+        if workload.is_chain() {
+            blocks::allowed(system, request)?;
+        }
         let most = super::tiling::streamed_size(workload);
         if let Some(tiles) = request.tiles.filter(|t| *t == 0 || *t > most) {
             return Err(MapError::Request(format!(
@@ -232,6 +247,7 @@ impl<'a> Search<'a> {
             clock,
             worth: Worth::of(request, system)?,
             shelf: Shelf::of(workload, &system.chip.0, &system.model),
+            blocks: blocks::graphs(workload),
             pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
             pins_partition: if request.pins.partition.is_empty() {
                 vec![None; n]
@@ -370,6 +386,9 @@ impl<'a> Search<'a> {
         ideals: &mut Option<Ideals>,
         found: &mut Found,
     ) -> Result<(), MapError> {
+        if self.workload.is_chain() {
+            return self.try_chain(candidate, sharding, best, found);
+        }
         let degrees = &candidate.degrees;
         let capacity = self.dram_capacity();
         let (pipe, need) = (self.pipe(degrees), self.layer_need(degrees, &sharding.strategies));
@@ -487,6 +506,8 @@ impl<'a> Search<'a> {
                     relaxed,
                     objective,
                     of: *of,
+                    parts: Vec::new(),
+                    stages: Vec::new(),
                 });
             }
             whole.extend(is_whole(tiles).then_some(layout));
@@ -649,6 +670,9 @@ impl<'a> Search<'a> {
         if self.request.tiles.is_some() {
             return;
         }
+        if self.workload.is_chain() {
+            return self.smallest_tiles_of_chain(best);
+        }
         let mut counts = tile_counts(self.workload, &self.system.model);
         counts.reverse();
         counts.retain(|t| *t < best.tiles);
@@ -700,6 +724,10 @@ impl<'a> Search<'a> {
 
     /// Whether the DRAM may be enough at some degrees: for some sharding, without what waits between partitions.
     fn may_fit(&self, degrees: &Degrees) -> bool {
+        if self.workload.is_chain() {
+            // Its blocks are divided among the stages; `try_chain` says what is short.
+            return true;
+        }
         let least = || joint::least_resident(self, degrees);
         if self.pins_sharding.iter().any(Option::is_some) {
             return least() <= self.dram_capacity();
@@ -710,6 +738,7 @@ impl<'a> Search<'a> {
 }
 
 /// The answer to one fusion problem.
+#[derive(Debug, Clone)]
 pub(super) struct Fused {
     /// Value of the partitions.
     pub(super) layer: f64,
@@ -738,16 +767,18 @@ pub(super) struct Found {
     /// Why a part of the search stopped before its proof, if one did.
     limit: Option<Status>,
     /// Least bound of what is not proven, or was not looked at.
-    unproven: f64,
+    pub(super) unproven: f64,
     /// Least time of all assignments in closed form.
     fastest_s: f64,
     /// What one wide fusion problem says of the next.
-    memory: wide::Memory,
+    pub(super) memory: wide::Memory,
+    /// Ideals of each block of a chain.
+    pub(super) block_ideals: Vec<Option<Ideals>>,
 }
 
 impl Found {
     /// A limit left something out that `bound` bounds from below.
-    fn stop(&mut self, status: Status, bound: f64) {
+    pub(super) fn stop(&mut self, status: Status, bound: f64) {
         self.limit = Some(status);
         self.reproducible &= status != Status::TimeLimit;
         self.unproven = self.unproven.min(bound);
@@ -771,6 +802,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         unproven: f64::INFINITY,
         fastest_s: f64::INFINITY,
         memory: wide::Memory::default(),
+        block_ideals: Vec::new(),
     };
     let mut candidates: Vec<Candidate> = Vec::new();
     for (of, search) in searches.iter().enumerate() {
@@ -784,7 +816,8 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let mut best: Option<Best> = None;
     let mut ideals: Option<Ideals> = None;
     let mut tried: Vec<Tried> = Vec::new();
-    let joint = request.is_joint(first.system, first.workload.kernels.len());
+    // Of a chain of blocks no other shardings are searched: its bound holds given each assignment's.
+    let joint = request.is_joint(first.system, first.workload.kernels.len()) && !first.workload.is_chain();
     for candidate in candidates {
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if candidate.bound >= incumbent * (1.0 - TIE) {
@@ -840,12 +873,20 @@ impl Search<'_> {
         joint: bool,
     ) -> Result<Answer, MapError> {
         self.smallest_tiles(&mut best);
-        let (layer_bound, proof, fusion) = self.certify(&mut best)?;
+        let (own, proof, fusion) = self.certify(&mut best)?;
         if let Some(record) = &fusion {
             found.nodes += record.nodes.unwrap_or(0);
             found.reproducible &= record.status != Status::TimeLimit || proof != Proof::Milp;
         }
-        let Some((_, costs)) = best.instance.evaluate(&best.assignment) else {
+        let evaluated = if self.workload.is_chain() {
+            blocks::joined(&best.parts, self.workload.kernels.len()).map(|(assignment, costs)| {
+                best.assignment = assignment;
+                costs
+            })
+        } else {
+            best.instance.evaluate(&best.assignment).map(|(_, costs)| costs)
+        };
+        let Some(costs) = evaluated else {
             return Err(MapError::Disagreement {
                 what: "feasibility of the plan".into(),
                 one: best.layer,
@@ -864,8 +905,6 @@ impl Search<'_> {
         let value = self.objective_of(&figures);
         let objective_s = figures.iteration_s();
         // Times within a billionth are one time: bounds that differ from the objective by rounding alone are the objective.
-        let own =
-            self.total((&best.degrees, best.longest), &best.sharding.strategies, &best.instance.goal, layer_bound);
         let bound = snap(own.min(found.unproven), value);
         let bound_s = if self.request.objective == Objective::Time { bound } else { found.fastest_s.min(objective_s) };
         let gap = relative_gap(value, bound);

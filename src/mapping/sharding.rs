@@ -25,7 +25,9 @@
 //! no y. C2 is tight: on trees its relaxation is integral.
 //!
 //! Layers repeat: what the last kernel writes and the next layer's first kernel reads is a link like any other, so the
-//! layout a layer ends with is the layout it begins with.
+//! layout a layer ends with is the layout it begins with. Of several blocks (embedding, layers, head) a kernel's cost and the
+//! links inside a block count as often as the block is repeated, the links from block to block once. (A reader in another
+//! block that wants a layout which the block's own readers want too pays for it here, though not in the fusion problem.)
 
 use super::degrees::Degrees;
 use super::elimination::{Eliminated, eliminate};
@@ -33,7 +35,7 @@ use super::record::{SolveRecord, Status};
 use super::solver::{Limits, Milp, SolverError, solve};
 use crate::model::collective;
 use crate::model::compute::{
-    constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes, weight_bytes,
+    constant_efficiency, core_options, local, moved_bytes, seconds_at_efficiency, tensor_bytes,
 };
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::schedule::samples_per_pass;
@@ -95,6 +97,8 @@ pub fn problem(
     let in_bytes = options.sharding_objective == ShardingObjective::Bytes;
     let mut problem = Problem::default();
     let operands = Operands::of(workload);
+    // Of several blocks each counts as often as it is repeated, and what goes from one to another once.
+    let times = |block: usize| if workload.is_chain() { workload.repeats(block) as f64 } else { 1.0 };
     for (k, kernel) in workload.kernels.iter().enumerate() {
         let open: Vec<Strategy> =
             strategies(kernel, t, rules).into_iter().filter(|s| pins[k].is_none_or(|pin| pin == *s)).collect();
@@ -114,7 +118,7 @@ pub fn problem(
                 } else {
                     0.0
                 };
-                network + work_seconds((workload, &operands), system, degrees, k, *s, samples)
+                (network + work_seconds((workload, &operands), system, degrees, k, *s, samples)) * times(kernel.block)
             })
             .collect();
         problem.open.push(open);
@@ -128,16 +132,20 @@ pub fn problem(
             .filter(|c| c.carried_from == Some(id) && options.boundary_tensors == Charge::Charged)
             .flat_map(|c| &c.consumers)
             .map(|u| (u, true));
-        let mut group_of: BTreeMap<bool, usize> = BTreeMap::new();
+        let mut group_of: BTreeMap<(bool, bool), usize> = BTreeMap::new();
         for (u, next_layer) in tensor.consumers.iter().map(|u| (u, false)).chain(carried) {
             let is_forward = |k: usize| workload.kernels[k].phase == Phase::Forward;
             let in_producers_phase = next_layer || is_forward(from) == is_forward(u.kernel);
+            let block = workload.kernels[from].block;
+            let crosses = !next_layer && block != workload.kernels[u.kernel].block;
+            let times = if crosses { 1.0 } else { times(block) };
             let shared = options.tensor_fanout == Fanout::Shared;
-            let group = match group_of.get(&in_producers_phase).filter(|_| shared) {
+            let key = (in_producers_phase, crosses);
+            let group = match group_of.get(&key).filter(|_| shared) {
                 Some(group) => *group,
                 None => {
                     problem.groups.push(BTreeMap::new());
-                    group_of.insert(in_producers_phase, problem.groups.len() - 1);
+                    group_of.insert(key, problem.groups.len() - 1);
                     problem.groups.len() - 1
                 }
             };
@@ -160,7 +168,9 @@ pub fn problem(
                             let cost = match kind {
                                 None => 0.0,
                                 Some(_) if in_bytes => full,
-                                Some(kind) => collective::seconds(kind, &degrees.tp_group, bytes * samples, options),
+                                Some(kind) => {
+                                    times * collective::seconds(kind, &degrees.tp_group, bytes * samples, options)
+                                }
                             };
                             problem.groups[group].insert((made, wanted), cost);
                             (made, wanted)
@@ -245,7 +255,10 @@ fn work_seconds(
         .map(|tensor| tensor_bytes(&workload.tensors[*tensor], produced(s, rules), t, 1, word).0)
         .sum();
     let weights = match options.weight_traffic {
-        WeightTraffic::Streamed => weight_bytes(kernel, s, t, word) + 2.0 * gradient_bytes(kernel, s, t, word),
+        WeightTraffic::Streamed => {
+            let (weight, gradient) = moved_bytes(kernel, s, t, word);
+            weight + 2.0 * gradient
+        }
         _ => 0.0,
     };
     let dram = ((read + written) * samples + weights) / system.memory.0.bandwidth.0;

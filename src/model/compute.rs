@@ -57,7 +57,7 @@ pub fn peak(chip: &Chip, kernel: &Kernel, options: &ModelOptions) -> f64 {
     let frequency = options.precision.round(chip.frequency.0 / 1e9) * 1e9;
     let matrix = 2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency;
     match chip.vector_peak {
-        Some(vector) if !kernel.is_gemm() && options.vector_unit == Charge::Charged => vector.0,
+        Some(vector) if (!kernel.is_gemm() || kernel.lookup) && options.vector_unit == Charge::Charged => vector.0,
         _ => matrix,
     }
 }
@@ -81,10 +81,18 @@ pub fn seconds_at_efficiency(
     tiles as f64 * tile_flop(kernel, local) / (options.precision.round(u) * peak(chip, kernel, options))
 }
 
+/// Elements that a look-up moves in one tile.
+fn looked_up(kernel: &Kernel, local: &Local) -> u64 {
+    tile_flop(kernel, local).ceil().max(1.0) as u64
+}
+
 /// Cycles of one tile on `lanes` x `stages` cores of `W` lanes and `H` stages (model.md section 5, "Compute"): a GEMM
 /// takes ceil(m/(L W)) ceil(n/(s H)) k, vector work ceil(m/(L W)) n with one stage; that as often as the kernel goes over
-/// its iteration space.
+/// its iteration space. A look-up takes an element a lane.
 pub fn tile_cycles(chip: &Chip, kernel: &Kernel, local: &Local, lanes: u64, stages: u64) -> u64 {
+    if kernel.lookup {
+        return ceil_div(looked_up(kernel, local), lanes.saturating_mul(chip.lanes));
+    }
     let rows = ceil_div(local.rows, lanes.saturating_mul(chip.lanes));
     let once = if kernel.is_gemm() {
         let cols = ceil_div(local.n, stages.saturating_mul(chip.stages));
@@ -101,6 +109,9 @@ pub fn least_core_seconds(chip: &Chip, kernel: &Kernel) -> f64 {
     let shape = &kernel.shape;
     let steps = shape.rows() as f64 * shape.n as f64 * kernel.passes as f64;
     let units = chip.lanes as f64 * chip.cores as f64;
+    if kernel.lookup {
+        return kernel.flop() / units / chip.frequency.0;
+    }
     let cycles = if kernel.is_gemm() { steps * shape.k as f64 / (units * chip.stages as f64) } else { steps / units };
     cycles / chip.frequency.0
 }
@@ -124,8 +135,13 @@ pub struct CoreOption {
 /// Only allocations at which a rounded-up quotient changes can be on this front, so the walk goes over the distinct
 /// values of ceil(m/(L W)) and ceil(n/(s H)): at most 2 sqrt(m/W) times 2 sqrt(n/H) of them.
 pub fn core_options(chip: &Chip, kernel: &Kernel, local: &Local, tiles: u64) -> Vec<CoreOption> {
-    let lanes = breakpoints(ceil_div(local.rows, chip.lanes), chip.cores);
-    let stages = if kernel.is_gemm() { breakpoints(ceil_div(local.n, chip.stages), chip.cores) } else { vec![1] };
+    let across = if kernel.lookup { looked_up(kernel, local) } else { local.rows };
+    let lanes = breakpoints(ceil_div(across, chip.lanes), chip.cores);
+    let stages = if kernel.is_gemm() && !kernel.lookup {
+        breakpoints(ceil_div(local.n, chip.stages), chip.cores)
+    } else {
+        vec![1]
+    };
     let mut all: Vec<(u64, u64, u64, u64)> = Vec::new();
     for &l in &lanes {
         for &s in &stages {
@@ -186,6 +202,15 @@ pub fn weight_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> f
     }
     let local = local(kernel, strategy, t, 1);
     local.rows as f64 * local.k as f64 * word
+}
+
+/// Bytes of its weight and of its gradient that a kernel moves through the chip in a pass: of a table only what is looked up,
+/// which is counted beside tensors and weights.
+pub fn moved_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> (f64, f64) {
+    if kernel.lookup {
+        return (0.0, 0.0);
+    }
+    (weight_bytes(kernel, strategy, t, word), gradient_bytes(kernel, strategy, t, word))
 }
 
 /// Chips among which the DRAM bytes that a kernel moves or keeps beside tensors and weights are divided: none where it is

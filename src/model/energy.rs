@@ -178,6 +178,13 @@ pub fn used(workload: &Workload, system: &System, stage: &Stage<'_>, layer: Laye
     out
 }
 
+/// Joules of links of all hand-overs of an iteration, where `bytes` of one sample cross the cuts between stages together.
+pub fn hand_overs_j(workload: &Workload, system: &System, stage: &Stage<'_>, bytes: f64) -> f64 {
+    let chips = system.chip_count() as f64 / stage.pp as f64;
+    let passes = passes(workload, &system.model, stage.dp);
+    passes * chips * bytes * samples_per_pass(workload, &system.model) * hand_over_byte_j(stage.pp_group)
+}
+
 /// The energy of an iteration of `seconds`.
 pub fn of_iteration(workload: &Workload, system: &System, stage: &Stage<'_>, layer: LayerUse, seconds: f64) -> Energy {
     Energy { idle: price::idle_power(system).times(seconds), used: used(workload, system, stage, layer) }

@@ -74,6 +74,29 @@ impl LayerNeed {
     }
 }
 
+/// Bytes on a chip whose stage has units of blocks: of each what a unit asks for, the most bytes that wait while one is at
+/// work, and how many there are. One unit is at work at a time: its activations of one microbatch are among what waits, and
+/// the fullest moment is that of the block for which what waits exceeds those most.
+pub fn of_units(units: impl Iterator<Item = (LayerNeed, f64, u64)>, in_flight: u64) -> DramNeed {
+    let mut out = DramNeed::default();
+    let mut at_work: Option<(f64, f64)> = None;
+    for (need, live, n) in units.filter(|(_, _, n)| *n > 0) {
+        let n = n as f64;
+        let weights = need.weights * n;
+        out.held = need.held;
+        out.weights += weights;
+        out.gradients += need.gradients * n;
+        out.optimizer += weights * need.optimizer_share;
+        out.caches += need.caches * n;
+        out.activations += need.kept * (n * in_flight as f64);
+        if at_work.is_none_or(|(kept, most)| live - need.kept > most - kept) {
+            at_work = Some((need.kept, live));
+        }
+    }
+    let (kept, live) = at_work.unwrap_or((0.0, 0.0));
+    DramNeed { activations: (out.activations - kept).max(0.0), live, ..out }
+}
+
 /// What one layer asks of one chip of `chips`; which microbatches wait is for the stage to say ([`super::stages`]).
 ///
 /// Activations: the tensors made in the forward pass and read in a backward one. Caches: those of every sample of a replica,

@@ -19,6 +19,7 @@
 //! ceil(layers / PP) layers and holds what the first one does.
 
 use super::memory::DramNeed;
+use super::schedule::Iteration;
 use crate::system::options::Pipeline;
 use serde::Serialize;
 
@@ -28,14 +29,18 @@ pub const MOST_STAGES: u64 = 1 << 20;
 /// One stage of a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct StageFigures {
-    /// Its layers.
+    /// Its layers (units).
     pub layers: u64,
+    /// Of each block.
+    pub of_blocks: Vec<u64>,
     /// Seconds of one microbatch, forward and backward, without the hand-over.
     pub pass_s: f64,
     /// Seconds of its hand-over for one microbatch.
     pub hand_over_s: f64,
-    /// Seconds of its gradient reduction and of its optimiser's pass, once an iteration.
-    pub update_s: f64,
+    /// Seconds of its gradient reduction that nothing hides, once an iteration.
+    pub gradient_s: f64,
+    /// Seconds of its optimiser's pass, once an iteration.
+    pub optimizer_s: f64,
     /// DRAM of one of its chips.
     pub memory: DramNeed,
 }
@@ -44,6 +49,48 @@ impl StageFigures {
     /// Seconds of one microbatch on the stage.
     pub fn time_s(&self) -> f64 {
         self.pass_s + self.hand_over_s
+    }
+
+    /// Seconds of what it does once an iteration.
+    pub fn update_s(&self) -> f64 {
+        self.gradient_s + self.optimizer_s
+    }
+}
+
+/// Units of each block in each stage, from the units of each stage and the repetitions of the blocks.
+pub fn of_blocks(stages: &[u64], repeats: &[u64]) -> Vec<Vec<u64>> {
+    let mut left = repeats.to_vec();
+    let mut block = 0;
+    let of_stage = |units: &u64| {
+        let mut units = *units;
+        let mut out = vec![0; repeats.len()];
+        while units > 0 && block < left.len() {
+            let taken = units.min(left[block]);
+            out[block] += taken;
+            left[block] -= taken;
+            units -= taken;
+            block += usize::from(left[block] == 0);
+        }
+        out
+    };
+    stages.iter().map(of_stage).collect()
+}
+
+/// The iteration of stages one by one, of 1F1B.
+pub fn iteration(stages: &[StageFigures], microbatches: f64) -> Iteration {
+    let later = microbatches - 1.0;
+    let (pass_s, hand_over_s, layers) =
+        slowest(stages).map_or((0.0, 0.0, 0), |(_, s)| (s.pass_s, s.hand_over_s, s.layers));
+    let updates = stages.iter().map(|s| (s.gradient_s, s.optimizer_s));
+    let update = updates.reduce(|a, b| if b.0 + b.1 > a.0 + a.1 { b } else { a }).unwrap_or((0.0, 0.0));
+    Iteration {
+        work_s: microbatches * pass_s,
+        bubble_s: stages.iter().map(|s| s.pass_s).sum::<f64>() - pass_s,
+        p2p_s: stages.iter().map(|s| s.hand_over_s).sum::<f64>() + later * hand_over_s,
+        gradient_s: update.0,
+        optimizer_s: update.1,
+        microbatches,
+        layers_per_stage: stages.iter().map(|s| s.layers).max().unwrap_or(layers),
     }
 }
 
@@ -78,8 +125,11 @@ pub fn even(pipeline: Pipeline, layers: u64, pp: u64) -> Vec<u64> {
 
 /// Why `stages` is no division of so many layers among `pp` stages; `None` where it is one.
 pub fn fault(pipeline: Pipeline, layers: u64, pp: u64, stages: &[u64]) -> Option<String> {
-    if pp > layers.min(MOST_STAGES) {
-        return Some(format!("{pp} stages for {layers} layers (and at most {MOST_STAGES})"));
+    if pp > layers {
+        return Some(format!("{pp} stages for {layers} layers"));
+    }
+    if pp > MOST_STAGES {
+        return Some(format!("{pp} stages, expected at most {MOST_STAGES}"));
     }
     if stages.len() as u64 != pp {
         return Some(format!("PP = {pp}, but {} stages", stages.len()));

@@ -218,6 +218,21 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Blocks of the workload: name, repetitions, and seconds of one repetition and one pass; the layer alone where it has none.
+    pub fn blocks(&self) -> Vec<(String, u64, f64)> {
+        let w = &self.workload;
+        let name = |b: usize| w.blocks.get(b).map_or("layer".to_string(), |block| block.name.clone());
+        let mut out: Vec<(String, u64, f64)> = (0..w.block_count()).map(|b| (name(b), w.repeats(b), 0.0)).collect();
+        for (p, figures) in self.figures.partitions.iter().enumerate() {
+            let first = self.decisions.partition.iter().position(|q| *q == p);
+            let block = first.and_then(|k| w.kernels.get(k)).map_or(0, |k| k.block);
+            if let Some((.., seconds)) = out.get_mut(block) {
+                *seconds += figures.time_s;
+            }
+        }
+        out
+    }
+
     /// Layers of the stages, for a person: `12`, or where they differ `11+12x3`.
     pub fn layers_of_stages(&self) -> String {
         let stages = &self.decisions.stages;

@@ -186,6 +186,7 @@ impl DlrmSpec {
             kernels: b.kernels,
             tensors: b.tensors,
             repeat: 1,
+            blocks: Vec::new(),
             word_bytes: self.word.0,
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,

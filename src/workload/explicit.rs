@@ -1,7 +1,7 @@
 //! Graphs written out kernel by kernel.
 
 use super::graph::{
-    Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, WeightOf, Workload,
+    Axis, Block, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, WeightOf, Workload,
 };
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
 use crate::units::{Bytes, Flop};
@@ -30,6 +30,12 @@ crate::spec! {
         training: bool = false,
         /// How many identical copies of the graph follow each other.
         repeat: u64 = 1,
+        /// Parts of the graph that are repeated by themselves, one after the other (embedding, layers, head), instead of
+        /// `repeat`; every kernel then names its block.
+        blocks: Vec<BlockSpec> = Vec::new(),
+        /// With blocks: tensors that a block gets from the block before (backward: from the one after), and from its own
+        /// repetition before where it has one.
+        carried: Vec<CarriedSpec> = Vec::new(),
         /// Samples of one iteration.
         global_batch: u64,
         /// Samples of one microbatch.
@@ -44,6 +50,26 @@ crate::spec! {
         outputs: Vec<String> = Vec::new(),
         /// The kernels.
         kernels: Vec<KernelSpec>,
+    }
+}
+
+crate::spec! {
+    /// A part of a graph that is repeated by itself.
+    pub struct BlockSpec ("a block") {
+        /// Its name.
+        name: String,
+        /// Its repetitions.
+        repeat: u64 = 1,
+    }
+}
+
+crate::spec! {
+    /// A tensor that one block hands to the next, and every repetition of that to its own next one.
+    pub struct CarriedSpec ("a tensor carried on") {
+        /// The tensor that the first repetition reads.
+        tensor: String,
+        /// The tensor that the others read instead, of the repetition before.
+        from: String,
     }
 }
 
@@ -120,6 +146,11 @@ crate::spec! {
         collectives: Vec<CollectiveSpec> = Vec::new(),
         /// For backward kernels: the forward kernel whose weight it uses or whose gradient it computes.
         weight_of: Option<String>,
+        /// Its block, where the graph has some.
+        block: Option<String>,
+        /// Of op gemm_weight, or of its weight gradient: rows of the weight are looked up (or added to), not multiplied: a table
+        /// of embeddings. `k` is the table's length, `views` names the indices; `extra_dram` states what is moved.
+        lookup: bool = false,
     }
 }
 
@@ -187,7 +218,14 @@ fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
     if kernel.op == Op::Opaque && kernel.flop.is_none() {
         say("flop", "missing; op opaque states its flop");
     }
-    if gemm && kernel.flop.is_some() {
+    let table = kernel.op == Op::GemmWeight && kernel.phase == Phase::Forward;
+    if kernel.lookup && !table && kernel.phase != Phase::BackwardWeight {
+        say(
+            "lookup",
+            "only a gemm_weight looks rows of its weight up, and the kernel of its weight gradient adds to them",
+        );
+    }
+    if gemm && !kernel.lookup && kernel.flop.is_some() {
         say("flop", "the flop of a GEMM follow from its sizes");
     }
     if kernel.output.is_none() && kernel.parts.is_empty() {
@@ -267,8 +305,35 @@ impl GraphSpec {
                 tensors.push(blank(name, rows, cols, Some(i)));
             }
         }
+        let mut block_of: HashMap<&str, usize> = HashMap::new();
+        for (i, block) in self.blocks.iter().enumerate() {
+            if block_of.insert(&block.name, i).is_some() {
+                say(key_origin("blocks"), format!("blocks.[{i}].name"), format!("duplicate name {:?}", block.name));
+            }
+            if block.repeat > super::chain::MOST_UNITS {
+                let message = format!("expected at most {}, found {}", super::chain::MOST_UNITS, block.repeat);
+                say(key_origin("blocks"), format!("blocks.[{i}].repeat"), message);
+            }
+        }
+        if !self.blocks.is_empty() && node.get("repeat").is_some() {
+            say(key_origin("repeat"), "repeat".into(), "each block has a repeat of its own".into());
+        }
         let mut kernels = Vec::new();
         for (i, spec) in self.kernels.iter().enumerate() {
+            let block = spec.block.as_deref().map(|name| block_of.get(name).copied());
+            let names: Vec<&str> = self.blocks.iter().map(|b| b.name.as_str()).collect();
+            let fault = match (block, &spec.block) {
+                (Some(None), Some(name)) if names.is_empty() => Some(format!("there are no blocks, found {name:?}")),
+                (Some(None), Some(name)) => Some(match crate::spec::read::nearest(name, &names) {
+                    Some(near) => format!("there is no block {name:?}; did you mean {near:?}?"),
+                    None => format!("there is no block {name:?}"),
+                }),
+                (None, _) if !names.is_empty() => Some(format!("missing; expected one of {}", names.join(", "))),
+                _ => None,
+            };
+            if let Some(message) = fault {
+                say(kernel_origin(i), format!("kernels.[{i}].block"), message);
+            }
             let mut read: Vec<(&str, &str, Slot)> =
                 spec.inputs.iter().map(|t| (t.as_str(), "inputs", Slot::Data)).collect();
             read.extend(spec.views.iter().map(|t| (t.as_str(), "views", Slot::View)));
@@ -312,11 +377,18 @@ impl GraphSpec {
                 shape: Shape { outer: spec.outer, m: spec.m, k: spec.k.unwrap_or(1), n: spec.n },
                 window: spec.window,
                 tiled: if spec.phase == Phase::BackwardWeight { Axis::K } else { Axis::N },
-                flop: spec.flop.map(|f| f.0),
+                // A look-up moves an element a result; its gradient adds one an element of what is handed back.
+                flop: match (spec.lookup, spec.phase) {
+                    (true, Phase::BackwardWeight) => Some(spec.k.unwrap_or(1) as f64 * spec.n as f64),
+                    (true, _) => Some((spec.outer * spec.m) as f64 * spec.n as f64),
+                    (false, _) => spec.flop.map(|f| f.0),
+                },
                 extra_dram_bytes: spec.extra_dram.0,
                 collectives: spec.collectives.iter().map(CollectiveSpec::collective).collect(),
                 spread: None,
                 weight_of,
+                block: block.flatten().unwrap_or(0),
+                lookup: spec.lookup,
                 ..Kernel::default()
             });
         }
@@ -348,15 +420,39 @@ impl GraphSpec {
                 ),
             }
         }
+        for (i, carried) in self.carried.iter().enumerate() {
+            let place = |name: &str| tensor_of.get(name).copied().filter(|t| tensors[*t].producer.is_some());
+            match (place(&carried.tensor), place(&carried.from)) {
+                (Some(t), Some(from))
+                    if (tensors[t].rows, tensors[t].cols) == (tensors[from].rows, tensors[from].cols)
+                        && !self.blocks.is_empty() =>
+                {
+                    tensors[from].output = true;
+                    tensors[t].carried_from = Some(from);
+                }
+                _ => say(
+                    key_origin("carried"),
+                    format!("carried.[{i}]"),
+                    format!(
+                        "expected two tensors that kernels of blocks write, of the same rows and columns, found {:?} and {:?}",
+                        carried.tensor, carried.from
+                    ),
+                ),
+            }
+        }
         if !problems.is_empty() {
             problems.sort_by_key(|p| p.origin.line);
             return Err(Problems(problems));
         }
+        // One block is a graph that is repeated.
+        let chain = self.blocks.len() > 1;
+        let named = |b: &BlockSpec| Block { name: b.name.clone(), repeat: b.repeat };
         Ok(Workload {
             name: self.name.clone(),
             kernels,
             tensors,
-            repeat: self.repeat,
+            repeat: if self.blocks.is_empty() { self.repeat } else { self.blocks.iter().map(|b| b.repeat).sum() },
+            blocks: if chain { self.blocks.iter().map(named).collect() } else { Vec::new() },
             word_bytes: self.word.0,
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,

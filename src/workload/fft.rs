@@ -113,6 +113,7 @@ impl FftSpec {
             kernels: b.kernels,
             tensors: b.tensors,
             repeat: 1,
+            blocks: Vec::new(),
             word_bytes: self.word.0,
             global_batch: 1,
             micro_batch: 1,

@@ -225,6 +225,12 @@ pub struct Kernel {
     pub cache_bytes: f64,
     /// For backward kernels: whose weight.
     pub weight_of: Option<WeightOf>,
+    /// Its block ([`Workload::blocks`]).
+    pub block: usize,
+    /// Whether it looks rows of its weight up (or adds to them) instead of multiplying: a table of embeddings. The weight is held,
+    /// sharded and updated like any other, but only the rows that are looked up are moved ([`Kernel::extra_dram_bytes`]), and
+    /// [`Kernel::flop`] states its work.
+    pub lookup: bool,
 }
 
 /// A forward elementwise kernel of one element; a start for the fields that a generator does not mean to set.
@@ -245,6 +251,8 @@ impl Default for Kernel {
             collectives: Vec::new(),
             spread: None,
             weight_of: None,
+            block: 0,
+            lookup: false,
         }
     }
 }
@@ -304,6 +312,15 @@ pub struct Tensor {
     pub in_place: bool,
 }
 
+/// A part of a graph that is repeated by itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Block {
+    /// Its name.
+    pub name: String,
+    /// Its repetitions.
+    pub repeat: u64,
+}
+
 /// A checked workload: its graph is acyclic and every index is valid.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Workload {
@@ -313,8 +330,11 @@ pub struct Workload {
     pub kernels: Vec<Kernel>,
     /// Tensors.
     pub tensors: Vec<Tensor>,
-    /// How many identical copies follow each other (layers).
+    /// How many identical copies follow each other (layers); where there are blocks, the sum of theirs.
     pub repeat: u64,
+    /// Blocks of the chain that the graph is (embedding, layers, head), in the order of the forward pass ([`super::chain`]);
+    /// none where the whole graph is repeated.
+    pub blocks: Vec<Block>,
     /// Bytes of one element.
     pub word_bytes: f64,
     /// Samples of one iteration.
@@ -346,6 +366,14 @@ pub enum GraphError {
         tensor: String,
         /// The backward kernel.
         producer: String,
+    },
+    /// Blocks that are no chain.
+    #[error("{message}")]
+    Chain {
+        /// A kernel that is concerned, or nothing.
+        kernel: String,
+        /// What is wrong.
+        message: String,
     },
     /// A tensor's size does not fit the kernel that reads it.
     #[error("tensor {tensor:?} has {rows} x {cols} elements, but {kernel:?} reads {want_rows} x {want_cols} there")]
@@ -407,6 +435,7 @@ impl Workload {
             }
         }
         errors.extend(self.phase_fault());
+        errors.extend(self.chain_faults());
         match self.topological_order() {
             Ok(order) => self.reorder(&order),
             Err(cycle) => errors.push(GraphError::Cycle(cycle)),
@@ -562,11 +591,15 @@ impl Workload {
 
     /// FLOP of one iteration: all kernels, all layers, all samples, unsharded.
     pub fn flop_per_iteration(&self) -> f64 {
+        if self.is_chain() {
+            let all: f64 = self.kernels.iter().map(|k| k.flop() * self.repeats(k.block) as f64).sum();
+            return all * self.global_batch as f64;
+        }
         let layer: f64 = self.kernels.iter().map(Kernel::flop).sum();
         layer * self.repeat as f64 * self.global_batch as f64
     }
 
-    /// Length of the longest chain of kernels before each kernel (its level). DFModel's Kahn rounds.
+    /// Length of the longest chain of kernels of its block before each kernel (its level). DFModel's Kahn rounds.
     pub fn levels(&self) -> Vec<usize> {
         let mut level = vec![0usize; self.kernels.len()];
         let mut made: Vec<Vec<usize>> = vec![Vec::new(); self.kernels.len()];
@@ -577,7 +610,9 @@ impl Workload {
         }
         for k in 0..self.kernels.len() {
             for u in made[k].iter().flat_map(|t| &self.tensors[*t].consumers) {
-                level[u.kernel] = level[u.kernel].max(level[k] + 1);
+                if self.kernels[u.kernel].block == self.kernels[k].block {
+                    level[u.kernel] = level[u.kernel].max(level[k] + 1);
+                }
             }
         }
         level

@@ -100,6 +100,7 @@ impl HplSpec {
             kernels: b.kernels,
             tensors: b.tensors,
             repeat: 1,
+            blocks: Vec::new(),
             word_bytes: self.word.0,
             global_batch: 1,
             micro_batch: 1,

@@ -150,6 +150,7 @@ impl MambaSpec {
             kernels: b.kernels,
             tensors: b.tensors,
             repeat: self.layers,
+            blocks: Vec::new(),
             word_bytes: self.word.0,
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,

@@ -6,6 +6,7 @@
 //! [`spec`] chooses between them by the `kind:` of a file.
 
 mod builder;
+pub mod chain;
 mod decode;
 pub mod dlrm;
 pub mod explicit;
@@ -19,9 +20,10 @@ pub mod spec;
 pub mod trace;
 pub mod transformer;
 pub mod unroll;
+mod whole;
 pub mod write;
 
 pub use graph::{
-    Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Spread, Tensor, Use, Workload,
+    Axis, Block, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Spread, Tensor, Use, Workload,
 };
 pub use spec::WorkloadSpec;

@@ -125,6 +125,7 @@ impl WorkloadSpec {
                             GraphError::Cycle(names) => names.first().cloned(),
                             GraphError::Size { kernel, .. } => Some(kernel.clone()),
                             GraphError::Phase { reader, .. } => Some(reader.clone()),
+                            GraphError::Chain { kernel, .. } => Some(kernel.clone()),
                         };
                         Problem {
                             origin: kernel_origin(node, subject.as_deref()),

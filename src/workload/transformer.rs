@@ -1,5 +1,5 @@
 //! The GPT layer as DFModel has it (model.md section 3): 18 forward kernels with 21 edges; with the backward pass 41
-//! kernels and 53 edges. Embedding, head, causal mask, recomputation and the optimiser's arithmetic are not in the
+//! kernels and 53 edges. Embedding and head (but for a stated vocabulary: `whole.rs`), causal mask, recomputation and the optimiser's arithmetic are not in the
 //! graph.
 //!
 //! Let h be the hidden size, a = heads * head_dim the attention width, S the sequence length. Weight GEMMs, written
@@ -11,7 +11,9 @@
 //! perceptron of any width, gated or not (Shazeer 2020, arXiv 2002.05202), and the decode pass (`decode.rs`).
 
 use super::builder::Builder;
-use super::graph::{Op, Phase, Slot, WeightOf, Workload};
+use super::chain::MOST_UNITS;
+use super::graph::{Block, Op, Phase, Slot, WeightOf, Workload};
+use super::whole;
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -74,6 +76,9 @@ crate::spec! {
         /// Declare Q_bwd and K_bwd with the heads as outer problems, as DFModel's graph does (they then need no
         /// reduction). Needs heads x head_dim = hidden.
         heads_in_qk_backward: bool = false,
+        /// Tokens of the vocabulary: the graph then has the embedding's table before the layers, and after them the last norm,
+        /// the head's product with its own table, and the loss. Left out: the layers alone. For forward and training.
+        vocabulary: Option<u64>,
         /// Decode as DFModel's graph has it: the caches are kernels that write keys and values of all tokens, keys are
         /// columns, and dropouts run. Needs kv_heads = heads and no gate.
         cache_as_kernels: bool = false,
@@ -113,6 +118,9 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         (Pass::Forward | Pass::Training, Some(_)) => say("context", "only the pass decode has a context".into()),
         _ => {}
     }
+    if spec.vocabulary.is_some() && spec.pass == Pass::Decode {
+        say("vocabulary", "is for the passes forward and training".into());
+    }
     let sizes = [
         ("hidden", spec.hidden, 1u64 << 24),
         ("heads", spec.heads, 1 << 20),
@@ -120,7 +128,8 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         ("ffn", spec.ffn.unwrap_or(1), 1 << 26),
         ("seq", spec.seq, 1 << 26),
         ("context", spec.context.unwrap_or(1), 1 << 30),
-        ("layers", spec.layers, 1 << 20),
+        ("layers", spec.layers, if spec.vocabulary.is_some() { MOST_UNITS - 2 } else { 1 << 20 }),
+        ("vocabulary", spec.vocabulary.unwrap_or(1), 1 << 26),
     ];
     super::spec::check_sizes(&sizes, node, reader);
 }
@@ -139,11 +148,17 @@ impl TransformerSpec {
     /// The workload: one layer, repeated.
     pub fn build(&self) -> Workload {
         let b = if self.pass == Pass::Decode { self.decode() } else { self.whole_sequences() };
+        let block = |name: &str, repeat: u64| Block { name: name.into(), repeat };
+        let blocks = match self.vocabulary {
+            Some(_) => vec![block("embedding", 1), block("layers", self.layers), block("head", 1)],
+            None => Vec::new(),
+        };
         Workload {
             name: self.name.clone(),
             kernels: b.kernels,
             tensors: b.tensors,
-            repeat: self.layers,
+            repeat: if blocks.is_empty() { self.layers } else { self.layers + 2 },
+            blocks,
             word_bytes: self.word.0,
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
@@ -244,6 +259,10 @@ impl TransformerSpec {
             // The input gradients of Q, K and V add up to one tensor; it leaves through V_bwd.
             backward_ends = Some((v_b, loss_b));
         }
+        if let Some(vocabulary) = self.vocabulary {
+            whole::around(self, vocabulary, &mut b, (add_prev, add2), backward_ends);
+            return b;
+        }
         b.carry("layer.in", add2, &[(add_prev, Data)]);
         if let Some((from, to)) = backward_ends {
             b.carry("layer.grad_in", from, &[(to, Data)]);
@@ -278,6 +297,7 @@ pub(crate) mod tests {
             micro_batch: 1,
             heads_in_qk_backward: false,
             cache_as_kernels: false,
+            vocabulary: None,
         }
         .build()
         .checked()
@@ -325,6 +345,7 @@ pub(crate) mod tests {
             micro_batch: 1,
             heads_in_qk_backward: false,
             cache_as_kernels: false,
+            vocabulary: None,
         }
         .build()
         .checked()

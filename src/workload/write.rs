@@ -1,6 +1,6 @@
 //! A graph as a file of `kind: graph` that a person can read.
 
-use super::{Axis, Op, Phase, Slot, Workload};
+use super::{Axis, Block, Op, Phase, Slot, Workload};
 use std::fmt::Write as _;
 
 /// A word of YAML: as it is where that is safe, else quoted.
@@ -23,7 +23,13 @@ pub fn graph(w: &Workload, source: &str) -> String {
     let mut out = String::new();
     let quoted = |text: &str| serde_json::Value::String(text.into()).to_string();
     let _ = writeln!(out, "kind: graph\nname: {}\nsource: {}", quoted(&w.name), quoted(source));
-    let _ = writeln!(out, "word: {} B\ntraining: {}\nrepeat: {}", w.word_bytes, w.training, w.repeat);
+    let _ = writeln!(out, "word: {} B\ntraining: {}", w.word_bytes, w.training);
+    if w.is_chain() {
+        let block = |b: &Block| format!("{{ name: {}, repeat: {} }}", word(&b.name), b.repeat);
+        let _ = writeln!(out, "blocks: {}", list(&w.blocks.iter().map(block).collect::<Vec<_>>()));
+    } else {
+        let _ = writeln!(out, "repeat: {}", w.repeat);
+    }
     let _ = writeln!(out, "global_batch: {}\nmicro_batch: {}", w.global_batch, w.micro_batch);
     if let Some(tokens) = w.tokens_per_sample {
         let _ = writeln!(out, "tokens_per_sample: {tokens}");
@@ -46,6 +52,14 @@ pub fn graph(w: &Workload, source: &str) -> String {
     let outputs: Vec<String> = w.tensors.iter().filter(|t| t.output).map(|t| word(&t.name)).collect();
     if !outputs.is_empty() {
         let _ = writeln!(out, "outputs: {}", list(&outputs));
+    }
+    let between = w.tensors.iter().filter(|t| t.producer.is_some());
+    let carried: Vec<String> = between
+        .filter_map(|t| t.carried_from.and_then(|from| w.tensors.get(from)).map(|from| (t, from)))
+        .map(|(t, from)| format!("{{ tensor: {}, from: {} }}", word(&t.name), word(&from.name)))
+        .collect();
+    if !carried.is_empty() {
+        let _ = writeln!(out, "carried: {}", list(&carried));
     }
     out.push_str("kernels:\n");
     for (i, k) in w.kernels.iter().enumerate() {
@@ -101,7 +115,13 @@ pub fn graph(w: &Workload, source: &str) -> String {
         if !parts.is_empty() {
             fields.push(format!("parts: {}", list(&parts)));
         }
-        if let Some(flop) = k.flop {
+        if let Some(block) = w.blocks.get(k.block) {
+            fields.push(format!("block: {}", word(&block.name)));
+        }
+        if k.lookup {
+            fields.push("lookup: true".into());
+        }
+        if let Some(flop) = k.flop.filter(|_| !k.lookup) {
             fields.push(format!("flop: {flop} FLOP"));
         }
         if k.extra_dram_bytes > 0.0 {

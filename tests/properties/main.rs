@@ -3,6 +3,7 @@
 //!
 //! Every run draws the same cases (a fixed seed, no persistence file).
 
+mod blocks;
 mod constraints;
 mod energy;
 mod fusion;
@@ -11,6 +12,7 @@ mod joint_graphs;
 mod random;
 mod search;
 mod sharding;
+mod stages;
 mod tiling;
 mod wide;
 

@@ -47,6 +47,7 @@ pub fn workload(training: bool) -> impl Strategy<Value = Workload> {
                 micro_batch: 1 << micro,
                 heads_in_qk_backward: false,
                 cache_as_kernels: false,
+                vocabulary: None,
             }
             .build()
             .checked()

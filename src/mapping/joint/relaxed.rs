@@ -13,8 +13,8 @@ use super::super::search::Search;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{
-    CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, seconds_at_efficiency,
-    tensor_bytes, weight_bytes,
+    CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, moved_bytes,
+    seconds_at_efficiency, tensor_bytes, weight_bytes,
 };
 use crate::model::layout::{Layout, conversion, produced, required};
 use crate::model::memory::{LayerNeed, optimizer_bytes_per_weight};
@@ -205,7 +205,10 @@ impl<'a> Relaxation<'a> {
                     + least(&open[i], |s| self.own_network(kernel, s, few));
                 let resident = |s: Strategy| match options.weight_traffic {
                     _ if weights_on_chip => 0.0,
-                    WeightTraffic::Streamed => weight_bytes(kernel, s, t, word) + gradient_bytes(kernel, s, t, word),
+                    WeightTraffic::Streamed => {
+                        let (weight, gradient) = moved_bytes(kernel, s, t, word);
+                        weight + gradient
+                    }
                     _ => weight_bytes(kernel, s, t, word),
                 };
                 let serial_s = match options.weight_traffic {
@@ -316,7 +319,10 @@ impl<'a> Relaxation<'a> {
         let gradient = gradient_bytes(kernel, s, t, word);
         let weights = match self.search.system.model.weight_traffic {
             _ if weights_on_chip => (if kernel.owns_weight() { weight } else { 0.0 } + gradient) / self.passes,
-            WeightTraffic::Streamed => weight + 2.0 * gradient,
+            WeightTraffic::Streamed => {
+                let (weight, gradient) = moved_bytes(kernel, s, t, word);
+                weight + 2.0 * gradient
+            }
             _ => 0.0,
         };
         weights + kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, s, t)

@@ -150,6 +150,9 @@ impl<'a> Job<'a> {
                 "traces follow flowspace's own model (1F1B): this plan uses DFModel's schedule or layouts".into()
             );
         }
+        if plan.workload.is_chain() {
+            return Err("a workload of several blocks has no Chakra trace yet".into());
+        }
         if plan.workload.is_spread() {
             return Err("a workload on a process grid has no Chakra trace yet".into());
         }

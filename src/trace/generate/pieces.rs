@@ -5,7 +5,7 @@
 //! time in proportion to each kernel's arithmetic at its peak and its bytes, weighted as the plan's seconds of compute and DRAM.
 
 use super::comms::{Comm, Paid};
-use crate::model::compute::{extra_dram_share, gradient_bytes, local, peak, tensor_bytes, tile_flop, weight_bytes};
+use crate::model::compute::{extra_dram_share, local, moved_bytes, peak, tensor_bytes, tile_flop};
 use crate::model::layout::{produced, required};
 use crate::model::schedule::samples_per_pass;
 use crate::plan::Plan;
@@ -80,8 +80,8 @@ fn border_bytes(plan: &Plan, p: usize, k: usize, kernel: &Kernel, samples: f64) 
     let elsewhere = |other: usize| d.partition.get(other) != Some(&p);
     let mut sum = kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, tp);
     if !d.weights_on_chip {
-        sum +=
-            weight_bytes(kernel, strategy, tp, w.word_bytes) + 2.0 * gradient_bytes(kernel, strategy, tp, w.word_bytes);
+        let (weight, gradient) = moved_bytes(kernel, strategy, tp, w.word_bytes);
+        sum += weight + 2.0 * gradient;
     }
     for tensor in &w.tensors {
         let size = |layout| tensor_bytes(tensor, layout, tp, d.tiles, w.word_bytes).0 * samples;

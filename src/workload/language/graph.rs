@@ -73,6 +73,7 @@ impl LanguageModel {
             micro_batch: 1,
             heads_in_qk_backward: false,
             cache_as_kernels: false,
+            vocabulary: None,
         };
         Ok(spec.build())
     }

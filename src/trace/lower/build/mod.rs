@@ -146,6 +146,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         kernels: builder.kernels,
         tensors: builder.tensors,
         repeat: 1,
+        blocks: Vec::new(),
         word_bytes: word,
         global_batch: batch,
         micro_batch: batch,
