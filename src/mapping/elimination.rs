@@ -13,8 +13,9 @@
 //! Of equally cheap choices (within rounding) each kernel, from the one eliminated last to the first, takes the strategy
 //! that `preference` names first.
 
-use super::sharding::{Problem, price};
+use super::sharding::{Link, Problem, price};
 use crate::model::layout::{Layout, Strategy};
+use std::collections::BTreeMap;
 
 /// Most entries of one table; beyond, the problem is left to the MILP.
 const MOST_ENTRIES: usize = 1 << 16;
@@ -128,8 +129,14 @@ fn terms(problem: &Problem, sizes: &mut Vec<usize>) -> Option<Vec<Term>> {
             })?);
         }
     }
-    for g in 0..problem.groups.len() {
-        group_terms(problem, g, sizes, &mut out)?;
+    let mut of_group: Vec<Vec<&Link>> = vec![Vec::new(); problem.groups.len()];
+    for link in &problem.links {
+        if let Some(g) = link.group {
+            of_group[g].push(link);
+        }
+    }
+    for (g, links) in of_group.into_iter().enumerate() {
+        group_terms(&problem.groups[g], links, sizes, &mut out)?;
     }
     Some(out)
 }
@@ -142,15 +149,15 @@ fn pair_term(from: usize, to: usize, sizes: &[usize], cost: impl Fn(usize, usize
     Term::new(vec![from, to], sizes, |at| cost(at[0], at[1]))
 }
 
-/// What the conversions of a group cost.
-fn group_terms(problem: &Problem, g: usize, sizes: &mut Vec<usize>, out: &mut Vec<Term>) -> Option<()> {
-    let costs = &problem.groups[g];
+/// What the conversions of a group, of some links, cost.
+fn group_terms(
+    costs: &BTreeMap<(Layout, Layout), f64>,
+    mut links: Vec<&Link>,
+    sizes: &mut Vec<usize>,
+    out: &mut Vec<Term>,
+) -> Option<()> {
     let paid = |pair: Option<(Layout, Layout)>| pair.and_then(|p| costs.get(&p)).copied().unwrap_or(0.0);
-    let links: Vec<_> = problem
-        .links
-        .iter()
-        .filter(|link| link.group == Some(g) && link.pairs.iter().flatten().any(|pair| paid(*pair) > 0.0))
-        .collect();
+    links.retain(|link| link.pairs.iter().flatten().any(|pair| paid(*pair) > 0.0));
     if links.is_empty() {
         return Some(());
     }

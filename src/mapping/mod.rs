@@ -8,6 +8,7 @@
 pub mod cache;
 mod certify;
 pub mod compare;
+pub mod cover;
 pub mod degrees;
 pub mod dominance;
 pub mod elimination;

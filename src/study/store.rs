@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Raised whenever the model computes something else from the same inputs, so that journals of before are not used.
-pub const MODEL_REVISION: u32 = 4;
+pub const MODEL_REVISION: u32 = 5;
 
 /// Name of the results.
 pub const RESULTS: &str = "results.csv";

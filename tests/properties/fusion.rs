@@ -182,11 +182,11 @@ fn milp(instance: &Instance, solver: Solver) -> Result<Option<f64>, TestCaseErro
     Ok(best)
 }
 
-/// What the MILP does not state: one kernel a partition (the search never builds it then), and pins together with
-/// separate phases (a pin is a position, the model's backward partitions start at a fixed one).
+/// What the MILP does not state: pins together with separate phases (a pin is a position, the model's backward partitions start at
+/// a fixed one).
 fn milp_states(instance: &Instance) -> bool {
     let pinned = instance.pins.iter().any(Option::is_some);
-    !(instance.kernel_by_kernel || pinned && instance.separate_phases)
+    !(pinned && instance.separate_phases)
 }
 
 #[test]
@@ -234,12 +234,13 @@ fn shortest_path_is_brute_force(cases: u32, kernels: usize) {
         Ok(())
     });
     let (feasible, infeasible) = tally.get();
-    assert!(feasible > infeasible && infeasible * 20 > cases, "one-sided: {feasible} feasible, {infeasible} not");
+    println!("{feasible} feasible, {infeasible} not");
+    assert!(feasible > infeasible && infeasible * 10 > cases, "one-sided: {feasible} feasible, {infeasible} not");
 }
 
 #[test]
 fn shortest_path_is_brute_force_up_to_five_kernels() {
-    shortest_path_is_brute_force(4000, 5);
+    shortest_path_is_brute_force(6000, 5);
 }
 
 #[test]
@@ -289,10 +290,12 @@ fn a_part_of_the_ideals_gives_plans_without_proof() {
 
 fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
     let strategy = instance(kernels).prop_filter("what the MILP states", milp_states);
+    let (infeasible, alone) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
     check(cases, &strategy, |instance| {
         let least = brute_force(&instance);
+        alone.set(alone.get() + u32::from(instance.kernel_by_kernel));
         match (milp(&instance, solver)?, least) {
-            (None, None) => {}
+            (None, None) => infeasible.set(infeasible.get() + 1),
             (Some(found), Some(least)) => {
                 prop_assert!(near(found, least, 1e-6), "{solver} {found}, brute force {least}")
             }
@@ -300,11 +303,14 @@ fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
         }
         Ok(())
     });
+    let (infeasible, alone) = (infeasible.get(), alone.get());
+    println!("{solver}: {cases} cases, {infeasible} infeasible, {alone} with one kernel a partition");
+    assert!(infeasible * 10 > cases && infeasible * 10 < cases * 9, "one-sided: {infeasible} of {cases} infeasible");
 }
 
 #[test]
 fn highs_is_brute_force() {
-    milp_is_brute_force(400, 5, Solver::Highs);
+    milp_is_brute_force(1000, 5, Solver::Highs);
 }
 
 #[test]
@@ -315,7 +321,7 @@ fn highs_is_brute_force_up_to_seven_kernels() {
 #[cfg(feature = "cbc")]
 #[test]
 fn cbc_is_brute_force() {
-    milp_is_brute_force(120, 4, Solver::Cbc);
+    milp_is_brute_force(400, 4, Solver::Cbc);
 }
 
 /// Rows that a point breaks by more than 1e-9.

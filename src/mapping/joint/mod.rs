@@ -278,7 +278,8 @@ impl<'a> Joint<'a> {
         Ok(match found {
             Some(Fused { layer, proven: true, .. }) => closed.max(self.total(stage, layer)),
             Some(_) => closed,
-            None if complete => f64::INFINITY,
+            // What the deadline stopped says nothing.
+            None if complete && !self.search.out_of_time() => f64::INFINITY,
             None => closed,
         })
     }
