@@ -43,8 +43,8 @@ pub struct Memory([OfPass; 2]);
 struct OfPass {
     /// Prices of the relaxation.
     prices: Option<Prices>,
-    /// Whether it cannot be covered: too many pieces.
-    too_many: bool,
+    /// Whether covering it brought nothing: too many pieces, or a bound that another beat.
+    uncovered: bool,
 }
 
 /// Most kernels that one row of the dynamic programme looks at, in all rows together.
@@ -117,9 +117,9 @@ fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline:
     let mut pooled = 0;
     let upper = best.as_ref().map_or(f64::INFINITY, |b| b.0);
     let wanted = upper.min(cutoff.max(floor));
-    if upper > floor * (1.0 + 1e-9) && !late() && !memory.too_many {
+    if upper > floor * (1.0 + 1e-9) && !late() && !memory.uncovered {
         let covered = cover::bound(part, wanted, deadline);
-        memory.too_many = covered.is_none() && !late();
+        memory.uncovered = covered.is_none_or(|c| c <= bound) && !late();
         if let Some(covered) = covered.filter(|c| *c > bound) {
             bound = covered;
             pooled = part.kernels.len();
@@ -132,6 +132,7 @@ fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline:
     {
         // Sums of many terms: rounding must not lift the bound above a plan.
         if relaxed.bound * (1.0 - 1e-11) > bound {
+            memory.uncovered = true;
             bound = relaxed.bound * (1.0 - 1e-11);
             pooled = relaxed.pooled;
         }

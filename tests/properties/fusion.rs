@@ -1,7 +1,7 @@
 //! The fusion problem: brute force over every sequence of partitions, against the shortest path and the MILP.
 
 use crate::random::{core_options, instance};
-use crate::{check, near};
+use crate::{Tally, check, near};
 use flowspace::mapping::Status;
 use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};
@@ -367,7 +367,8 @@ fn every_feasible_assignment_is_a_point_of_the_milp() {
 #[test]
 fn relabelling_kernels_changes_nothing() {
     let strategy = (instance(6), prop::collection::vec(0..1000u32, 6));
-    check(1500, &strategy, |(instance, weights)| {
+    let tally = Tally::default();
+    check(3000, &strategy, |(instance, weights)| {
         let n = instance.kernels.len();
         // Of the kernels whose predecessors are placed, the one of least weight goes next.
         let before = edges(&instance);
@@ -389,19 +390,23 @@ fn relabelling_kernels_changes_nothing() {
         }
         other.tensors.reverse();
         let solve = |i: &Instance| exact::solve(i, &Ideals::of(i, MAX_IDEALS)?).map(|p| p.objective);
-        match (solve(&instance), solve(&other)) {
+        let (one, relabelled) = (solve(&instance), solve(&other));
+        tally.count(one.is_some());
+        match (one, relabelled) {
             (None, None) => {}
             (Some(a), Some(b)) => prop_assert!(near(a, b, 1e-9), "{a}, relabelled {b}"),
             (a, b) => prop_assert!(false, "{a:?}, relabelled {b:?}"),
         }
         Ok(())
     });
+    tally.is_even("relabelled");
 }
 
 /// More of anything never hurts: SRAM, DRAM, bandwidth, cores, partitions.
 #[test]
 fn a_larger_chip_is_never_slower() {
-    check(1500, &(instance(6), 0..5u8, core_options()), |(instance, which, _)| {
+    let tally = Tally::default();
+    check(3000, &(instance(6), 0..5u8, core_options()), |(instance, which, _)| {
         let mut more = instance.clone();
         match which {
             0 => more.sram_bytes *= 1.5,
@@ -411,10 +416,13 @@ fn a_larger_chip_is_never_slower() {
             _ => more.max_partitions = None,
         }
         let solve = |i: &Instance| exact::solve(i, &Ideals::of(i, MAX_IDEALS)?).map(|p| p.objective);
-        if let Some(before) = solve(&instance) {
+        let before = solve(&instance);
+        tally.count(before.is_some());
+        if let Some(before) = before {
             let after = solve(&more);
             prop_assert!(after.is_some_and(|a| a <= before + 1e-9), "{before}, with more {after:?}");
         }
         Ok(())
     });
+    tally.is_even("larger chips");
 }

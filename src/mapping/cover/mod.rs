@@ -39,7 +39,7 @@ const REFINED: usize = 2;
 /// Most sets looked at while pieces are listed, and more for each kernel; most pieces that differ.
 const MOST_SETS: usize = 30_000;
 const SETS_A_KERNEL: usize = 100;
-const MOST_PIECES: usize = 5_000;
+const MOST_PIECES: usize = 1_500;
 
 type Colours = [u64; MOST_COLOURS / 64];
 

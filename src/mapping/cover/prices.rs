@@ -6,10 +6,10 @@ use crate::mapping::solver::{Limits, Milp, Solver, solve};
 use std::time::Instant;
 
 /// Most unions looked at while prices are found, and most rounds of it.
-const MOST_UNIONS: usize = 20_000_000;
+const MOST_UNIONS: usize = 2_000_000;
 const ROUNDS: usize = 60;
 /// Most unions looked at in one round that begin with one piece.
-const UNIONS_A_PIECE: usize = 100_000;
+const UNIONS_A_PIECE: usize = 20_000;
 
 /// Sums over a union of pieces.
 #[derive(Debug, Clone, Copy, Default)]
