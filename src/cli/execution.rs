@@ -3,7 +3,7 @@
 use super::Failure;
 use super::map::{Format, HowMany, MapArgs, check_writable, positive};
 use super::present::{align, plain, significant};
-use crate::execution::search::{Found, Pins, search};
+use crate::execution::search::{Found, Pins, search_until};
 use crate::execution::{
     Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
 };
@@ -196,7 +196,6 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
         ("--model", args.model.is_some()),
         ("--max-partitions", args.max_partitions.is_some()),
         ("--write-model", args.write_model.is_some()),
-        ("--time-limit", args.time_limit.is_some()),
     ];
     let given: Vec<&str> = graphs.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
     (!given.is_empty()).then(|| {
@@ -245,9 +244,18 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
             }
         }
         None => {
-            let found = search(&machine, model, &pins).map_err(Failure::input)?;
+            let seconds = args.time_limit.and_then(|s| std::time::Duration::try_from_secs_f64(s).ok());
+            let found = search_until(&machine, model, &pins, seconds.and_then(|s| begin.checked_add(s)));
+            let found = found.map_err(Failure::input)?;
             match found.best.clone() {
                 Some(prediction) => Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64() },
+                None if found.stopped => {
+                    let reason = "no execution that fits within the limit of seconds, which does not prove that there is none: raise --time-limit";
+                    if args.format == Format::Json {
+                        super::print(&no_plan_json(model, system, "time_limit", reason));
+                    }
+                    return Err(Failure::input(reason));
+                }
                 None => {
                     let reason = found.reason(&machine);
                     if args.format == Format::Json {
@@ -298,7 +306,11 @@ fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refu
 }
 
 fn infeasible_json(model: &LanguageModel, system: &System, reason: &str) -> String {
-    let object = json!({ "workload": model.name, "system": system.name, "status": "infeasible", "reason": reason });
+    no_plan_json(model, system, "infeasible", reason)
+}
+
+fn no_plan_json(model: &LanguageModel, system: &System, status: &str, reason: &str) -> String {
+    let object = json!({ "workload": model.name, "system": system.name, "status": status, "reason": reason });
     format!("{object:#}\n")
 }
 
@@ -403,7 +415,8 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
     out.push_str(&format!("{memory}\n(stage {}, which holds most)\n\n", p.memory.stage));
     out.push_str(&match &answer.found {
         Some(f) => format!(
-            "status: optimal (bound {}, gap {:.2e}): {} executions covered, {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
+            "status: {} (bound {}, gap {:.2e}): {} executions covered, {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
+            f.status(),
             Seconds(f.bound),
             f.gap(),
             f.covered,
@@ -425,7 +438,7 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
     let mut object = json!({
         "workload": model.name,
         "system": system.name,
-        "status": if answer.found.is_some() { "optimal" } else { "predicted" },
+        "status": answer.found.as_ref().map_or("predicted", Found::status),
         "execution": p.execution,
         "chips": p.chips,
         "microbatches": p.microbatches,

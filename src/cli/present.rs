@@ -16,7 +16,7 @@ pub fn text(plan: &Plan, record: &Record) -> String {
     let proof = match record.proof {
         crate::mapping::search::Proof::ClosedForm => "closed-form bound",
         crate::mapping::search::Proof::ShortestPath => "shortest path over all ideals",
-        crate::mapping::search::Proof::Relaxation => "Lagrangian relaxation",
+        crate::mapping::search::Proof::Relaxation => "relaxation",
         crate::mapping::search::Proof::Milp => "MILP bound",
     };
     let scope =

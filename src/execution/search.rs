@@ -26,6 +26,7 @@ use super::spec::{Execution, Offload, Recompute, Schedule, Zero};
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
 use std::collections::HashMap;
+use std::time::Instant;
 
 crate::spec! {
     /// Decisions of an execution that are given; the others are searched.
@@ -83,6 +84,8 @@ pub struct Found {
     pub pruned: u64,
     /// Distinct blocks.
     pub blocks: u64,
+    /// Whether the deadline stopped it: then the best is the best so far, and the bound that of the cells that were left.
+    pub stopped: bool,
     /// Where none fits: the execution that needs least memory, and what it needs.
     pub least: Option<(Execution, Memory)>,
 }
@@ -118,6 +121,11 @@ impl Found {
     /// (best - bound)/best; 0 is proven optimal.
     pub fn gap(&self) -> f64 {
         self.best.as_ref().map_or(0.0, |b| ((b.time.total - self.bound) / b.time.total).max(0.0))
+    }
+
+    /// `optimal`, or `time_limit` where the deadline left a gap.
+    pub fn status(&self) -> &'static str {
+        if self.stopped && self.gap() > 0.0 { "time_limit" } else { "optimal" }
     }
 
     /// A sentence for a search that found nothing.
@@ -349,6 +357,19 @@ impl Tables {
 /// # Errors
 /// A sentence where model and machine do not suit each other at all (data type, pass).
 pub fn search(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Result<Found, String> {
+    search_until(machine, model, pins, None)
+}
+
+/// [`search`], at most until a deadline: all cells are bounded first, then looked at by rising bound as long as there is time.
+///
+/// # Errors
+/// As [`search`].
+pub fn search_until(
+    machine: &Machine,
+    model: &LanguageModel,
+    pins: &Pins,
+    deadline: Option<Instant>,
+) -> Result<Found, String> {
     let peak = machine.peak(model)?;
     let one = Execution { micro_batch: 1, ..execution(&ONE, &ONE_KEY) };
     // The pass is refused here with its reason; one chip and one sample suit everything else.
@@ -363,6 +384,7 @@ pub fn search(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Result<F
         cells: 0,
         pruned: 0,
         blocks: 0,
+        stopped: false,
         least: None,
     };
     let cells = cells(machine, model, pins, peak, &mut tables, &mut found);
@@ -385,11 +407,17 @@ pub fn search(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Result<F
             found.pruned = (cells.len() - i) as u64;
             break;
         }
+        // The cell of least bound is looked at whatever the deadline.
+        if i > 0 && deadline.is_some_and(|d| Instant::now() >= d) {
+            found.stopped = true;
+            found.bound = cell.bound;
+            break;
+        }
         look(machine, &tables, cell, &mut best, &mut found);
     }
     if let Some((time, execution)) = best {
         // What was left out is bounded by a cell's bound that is not below this time.
-        found.bound = time;
+        found.bound = found.bound.min(time);
         found.least = None;
         found.best = Some(predict_any(machine, model, &execution)?);
     }

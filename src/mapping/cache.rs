@@ -6,7 +6,7 @@
 //! seconds could change are kept. A full cache keeps what it has and takes nothing more.
 
 use super::elimination::Eliminated;
-use super::exact::Path;
+use super::exact::{Path, Searched};
 use super::instance::{Compute, Goal, Instance};
 use super::sharding::Problem;
 use crate::model::layout::Layout;
@@ -69,8 +69,8 @@ pub(super) fn sharding(problem: &Problem, solve: impl FnOnce() -> Eliminated) ->
 }
 
 /// The best plan of a fusion problem that takes at most `cutoff` seconds (as [`super::exact::within`] reads it), worked out
-/// by `solve`, which is given the cutoff, if it is new.
-pub(super) fn fusion(instance: &Instance, cutoff: f64, solve: impl FnOnce() -> Option<Path>) -> Option<Path> {
+/// by `solve`, which is given the cutoff, if it is new. What a deadline stopped is not kept.
+pub(super) fn fusion(instance: &Instance, cutoff: f64, solve: impl FnOnce() -> Searched) -> Option<Path> {
     let place = FUSIONS.place(instance_key(instance));
     let mut answer = place.lock().unwrap_or_else(PoisonError::into_inner);
     match &*answer {
@@ -78,7 +78,10 @@ pub(super) fn fusion(instance: &Instance, cutoff: f64, solve: impl FnOnce() -> O
         Fusion::NoneBelow(known) if cutoff <= *known => return None,
         _ => {}
     }
-    let found = solve();
+    let Searched { path: found, stopped } = solve();
+    if stopped {
+        return found;
+    }
     *answer = match &found {
         Some(path) => Fusion::Best(path.clone()),
         None => Fusion::NoneBelow(cutoff),

@@ -16,7 +16,7 @@ fn word(proof: Proof) -> &'static str {
     match proof {
         Proof::ClosedForm => "the closed form",
         Proof::ShortestPath => "a shortest path over all ideals",
-        Proof::Relaxation => "Lagrangian relaxation",
+        Proof::Relaxation => "a relaxation (covering or Lagrangian)",
         Proof::Milp => "the MILP",
     }
 }
@@ -53,7 +53,8 @@ impl Search<'_> {
         if instance.kernel_by_kernel || best.layer <= closed * (1.0 + TIE) {
             return Ok((best.layer.min(closed.max(best.layer * (1.0 - TIE))), Proof::ClosedForm, None));
         }
-        if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && best.proven) {
+        let enough = best.proven || self.out_of_time();
+        if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && enough) {
             let bound = if best.proven { best.layer } else { closed };
             let proof = match best.proven {
                 true if best.relaxed => Proof::Relaxation,

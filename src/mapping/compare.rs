@@ -1,5 +1,5 @@
 //! Every engine on every sub-problem of an answer, side by side: elimination and MILPs on the shardings of all assignments of
-//! dimensions, shortest path and MILPs on their fusion problems.
+//! dimensions, shortest path and MILPs on their fusion problems. An engine that does not run has a line that says why.
 
 use super::degrees::{Degrees, assignments};
 use super::exact;
@@ -70,8 +70,10 @@ fn solvers() -> Vec<Solver> {
 
 /// Most assignments of dimensions that are compared beside the plan's own.
 const MOST_ASSIGNMENTS: usize = 16;
-/// Largest graph whose fusion MILP is solved.
+/// Largest graph whose fusion MILP is solved; the same where every kernel has a partition of its own, which is a choice of their order
+/// alone, that changes no time, and that the MILPs would try one after the other.
 const MOST_KERNELS: usize = 128;
+const MOST_ALONE: usize = 10;
 
 /// Solves the sharding of every assignment of dimensions that the request allows (the plan's first, at most sixteen more), and
 /// the fusion problem of each at the plan's tile count, with every engine.
@@ -194,9 +196,24 @@ fn compare_fusion(
     let bound = bound.unwrap_or(f64::INFINITY);
     let first = SolveRecord { status, objective, bound, nodes: None, seconds: clock.elapsed().as_secs_f64() };
     rows.push(row(name, engine, &first));
-    let Some(plan) = plan.filter(|_| !instance.kernel_by_kernel && instance.kernels.len() <= MOST_KERNELS) else {
-        return Ok(());
+    let kernels = instance.kernels.len();
+    let why = if instance.kernel_by_kernel && kernels > MOST_ALONE {
+        Some(format!(
+            "not run: one kernel a partition, {kernels} of them; their order, all that is open, costs nothing"
+        ))
+    } else if kernels > MOST_KERNELS {
+        Some(format!("not run: {kernels} kernels, more than {MOST_KERNELS}"))
+    } else if plan.is_none() {
+        Some("not run: there is no plan to start from".into())
+    } else {
+        None
     };
+    if let Some(status) = why {
+        let nothing = SolveRecord { objective: f64::INFINITY, bound: f64::INFINITY, seconds: 0.0, ..first };
+        rows.push(Compared { status, ..row(name, "MILP", &nothing) });
+        return Ok(());
+    }
+    let Some(plan) = plan else { return Ok(()) };
     for solver in solvers() {
         let limits = Limits { solver, ..search.request.limits.clone() };
         let (mut record, found) = search.solve_milp_with(instance, &plan, search.spare_partitions(), &limits)?;

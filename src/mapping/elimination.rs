@@ -13,6 +13,7 @@
 use super::minsum::{self, Least, Term};
 use super::sharding::{Link, Problem, price};
 use crate::model::layout::{Layout, Strategy};
+use std::collections::BTreeMap;
 
 /// The answer of the elimination.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +47,14 @@ pub fn eliminate(problem: &Problem) -> Eliminated {
     }
     let Some(mut terms) = couplings(problem, &sizes) else { return Eliminated::TooWide };
     terms.extend(problem.cost.iter().enumerate().map(|(k, cost)| Term::of_one(k, cost.clone())));
-    for g in 0..problem.groups.len() {
-        if group_terms(problem, g, &mut sizes, &mut terms).is_none() {
+    let mut of_group: Vec<Vec<&Link>> = vec![Vec::new(); problem.groups.len()];
+    for link in &problem.links {
+        if let Some(g) = link.group {
+            of_group[g].push(link);
+        }
+    }
+    for (costs, links) in problem.groups.iter().zip(of_group) {
+        if group_terms(costs, links, &mut sizes, &mut terms).is_none() {
             return Eliminated::TooWide;
         }
     }
@@ -80,15 +87,15 @@ fn pair_term(from: usize, to: usize, sizes: &[usize], cost: impl Fn(usize, usize
     Term::new(vec![from, to], sizes, |at| cost(at[0], at[1]))
 }
 
-/// What the conversions of a group cost, with variables of the group's own added to `sizes`; `None` when a term is too large.
-pub(super) fn group_terms(problem: &Problem, g: usize, sizes: &mut Vec<usize>, out: &mut Vec<Term>) -> Option<()> {
-    let costs = &problem.groups[g];
+/// What the conversions of a group, of some links, cost.
+pub(super) fn group_terms(
+    costs: &BTreeMap<(Layout, Layout), f64>,
+    mut links: Vec<&Link>,
+    sizes: &mut Vec<usize>,
+    out: &mut Vec<Term>,
+) -> Option<()> {
     let paid = |pair: Option<(Layout, Layout)>| pair.and_then(|p| costs.get(&p)).copied().unwrap_or(0.0);
-    let links: Vec<_> = problem
-        .links
-        .iter()
-        .filter(|link| link.group == Some(g) && link.pairs.iter().flatten().any(|pair| paid(*pair) > 0.0))
-        .collect();
+    links.retain(|link| link.pairs.iter().flatten().any(|pair| paid(*pair) > 0.0));
     if links.is_empty() {
         return Some(());
     }

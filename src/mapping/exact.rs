@@ -17,6 +17,7 @@ use super::instance::Instance;
 use super::pricing::Pricer;
 use super::remaining::Remaining;
 use std::collections::HashSet;
+use std::time::Instant;
 
 /// The answer of the shortest path.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,22 +50,60 @@ pub(super) fn within(time: f64, cutoff: f64) -> bool {
 
 /// [`solve`] for plans that take at most `cutoff` seconds: `None` also where all plans take longer.
 pub fn solve_below(instance: &Instance, ideals: &Ideals, cutoff: f64) -> Option<Path> {
+    solve_until(instance, ideals, cutoff, None).path
+}
+
+/// The answer of a search that a deadline may have stopped.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Searched {
+    /// The best plan, or, of a search that was stopped, the best of one order. `None` proves something only where it was not stopped.
+    pub path: Option<Path>,
+    /// Whether the deadline stopped it.
+    pub stopped: bool,
+}
+
+/// [`solve_below`], at most until a deadline.
+pub fn solve_until(instance: &Instance, ideals: &Ideals, cutoff: f64, deadline: Option<Instant>) -> Searched {
     let pinned = instance.pins.iter().any(Option::is_some);
     if pinned || instance.max_partitions.is_some() {
-        return Counted::new(instance, ideals).run();
+        return Counted::new(instance, ideals, deadline).run();
     }
     let mut known = cutoff * (1.0 + CLEAR);
-    let mut priced = 0;
+    let mut first = None;
     if ideals.sets.len() > instance.kernels.len() + 1 {
-        // The best plan of one order is seldom far from the best of all.
-        if let Some(path) = Free::new(instance, &ideals.one_order(), known).run() {
-            known = known.min(path.objective * (1.0 + CLEAR));
-            priced = path.priced;
-        }
+        // The best plan of one order is seldom far from the best of all, and soon found: a search that is stopped has it.
+        first = Free::new(instance, &ideals.one_order(), known, None).run().path;
+        known = first.as_ref().map_or(known, |path| known.min(path.objective * (1.0 + CLEAR)));
     }
-    let mut path = Free::new(instance, ideals, known).run()?;
-    path.priced += priced;
-    Some(path)
+    let mut found = Free::new(instance, ideals, known, deadline).run();
+    match (&mut found.path, first) {
+        (Some(path), Some(first)) => path.priced += first.priced,
+        (path @ None, Some(first)) if found.stopped => *path = Some(Path { proven: false, ..first }),
+        _ => {}
+    }
+    found
+}
+
+/// Whether a deadline has passed, looked up now and then: a look at the clock costs as much as some steps.
+struct Watch {
+    deadline: Option<Instant>,
+    steps: u32,
+    over: bool,
+}
+
+impl Watch {
+    fn new(deadline: Option<Instant>) -> Self {
+        Self { deadline, steps: 0, over: false }
+    }
+
+    /// Counts a step.
+    fn is_over(&mut self) -> bool {
+        self.steps = self.steps.wrapping_add(1);
+        if self.steps % 1024 == 1 && self.deadline.is_some_and(|d| Instant::now() >= d) {
+            self.over = true;
+        }
+        self.over
+    }
 }
 
 /// The walk from one ideal over all partitions that may start there.
@@ -73,15 +112,16 @@ struct Walk<'a> {
     ideals: &'a Ideals,
     pricer: Pricer<'a>,
     priced: u64,
+    watch: Watch,
 }
 
 impl<'a> Walk<'a> {
-    fn new(instance: &'a Instance, ideals: &'a Ideals) -> Self {
-        Self { instance, ideals, pricer: Pricer::new(instance), priced: 0 }
+    fn new(instance: &'a Instance, ideals: &'a Ideals, deadline: Option<Instant>) -> Self {
+        Self { instance, ideals, pricer: Pricer::new(instance), priced: 0, watch: Watch::new(deadline) }
     }
 
     /// Calls `visit` with each ideal that a partition from `i` may end at, the kernels of the partition and its time.
-    /// Branches all of whose partitions take longer than `longest` are left out.
+    /// Branches all of whose partitions take longer than `longest` are left out, and all once the deadline has passed.
     fn from(&mut self, i: usize, longest: f64, visit: &mut dyn FnMut(usize, &[usize], f64)) {
         let set = self.ideals.sets[i];
         self.pricer.start(|k| set & (1 << k) != 0);
@@ -105,6 +145,9 @@ impl<'a> Walk<'a> {
         }
         let ideals = self.ideals;
         for step in ideals.steps(at).iter().filter(|s| s.rank >= rank) {
+            if self.watch.is_over() {
+                return;
+            }
             let k = step.kernel;
             let mixes = |first: &usize| instance.kernels[*first].backward != instance.kernels[k].backward;
             if instance.separate_phases && inside.first().is_some_and(mixes) {
@@ -136,11 +179,18 @@ struct Free<'a> {
 }
 
 impl<'a> Free<'a> {
-    fn new(instance: &'a Instance, ideals: &'a Ideals, known: f64) -> Self {
-        Self { walk: Walk::new(instance, ideals), known, remaining: Remaining::new(instance).after_each(ideals) }
+    fn new(instance: &'a Instance, ideals: &'a Ideals, known: f64, deadline: Option<Instant>) -> Self {
+        let remaining = Remaining::new(instance).after_each(ideals);
+        Self { walk: Walk::new(instance, ideals, deadline), known, remaining }
     }
 
-    fn run(mut self) -> Option<Path> {
+    fn run(mut self) -> Searched {
+        let path = self.search();
+        let stopped = self.walk.watch.over;
+        Searched { path: path.filter(|_| !stopped), stopped }
+    }
+
+    fn search(&mut self) -> Option<Path> {
         let ideals = self.walk.ideals;
         let n = ideals.sets.len();
         let mut best = vec![f64::INFINITY; n];
@@ -162,6 +212,9 @@ impl<'a> Free<'a> {
                     count[j] = partitions;
                 }
             });
+            if self.walk.watch.over {
+                return None;
+            }
         }
         let objective = best[n - 1];
         if objective.is_infinite() || objective > self.known {
@@ -185,13 +238,19 @@ struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn new(instance: &'a Instance, ideals: &'a Ideals) -> Self {
+    fn new(instance: &'a Instance, ideals: &'a Ideals, deadline: Option<Instant>) -> Self {
         let kernels = instance.kernels.len();
         let most = instance.max_partitions.unwrap_or(kernels).min(kernels);
-        Self { walk: Walk::new(instance, ideals), most }
+        Self { walk: Walk::new(instance, ideals, deadline), most }
     }
 
-    fn run(mut self) -> Option<Path> {
+    fn run(mut self) -> Searched {
+        let path = self.search();
+        let stopped = self.walk.watch.over;
+        Searched { path: path.filter(|_| !stopped), stopped }
+    }
+
+    fn search(&mut self) -> Option<Path> {
         let (instance, ideals, most) = (self.walk.instance, self.walk.ideals, self.most);
         let n = ideals.sets.len();
         // best[p][i]: cheapest way to have run ideal i in p partitions.
@@ -211,6 +270,9 @@ impl<'a> Counted<'a> {
                     }
                 }
             });
+            if self.walk.watch.over {
+                return None;
+            }
         }
         let last = n - 1;
         let least = best.iter().map(|layer| layer[last]).fold(f64::INFINITY, f64::min);
@@ -247,8 +309,8 @@ fn assignment(instance: &Instance, ideals: &Ideals, mut chain: Vec<usize>) -> Ve
 
 /// The best partitions that cut one topological order (forward kernels first): for graphs too large to list the ideals of a
 /// plan, with a proof where the graph has no other order (the panels of an LU factorisation). Pins are not served, and a bound on the number of partitions only where the best plan
-/// happens to keep it.
-pub fn by_order(instance: &Instance) -> Option<Path> {
+/// happens to keep it. `None` also where the deadline passes.
+pub fn by_order(instance: &Instance, deadline: Option<Instant>) -> Option<Path> {
     if instance.pins.iter().any(Option::is_some) {
         return None;
     }
@@ -266,6 +328,7 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
     best[0] = 0.0;
     let mut priced = 0;
     let mut pricer = Pricer::new(instance);
+    let mut watch = Watch::new(deadline);
     for i in 0..n {
         if best[i].is_infinite() {
             continue;
@@ -276,6 +339,9 @@ pub fn by_order(instance: &Instance) -> Option<Path> {
                 && instance.kernels[order[i]].backward != instance.kernels[order[j - 1]].backward;
             if mixed || (instance.kernel_by_kernel && j > i + 1) {
                 break;
+            }
+            if watch.is_over() {
+                return None;
             }
             pricer.add(order[j - 1]);
             if pricer.hopeless() {
@@ -428,7 +494,7 @@ mod tests {
     #[test]
     fn the_cuts_of_a_chain_are_a_proof() {
         let with_updates = chain_with_updates(10);
-        assert!(!by_order(&with_updates).unwrap().proven);
+        assert!(!by_order(&with_updates, None).unwrap().proven);
         let mut chain = with_updates;
         chain.kernels.truncate(10);
         chain.pins.truncate(10);
@@ -437,9 +503,22 @@ mod tests {
             tensor.output = k == 9;
         }
         let all = solve(&chain, &Ideals::of(&chain, MAX_IDEALS).unwrap()).unwrap();
-        let cut = by_order(&chain).unwrap();
+        let cut = by_order(&chain, None).unwrap();
         assert!(cut.proven && all.proven);
         assert!((cut.objective / all.objective - 1.0).abs() < 1e-12, "{cut:?} {all:?}");
+    }
+
+    /// A search whose deadline has passed gives the best plan of one order, and claims nothing of others.
+    #[test]
+    fn a_stopped_search_has_a_plan() {
+        let chain = chain_with_updates(10);
+        let all = Ideals::of(&chain, MAX_IDEALS).unwrap();
+        let stopped = solve_until(&chain, &all, f64::INFINITY, Some(Instant::now()));
+        let path = stopped.path.unwrap();
+        assert!(stopped.stopped && !path.proven);
+        assert!(chain.evaluate(&path.assignment).is_some_and(|(o, _)| (o / path.objective - 1.0).abs() < 1e-12));
+        let best = solve_until(&chain, &all, f64::INFINITY, None);
+        assert!(!best.stopped && best.path.unwrap().objective <= path.objective * (1.0 + 1e-12));
     }
 
     /// Too many ideals: one topological order remains, and the answer does not claim a proof.
@@ -451,7 +530,7 @@ mod tests {
         let path = solve(&forward, &few).unwrap();
         let all = solve(&forward, &Ideals::of(&forward, MAX_IDEALS).unwrap()).unwrap();
         assert!(!path.proven && all.proven && path.objective >= all.objective);
-        let by_order = by_order(&forward).unwrap();
+        let by_order = by_order(&forward, None).unwrap();
         assert!((by_order.objective - path.objective).abs() <= 1e-9 * path.objective);
     }
 }

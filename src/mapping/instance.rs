@@ -184,7 +184,7 @@ pub enum When {
 
 impl Instance {
     /// What the kernels of a partition cost without the tensors they pass. `None` as for [`Instance::partition`].
-    fn without_tensors(&self, members: &[usize]) -> Option<PartitionCost> {
+    pub fn without_tensors(&self, members: &[usize]) -> Option<PartitionCost> {
         let mut cost = PartitionCost { sram_bytes: self.base_sram_bytes, ..PartitionCost::default() };
         let mut seconds = 0.0;
         let mut options: Vec<&[CoreOption]> = Vec::new();

@@ -12,6 +12,7 @@ pub mod cache;
 mod certify;
 pub mod chain;
 pub mod compare;
+pub mod cover;
 pub mod degrees;
 pub mod dominance;
 pub mod elimination;

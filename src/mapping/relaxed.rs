@@ -336,7 +336,7 @@ impl<'a> Company<'a> {
 }
 
 /// Arithmetic that a kernel spends whatever cores it is given, in seconds of the whole chip.
-fn fluid_s(instance: &Instance, k: usize) -> f64 {
+pub fn fluid_s(instance: &Instance, k: usize) -> f64 {
     match &instance.kernels[k].compute {
         Compute::Seconds(s) => *s,
         Compute::Cores(options) => {

@@ -150,7 +150,8 @@ pub enum Proof {
     ClosedForm,
     /// Shortest path over all ideals.
     ShortestPath,
-    /// Lagrangian relaxation of the kernels that nothing waits for (`mapping/relaxed.rs`).
+    /// A relaxation of a wide graph: kernels covered by partitions in no order (`mapping/cover.rs`), or those that nothing waits for
+    /// spread over all partitions (`mapping/relaxed.rs`).
     Relaxation,
     /// The MILP solver's bound.
     Milp,

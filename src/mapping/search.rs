@@ -88,6 +88,10 @@ impl Clock {
     pub(super) fn is_over(&self) -> bool {
         self.ends.is_some_and(|ends| Instant::now() >= ends)
     }
+    /// Whether half of its seconds are over.
+    pub(super) fn is_half_over(&self) -> bool {
+        self.ends.is_some_and(|ends| Instant::now() >= self.started + ends.saturating_duration_since(self.started) / 2)
+    }
     /// Seconds since its start.
     pub(super) fn seconds(&self) -> f64 {
         self.started.elapsed().as_secs_f64()
@@ -467,6 +471,11 @@ impl<'a> Search<'a> {
             let Some(Fused { layer, assignment, proven, bound: layer_bound, relaxed }) =
                 self.solve_fusion(&instance, cutoff, ideals, &mut found.memory)?
             else {
+                if self.out_of_time() {
+                    // Stopped: nothing is known of the plans of this one.
+                    found.stop(Status::TimeLimit, bound);
+                    continue;
+                }
                 if incumbent.is_finite() {
                     // A part of a wide graph's ideals says nothing of the others.
                     if ideals.as_ref().is_none_or(|found| !found.complete) {
@@ -626,7 +635,7 @@ impl<'a> Search<'a> {
         if n > 128 {
             return match if limited { None } else { of_wide(memory) } {
                 Some(found) => Ok(Some(found)),
-                None => match exact::by_order(instance) {
+                None => match exact::by_order(instance, self.clock.ends) {
                     Some(path) => Ok(Some(fused(path.objective, path.assignment, path.proven && !limited))),
                     None if limited => Err(self.not_found(n)),
                     None => Ok(None),
@@ -641,7 +650,8 @@ impl<'a> Search<'a> {
                 ideals.insert(found)
             }
         };
-        let solve = |cutoff| cache::fusion(instance, cutoff, || exact::solve_below(instance, found, cutoff));
+        let solve =
+            |cutoff| cache::fusion(instance, cutoff, || exact::solve_until(instance, found, cutoff, self.clock.ends));
         match solve(if limited { f64::INFINITY } else { cutoff }) {
             Some(path) if path.proven || limited => Ok(Some(fused(path.objective, path.assignment, path.proven))),
             // A part of the ideals proves nothing: what the relaxation says, and the better plan of the two.
@@ -667,7 +677,7 @@ impl<'a> Search<'a> {
 
     /// Lowers the tile count to the smallest at which the plan costs the same and still fits.
     fn smallest_tiles(&self, best: &mut Best) {
-        if self.request.tiles.is_some() {
+        if self.request.tiles.is_some() || self.out_of_time() {
             return;
         }
         if self.workload.is_chain() {

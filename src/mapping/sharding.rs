@@ -124,14 +124,15 @@ pub fn problem(
         problem.open.push(open);
         problem.cost.push(cost);
     }
+    // What the next layer reads of each tensor.
+    let mut next: Vec<Vec<usize>> = vec![Vec::new(); workload.tensors.len()];
+    if options.boundary_tensors == Charge::Charged {
+        let carried = workload.tensors.iter().enumerate().filter_map(|(id, t)| t.carried_from.map(|from| (id, from)));
+        carried.for_each(|(id, from)| next[from].push(id));
+    }
     for (id, tensor) in workload.tensors.iter().enumerate() {
         let Some(from) = tensor.producer else { continue };
-        let carried = workload
-            .tensors
-            .iter()
-            .filter(|c| c.carried_from == Some(id) && options.boundary_tensors == Charge::Charged)
-            .flat_map(|c| &c.consumers)
-            .map(|u| (u, true));
+        let carried = next[id].iter().flat_map(|c| &workload.tensors[*c].consumers).map(|u| (u, true));
         let mut group_of: BTreeMap<(bool, bool), usize> = BTreeMap::new();
         for (u, next_layer) in tensor.consumers.iter().map(|u| (u, false)).chain(carried) {
             let is_forward = |k: usize| workload.kernels[k].phase == Phase::Forward;

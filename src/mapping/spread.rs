@@ -8,6 +8,7 @@ use super::request::{Answer, LimitReached, MapError, Objective, Pins, Record, Re
 use super::search::{self, Clock, Search, TIE};
 use crate::model::collective;
 use crate::model::compute::system_peak;
+use crate::model::energy::LayerUse;
 use crate::model::schedule::samples_per_pass;
 use crate::system::System;
 use crate::workload::Workload;
@@ -39,13 +40,14 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock
         None => grids(system, wanted.split, one_way),
     };
     let considered = all.len();
+    let undivided = all.first().cloned();
     let mut candidates = Vec::with_capacity(considered);
     let mut fastest_s = f64::INFINITY;
     let mut stopped: Option<Status> = None;
     let mut unseen = false;
     for degrees in all {
-        if clock.is_over() {
-            // Of a grid that was not looked at nothing is known.
+        if clock.is_half_over() {
+            // The other half is for plans on the grids seen so far.
             stopped = Some(Status::TimeLimit);
             unseen = true;
             break;
@@ -62,7 +64,17 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock
 
     let mut best = None;
     let mut least: Option<Infeasible> = None;
-    let mut bound = if unseen { 0.0 } else { f64::INFINITY };
+    // Of a grid that was not looked at it is known that a chip has at least its part of all arithmetic.
+    let mut bound = f64::INFINITY;
+    if let Some(degrees) = undivided.filter(|_| unseen) {
+        let search = Search::new(workload, system, request, clock)?;
+        let (_, whole) = search.assignment_floor(&degrees);
+        let chips = system.chip_count() as f64;
+        let seconds = whole.compute_s / chips * (1.0 - TIE);
+        fastest_s = fastest_s.min(seconds);
+        let part = LayerUse { compute_s: seconds, flop: whole.flop / chips, dram_bytes: 0.0, link_j: 0.0 };
+        bound = search.value_floor(&degrees, seconds, part);
+    }
     let (mut solved, mut nodes, mut reproducible) = (0, 0, true);
     for (degrees, share, of_grid) in &candidates {
         if clock.is_over() {

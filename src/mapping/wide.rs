@@ -5,12 +5,14 @@
 //!    fit a chip), each kernel that joins priced by what it changes.
 //! 3. The best of these plans is improved: the kernels of some neighbouring partitions at a time are partitioned anew by
 //!    the exact engine. Equal neighbourhoods (repeated layers) are the same sub-problem and solved once (`cache.rs`).
-//! 4. The bound is the larger of the closed form and the relaxation of `relaxed.rs`.
+//! 4. The bound is the largest of the closed form, the covering of `cover.rs` where the SRAM holds few kernels at a time, and the
+//!    relaxation of `relaxed.rs`.
 //!
 //! Work is limited by counts, so that the answer is the same on any machine; a deadline, where one is given, ends it
 //! earlier with the best plan found.
 
 use super::cache;
+use super::cover;
 use super::exact;
 use super::ideals::Ideals;
 use super::instance::{Instance, TensorCost, UseCost};
@@ -32,15 +34,26 @@ pub struct Wide {
     pub relaxed: usize,
 }
 
-/// What is carried from one problem to a similar one (another tile count): prices of the relaxation of each pass.
+/// What is carried from one problem to a similar one (another tile count).
 #[derive(Debug, Clone, Default)]
-pub struct Memory([Option<Prices>; 2]);
+pub struct Memory([OfPass; 2]);
+
+/// The same, of one pass.
+#[derive(Debug, Clone, Copy, Default)]
+struct OfPass {
+    /// Prices of the relaxation.
+    prices: Option<Prices>,
+    /// Whether covering it brought nothing: too many pieces, or a bound that another beat.
+    uncovered: bool,
+}
 
 /// Most kernels that one row of the dynamic programme looks at, in all rows together.
 const WORK: usize = 6_000_000;
 /// Kernels of a neighbourhood that is partitioned anew, and the ideals of it that are looked at.
 const NEIGHBOURS: usize = 32;
 const NEIGHBOUR_IDEALS: usize = 1_500;
+/// Relative gap at which a bound is left as it is.
+const CLOSE: f64 = 1e-7;
 /// How much worse than the cutoff a plan may be before it is improved.
 const HOPE: f64 = 1.03;
 
@@ -61,8 +74,7 @@ pub fn solve(instance: &Instance, cutoff: f64, memory: &mut Memory, deadline: Op
     let (mut bound, mut relaxed, mut first) = (0.0, 0, 0);
     for (i, (part, kernels)) in parts.iter().enumerate() {
         let others: f64 = floors.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, f)| f).sum();
-        let prices = &mut memory.0[i.min(1)];
-        let solved = pass(part, floors[i], cutoff - others, prices, deadline)?;
+        let solved = pass(part, floors[i], cutoff - others, &mut memory.0[i.min(1)], deadline)?;
         kernels.iter().zip(&solved.assignment).for_each(|(k, p)| assignment[*k] = first + p);
         first += solved.assignment.iter().max().map_or(0, |p| p + 1);
         bound += solved.bound;
@@ -73,13 +85,7 @@ pub fn solve(instance: &Instance, cutoff: f64, memory: &mut Memory, deadline: Op
 }
 
 /// One pass.
-fn pass(
-    part: &Instance,
-    floor: f64,
-    cutoff: f64,
-    prices: &mut Option<Prices>,
-    deadline: Option<Instant>,
-) -> Option<Wide> {
+fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline: Option<Instant>) -> Option<Wide> {
     let late = || deadline.is_some_and(|d| Instant::now() >= d);
     let mut best: Option<(f64, Vec<usize>)> = None;
     let consider = |plan: Vec<usize>, best: &mut Option<(f64, Vec<usize>)>| {
@@ -110,12 +116,23 @@ fn pass(
     let mut bound = floor;
     let mut pooled = 0;
     let upper = best.as_ref().map_or(f64::INFINITY, |b| b.0);
+    let wanted = upper.min(cutoff.max(floor));
+    if upper > floor * (1.0 + 1e-9) && !late() && !memory.uncovered {
+        let covered = cover::bound(part, wanted, deadline);
+        memory.uncovered = covered.is_none_or(|c| c <= bound) && !late();
+        if let Some(covered) = covered.filter(|c| *c > bound) {
+            bound = covered;
+            pooled = part.kernels.len();
+        }
+    }
     if upper > floor * (1.0 + 1e-9)
+        && bound < wanted * (1.0 - CLOSE)
         && !late()
-        && let Some(relaxed) = relaxed::bound(part, upper.min(cutoff.max(floor)), prices, deadline)
+        && let Some(relaxed) = relaxed::bound(part, wanted, &mut memory.prices, deadline)
     {
         // Sums of many terms: rounding must not lift the bound above a plan.
         if relaxed.bound * (1.0 - 1e-11) > bound {
+            memory.uncovered = true;
             bound = relaxed.bound * (1.0 - 1e-11);
             pooled = relaxed.pooled;
         }
@@ -202,17 +219,20 @@ fn cuts(part: &Instance, order: &[usize], known: f64, deadline: Option<Instant>)
     let mut pricer = Pricer::new(part);
     pricer.start(|_| false);
     let limit = known * (1.0 + 1e-9);
+    let (mut late, mut next) = (false, 0);
     for i in 0..n {
         if i > 0 {
             pricer.advance(order[i - 1]);
         }
-        // A first plan is found whatever the deadline says.
-        if known.is_finite() && i % 64 == 0 && deadline.is_some_and(|d| Instant::now() >= d) {
+        late = late || (i % 64 == 0 && deadline.is_some_and(|d| Instant::now() >= d));
+        if late && known.is_finite() {
             return None;
         }
-        if best[i].is_infinite() {
+        // A first plan is found whatever the deadline says: from then on the longest partition that fits is taken.
+        if best[i].is_infinite() || (late && i < next) {
             continue;
         }
+        next = i + 1;
         for j in i + 1..=n {
             pricer.add(order[j - 1]);
             if pricer.hopeless() || best[i] + pricer.least_value() > limit {
@@ -225,6 +245,7 @@ fn cuts(part: &Instance, order: &[usize], known: f64, deadline: Option<Instant>)
                 if through < best[j] {
                     best[j] = through;
                     from[j] = i;
+                    next = j;
                 }
             }
             if j - i >= reach && i > 0 {
@@ -270,7 +291,7 @@ fn improve(part: &Instance, objective: &mut f64, plan: &mut Vec<usize>, deadline
             let step = ((last - at) / 2).max(1);
             if last > at && members.len() <= 128 {
                 members.sort_unstable();
-                if let Some(better) = anew(part, plan, &members, at, last) {
+                if let Some(better) = anew(part, plan, &members, at, last, deadline) {
                     let total = part.evaluate(&better).map(|(objective, _)| objective);
                     if let Some(total) = total.filter(|t| *t < *objective * (1.0 - 1e-12)) {
                         *objective = total;
@@ -287,12 +308,19 @@ fn improve(part: &Instance, objective: &mut f64, plan: &mut Vec<usize>, deadline
 }
 
 /// The plan with the kernels of partitions `at` to `last` partitioned anew, if that is another one.
-fn anew(part: &Instance, plan: &[usize], members: &[usize], at: usize, last: usize) -> Option<Vec<usize>> {
+fn anew(
+    part: &Instance,
+    plan: &[usize],
+    members: &[usize],
+    at: usize,
+    last: usize,
+    deadline: Option<Instant>,
+) -> Option<Vec<usize>> {
     let sub = neighbourhood(part, members);
     let own: Vec<usize> = members.iter().map(|k| plan[*k] - at).collect();
     let (now, _) = sub.evaluate(&own)?;
     let ideals = Ideals::of(&sub, NEIGHBOUR_IDEALS)?;
-    let path = cache::fusion(&sub, now, || exact::solve_below(&sub, &ideals, now))?;
+    let path = cache::fusion(&sub, now, || exact::solve_until(&sub, &ideals, now, deadline))?;
     if path.objective >= now * (1.0 - 1e-9) {
         return None;
     }

@@ -28,6 +28,27 @@ fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Resul
     }
 }
 
+/// Cases with an answer and without one: a test whose cases are nearly all of one kind says little.
+#[derive(Default)]
+struct Tally(std::cell::Cell<(u32, u32)>);
+
+impl Tally {
+    fn count(&self, feasible: bool) {
+        let (with, without) = self.0.get();
+        self.0.set(if feasible { (with + 1, without) } else { (with, without + 1) });
+    }
+
+    /// At least a tenth of either kind.
+    fn is_even(&self, what: &str) {
+        let (with, without) = self.0.get();
+        println!("{what}: {with} feasible, {without} not");
+        assert!(
+            10 * with >= with + without && 10 * without >= with + without,
+            "{what}: {with} feasible, {without} not"
+        );
+    }
+}
+
 /// Whether two numbers are one to a tolerance relative to the larger (absolute below one).
 fn near(a: f64, b: f64, tolerance: f64) -> bool {
     a == b || (a - b).abs() <= tolerance * a.abs().max(b.abs()).max(1.0)

@@ -162,7 +162,8 @@ impl Separable {
         let mut sizes: Vec<usize> = base.open.iter().map(Vec::len).collect();
         let of_group = |g: usize, sizes: &mut Vec<usize>| {
             let mut terms = Vec::new();
-            group_terms(&base, g, sizes, &mut terms).map(|()| terms)
+            group_terms(&base.groups[g], base.links.iter().filter(|l| l.group == Some(g)).collect(), sizes, &mut terms)
+                .map(|()| terms)
         };
         let coupled = couplings(&base, &sizes);
         let groups: Option<Vec<Vec<Term>>> = (0..base.groups.len()).map(|g| of_group(g, &mut sizes)).collect();

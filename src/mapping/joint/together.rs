@@ -120,7 +120,8 @@ impl<'a> Together<'a> {
         Ok(match found {
             Some(Fused { layer, proven: true, .. }) => closed.max(self.total(stage, layer)),
             Some(_) => closed,
-            None if complete => f64::INFINITY,
+            // What the deadline stopped says nothing.
+            None if complete && !self.search.out_of_time() => f64::INFINITY,
             None => closed,
         })
     }
@@ -296,7 +297,7 @@ fn least_path(part: &Instance, ideals: &Ideals, mut cutoff: f64, known: &mut Opt
         }
         cutoff = cutoff.min(value);
     }
-    let path = cache::fusion(part, cutoff, || exact::solve_below(part, ideals, cutoff))?;
+    let path = cache::fusion(part, cutoff, || exact::solve_until(part, ideals, cutoff, None))?;
     let objective = path.objective;
     *known = Some(Rc::new(path));
     Some(objective)

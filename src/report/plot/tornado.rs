@@ -35,6 +35,8 @@ pub struct Tornado {
 
 /// Height of a bar's slot.
 const SLOT: f64 = 13.0;
+/// Largest share of the width that names take.
+const NAMES: f64 = 0.42;
 
 impl Tornado {
     /// Writes `<stem>.svg` and `<stem>.png`.
@@ -42,7 +44,10 @@ impl Tornado {
     /// # Errors
     /// [`PlotError`]: a file that cannot be written.
     pub fn draw(&self, stem: &Path) -> Result<Vec<PathBuf>, PlotError> {
-        let mut canvas = Canvas::new(Width::Auto.points(self.levers.len() > 16))?;
+        // Names are not cut where the full width has room for them.
+        let widest = text::widest(self.levers.iter().map(|l| l.name.as_str()), TICK);
+        let wide = self.levers.len() > 16 || widest > theme::COLUMN * NAMES;
+        let mut canvas = Canvas::new(Width::Auto.points(wide))?;
         let top = frame::title(&mut canvas, &self.title, MARGIN);
         let entries: Vec<Entry> = self
             .names
@@ -53,14 +58,16 @@ impl Tornado {
             .collect();
         let (left, right) = (MARGIN, canvas.width - MARGIN);
         let top = legend::draw(&mut canvas, &entries, left, right, top) + 6.0;
-        let room = canvas.width * 0.42;
+        let room = canvas.width * NAMES;
         let labels: Vec<String> = self.levers.iter().map(|l| text::fit(&l.name, TICK, false, room)).collect();
         let x0 = MARGIN + text::widest(labels.iter().map(String::as_str), TICK) + 5.0;
         // Room for a number beside the longest bar.
+        let numbers: Vec<String> = self.levers.iter().map(|l| frame::minus(&short_number(l.value))).collect();
+        let beside = 5.0 + text::widest(numbers.iter().map(String::as_str), TICK - 0.5);
         let plot = Rect {
             x0,
             y0: top,
-            x1: canvas.width - MARGIN - 26.0,
+            x1: canvas.width - MARGIN - beside.max(12.0),
             y1: top + SLOT * self.levers.len().max(1) as f64 + 4.0,
         };
         let drawable = |v: f64| super::axis::drawable(v, false);
