@@ -69,7 +69,7 @@ crate::choice! {
 }
 
 /// Sets of shardings that a search may look at.
-pub const JOINT_NODES: u64 = 500;
+pub const JOINT_NODES: u64 = 1500;
 
 /// Decisions that are fixed beforehand.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -31,7 +31,6 @@ use crate::model::schedule::{Stage, iteration};
 use crate::system::Overlap;
 use crate::system::options::{Charge, Fanout, Layouts, Pipeline, WeightTraffic};
 use crate::workload::{Axis, Use};
-use std::ops::Range;
 
 /// All layouts; a set of them is a mask of their positions here.
 const LAYOUTS: [Layout; 4] = [Layout::Replicated, Layout::Rows, Layout::Cols, Layout::Partial];
@@ -451,10 +450,10 @@ impl Alone {
     /// The least iteration over the shardings of `open`, each kernel at the best of some tile counts, and a sharding that
     /// reaches it. `None` where nothing agrees or fits the SRAM; zero and no sharding where too many kernels depend on each
     /// other at once.
-    pub fn least(&self, open: &Open, tiles: Range<usize>) -> Option<(f64, Vec<Strategy>)> {
+    pub fn least(&self, open: &Open, tiles: &[usize]) -> Option<(f64, Vec<Strategy>)> {
         let at_tiles = match tiles.len() == self.local.len() {
             true => Some(self.any.clone()),
-            false => self.terms(&tiles.collect::<Vec<_>>()),
+            false => self.terms(tiles),
         };
         let Some(mut terms) = at_tiles else { return Some((0.0, Vec::new())) };
         terms.extend(self.fixed.iter().cloned());
@@ -493,7 +492,7 @@ impl Alone {
 
     /// Moves the price of memory to where the bound over `open` is largest, which it is a concave function of.
     pub fn tune(&mut self, open: &Open) {
-        let Some((bound, sharding)) = self.least(open, 0..self.local.len()) else { return };
+        let Some((bound, sharding)) = self.least(open, &(0..self.local.len()).collect::<Vec<_>>()) else { return };
         if sharding.is_empty() || !self.room.is_finite() || self.holds(&sharding) <= self.room {
             return;
         }
@@ -502,7 +501,7 @@ impl Alone {
         let mut price = (bound / self.slope).max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
         for _ in 0..PRICES {
             self.byte_s = price;
-            let Some((bound, sharding)) = self.least(open, 0..self.local.len()) else { break };
+            let Some((bound, sharding)) = self.least(open, &(0..self.local.len()).collect::<Vec<_>>()) else { break };
             if bound > best.0 {
                 best = (bound, price);
             }

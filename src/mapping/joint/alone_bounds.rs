@@ -9,7 +9,6 @@ use super::alone::Alone;
 use super::relaxed::Relaxation;
 use super::{Bounds, Context, Set};
 use crate::model::Strategy;
-use std::ops::Range;
 
 /// The bounds of one assignment.
 pub struct KernelByKernel {
@@ -34,7 +33,7 @@ impl Bounds for KernelByKernel {
         if self.alone.holds_too_much(&set.open) {
             return Ok(None);
         }
-        Ok(self.alone.least(&set.open, set.tiles.clone()).filter(|(bound, _)| *bound < best * (1.0 - TIE)))
+        Ok(self.alone.least(&set.open, &set.tiles).filter(|(bound, _)| *bound < best * (1.0 - TIE)))
     }
 
     fn children(&self, set: &Set, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Vec<Set>, MapError> {
@@ -45,7 +44,7 @@ impl Bounds for KernelByKernel {
     }
 
     /// Its least sum is what it takes.
-    fn may_win(&self, _: &[Strategy], _: Range<usize>, _: f64, _: &mut Context<'_>) -> Result<bool, MapError> {
+    fn may_win(&self, _: &[Strategy], _: &[usize], _: f64, _: &mut Context<'_>) -> Result<bool, MapError> {
         Ok(true)
     }
 }

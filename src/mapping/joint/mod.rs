@@ -36,7 +36,6 @@ use crate::system::options::{Layouts, ShardingObjective};
 use alone_bounds::KernelByKernel;
 use relaxed::{Open, Relaxation};
 use std::collections::{BTreeMap, BinaryHeap};
-use std::ops::Range;
 use std::rc::Rc;
 use together::Together;
 
@@ -62,8 +61,10 @@ pub enum Ended {
 #[derive(Debug, Clone)]
 struct Set {
     open: Open,
-    /// Its tile counts, by position.
-    tiles: Range<usize>,
+    /// Its tile counts, by position, ascending: as these descend, the first cuts most.
+    tiles: Vec<usize>,
+    /// Kernels that it was split by.
+    depth: usize,
     /// Best partitions of the relaxed passes of a set that contains this one: with weights streamed or kept on chip, forward and
     /// backward.
     known: [[Option<Rc<Path>>; 2]; 2],
@@ -75,20 +76,15 @@ impl Set {
         let with = |s: &Strategy| {
             let mut set = self.clone();
             set.open[k] = vec![*s];
+            set.depth += 1;
             set
         };
         self.open[k].iter().map(with).collect()
     }
 
-    /// By tile counts, one by one unless they are very many.
+    /// By tile counts.
     fn split_tiles(&self) -> Vec<Self> {
-        let (from, to) = (self.tiles.start, self.tiles.end);
-        let with = |tiles: Range<usize>| Self { tiles, ..self.clone() };
-        if self.tiles.len() > MOST_TILE_COUNTS {
-            let middle = from + self.tiles.len() / 2;
-            return vec![with(from..middle), with(middle..to)];
-        }
-        self.tiles.clone().map(|i| with(i..i + 1)).collect()
+        self.tiles.iter().map(|i| Self { tiles: vec![*i], ..self.clone() }).collect()
     }
 }
 
@@ -128,7 +124,7 @@ trait Bounds {
     fn may_win(
         &self,
         sharding: &[Strategy],
-        tiles: Range<usize>,
+        tiles: &[usize],
         best: f64,
         context: &mut Context<'_>,
     ) -> Result<bool, MapError>;
@@ -245,12 +241,12 @@ impl<'a> Joint<'a> {
         mut best: f64,
     ) -> Result<Ended, MapError> {
         // The tile counts that each sharding was evaluated at.
-        let all = 0..self.tiles.len();
-        let mut evaluated: BTreeMap<Vec<Strategy>, Vec<Range<usize>>> = BTreeMap::from([(seen, vec![all.clone()])]);
+        let all: Vec<usize> = (0..self.tiles.len()).collect();
+        let mut evaluated: BTreeMap<Vec<Strategy>, Vec<Vec<usize>>> = BTreeMap::from([(seen, vec![all.clone()])]);
         let mut heap = BinaryHeap::new();
         let mut made = 0;
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
-        let root = Set { open: self.root.clone(), tiles: all, known: Default::default() };
+        let root = Set { open: self.root.clone(), tiles: all, depth: 0, known: Default::default() };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
         while let Some(node) = heap.pop() {
             if node.bound >= best * (1.0 - TIE) {
@@ -270,11 +266,12 @@ impl<'a> Joint<'a> {
             };
             let tiles = node.set.tiles.clone();
             let at = evaluated.entry(sharding.clone()).or_default();
-            if !at.iter().any(|known| known.start <= tiles.start && tiles.end <= known.end) {
-                at.push(tiles.clone());
-                if single || self.bounds.may_win(&sharding, tiles.clone(), best, context)? {
-                    best = evaluate(&sharding, &self.tiles[tiles], context.ideals)?;
+            if !at.iter().any(|known| tiles.iter().all(|i| known.contains(i))) {
+                if single || self.bounds.may_win(&sharding, &tiles, best, context)? {
+                    let counts: Vec<u64> = tiles.iter().map(|i| self.tiles[*i]).collect();
+                    best = evaluate(&sharding, &counts, context.ideals)?;
                 }
+                at.push(tiles);
             }
             // One sharding was evaluated at all its tile counts.
             if single || node.bound >= best * (1.0 - TIE) {

@@ -11,7 +11,7 @@ use super::super::sharding::Problem;
 use super::super::wide;
 use super::relaxed::{Open, Relaxation};
 use super::separable::{self, Own, Separable};
-use super::{Bounds, Context, MOST_KERNELS, Set};
+use super::{Bounds, Context, MOST_KERNELS, MOST_TILE_COUNTS, Set};
 use crate::model::Strategy;
 use crate::model::compute::tensor_bytes;
 use crate::model::layout::required;
@@ -20,7 +20,6 @@ use crate::system::Style;
 use crate::system::options::Layouts;
 use crate::workload::Phase;
 use std::cell::OnceCell;
-use std::ops::Range;
 use std::rc::Rc;
 
 /// Rounds in which the weights of an assignment are looked for.
@@ -28,6 +27,12 @@ const ROUNDS: usize = 8;
 
 /// Rounds in which they are moved for a smaller set.
 const MORE_ROUNDS: usize = 2;
+
+/// Tile counts are looked at one by one each time a set has been split by so many kernels more.
+const TILES_AGAIN: usize = 4;
+
+/// So many that are left are told apart.
+const FEW_TILE_COUNTS: usize = 2;
 
 /// The bounds of one assignment.
 pub struct Together<'a> {
@@ -144,7 +149,11 @@ impl<'a> Together<'a> {
         let [ahead, behind] = known;
         let least = self.least_forward[usize::from(weights_on_chip)]
             .get_or_init(|| {
-                let root = self.relaxation.instance(&self.root, self.ends(&(0..self.tiles.len())), weights_on_chip)?;
+                let root = self.relaxation.instance(
+                    &self.root,
+                    self.ends(&(0..self.tiles.len()).collect::<Vec<_>>()),
+                    weights_on_chip,
+                )?;
                 least_path(&root.phase(false).0, first, f64::INFINITY, &mut None)
             })
             .unwrap_or(0.0);
@@ -155,12 +164,27 @@ impl<'a> Together<'a> {
     }
 
     /// The tile counts at which costs and buffers of a set are least: one tile has no remainder.
-    fn ends(&self, tiles: &Range<usize>) -> (u64, u64) {
-        match &self.tiles[tiles.clone()] {
-            [one] => (*one, *one),
-            // Descending.
-            several => (1, several.first().copied().unwrap_or(1)),
+    fn ends(&self, tiles: &[usize]) -> (u64, u64) {
+        // Descending.
+        let most = tiles.first().map_or(1, |i| self.tiles[*i]);
+        (if tiles.len() == 1 { most } else { 1 }, most)
+    }
+
+    /// The tile counts at which some sharding of a set may beat `best`.
+    fn tiles_left(&self, set: &Set, best: f64, context: &mut Context<'_>) -> Result<Vec<usize>, MapError> {
+        let stage = self.relaxation.stage(&set.open);
+        let mut left = Vec::new();
+        for i in &set.tiles {
+            let mut bound = f64::INFINITY;
+            for mode in self.modes {
+                let known = &mut set.known[usize::from(*mode)].clone();
+                bound = bound.min(self.fused(&set.open, (self.ends(&[*i]), *mode), &stage, best, context, known)?);
+            }
+            if bound < best * (1.0 - TIE) {
+                left.push(*i);
+            }
         }
+        Ok(left)
     }
 
     /// Seconds of an iteration whose layer takes at least `layer_s` and whose other parts are those of `stage`.
@@ -243,10 +267,20 @@ impl Bounds for Together<'_> {
         Ok(Some((bound.max(fused), sharding)))
     }
 
-    fn children(&self, set: &Set, sharding: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Vec<Set>, MapError> {
-        // What one tile count saves in time another saves in SRAM: a bound for both is far below either.
-        if set.tiles.len() > 1 {
-            return Ok(set.split_tiles());
+    fn children(
+        &self,
+        set: &Set,
+        sharding: &[Strategy],
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Vec<Set>, MapError> {
+        let mut set = set.clone();
+        // What one tile count saves in time another saves in SRAM: a bound for all is below that of each.
+        if (2..=MOST_TILE_COUNTS).contains(&set.tiles.len()) && set.depth.is_multiple_of(TILES_AGAIN) {
+            set.tiles = self.tiles_left(&set, best, context)?;
+            if set.tiles.len() <= FEW_TILE_COUNTS {
+                return Ok(set.split_tiles());
+            }
         }
         let k = self.split(&set.open, self.ends(&set.tiles), sharding);
         Ok(set.split(k))
@@ -256,7 +290,7 @@ impl Bounds for Together<'_> {
     fn may_win(
         &self,
         sharding: &[Strategy],
-        tiles: Range<usize>,
+        tiles: &[usize],
         best: f64,
         context: &mut Context<'_>,
     ) -> Result<bool, MapError> {
@@ -266,7 +300,7 @@ impl Bounds for Together<'_> {
         let open: Open = sharding.iter().map(|s| vec![*s]).collect();
         let stage = self.relaxation.stage(&open);
         for mode in self.modes {
-            let at = (self.ends(&tiles), *mode);
+            let at = (self.ends(tiles), *mode);
             let bound = self.fused(&open, at, &stage, best, context, &mut Default::default())?;
             if bound < best * (1.0 - TIE) {
                 return Ok(true);
