@@ -76,7 +76,7 @@ fn joint_is_brute_force_on_graphs_of_two_passes() {
         }
         if memory == 0 {
             let weights: f64 = w.kernels.iter().map(|k| k.weight_elements() * w.word_bytes).sum();
-            s.memory.0.capacity = Some(Bytes(8.0 * weights * w.repeat as f64 / tp as f64 + 40_000.0));
+            s.memory.0.capacity = Some(Bytes(8.0 * weights * w.repeat as f64 / tp as f64 + 4_000.0));
         }
         let least = brute_force_over(&w, &s, &request(Passes::TwoPass, tp))?;
         let joint = solve(&w, &s, &request(Passes::Joint, tp))?;
@@ -107,7 +107,7 @@ fn joint_is_brute_force_on_graphs_of_two_passes() {
 #[test]
 fn kernel_by_kernel_the_first_set_is_the_answer() {
     let looked = Cell::new([0; 2]);
-    check(2000, &(graphs(8), system(false)), |(w, mut s)| {
+    check(400, &(graphs(6), system(false)), |(w, mut s)| {
         s.chip.0.style = Style::KernelByKernel;
         s.memory.0.capacity = None;
         let tp = s.chip_count();
