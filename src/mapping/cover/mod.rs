@@ -28,7 +28,7 @@ mod prices;
 use self::prices::Pricing;
 use super::instance::{CAPACITY_TOLERANCE, Instance, PartitionCost};
 use super::relaxed::fluid_s;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasher;
 use std::time::Instant;
 
@@ -222,7 +222,7 @@ impl<'a> Graph<'a> {
     fn pieces(&self, colour: &[usize], colours: usize, deadline: Option<Instant>) -> Option<Vec<Piece>> {
         let beside = self.beside(colour, colours);
         let n = colour.len();
-        let mut found = Found { colour, beside, pieces: Vec::new(), known: HashMap::new(), sets: 0 };
+        let mut found = Found { colour, beside, pieces: Vec::new(), known: HashSet::new(), sets: 0 };
         let mut reached = vec![false; n];
         for anchor in (0..n).filter(|k| self.instance.kernels[*k].pieces == 1) {
             if deadline.is_some_and(|d| Instant::now() >= d) {
@@ -296,12 +296,15 @@ impl<'a> Graph<'a> {
     }
 }
 
+/// Kernels of each colour, and the numbers of their costs: equal pieces have equal kinds.
+type Kind = (Vec<(usize, u32)>, [u64; 6]);
+
 /// Pieces as they are found.
 struct Found<'a> {
     colour: &'a [usize],
     beside: Vec<Colours>,
     pieces: Vec<Piece>,
-    known: HashMap<(Vec<(usize, u32)>, [u64; 6]), ()>,
+    known: HashSet<Kind>,
     sets: usize,
 }
 
@@ -334,10 +337,7 @@ impl Found<'_> {
         };
         let numbers =
             [piece.fluid_s, piece.compute_s, piece.dram_bytes, piece.network_s, piece.serial_s, piece.sram_bytes];
-        if let std::collections::hash_map::Entry::Vacant(place) =
-            self.known.entry((piece.kernels.clone(), numbers.map(f64::to_bits)))
-        {
-            place.insert(());
+        if self.known.insert((piece.kernels.clone(), numbers.map(f64::to_bits))) {
             self.pieces.push(piece);
         }
         (self.pieces.len() <= MOST_PIECES).then_some(())
