@@ -65,8 +65,9 @@ impl Derivation<'_> {
     pub(super) fn conversions_paid_by(&self, k: usize, id: usize) -> Vec<(Layout, CollectiveKind, f64)> {
         let tensor = &self.w.tensors[id];
         let Some(producer) = tensor.producer else { return Vec::new() };
-        // A reader pays in another phase than the producer's alone.
-        if producer != k && (self.same_phase(producer, k) || !tensor.consumers.iter().any(|u| u.kernel == k)) {
+        // A reader pays in another phase or block than the producer's alone.
+        let together = self.same_phase(producer, k) && self.w.kernels[producer].block == self.w.kernels[k].block;
+        if producer != k && (together || !tensor.consumers.iter().any(|u| u.kernel == k)) {
             return Vec::new();
         }
         let made = produced(self.d.sharding[producer], self.system.model.layouts);

@@ -645,7 +645,9 @@ impl<'a> Search<'a> {
         let found = match ideals {
             Some(found) => found,
             None => {
-                let listed = self.shelf.ideals(|| Ideals::of(instance, MAX_IDEALS));
+                let list = || Ideals::of(instance, MAX_IDEALS);
+                // The shelf is the whole workload's, a chain's problem one of its blocks'.
+                let listed = if self.workload.is_chain() { list() } else { self.shelf.ideals(list) };
                 let Some(found) = listed else { return Ok(None) };
                 ideals.insert(found)
             }
