@@ -3,7 +3,7 @@
 //! Each part writes a study file of systems that all differ (chip, number of chips, bandwidth of the memory and of both
 //! networks), runs it on two threads into a folder of its own, as `flowspace study run --jobs 2 --no-plots` does, and prints
 //! its points, seconds, and seconds of processor. `docs/performance.md` keeps dated tables. `FLOWSPACE_SCALE=0.1` takes a tenth of the
-//! values of the axes with most.
+//! values of the axes with most; `FLOWSPACE_SHARDING=joint` searches all shardings (two passes unless it is set).
 
 use flowspace::study::{RunOptions, Study, run};
 use std::fmt::Write as _;
@@ -64,7 +64,7 @@ fn values((from, to, steps): (f64, f64, usize), scale: f64) -> String {
     (0..steps).map(|i| format!("{:.3} GB/s", value(i))).collect::<Vec<_>>().join(", ")
 }
 
-fn text(part: &Part, root: &Path, scale: f64) -> String {
+fn text(part: &Part, root: &Path, scale: f64, sharding: &str) -> String {
     let root = root.display();
     let chips: Vec<String> = part.chips.iter().map(|c| format!("{root}/systems/chips/{c}.yaml")).collect();
     let mut out = format!(
@@ -87,7 +87,7 @@ fn text(part: &Part, root: &Path, scale: f64) -> String {
     ] {
         let _ = writeln!(out, "  - name: {name}\n    field: system.{field}\n    values: [{}]", values(range, scale));
     }
-    out + "solve:\n  sharding: two_pass\n"
+    out + &format!("solve:\n  sharding: {sharding}\n")
 }
 
 /// Seconds of processor of this process so far, from /proc; not a number elsewhere. (Linux counts them in hundredths.)
@@ -101,6 +101,7 @@ fn processor_s() -> f64 {
 fn main() {
     let asked: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let scale = std::env::var("FLOWSPACE_SCALE").ok().and_then(|s| s.parse().ok()).unwrap_or(1.0);
+    let sharding = std::env::var("FLOWSPACE_SHARDING").unwrap_or_else(|_| "two_pass".into());
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folder = std::env::temp_dir().join(format!("flowspace-bench-study-{}", std::process::id()));
     println!(
@@ -109,7 +110,7 @@ fn main() {
     for part in PARTS.iter().filter(|part| asked.is_empty() || asked.iter().any(|a| a == part.name)) {
         std::fs::create_dir_all(&folder).expect("a folder for temporary files");
         let file = folder.join("study.yaml");
-        std::fs::write(&file, text(part, root, scale)).expect("a temporary file");
+        std::fs::write(&file, text(part, root, scale, &sharding)).expect("a temporary file");
         let (clock, before) = (Instant::now(), processor_s());
         let study = Study::load(&file).expect("a study that loads");
         let summary = run(study, &RunOptions { jobs: 2, ..RunOptions::new(folder.join(part.name)) }).expect("a run");

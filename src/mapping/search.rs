@@ -534,28 +534,36 @@ impl<'a> Search<'a> {
         found: &mut Found,
     ) -> Result<(), MapError> {
         let candidate = &tried.candidate;
-        let Some(joint) = joint::Joint::new(self, &candidate.degrees) else { return Ok(()) };
-        let mut nodes_left = self.request.joint_nodes.saturating_sub(found.joint_nodes);
-        let before = nodes_left;
-        let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
-        let mut evaluate = |strategies: &[Strategy], tiles: &[u64], ideals: &mut Option<Ideals>| {
-            let at = |k: usize| tried.pass.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
-            let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
-            let objective = sharding::price(&tried.pass.problem, &choice);
-            let record = SolveRecord { objective, ..tried.pass.sharding.record.clone() };
-            let sharding = Sharding { strategies: strategies.to_vec(), record };
-            self.try_sharding(candidate, (&sharding, Some(tiles)), best, ideals, found)?;
-            Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
-        };
-        let mut context = Context { ideals, nodes_left: &mut nodes_left };
-        let ended = joint.run(&mut context, tried.pass.sharding.strategies.clone(), &mut evaluate, start)?;
-        found.joint_nodes += before - nodes_left;
-        match ended {
-            Ended::Closed => {}
-            Ended::Near(bound) => found.unproven = found.unproven.min(bound),
-            Ended::Stopped(bound) => {
-                let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
-                found.stop(status, bound);
+        let pipe = self.pipe(&candidate.degrees);
+        // Stages as equal as can be take least time and most memory. Told apart by their longest stage, divisions have bounds that
+        // see both.
+        let (least, most) = (pipe.shortest(), pipe.longest());
+        let alone = (least..=most).take(TOLD_APART).map(|longest| (longest, longest));
+        let others = least.saturating_add(TOLD_APART as u64);
+        for longest in alone.chain((others <= most).then_some((others, most))) {
+            let Some(joint) = joint::Joint::new(self, &candidate.degrees, longest) else { continue };
+            let mut nodes_left = self.request.joint_nodes.saturating_sub(found.joint_nodes);
+            let before = nodes_left;
+            let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+            let mut evaluate = |strategies: &[Strategy], tiles: &[u64], ideals: &mut Option<Ideals>| {
+                let at = |k: usize| tried.pass.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
+                let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
+                let objective = sharding::price(&tried.pass.problem, &choice);
+                let record = SolveRecord { objective, ..tried.pass.sharding.record.clone() };
+                let sharding = Sharding { strategies: strategies.to_vec(), record };
+                self.try_sharding(candidate, (&sharding, Some(tiles)), best, ideals, found)?;
+                Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
+            };
+            let mut context = Context { ideals, nodes_left: &mut nodes_left };
+            let ended = joint.run(&mut context, tried.pass.sharding.strategies.clone(), &mut evaluate, start)?;
+            found.joint_nodes += before - nodes_left;
+            match ended {
+                Ended::Closed => {}
+                Ended::Near(bound) => found.unproven = found.unproven.min(bound),
+                Ended::Stopped(bound) => {
+                    let status = if self.out_of_time() { Status::TimeLimit } else { Status::NodeLimit };
+                    found.stop(status, bound);
+                }
             }
         }
         Ok(())
@@ -796,6 +804,9 @@ impl Found {
         self.unproven = self.unproven.min(bound);
     }
 }
+
+/// Lengths of the longest stage that the joint search bounds one by one; all that are longer have one bound.
+const TOLD_APART: usize = 4;
 
 /// Runs searches that differ in the size of their microbatch alone, as one.
 pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {

@@ -155,15 +155,16 @@ impl Pipe {
         each.reduce(|a, b| if b.total() > a.total() { b } else { a }).unwrap_or_default()
     }
 
-    /// Layers and kept activations (in layers' worth of one microbatch) such that for every layer and every division some
-    /// stage holds at least so many of both: what a layer holds times the one plus what it keeps times the other is no more
+    /// Layers and kept activations (in layers' worth of one microbatch) such that for every layer and every division into stages
+    /// of at most `longest` layers some stage holds at least so many of both: what a layer holds times the one plus what it keeps times the other is no more
     /// than the fullest stage's bytes.
     ///
     /// For weights w_s of sum 1 the fullest stage holds at least sum_s w_s (n_s P + K (n_s f_s - 1)); as every n_s is at
     /// least 1 and R together, that is at least P (sum w + (R - PP) min w) + K (sum w f + (R - PP) min w f - 1). The weights here
     /// go as 1 / (P + K f_s), which is the best choice where layers could be cut, for the P and K of `need`. The longest stage
-    /// alone gives ceil(R / PP) and ceil(R / PP) - 1; the larger of the two counts.
-    pub fn shares(&self, need: &LayerNeed) -> (f64, f64) {
+    /// alone gives ceil(R / PP) and ceil(R / PP) - 1, and the first stage, which holds most microbatches, has the layers that the others
+    /// cannot have; the largest of the three counts.
+    pub fn shares(&self, need: &LayerNeed, longest: u64) -> (f64, f64) {
         let least = self.shortest() as f64;
         if self.equal || self.in_flight.len() == 1 {
             let first = self.in_flight.first().map_or(1.0, |f| *f as f64);
@@ -171,7 +172,11 @@ impl Pipe {
         }
         let whole = need.weights * (1.0 + need.optimizer_share) + need.gradients + need.caches;
         let value = |(layers, kept): (f64, f64)| layers * whole + kept * need.kept;
+        let others = (self.stages() - 1).saturating_mul(longest);
+        let first = self.layers.saturating_sub(others).max(1) as f64;
+        let first = (first, first * self.in_flight[0] as f64 - 1.0);
         let plain = (least, least - 1.0);
+        let plain = if value(first) > value(plain) { first } else { plain };
         let one = whole + need.kept;
         if one <= 0.0 {
             return plain;
@@ -272,13 +277,18 @@ mod tests {
                 assert_eq!(most(&pipe, &need, &found), least, "{case}: {found:?}, at most {longest}");
                 assert_eq!(pipe.fullest(&need, longest).total(), least);
             }
-            let (of_layer, kept) = pipe.shares(&need);
-
-            for need in [need, other] {
-                let whole = need.weights * (1.0 + need.optimizer_share) + need.gradients + need.caches;
-                let bound = of_layer * whole + kept * need.kept + need.held;
-                let least = all.iter().map(|d| most(&pipe, &need, d)).fold(f64::INFINITY, f64::min);
-                assert!(bound <= least * (1.0 + 1e-12), "{case}: {bound} {least}");
+            for longest in pipe.shortest()..=pipe.longest() {
+                let (of_layer, kept) = pipe.shares(&need, longest);
+                let allowed = || all.iter().filter(|d| d.iter().all(|n| *n <= longest));
+                for (need, own) in [(need, true), (other, false)] {
+                    let whole = need.weights * (1.0 + need.optimizer_share) + need.gradients + need.caches;
+                    let bound = of_layer * whole + kept * need.kept + need.held;
+                    let least = allowed().map(|d| most(&pipe, &need, d)).fold(f64::INFINITY, f64::min);
+                    assert!(bound <= least * (1.0 + 1e-12), "{case}: {bound} {least}");
+                    // Where there is no choice it is what the first stage holds.
+                    let forced = own && layers == pp * longest && whole + need.kept > 0.0;
+                    assert!(!forced || bound >= least * (1.0 - 1e-12), "{case}: {bound} {least}");
+                }
             }
             let tightest = all.iter().map(|d| most(&pipe, &need, d)).fold(f64::INFINITY, f64::min);
             let capacity = (tightest * (0.8 + random(50) as f64 / 100.0)).floor();

@@ -180,8 +180,9 @@ pub struct Joint<'a> {
 }
 
 impl<'a> Joint<'a> {
-    /// For an assignment; `None` where its kernels have no choice of strategies, or no plan fits any.
-    pub fn new(search: &'a Search<'a>, degrees: &'a Degrees) -> Option<Self> {
+    /// For an assignment and divisions into stages of which the longest has at least and at most so many layers; `None` where its
+    /// kernels have no choice of strategies, or no plan fits any.
+    pub fn new(search: &'a Search<'a>, degrees: &'a Degrees, longest: (u64, u64)) -> Option<Self> {
         let (w, system) = (search.workload, search.system);
         if degrees.tp <= 1 {
             return None;
@@ -217,7 +218,7 @@ impl<'a> Joint<'a> {
         let base = restricted(&base, &root);
         let links = couplings(&base);
         let tiles = needed(tiles, |tiles| whole(search, degrees, &root, tiles));
-        let relaxation = Relaxation::new(search, degrees);
+        let relaxation = Relaxation::new(search, degrees, longest);
         let exact = match system.chip.0.style {
             Style::KernelByKernel if tiles.len() <= MOST_TILE_COUNTS => KernelByKernel::new(&relaxation, &base, &tiles),
             _ => None,
@@ -390,5 +391,6 @@ pub(super) fn least_resident(search: &Search<'_>, degrees: &Degrees) -> f64 {
             None => strategies(kernel, degrees.tp, layouts),
         })
         .collect();
-    Relaxation::new(search, degrees).least_resident(&open)
+    let pipe = search.pipe(degrees);
+    Relaxation::new(search, degrees, (pipe.shortest(), pipe.longest())).least_resident(&open)
 }

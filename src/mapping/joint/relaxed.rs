@@ -42,11 +42,13 @@ pub struct Relaxation<'a> {
     pub(super) made: Vec<Vec<usize>>,
     pub(super) samples: f64,
     passes: f64,
+    /// Layers of the longest stage: no fewer, and no more.
+    longest: (u64, u64),
 }
 
 impl<'a> Relaxation<'a> {
-    /// For the assignments of `degrees`.
-    pub fn new(search: &'a Search<'a>, degrees: &'a Degrees) -> Self {
+    /// For an assignment, and divisions whose longest stage has so many layers.
+    pub fn new(search: &'a Search<'a>, degrees: &'a Degrees, longest: (u64, u64)) -> Self {
         let (w, options) = (search.workload, &search.system.model);
         let mut next = vec![Vec::new(); w.tensors.len()];
         let mut made = vec![Vec::new(); w.kernels.len()];
@@ -66,6 +68,7 @@ impl<'a> Relaxation<'a> {
             made,
             samples: samples_per_pass(w, options),
             passes: microbatches(w, options, degrees.dp),
+            longest,
         }
     }
 
@@ -93,7 +96,7 @@ impl<'a> Relaxation<'a> {
     /// Bytes in a chip's DRAM, without waiting tensors, that no choice goes below ([`crate::model::memory::resident`]).
     pub fn least_resident(&self, open: &Open) -> f64 {
         let pipe = self.search.pipe(self.degrees);
-        pipe.fullest(&self.least_need(open), pipe.longest()).total() * (1.0 - CAPACITY_TOLERANCE)
+        pipe.fullest(&self.least_need(open), self.longest.1).total() * (1.0 - CAPACITY_TOLERANCE)
     }
 
     /// What a layer asks of the DRAM, each kind at its least.
@@ -108,7 +111,7 @@ impl<'a> Relaxation<'a> {
     ///
     /// [`Pipe::shares`]: super::super::stages::Pipe::shares
     pub fn shares(&self, open: &Open) -> (f64, f64) {
-        self.search.pipe(self.degrees).shares(&self.least_need(open))
+        self.search.pipe(self.degrees).shares(&self.least_need(open), self.longest.1)
     }
 
     /// Bytes in a chip's DRAM that no sharding changes.
@@ -166,7 +169,7 @@ impl<'a> Relaxation<'a> {
         Stage {
             layer_s: 0.0,
             pp: self.degrees.pp,
-            longest: w.repeat.div_ceil(self.degrees.pp),
+            longest: self.longest.0,
             dp: self.degrees.dp,
             carried_bytes,
             hand_overs: carried.count() as u64,
