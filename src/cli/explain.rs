@@ -137,14 +137,30 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
     }
 }
 
-/// Seconds of the partitions by what binds them.
-fn bound_by(figures: &Figures) -> Vec<(&'static str, usize, f64)> {
+/// How often each partition runs while all blocks of a chain run once through (once, in a single layer), and the seconds that
+/// all of them take so.
+fn repetitions(plan: &Plan, figures: &Figures) -> (Vec<f64>, f64) {
+    let w = &plan.workload;
+    let times: Vec<f64> = (0..figures.partitions.len())
+        .map(|p| {
+            let kernel = plan.decisions.partition.iter().position(|q| *q == p).filter(|_| w.is_chain());
+            kernel.map_or(1.0, |k| w.repeats(w.kernels[k].block) as f64)
+        })
+        .collect();
+    let whole = times.iter().zip(&figures.partitions).map(|(n, p)| n * p.time_s).sum();
+    (times, whole)
+}
+
+/// Share of the partitions' seconds by what binds them.
+fn bound_by(plan: &Plan, figures: &Figures) -> Vec<(&'static str, usize, f64)> {
+    let (times, whole) = repetitions(plan, figures);
     let mut out: Vec<(&'static str, usize, f64)> = Vec::new();
-    for partition in &figures.partitions {
+    for (partition, n) in figures.partitions.iter().zip(times) {
         let word = partition.bottleneck().word();
+        let share = n * partition.time_s / whole;
         match out.iter_mut().find(|(w, ..)| *w == word) {
-            Some((_, count, seconds)) => (*count, *seconds) = (*count + 1, *seconds + partition.time_s),
-            None => out.push((word, 1, partition.time_s)),
+            Some((_, count, sum)) => (*count, *sum) = (*count + 1, *sum + share),
+            None => out.push((word, 1, share)),
         }
     }
     out.sort_by(|a, b| b.2.total_cmp(&a.2));
@@ -203,14 +219,24 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
     let total = figures.iteration_s();
     let mut out = format!("{} on {}: {}\n\n", plan.workload.name, plan.system.name, Seconds(total));
     let mut table = plain();
-    table.set_header(["partition", "bound by", "time", "share of layer", "compute", "DRAM", "network", "SRAM"]);
+    table.set_header([
+        "partition",
+        "bound by",
+        "time",
+        if plan.workload.is_chain() { "share of all blocks" } else { "share of layer" },
+        "compute",
+        "DRAM",
+        "network",
+        "SRAM",
+    ]);
+    let (times, whole) = repetitions(plan, figures);
     for (p, f) in figures.partitions.iter().enumerate().take(MOST_LISTED) {
         let of = |s: f64| percent(if f.time_s > 0.0 { s / f.time_s } else { 0.0 });
         table.add_row([
             p.to_string(),
             f.bottleneck().word().to_string(),
             Seconds(f.time_s).to_string(),
-            percent(f.time_s / figures.layer_s),
+            percent(times[p] * f.time_s / whole),
             of(f.compute_s),
             of(f.dram_s),
             of(f.network_s),
@@ -223,12 +249,10 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
         out.push_str(&format!("and {more} more partitions\n"));
     }
     out.push_str("\nwhat binds\n");
-    for (word, count, seconds) in bound_by(figures) {
+    let of_what = if plan.workload.is_chain() { "all blocks" } else { "a layer" };
+    for (word, count, share) in bound_by(plan, figures) {
         let plural = if count == 1 { "" } else { "s" };
-        out.push_str(&format!(
-            "  {word}: {count} partition{plural}, {} of a layer\n",
-            percent(seconds / figures.layer_s)
-        ));
+        out.push_str(&format!("  {word}: {count} partition{plural}, {} of {of_what}\n", percent(share)));
     }
     let list = |parts: Vec<(&str, f64)>, whole: f64, text: &dyn Fn(f64) -> String| {
         let parts = parts.into_iter().filter(|(_, v)| *v > 0.0);
@@ -307,8 +331,8 @@ fn json_of(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: 
             "sram_share": p.sram_bytes / plan.system.chip.0.sram.0,
             "kernels": p.kernels,
         })).collect::<Vec<_>>(),
-        "bound_by": bound_by(figures).into_iter().map(|(word, count, seconds)| json!({
-            "resource": word, "partitions": count, "layer_share": seconds / figures.layer_s,
+        "bound_by": bound_by(plan, figures).into_iter().map(|(word, count, share)| json!({
+            "resource": word, "partitions": count, "layer_share": share,
         })).collect::<Vec<_>>(),
         "iteration": named(stages(figures)),
         "dram_bytes": named(memory(figures)),

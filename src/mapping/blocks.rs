@@ -19,7 +19,7 @@ use super::dominance::{dominates, same_costs};
 use super::figures::use_of;
 use super::instance::{Instance, PartitionCost};
 use super::record::{SolveRecord, Status};
-use super::request::{MapError, Objective, Proof, Request};
+use super::request::{MapError, Objective, Passes, Proof, Request};
 use super::search::{Best, Candidate, Found, Fused, Search, TIE};
 use super::sharding::Sharding;
 use super::tiling::tile_counts;
@@ -62,6 +62,9 @@ pub(super) fn allowed(system: &System, request: &Request) -> Result<(), MapError
     }
     if request.objective != Objective::Time {
         return says("is mapped for time only");
+    }
+    if request.passes == Passes::Joint {
+        return says("takes two passes: there is no --sharding joint for it");
     }
     if request.max_partitions.is_some() || request.pins.partition.iter().any(Option::is_some) {
         return says("takes no pinned partitions and no --max-partitions");

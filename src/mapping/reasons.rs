@@ -193,6 +193,17 @@ impl Search<'_> {
         }
     }
 
+    /// Whose bytes the reason tells: every assignment's are those of one sharding.
+    pub(super) fn of_one_sharding(&self, joint: bool) -> &'static str {
+        if joint {
+            "; the bytes are those of the fastest sharding: another may need less, yet none fits"
+        } else if self.workload.is_chain() {
+            "; this is of the fastest sharding: for a workload of several blocks no other is searched, and one may fit"
+        } else {
+            "; this is of the sharding that two passes take: --sharding joint (in a study solve.sharding) looks at all, and one may fit"
+        }
+    }
+
     /// The reason that is least far from being mended.
     pub(super) fn nearest_reason(&self, reasons: Vec<Infeasible>) -> Infeasible {
         let shortage = |r: &Infeasible| if r.available > 0.0 { r.needed / r.available } else { f64::INFINITY };

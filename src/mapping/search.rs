@@ -238,6 +238,12 @@ impl<'a> Search<'a> {
         if workload.is_chain() {
             blocks::allowed(system, request)?;
         }
+        if request.passes == Passes::Joint && request.objective != Objective::Time {
+            return Err(MapError::Request(format!(
+                "--sharding joint is for the objective time; {} is minimised in two passes",
+                request.objective
+            )));
+        }
         let most = super::tiling::streamed_size(workload);
         if let Some(tiles) = request.tiles.filter(|t| *t == 0 || *t > most) {
             return Err(MapError::Request(format!(
@@ -880,7 +886,14 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let Some(best) = best else {
         return match found.limit {
             Some(limit) => Err(MapError::NoPlanYet(LimitReached::of(limit))),
-            None => Ok(Answer::Infeasible(first.nearest_reason(found.reasons))),
+            None => {
+                let mut reason = first.nearest_reason(found.reasons);
+                let by_memory = reason.resource == "dram" || (reason.resource == "sram" && !joint);
+                if by_memory && tried.iter().any(|t| t.candidate.degrees.tp > 1) {
+                    reason.remedy.push_str(first.of_one_sharding(joint));
+                }
+                Ok(Answer::Infeasible(reason))
+            }
         };
     };
     searches[best.of].answer(best, found, ideals.as_ref(), joint)

@@ -188,7 +188,14 @@ pub const COLUMNS: &[Column] = &[
         "(iteration_s - bound_s) / iteration_s; where time is not minimised of `objective_value`, `_bound`.",
         |_, r| r.gap(),
     ),
-    plan_text("proof", "What proves the bound: `closed_form`, `shortest_path` or `milp`.", |_, r| word(&r.proof)),
+    plan_text("proof", "What proves the bound: `closed_form`, `shortest_path`, `relaxation` or `milp`.", |_, r| {
+        word(&r.proof)
+    }),
+    plan_text(
+        "covers_sharding",
+        "Whether the bound is over all shardings; else it holds given the sharding of each assignment.",
+        |_, r| r.covers_sharding.to_string(),
+    ),
     plan("samples_per_s", "Throughput of the whole system.", |p, _| throughput(p)),
     plan("utilization", "FLOP of an iteration over what all chips could compute in its time.", |p, _| {
         p.figures.utilization

@@ -149,24 +149,21 @@ struct Waves {
     latency: f64,
 }
 
-/// Most sizes of a wave that are tried.
-const WAVE_SIZES: usize = 32;
+/// Sizes of a wave that are tried one by one, and of equal waves below them.
+const WAVE_SIZES: (usize, usize) = (256, 32);
 
-/// The sizes of a wave that are tried: shares of equal waves, from the fewest waves that `most` sequences at once allow, and `most` itself.
-/// Fewer waves read the weights less often, but what a step costs rises in steps of its own.
+/// The sizes of a wave that are tried: from `most` sequences at once downward, then shares of equal waves. Fewer waves read the weights
+/// less often, but what a step costs rises in steps of its own, so that the largest wave is not always the fastest.
 pub fn wave_sizes(share: u64, most: u64) -> Vec<u64> {
     let most = most.min(share).max(1);
-    let mut sizes = vec![most];
-    let mut waves = share.div_ceil(most);
-    while sizes.len() < WAVE_SIZES {
-        let size = share.div_ceil(waves);
-        if sizes.last() != Some(&size) {
-            sizes.push(size);
-        }
+    let mut sizes: Vec<u64> = (1..=most).rev().take(WAVE_SIZES.0).collect();
+    let mut size = sizes.last().copied().unwrap_or(1);
+    for _ in 0..WAVE_SIZES.1 {
         if size <= 1 {
             break;
         }
-        waves = share.div_ceil(size - 1);
+        size = share.div_ceil(share.div_ceil(size - 1));
+        sizes.push(size);
     }
     sizes
 }
