@@ -1,4 +1,4 @@
-//! The sharding problem solved exactly by eliminating one kernel after another ([`super::minsum`]).
+//! The sharding problem solved exactly by eliminating one kernel after another (`minsum.rs`).
 //!
 //! The cost of a choice is a sum of terms of few kernels each: a kernel's own cost, whether the pair of a link can be, and
 //! the conversions of a group, each paid once. Layout graphs are nearly trees: a training layer of GPT has terms of a
