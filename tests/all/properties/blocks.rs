@@ -1,8 +1,8 @@
 //! Chains of blocks (embedding, layers, head), end to end: against brute force by the checker, and against the layers alone.
 
-use crate::check;
-use crate::near;
-use crate::search::{describe, system};
+use crate::properties::check;
+use crate::properties::near;
+use crate::properties::search::{describe, system};
 use flowspace::check::{derive, verify};
 use flowspace::mapping::search::{MapError, Record, Request};
 use flowspace::mapping::{Answer, Status, map};

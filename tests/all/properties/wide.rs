@@ -1,7 +1,7 @@
 //! Plans and bounds of wide graphs, on graphs small enough for the shortest path to say what is best.
 
-use crate::random::instance;
-use crate::{Tally, check, near};
+use crate::properties::random::instance;
+use crate::properties::{Tally, check, near};
 use flowspace::mapping::cover;
 use flowspace::mapping::exact;
 use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};

@@ -2,7 +2,7 @@
 //!
 //! `tests/golden/dfmodel/*.yaml` are plan files: workload, system, the stored mapping, and the stored figures as
 //! `result:`. Pinned: the figures must follow from the mapping to 1e-9. Free: the search must never be worse than the
-//! stored time. `cargo test --release --test golden -- --nocapture` prints the table of `docs/dfmodel.md`,
+//! stored time. `cargo test --release --test all golden:: -- --nocapture` prints the table of `docs/dfmodel.md`,
 //! and `... free_mappings -- --nocapture` stored, ours, gap and seconds of each.
 
 use flowspace::mapping::search::{Engine, Request};

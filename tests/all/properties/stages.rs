@@ -1,7 +1,7 @@
 //! Division of layers among pipeline stages, end to end: against every other division of the same plan, by the checker alone.
 
-use crate::check;
-use crate::search::{describe, system, workload};
+use crate::properties::check;
+use crate::properties::search::{describe, system, workload};
 use flowspace::check::{derive, verify};
 use flowspace::mapping::search::Request;
 use flowspace::mapping::{Answer, map};

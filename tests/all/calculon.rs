@@ -1,6 +1,6 @@
 //! Our predictions beside Calculon's: recorded cases of the folder `shared` beside the checkout, where there is one.
 //!
-//! `cargo test --release --features cbc --test calculon -- --nocapture side_by_side` prints the table of `docs/calculon.md`.
+//! `cargo test --release --features cbc --test all calculon:: -- --nocapture side_by_side` prints the table of `docs/calculon.md`.
 
 use flowspace::execution::inference::{self, Layout, Server};
 use flowspace::execution::predict::{Prediction, predict_any};

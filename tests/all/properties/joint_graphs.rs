@@ -1,9 +1,9 @@
 //! The joint search on random graphs of two passes, in which tensors have readers on both sides: every sharding pinned in turn,
 //! and what must not change an answer.
 
-use crate::joint::{brute_force_over, request, solve};
-use crate::search::{any_system, describe, system};
-use crate::{check, near};
+use crate::properties::joint::{brute_force_over, request, solve};
+use crate::properties::search::{any_system, describe, system};
+use crate::properties::{check, near};
 use flowspace::mapping::search::{Passes, Request};
 use flowspace::mapping::{Answer, Status, map};
 use flowspace::spec::Node;

@@ -1,6 +1,6 @@
 //! The sharding problem: every choice of strategies, against the MILP.
 
-use crate::{check, near};
+use crate::properties::{check, near};
 use flowspace::mapping::Status;
 use flowspace::mapping::elimination::{Eliminated, eliminate};
 use flowspace::mapping::sharding::{Link, Problem, price, solve_problem};

@@ -1,7 +1,7 @@
 //! The fusion problem: brute force over every sequence of partitions, against the shortest path and the MILP.
 
-use crate::random::{core_options, instance};
-use crate::{Tally, check, near};
+use crate::properties::random::{core_options, instance};
+use crate::properties::{Tally, check, near};
 use flowspace::mapping::Status;
 use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};

@@ -1,7 +1,7 @@
 //! The joint search against brute force: every sharding pinned in turn, each with its best tiles and partitions.
 
-use crate::search::{any_system, describe, system, workload};
-use crate::{check, near};
+use crate::properties::search::{any_system, describe, system, workload};
+use crate::properties::{check, near};
 use flowspace::mapping::search::{Engine, MapError, MicroBatch, Passes, Pins, Request};
 use flowspace::mapping::solver::Limits;
 use flowspace::mapping::{Answer, Status, map};

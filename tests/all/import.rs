@@ -2,7 +2,7 @@
 //! imported again, round trips between text and bytes, and damaged files.
 //!
 //! `tests/import/NAME.txt` is an input, `NAME.expect` the report and the files that come of it.
-//! `FLOWSPACE_BLESS=1 cargo test --test import` writes the expectations anew; read them.
+//! `FLOWSPACE_BLESS=1 cargo test --test all import::` writes the expectations anew; read them.
 
 use flowspace::check;
 use flowspace::import::dfmodel::load::load;

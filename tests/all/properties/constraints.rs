@@ -1,7 +1,7 @@
 //! Hand-derived problems in which one constraint family decides the answer. Each is solved as a shortest path and as a
 //! MILP; sizes are bytes, the DRAM moves one byte a second, and nothing overlaps unless a test says so.
 
-use crate::near;
+use crate::properties::near;
 use flowspace::mapping::Status;
 use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};

@@ -1,7 +1,7 @@
 //! The split of the cores, against every choice of options.
 
-use crate::check;
-use crate::random::core_options;
+use crate::properties::check;
+use crate::properties::random::core_options;
 use flowspace::mapping::tiling::split;
 use flowspace::model::compute::CoreOption;
 use proptest::prelude::*;

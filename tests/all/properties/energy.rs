@@ -1,8 +1,8 @@
 //! Other goals than time: the engines on random fusion problems, and the whole search on small transformers.
 
-use crate::fusion::assignments;
-use crate::search::{any_system, describe, workload};
-use crate::{check, near};
+use crate::properties::fusion::assignments;
+use crate::properties::search::{any_system, describe, workload};
+use crate::properties::{check, near};
 use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};
 use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
@@ -48,7 +48,7 @@ fn brute_force(i: &Instance) -> Option<f64> {
 /// Shortest path, MILP and brute force agree for any goal, and the closed form is below them.
 #[test]
 fn engines_agree_on_any_goal() {
-    check(150, &(crate::random::instance(5), goal()), |(mut i, goal)| {
+    check(150, &(crate::properties::random::instance(5), goal()), |(mut i, goal)| {
         i.goal = goal;
         let least = brute_force(&i);
         let ideals = Ideals::of(&i, MAX_IDEALS).expect("few kernels");

@@ -1,6 +1,6 @@
 //! The whole search on small transformers and small systems.
 
-use crate::{check, near};
+use crate::properties::{check, near};
 use flowspace::mapping::search::{Engine, MapError, Passes, Request, winner_model};
 use flowspace::mapping::solver::Limits;
 use flowspace::mapping::{Answer, Infeasible, Status, map};

@@ -1,5 +1,5 @@
 //! What the program says to wrong input: `errors/NAME.case` is a command and its files, `errors/NAME.expect` the exit code
-//! and standard error, to the letter. `FLOWSPACE_BLESS=1 cargo test --test errors` writes the expectations anew; read them.
+//! and standard error, to the letter. `FLOWSPACE_BLESS=1 cargo test --test all errors::` writes the expectations anew; read them.
 //!
 //! A case starts with the command, then its files, each after a line `--- NAME`. The files of `errors/base` stand beside
 //! them. `--- NAME repeat N` writes the text N times (on one line), `--- NAME hex` the bytes that the text spells.
@@ -104,5 +104,8 @@ fn messages_are_as_reviewed() {
     for path in stale {
         let _ = writeln!(faults, "== {}: no such case", path.display());
     }
-    assert!(faults.is_empty(), "{faults}\nFLOWSPACE_BLESS=1 cargo test --test errors writes what is found; read it");
+    assert!(
+        faults.is_empty(),
+        "{faults}\nFLOWSPACE_BLESS=1 cargo test --test all errors:: writes what is found; read it"
+    );
 }
