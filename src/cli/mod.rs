@@ -10,6 +10,7 @@ pub mod import;
 pub mod inference;
 pub mod map;
 pub mod money;
+pub mod place;
 pub mod plot;
 pub mod present;
 pub mod schema;
@@ -52,6 +53,9 @@ pub enum Command {
     /// Predicted against measured: the points that are shipped, or a file of your own. Exit code 2 where a class is worse than
     /// its bound.
     Validate(validate::ValidateArgs),
+    /// Actors on the cores of a chip: simulation of their firings, mapping files of runtimes.
+    #[command(subcommand)]
+    Place(place::PlaceCommand),
     /// Recorded traces: Chakra, PyTorch, Kineto.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -109,6 +113,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Import(command) => import::run(&command),
         Command::Schema(args) => schema::run(&args),
         Command::Validate(args) => validate::run(&args),
+        Command::Place(command) => place::run(&command),
         Command::Trace(command) => trace::run(&command),
     };
     match result {

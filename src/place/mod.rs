@@ -4,8 +4,10 @@
 //! actor lies on which core and what follows. This stands beside `mapping`: neither imports the other.
 
 pub mod cores;
+pub mod files;
 pub mod graph;
 pub mod placement;
+pub mod simulate;
 
 pub use cores::{Core, Cores};
 pub use graph::{Actor, ActorGraph, Channel, Kind, Work};

@@ -6,5 +6,6 @@
 pub mod csv;
 pub mod executed;
 pub mod figures;
+pub mod placed;
 pub mod plot;
 pub mod table;

@@ -6,25 +6,25 @@ use serde_json::json;
 use std::io::{self, Write};
 
 /// Writes complete events one a line, inside the list that viewers expect.
-struct Events<W> {
+pub(crate) struct Events<W> {
     out: W,
     first: bool,
 }
 
 impl<W: Write> Events<W> {
-    fn new(mut out: W) -> io::Result<Self> {
+    pub(crate) fn new(mut out: W) -> io::Result<Self> {
         out.write_all(b"{\"displayTimeUnit\": \"ns\", \"traceEvents\": [")?;
         Ok(Self { out, first: true })
     }
 
-    fn put(&mut self, event: &serde_json::Value) -> io::Result<()> {
+    pub(crate) fn put(&mut self, event: &serde_json::Value) -> io::Result<()> {
         self.out.write_all(if self.first { b"\n" } else { b",\n" })?;
         self.first = false;
         serde_json::to_writer(&mut self.out, event)?;
         Ok(())
     }
 
-    fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         self.out.write_all(b"\n]}\n")
     }
 }

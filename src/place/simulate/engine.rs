@@ -1,0 +1,503 @@
+//! The simulation itself: firings one after another, in whole ticks.
+//!
+//! Rules. An actor may fire when each FIFO it reads holds `consumed` tokens and each it writes has room for `produced`. At the start
+//! of a firing its tokens are taken and its room is claimed; at the end the room of the tokens read is given back and the tokens
+//! written appear (or, where a transfer takes time, when they arrive). A core runs one firing at a time to its end. It looks at its
+//! actors in turn, from the one after the last that fired, takes the first that may fire, and sleeps when none may; a neighbour that
+//! brings tokens or room wakes it. What ends at one instant is booked before any core chooses, so that the order of the cores
+//! does not matter.
+//!
+//! Actors that share an output buffer of size K with several readers need `K - fill >= produced` for the reader that lags most:
+//! the same as one FIFO of size K for each reader.
+//!
+//! Data: one record a FIFO (those of a writer side by side) and a count of what each actor still waits for, so that a firing touches its
+//! own FIFOs alone; a bit for each actor that may fire, by core, with a second level of bits over its words; a heap of ends.
+
+use super::net::Net;
+use super::ticks::Ticks;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What looks on while firings run; the empty one costs nothing.
+pub(super) trait Observer {
+    /// A firing of `actor` starts.
+    fn start(&mut self, _engine: &Engine, _actor: usize) {}
+    /// A firing of `actor` has ended and its tokens are booked.
+    fn finish(&mut self, _engine: &Engine, _actor: usize) {}
+    /// The room of `fifo` (in the order of the engine) is about to change.
+    fn fill(&mut self, _engine: &Engine, _fifo: usize) {}
+}
+
+/// Nobody looks on.
+impl Observer for () {}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Slot {
+    /// Tokens the reader may take.
+    tokens: u32,
+    /// Room the writer may claim.
+    space: u32,
+    produced: u32,
+    consumed: u32,
+    source: u32,
+    target: u32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Actor {
+    /// Conditions that do not hold: FIFOs with too few tokens or too little room, and one for good at its last firing.
+    missing: u32,
+    core: u32,
+    /// Its place in the turn of its core.
+    turn: u32,
+    /// Its reads: a range of `Engine::reads`.
+    reads: (u32, u32),
+    /// Its writes: a range of the FIFOs.
+    writes: (u32, u32),
+    seconds: u64,
+    /// Firings started.
+    fired: u64,
+    /// No more than these.
+    limit: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Core {
+    /// Actor that runs, or [`NONE`].
+    running: u32,
+    /// When it ends.
+    end: u64,
+    /// Where the next look starts.
+    next: u32,
+    /// Its part of the turns and, in words of 64, of the bits.
+    turns: (u32, u32),
+    words: (u32, u32),
+    /// Its part of the second level.
+    over: u32,
+    /// Woken at this instant.
+    woken: bool,
+}
+
+const NONE: u32 = u32::MAX;
+/// Times are set back to zero beyond this, so that they never overflow.
+const FAR: u64 = 1 << 62;
+
+/// A run.
+#[derive(Debug, Clone)]
+pub(super) struct Engine {
+    fifos: Vec<Slot>,
+    delays: Vec<u64>,
+    /// FIFO of the net at each place, for those who look on.
+    pub(super) fifo_at: Vec<u32>,
+    reads: Vec<u32>,
+    actors: Vec<Actor>,
+    cores: Vec<Core>,
+    /// Actors by core, in turn.
+    turns: Vec<u32>,
+    ready: Vec<u64>,
+    over: Vec<u64>,
+    /// Ends of firings (the core) and arrivals (cores + FIFO).
+    ends: BinaryHeap<Reverse<(u64, u32)>>,
+    woken: Vec<u32>,
+    /// Ticks since `epoch`.
+    now: u64,
+    epoch: u128,
+    /// Firings ended so far.
+    firings: u64,
+    /// Actor whose firings count iterations: its firings in one, and those ended.
+    reference: usize,
+    per_iteration: u64,
+    ended: u64,
+    /// Whether any transfer takes time.
+    late: bool,
+}
+
+/// Why a run came back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pause {
+    /// The reference actor has ended (at least) one more iteration.
+    Sample,
+    /// Everybody sleeps.
+    Asleep,
+    /// The firings allowed are over.
+    Limit,
+}
+
+impl Engine {
+    /// The state before the first instant; every actor fires `iterations` times its repetitions at most.
+    pub(super) fn new(net: &Net, capacities: &[u32], ticks: &Ticks, iterations: Option<u64>) -> Self {
+        let n = net.actors.len();
+        let mut order: Vec<u32> = (0..net.fifos.len() as u32).collect();
+        order.sort_by_key(|f| net.fifos[*f as usize].source);
+        let mut fifos = Vec::with_capacity(order.len());
+        let mut delays = Vec::with_capacity(order.len());
+        let mut reads_of: Vec<Vec<u32>> = vec![Vec::new(); n];
+        let mut writes = vec![(0u32, 0u32); n];
+        let mut missing = vec![0u32; n];
+        for (at, f) in order.iter().enumerate() {
+            let fifo = &net.fifos[*f as usize];
+            let capacity = capacities.get(fifo.buffer).copied().unwrap_or(0);
+            let space = capacity.saturating_sub(fifo.initial);
+            let range = &mut writes[fifo.source];
+            *range = if range.0 == range.1 { (at as u32, at as u32 + 1) } else { (range.0, at as u32 + 1) };
+            reads_of[fifo.target].push(at as u32);
+            missing[fifo.source] += u32::from(space < fifo.produced);
+            missing[fifo.target] += u32::from(fifo.initial < fifo.consumed);
+            let (source, target) = (fifo.source as u32, fifo.target as u32);
+            let (produced, consumed) = (fifo.produced, fifo.consumed);
+            fifos.push(Slot { tokens: fifo.initial, space, produced, consumed, source, target });
+            delays.push(ticks.of(fifo.delay));
+        }
+        let mut by_core: Vec<Vec<u32>> = vec![Vec::new(); net.cores.len()];
+        for (a, core) in net.core_of.iter().enumerate() {
+            by_core[*core].push(a as u32);
+        }
+        let mut turns = Vec::with_capacity(n);
+        let mut turn_of = vec![0u32; n];
+        let (mut words, mut over) = (0u32, 0u32);
+        let mut cores = Vec::with_capacity(by_core.len());
+        for list in &by_core {
+            let first = turns.len() as u32;
+            for (turn, a) in list.iter().enumerate() {
+                turn_of[*a as usize] = turn as u32;
+                turns.push(*a);
+            }
+            let count = list.len().div_ceil(64) as u32;
+            let (from, above) = (words, over);
+            words += count;
+            over += count.div_ceil(64);
+            let range = (first, turns.len() as u32);
+            let words = (from, words);
+            cores.push(Core { running: NONE, end: 0, next: 0, turns: range, words, over: above, woken: false });
+        }
+        let mut reads = Vec::with_capacity(fifos.len());
+        let mut actors = Vec::with_capacity(n);
+        for a in 0..n {
+            let from = reads.len() as u32;
+            reads.extend_from_slice(&reads_of[a]);
+            let limit = iterations.map_or(u64::MAX, |i| i.saturating_mul(net.repetitions[a]));
+            actors.push(Actor {
+                missing: missing[a] + u32::from(limit == 0),
+                core: net.core_of[a] as u32,
+                turn: turn_of[a],
+                reads: (from, reads.len() as u32),
+                writes: writes[a],
+                seconds: ticks.of(net.seconds[a]),
+                fired: 0,
+                limit,
+            });
+        }
+        let late = delays.iter().any(|d| *d > 0);
+        let reference = (0..n).min_by_key(|a| net.repetitions[*a]).unwrap_or(0);
+        let mut engine = Self {
+            fifos,
+            delays,
+            fifo_at: order,
+            reads,
+            cores,
+            turns,
+            ready: vec![0; words as usize],
+            over: vec![0; over as usize],
+            ends: BinaryHeap::with_capacity(by_core.len()),
+            woken: (0..by_core.len() as u32).collect(),
+            now: 0,
+            epoch: 0,
+            firings: 0,
+            reference,
+            per_iteration: net.repetitions.get(reference).copied().unwrap_or(1).max(1),
+            ended: 0,
+            late,
+            actors,
+        };
+        for a in 0..n {
+            if engine.actors[a].missing == 0 {
+                engine.set_ready(a);
+            }
+        }
+        engine
+    }
+
+    /// Ticks since the start.
+    pub(super) fn time(&self) -> u128 {
+        self.epoch + u128::from(self.now)
+    }
+
+    /// Firings ended since the start.
+    pub(super) fn firings(&self) -> u64 {
+        self.firings
+    }
+
+    /// Iterations that the reference actor has ended.
+    #[inline]
+    pub(super) fn iterations(&self) -> u64 {
+        self.ended / self.per_iteration
+    }
+
+    /// Firings of an actor started since the start.
+    pub(super) fn fired(&self, actor: usize) -> u64 {
+        self.actors[actor].fired
+    }
+
+    /// Core of an actor.
+    pub(super) fn core(&self, actor: usize) -> usize {
+        self.actors[actor].core as usize
+    }
+
+    /// Tokens in a FIFO or claimed, at the place `fifo`, of `capacity`.
+    pub(super) fn fill(&self, fifo: usize, capacity: u32) -> u32 {
+        capacity - self.fifos[fifo].space
+    }
+
+    /// Whether the core of an actor sleeps at this instant.
+    pub(super) fn idle(&self, actor: usize) -> bool {
+        let core = &self.cores[self.actors[actor].core as usize];
+        core.running == NONE && !core.woken
+    }
+
+    /// FIFOs (places) for whose room an actor waits.
+    pub(super) fn wants_room(&self, actor: usize) -> impl Iterator<Item = usize> + '_ {
+        let (from, to) = self.actors[actor].writes;
+        (from as usize..to as usize).filter(|f| self.fifos[*f].space < self.fifos[*f].produced)
+    }
+
+    /// Whether an actor has all tokens it reads.
+    pub(super) fn has_tokens(&self, actor: usize) -> bool {
+        let (from, to) = self.actors[actor].reads;
+        self.reads[from as usize..to as usize].iter().all(|f| {
+            let fifo = &self.fifos[*f as usize];
+            fifo.tokens >= fifo.consumed
+        })
+    }
+
+    /// Every actor's firings are `by` more, and the clock `ticks` later: whole periods that need not be run.
+    pub(super) fn jump(&mut self, by: impl Fn(usize) -> u64, ticks: u128) {
+        for (a, actor) in self.actors.iter_mut().enumerate() {
+            actor.fired += by(a);
+        }
+        self.ended += by(self.reference);
+        self.epoch += ticks;
+    }
+
+    /// The actors fire `limit(a)` times at most, counted from the start: not fewer than they have.
+    pub(super) fn limit(&mut self, limit: impl Fn(usize) -> u64) {
+        for a in 0..self.actors.len() {
+            self.actors[a].limit = limit(a);
+            if self.actors[a].fired >= self.actors[a].limit {
+                if self.actors[a].missing == 0 {
+                    self.clear_ready(a);
+                }
+                self.actors[a].missing += 1;
+            }
+        }
+    }
+
+    /// Runs until the reference actor has ended an iteration, all sleep, or `most` firings have ended since the start.
+    pub(super) fn run<O: Observer>(&mut self, observer: &mut O, most: u64) -> Pause {
+        let cores = self.cores.len() as u32;
+        loop {
+            // Cores that may choose, at this instant.
+            while let Some(core) = self.woken.pop() {
+                self.cores[core as usize].woken = false;
+                if let Some(actor) = self.choose(core as usize) {
+                    self.start(actor, core as usize, observer);
+                }
+            }
+            let before = self.iterations();
+            let Some(Reverse((time, _))) = self.ends.peek() else { return Pause::Asleep };
+            self.now = *time;
+            while let Some(Reverse((time, what))) = self.ends.peek().copied() {
+                if time != self.now {
+                    break;
+                }
+                self.ends.pop();
+                if what < cores { self.finish(what as usize, observer) } else { self.arrive((what - cores) as usize) }
+            }
+            if self.now >= FAR {
+                self.set_back();
+            }
+            if before != self.iterations() {
+                return Pause::Sample;
+            }
+            if self.firings >= most {
+                return Pause::Limit;
+            }
+        }
+    }
+
+    fn set_back(&mut self) {
+        let now = self.now;
+        self.epoch += u128::from(now);
+        self.ends = self.ends.drain().map(|Reverse((time, what))| Reverse((time - now, what))).collect();
+        for core in self.cores.iter_mut().filter(|c| c.running != NONE) {
+            core.end -= now;
+        }
+        self.now = 0;
+    }
+
+    #[inline]
+    fn set_ready(&mut self, actor: usize) {
+        let Actor { core, turn, .. } = self.actors[actor];
+        let core = &mut self.cores[core as usize];
+        let word = turn / 64;
+        self.ready[(core.words.0 + word) as usize] |= 1 << (turn % 64);
+        self.over[(core.over + word / 64) as usize] |= 1 << (word % 64);
+        if core.running == NONE && !core.woken {
+            core.woken = true;
+            self.woken.push(self.actors[actor].core);
+        }
+    }
+
+    #[inline]
+    fn clear_ready(&mut self, actor: usize) {
+        let Actor { core, turn, .. } = self.actors[actor];
+        let core = &self.cores[core as usize];
+        let word = turn / 64;
+        let bits = &mut self.ready[(core.words.0 + word) as usize];
+        *bits &= !(1 << (turn % 64));
+        if *bits == 0 {
+            self.over[(core.over + word / 64) as usize] &= !(1 << (word % 64));
+        }
+    }
+
+    /// The next actor of a core that may fire, in turn.
+    #[inline]
+    fn choose(&self, core: usize) -> Option<usize> {
+        let core = &self.cores[core];
+        if core.running != NONE || core.words.0 == core.words.1 {
+            return None;
+        }
+        let words = &self.ready[core.words.0 as usize..core.words.1 as usize];
+        let first = (core.next / 64) as usize;
+        let ahead = words[first] & (!0 << (core.next % 64));
+        let (word, bits) = if ahead != 0 {
+            (first, ahead)
+        } else if words.len() == 1 {
+            (0, words[0])
+        } else {
+            let over = &self.over[core.over as usize..core.over as usize + words.len().div_ceil(64)];
+            let word = next_bit(over, first + 1).or_else(|| next_bit(over, 0))?;
+            (word, words[word])
+        };
+        let turn = (bits != 0).then(|| word as u32 * 64 + bits.trailing_zeros())?;
+        Some(self.turns[(core.turns.0 + turn) as usize] as usize)
+    }
+
+    #[inline]
+    fn start<O: Observer>(&mut self, actor: usize, core: usize, observer: &mut O) {
+        observer.start(self, actor);
+        let record = &mut self.actors[actor];
+        let mut missing = 0;
+        for f in &self.reads[record.reads.0 as usize..record.reads.1 as usize] {
+            let fifo = &mut self.fifos[*f as usize];
+            fifo.tokens -= fifo.consumed;
+            missing += u32::from(fifo.tokens < fifo.consumed);
+        }
+        let (from, to) = (record.writes.0 as usize, record.writes.1 as usize);
+        record.fired += 1;
+        missing += u32::from(record.fired >= record.limit);
+        let end = self.now + record.seconds;
+        let turn = record.turn + 1;
+        for f in from..to {
+            observer.fill(self, f);
+            let fifo = &mut self.fifos[f];
+            fifo.space -= fifo.produced;
+            missing += u32::from(fifo.space < fifo.produced);
+        }
+        // It could fire, so nothing was missing.
+        self.actors[actor].missing = missing;
+        if missing > 0 {
+            self.clear_ready(actor);
+        }
+        let record = &mut self.cores[core];
+        record.running = actor as u32;
+        record.end = end;
+        record.next = if turn == record.turns.1 - record.turns.0 { 0 } else { turn };
+        self.ends.push(Reverse((end, core as u32)));
+    }
+
+    #[inline]
+    fn finish<O: Observer>(&mut self, core: usize, observer: &mut O) {
+        let actor = self.cores[core].running as usize;
+        self.cores[core].running = NONE;
+        if !self.cores[core].woken {
+            self.cores[core].woken = true;
+            self.woken.push(core as u32);
+        }
+        self.firings += 1;
+        self.ended += u64::from(actor == self.reference);
+        let (from, to) = self.actors[actor].reads;
+        for i in from as usize..to as usize {
+            let f = self.reads[i] as usize;
+            observer.fill(self, f);
+            let fifo = &mut self.fifos[f];
+            let before = fifo.space;
+            fifo.space += fifo.consumed;
+            if before < fifo.produced && fifo.space >= fifo.produced {
+                let source = fifo.source as usize;
+                self.gained(source);
+            }
+        }
+        let (from, to) = self.actors[actor].writes;
+        for f in from as usize..to as usize {
+            if self.late && self.delays[f] > 0 {
+                self.ends.push(Reverse((self.now + self.delays[f], (self.cores.len() + f) as u32)));
+            } else {
+                self.arrive(f);
+            }
+        }
+        observer.finish(self, actor);
+    }
+
+    #[inline]
+    fn arrive(&mut self, f: usize) {
+        let fifo = &mut self.fifos[f];
+        let before = fifo.tokens;
+        fifo.tokens += fifo.produced;
+        if before < fifo.consumed && fifo.tokens >= fifo.consumed {
+            let target = fifo.target as usize;
+            self.gained(target);
+        }
+    }
+
+    #[inline]
+    fn gained(&mut self, actor: usize) {
+        let missing = &mut self.actors[actor].missing;
+        *missing -= 1;
+        if *missing == 0 {
+            self.set_ready(actor);
+        }
+    }
+
+    /// Whether two states are the same but for the clock and the counts: what follows is the same then.
+    pub(super) fn same(&self, other: &Self) -> bool {
+        let phase = |e: &Self| e.ended % e.per_iteration;
+        self.fifos == other.fifos
+            && phase(self) == phase(other)
+            && self.cores.iter().zip(&other.cores).all(|(a, b)| {
+                a.running == b.running
+                    && a.next == b.next
+                    && a.woken == b.woken
+                    && (a.running == NONE || a.end - self.now == b.end - other.now)
+            })
+            && (!self.late || self.arrivals() == other.arrivals())
+    }
+
+    fn arrivals(&self) -> Vec<(u64, u32)> {
+        let mut list: Vec<(u64, u32)> =
+            self.ends.iter().map(|Reverse((time, what))| (time - self.now, *what)).collect();
+        list.sort_unstable();
+        list
+    }
+}
+
+fn next_bit(words: &[u64], from: usize) -> Option<usize> {
+    let first = from / 64;
+    let ahead = words.get(first)? & (!0 << (from % 64));
+    if ahead != 0 {
+        return Some(first * 64 + ahead.trailing_zeros() as usize);
+    }
+    words[first + 1..]
+        .iter()
+        .position(|w| *w != 0)
+        .map(|i| (first + 1 + i) * 64 + words[first + 1 + i].trailing_zeros() as usize)
+}

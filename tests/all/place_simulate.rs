@@ -1,0 +1,105 @@
+//! `flowspace place simulate` and `place export`, end to end.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A folder that is gone when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("flowspace-place-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+    fn run(&self, words: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_flowspace")).args(words).current_dir(&self.0).output().unwrap()
+    }
+    fn ok(&self, words: &[&str]) -> String {
+        let output = self.run(words);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// a and c on one core, b on another; 1, 3 and 1 us a firing, FIFOs of one token: 5 us an iteration by hand (see the unit tests).
+fn profile(folder: &Path, size: u64) {
+    let fifo = |from: &str, to: &str| {
+        format!(
+            "\t\t<fifo-connection source=\"{from}\" source-port=\"Out\" target=\"{to}\" target-port=\"In\" size=\"{size}\" token-size=\"4\" \
+             bandwidth=\"1000\"/>\n"
+        )
+    };
+    let text = format!(
+        "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<configuration>\n\t<partitioning>\n\t\t<partition id=\"0\" \
+         scheduling=\"ROUND_ROBIN\">\n\t\t\t<instance id=\"a\" complexity=\"1000000\"/>\n\t\t\t<instance id=\"c\" complexity=\"1000000\"/>\n\t\t\
+         </partition>\n\t\t<partition id=\"1\" scheduling=\"ROUND_ROBIN\">\n\t\t\t<instance id=\"b\" complexity=\"3000000\"/>\n\t\t</partition>\n\t\
+         </partitioning>\n\t<connections>\n{}{}\t</connections>\n</configuration>\n",
+        fifo("a", "b"),
+        fifo("b", "c")
+    );
+    std::fs::write(folder.join("profile.xml"), text).unwrap();
+}
+
+#[test]
+fn a_profile_is_simulated_sized_and_drawn() {
+    let scratch = Scratch::new("profile");
+    profile(&scratch.0, 1);
+    let text = scratch.ok(&["place", "simulate", "profile.xml", "--iterations", "1000000"]);
+    assert!(
+        text.contains(
+            "5.000 us an iteration, 200000.000000 iterations/s; the most loaded core needs 3.000 us (60.00 %)"
+        ),
+        "{text}"
+    );
+    assert!(text.contains("a run of 1000000 iterations takes 5.000 s"), "{text}");
+    profile(&scratch.0, 100);
+    let words = [
+        "place",
+        "simulate",
+        "profile.xml",
+        "--sizes",
+        "--json",
+        "--out",
+        "sized.xml",
+        "--figures",
+        "f",
+        "--timeline",
+        "t.json",
+    ];
+    let json: serde_json::Value = serde_json::from_str(&scratch.ok(&words)).unwrap();
+    assert_eq!(json["steady"]["iteration_s"], 3e-6);
+    assert_eq!(json["sizes"]["bytes"], 16.0);
+    assert_eq!(json["sizes"]["proof"], "exhaustive");
+    let sized = std::fs::read_to_string(scratch.0.join("sized.xml")).unwrap();
+    assert_eq!(sized.matches("size=\"2\" token-size=\"4\"").count(), 2, "{sized}");
+    for name in ["gantt.svg", "gantt.png", "placement.svg", "placement.png"] {
+        assert!(std::fs::metadata(scratch.0.join("f").join(name)).unwrap().len() > 1_000, "{name}");
+    }
+    let timeline: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(scratch.0.join("t.json")).unwrap()).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    assert!(events.iter().filter(|e| e["ph"] == "X").count() >= 12);
+    assert!(events.iter().any(|e| e["name"] == "b" && e["tid"] == 1 && e["dur"] == 3.0), "{events:?}");
+}
+
+/// XML to .xcf and back is the file it was, but for what the forms do not share.
+#[test]
+fn forms_are_converted() {
+    let scratch = Scratch::new("forms");
+    profile(&scratch.0, 7);
+    scratch.ok(&["place", "export", "profile.xml", "--to", "xcf", "--out", "p.xcf"]);
+    let xcf = std::fs::read_to_string(scratch.0.join("p.xcf")).unwrap();
+    assert!(
+        xcf.contains("<network id=\"profile\"/>") && xcf.contains("<connection source=\"a\" source-port=\"Out\""),
+        "{xcf}"
+    );
+    let back = scratch.ok(&["place", "export", "p.xcf", "--to", "xml"]);
+    assert_eq!(back, std::fs::read_to_string(scratch.0.join("profile.xml")).unwrap());
+}
