@@ -12,6 +12,7 @@ mod import;
 mod inference;
 mod limits;
 mod properties;
+mod rooms;
 mod study;
 mod study_sharing;
 mod trace_formats;
