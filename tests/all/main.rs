@@ -11,6 +11,7 @@ mod hpc;
 mod import;
 mod inference;
 mod limits;
+mod names;
 mod properties;
 mod rooms;
 mod study;
