@@ -71,6 +71,8 @@ pub struct Instance<'g> {
     pub order: Vec<usize>,
     /// Bytes that an actor brings to its core: its state and the FIFOs it reads.
     pub bytes: Vec<f64>,
+    /// Greatest common divisor of all ticks.
+    pub step: u64,
     /// Largest load allowed (objective `cut`).
     pub cap: Option<u64>,
     /// The cores.
@@ -140,8 +142,9 @@ impl<'g> Instance<'g> {
             outgoing[edge.from].push(e);
             incoming[edge.to].push(e);
         }
+        let step = ticks.iter().flatten().fold(0, |a, b| gcd(a, *b));
         let mut instance =
-            Self { n, k, ticks, class, edges, outgoing, incoming, order, bytes, cap: None, cores, request };
+            Self { n, k, ticks, class, edges, outgoing, incoming, order, bytes, step, cap: None, cores, request };
         if request.objective == Objective::Cut {
             // On unlike cores the mean is taken over the fastest class: a cap that is never too wide.
             let total: u64 = instance.ticks.iter().map(|t| t.iter().sum::<u64>()).min().unwrap_or(0);
@@ -152,6 +155,11 @@ impl<'g> Instance<'g> {
         Ok(instance)
     }
 
+    /// The least load of at least `ticks`: loads are multiples of the greatest common divisor of all ticks.
+    pub fn whole(&self, ticks: u64) -> u64 {
+        let step = self.step.max(1);
+        ticks.div_ceil(step).saturating_mul(step)
+    }
     /// Ticks of actor `i` on core `p`.
     pub fn on(&self, i: usize, p: usize) -> u64 {
         self.ticks[self.class[p]][i]
@@ -221,6 +229,10 @@ impl<'g> Instance<'g> {
                 pinned[*p] += self.on(i, *p);
             }
         }
-        mean.max(single).max(pinned.into_iter().max().unwrap_or(0))
+        self.whole(mean.max(single).max(pinned.into_iter().max().unwrap_or(0)))
     }
+}
+
+fn gcd(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -6,8 +6,7 @@ use super::instance::Instance;
 /// Whether this build has it.
 pub const BUILT: bool = cfg!(feature = "metis");
 
-/// What recursive bisection and k-way give; nothing where METIS is not built or refuses. In a chain of stages the parts are numbered by
-/// the mean place of their actors in the topological order, and edges that still go back are mended by moving their readers on.
+/// What recursive bisection and k-way give; nothing where METIS is not built or refuses. Pinned actors lie where they must; edges may go back.
 pub fn starts(instance: &Instance) -> Vec<Vec<usize>> {
     let mut found = raw(instance);
     for core_of in &mut found {

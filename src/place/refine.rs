@@ -115,7 +115,7 @@ impl<'i, 'g> Assignment<'i, 'g> {
     }
 
     /// Whether an actor may lie on a core where the others are: its pin, and in a chain of stages its neighbours.
-    fn allowed(&self, i: usize, q: usize) -> bool {
+    pub fn allowed(&self, i: usize, q: usize) -> bool {
         let instance = self.instance;
         if instance.request.pins[i].is_some_and(|p| p != q) {
             return false;

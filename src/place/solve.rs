@@ -1,5 +1,6 @@
 //! The engines, side by side: each answers with objective, bound, gap and seconds; the best placement and the best bound count.
 
+use super::anneal::anneal;
 use super::cores::Cores;
 use super::graph::ActorGraph;
 use super::ideals::{Ideals, near, prefixes};
@@ -33,6 +34,10 @@ crate::choice! {
 const MOST_PAIRED: usize = 4_000;
 /// Pairs of ideals of one run.
 const MOST_PAIRS: u64 = 40_000_000;
+/// Actors of a graph that is annealed.
+const MOST_ANNEALED: usize = 2_000;
+/// Annealings of one search.
+const RUNS: usize = 4;
 /// Largest model, actors x cores, that `auto` hands to HiGHS.
 const MOST_CELLS: usize = 8_000;
 /// Relative gap below which a placement is called optimal: whole picoseconds are rounded.
@@ -176,6 +181,15 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
             let chained = Instance { request: &chained, ..instance.clone() };
             let found = exact(&chained, until);
             keep(&mut best, found.core_of.map(|c| Assignment::new(instance, c)));
+        }
+    }
+    if !request.acyclic && request.objective != Objective::Bottleneck && instance.n <= MOST_ANNEALED {
+        let begins: Vec<Assignment> =
+            best.iter().cloned().chain([Assignment::new(instance, pack::longest_first(instance))]).collect();
+        let scale = begins.iter().map(Assignment::objective).fold(f64::INFINITY, f64::min);
+        for (seed, begin) in begins.iter().cycle().take(RUNS).cloned().enumerate() {
+            let found = anneal(instance, begin, (scale, seed as u64), until);
+            keep(&mut best, Some(refine(found, until)));
         }
     }
     if best.is_none() {

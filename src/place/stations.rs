@@ -55,7 +55,7 @@ pub fn bound(instance: &Instance, most_ideals: usize) -> Found {
         let line = Line::new(instance, &order, reverse, most_ideals);
         exact = line.ideals.members.len() == instance.n;
         let (bound, found) = line.least(instance.k as u64, least);
-        least = least.max(bound);
+        least = least.max(instance.whole(bound));
         let mut found = line.whole_order(instance, &order, &found, reverse);
         if reverse {
             found.reverse();

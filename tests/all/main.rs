@@ -11,6 +11,7 @@ mod hpc;
 mod import;
 mod inference;
 mod limits;
+mod place;
 mod properties;
 mod study;
 mod study_sharing;
