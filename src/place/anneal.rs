@@ -5,8 +5,10 @@ use super::instance::Instance;
 use super::refine::Assignment;
 use std::time::Instant;
 
-/// Steps of one run.
-pub const STEPS: u64 = 1_500_000;
+/// Most steps of one run.
+const MOST_STEPS: u64 = 1_500_000;
+/// Steps of one run for each pair of actors.
+const STEPS_A_PAIR: u64 = 120;
 /// How much more than its share of the objective a broken limit costs.
 const PENALTY: f64 = 20.0;
 
@@ -42,11 +44,12 @@ pub fn anneal<'i, 'g>(
     let mut now = energy(&at);
     let mut best = start;
     let mut moved: Vec<(usize, usize)> = Vec::new();
-    for step in 0..STEPS {
+    let steps = (STEPS_A_PAIR * (instance.n as u64).pow(2)).min(MOST_STEPS);
+    for step in 0..steps {
         if step % 4096 == 0 && Instant::now() >= until {
             break;
         }
-        let heat = hot * (cold / hot).powf(step as f64 / STEPS as f64);
+        let heat = hot * (cold / hot).powf(step as f64 / steps as f64);
         // Mostly one end of an edge joins the other; sometimes any actor goes anywhere, or two change places.
         let kind = random(&mut state) % 16;
         let (i, q) = if kind < 11 && !instance.edges.is_empty() {

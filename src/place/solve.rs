@@ -183,7 +183,8 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
             keep(&mut best, found.core_of.map(|c| Assignment::new(instance, c)));
         }
     }
-    if !request.acyclic && request.objective != Objective::Bottleneck && instance.n <= MOST_ANNEALED {
+    let annealed = !request.acyclic && request.objective != Objective::Bottleneck && instance.n <= MOST_ANNEALED;
+    if annealed && !done(&best, load) {
         let begins: Vec<Assignment> =
             best.iter().cloned().chain([Assignment::new(instance, pack::longest_first(instance))]).collect();
         let scale = begins.iter().map(Assignment::objective).fold(f64::INFINITY, f64::min);

@@ -2,6 +2,7 @@
 
 use super::cores::{Core, Cores, Network, Wire};
 use super::graph::{Actor, ActorGraph, Channel, Kind, Work};
+use crate::spec::catalogue::Kind as CatalogueKind;
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value, read::Table};
 use crate::system::source::Source;
 use crate::units::{Bandwidth, Bytes, Flop, FlopRate, Seconds};
@@ -206,8 +207,8 @@ impl CoresSpec {
     /// # Errors
     /// The [`Problem`] of loading.
     pub fn load(path: &Path) -> Result<Node, Problem> {
-        let node = Loader.load(path, None)?;
-        Loader.expand(&node, "")
+        let node = Loader.open(path, Some(CatalogueKind::Cores))?;
+        Loader.expand_as(&node, "", Some(CatalogueKind::Cores))
     }
 
     /// Reads a tree.
