@@ -10,7 +10,7 @@
 //! not better. Transfers are priced at the least distance: where cores are unequally far, this bounds; the local price is left out of `sum`.
 
 use super::ideals::Ideals;
-use super::instance::{Instance, TICKS};
+use super::instance::Instance;
 use super::placement::Objective;
 use std::time::Instant;
 
@@ -39,17 +39,17 @@ pub fn best(instance: &Instance, ideals: &Ideals, known: f64, pairs: u64, until:
     let cap = instance.cap.unwrap_or(u64::MAX);
     match instance.request.objective {
         Objective::Bottleneck => {
-            let load = if known.is_finite() { (known * TICKS).round() as u64 } else { cap };
+            let load = if known.is_finite() { (known * instance.rate).round() as u64 } else { cap };
             run(instance, ideals, Limit { load, stage: f64::INFINITY }, pairs, until)
         }
         Objective::PerCore => {
-            let load = if known.is_finite() { (known * TICKS).round() as u64 } else { cap };
+            let load = if known.is_finite() { (known * instance.rate).round() as u64 } else { cap };
             run(instance, ideals, Limit { load, stage: known * (1.0 + 1e-12) }, pairs, until)
         }
         Objective::Cut => run(instance, ideals, Limit { load: cap, stage: f64::INFINITY }, pairs, until),
         Objective::Sum => {
             let mut load = cap;
-            let least = instance.load_bound() as f64 / TICKS;
+            let least = instance.load_bound() as f64 / instance.rate;
             let mut best = Chain { core_of: None, bound: f64::INFINITY, whole: true };
             let mut least_cut = 0.0f64;
             loop {
@@ -64,7 +64,7 @@ pub fn best(instance: &Instance, ideals: &Ideals, known: f64, pairs: u64, until:
                 let mut busy = vec![0u64; instance.k];
                 core_of.iter().enumerate().for_each(|(i, p)| busy[*p] += instance.on(i, *p));
                 let largest = busy.into_iter().max().unwrap_or(0);
-                let value = largest as f64 / TICKS + found.bound;
+                let value = largest as f64 / instance.rate + found.bound;
                 least_cut = found.bound;
                 if value < best.bound {
                     best = Chain { core_of: Some(core_of), bound: value, whole: true };
@@ -184,7 +184,7 @@ fn run(instance: &Instance, ideals: &Ideals, limit: Limit, pairs: u64, until: In
                     {
                         continue;
                     }
-                    let seconds = load as f64 / TICKS;
+                    let seconds = load as f64 / instance.rate;
                     let after = match objective {
                         Objective::Bottleneck => before.max(seconds),
                         Objective::PerCore => {

@@ -6,6 +6,9 @@ use super::instance::Request;
 use super::placement::capacities;
 use crate::units::Bytes;
 
+/// Most seconds of all actors that are placed.
+const MOST_SECONDS: f64 = 1e9;
+
 /// Everything that is wrong with a request, in words with their remedy.
 ///
 /// # Errors
@@ -38,6 +41,14 @@ pub fn check(graph: &ActorGraph, cores: &Cores, request: &Request) -> Result<(),
                 reached[i] = reached[i].max(Some((p, i)));
             }
         }
+    }
+    let longest = cores.cores.iter().map(|core| graph.actors.iter().map(|a| core.firing_seconds(a)).sum::<f64>());
+    if longest.fold(0.0, f64::max) > MOST_SECONDS {
+        wrong.push(format!(
+            "one firing of every actor takes more than {MOST_SECONDS} s on one core of {:?}; check rates and times",
+            cores.name
+        ));
+        return Err(wrong);
     }
     let sizes = capacities(graph);
     let mut needed: Vec<f64> = graph.actors.iter().map(|a| a.state_bytes).collect();

@@ -1,7 +1,7 @@
 //! The numbers of one placement problem, as every engine reads them.
 //!
 //! Sets: actors i, edges e = (u, v) (channels between the same two actors added up), cores p of classes c (equal rates).
-//! Data: `ticks[c][i]` picoseconds of all firings of i in one iteration on a core of class c (whole numbers, so that loads add up exactly);
+//! Data: `ticks[c][i]` ticks (picoseconds, or the power of ten that keeps sums within 64 bits) of all firings of i in one iteration on a core of class c (whole numbers, so that loads add up exactly);
 //! bytes of e in one iteration; state of i; bytes of the FIFOs that i reads; memory of p.
 //! An edge *waits* where its initial tokens do not serve a whole iteration: then its reader cannot start before its writer has fired, and in
 //! a chain of stages (`acyclic`) it must not go back: core(u) <= core(v).
@@ -10,8 +10,10 @@ use super::cores::{Cores, Network, Wire};
 use super::graph::{ActorError, ActorGraph};
 use super::placement::Objective;
 
-/// Ticks of a second.
-pub const TICKS: f64 = 1e12;
+/// Most ticks of a second.
+const MOST_TICKS: f64 = 1e12;
+/// Most ticks of all actors, times the cores: sums stay far within 64 bits.
+const MOST_SUM: f64 = 1e18;
 
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq)]
@@ -57,6 +59,8 @@ pub struct Instance<'g> {
     pub n: usize,
     /// Cores.
     pub k: usize,
+    /// Ticks of a second.
+    pub rate: f64,
     /// Ticks of each actor by class of core.
     pub ticks: Vec<Vec<u64>>,
     /// Class of each core.
@@ -111,14 +115,17 @@ impl<'g> Instance<'g> {
                 }
             }
         }
-        let ticks = kinds
+        let seconds: Vec<Vec<f64>> = kinds
             .iter()
             .map(|p| {
                 let core = &cores.cores[*p];
-                let of = |(a, q): (&super::Actor, &u64)| (core.firing_seconds(a) * TICKS).round() as u64 * q;
-                graph.actors.iter().zip(&firings).map(of).collect()
+                graph.actors.iter().zip(&firings).map(|(a, q)| core.firing_seconds(a) * *q as f64).collect()
             })
-            .collect::<Vec<Vec<u64>>>();
+            .collect();
+        let longest = seconds.iter().map(|s| s.iter().sum::<f64>()).fold(0.0, f64::max) * k as f64;
+        let rate = MOST_TICKS.min(10f64.powf((MOST_SUM / longest.max(1e-6)).log10().floor()));
+        let ticks: Vec<Vec<u64>> =
+            seconds.iter().map(|list| list.iter().map(|s| (s * rate).round() as u64).collect()).collect();
         let mut merged: std::collections::BTreeMap<(usize, usize), (f64, f64, bool)> =
             std::collections::BTreeMap::new();
         let mut bytes: Vec<f64> = graph.actors.iter().map(|a| a.state_bytes).collect();
@@ -144,7 +151,7 @@ impl<'g> Instance<'g> {
         }
         let step = ticks.iter().flatten().fold(0, |a, b| gcd(a, *b));
         let mut instance =
-            Self { n, k, ticks, class, edges, outgoing, incoming, order, bytes, step, cap: None, cores, request };
+            Self { n, k, rate, ticks, class, edges, outgoing, incoming, order, bytes, step, cap: None, cores, request };
         if request.objective == Objective::Cut {
             // On unlike cores the mean is taken over the fastest class: a cap that is never too wide.
             let total: u64 = instance.ticks.iter().map(|t| t.iter().sum::<u64>()).min().unwrap_or(0);

@@ -41,7 +41,7 @@ fn raw(instance: &Instance) -> Vec<Vec<usize>> {
     let total: f64 = instance.ticks[0].iter().map(|t| *t as f64).sum();
     let bytes: f64 = instance.edges.iter().map(|e| e.bytes).sum();
     // As the runtime's graphs are weighted: microseconds and KiB, where these fit.
-    let time = (1e6 / crate::place::instance::TICKS).min(MOST / total.max(1.0));
+    let time = (1e6 / instance.rate).min(MOST / total.max(1.0));
     let size = (1.0 / 1024.0f64).min(MOST / bytes.max(1.0));
     let whole = |x: f64| (x.round() as metis::Idx).max(1);
     let mut xadj: Vec<metis::Idx> = vec![0];

@@ -17,7 +17,7 @@
 //! **B3** (streamblocks-partitioning): `d[i,p]`; B1 one core each; B3 restricted growth, as `d[j,p] <= sum_{i<j} d[i,p-1]`; B4 the last core is used;
 //! B5 `l[c,p]`, B6 `x[c,p,q]` as ANDs; B7 load, B8 local transfers, B9 transfers across; minimise T + L + X. With their indicators (2) nothing else would be said.
 
-use super::instance::{Instance, TICKS};
+use super::instance::Instance;
 use super::placement::Objective;
 use crate::solver::Milp;
 
@@ -61,7 +61,7 @@ pub fn model(instance: &Instance, bound: f64, unit: f64) -> Model {
     let objective = request.objective;
     let mut model =
         Model { milp: Milp::default(), unit, columns: Vec::new(), prefix: request.acyclic, tops: Vec::new() };
-    let weight = |ticks: u64| ticks as f64 / TICKS / unit;
+    let weight = |ticks: u64| ticks as f64 / instance.rate / unit;
     let wire = instance.least_wire();
     for i in 0..n {
         let count = if model.prefix { k - 1 } else { k };
@@ -214,7 +214,7 @@ pub fn model(instance: &Instance, bound: f64, unit: f64) -> Model {
 pub fn b3(instance: &Instance, unit: f64) -> Model {
     let (n, k) = (instance.n, instance.k);
     let mut model = Model { milp: Milp::default(), unit, columns: Vec::new(), prefix: false, tops: Vec::new() };
-    let weight = |ticks: u64| ticks as f64 / TICKS / unit;
+    let weight = |ticks: u64| ticks as f64 / instance.rate / unit;
     let (wire, local) = (instance.least_wire(), instance.cores.local);
     for i in 0..n {
         model.columns.push((0..k).map(|p| model.milp.binary(format!("d_{i}_{p}"), 0.0)).collect());

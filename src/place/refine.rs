@@ -1,7 +1,7 @@
 //! An assignment that is kept up while actors move, and its improvement by moves and swaps (Kernighan and Lin 1970, Fiduccia and
 //! Mattheyses 1982), for every objective.
 
-use super::instance::{Instance, TICKS};
+use super::instance::Instance;
 use super::placement::Objective;
 use std::time::Instant;
 
@@ -79,7 +79,7 @@ impl<'i, 'g> Assignment<'i, 'g> {
 
     /// The objective, in seconds or bytes.
     pub fn objective(&self) -> f64 {
-        let busy = || self.busy.iter().map(|t| *t as f64 / TICKS);
+        let busy = || self.busy.iter().map(|t| *t as f64 / self.instance.rate);
         match self.instance.request.objective {
             Objective::Bottleneck => busy().fold(0.0, f64::max),
             Objective::Sum => {
@@ -109,7 +109,7 @@ impl<'i, 'g> Assignment<'i, 'g> {
     pub fn worth(&self) -> Worth {
         let uneven = match self.instance.request.objective {
             Objective::Cut => 0.0,
-            _ => self.busy.iter().map(|b| (*b as f64 / TICKS).powi(2)).sum(),
+            _ => self.busy.iter().map(|b| (*b as f64 / self.instance.rate).powi(2)).sum(),
         };
         (self.broken(), self.objective(), uneven)
     }
@@ -186,6 +186,9 @@ pub fn refine<'i, 'g>(start: Assignment<'i, 'g>, until: Instant) -> Assignment<'
     }
 }
 
+/// One move, or two at once: actor and core.
+type Moves = [Option<(usize, usize)>; 2];
+
 /// Takes actors off the fullest core, one move or swap after another.
 fn level<'i, 'g>(mut at: Assignment<'i, 'g>, until: Instant) -> Assignment<'i, 'g> {
     let instance = at.instance;
@@ -200,8 +203,8 @@ fn level<'i, 'g>(mut at: Assignment<'i, 'g>, until: Instant) -> Assignment<'i, '
         let now = at.worth();
         let there: Vec<usize> = (0..instance.n).filter(|i| at.core_of[*i] == worst).collect();
         let emptiest = at.emptiest();
-        let mut best: Option<(Worth, [Option<(usize, usize)>; 2])> = None;
-        let keep = |worth: Worth, moves, best: &mut Option<(Worth, _)>| {
+        let mut best: Option<(Worth, Moves)> = None;
+        let keep = |worth: Worth, moves: Moves, best: &mut Option<(Worth, Moves)>| {
             if less(worth, now) && best.as_ref().is_none_or(|(w, _)| less(worth, *w)) {
                 *best = Some((worth, moves));
             }

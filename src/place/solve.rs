@@ -4,7 +4,7 @@ use super::anneal::anneal;
 use super::cores::Cores;
 use super::graph::ActorGraph;
 use super::ideals::{Ideals, near, prefixes};
-use super::instance::{Instance, Request, TICKS};
+use super::instance::{Instance, Request};
 use super::placement::{Objective, Solved};
 use super::refine::{Assignment, better, refine};
 use super::{chain, milp, pack, stations};
@@ -124,7 +124,7 @@ fn combined(engines: &[Solved], start: Instant) -> Solved {
 pub fn exact(instance: &Instance, until: Instant) -> Solved {
     let clock = Instant::now();
     let request = instance.request;
-    let seconds = |ticks: u64| ticks as f64 / TICKS;
+    let seconds = |ticks: u64| ticks as f64 / instance.rate;
     let timed = request.objective != Objective::Cut;
     let mut load = instance.load_bound();
     let mut best: Option<Assignment> = None;
@@ -299,7 +299,7 @@ fn programme(
     let unit = if begin.objective.is_finite() && begin.objective > 0.0 {
         begin.objective
     } else if timed {
-        (instance.load_bound() as f64 / TICKS).max(1e-12)
+        (instance.load_bound() as f64 / instance.rate).max(1e-12)
     } else {
         instance.edges.iter().map(|e| e.bytes).sum::<f64>().max(1.0)
     };

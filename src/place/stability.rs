@@ -99,7 +99,7 @@ pub fn study(
         let name = |i: usize| graph.actors[i].name.clone();
         boundaries.push(Boundary { from: name(u), to: name(v), moved });
     }
-    boundaries.sort_by(|a, b| b.moved.cmp(&a.moved));
+    boundaries.sort_by_key(|b| std::cmp::Reverse(b.moved));
     let same = found[1..].iter().filter(|f| f.as_slice() == base).count() as u64;
     let mut distinct = found.clone();
     distinct.sort_unstable();

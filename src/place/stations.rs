@@ -169,7 +169,9 @@ impl Line {
             from: u32,
             member: u32,
         }
-        let Some(allowed) = (k * t).checked_sub(self.total) else { return None };
+        // Where no actor takes any time the length of a stage does not matter.
+        let t = t.max(1);
+        let allowed = (k * t).checked_sub(self.total)?;
         let liquid = self.total - self.weight.iter().sum::<u64>();
         let n = self.ideals.len();
         let mut states: Vec<State> = vec![State { at: 0, waste: 0, from: u32::MAX, member: 0 }];
@@ -189,7 +191,7 @@ impl Line {
                     let wait = self.required[target].saturating_sub(poured);
                     let mut time = state.at + wait;
                     let room = (t - time % t) % t;
-                    let inside = if time % t == 0 { t } else { room };
+                    let inside = if time.is_multiple_of(t) { t } else { room };
                     if w > inside {
                         waste += room.saturating_sub(liquid - poured - wait);
                         time += room;

@@ -1,7 +1,7 @@
 //! The engines against brute force on random small graphs.
 
 use super::cores::{Network, Wire};
-use super::instance::{Instance, Request, TICKS};
+use super::instance::{Instance, Request};
 use super::placement::{capacities, figures};
 use super::solve::{Engine, GAP, solve};
 use super::*;
@@ -75,7 +75,7 @@ fn brute(graph: &ActorGraph, cores: &Cores, request: &Request) -> f64 {
         if f.memory_bytes.iter().zip(&cores.cores).any(full) {
             continue;
         }
-        if instance.cap.is_some_and(|cap| f.busy_s.iter().any(|b| b * TICKS > cap as f64 + 0.5)) {
+        if instance.cap.is_some_and(|cap| f.busy_s.iter().any(|b| b * instance.rate > cap as f64 + 0.5)) {
             continue;
         }
         best = best.min(f.objective(request.objective));
