@@ -38,7 +38,10 @@ pub struct Cli {
 pub enum Command {
     /// Map one workload onto one system: the best degrees, sharding, tiles and partitions, with proof.
     Map(Box<map::MapArgs>),
-    /// Derive the figures of a plan again from its decisions, and compare.
+    /// Place an actor graph on the cores of a chip: which actor on which core, with proof; simulate its firings; read and write the mapping
+    /// files of actor runtimes.
+    Place(Box<place::PlaceCommand>),
+    /// Derive the figures of a plan or a placement again from its decisions, and compare.
     Check(check::CheckArgs),
     /// What binds a plan, what more of each resource would bring, and what makes an infeasible point feasible.
     Explain(explain::ExplainArgs),
@@ -60,9 +63,6 @@ pub enum Command {
     /// Predicted against measured: the points that are shipped, or a file of your own. Exit code 2 where a class is worse than
     /// its bound.
     Validate(validate::ValidateArgs),
-    /// Actors on the cores of a chip: simulation of their firings, mapping files of runtimes.
-    #[command(subcommand)]
-    Place(place::PlaceCommand),
     /// Recorded traces: Chakra, PyTorch, Kineto.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
@@ -113,6 +113,7 @@ impl From<MapError> for Failure {
 pub fn run(cli: Cli) -> i32 {
     let result = match cli.command {
         Command::Map(args) => map::run(&args),
+        Command::Place(args) => place::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
@@ -122,7 +123,6 @@ pub fn run(cli: Cli) -> i32 {
         Command::Show(args) => show::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Validate(args) => validate::run(&args),
-        Command::Place(command) => place::run(&command),
         Command::Trace(command) => trace::run(&command),
     };
     match result {

@@ -12,6 +12,7 @@ mod import;
 mod inference;
 mod limits;
 mod names;
+mod place;
 mod place_simulate;
 mod properties;
 mod rooms;

@@ -103,3 +103,35 @@ fn forms_are_converted() {
     let back = scratch.ok(&["place", "export", "p.xcf", "--to", "xml"]);
     assert_eq!(back, std::fs::read_to_string(scratch.0.join("profile.xml")).unwrap());
 }
+
+/// Placed, simulated, exported, imported, simulated again: the same steady state, and the placement is checked.
+#[test]
+fn a_placement_goes_through_a_mapping_file_and_back() {
+    let scratch = Scratch::new("round");
+    let graph = "kind: actors\nname: filter\nbatch: 4\nactors:\n  - {name: source, kernel: data, time: 1 us}\n  - {name: low, time: 30 us}\n  \
+                 - {name: sum, time: 10 us}\nchannels:\n  - {from: source, to: low, token: 4 kB, capacity: 2}\n  - {from: low, to: sum, token: 4 kB, \
+                 capacity: 2}\n";
+    let cores = "name: four\nsource: \"assumed: a test\"\ncores:\n  - {name: core, count: 4, matrix: 1 GFLOP/s, vector: 1 GFLOP/s, memory_bandwidth: 1 \
+                 GB/s, memory: 64 kB}\nnetwork: {levels: [{size: 4, bandwidth: 1 GB/s}]}\n";
+    std::fs::write(scratch.0.join("g.yaml"), graph).unwrap();
+    std::fs::write(scratch.0.join("c.yaml"), cores).unwrap();
+    scratch.ok(&["place", "--workload", "g.yaml", "--cores", "c.yaml", "--out", "p.yaml"]);
+    let simulated = |file: &str| -> serde_json::Value {
+        let text = scratch.ok(&["place", "simulate", file, "--json", "--transfers", "free"]);
+        serde_json::from_str(&text).unwrap()
+    };
+    let first = simulated("p.yaml");
+    assert_eq!(first["steady"]["iteration_s"], 3e-5);
+    for form in ["xml", "xcf"] {
+        let mapping = format!("m.{form}");
+        scratch.ok(&["place", "export", "p.yaml", "--to", form, "--out", &mapping]);
+        scratch.ok(&["place", "import", &mapping, "--workload", "g.yaml", "--cores", "c.yaml", "--out", "q.yaml"]);
+        scratch.ok(&["check", "q.yaml"]);
+        assert_eq!(simulated("q.yaml"), first);
+    }
+    // With weights the mapping file is a profile: placed by it, the same.
+    scratch.ok(&["place", "export", "p.yaml", "--weights", "--out", "w.xml"]);
+    assert_eq!(simulated("w.xml")["steady"]["iteration_s"], 3e-5);
+    let text = scratch.ok(&["place", "--workload", "g.yaml", "--cores", "c.yaml", "--profile", "w.xml"]);
+    assert!(text.contains("bottleneck 30.00 us"), "{text}");
+}

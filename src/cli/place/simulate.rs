@@ -5,8 +5,9 @@ use crate::place::files::{Configuration, Form, read, write};
 use crate::place::simulate::sizes::{Proof, Sizes, smallest};
 use crate::place::simulate::trace::{From, record};
 use crate::place::simulate::{Limits, Net, Outcome, Steady, Transfers, makespan, simulate};
-use crate::place::{ActorGraph, Cores, Placement};
+use crate::place::{ActorGraph, Cores, Placement, file};
 use crate::report::placed;
+use crate::spec::Loader;
 use crate::spec::node::io_reason;
 use crate::units::{Bytes, Quantity as _, Seconds};
 use clap::Args;
@@ -14,10 +15,10 @@ use serde_json::json;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// A placement, or a mapping file that has weights.
+/// A placement, or a mapping file.
 #[derive(Debug, Args)]
 pub struct Source {
-    /// A profile in the runtime's partition XML, or .xcf with `complexity` of every actor.
+    /// A placement (.yaml), or a profile: the runtime's partition XML, or .xcf, with `complexity` of every actor.
     pub file: PathBuf,
     /// Time of one tick of `complexity`.
     #[arg(long, value_name = "TIME", default_value = "1 ns", value_parser = time)]
@@ -62,7 +63,7 @@ pub struct SimulateArgs {
     pub json: bool,
 }
 
-fn time(text: &str) -> Result<f64, String> {
+pub(super) fn time(text: &str) -> Result<f64, String> {
     match Seconds::parse(text) {
         Ok(Seconds(s)) if s > 0.0 => Ok(s),
         _ => Err(format!("expected a time above zero such as \"1 ns\", found {text:?}")),
@@ -74,16 +75,29 @@ fn transfers(text: &str) -> Result<Transfers, String> {
     Transfers::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
 }
 
+/// Reads a mapping file.
+///
+/// # Errors
+/// [`Failure`]: a file that cannot be read.
+pub fn mapping(path: &Path) -> Result<Configuration, Failure> {
+    let name = path.display().to_string();
+    let bytes =
+        std::fs::read(path).map_err(|e| Failure::input(format!("{name}: cannot be read: {}", io_reason(&e))))?;
+    read(&name, &bytes).map_err(|e| Failure::input(e.to_string()))
+}
+
 impl Source {
+    /// Whether it is a placement, by its name: mapping files end in .xml or .xcf.
+    fn is_placement(&self) -> bool {
+        self.file.extension().is_some_and(|e| e == "yaml" || e == "yml")
+    }
+
     /// The mapping file, where it is one.
     ///
     /// # Errors
     /// [`Failure`]: a file that cannot be read.
     pub fn mapping(&self) -> Result<Option<Configuration>, Failure> {
-        let name = self.file.display().to_string();
-        let bytes = std::fs::read(&self.file)
-            .map_err(|e| Failure::input(format!("{name}: cannot be read: {}", io_reason(&e))))?;
-        read(&name, &bytes).map(Some).map_err(|e| Failure::input(e.to_string()))
+        if self.is_placement() { Ok(None) } else { mapping(&self.file).map(Some) }
     }
 
     /// Graph, cores and placement.
@@ -91,11 +105,16 @@ impl Source {
     /// # Errors
     /// [`Failure`]: a file that cannot be read, or has no weights.
     pub fn load(&self) -> Result<(ActorGraph, Cores, Placement), Failure> {
-        let name = self.file.display().to_string();
-        let Some(mapping) = self.mapping()? else {
-            return Err(Failure::input(format!("{name}: not a mapping file")));
-        };
-        mapping.graph(&name, self.tick).map_err(|e| Failure::input(e.to_string()))
+        match self.mapping()? {
+            Some(mapping) => {
+                let name = self.file.display().to_string();
+                mapping.graph(&name, self.tick).map_err(|e| Failure::input(e.to_string()))
+            }
+            None => {
+                let read = file::read(&Loader.load(&self.file, None)?)?;
+                Ok((read.graph, read.cores, read.placement))
+            }
+        }
     }
 }
 
@@ -173,9 +192,9 @@ pub fn run(args: &SimulateArgs) -> Result<i32, Failure> {
             placed::stacks(&graph, &net, &steady).draw(&folder.join("placement")).map_err(plot)?;
         }
         if let Some(path) = &args.timeline {
-            let file = std::fs::File::create(path)
+            let created = std::fs::File::create(path)
                 .map_err(|e| Failure::input(format!("cannot write {}: {}", path.display(), io_reason(&e))))?;
-            let mut out = std::io::BufWriter::new(file);
+            let mut out = std::io::BufWriter::new(created);
             placed::timeline(&net, &firings, &mut out)
                 .and_then(|()| out.flush())
                 .map_err(|e| Failure::input(format!("cannot write {}: {}", path.display(), io_reason(&e))))?;

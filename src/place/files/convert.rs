@@ -2,7 +2,8 @@
 
 use super::{Configuration, Connection, Fault, Faults, Form, Generator, Instance, Partition};
 use crate::place::cores::{Network, Wire};
-use crate::place::simulate::net::{default_capacity, gcd};
+use crate::place::placement::capacities;
+use crate::place::simulate::net::gcd;
 use crate::place::{Actor, ActorGraph, Channel, Core, Cores, Kind, Placement, Work};
 use crate::spec::read::nearest;
 use std::collections::HashMap;
@@ -73,9 +74,7 @@ impl Configuration {
         if !missing.is_empty() {
             list.push(fault("partitioning", format!("no partition holds {}; place them", some(&missing))));
         }
-        let mut capacities: Vec<u64> = (graph.channels.iter())
-            .map(|c| c.capacity.unwrap_or_else(|| default_capacity(c.token_bytes, c.produced, c.consumed, c.initial)))
-            .collect();
+        let mut capacities = capacities(graph);
         for (connection, channel) in self.channels_of(graph, &mut list) {
             if let Some(size) = connection.size {
                 capacities[channel] = size;
@@ -187,9 +186,7 @@ impl Configuration {
         };
         let name = self.network.clone().unwrap_or_else(|| file.into());
         let graph = ActorGraph { name, actors, channels, batch: 1 };
-        let capacities = (graph.channels.iter())
-            .map(|c| c.capacity.unwrap_or_else(|| default_capacity(c.token_bytes, c.produced, c.consumed, c.initial)))
-            .collect();
+        let capacities = capacities(&graph);
         Ok((graph, cores, Placement { core_of, capacities, replicas: 1 }))
     }
 }
