@@ -45,7 +45,7 @@ pub fn gantt(net: &Net, steady: &Steady, firings: &[Firing]) -> Gantt {
     };
     Gantt {
         title: format!("Core occupancy, {} an iteration", Seconds(steady.iteration_s)),
-        x_label: format!("time ({name})"),
+        x_label: format!("time ({name}); a colour is an iteration"),
         rows: cores.iter().map(|c| net.cores[*c].clone()).collect(),
         beside: cores.iter().map(|c| format!("{:.1} %", 100.0 * steady.utilisation[*c])).collect(),
         group: "iteration".into(),

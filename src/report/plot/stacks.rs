@@ -122,7 +122,8 @@ impl Stacks {
             canvas.dashed(&[(frame.plot.x0, y), (frame.plot.x1, y)], 0.9, BLACK, &[3.0, 2.0]);
         }
         let most = flows.iter().map(|f| f.amount).fold(0.0, f64::max);
-        let widest = flows.iter().map(|f| f.from.abs_diff(f.to)).max().unwrap_or(1) as f64;
+        // Neighbours alone get low arcs.
+        let widest = flows.iter().map(|f| f.from.abs_diff(f.to)).max().unwrap_or(1).max(4) as f64;
         for f in &flows {
             let (a, b) = (frame.slot(f.from).0, frame.slot(f.to).0);
             let rise = (ARCS - 6.0) * (f.from.abs_diff(f.to) as f64 / widest).sqrt();
