@@ -22,10 +22,10 @@ pub struct ExplainArgs {
     /// Plan file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
     #[arg(required_unless_present = "workload", conflicts_with_all = ["workload", "system"])]
     pub plan: Option<PathBuf>,
-    /// Workload file, instead of a plan.
+    /// Workload file or name, as for `flowspace map`, instead of a plan.
     #[arg(long, value_name = "FILE", requires = "system")]
     pub workload: Option<PathBuf>,
-    /// System file, instead of a plan.
+    /// System file or name, instead of a plan.
     #[arg(long, value_name = "FILE", requires = "workload")]
     pub system: Option<PathBuf>,
     /// Tensor parallelism; free if left out.
@@ -83,6 +83,7 @@ fn more(text: &str) -> Result<f64, String> {
 /// # Errors
 /// [`Failure`]: bad input; a plan whose decisions break a rule. An infeasible point is explained, and the exit code 1.
 pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
+    super::import::tell_assumed(args.workload.as_deref());
     if let Some(stem) = &args.plot {
         super::map::check_writable(stem)?;
     }

@@ -8,6 +8,7 @@ mod energy;
 mod errors;
 mod golden;
 mod hpc;
+mod huggingface;
 mod import;
 mod inference;
 mod limits;

@@ -6,6 +6,7 @@
 //! optimiser. [`mod@graph`] gives the graph of one layer where [`TransformerSpec`](super::transformer::TransformerSpec) has one.
 
 pub mod activation;
+mod check;
 pub mod flop;
 pub mod graph;
 pub mod parameters;
@@ -16,7 +17,7 @@ pub use activation::{ActivationPolicy, AttentionKernel};
 pub use flop::{AttentionCount, FlopCount};
 pub use parameters::{LayerParameters, Parameters};
 pub use spec::{
-    Biases, DataType, Experts, Head, LanguageModel, LatentAttention, ModelPass, Norm, Patches, Position, Types,
+    Biases, DataType, Experts, Head, LanguageModel, LatentAttention, ModelPass, Norm, Patches, Position, QkNorm, Types,
     is_language_model,
 };
 pub use state::StateBytes;

@@ -199,6 +199,36 @@ fn activations_of_a_gated_layer_by_hand() {
     assert_eq!(shared, bytes / 2.0);
 }
 
+/// What Gemma 3's layer keeps beside Llama's: inputs of two norms more, and queries and keys before their norms.
+#[test]
+fn further_norms_keep_their_inputs() {
+    let plain = shipped("llama3-8b");
+    let normed = LanguageModel { norms_per_layer: Some(4), qk_norm: Some(QkNorm::Head), ..plain.clone() };
+    let fused = ActivationPolicy { attention: AttentionKernel::Fused, ..policy(Recompute::None, 1, false) };
+    let bytes = |model: &LanguageModel| model.layer_activation_bytes(false, 8192, 1, &fused).total();
+    assert_eq!(bytes(&normed) - bytes(&plain), 8192.0 * 2.0 * (2.0 * 4096.0 + 4096.0 + 1024.0));
+    // Gains of 2 x 4096 channels and of 128 for queries and for keys.
+    let weights = |model: &LanguageModel| model.layer_parameters(false).total();
+    assert_eq!(weights(&normed) - weights(&plain), 2.0 * 4096.0 + 2.0 * 128.0);
+    let wide = LanguageModel { qk_norm: Some(QkNorm::Width), ..plain.clone() };
+    assert_eq!(weights(&wide) - weights(&plain), 4096.0 + 1024.0);
+    // Two norms in a parallel block keep two inputs and make two.
+    let parallel = |norms| LanguageModel { parallel_block: true, norms_per_layer: norms, ..plain.clone() };
+    assert_eq!(bytes(&parallel(Some(2))) - bytes(&parallel(None)), 8192.0 * 2.0 * 2.0 * 4096.0);
+}
+
+/// Words of 128 channels: the map to 4096, the map back, and a head over the narrow ones.
+#[test]
+fn narrow_words_by_hand() {
+    let plain = shipped("llama3-8b");
+    let narrow = LanguageModel { embedding_width: Some(128), ..plain.clone() };
+    let (h, v, e) = (4096.0, 128_256.0, 128.0);
+    let more = 2.0 * (v * e + e * h) - 2.0 * v * h;
+    assert_eq!(narrow.parameters().total() - plain.parameters().total(), more);
+    let flop = |model: &LanguageModel| model.forward_flop_per_sample(8, AttentionCount::Full);
+    assert_eq!(flop(&narrow) - flop(&plain), 8.0 * 2.0 * (2.0 * e * h + e * v - h * v));
+}
+
 #[test]
 fn microbatches_in_flight_by_schedule() {
     let text = |schedule: &str| -> Execution {
