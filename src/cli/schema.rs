@@ -2,6 +2,8 @@
 
 use super::Failure;
 use crate::execution::ExecutionFile;
+use crate::place::file::PlacementSpec;
+use crate::place::spec::{ActorsSpec, CoresSpec};
 use crate::plan::file::PlanSpec;
 use crate::spec::schema::document;
 use crate::study::spec::StudySpec;
@@ -38,6 +40,12 @@ pub enum Kind {
     Plan,
     /// An execution of a language model.
     Execution,
+    /// The cores of a chip.
+    Cores,
+    /// An actor graph.
+    Actors,
+    /// A placement of an actor graph.
+    Placement,
     /// The columns of a study's results.csv (no schema: a table of names and meanings).
     Columns,
 }
@@ -57,6 +65,9 @@ pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
         Kind::Study => document::<StudySpec>("flowspace study"),
         Kind::Plan => document::<PlanSpec>("flowspace plan"),
         Kind::Execution => document::<ExecutionFile>("flowspace execution"),
+        Kind::Cores => document::<CoresSpec>("flowspace cores"),
+        Kind::Actors => document::<ActorsSpec>("flowspace actors"),
+        Kind::Placement => document::<PlacementSpec>("flowspace placement"),
         Kind::Columns => {
             super::print(&crate::report::csv::reference());
             return Ok(0);

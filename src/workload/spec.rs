@@ -1,9 +1,10 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
 use super::{
-    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec, huggingface,
-    hyena::HyenaSpec, language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
+    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec, huggingface, hyena::HyenaSpec,
+    language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
+use crate::graph::GraphError;
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions};
 use crate::units::Bytes;
 use serde::Serialize;
