@@ -4,7 +4,7 @@
 //! the shortest form that reads back as the same number. A value that a row does not have (the time of a point that
 //! has no mapping) is empty.
 
-use super::executed::{self, Executed, Served};
+use super::executed::{self, Executed, Placement, Served};
 use crate::graph::Workload;
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
@@ -26,6 +26,8 @@ pub enum Outcome {
     Executed(Box<Executed>),
     /// The best layout for serving a language model.
     Served(Box<Served>),
+    /// The best placement of actors on cores.
+    Placed(Box<Placement>),
     /// No plan exists.
     Infeasible(Infeasible),
     /// The point could not be solved, and why.
@@ -136,7 +138,7 @@ pub const COLUMNS: &[Column] = &[
         |f| Some(status(f.outcome)),
     ),
     text("reason", "Why the point has no plan; empty where it has one.", |f| match f.outcome {
-        Outcome::Mapped(..) | Outcome::Executed(_) | Outcome::Served(_) => None,
+        Outcome::Mapped(..) | Outcome::Executed(_) | Outcome::Served(_) | Outcome::Placed(_) => None,
         Outcome::Infeasible(reason) => Some(one_line(&reason.to_string())),
         Outcome::Failed(reason) => Some(one_line(reason)),
     }),
@@ -395,6 +397,16 @@ pub const COLUMNS: &[Column] = &[
     plan("generated_per_s_per_chip", "Serving: the same by chip.", |_, _| f64::NAN),
     plan("generated_per_s_per_usd", "Serving: the same by dollar of price.", |_, _| f64::NAN),
     plan("generated_per_s_per_w", "Serving: the same by watt at full use.", |_, _| f64::NAN),
+    plan_text("place_cores_name", "Placements: name of the cores.", |_, _| String::new()),
+    plan("place_cores", "Placements: cores there are.", |_, _| f64::NAN),
+    plan("place_cores_used", "Placements: cores that hold an actor.", |_, _| f64::NAN),
+    plan("place_actors", "Placements: actors of all replicas.", |_, _| f64::NAN),
+    plan("place_replicas", "Placements: copies of the graph.", |_, _| f64::NAN),
+    plan("place_bottleneck_s", "Placements: firings of the slowest core in an iteration.", |_, _| f64::NAN),
+    plan("place_imbalance", "Placements: largest over mean load of the cores.", |_, _| f64::NAN),
+    plan("place_across_s", "Placements: all transfers between cores.", |_, _| f64::NAN),
+    plan("place_cut_bytes", "Placements: bytes between cores in an iteration.", |_, _| f64::NAN),
+    plan("place_latency_s", "Placements: one iteration alone, from its first firing to its last.", |_, _| f64::NAN),
 ];
 
 /// Name and meaning of the first column.
@@ -427,6 +439,7 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
             let value = match facts.outcome {
                 Outcome::Executed(x) => Some(executed::value(column.name, x, system)),
                 Outcome::Served(x) => Some(executed::served(column.name, x, system)),
+                Outcome::Placed(x) => Some(executed::placed(column.name, x, system)),
                 _ => None,
             };
             if let Some(value) = value {
@@ -495,6 +508,7 @@ fn status(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Mapped(_, record) => record.status.to_string(),
         Outcome::Executed(_) | Outcome::Served(_) => Status::Optimal.to_string(),
+        Outcome::Placed(x) => x.best.status.to_string(),
         Outcome::Infeasible(_) => INFEASIBLE.to_string(),
         Outcome::Failed(_) => FAILED.to_string(),
     }

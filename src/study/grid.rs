@@ -3,10 +3,12 @@
 use super::axis::{self, Axis, Override};
 use super::executed;
 use super::field::{FieldPath, Root, set};
+use super::placed;
 use super::rule::{self, Rule};
 use super::spec::{SolveSpec, StudySpec};
 use super::store::KeyStart;
 use crate::mapping::{Infeasible, Request};
+use crate::place::ActorGraph;
 use crate::spec::read::Ref;
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind};
 use crate::system::budget::{Fitted, Unfit};
@@ -77,6 +79,8 @@ pub struct Point {
     /// The language model, where its executions or servings on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
     /// and batches alone.
     pub language: Option<Box<LanguageModel>>,
+    /// The actor graph, where it is placed on cores (`solve.place`).
+    pub actors: Option<Arc<ActorGraph>>,
     /// The system.
     pub system: System,
     /// How it is solved.
@@ -267,6 +271,15 @@ impl Study {
         else {
             return Err(Problems(problems));
         };
+        let actors = match &solve.place {
+            Some(spec) => {
+                let found = self.workload_tree(index).and_then(|tree| placed::actors(spec, &tree));
+                Some(Arc::new(
+                    found.map_err(|p| Problems(p.0.into_iter().map(|p| self.placed(Root::Workload, p)).collect()))?,
+                ))
+            }
+            None => None,
+        };
         let fitted = match solve.budget.as_ref().map(|budget| budget.fit(&mut system)) {
             None => None,
             Some(Ok(fitted)) => Some(Ok(fitted)),
@@ -278,7 +291,16 @@ impl Study {
                 return Err(Problem { origin, field: "solve.budget".into(), message }.into());
             }
         };
-        Ok(Point { workload, key_start, language, system, solve, fitted })
+        Ok(Point { workload, key_start, language, actors, system, solve, fitted })
+    }
+
+    /// The tree of a point's workload.
+    fn workload_tree(&self, index: u64) -> Result<Node, Problems> {
+        let mut tree = self.spec.workload.0.clone();
+        for change in self.changes(&self.choice(index)).into_iter().filter(|c| c.path.root == Root::Workload) {
+            set(&mut tree, &change.path.segments, &change.value, &change.origin, &change.path)?;
+        }
+        Ok(tree)
     }
 
     /// The system that overrides make, from the tree of another point that differs in the values of the last of them alone.

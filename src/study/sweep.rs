@@ -7,7 +7,7 @@
 use super::grid::{Point, Study};
 use super::progress::{Progress, Show};
 use super::store::{Key, RESULTS, Rows, Solved, Store, StoreError, TIMINGS, header};
-use super::{blind, executed};
+use super::{blind, executed, placed};
 use crate::check;
 use crate::mapping::{Answer, Status};
 use crate::plan::Plan;
@@ -281,6 +281,9 @@ impl Shared {
             values(&Facts { workload: Some(&point.workload), system: Some(&point.system), fitted, outcome })
         };
         let answered = guarded(|| {
+            if let Some(outcome) = placed::solve(point)? {
+                return Ok(row(&outcome));
+            }
             Ok(row(&match executed::solve(point)? {
                 Some(outcome) => outcome,
                 None => Outcome::from((self.solve)(point)?),
