@@ -343,7 +343,9 @@ fn metis(instance: &Instance) -> Result<Vec<Solved>, SolverError> {
         .zip(starts)
         .map(|(engine, core_of)| {
             let found = Assignment::new(instance, core_of);
-            let broken = found.worth().0 > 0.0;
+            let back = |e: &super::instance::Edge| e.waits && found.core_of[e.from] > found.core_of[e.to];
+            let circular = instance.request.acyclic && instance.edges.iter().any(back);
+            let broken = found.worth().0 > 0.0 || circular;
             Solved {
                 engine,
                 objective: if broken { f64::INFINITY } else { found.objective() },
