@@ -7,6 +7,7 @@ mod dfmodel_studies;
 mod energy;
 mod errors;
 mod golden;
+mod help;
 mod hpc;
 mod import;
 mod inference;
