@@ -283,7 +283,7 @@ fn a_placement_goes_round() {
         String::from_utf8_lossy(&out.stderr)
     );
     for (from, to, says) in [
-        ("bottleneck_s: 0.031", "bottleneck_s: 0.00003", "result.bottleneck_s"),
+        ("bottleneck_s: 0.031", "bottleneck_s: 0.03", "result.bottleneck_s"),
         ("  source: core.0", "  source: core.1", "goes back from"),
         ("  sum: core.1", "  sum: core.7", "has no core \"core.7\""),
         ("bound: 0.031", "bound: 0.032", "is above the objective"),
