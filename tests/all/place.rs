@@ -431,14 +431,14 @@ fn a_study_of_placements() {
     assert_eq!(rows.len(), 16);
     let number = |row: &csv::StringRecord, name: &str| row[column(name)].parse::<f64>().unwrap();
     for row in &rows {
-        let (value, bound) = (number(row, "objective_value"), number(row, "objective_bound"));
+        let (value, bound) = (number(row, "objective"), number(row, "bound"));
         assert!(bound > 0.0 && bound <= value && value == number(row, "place_bottleneck_s"), "{row:?}");
         assert_eq!(&row[column("minimized")], "bottleneck");
         assert!(number(row, "samples_per_s") <= 32.0 / value * (1.0 + 1e-9));
     }
     // Points are machine, cores, order: two rows further there are twice the cores.
     for (few, more) in rows.iter().zip(&rows[2..]).enumerate().filter(|(i, _)| i % 8 < 6).map(|(_, pair)| pair) {
-        assert!(number(more, "objective_value") <= number(few, "objective_value") * (1.0 + 1e-9));
+        assert!(number(more, "objective") <= number(few, "objective") * (1.0 + 1e-9));
     }
     let _ = std::fs::remove_dir_all(at);
 }
