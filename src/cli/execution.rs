@@ -1,13 +1,16 @@
 //! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
 
 use super::Failure;
-use super::map::{Format, HowMany, MapArgs, check_writable, positive};
+use super::args::positive;
+use super::map::{Format, HowMany, MapArgs, check_writable};
 use super::present::{align, plain, significant};
 use crate::execution::search::{Found, Pins, search_until};
 use crate::execution::{
     Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
 };
 use crate::mapping::search::{Objective, Passes};
+use crate::progress::Waiting;
+use crate::report::statement;
 use crate::spec::{Loader, Node, Reader, node::io_reason};
 use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
@@ -102,30 +105,36 @@ impl ExecutionArgs {
 
     /// What serving does not decide.
     fn refused_in_serving(&self, args: &MapArgs) -> Option<Failure> {
-        let decided = Pins { tp: None, pp: None, dp: None, ep: None, ..self.pins(args) };
-        let refused = decided != Pins::default() || self.execution.is_some();
-        refused.then(|| {
-            Failure::input(
-                "serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system",
-            )
+        let mut refused = self.typed();
+        refused.retain(|option| *option != "--ep");
+        if matches!(args.micro_batch, HowMany::Samples(_)) {
+            refused.push("--micro-batch");
+        }
+        (!refused.is_empty()).then(|| {
+            Failure::input(format!(
+                "{}: serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system",
+                refused.join(", ")
+            ))
         })
     }
 
-    fn used(&self) -> bool {
-        let pins = Pins {
-            cp: self.cp,
-            ep: self.ep,
-            schedule: self.schedule,
-            chunks: self.chunks,
-            recompute: self.recompute,
-            sequence_parallel: self.sequence_parallel,
-            zero: self.zero,
-            offload: self.offload,
-            overlap_dp: self.overlap_dp,
-            overlap_tp: self.overlap_tp,
-            ..Pins::default()
-        };
-        self.execution.is_some() || self.chips.is_some() || pins != Pins::default()
+    /// The options that were typed.
+    fn typed(&self) -> Vec<&'static str> {
+        let given = [
+            ("--execution", self.execution.is_some()),
+            ("--chips", self.chips.is_some()),
+            ("--cp", self.cp.is_some()),
+            ("--ep", self.ep.is_some()),
+            ("--schedule", self.schedule.is_some()),
+            ("--chunks", self.chunks.is_some()),
+            ("--recompute", self.recompute.is_some()),
+            ("--sequence-parallel", self.sequence_parallel.is_some()),
+            ("--zero", self.zero.is_some()),
+            ("--offload", self.offload.is_some()),
+            ("--overlap-dp", self.overlap_dp.is_some()),
+            ("--overlap-tp", self.overlap_tp.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
 }
 
@@ -144,9 +153,17 @@ pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Res
 
 /// Maps a language model onto a chip with `kernels`; `None` where workload or chip are other ones, which `map` takes.
 pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
+    let typed = [args.execution.typed(), args.inference.typed()].concat();
+    let refuse = |why: &str| {
+        (!typed.is_empty()).then(|| {
+            Err(Failure::input(format!(
+                "{}: for workloads of kind language_model on chips with `kernels:`; {why}",
+                typed.join(", ")
+            )))
+        })
+    };
     let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
-        let wrong = "execution options need --workload and --system";
-        return (args.execution.used() || args.inference.used()).then(|| Err(Failure::input(wrong)));
+        return refuse("a plan is of a graph");
     };
     // Problems of files are reported by `map`, all at once, unless this is ours to read.
     let workload = WorkloadSpec::load(workload).ok()?;
@@ -167,18 +184,18 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
         (Some(model), system) if system.chip.0.kernels.is_some() && system.chip.0.style == Style::KernelByKernel => {
             (model, system)
         }
-        _ => {
-            let wrong = "execution options (--execution, --micro-batch, ...) are for workloads of kind language_model on chips with `kernels:`";
-            return (args.execution.used() || args.inference.used()).then(|| Err(Failure::input(wrong)));
+        (Some(_), system) if system.chip.0.kernels.is_none() => {
+            return refuse(&format!("the chip {} has none", system.chip.0.name));
         }
+        (Some(_), _) => return refuse("this is training on a dataflow chip, which is mapped as a graph"),
+        (None, _) => return refuse("this workload is a graph"),
     };
     if let Some(refused) = refused_options(args) {
         return Some(Err(refused));
     }
-    if args.inference.used() {
-        return Some(Err(Failure::input(
-            "--batch, --max-ttft, --max-tpot, --goal: for workloads with `pass: inference`",
-        )));
+    let serving = args.inference.typed();
+    if !serving.is_empty() {
+        return Some(Err(Failure::input(format!("{}: for workloads with `pass: inference`", serving.join(", ")))));
     }
     Some(predict_or_search(args, &model, &system))
 }
@@ -221,6 +238,47 @@ struct Answer {
     prediction: Prediction,
     found: Option<Found>,
     seconds: f64,
+    /// What is proven, in one sentence.
+    statement: String,
+}
+
+/// The decisions of a search that were given.
+fn given(pins: &Pins) -> Vec<&'static str> {
+    let Pins {
+        chips,
+        tp,
+        pp,
+        dp,
+        cp,
+        ep,
+        micro_batch,
+        schedule,
+        chunks,
+        recompute,
+        sequence_parallel,
+        zero,
+        offload,
+        overlap_dp,
+        overlap_tp,
+    } = pins;
+    let all = [
+        ("chips", chips.is_some()),
+        ("TP", tp.is_some()),
+        ("PP", pp.is_some()),
+        ("DP", dp.is_some()),
+        ("CP", cp.is_some()),
+        ("EP", ep.is_some()),
+        ("microbatch", micro_batch.is_some()),
+        ("schedule", schedule.is_some()),
+        ("chunks", chunks.is_some()),
+        ("recomputation", recompute.is_some()),
+        ("sequence parallelism", sequence_parallel.is_some()),
+        ("ZeRO", zero.is_some()),
+        ("offload", offload.is_some()),
+        ("overlap of DP", overlap_dp.is_some()),
+        ("overlap of TP", overlap_tp.is_some()),
+    ];
+    all.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
 }
 
 fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
@@ -239,27 +297,37 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
             }
             let execution = read_execution(path)?;
             match predict(&machine, model, &execution) {
-                Ok(prediction) => Answer { prediction, found: None, seconds: begin.elapsed().as_secs_f64() },
+                Ok(prediction) => Answer {
+                    prediction,
+                    found: None,
+                    seconds: begin.elapsed().as_secs_f64(),
+                    statement: statement::of_given_execution(),
+                },
                 Err(refusal) => return refuse(args, model, system, &refusal),
             }
         }
         None => {
             let seconds = args.time_limit.and_then(|s| std::time::Duration::try_from_secs_f64(s).ok());
+            let waiting = Waiting::begin("searching", args.time_limit);
             let found = search_until(&machine, model, &pins, seconds.and_then(|s| begin.checked_add(s)));
+            drop(waiting);
             let found = found.map_err(Failure::input)?;
+            let statement = statement::of_executions(&found, &given(&pins), args.time_limit);
             match found.best.clone() {
-                Some(prediction) => Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64() },
+                Some(prediction) => {
+                    Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64(), statement }
+                }
                 None if found.stopped => {
                     let reason = "no execution that fits within the limit of seconds, which does not prove that there is none: raise --time-limit";
                     if args.format == Format::Json {
-                        super::print(&no_plan_json(model, system, "time_limit", reason));
+                        super::print(&no_plan_json(model, system, "time_limit", (&statement, reason)));
                     }
                     return Err(Failure::input(reason));
                 }
                 None => {
                     let reason = found.reason(&machine);
                     if args.format == Format::Json {
-                        super::print(&infeasible_json(model, system, &reason));
+                        super::print(&no_plan_json(model, system, "infeasible", (&statement, &reason)));
                     }
                     return Err(Failure::input(reason));
                 }
@@ -300,17 +368,16 @@ fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: 
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {
     if args.format == Format::Json && matches!(refusal, Refusal::Infeasible(_)) {
-        super::print(&infeasible_json(model, system, &refusal.to_string()));
+        let statement = statement::of_given_execution();
+        super::print(&no_plan_json(model, system, "infeasible", (&statement, &refusal.to_string())));
     }
     Err(Failure::input(refusal.to_string()))
 }
 
-fn infeasible_json(model: &LanguageModel, system: &System, reason: &str) -> String {
-    no_plan_json(model, system, "infeasible", reason)
-}
-
-fn no_plan_json(model: &LanguageModel, system: &System, status: &str, reason: &str) -> String {
-    let object = json!({ "workload": model.name, "system": system.name, "status": status, "reason": reason });
+fn no_plan_json(model: &LanguageModel, system: &System, status: &str, (proven, reason): (&str, &str)) -> String {
+    let object = json!({
+        "workload": model.name, "system": system.name, "status": status, "statement": proven, "reason": reason,
+    });
     format!("{object:#}\n")
 }
 
@@ -415,11 +482,10 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
     out.push_str(&format!("{memory}\n(stage {}, which holds most)\n\n", p.memory.stage));
     out.push_str(&match &answer.found {
         Some(f) => format!(
-            "status: {} (bound {}, gap {:.2e}): {} executions covered, {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
+            "status: {} (gap {:.2e})\n{}\nlooked at: {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
             f.status(),
-            Seconds(f.bound),
             f.gap(),
-            f.covered,
+            answer.statement,
             f.evaluated,
             f.too_large,
             f.pruned,
@@ -427,7 +493,7 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
             f.blocks,
             answer.seconds
         ),
-        None => format!("status: predicted as given; {:.3} s\n", answer.seconds),
+        None => format!("status: predicted\n{}\n{:.3} s\n", answer.statement, answer.seconds),
     });
     out
 }
@@ -459,9 +525,12 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
         "power_w": power.total(),
         "solve_s": answer.seconds,
     });
+    object["statement"] = json!(answer.statement);
     if let Some(f) = &answer.found {
-        object["objective_s"] = json!(p.time.total);
-        object["bound_s"] = json!(f.bound);
+        object["minimized"] = json!("time");
+        object["objective"] = json!(p.time.total);
+        object["bound"] = json!(f.bound);
+        object["objective_unit"] = json!("s");
         object["gap"] = json!(f.gap());
         object["proof"] = json!({
             "covered": f.covered, "evaluated": f.evaluated, "too_large": f.too_large, "cells": f.cells,

@@ -9,4 +9,5 @@ pub mod executed;
 pub mod figures;
 pub mod placed;
 pub mod plot;
+pub mod statement;
 pub mod table;

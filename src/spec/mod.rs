@@ -6,9 +6,11 @@
 //! structure once: its reader, its JSON Schema ([`schema`]) and its documentation come from that one definition.
 
 pub mod catalogue;
+pub mod kind;
 pub mod node;
 pub mod read;
 pub mod schema;
 
+pub use kind::FileKind;
 pub use node::{Loader, Node, Origin, Value};
 pub use read::{FromNode, Problem, Problems, Reader};

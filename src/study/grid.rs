@@ -9,6 +9,7 @@ use super::spec::{SolveSpec, StudySpec};
 use super::store::KeyStart;
 use crate::mapping::{Infeasible, Request};
 use crate::place::ActorGraph;
+use crate::progress::Steps;
 use crate::spec::read::Ref;
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind};
 use crate::system::budget::{Fitted, Unfit};
@@ -103,6 +104,8 @@ pub struct Outlook {
     pub every: Vec<Problem>,
     /// Problems that some have: those points will fail.
     pub some: Vec<Problem>,
+    /// Whether no point of the whole grid can be built, each for a reason of its own perhaps.
+    pub none_stands: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -367,8 +370,12 @@ impl Study {
         let step = (sample.len() as u64).div_ceil(SAMPLE).max(1) as usize;
         let mut every: Option<Vec<Problem>> = None;
         let mut some: Vec<Problem> = Vec::new();
+        let mut stands = false;
+        let steps = Steps::of("points", sample.len().div_ceil(step) as u64);
         for index in sample.into_iter().step_by(step) {
             let found = self.point(index).err().map(|p| p.0).unwrap_or_default();
+            stands |= found.is_empty();
+            steps.step();
             for problem in &found {
                 if !some.contains(problem) {
                     some.push(problem.clone());
@@ -381,6 +388,8 @@ impl Study {
         }
         let every = every.unwrap_or_default();
         some.retain(|problem| !every.contains(problem));
-        Outlook { every, some }
+        // A sample without a sound point is no proof; the look at all points ends with the first that is sound.
+        let none_stands = !stands && (0..count).all(|index| self.point(index).is_err());
+        Outlook { every, some, none_stands }
     }
 }

@@ -1,11 +1,13 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
 use super::{
-    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec, hyena::HyenaSpec,
+    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec, huggingface, hyena::HyenaSpec,
     language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
 use crate::graph::GraphError;
-use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions};
+use crate::spec::{
+    FileKind, FromNode, Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions,
+};
 use crate::units::Bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -53,6 +55,10 @@ impl FromNode for WorkloadSpec {
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
             "trace" => TraceSpec::from_node(node, reader).map(Self::Trace),
             _ => {
+                if let Some(other) = FileKind::of_tree(node).filter(|kind| *kind != FileKind::Workload) {
+                    reader.problem(node, other.instead_of("a workload"));
+                    return None;
+                }
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
                 reader.within("kind", |r| {
@@ -88,16 +94,19 @@ impl FromNode for WorkloadSpec {
 
 impl WorkloadSpec {
     /// Loads the tree of a workload file, or of the workload of that name in the catalogue, references followed. `trace:PATH` stands for a file of `kind: trace`
-    /// ([`TraceSpec::tree`]).
+    /// ([`TraceSpec::tree`]), `hf:PATH` for the language model of a `config.json` ([`huggingface`]).
     ///
     /// # Errors
-    /// The [`Problem`] of loading.
-    pub fn load(path: &Path) -> Result<Node, Problem> {
+    /// The [`Problems`] of loading.
+    pub fn load(path: &Path) -> Result<Node, Problems> {
         if let Some(tree) = path.to_str().and_then(TraceSpec::tree) {
             return Ok(tree);
         }
+        if let Some(imported) = path.to_str().and_then(huggingface::named) {
+            return Ok(imported?.tree);
+        }
         let node = Loader.open(path, Some(Kind::Workload))?;
-        Loader.expand_as(&node, "", Some(Kind::Workload))
+        Ok(Loader.expand_as(&node, "", Some(Kind::Workload))?)
     }
 
     /// Reads a tree and builds the checked graph.

@@ -23,7 +23,7 @@ pub struct ImportArgs {
     #[arg(long, value_name = "FILE")]
     pub cores: PathBuf,
     /// Use the first N cores of the file alone.
-    #[arg(long, value_name = "N", value_parser = crate::cli::map::positive)]
+    #[arg(long, value_name = "N", value_parser = crate::cli::args::positive)]
     pub first: Option<u64>,
     /// The placement to write.
     #[arg(long, value_name = "FILE")]

@@ -9,7 +9,7 @@ use crate::place::{ActorGraph, Cores, Placement, file};
 use crate::report::placed;
 use crate::spec::Loader;
 use crate::spec::node::io_reason;
-use crate::units::{Bytes, Quantity as _, Seconds};
+use crate::units::{Bytes, Seconds};
 use clap::Args;
 use serde_json::json;
 use std::io::Write as _;
@@ -21,7 +21,7 @@ pub struct Source {
     /// A placement (.yaml), or a profile: the runtime's partition XML, or .xcf, with `complexity` of every actor.
     pub file: PathBuf,
     /// Time of one tick of `complexity`.
-    #[arg(long, value_name = "TIME", default_value = "1 ns", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = crate::cli::args::time)]
     pub tick: f64,
 }
 
@@ -61,13 +61,6 @@ pub struct SimulateArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-}
-
-pub(super) fn time(text: &str) -> Result<f64, String> {
-    match Seconds::parse(text) {
-        Ok(Seconds(s)) if s > 0.0 => Ok(s),
-        _ => Err(format!("expected a time above zero such as \"1 ns\", found {text:?}")),
-    }
 }
 
 fn transfers(text: &str) -> Result<Transfers, String> {
