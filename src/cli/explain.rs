@@ -27,10 +27,10 @@ pub struct ExplainArgs {
     /// Plan file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
     #[arg(conflicts_with_all = ["workload", "system"], help_heading = "Input")]
     pub plan: Option<PathBuf>,
-    /// Workload file, instead of a plan.
+    /// Workload file or name, as for `flowspace map`, instead of a plan.
     #[arg(long, value_name = "FILE", requires = "system", help_heading = "Input")]
     pub workload: Option<PathBuf>,
-    /// System file, instead of a plan.
+    /// System file or name, instead of a plan.
     #[arg(long, value_name = "FILE", requires = "workload", help_heading = "Input")]
     pub system: Option<PathBuf>,
     /// Tensor parallelism; free if left out.
@@ -81,6 +81,7 @@ pub enum Format {
 /// # Errors
 /// [`Failure`]: bad input; a plan whose decisions break a rule. An infeasible point is explained, and the exit code 1.
 pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
+    super::import::tell_assumed(args.workload.as_deref());
     if let Some(stem) = &args.plot {
         super::map::check_writable(stem)?;
     }

@@ -25,10 +25,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct MapArgs {
-    /// Workload file, or trace:FILE for a recorded trace or FX graph (fields may follow: trace:FILE?fold=layer&tp=8).
+    /// Workload file, or the name of one in the catalogue (flowspace list workloads); trace:FILE for a recorded trace or FX graph (fields may
+    /// follow: trace:FILE?fold=layer&tp=8); hf:config.json for a model as Hugging Face describes it (hf:config.json?pass=inference&seq=2048).
     #[arg(long, value_name = "FILE", conflicts_with = "plan", help_heading = "Input")]
     pub workload: Option<PathBuf>,
-    /// System file.
+    /// System file, or the name of one in the catalogue (flowspace list systems).
     #[arg(long, value_name = "FILE", conflicts_with = "plan", help_heading = "Input")]
     pub system: Option<PathBuf>,
     /// Plan file to start from instead: its workload and system, and what it pins.
@@ -175,6 +176,7 @@ pub(super) struct Task {
 /// # Errors
 /// [`Failure`]: bad input; a plan that the checker refuses; an infeasible point (after printing it).
 pub fn run(args: &MapArgs) -> Result<i32, Failure> {
+    super::import::tell_assumed(args.workload.as_deref());
     if let Some(done) = super::execution::run(args) {
         return done;
     }

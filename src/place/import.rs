@@ -34,8 +34,8 @@ pub const MOST_ACTORS: usize = 1 << 18;
 /// The tree of a workload file, or of `trace:PATH`.
 ///
 /// # Errors
-/// The [`Problem`] of loading.
-pub fn load(path: &Path) -> Result<Node, Problem> {
+/// The [`Problems`] of loading.
+pub fn load(path: &Path) -> Result<Node, Problems> {
     WorkloadSpec::load(path)
 }
 

@@ -9,6 +9,7 @@ mod errors;
 mod golden;
 mod help;
 mod hpc;
+mod huggingface;
 mod import;
 mod inference;
 mod limits;
