@@ -36,6 +36,8 @@ const MOST_PAIRED: usize = 4_000;
 const MOST_PAIRS: u64 = 40_000_000;
 /// Actors of a graph that is annealed.
 const MOST_ANNEALED: usize = 2_000;
+/// Free placements that are tried one by one.
+const MOST_TRIED: f64 = 20_000.0;
 /// Annealings of one search.
 const RUNS: usize = 4;
 /// Largest model, actors x cores, that `auto` hands to HiGHS.
@@ -222,6 +224,16 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
             }
         }
     }
+    let few = (instance.k as f64).powi(i32::try_from(instance.n).unwrap_or(i32::MAX)) <= MOST_TRIED;
+    if !request.acyclic && few && (core_of.is_none() || objective > bound * (1.0 + GAP)) {
+        match every_placement(instance) {
+            Some(found) => {
+                (objective, core_of) = (found.objective(), Some(found.core_of));
+                bound = objective;
+            }
+            None => infeasible = true,
+        }
+    }
     if infeasible {
         bound = f64::INFINITY;
     }
@@ -236,6 +248,28 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
     };
     let bound = if status == Status::Optimal { bound.min(objective) } else { bound };
     Solved { engine: "exact", core_of, objective, bound, status, seconds: clock.elapsed().as_secs_f64() }
+}
+
+/// The best of all placements that break nothing, one after another: for graphs so small that the engines for large ones, which prove
+/// little of free placements, need not be trusted.
+fn every_placement<'i, 'g>(instance: &'i Instance<'g>) -> Option<Assignment<'i, 'g>> {
+    let mut at = Assignment::new(instance, instance.request.pins.iter().map(|p| p.unwrap_or(0)).collect());
+    let free: Vec<usize> = (0..instance.n).filter(|i| instance.request.pins[*i].is_none()).collect();
+    let mut best: Option<Assignment> = None;
+    loop {
+        if at.worth().0 == 0.0 {
+            keep(&mut best, Some(at.clone()));
+        }
+        // The next number whose digits are the cores.
+        let Some(&i) = free.iter().find(|i| at.core_of[**i] + 1 < instance.k) else { break };
+        for &j in free.iter().take_while(|j| **j != i) {
+            at.apply(j, 0);
+        }
+        let next = at.core_of[i] + 1;
+        at.apply(i, next);
+    }
+    // Sums that were kept up over many moves have gathered rounding errors.
+    best.map(|b| Assignment::new(instance, b.core_of))
 }
 
 fn keep<'i, 'g>(best: &mut Option<Assignment<'i, 'g>>, found: Option<Assignment<'i, 'g>>) {

@@ -129,7 +129,11 @@ impl FileKind {
             (Self::Chip, has("cores") && has("frequency")),
             (
                 Self::Stack,
-                has("serving") || has("host_layer_forward") || has("host_microbatch") || has("vector_kernels_forward"),
+                has("serving")
+                    || has("attention")
+                    || has("host_layer_forward")
+                    || has("host_microbatch")
+                    || has("vector_kernels_forward"),
             ),
             (Self::Link, has("bandwidth") && has("latency")),
             (Self::Memory, has("bandwidth") && has("capacity")),

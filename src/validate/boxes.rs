@@ -82,6 +82,7 @@ mod tests {
                 Some("memories") => part::<crate::system::Memory>(name).map(|_| ()),
                 Some("links") => part::<crate::system::Link>(name).map(|_| ()),
                 Some("switches") => part::<crate::system::SwitchPart>(name).map(|_| ()),
+                Some("cores") => part::<crate::place::spec::CoresSpec>(name).map(|_| ()),
                 Some("stacks") => part::<crate::system::Stack>(name).map(|_| ()),
                 _ => part::<System>(name).map(|_| ()),
             };
