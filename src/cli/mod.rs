@@ -10,6 +10,7 @@ pub mod import;
 pub mod inference;
 pub mod map;
 pub mod money;
+pub mod pages;
 pub mod plot;
 pub mod present;
 pub mod schema;

@@ -6,6 +6,7 @@
 //! structure once: its reader, its JSON Schema ([`schema`]) and its documentation come from that one definition.
 
 pub mod builtin;
+pub mod markdown;
 pub mod node;
 pub mod read;
 pub mod schema;
