@@ -32,7 +32,6 @@ mod remaining;
 pub mod request;
 pub mod search;
 pub mod sharding;
-pub mod solver;
 mod spread;
 pub mod stages;
 pub mod stages_milp;
@@ -40,6 +39,7 @@ pub mod tiling;
 pub mod wide;
 pub mod write_model;
 
+pub use crate::solver;
 pub use record::{Infeasible, SolveRecord, Status};
 pub use request::{Answer, Objective, Request};
 pub use search::map;

@@ -1,10 +1,12 @@
 //! A mixed-integer linear programme, and its solution by a solver through `good_lp`.
 //!
 //! [`Milp`] keeps names of columns and rows, which `good_lp` does not; so that a model can be written to a file with
-//! constraint families a reader recognises ([`super::write_model`]). A solver is one function: add it to [`Solver`].
+//! constraint families a reader recognises ([`crate::mapping::write_model`]). A solver is one function: add it to [`Solver`].
 
-use super::record::{SolveRecord, Status};
+pub mod record;
+
 use good_lp::{Expression, ProblemVariables, SolverModel, Variable, constraint, variable};
+use record::{SolveRecord, Status};
 use std::time::Instant;
 
 crate::choice! {
