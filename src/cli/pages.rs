@@ -39,7 +39,8 @@ const PAGES: &[(&str, &str)] = &[
 ];
 
 /// What stands on top of every page of fields.
-const HOW: &str = "Units and how files name each other: [README.md](README.md). This page is written by `flowspace schema";
+const HOW: &str =
+    "Units and how files name each other: [README.md](README.md). This page is written by `flowspace schema";
 
 const WORKLOAD: Page<'_> = Page {
     title: "Workload files",
@@ -240,8 +241,21 @@ pub fn index() -> String {
         ($($quantity:ident),*) => { $( out.push_str(&row::<units::$quantity>()); )* };
     }
     rows!(
-        Bytes, Bandwidth, FlopRate, Flop, Seconds, Frequency, Power, Price, PricePerBandwidth, PricePerCapacity, PowerPerBandwidth,
-        EnergyPerByte, EnergyPerFlop, PricePerEnergy, Years
+        Bytes,
+        Bandwidth,
+        FlopRate,
+        Flop,
+        Seconds,
+        Frequency,
+        Power,
+        Price,
+        PricePerBandwidth,
+        PricePerCapacity,
+        PowerPerBandwidth,
+        EnergyPerByte,
+        EnergyPerFlop,
+        PricePerEnergy,
+        Years
     );
     out
 }

@@ -56,7 +56,8 @@ pub fn render<T: FromNode>(page: &Page<'_>) -> Result<String, Problem> {
             let example = found.get(&key).map_or(String::new(), |text| {
                 if text.chars().count() > MOST_CHARACTERS { "below".into() } else { format!("`{text}`") }
             });
-            let row = [format!("`{}`", field.key), notation(&field.notation), default(field), field.doc.clone(), example];
+            let row =
+                [format!("`{}`", field.key), notation(&field.notation), default(field), field.doc.clone(), example];
             let _ = writeln!(out, "| {} |", row.map(|cell| cell.replace('|', "\\|")).join(" | "));
         }
         for field in &structure.fields {
@@ -185,7 +186,8 @@ fn flow(node: &Node) -> String {
         }
         Value::List(items) => format!("[{}]", items.iter().map(flow).collect::<Vec<_>>().join(", ")),
         Value::Map(entries) => {
-            let entries: Vec<String> = entries.iter().map(|(key, _, value)| format!("{key}: {}", flow(value))).collect();
+            let entries: Vec<String> =
+                entries.iter().map(|(key, _, value)| format!("{key}: {}", flow(value))).collect();
             format!("{{ {} }}", entries.join(", "))
         }
     }
@@ -239,7 +241,9 @@ fn words(notation: &Json, link: &dyn Fn(&str) -> String) -> String {
 /// The words of a choice and what they mean.
 fn choices(notation: &Json) -> Vec<(String, String)> {
     let alternatives = notation.get("oneOf").and_then(Json::as_array);
-    let word = |a: &Json, key: &str| a.get(key).and_then(Json::as_str).map(|t| t.split_whitespace().collect::<Vec<_>>().join(" "));
+    let word = |a: &Json, key: &str| {
+        a.get(key).and_then(Json::as_str).map(|t| t.split_whitespace().collect::<Vec<_>>().join(" "))
+    };
     alternatives.into_iter().flatten().filter_map(|a| Some((word(a, "const")?, word(a, "description")?))).collect()
 }
 

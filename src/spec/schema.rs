@@ -82,12 +82,8 @@ pub struct Object {
 impl Object {
     /// Starts the object `name` with its title and description.
     pub fn new(name: &str, title: &str, description: &str) -> Self {
-        let structure = Structure {
-            name: name.into(),
-            title: title.into(),
-            description: tidy(description),
-            fields: Vec::new(),
-        };
+        let structure =
+            Structure { name: name.into(), title: title.into(), description: tidy(description), fields: Vec::new() };
         Self { structure, properties: Map::new(), required: Vec::new() }
     }
 

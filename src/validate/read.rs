@@ -31,7 +31,11 @@ const fn stated(name: &'static str, doc: &'static str, example: &'static str) ->
 /// The columns of our files.
 pub const COLUMNS: [Column; 25] = [
     needed("id", "Name of the point, its own in the file.", "gpt-39b-512"),
-    stated("workload", "What was run, in words: the model's name, `LLM inference`, a kernel, an operation.", "GPT train"),
+    stated(
+        "workload",
+        "What was run, in words: the model's name, `LLM inference`, a kernel, an operation.",
+        "GPT train",
+    ),
     stated("params_b", "Parameters as the source prints them, in 1e9.", "39.1"),
     stated("layers", "Layers.", "48"),
     stated("hidden", "Hidden size.", "8192"),
@@ -40,7 +44,11 @@ pub const COLUMNS: [Column; 25] = [
     stated("vocab", "Words of the vocabulary.", "51200"),
     stated("global_batch", "Samples of an iteration; in inference, sequences at once.", "1536"),
     stated("micro_batch", "Samples of a microbatch.", "4"),
-    stated("system", "The machine, in words; `validation/machines.yaml` lists those that are known.", "Selene (DGX A100)"),
+    stated(
+        "system",
+        "The machine, in words; `validation/machines.yaml` lists those that are known.",
+        "Selene (DGX A100)",
+    ),
     stated("accelerator", "The chip, in words.", "A100-80GB"),
     stated("chips", "Chips.", "512"),
     stated("tp", "Tensor parallelism.", "8"),

@@ -28,7 +28,8 @@ use std::path::{Path, PathBuf};
 /// The documents, by path from the root of the repository.
 fn documents() -> Vec<PathBuf> {
     let root = root();
-    let mut all: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "studies/dfmodel/README.md"].map(PathBuf::from).into();
+    let mut all: Vec<PathBuf> =
+        ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "studies/dfmodel/README.md"].map(PathBuf::from).into();
     for folder in ["docs", "docs/files", "validation"] {
         let Ok(entries) = std::fs::read_dir(root.join(folder)) else { continue };
         let names = entries.map(|entry| Path::new(folder).join(entry.unwrap().file_name()));
@@ -90,7 +91,9 @@ fn documents_say_what_the_program_says() {
                             renewed.push_str(&found);
                             written = content.end;
                         } else {
-                            faults.push(format!("{name}:{line}: {specification}:\n   stated {stated:?}\n  program {found:?}"));
+                            faults.push(format!(
+                                "{name}:{line}: {specification}:\n   stated {stated:?}\n  program {found:?}"
+                            ));
                         }
                     }
                 }
@@ -102,7 +105,12 @@ fn documents_say_what_the_program_says() {
         }
     }
     eprintln!("{}", sources.summary());
-    assert!(faults.is_empty(), "{} faults (`scripts/figures.sh --write` renews figures):\n{}", faults.len(), faults.join("\n"));
+    assert!(
+        faults.is_empty(),
+        "{} faults (`scripts/figures.sh --write` renews figures):\n{}",
+        faults.len(),
+        faults.join("\n")
+    );
 }
 
 #[test]

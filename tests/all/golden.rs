@@ -167,7 +167,8 @@ fn fill(row: &mut Row, file: &PlanFile) {
         let mut request = Request::default();
         let used = |f: fn(&flowspace::plan::DimensionUse) -> u64| Some(file.decisions.uses.iter().map(f).product());
         if pinned && !file.workload.is_spread() {
-            (request.wanted.tp, request.wanted.pp, request.wanted.dp) = (used(|u| u.tp), used(|u| u.pp), used(|u| u.dp));
+            (request.wanted.tp, request.wanted.pp, request.wanted.dp) =
+                (used(|u| u.tp), used(|u| u.pp), used(|u| u.dp));
         }
         request
     };
@@ -178,16 +179,18 @@ fn fill(row: &mut Row, file: &PlanFile) {
         node.set("heads_in_qk_backward", origin.clone(), flowspace::spec::Node::scalar("false", origin));
     }
     let plain = flowspace::workload::WorkloadSpec::build(&node).unwrap_or_else(|e| panic!("{e}"));
-    let time = |workload: &flowspace::workload::Workload, system: &flowspace::system::System, pinned: bool| {
-        match map(workload, system, &degrees(pinned)) {
-            Ok(Answer::Mapped(plan, record)) => {
-                flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{}: {e}", row.id));
-                let proven = if record.status == Status::Optimal { "" } else { " (gap stated)" };
-                format!("{}{proven}", digits(plan.figures.iteration_s()))
-            }
-            Ok(Answer::Infeasible(reason)) => format!("none: {}", reason.resource),
-            Err(error) => panic!("{}: {error}", row.id),
+    let time = |workload: &flowspace::workload::Workload, system: &flowspace::system::System, pinned: bool| match map(
+        workload,
+        system,
+        &degrees(pinned),
+    ) {
+        Ok(Answer::Mapped(plan, record)) => {
+            flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{}: {e}", row.id));
+            let proven = if record.status == Status::Optimal { "" } else { " (gap stated)" };
+            format!("{}{proven}", digits(plan.figures.iteration_s()))
         }
+        Ok(Answer::Infeasible(reason)) => format!("none: {}", reason.resource),
+        Err(error) => panic!("{}: {error}", row.id),
     };
     let mut own = file.system.clone();
     own.model = flowspace::system::ModelOptions::flowspace();

@@ -20,8 +20,10 @@ pub fn fault(command: &str, shown: bool, sources: &mut Sources) -> Option<String
         && error.use_stderr()
     {
         // In a sentence a command may be cut short, and name the alternatives of a value.
-        let cut_short = error.kind() == ErrorKind::MissingRequiredArgument || words.last().is_some_and(|w| w.starts_with("--"));
-        let any_value = error.kind() == ErrorKind::InvalidValue && words.iter().any(|w| w.contains('|') || is_placeholder(w));
+        let cut_short =
+            error.kind() == ErrorKind::MissingRequiredArgument || words.last().is_some_and(|w| w.starts_with("--"));
+        let any_value =
+            error.kind() == ErrorKind::InvalidValue && words.iter().any(|w| w.contains('|') || is_placeholder(w));
         return (shown || !(cut_short || any_value)).then(|| format!("{command}: {error}"));
     }
     if !shown && !words.iter().any(|w| w.contains('/')) {
@@ -34,7 +36,8 @@ pub fn fault(command: &str, shown: bool, sources: &mut Sources) -> Option<String
     }
     let output = sources.run(command, &words);
     // 2: some points have no plan, or a class is worse than its bound; the program has answered.
-    let fault = (output.code != 0 && output.code != 2).then(|| format!("{command}: exit code {}: {}", output.code, output.stderr));
+    let fault = (output.code != 0 && output.code != 2)
+        .then(|| format!("{command}: exit code {}: {}", output.code, output.stderr));
     if shown {
         sources.shown(command);
     }
@@ -43,7 +46,8 @@ pub fn fault(command: &str, shown: bool, sources: &mut Sources) -> Option<String
 
 /// A word in capitals, for which the reader puts something.
 pub fn is_placeholder(word: &str) -> bool {
-    matches!(word, "W" | "S") || word.split(['/', '.', '-', ':']).any(|p| p.len() > 1 && p.chars().all(|c| c.is_ascii_uppercase()))
+    matches!(word, "W" | "S")
+        || word.split(['/', '.', '-', ':']).any(|p| p.len() > 1 && p.chars().all(|c| c.is_ascii_uppercase()))
 }
 
 /// Options that no sub-command has.

@@ -165,9 +165,11 @@ pub fn missing(text: &str, document: &Path, root: &Path) -> Vec<String> {
     for (at, span) in spans(text) {
         for word in span.split_whitespace() {
             let word = word.trim_end_matches([',', '.', ';', ')']);
-            let looks = FOLDERS.iter().any(|folder| word.starts_with(folder)) && !word.contains(['*', '<', '{', '|', '=']);
+            let looks =
+                FOLDERS.iter().any(|folder| word.starts_with(folder)) && !word.contains(['*', '<', '{', '|', '=']);
             // Names in capitals stand for what the reader puts there.
-            let placeholder = word.split(['/', '.', '-']).any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
+            let placeholder =
+                word.split(['/', '.', '-']).any(|part| part.len() > 1 && part.chars().all(|c| c.is_ascii_uppercase()));
             if looks && (!placeholder || word.ends_with("README.md")) && !root.join(word).exists() {
                 faults.push(format!("{}: there is no {word}", line_of(text, at)));
             }
@@ -187,7 +189,8 @@ pub fn missing(text: &str, document: &Path, root: &Path) -> Vec<String> {
             };
             if let Some(anchor) = anchor {
                 let there = String::from_utf8_lossy(&there).to_string();
-                let headings = there.lines().filter(|l| l.starts_with('#')).map(|l| slug(l.trim_start_matches('#').trim()));
+                let headings =
+                    there.lines().filter(|l| l.starts_with('#')).map(|l| slug(l.trim_start_matches('#').trim()));
                 if !headings.into_iter().any(|heading| heading == anchor) {
                     faults.push(format!("{}: there is no heading #{anchor} in {}", i + 1, target.display()));
                 }

@@ -129,7 +129,8 @@ fn plain(value: &Value) -> String {
 /// Whether a row has what a filter asks for.
 pub fn fits(row: &BTreeMap<String, String>, filters: &str) -> Result<bool, String> {
     for filter in filters.split(',').filter(|f| !f.trim().is_empty()) {
-        let get = |key: &str| row.get(key.trim()).map(String::as_str).ok_or_else(|| format!("there is no column {key:?}"));
+        let get =
+            |key: &str| row.get(key.trim()).map(String::as_str).ok_or_else(|| format!("there is no column {key:?}"));
         let number = |text: &str| text.trim().parse::<f64>().unwrap_or(f64::NAN);
         let holds = if let Some((key, other)) = filter.split_once("!=") {
             get(key)? != other.trim()
@@ -183,15 +184,20 @@ fn word(text: &str, place: &str) -> Result<String, String> {
     let wrong = || format!("expected word:N{{text of the line}} of a text, found {place}");
     let (number, wanted) = place.strip_prefix("word:").and_then(|r| r.split_once('{')).ok_or_else(wrong)?;
     let (number, wanted) = (number.parse::<usize>().map_err(|_| wrong())?, wanted.trim_end_matches('}'));
-    let line = text.lines().find(|l| l.contains(wanted)).ok_or_else(|| format!("no line of the answer has {wanted:?}"))?;
+    let line =
+        text.lines().find(|l| l.contains(wanted)).ok_or_else(|| format!("no line of the answer has {wanted:?}"))?;
     let word = line.split_whitespace().nth(number.saturating_sub(1));
-    word.map(|w| w.trim_end_matches([',', ';', ')', '%']).trim_start_matches('(').to_string()).ok_or_else(|| format!("{line:?} has no word {number}"))
+    word.map(|w| w.trim_end_matches([',', ';', ')', '%']).trim_start_matches('(').to_string())
+        .ok_or_else(|| format!("{line:?} has no word {number}"))
 }
 
 /// A number as the documents write it.
 pub fn write(value: f64, format: &str) -> Result<String, String> {
-    let (sign, format) = format.strip_prefix('+').map_or(("", format), |rest| (if value >= 0.0 { "+" } else { "" }, rest));
-    let digits = |suffix: char| format.strip_prefix('.').and_then(|f| f.strip_suffix(suffix)).and_then(|n| n.parse::<usize>().ok());
+    let (sign, format) =
+        format.strip_prefix('+').map_or(("", format), |rest| (if value >= 0.0 { "+" } else { "" }, rest));
+    let digits = |suffix: char| {
+        format.strip_prefix('.').and_then(|f| f.strip_suffix(suffix)).and_then(|n| n.parse::<usize>().ok())
+    };
     let body = if let Some(n) = digits('f') {
         format!("{value:.n$}")
     } else if let Some(n) = digits('%') {
@@ -211,7 +217,11 @@ pub fn significant(value: f64, n: usize) -> String {
     if value == 0.0 {
         return "0".into();
     }
-    let magnitude = format!("{:.*e}", n.saturating_sub(1), value).split('e').nth(1).and_then(|e| e.parse::<i64>().ok()).unwrap_or(0);
+    let magnitude = format!("{:.*e}", n.saturating_sub(1), value)
+        .split('e')
+        .nth(1)
+        .and_then(|e| e.parse::<i64>().ok())
+        .unwrap_or(0);
     let decimals = usize::try_from(n as i64 - 1 - magnitude).unwrap_or(0);
     format!("{value:.decimals$}")
 }
@@ -231,7 +241,8 @@ pub fn grouped(value: f64) -> String {
 
 #[test]
 fn expressions_by_hand() {
-    let row = |name: &str, gap: &str| BTreeMap::from([("name".to_string(), name.to_string()), ("gap".into(), gap.into())]);
+    let row =
+        |name: &str, gap: &str| BTreeMap::from([("name".to_string(), name.to_string()), ("gap".into(), gap.into())]);
     let table = Data::Table(vec![row("a", "0.5"), row("b", "1.5"), row("c", "4")]);
     let mut lookup = move |id: &str| match id {
         "t" => Ok(table.clone()),

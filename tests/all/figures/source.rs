@@ -61,7 +61,8 @@ impl Sources {
         let text = std::fs::read_to_string(root.join("docs/figures.txt")).map_err(|e| e.to_string())?;
         let mut listed = BTreeMap::new();
         for line in text.replace("\\\n", " ").lines().filter(|l| !l.is_empty() && !l.starts_with('#')) {
-            let (head, command) = line.split_once(": ").ok_or(format!("docs/figures.txt: expected `name: command`, found {line:?}"))?;
+            let (head, command) =
+                line.split_once(": ").ok_or(format!("docs/figures.txt: expected `name: command`, found {line:?}"))?;
             let (id, full) = head.strip_suffix(" [full]").map_or((head, false), |id| (id, true));
             let command = command.split_whitespace().collect::<Vec<_>>().join(" ");
             if listed.insert(id.to_string(), (full, command)).is_some() {
@@ -148,7 +149,11 @@ impl Sources {
             .output()
             .unwrap();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).to_string();
-        let output = Output { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) };
+        let output = Output {
+            code: output.status.code().unwrap_or(-1),
+            stdout: text(&output.stdout),
+            stderr: text(&output.stderr),
+        };
         self.data.remove(command);
         self.answers.insert(command.to_string(), output.clone());
         output
@@ -224,15 +229,24 @@ impl Sources {
     /// Lines of an answer in a block: from a line with one text to the next with another.
     fn lines(&mut self, id: &str, ranges: &str) -> Result<String, String> {
         self.data(id)?;
-        let command = if id == "$" { self.last.clone() } else { self.listed.get(id).map(|(_, command)| command.clone()) };
+        let command =
+            if id == "$" { self.last.clone() } else { self.listed.get(id).map(|(_, command)| command.clone()) };
         let output = command.and_then(|command| self.answers.get(&command)).ok_or("the command has not been run")?;
         let lines: Vec<&str> = output.stdout.lines().map(str::trim_end).collect();
         let mut out = String::from("\n```text\n");
         let mut next = 0;
         for (i, range) in ranges.trim_start_matches("lines ").split("} {").enumerate() {
-            let (from, to) = range.trim_matches(['{', '}']).split_once("}..{").ok_or(format!("expected {{from}}..{{to}}, found {range}"))?;
+            let (from, to) = range
+                .trim_matches(['{', '}'])
+                .split_once("}..{")
+                .ok_or(format!("expected {{from}}..{{to}}, found {range}"))?;
             let find = |text: &str, after: usize| {
-                lines.iter().skip(after).position(|l| l.contains(text)).map(|at| at + after).ok_or(format!("no line of the answer has {text:?}"))
+                lines
+                    .iter()
+                    .skip(after)
+                    .position(|l| l.contains(text))
+                    .map(|at| at + after)
+                    .ok_or(format!("no line of the answer has {text:?}"))
             };
             let first = find(from, next)?;
             let last = find(to, first)?;

@@ -44,7 +44,8 @@ fn winners(column: &str, chip: &str, sources: &mut Sources) -> Result<String, St
     let mut best: BTreeMap<Vec<&str>, (f64, &str)> = BTreeMap::new();
     let rows = rows("design-space", sources)?;
     for row in rows.iter().filter(|row| row.get("overlap").is_some_and(|o| o == "full")) {
-        let setting = ["task", "topology", "memory", "link"].map(|axis| cell(row, axis)).into_iter().collect::<Result<_, _>>()?;
+        let setting =
+            ["task", "topology", "memory", "link"].map(|axis| cell(row, axis)).into_iter().collect::<Result<_, _>>()?;
         let Ok(value) = number(row, column) else { continue };
         let entry = best.entry(setting).or_insert((f64::NEG_INFINITY, ""));
         if value > entry.0 {
@@ -122,7 +123,9 @@ fn hpl(sources: &mut Sources) -> Result<String, String> {
 /// What the joint search gains over two passes.
 fn joint_gain(sources: &mut Sources) -> Result<String, String> {
     let rows = rows("joint-gain", sources)?;
-    let mut out = String::from("| case | two passes, s | joint, s | saved | joint bound | TP x PP x DP |\n|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "| case | two passes, s | joint, s | saved | joint bound | TP x PP x DP |\n|---|---|---|---|---|---|\n",
+    );
     for joint in rows.iter().filter(|r| r.get("passes").is_some_and(|p| p == "joint")) {
         let case = cell(joint, "case")?;
         let two = number(one(&rows, &format!("case={case},passes=two_pass"))?, "iteration_s")?;
@@ -152,7 +155,8 @@ fn saved(share: f64) -> String {
 /// The same over the 80 systems: how many gain, and how much.
 fn joint_80(sources: &mut Sources) -> Result<String, String> {
     let (joint, two) = (rows("80-systems", sources)?, rows("80-systems-two-pass", sources)?);
-    let mut out = String::from("| chips, memory | points that gain | saved by those | most saved by |\n|---|---|---|---|\n");
+    let mut out =
+        String::from("| chips, memory | points that gain | saved by those | most saved by |\n|---|---|---|---|\n");
     for (title, chips, memories) in [
         ("H100, TPU v4", ["h100", "tpu-v4"].as_slice(), ["ddr", "hbm"].as_slice()),
         ("SN30, DDR", &["sn30"], &["ddr"]),
@@ -255,14 +259,27 @@ fn state_space() -> String {
 /// The stored runs of recommendation, HPL and Fourier transforms.
 fn hpc() -> String {
     let what = [
-        ("dlrm-0.8T-h100-example", "gradients: bytes are added to nanoseconds (`gradient_link: byte_per_ns`); the all-to-all of this run is 1/1,024 of the pooled bytes"),
-        ("dlrm-A-a100-zionex", "gradients as above; all-to-all: N^2/4 messages through the cut of a dimension (`all_to_all_messages: bisection`; later versions `pairs`)"),
-        ("hpl-1M-h100-example", "a panel is one product (s x s)(s x B) on a process grid (`steps: gemm`); the first 64 of 512 panels"),
+        (
+            "dlrm-0.8T-h100-example",
+            "gradients: bytes are added to nanoseconds (`gradient_link: byte_per_ns`); the all-to-all of this run is 1/1,024 of the pooled bytes",
+        ),
+        (
+            "dlrm-A-a100-zionex",
+            "gradients as above; all-to-all: N^2/4 messages through the cut of a dimension (`all_to_all_messages: bisection`; later versions `pairs`)",
+        ),
+        (
+            "hpl-1M-h100-example",
+            "a panel is one product (s x s)(s x B) on a process grid (`steps: gemm`); the first 64 of 512 panels",
+        ),
         ("hpl-selene-a100-8100", "as above; 64 panels are all of them"),
-        ("fft-h100-2dtorus-hbm-nvlink", "two steps of dense radix-32 products; all-to-all of all data once; no SRAM limit (`sram_limit: ignored`)"),
+        (
+            "fft-h100-2dtorus-hbm-nvlink",
+            "two steps of dense radix-32 products; all-to-all of all data once; no SRAM limit (`sram_limit: ignored`)",
+        ),
         ("fft-wse2-3dtorus-hbm-nvlink", "as above; a 3-D torus is cut [xy, xz, yz]"),
     ];
-    let mut out = String::from("| run | stored, s | pinned, s | free, s | what the code does |\n|---|---|---|---|---|\n");
+    let mut out =
+        String::from("| run | stored, s | pinned, s | free, s | what the code does |\n|---|---|---|---|---|\n");
     let rows = golden::rows();
     for (id, text) in what {
         for row in rows.iter().filter(|r| r.id == id) {
@@ -276,10 +293,15 @@ fn hpc() -> String {
 /// Errors by class of points.
 fn accuracy(id: &str, sources: &mut Sources) -> Result<String, String> {
     let Data::Json(answer) = sources.data(id)? else { return Err(format!("{id} is no JSON")) };
-    let mut out = String::from("| class | points | mean abs. error | median | signed | worst | bound |\n|---|---|---|---|---|---|---|\n");
+    let mut out = String::from(
+        "| class | points | mean abs. error | median | signed | worst | bound |\n|---|---|---|---|---|---|---|\n",
+    );
     for class in answer["classes"].as_array().into_iter().flatten() {
         let figure = |key: &str| class[key].as_f64();
-        let (Some(mean), Some(median), Some(signed)) = (figure("mape_pct"), figure("median_pct"), figure("bias_pct")) else { continue };
+        let (Some(mean), Some(median), Some(signed)) = (figure("mape_pct"), figure("median_pct"), figure("bias_pct"))
+        else {
+            continue;
+        };
         let share = |value: f64| format!("{value:+.1} %").replace("-0.0", "+0.0");
         out.push_str(&format!(
             "| {} | {} of {} | {mean:.1} % | {median:.1} % | {} | {} | {} |\n",
@@ -308,7 +330,8 @@ fn accuracy_inference(sources: &mut Sources) -> Result<String, String> {
     let mut line = |title: &str, fits: &dyn Fn(&str) -> bool, bold: &str| -> Result<(), String> {
         let chosen: Vec<&(&str, f64)> = rows.iter().filter(|(id, _)| fits(id)).collect();
         let n = chosen.len() as f64;
-        let (worst, most) = chosen.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).ok_or(format!("no points of {title}"))?;
+        let (worst, most) =
+            chosen.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).ok_or(format!("no points of {title}"))?;
         let mean = chosen.iter().map(|(_, e)| e.abs()).sum::<f64>() / n;
         let signed = chosen.iter().map(|(_, e)| e).sum::<f64>() / n;
         out.push_str(&format!(
