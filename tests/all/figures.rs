@@ -12,8 +12,8 @@
 //! {from}..{to} -->` before lines of the answer's text.
 //!
 //! `FLOWSPACE_FIGURES=write` writes the documents anew (`scripts/figures.sh --write`), `FLOWSPACE_FIGURES_FULL=1` also runs the commands
-//! marked `full`, which take long (`--full`). Figures of wall time are not checked: their tables are dated and name their commands. Points that are
-//! not shipped are taken from the folder `FLOWSPACE_POINTS`.
+//! marked `full`, which take long (`--full`). Figures of wall time are not checked: their tables are dated and name their commands. Points and
+//! traces that are not shipped are taken from the folders `FLOWSPACE_POINTS` and `FLOWSPACE_TRACES`.
 
 mod commands;
 mod document;

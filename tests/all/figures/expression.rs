@@ -4,7 +4,7 @@
 //! sum     = product { (" + " | " - ") product }
 //! product = term { (" * " | " / ") term }
 //! term    = number | "( " sum " )" | [ID "@"] place
-//! place   of JSON   a.b[2].c   a.list[name=x].c
+//! place   of JSON   a.b[2].c   a.list[name=x].c   a.# (how many)
 //!         of a CSV  column{axis=label,other!=label}  count{...}  max:column{...}  min:  sum:  median:
 //!         of text   word:3{text of the line}         the third word of the first line that has the text
 //! ```
@@ -115,6 +115,12 @@ fn json(value: &Value, path: &str) -> Result<String, String> {
                 }
                 None => filter.parse::<usize>().ok().and_then(|i| here.get(i)),
             },
+            None if step == "#" => {
+                return Ok(here
+                    .as_array()
+                    .map_or_else(|| here.as_object().map_or(0, |o| o.len()), Vec::len)
+                    .to_string());
+            }
             None => here.get(step),
         };
         here = next.ok_or_else(|| format!("the answer has no {step} of {path}"))?;
@@ -257,6 +263,7 @@ fn expressions_by_hand() {
         ("( j@x.y[1] - j@x.y[0] ) / j@l[n=p].v", ".1%", "14.3"),
         ("max:gap * 1000000", ",", "4,000,000"),
         ("j@l[n=p].n", "text", "p"),
+        ("j@x.y.# + j@x.#", ".0f", "3"),
         ("s@word:3{status}", "+.1f", "+0.2"),
         ("0.000012345", ".3g", "0.0000123"),
         ("1234.5", ".4g", "1234"),

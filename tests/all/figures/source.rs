@@ -19,11 +19,14 @@ pub struct Output {
 }
 
 /// Begins the error of a figure that this run leaves out.
-const SKIPPED: &str = "left out: ";
+pub const SKIPPED: &str = "left out: ";
 /// What documents may name in the repository.
 const SHIPPED: [&str; 6] = ["systems", "workloads", "studies", "validation", "docs", "tests"];
 /// Options whose values are written, not read.
 const WRITTEN: [&str; 4] = ["--out", "--plan-out", "--plot", "--write-model"];
+
+/// Folders of data that are not shipped, as the list names them, and the variables that say where they are.
+const ELSEWHERE: [(&str, &str); 2] = [("POINTS", "FLOWSPACE_POINTS"), ("TRACES", "FLOWSPACE_TRACES")];
 
 /// The commands and their answers.
 pub struct Sources {
@@ -173,11 +176,14 @@ impl Sources {
             if *is_full && !full() {
                 return Err(format!("{SKIPPED}{id}"));
             }
-            match (command.contains("POINTS/"), std::env::var("FLOWSPACE_POINTS")) {
-                (false, _) => command.clone(),
-                (true, Ok(folder)) => command.replace("POINTS", folder.trim_end_matches('/')),
-                (true, Err(_)) => return Err(format!("{SKIPPED}{id}")),
+            let mut command = command.clone();
+            for (folder, variable) in ELSEWHERE {
+                if command.contains(&format!("{folder}/")) {
+                    let there = std::env::var(variable).map_err(|_| format!("{SKIPPED}{id}"))?;
+                    command = command.replace(&format!("{folder}/"), &format!("{}/", there.trim_end_matches('/')));
+                }
             }
+            command
         };
         if id != "$"
             && let Some(known) = self.data.get(&command)
@@ -210,8 +216,9 @@ impl Sources {
         let found = match parts.as_slice() {
             [one] => match one.split_once(' ') {
                 Some(("table", name)) => tables::table(name, self).map(|table| format!("\n{}\n", table.trim_end())),
+                Some(("same", files)) => self.same(files).map(|()| stated.to_string()),
                 Some(("value", name)) => tables::value(name, self),
-                _ => Err("expected `table NAME`, `value NAME`, `SOURCE | lines {from}..{to}` or `SOURCE | EXPRESSION | FORMAT`".into()),
+                _ => Err("expected `table NAME`, `value NAME`, `SOURCE | lines {from}..{to} {from}+N` or `SOURCE | EXPRESSION | FORMAT`".into()),
             },
             [id, lines] if lines.starts_with("lines ") => self.lines(id, lines),
             [id, what, format] => expression::text(what, format, id, &mut |id| self.data(id)),
@@ -226,34 +233,48 @@ impl Sources {
         }
     }
 
-    /// Lines of an answer in a block: from a line with one text to the next with another.
+    /// A file that a command has written must be one of the repository.
+    fn same(&self, files: &str) -> Result<(), String> {
+        let (made, shown) = files.split_once(' ').ok_or("expected the file written and the one shown")?;
+        let made = std::fs::read(self.folder().join(made)).map_err(|e| format!("{made}: {e}"))?;
+        let shown = self.root.join(shown);
+        if super::writing() {
+            return std::fs::write(shown, made).map_err(|e| e.to_string());
+        }
+        let there = std::fs::read(&shown).unwrap_or_default();
+        if there == made { Ok(()) } else { Err("the file shown is another than the command writes".into()) }
+    }
+
+    /// Lines of an answer in a block: from a line with one text to the next with another, or so many more.
     fn lines(&mut self, id: &str, ranges: &str) -> Result<String, String> {
         self.data(id)?;
         let command =
             if id == "$" { self.last.clone() } else { self.listed.get(id).map(|(_, command)| command.clone()) };
         let output = command.and_then(|command| self.answers.get(&command)).ok_or("the command has not been run")?;
         let lines: Vec<&str> = output.stdout.lines().map(str::trim_end).collect();
+        // Columns may be of other widths another time.
+        let squeezed: Vec<String> = lines.iter().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        let find = |text: &str, after: usize| {
+            let at = squeezed.iter().skip(after).position(|l| l.contains(text));
+            at.map(|at| at + after).ok_or(format!("no line of the answer has {text:?}"))
+        };
         let mut out = String::from("\n```text\n");
         let mut next = 0;
-        for (i, range) in ranges.trim_start_matches("lines ").split("} {").enumerate() {
-            let (from, to) = range
-                .trim_matches(['{', '}'])
-                .split_once("}..{")
-                .ok_or(format!("expected {{from}}..{{to}}, found {range}"))?;
-            let find = |text: &str, after: usize| {
-                lines
-                    .iter()
-                    .skip(after)
-                    .position(|l| l.contains(text))
-                    .map(|at| at + after)
-                    .ok_or(format!("no line of the answer has {text:?}"))
-            };
+        for range in ranges.trim_start_matches("lines ").split(" {").map(|range| range.trim_start_matches('{')) {
+            let wrong = || format!("expected {{from}}..{{to}} or {{from}}+N, found {{{range}");
+            let (from, rest) = range.split_once('}').ok_or_else(wrong)?;
             let first = find(from, next)?;
-            let last = find(to, first)?;
-            if i > 0 && first > next {
+            let last = match (rest.strip_prefix("..{").and_then(|r| r.strip_suffix('}')), rest.strip_prefix('+')) {
+                (Some(to), _) => find(to, first)?,
+                (_, Some(more)) => first + more.parse::<usize>().map_err(|_| wrong())?,
+                _ => return Err(wrong()),
+            };
+            if next > 0 && first > next {
                 out.push_str("...\n");
             }
-            lines[first..=last].iter().for_each(|line| out.push_str(&format!("{line}\n")));
+            let chosen =
+                lines.get(first..=last).ok_or_else(|| format!("the answer has no {rest} lines behind {from:?}"))?;
+            chosen.iter().for_each(|line| out.push_str(&format!("{line}\n")));
             next = last + 1;
         }
         Ok(format!("{out}```\n"))

@@ -1,8 +1,9 @@
 //! Whole tables of the documents, made from the answers of commands (and, of the stored runs, by the test that holds them).
 
 use super::expression::{Data, fits, grouped, significant, write};
-use super::source::{Sources, table as read_table};
-use crate::golden;
+use super::source::{SKIPPED, Sources, table as read_table};
+use crate::{calculon, golden};
+use flowspace::validate::Class;
 use std::collections::BTreeMap;
 
 type Row = BTreeMap<String, String>;
@@ -20,6 +21,10 @@ pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
         "accuracy" => accuracy("points", sources),
         "accuracy-shipped" => accuracy("validate", sources),
         "accuracy-inference" => accuracy_inference(sources),
+        "calculon-measured" => beside_calculon(|t| &t.measured),
+        "calculon-classes" => beside_calculon(|t| &t.classes),
+        "calculon-causes" => beside_calculon(|t| &t.causes),
+        "calculon-memory" => beside_calculon(|t| &t.memory),
         _ => Err(format!("there is no table {name}")),
     }
 }
@@ -34,6 +39,17 @@ pub fn value(name: &str, sources: &mut Sources) -> Result<String, String> {
         "dfmodel-gain" => {
             let gains = golden::rows().iter().filter_map(|row| Some(1.0 - row.same.parse::<f64>().ok()? / row.stored));
             write(gains.fold(0.0, f64::max), ".1%")
+        }
+        "classes" => Ok(Class::ALL.iter().map(|class| format!("`{class}`")).collect::<Vec<_>>().join(", ")),
+        // A model that is also there as it is served counts once.
+        "models" => {
+            let files = std::fs::read_dir(sources.root().join("workloads/language")).map_err(|e| e.to_string())?;
+            let names =
+                files.filter_map(|file| Some(file.ok()?.file_name().to_str()?.trim_end_matches(".yaml").to_string()));
+            let names: Vec<String> = names.collect();
+            let served =
+                |name: &str| name.strip_suffix("-serving").is_some_and(|model| names.iter().any(|n| n == model));
+            Ok(names.iter().filter(|name| !served(name)).count().to_string())
         }
         _ => Err(format!("there is no value {name}")),
     }
@@ -288,6 +304,11 @@ fn hpc() -> String {
         }
     }
     out
+}
+
+/// A table of Calculon's recorded cases, which are not shipped.
+fn beside_calculon(table: fn(&calculon::Tables) -> &String) -> Result<String, String> {
+    calculon::tables().map(|tables| table(tables).clone()).ok_or_else(|| format!("{SKIPPED}Calculon's cases"))
 }
 
 /// Errors by class of points.
