@@ -3,6 +3,7 @@
 use super::expression::{Data, fits, grouped, significant, write};
 use super::source::{SKIPPED, Sources, table as read_table};
 use crate::{calculon, golden};
+use flowspace::mapping::request::JOINT_NODES;
 use flowspace::validate::Class;
 use std::collections::BTreeMap;
 
@@ -40,6 +41,7 @@ pub fn value(name: &str, sources: &mut Sources) -> Result<String, String> {
             let gains = golden::rows().iter().filter_map(|row| Some(1.0 - row.same.parse::<f64>().ok()? / row.stored));
             write(gains.fold(0.0, f64::max), ".1%")
         }
+        "joint-nodes" => Ok(grouped(JOINT_NODES as f64)),
         "classes" => Ok(Class::ALL.iter().map(|class| format!("`{class}`")).collect::<Vec<_>>().join(", ")),
         // A model that is also there as it is served counts once.
         "models" => {
