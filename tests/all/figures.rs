@@ -4,11 +4,11 @@
 //! A marker is an HTML comment, which no reader of the document sees:
 //!
 //! ```text
-//! takes <!--= sn30 | figures.iteration_s | .1f -->105.4<!--/--> s
+//! takes <!--= sn30-json :: iteration_s :: .1f -->105.4<!--/--> s
 //! ```
 //!
-//! `sn30` names a command of `docs/figures.txt` (`$`: the command shown last in the document), then comes an expression over its answer
-//! ([`expression`]) and how the result is written. `<!--= table NAME -->` stands before a table that [`tables`] writes (`<!--= value NAME -->`: one figure), `<!--= sn30 | lines
+//! `sn30-json` names a command of `docs/figures.txt` (`$`: the command shown last in the document), then comes an expression over its answer
+//! ([`expression`]) and how the result is written. `<!--= table NAME -->` stands before a table that [`tables`] writes (`<!--= value NAME -->`: one figure), `<!--= sn30 :: lines
 //! {from}..{to} -->` before lines of the answer's text.
 //!
 //! `FLOWSPACE_FIGURES=write` writes the documents anew (`scripts/figures.sh --write`), `FLOWSPACE_FIGURES_FULL=1` also runs the commands

@@ -89,6 +89,9 @@ fn markers(text: &str) -> Result<Vec<(usize, Piece)>, String> {
             // Markdown takes such a line for HTML as it stands.
             return Err(format!("{line}: a marker at the beginning of a line stands alone on it"));
         }
+        if text[open..head].contains('|') {
+            return Err(format!("{line}: a marker with a | would end a cell of a table"));
+        }
         let specification = text[open + OPEN.len()..head].split_whitespace().collect::<Vec<_>>().join(" ");
         found.push((open, Piece::Marker { line, specification, content: start..end }));
         from = end + CLOSE.len();

@@ -212,17 +212,17 @@ impl Sources {
 
     /// What stands behind a marker. A figure that this run leaves out stays as it is stated.
     pub fn figure(&mut self, specification: &str, stated: &str) -> Result<String, String> {
-        let parts: Vec<&str> = specification.split(" | ").collect();
+        let parts: Vec<&str> = specification.split(" :: ").collect();
         let found = match parts.as_slice() {
             [one] => match one.split_once(' ') {
                 Some(("table", name)) => tables::table(name, self).map(|table| format!("\n{}\n", table.trim_end())),
                 Some(("same", files)) => self.same(files).map(|()| stated.to_string()),
                 Some(("value", name)) => tables::value(name, self),
-                _ => Err("expected `table NAME`, `value NAME`, `SOURCE | lines {from}..{to} {from}+N` or `SOURCE | EXPRESSION | FORMAT`".into()),
+                _ => Err("expected `table NAME`, `value NAME`, `SOURCE :: lines {from}..{to} {from}+N` or `SOURCE :: EXPRESSION :: FORMAT`".into()),
             },
             [id, lines] if lines.starts_with("lines ") => self.lines(id, lines),
             [id, what, format] => expression::text(what, format, id, &mut |id| self.data(id)),
-            _ => Err("expected `SOURCE | EXPRESSION | FORMAT`".into()),
+            _ => Err("expected `SOURCE :: EXPRESSION :: FORMAT`".into()),
         };
         match found {
             Err(reason) if reason.starts_with(SKIPPED) => {
