@@ -66,7 +66,7 @@ impl Definitions {
             && field.default.is_none()
         {
             field.default = Some(default);
-            field.doc = format!("{} {remark}", field.doc);
+            field.doc = format!("{} {remark}", field.doc).trim_end().to_string();
         }
     }
 }
