@@ -1,7 +1,42 @@
-//! Compiles the schemas in `proto/` to Rust types, and keeps their descriptors for reading and writing text protobuf.
+//! Compiles the schemas in `proto/` to Rust types, and keeps their descriptors for reading and writing text protobuf; lists the
+//! files of the catalogue, so that they travel in the binary.
 
 use prost_build::Config;
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// Folders whose specification files are compiled in.
+const CATALOGUE: [&str; 4] = ["systems", "workloads", "studies", "validation"];
+
+/// The paths of the `.yaml` files below `folder`, with `/` between folders.
+fn specifications(folder: &Path, found: &mut Vec<String>) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            specifications(&path, found)?;
+        } else if path.extension().is_some_and(|e| e == "yaml") {
+            let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+            found.push(parts.join("/"));
+        }
+    }
+    Ok(())
+}
+
+/// A slice of paths and texts, sorted by path: included by `src/spec/catalogue.rs`.
+fn catalogue() -> Result<String, Box<dyn std::error::Error>> {
+    let mut paths = Vec::new();
+    for folder in CATALOGUE {
+        println!("cargo:rerun-if-changed={folder}");
+        specifications(Path::new(folder), &mut paths)?;
+    }
+    paths.sort();
+    let mut list = String::from("&[\n");
+    for path in paths {
+        writeln!(list, "({path:?}, include_str!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/\", {path:?}))),")?;
+    }
+    list.push(']');
+    Ok(list)
+}
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
@@ -12,6 +47,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.open_files(&schemas)?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
+    std::fs::write(out.join("catalogue.rs"), catalogue()?)?;
     std::fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
     Config::new().compile_fds(compiler.file_descriptor_set())?;
     Ok(())

@@ -2,6 +2,7 @@
 //! `FLOWSPACE_FIGURES=docs/figures` draws them. `FLOWSPACE_GROWTH=wide` (or `kernels`, `chips`, `tiles`) runs one part, `FLOWSPACE_TRACE=FILE`
 //! puts a recorded trace beside the unrolled graphs.
 
+use flowspace::graph::unroll::unrolled;
 use flowspace::mapping::cache;
 use flowspace::mapping::search::Request;
 use flowspace::mapping::tiling::tile_counts;
@@ -9,7 +10,6 @@ use flowspace::mapping::{Answer, map};
 use flowspace::report::plot::{Scale, XValue, XyChart, XyPoint};
 use flowspace::spec::Node;
 use flowspace::system::System;
-use flowspace::workload::unroll::unrolled;
 use flowspace::workload::{Workload, WorkloadSpec};
 use std::path::Path;
 use std::time::Instant;

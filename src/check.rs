@@ -18,12 +18,12 @@
 //!    the microbatches in flight there and waiting tensors fit the DRAM;
 //! 5. the plan's figures are those derived here, to a relative 1e-9.
 
+use crate::graph::Workload;
 use crate::model::collective::{self, GroupDimension, OwnGroups};
 use crate::model::compute::system_peak;
 use crate::model::schedule::samples_per_pass;
 use crate::plan::{Decisions, Figures, Plan, TOLERANCE, agree};
 use crate::system::{System, Topology};
-use crate::workload::Workload;
 use std::cell::OnceCell;
 
 mod chip;

@@ -24,6 +24,7 @@ pub mod check;
 pub mod cli;
 pub mod execution;
 pub mod explain;
+pub mod graph;
 pub mod import;
 pub mod mapping;
 pub mod model;

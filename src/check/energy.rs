@@ -3,6 +3,7 @@
 //! fields and nothing else.
 
 use super::Derivation;
+use crate::graph::{Axis, CollectiveKind};
 use crate::model::Strategy;
 use crate::model::collective::GroupDimension;
 use crate::model::compute::{gradient_bytes, local, tensor_bytes, weight_bytes};
@@ -12,7 +13,6 @@ use crate::plan::PartitionFigures;
 use crate::system::Topology;
 use crate::system::options::{Charge, GradientReduction, Layouts, Pipeline};
 use crate::system::price::{ByPart, link_and_switch_bandwidth};
-use crate::workload::{Axis, CollectiveKind};
 
 /// Joules of the links of one chip that takes part in a collective, counted step by step.
 fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {

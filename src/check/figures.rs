@@ -2,13 +2,13 @@
 
 use super::Derivation;
 use super::index::Copied;
+use crate::graph::Use;
 use crate::model::compute::{extra_dram_share, gradient_bytes, local, tile_flop, weight_bytes};
 use crate::model::memory::DramNeed;
 use crate::model::schedule::microbatches;
 use crate::plan::{Figures, PartitionFigures, TOLERANCE};
 use crate::system::options::{Charge, Overlap, WeightTraffic};
 use crate::system::price;
-use crate::workload::Use;
 
 impl Derivation<'_> {
     pub(super) fn figures(&self) -> Result<Figures, Vec<String>> {

@@ -1,9 +1,9 @@
 //! Who is near whom, listed once: a graph of thousands of kernels is checked in time that grows with its tensors.
 
+use crate::graph::{Use, Workload};
 use crate::plan::Decisions;
 use crate::system::System;
 use crate::system::options::{Charge, Fanout};
-use crate::workload::{Use, Workload};
 
 /// A tensor with a set of readers that shares one copy.
 pub(super) struct Copied<'a> {

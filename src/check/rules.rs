@@ -1,11 +1,11 @@
 //! Rules 1 and 2 of a plan: strategies, shards of shared weights, order of kernels and passes.
 
 use super::Derivation;
+use crate::graph::Phase;
 use crate::model::layout::{conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::stages;
 use crate::system::Style;
 use crate::system::options::{Layouts, Pipeline, WeightTraffic};
-use crate::workload::Phase;
 
 impl Derivation<'_> {
     /// Rules 1 and 2.

@@ -2,13 +2,13 @@
 //! and writes down what each stage has of them.
 
 use super::Derivation;
+use crate::graph::Use;
 use crate::model::compute::{gradient_bytes, tensor_bytes, weight_bytes};
 use crate::model::memory::{DramNeed, LayerNeed, of_layer};
 use crate::model::schedule::{Iteration, Stage, hand_over, iteration, microbatches, update_s};
 use crate::model::stages::{StageFigures, in_flight};
 use crate::plan::PartitionFigures;
 use crate::system::options::Pipeline;
-use crate::workload::Use;
 
 /// One repetition of a block.
 #[derive(Debug, Clone, Copy, Default)]

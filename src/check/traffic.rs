@@ -1,12 +1,12 @@
 //! What is moved: who reads a tensor in which layout, which conversions that takes and who pays, bytes stored and loaded.
 
 use super::Derivation;
+use crate::graph::{Axis, CollectiveKind, Phase, Tensor, Use};
 use crate::model::collective;
 use crate::model::compute::{gradient_bytes, local, tensor_bytes};
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
 use crate::model::schedule::microbatches;
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts};
-use crate::workload::{Axis, CollectiveKind, Phase, Tensor, Use};
 
 impl Derivation<'_> {
     /// Every reader of a tensor: in the layer, and in the next one where it is carried there and that is charged.

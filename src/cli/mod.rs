@@ -8,12 +8,14 @@ pub mod execution;
 pub mod explain;
 pub mod import;
 pub mod inference;
+pub mod list;
 pub mod map;
 pub mod money;
 pub mod pages;
 pub mod plot;
 pub mod present;
 pub mod schema;
+pub mod show;
 pub mod study;
 pub mod trace;
 pub mod validate;
@@ -48,6 +50,11 @@ pub enum Command {
     /// Read files of other tools into ours.
     #[command(subcommand)]
     Import(import::ImportCommand),
+    /// List the catalogue that the program carries: chips, memories, links, stacks, systems, workloads, studies, with main figures and
+    /// validated error. Their names stand for files: --system h100-dgx-8, `chip: h100`, study run quickstart.
+    List(list::ListArgs),
+    /// Print a file of the catalogue, to copy and change: flowspace show h100-dgx-8 > my.yaml.
+    Show(show::ShowArgs),
     /// Print the JSON Schema of a kind of file, so that editors complete it; or the columns of a study's results.
     Schema(schema::SchemaArgs),
     /// Predicted against measured: the points that are shipped, or a file of your own. Exit code 2 where a class is worse than
@@ -108,6 +115,8 @@ pub fn run(cli: Cli) -> i32 {
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Import(command) => import::run(&command),
+        Command::List(args) => list::run(&args),
+        Command::Show(args) => show::run(&args),
         Command::Schema(args) => schema::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Trace(command) => trace::run(&command),

@@ -1,12 +1,13 @@
 //! One microbatch on one chip: times and kept bytes of a layer, of the embedding and of the head. They depend on the division of a
 //! microbatch, recomputation and overlap of tensor parallelism, and on nothing else of an execution: a search keeps them in a table.
 
+use super::activation::{ActivationPolicy, AttentionKernel};
 use super::communication::{Exposed, LayerCommunication, hand_over_bytes};
 use super::layer::{Division, Kernels, Sums};
 use super::machine::Machine;
 use super::spec::{Execution, Recompute};
 use crate::system::stack::Attention;
-use crate::workload::language::{ActivationPolicy, AttentionKernel, LanguageModel};
+use crate::workload::language::LanguageModel;
 
 /// What decides a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -5,12 +5,12 @@
 //! at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, and a group
 //! in several dimensions works hierarchically ([`collective`]).
 
+use crate::graph::CollectiveKind;
 use crate::model::collective::{self, GroupDimension};
 use crate::model::kernel_time::KernelTimes;
 use crate::system::options::ModelOptions;
 use crate::system::stack::Stack;
 use crate::system::{Style, System};
-use crate::workload::CollectiveKind;
 use crate::workload::language::{DataType, LanguageModel};
 
 /// A system that an execution can be predicted on.

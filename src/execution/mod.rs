@@ -3,9 +3,11 @@
 //!
 //! [`spec`] is what a file says, [`machine`] the system as plain numbers. From small to large: [`layer`] lists the kernels of one layer,
 //! [`communication`] what chips send each other, [`block`] puts both together for one microbatch, [`schedule`] makes stages and an iteration of
-//! it, [`memory`] what must be held, [`predict`](mod@predict) the whole with its parts by name. [`search`](mod@search) finds the best execution, with proof. [`inference`] is the same for
+//! it, [`activation`] what a layer keeps for its backward pass, [`state`] bytes of weights, gradients and optimiser,
+//! [`memory`] what must be held, [`predict`](mod@predict) the whole with its parts by name. [`search`](mod@search) finds the best execution, with proof. [`inference`] is the same for
 //! serving, [`single_kernel`] for microbenchmarks.
 
+pub mod activation;
 pub mod block;
 pub mod communication;
 pub mod inference;
@@ -17,11 +19,14 @@ pub mod schedule;
 pub mod search;
 pub mod single_kernel;
 pub mod spec;
+pub mod state;
 
+pub use activation::{ActivationPolicy, AttentionKernel};
 pub use machine::Machine;
 pub use predict::{Prediction, Refusal, predict};
 pub use search::{Found, Pins, search};
 pub use spec::{Execution, ExecutionFile, Offload, Recompute, Schedule, Zero};
+pub use state::StateBytes;
 
 #[cfg(test)]
 mod tests;

@@ -18,7 +18,8 @@ use super::block::{Block, LayerTime};
 use super::communication::{IterationLinks, beside};
 use super::machine::Machine;
 use super::spec::{Execution, Offload, Schedule, Zero};
-use crate::workload::language::{LanguageModel, StateBytes};
+use super::state::StateBytes;
+use crate::workload::language::LanguageModel;
 
 /// Neighbouring stages with the same content.
 #[derive(Debug, Clone, Copy, PartialEq)]

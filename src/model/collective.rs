@@ -16,9 +16,9 @@
 //! with the least bandwidth for its part counts. A broadcast is cut in chunks that follow each other through a ring or a tree:
 //! S/B + latency of the way; among fully connected chips, or when that is faster, it is scattered and gathered, 2S/(nB) + 2a.
 
+use crate::graph::{CollectiveKind, Kernel, Scope};
 use crate::system::options::{AllToAllMessages, Charge, GradientLink, ModelOptions, NetworkModel};
 use crate::system::{System, Topology};
-use crate::workload::{CollectiveKind, Kernel, Scope};
 
 /// One dimension of a group.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,9 +1,9 @@
 //! Local sizes of a sharded, tiled kernel; its FLOP, and its time on the chip's compute units.
 
 use super::layout::{Layout, Strategy};
+use crate::graph::{Axis, Kernel, Phase, Tensor};
 use crate::system::options::{Charge, ModelOptions};
 use crate::system::{Chip, Efficiency, System};
-use crate::workload::{Axis, Kernel, Phase, Tensor};
 
 /// `a / b`, rounded up.
 pub fn ceil_div(a: u64, b: u64) -> u64 {

@@ -28,10 +28,10 @@
 use super::collective::{GroupDimension, OwnGroups, ranks};
 use super::memory::optimizer_bytes_per_weight;
 use super::schedule::{Stage, microbatches, samples_per_pass};
+use crate::graph::{CollectiveKind, Kernel, Workload};
 use crate::system::options::{Charge, GradientReduction, Pipeline};
 use crate::system::price::{self, ByPart};
 use crate::system::{Link, ModelOptions, System, Topology};
-use crate::workload::{CollectiveKind, Kernel, Workload};
 use serde::Serialize;
 
 /// Joules of an iteration, all chips.

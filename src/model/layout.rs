@@ -3,8 +3,8 @@
 //! A tensor-parallel group of t chips shares a kernel by splitting one axis of it. What that makes of its output and
 //! asks of its operands follows from which axes a tensor's rows and columns are ([`Slot`]).
 
+use crate::graph::{Axis, CollectiveKind, Kernel, Op, Phase, Slot};
 use crate::system::options::Layouts;
-use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Slot};
 
 crate::choice! {
     /// How a kernel is shared by the chips of a tensor-parallel group.

@@ -2,9 +2,9 @@
 
 use super::compute::{extra_dram_share, gradient_bytes, tensor_bytes, weight_bytes};
 use super::layout::{Strategy, produced};
+use crate::graph::{Op, Phase, Workload};
 use crate::system::ModelOptions;
 use crate::system::options::MemoryState;
-use crate::workload::{Op, Phase, Workload};
 use serde::Serialize;
 
 /// Bytes on one chip, by kind.

@@ -2,9 +2,9 @@
 
 use super::collective::{self, GroupDimension};
 use super::memory::optimizer_bytes_per_weight;
+use crate::graph::Workload;
 use crate::system::options::{Charge, GradientReduction, Pipeline};
 use crate::system::{ModelOptions, System};
-use crate::workload::Workload;
 use serde::Serialize;
 
 /// What the schedule needs to know of a mapping.

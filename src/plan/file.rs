@@ -2,11 +2,12 @@
 //! edited and fed back.
 
 use super::{Decisions, DimensionUse, Figures, Plan};
+use crate::graph::Workload;
 use crate::model::{Strategy, stages};
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
 use crate::system::{System, Topology};
-use crate::workload::{Workload, WorkloadSpec};
+use crate::workload::WorkloadSpec;
 use serde_json::{Map, json};
 
 crate::spec! {

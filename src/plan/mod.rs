@@ -3,6 +3,7 @@
 
 pub mod file;
 
+use crate::graph::Workload;
 use crate::model::Strategy;
 use crate::model::energy::Energy;
 use crate::model::memory::DramNeed;
@@ -10,7 +11,6 @@ use crate::model::schedule::Iteration;
 use crate::model::stages::{self, StageFigures};
 use crate::system::System;
 use crate::system::price::ByPart;
-use crate::workload::Workload;
 use serde::Serialize;
 
 crate::spec! {

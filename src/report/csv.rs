@@ -5,6 +5,7 @@
 //! has no mapping) is empty.
 
 use super::executed::{self, Executed, Served};
+use crate::graph::Workload;
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
 use crate::model::stages;
@@ -13,7 +14,6 @@ use crate::system::budget::Fitted;
 use crate::system::economics::Spent;
 use crate::system::price::ByPart;
 use crate::system::{System, price};
-use crate::workload::Workload;
 use csv::StringRecord;
 use std::fmt::Write as _;
 

@@ -1,8 +1,9 @@
 //! What a study leaves behind: tables and figures, one file a format.
 //!
-//! [`csv`] defines the columns of `results.csv` once; [`table`] reads such a file back; [`figures`] draws from what was
+//! [`chakra`] writes a plan as traces for simulators. [`csv`] defines the columns of `results.csv` once; [`table`] reads such a file back; [`figures`] draws from what was
 //! read, and from nothing else, so that a figure can always be redrawn from the CSV file beside it.
 
+pub mod chakra;
 pub mod csv;
 pub mod executed;
 pub mod figures;

@@ -1,5 +1,6 @@
 //! Located YAML trees, and the loading of files into them.
 
+use super::catalogue::{self, Kind};
 use super::read::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::path::{Path, PathBuf};
@@ -277,7 +278,8 @@ fn count(node: &Node) -> usize {
     }
 }
 
-/// Loads files and follows references relative to the file that makes them.
+/// Loads files and follows references relative to the file that makes them. Where there is no such file, a reference may be the
+/// name of one in the [`catalogue`].
 #[derive(Debug, Default, Clone)]
 pub struct Loader;
 
@@ -294,8 +296,8 @@ impl Loader {
             Some((origin, field)) => (origin.clone(), field.to_string()),
             None => (Origin { file: Arc::from(path.display().to_string()), line: 0 }, String::new()),
         };
-        if let Some(text) = super::builtin::text(path) {
-            return Node::parse(&path.display().to_string(), text);
+        if let Some((name, text)) = catalogue::text(path) {
+            return Node::parse(&name, text);
         }
         let fail = |message: String| Problem { origin: origin.clone(), field: field.clone(), message };
         let meta = std::fs::metadata(path)
@@ -313,8 +315,41 @@ impl Loader {
         Node::parse(&path.display().to_string(), &text)
     }
 
+    /// Reads and parses the file at `path`, or the one of `kind` that is called so in the [`catalogue`]: a path goes before a name.
+    ///
+    /// # Errors
+    /// As [`Self::load`]; a name that the catalogue does not have.
+    pub fn open(&self, path: &Path, kind: Option<Kind>) -> Result<Node, Problem> {
+        let name = path.to_string_lossy();
+        self.open_at(path, &name, kind, None)
+    }
+
+    fn open_at(
+        &self,
+        path: &Path,
+        name: &str,
+        kind: Option<Kind>,
+        from: Option<(&Origin, &str)>,
+    ) -> Result<Node, Problem> {
+        if path.is_file() || catalogue::text(path).is_some() {
+            return self.load(path, from);
+        }
+        match catalogue::find(name, kind) {
+            Ok(entry) => self.load(&entry.file(), from),
+            Err(instead) => self.load(path, from).map_err(|mut problem| {
+                if !instead.is_empty() && !path.exists() {
+                    problem.message = format!("{}; {instead}", problem.message);
+                }
+                problem
+            }),
+        }
+    }
+
     /// The path a reference in `origin`'s file points to.
     pub fn resolve(&self, origin: &Origin, reference: &str) -> PathBuf {
+        if let Some(path) = catalogue::resolve(&origin.file, reference).filter(|_| origin.line > 0) {
+            return path;
+        }
         let reference = Path::new(reference);
         match Path::new(origin.file.as_ref()).parent() {
             Some(dir) if reference.is_relative() && origin.line > 0 => dir.join(reference),
@@ -328,10 +363,18 @@ impl Loader {
     /// # Errors
     /// The [`Problem`] of loading the file.
     pub fn expand(&self, node: &Node, field: &str) -> Result<Node, Problem> {
-        self.expand_bounded(node, field, 0)
+        self.expand_as(node, field, Kind::of_field(field))
     }
 
-    fn expand_bounded(&self, node: &Node, field: &str, depth: usize) -> Result<Node, Problem> {
+    /// The same, for references to files of a kind.
+    ///
+    /// # Errors
+    /// The [`Problem`] of loading the file.
+    pub fn expand_as(&self, node: &Node, field: &str, kind: Option<Kind>) -> Result<Node, Problem> {
+        self.expand_bounded(node, field, kind, 0)
+    }
+
+    fn expand_bounded(&self, node: &Node, field: &str, kind: Option<Kind>, depth: usize) -> Result<Node, Problem> {
         if depth > 16 {
             return Err(Problem {
                 origin: node.origin.clone(),
@@ -341,17 +384,18 @@ impl Loader {
         }
         match &node.value {
             Value::Scalar { text, .. } => {
-                let loaded = self.load(&self.resolve(&node.origin, text), Some((&node.origin, field)))?;
-                self.expand_from(loaded, field, depth + 1)
+                let path = self.resolve(&node.origin, text);
+                let loaded = self.open_at(&path, text, kind, Some((&node.origin, field)))?;
+                self.expand_from(loaded, field, kind, depth + 1)
             }
-            _ => self.expand_from(node.clone(), field, depth),
+            _ => self.expand_from(node.clone(), field, kind, depth),
         }
     }
 
-    fn expand_from(&self, node: Node, field: &str, depth: usize) -> Result<Node, Problem> {
+    fn expand_from(&self, node: Node, field: &str, kind: Option<Kind>, depth: usize) -> Result<Node, Problem> {
         let Value::Map(entries) = &node.value else { return Ok(node) };
         let Some((_, _, base)) = entries.iter().find(|(k, _, _)| k == "from") else { return Ok(node) };
-        let mut base = self.expand_bounded(base, field, depth + 1)?;
+        let mut base = self.expand_bounded(base, field, kind, depth + 1)?;
         for (key, origin, value) in entries.iter().filter(|(k, _, _)| k != "from") {
             base.set(key, origin.clone(), value.clone());
         }

@@ -8,7 +8,7 @@ use super::spec::{SolveSpec, StudySpec};
 use super::store::KeyStart;
 use crate::mapping::{Infeasible, Request};
 use crate::spec::read::Ref;
-use crate::spec::{Loader, Node, Problem, Problems, Reader, Value};
+use crate::spec::{Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind};
 use crate::system::budget::{Fitted, Unfit};
 use crate::system::options::Precision;
 use crate::system::{Chip, System};
@@ -113,14 +113,14 @@ fn addresses(changes: &[&Override]) -> Vec<usize> {
 const SAMPLE: u64 = 256;
 
 impl Study {
-    /// Loads a study file with every file it names.
+    /// Loads a study file, or the study of that name in the catalogue, with every file it names.
     ///
     /// # Errors
     /// All [`Problems`] of the study file: what is missing or unknown, fields that lead nowhere, labels that stand
     /// twice, files that cannot be read.
     pub fn load(path: &Path) -> Result<Self, Problems> {
-        let node = Loader.load(path, None)?;
-        let node = Loader.expand(&node, "")?;
+        let node = Loader.open(path, Some(Kind::Study))?;
+        let node = Loader.expand_as(&node, "", Some(Kind::Study))?;
         let spec: StudySpec = Reader::read(&node)?;
         let mut reader = Reader::default();
         let items = match node.get("axes").map(|a| &a.value) {

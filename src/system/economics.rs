@@ -10,9 +10,9 @@
 //! run                       iterations * (capital + energy)
 //! ```
 
+use crate::graph::Workload;
 use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
 use crate::units::{PricePerEnergy, Years};
-use crate::workload::Workload;
 use serde::Serialize;
 use serde_json::json;
 use std::fmt;

@@ -23,7 +23,7 @@ pub use options::{MemoryPrice, ModelOptions, Overlap};
 pub use serving::Serving;
 pub use stack::Stack;
 
-use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, read::Ref};
+use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, catalogue::Kind, read::Ref};
 use std::path::Path;
 
 crate::spec! {
@@ -80,13 +80,13 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
 }
 
 impl System {
-    /// Loads the tree of a system file.
+    /// Loads the tree of a system file, or of the system of that name in the catalogue.
     ///
     /// # Errors
     /// The [`Problem`] of loading.
     pub fn load(path: &Path) -> Result<Node, Problem> {
-        let node = Loader.load(path, None)?;
-        Loader.expand(&node, "")
+        let node = Loader.open(path, Some(Kind::System))?;
+        Loader.expand_as(&node, "", Some(Kind::System))
     }
 
     /// Reads a tree.
@@ -122,7 +122,7 @@ impl System {
     /// # Errors
     /// The [`Problem`] of loading a file.
     pub fn inlined(node: &Node) -> Result<Node, Problem> {
-        let mut tree = Loader.expand(node, "")?;
+        let mut tree = Loader.expand_as(node, "", Some(Kind::System))?;
         for path in [
             &["chip"][..],
             &["memory"],

@@ -9,7 +9,6 @@ pub mod convert;
 pub mod detect;
 pub mod error;
 pub mod fx;
-pub mod generate;
 pub mod graphs;
 pub mod host;
 pub mod input;

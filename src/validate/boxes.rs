@@ -1,6 +1,6 @@
 //! Boxes of chips that inference and single kernels were measured on, from shipped parts.
 
-use crate::spec::{FromNode, Loader, Reader, builtin, read::Fraction, read::Ref};
+use crate::spec::{FromNode, Loader, Reader, catalogue, read::Fraction, read::Ref};
 use crate::system::network::{Arrangement, Network};
 use crate::system::{Dimension, ModelOptions, System};
 use std::path::Path;
@@ -37,8 +37,8 @@ pub struct Parts {
 }
 
 fn part<T: FromNode>(name: &str) -> Result<T, String> {
-    let path = Path::new(builtin::ROOT).join("systems").join(format!("{name}.yaml"));
-    let node = Loader.load(&path, None).map_err(|e| e.to_string())?;
+    let path = format!("{}systems/{name}.yaml", catalogue::SCHEME);
+    let node = Loader.load(Path::new(&path), None).map_err(|e| e.to_string())?;
     Reader::read(&node).map_err(|e| e.to_string())
 }
 
@@ -75,12 +75,13 @@ mod tests {
 
     #[test]
     fn every_part_is_read_as_what_it_is() {
-        let names = builtin::paths().filter_map(|p| p.strip_prefix("systems/")?.strip_suffix(".yaml"));
+        let names = catalogue::paths().filter_map(|p| p.strip_prefix("systems/")?.strip_suffix(".yaml"));
         for name in names {
             let read = match name.split('/').next() {
                 Some("chips") => part::<crate::system::Chip>(name).map(|_| ()),
                 Some("memories") => part::<crate::system::Memory>(name).map(|_| ()),
                 Some("links") => part::<crate::system::Link>(name).map(|_| ()),
+                Some("switches") => part::<crate::system::SwitchPart>(name).map(|_| ()),
                 Some("stacks") => part::<crate::system::Stack>(name).map(|_| ()),
                 _ => part::<System>(name).map(|_| ()),
             };

@@ -5,8 +5,9 @@ use super::metric::Metric;
 use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
 use crate::execution::Execution;
-use crate::workload::language::activation::passes_in_flight;
-use crate::workload::language::{ActivationPolicy, AttentionKernel, LanguageModel, StateBytes};
+use crate::execution::activation::passes_in_flight;
+use crate::execution::{ActivationPolicy, AttentionKernel, StateBytes};
+use crate::workload::language::LanguageModel;
 
 /// GiB in bytes.
 const GI: f64 = 1024.0 * 1024.0 * 1024.0;

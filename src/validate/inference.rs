@@ -35,11 +35,24 @@ fn unknown(point: &Point) -> NotPredicted {
     ))
 }
 
-fn bench(point: &Point) -> Result<Bench, NotPredicted> {
+/// The parts of the machine that single kernels or inference of a point were measured on; `None` for other tasks, and for machines that
+/// are not described.
+pub fn parts(point: &Point) -> Option<Parts> {
+    match &point.task {
+        Task::Inference { .. } => served_by(point),
+        Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } => bench_of(point),
+        _ => None,
+    }
+}
+
+fn bench_of(point: &Point) -> Option<Parts> {
     let name = accelerators::known(&point.row.accelerator).map(|a| a.name);
-    let parts = BENCHES.iter().find(|(known, _)| Some(*known) == name).map(|(_, parts)| parts);
-    let parts = parts.ok_or_else(|| unknown(point))?;
-    let system = boxes::system(parts, point.row.chips.unwrap_or(1)).map_err(NotPredicted)?;
+    BENCHES.iter().find(|(known, _)| Some(*known) == name).map(|(_, parts)| *parts)
+}
+
+fn bench(point: &Point) -> Result<Bench, NotPredicted> {
+    let parts = bench_of(point).ok_or_else(|| unknown(point))?;
+    let system = boxes::system(&parts, point.row.chips.unwrap_or(1)).map_err(NotPredicted)?;
     Bench::new(&system).map_err(NotPredicted)
 }
 
@@ -116,28 +129,36 @@ fn kernel_of_layer(
     }
 }
 
-/// The server that a row of LLM-Inference-Bench names.
-fn server(point: &Point) -> Result<Server, NotPredicted> {
-    let chip = accelerators::known(&point.row.accelerator).map(|a| a.name);
-    let chips = point.row.chips.unwrap_or(1);
-    let parts = match chip {
+/// The parts of the server that a row of LLM-Inference-Bench names.
+fn served_by(point: &Point) -> Option<Parts> {
+    match accelerators::known(&point.row.accelerator).map(|a| a.name) {
         // Polaris nodes: A100 of 40 GB. The later series of runs labels its layouts TP, PP and Hybrid TP = ...; in it microbatches
         // overlap on the stages of a pipeline.
         Some("A100") if point.row.system.contains("TensorRT") => {
             let first = point.row.notes.split(';').next().unwrap_or_default();
             let later = !first.contains("Parallelism");
             let stack = if later { "stacks/tensorrt-llm-overlapped" } else { "stacks/tensorrt-llm" };
-            Parts { chip: "chips/a100", memory: "memories/a100-40gb-hbm2", stack: Some(stack), links: Some(NVLINK_3) }
+            Some(Parts {
+                chip: "chips/a100",
+                memory: "memories/a100-40gb-hbm2",
+                stack: Some(stack),
+                links: Some(NVLINK_3),
+            })
         }
-        Some("SN40L") => Parts {
+        Some("SN40L") => Some(Parts {
             chip: "chips/sn40l",
             memory: "memories/sn40l-hbm",
             stack: Some("stacks/sambanova"),
             links: Some(SN40L_NODE),
-        },
-        _ => return Err(unknown(point)),
-    };
-    let system = boxes::system(&parts, chips).map_err(NotPredicted)?;
+        }),
+        _ => None,
+    }
+}
+
+/// The server that a row of LLM-Inference-Bench names.
+fn server(point: &Point) -> Result<Server, NotPredicted> {
+    let parts = served_by(point).ok_or_else(|| unknown(point))?;
+    let system = boxes::system(&parts, point.row.chips.unwrap_or(1)).map_err(NotPredicted)?;
     Server::new(&system).map_err(NotPredicted)
 }
 

@@ -6,7 +6,7 @@ use super::point::Point;
 use super::predict::NotPredicted;
 use crate::execution::search::Pins;
 use crate::execution::{Execution, Machine, Offload, Recompute, Schedule, Zero};
-use crate::spec::{Loader, Problems, Reader, builtin, read::Ref};
+use crate::spec::{Loader, Problems, Reader, catalogue, read::Ref};
 use crate::system::System;
 use std::path::Path;
 
@@ -51,7 +51,7 @@ crate::spec! {
 /// # Errors
 /// All [`Problems`] of its files.
 pub fn shipped() -> Result<Vec<Known>, Problems> {
-    from(&Path::new(builtin::ROOT).join("validation/machines.yaml"))
+    from(Path::new(&format!("{}validation/machines.yaml", catalogue::SCHEME)))
 }
 
 /// The list of a file.

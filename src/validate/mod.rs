@@ -11,6 +11,7 @@ pub mod bounds;
 pub mod boxes;
 pub mod class;
 pub mod closed_form;
+pub mod coverage;
 pub mod hpl;
 pub mod inference;
 pub mod machines;

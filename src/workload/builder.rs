@@ -1,6 +1,6 @@
 //! What the generators of workloads build their graphs with.
 
-use super::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use};
+use crate::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use};
 
 /// A graph under construction: kernels made by [`Builder::add`] alone write the tensor of their own index.
 #[derive(Debug, Default)]

@@ -8,8 +8,8 @@
 //! Nothing is dropped out in generation.
 
 use super::builder::Builder;
-use super::graph::{Op, Phase, Slot};
 use super::transformer::TransformerSpec;
+use crate::graph::{Op, Phase, Slot};
 
 impl TransformerSpec {
     /// The layer of the decode pass.
@@ -90,8 +90,9 @@ impl TransformerSpec {
 
 #[cfg(test)]
 mod tests {
+    use crate::graph::{Kernel, Workload};
     use crate::spec::Node;
-    use crate::workload::{Kernel, Workload, WorkloadSpec};
+    use crate::workload::WorkloadSpec;
 
     fn read(more: &str) -> Workload {
         let text = format!(

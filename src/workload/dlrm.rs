@@ -11,8 +11,8 @@
 //! last bottom layer and its backward kernel, and nothing outside it.
 
 use super::builder::Builder;
-use super::graph::{Collective, CollectiveKind, Op, Phase, Scope, Slot, WeightOf, Workload};
 use super::transformer::Pass;
+use crate::graph::{Collective, CollectiveKind, Op, Phase, Scope, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 

@@ -1,6 +1,6 @@
 //! Graphs written out kernel by kernel.
 
-use super::graph::{
+use crate::graph::{
     Axis, Block, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, WeightOf, Workload,
 };
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
@@ -310,8 +310,8 @@ impl GraphSpec {
             if block_of.insert(&block.name, i).is_some() {
                 say(key_origin("blocks"), format!("blocks.[{i}].name"), format!("duplicate name {:?}", block.name));
             }
-            if block.repeat > super::chain::MOST_UNITS {
-                let message = format!("expected at most {}, found {}", super::chain::MOST_UNITS, block.repeat);
+            if block.repeat > crate::graph::chain::MOST_UNITS {
+                let message = format!("expected at most {}, found {}", crate::graph::chain::MOST_UNITS, block.repeat);
                 say(key_origin("blocks"), format!("blocks.[{i}].repeat"), message);
             }
         }

@@ -6,7 +6,7 @@
 //! with K = 4 log2(N)/log2(r) r, products with dense radix-r matrices on a matrix unit (DFModel's count, model.md section 3).
 
 use super::builder::Builder;
-use super::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
+use crate::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 

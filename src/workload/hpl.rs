@@ -18,7 +18,7 @@
 //! The triangular solve of the last rows (2 n^2 FLOP) is not in the graph.
 
 use super::builder::Builder;
-use super::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
+use crate::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 

@@ -20,7 +20,7 @@
 //! the kernels are counted as one channel, as there.
 
 use super::builder::Builder;
-use super::graph::{Op, Phase, Slot, Workload};
+use crate::graph::{Op, Phase, Slot, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -281,8 +281,9 @@ impl HyenaSpec {
 
 #[cfg(test)]
 mod tests {
+    use crate::graph::{Kernel, Workload};
     use crate::spec::Node;
-    use crate::workload::{Kernel, Workload, WorkloadSpec};
+    use crate::workload::WorkloadSpec;
 
     fn read(more: &str) -> Workload {
         let text = format!("{{kind: hyena, name: h, source: 'a test', layers: 1, global_batch: 1, {more}}}");

@@ -22,7 +22,7 @@
 //! tensors between those kernels are counted as one channel, as there.
 
 use super::builder::Builder;
-use super::graph::{Op, Phase, Slot, Workload};
+use crate::graph::{Op, Phase, Slot, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -246,8 +246,9 @@ impl MambaSpec {
 
 #[cfg(test)]
 mod tests {
+    use crate::graph::{Kernel, Workload};
     use crate::spec::Node;
-    use crate::workload::{Kernel, Workload, WorkloadSpec};
+    use crate::workload::WorkloadSpec;
 
     fn read(more: &str) -> Workload {
         let text = format!("{{kind: mamba, name: m, source: 'a test', layers: 1, global_batch: 1, {more}}}");

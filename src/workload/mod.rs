@@ -1,17 +1,15 @@
-//! Workloads: what is to be computed, as a directed acyclic graph of kernels and tensors.
+//! Workloads: where the graph of kernels and tensors ([`crate::graph`]) comes from.
 //!
-//! [`graph`] holds the checked graph and its meaning; one file a source builds it: [`transformer`] (GPT and Llama layers,
+//! One file a source builds it: [`transformer`] (GPT and Llama layers,
 //! whole sequences or token by token), [`language`] (whole transformers of today as closed forms), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
 //! [`explicit`] (written out kernel by kernel), [`trace`] (recorded). [`mod@write`] writes any graph out kernel by kernel.
 //! [`spec`] chooses between them by the `kind:` of a file.
 
 mod builder;
-pub mod chain;
 mod decode;
 pub mod dlrm;
 pub mod explicit;
 pub mod fft;
-pub mod graph;
 pub mod hpl;
 pub mod hyena;
 pub mod language;
@@ -19,11 +17,10 @@ pub mod mamba;
 pub mod spec;
 pub mod trace;
 pub mod transformer;
-pub mod unroll;
 mod whole;
 pub mod write;
 
-pub use graph::{
+pub use crate::graph::{
     Axis, Block, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Spread, Tensor, Use, Workload,
 };
 pub use spec::WorkloadSpec;

@@ -1,10 +1,11 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
 use super::{
-    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, graph::GraphError, hpl::HplSpec, hyena::HyenaSpec,
+    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec, hyena::HyenaSpec,
     language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
-use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, schema::Definitions};
+use crate::graph::GraphError;
+use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions};
 use crate::units::Bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -86,7 +87,7 @@ impl FromNode for WorkloadSpec {
 }
 
 impl WorkloadSpec {
-    /// Loads the tree of a workload file, references followed. `trace:PATH` stands for a file of `kind: trace`
+    /// Loads the tree of a workload file, or of the workload of that name in the catalogue, references followed. `trace:PATH` stands for a file of `kind: trace`
     /// ([`TraceSpec::tree`]).
     ///
     /// # Errors
@@ -95,8 +96,8 @@ impl WorkloadSpec {
         if let Some(tree) = path.to_str().and_then(TraceSpec::tree) {
             return Ok(tree);
         }
-        let node = Loader.load(path, None)?;
-        Loader.expand(&node, "")
+        let node = Loader.open(path, Some(Kind::Workload))?;
+        Loader.expand_as(&node, "", Some(Kind::Workload))
     }
 
     /// Reads a tree and builds the checked graph.

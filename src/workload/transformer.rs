@@ -11,9 +11,9 @@
 //! perceptron of any width, gated or not (Shazeer 2020, arXiv 2002.05202), and the decode pass (`decode.rs`).
 
 use super::builder::Builder;
-use super::chain::MOST_UNITS;
-use super::graph::{Block, Op, Phase, Slot, WeightOf, Workload};
 use super::whole;
+use crate::graph::chain::MOST_UNITS;
+use crate::graph::{Block, Op, Phase, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -274,7 +274,7 @@ impl TransformerSpec {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::workload::Kernel;
+    use crate::graph::Kernel;
 
     /// GPT-3 sizes used across unit tests.
     pub(crate) fn gpt3(hidden: u64, heads: u64, head_dim: u64, layers: u64, batch: u64, pass: Pass) -> Workload {

@@ -10,8 +10,8 @@
 //! not expressed. Position embeddings, biases and the norms' parameters are not in the graph, as in the layers.
 
 use super::builder::Builder;
-use super::graph::{Collective, CollectiveKind, Op, Phase, Scope, Slot, WeightOf};
 use super::transformer::TransformerSpec;
+use crate::graph::{Collective, CollectiveKind, Op, Phase, Scope, Slot, WeightOf};
 
 /// Adds both to the layers in `b`, of which the kernel `first` reads what the layer before wrote in kernel `last`; `back` names
 /// the same two of the backward pass, that which writes first.

@@ -3,15 +3,15 @@
 
 use super::Common;
 use super::setup::{Comm, Form, Kernel, Llm, Setup, Workload as Named};
+use crate::graph::{Axis, CollectiveKind};
+use crate::graph::{Op, Phase, Workload};
 use crate::model::Strategy;
 use crate::plan::DimensionUse;
 use crate::spec::{FromNode, Node, Reader};
 use crate::workload::dlrm::DlrmSpec;
 use crate::workload::fft::FftSpec;
-use crate::workload::graph::{Axis, CollectiveKind};
 use crate::workload::hpl::HplSpec;
 use crate::workload::transformer::TransformerSpec;
-use crate::workload::{Op, Phase, Workload};
 use serde_json::{Value as Json, json};
 
 /// Families of workloads that have a generator.

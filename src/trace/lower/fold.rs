@@ -6,8 +6,8 @@
 //! one layer to the next. Then the connections are compared: every layer must read the same results of itself, of the layer before
 //! (forward) or after (backward), and of its own forward pass. A stretch that fails this is not folded, and the reason is given.
 
-use crate::workload::graph::WeightOf;
-use crate::workload::{Kernel, Phase, Slot, Tensor, Use, Workload};
+use crate::graph::WeightOf;
+use crate::graph::{Kernel, Phase, Slot, Tensor, Use, Workload};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

@@ -13,7 +13,7 @@ pub mod sound;
 pub mod views;
 
 use super::{TraceError, TraceErrors, chakra, fx, input, kineto, link, ops::Options};
-use crate::workload::Workload;
+use crate::graph::Workload;
 use coverage::Coverage;
 use host::Steps;
 use program::Program;
@@ -249,7 +249,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         .checked()
         .map_err(|errors| errors.iter().take(20).map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
     let (unfolded_flop, unfolded_kernels) =
-        (whole.kernels.iter().map(crate::workload::Kernel::flop).sum(), whole.kernels.len());
+        (whole.kernels.iter().map(crate::graph::Kernel::flop).sum(), whole.kernels.len());
     let (workload, folded) = match request.fold {
         Fold::None => (whole, None),
         Fold::Layer => {

@@ -5,6 +5,7 @@
 //! ([`crate::trace::ops::roofline`]), shared out in proportion to what they took. Everything else keeps its recorded
 //! time, and [`Retimed`] says how much that is. Host time is kept: another host is another question.
 
+use crate::graph::CollectiveKind;
 use crate::model::collective::{group, seconds};
 use crate::system::System;
 use crate::trace::chakra::{CommType, NodeType};
@@ -13,7 +14,6 @@ use crate::trace::host::HostTrace;
 use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind};
 use crate::trace::lower::host::{Steps, program};
 use crate::trace::ops::{Options, roofline};
-use crate::workload::CollectiveKind;
 use serde::Serialize;
 use std::collections::HashMap;
 

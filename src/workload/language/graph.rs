@@ -4,9 +4,9 @@
 //! branches after one another, which has the same products.
 
 use super::spec::{LanguageModel, ModelPass};
+use crate::graph::Workload;
 use crate::spec::{Node, Problem};
 use crate::units::Bytes;
-use crate::workload::Workload;
 use crate::workload::transformer::{self, Pass, TransformerSpec};
 
 impl LanguageModel {

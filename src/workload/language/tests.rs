@@ -1,8 +1,6 @@
 //! Published figures and closed forms by hand, on the files under `workloads/language`.
 
-use super::activation::passes_in_flight;
 use super::*;
-use crate::execution::{Execution, Recompute};
 use crate::spec::{Loader, Node, Reader};
 use crate::workload::WorkloadSpec;
 
@@ -17,7 +15,7 @@ fn read(text: &str) -> Result<LanguageModel, String> {
 }
 
 #[track_caller]
-fn within(found: f64, expected: f64, tolerance: f64, what: &str) {
+pub(crate) fn within(found: f64, expected: f64, tolerance: f64, what: &str) {
     let error = (found / expected - 1.0).abs();
     assert!(error <= tolerance, "{what}: found {found}, expected {expected}: {:.3} %", 100.0 * error);
 }
@@ -157,57 +155,6 @@ fn images_are_sequences_of_patches() {
     let (h, l, s) = (1024.0, 24.0, 197.0);
     let by_hand = s * l * (24.0 * h * h + 4.0 * s * h) + 196.0 * 2.0 * 768.0 * h + 2.0 * h * 1000.0;
     within(flop, by_hand, 1e-14, "ViT-L/16");
-}
-
-fn policy(recompute: Recompute, tp: u64, sequence_parallel: bool) -> ActivationPolicy {
-    ActivationPolicy { recompute, tp, cp: 1, sequence_parallel, attention: AttentionKernel::Materialised }
-}
-
-/// Korthikanti et al. 2022, table 2: s b h times 10 + 24/t + 5as/ht, 34/t + 5as/ht, 10 + 24/t, 34/t and 2.
-#[test]
-fn activations_are_korthikantis() {
-    let model = shipped("megatron-145.6b");
-    let (s, b, h, a, t) = (2048.0, 3.0, 12288.0, 96.0, 8.0);
-    let core = 5.0 * a * s / (h * t);
-    for (recompute, parallel, expected) in [
-        (Recompute::None, false, 10.0 + 24.0 / t + core),
-        (Recompute::None, true, 34.0 / t + core),
-        (Recompute::Selective, false, 10.0 + 24.0 / t),
-        (Recompute::Selective, true, 34.0 / t),
-        (Recompute::Full, false, 2.0),
-        (Recompute::Full, true, 2.0 / t),
-    ] {
-        let found = model.layer_activation_bytes(false, 2048, 3, &policy(recompute, 8, parallel)).total();
-        within(found, s * b * h * expected, 1e-12, &format!("{recompute} {parallel}"));
-    }
-    // Equation 5's ends: s b h / t for the embedding and 4 s b h (1 + v/h) / t for norm and head.
-    let sp = policy(Recompute::None, 8, true);
-    within(model.embedding_activation_bytes(2048, 3, &sp), s * b * h / t, 1e-12, "embedding");
-    within(model.head_activation_bytes(2048, 3, &sp), 4.0 * s * b * h / t * (1.0 + 51200.0 / h), 1e-12, "head");
-}
-
-/// Llama 3 8B with a fused core, no dropout: norms 2 x 8192, inputs 2 x 8192, queries and output 2 x 8192, keys and values 2 x
-/// 2048, gate 3 x 28672, 4 bytes for each of 32 heads.
-#[test]
-fn activations_of_a_gated_layer_by_hand() {
-    let model = shipped("llama3-8b");
-    let fused = ActivationPolicy { attention: AttentionKernel::Fused, ..policy(Recompute::None, 1, false) };
-    let bytes = model.layer_activation_bytes(false, 8192, 1, &fused).total();
-    assert_eq!(bytes, 8192.0 * (6.0 * 8192.0 + 2.0 * 2048.0 + 3.0 * 28672.0 + 128.0));
-    // A context of two chips has half of the tokens on each.
-    let shared = model.layer_activation_bytes(false, 8192, 1, &ActivationPolicy { cp: 2, ..fused }).total();
-    assert_eq!(shared, bytes / 2.0);
-}
-
-#[test]
-fn microbatches_in_flight_by_schedule() {
-    let text = |schedule: &str| -> Execution {
-        Reader::read(&Node::parse("e", &format!("{{pp: 8, schedule: {schedule}}}")).unwrap()).unwrap()
-    };
-    assert_eq!(passes_in_flight(&text("1f1b"), 64), 8.0);
-    assert_eq!(passes_in_flight(&text("1f1b"), 3), 3.0);
-    assert_eq!(passes_in_flight(&text("gpipe"), 64), 64.0);
-    assert_eq!(passes_in_flight(&text("interleaved, chunks: 3"), 64), 8.0 * (1.0 + 7.0 / 24.0));
 }
 
 #[test]

@@ -141,9 +141,10 @@ fn splitting_a_tensor_changes_nothing() {
 /// and a store between them.
 #[test]
 fn layers_written_out_are_no_slower() {
+    use flowspace::graph::unroll::unrolled;
     use flowspace::mapping::{Answer, Request, map};
     use flowspace::system::System;
-    use flowspace::workload::{WorkloadSpec, unroll::unrolled};
+    use flowspace::workload::WorkloadSpec;
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
     let tree = WorkloadSpec::load(&root.join("workloads/gpt3-175b-training.yaml")).unwrap();
     let mut layer = WorkloadSpec::build(&tree).unwrap();

@@ -21,10 +21,10 @@ pub use batch::{batch, may_be_batch};
 use super::measured;
 use super::parallel::Parallel;
 use super::program::{Origin, Part, Program, Step};
+use crate::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
+use crate::graph::{WeightOf, operand_size};
 use crate::trace::ops::Class;
 use crate::trace::ops::call::{Arg, TensorArg, product};
-use crate::workload::graph::{WeightOf, operand_size};
-use crate::workload::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// What the graph leaves out, and how large it is.

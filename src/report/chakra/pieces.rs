@@ -5,11 +5,11 @@
 //! time in proportion to each kernel's arithmetic at its peak and its bytes, weighted as the plan's seconds of compute and DRAM.
 
 use super::comms::{Comm, Paid};
+use crate::graph::Kernel;
 use crate::model::compute::{extra_dram_share, local, moved_bytes, peak, tensor_bytes, tile_flop};
 use crate::model::layout::{produced, required};
 use crate::model::schedule::samples_per_pass;
 use crate::plan::Plan;
-use crate::workload::Kernel;
 
 /// One node of computation with its collectives.
 #[derive(Debug, Clone, PartialEq)]

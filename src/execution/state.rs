@@ -4,8 +4,8 @@
 //! weights and gradients of the types stated, a master copy where weights have fewer bits than it, and two moments. 16-bit
 //! weights with 32-bit gradients are 2 + 4 + 4 + 8 = 18 bytes; with 16-bit gradients 16.
 
-use super::spec::Types;
-use crate::execution::Zero;
+use super::Zero;
+use crate::workload::language::Types;
 
 /// Bytes of one parameter by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

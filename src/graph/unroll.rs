@@ -1,6 +1,6 @@
 //! A repeated layer written out: the graph of several repetitions, one after the other.
 
-use super::graph::{Kernel, Phase, Tensor, Use, WeightOf, Workload};
+use super::{Kernel, Phase, Tensor, Use, WeightOf, Workload};
 
 /// The graph of `copies` repetitions as one, itself repeated as often as its copies fit the original's. What one repetition
 /// hands to the next becomes a tensor inside: forward from each copy to the next one, backward from each to the one

@@ -3,6 +3,7 @@
 //! The collectives are those that the model charges (`model::layout`: which conversion is which collective); their seconds are added up again
 //! and must be the plan's, so that nothing is forgotten and nothing invented.
 
+use crate::graph::{CollectiveKind, Phase, Scope, Use};
 use crate::model::collective::{self, GroupDimension, OwnGroups};
 use crate::model::compute::{gradient_bytes, tensor_bytes};
 use crate::model::layout::{Layout, conversion, produced, required};
@@ -10,7 +11,6 @@ use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::plan::{Plan, agree};
 use crate::system::options::{Charge, Fanout, GradientReduction};
 use crate::trace::chakra::CommType;
-use crate::workload::{CollectiveKind, Phase, Scope, Use};
 
 /// One collective of a pass.
 #[derive(Debug, Clone, Copy, PartialEq)]

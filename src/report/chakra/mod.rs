@@ -11,13 +11,13 @@
 mod comms;
 mod pieces;
 
-use super::chakra::{CommGroups, CommType, Metadata, Node, NodeType, Scalar, VERSION, Writer, value::Attr};
-use super::error::TraceError;
+use crate::graph::{Phase, Scope};
 use crate::model::compute::{gradient_bytes, weight_bytes};
 use crate::model::memory::optimizer_bytes_per_weight;
 use crate::plan::Plan;
 use crate::system::options::{Charge, GradientReduction, Layouts, Overlap, Pipeline};
-use crate::workload::{Phase, Scope};
+use crate::trace::TraceError;
+use crate::trace::chakra::{CommGroups, CommType, Metadata, Node, NodeType, Scalar, VERSION, Writer, value::Attr};
 use comms::Comm;
 use pieces::Piece;
 use std::collections::BTreeMap;

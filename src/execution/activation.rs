@@ -6,8 +6,8 @@
 //! term is written by its tensor, so that gates, fewer key-value heads, latent attention and experts have theirs; with
 //! GPT's sizes the sums are the paper's. Context parallelism divides the tokens of a chip.
 
-use super::spec::LanguageModel;
-use crate::execution::{Execution, Recompute, Schedule};
+use super::{Execution, Recompute, Schedule};
+use crate::workload::language::LanguageModel;
 
 /// How the attention core runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,5 +155,63 @@ pub fn passes_in_flight(execution: &Execution, microbatches: u64) -> f64 {
         Schedule::GPipe => n,
         Schedule::OneForwardOneBackward | Schedule::ZeroBubble => p.min(n),
         Schedule::Interleaved => (p * (1.0 + (p - 1.0) / (p * v))).min(n),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Node, Reader};
+    use crate::workload::language::tests::{shipped, within};
+
+    fn policy(recompute: Recompute, tp: u64, sequence_parallel: bool) -> ActivationPolicy {
+        ActivationPolicy { recompute, tp, cp: 1, sequence_parallel, attention: AttentionKernel::Materialised }
+    }
+
+    /// Korthikanti et al. 2022, table 2: s b h times 10 + 24/t + 5as/ht, 34/t + 5as/ht, 10 + 24/t, 34/t and 2.
+    #[test]
+    fn activations_are_korthikantis() {
+        let model = shipped("megatron-145.6b");
+        let (s, b, h, a, t) = (2048.0, 3.0, 12288.0, 96.0, 8.0);
+        let core = 5.0 * a * s / (h * t);
+        for (recompute, parallel, expected) in [
+            (Recompute::None, false, 10.0 + 24.0 / t + core),
+            (Recompute::None, true, 34.0 / t + core),
+            (Recompute::Selective, false, 10.0 + 24.0 / t),
+            (Recompute::Selective, true, 34.0 / t),
+            (Recompute::Full, false, 2.0),
+            (Recompute::Full, true, 2.0 / t),
+        ] {
+            let found = model.layer_activation_bytes(false, 2048, 3, &policy(recompute, 8, parallel)).total();
+            within(found, s * b * h * expected, 1e-12, &format!("{recompute} {parallel}"));
+        }
+        // Equation 5's ends: s b h / t for the embedding and 4 s b h (1 + v/h) / t for norm and head.
+        let sp = policy(Recompute::None, 8, true);
+        within(model.embedding_activation_bytes(2048, 3, &sp), s * b * h / t, 1e-12, "embedding");
+        within(model.head_activation_bytes(2048, 3, &sp), 4.0 * s * b * h / t * (1.0 + 51200.0 / h), 1e-12, "head");
+    }
+
+    /// Llama 3 8B with a fused core, no dropout: norms 2 x 8192, inputs 2 x 8192, queries and output 2 x 8192, keys and values 2 x
+    /// 2048, gate 3 x 28672, 4 bytes for each of 32 heads.
+    #[test]
+    fn activations_of_a_gated_layer_by_hand() {
+        let model = shipped("llama3-8b");
+        let fused = ActivationPolicy { attention: AttentionKernel::Fused, ..policy(Recompute::None, 1, false) };
+        let bytes = model.layer_activation_bytes(false, 8192, 1, &fused).total();
+        assert_eq!(bytes, 8192.0 * (6.0 * 8192.0 + 2.0 * 2048.0 + 3.0 * 28672.0 + 128.0));
+        // A context of two chips has half of the tokens on each.
+        let shared = model.layer_activation_bytes(false, 8192, 1, &ActivationPolicy { cp: 2, ..fused }).total();
+        assert_eq!(shared, bytes / 2.0);
+    }
+
+    #[test]
+    fn microbatches_in_flight_by_schedule() {
+        let text = |schedule: &str| -> Execution {
+            Reader::read(&Node::parse("e", &format!("{{pp: 8, schedule: {schedule}}}")).unwrap()).unwrap()
+        };
+        assert_eq!(passes_in_flight(&text("1f1b"), 64), 8.0);
+        assert_eq!(passes_in_flight(&text("1f1b"), 3), 3.0);
+        assert_eq!(passes_in_flight(&text("gpipe"), 64), 64.0);
+        assert_eq!(passes_in_flight(&text("interleaved, chunks: 3"), 64), 8.0 * (1.0 + 7.0 / 24.0));
     }
 }

@@ -12,7 +12,7 @@
 //! 2. made in a block that is repeated, it is what that block carries; read in a block that is repeated, it is carried there;
 //! 3. a backward kernel has the weight of a kernel of its own block (an embedding tied to the head is not expressed).
 
-use super::graph::{GraphError, Phase, Tensor, Use, WeightOf, Workload};
+use super::{GraphError, Phase, Tensor, Use, WeightOf, Workload};
 
 /// Most repetitions of all blocks together: their division among stages grows with the square.
 pub const MOST_UNITS: u64 = 1024;
