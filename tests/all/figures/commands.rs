@@ -8,10 +8,11 @@ use flowspace::cli::Cli;
 
 /// What is wrong with a command; it is run where everything it needs is there.
 pub fn fault(command: &str, shown: bool, sources: &mut Sources) -> Option<String> {
-    let words = match split(command) {
+    let mut words = match split(command) {
         Ok(words) => words,
         Err(fault) => return Some(format!("{command}: {fault}")),
     };
+    let target = words.iter().position(|w| w == ">").map(|at| words.split_off(at)).and_then(|mut rest| rest.pop());
     // An ellipsis says that more may follow.
     if words.iter().any(|w| w.contains("...")) {
         return None;
@@ -22,8 +23,8 @@ pub fn fault(command: &str, shown: bool, sources: &mut Sources) -> Option<String
         // In a sentence a command may be cut short, and name the alternatives of a value.
         let cut_short =
             error.kind() == ErrorKind::MissingRequiredArgument || words.last().is_some_and(|w| w.starts_with("--"));
-        let any_value =
-            error.kind() == ErrorKind::InvalidValue && words.iter().any(|w| w.contains('|') || is_placeholder(w));
+        let any_value = matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation)
+            && words.iter().any(|w| w.contains('|') || is_placeholder(w));
         return (shown || !(cut_short || any_value)).then(|| format!("{command}: {error}"));
     }
     if !shown && !words.iter().any(|w| w.contains('/')) {
@@ -38,6 +39,9 @@ pub fn fault(command: &str, shown: bool, sources: &mut Sources) -> Option<String
     // 2: some points have no plan, or a class is worse than its bound; the program has answered.
     let fault = (output.code != 0 && output.code != 2)
         .then(|| format!("{command}: exit code {}: {}", output.code, output.stderr));
+    if let Some(target) = target {
+        sources.keep(&target, &output.stdout);
+    }
     if shown {
         sources.shown(command);
     }

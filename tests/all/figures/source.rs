@@ -109,6 +109,11 @@ impl Sources {
         std::fs::write(path, text).unwrap();
     }
 
+    /// Writes what a command printed where it says (`> FILE`).
+    pub fn keep(&self, name: &str, text: &str) {
+        std::fs::write(self.folder().join(name), text).unwrap();
+    }
+
     fn folder(&self) -> PathBuf {
         self.own.clone().unwrap_or_else(|| self.scratch.join("shared"))
     }
