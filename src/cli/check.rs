@@ -9,7 +9,7 @@ use std::path::PathBuf;
 /// Arguments of `flowspace check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Plan file.
+    /// Plan file, or placement file.
     pub plan: PathBuf,
     /// Accept changed decisions: print what they give, do not compare with the file's `result`.
     #[arg(long)]
@@ -24,7 +24,11 @@ pub struct CheckArgs {
 /// # Errors
 /// [`Failure`]: bad input, decisions that break a rule, figures that differ.
 pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
-    let read = file::read(&Loader.load(&args.plan, None)?)?;
+    let node = Loader.load(&args.plan, None)?;
+    if crate::place::file::is_placement(&node) {
+        return placement(args, &node);
+    }
+    let read = file::read(&node)?;
     let figures = crate::check::derive(&read.workload, &read.system, &read.decisions).map_err(|broken| {
         Failure::input(format!("{}: the plan is not feasible:\n{}", args.plan.display(), broken.join("\n")))
     })?;
@@ -48,6 +52,40 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
         let text = file::write(&read.workload_node, &read.system_node, &plan).map_err(Failure::input)?;
         std::fs::write(path, text)
             .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+    }
+    Ok(0)
+}
+
+/// A placement.
+fn placement(args: &CheckArgs, node: &crate::spec::Node) -> Result<i32, Failure> {
+    let shown = args.plan.display();
+    if args.plan_out.is_some() {
+        return Err(Failure::input(format!(
+            "{shown}: --plan-out writes plans; a placement is written by `flowspace place`"
+        )));
+    }
+    let read = crate::place::file::read(node)?;
+    let figures = crate::place::check::derive(&read)
+        .map_err(|broken| Failure::input(format!("{shown}: the placement is not feasible:\n{}", broken.join("\n"))))?;
+    if let (Some(result), false) = (&read.result, args.recost) {
+        let differences = crate::place::check::differences(&read, result, &figures);
+        if !differences.is_empty() {
+            return Err(Failure::input(format!(
+                "{shown}: result: the figures are not those of the placement (--recost derives new ones)\n{}",
+                differences.iter().map(|d| format!("{shown}: result.{d}")).collect::<Vec<_>>().join("\n")
+            )));
+        }
+    }
+    super::print(&format!(
+        "bottleneck {}, largest over mean {:.4}, {} between cores, {} of {} cores used\n",
+        crate::units::Seconds(figures.bottleneck_s),
+        figures.imbalance,
+        crate::units::Bytes(figures.cut_bytes),
+        figures.used,
+        read.cores.len()
+    ));
+    if read.result.is_some() && !args.recost {
+        super::print("the figures of the file follow from its placement\n");
     }
     Ok(0)
 }

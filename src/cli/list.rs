@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::present::{align, plain};
+use crate::place::spec::CoresSpec;
 use crate::spec::catalogue::{Entry, Kind, entries};
 use crate::spec::{FromNode, Loader, Problems, Reader};
 use crate::study::Study;
@@ -17,7 +18,7 @@ use std::collections::BTreeMap;
 /// Arguments of `flowspace list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// What to list: chips, memories, links, switches, stacks, systems, workloads or studies; everything if left out.
+    /// What to list: chips, memories, links, switches, stacks, cores, systems, workloads or studies; everything if left out.
     #[arg(value_name = "KIND", value_parser = kind)]
     pub kind: Option<Kind>,
     /// Format on standard output: tables, an object with a list for each kind, or a table of one kind.
@@ -97,6 +98,7 @@ fn listing(kind: Kind, coverage: &Coverage) -> Result<Listing, Problems> {
         Kind::Link => &["name", "bandwidth_gb_per_s", "latency_us"],
         Kind::Switch => &["name", "price_usd_per_gb_per_s", "power_w_per_gb_per_s"],
         Kind::Stack => &["name", "software", "attention", "validated_error_pct", "validated_by"],
+        Kind::Cores => &["name", "cores", "matrix_gflop_per_s", "memory_gb_per_s", "memory_mib", "network"],
         Kind::System => {
             &["name", "chips", "chip", "memory", "topology", "sizes", "stack", "validated_error_pct", "validated_by"]
         }
@@ -126,6 +128,7 @@ fn listing(kind: Kind, coverage: &Coverage) -> Result<Listing, Problems> {
                 let stack: Stack = part(entry)?;
                 vec![json!(stack.name), json!(stack.attention.word())]
             }
+            Kind::Cores => cores(entry)?,
             Kind::System => system(entry)?,
             Kind::Workload => workload(entry)?,
             Kind::Study => study(entry)?,
@@ -139,6 +142,26 @@ fn listing(kind: Kind, coverage: &Coverage) -> Result<Listing, Problems> {
 }
 
 const GIB: f64 = (1u64 << 30) as f64;
+
+/// Rates and memory of the first of its groups.
+fn cores(entry: &Entry) -> Result<Vec<Value>, Problems> {
+    let spec: CoresSpec = part(entry)?;
+    let first = spec.cores.first();
+    let network = match (&spec.network.levels, &spec.network.mesh) {
+        (Some(levels), _) => {
+            levels.iter().rev().map(|l| l.size.to_string()).collect::<Vec<_>>().join(" x ") + " levels"
+        }
+        (_, Some(mesh)) => format!("{} x {} mesh", mesh.rows, mesh.columns),
+        _ => "distances".into(),
+    };
+    Ok(vec![
+        json!(spec.cores.iter().map(|c| c.count).sum::<u64>()),
+        figure(first.map(|c| c.matrix.0 / 1e9)),
+        figure(first.map(|c| c.memory_bandwidth.0 / 1e9)),
+        figure(first.and_then(|c| c.memory).map(|m| m.0 * 1024.0 / GIB)),
+        json!(network),
+    ])
+}
 
 /// A number to five places, as tables need it; nothing where there is none or it is without limit.
 fn figure(value: Option<f64>) -> Value {

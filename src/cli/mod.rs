@@ -12,6 +12,7 @@ pub mod list;
 pub mod map;
 pub mod money;
 pub mod pages;
+pub mod place;
 pub mod plot;
 pub mod present;
 pub mod schema;
@@ -38,7 +39,9 @@ pub struct Cli {
 pub enum Command {
     /// Map one workload onto one system: the best degrees, sharding, tiles and partitions, with proof.
     Map(Box<map::MapArgs>),
-    /// Derive the figures of a plan again from its decisions, and compare.
+    /// Place an actor graph on the cores of a chip: which actor on which core, with proof.
+    Place(Box<place::PlaceArgs>),
+    /// Derive the figures of a plan or a placement again from its decisions, and compare.
     Check(check::CheckArgs),
     /// What binds a plan, what more of each resource would bring, and what makes an infeasible point feasible.
     Explain(explain::ExplainArgs),
@@ -110,6 +113,7 @@ impl From<MapError> for Failure {
 pub fn run(cli: Cli) -> i32 {
     let result = match cli.command {
         Command::Map(args) => map::run(&args),
+        Command::Place(args) => place::run(&args),
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Study(StudyCommand::Run(args)) => study::run(&args),

@@ -3,6 +3,8 @@
 
 use super::schema::Kind;
 use crate::execution::ExecutionFile;
+use crate::place::file::PlacementSpec;
+use crate::place::spec::{ActorsSpec, CoresSpec};
 use crate::plan::file::PlanSpec;
 use crate::report::csv;
 use crate::spec::markdown::{Page, render, without_example};
@@ -137,6 +139,32 @@ const EXECUTION: Page<'_> = Page {
     elsewhere: PAGES,
 };
 
+const CORES: Page<'_> = Page {
+    title: "Cores files",
+    intro: "The cores of a chip, for `flowspace place --cores FILE` ([../place.md](../place.md)).",
+    examples: &[
+        example!("Two sockets", "cores.yaml"),
+        example!("A mesh", "cores-mesh.yaml"),
+        example!("Cores at given distances", "cores-distances.yaml"),
+    ],
+    elsewhere: PAGES,
+};
+
+const ACTORS: Page<'_> = Page {
+    title: "Actor graphs",
+    intro: "Actors and the channels between them, for `flowspace place --workload FILE` ([../place.md](../place.md)).",
+    examples: &[example!("Measured and counted actors", "actors.yaml")],
+    elsewhere: PAGES,
+};
+
+const PLACEMENT: Page<'_> = Page {
+    title: "Placement files",
+    intro: "Which actor lies on which core, as `flowspace place --out FILE` writes it ([../place.md](../place.md)); `flowspace check` derives its \
+            figures again.",
+    examples: &[example!("A placement", "placement.yaml")],
+    elsewhere: PAGES,
+};
+
 /// The page of `kind`.
 ///
 /// # Errors
@@ -153,6 +181,9 @@ pub fn page(kind: Kind) -> Result<String, Problem> {
         Kind::Study => of::<StudySpec>(kind, &STUDY),
         Kind::Plan => of::<PlanSpec>(kind, &PLAN),
         Kind::Execution => of::<ExecutionFile>(kind, &EXECUTION),
+        Kind::Cores => of::<CoresSpec>(kind, &CORES),
+        Kind::Actors => of::<ActorsSpec>(kind, &ACTORS),
+        Kind::Placement => of::<PlacementSpec>(kind, &PLACEMENT),
         Kind::Points => Ok(points()),
         Kind::Columns => Ok(format!(
             "# Columns of results.csv\n\nEvery study writes one row a point. {HOW} columns`.\n\n{}",
@@ -177,6 +208,9 @@ pub fn fields_without_example(kind: Kind) -> Result<Vec<String>, Problem> {
         Kind::Study => without_example::<StudySpec>(&STUDY),
         Kind::Plan => without_example::<PlanSpec>(&PLAN),
         Kind::Execution => without_example::<ExecutionFile>(&EXECUTION),
+        Kind::Cores => without_example::<CoresSpec>(&CORES),
+        Kind::Actors => without_example::<ActorsSpec>(&ACTORS),
+        Kind::Placement => without_example::<PlacementSpec>(&PLACEMENT),
         Kind::Points | Kind::Columns => Ok(Vec::new()),
     }
 }
@@ -226,6 +260,9 @@ pub fn index() -> String {
         ("study", "many points: axes, rules, settings of the search, plots"),
         ("plan", "the decisions of a mapping and its figures"),
         ("execution", "how a language model is executed"),
+        ("cores", "the cores of a chip, for placing actors"),
+        ("actors", "an actor graph"),
+        ("placement", "which actor lies on which core"),
         ("points", "measured points, for `flowspace validate`"),
         ("results", "the columns of a study's results.csv"),
     ] {

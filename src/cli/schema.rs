@@ -2,6 +2,8 @@
 
 use super::{Failure, pages};
 use crate::execution::ExecutionFile;
+use crate::place::file::PlacementSpec;
+use crate::place::spec::{ActorsSpec, CoresSpec};
 use crate::plan::file::PlanSpec;
 use crate::spec::schema::document;
 use crate::study::spec::StudySpec;
@@ -54,6 +56,12 @@ pub enum Kind {
     Execution,
     /// A file of measured points (no schema: a table of its columns).
     Points,
+    /// The cores of a chip.
+    Cores,
+    /// An actor graph.
+    Actors,
+    /// A placement of an actor graph.
+    Placement,
     /// The columns of a study's results.csv (no schema: a table of names and meanings).
     Columns,
 }
@@ -89,6 +97,9 @@ pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
             super::print(&pages::page(Kind::Points)?);
             return Ok(0);
         }
+        Kind::Cores => document::<CoresSpec>("flowspace cores"),
+        Kind::Actors => document::<ActorsSpec>("flowspace actors"),
+        Kind::Placement => document::<PlacementSpec>("flowspace placement"),
         Kind::Columns => {
             super::print(&crate::report::csv::reference());
             return Ok(0);

@@ -108,6 +108,18 @@ impl Cores {
     pub fn is_empty(&self) -> bool {
         self.cores.is_empty()
     }
+    /// The first `count` cores alone, as far from each other as they were.
+    #[must_use]
+    pub fn first(&self, count: usize) -> Self {
+        let network = match &self.network {
+            Network::Matrix { distances, wire } => Network::Matrix {
+                distances: distances.iter().take(count).map(|row| row.iter().take(count).copied().collect()).collect(),
+                wire: *wire,
+            },
+            other => other.clone(),
+        };
+        Self { cores: self.cores.iter().take(count).cloned().collect(), network, ..self.clone() }
+    }
     /// The wire between two cores and their distance.
     pub fn between(&self, p: usize, q: usize) -> (f64, Wire) {
         if p == q {

@@ -76,3 +76,103 @@ impl Solved {
         relative_gap(self.objective, self.bound)
     }
 }
+
+/// Tokens that each channel holds where neither file nor search says: as the runtime has it, 4,096 bytes' worth and at least one; and never less
+/// than what a firing writes or reads, or lies there at the start.
+pub fn capacities(graph: &super::ActorGraph) -> Vec<u64> {
+    let of = |c: &super::Channel| {
+        let rule = if c.token_bytes > 0.0 { (4096.0 / c.token_bytes).floor() as u64 } else { 4096 };
+        c.capacity.unwrap_or(rule.max(1).max(c.produced).max(c.consumed).max(c.initial))
+    };
+    graph.channels.iter().map(of).collect()
+}
+
+/// What follows from a placement: the definition. Sums run over channels, each priced by itself.
+///
+/// # Errors
+/// An [`super::graph::ActorError`] of the graph.
+pub fn figures(
+    graph: &super::ActorGraph,
+    cores: &super::Cores,
+    core_of: &[usize],
+    capacities: &[u64],
+) -> Result<Figures, super::graph::ActorError> {
+    let k = cores.len();
+    let firings = graph.repetitions()?;
+    let (mut busy_s, mut local_s, mut port_s) = (vec![0.0; k], vec![0.0; k], vec![0.0; k]);
+    let (mut memory_bytes, mut across_s, mut cut_bytes) = (vec![0.0; k], 0.0, 0.0);
+    for (i, actor) in graph.actors.iter().enumerate() {
+        busy_s[core_of[i]] += firings[i] as f64 * cores.cores[core_of[i]].firing_seconds(actor);
+        memory_bytes[core_of[i]] += actor.state_bytes;
+    }
+    let mut after = vec![std::collections::BTreeSet::new(); k];
+    for (c, channel) in graph.channels.iter().enumerate() {
+        let (p, q) = (core_of[channel.source], core_of[channel.target]);
+        memory_bytes[q] += capacities[c] as f64 * channel.token_bytes;
+        let messages = firings[channel.source] as f64;
+        let bytes = messages * channel.produced as f64 * channel.token_bytes;
+        let (distance, wire) = cores.between(p, q);
+        let seconds = messages * distance * wire.latency + bytes / wire.bandwidth;
+        if channel.source == channel.target {
+            continue;
+        }
+        if p == q {
+            local_s[p] += seconds;
+            continue;
+        }
+        port_s[p] += seconds;
+        port_s[q] += seconds;
+        across_s += seconds;
+        cut_bytes += bytes;
+        if channel.initial < firings[channel.target] * channel.consumed {
+            after[p].insert(q);
+        }
+    }
+    // A chain of stages: the cores in some order without an edge that goes back.
+    let mut waiting = vec![0; k];
+    after.iter().flatten().for_each(|q| waiting[*q] += 1);
+    let mut ready: Vec<usize> = (0..k).filter(|p| waiting[*p] == 0).collect();
+    let mut ordered = 0;
+    while let Some(p) = ready.pop() {
+        ordered += 1;
+        for q in &after[p] {
+            waiting[*q] -= 1;
+            if waiting[*q] == 0 {
+                ready.push(*q);
+            }
+        }
+    }
+    let mut used: Vec<usize> = core_of.to_vec();
+    used.sort_unstable();
+    used.dedup();
+    let bottleneck_s = busy_s.iter().copied().fold(0.0, f64::max);
+    let mean = busy_s.iter().sum::<f64>() / k as f64;
+    Ok(Figures {
+        imbalance: if mean > 0.0 { bottleneck_s / mean } else { 1.0 },
+        bottleneck_s,
+        acyclic: ordered == k,
+        used: used.len(),
+        busy_s,
+        local_s,
+        port_s,
+        across_s,
+        cut_bytes,
+        memory_bytes,
+    })
+}
+
+impl Figures {
+    /// Seconds or bytes of an objective.
+    pub fn objective(&self, objective: Objective) -> f64 {
+        let largest = |list: &[f64]| list.iter().copied().fold(0.0, f64::max);
+        match objective {
+            Objective::Bottleneck => self.bottleneck_s,
+            Objective::Sum => self.bottleneck_s + largest(&self.local_s) + self.across_s,
+            Objective::PerCore => {
+                let cores = self.busy_s.iter().zip(&self.local_s).zip(&self.port_s);
+                cores.map(|((b, l), x)| (b + l).max(*x)).fold(0.0, f64::max)
+            }
+            Objective::Cut => self.cut_bytes,
+        }
+    }
+}

@@ -30,6 +30,8 @@ pub enum Kind {
     Switch,
     /// `systems/stacks`
     Stack,
+    /// `systems/cores`
+    Cores,
     /// `systems`, `systems/clusters`, `validation/hpl`
     System,
     /// `workloads`
@@ -40,8 +42,17 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 8] =
-        [Self::Chip, Self::Memory, Self::Link, Self::Switch, Self::Stack, Self::System, Self::Workload, Self::Study];
+    pub const ALL: [Self; 9] = [
+        Self::Chip,
+        Self::Memory,
+        Self::Link,
+        Self::Switch,
+        Self::Stack,
+        Self::Cores,
+        Self::System,
+        Self::Workload,
+        Self::Study,
+    ];
 
     /// The word for one.
     pub fn word(self) -> &'static str {
@@ -51,6 +62,7 @@ impl Kind {
             Self::Link => "link",
             Self::Switch => "switch",
             Self::Stack => "stack",
+            Self::Cores => "cores",
             Self::System => "system",
             Self::Workload => "workload",
             Self::Study => "study",
@@ -65,6 +77,7 @@ impl Kind {
             Self::Link => "links",
             Self::Switch => "switches",
             Self::Stack => "stacks",
+            Self::Cores => "cores",
             Self::System => "systems",
             Self::Workload => "workloads",
             Self::Study => "studies",
@@ -82,6 +95,8 @@ impl Kind {
         match word {
             "offload" => Some(Self::Memory),
             "software" => Some(Self::Stack),
+            // A chip's `cores` are a number.
+            "cores" => None,
             _ => Self::ALL.into_iter().find(|kind| kind.word() == word),
         }
     }
@@ -95,6 +110,7 @@ impl Kind {
             ["systems", "links", name] => (Self::Link, name.to_string()),
             ["systems", "switches", name] => (Self::Switch, name.to_string()),
             ["systems", "stacks", name] => (Self::Stack, name.to_string()),
+            ["systems", "cores", name] => (Self::Cores, name.to_string()),
             ["systems", name] | ["systems", "clusters", name] | ["validation", "hpl", name] => {
                 (Self::System, name.to_string())
             }

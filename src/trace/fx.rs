@@ -33,6 +33,14 @@ const MAX_FAULTS: usize = 50;
 /// # Errors
 /// All faults of the file: not JSON, another format, nodes that lack a field or refer to one that is not there.
 pub fn read(path: &Path, options: &Options) -> Result<Program, TraceErrors> {
+    parse(&text(path)?, path, options)
+}
+
+/// The text of a graph file, unpacked.
+///
+/// # Errors
+/// A file that cannot be read, or is too large.
+pub(super) fn text(path: &Path) -> Result<Vec<u8>, TraceErrors> {
     let mut text = Vec::new();
     input::open(path)?
         .take(MAX_BYTES + 1)
@@ -41,7 +49,7 @@ pub fn read(path: &Path, options: &Options) -> Result<Program, TraceErrors> {
     if text.len() as u64 > MAX_BYTES {
         return Err(TraceError::new(path, "larger than 1 GiB when unpacked").into());
     }
-    parse(&text, path, options)
+    Ok(text)
 }
 
 /// Reads a graph from its text; `path` is for messages.

@@ -9,6 +9,7 @@ pub mod convert;
 pub mod detect;
 pub mod error;
 pub mod fx;
+pub mod fx_nodes;
 pub mod graphs;
 pub mod host;
 pub mod input;

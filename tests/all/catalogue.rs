@@ -67,7 +67,7 @@ fn parts<T: FromNode>(folder: &str) -> BTreeMap<String, T> {
 }
 
 fn systems() -> BTreeMap<String, System> {
-    read_all(files("systems", &["chips", "clusters", "memories", "links", "switches", "stacks"]), |path| {
+    read_all(files("systems", &["chips", "clusters", "cores", "memories", "links", "switches", "stacks"]), |path| {
         System::build(&System::load(path)?)
     })
 }

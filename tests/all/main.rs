@@ -14,6 +14,7 @@ mod inference;
 mod limits;
 mod names;
 mod pages;
+mod place;
 mod properties;
 mod rooms;
 mod study;

@@ -6,6 +6,8 @@ use clap::ValueEnum as _;
 use flowspace::cli::pages::{example_points, fields_without_example, index, page};
 use flowspace::cli::schema::Kind;
 use flowspace::execution::ExecutionFile;
+use flowspace::place::file::PlacementSpec;
+use flowspace::place::spec::{ActorsSpec, CoresSpec};
 use flowspace::plan::file;
 use flowspace::spec::{FromNode, Loader, Node, Reader};
 use flowspace::study::Study;
@@ -73,6 +75,11 @@ fn the_examples_are_read() {
         ("switch.yaml", reads::<SwitchPart>),
         ("stack.yaml", reads::<Stack>),
         ("execution.yaml", reads::<ExecutionFile>),
+        ("cores.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
+        ("cores-mesh.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
+        ("cores-distances.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
+        ("actors.yaml", |name| drop(ActorsSpec::build(&example(name)).unwrap())),
+        ("placement.yaml", reads::<PlacementSpec>),
         // Its files are not there; language models with experts or compressed keys are no graphs.
         ("trace.yaml", reads::<WorkloadSpec>),
         ("language-model.yaml", reads::<WorkloadSpec>),

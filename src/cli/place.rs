@@ -1,0 +1,314 @@
+//! `flowspace place`: actors on the cores of a chip.
+
+use super::{Failure, map::Format};
+use crate::place::replicas::Point;
+use crate::place::run::{Ask, Placed, front, place};
+use crate::place::solve::Engine;
+use crate::place::spec::{CoresSpec, pins};
+use crate::place::{ActorGraph, Cores, Objective, Solved, file, import, stability};
+use crate::spec::Loader;
+use crate::spec::node::io_reason;
+use crate::units::{Bytes, Seconds};
+use clap::Args;
+use serde_json::json;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+/// Arguments of `flowspace place`.
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// Workload file (an actor graph of `kind: actors` too), or trace:FILE for a recorded trace or FX graph.
+    #[arg(long, value_name = "FILE")]
+    pub workload: PathBuf,
+    /// Cores file.
+    #[arg(long, value_name = "FILE")]
+    pub cores: PathBuf,
+    /// Use the first N cores of the file alone.
+    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    pub first: Option<u64>,
+    /// bottleneck: seconds of the slowest core. sum: that, and all transfers (as streamblocks-partitioning). per_core: the slowest core
+    /// where transfers run beside firings. cut: bytes between cores, no core above --balance.
+    #[arg(long, value_name = "WHAT", default_value = "bottleneck", value_parser = word::<Objective>)]
+    pub objective: Objective,
+    /// The cores form a chain of stages: no channel goes back. Left out: a stream of firings, actors anywhere.
+    #[arg(long)]
+    pub acyclic: bool,
+    /// Largest load over the mean load, with --objective cut.
+    #[arg(long, value_name = "FACTOR", default_value_t = file::BALANCE, value_parser = balance)]
+    pub balance: f64,
+    /// Copies of the graph side by side, each with its share of the samples: N, or 1..R for the front of all that divide the samples.
+    #[arg(long, value_name = "N|1..R", default_value = "1", value_parser = range)]
+    pub replicas: (u64, u64),
+    /// auto: exact, then HiGHS where that leaves a gap. exact: no MILP. highs, cbc: the MILP with prefix variables beside it. b3: the MILP of
+    /// streamblocks-partitioning. metis: METIS alone (builds with the feature metis).
+    #[arg(long, value_name = "SOLVER", default_value = "auto", value_parser = word::<Engine>)]
+    pub solver: Engine,
+    /// Seconds of the search.
+    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = super::map::seconds)]
+    pub time_limit: f64,
+    /// File of actors that must lie on a core: one `ACTOR: CORE` a line.
+    #[arg(long, value_name = "FILE")]
+    pub pins: Option<PathBuf>,
+    /// Write repeated blocks of the workload out at most N times; left out: all of them.
+    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    pub unroll: Option<u64>,
+    /// Samples of one iteration; left out: a microbatch of the workload.
+    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    pub batch: Option<u64>,
+    /// Weights from FLOP and bytes even where the trace has times.
+    #[arg(long)]
+    pub counted: bool,
+    /// Solve N samples of the weights and say which boundaries move.
+    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    pub stability: Option<u64>,
+    /// How far the samples' weights go up and down.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    pub spread: f64,
+    /// Write the placement to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Format of the answer on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
+}
+
+/// A word of a choice.
+trait Word: Copy + 'static {
+    fn all() -> &'static [Self];
+    fn text(self) -> &'static str;
+}
+impl Word for Objective {
+    fn all() -> &'static [Self] {
+        Self::ALL
+    }
+    fn text(self) -> &'static str {
+        self.word()
+    }
+}
+impl Word for Engine {
+    fn all() -> &'static [Self] {
+        Self::ALL
+    }
+    fn text(self) -> &'static str {
+        self.word()
+    }
+}
+
+fn word<T: Word>(text: &str) -> Result<T, String> {
+    let found = T::all().iter().find(|w| w.text() == text.replace('-', "_"));
+    found.copied().ok_or_else(|| {
+        let words: Vec<&str> = T::all().iter().map(|w| w.text()).collect();
+        format!("expected one of {}", words.join(", "))
+    })
+}
+
+fn balance(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|b: &f64| b.is_finite() && *b >= 1.0)
+        .ok_or_else(|| "expected a factor of at least 1".into())
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|s: &f64| (0.0..1.0).contains(s))
+        .ok_or_else(|| "expected a share from 0 to below 1".into())
+}
+
+fn range(text: &str) -> Result<(u64, u64), String> {
+    let (low, high) = text.split_once("..").unwrap_or((text, text));
+    match (low.parse(), high.trim_start_matches('=').parse()) {
+        (Ok(low), Ok(high)) if 1 <= low && low <= high && high <= 4096 => Ok((low, high)),
+        _ => Err("expected a number of replicas such as 4, or a range such as 1..8".into()),
+    }
+}
+
+/// Places, prints, writes.
+///
+/// # Errors
+/// [`Failure`]: bad input, no placement.
+pub fn run(args: &PlaceArgs) -> Result<i32, Failure> {
+    let node = import::load(&args.workload)?;
+    let build = import::Build { unroll: args.unroll, batch: args.batch, counted: args.counted };
+    let graph = import::build(&node, build)?;
+    let cores_node = CoresSpec::load(&args.cores)?;
+    let mut cores = CoresSpec::build(&cores_node)?;
+    if let Some(first) = args.first {
+        if first as usize > cores.len() {
+            let (name, count) = (&cores.name, cores.len());
+            return Err(Failure::input(format!("--first: expected 1 to {count} cores of {name:?}, found {first}")));
+        }
+        cores = cores.first(first as usize);
+    }
+    let (low, high) = args.replicas;
+    let ask = Ask {
+        objective: args.objective,
+        acyclic: args.acyclic,
+        balance: args.balance,
+        replicas: low,
+        depth: None,
+        engine: args.solver,
+        seconds: Some(args.time_limit),
+    };
+    let fail = |wrong: Vec<String>| Failure::input(wrong.join("\n"));
+    if low != high {
+        if args.out.is_some() || args.stability.is_some() || args.pins.is_some() {
+            return Err(Failure::input(
+                "--out, --stability and --pins take one number of --replicas, not a range; give the one that is wanted",
+            ));
+        }
+        let points = front(&graph, &cores, &ask, (low, high)).map_err(fail)?;
+        super::print(&match args.format {
+            Format::Text => front_text(&graph, &cores, &points),
+            Format::Json => pretty(&points)?,
+        });
+        return Ok(0);
+    }
+    let pinned = match &args.pins {
+        Some(path) => pins(&Loader.load(path, None)?, &graph, &cores)?,
+        None => Vec::new(),
+    };
+    let placed = place(&graph, &cores, &ask, &pinned).map_err(fail)?;
+    let stable = match args.stability {
+        Some(samples) if low == 1 => {
+            let base = (args.solver, placed.placement.core_of.as_slice());
+            let found = stability::study(&placed.graph, &cores, &placed.request, base, (samples, args.spread));
+            Some(found.map_err(Failure::input)?)
+        }
+        Some(_) => return Err(Failure::input("--stability looks at one replica: leave --replicas out")),
+        None => None,
+    };
+    super::print(&match args.format {
+        Format::Text => text(&placed, &cores, stable.as_ref()),
+        Format::Json => pretty(&json!({
+            "graph": placed.graph.name,
+            "cores": cores.name,
+            "replicas": placed.placement.replicas,
+            "best": placed.best,
+            "engines": placed.engines,
+            "figures": placed.figures,
+            "stability": stable,
+        }))?,
+    });
+    if let Some(path) = &args.out {
+        let text = file::write(&placed, (&cores, &cores_node, args.first)).map_err(Failure::input)?;
+        std::fs::write(path, text)
+            .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+    }
+    Ok(0)
+}
+
+fn pretty(value: &impl serde::Serialize) -> Result<String, Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(|e| Failure::input(e.to_string()))?;
+    Ok(format!("{text}\n"))
+}
+
+/// An objective for a person.
+fn amount(objective: Objective, value: f64) -> String {
+    if !value.is_finite() {
+        return "none".into();
+    }
+    match objective {
+        Objective::Cut => Bytes(value).to_string(),
+        _ => Seconds(value).to_string(),
+    }
+}
+
+/// The engines, then the cores.
+fn text(placed: &Placed, cores: &Cores, stable: Option<&stability::Stability>) -> String {
+    let (graph, figures, best) = (&placed.graph, &placed.figures, &placed.best);
+    let objective = placed.request.objective;
+    let mut out = format!(
+        "{}: {} actors, {} channels, on {} cores of {}\n",
+        graph.name,
+        graph.actors.len(),
+        graph.channels.len(),
+        cores.len(),
+        cores.name
+    );
+    let mut row = |s: &Solved| {
+        let _ = writeln!(
+            out,
+            "  {:<16} {:>14}  bound {:>14}  gap {:.1e}  {:<11} {:.2} s",
+            s.engine,
+            amount(objective, s.objective),
+            amount(objective, s.bound),
+            s.gap(),
+            s.status.word(),
+            s.seconds
+        );
+    };
+    placed.engines.iter().for_each(&mut row);
+    let _ = writeln!(
+        out,
+        "{} {} ({}), bound {}, gap {:.1e}",
+        objective,
+        amount(objective, best.objective),
+        best.status,
+        amount(objective, best.bound),
+        best.gap()
+    );
+    let _ = writeln!(
+        out,
+        "bottleneck {}, largest over mean {:.4}, {} between cores ({}), {}",
+        Seconds(figures.bottleneck_s),
+        figures.imbalance,
+        Bytes(figures.cut_bytes),
+        Seconds(figures.across_s),
+        if figures.acyclic { "a chain of stages" } else { "cores wait for each other in a circle" }
+    );
+    let _ = writeln!(out, "{:<16} {:>7} {:>12} {:>12} {:>12}", "core", "actors", "firings", "transfers", "memory");
+    let mut count = vec![0usize; cores.len()];
+    placed.placement.core_of.iter().for_each(|p| count[*p] += 1);
+    for (p, core) in cores.cores.iter().enumerate().filter(|(p, _)| count[*p] > 0) {
+        let _ = writeln!(
+            out,
+            "{:<16} {:>7} {:>12} {:>12} {:>12}",
+            core.name,
+            count[p],
+            Seconds(figures.busy_s[p]).to_string(),
+            Seconds(figures.port_s[p]).to_string(),
+            Bytes(figures.memory_bytes[p]).to_string()
+        );
+    }
+    if let Some(s) = stable {
+        let _ = writeln!(
+            out,
+            "{} samples: {} give the same placement; largest {} {} with this one, {} with the steadiest",
+            s.samples,
+            s.same,
+            objective,
+            amount(objective, s.base_worst),
+            amount(objective, s.best_worst)
+        );
+        for b in &s.boundaries {
+            let _ = writeln!(out, "  {:>5.1} %  {} -> {}", 100.0 * b.moved as f64 / s.samples as f64, b.from, b.to);
+        }
+    }
+    out
+}
+
+/// The front as a table.
+fn front_text(graph: &ActorGraph, cores: &Cores, points: &[Point]) -> String {
+    let mut out = format!("{}: {} samples on {}\n", graph.name, graph.batch, cores.name);
+    let _ = writeln!(
+        out,
+        "{:>8} {:>10} {:>12} {:>12} {:>12} {:>8} front",
+        "replicas", "cores each", "samples/s", "latency", "bottleneck", "gap"
+    );
+    for p in points {
+        let _ = writeln!(
+            out,
+            "{:>8} {:>10} {:>12.3} {:>12} {:>12} {:>8.1e} {}",
+            p.replicas,
+            p.depth,
+            p.throughput,
+            Seconds(p.latency_s).to_string(),
+            Seconds(p.bottleneck_s).to_string(),
+            p.gap,
+            if p.on_front { "*" } else { "" }
+        );
+    }
+    out
+}
