@@ -1,5 +1,5 @@
 //! Compiles the schemas in `proto/` to Rust types, and keeps their descriptors for reading and writing text protobuf; lists the
-//! files of the catalogue, so that they travel in the binary.
+//! files of the catalogue, so that they travel in the binary; and notes the commit.
 
 use prost_build::Config;
 use std::fmt::Write as _;
@@ -38,6 +38,31 @@ fn catalogue() -> Result<String, Box<dyn std::error::Error>> {
     Ok(list)
 }
 
+/// The commit that this is built from: of the repository whose root this folder is, or as `cargo package` noted it. `None` without git.
+fn commit() -> Option<String> {
+    if let Ok(note) = std::fs::read_to_string(".cargo_vcs_info.json") {
+        let hash = note.split("\"sha1\"").nth(1)?.split('"').nth(1)?;
+        return Some(hash.chars().take(12).collect());
+    }
+    let git = |words: &[&str]| {
+        let output = std::process::Command::new("git").args(words).output().ok().filter(|o| o.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_string())
+    };
+    // A copy inside another repository has that one's commits, which say nothing of it.
+    let root = Path::new(&git(&["rev-parse", "--show-toplevel"])?).canonicalize().ok()?;
+    if root != std::env::current_dir().ok()?.canonicalize().ok()? {
+        return None;
+    }
+    for file in ["HEAD", "logs/HEAD"] {
+        let path = git(&["rev-parse", "--git-path", file])?;
+        // Of a file that is not there cargo would say each time that it changed.
+        if Path::new(&path).exists() {
+            println!("cargo:rerun-if-changed={path}");
+        }
+    }
+    git(&["rev-parse", "--short=12", "HEAD"])
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let mut schemas: Vec<PathBuf> =
@@ -46,6 +71,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     schemas.sort();
     let mut compiler = protox::Compiler::new(["proto"])?;
     compiler.open_files(&schemas)?;
+    println!("cargo:rerun-if-changed=build.rs");
+    if let Some(commit) = commit() {
+        println!("cargo:rustc-env=FLOWSPACE_COMMIT={commit}");
+    }
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("catalogue.rs"), catalogue()?)?;
     std::fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;

@@ -6,6 +6,7 @@ use crate::mapping::degrees::assignments;
 use crate::mapping::search::{MapError, Record, Request};
 use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::Plan;
+use crate::progress::Steps;
 use crate::system::System;
 use crate::units::Bytes;
 use crate::workload::Workload;
@@ -133,7 +134,9 @@ impl Gain {
 /// [`MapError`] of a search.
 pub fn gains(plan: &Plan, record: &Record, request: &Request, factor: f64) -> Result<Vec<Gain>, MapError> {
     let mut out = Vec::new();
-    for resource in Resource::all(&plan.system) {
+    let all = Resource::all(&plan.system);
+    let steps = Steps::of("resources", all.len() as u64);
+    for resource in all {
         let system = resource.scaled(&plan.system, factor);
         let answer = map(&plan.workload, &system, request)?;
         let (value, bound) = match &answer {
@@ -149,6 +152,7 @@ pub fn gains(plan: &Plan, record: &Record, request: &Request, factor: f64) -> Re
             bound,
             unchanged: unchanged.map(|figures| figures.iteration_s()),
         });
+        steps.step();
     }
     Ok(out)
 }

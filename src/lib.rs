@@ -30,6 +30,7 @@ pub mod mapping;
 pub mod model;
 pub mod place;
 pub mod plan;
+pub mod progress;
 pub mod report;
 pub mod solver;
 pub mod spec;

@@ -1,13 +1,15 @@
 //! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
 
 use super::Failure;
-use super::map::{Format, HowMany, MapArgs, check_writable, positive};
+use super::args::positive;
+use super::map::{Format, HowMany, MapArgs, check_writable};
 use super::present::{align, plain, significant};
 use crate::execution::search::{Found, Pins, search_until};
 use crate::execution::{
     Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
 };
 use crate::mapping::search::{Objective, Passes};
+use crate::progress::Waiting;
 use crate::spec::{Loader, Node, Reader, node::io_reason};
 use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
@@ -102,30 +104,36 @@ impl ExecutionArgs {
 
     /// What serving does not decide.
     fn refused_in_serving(&self, args: &MapArgs) -> Option<Failure> {
-        let decided = Pins { tp: None, pp: None, dp: None, ep: None, ..self.pins(args) };
-        let refused = decided != Pins::default() || self.execution.is_some();
-        refused.then(|| {
-            Failure::input(
-                "serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system",
-            )
+        let mut refused = self.typed();
+        refused.retain(|option| *option != "--ep");
+        if matches!(args.micro_batch, HowMany::Samples(_)) {
+            refused.push("--micro-batch");
+        }
+        (!refused.is_empty()).then(|| {
+            Failure::input(format!(
+                "{}: serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system",
+                refused.join(", ")
+            ))
         })
     }
 
-    fn used(&self) -> bool {
-        let pins = Pins {
-            cp: self.cp,
-            ep: self.ep,
-            schedule: self.schedule,
-            chunks: self.chunks,
-            recompute: self.recompute,
-            sequence_parallel: self.sequence_parallel,
-            zero: self.zero,
-            offload: self.offload,
-            overlap_dp: self.overlap_dp,
-            overlap_tp: self.overlap_tp,
-            ..Pins::default()
-        };
-        self.execution.is_some() || self.chips.is_some() || pins != Pins::default()
+    /// The options that were typed.
+    fn typed(&self) -> Vec<&'static str> {
+        let given = [
+            ("--execution", self.execution.is_some()),
+            ("--chips", self.chips.is_some()),
+            ("--cp", self.cp.is_some()),
+            ("--ep", self.ep.is_some()),
+            ("--schedule", self.schedule.is_some()),
+            ("--chunks", self.chunks.is_some()),
+            ("--recompute", self.recompute.is_some()),
+            ("--sequence-parallel", self.sequence_parallel.is_some()),
+            ("--zero", self.zero.is_some()),
+            ("--offload", self.offload.is_some()),
+            ("--overlap-dp", self.overlap_dp.is_some()),
+            ("--overlap-tp", self.overlap_tp.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
 }
 
@@ -144,9 +152,17 @@ pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Res
 
 /// Maps a language model onto a chip with `kernels`; `None` where workload or chip are other ones, which `map` takes.
 pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
+    let typed = [args.execution.typed(), args.inference.typed()].concat();
+    let refuse = |why: &str| {
+        (!typed.is_empty()).then(|| {
+            Err(Failure::input(format!(
+                "{}: for workloads of kind language_model on chips with `kernels:`; {why}",
+                typed.join(", ")
+            )))
+        })
+    };
     let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
-        let wrong = "execution options need --workload and --system";
-        return (args.execution.used() || args.inference.used()).then(|| Err(Failure::input(wrong)));
+        return refuse("a plan is of a graph");
     };
     // Problems of files are reported by `map`, all at once, unless this is ours to read.
     let workload = WorkloadSpec::load(workload).ok()?;
@@ -167,18 +183,18 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
         (Some(model), system) if system.chip.0.kernels.is_some() && system.chip.0.style == Style::KernelByKernel => {
             (model, system)
         }
-        _ => {
-            let wrong = "execution options (--execution, --micro-batch, ...) are for workloads of kind language_model on chips with `kernels:`";
-            return (args.execution.used() || args.inference.used()).then(|| Err(Failure::input(wrong)));
+        (Some(_), system) if system.chip.0.kernels.is_none() => {
+            return refuse(&format!("the chip {} has none", system.chip.0.name));
         }
+        (Some(_), _) => return refuse("this is training on a dataflow chip, which is mapped as a graph"),
+        (None, _) => return refuse("this workload is a graph"),
     };
     if let Some(refused) = refused_options(args) {
         return Some(Err(refused));
     }
-    if args.inference.used() {
-        return Some(Err(Failure::input(
-            "--batch, --max-ttft, --max-tpot, --goal: for workloads with `pass: inference`",
-        )));
+    let serving = args.inference.typed();
+    if !serving.is_empty() {
+        return Some(Err(Failure::input(format!("{}: for workloads with `pass: inference`", serving.join(", ")))));
     }
     Some(predict_or_search(args, &model, &system))
 }
@@ -245,7 +261,9 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
         }
         None => {
             let seconds = args.time_limit.and_then(|s| std::time::Duration::try_from_secs_f64(s).ok());
+            let waiting = Waiting::begin("searching", args.time_limit);
             let found = search_until(&machine, model, &pins, seconds.and_then(|s| begin.checked_add(s)));
+            drop(waiting);
             let found = found.map_err(Failure::input)?;
             match found.best.clone() {
                 Some(prediction) => Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64() },

@@ -1,8 +1,9 @@
 //! `flowspace explain`: what binds a plan, what more of each resource brings, and what makes an infeasible point feasible.
 
-use super::map::{load, passes, positive};
-use super::present::{align, percent, plain};
-use super::{Failure, print};
+use super::args::{percent, positive, whole};
+use super::map::{load, passes};
+use super::present::{align, plain};
+use super::{Failure, present, print};
 use crate::check;
 use crate::explain::{Gain, Remedy, gains, remedies};
 use crate::mapping::degrees::Wanted;
@@ -10,53 +11,57 @@ use crate::mapping::request::{JOINT_NODES, Passes};
 use crate::mapping::search::{Record, Request};
 use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::{Figures, Plan};
+use crate::progress::Waiting;
 use crate::report::plot::{Lever, Tornado};
+use crate::system::System;
 use crate::units::{Bytes, Seconds};
+use crate::workload::WorkloadSpec;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
 /// Arguments of `flowspace explain`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct ExplainArgs {
     /// Plan file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
-    #[arg(required_unless_present = "workload", conflicts_with_all = ["workload", "system"])]
+    #[arg(conflicts_with_all = ["workload", "system"], help_heading = "Input")]
     pub plan: Option<PathBuf>,
     /// Workload file, instead of a plan.
-    #[arg(long, value_name = "FILE", requires = "system")]
+    #[arg(long, value_name = "FILE", requires = "system", help_heading = "Input")]
     pub workload: Option<PathBuf>,
     /// System file, instead of a plan.
-    #[arg(long, value_name = "FILE", requires = "workload")]
+    #[arg(long, value_name = "FILE", requires = "workload", help_heading = "Input")]
     pub system: Option<PathBuf>,
     /// Tensor parallelism; free if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub tp: Option<u64>,
     /// Pipeline stages; free if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub pp: Option<u64>,
     /// Data-parallel replicas; free if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub dp: Option<u64>,
     /// Tiles that a sample is cut into; searched if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub tiles: Option<u64>,
     /// Let switched and fully connected dimensions be divided among strategies.
-    #[arg(long)]
+    #[arg(long, help_heading = "Decisions (free or searched where left out)")]
     pub split_dimensions: bool,
     /// How sharding is searched, as for `flowspace map`: what the plan was made with.
-    #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes)]
+    #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes, help_heading = "Search")]
     pub sharding: Passes,
     /// Most sets of shardings that a joint search looks at.
-    #[arg(long, value_name = "N", default_value_t = JOINT_NODES)]
+    #[arg(long, value_name = "N", default_value_t = JOINT_NODES, value_parser = whole, help_heading = "Search")]
     pub joint_nodes: u64,
     /// How much more of each resource, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = more)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent, help_heading = "Output")]
     pub by: f64,
     /// Draw the gains: STEM.svg and STEM.png.
-    #[arg(long, value_name = "STEM")]
+    #[arg(long, value_name = "STEM", help_heading = "Output")]
     pub plot: Option<PathBuf>,
     /// Format on standard output.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
     pub format: Format,
 }
 
@@ -71,13 +76,6 @@ pub enum Format {
     Csv,
 }
 
-fn more(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(p) if p.is_finite() && p > 0.0 && p <= 1e6 => Ok(p),
-        _ => Err(format!("expected per cent above zero, at most 1000000, found {text:?}")),
-    }
-}
-
 /// Explains, prints, draws.
 ///
 /// # Errors
@@ -85,6 +83,18 @@ fn more(text: &str) -> Result<f64, String> {
 pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
     if let Some(stem) = &args.plot {
         super::map::check_writable(stem)?;
+    }
+    if args.plan.is_none() && args.workload.is_none() {
+        return Err(Failure::input(
+            "a plan file is needed, or --workload and --system; see `flowspace explain --help`",
+        ));
+    }
+    // Said before the graph is built: a language model need not have one.
+    if let (Some(workload), Some(system)) = (&args.workload, &args.system)
+        && let (Ok(workload), Ok(system)) = (WorkloadSpec::load(workload), System::load(system))
+        && let Ok(system) = System::build(&system)
+    {
+        super::execution::refuse_executions(&workload, &system, "explain")?;
     }
     let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
     super::execution::refuse_executions(&task.workload_node, &task.system, "explain")?;
@@ -106,9 +116,14 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             )
         }
     };
-    match map(&task.workload, &task.system, &request)? {
+    let waiting = Waiting::begin("searching", None);
+    let answer = map(&task.workload, &task.system, &request)?;
+    drop(waiting);
+    let waiting = Waiting::begin("mapping again", None);
+    match answer {
         Answer::Mapped(plan, record) => {
             let gains = gains(&plan, &record, &request, 1.0 + args.by / 100.0)?;
+            drop(waiting);
             let figures = given.as_ref().unwrap_or(&plan.figures);
             match args.format {
                 Format::Text => print(&text(&plan, figures, &record, &gains, args.by)),
@@ -127,6 +142,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         }
         Answer::Infeasible(reason) => {
             let found = remedies(&task.workload, &task.system, &request, &reason);
+            drop(waiting);
             match args.format {
                 Format::Text => print(&remedies_text(&reason, &found)),
                 Format::Json => print(&format!("{:#}\n", remedies_json(&reason, &found))),
@@ -231,16 +247,16 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
     ]);
     let (times, whole) = repetitions(plan, figures);
     for (p, f) in figures.partitions.iter().enumerate().take(MOST_LISTED) {
-        let of = |s: f64| percent(if f.time_s > 0.0 { s / f.time_s } else { 0.0 });
+        let of = |s: f64| present::percent(if f.time_s > 0.0 { s / f.time_s } else { 0.0 });
         table.add_row([
             p.to_string(),
             f.bottleneck().word().to_string(),
             Seconds(f.time_s).to_string(),
-            percent(times[p] * f.time_s / whole),
+            present::percent(times[p] * f.time_s / whole),
             of(f.compute_s),
             of(f.dram_s),
             of(f.network_s),
-            percent(f.sram_bytes / plan.system.chip.0.sram.0),
+            present::percent(f.sram_bytes / plan.system.chip.0.sram.0),
         ]);
     }
     align(&mut table, &[2, 3, 4, 5, 6, 7]);
@@ -252,18 +268,19 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
     let of_what = if plan.workload.is_chain() { "all blocks" } else { "a layer" };
     for (word, count, share) in bound_by(plan, figures) {
         let plural = if count == 1 { "" } else { "s" };
-        out.push_str(&format!("  {word}: {count} partition{plural}, {} of {of_what}\n", percent(share)));
+        out.push_str(&format!("  {word}: {count} partition{plural}, {} of {of_what}\n", present::percent(share)));
     }
     let list = |parts: Vec<(&str, f64)>, whole: f64, text: &dyn Fn(f64) -> String| {
         let parts = parts.into_iter().filter(|(_, v)| *v > 0.0);
         let parts: Vec<String> =
-            parts.map(|(name, v)| format!("{name} {} ({})", text(v), percent(v / whole))).collect();
+            parts.map(|(name, v)| format!("{name} {} ({})", text(v), present::percent(v / whole))).collect();
         parts.join(", ")
     };
     out.push_str(&format!("  iteration: {}\n", list(stages(figures), total, &|s| Seconds(s).to_string())));
     let held = figures.memory.total();
-    let of_capacity =
-        figures.dram_capacity.map_or(", no limit".into(), |c| format!(" of {} ({})", Bytes(c), percent(held / c)));
+    let of_capacity = figures
+        .dram_capacity
+        .map_or(", no limit".into(), |c| format!(" of {} ({})", Bytes(c), present::percent(held / c)));
     out.push_str(&format!(
         "  DRAM: {}{of_capacity}: {}\n",
         Bytes(held),

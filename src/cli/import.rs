@@ -4,6 +4,7 @@ use super::Failure;
 use crate::import::calculon::Input;
 use crate::import::dfmodel::schema::Generation;
 use crate::import::dfmodel::{Options, import};
+use crate::spec::FileKind;
 use crate::spec::node::io_reason;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -96,7 +97,13 @@ fn dfmodel(args: &DfmodelArgs) -> Result<i32, Failure> {
         skip_unknown: args.skip_unknown,
         name: args.name.clone().unwrap_or_else(|| name_of(&args.file)),
     };
-    let imported = import(&file, &bytes, &options).map_err(|faults| Failure::input(faults.to_string()))?;
+    let imported = import(&file, &bytes, &options).map_err(|faults| {
+        // What is one of our own files has faults of DFModel's notation on every line.
+        let kind = std::str::from_utf8(&bytes).ok().and_then(FileKind::of_text);
+        Failure::input(
+            kind.map_or_else(|| faults.to_string(), |k| format!("{file}: {}", k.instead_of("a file of DFModel"))),
+        )
+    })?;
     let written = write(&args.out, &imported.files, args.force)?;
     for note in &imported.notes {
         eprintln!("{file}: {note}");

@@ -1,10 +1,11 @@
 //! `flowspace map` of a language model with `pass: inference` onto a chip with `kernels:`: every layout and batch, the best of them.
 
 use super::Failure;
+use super::args::time;
 use super::map::{Format, MapArgs};
 use super::present::{align, plain, significant};
-use crate::execution::inference::search::Goal;
-use crate::execution::inference::{Limits, Outcome, Prediction, Server, Wanted, search};
+use crate::execution::inference::search::{Goal, Reached};
+use crate::execution::inference::{Layout, Limits, Outcome, Prediction, Server, Wanted, search};
 use crate::system::{System, price};
 use crate::units::{Bytes, Seconds};
 use crate::workload::language::LanguageModel;
@@ -19,11 +20,11 @@ pub struct InferenceArgs {
     /// global_batch if left out.
     #[arg(long, value_name = "LIST", value_parser = batches)]
     pub batch: Option<Batches>,
-    /// Longest time to the first token, in seconds, of the sequence that waits longest.
-    #[arg(long, value_name = "S", value_parser = above_zero)]
+    /// Longest time to the first token, such as 500ms, of the sequence that waits longest.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub max_ttft: Option<f64>,
-    /// Longest time for each further token, in seconds, of the last token.
-    #[arg(long, value_name = "S", value_parser = above_zero)]
+    /// Longest time for each further token, such as 20ms, of the last token.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true)]
     pub max_tpot: Option<f64>,
     /// What the best is: throughput (generated tokens a second) or latency (until the last token). [default: throughput]
     #[arg(long, value_name = "GOAL", value_parser = goal)]
@@ -31,9 +32,15 @@ pub struct InferenceArgs {
 }
 
 impl InferenceArgs {
-    /// Whether any of them is given.
-    pub fn used(&self) -> bool {
-        self.batch.is_some() || self.max_ttft.is_some() || self.max_tpot.is_some() || self.goal.is_some()
+    /// The options that were typed.
+    pub fn typed(&self) -> Vec<&'static str> {
+        let given = [
+            ("--batch", self.batch.is_some()),
+            ("--max-ttft", self.max_ttft.is_some()),
+            ("--max-tpot", self.max_tpot.is_some()),
+            ("--goal", self.goal.is_some()),
+        ];
+        given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
     }
 }
 
@@ -66,13 +73,6 @@ fn batches(text: &str) -> Result<Batches, String> {
     Ok(Batches(found))
 }
 
-fn above_zero(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(s) if s.is_finite() && s > 0.0 => Ok(s),
-        _ => Err(format!("expected seconds above zero, found {text:?}")),
-    }
-}
-
 fn goal(text: &str) -> Result<Goal, String> {
     let words: Vec<&str> = Goal::ALL.iter().map(|g| g.word()).collect();
     Goal::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
@@ -83,10 +83,13 @@ fn goal(text: &str) -> Result<Goal, String> {
 /// # Errors
 /// [`Failure`]: a chip or model that inference cannot be predicted for, nothing that fits or keeps to the limits.
 pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
-    if args.plan_out.is_some() || args.write_model.is_some() {
-        return Err(Failure::input(
-            "--plan-out, --write-model: a search over layouts of inference has neither plan nor MILP",
-        ));
+    let refused = [("--plan-out", args.plan_out.is_some()), ("--write-model", args.write_model.is_some())];
+    let refused: Vec<&str> = refused.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    if !refused.is_empty() {
+        return Err(Failure::input(format!(
+            "{}: a search over layouts of inference has neither plan nor MILP",
+            refused.join(", ")
+        )));
     }
     let server = Server::new(system).map_err(Failure::input)?;
     let given = &args.inference;
@@ -101,7 +104,7 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
     };
     let outcome = search(&server, model, &wanted).map_err(Failure::input)?;
     if outcome.best.is_none() {
-        let reason = reason(&outcome);
+        let reason = reason(&outcome, &wanted.limits);
         if args.format == Format::Json {
             let object =
                 json!({ "workload": model.name, "system": system.name, "status": "infeasible", "reason": reason });
@@ -110,20 +113,60 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
         return Err(Failure::input(reason));
     }
     super::print(&match args.format {
-        Format::Text => text(&outcome, model, system, wanted.goal),
+        Format::Text => text(&outcome, model, system, &wanted),
         Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, wanted.goal)),
     });
     Ok(0)
 }
 
-fn reason(outcome: &Outcome) -> String {
+fn reason(outcome: &Outcome, limits: &Limits) -> String {
     match &outcome.nearest {
         Some(nearest) if outcome.predicted == 0 => format!("infeasible: no layout fits; nearest is {nearest}"),
         _ => format!(
-            "infeasible: none of {} layouts and batches keeps to the limits ({} more do not fit the memory)",
-            outcome.predicted, outcome.out_of_memory
+            "infeasible: none of {} layouts and batches keeps to the limits ({} more do not fit the memory); {}",
+            outcome.predicted,
+            outcome.out_of_memory,
+            reachable(limits, outcome.least_ttft, outcome.least_tpot)
         ),
     }
+}
+
+/// What the limits are set against: the least that any layout reaches of each that is given.
+fn reachable(limits: &Limits, ttft: Option<Reached>, tpot: Option<Reached>) -> String {
+    let given = [
+        ("--max-ttft", "to the first token", limits.ttft_s, ttft),
+        ("--max-tpot", "for each further token", limits.tpot_s, tpot),
+    ];
+    let told: Vec<String> = given
+        .into_iter()
+        .filter_map(|(option, what, limit, reached)| {
+            let (limit, reached) = (limit?, reached?);
+            let Layout { tp, pp, dp, ep } = reached.layout;
+            let verdict = if reached.seconds > limit { "above" } else { "within" };
+            Some(format!(
+                "the least time {what} is {} (batch {}, TP {tp} PP {pp} DP {dp} EP {ep}), {verdict} {option} {}",
+                Seconds(reached.seconds),
+                reached.batch,
+                Seconds(limit)
+            ))
+        })
+        .collect();
+    let both = told.len() == 2 && told.iter().all(|line| line.contains("within"));
+    format!("{}{}", told.join("; "), if both { "; no layout keeps both" } else { "" })
+}
+
+/// Why a batch has no row, for each that has none.
+fn none_because(outcome: &Outcome, limits: &Limits) -> String {
+    let mut out = String::new();
+    for of in outcome.by_batch.iter().filter(|of| of.best.is_none()) {
+        let why = if of.predicted == 0 {
+            format!("none of {} layouts fits the memory", of.out_of_memory)
+        } else {
+            reachable(limits, of.least_ttft, of.least_tpot)
+        };
+        out.push_str(&format!("batch {}: {why}\n", of.batch));
+    }
+    if out.is_empty() { out } else { out + "\n" }
 }
 
 /// Generated (or read) tokens a second of the whole system, per dollar of its price and per watt at full use.
@@ -153,7 +196,8 @@ fn row(p: &Prediction, system: &System) -> [String; 14] {
     ]
 }
 
-fn text(outcome: &Outcome, model: &LanguageModel, system: &System, goal: Goal) -> String {
+fn text(outcome: &Outcome, model: &LanguageModel, system: &System, wanted: &Wanted) -> String {
+    let goal = wanted.goal;
     let generated = model.generated.unwrap_or(0);
     let mut out = format!(
         "{} on {} ({} chips): prompts of {} tokens, {generated} generated\n\n",
@@ -180,14 +224,14 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, goal: Goal) -
         "per $",
         "per W",
     ]);
-    for (batch, best) in &outcome.by_batch {
-        match best {
+    for of in &outcome.by_batch {
+        match &of.best {
             Some(p) => table.add_row(row(p, system)),
-            None => table.add_row([batch.to_string(), "none".into()]),
+            None => table.add_row([of.batch.to_string(), "none".into()]),
         };
     }
     align(&mut table, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
-    out.push_str(&format!("{table}\n\n"));
+    out.push_str(&format!("{table}\n\n{}", none_because(outcome, &wanted.limits)));
     let Some(p) = &outcome.best else { return out };
     out.push_str(&format!(
         "best {goal}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}; all {} layouts and batches looked at, {} within the limits, {} do not fit\n\n",
@@ -256,9 +300,13 @@ fn to_json(outcome: &Outcome, model: &LanguageModel, system: &System, server: &S
         "generated_tokens": model.generated.unwrap_or(0),
         "capacity_bytes": server.machine.capacity,
         "best": outcome.best.as_ref().map(|p| prediction_json(p, system)),
-        "by_batch": outcome.by_batch.iter().map(|(batch, p)| json!({
-            "batch": batch,
-            "best": p.as_ref().map(|p| prediction_json(p, system)),
+        "by_batch": outcome.by_batch.iter().map(|of| json!({
+            "batch": of.batch,
+            "predicted": of.predicted,
+            "out_of_memory": of.out_of_memory,
+            "least_ttft_s": of.least_ttft.map(|r| r.seconds),
+            "least_tpot_s": of.least_tpot.map(|r| r.seconds),
+            "best": of.best.as_ref().map(|p| prediction_json(p, system)),
         })).collect::<Vec<_>>(),
         "predicted": outcome.predicted,
         "within_limits": outcome.within_limits,

@@ -1,5 +1,6 @@
 //! `flowspace map`: one workload on one system.
 
+use super::args::{gap, positive, pue, quantity, seed, time, whole};
 use super::{Failure, present};
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::JOINT_NODES;
@@ -9,86 +10,88 @@ use crate::mapping::search::{
 use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, compare, map, write_model};
 use crate::plan::{Decisions, file};
+use crate::progress::Waiting;
 use crate::spec::{Loader, Node, Origin, Problems, Reader, node::io_reason};
 use crate::system::System;
 use crate::system::economics::{Economics, RunLength};
 use crate::system::options::{ModelOptions, Preset};
 use crate::trace::lower::report;
-use crate::units::{PricePerEnergy, Quantity, Years};
+use crate::units::{PricePerEnergy, Years};
 use crate::workload::{Workload, WorkloadSpec, trace::explicit};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace map`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct MapArgs {
     /// Workload file, or trace:FILE for a recorded trace or FX graph (fields may follow: trace:FILE?fold=layer&tp=8).
-    #[arg(long, value_name = "FILE", required_unless_present = "plan", conflicts_with = "plan")]
+    #[arg(long, value_name = "FILE", conflicts_with = "plan", help_heading = "Input")]
     pub workload: Option<PathBuf>,
     /// System file.
-    #[arg(long, value_name = "FILE", required_unless_present = "plan", conflicts_with = "plan")]
+    #[arg(long, value_name = "FILE", conflicts_with = "plan", help_heading = "Input")]
     pub system: Option<PathBuf>,
     /// Plan file to start from instead: its workload and system, and what it pins.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub plan: Option<PathBuf>,
     /// Tensor parallelism; free if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub tp: Option<u64>,
     /// Pipeline stages; free if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub pp: Option<u64>,
     /// Data-parallel replicas; free if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub dp: Option<u64>,
     /// Let switched and fully connected dimensions be divided among strategies.
-    #[arg(long)]
+    #[arg(long, help_heading = "Decisions (free or searched where left out)")]
     pub split_dimensions: bool,
     /// Tiles that a sample is cut into; searched if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub tiles: Option<u64>,
     /// Most partitions of a layer; without limit if left out.
-    #[arg(long, value_name = "N", value_parser = positive)]
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub max_partitions: Option<u64>,
     /// auto: HiGHS for every MILP that is needed (sharding; fusion where the shortest path cannot prove its answer).
     /// highs, cbc: that solver, and the fusion MILP always, as a second engine that must agree (cbc in builds with the
     /// feature cbc). exact: no fusion MILP.
-    #[arg(long, value_name = "SOLVER", default_value = "auto")]
+    #[arg(long, value_name = "SOLVER", default_value = "auto", help_heading = "Search")]
     pub solver: String,
     /// Solve every sub-problem of the answer with every engine (shortest path or elimination, HiGHS, CBC in builds with it), and
     /// print what each found. Exit code 3 where two that finished differ by more than 1e-6.
-    #[arg(long)]
+    #[arg(long, help_heading = "Search")]
     pub all_solvers: bool,
-    /// Seconds of the whole search, which then ends with the best plan it has. An answer that this stops is irreproducible,
-    /// and the record says so.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    /// Time of the whole search, such as 30s or 5min, which then ends with the best plan it has. An answer that this stops is
+    /// irreproducible, and the record says so.
+    #[arg(long, value_name = "TIME", value_parser = time, allow_hyphen_values = true, help_heading = "Search")]
     pub time_limit: Option<f64>,
     /// Nodes for each MILP.
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = whole, help_heading = "Search")]
     pub node_limit: u64,
     /// Relative gap at which a plan counts as optimal.
-    #[arg(long, value_name = "G", default_value_t = 1e-6, value_parser = gap)]
+    #[arg(long, value_name = "G", default_value_t = 1e-6, value_parser = gap, help_heading = "Search")]
     pub gap: f64,
     /// Random seed of the solver.
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = seed, help_heading = "Search")]
     pub seed: u32,
     /// What is minimised: time, energy (joules of an iteration, idle power included) or cost (dollars of an iteration: the
     /// system's price written off, and electricity).
-    #[arg(long, value_name = "WHAT", default_value = "time", value_parser = objective)]
+    #[arg(long, value_name = "WHAT", default_value = "time", value_parser = objective, help_heading = "Objective and money")]
     pub objective: Objective,
     /// Price of electricity.
-    #[arg(long, value_name = "PRICE", default_value = "$0.10/kWh", value_parser = quantity::<PricePerEnergy>)]
+    #[arg(long, value_name = "PRICE", default_value = "$0.10/kWh", value_parser = quantity::<PricePerEnergy>, help_heading = "Objective and money")]
     pub electricity: PricePerEnergy,
     /// Years over which the system's price is written off.
-    #[arg(long, value_name = "SPAN", default_value = "4 years", value_parser = quantity::<Years>)]
+    #[arg(long, value_name = "SPAN", default_value = "4 years", value_parser = quantity::<Years>, help_heading = "Objective and money")]
     pub amortization: Years,
     /// Energy of the facility over energy of the system, at least 1.
-    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = pue)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = pue, help_heading = "Objective and money")]
     pub pue: f64,
     /// Length of the whole run, for its time, energy and price: "300e9 tokens", "1e9 samples" or "95000 iterations".
-    #[arg(long, value_name = "LENGTH", value_parser = RunLength::parse)]
+    #[arg(long, value_name = "LENGTH", value_parser = RunLength::parse, help_heading = "Objective and money")]
     pub run: Option<RunLength>,
     /// Evaluate with this model instead of the system file's: flowspace or dfmodel.
-    #[arg(long, value_name = "PRESET")]
+    #[arg(long, value_name = "PRESET", help_heading = "Search")]
     pub model: Option<String>,
     /// Decisions of an execution.
     #[command(flatten)]
@@ -99,23 +102,23 @@ pub struct MapArgs {
     /// joint: all shardings, each with its best tiles and partitions. two-pass: the sharding that is best by its own objective
     /// first (DFModel). auto: joint where time is minimised under the model flowspace and the graph has at most 128 kernels,
     /// else two-pass.
-    #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes)]
+    #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes, help_heading = "Search")]
     pub sharding: Passes,
     /// Most sets of shardings that the joint search looks at; stopped there, it reports the gap that is left.
-    #[arg(long, value_name = "N", default_value_t = JOINT_NODES)]
+    #[arg(long, value_name = "N", default_value_t = JOINT_NODES, value_parser = whole, help_heading = "Search")]
     pub joint_nodes: u64,
     /// Samples of a microbatch: what the workload states (given), or searched among the divisors of a replica's samples
     /// (search). Executions of language models search it unless a number is given.
-    #[arg(long, value_name = "HOW", default_value = "given", value_parser = micro_batch)]
+    #[arg(long, value_name = "HOW", default_value = "given", value_parser = micro_batch, help_heading = "Decisions (free or searched where left out)")]
     pub micro_batch: HowMany,
     /// Write the plan (of a language model on chips with `kernels:`, the execution) to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub plan_out: Option<PathBuf>,
     /// Write the fusion MILP of the answer for another solver; the name ends in .mps or .lp.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub write_model: Option<PathBuf>,
     /// Format of the answer on standard output.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
     pub format: Format,
 }
 
@@ -126,27 +129,6 @@ pub enum Format {
     Text,
     /// One JSON object.
     Json,
-}
-
-pub(super) fn positive(text: &str) -> Result<u64, String> {
-    match text.parse::<u64>() {
-        Ok(n) if n > 0 => Ok(n),
-        _ => Err(format!("expected a whole number of at least 1, found {text:?}")),
-    }
-}
-
-pub(super) fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(s) if s.is_finite() && s > 0.0 => Ok(s),
-        _ => Err(format!("expected seconds above zero, found {text:?}")),
-    }
-}
-
-fn gap(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(g) if (0.0..1.0).contains(&g) => Ok(g),
-        _ => Err(format!("expected a fraction from 0 to below 1, found {text:?}")),
-    }
 }
 
 fn objective(text: &str) -> Result<Objective, String> {
@@ -173,27 +155,6 @@ fn micro_batch(text: &str) -> Result<HowMany, String> {
         (Some(word), _) => Ok(HowMany::Word(word)),
         (None, Ok(samples)) if samples > 0 => Ok(HowMany::Samples(samples)),
         _ => Err(format!("expected given, search, or (for executions of language models) a number, found {text:?}")),
-    }
-}
-
-fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
-    let units: Vec<&str> = Q::UNITS.iter().map(|(unit, _)| *unit).collect();
-    match Q::parse(text) {
-        // A span of less than a second is none.
-        Ok(value) if value.base() < 1.0 && Q::NAME == Years::NAME => {
-            Err(format!("expected at least a second, found {text:?}"))
-        }
-        Ok(value) => Ok(value),
-        Err(reason) => {
-            Err(format!("expected {} such as {:?}: {reason} (units: {})", Q::NAME, Q::EXAMPLE, units.join(", ")))
-        }
-    }
-}
-
-fn pue(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(factor) if factor.is_finite() && factor >= 1.0 => Ok(factor),
-        _ => Err(format!("expected a factor of at least 1, found {text:?}")),
     }
 }
 
@@ -265,7 +226,9 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         joint_nodes: args.joint_nodes,
         micro_batch,
     };
+    let waiting = Waiting::begin("searching", args.time_limit);
     let answer = map(&task.workload, &task.system, &request);
+    drop(waiting);
     if let (Err(MapError::NoPlanYet(limit)), Format::Json) = (&answer, args.format) {
         super::print(&present::no_plan_json(&task.workload, &task.system, limit, &request));
     }
@@ -302,7 +265,9 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
                 write_model::write(&model.milp, &title, path).map_err(Failure::input)?;
             }
             if args.all_solvers {
+                let waiting = Waiting::begin("comparing the engines", None);
                 let compared = compare::all(&task.workload, &task.system, &plan, &request)?;
+                drop(waiting);
                 let text = present::compared(&compared);
                 match args.format {
                     Format::Text => super::print(&text),
@@ -348,7 +313,12 @@ pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<
         });
     }
     let (Some(workload), Some(system)) = (workload, system) else {
-        return Err(Failure::input("--workload and --system, or --plan, are needed"));
+        let missing = match (workload, system) {
+            (None, None) => "--workload and --system are needed, or --plan",
+            (None, _) => "--workload is needed beside --system",
+            _ => "--system is needed beside --workload",
+        };
+        return Err(Failure::input(missing));
     };
     // Both files are read before anything is reported, so that all their problems come at once.
     let workload_read = WorkloadSpec::load(workload).map_err(Failure::from).and_then(|node| {

@@ -3,9 +3,11 @@
 //! Exit codes: 0 done; 1 the input is wrong or has no feasible mapping; 2 some points of a study failed or are infeasible; 3
 //! engines disagree (`map --all-solvers`); 130 interrupted.
 
+pub mod args;
 pub mod check;
 pub mod execution;
 pub mod explain;
+pub mod help;
 pub mod import;
 pub mod inference;
 pub mod list;
@@ -27,7 +29,7 @@ use clap::{Parser, Subcommand};
 
 /// Finds provably best mappings of machine-learning and HPC workloads onto systems of chips, memories and networks.
 #[derive(Debug, Parser)]
-#[command(name = "flowspace", version, about, max_term_width = 110)]
+#[command(name = "flowspace", version, long_version = help::version(), about, max_term_width = 110)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -66,6 +68,10 @@ pub enum Command {
     /// Recorded traces: Chakra, PyTorch, Kineto.
     #[command(subcommand)]
     Trace(trace::TraceCommand),
+    /// Print the completions of a shell.
+    Completions(help::CompletionsArgs),
+    /// Print the man page, or write those of all commands to a folder.
+    Man(help::ManArgs),
 }
 
 /// What to do with a study.
@@ -124,6 +130,8 @@ pub fn run(cli: Cli) -> i32 {
         Command::Schema(args) => schema::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Trace(command) => trace::run(&command),
+        Command::Completions(args) => help::completions(&args),
+        Command::Man(args) => help::man(&args),
     };
     match result {
         Ok(code) => code,

@@ -29,6 +29,7 @@ const PAGES: &[(&str, &str)] = &[
     ("SwitchPart", "switch.md"),
     ("Stack", "stack.md"),
     ("System", "system.md"),
+    ("CoresSpec", "cores.md"),
     ("TransformerSpec", "workload.md"),
     ("LanguageModel", "workload.md"),
     ("DlrmSpec", "workload.md"),
@@ -120,6 +121,7 @@ const STUDY: Page<'_> = Page {
         example!("Systems of equal price, power or number", "study-budget.yaml"),
         example!("Training of a language model, most decisions given", "study-training.yaml"),
         example!("Serving within limits", "study-serving.yaml"),
+        example!("Placements on the cores of a chip", "study-place.yaml"),
     ],
     elsewhere: PAGES,
 };

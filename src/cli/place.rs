@@ -24,7 +24,7 @@ pub struct PlaceArgs {
     #[arg(long, value_name = "FILE")]
     pub cores: PathBuf,
     /// Use the first N cores of the file alone.
-    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive)]
     pub first: Option<u64>,
     /// bottleneck: seconds of the slowest core. sum: that, and all transfers (as streamblocks-partitioning). per_core: the slowest core
     /// where transfers run beside firings. cut: bytes between cores, no core above --balance.
@@ -43,23 +43,23 @@ pub struct PlaceArgs {
     /// streamblocks-partitioning. metis: METIS alone (builds with the feature metis).
     #[arg(long, value_name = "SOLVER", default_value = "auto", value_parser = word::<Engine>)]
     pub solver: Engine,
-    /// Seconds of the search.
-    #[arg(long, value_name = "S", default_value_t = 10.0, value_parser = super::map::seconds)]
+    /// Time of the search.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::args::time, allow_hyphen_values = true)]
     pub time_limit: f64,
     /// File of actors that must lie on a core: one `ACTOR: CORE` a line.
     #[arg(long, value_name = "FILE")]
     pub pins: Option<PathBuf>,
     /// Write repeated blocks of the workload out at most N times; left out: all of them.
-    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive)]
     pub unroll: Option<u64>,
     /// Samples of one iteration; left out: a microbatch of the workload.
-    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive)]
     pub batch: Option<u64>,
     /// Weights from FLOP and bytes even where the trace has times.
     #[arg(long)]
     pub counted: bool,
     /// Solve N samples of the weights and say which boundaries move.
-    #[arg(long, value_name = "N", value_parser = super::map::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive)]
     pub stability: Option<u64>,
     /// How far the samples' weights go up and down.
     #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]

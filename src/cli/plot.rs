@@ -2,6 +2,7 @@
 
 use super::Failure;
 use crate::report::figures::{Kind, Pair, draw_pair, draw_study};
+use crate::report::plot::Better;
 use crate::report::table::Table;
 use crate::spec::node::io_reason;
 use clap::{Args, ValueEnum};
@@ -30,6 +31,13 @@ pub struct PlotArgs {
     /// Which chart.
     #[arg(long, value_enum, default_value_t = ChartKind::Scatter, requires = "x")]
     pub kind: ChartKind,
+    /// Column of which larger values are better, for --kind pareto: of columns that do not say it (`flowspace schema columns`
+    /// tells which do), or against what they say.
+    #[arg(long, value_name = "COLUMN", requires = "x")]
+    pub max: Vec<String>,
+    /// Column of which smaller values are better, likewise.
+    #[arg(long, value_name = "COLUMN", requires = "x")]
+    pub min: Vec<String>,
     /// Where to write: a folder for all figures, the path without extension for one. Beside the CSV file if left out.
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
@@ -67,7 +75,9 @@ pub fn run(args: &PlotArgs) -> Result<i32, Failure> {
                 ChartKind::Pareto => Kind::Pareto,
             };
             let (log_x, log_y) = (args.log_x, args.log_y);
-            let pair = Pair { x: x.clone(), y: y.clone(), group: args.group.clone(), log_x, log_y, kind };
+            let [x_better, y_better] = directions(args, [x, y])?;
+            let pair =
+                Pair { x: x.clone(), y: y.clone(), group: args.group.clone(), log_x, log_y, kind, x_better, y_better };
             draw_pair(&table, &pair, &stem).map_err(|e| Failure::input(e.to_string()))?
         }
         _ => {
@@ -80,6 +90,28 @@ pub fn run(args: &PlotArgs) -> Result<i32, Failure> {
     };
     super::print(&files.iter().map(|path| format!("{}\n", path.display())).collect::<String>());
     Ok(0)
+}
+
+/// What `--max` and `--min` say of the two columns.
+fn directions(args: &PlotArgs, columns: [&String; 2]) -> Result<[Option<Better>; 2], Failure> {
+    for (option, column) in
+        [("--max", &args.max), ("--min", &args.min)].iter().flat_map(|(o, c)| c.iter().map(move |c| (o, c)))
+    {
+        if !columns.contains(&column) {
+            return Err(Failure::input(format!("{option} {column:?}: neither --x nor --y is that column")));
+        }
+        if args.kind != ChartKind::Pareto {
+            return Err(Failure::input(format!("{option} {column:?}: a direction is for --kind pareto")));
+        }
+        if args.max.contains(column) && args.min.contains(column) {
+            return Err(Failure::input(format!("--max and --min cannot both name {column:?}")));
+        }
+    }
+    Ok(columns.map(|column| match (args.max.contains(column), args.min.contains(column)) {
+        (true, _) => Some(Better::Higher),
+        (_, true) => Some(Better::Lower),
+        _ => None,
+    }))
 }
 
 /// A column's name as part of a file's name.

@@ -1,6 +1,7 @@
 //! `flowspace study run`.
 
 use super::Failure;
+use super::args::positive;
 use crate::report::figures::draw_study;
 use crate::report::plot::short_number;
 use crate::report::table::Table;
@@ -15,6 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Arguments of `flowspace study run`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct StudyArgs {
     /// Study file.
     pub study: PathBuf,
@@ -22,8 +24,8 @@ pub struct StudyArgs {
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Points solved at the same time; as many as there are processors if left out. The results do not depend on it.
-    #[arg(long, value_name = "N")]
-    pub jobs: Option<NonZeroUsize>,
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub jobs: Option<u64>,
     /// Run a grid of more than 100000 points.
     #[arg(long)]
     pub yes: bool,
@@ -45,7 +47,11 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     let interrupt = Interrupt::catch();
     let options = RunOptions {
         out: out.clone(),
-        jobs: args.jobs.or_else(|| std::thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get),
+        jobs: args
+            .jobs
+            .and_then(|n| usize::try_from(n).ok())
+            .or_else(|| std::thread::available_parallelism().ok().map(NonZeroUsize::get))
+            .unwrap_or(1),
         yes: args.yes,
         show: Show::Progress,
         stop: interrupt.stop.clone(),

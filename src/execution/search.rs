@@ -23,6 +23,7 @@ use super::memory::{self, Memory};
 use super::predict::{Prediction, predict_any, suits};
 use super::schedule::{self, ChipWeights, Constants, Plan, StageKind};
 use super::spec::{Execution, Offload, Recompute, Schedule, Zero};
+use crate::progress::Steps;
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
 use std::collections::HashMap;
@@ -392,16 +393,18 @@ pub fn search_until(
         // What is given, and one of everything else: the first rule that it breaks is the reason.
         let why = suits(machine, model, &pins.alone()).err();
         let chips = pins.chips.unwrap_or(machine.chips);
+        if chips > machine.chips {
+            return Err(format!("{chips} chips are asked for, {} has {}", machine.name, machine.chips));
+        }
         return Err(format!(
-            "no execution has what is given on {chips} chips of {}{}",
+            "no execution has what is given on {chips} chips of {}: {}{}",
             machine.name,
-            why.map_or_else(
-                || ": no degrees of parallelism multiply to them and divide the batch".into(),
-                |w| format!(": {w}")
-            )
+            why.unwrap_or_else(|| "no degrees of parallelism multiply to them and divide the batch".into()),
+            nearest_chips(machine, model, pins, chips)
         ));
     }
     let mut best: Option<(f64, Execution)> = None;
+    let steps = Steps::of("cells of degrees", cells.len() as u64);
     for (i, cell) in cells.iter().enumerate() {
         if best.as_ref().is_some_and(|(time, _)| cell.bound >= *time) {
             found.pruned = (cells.len() - i) as u64;
@@ -414,6 +417,7 @@ pub fn search_until(
             break;
         }
         look(machine, &tables, cell, &mut best, &mut found);
+        steps.step();
     }
     if let Some((time, execution)) = best {
         // What was left out is bounded by a cell's bound that is not below this time.
@@ -422,6 +426,30 @@ pub fn search_until(
         found.best = Some(predict_any(machine, model, &execution)?);
     }
     Ok(found)
+}
+
+/// Numbers of chips tried on each side of one that no degrees suit.
+const MOST_TRIED: u64 = 1024;
+
+/// The numbers of chips next to `chips` that degrees suit, as the end of a message.
+fn nearest_chips(machine: &Machine, model: &LanguageModel, pins: &Pins, chips: u64) -> String {
+    let suits = |n: &u64| {
+        let pins = Pins { chips: Some(*n), ..pins.clone() };
+        degrees(machine, model, &pins).iter().any(|d| {
+            let tails = tails(machine, d, &pins);
+            !schedules(model, d, &pins).is_empty()
+                && !tails.states.is_empty()
+                && !tails.overlaps.is_empty()
+                && !blocks(machine, d, &pins).is_empty()
+        })
+    };
+    let below = (chips.saturating_sub(MOST_TRIED).max(1)..chips).rev().find(suits);
+    let above = (chips + 1..=machine.chips.min(chips.saturating_add(MOST_TRIED))).find(suits);
+    match (below, above) {
+        (Some(a), Some(b)) => format!("; the nearest numbers that have some: --chips {a}, --chips {b}"),
+        (Some(n), None) | (None, Some(n)) => format!("; the nearest number that has some: --chips {n}"),
+        (None, None) => String::new(),
+    }
 }
 
 const ONE: Degrees = Degrees { tp: 1, cp: 1, pp: 1, dp: 1, ep: 1, micro_batch: 1, microbatches: 1 };

@@ -12,6 +12,7 @@ use super::sharding;
 use super::solver::{Limits, Solver};
 use super::wide;
 use crate::plan::Plan;
+use crate::progress::Steps;
 use crate::system::System;
 use crate::workload::Workload;
 use std::time::Instant;
@@ -94,7 +95,11 @@ pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request)
         candidates.extend(others.take(MOST_ASSIGNMENTS));
     }
     let mut rows = Vec::new();
+    let steps = Steps::of("assignments", candidates.len() as u64);
     for (i, degrees) in candidates.iter().enumerate() {
+        if i > 0 {
+            steps.step();
+        }
         let name = format!("TP {} PP {} DP {}", degrees.tp, degrees.pp, degrees.dp);
         let Ok(problem) = sharding::problem(search.workload, system, degrees, &search.pins_sharding) else { continue };
         let solved = compare_sharding(&problem, &format!("sharding, {name} #{i}"), &request.limits, &mut rows)?;

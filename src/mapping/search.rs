@@ -39,6 +39,7 @@ use super::tiling::{self, tile_counts};
 use super::wide;
 use crate::model::Strategy;
 use crate::plan::{Decisions, Plan};
+use crate::progress::Steps;
 use crate::system::System;
 use crate::workload::Workload;
 use std::borrow::Cow;
@@ -847,6 +848,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let mut tried: Vec<Tried> = Vec::new();
     // Of a chain of blocks no other shardings are searched: its bound holds given each assignment's.
     let joint = request.is_joint(first.system, first.workload.kernels.len()) && !first.workload.is_chain();
+    let steps = Steps::of("assignments", candidates.len() as u64);
     for candidate in candidates {
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if candidate.bound >= incumbent * (1.0 - TIE) {
@@ -862,7 +864,9 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
             search.try_sharding(&first.candidate, (&first.pass.sharding, None), &mut best, &mut ideals, &mut found)?;
             tried.push(first);
         }
+        steps.step();
     }
+    drop(steps);
     if best.is_none() {
         for candidate in hopeless {
             let search = &searches[candidate.of];
@@ -877,11 +881,13 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
             }
         }
     }
+    let steps = Steps::of("assignments with all shardings", tried.len() as u64);
     for first in tried.iter().filter(|_| joint) {
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if first.candidate.bound < incumbent * (1.0 - TIE) {
             searches[first.candidate.of].try_all_shardings(first, &mut best, &mut ideals, &mut found)?;
         }
+        steps.step();
     }
     let Some(best) = best else {
         return match found.limit {

@@ -106,12 +106,6 @@ pub struct PlanFile {
 /// # Errors
 /// All [`Problems`] of the plan, its workload and its system.
 pub fn read(node: &Node) -> Result<PlanFile, Problems> {
-    if node.get("execution").is_some() && node.get("flowspace_plan").is_none() {
-        let message =
-            "this is an execution of a language model, not a plan of a graph: `flowspace map --execution` reads it"
-                .into();
-        return Err(Problem { origin: node.origin.clone(), field: "execution".into(), message }.into());
-    }
     let spec: PlanSpec = Reader::read(node)?;
     let mut problems: Vec<Problem> = Vec::new();
     let at = |key: &str| node.get(key).map_or(node.origin.clone(), |n| n.origin.clone());

@@ -1,10 +1,12 @@
 //! The columns of `results.csv`, defined once: name, meaning, value. The header ends in the unit where there is one.
 //!
+//! A column says which of two values is better, where one is: fronts and best points follow it.
 //! A row is the point's index and its label on each axis, then [`COLUMNS`], then [`TRAILING`]. Numbers are printed in
 //! the shortest form that reads back as the same number. A value that a row does not have (the time of a point that
 //! has no mapping) is empty.
 
-use super::executed::{self, Executed, Served};
+use super::executed::{self, Executed, Placement, Served};
+use super::plot::Better;
 use crate::graph::Workload;
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
@@ -26,6 +28,8 @@ pub enum Outcome {
     Executed(Box<Executed>),
     /// The best layout for serving a language model.
     Served(Box<Served>),
+    /// The best placement of actors on cores.
+    Placed(Box<Placement>),
     /// No plan exists.
     Infeasible(Infeasible),
     /// The point could not be solved, and why.
@@ -61,6 +65,8 @@ pub struct Column {
     pub name: &'static str,
     /// What it holds.
     pub doc: &'static str,
+    /// Which of two values is better; `None` where neither is (a choice, a size, a resource that is given).
+    pub better: Option<Better>,
     value: Source,
 }
 
@@ -89,25 +95,35 @@ impl<'a> Priced<'a> {
 }
 
 const fn text(name: &'static str, doc: &'static str, value: fn(&Facts<'_>) -> Option<String>) -> Column {
-    Column { name, doc, value: Source::Text(value) }
+    Column { name, doc, better: None, value: Source::Text(value) }
 }
 const fn figure(name: &'static str, doc: &'static str, value: fn(&Facts<'_>) -> Option<f64>) -> Column {
-    Column { name, doc, value: Source::Number(value) }
+    Column { name, doc, better: None, value: Source::Number(value) }
 }
 const fn system_text(name: &'static str, doc: &'static str, value: fn(&System) -> String) -> Column {
-    Column { name, doc, value: Source::SystemText(value) }
+    Column { name, doc, better: None, value: Source::SystemText(value) }
 }
 const fn system(name: &'static str, doc: &'static str, value: fn(&Priced<'_>) -> Option<f64>) -> Column {
-    Column { name, doc, value: Source::SystemNumber(value) }
+    Column { name, doc, better: None, value: Source::SystemNumber(value) }
 }
 const fn plan_text(name: &'static str, doc: &'static str, value: fn(&Plan, &Record) -> String) -> Column {
-    Column { name, doc, value: Source::PlanText(value) }
+    Column { name, doc, better: None, value: Source::PlanText(value) }
 }
 const fn plan(name: &'static str, doc: &'static str, value: fn(&Plan, &Record) -> f64) -> Column {
-    Column { name, doc, value: Source::PlanNumber(value) }
+    Column { name, doc, better: None, value: Source::PlanNumber(value) }
 }
 
 impl Column {
+    /// The column with larger values as the better ones.
+    const fn higher(self) -> Self {
+        Self { better: Some(Better::Higher), ..self }
+    }
+
+    /// The column with smaller values as the better ones.
+    const fn lower(self) -> Self {
+        Self { better: Some(Better::Lower), ..self }
+    }
+
     /// Whether it holds numbers.
     pub fn is_number(&self) -> bool {
         matches!(self.value, Source::Number(_) | Source::SystemNumber(_) | Source::PlanNumber(_))
@@ -128,7 +144,7 @@ pub const COLUMNS: &[Column] = &[
     system_text("chip_name", "Name of the chip.", |s| s.chip.0.name.clone()),
     system_text("memory_name", "Name of the memory beside each chip.", |s| s.memory.0.name.clone()),
     system_text("topology_name", "Arrangement of the network's dimensions.", |s| s.network.topology.to_string()),
-    system("chips", "Number of chips.", |s| Some(s.system.chip_count() as f64)),
+    system("chips", "Number of chips.", |s| Some(s.system.chip_count() as f64)).lower(),
     text(
         "status",
         "`optimal` (proven within the gap asked for), `time_limit` or `node_limit` (the best plan found, its gap beside \
@@ -136,7 +152,7 @@ pub const COLUMNS: &[Column] = &[
         |f| Some(status(f.outcome)),
     ),
     text("reason", "Why the point has no plan; empty where it has one.", |f| match f.outcome {
-        Outcome::Mapped(..) | Outcome::Executed(_) | Outcome::Served(_) => None,
+        Outcome::Mapped(..) | Outcome::Executed(_) | Outcome::Served(_) | Outcome::Placed(_) => None,
         Outcome::Infeasible(reason) => Some(one_line(&reason.to_string())),
         Outcome::Failed(reason) => Some(one_line(reason)),
     }),
@@ -175,19 +191,19 @@ pub const COLUMNS: &[Column] = &[
         "slowest_stage_s",
         "Time of one microbatch on the pipeline stage that takes longest, with its hand-over.",
         |p, _| stages::slowest(&p.figures.stages).map_or(0.0, |(_, s)| s.time_s()),
-    ),
+    ).lower(),
     plan("partitions", "Partitions of a layer, run one after another.", |p, _| p.figures.partitions.len() as f64),
-    plan("iteration_s", "Time of one iteration.", |p, _| p.figures.iteration_s()),
+    plan("iteration_s", "Time of one iteration.", |p, _| p.figures.iteration_s()).lower(),
     plan(
         "bound_s",
         "No mapping in the space searched has a shorter iteration (where time is not minimised, by closed form alone).",
         |_, r| r.bound_s,
-    ),
+    ).lower(),
     plan(
         "gap",
         "(iteration_s - bound_s) / iteration_s; where time is not minimised of `objective_value`, `_bound`.",
         |_, r| r.gap(),
-    ),
+    ).lower(),
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path`, `relaxation` or `milp`.", |_, r| {
         word(&r.proof)
     }),
@@ -196,73 +212,73 @@ pub const COLUMNS: &[Column] = &[
         "Whether the bound is over all shardings; else it holds given the sharding of each assignment.",
         |_, r| r.covers_sharding.to_string(),
     ),
-    plan("samples_per_s", "Throughput of the whole system.", |p, _| throughput(p)),
+    plan("samples_per_s", "Throughput of the whole system.", |p, _| throughput(p)).higher(),
     plan("utilization", "FLOP of an iteration over what all chips could compute in its time.", |p, _| {
         p.figures.utilization
-    }),
+    }).higher(),
     plan("flop_per_iteration", "FLOP of one iteration, all chips.", |p, _| p.figures.flop_per_iteration),
-    plan("flop_per_s", "FLOP/s of the whole system.", |p, _| flop_rate(p)),
-    plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / p.figures.cost.total()),
-    plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / p.figures.power.total()),
+    plan("flop_per_s", "FLOP/s of the whole system.", |p, _| flop_rate(p)).higher(),
+    plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / p.figures.cost.total()).higher(),
+    plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / p.figures.power.total()).higher(),
     plan("layer_s", "Time of one pass over one layer on one chip: the sum over its partitions.", |p, _| {
         p.figures.layer_s
-    }),
-    plan("compute_s", "Arithmetic of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.compute_s)),
-    plan("dram_s", "DRAM traffic of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.dram_s)),
-    plan("network_s", "Collectives of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.network_s)),
+    }).lower(),
+    plan("compute_s", "Arithmetic of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.compute_s)).lower(),
+    plan("dram_s", "DRAM traffic of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.dram_s)).lower(),
+    plan("network_s", "Collectives of a layer pass, sum over the partitions.", |p, _| sum(p, |x| x.network_s)).lower(),
     plan("overhead_s", "Launches and set-up of a layer pass, sum over the partitions.", |p, _| {
         sum(p, |x| x.overhead_s)
-    }),
+    }).lower(),
     plan_text("bottleneck", "What limits the partitions for most of a layer pass.", |p, _| bottleneck(p).word().into()),
-    plan("work_s", "Part of the iteration in which stages work.", |p, _| p.figures.iteration.work_s),
+    plan("work_s", "Part of the iteration in which stages work.", |p, _| p.figures.iteration.work_s).lower(),
     plan("bubble_s", "Part of the iteration in which a stage waits for the pipeline.", |p, _| {
         p.figures.iteration.bubble_s
-    }),
-    plan("p2p_s", "Part of the iteration for transfers between stages.", |p, _| p.figures.iteration.p2p_s),
+    }).lower(),
+    plan("p2p_s", "Part of the iteration for transfers between stages.", |p, _| p.figures.iteration.p2p_s).lower(),
     plan("gradient_s", "Part of the iteration for the reduction of gradients that nothing hides.", |p, _| {
         p.figures.iteration.gradient_s
-    }),
-    plan("optimizer_s", "Part of the iteration for the optimiser.", |p, _| p.figures.iteration.optimizer_s),
-    plan("weights_bytes", "DRAM of one chip: weights.", |p, _| p.figures.memory.weights),
-    plan("gradients_bytes", "DRAM of one chip: gradients.", |p, _| p.figures.memory.gradients),
-    plan("optimizer_bytes", "DRAM of one chip: optimiser states.", |p, _| p.figures.memory.optimizer),
+    }).lower(),
+    plan("optimizer_s", "Part of the iteration for the optimiser.", |p, _| p.figures.iteration.optimizer_s).lower(),
+    plan("weights_bytes", "DRAM of one chip: weights.", |p, _| p.figures.memory.weights).lower(),
+    plan("gradients_bytes", "DRAM of one chip: gradients.", |p, _| p.figures.memory.gradients).lower(),
+    plan("optimizer_bytes", "DRAM of one chip: optimiser states.", |p, _| p.figures.memory.optimizer).lower(),
     plan("activations_bytes", "DRAM of one chip: activations kept for the backward pass.", |p, _| {
         p.figures.memory.activations
-    }),
+    }).lower(),
     plan("held_bytes", "DRAM of one chip: its share of embedding tables or of the matrix.", |p, _| {
         p.figures.memory.held
-    }),
-    plan("caches_bytes", "DRAM of one chip: caches kept for the next iteration.", |p, _| p.figures.memory.caches),
+    }).lower(),
+    plan("caches_bytes", "DRAM of one chip: caches kept for the next iteration.", |p, _| p.figures.memory.caches).lower(),
     plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| {
         p.figures.memory.live
-    }),
-    plan("total_bytes", "DRAM of one chip: all of these.", |p, _| p.figures.memory.total()),
+    }).lower(),
+    plan("total_bytes", "DRAM of one chip: all of these.", |p, _| p.figures.memory.total()).lower(),
     system("capacity_bytes", "DRAM that one chip has; empty without limit.", |s| {
         s.system.memory.0.capacity.map(|c| c.0)
     }),
     plan("sram_peak_bytes", "On-chip memory of the partition that uses most.", |p, _| {
         p.figures.partitions.iter().map(|x| x.sram_bytes).fold(0.0, f64::max)
-    }),
+    }).lower(),
     plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
-    plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)),
+    plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)).lower(),
     system("peak_flop_per_s", "Matrix peak of one chip.", |s| Some(s.system.chip.0.matrix_peak())),
     system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
-    system("cost_usd", "Price of the system.", |s| Some(s.cost.total())),
-    system("chips_usd", "Price of its chips.", |s| Some(s.cost.chips)),
-    system("memory_usd", "Price of its memories.", |s| Some(s.cost.memory)),
-    system("links_usd", "Price of its links.", |s| Some(s.cost.links)),
-    system("switches_usd", "Price of its switches and routers.", |s| Some(s.cost.switches)),
-    system("power_w", "Power of the system at full use.", |s| Some(s.power.total())),
-    system("chips_w", "Power of its chips.", |s| Some(s.power.chips)),
-    system("memory_w", "Power of its memories.", |s| Some(s.power.memory)),
-    system("links_w", "Power of its links.", |s| Some(s.power.links)),
-    system("switches_w", "Power of its switches and routers.", |s| Some(s.power.switches)),
+    system("cost_usd", "Price of the system.", |s| Some(s.cost.total())).lower(),
+    system("chips_usd", "Price of its chips.", |s| Some(s.cost.chips)).lower(),
+    system("memory_usd", "Price of its memories.", |s| Some(s.cost.memory)).lower(),
+    system("links_usd", "Price of its links.", |s| Some(s.cost.links)).lower(),
+    system("switches_usd", "Price of its switches and routers.", |s| Some(s.cost.switches)).lower(),
+    system("power_w", "Power of the system at full use.", |s| Some(s.power.total())).lower(),
+    system("chips_w", "Power of its chips.", |s| Some(s.power.chips)).lower(),
+    system("memory_w", "Power of its memories.", |s| Some(s.power.memory)).lower(),
+    system("links_w", "Power of its links.", |s| Some(s.power.links)).lower(),
+    system("switches_w", "Power of its switches and routers.", |s| Some(s.power.switches)).lower(),
     // Free systems have no throughput by price: a division by zero is printed as nothing.
     plan("samples_per_s_per_musd", "Throughput per million dollars of price.", |p, _| {
         throughput(p) / (p.figures.cost.total() / 1e6)
-    }),
-    plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| throughput(p) / (p.figures.power.total() / 1e6)),
-    plan("nodes", "Branch-and-bound nodes of all solves.", |_, r| r.nodes as f64),
+    }).higher(),
+    plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| throughput(p) / (p.figures.power.total() / 1e6)).higher(),
+    plan("nodes", "Branch-and-bound nodes of all solves.", |_, r| r.nodes as f64).lower(),
     plan_text("solver", "What decided the fusion problem.", |_, r| r.solver.clone()),
     plan("seed", "Random seed of the solver.", |_, r| f64::from(r.seed)),
     plan_text(
@@ -293,52 +309,52 @@ pub const COLUMNS: &[Column] = &[
     plan_text("minimized", "What the search minimised: `time`, `energy` or `cost` of an iteration.", |_, r| {
         r.objective.to_string()
     }),
-    plan("objective_value", "Its value: seconds, joules or dollars.", |_, r| r.value),
-    plan("objective_bound", "No mapping in the space searched has a smaller value.", |_, r| r.bound),
-    plan("energy_j", "Energy of an iteration, all parts, idle power included.", |p, _| p.figures.energy.total()),
-    plan("energy_chips_j", "Energy of an iteration: chips.", |p, _| p.figures.energy.parts().chips),
-    plan("energy_memory_j", "Energy of an iteration: memories.", |p, _| p.figures.energy.parts().memory),
-    plan("energy_links_j", "Energy of an iteration: links.", |p, _| p.figures.energy.parts().links),
+    plan("objective_value", "Its value: seconds, joules or dollars.", |_, r| r.value).lower(),
+    plan("objective_bound", "No mapping in the space searched has a smaller value.", |_, r| r.bound).lower(),
+    plan("energy_j", "Energy of an iteration, all parts, idle power included.", |p, _| p.figures.energy.total()).lower(),
+    plan("energy_chips_j", "Energy of an iteration: chips.", |p, _| p.figures.energy.parts().chips).lower(),
+    plan("energy_memory_j", "Energy of an iteration: memories.", |p, _| p.figures.energy.parts().memory).lower(),
+    plan("energy_links_j", "Energy of an iteration: links.", |p, _| p.figures.energy.parts().links).lower(),
     plan("energy_switches_j", "Energy of an iteration: switches and routers.", |p, _| {
         p.figures.energy.parts().switches
-    }),
+    }).lower(),
     plan("energy_idle_j", "What of the energy is drawn whatever the system does.", |p, _| {
         p.figures.energy.idle.total()
-    }),
+    }).lower(),
     plan("mean_power_w", "Energy of an iteration over its time.", |p, _| {
         p.figures.energy.total() / p.figures.iteration_s()
-    }),
-    plan("j_per_sample", "Energy by sample.", |p, _| p.figures.j_per_sample(&p.workload)),
+    }).lower(),
+    plan("j_per_sample", "Energy by sample.", |p, _| p.figures.j_per_sample(&p.workload)).lower(),
     plan("j_per_token", "Energy by token; empty where a sample has no tokens.", |p, _| {
         p.figures.j_per_token(&p.workload).unwrap_or(f64::NAN)
-    }),
-    plan("tokens_per_s", "Throughput in tokens; empty where a sample has none.", |p, _| tokens(p)),
+    }).lower(),
+    plan("tokens_per_s", "Throughput in tokens; empty where a sample has none.", |p, _| tokens(p)).higher(),
     plan("tokens_per_s_per_usd", "Throughput in tokens per dollar of price.", |p, _| {
         tokens(p) / p.figures.cost.total()
-    }),
+    }).higher(),
     plan(
         "tokens_per_s_per_w",
         "Throughput in tokens per watt of power at full use (per watt drawn: 1 / j_per_token).",
         |p, _| tokens(p) / p.figures.power.total(),
-    ),
+    ).higher(),
     plan("iteration_usd", "Dollars of an iteration: price of the system written off, and electricity.", |p, r| {
         spent(p, r).total()
-    }),
-    plan("iteration_capital_usd", "Of it, the share of the system's price that wears off.", |p, r| spent(p, r).capital),
-    plan("iteration_energy_usd", "Of it, electricity.", |p, r| spent(p, r).energy),
+    }).lower(),
+    plan("iteration_capital_usd", "Of it, the share of the system's price that wears off.", |p, r| spent(p, r).capital).lower(),
+    plan("iteration_energy_usd", "Of it, electricity.", |p, r| spent(p, r).energy).lower(),
     plan("run_iterations", "Iterations of the run that `solve.economics` states, not rounded.", |p, r| {
         iterations(p, r)
     }),
-    plan("run_s", "Time of the run.", |p, r| iterations(p, r) * p.figures.iteration_s()),
+    plan("run_s", "Time of the run.", |p, r| iterations(p, r) * p.figures.iteration_s()).lower(),
     plan("run_kwh", "Energy of the run, without the facility's factor.", |p, r| {
         iterations(p, r) * p.figures.energy.total() / 3.6e6
-    }),
-    plan("run_usd", "Dollars of the run.", |p, r| iterations(p, r) * spent(p, r).total()),
+    }).lower(),
+    plan("run_usd", "Dollars of the run.", |p, r| iterations(p, r) * spent(p, r).total()).lower(),
     text("budget_kind", "What `solve.budget` holds equal: `cost`, `power` or `chips`; empty without a budget.", |f| {
         f.fitted.map(|b| b.kind.word().to_string())
     }),
     figure("budget_limit", "The budget, in dollars, watts or chips.", |f| f.fitted.map(|b| b.limit)),
-    figure("budget_used", "What of it the system takes.", |f| f.fitted.map(|b| b.used)),
+    figure("budget_used", "What of it the system takes.", |f| f.fitted.map(|b| b.used)).lower(),
     figure("scaled_dimension", "Position of the network dimension that was scaled to the budget, from 0.", |f| {
         f.fitted.and_then(|b| b.dimension).map(|d| d as f64)
     }),
@@ -367,34 +383,44 @@ pub const COLUMNS: &[Column] = &[
         "hardware_utilization",
         "Executions: executed FLOP of products over what all chips could compute (`utilization` counts the model's own).",
         |_, _| f64::NAN,
-    ),
-    plan("recompute_s", "Executions: part of the iteration for what is computed again.", |_, _| f64::NAN),
-    plan("exposed_tp_s", "Executions: tensor-parallel communication that is waited for.", |_, _| f64::NAN),
-    plan("exposed_cp_s", "Executions: context-parallel communication that is waited for.", |_, _| f64::NAN),
-    plan("exposed_ep_s", "Executions: expert-parallel communication that is waited for.", |_, _| f64::NAN),
+    ).higher(),
+    plan("recompute_s", "Executions: part of the iteration for what is computed again.", |_, _| f64::NAN).lower(),
+    plan("exposed_tp_s", "Executions: tensor-parallel communication that is waited for.", |_, _| f64::NAN).lower(),
+    plan("exposed_cp_s", "Executions: context-parallel communication that is waited for.", |_, _| f64::NAN).lower(),
+    plan("exposed_ep_s", "Executions: expert-parallel communication that is waited for.", |_, _| f64::NAN).lower(),
     plan("hidden_s", "Executions: communication beside other work.", |_, _| f64::NAN),
-    plan("host_s", "Executions: part of the iteration in which chips wait for host code.", |_, _| f64::NAN),
-    plan("offload_s", "Executions: traffic to the second memory tier that is waited for.", |_, _| f64::NAN),
-    plan("second_tier_bytes", "Executions: second memory tier of one chip.", |_, _| f64::NAN),
+    plan("host_s", "Executions: part of the iteration in which chips wait for host code.", |_, _| f64::NAN).lower(),
+    plan("offload_s", "Executions: traffic to the second memory tier that is waited for.", |_, _| f64::NAN).lower(),
+    plan("second_tier_bytes", "Executions: second memory tier of one chip.", |_, _| f64::NAN).lower(),
     plan("executions", "Executions, serving: how many the search covered.", |_, _| f64::NAN),
     plan(
         "error_band_pct",
         "Executions, serving: measured mean absolute error of predictions of this class (validation/bounds.yaml).",
         |_, _| f64::NAN,
-    ),
+    ).lower(),
     plan("served_batch", "Serving: sequences of the batch.", |_, _| f64::NAN),
-    plan("served_at_once", "Serving: sequences that fit the memory at once, all replicas together.", |_, _| f64::NAN),
-    plan("ttft_s", "Serving: time to the first token of the sequence that waits longest.", |_, _| f64::NAN),
-    plan("tpot_s", "Serving: time for each further token, mean over the answer.", |_, _| f64::NAN),
-    plan("last_tpot_s", "Serving: time for the last token.", |_, _| f64::NAN),
+    plan("served_at_once", "Serving: sequences that fit the memory at once, all replicas together.", |_, _| f64::NAN).higher(),
+    plan("ttft_s", "Serving: time to the first token of the sequence that waits longest.", |_, _| f64::NAN).lower(),
+    plan("tpot_s", "Serving: time for each further token, mean over the answer.", |_, _| f64::NAN).lower(),
+    plan("last_tpot_s", "Serving: time for the last token.", |_, _| f64::NAN).lower(),
     plan(
         "generated_per_s",
         "Serving: generated tokens a second; empty where nothing is generated (tokens_per_s has the prompts).",
         |_, _| f64::NAN,
-    ),
-    plan("generated_per_s_per_chip", "Serving: the same by chip.", |_, _| f64::NAN),
-    plan("generated_per_s_per_usd", "Serving: the same by dollar of price.", |_, _| f64::NAN),
-    plan("generated_per_s_per_w", "Serving: the same by watt at full use.", |_, _| f64::NAN),
+    ).higher(),
+    plan("generated_per_s_per_chip", "Serving: the same by chip.", |_, _| f64::NAN).higher(),
+    plan("generated_per_s_per_usd", "Serving: the same by dollar of price.", |_, _| f64::NAN).higher(),
+    plan("generated_per_s_per_w", "Serving: the same by watt at full use.", |_, _| f64::NAN).higher(),
+    plan_text("place_cores_name", "Placements: name of the cores.", |_, _| String::new()),
+    plan("place_cores", "Placements: cores there are.", |_, _| f64::NAN),
+    plan("place_cores_used", "Placements: cores that hold an actor.", |_, _| f64::NAN),
+    plan("place_actors", "Placements: actors of all replicas.", |_, _| f64::NAN),
+    plan("place_replicas", "Placements: copies of the graph.", |_, _| f64::NAN),
+    plan("place_bottleneck_s", "Placements: firings of the slowest core in an iteration.", |_, _| f64::NAN).lower(),
+    plan("place_imbalance", "Placements: largest over mean load of the cores.", |_, _| f64::NAN).lower(),
+    plan("place_across_s", "Placements: all transfers between cores.", |_, _| f64::NAN).lower(),
+    plan("place_cut_bytes", "Placements: bytes between cores in an iteration.", |_, _| f64::NAN).lower(),
+    plan("place_latency_s", "Placements: one iteration alone, from its first firing to its last.", |_, _| f64::NAN).lower(),
 ];
 
 /// Name and meaning of the first column.
@@ -412,6 +438,11 @@ pub fn is_fixed(name: &str) -> bool {
     name == LEADING.0 || COLUMNS.iter().any(|c| c.name == name) || TRAILING.iter().any(|(n, _)| *n == name)
 }
 
+/// Which values of a column of the results are better; `None` for other columns and where neither is.
+pub fn better(name: &str) -> Option<Better> {
+    COLUMNS.iter().find(|column| column.name == name).and_then(|column| column.better)
+}
+
 /// The values of [`COLUMNS`] for one point.
 pub fn values(facts: &Facts<'_>) -> StringRecord {
     let mut record = StringRecord::with_capacity(16 << 10, COLUMNS.len());
@@ -427,6 +458,7 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
             let value = match facts.outcome {
                 Outcome::Executed(x) => Some(executed::value(column.name, x, system)),
                 Outcome::Served(x) => Some(executed::served(column.name, x, system)),
+                Outcome::Placed(x) => Some(executed::placed(column.name, x, system)),
                 _ => None,
             };
             if let Some(value) = value {
@@ -462,12 +494,15 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
 
 /// The column reference as a Markdown table.
 pub fn reference() -> String {
-    let mut out = String::from("| column | meaning |\n|---|---|\n");
-    let mut row = |name: &str, doc: &str| out.push_str(&format!("| `{name}` | {} |\n", doc.replace('|', "\\|")));
-    row(LEADING.0, LEADING.1);
-    row("<axis>", "One column for each axis of the study: the point's label on it.");
-    COLUMNS.iter().for_each(|column| row(column.name, column.doc));
-    TRAILING.iter().for_each(|(name, doc)| row(name, doc));
+    let mut out = String::from("| column | better | meaning |\n|---|---|---|\n");
+    let mut row = |name: &str, better: Option<Better>, doc: &str| {
+        let better = better.map_or("", Better::word);
+        out.push_str(&format!("| `{name}` | {better} | {} |\n", doc.replace('|', "\\|")));
+    };
+    row(LEADING.0, None, LEADING.1);
+    row("<axis>", None, "One column for each axis of the study: the point's label on it.");
+    COLUMNS.iter().for_each(|column| row(column.name, column.better, column.doc));
+    TRAILING.iter().for_each(|(name, doc)| row(name, None, doc));
     out
 }
 
@@ -495,6 +530,7 @@ fn status(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Mapped(_, record) => record.status.to_string(),
         Outcome::Executed(_) | Outcome::Served(_) => Status::Optimal.to_string(),
+        Outcome::Placed(x) => x.best.status.to_string(),
         Outcome::Infeasible(_) => INFEASIBLE.to_string(),
         Outcome::Failed(_) => FAILED.to_string(),
     }
@@ -605,6 +641,30 @@ mod tests {
         assert_eq!(names.len(), count);
         assert!(COLUMNS.iter().all(|c| c.doc.ends_with('.')));
         assert_eq!(reference().lines().count(), count + 3);
+    }
+
+    /// Rates by time, price, power are better when higher, what is spent (seconds, dollars, joules, watts, bytes) when lower.
+    #[test]
+    fn every_column_states_a_direction_that_its_unit_has() {
+        // Resources that are given, and what is neither spent nor gained.
+        let neither = ["peak_flop_per_s", "dram_bytes_per_s", "capacity_bytes", "hidden_s"];
+        for column in COLUMNS {
+            let name = column.name;
+            let rate = name.ends_with("_per_s") || name.contains("_per_s_") || name.ends_with("utilization");
+            let spent = ["_s", "_usd", "_j", "_w", "_kwh", "_bytes"].iter().any(|unit| name.ends_with(unit));
+            if !column.is_number() || neither.contains(&name) {
+                assert_eq!(column.better, None, "{name}");
+            } else if rate {
+                assert_eq!(column.better, Some(Better::Higher), "{name}");
+            } else if spent {
+                assert_eq!(column.better, Some(Better::Lower), "{name}");
+            }
+        }
+        assert_eq!(better("tokens_per_s"), Some(Better::Higher));
+        assert_eq!(better("flop_per_s_per_w"), Some(Better::Higher));
+        assert_eq!(better("j_per_token"), Some(Better::Lower));
+        assert_eq!((better("tp"), better("my_column")), (None, None));
+        assert!(reference().contains("| `flop_per_s` | higher |"));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! and those that only these have.
 
 use crate::execution::{Found, Prediction, inference};
+use crate::place::replicas::Point;
+use crate::place::{Figures, Objective, Solved};
 use crate::system::{System, price};
 
 /// A point whose executions were searched.
@@ -24,6 +26,25 @@ pub struct Served {
     pub layouts: u64,
     /// As of [`Executed`].
     pub error_band_pct: Option<f64>,
+}
+
+/// A point whose actors were placed on cores.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Placement {
+    /// Actors of all replicas.
+    pub actors: usize,
+    /// Cores there are.
+    pub cores: usize,
+    /// Their name.
+    pub cores_name: String,
+    /// What follows from the placement.
+    pub figures: Figures,
+    /// The best answer and its bound.
+    pub best: Solved,
+    /// Throughput and latency.
+    pub point: Point,
+    /// What was minimised.
+    pub minimise: Objective,
 }
 
 /// A value of a point.
@@ -132,6 +153,25 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("generated_per_s_per_w", Value::Number(|x, s| rate(x) / price::power(s).total())),
 ];
 
+const PLACED: &[(&str, Value<Placement>)] = &[
+    ("gap", Value::Number(|x, _| x.best.gap())),
+    ("proof", Value::Text(|x| x.best.engine.into())),
+    ("samples_per_s", Value::Number(|x, _| x.point.throughput)),
+    ("place_cores_name", Value::Text(|x| x.cores_name.clone())),
+    ("place_cores", Value::Number(|x, _| x.cores as f64)),
+    ("place_cores_used", Value::Number(|x, _| x.figures.used as f64)),
+    ("place_actors", Value::Number(|x, _| x.actors as f64)),
+    ("place_replicas", Value::Number(|x, _| x.point.replicas as f64)),
+    ("minimized", Value::Text(|x| x.minimise.to_string())),
+    ("objective_value", Value::Number(|x, _| x.best.objective)),
+    ("objective_bound", Value::Number(|x, _| x.best.bound)),
+    ("place_bottleneck_s", Value::Number(|x, _| x.figures.bottleneck_s)),
+    ("place_imbalance", Value::Number(|x, _| x.figures.imbalance)),
+    ("place_across_s", Value::Number(|x, _| x.figures.across_s)),
+    ("place_cut_bytes", Value::Number(|x, _| x.figures.cut_bytes)),
+    ("place_latency_s", Value::Number(|x, _| x.point.latency_s)),
+];
+
 fn find<T>(values: &[(&str, Value<T>)], column: &str, x: &T, system: &System) -> Option<String> {
     values.iter().find(|(name, _)| *name == column).map(|(_, value)| match value {
         Value::Number(f) => super::csv::number(f(x, system)),
@@ -144,6 +184,11 @@ pub fn value(column: &str, executed: &Executed, system: &System) -> Option<Strin
     find(VALUES, column, executed, system)
 }
 
+/// The value of a column; `None` where a placement has none.
+pub fn placed(column: &str, placed: &Placement, system: &System) -> Option<String> {
+    find(PLACED, column, placed, system)
+}
+
 /// The value of a column; `None` where serving has none.
 pub fn served(column: &str, served: &Served, system: &System) -> Option<String> {
     find(SERVED, column, served, system)
@@ -151,12 +196,12 @@ pub fn served(column: &str, served: &Served, system: &System) -> Option<String> 
 
 #[cfg(test)]
 mod tests {
-    use super::{SERVED, VALUES};
+    use super::{PLACED, SERVED, VALUES};
     use crate::report::csv::COLUMNS;
 
     #[test]
     fn every_value_has_a_column() {
-        for name in VALUES.iter().map(|v| v.0).chain(SERVED.iter().map(|v| v.0)) {
+        for name in VALUES.iter().map(|v| v.0).chain(SERVED.iter().map(|v| v.0)).chain(PLACED.iter().map(|v| v.0)) {
             assert!(COLUMNS.iter().any(|c| c.name == name), "{name}");
         }
     }

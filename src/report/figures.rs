@@ -1,6 +1,6 @@
 //! The figures of a study, drawn from its `results.csv` alone.
 
-use super::csv::BETWEEN_PARTITIONS;
+use super::csv::{BETWEEN_PARTITIONS, better};
 use super::plot::{
     Better, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, Width, XValue,
     XyChart, XyPoint,
@@ -21,6 +21,17 @@ pub enum FigureError {
     /// No row can be drawn.
     #[error("nothing to draw: no row has a number in both columns that the axes can show (above zero on a log axis)")]
     Nothing,
+    /// The table has a header alone.
+    #[error("nothing to draw: the table has a header and no rows")]
+    NoRows,
+    /// A front over a column of which it is not known what is better.
+    #[error(
+        "a front needs to know whether higher or lower values of {column:?} are better: --max {column} or --min {column} says it"
+    )]
+    NoDirection {
+        /// The column.
+        column: String,
+    },
 }
 
 /// What was drawn.
@@ -138,8 +149,8 @@ impl<'t> Results<'t> {
             title: self.title.clone(),
             x_label: label.to_string(),
             y_label: "throughput (samples/s)".into(),
-            x_better: Better::Lower,
-            y_better: Better::Higher,
+            x_better: direction(column, None)?,
+            y_better: direction("samples_per_s", None)?,
             points: points.collect(),
             x_scale: Scale::Auto,
             y_scale: Scale::Auto,
@@ -330,6 +341,10 @@ pub struct Pair {
     pub log_y: bool,
     /// Which chart.
     pub kind: Kind,
+    /// What is better in x, where not what its column says.
+    pub x_better: Option<Better>,
+    /// What is better in y, where not what its column says.
+    pub y_better: Option<Better>,
 }
 
 /// Draws two columns of any table.
@@ -345,6 +360,9 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
     };
     let shown = |value: f64, log: bool| value.is_finite() && (!log || value > 0.0);
     let numbers_of_x = table.numbers(&pair.x).ok();
+    if table.is_empty() {
+        return Err(FigureError::NoRows);
+    }
     let drawable = (0..table.len())
         .any(|row| shown(y[row], pair.log_y) && numbers_of_x.as_ref().is_none_or(|x| shown(x[row], pair.log_x)));
     if !drawable {
@@ -354,6 +372,7 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
     let (x_label, y_label) = (pair.x.clone(), pair.y.clone());
     if pair.kind == Kind::Pareto {
         let x = table.numbers(&pair.x)?;
+        let (x_better, y_better) = (direction(&pair.x, pair.x_better)?, direction(&pair.y, pair.y_better)?);
         // The axes of a study name its points; in other tables the group does.
         let labels = match table.axes() {
             Ok(axes) => {
@@ -372,8 +391,8 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
             title: String::new(),
             x_label,
             y_label,
-            x_better: better(&pair.x),
-            y_better: better(&pair.y),
+            x_better,
+            y_better,
             points: points.collect(),
             x_scale: scale(pair.log_x),
             y_scale: scale(pair.log_y),
@@ -399,9 +418,9 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
     Ok(chart.draw(stem)?)
 }
 
-/// Which values of a column are better: more throughput and utilisation, less of everything else.
-fn better(column: &str) -> Better {
-    if column.starts_with("samples_per_s") || column == "utilization" { Better::Higher } else { Better::Lower }
+/// Which values of a column are better: as is stated, else as the column says.
+fn direction(column: &str, stated: Option<Better>) -> Result<Better, FigureError> {
+    stated.or_else(|| better(column)).ok_or_else(|| FigureError::NoDirection { column: column.to_string() })
 }
 
 mod heatmaps;

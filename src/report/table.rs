@@ -1,9 +1,15 @@
 //! A CSV file read back: header, rows, and columns as numbers or texts.
 
 use super::csv::{COLUMNS, LEADING, TRAILING};
-use crate::spec::read::nearest;
+use crate::spec::FileKind;
+use crate::spec::read::{near, quoted};
 use csv::{ReaderBuilder, StringRecord};
 use std::path::{Path, PathBuf};
+
+/// Columns named where another one may be meant.
+const MOST_NAMED: usize = 5;
+/// Columns listed of a table whose columns are not known.
+const MOST_LISTED: usize = 12;
 
 /// A table with a header.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +71,21 @@ pub enum TableError {
     },
 }
 
+/// What is wrong with a line of a table.
+fn no_table(error: &csv::Error) -> String {
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths { pos, expected_len, len } => format!(
+            "line {} has {len} fields, the header has {expected_len}",
+            pos.as_ref().map_or(0, csv::Position::line)
+        ),
+        csv::ErrorKind::Utf8 { pos, .. } => {
+            format!("line {} is not UTF-8 text", pos.as_ref().map_or(0, csv::Position::line))
+        }
+        csv::ErrorKind::Io(error) => crate::spec::node::io_reason(error),
+        _ => error.to_string(),
+    }
+}
+
 impl Table {
     /// Reads a CSV file whose first line is the header.
     ///
@@ -73,15 +94,19 @@ impl Table {
     pub fn read(path: &Path) -> Result<Self, TableError> {
         let fail = |reason: String| TableError::Read { path: path.to_path_buf(), reason };
         let bytes = std::fs::read(path).map_err(|e| fail(crate::spec::node::io_reason(&e)))?;
+        let kind = std::str::from_utf8(&bytes).ok().and_then(FileKind::of_text);
+        if let Some(kind) = kind.filter(|kind| *kind != FileKind::Table) {
+            return Err(fail(kind.instead_of("a table (CSV)")));
+        }
         // Spreadsheet programs put a byte order mark before the header.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
         let mut reader = ReaderBuilder::new().from_reader(bytes);
         let header: Vec<String> =
-            reader.headers().map_err(|e| fail(e.to_string()))?.iter().map(str::to_string).collect();
+            reader.headers().map_err(|e| fail(no_table(&e)))?.iter().map(str::to_string).collect();
         if header.is_empty() {
             return Err(fail("the file is empty; a header is due".into()));
         }
-        let rows = reader.into_records().collect::<Result<Vec<_>, _>>().map_err(|e| fail(e.to_string()))?;
+        let rows = reader.into_records().collect::<Result<Vec<_>, _>>().map_err(|e| fail(no_table(&e)))?;
         Ok(Self { path: path.to_path_buf(), header, rows })
     }
 
@@ -104,13 +129,38 @@ impl Table {
     /// # Errors
     /// [`TableError::NoColumn`], naming the nearest.
     pub fn texts(&self, column: &str) -> Result<Vec<&str>, TableError> {
-        let position = self.position(column).ok_or_else(|| {
-            let names: Vec<&str> = self.header.iter().map(String::as_str).collect();
-            let near = nearest(column, &names).map(|near| format!("did you mean {near:?}? ")).unwrap_or_default();
-            let remedy = format!("{near}columns: {}", names.join(", "));
-            TableError::NoColumn { path: self.path.clone(), column: column.to_string(), remedy }
+        let position = self.position(column).ok_or_else(|| TableError::NoColumn {
+            path: self.path.clone(),
+            column: column.to_string(),
+            remedy: self.instead_of(column),
         })?;
         Ok(self.rows.iter().map(|row| row.get(position).unwrap_or_default()).collect())
+    }
+
+    /// Which columns may be meant by one that is not there: by name, else by what they hold.
+    fn instead_of(&self, column: &str) -> String {
+        let names: Vec<&str> = self.header.iter().map(String::as_str).collect();
+        let mut likely = near(column, &names, MOST_NAMED);
+        if likely.is_empty() {
+            let word = column.to_lowercase();
+            // What a column holds is said in the first words: "Price of the system".
+            let about = COLUMNS.iter().filter(|c| {
+                let mut words = c.doc.split(|ch: char| !ch.is_alphanumeric()).filter(|w| !w.is_empty());
+                words.by_ref().take(4).any(|w| w.to_lowercase() == word)
+            });
+            likely = about.map(|c| c.name).filter(|name| names.contains(name)).take(MOST_NAMED).collect();
+        }
+        let meant = if likely.is_empty() { String::new() } else { format!("did you mean {}? ", quoted(&likely)) };
+        if names.len() <= MOST_LISTED {
+            return format!("{meant}columns: {}", names.join(", "));
+        }
+        match self.axes() {
+            Ok(axes) => format!(
+                "{meant}the study's axes are {}, `flowspace schema columns` tells of the other columns",
+                axes.join(", ")
+            ),
+            Err(_) => format!("{meant}it has {} columns: {}, ...", names.len(), names[..MOST_LISTED].join(", ")),
+        }
     }
 
     /// The numbers of a column; not-a-number where a row has none.

@@ -140,6 +140,15 @@ impl Milp {
     }
 }
 
+/// The engines of this build, for `flowspace --version`.
+pub fn engines() -> Vec<&'static str> {
+    let mut engines = vec!["shortest path", "elimination", "HiGHS"];
+    if cfg!(feature = "cbc") {
+        engines.push("CBC");
+    }
+    engines
+}
+
 /// How to solve.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {

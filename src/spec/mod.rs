@@ -6,10 +6,12 @@
 //! structure once: its reader, its JSON Schema ([`schema`]) and its documentation come from that one definition.
 
 pub mod catalogue;
+pub mod kind;
 pub mod markdown;
 pub mod node;
 pub mod read;
 pub mod schema;
 
+pub use kind::FileKind;
 pub use node::{Loader, Node, Origin, Value};
 pub use read::{FromNode, Problem, Problems, Reader};

@@ -1,6 +1,7 @@
 //! Located YAML trees, and the loading of files into them.
 
 use super::catalogue::{self, Kind};
+use super::kind::FileKind;
 use super::read::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::path::{Path, PathBuf};
@@ -312,7 +313,14 @@ impl Loader {
             .map_err(|e| fail(format!("cannot read file {:?}: {}", path.display().to_string(), io_reason(&e))))?;
         let text = String::from_utf8(bytes)
             .map_err(|_| fail(format!("{:?} is not UTF-8 text", path.display().to_string())))?;
-        Node::parse(&path.display().to_string(), &text)
+        let parsed = Node::parse(&path.display().to_string(), &text);
+        if !matches!(parsed, Ok(Node { value: Value::Map(_), .. }))
+            && let Some(kind @ (FileKind::Table | FileKind::Trace)) = FileKind::of_text(&text)
+        {
+            let origin = Origin { file: Arc::from(path.display().to_string()), line: 1 };
+            return Err(Problem { origin, field, message: kind.instead_of("a file of YAML") });
+        }
+        parsed
     }
 
     /// Reads and parses the file at `path`, or the one of `kind` that is called so in the [`catalogue`]: a path goes before a name.
@@ -450,7 +458,11 @@ pub fn io_reason(error: &std::io::Error) -> String {
     match error.kind() {
         std::io::ErrorKind::NotFound => "there is no such file".into(),
         std::io::ErrorKind::PermissionDenied => "permission denied".into(),
-        _ => error.to_string(),
+        std::io::ErrorKind::IsADirectory => "it is a folder".into(),
+        std::io::ErrorKind::AlreadyExists => "a file of that name is in the way".into(),
+        std::io::ErrorKind::NotADirectory => "a part of its path is a file, not a folder".into(),
+        // The number that the operating system has for it says nothing to a user.
+        _ => error.to_string().split(" (os error").next().unwrap_or_default().to_lowercase(),
     }
 }
 

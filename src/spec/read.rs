@@ -1,5 +1,6 @@
 //! Reading nodes into typed structures, collecting every problem on the way.
 
+use super::kind::FileKind;
 use super::node::{Loader, Node, Origin, Value};
 use super::schema::Definitions;
 use crate::units::{Quantity, QuantityError};
@@ -145,9 +146,14 @@ impl Reader {
         }
     }
 
-    /// Refuses keys that are not in `known`, naming the nearest.
-    pub fn unknown_keys(&mut self, node: &Node, known: &[&str]) {
-        let Value::Map(entries) = &node.value else { return };
+    /// Refuses keys that are not in `known`, naming the nearest. Where the keys are mostly those of another kind of file than
+    /// `due`, that alone is said and the reading ends.
+    pub fn unknown_keys(&mut self, node: &Node, due: &str, known: &[&str]) -> Option<()> {
+        let Value::Map(entries) = &node.value else { return Some(()) };
+        if let Some(kind) = another_kind(node, entries, due, known) {
+            self.problem(node, kind.instead_of(due));
+            return None;
+        }
         for (key, origin, _) in entries {
             if !known.contains(&key.as_str()) {
                 let remedy = match nearest(key, known) {
@@ -162,6 +168,7 @@ impl Reader {
                 });
             }
         }
+        Some(())
     }
 
     /// Reads one field of a mapping; `None` after a noted problem.
@@ -185,6 +192,20 @@ impl Reader {
     }
 }
 
+/// The kind of file that `node` is instead of the one that is `due`: where a key tells it, or at least half of its keys are unknown there, of those that
+/// not every kind has.
+fn another_kind(node: &Node, entries: &[(String, Origin, Node)], due: &str, known: &[&str]) -> Option<FileKind> {
+    let own: Vec<&str> =
+        entries.iter().map(|(key, _, _)| key.as_str()).filter(|k| !["name", "source"].contains(k)).collect();
+    let unknown = own.iter().filter(|key| !known.contains(key)).count();
+    let kind = FileKind::of_tree(node).filter(|_| unknown > 0)?;
+    if unknown * 2 < own.len() && !kind.is_marked() {
+        return None;
+    }
+    // The structures inside a file have names of their own ("a transformer"): they are no other kind of file.
+    (FileKind::due(due) && kind.name() != due).then_some(kind)
+}
+
 /// The known word nearest to `word`, if it is near enough to be a slip of the keyboard.
 pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
     known
@@ -193,6 +214,40 @@ pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
         .filter(|(d, k)| *d <= 1 + k.len().min(word.len()) / 3)
         .min_by_key(|(d, _)| *d)
         .map(|(_, k)| k)
+}
+
+/// The known words that may be meant by `word`, the likeliest first: slips of the keyboard, then words that hold it or that it
+/// holds, in whole or but for a slip in one of their parts.
+pub fn near<'k>(word: &str, known: &[&'k str], most: usize) -> Vec<&'k str> {
+    let low = word.to_lowercase();
+    let part_of = |whole: &str, part: &str| part.len() > 2 && whole.contains(part);
+    let mut found: Vec<(usize, usize, &str)> = Vec::new();
+    for name in known {
+        let other = name.to_lowercase();
+        let distance = edit_distance(&low, &other);
+        let parts = || other.split(['_', '-', '.', ' ']).filter(|part| part.len() > 2);
+        if nearest(&low, &[&other]).is_some() {
+            found.push((0, distance, name));
+        } else if part_of(&other, &low) || part_of(&low, &other) {
+            found.push((1, distance, name));
+        } else if parts().any(|part| edit_distance(&low, part) <= 1) {
+            found.push((2, distance, name));
+        }
+    }
+    found.sort_by_key(|(class, distance, _)| (*class, *distance));
+    found.into_iter().take(most).map(|(_, _, name)| name).collect()
+}
+
+/// `"a", "b" or "c"`.
+pub fn quoted(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => format!("{one:?}"),
+        [first @ .., last] => {
+            let first: Vec<String> = first.iter().map(|name| format!("{name:?}")).collect();
+            format!("{} or {last:?}", first.join(", "))
+        }
+    }
 }
 
 fn edit_distance(a: &str, b: &str) -> usize {
@@ -556,7 +611,7 @@ macro_rules! spec {
         impl $crate::spec::FromNode for $name {
             fn from_node(node: &$crate::spec::Node, reader: &mut $crate::spec::Reader) -> Option<Self> {
                 reader.entries(node, $title)?;
-                reader.unknown_keys(node, &[$( $crate::spec!(@key $field $($key)?) ),*]);
+                reader.unknown_keys(node, $title, &[$( $crate::spec!(@key $field $($key)?) ),*])?;
                 $( let $field: Option<$ty> =
                     reader.key(node, $crate::spec!(@key $field $($key)?), $crate::spec!(@default $($default)?)); )*
                 let value = Self { $( $field: $field?, )* };

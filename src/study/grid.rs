@@ -3,10 +3,13 @@
 use super::axis::{self, Axis, Override};
 use super::executed;
 use super::field::{FieldPath, Root, set};
+use super::placed;
 use super::rule::{self, Rule};
 use super::spec::{SolveSpec, StudySpec};
 use super::store::KeyStart;
 use crate::mapping::{Infeasible, Request};
+use crate::place::ActorGraph;
+use crate::progress::Steps;
 use crate::spec::read::Ref;
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind};
 use crate::system::budget::{Fitted, Unfit};
@@ -77,6 +80,8 @@ pub struct Point {
     /// The language model, where its executions or servings on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
     /// and batches alone.
     pub language: Option<Box<LanguageModel>>,
+    /// The actor graph, where it is placed on cores (`solve.place`).
+    pub actors: Option<Arc<ActorGraph>>,
     /// The system.
     pub system: System,
     /// How it is solved.
@@ -99,6 +104,8 @@ pub struct Outlook {
     pub every: Vec<Problem>,
     /// Problems that some have: those points will fail.
     pub some: Vec<Problem>,
+    /// Whether no point of the whole grid can be built, each for a reason of its own perhaps.
+    pub none_stands: bool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -267,6 +274,15 @@ impl Study {
         else {
             return Err(Problems(problems));
         };
+        let actors = match &solve.place {
+            Some(spec) => {
+                let found = self.workload_tree(index).and_then(|tree| placed::actors(spec, &tree));
+                Some(Arc::new(
+                    found.map_err(|p| Problems(p.0.into_iter().map(|p| self.placed(Root::Workload, p)).collect()))?,
+                ))
+            }
+            None => None,
+        };
         let fitted = match solve.budget.as_ref().map(|budget| budget.fit(&mut system)) {
             None => None,
             Some(Ok(fitted)) => Some(Ok(fitted)),
@@ -278,7 +294,16 @@ impl Study {
                 return Err(Problem { origin, field: "solve.budget".into(), message }.into());
             }
         };
-        Ok(Point { workload, key_start, language, system, solve, fitted })
+        Ok(Point { workload, key_start, language, actors, system, solve, fitted })
+    }
+
+    /// The tree of a point's workload.
+    fn workload_tree(&self, index: u64) -> Result<Node, Problems> {
+        let mut tree = self.spec.workload.0.clone();
+        for change in self.changes(&self.choice(index)).into_iter().filter(|c| c.path.root == Root::Workload) {
+            set(&mut tree, &change.path.segments, &change.value, &change.origin, &change.path)?;
+        }
+        Ok(tree)
     }
 
     /// The system that overrides make, from the tree of another point that differs in the values of the last of them alone.
@@ -345,8 +370,12 @@ impl Study {
         let step = (sample.len() as u64).div_ceil(SAMPLE).max(1) as usize;
         let mut every: Option<Vec<Problem>> = None;
         let mut some: Vec<Problem> = Vec::new();
+        let mut stands = false;
+        let steps = Steps::of("points", sample.len().div_ceil(step) as u64);
         for index in sample.into_iter().step_by(step) {
             let found = self.point(index).err().map(|p| p.0).unwrap_or_default();
+            stands |= found.is_empty();
+            steps.step();
             for problem in &found {
                 if !some.contains(problem) {
                     some.push(problem.clone());
@@ -359,6 +388,8 @@ impl Study {
         }
         let every = every.unwrap_or_default();
         some.retain(|problem| !every.contains(problem));
-        Outlook { every, some }
+        // A sample without a sound point is no proof; the look at all points ends with the first that is sound.
+        let none_stands = !stands && (0..count).all(|index| self.point(index).is_err());
+        Outlook { every, some, none_stands }
     }
 }

@@ -9,6 +9,7 @@ mod blind;
 mod executed;
 pub mod field;
 pub mod grid;
+pub mod placed;
 pub mod progress;
 pub mod rule;
 pub mod spec;

@@ -2,6 +2,7 @@
 
 use super::axis;
 use super::field::{FieldPath, Fields, Root};
+use super::placed::PlaceSpec;
 use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::JOINT_NODES;
@@ -169,6 +170,8 @@ crate::spec! {
         execution: Pins = Pins::default(),
         /// Limits for the serving of language models.
         serving: ServingSpec = ServingSpec::default(),
+        /// Place the workload's actors on the cores of a chip instead of mapping it.
+        place: Option<PlaceSpec>,
     }
 }
 
@@ -326,6 +329,7 @@ impl Default for SolveSpec {
             blind_to: Vec::new(),
             execution: Pins::default(),
             serving: ServingSpec::default(),
+            place: None,
         }
     }
 }

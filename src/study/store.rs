@@ -77,8 +77,12 @@ impl Key {
             Some(model) => format!(",\"language\":{}", text(serde_json::to_string(model))?),
             None => String::new(),
         };
+        let actors = match &point.actors {
+            Some(graph) => format!(",\"actors\":{}", text(serde_json::to_string(graph.as_ref()))?),
+            None => String::new(),
+        };
         let content = format!(
-            ",\"system\":{},\"solve\":{},\"version\":{:?},\"model\":{MODEL_REVISION}{language}}}",
+            ",\"system\":{},\"solve\":{},\"version\":{:?},\"model\":{MODEL_REVISION}{language}{actors}}}",
             text(serde_json::to_string(&point.system))?,
             text(serde_json::to_string(&point.solve))?,
             env!("CARGO_PKG_VERSION"),

@@ -7,11 +7,13 @@
 use super::grid::{Point, Study};
 use super::progress::{Progress, Show};
 use super::store::{Key, RESULTS, Rows, Solved, Store, StoreError, TIMINGS, header};
-use super::{blind, executed};
+use super::{blind, executed, placed};
 use crate::check;
 use crate::mapping::{Answer, Status};
 use crate::plan::Plan;
-use crate::report::csv::{FAILED, Facts, INFEASIBLE, Outcome, number, values};
+use crate::progress::Waiting;
+use crate::report::csv::{FAILED, Facts, INFEASIBLE, Outcome, better, number, values};
+use crate::report::plot::Better;
 use crate::spec::Problems;
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -52,6 +54,17 @@ pub enum StudyError {
     /// The study, or the workload or system that all its points share, is wrong.
     #[error(transparent)]
     Problems(#[from] Problems),
+    /// No point can be built, each for a reason of its own.
+    #[error(
+        "none of the {points} points can be solved: nothing is run, and files of earlier runs stay as they are\n{}",
+        first(problems)
+    )]
+    NoneStands {
+        /// The points.
+        points: u64,
+        /// What is wrong with them.
+        problems: Problems,
+    },
     /// The grid is large.
     #[error("the grid has {points} points, more than {MAX_POINTS}; give --yes to run it all the same")]
     TooMany {
@@ -118,6 +131,18 @@ pub struct Summary {
 /// What solves a point.
 pub(super) type Solve = dyn Fn(&Point) -> Result<Answer, String> + Send + Sync;
 
+/// Problems told of a study whose every point has some.
+const MOST_TOLD: usize = 12;
+
+/// The first of many problems.
+fn first(problems: &Problems) -> String {
+    let mut lines: Vec<String> = problems.0.iter().take(MOST_TOLD).map(ToString::to_string).collect();
+    if let Some(more) = problems.0.len().checked_sub(MOST_TOLD).filter(|n| *n > 0) {
+        lines.push(format!("and {more} more"));
+    }
+    lines.join("\n")
+}
+
 /// Runs a study into a folder.
 ///
 /// # Errors
@@ -151,9 +176,14 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     if total > MAX_POINTS && !options.yes {
         return Err(StudyError::TooMany { points: total });
     }
+    let waiting = (options.show == Show::Progress).then(|| Waiting::begin("looking at the points", None));
     let outlook = study.outlook();
+    drop(waiting);
     if !outlook.every.is_empty() {
         return Err(Problems(outlook.every).into());
+    }
+    if outlook.none_stands {
+        return Err(StudyError::NoneStands { points: total, problems: Problems(outlook.some) });
     }
     let (store, known) = Store::open(&options.out)?;
     let progress = Progress::new(options.show, total);
@@ -281,6 +311,9 @@ impl Shared {
             values(&Facts { workload: Some(&point.workload), system: Some(&point.system), fitted, outcome })
         };
         let answered = guarded(|| {
+            if let Some(outcome) = placed::solve(point)? {
+                return Ok(row(&outcome));
+            }
             Ok(row(&match executed::solve(point)? {
                 Some(outcome) => outcome,
                 None => Outcome::from((self.solve)(point)?),
@@ -386,10 +419,9 @@ impl<'s> Collector<'s> {
                 _ => summary.limited += 1,
             }
         }
-        summary.best = ["samples_per_s", "samples_per_s_per_musd", "samples_per_s_per_mw"]
+        summary.best = ["samples_per_s", "samples_per_s_per_musd", "samples_per_s_per_mw", "j_per_sample", "run_usd"]
             .into_iter()
-            .map(|column| (column, best(study, &rows, column, false)))
-            .chain(["j_per_sample", "run_usd"].into_iter().map(|column| (column, best(study, &rows, column, true))))
+            .map(|column| (column, best(study, &rows, column)))
             .collect();
         Ok(summary)
     }
@@ -412,13 +444,16 @@ fn heatmap(study: &Study) -> String {
     [&spec.rows, &spec.cols, &spec.value.0, &spec.panels, &spec.figures].map(|names| join(names)).join(";")
 }
 
-/// The three points with the largest (or `least`) values of a column; of equals the first.
-fn best(study: &Study, rows: &BTreeMap<u64, Row>, column: &str, least: bool) -> Vec<Best> {
-    let Some(at) = Solved::position(column) else { return Vec::new() };
+/// The three points with the best values of a column, as it states its direction; of equals the first.
+fn best(study: &Study, rows: &BTreeMap<u64, Row>, column: &str) -> Vec<Best> {
+    let (Some(at), Some(better)) = (Solved::position(column), better(column)) else { return Vec::new() };
     let value = |row: &Row| row.solved.values.get(at).and_then(|text| text.parse().ok());
     let mut found: Vec<(f64, u64)> =
         rows.iter().filter_map(|(index, row)| value(row).map(|value| (value, *index))).collect();
-    let order = |a: f64, b: f64| if least { a.total_cmp(&b) } else { b.total_cmp(&a) };
+    let order = |a: f64, b: f64| match better {
+        Better::Lower => a.total_cmp(&b),
+        Better::Higher => b.total_cmp(&a),
+    };
     found.sort_by(|a, b| order(a.0, b.0).then(a.1.cmp(&b.1)));
     found.truncate(3);
     found.into_iter().map(|(value, point)| Best { point, label: study.labels(point).join(" / "), value }).collect()

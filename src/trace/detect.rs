@@ -4,6 +4,7 @@ use super::chakra::CommGroups;
 use super::error::{TraceError, TraceErrors};
 use super::json::{Cutter, JsonFault};
 use super::{chakra, host, input, kineto};
+use crate::spec::FileKind;
 use std::io::{Chain, Cursor, Read};
 use std::path::Path;
 
@@ -119,9 +120,12 @@ pub fn detect(path: &Path) -> Result<Format, TraceError> {
         Opening::Text => Ok(Format::ChakraText),
         Opening::Other(line) => Err(TraceError::new(
             path,
-            format!(
-                "expected a trace (Chakra .et, JSON or text protobuf; PyTorch or Kineto JSON), found a text that begins with {line:?}"
-            ),
+            match FileKind::of_text(&String::from_utf8_lossy(&head)) {
+                Some(kind) => kind.instead_of("a recorded trace"),
+                None => format!(
+                    "expected a trace (Chakra .et, JSON or text protobuf; PyTorch or Kineto JSON), found a text that begins with {line:?}"
+                ),
+            },
         )),
         Opening::Json => {
             let mut cutter = Cutter::new(Cursor::new(head).chain(source));

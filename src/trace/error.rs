@@ -1,5 +1,6 @@
 //! What went wrong with a trace, and where.
 
+use crate::spec::node::io_reason;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -22,6 +23,11 @@ impl TraceError {
     /// A fault of a file as a whole.
     pub fn new(file: &Path, message: impl Into<String>) -> Self {
         Self { file: file.to_path_buf(), byte: None, node: None, field: None, message: message.into() }
+    }
+
+    /// A file that cannot be read or written.
+    pub fn io(file: &Path, error: &std::io::Error) -> Self {
+        Self::new(file, io_reason(error))
     }
 
     /// With the byte where the faulty piece begins.

@@ -17,7 +17,7 @@ pub type Bytes = Box<dyn Read + Send>;
 /// # Errors
 /// [`TraceError`] when the file cannot be opened or read.
 pub fn open(path: &Path) -> Result<Bytes, TraceError> {
-    let fault = |e: io::Error| TraceError::new(path, e.to_string());
+    let fault = |e: io::Error| TraceError::io(path, &e);
     if path.is_dir() {
         return Err(TraceError::new(path, "this is a folder; a trace file is expected"));
     }

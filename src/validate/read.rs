@@ -195,9 +195,10 @@ fn unknown_header(header: &[String]) -> String {
         .collect();
     let hint = if near.is_empty() { String::new() } else { format!(" ({})", near.join(", ")) };
     format!(
-        "no file of measured points: columns missing: {}{hint}; expected {} or vTrain's {}",
+        "no file of measured points: columns missing: {}{hint}; expected {} (of {}, docs/validation.md), or vTrain's {}",
         missing.join(", "),
-        COLUMNS.map(|c| c.name).join(","),
+        required().collect::<Vec<_>>().join(", "),
+        COLUMNS.len(),
         VTRAIN.join(",")
     )
 }

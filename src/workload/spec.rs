@@ -5,7 +5,9 @@ use super::{
     language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
 use crate::graph::GraphError;
-use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions};
+use crate::spec::{
+    FileKind, FromNode, Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions,
+};
 use crate::units::Bytes;
 use serde::Serialize;
 use serde_json::json;
@@ -53,6 +55,10 @@ impl FromNode for WorkloadSpec {
             "graph" => GraphSpec::from_node(node, reader).map(Self::Graph),
             "trace" => TraceSpec::from_node(node, reader).map(Self::Trace),
             _ => {
+                if let Some(other) = FileKind::of_tree(node).filter(|kind| *kind != FileKind::Workload) {
+                    reader.problem(node, other.instead_of("a workload"));
+                    return None;
+                }
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
                 reader.within("kind", |r| {

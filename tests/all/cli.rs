@@ -642,6 +642,7 @@ fn schemas_describe_the_shipped_files() {
         ("memory", "systems/memories"),
         ("link", "systems/links"),
         ("switch", "systems/switches"),
+        ("cores", "systems/cores"),
         ("study", "studies"),
         ("plan", "tests/golden/dfmodel"),
     ] {

@@ -54,7 +54,7 @@ fn limits_move_the_answer() {
             .unwrap()
     };
     let free = json(&[]);
-    let held = json(&["--max-tpot", "0.012", "--max-ttft", "2"]);
+    let held = json(&["--max-tpot", "12ms", "--max-ttft", "2s"]);
     let number = |v: &serde_json::Value, field: &str| v["best"][field].as_f64().unwrap();
     assert!(number(&held, "last_tpot_s") <= 0.012 && number(&held, "last_ttft_s") <= 2.0, "{held}");
     assert!(number(&free, "last_tpot_s") > 0.012 && number(&free, "per_chip") > number(&held, "per_chip"));
@@ -69,7 +69,7 @@ fn limits_move_the_answer() {
 
 #[test]
 fn what_cannot_be_served_says_why() {
-    let none = fail(&[&LLAMA[..], &["--max-tpot", "0.000001"]].concat());
+    let none = fail(&[&LLAMA[..], &["--max-tpot", "1us"]].concat());
     assert!(none.contains("keeps to the limits"), "{none}");
     let types = fail(&[
         "map",
@@ -88,7 +88,9 @@ fn what_cannot_be_served_says_why() {
     assert!(big.contains("no layout fits") && big.contains("weights"), "{big}");
     let degrees = fail(&[&LLAMA[..], &["--tp", "3"]].concat());
     assert!(degrees.contains("as given"), "{degrees}");
-    for (option, value) in [("--batch", "0"), ("--batch", "9..3"), ("--max-ttft", "-1"), ("--goal", "cheap")] {
+    for (option, value) in
+        [("--batch", "0"), ("--batch", "9..3"), ("--max-ttft", "-1s"), ("--max-ttft", "1"), ("--goal", "cheap")]
+    {
         let output = flowspace(&[&LLAMA[..], &[option, value]].concat());
         assert!(!output.status.success() && text(&output.stderr).contains(value), "{}", text(&output.stderr));
     }

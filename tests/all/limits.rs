@@ -61,7 +61,7 @@ fn a_shortest_path_ends_with_its_limit() {
     std::fs::create_dir_all(&folder).unwrap();
     let file = folder.join("branches.yaml");
     std::fs::write(&file, branches()).unwrap();
-    let (value, code) = map(&file, "sn10-single.yaml", &["--time-limit", "0.1"]);
+    let (value, code) = map(&file, "sn10-single.yaml", &["--time-limit", "0.1s"]);
     assert!(is_an_answer(&value, code), "{value:#}");
     assert_eq!(value["status"], "time_limit", "{value:#}");
     assert_eq!(value["reproducible"], false, "{value:#}");
@@ -71,7 +71,7 @@ fn a_shortest_path_ends_with_its_limit() {
 #[test]
 fn a_joint_search_ends_with_its_limit() {
     let workload = root().join("workloads/gpt3-1t-training.yaml");
-    let more = ["--sharding", "joint", "--split-dimensions", "--time-limit", "0.05"];
+    let more = ["--sharding", "joint", "--split-dimensions", "--time-limit", "0.05s"];
     let (value, code) = map(&workload, "h100-dgx-1024.yaml", &more);
     is_an_answer(&value, code);
     assert_eq!(value["status"], "time_limit", "{value:#}");
@@ -81,8 +81,8 @@ fn a_joint_search_ends_with_its_limit() {
 #[test]
 fn a_search_of_executions_ends_with_its_limit() {
     let workload = root().join("workloads/language/gpt3-175b.yaml");
-    let (value, code) = map(&workload, "h100-dgx-1024.yaml", &["--time-limit", "0.000001"]);
+    let (value, code) = map(&workload, "h100-dgx-1024.yaml", &["--time-limit", "0.000001s"]);
     assert!(value["status"] == "time_limit" || code == 0, "{value:#}");
-    let (value, code) = map(&workload, "h100-dgx-1024.yaml", &["--time-limit", "1000"]);
+    let (value, code) = map(&workload, "h100-dgx-1024.yaml", &["--time-limit", "1000s"]);
     assert_eq!((value["status"].as_str(), code), (Some("optimal"), 0), "{value:#}");
 }

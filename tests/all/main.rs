@@ -8,6 +8,7 @@ mod energy;
 mod errors;
 mod figures;
 mod golden;
+mod help;
 mod hpc;
 mod import;
 mod inference;

@@ -90,6 +90,7 @@ fn the_examples_are_read() {
         ("study-budget.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-training.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-serving.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
+        ("study-place.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("plan.yaml", |name| drop(file::read(&example(name)).unwrap())),
     ] {
         check(name);

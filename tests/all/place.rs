@@ -256,8 +256,8 @@ fn folder(name: &str) -> PathBuf {
     path
 }
 
-const FILTER: &str = "kind: actors\nname: filter\nbatch: 4\nactors:\n  - {name: source, kernel: data, time: 1 us}\n  - {name: low, time: 30 us, state: 1 kB}\n  \
-                      - {name: high, time: 20 us, state: 1 kB}\n  - {name: sum, time: 10 us}\nchannels:\n  - {from: source, to: low, token: 4 kB}\n  \
+const FILTER: &str = "kind: actors\nname: filter\nbatch: 4\nactors:\n  - {name: source, kernel: data, time: 1 ms}\n  - {name: low, time: 30 ms, state: 1 kB}\n  \
+                      - {name: high, time: 20 ms, state: 1 kB}\n  - {name: sum, time: 10 ms}\nchannels:\n  - {from: source, to: low, token: 4 kB}\n  \
                       - {from: source, to: high, token: 4 kB}\n  - {from: low, to: sum, token: 4 kB}\n  - {from: high, to: sum, token: 4 kB}\n";
 const TWO: &str = "name: two\nsource: 'assumed: a test'\ncores:\n  - {name: core, count: 4, matrix: 1 GFLOP/s, vector: 1 GFLOP/s, memory_bandwidth: 1 GB/s, memory: 64 kB}\n\
                    network: {levels: [{size: 4, latency: 1 us, bandwidth: 1 GB/s}]}\n";
@@ -273,8 +273,8 @@ fn a_placement_goes_round() {
     let out = flowspace(&at, &words);
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = std::fs::read_to_string(at.join("p.yaml")).unwrap();
-    // By hand: {source, low} of 31 us, {high, sum} of 30 us.
-    assert!(text.contains("status: optimal") && text.contains("bottleneck_s: 0.000031"), "{text}");
+    // By hand: {source, low} of 31 ms, {high, sum} of 30 ms.
+    assert!(text.contains("status: optimal") && text.contains("bottleneck_s: 0.031"), "{text}");
     let out = flowspace(&at, &["check", "p.yaml"]);
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
     assert!(
@@ -283,10 +283,10 @@ fn a_placement_goes_round() {
         String::from_utf8_lossy(&out.stderr)
     );
     for (from, to, says) in [
-        ("bottleneck_s: 0.000031", "bottleneck_s: 0.00003", "result.bottleneck_s"),
+        ("bottleneck_s: 0.031", "bottleneck_s: 0.00003", "result.bottleneck_s"),
         ("  source: core.0", "  source: core.1", "goes back from"),
         ("  sum: core.1", "  sum: core.7", "has no core \"core.7\""),
-        ("bound: 0.000031", "bound: 0.000032", "is above the objective"),
+        ("bound: 0.031", "bound: 0.032", "is above the objective"),
     ] {
         let edited = text.replace(from, to);
         assert_ne!(edited, text, "{from}\n{text}");
@@ -313,9 +313,9 @@ fn replicas_by_hand() {
         seconds: Some(10.0),
     };
     let placed = place(&graph, &cores, &ask, &[]).unwrap();
-    // Each replica has half of 31 and 30 us; the distributor moves 2 x 8 kB at 1 GB/s on core 0.
+    // Each replica has half of 31 and 30 ms; distributor and collector read and write 4 kB each, at 1 GB/s: 8 us on the first and on the last core.
     let busy: Vec<f64> = placed.figures.busy_s.iter().map(|s| (s * 1e9).round() / 1e3).collect();
-    assert_eq!(busy, [31.5, 15.0, 15.5, 31.0]);
+    assert_eq!(busy, [15_508.0, 15_000.0, 15_500.0, 15_008.0]);
     assert!(placed.figures.acyclic);
     let points = front(&graph, &cores, &Ask { depth: None, ..ask.clone() }, (1, 4)).unwrap();
     let shapes: Vec<(u64, u64)> = points.iter().map(|p| (p.replicas, p.depth)).collect();
@@ -413,4 +413,32 @@ fn never_worse_than_the_baselines() {
             }
         }
     }
+}
+
+/// The shipped study: sixteen rows, each with a placement and a bound that is not above it; more cores are never worse.
+#[test]
+fn a_study_of_placements() {
+    let at = folder("study");
+    let out = flowspace(
+        &at,
+        &["study", "run", &root().join("studies/placement.yaml").display().to_string(), "--no-plots", "--out", "out"],
+    );
+    assert!(out.status.success(), "{}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+    let mut table = csv::Reader::from_path(at.join("out/results.csv")).unwrap();
+    let header = table.headers().unwrap().clone();
+    let column = |name: &str| header.iter().position(|h| h == name).unwrap_or_else(|| panic!("{name}"));
+    let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), 16);
+    let number = |row: &csv::StringRecord, name: &str| row[column(name)].parse::<f64>().unwrap();
+    for row in &rows {
+        let (value, bound) = (number(row, "objective_value"), number(row, "objective_bound"));
+        assert!(bound > 0.0 && bound <= value && value == number(row, "place_bottleneck_s"), "{row:?}");
+        assert_eq!(&row[column("minimized")], "bottleneck");
+        assert!(number(row, "samples_per_s") <= 32.0 / value * (1.0 + 1e-9));
+    }
+    // Points are machine, cores, order: two rows further there are twice the cores.
+    for (few, more) in rows.iter().zip(&rows[2..]).enumerate().filter(|(i, _)| i % 8 < 6).map(|(_, pair)| pair) {
+        assert!(number(more, "objective_value") <= number(few, "objective_value") * (1.0 + 1e-9));
+    }
+    let _ = std::fs::remove_dir_all(at);
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The modules from the bottom to the top: each may use those before it. ARCHITECTURE.md states the same line.
-const ORDER: [&str; 19] = [
+const ORDER: [&str; 20] = [
+    "progress",
     "units",
     "spec",
     "graph",

@@ -102,7 +102,7 @@ fn a_study_from_file_to_figures() {
     let unknown = folder.flowspace(&["plot", "outputs/small/results.csv", "--x", "cost_us", "--y", "layer_s"]);
     assert_eq!(code(&unknown), Some(1));
     assert!(
-        stderr(&unknown).contains("did you mean \"cost_usd\"? columns: point, cores, layers"),
+        stderr(&unknown).contains("did you mean \"cost_usd\"") && stderr(&unknown).contains("axes are cores, layers"),
         "{}",
         stderr(&unknown)
     );
@@ -237,4 +237,24 @@ axes:
     assert!(get(0, "ttft_s").is_empty() && get(3, "schedule").is_empty());
     assert!(text.contains("serving has the decisions tp, pp, dp and ep alone"), "{text}");
     assert!(text.contains("none of") && text.contains("keeps the limit (token)"), "{text}");
+}
+
+/// A study that cannot work says so before anything is run, and the last good files stay.
+#[test]
+fn a_study_of_which_no_point_stands_is_not_run() {
+    let folder = Folder::new("none");
+    folder.study("  - { name: cores, field: system.chip.cores, values: [8, 16] }\n");
+    let good = folder.flowspace(&["study", "run", "study.yaml"]);
+    assert_eq!(code(&good), Some(0), "{}", stderr(&good));
+    let files = ["outputs/small/results.csv", "outputs/small/pareto-cost.svg"];
+    let before = files.map(|file| folder.read(file));
+    // Each point is wrong in its own way: no problem is common to all.
+    folder.study("  - { name: what, points: { a: { system.chip.cores: none }, b: { workload.layers: 0 } } }\n");
+    let bad = folder.flowspace(&["study", "run", "study.yaml"]);
+    assert_eq!(code(&bad), Some(1));
+    assert!(stderr(&bad).contains("none of the 2 points can be solved"), "{}", stderr(&bad));
+    assert!(files.map(|file| folder.read(file)) == before);
+    // With one sound point among them it is run, and the others are rows.
+    folder.study("  - { name: what, points: { a: { system.chip.cores: none }, b: { workload.layers: 2 } } }\n");
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml"])), Some(2));
 }

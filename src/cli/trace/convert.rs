@@ -2,6 +2,7 @@
 
 use super::link::{Sources, linked};
 use crate::cli::Failure;
+use crate::cli::args::whole;
 use crate::spec::node::io_reason;
 use crate::trace::convert::{ConvertReport, write};
 use clap::Args;
@@ -19,7 +20,7 @@ pub struct ConvertArgs {
     #[arg(long, value_name = "FILE or PREFIX")]
     pub out: PathBuf,
     /// Rank, where the trace does not know it.
-    #[arg(long)]
+    #[arg(long, value_name = "N", value_parser = whole)]
     pub rank: Option<u64>,
     /// Process groups to write; without it comm_group.json beside the trace.
     #[arg(long, value_name = "FILE")]

@@ -55,7 +55,10 @@ fn output(path: Option<&Path>, input: &Path, write: impl FnOnce(&mut Out) -> io:
         return Err(Failure::input(format!("--out {}: this is the input; it would be lost", path.display())));
     }
     let inner: Box<dyn Write> = match path {
-        Some(path) => Box::new(File::create(path).map_err(|e| cannot_write(path, &e))?),
+        Some(path) => Box::new({
+            crate::cli::map::check_writable(path)?;
+            File::create(path).map_err(|e| cannot_write(path, &e))?
+        }),
         None => Box::new(io::stdout()),
     };
     let mut out = BufWriter::with_capacity(1 << 18, inner);

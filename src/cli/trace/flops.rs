@@ -1,6 +1,7 @@
 //! `flowspace trace flops`.
 
 use crate::cli::Failure;
+use crate::cli::args::whole;
 use crate::cli::map::Format;
 use crate::trace::lower::host::Steps;
 use crate::trace::lower::{Request, coverage::coverage, load, report};
@@ -16,7 +17,7 @@ pub struct FlopsArgs {
     #[arg(long, value_name = "FILE")]
     pub kineto: Option<PathBuf>,
     /// Only this step; the whole trace if left out.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole)]
     pub step: Option<u64>,
     /// Count causal attention without the masked half.
     #[arg(long)]

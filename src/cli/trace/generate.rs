@@ -1,5 +1,6 @@
 //! `flowspace trace generate`: Chakra traces of a plan.
 
+use crate::cli::args::positive;
 use crate::cli::map::Format;
 use crate::cli::{Failure, print};
 use crate::mapping::search::Request;
@@ -15,6 +16,7 @@ use std::path::PathBuf;
 
 /// Arguments of `flowspace trace generate`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct GenerateArgs {
     /// Workload file; it is mapped first, with everything free.
     #[arg(long, value_name = "FILE", required_unless_present = "plan", conflicts_with = "plan")]
@@ -32,13 +34,13 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "PREFIX", default_value = "trace")]
     pub prefix: String,
     /// Write only so many microbatches of the iteration.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_name = "N", value_parser = positive)]
     pub microbatches: Option<u64>,
     /// What one node of computation stands for.
     #[arg(long, value_enum, default_value_t = Granularity::Partition)]
     pub granularity: Granularity,
     /// Nodes of all ranks at most.
-    #[arg(long, value_name = "N", default_value_t = 50_000_000)]
+    #[arg(long, value_name = "N", default_value_t = 50_000_000, value_parser = positive)]
     pub max_nodes: u64,
     /// Format of the answer on standard output.
     #[arg(long, value_enum, default_value_t = Format::Text)]

@@ -1,6 +1,7 @@
 //! `flowspace trace link`.
 
 use crate::cli::Failure;
+use crate::cli::args::whole;
 use crate::trace::detect::{Format, detect};
 use crate::trace::link::{LinkReport, LinkedTrace, Steps, file, link};
 use crate::trace::{host, kineto};
@@ -17,7 +18,7 @@ pub struct Sources {
     #[arg(long, value_name = "FILE")]
     pub device: Option<PathBuf>,
     /// Numbers of the profiler's steps to keep, as `ProfilerStep#N` gives them, with commas; without it all of the trace.
-    #[arg(long, value_name = "N,...", value_delimiter = ',', requires = "device")]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = whole, requires = "device")]
     pub steps: Vec<u64>,
 }
 

@@ -1,7 +1,8 @@
 //! `flowspace trace lower`.
 
 use crate::cli::Failure;
-use crate::cli::map::{Format, check_writable, positive};
+use crate::cli::args::{positive, quantity, whole};
+use crate::cli::map::{Format, check_writable};
 use crate::spec::node::io_reason;
 use crate::trace::lower::{Fold, report};
 use crate::units::Bytes;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 
 /// Arguments of `flowspace trace lower`.
 #[derive(Debug, Args)]
+#[command(allow_negative_numbers = true)]
 pub struct LowerArgs {
     /// PyTorch execution trace, FX graph (aten-fx-json/1) or linked trace, plain or gzip.
     pub file: PathBuf,
@@ -25,7 +27,7 @@ pub struct LowerArgs {
     #[arg(long, value_name = "FOLD", default_value = "none")]
     pub fold: String,
     /// Number of the step; the second if left out.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = whole)]
     pub step: Option<u64>,
     /// Count causal attention without the masked half.
     #[arg(long)]
@@ -39,9 +41,9 @@ pub struct LowerArgs {
     /// Data-parallel degree of the recording; as the collectives tell if left out.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub dp: Option<u64>,
-    /// Bytes of one element; that of most values if left out.
-    #[arg(long, value_name = "BYTES", value_parser = positive)]
-    pub word: Option<u64>,
+    /// Size of one element, such as 2B; that of most values if left out.
+    #[arg(long, value_name = "SIZE", value_parser = element)]
+    pub word: Option<Bytes>,
     /// Samples of one iteration; those of the recorded step if left out.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub global_batch: Option<u64>,
@@ -54,6 +56,13 @@ pub struct LowerArgs {
     /// Format of the report on standard output.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+}
+
+fn element(text: &str) -> Result<Bytes, String> {
+    match quantity::<Bytes>(text)? {
+        size if size.0 >= 1.0 && size.0.fract() == 0.0 => Ok(size),
+        _ => Err(format!("expected whole bytes, at least one, found {text:?}")),
+    }
 }
 
 /// Lowers, reports, writes.
@@ -78,7 +87,7 @@ pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
         batch: args.batch,
         tp: args.tp,
         dp: args.dp,
-        word: args.word.map(|w| Bytes(w as f64)),
+        word: args.word,
         global_batch: args.global_batch,
         micro_batch: args.micro_batch,
     };

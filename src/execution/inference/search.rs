@@ -53,13 +53,50 @@ pub struct Wanted {
     pub goal: Goal,
 }
 
+/// What a layout reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Reached {
+    /// Seconds.
+    pub seconds: f64,
+    /// The batch.
+    pub batch: u64,
+    /// The layout.
+    pub layout: Layout,
+}
+
+impl Reached {
+    /// Keeps the smaller of what is known and what a prediction reaches.
+    fn keep(known: &mut Option<Self>, seconds: f64, p: &Prediction) {
+        if known.is_none_or(|least| seconds < least.seconds) {
+            *known = Some(Self { seconds, batch: p.batch, layout: p.layout });
+        }
+    }
+}
+
+/// Layouts of one batch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OfBatch {
+    /// The batch.
+    pub batch: u64,
+    /// The best layout within the limits.
+    pub best: Option<Prediction>,
+    /// Layouts that fit the memory.
+    pub predicted: u64,
+    /// Layouts that do not.
+    pub out_of_memory: u64,
+    /// The least time to the first token.
+    pub least_ttft: Option<Reached>,
+    /// The least time for each further token.
+    pub least_tpot: Option<Reached>,
+}
+
 /// The answer of a search.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Outcome {
     /// The best that keeps to the limits.
     pub best: Option<Prediction>,
-    /// The best layout for each batch, in order; `None` where no layout serves it within the limits.
-    pub by_batch: Vec<(u64, Option<Prediction>)>,
+    /// The best layout for each batch, in order.
+    pub by_batch: Vec<OfBatch>,
     /// Layouts times batches that were predicted.
     pub predicted: u64,
     /// Of them, those within the limits.
@@ -68,6 +105,10 @@ pub struct Outcome {
     pub out_of_memory: u64,
     /// Where nothing fits: the least that a sequence needs on a chip, and why.
     pub nearest: Option<String>,
+    /// The least time to the first token that any layout reaches that fits.
+    pub least_ttft: Option<Reached>,
+    /// The least time for each further token.
+    pub least_tpot: Option<Reached>,
     /// Bytes of it; infinite where everything fits.
     #[serde(skip)]
     pub least_bytes: f64,
@@ -143,19 +184,29 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
         within_limits: 0,
         out_of_memory: 0,
         nearest: None,
+        least_ttft: None,
+        least_tpot: None,
         least_bytes: f64::INFINITY,
     };
     for &batch in &wanted.batches {
-        let mut best: Option<Prediction> = None;
+        let mut of = OfBatch { batch, best: None, predicted: 0, out_of_memory: 0, least_ttft: None, least_tpot: None };
         // More replicas than sequences leave chips idle: allowed, it never wins where it matters.
         for layout in &layouts {
             match predict(server, model, *layout, batch) {
                 Ok(p) => {
                     outcome.predicted += 1;
+                    of.predicted += 1;
+                    for (all, one, seconds) in [
+                        (&mut outcome.least_ttft, &mut of.least_ttft, p.last_ttft_s),
+                        (&mut outcome.least_tpot, &mut of.least_tpot, p.last_tpot_s),
+                    ] {
+                        Reached::keep(all, seconds, &p);
+                        Reached::keep(one, seconds, &p);
+                    }
                     if wanted.limits.hold(&p) {
                         outcome.within_limits += 1;
-                        if best.as_ref().is_none_or(|b| better(&p, b)) {
-                            best = Some(p);
+                        if of.best.as_ref().is_none_or(|b| better(&p, b)) {
+                            of.best = Some(p);
                         }
                     }
                 }
@@ -164,6 +215,7 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
                         return Err(why);
                     }
                     outcome.out_of_memory += 1;
+                    of.out_of_memory += 1;
                     if let Refusal::Memory { needed, .. } = refusal
                         && needed < outcome.least_bytes
                     {
@@ -174,12 +226,12 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
                 }
             }
         }
-        if let Some(b) = &best
+        if let Some(b) = &of.best
             && outcome.best.as_ref().is_none_or(|o| better(b, o))
         {
             outcome.best = Some(b.clone());
         }
-        outcome.by_batch.push((batch, best));
+        outcome.by_batch.push(of);
     }
     Ok(outcome)
 }

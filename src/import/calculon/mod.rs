@@ -8,7 +8,7 @@ pub mod schema;
 mod write;
 
 use crate::execution::ExecutionFile;
-use crate::spec::{Node, Origin, Problem, Problems, Reader};
+use crate::spec::{FileKind, Node, Origin, Problem, Problems, Reader};
 use crate::system::System;
 use crate::workload::language::LanguageModel;
 use schema::{App, Exec, Sys};
@@ -116,12 +116,20 @@ pub fn import(app: Input, exec: Input, system: Input, name: &str) -> Result<Impo
     Ok(Imported { files, notes: notes.0 })
 }
 
+/// What to say of a text that is no JSON.
+fn no_json(text: &str, error: &serde_json::Error) -> String {
+    match FileKind::of_text(text) {
+        Some(kind) => kind.instead_of("one of Calculon's files (JSON)"),
+        None => format!("not JSON: {error}"),
+    }
+}
+
 /// One file, or its problems.
 fn read<T: crate::spec::FromNode>(input: Input, problems: &mut Vec<Problem>) -> Option<(T, Node)> {
     // Said by the reader of JSON where it is none; then read again with lines. A tab may stand between JSON's words only.
     if let Err(error) = serde_json::from_str::<serde_json::Value>(input.text) {
         let origin = Origin { file: input.name.into(), line: error.line() };
-        problems.push(Problem { origin, field: String::new(), message: format!("not JSON: {error}") });
+        problems.push(Problem { origin, field: String::new(), message: no_json(input.text, &error) });
         return None;
     }
     let node = match Node::parse(input.name, &input.text.replace('\t', " ")) {

@@ -121,7 +121,7 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
             job.microbatches
         ));
     }
-    std::fs::create_dir_all(folder).map_err(|e| TraceError::new(folder, e.to_string()).to_string())?;
+    std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e).to_string())?;
     let all = u64::try_from(plan.figures.iteration.microbatches as i64).unwrap_or(0);
     let mut written = Written {
         ranks: job.places.len() as u64,
@@ -132,7 +132,7 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
     };
     for (rank, place) in job.places.iter().enumerate() {
         let path = folder.join(format!("{}.{rank}.et", wanted.prefix));
-        let fault = |e: std::io::Error| TraceError::new(&path, e.to_string()).to_string();
+        let fault = |e: std::io::Error| TraceError::io(&path, &e).to_string();
         let file = BufWriter::with_capacity(1 << 18, File::create(&path).map_err(fault)?);
         let mut sheet = Sheet::new(&job, *place, file, &mut written).map_err(fault)?;
         sheet.iteration().map_err(fault)?;

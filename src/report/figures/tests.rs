@@ -100,3 +100,44 @@ fn partitions_are_named_briefly() {
     assert_eq!(brief("A+B"), "A, B");
     assert_eq!(brief("A+B+C"), "A ... C (3 kernels)");
 }
+
+/// The labels of the front of price against a column, whose values rise, rise, fall.
+fn front(name: &str, column: &str, better: Option<Better>) -> Result<Vec<bool>, FigureError> {
+    let rows: Vec<_> = [(10, 100), (20, 200), (30, 50)]
+        .iter()
+        .zip(["one-cheap", "one-between", "one-dear"])
+        .map(|((cost, value), label)| {
+            vec![
+                ("a", label.to_string()),
+                ("b", "x".into()),
+                ("cost_usd", cost.to_string()),
+                ("tokens_per_s", value.to_string()),
+                ("flop_per_s_per_w", value.to_string()),
+                ("j_per_token", value.to_string()),
+                ("tp", value.to_string()),
+            ]
+        })
+        .collect();
+    let table = results(name, &rows);
+    let (x, y) = ("cost_usd".to_string(), column.to_string());
+    let pair =
+        Pair { x, y, group: None, log_x: false, log_y: false, kind: Kind::Pareto, x_better: None, y_better: better };
+    let drawn = draw_pair(&table, &pair, &folder(name).join("pair"));
+    let svg = fs::read_to_string(folder(name).join("pair.svg")).unwrap_or_default();
+    fs::remove_dir_all(folder(name)).unwrap();
+    drawn.map(|_| ["one-cheap", "one-between", "one-dear"].iter().map(|label| svg.contains(label)).collect())
+}
+
+#[test]
+fn fronts_follow_the_direction_of_the_column() {
+    // Higher is better: the dear point is beaten, the middle one is not.
+    for column in ["tokens_per_s", "flop_per_s_per_w"] {
+        assert_eq!(front(column, column, None).unwrap(), [true, true, false], "{column}");
+    }
+    // Lower is better: the cheap point beats the middle one.
+    assert_eq!(front("j", "j_per_token", None).unwrap(), [true, false, true]);
+    let unknown = front("tp", "tp", None).unwrap_err().to_string();
+    assert!(unknown.contains("--max tp or --min tp"), "{unknown}");
+    assert_eq!(front("max", "tp", Some(Better::Higher)).unwrap(), [true, true, false]);
+    assert_eq!(front("min", "tp", Some(Better::Lower)).unwrap(), [true, false, true]);
+}

@@ -20,6 +20,14 @@ pub enum Better {
 }
 
 impl Better {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Better::Lower => "lower",
+            Better::Higher => "higher",
+        }
+    }
+
     /// The value turned so that smaller is better. Adding zero makes -0 and 0 equal.
     fn turned(self, value: f64) -> f64 {
         match self {

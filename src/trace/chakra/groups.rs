@@ -20,7 +20,7 @@ impl CommGroups {
     /// [`TraceErrors`]: no JSON, or a group that is no list of ranks, or names a rank twice.
     pub fn read(path: &Path) -> Result<Self, TraceErrors> {
         let mut text = Vec::new();
-        input::open(path)?.take(LARGEST).read_to_end(&mut text).map_err(|e| TraceError::new(path, e.to_string()))?;
+        input::open(path)?.take(LARGEST).read_to_end(&mut text).map_err(|e| TraceError::io(path, &e))?;
         Self::parse(&text, path)
     }
 
@@ -74,7 +74,7 @@ impl CommGroups {
     /// # Errors
     /// [`TraceError`] when it cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), TraceError> {
-        std::fs::write(path, self.text()).map_err(|e| TraceError::new(path, e.to_string()))
+        std::fs::write(path, self.text()).map_err(|e| TraceError::io(path, &e))
     }
 }
 

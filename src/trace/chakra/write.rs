@@ -13,7 +13,7 @@ use std::path::Path;
 /// # Errors
 /// [`TraceError`] when the file cannot be written.
 pub fn write(trace: &Trace, path: &Path) -> Result<(), TraceError> {
-    let fault = |e: io::Error| TraceError::new(path, e.to_string());
+    let fault = |e: io::Error| TraceError::io(path, &e);
     let file = BufWriter::with_capacity(1 << 18, std::fs::File::create(path).map_err(fault)?);
     if path.extension().is_some_and(|e| e == "gz") {
         let packed = GzEncoder::new(file, Compression::default());

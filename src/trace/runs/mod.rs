@@ -87,10 +87,10 @@ pub fn files(place: &Path) -> Result<BTreeMap<u64, PathBuf>, TraceError> {
     let folder = if place.is_dir() { place } else { place.parent().unwrap_or(Path::new("")) };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let wanted = if place.is_dir() { None } else { place.file_name().map(|n| n.to_string_lossy().into_owned()) };
-    let entries = std::fs::read_dir(folder).map_err(|e| TraceError::new(folder, e.to_string()))?;
+    let entries = std::fs::read_dir(folder).map_err(|e| TraceError::io(folder, &e))?;
     let mut found: BTreeMap<String, BTreeMap<u64, PathBuf>> = BTreeMap::new();
     for entry in entries {
-        let path = entry.map_err(|e| TraceError::new(folder, e.to_string()))?.path();
+        let path = entry.map_err(|e| TraceError::io(folder, &e))?.path();
         let Some((prefix, rank)) = path.file_name().and_then(|n| parts(&n.to_string_lossy())) else { continue };
         if wanted.as_ref().is_some_and(|w| *w != prefix) {
             continue;

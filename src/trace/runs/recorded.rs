@@ -37,7 +37,7 @@ pub fn pairs(place: &Path) -> Result<BTreeMap<u64, Pair>, TraceError> {
     let folder = if place.is_dir() { place } else { place.parent().unwrap_or(Path::new("")) };
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     let wanted = if place.is_dir() { None } else { place.file_name().map(|n| n.to_string_lossy().into_owned()) };
-    let entries = std::fs::read_dir(folder).map_err(|e| TraceError::new(folder, e.to_string()))?;
+    let entries = std::fs::read_dir(folder).map_err(|e| TraceError::io(folder, &e))?;
     let mut paths: Vec<PathBuf> = entries.filter_map(|e| e.ok().map(|e| e.path())).filter(|p| p.is_file()).collect();
     paths.sort();
     let mut found: BTreeMap<u64, Pair> = BTreeMap::new();
