@@ -3,6 +3,7 @@
 
 use crate::check;
 use crate::mapping::degrees::assignments;
+use crate::mapping::request::Known;
 use crate::mapping::search::{MapError, Record, Request};
 use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::Plan;
@@ -134,11 +135,14 @@ impl Gain {
 /// [`MapError`] of a search.
 pub fn gains(plan: &Plan, record: &Record, request: &Request, factor: f64) -> Result<Vec<Gain>, MapError> {
     let mut out = Vec::new();
+    let mut request = request.clone();
+    request.known.push(Known::from(plan));
     let all = Resource::all(&plan.system);
     let steps = Steps::of("resources", all.len() as u64);
     for resource in all {
         let system = resource.scaled(&plan.system, factor);
-        let answer = map(&plan.workload, &system, request)?;
+        // With more of anything the plan at hand is no slower.
+        let answer = map(&plan.workload, &system, &request)?;
         let (value, bound) = match &answer {
             Answer::Mapped(_, record) => (Some(record.value), Some(record.bound)),
             Answer::Infeasible(_) => (None, None),
@@ -173,7 +177,7 @@ pub struct Remedy {
 /// Seconds of an iteration, if the point is feasible. Requests that contradict the changed system count as infeasible.
 fn feasible(workload: &Workload, system: &System, request: &Request) -> Option<f64> {
     match map(workload, system, request) {
-        Ok(Answer::Mapped(plan, record)) => check::verify(&plan).ok().map(|()| record.objective_s),
+        Ok(Answer::Mapped(plan, record)) => check::verify(&plan).ok().map(|()| record.value),
         _ => None,
     }
 }

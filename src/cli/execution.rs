@@ -10,6 +10,7 @@ use crate::execution::{
 };
 use crate::mapping::search::{Objective, Passes};
 use crate::progress::Waiting;
+use crate::report::statement;
 use crate::spec::{Loader, Node, Reader, node::io_reason};
 use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
@@ -237,6 +238,47 @@ struct Answer {
     prediction: Prediction,
     found: Option<Found>,
     seconds: f64,
+    /// What is proven, in one sentence.
+    statement: String,
+}
+
+/// The decisions of a search that were given.
+fn given(pins: &Pins) -> Vec<&'static str> {
+    let Pins {
+        chips,
+        tp,
+        pp,
+        dp,
+        cp,
+        ep,
+        micro_batch,
+        schedule,
+        chunks,
+        recompute,
+        sequence_parallel,
+        zero,
+        offload,
+        overlap_dp,
+        overlap_tp,
+    } = pins;
+    let all = [
+        ("chips", chips.is_some()),
+        ("TP", tp.is_some()),
+        ("PP", pp.is_some()),
+        ("DP", dp.is_some()),
+        ("CP", cp.is_some()),
+        ("EP", ep.is_some()),
+        ("microbatch", micro_batch.is_some()),
+        ("schedule", schedule.is_some()),
+        ("chunks", chunks.is_some()),
+        ("recomputation", recompute.is_some()),
+        ("sequence parallelism", sequence_parallel.is_some()),
+        ("ZeRO", zero.is_some()),
+        ("offload", offload.is_some()),
+        ("overlap of DP", overlap_dp.is_some()),
+        ("overlap of TP", overlap_tp.is_some()),
+    ];
+    all.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
 }
 
 fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
@@ -255,7 +297,12 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
             }
             let execution = read_execution(path)?;
             match predict(&machine, model, &execution) {
-                Ok(prediction) => Answer { prediction, found: None, seconds: begin.elapsed().as_secs_f64() },
+                Ok(prediction) => Answer {
+                    prediction,
+                    found: None,
+                    seconds: begin.elapsed().as_secs_f64(),
+                    statement: statement::of_given_execution(),
+                },
                 Err(refusal) => return refuse(args, model, system, &refusal),
             }
         }
@@ -265,19 +312,22 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
             let found = search_until(&machine, model, &pins, seconds.and_then(|s| begin.checked_add(s)));
             drop(waiting);
             let found = found.map_err(Failure::input)?;
+            let statement = statement::of_executions(&found, &given(&pins), args.time_limit);
             match found.best.clone() {
-                Some(prediction) => Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64() },
+                Some(prediction) => {
+                    Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64(), statement }
+                }
                 None if found.stopped => {
                     let reason = "no execution that fits within the limit of seconds, which does not prove that there is none: raise --time-limit";
                     if args.format == Format::Json {
-                        super::print(&no_plan_json(model, system, "time_limit", reason));
+                        super::print(&no_plan_json(model, system, "time_limit", (&statement, reason)));
                     }
                     return Err(Failure::input(reason));
                 }
                 None => {
                     let reason = found.reason(&machine);
                     if args.format == Format::Json {
-                        super::print(&infeasible_json(model, system, &reason));
+                        super::print(&no_plan_json(model, system, "infeasible", (&statement, &reason)));
                     }
                     return Err(Failure::input(reason));
                 }
@@ -318,17 +368,16 @@ fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: 
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {
     if args.format == Format::Json && matches!(refusal, Refusal::Infeasible(_)) {
-        super::print(&infeasible_json(model, system, &refusal.to_string()));
+        let statement = statement::of_given_execution();
+        super::print(&no_plan_json(model, system, "infeasible", (&statement, &refusal.to_string())));
     }
     Err(Failure::input(refusal.to_string()))
 }
 
-fn infeasible_json(model: &LanguageModel, system: &System, reason: &str) -> String {
-    no_plan_json(model, system, "infeasible", reason)
-}
-
-fn no_plan_json(model: &LanguageModel, system: &System, status: &str, reason: &str) -> String {
-    let object = json!({ "workload": model.name, "system": system.name, "status": status, "reason": reason });
+fn no_plan_json(model: &LanguageModel, system: &System, status: &str, (proven, reason): (&str, &str)) -> String {
+    let object = json!({
+        "workload": model.name, "system": system.name, "status": status, "statement": proven, "reason": reason,
+    });
     format!("{object:#}\n")
 }
 
@@ -433,11 +482,10 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
     out.push_str(&format!("{memory}\n(stage {}, which holds most)\n\n", p.memory.stage));
     out.push_str(&match &answer.found {
         Some(f) => format!(
-            "status: {} (bound {}, gap {:.2e}): {} executions covered, {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
+            "status: {} (gap {:.2e})\n{}\nlooked at: {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
             f.status(),
-            Seconds(f.bound),
             f.gap(),
-            f.covered,
+            answer.statement,
             f.evaluated,
             f.too_large,
             f.pruned,
@@ -445,7 +493,7 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
             f.blocks,
             answer.seconds
         ),
-        None => format!("status: predicted as given; {:.3} s\n", answer.seconds),
+        None => format!("status: predicted\n{}\n{:.3} s\n", answer.statement, answer.seconds),
     });
     out
 }
@@ -477,9 +525,12 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
         "power_w": power.total(),
         "solve_s": answer.seconds,
     });
+    object["statement"] = json!(answer.statement);
     if let Some(f) = &answer.found {
-        object["objective_s"] = json!(p.time.total);
-        object["bound_s"] = json!(f.bound);
+        object["minimized"] = json!("time");
+        object["objective"] = json!(p.time.total);
+        object["bound"] = json!(f.bound);
+        object["objective_unit"] = json!("s");
         object["gap"] = json!(f.gap());
         object["proof"] = json!({
             "covered": f.covered, "evaluated": f.evaluated, "too_large": f.too_large, "cells": f.cells,

@@ -13,6 +13,7 @@ use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::{Figures, Plan};
 use crate::progress::Waiting;
 use crate::report::plot::{Lever, Tornado};
+use crate::report::statement;
 use crate::system::System;
 use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
@@ -27,10 +28,10 @@ pub struct ExplainArgs {
     /// Plan file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
     #[arg(conflicts_with_all = ["workload", "system"], help_heading = "Input")]
     pub plan: Option<PathBuf>,
-    /// Workload file, instead of a plan.
+    /// Workload file or name, as for `flowspace map`, instead of a plan.
     #[arg(long, value_name = "FILE", requires = "system", help_heading = "Input")]
     pub workload: Option<PathBuf>,
-    /// System file, instead of a plan.
+    /// System file or name, instead of a plan.
     #[arg(long, value_name = "FILE", requires = "workload", help_heading = "Input")]
     pub system: Option<PathBuf>,
     /// Tensor parallelism; free if left out.
@@ -81,6 +82,7 @@ pub enum Format {
 /// # Errors
 /// [`Failure`]: bad input; a plan whose decisions break a rule. An infeasible point is explained, and the exit code 1.
 pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
+    super::import::tell_assumed(args.workload.as_deref());
     if let Some(stem) = &args.plot {
         super::map::check_writable(stem)?;
     }
@@ -104,6 +106,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         pins: task.pins.clone(),
         passes: args.sharding,
         joint_nodes: args.joint_nodes,
+        known: task.known(),
         ..Request::default()
     };
     let given = match &task.decisions {
@@ -125,9 +128,10 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             let gains = gains(&plan, &record, &request, 1.0 + args.by / 100.0)?;
             drop(waiting);
             let figures = given.as_ref().unwrap_or(&plan.figures);
+            let proven = statement::of_mapping(&task.workload, &task.system, &request, &record);
             match args.format {
-                Format::Text => print(&text(&plan, figures, &record, &gains, args.by)),
-                Format::Json => print(&format!("{:#}\n", json_of(&plan, figures, &record, &gains, args.by))),
+                Format::Text => print(&text(&plan, figures, (&record, &proven), &gains, args.by)),
+                Format::Json => print(&format!("{:#}\n", json_of(&plan, figures, (&record, &proven), &gains, args.by))),
                 Format::Csv => print(&csv(&record, &gains, args.by)?),
             }
             if let Some(stem) = &args.plot {
@@ -231,7 +235,7 @@ fn dimensions(plan: &Plan) -> Vec<String> {
 /// Most partitions that are listed one by one.
 const MOST_LISTED: usize = 40;
 
-fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64) -> String {
+fn text(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), gains: &[Gain], by: f64) -> String {
     let total = figures.iteration_s();
     let mut out = format!("{} on {}: {}\n\n", plan.workload.name, plan.system.name, Seconds(total));
     let mut table = plain();
@@ -289,7 +293,7 @@ fn text(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64
     dimensions(plan).iter().for_each(|line| out.push_str(&format!("  {line}\n")));
 
     out.push_str(&format!(
-        "\n{by} % more of each resource, mapped again; the best mapping as it is takes {} (gap {:.1e})\n",
+        "\n{by} % more of each resource, mapped again; the best mapping as it is takes {} (gap {:.1e})\n{proven}\n",
         Seconds(record.value),
         record.gap()
     ));
@@ -328,7 +332,7 @@ fn sorted(gains: &[Gain], before: f64) -> Vec<&Gain> {
     out
 }
 
-fn json_of(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: f64) -> Value {
+fn json_of(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), gains: &[Gain], by: f64) -> Value {
     let named = |parts: Vec<(&str, f64)>| {
         parts.into_iter().map(|(name, v)| (name.to_string(), json!(v))).collect::<serde_json::Map<_, _>>()
     };
@@ -338,6 +342,7 @@ fn json_of(plan: &Plan, figures: &Figures, record: &Record, gains: &[Gain], by: 
         "iteration_s": figures.iteration_s(),
         "best_iteration_s": record.value,
         "gap": record.gap(),
+        "statement": proven,
         "partitions": figures.partitions.iter().map(|p| json!({
             "bound_by": p.bottleneck().word(),
             "time_s": p.time_s,

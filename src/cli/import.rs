@@ -4,8 +4,8 @@ use super::Failure;
 use crate::import::calculon::Input;
 use crate::import::dfmodel::schema::Generation;
 use crate::import::dfmodel::{Options, import};
-use crate::spec::FileKind;
-use crate::spec::node::io_reason;
+use crate::spec::{FileKind, Reader, node::io_reason};
+use crate::workload::{huggingface, language::LanguageModel};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,34 @@ pub enum ImportCommand {
     /// Calculon's application, execution and system files: a workload, an execution and a system file. What it ignored, assumed
     /// or changed goes to standard error and on top of the files.
     Calculon(CalculonArgs),
+    /// A model's config.json as Hugging Face has it: a workload file of kind language_model, on standard output or to --out. What it
+    /// assumed or left out goes to standard error and on top of the file. `--workload hf:config.json` reads it without a file between.
+    Hf(HfArgs),
+}
+
+/// Arguments of `flowspace import hf`.
+#[derive(Debug, Args)]
+pub struct HfArgs {
+    /// The config.json.
+    #[arg(value_name = "CONFIG.json")]
+    pub config: PathBuf,
+    /// Set a field of the language model, as in --set pass=inference --set seq=2048 --set types.weights=fp8: pass, sequence length and
+    /// batch are not in a config.json. May be given several times.
+    #[arg(long, value_name = "FIELD=VALUE", value_parser = setting)]
+    pub set: Vec<(String, String)>,
+    /// Write to this file.
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Write over a file that exists.
+    #[arg(long)]
+    pub force: bool,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() && !value.is_empty() => Ok((key.into(), value.into())),
+        _ => Err(format!("expected FIELD=VALUE such as seq=2048, found {text:?}")),
+    }
 }
 
 /// Arguments of `flowspace import calculon`.
@@ -86,6 +114,7 @@ pub fn run(command: &ImportCommand) -> Result<i32, Failure> {
     match command {
         ImportCommand::Dfmodel(args) => dfmodel(args),
         ImportCommand::Calculon(args) => calculon(args),
+        ImportCommand::Hf(args) => hf(args),
     }
 }
 
@@ -144,6 +173,39 @@ fn calculon(args: &CalculonArgs) -> Result<i32, Failure> {
     }
     super::print(&written);
     Ok(0)
+}
+
+fn hf(args: &HfArgs) -> Result<i32, Failure> {
+    let imported = huggingface::read(&args.config, &args.set)?;
+    // What the file could not be read as is told now, with the lines of the configuration.
+    Reader::read::<LanguageModel>(&imported.tree)?;
+    let text = huggingface::yaml(&imported, &args.config.display().to_string());
+    tell(&args.config.display().to_string(), &imported.notes);
+    match &args.out {
+        None => super::print(&text),
+        Some(path) => {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let Some(name) = path.file_name().map(|n| n.to_string_lossy().into_owned()) else {
+                return Err(Failure::input(format!("cannot write {:?}: it names no file", path.display().to_string())));
+            };
+            super::print(&write(folder, &[(name, text)], args.force)?);
+        }
+    }
+    Ok(0)
+}
+
+fn tell(file: &str, notes: &[String]) {
+    notes.iter().for_each(|note| eprintln!("{file}: {note}"));
+}
+
+/// Tells on standard error what is assumed of a workload that is a configuration (`hf:config.json`); nothing of others. What is wrong
+/// with it is told where it is read.
+pub(super) fn tell_assumed(workload: Option<&Path>) {
+    if let Some(text) = workload.and_then(Path::to_str)
+        && let Some(Ok(imported)) = huggingface::named(text)
+    {
+        tell(text.split('?').next().unwrap_or(text), &imported.notes);
+    }
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {

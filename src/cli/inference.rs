@@ -6,6 +6,7 @@ use super::map::{Format, MapArgs};
 use super::present::{align, plain, significant};
 use crate::execution::inference::search::{Goal, Reached};
 use crate::execution::inference::{Layout, Limits, Outcome, Prediction, Server, Wanted, search};
+use crate::report::statement;
 use crate::system::{System, price};
 use crate::units::{Bytes, Seconds};
 use crate::workload::language::LanguageModel;
@@ -106,8 +107,7 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
     if outcome.best.is_none() {
         let reason = reason(&outcome, &wanted.limits);
         if args.format == Format::Json {
-            let object =
-                json!({ "workload": model.name, "system": system.name, "status": "infeasible", "reason": reason });
+            let object = json!({ "workload": model.name, "system": system.name, "status": "infeasible", "statement": statement::of_serving(&outcome, &wanted.goal.to_string()), "reason": reason });
             super::print(&format!("{object:#}\n"));
         }
         return Err(Failure::input(reason));
@@ -234,7 +234,7 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, wanted: &Want
     out.push_str(&format!("{table}\n\n{}", none_because(outcome, &wanted.limits)));
     let Some(p) = &outcome.best else { return out };
     out.push_str(&format!(
-        "best {goal}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}; all {} layouts and batches looked at, {} within the limits, {} do not fit\n\n",
+        "best {goal}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}\n{}\n\n",
         p.batch,
         p.layout.tp,
         p.layout.pp,
@@ -242,9 +242,7 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, wanted: &Want
         p.layout.ep,
         p.waves,
         if p.waves == 1 { "" } else { "s" },
-        outcome.predicted + outcome.out_of_memory,
-        outcome.within_limits,
-        outcome.out_of_memory
+        statement::of_serving(outcome, &goal.to_string())
     ));
     let mut spent = plain();
     spent.set_header(["", "prompts", "mean step"]);
@@ -295,6 +293,7 @@ fn to_json(outcome: &Outcome, model: &LanguageModel, system: &System, server: &S
         "workload": model.name,
         "system": system.name,
         "status": "optimal",
+        "statement": statement::of_serving(outcome, &goal.to_string()),
         "goal": goal,
         "prompt_tokens": model.seq,
         "generated_tokens": model.generated.unwrap_or(0),

@@ -3,7 +3,7 @@
 use super::args::{gap, positive, pue, quantity, seed, time, whole};
 use super::{Failure, present};
 use crate::mapping::degrees::Wanted;
-use crate::mapping::request::JOINT_NODES;
+use crate::mapping::request::{JOINT_NODES, Known};
 use crate::mapping::search::{
     Engine, MapError, MicroBatch, Objective, Passes, Pins, Request, engine_from_word, winner_model,
 };
@@ -25,10 +25,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct MapArgs {
-    /// Workload file, or trace:FILE for a recorded trace or FX graph (fields may follow: trace:FILE?fold=layer&tp=8).
+    /// Workload file, or the name of one in the catalogue (flowspace list workloads); trace:FILE for a recorded trace or FX graph (fields may
+    /// follow: trace:FILE?fold=layer&tp=8); hf:config.json for a model as Hugging Face describes it (hf:config.json?pass=inference&seq=2048).
     #[arg(long, value_name = "FILE", conflicts_with = "plan", help_heading = "Input")]
     pub workload: Option<PathBuf>,
-    /// System file.
+    /// System file, or the name of one in the catalogue (flowspace list systems).
     #[arg(long, value_name = "FILE", conflicts_with = "plan", help_heading = "Input")]
     pub system: Option<PathBuf>,
     /// Plan file to start from instead: its workload and system, and what it pins.
@@ -100,8 +101,7 @@ pub struct MapArgs {
     #[command(flatten)]
     pub inference: super::inference::InferenceArgs,
     /// joint: all shardings, each with its best tiles and partitions. two-pass: the sharding that is best by its own objective
-    /// first (DFModel). auto: joint where time is minimised under the model flowspace and the graph has at most 128 kernels,
-    /// else two-pass.
+    /// first (DFModel). auto: joint for graphs of at most 128 kernels under the model flowspace, else two-pass.
     #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes, help_heading = "Search")]
     pub sharding: Passes,
     /// Most sets of shardings that the joint search looks at; stopped there, it reports the gap that is left.
@@ -170,11 +170,21 @@ pub(super) struct Task {
     pub(super) decisions: Option<Decisions>,
 }
 
+impl Task {
+    /// The plan that it was read from: no answer is worse.
+    pub(super) fn known(&self) -> Vec<Known> {
+        let known =
+            |decisions: &Decisions| Known { micro_batch: self.workload.micro_batch, decisions: decisions.clone() };
+        self.decisions.iter().map(known).collect()
+    }
+}
+
 /// Maps, prints the answer, writes what was asked for.
 ///
 /// # Errors
 /// [`Failure`]: bad input; a plan that the checker refuses; an infeasible point (after printing it).
 pub fn run(args: &MapArgs) -> Result<i32, Failure> {
+    super::import::tell_assumed(args.workload.as_deref());
     if let Some(done) = super::execution::run(args) {
         return done;
     }
@@ -225,6 +235,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         passes: args.sharding,
         joint_nodes: args.joint_nodes,
         micro_batch,
+        known: task.known(),
     };
     let waiting = Waiting::begin("searching", args.time_limit);
     let answer = map(&task.workload, &task.system, &request);
@@ -243,8 +254,8 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
                 Failure::input(format!("internal error, please report it: the checker refuses the plan: {e}"))
             })?;
             super::print(&match args.format {
-                Format::Text => present::text(&plan, &record),
-                Format::Json => present::json(&plan, &record),
+                Format::Text => present::text(&plan, &record, &request),
+                Format::Json => present::json(&plan, &record, &request),
             });
             if let Some(path) = &args.plan_out {
                 let text = file::write(&task.workload_node, &task.system_node, &plan).map_err(Failure::input)?;

@@ -2,40 +2,36 @@
 
 use crate::mapping::Infeasible;
 use crate::mapping::compare::Compared;
-use crate::mapping::search::{Engine, LimitReached, Objective, Record, Request};
+use crate::mapping::search::{LimitReached, Record, Request};
 use crate::model::stages::{self, StageFigures};
 use crate::plan::{Figures, Plan};
+use crate::report::statement;
 use crate::system::System;
 use crate::units::{Bytes, Seconds};
 use crate::workload::Workload;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde_json::{Map, Value, json};
 
-/// The answer as text: what was found and how sure it is, then the plan's figures.
-pub fn text(plan: &Plan, record: &Record) -> String {
-    let proof = match record.proof {
-        crate::mapping::search::Proof::ClosedForm => "closed-form bound",
-        crate::mapping::search::Proof::ShortestPath => "shortest path over all ideals",
-        crate::mapping::search::Proof::Relaxation => "relaxation",
-        crate::mapping::search::Proof::Milp => "MILP bound",
-    };
-    let scope =
-        if record.covers_sharding { "; covers all shardings" } else { "; given the sharding of each assignment" };
+/// The answer as text: the plan's figures, then what is proven of it.
+pub fn text(plan: &Plan, record: &Record, request: &Request) -> String {
     let fusion = record.fusion.as_ref().map_or(String::new(), |f| {
         let nodes = f.nodes.map_or("?".into(), |n| n.to_string());
         format!(", fusion MILP {} in {nodes} nodes, {:.3} s", f.status, f.seconds)
     });
     format!(
-        "{}{}\nstatus: {} (gap {:.2e}, proven by {proof}{scope}); {} assignments of dimensions, {} fusion problems{fusion}; {} in {:.3} s\n",
+        "{}{}\nstatus: {} (gap {:.2e})\n{}\nlooked at: {} assignments of dimensions, {} sets of shardings, {} fusion problems{fusion}; {} in {:.3} s\nengine: {}\n",
         figures_text(plan),
         super::money::running(plan, record),
         record.status,
         record.gap(),
+        statement::of_mapping(&plan.workload, &plan.system, request, record),
         record.assignments,
+        record.joint_nodes,
         record.solved,
         record.solver,
-        record.solve_s
-    ) + &format!("engine: {}\n", record.engine)
+        record.solve_s,
+        record.engine
+    )
 }
 
 /// What the engines found, as a table.
@@ -252,7 +248,7 @@ fn stage_json(s: usize, stage: &StageFigures) -> Value {
 }
 
 /// The answer as one JSON object.
-pub fn json(plan: &Plan, record: &Record) -> String {
+pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
     let f = &plan.figures;
     let m = &f.memory;
     let sharding: Map<String, Value> =
@@ -309,13 +305,8 @@ pub fn json(plan: &Plan, record: &Record) -> String {
         "solves": { "sharding": record.sharding, "fusion": record.fusion },
     });
     // Set one by one: the macro has a limit of keys.
-    // Seconds are what the gap is of only where they are minimised.
-    if record.objective == Objective::Time {
-        object["objective_s"] = json!(record.objective_s);
-        object["bound_s"] = json!(record.bound_s);
-    } else {
-        object["fastest_iteration_bound_s"] = json!(record.bound_s);
-    }
+    object["statement"] = json!(statement::of_mapping(&plan.workload, &plan.system, request, record));
+    object["left_open"] = json!(record.left);
     object["stages"] = f.stages.iter().enumerate().map(|(s, stage)| stage_json(s, stage)).collect();
     let block =
         |(name, repeat, seconds): (String, u64, f64)| json!({ "name": name, "repeat": repeat, "pass_s": seconds });
@@ -324,8 +315,8 @@ pub fn json(plan: &Plan, record: &Record) -> String {
     object["covers_sharding"] = json!(record.covers_sharding);
     object["joint_nodes"] = json!(record.joint_nodes);
     object["minimized"] = json!(record.objective);
-    object["objective_value"] = json!(record.value);
-    object["objective_bound"] = json!(record.bound);
+    object["objective"] = json!(record.value);
+    object["bound"] = json!(record.bound);
     object["energy"] = super::money::energy_json(plan);
     object["running"] = super::money::running_json(plan, record);
     format!("{object:#}\n")
@@ -337,6 +328,7 @@ pub fn no_plan_json(workload: &Workload, system: &System, limit: &LimitReached, 
         "workload": workload.name,
         "system": system.name,
         "status": limit.status(),
+        "statement": statement::of_no_plan(workload, system, request, (limit.0, limit.1)),
         "plan": Value::Null,
         "reason": format!("no plan within the limit of {}", limit.0),
         "seed": request.limits.seed,
@@ -346,12 +338,11 @@ pub fn no_plan_json(workload: &Workload, system: &System, limit: &LimitReached, 
 
 /// An infeasible point as one JSON object.
 pub fn infeasible_json(workload: &Workload, system: &System, reason: &Infeasible, request: &Request) -> String {
-    let solver = if request.engine == Engine::Exact { "exact" } else { request.limits.solver.word() };
     let object = json!({
         "workload": workload.name,
         "system": system.name,
         "status": "infeasible",
-        "solver": solver,
+        "statement": statement::of_infeasible(workload, system, request),
         "seed": request.limits.seed,
         "infeasible": reason,
     });

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 #[derive(Debug, Args)]
 #[command(allow_negative_numbers = true)]
 pub struct StudyArgs {
-    /// Study file.
+    /// Study file, or the name of one in the catalogue (flowspace list studies).
     pub study: PathBuf,
     /// Folder for the results; outputs/NAME-OF-THE-STUDY if left out. A run that was stopped goes on where it was.
     #[arg(long, value_name = "DIR")]

@@ -91,7 +91,9 @@ impl LanguageModel {
         if policy.recompute == Recompute::Full {
             return ActivationBytes { checkpoint: whole * h * word, ..ActivationBytes::default() };
         }
-        let branches = if self.parallel_block { 1.0 } else { 2.0 };
+        let norms = self.norms() as f64;
+        // What the first two norms make is what products read; further ones end a branch.
+        let normed = norms.min(2.0);
         let dropout = f64::from(u8::from(self.dropout));
         let width = self.query_width() as f64 + self.value_width() as f64;
         let kv = match self.latent_attention {
@@ -100,7 +102,8 @@ impl LanguageModel {
         };
         // Compressed queries, keys and values are small and every chip has them whole.
         let compressed = self.latent_attention.map_or(0.0, |l| (l.q_rank.unwrap_or(0) + l.kv_rank + l.rope_dim) as f64);
-        let attention = a * width + kv;
+        // A norm of queries and keys keeps its inputs too.
+        let attention = a * width + kv + self.qk_norm_width() as f64;
         let scores = match (policy.recompute, policy.attention) {
             (Recompute::None, AttentionKernel::Materialised) => a * seq as f64 * (word + dropout * (1.0 + word)),
             (Recompute::None, AttentionKernel::Fused) => 4.0 * a,
@@ -112,13 +115,13 @@ impl LanguageModel {
             Some(e) => {
                 let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
                 // What is sent to the experts and what comes back before it is weighted.
-                ((sent + e.shared.unwrap_or(0) as f64) * e.ffn as f64, 2.0 * sent * h)
+                (sent * e.ffn as f64 + e.shared_width(), 2.0 * sent * h)
             }
             None => (self.ffn() as f64, 0.0),
         };
         ActivationBytes {
-            norms: whole * branches * h * word,
-            product_inputs: whole * (branches * h + copies) * word,
+            norms: whole * norms * h * word,
+            product_inputs: whole * (normed * h + copies) * word,
             attention: divided * attention * word + whole * compressed * word,
             scores: divided * scores,
             perceptron: divided * widths * inner * word,
@@ -202,6 +205,23 @@ mod tests {
         // A context of two chips has half of the tokens on each.
         let shared = model.layer_activation_bytes(false, 8192, 1, &ActivationPolicy { cp: 2, ..fused }).total();
         assert_eq!(shared, bytes / 2.0);
+    }
+
+    /// What Gemma 3's layer keeps beside Llama's: inputs of two norms more, and queries and keys before their norms.
+    #[test]
+    fn further_norms_keep_their_inputs() {
+        let plain = shipped("llama3-8b");
+        let normed = LanguageModel {
+            norms_per_layer: Some(4),
+            qk_norm: Some(crate::workload::language::QkNorm::Head),
+            ..plain.clone()
+        };
+        let fused = ActivationPolicy { attention: AttentionKernel::Fused, ..policy(Recompute::None, 1, false) };
+        let bytes = |model: &LanguageModel| model.layer_activation_bytes(false, 8192, 1, &fused).total();
+        assert_eq!(bytes(&normed) - bytes(&plain), 8192.0 * 2.0 * (2.0 * 4096.0 + 4096.0 + 1024.0));
+        // Two norms in a parallel block keep two inputs and make two.
+        let parallel = |norms| LanguageModel { parallel_block: true, norms_per_layer: norms, ..plain.clone() };
+        assert_eq!(bytes(&parallel(Some(2))) - bytes(&parallel(None)), 8192.0 * 2.0 * 2.0 * 4096.0);
     }
 
     #[test]

@@ -10,7 +10,7 @@
 //! and the sum of gradients 3 a branch. Divided among t: the function inside the perceptron reads and writes its width (gated: reads two, writes one; backward
 //! reads two and writes one, gated reads three and writes two), queries, keys, values and the core's output are re-ordered once each way, rotations read and write
 //! queries and keys. An unfused core reads and writes the scores for mask and softmax, with dropout reads, writes and keeps a mask; backward the same with a
-//! third pass for the softmax's output. Under sequence parallelism the first kind is divided among t too.
+//! third pass for the softmax's output. Norms of queries and keys pass over those as a norm does over hidden channels. Under sequence parallelism the first kind is divided among t too.
 
 use super::machine::Machine;
 use crate::model::kernel_time::Product;
@@ -235,12 +235,12 @@ impl<'a> Kernels<'a> {
         self.weight("router", 1.0, tokens, e.count as f64, h, rate);
         self.weight("experts_in", here, rows, firsts * f, h, rate);
         self.weight("experts_out", here, rows, h, f, rate);
-        let shared = e.shared.unwrap_or(0) as f64;
+        let shared = e.shared_width() / t;
         if shared > 0.0 {
-            self.weight("shared_experts_in", 1.0, tokens, firsts * f * shared, h, rate);
-            self.weight("shared_experts_out", 1.0, tokens, h, f * shared, rate);
+            self.weight("shared_experts_in", 1.0, tokens, firsts * shared, h, rate);
+            self.weight("shared_experts_out", 1.0, tokens, h, shared, rate);
         }
-        tokens * f * (sent + shared)
+        tokens * (f * sent + shared)
     }
 
     /// Kernels of one layer.
@@ -271,8 +271,14 @@ impl<'a> Kernels<'a> {
         let reordered = 2.0 * (queries + kv + values + rotated) * tokens;
         let (function, gradient) = if model.gated { (3.0, 5.0) } else { (2.0, 3.0) };
         let factor = stack.elementwise;
-        let forward = factor * branches * (2.0 + sum + mask) * whole + reordered + function * inner;
-        let backward = factor * branches * (3.0 + sum) * whole + reordered + gradient * inner;
+        let norms = model.norms() as f64;
+        let qk_norm = model.qk_norm_width() as f64 * tokens;
+        let forward = factor * (norms * 2.0 + branches * (sum + mask)) * whole
+            + reordered
+            + factor * 2.0 * qk_norm
+            + function * inner;
+        let backward =
+            factor * (norms * 3.0 + branches * sum) * whole + reordered + factor * 3.0 * qk_norm + gradient * inner;
         let (forward_kernels, backward_kernels) =
             (stack.vector_kernels_forward as f64, stack.vector_kernels_backward as f64);
         let expert_kernels = stack.expert_kernels as f64;
@@ -304,6 +310,16 @@ impl<'a> Kernels<'a> {
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
         self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
+        if let Some(width) = self.model.embedding_width {
+            self.weight(
+                "embedding_widening",
+                1.0,
+                self.tokens(),
+                self.model.hidden as f64 / self.t(),
+                width as f64,
+                self.rate,
+            );
+        }
         if let Some(p) = self.model.patches {
             let channels = (p.size * p.size * p.channels) as f64;
             self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels, self.rate);
@@ -327,7 +343,10 @@ impl<'a> Kernels<'a> {
         if matches!(model.head, Head::MaskedTokens | Head::Pooler) {
             self.weight("head_transform", 1.0, rows, h / t, h, rate);
         }
-        self.weight("head", 1.0, rows, words, h, rate);
+        if let Some(width) = model.embedding_width {
+            self.weight("head_narrowing", 1.0, rows, width as f64, h / t, rate);
+        }
+        self.weight("head", 1.0, rows, words, model.embedding_width() as f64, rate);
         let (_, whole) = self.hidden();
         let (bytes, kernels) = (stack.head_passes * whole, stack.head_kernels as f64);
         self.vector("last_norm", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);

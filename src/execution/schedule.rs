@@ -49,7 +49,6 @@ impl StageKind {
 pub fn stages(model: &LanguageModel, pp: u64) -> Vec<StageKind> {
     let pp = pp.max(1);
     let (each, rest) = (model.layers / pp, model.layers % pp);
-    let plain_layers = model.dense_layers();
     let mut out: Vec<StageKind> = Vec::new();
     let mut begin = 0u64;
     for i in 0..pp {
@@ -60,12 +59,12 @@ pub fn stages(model: &LanguageModel, pp: u64) -> Vec<StageKind> {
             _ => i - 1,
         };
         let end = begin + each + u64::from(rank < rest);
-        let plain = end.min(plain_layers) - begin.min(plain_layers);
+        let experts = model.expert_layers_before(end) - model.expert_layers_before(begin);
         let kind = StageKind {
             first: i,
             count: 1.0,
-            plain: plain as f64,
-            experts: (end - begin - plain) as f64,
+            plain: (end - begin - experts) as f64,
+            experts: experts as f64,
             embedding: f64::from(u8::from(i == 0)),
             head: f64::from(u8::from(i == pp - 1)),
         };
@@ -106,7 +105,11 @@ impl ChipWeights {
         };
         let plain = if model.dense_layers() > 0 { layer(false).0 } else { 0.0 };
         let (routed, experts) = if model.expert_layers() > 0 { layer(true) } else { (0.0, 0.0) };
-        let tied = if model.tied_embeddings && pp > 1 { (model.head_outputs() * model.hidden) as f64 / t } else { 0.0 };
+        let tied = if model.tied_embeddings && pp > 1 {
+            (model.head_outputs() * model.embedding_width()) as f64 / t
+        } else {
+            0.0
+        };
         Self {
             plain,
             routed,

@@ -186,6 +186,16 @@ fn flop_of_all_chips_are_the_models() {
             "moe",
         ),
         (
+            model(
+                "layers: 5, hidden: 512, heads: 8, vocab: 1024, experts: {count: 8, top_k: 2, ffn: 256, shared: 1, shared_ffn: 384, shared_gate: true, every: 2}, seq: 256, global_batch: 16",
+            ),
+            "moe",
+        ),
+        (
+            model("layers: 4, hidden: 512, heads: 8, vocab: 1024, embedding_width: 256, seq: 256, global_batch: 16"),
+            "narrow words",
+        ),
+        (
             model(&format!(
                 "layers: 4, hidden: 512, heads: 8, head_dim: 32, vocab: 1024, {mla}, seq: 256, global_batch: 16"
             )),
@@ -249,6 +259,18 @@ fn stages_share_layers_and_experts_come_after_plain_layers() {
     assert_eq!(kinds.iter().map(|k| k.layers()).collect::<Vec<_>>(), [2.0, 3.0, 3.0, 2.0]);
     assert_eq!(stages(&model, 1).len(), 1);
     assert_eq!(stages(&gpt(24, 64, 4, 16, 4), 8).len(), 3);
+    // Experts in every second layer: 2, 4, ... of 3, 3, 4.
+    let alternating = LanguageModel {
+        experts: model.experts.map(|e| crate::workload::language::Experts {
+            first_dense_layers: None,
+            every: Some(2),
+            ..e
+        }),
+        ..model.clone()
+    };
+    let kinds = stages(&alternating, 5);
+    assert!(kinds.iter().all(|k| (k.plain, k.experts) == (1.0, 1.0)), "{kinds:?}");
+    assert_eq!(stages(&alternating, 1).iter().map(|k| (k.plain, k.experts)).collect::<Vec<_>>(), [(5.0, 5.0)]);
     // All chips' weights are the model's, and a tied embedding once more.
     let gpt = gpt(24, 64, 4, 16, 4);
     let w = ChipWeights::of(&gpt, 1, 1, 8);

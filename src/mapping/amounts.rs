@@ -7,9 +7,9 @@
 //! function of its key, so a study's rows do not depend on what was kept. What takes too much room is not kept.
 
 use super::cache::{Content, Key};
+use super::first_pass::Pass;
 use super::ideals::Ideals;
 use super::instance::{Amounts, Cut, SramShort};
-use super::search::Pass;
 use crate::model::Strategy;
 use crate::system::{Chip, Efficiency, ModelOptions};
 use crate::workload::{Kernel, Tensor, Workload};

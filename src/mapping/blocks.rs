@@ -18,9 +18,10 @@ use super::degrees::Degrees;
 use super::dominance::{dominates, same_costs};
 use super::figures::use_of;
 use super::instance::{Instance, PartitionCost};
-use super::record::{SolveRecord, Status};
-use super::request::{MapError, Objective, Passes, Proof, Request};
-use super::search::{Best, Candidate, Found, Fused, Search, TIE};
+use super::partitions::Fused;
+use super::record::SolveRecord;
+use super::request::{LeftOpen, MapError, Objective, Passes, Proof, Request};
+use super::search::{Best, Candidate, Found, Search, TIE};
 use super::sharding::Sharding;
 use super::tiling::tile_counts;
 use crate::model::Strategy;
@@ -289,7 +290,7 @@ impl Search<'_> {
             return Ok(None);
         }
         if self.out_of_time() {
-            found.stop(Status::TimeLimit, bound);
+            found.stop(LeftOpen::Seconds, bound);
             return Ok(None);
         }
         let mut parts: Vec<Part> = Vec::new();

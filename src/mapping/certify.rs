@@ -3,9 +3,10 @@
 use super::fusion::{self, PartitionCounts};
 use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::Instance;
+use super::partitions::Fused;
 use super::record::{SolveRecord, Status, relative_gap};
 use super::request::{Engine, MapError, Proof};
-use super::search::{Best, Fused, Search, TIE};
+use super::search::{Best, Search, TIE};
 use super::solver::Limits;
 
 /// Largest graph whose MILP gives every kernel a partition of its own: its size grows with the square.
@@ -137,7 +138,8 @@ impl Search<'_> {
             ),
         };
         match self.request.engine {
-            Engine::Milp => format!("{path}; and {solver}, which was named"),
+            Engine::Milp if by_milp => format!("{path}; and {solver}, which was named"),
+            Engine::Milp => format!("{path}; {solver}, which was named, had no partitions to decide"),
             Engine::Exact => format!("{path}; no MILP, as asked"),
             Engine::Auto if by_milp => format!("{path}; and {solver}, as that leaves a gap"),
             Engine::Auto if proof == Proof::ClosedForm && best.proven => path,
@@ -170,6 +172,7 @@ impl Search<'_> {
             let counts = PartitionCounts::of(instance, start, spare);
             let model = fusion::build(instance, counts);
             let point = model.point(instance, start, counts);
+            self.by_solver.set(true);
             let solved = model.solve(&self.left(limits), point.as_deref())?;
             return Ok((solved.record, solved.values.map(|values| model.assignment(&values))));
         }
@@ -206,6 +209,7 @@ impl Search<'_> {
         }
         let most = instance.max_partitions.unwrap_or(n).min(n);
         let model = fusion::build(instance, PartitionCounts { forward: most, backward: 0 });
+        self.by_solver.set(true);
         let solved = model.solve(&self.limits(), None)?;
         match solved.values.map(|values| model.assignment(&values)) {
             Some(assignment) => match instance.evaluate(&assignment) {

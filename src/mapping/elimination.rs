@@ -13,7 +13,6 @@
 use super::minsum::{self, Least, Term};
 use super::sharding::{Link, Problem, price};
 use crate::model::layout::{Layout, Strategy};
-use std::collections::BTreeMap;
 
 /// The answer of the elimination.
 #[derive(Debug, Clone, PartialEq)]
@@ -54,7 +53,8 @@ pub fn eliminate(problem: &Problem) -> Eliminated {
         }
     }
     for (costs, links) in problem.groups.iter().zip(of_group) {
-        if group_terms(costs, links, &mut sizes, &mut terms).is_none() {
+        let paid = |pair: &(Layout, Layout)| costs.get(pair).copied().unwrap_or(0.0);
+        if group_terms(&|pair| paid(pair) > 0.0, &paid, links, &mut sizes, &mut terms).is_none() {
             return Eliminated::TooWide;
         }
     }
@@ -87,15 +87,21 @@ fn pair_term(from: usize, to: usize, sizes: &[usize], cost: impl Fn(usize, usize
     Term::new(vec![from, to], sizes, |at| cost(at[0], at[1]))
 }
 
-/// What the conversions of a group, of some links, cost.
+/// A conversion: from a layout to another.
+type Pair = (Layout, Layout);
+
+/// What the conversions of a group, of some links, cost: whether one counts at all, and how much. Which variables and terms there are
+/// depends on the first alone, so that the same group in two units gives terms that can be added.
 pub(super) fn group_terms(
-    costs: &BTreeMap<(Layout, Layout), f64>,
+    counts: &dyn Fn(&Pair) -> bool,
+    cost: &dyn Fn(&Pair) -> f64,
     mut links: Vec<&Link>,
     sizes: &mut Vec<usize>,
     out: &mut Vec<Term>,
 ) -> Option<()> {
-    let paid = |pair: Option<(Layout, Layout)>| pair.and_then(|p| costs.get(&p)).copied().unwrap_or(0.0);
-    links.retain(|link| link.pairs.iter().flatten().any(|pair| paid(*pair) > 0.0));
+    let counts = |pair: Option<Pair>| pair.is_some_and(|p| counts(&p));
+    let paid = |pair: Option<Pair>| pair.filter(|p| counts(Some(*p))).map_or(0.0, |p| cost(&p));
+    links.retain(|link| link.pairs.iter().flatten().any(|pair| counts(*pair)));
     if links.is_empty() {
         return Some(());
     }
@@ -113,7 +119,7 @@ pub(super) fn group_terms(
             break;
         }
         for (a, row) in link.pairs.iter().enumerate() {
-            for pair in row.iter().flatten().filter(|pair| paid(Some(**pair)) > 0.0) {
+            for pair in row.iter().flatten().filter(|pair| counts(Some(**pair))) {
                 if !wanted.contains(&pair.1) {
                     wanted.push(pair.1);
                 }
@@ -128,7 +134,7 @@ pub(super) fn group_terms(
         scope.dedup();
         let position = |k: usize| scope.partition_point(|v| *v < k);
         let cost = |at: &[usize]| {
-            let mut pairs: Vec<(Layout, Layout)> =
+            let mut pairs: Vec<Pair> =
                 links.iter().filter_map(|link| link.pairs[at[position(link.from)]][at[position(link.to)]]).collect();
             pairs.sort_unstable();
             pairs.dedup();
@@ -149,7 +155,7 @@ pub(super) fn group_terms(
         let position = |v: usize| scope.partition_point(|w| *w < v);
         let (a, b, s) = (position(from), position(link.to), position(set));
         let cost = |at: &[usize]| match link.pairs[at[a]][at[b]] {
-            Some(pair) if paid(Some(pair)) > 0.0 => {
+            Some(pair) if counts(Some(pair)) => {
                 let bought = wanted.iter().position(|to| *to == pair.1).is_some_and(|i| at[s] >> i & 1 == 1);
                 if bought { 0.0 } else { f64::INFINITY }
             }

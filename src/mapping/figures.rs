@@ -178,7 +178,8 @@ impl Search<'_> {
             .enumerate()
             .map(|(p, cost)| {
                 let members: Vec<usize> = (0..w.kernels.len()).filter(|k| best.assignment[*k] == p).collect();
-                let flop = members.iter().map(|k| self.kernel_flop(*k, &best.degrees, strategies, best.tiles)).sum();
+                let flop =
+                    members.iter().map(|k| self.kernel_flop(*k, &best.degrees, strategies[*k], best.tiles)).sum();
                 PartitionFigures {
                     kernels: members.iter().map(|k| w.kernels[*k].name.clone()).collect(),
                     compute_s: cost.compute_s,

@@ -80,33 +80,81 @@ impl Worth {
 /// A layer's time at which the schedule's own terms cannot hide the slope.
 const LONG_S: f64 = 1e6;
 
+/// What an objective counts for each thing that a pass of one chip over a layer spends, at some degrees and layers of the longest
+/// stage. No sharding changes it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Rates {
+    /// A second of the pass.
+    pub(super) second: f64,
+    /// A second of arithmetic.
+    pub(super) busy_second: f64,
+    /// A byte of DRAM traffic.
+    pub(super) dram_byte: f64,
+    /// A FLOP.
+    pub(super) flop: f64,
+    /// A joule of links.
+    pub(super) link_j: f64,
+}
+
+impl Rates {
+    /// The time of the pass.
+    const TIME: Self = Self { second: 1.0, busy_second: 0.0, dram_byte: 0.0, flop: 0.0, link_j: 0.0 };
+
+    /// The goal of partitions beside which `constant` is counted.
+    pub(super) fn goal(&self, constant: f64) -> Goal {
+        Goal { second: self.second, busy_second: self.busy_second, dram_byte: self.dram_byte, constant }
+    }
+}
+
 impl Search<'_> {
+    /// What a layer pass is priced at.
+    pub(super) fn rates(&self, degrees: &Degrees, longest: u64) -> Rates {
+        if self.request.objective == Objective::Time {
+            return Rates::TIME;
+        }
+        let (w, system) = (self.workload, self.system);
+        let seconds = |layer_s: f64| {
+            let stage = Stage { layer_s, ..empty_stage(degrees, longest) };
+            iteration(w, system, &stage).total_s()
+        };
+        let slope = (seconds(2.0 * LONG_S) - seconds(LONG_S)) / LONG_S;
+        let rates = energy::rates(system);
+        let passes = energy::passes(w, &system.model, degrees.dp)
+            * w.repeat as f64
+            * (system.chip_count() as f64 / degrees.pp as f64);
+        Rates {
+            second: self.worth.second * slope,
+            busy_second: self.worth.joule * passes * rates.busy_w,
+            dram_byte: self.worth.joule * passes * rates.dram_byte_j,
+            flop: self.worth.joule * passes * rates.flop_j,
+            link_j: self.worth.joule * passes,
+        }
+    }
+
     /// What the partitions of an instance are priced at.
     pub(super) fn goal(&self, degrees: &Degrees, sharding: &[Strategy], tiles: u64, longest: u64) -> Goal {
         if self.request.objective == Objective::Time {
             return Goal::TIME;
         }
-        let (w, system) = (self.workload, self.system);
-        let seconds = |layer_s: f64| self.iteration(degrees, sharding, longest, layer_s).total_s();
-        let slope = (seconds(2.0 * LONG_S) - seconds(LONG_S)) / LONG_S;
+        let rates = self.rates(degrees, longest);
         let choice = Choice { degrees, sharding, tiles, weights_on_chip: false, longest };
-        let constant = LayerUse {
-            flop: (0..w.kernels.len()).map(|k| self.kernel_flop(k, degrees, sharding, tiles)).sum(),
-            link_j: instance::link_joules(w, system, choice).iter().sum(),
-            ..LayerUse::default()
-        };
-        let stage = self.stage(degrees, sharding, longest, 0.0);
-        let joules = |layer: LayerUse| energy::used(w, system, &stage, layer).total();
-        let rates = energy::rates(system);
-        let layer_passes = energy::passes(w, &system.model, degrees.dp)
-            * w.repeat as f64
-            * (system.chip_count() as f64 / degrees.pp as f64);
-        Goal {
-            second: self.worth.second * slope,
-            busy_second: self.worth.joule * layer_passes * rates.busy_w,
-            dram_byte: self.worth.joule * layer_passes * rates.dram_byte_j,
-            constant: self.worth.second * seconds(0.0) + self.worth.joule * joules(constant),
+        let flop: f64 =
+            (0..self.workload.kernels.len()).map(|k| self.kernel_flop(k, degrees, sharding[k], tiles)).sum();
+        let link_j: f64 = instance::link_joules(self.workload, self.system, choice).iter().sum();
+        let rest = self.whole(&self.stage(degrees, sharding, longest, 0.0), 0.0);
+        rates.goal(rest + rates.flop * flop + rates.link_j * link_j)
+    }
+
+    /// The objective of an iteration whose layer pass has this value ([`Search::rates`]), all that it spends counted, and whose other
+    /// parts are those of `stage`.
+    pub(super) fn whole(&self, stage: &Stage<'_>, value: f64) -> f64 {
+        let seconds =
+            |layer_s: f64| iteration(self.workload, self.system, &Stage { layer_s, ..stage.clone() }).total_s();
+        if self.request.objective == Objective::Time {
+            return seconds(value);
         }
+        let joules = energy::used(self.workload, self.system, stage, LayerUse::default()).total();
+        self.worth.second * seconds(0.0) + self.worth.joule * joules + value
     }
 
     /// The objective of an iteration from the sum over the partitions.
@@ -146,26 +194,15 @@ impl Search<'_> {
         if self.request.objective == Objective::Time {
             return seconds;
         }
-        let stage = Stage {
-            layer_s: 0.0,
-            pp: degrees.pp,
-            longest: self.workload.repeat.div_ceil(degrees.pp),
-            dp: degrees.dp,
-            carried_bytes: 0.0,
-            hand_overs: 0,
-            layer_weight_bytes: 0.0,
-            layer_gradient_bytes: 0.0,
-            pp_group: &[],
-            dp_group: &[],
-        };
+        let stage = empty_stage(degrees, self.workload.repeat.div_ceil(degrees.pp));
         let joules = energy::used(self.workload, self.system, &stage, layer).total();
         (self.worth.second * seconds + self.worth.joule * joules) * (1.0 - super::search::TIE)
     }
 
     /// FLOP of kernel `k` on one chip in one pass.
-    pub(super) fn kernel_flop(&self, k: usize, degrees: &Degrees, sharding: &[Strategy], tiles: u64) -> f64 {
+    pub(super) fn kernel_flop(&self, k: usize, degrees: &Degrees, strategy: Strategy, tiles: u64) -> f64 {
         let kernel = &self.workload.kernels[k];
-        let here = local(kernel, sharding[k], degrees.tp, tiles);
+        let here = local(kernel, strategy, degrees.tp, tiles);
         tile_flop(kernel, &here) * tiles as f64 * samples_per_pass(self.workload, &self.system.model)
     }
 
@@ -178,5 +215,21 @@ impl Search<'_> {
         layer_s: f64,
     ) -> crate::model::schedule::Iteration {
         iteration(self.workload, self.system, &self.stage(degrees, sharding, longest, layer_s))
+    }
+}
+
+/// A stage that hands nothing over and has neither weights nor gradients.
+fn empty_stage(degrees: &Degrees, longest: u64) -> Stage<'static> {
+    Stage {
+        layer_s: 0.0,
+        pp: degrees.pp,
+        longest,
+        dp: degrees.dp,
+        carried_bytes: 0.0,
+        hand_overs: 0,
+        layer_weight_bytes: 0.0,
+        layer_gradient_bytes: 0.0,
+        pp_group: &[],
+        dp_group: &[],
     }
 }

@@ -66,6 +66,12 @@ impl Term {
         Self { scope: scope.to_vec(), table: from.into_iter().map(|at| self.table[at]).collect() }
     }
 
+    /// The term of the same variables whose costs are what `f` makes of those of both.
+    pub fn with(mut self, other: &Self, f: impl Fn(f64, f64) -> f64) -> Self {
+        self.table.iter_mut().zip(&other.table).for_each(|(a, b)| *a = f(*a, *b));
+        self
+    }
+
     /// Changes every cost.
     pub fn map(&mut self, f: impl Fn(f64) -> f64) {
         self.table.iter_mut().for_each(|cost| *cost = f(*cost));

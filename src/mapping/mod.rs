@@ -7,6 +7,8 @@
 
 mod alone;
 mod amounts;
+mod answer;
+mod attempt;
 mod blocks;
 pub mod cache;
 mod certify;
@@ -18,12 +20,15 @@ pub mod dominance;
 pub mod elimination;
 pub mod exact;
 mod figures;
+mod first_pass;
 pub mod fusion;
 mod goal;
 pub mod ideals;
 pub mod instance;
 mod joint;
+mod known;
 mod minsum;
+mod partitions;
 mod pricing;
 mod reasons;
 pub mod record;

@@ -5,7 +5,7 @@ use super::joint::MOST_KERNELS;
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 use super::solver::{Limits, Solver, SolverError};
 use crate::model::Strategy;
-use crate::plan::{DimensionUse, Plan};
+use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::system::System;
 use crate::system::economics::Economics;
 use crate::system::options::Preset;
@@ -48,8 +48,8 @@ impl Objective {
 crate::choice! {
     /// How sharding and fusion are searched.
     pub enum Passes ("passes of the search") {
-        /// Joint where the time of a graph of at most 128 kernels is minimised under the model `flowspace`, else two passes (and
-        /// the joint search where these find nothing that fits).
+        /// Joint for a graph of at most 128 kernels under the model `flowspace`, else two passes (and the joint search where these
+        /// find nothing that fits).
         Auto = "auto",
         /// All shardings of an assignment of dimensions, each with its best tiles and partitions.
         Joint = "joint",
@@ -82,6 +82,21 @@ pub struct Pins {
     pub partition: Vec<Option<usize>>,
 }
 
+/// A plan known beforehand.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Known {
+    /// Samples of its microbatches.
+    pub micro_batch: u64,
+    /// What it decides.
+    pub decisions: Decisions,
+}
+
+impl From<&Plan> for Known {
+    fn from(plan: &Plan) -> Self {
+        Self { micro_batch: plan.workload.micro_batch, decisions: plan.decisions.clone() }
+    }
+}
+
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
@@ -101,12 +116,14 @@ pub struct Request {
     pub objective: Objective,
     /// Prices of running the system: for the objective `cost`, and for figures in dollars.
     pub economics: Economics,
-    /// How sharding and fusion are searched. Objectives other than time take two passes.
+    /// How sharding and fusion are searched.
     pub passes: Passes,
     /// Most sets of shardings that the joint search looks at.
     pub joint_nodes: u64,
     /// Where the size of a microbatch comes from.
     pub micro_batch: MicroBatch,
+    /// Plans to begin with: as far as one keeps to what is asked, the answer is no worse.
+    pub known: Vec<Known>,
 }
 
 impl Default for Request {
@@ -123,6 +140,7 @@ impl Default for Request {
             passes: Passes::Auto,
             joint_nodes: JOINT_NODES,
             micro_batch: MicroBatch::Given,
+            known: Vec::new(),
         }
     }
 }
@@ -130,15 +148,15 @@ impl Default for Request {
 impl Request {
     /// Whether sharding and fusion of a graph of so many kernels are one search.
     pub fn is_joint(&self, system: &System, kernels: usize) -> bool {
-        let free = self.pins.partition.is_empty() && self.max_partitions.is_none();
+        let free = self.pins.partition.iter().all(Option::is_none) && self.max_partitions.is_none();
         let chosen = system.model.preset == Preset::Flowspace && kernels <= MOST_KERNELS && free;
-        self.objective == Objective::Time && (self.passes == Passes::Joint || (self.passes == Passes::Auto && chosen))
+        self.passes == Passes::Joint || (self.passes == Passes::Auto && chosen)
     }
 
     /// Whether a point that two passes call infeasible is searched jointly: their sharding does not see the memory.
     pub fn tries_jointly(&self, system: &System, kernels: usize) -> bool {
         let may = self.passes == Passes::Auto && system.model.preset == Preset::Flowspace;
-        may && self.objective == Objective::Time && !self.is_joint(system, kernels)
+        may && !self.is_joint(system, kernels)
     }
 }
 
@@ -157,6 +175,35 @@ pub enum Proof {
     Milp,
 }
 
+/// What keeps an answer from its proof.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LeftOpen {
+    /// The seconds were over.
+    Seconds,
+    /// As many sets of shardings were looked at as the joint search may.
+    Sets,
+    /// A MILP has had its nodes.
+    Nodes,
+    /// The graph has more kernels, or ideals, than sets of its shardings are bounded for.
+    TooLarge,
+    /// The bound is a relaxation's, and nothing says that it can be reached.
+    Relaxation,
+    /// The search took some costs to be free.
+    Blind,
+}
+
+impl LeftOpen {
+    /// The status of an answer that it leaves open.
+    pub fn status(self) -> Status {
+        match self {
+            Self::Seconds => Status::TimeLimit,
+            Self::Blind => Status::Blind,
+            Self::Sets | Self::Nodes | Self::TooLarge | Self::Relaxation => Status::NodeLimit,
+        }
+    }
+}
+
 /// The record of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
@@ -168,10 +215,8 @@ pub struct Record {
     pub value: f64,
     /// No mapping in the space searched has a smaller value.
     pub bound: f64,
-    /// Seconds of an iteration.
-    pub objective_s: f64,
-    /// No mapping in the space searched is faster. Where time was not minimised, the closed-form bound of all assignments.
-    pub bound_s: f64,
+    /// What keeps it from its proof; none where it is proven as nearly as was asked for.
+    pub left: Option<LeftOpen>,
     /// Prices of running the system.
     pub economics: Economics,
     /// What proves the bound.
@@ -180,7 +225,7 @@ pub struct Record {
     pub nodes: u64,
     /// Seconds of the search.
     pub solve_s: f64,
-    /// The solver: `highs`, `cbc` or `exact`.
+    /// The engine that ran: `highs` or `cbc` where a MILP was solved, else `exact`.
     pub solver: String,
     /// What solved the winner's fusion problem, and why that was taken.
     pub engine: String,

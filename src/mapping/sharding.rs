@@ -37,6 +37,7 @@ use crate::model::collective;
 use crate::model::compute::{
     constant_efficiency, core_options, local, moved_bytes, seconds_at_efficiency, tensor_bytes,
 };
+use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
@@ -79,11 +80,40 @@ pub struct Sharding {
     pub record: SolveRecord,
 }
 
-/// Builds the problem of a workload in a tensor-parallel group. `pins` fixes strategies.
+/// What a sharding problem counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Seconds of work and of conversions.
+    Seconds,
+    /// Bytes communicated (DFModel).
+    Bytes,
+    /// Joules of the links in conversions, nothing else.
+    LinkJoules,
+}
+
+/// Builds the problem of a workload in a tensor-parallel group, in the unit of the model. `pins` fixes strategies.
 ///
 /// # Errors
 /// The name of a kernel that is left without a strategy.
 pub fn problem(
+    workload: &Workload,
+    system: &System,
+    degrees: &Degrees,
+    pins: &[Option<Strategy>],
+) -> Result<Problem, String> {
+    let unit = match system.model.sharding_objective {
+        ShardingObjective::Time => Unit::Seconds,
+        ShardingObjective::Bytes => Unit::Bytes,
+    };
+    problem_in(unit, workload, system, degrees, pins)
+}
+
+/// The same in a given unit.
+///
+/// # Errors
+/// As [`problem`].
+pub fn problem_in(
+    unit: Unit,
     workload: &Workload,
     system: &System,
     degrees: &Degrees,
@@ -94,7 +124,6 @@ pub fn problem(
     let t = degrees.tp;
     let word = workload.word_bytes;
     let samples = samples_per_pass(workload, options);
-    let in_bytes = options.sharding_objective == ShardingObjective::Bytes;
     let mut problem = Problem::default();
     let operands = Operands::of(workload);
     // Of several blocks each counts as often as it is repeated, and what goes from one to another once.
@@ -110,8 +139,10 @@ pub fn problem(
             .map(|s| {
                 let full = kernel.shape.rows() as f64 * kernel.shape.n as f64 * word;
                 let reduces = rules == Layouts::Dfmodel && *s == Strategy::K && t > 1;
-                if in_bytes {
-                    return if reduces { full } else { 0.0 };
+                match unit {
+                    Unit::Bytes => return if reduces { full } else { 0.0 },
+                    Unit::LinkJoules => return 0.0,
+                    Unit::Seconds => {}
                 }
                 let network = if reduces {
                     collective::seconds(CollectiveKind::AllReduce, &degrees.tp_group, full * samples, options)
@@ -166,11 +197,14 @@ pub fn problem(
                                 }
                                 _ => full,
                             };
-                            let cost = match kind {
-                                None => 0.0,
-                                Some(_) if in_bytes => full,
-                                Some(kind) => {
+                            let cost = match (kind, unit) {
+                                (None, _) => 0.0,
+                                (Some(_), Unit::Bytes) => full,
+                                (Some(kind), Unit::Seconds) => {
                                     times * collective::seconds(kind, &degrees.tp_group, bytes * samples, options)
+                                }
+                                (Some(kind), Unit::LinkJoules) => {
+                                    times * energy::collective_j(kind, &degrees.tp_group, bytes * samples)
                                 }
                             };
                             problem.groups[group].insert((made, wanted), cost);
@@ -372,6 +406,13 @@ pub fn solve_exactly(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
         Eliminated::Infeasible => Ok(Sharding { strategies: Vec::new(), record: record_of(f64::INFINITY) }),
         Eliminated::TooWide => solve_problem(problem, limits),
     }
+}
+
+/// The only sharding of a problem, in which every kernel has one strategy; `None` where they do not agree.
+pub(super) fn given(problem: &Problem) -> Option<Sharding> {
+    let cost = price(problem, &vec![0; problem.open.len()]);
+    let strategies = problem.open.iter().map(|open| open[0]).collect();
+    cost.is_finite().then(|| Sharding { strategies, record: record_of(cost) })
 }
 
 /// The record of an answer that needed no solver; an infinite cost is none.

@@ -4,7 +4,7 @@
 use super::degrees::{Degrees, grids};
 use super::instance::combine;
 use super::record::{Infeasible, Status, relative_gap};
-use super::request::{Answer, LimitReached, MapError, Objective, Pins, Record, Request};
+use super::request::{Answer, LeftOpen, LimitReached, MapError, Pins, Record, Request};
 use super::search::{self, Clock, Search, TIE};
 use crate::model::collective;
 use crate::model::compute::system_peak;
@@ -35,20 +35,22 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock
         )));
     }
     let one_way = workload.kernels.iter().filter_map(|k| k.spread).all(|s| s.rows == s.cols);
-    let all = match &request.pins.uses {
+    let mut all = match &request.pins.uses {
         Some(uses) => vec![Degrees::new(system, uses.clone())],
         None => grids(system, wanted.split, one_way),
     };
+    // The grids of known plans come first, whatever the seconds.
+    let is_known = |degrees: &Degrees| request.known.iter().any(|known| known.decisions.uses == degrees.uses);
+    all.sort_by_key(|degrees| !is_known(degrees));
     let considered = all.len();
     let undivided = all.first().cloned();
     let mut candidates = Vec::with_capacity(considered);
-    let mut fastest_s = f64::INFINITY;
-    let mut stopped: Option<Status> = None;
+    let mut stopped: Option<LeftOpen> = None;
     let mut unseen = false;
     for degrees in all {
-        if clock.is_half_over() {
+        if clock.is_half_over() && !is_known(&degrees) {
             // The other half is for plans on the grids seen so far.
-            stopped = Some(Status::TimeLimit);
+            stopped = Some(LeftOpen::Seconds);
             unseen = true;
             break;
         }
@@ -57,10 +59,9 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock
         let (arithmetic_s, layer) = search.assignment_floor(&degrees);
         let seconds = least_seconds(&share, system, &degrees, arithmetic_s);
         let least = search.value_floor(&degrees, seconds, layer);
-        fastest_s = fastest_s.min(seconds);
         candidates.push((degrees, share, least));
     }
-    candidates.sort_by(|a, b| a.2.total_cmp(&b.2));
+    candidates.sort_by(|a, b| is_known(&b.0).cmp(&is_known(&a.0)).then(a.2.total_cmp(&b.2)));
 
     let mut best = None;
     let mut least: Option<Infeasible> = None;
@@ -71,26 +72,31 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock
         let (_, whole) = search.assignment_floor(&degrees);
         let chips = system.chip_count() as f64;
         let seconds = whole.compute_s / chips * (1.0 - TIE);
-        fastest_s = fastest_s.min(seconds);
         let part = LayerUse { compute_s: seconds, flop: whole.flop / chips, dram_bytes: 0.0, link_j: 0.0 };
         bound = search.value_floor(&degrees, seconds, part);
     }
     let (mut solved, mut nodes, mut reproducible) = (0, 0, true);
     for (degrees, share, of_grid) in &candidates {
-        if clock.is_over() {
-            stopped = Some(Status::TimeLimit);
+        if clock.is_over() && !is_known(degrees) {
+            stopped = Some(LeftOpen::Seconds);
             bound = bound.min(*of_grid);
             break;
         }
         if best.as_ref().is_some_and(|(_, record): &(_, Box<Record>)| *of_grid >= record.value * (1.0 - TIE)) {
             bound = bound.min(*of_grid);
+            if is_known(degrees) {
+                continue;
+            }
             break;
         }
         let pins = Pins { uses: Some(degrees.uses.clone()), ..request.pins.clone() };
         let request = Request { pins, ..request.clone() };
         let answer = match search::run(&[Search::new(share, system, &request, clock)?]) {
             Err(MapError::NoPlanYet(limit)) => {
-                stopped = Some(limit.status());
+                stopped = Some(match limit.status() {
+                    Status::TimeLimit => LeftOpen::Seconds,
+                    _ => LeftOpen::Nodes,
+                });
                 bound = bound.min(*of_grid);
                 continue;
             }
@@ -125,14 +131,14 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock
     plan.figures.flop_per_iteration = workload.flop_per_iteration();
     plan.figures.utilization = plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(system));
     record.bound = bound.min(record.value);
-    record.bound_s = if record.objective == Objective::Time { record.bound } else { fastest_s.min(record.objective_s) };
     record.assignments = considered;
     record.solved = solved;
     record.nodes = nodes;
     record.reproducible = reproducible;
     let gap = relative_gap(record.value, record.bound);
     if record.status == Status::Optimal && gap > request.limits.gap.max(TIE) {
-        record.status = stopped.unwrap_or(Status::NodeLimit);
+        let left = stopped.unwrap_or(LeftOpen::Relaxation);
+        (record.status, record.left) = (left.status(), Some(left));
     }
     record.reproducible &= stopped.is_none();
     record.solve_s = clock.seconds();

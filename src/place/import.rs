@@ -34,8 +34,8 @@ pub const MOST_ACTORS: usize = 1 << 18;
 /// The tree of a workload file, or of `trace:PATH`.
 ///
 /// # Errors
-/// The [`Problem`] of loading.
-pub fn load(path: &Path) -> Result<Node, Problem> {
+/// The [`Problems`] of loading.
+pub fn load(path: &Path) -> Result<Node, Problems> {
     WorkloadSpec::load(path)
 }
 
@@ -88,9 +88,9 @@ fn channel(source: usize, source_port: &str, target: usize, target_port: &str, b
     }
 }
 
-fn work(seconds: Option<f64>, flop: f64, bytes: f64, options: Build) -> Work {
-    match seconds.filter(|_| !options.counted) {
-        Some(s) => Work::Measured { seconds: (s * 1e6).round().max(1.0) / 1e6, deviation: 0.0 },
+fn work(time_us: Option<f64>, flop: f64, bytes: f64, options: Build) -> Work {
+    match time_us.filter(|_| !options.counted) {
+        Some(us) => Work::Measured { seconds: us.round_ties_even().max(1.0) / 1e6, deviation: 0.0 },
         None => Work::Counted { flop, bytes },
     }
 }
@@ -119,7 +119,7 @@ fn recorded(node: &Node, options: Build) -> Result<ActorGraph, Problems> {
                 .map(|n| Actor {
                     name: n.name.clone(),
                     kind: kind(n.class),
-                    work: work(n.seconds, n.flop, n.bytes, options),
+                    work: work(n.time_us, n.flop, n.bytes, options),
                     state_bytes: n.state_bytes,
                 })
                 .collect();
@@ -171,7 +171,12 @@ fn of_program(program: &lower::program::Program, options: Build) -> ActorGraph {
         actors.push(Actor {
             name: if *count == 1 { name(i) } else { format!("{}.{count}", name(i)) },
             kind: kind(step.cost.class),
-            work: work(step.seconds, step.cost.flop.unwrap_or(0) as f64, step.cost.bytes() as f64, options),
+            work: work(
+                step.seconds.map(|s| s * 1e6),
+                step.cost.flop.unwrap_or(0) as f64,
+                step.cost.bytes() as f64,
+                options,
+            ),
             state_bytes,
         });
     }

@@ -304,7 +304,8 @@ fn programme(
         instance.edges.iter().map(|e| e.bytes).sum::<f64>().max(1.0)
     };
     let model = if b3 { milp::b3(instance, unit) } else { milp::model(instance, begin.bound.max(0.0), unit) };
-    let start = begin.core_of.as_ref().and_then(|c| model.point(c));
+    // Where cores are alike the formulations number them by their first actor.
+    let start = begin.core_of.as_ref().and_then(|c| model.point(c).or_else(|| model.point(&by_first(c))));
     let limits = Limits { solver, gap: 1e-7, seconds: Some(seconds), nodes: None, seed: 0 };
     let solved = solve_milp(&model.milp, &limits, start.as_deref())?;
     let engine = if b3 { "b3" } else { solver.word() };
@@ -326,6 +327,18 @@ fn programme(
     Ok(Solved { engine, core_of, objective, bound, status, seconds: clock.elapsed().as_secs_f64() })
 }
 
+/// The same parts, numbered in the order of their first actors.
+fn by_first(core_of: &[usize]) -> Vec<usize> {
+    let mut number = std::collections::HashMap::new();
+    core_of
+        .iter()
+        .map(|p| {
+            let next = number.len();
+            *number.entry(*p).or_insert(next)
+        })
+        .collect()
+}
+
 /// METIS alone, as it is.
 fn metis(instance: &Instance) -> Result<Vec<Solved>, SolverError> {
     if !super::metis::BUILT {
@@ -343,7 +356,9 @@ fn metis(instance: &Instance) -> Result<Vec<Solved>, SolverError> {
         .zip(starts)
         .map(|(engine, core_of)| {
             let found = Assignment::new(instance, core_of);
-            let broken = found.worth().0 > 0.0;
+            let back = |e: &super::instance::Edge| e.waits && found.core_of[e.from] > found.core_of[e.to];
+            let circular = instance.request.acyclic && instance.edges.iter().any(back);
+            let broken = found.worth().0 > 0.0 || circular;
             Solved {
                 engine,
                 objective: if broken { f64::INFINITY } else { found.objective() },

@@ -194,16 +194,7 @@ pub const COLUMNS: &[Column] = &[
     ).lower(),
     plan("partitions", "Partitions of a layer, run one after another.", |p, _| p.figures.partitions.len() as f64),
     plan("iteration_s", "Time of one iteration.", |p, _| p.figures.iteration_s()).lower(),
-    plan(
-        "bound_s",
-        "No mapping in the space searched has a shorter iteration (where time is not minimised, by closed form alone).",
-        |_, r| r.bound_s,
-    ).lower(),
-    plan(
-        "gap",
-        "(iteration_s - bound_s) / iteration_s; where time is not minimised of `objective_value`, `_bound`.",
-        |_, r| r.gap(),
-    ).lower(),
+    plan("gap", "(`objective` - `bound`) / `objective`.", |_, r| r.gap()).lower(),
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path`, `relaxation` or `milp`.", |_, r| {
         word(&r.proof)
     }),
@@ -279,7 +270,9 @@ pub const COLUMNS: &[Column] = &[
     }).higher(),
     plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| throughput(p) / (p.figures.power.total() / 1e6)).higher(),
     plan("nodes", "Branch-and-bound nodes of all solves.", |_, r| r.nodes as f64).lower(),
-    plan_text("solver", "What decided the fusion problem.", |_, r| r.solver.clone()),
+    plan_text("solver", "The engine that ran: `highs` or `cbc` where a MILP was solved, else `exact`.", |_, r| {
+        r.solver.clone()
+    }),
     plan("seed", "Random seed of the solver.", |_, r| f64::from(r.seed)),
     plan_text(
         "reproducible",
@@ -309,8 +302,9 @@ pub const COLUMNS: &[Column] = &[
     plan_text("minimized", "What the search minimised: `time`, `energy` or `cost` of an iteration.", |_, r| {
         r.objective.to_string()
     }),
-    plan("objective_value", "Its value: seconds, joules or dollars.", |_, r| r.value).lower(),
-    plan("objective_bound", "No mapping in the space searched has a smaller value.", |_, r| r.bound).lower(),
+    plan("objective", "Its value.", |_, r| r.value).lower(),
+    plan("bound", "No mapping in the space searched has a smaller value.", |_, r| r.bound).lower(),
+    plan_text("objective_unit", "Unit of the two: `s`, `J` or `$`.", |_, r| r.objective.unit().into()),
     plan("energy_j", "Energy of an iteration, all parts, idle power included.", |p, _| p.figures.energy.total()).lower(),
     plan("energy_chips_j", "Energy of an iteration: chips.", |p, _| p.figures.energy.parts().chips).lower(),
     plan("energy_memory_j", "Energy of an iteration: memories.", |p, _| p.figures.energy.parts().memory).lower(),

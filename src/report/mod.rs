@@ -8,4 +8,5 @@ pub mod csv;
 pub mod executed;
 pub mod figures;
 pub mod plot;
+pub mod statement;
 pub mod table;

@@ -355,6 +355,9 @@ impl Loader {
 
     /// The path a reference in `origin`'s file points to.
     pub fn resolve(&self, origin: &Origin, reference: &str) -> PathBuf {
+        if reference.starts_with(catalogue::SCHEME) {
+            return PathBuf::from(reference);
+        }
         if let Some(path) = catalogue::resolve(&origin.file, reference).filter(|_| origin.line > 0) {
             return path;
         }

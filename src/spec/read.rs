@@ -577,7 +577,7 @@ impl<T: FromNode> FromNode for Ref<T> {
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
         json!({ "anyOf": [
-            { "type": "string", "description": "path of a file, relative to this one" },
+            { "type": "string", "description": "path of a file, relative to this one, or a name of the catalogue" },
             T::schema(definitions)
         ] })
     }

@@ -7,7 +7,7 @@
 use super::grid::Point;
 use super::spec::Part;
 use crate::check;
-use crate::mapping::request::Objective;
+use crate::mapping::request::{LeftOpen, Objective};
 use crate::mapping::{self, Answer, Status};
 use crate::system::System;
 use crate::units::Seconds;
@@ -30,11 +30,10 @@ pub(super) fn map(point: &Point) -> Result<Answer, String> {
     let Answer::Mapped(mut plan, mut record) = answer else { return Ok(answer) };
     plan.system = point.system.clone();
     plan.figures = check::derive(&plan.workload, &plan.system, &plan.decisions).map_err(|broken| broken.join("; "))?;
-    record.objective_s = plan.figures.iteration_s();
-    record.bound_s = record.bound_s.min(record.objective_s);
-    (record.value, record.bound) = (record.objective_s, record.bound_s);
+    record.value = plan.figures.iteration_s();
+    record.bound = record.bound.min(record.value);
     if record.status == Status::Optimal && record.gap() > point.solve.gap {
-        record.status = Status::Blind;
+        (record.status, record.left) = (Status::Blind, Some(LeftOpen::Blind));
     }
     Ok(Answer::Mapped(plan, record))
 }

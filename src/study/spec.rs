@@ -281,7 +281,7 @@ macro_rules! tree {
             }
             fn schema(definitions: &mut Definitions) -> serde_json::Value {
                 json!({ "anyOf": [
-                    { "type": "string", "description": "path of a file, relative to this one" },
+                    { "type": "string", "description": "path of a file, relative to this one, or a name of the catalogue" },
                     <$typed>::schema(definitions)
                 ] })
             }

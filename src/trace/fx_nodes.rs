@@ -14,8 +14,8 @@ pub struct Node {
     pub name: String,
     /// What kind of operator it is.
     pub class: Class,
-    /// Measured seconds, where the file has them.
-    pub seconds: Option<f64>,
+    /// Measured microseconds, as the file has them.
+    pub time_us: Option<f64>,
     /// FLOP; zero where they are not known.
     pub flop: f64,
     /// Bytes read and written; zero for views.
@@ -122,13 +122,12 @@ pub fn parse(text: &[u8], path: &Path, options: &Options) -> Result<Nodes, Trace
         }
         let id = node.get("id").and_then(Json::as_u64).unwrap_or(index as u64);
         let cost = costs.get(&id);
-        let seconds =
-            node.get("time_us").and_then(Json::as_f64).filter(|t| t.is_finite() && *t >= 0.0).map(|t| t * 1e-6);
+        let time_us = node.get("time_us").and_then(Json::as_f64).filter(|t| t.is_finite() && *t >= 0.0);
         named.insert(name, Named::Call(found.nodes.len(), largest));
         found.nodes.push(Node {
             name: name.into(),
             class: cost.map_or_else(|| class_of(plain), |c| c.class),
-            seconds,
+            time_us,
             flop: cost.and_then(|c| c.flop).unwrap_or(0) as f64,
             bytes: cost.map_or(0.0, |c| c.bytes() as f64),
             state_bytes,
@@ -168,6 +167,6 @@ mod tests {
         assert_eq!(found.nodes[2].reads, [(0, 64.0), (1, 256.0)]);
         assert_eq!(found.nodes[3].reads, [(2, 64.0), (0, 64.0)]);
         assert_eq!(found.nodes[2].flop, 2.0 * 2.0 * 8.0 * 8.0);
-        assert_eq!(found.nodes[0].seconds, Some(2.4 * 1e-6));
+        assert_eq!(found.nodes[0].time_us, Some(2.4));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! One file a source builds it: [`transformer`] (GPT and Llama layers,
 //! whole sequences or token by token), [`language`] (whole transformers of today as closed forms), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
-//! [`explicit`] (written out kernel by kernel), [`trace`] (recorded). [`mod@write`] writes any graph out kernel by kernel.
+//! [`huggingface`] (their `config.json` as language models), [`explicit`] (written out kernel by kernel), [`trace`] (recorded). [`mod@write`] writes any graph out kernel by kernel.
 //! [`spec`] chooses between them by the `kind:` of a file.
 
 mod builder;
@@ -11,6 +11,7 @@ pub mod dlrm;
 pub mod explicit;
 pub mod fft;
 pub mod hpl;
+pub mod huggingface;
 pub mod hyena;
 pub mod language;
 pub mod mamba;

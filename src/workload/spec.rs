@@ -1,7 +1,7 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
 use super::{
-    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec, hyena::HyenaSpec,
+    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec, huggingface, hyena::HyenaSpec,
     language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
 use crate::graph::GraphError;
@@ -94,16 +94,19 @@ impl FromNode for WorkloadSpec {
 
 impl WorkloadSpec {
     /// Loads the tree of a workload file, or of the workload of that name in the catalogue, references followed. `trace:PATH` stands for a file of `kind: trace`
-    /// ([`TraceSpec::tree`]).
+    /// ([`TraceSpec::tree`]), `hf:PATH` for the language model of a `config.json` ([`huggingface`]).
     ///
     /// # Errors
-    /// The [`Problem`] of loading.
-    pub fn load(path: &Path) -> Result<Node, Problem> {
+    /// The [`Problems`] of loading.
+    pub fn load(path: &Path) -> Result<Node, Problems> {
         if let Some(tree) = path.to_str().and_then(TraceSpec::tree) {
             return Ok(tree);
         }
+        if let Some(imported) = path.to_str().and_then(huggingface::named) {
+            return Ok(imported?.tree);
+        }
         let node = Loader.open(path, Some(Kind::Workload))?;
-        Loader.expand_as(&node, "", Some(Kind::Workload))
+        Ok(Loader.expand_as(&node, "", Some(Kind::Workload))?)
     }
 
     /// Reads a tree and builds the checked graph.

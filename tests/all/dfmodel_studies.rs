@@ -29,7 +29,7 @@ fn solved(point: &Point, what: &str) -> (Plan, bool) {
     match map(&point.workload, &point.system, &point.request()).unwrap_or_else(|e| panic!("{what}: {e}")) {
         Answer::Mapped(plan, record) => {
             check::verify(&plan).unwrap_or_else(|e| panic!("{what}: {e}"));
-            assert!(record.bound_s <= plan.figures.iteration_s() * (1.0 + 1e-12), "{what}");
+            assert!(record.bound <= plan.figures.iteration_s() * (1.0 + 1e-12), "{what}");
             (*plan, record.status == Status::Optimal)
         }
         Answer::Infeasible(reason) => panic!("{what}: {reason}"),

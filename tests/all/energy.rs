@@ -278,8 +278,8 @@ fn a_study_of_equal_budgets() {
         near(number(row, "run_usd"), 1e6 / tokens * number(row, "iteration_usd"));
         near(number(row, "run_kwh"), 1e6 / tokens * energy / 3.6e6);
         assert_eq!((get(row, "minimized"), number(row, "gap")), ("cost".into(), 0.0));
-        near(number(row, "objective_value"), number(row, "iteration_usd"));
-        near(number(row, "objective_bound"), number(row, "objective_value"));
+        near(number(row, "objective"), number(row, "iteration_usd"));
+        near(number(row, "bound"), number(row, "objective"));
     }
     assert_eq!((get(3, "status"), get(3, "short_of")), ("infeasible".into(), "budget".into()));
     assert_eq!(
@@ -313,7 +313,7 @@ fn an_answer_tells_energy_and_money() {
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
     let number = |pointer: &str| answer.pointer(pointer).and_then(Value::as_f64).unwrap_or_else(|| panic!("{pointer}"));
     assert_eq!(answer["minimized"], "time");
-    assert_eq!(number("/objective_value"), number("/iteration_s"));
+    assert_eq!(number("/objective"), number("/iteration_s"));
     let energy = number("/energy/energy_j");
     near(
         energy,

@@ -86,15 +86,15 @@ fn free_mappings_are_never_worse_than_the_stored_ones() {
                 println!(
                     "| {id} | {} | {} | {:+.2} % | {} | {} | {} | {:.1e} | {seconds:.3} |",
                     digits(stored),
-                    digits(record.objective_s),
-                    100.0 * (record.objective_s / stored - 1.0),
+                    digits(record.value),
+                    100.0 * (record.value / stored - 1.0),
                     plan.decisions.tiles,
                     plan.figures.partitions.len(),
                     record.status,
                     record.gap(),
                 );
-                if record.objective_s > stored * (1.0 + 1e-9) || record.status != Status::Optimal {
-                    faults.push(format!("{id}: {} s, stored {stored} s, {}", record.objective_s, record.status));
+                if record.value > stored * (1.0 + 1e-9) || record.status != Status::Optimal {
+                    faults.push(format!("{id}: {} s, stored {stored} s, {}", record.value, record.status));
                 }
             }
             Answer::Infeasible(reason) => faults.push(format!("{id}: {reason}")),

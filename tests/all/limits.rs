@@ -25,7 +25,7 @@ fn map(workload: &Path, system: &str, more: &[&str]) -> (Value, i32) {
 /// A plan with a bound that is not above it, or no plan and the word for that.
 fn is_an_answer(value: &Value, code: i32) -> bool {
     let number = |key: &str| value.pointer(key).and_then(Value::as_f64);
-    match (number("/objective_value"), number("/objective_bound")) {
+    match (number("/objective"), number("/bound")) {
         (Some(objective), Some(bound)) => {
             assert!(bound <= objective && bound >= 0.0 && code == 0, "{value:#}");
             true

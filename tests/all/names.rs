@@ -141,7 +141,7 @@ fn names_work_in_an_empty_folder_and_so_does_a_copy() {
     let time = |answer: &Value| answer["iteration_s"].as_f64().unwrap();
     assert!(time(&faster) < time(&answer), "twice the cores: {} {}", time(&faster), time(&answer));
     // A path goes before a name.
-    scratch.write("sn10-8-torus-2d", own);
+    scratch.write("sn10-8-torus-2d", &own.replace("sn10-8-torus-2d", "catalogue:systems/sn10-8-torus-2d.yaml"));
     assert_eq!(scratch.answer(&by_name), faster);
 }
 

@@ -290,8 +290,8 @@ fn traces_are_mapped_like_the_file_written_of_them() {
         })
         .collect();
     assert_eq!(plans[0]["status"], "optimal", "{}", plans[0]);
-    assert!(plans[0]["objective_s"].as_f64().unwrap() > 0.0);
-    for key in ["objective_s", "bound_s", "proof", "degrees", "tile_count", "status"] {
+    assert!(plans[0]["objective"].as_f64().unwrap() > 0.0);
+    for key in ["objective", "bound", "proof", "degrees", "tile_count", "status"] {
         assert_eq!(plans[0][key], plans[1][key]);
         assert_eq!(plans[0][key], plans[2][key]);
     }

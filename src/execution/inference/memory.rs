@@ -42,10 +42,8 @@ pub fn weights(model: &LanguageModel, layout: &Layout) -> f64 {
 pub fn cache_of_sequence(steps: &Steps, tokens: u64) -> f64 {
     let room = steps.server.serving.reserved(tokens) as f64;
     // A window's cache need not hold more than it sees; a compiled graph has its one length.
-    let room = match steps.model.window {
-        Some(window) if steps.server.serving.cache != CacheLayout::Compiled => room.min(window as f64),
-        _ => room,
-    };
+    let compiled = steps.server.serving.cache == CacheLayout::Compiled;
+    let room = steps.model.over_layers(|| room, |window| if compiled { room } else { room.min(window as f64) });
     room * steps.cache_bytes() * steps.model.layers as f64 / steps.layout.pp as f64
 }
 
@@ -55,7 +53,7 @@ pub fn buffers(steps: &Steps, rows: f64, sequences: f64) -> f64 {
     let model = steps.model;
     let t = steps.layout.tp as f64;
     let word = model.types.activations.bytes();
-    let width = model.experts.map_or(model.ffn(), |e| e.ffn * (e.top_k + e.shared.unwrap_or(0))) as f64;
+    let width = model.experts.map_or(model.ffn() as f64, |e| (e.ffn * e.top_k) as f64 + e.shared_width());
     let wide = width * (model.ffn_matrices() - 1) as f64 / t;
     let heads = model.heads as f64 * (model.query_width() + 2 * model.value_width()) as f64 / t;
     let scores = sequences * model.head_outputs() as f64 / t * 4.0;

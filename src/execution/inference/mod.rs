@@ -174,18 +174,24 @@ impl Batch<'_> {
         self.generated.saturating_sub(1)
     }
 
-    /// Tokens seen by the mean step, and by the last.
+    /// Tokens seen by the mean step, and by the last, over all layers.
     fn seen(&self) -> (f64, f64) {
         let (from, steps) = (self.prompt as f64, self.count() as f64);
-        let window = self.steps.model.window.map_or(f64::INFINITY, |w| w as f64);
-        if steps == 0.0 {
-            return (from.min(window), from.min(window));
-        }
-        // Step j sees from + j tokens, or the window; the first `growing` of them lie below it.
-        let growing = (window - from).clamp(0.0, steps);
-        let below = growing * from + growing * (growing + 1.0) / 2.0;
-        let full = if steps > growing { (steps - growing) * window } else { 0.0 };
-        ((below + full) / steps, (from + steps).min(window))
+        let mean = |window: f64| {
+            if steps == 0.0 {
+                return from.min(window);
+            }
+            // Step j sees from + j tokens, or the window; the first `growing` of them lie below it.
+            let growing = (window - from).clamp(0.0, steps);
+            let below = growing * from + growing * (growing + 1.0) / 2.0;
+            let full = if steps > growing { (steps - growing) * window } else { 0.0 };
+            (below + full) / steps
+        };
+        let model = self.steps.model;
+        (
+            model.over_layers(|| mean(f64::INFINITY), |window| mean(window as f64)),
+            model.over_layers(|| from + steps, |window| (from + steps).min(window as f64)),
+        )
     }
 
     fn cached(&self, seen: f64) -> f64 {

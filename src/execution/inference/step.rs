@@ -204,13 +204,13 @@ impl<'a> Steps<'a> {
                 weights += self.product(1.0, rows, e.count as f64, h)
                     + self.product(reached, each, firsts * f, h)
                     + self.product(reached, each, h, f);
-                let shared = e.shared.unwrap_or(0) as f64;
+                let shared = e.shared_width() / t;
                 if shared > 0.0 {
-                    weights += self.product(1.0, rows, firsts * f * shared, h) + self.product(1.0, rows, h, f * shared);
+                    weights += self.product(1.0, rows, firsts * shared, h) + self.product(1.0, rows, h, shared);
                 }
                 kernels += server.machine.stack.expert_kernels as f64;
                 network += 2.0 * server.exchange(self.layout.ep, self.layout.tp).at(rows * k * h * word);
-                f * (k + shared)
+                f * k + shared
             }
             None => {
                 let f = model.ffn() as f64 / t;
@@ -219,7 +219,9 @@ impl<'a> Steps<'a> {
             }
         };
         let function = if model.gated { 3.0 } else { 2.0 };
-        let moved = 2.0 * word * rows * (6.0 * h + function * width);
+        // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
+        let norms = model.norms().saturating_sub(2) as f64 * h + model.qk_norm_width() as f64 / t;
+        let moved = 2.0 * word * rows * (6.0 * h + norms + function * width);
         Seconds {
             weights,
             attention: self.attention(rows, pass),
@@ -246,7 +248,11 @@ impl<'a> Steps<'a> {
         if words <= 0.0 {
             return Seconds::default();
         }
-        let weights = self.product(1.0, n, words / self.layout.tp as f64, self.model.hidden as f64);
+        let width = self.model.embedding_width() as f64;
+        let mut weights = self.product(1.0, n, words / self.layout.tp as f64, width);
+        if self.model.embedding_width.is_some() {
+            weights += self.product(1.0, n, width, self.model.hidden as f64);
+        }
         let vector = self.server.kernels.vector(self.server.serving.elementwise * 4.0 * n * words * 4.0, 0.0);
         Seconds { weights, vector, kernels: self.server.kernel, ..Seconds::default() }
     }

@@ -58,6 +58,12 @@ fn decode_step_by_hand() {
     close(p.step.vector, 40.0 + 20.0);
     close(p.tpot_s, 177.5);
     close(p.last_tpot_s, 181.5);
+    // Two norms more and norms of queries and keys: 2 x 2 x (2 x 4 + 8) = 64 B a layer, 8 s.
+    let normed = model(&[("ffn: 8", "ffn: 8, norms_per_layer: 4, qk_norm: head")]);
+    close(predict(&server(&[]), &normed, ONE, 1).unwrap().step.vector, 40.0 + 16.0 + 20.0);
+    // One of the two layers sees 3 tokens at most: 3, 4, 5 and 3, 3, 3.
+    let windowed = model(&[("ffn: 8", "ffn: 8, window: 3, full_attention_layers: 1")]);
+    close(predict(&server(&[]), &windowed, ONE, 1).unwrap().step.attention, 14.0);
     // Prompts of two rows: products 160 + 64 + 112 + 112 B = 56 s, attention 64 B = 8 s, vector 320 B = 40 s a layer; head as above.
     close(p.ttft_s, 2.0 * 104.0 + 33.5);
     close(p.latency_s, 241.5 + 3.0 * 177.5);

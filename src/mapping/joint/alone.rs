@@ -14,20 +14,22 @@
 //! | layouts paid for | sets of layouts | the third reader of a tensor in another pass, and those after it |
 //!
 //! A set larger than what is wanted only costs more, so that the least sum has the sets that are wanted.
-//! To the layer's time come the parts of the iteration that strategies change: hand-over, gradients, optimiser. A price on
+//! What a kernel counts is its time, or its share of another objective ([`super::super::goal`]): arithmetic, traffic and links besides.
+//! To the layer's come the parts of the iteration that strategies change: hand-over, gradients, optimiser. A price on
 //! bytes stands for the DRAM's capacity (as in [`super::separable`]). The tile count is one for all kernels; with several
 //! at once every kernel has its best, which is a bound, and where they are told apart the optimum of each.
 
 use super::super::elimination::preference;
 use super::super::instance::{CAPACITY_TOLERANCE, Compute, Goal, combine};
 use super::super::minsum::{self, Least, Term};
+use super::super::request::Objective;
 use super::super::sharding::Problem;
 use super::relaxed::{Open, Relaxation};
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{gradient_bytes, weight_bytes};
 use crate::model::layout::{Layout, produced};
-use crate::model::schedule::{Stage, iteration};
+use crate::model::schedule::Stage;
 use crate::system::Overlap;
 use crate::system::options::{Charge, Fanout, Layouts, Pipeline, WeightTraffic};
 use crate::workload::{Axis, Use};
@@ -82,6 +84,8 @@ struct Sizes {
     bytes: [f64; 4],
     /// Seconds from each layout to each.
     convert: [[f64; 4]; 4],
+    /// What the joules of links count in the objective, from each layout to each.
+    links: [[f64; 4]; 4],
 }
 
 impl Sizes {
@@ -104,6 +108,8 @@ struct Local {
     /// Times that what it reads is read again, and the bytes of its own pass read so.
     again: f64,
     reread: f64,
+    /// What FLOP and joules of its own collectives count in the objective.
+    uses: f64,
 }
 
 /// A tensor that a kernel makes.
@@ -131,20 +137,21 @@ pub struct Alone {
     local: Vec<Vec<Vec<Option<Local>>>>,
     made: Vec<Vec<Made>>,
     other: Vec<Vec<Other>>,
-    /// Terms that no tile count changes: what must agree, and parts of the iteration in seconds of a layer.
+    /// Terms that no tile count changes: what must agree, and parts of the iteration, in values of a layer.
     fixed: Vec<Term>,
     /// Terms with the best tile count of each kernel.
     any: Vec<Term>,
     overlap: Overlap,
     bandwidth: f64,
     overhead_s: f64,
-    /// Seconds of an iteration without layers, and for each second of a layer.
-    base_s: f64,
+    goal: Goal,
+    /// The objective of an iteration without layers, and what it grows by with the value of a layer.
+    base: f64,
     slope: f64,
     held: Vec<Vec<f64>>,
     room: f64,
-    /// Seconds of a layer that a byte in the DRAM is priced at.
-    byte_s: f64,
+    /// Value of a layer that a byte in the DRAM is priced at.
+    byte_price: f64,
 }
 
 /// Prices of memory that are tried.
@@ -166,10 +173,13 @@ impl Alone {
         }
         let mut stage = relaxation.stage(root);
         let shares = relaxation.shares(root);
-        let total =
-            |stage: &Stage<'_>, layer_s: f64| iteration(w, system, &Stage { layer_s, ..stage.clone() }).total_s();
-        let base_s = total(&stage, 0.0);
-        let slope = total(&stage, 1.0) - base_s;
+        let total = |stage: &Stage<'_>, layer: f64| relaxation.search.whole(stage, layer);
+        let without = total(&stage, 0.0);
+        let slope = match relaxation.search.request.objective {
+            Objective::Time => total(&stage, 1.0) - without,
+            // The value of a layer is what all its passes count.
+            Objective::Energy | Objective::Cost => 1.0,
+        };
         let mut out = Self {
             sizes: root.iter().map(Vec::len).collect(),
             root: root.clone(),
@@ -182,13 +192,14 @@ impl Alone {
             overlap: system.overlap(),
             bandwidth: system.memory.0.bandwidth.0,
             overhead_s: if options.latencies == Charge::Charged { system.chip.0.launch_overhead.0 } else { 0.0 },
-            base_s,
+            goal: relaxation.rates.goal(0.0),
+            base: without,
             slope,
             held: (0..root.len())
                 .map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect())
                 .collect(),
             room: relaxation.search.dram_capacity() - relaxation.held_by_all(),
-            byte_s: 0.0,
+            byte_price: 0.0,
         };
         out.link(relaxation)?;
         for link in base.links.iter().filter(|link| link.pairs.iter().flatten().any(Option::is_none)) {
@@ -210,12 +221,12 @@ impl Alone {
                 })
                 .collect();
             let least = bytes.iter().fold((f64::INFINITY, f64::INFINITY), |l, b| (l.0.min(b.0), l.1.min(b.1)));
-            let seconds = |(owned, gradient): &(f64, f64)| {
+            let value = |(owned, gradient): &(f64, f64)| {
                 stage.layer_weight_bytes = from.layer_weight_bytes + owned - least.0;
                 stage.layer_gradient_bytes = from.layer_gradient_bytes + gradient - least.1;
-                (total(&stage, 0.0) - base_s).max(0.0) / slope
+                (total(&stage, 0.0) - without).max(0.0) / slope
             };
-            let extra: Vec<f64> = bytes.iter().map(seconds).collect();
+            let extra: Vec<f64> = bytes.iter().map(value).collect();
             if extra.iter().any(|s| *s > 0.0) {
                 out.fixed.push(Term::of_one(k, extra));
             }
@@ -241,7 +252,7 @@ impl Alone {
                 let mut stage = from.clone();
                 // Of a maximum of affine functions, the one that is largest where it begins.
                 stage.carried_bytes = from.carried_bytes * (1.0 + 1e-6);
-                let by_byte = (total(&stage, 0.0) - base_s) / (stage.carried_bytes - from.carried_bytes);
+                let by_byte = (total(&stage, 0.0) - without) / (stage.carried_bytes - from.carried_bytes);
                 if by_byte > 0.0 && by_byte.is_finite() {
                     term.map(|bytes| (bytes - floor).max(0.0) * by_byte * (1.0 - 1e-9) / slope);
                     out.fixed.push(term);
@@ -417,10 +428,13 @@ impl Alone {
             let of_tiles = |i: usize| -> f64 {
                 let Some(local) = &self.local[i][k][s] else { return f64::INFINITY };
                 let (mut network, mut dram, mut reread) = (local.network_s, local.dram_bytes, local.reread);
+                let mut uses = local.uses;
                 for (m, set) in made.iter().zip(&wanted) {
                     let sizes = &self.tensors[i][m.tensor];
-                    network +=
-                        (0..LAYOUTS.len()).filter(|l| set >> l & 1 == 1).map(|l| sizes.convert[makes][l]).sum::<f64>();
+                    for l in (0..LAYOUTS.len()).filter(|l| set >> l & 1 == 1) {
+                        network += sizes.convert[makes][l];
+                        uses += sizes.links[makes][l];
+                    }
                     if m.stored {
                         dram += sizes.stored(State { made: makes, stored: *set });
                     }
@@ -435,13 +449,17 @@ impl Alone {
                         reread += bytes;
                         if before.at(&scope, at) >> wants[s] & 1 == 0 {
                             network += sizes.convert[state.made][wants[s]];
+                            uses += sizes.links[state.made][wants[s]];
                         }
                     }
                     dram += load;
                 }
                 dram += local.again * reread;
+                if network.is_infinite() {
+                    return f64::INFINITY;
+                }
                 let time = combine(self.overlap, local.compute_s, dram / self.bandwidth, network);
-                Goal::TIME.value(time + local.serial_s + self.overhead_s, local.compute_s, dram)
+                self.goal.value(time + local.serial_s + self.overhead_s, local.compute_s, dram) + uses
             };
             tiles.iter().map(|i| of_tiles(*i)).fold(f64::INFINITY, f64::min)
         })
@@ -458,9 +476,9 @@ impl Alone {
         let Some(mut terms) = at_tiles else { return Some((0.0, Vec::new())) };
         terms.extend(self.fixed.iter().cloned());
         for (k, all) in self.root.iter().enumerate() {
-            if self.byte_s > 0.0 || open[k].len() < all.len() {
+            if self.byte_price > 0.0 || open[k].len() < all.len() {
                 let cost = |(s, held): (&Strategy, &f64)| match open[k].contains(s) {
-                    true => self.byte_s * held,
+                    true => self.byte_price * held,
                     false => f64::INFINITY,
                 };
                 terms.push(Term::of_one(k, all.iter().zip(&self.held[k]).map(cost).collect()));
@@ -471,12 +489,12 @@ impl Alone {
             Least::Infeasible => None,
             Least::TooWide => Some((0.0, Vec::new())),
             Least::Found(values, sum) => {
-                let room = if self.byte_s > 0.0 { self.byte_s * self.room } else { 0.0 };
-                let seconds = self.base_s + self.slope * (sum - room);
+                let room = if self.byte_price > 0.0 { self.byte_price * self.room } else { 0.0 };
+                let value = self.base + self.slope * (sum - room);
                 // Rounding is relative to the sums, not to their difference.
-                let rounding = 1e-12 * (self.base_s + self.slope * (sum + room.abs()));
+                let rounding = 1e-12 * (self.base + self.slope * (sum + room.abs()));
                 let sharding = values.iter().zip(&self.root).map(|(s, open)| open[*s]).collect();
-                Some(((seconds - rounding).max(0.0), sharding))
+                Some(((value - rounding).max(0.0), sharding))
             }
         }
     }
@@ -500,7 +518,7 @@ impl Alone {
         let (mut low, mut high) = (0.0, f64::INFINITY);
         let mut price = (bound / self.slope).max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
         for _ in 0..PRICES {
-            self.byte_s = price;
+            self.byte_price = price;
             let Some((bound, sharding)) = self.least(open, &(0..self.local.len()).collect::<Vec<_>>()) else { break };
             if bound > best.0 {
                 best = (bound, price);
@@ -512,7 +530,7 @@ impl Alone {
             }
             price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
         }
-        self.byte_s = best.1;
+        self.byte_price = best.1;
     }
 
     /// Bytes in the DRAM that a sharding decides.
@@ -536,14 +554,20 @@ impl Alone {
 /// Bytes and conversions of every tensor at a tile count.
 fn sizes(relaxation: &Relaxation<'_>, tiles: u64) -> Vec<Sizes> {
     let tensors = &relaxation.search.workload.tensors;
+    let counts_links = relaxation.counts_links();
     let of = |tensor| {
-        let mut convert = [[0.0; 4]; 4];
-        for (a, row) in convert.iter_mut().enumerate() {
-            for (b, seconds) in row.iter_mut().enumerate().take(3) {
-                *seconds = relaxation.convert(tensor, LAYOUTS[a], LAYOUTS[b], tiles);
+        let (mut convert, mut links) = ([[0.0; 4]; 4], [[0.0; 4]; 4]);
+        for a in 0..LAYOUTS.len() {
+            // Partial sums are wanted by nobody.
+            for b in 0..place(Layout::Partial) {
+                convert[a][b] = relaxation.convert(tensor, LAYOUTS[a], LAYOUTS[b], tiles);
+                if counts_links {
+                    links[a][b] = relaxation.rates.link_j * relaxation.convert_j(tensor, LAYOUTS[a], LAYOUTS[b], tiles);
+                }
             }
         }
-        Sizes { bytes: LAYOUTS.map(|layout| relaxation.bytes(tensor, layout, tiles).0 * relaxation.samples), convert }
+        let bytes = LAYOUTS.map(|layout| relaxation.bytes(tensor, layout, tiles).0 * relaxation.samples);
+        Sizes { bytes, convert, links }
     };
     tensors.iter().map(of).collect()
 }
@@ -613,6 +637,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
             dram_bytes: relaxation.kernel_dram(kernel, s, false) + loads,
             again: if options.weight_tiling == Charge::Charged { pieces - 1.0 } else { 0.0 },
             reread,
+            uses: relaxation.own_use(k, s, tiles),
         })
     };
     root.iter().enumerate().map(|(k, open)| open.iter().map(|s| of(k, *s)).collect()).collect()

@@ -18,6 +18,7 @@
 
 mod alone;
 mod alone_bounds;
+mod links;
 pub mod relaxed;
 pub mod separable;
 mod together;
@@ -27,12 +28,12 @@ use super::exact::Path;
 use super::ideals::Ideals;
 use super::request::MapError;
 use super::search::{Search, TIE};
-use super::sharding::{self, Link, Problem};
+use super::sharding::{self, Link, Problem, Unit};
 use super::tiling::{is_whole, tile_counts};
 use crate::model::Strategy;
 use crate::model::layout::{Layout, strategies};
 use crate::system::Style;
-use crate::system::options::{Layouts, ShardingObjective};
+use crate::system::options::Layouts;
 use alone_bounds::KernelByKernel;
 use relaxed::{Open, Relaxation};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -187,23 +188,7 @@ impl<'a> Joint<'a> {
         if degrees.tp <= 1 {
             return None;
         }
-        let in_seconds = match system.model.sharding_objective {
-            ShardingObjective::Time => sharding::problem(w, system, degrees, &search.pins_sharding),
-            ShardingObjective::Bytes => {
-                let mut timed = system.clone();
-                timed.model.sharding_objective = ShardingObjective::Time;
-                sharding::problem(w, &timed, degrees, &search.pins_sharding)
-            }
-        };
-        let mut base = in_seconds.ok()?;
-        if system.model.layouts == Layouts::Dfmodel {
-            // There a conversion moves the shard that was made, not the whole tensor that the first pass counts.
-            for (pair, cost) in base.groups.iter_mut().flatten() {
-                if matches!(pair.0, Layout::Rows | Layout::Cols) {
-                    *cost /= degrees.tp as f64;
-                }
-            }
-        }
+        let base = problem_in(Unit::Seconds, search, degrees)?;
         if base.open.iter().all(|open| open.len() == 1) {
             return None;
         }
@@ -217,15 +202,19 @@ impl<'a> Joint<'a> {
         }
         let base = restricted(&base, &root);
         let links = couplings(&base);
-        let tiles = needed(tiles, |tiles| whole(search, degrees, &root, tiles));
         let relaxation = Relaxation::new(search, degrees, longest);
+        let in_joules = match relaxation.counts_links() {
+            true => problem_in(Unit::LinkJoules, search, degrees)?.groups,
+            false => Vec::new(),
+        };
+        let tiles = needed(tiles, |tiles| whole(search, degrees, &root, tiles));
         let exact = match system.chip.0.style {
             Style::KernelByKernel if tiles.len() <= MOST_TILE_COUNTS => KernelByKernel::new(&relaxation, &base, &tiles),
             _ => None,
         };
         let bounds: Box<dyn Bounds + 'a> = match exact {
             Some(exact) => Box::new(exact),
-            None => Box::new(Together::new(relaxation, base, tiles.clone())?),
+            None => Box::new(Together::new(relaxation, (base, in_joules), tiles.clone())?),
         };
         Some(Self { search, bounds, links, root, tiles })
     }
@@ -305,6 +294,21 @@ impl<'a> Joint<'a> {
         }
         Ok(())
     }
+}
+
+/// The sharding problem of an assignment, each conversion as the fusion problem counts it; `None` where no strategies can be.
+fn problem_in(unit: Unit, search: &Search<'_>, degrees: &Degrees) -> Option<Problem> {
+    let (w, system) = (search.workload, search.system);
+    let mut problem = sharding::problem_in(unit, w, system, degrees, &search.pins_sharding).ok()?;
+    if system.model.layouts == Layouts::Dfmodel {
+        // There a conversion moves the shard that was made, not the whole tensor that the first pass counts.
+        for (pair, cost) in problem.groups.iter_mut().flatten() {
+            if matches!(pair.0, Layout::Rows | Layout::Cols) {
+                *cost /= degrees.tp as f64;
+            }
+        }
+    }
+    Some(problem)
 }
 
 /// Tile counts without those that a larger one makes needless: it cuts everything `whole`, and is a multiple of them.

@@ -8,7 +8,8 @@
 //! conversions of several readers in other phases.
 
 use super::super::degrees::Degrees;
-use super::super::instance::{CAPACITY_TOLERANCE, Compute, Goal, Instance, KernelCost, TensorCost, UseCost};
+use super::super::goal::Rates;
+use super::super::instance::{CAPACITY_TOLERANCE, Compute, Instance, KernelCost, TensorCost, UseCost};
 use super::super::search::Search;
 use crate::model::Strategy;
 use crate::model::collective;
@@ -16,18 +17,18 @@ use crate::model::compute::{
     CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, moved_bytes,
     seconds_at_efficiency, tensor_bytes, weight_bytes,
 };
-use crate::model::layout::{Layout, conversion, produced, required};
+use crate::model::layout::{Layout, produced, required};
 use crate::model::memory::{LayerNeed, optimizer_bytes_per_weight};
 use crate::model::schedule::{Stage, microbatches, samples_per_pass};
 use crate::system::Style;
-use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, MemoryState, Pipeline, WeightTraffic};
-use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Tensor, Use};
+use crate::system::options::{Charge, Fanout, Layouts, MemoryState, Pipeline, WeightTraffic};
+use crate::workload::{Axis, Kernel, Op, Phase, Tensor, Use};
 
 /// Strategies still open to each kernel.
 pub type Open = Vec<Vec<Strategy>>;
 
 /// Least value of a function over the strategies of a set; infinite over none.
-fn least(of: &[Strategy], f: impl Fn(Strategy) -> f64) -> f64 {
+pub(super) fn least(of: &[Strategy], f: impl Fn(Strategy) -> f64) -> f64 {
     of.iter().map(|s| f(*s)).fold(f64::INFINITY, f64::min)
 }
 
@@ -41,9 +42,11 @@ pub struct Relaxation<'a> {
     /// The tensors that each kernel makes.
     pub(super) made: Vec<Vec<usize>>,
     pub(super) samples: f64,
-    passes: f64,
+    pub(super) passes: f64,
     /// Layers of the longest stage: no fewer, and no more.
     longest: (u64, u64),
+    /// What a layer pass counts in the objective, where the longest stage is the shortest that it may be.
+    pub(super) rates: Rates,
 }
 
 impl<'a> Relaxation<'a> {
@@ -69,14 +72,15 @@ impl<'a> Relaxation<'a> {
             samples: samples_per_pass(w, options),
             passes: microbatches(w, options, degrees.dp),
             longest,
+            rates: search.rates(degrees, longest.0),
         }
     }
 
-    fn kernel(&self, k: usize) -> &'a Kernel {
+    pub(super) fn kernel(&self, k: usize) -> &'a Kernel {
         &self.search.workload.kernels[k]
     }
 
-    fn layouts(&self) -> Layouts {
+    pub(super) fn layouts(&self) -> Layouts {
         self.search.system.model.layouts
     }
 
@@ -198,7 +202,8 @@ impl<'a> Relaxation<'a> {
         if base_sram_bytes > sram * (1.0 + CAPACITY_TOLERANCE) {
             return None;
         }
-        let mut network = self.conversions(open, few);
+        let seconds = |tensor: &Tensor, made, wanted| self.convert(tensor, made, wanted, few);
+        let mut network = self.conversions(open, &seconds);
         let mut kernels: Vec<KernelCost> = w
             .kernels
             .iter()
@@ -268,7 +273,7 @@ impl<'a> Relaxation<'a> {
             kernel_by_kernel: chip.style == Style::KernelByKernel,
             separate_phases: both,
             max_partitions: self.search.request.max_partitions,
-            goal: Goal::TIME,
+            goal: self.rates.goal(self.least_use(open, few)),
         })
     }
 
@@ -329,85 +334,6 @@ impl<'a> Relaxation<'a> {
             _ => 0.0,
         };
         weights + kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, s, t)
-    }
-
-    /// Seconds of collectives that follow from a kernel's own strategy.
-    pub(super) fn own_network(&self, kernel: &Kernel, s: Strategy, tiles: u64) -> f64 {
-        let (w, options, t) = (self.search.workload, &self.search.system.model, self.degrees.tp);
-        let mut seconds = 0.0;
-        if options.layouts == Layouts::Dfmodel && s == Strategy::K {
-            let here = local(kernel, s, t, tiles);
-            let tiles = if kernel.tiled == Axis::K { 1.0 } else { tiles as f64 };
-            let bytes = here.rows as f64 * here.n as f64 * w.word_bytes * tiles * self.samples;
-            seconds += collective::seconds(CollectiveKind::AllReduce, &self.degrees.tp_group, bytes, options);
-        }
-        if w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
-            let bytes = gradient_bytes(kernel, s, t, w.word_bytes) / self.passes;
-            seconds += collective::gradient_seconds(&self.degrees.dp_group, bytes, options);
-        }
-        seconds
-    }
-
-    /// Seconds to bring a tensor from the layout in which `made` leaves it to one that a reader wants; infinite where that
-    /// cannot be.
-    pub(super) fn convert(&self, tensor: &Tensor, made: Layout, wanted: Layout, tiles: u64) -> f64 {
-        let options = &self.search.system.model;
-        let Ok(kind) = conversion(made, wanted) else { return f64::INFINITY };
-        let Some(kind) = kind else { return 0.0 };
-        let full = tensor.rows as f64 * tensor.cols as f64 * self.search.workload.word_bytes;
-        let bytes = match (options.layouts, kind) {
-            (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => self.bytes(tensor, made, tiles).0,
-            _ => full,
-        };
-        collective::seconds(kind, &self.degrees.tp_group, bytes * self.samples, options)
-    }
-
-    /// Seconds of conversions that each kernel cannot avoid paying.
-    fn conversions(&self, open: &Open, tiles: u64) -> Vec<f64> {
-        let (w, options) = (self.search.workload, &self.search.system.model);
-        let shared = options.tensor_fanout == Fanout::Shared;
-        let mut seconds = vec![0.0; w.kernels.len()];
-        for (id, tensor) in w.tensors.iter().enumerate() {
-            let Some(p) = tensor.producer else { continue };
-            let carried = self.next[id].iter().flat_map(|c| &w.tensors[*c].consumers);
-            let carried = carried.filter(|_| options.boundary_tensors == Charge::Charged);
-            let here: Vec<&Use> =
-                tensor.consumers.iter().filter(|u| self.same_phase(p, u.kernel)).chain(carried).collect();
-            let of_reader = |made: Layout, u: &Use| {
-                least(&open[u.kernel], |b| self.convert(tensor, made, self.wanted(u, b), tiles))
-            };
-            let paid = least(&open[p], |a| {
-                let made = produced(a, options.layouts);
-                if !shared {
-                    return here.iter().map(|u| of_reader(made, u)).sum();
-                }
-                // Readers that have no choice: each layout once. Of the others, the dearest.
-                let mut fixed: Vec<Layout> = Vec::new();
-                let mut dearest: f64 = 0.0;
-                for u in &here {
-                    match open[u.kernel].as_slice() {
-                        [one] => fixed.push(self.wanted(u, *one)),
-                        _ => dearest = dearest.max(of_reader(made, u)),
-                    }
-                }
-                fixed.sort_unstable();
-                fixed.dedup();
-                let sum: f64 = fixed.iter().map(|to| self.convert(tensor, made, *to, tiles)).sum();
-                sum.max(dearest)
-            });
-            if paid.is_finite() {
-                seconds[p] += paid;
-            }
-            // In another phase the first reader pays for its layout whatever the others want.
-            let others = tensor.consumers.iter().filter(|u| !self.same_phase(p, u.kernel));
-            for u in others.take(if shared { 1 } else { usize::MAX }) {
-                let paid = least(&open[p], |a| of_reader(produced(a, options.layouts), u));
-                if paid.is_finite() {
-                    seconds[u.kernel] += paid;
-                }
-            }
-        }
-        seconds
     }
 
     fn tensors(&self, open: &Open, few: u64, many: u64) -> Vec<TensorCost> {

@@ -8,17 +8,26 @@
 //! do not. The weights go to what dominates the shardings met (fictitious play between the shardings and the weights,
 //! which converges to the best weights; every step gives a bound).
 //!
+//! Of another objective than time ([`super::super::goal`]) the combination stands for the seconds; what arithmetic, traffic, FLOP and the
+//! joules of links count besides are such sums by themselves.
+//!
 //! Where the DRAM is short, a price on its bytes joins them: a sharding that fits pays nothing above the capacity, so that for
 //! any price of at least zero the least of (time + price x (bytes - capacity)) is a bound too.
 
 use super::super::elimination::{couplings, group_terms, preference};
+use super::super::goal::Rates;
 use super::super::instance::{Compute, Instance};
 use super::super::minsum::{self, Least, Term};
 use super::super::sharding::Problem;
 use super::relaxed::Open;
 use crate::model::Strategy;
+use crate::model::layout::Layout;
 use crate::system::Overlap;
 use crate::workload::Phase;
+use std::collections::BTreeMap;
+
+/// What the conversions of a group cost.
+pub type Conversions = BTreeMap<(Layout, Layout), f64>;
 
 /// Prices of memory that are tried.
 const PRICES: usize = 24;
@@ -48,6 +57,8 @@ pub struct Own {
     pub dram: f64,
     /// Seconds of collectives.
     pub network: f64,
+    /// What FLOP and joules of its own collectives count in the objective.
+    pub uses: f64,
 }
 
 /// The terms of a set of shardings.
@@ -56,8 +67,11 @@ struct Among {
     kept: Vec<Vec<usize>>,
     sizes: Vec<usize>,
     coupled: Vec<Term>,
-    groups: Vec<Vec<Term>>,
+    groups: Vec<Vec<Converted>>,
 }
+
+/// A term of what the conversions of a group cost: seconds, and, where they count, joules of links.
+type Converted = (Term, Option<Term>);
 
 /// The separable bound of an assignment of dimensions.
 pub struct Separable {
@@ -66,7 +80,7 @@ pub struct Separable {
     /// Values of the kernels' variables and of those of groups.
     sizes: Vec<usize>,
     /// What must agree, and what the conversions of each group cost; none where that is too much for the elimination.
-    terms: Option<(Vec<Term>, Vec<Vec<Term>>)>,
+    terms: Option<(Vec<Term>, Vec<Vec<Converted>>)>,
     /// For each kernel and strategy of `base`.
     own: Vec<Vec<Own>>,
     bundle: Vec<usize>,
@@ -77,12 +91,16 @@ pub struct Separable {
     dram: Vec<f64>,
     /// Seconds that nothing overlaps.
     serial_s: f64,
+    rates: Rates,
+    /// What the objective counts of each kernel and strategy, and of what must cross, beside the seconds.
+    uses: Vec<Vec<f64>>,
+    crossing: f64,
     weights: Vec<Weights>,
     /// Bytes in the DRAM by kernel and strategy, and what there is for them.
     held: Vec<Vec<f64>>,
     room: f64,
-    /// Seconds of a layer that a byte is priced at.
-    byte_s: f64,
+    /// Value of a layer that a byte is priced at.
+    byte_price: f64,
 }
 
 impl Separable {
@@ -91,12 +109,13 @@ impl Separable {
         (self.held, self.room) = (held, room);
     }
 
-    /// From the sharding problem (in seconds), the kernels' own parts, and the relaxation over all its strategies, from which
-    /// the bytes that cross at least are taken.
+    /// From the sharding problem (in seconds, and the conversions of its groups in joules where they count), the kernels' own parts,
+    /// and the relaxation over all its strategies, from which the bytes that cross at least are taken.
     ///
     /// `loads_in_own`: `own` has the loads of a kernel that is a partition of its own already.
     pub fn new(
-        base: Problem,
+        (base, in_joules): (Problem, Vec<Conversions>),
+        rates: Rates,
         mut own: Vec<Vec<Own>>,
         relaxed: &Instance,
         phases: &[Phase],
@@ -123,6 +142,10 @@ impl Separable {
             }
             dram.iter_mut().zip(&widest).for_each(|(sum, bytes)| *sum += bytes / relaxed.dram_bytes_per_s);
         }
+        let bandwidth = relaxed.dram_bytes_per_s;
+        let by_use = |own: &Own| rates.busy_second * own.compute + rates.dram_byte * (own.dram * bandwidth) + own.uses;
+        let uses = own.iter().map(|of| of.iter().map(by_use).collect()).collect();
+        let crossing = rates.dram_byte * bandwidth * dram.iter().sum::<f64>();
         if alone {
             // The two parts of one kernel's partition are combined as the chip does; only collectives are left to weigh.
             for (own, dram) in own.iter_mut().zip(&mut dram) {
@@ -160,13 +183,26 @@ impl Separable {
         };
         let weights = vec![weights; bundles];
         let mut sizes: Vec<usize> = base.open.iter().map(Vec::len).collect();
-        let of_group = |g: usize, sizes: &mut Vec<usize>| {
-            let mut terms = Vec::new();
-            group_terms(&base.groups[g], base.links.iter().filter(|l| l.group == Some(g)).collect(), sizes, &mut terms)
-                .map(|()| terms)
+        let of_group = |g: usize, sizes: &mut Vec<usize>| -> Option<Vec<Converted>> {
+            let links = || base.links.iter().filter(|l| l.group == Some(g)).collect::<Vec<_>>();
+            let of = |costs: &[Conversions], pair: &(Layout, Layout)| {
+                costs.get(g).and_then(|costs| costs.get(pair)).copied().unwrap_or(0.0)
+            };
+            let seconds = |pair: &(Layout, Layout)| of(&base.groups, pair);
+            let joules = |pair: &(Layout, Layout)| of(&in_joules, pair);
+            let counts = |pair: &(Layout, Layout)| seconds(pair) > 0.0 || joules(pair) > 0.0;
+            let (mut terms, mut others) = (Vec::new(), Vec::new());
+            // The same variables both times.
+            let mut again = sizes.clone();
+            group_terms(&counts, &seconds, links(), sizes, &mut terms)?;
+            if in_joules.is_empty() {
+                return Some(terms.into_iter().map(|term| (term, None)).collect());
+            }
+            group_terms(&counts, &joules, links(), &mut again, &mut others)?;
+            Some(terms.into_iter().zip(others.into_iter().map(Some)).collect())
         };
         let coupled = couplings(&base, &sizes);
-        let groups: Option<Vec<Vec<Term>>> = (0..base.groups.len()).map(|g| of_group(g, &mut sizes)).collect();
+        let groups: Option<Vec<Vec<Converted>>> = (0..base.groups.len()).map(|g| of_group(g, &mut sizes)).collect();
         Self {
             sizes,
             terms: coupled.zip(groups),
@@ -177,10 +213,13 @@ impl Separable {
             overlap: relaxed.overlap,
             dram,
             serial_s,
+            rates,
+            uses,
+            crossing,
             weights,
             held: Vec::new(),
             room: f64::INFINITY,
-            byte_s: 0.0,
+            byte_price: 0.0,
         }
     }
 
@@ -204,7 +243,7 @@ impl Separable {
         let (mut low, mut high) = (0.0, f64::INFINITY);
         let mut price = bound.max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
         for _ in 0..PRICES {
-            self.byte_s = price;
+            self.byte_price = price;
             let Some((bound, sharding)) = self.least(open) else { break };
             if bound > best.0 {
                 best = (bound, price);
@@ -216,7 +255,7 @@ impl Separable {
             }
             price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
         }
-        self.byte_s = best.1;
+        self.byte_price = best.1;
         best.0
     }
 
@@ -276,10 +315,11 @@ impl Separable {
             None => (0..self.sizes[v]).collect(),
         };
         let kept: Vec<Vec<usize>> = (0..self.sizes.len()).map(of).collect();
-        let cut = |terms: &Vec<Term>| terms.iter().map(|term| term.among(&self.sizes, &kept)).collect();
+        let cut = |term: &Term| term.among(&self.sizes, &kept);
+        let cut_both = |(seconds, joules): &Converted| (cut(seconds), joules.as_ref().map(cut));
         Some(Among {
-            coupled: cut(coupled),
-            groups: groups.iter().map(cut).collect(),
+            coupled: coupled.iter().map(cut).collect(),
+            groups: groups.iter().map(|terms| terms.iter().map(cut_both).collect()).collect(),
             sizes: kept.iter().map(Vec::len).collect(),
             kept,
         })
@@ -290,16 +330,24 @@ impl Separable {
         let mut terms = among.coupled.clone();
         for (k, own) in self.own.iter().enumerate() {
             let weights = weights[self.bundle[k]];
-            let held = |a: usize| if self.byte_s > 0.0 { self.byte_s * self.held[k][a] } else { 0.0 };
-            terms.push(Term::of_one(k, among.kept[k].iter().map(|a| weights.of(&own[*a]) + held(*a)).collect()));
+            let held = |a: usize| if self.byte_price > 0.0 { self.byte_price * self.held[k][a] } else { 0.0 };
+            let value = |a: &usize| self.rates.second * weights.of(&own[*a]) + self.uses[k][*a] + held(*a);
+            terms.push(Term::of_one(k, among.kept[k].iter().map(value).collect()));
         }
         for (g, costs) in among.groups.iter().enumerate() {
             let weight = self.payers[g].iter().map(|k| weights[self.bundle[*k]].network).fold(f64::INFINITY, f64::min);
             let weight = if weight.is_finite() { weight } else { 0.0 };
-            for term in costs {
-                let mut term = term.clone();
-                term.map(|cost| if cost.is_finite() { cost * weight } else { cost });
-                terms.push(term);
+            let second = self.rates.second * weight;
+            for (seconds, joules) in costs {
+                let mut term = seconds.clone();
+                term.map(|cost| if cost.is_finite() { cost * second } else { cost });
+                terms.push(match joules {
+                    Some(joules) => term.with(joules, |value, joules| match joules.is_finite() {
+                        true => value + self.rates.link_j * joules,
+                        false => joules,
+                    }),
+                    None => term,
+                });
             }
         }
         let at = |k: usize, value: usize| among.kept[k].get(value).map(|a| self.base.open[k][*a]);
@@ -313,9 +361,9 @@ impl Separable {
             Least::Found(values, cost) => {
                 let dram: f64 = weights.iter().zip(&self.dram).map(|(w, d)| w.dram * d).sum();
                 let sharding = (0..self.base.open.len()).filter_map(|k| at(k, values[k])).collect();
-                let sum = cost + dram + self.serial_s;
+                let sum = cost + self.rates.second * dram + self.crossing + self.rates.second * self.serial_s;
                 // Rounding is relative to the sums, not to their difference.
-                let room = if self.byte_s > 0.0 { self.byte_s * self.room } else { 0.0 };
+                let room = if self.byte_price > 0.0 { self.byte_price * self.room } else { 0.0 };
                 Some(((sum - room - 1e-12 * (sum + room.abs())).max(0.0), sharding))
             }
         }

@@ -5,17 +5,18 @@ use super::super::cache;
 use super::super::exact::{self, Path};
 use super::super::ideals::{Ideals, MAX_IDEALS};
 use super::super::instance::{Instance, When, may_keep_weights};
+use super::super::partitions::Fused;
 use super::super::request::{Engine, MapError};
-use super::super::search::{Fused, Search, TIE};
+use super::super::search::{Search, TIE};
 use super::super::sharding::Problem;
 use super::super::wide;
 use super::relaxed::{Open, Relaxation};
-use super::separable::{self, Own, Separable};
+use super::separable::{self, Conversions, Own, Separable};
 use super::{Bounds, Context, MOST_KERNELS, MOST_TILE_COUNTS, Set};
 use crate::model::Strategy;
 use crate::model::compute::tensor_bytes;
 use crate::model::layout::required;
-use crate::model::schedule::{Stage, iteration};
+use crate::model::schedule::Stage;
 use crate::system::Style;
 use crate::system::options::Layouts;
 use crate::workload::Phase;
@@ -50,7 +51,12 @@ pub struct Together<'a> {
 
 impl<'a> Together<'a> {
     /// For the shardings of `base`; `None` where no plan fits any.
-    pub fn new(relaxation: Relaxation<'a>, base: Problem, tiles: Vec<u64>) -> Option<Self> {
+    /// `in_joules`: the conversions of its groups in joules of links, where they count.
+    pub fn new(
+        relaxation: Relaxation<'a>,
+        (base, in_joules): (Problem, Vec<Conversions>),
+        tiles: Vec<u64>,
+    ) -> Option<Self> {
         let root = base.open.clone();
         let search = relaxation.search;
         let (w, system) = (search.workload, search.system);
@@ -71,7 +77,7 @@ impl<'a> Together<'a> {
             .map(|k| root[k].iter().map(|s| own(&relaxation, &relaxed, (k, *s), how)).collect())
             .collect();
         let phases: Vec<Phase> = w.kernels.iter().map(|k| k.phase).collect();
-        let mut separable = Separable::new(base, own, &relaxed, &phases, loads_in_own);
+        let mut separable = Separable::new((base, in_joules), relaxation.rates, own, &relaxed, &phases, loads_in_own);
         let shares = relaxation.shares(&root);
         let held =
             (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect()).collect();
@@ -99,14 +105,15 @@ impl<'a> Together<'a> {
         known: &mut [Option<Rc<Path>>; 2],
     ) -> Result<f64, MapError> {
         let Some(instance) = self.relaxation.instance(open, tiles, weights_on_chip) else { return Ok(f64::INFINITY) };
-        let closed = self.total(stage, instance.least_value());
+        // What its kernels use wherever they run is no part of the sum over the partitions.
+        let total = |layer: f64| self.total(stage, layer + instance.goal.constant);
+        let closed = total(instance.least_value());
         if closed >= best * (1.0 - TIE) {
             return Ok(f64::INFINITY);
         }
         if instance.kernel_by_kernel {
-            return Ok(closed.max(self.total(stage, each_alone(&instance))));
+            return Ok(closed.max(total(each_alone(&instance))));
         }
-        let total = |layer: f64| self.total(stage, layer);
         let cutoff = cutoff(&total, instance.least_value(), best);
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
         if self.large(context) || (limited && self.search.request.engine != Engine::Exact) {
@@ -115,7 +122,7 @@ impl<'a> Together<'a> {
         }
         if instance.separate_phases && !limited {
             return Ok(match self.by_phase(&instance, (cutoff, weights_on_chip), known) {
-                ByPhase::Least(layer) => closed.max(self.total(stage, layer)),
+                ByPhase::Least(layer) => closed.max(total(layer)),
                 ByPhase::None => f64::INFINITY,
                 ByPhase::TooWide => closed,
             });
@@ -123,7 +130,7 @@ impl<'a> Together<'a> {
         let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
         let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
         Ok(match found {
-            Some(Fused { layer, proven: true, .. }) => closed.max(self.total(stage, layer)),
+            Some(Fused { layer, proven: true, .. }) => closed.max(total(layer)),
             Some(_) => closed,
             // What the deadline stopped says nothing.
             None if complete && !self.search.out_of_time() => f64::INFINITY,
@@ -187,10 +194,9 @@ impl<'a> Together<'a> {
         Ok(left)
     }
 
-    /// Seconds of an iteration whose layer takes at least `layer_s` and whose other parts are those of `stage`.
-    fn total(&self, stage: &Stage<'_>, layer_s: f64) -> f64 {
-        let stage = Stage { layer_s, ..stage.clone() };
-        iteration(self.search.workload, self.search.system, &stage).total_s() * (1.0 - TIE * 1e-3)
+    /// The objective of an iteration whose layer has at least this value and whose other parts are those of `stage`.
+    fn total(&self, stage: &Stage<'_>, layer: f64) -> f64 {
+        self.search.whole(stage, layer) * (1.0 - TIE * 1e-3)
     }
 
     /// The kernel to split a node at: of those with a choice the one whose costs, and those of its tensors, are furthest
@@ -204,28 +210,30 @@ impl<'a> Together<'a> {
         };
         let (Some(low), Some(high)) = (of(open), of(&one)) else { return most };
         let mut score = vec![0.0; open.len()];
-        let bandwidth = low.dram_bytes_per_s;
         // A byte of SRAM is worth as much of the layer's time as it is of the SRAM.
-        let by_sram = if low.sram_bytes.is_finite() { high.lower_bound() / low.sram_bytes } else { 0.0 };
+        let by_sram = if low.sram_bytes.is_finite() { high.least_value() / low.sram_bytes } else { 0.0 };
+        let goal = &low.goal;
+        let moved = |bytes: f64| goal.value(bytes / low.dram_bytes_per_s, 0.0, bytes);
         for (k, (a, b)) in low.kernels.iter().zip(&high.kernels).enumerate() {
             let seconds = |c| separable::compute_seconds(c, low.cores);
-            score[k] += seconds(&b.compute) - seconds(&a.compute)
-                + (b.network_s - a.network_s)
-                + (b.dram_bytes - a.dram_bytes).max(0.0) / bandwidth
+            score[k] += (goal.second + goal.busy_second) * (seconds(&b.compute) - seconds(&a.compute))
+                + goal.second * (b.network_s - a.network_s)
+                + moved((b.dram_bytes - a.dram_bytes).max(0.0))
                 + (b.resident_bytes - a.resident_bytes).max(0.0) * by_sram;
         }
         for (a, b) in low.tensors.iter().zip(&high.tensors) {
-            let of_store = (b.store_bytes - a.store_bytes) / bandwidth + (b.store_buffer - a.store_buffer) * by_sram;
+            let of_store = moved(b.store_bytes - a.store_bytes) + (b.store_buffer - a.store_buffer) * by_sram;
             if let Some(p) = a.producer {
                 score[p] += of_store;
             }
             for (x, y) in a.uses.iter().zip(&b.uses) {
-                let of_load = (y.load_bytes - x.load_bytes) / bandwidth + (y.onchip_buffer - x.onchip_buffer) * by_sram;
+                let of_load = moved(y.load_bytes - x.load_bytes) + (y.onchip_buffer - x.onchip_buffer) * by_sram;
                 score[x.kernel] += of_load + of_store;
             }
         }
         // Conversions are paid by one kernel and avoided by its neighbours.
-        let paid: Vec<f64> = low.kernels.iter().zip(&high.kernels).map(|(a, b)| b.network_s - a.network_s).collect();
+        let pairs = low.kernels.iter().zip(&high.kernels);
+        let paid: Vec<f64> = pairs.map(|(a, b)| goal.second * (b.network_s - a.network_s)).collect();
         for tensor in &low.tensors {
             let Some(p) = tensor.producer else { continue };
             for u in &tensor.uses {
@@ -398,5 +406,6 @@ fn own(
         dram: dram / relaxed.dram_bytes_per_s,
         network: crate::model::collective::own_seconds(kernel, &degrees.own, samples, options)
             + relaxation.own_network(kernel, s, tiles),
+        uses: relaxation.own_use(k, s, tiles),
     }
 }

@@ -36,17 +36,22 @@ pub enum FlopCount {
 }
 
 impl LanguageModel {
-    /// Mean number of tokens that one of `seq` tokens sees.
+    /// Mean number of tokens that one of `seq` tokens sees, over all layers.
     pub fn mean_attended(&self, seq: u64, count: AttentionCount) -> f64 {
         let s = seq as f64;
-        let window = self.window.map_or(s, |w| (w as f64).min(s));
+        let masked = |window: f64| {
+            let window = window.min(s);
+            match self.causal {
+                false => window,
+                // 1, 2, ... up to the window, then the window for every further token.
+                true if s > 0.0 => (window * (window + 1.0) / 2.0 + (s - window) * window) / s,
+                true => 0.0,
+            }
+        };
         match count {
             AttentionCount::None => 0.0,
             AttentionCount::Full => s,
-            AttentionCount::Masked if !self.causal => window,
-            // 1, 2, ... up to the window, then the window for every further token.
-            AttentionCount::Masked if s > 0.0 => (window * (window + 1.0) / 2.0 + (s - window) * window) / s,
-            AttentionCount::Masked => 0.0,
+            AttentionCount::Masked => self.over_layers(|| masked(s), |window| masked(window as f64)),
         }
     }
 
@@ -63,6 +68,11 @@ impl LanguageModel {
         2.0 * matrices * tokens
     }
 
+    /// FLOP of the map from words' vectors to the hidden channels, for one token; 0 where they are as wide.
+    fn widening_flop_per_token(&self) -> f64 {
+        self.embedding_width.map_or(0.0, |width| 2.0 * width as f64 * self.hidden as f64)
+    }
+
     /// FLOP of the forward pass of one sample of `seq` tokens: products with weights (2 FLOP a weight and token; the embedding is
     /// a look-up), products of attention, and the head.
     pub fn forward_flop_per_sample(&self, seq: u64, count: AttentionCount) -> f64 {
@@ -74,15 +84,16 @@ impl LanguageModel {
                 * (p.tokens() - u64::from(p.class_token)) as f64
         });
         let attention = self.attention_flop_per_token(self.mean_attended(seq, count)) * s;
-        weights + patches + attention + self.head_flop_per_sample(seq)
+        weights + patches + self.widening_flop_per_token() * s + attention + self.head_flop_per_sample(seq)
     }
 
     /// FLOP of the forward pass for one token after `context` tokens, head included: one step of generation.
     pub fn decode_flop_per_token(&self, context: u64) -> f64 {
         let seen = context.saturating_add(1);
-        let seen = self.window.map_or(seen, |w| w.min(seen)) as f64;
+        let seen = self.over_layers(|| seen as f64, |window| window.min(seen) as f64);
         2.0 * self.parameters().active_layer_matrices()
             + self.attention_flop_per_token(seen)
+            + self.widening_flop_per_token()
             + self.head_flop_per_sample(1)
     }
 

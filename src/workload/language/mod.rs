@@ -4,6 +4,7 @@
 //! them, are of `execution`. [`parameters`] counts weights by part, [`flop`] arithmetic by the conventions of the literature.
 //! [`mod@graph`] gives the graph of one layer where [`TransformerSpec`](super::transformer::TransformerSpec) has one.
 
+mod check;
 pub mod flop;
 pub mod graph;
 pub mod parameters;
@@ -12,7 +13,7 @@ pub mod spec;
 pub use flop::{AttentionCount, FlopCount};
 pub use parameters::{LayerParameters, Parameters};
 pub use spec::{
-    Biases, DataType, Experts, Head, LanguageModel, LatentAttention, ModelPass, Norm, Patches, Position, Types,
+    Biases, DataType, Experts, Head, LanguageModel, LatentAttention, ModelPass, Norm, Patches, Position, QkNorm, Types,
     is_language_model,
 };
 

@@ -5,7 +5,7 @@
 //! of h x experts. Latent attention (DeepSeek-V2, arXiv 2405.04434, eqs. 9-17): h q + q a (n + r) for queries, h (c + r) +
 //! c a (n + v) for keys and values, a v h for the output, with two norms of q and c channels. All counts are numbers of weights.
 
-use super::spec::{Biases, Head, LanguageModel, Norm, Position};
+use super::spec::{Biases, Head, LanguageModel, Norm, Position, QkNorm};
 
 /// Weights of one layer.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -18,7 +18,7 @@ pub struct LayerParameters {
     pub expert: f64,
     /// Experts that the router chooses among.
     pub experts: f64,
-    /// Experts that every token takes.
+    /// Experts that every token takes, in units of one of the others by width.
     pub shared_experts: f64,
     /// Experts that a token is sent to.
     pub top_k: f64,
@@ -110,7 +110,8 @@ impl Parameters {
 impl LanguageModel {
     /// Weights of a norm over `width` channels.
     fn norm_parameters(&self, width: f64) -> f64 {
-        if self.norm == Norm::Layer && self.biases == Biases::All { 2.0 * width } else { width }
+        let shifts = self.norm == Norm::Layer && self.norm_shifts.unwrap_or(self.biases == Biases::All);
+        if shifts { 2.0 * width } else { width }
     }
 
     /// Weights of the attention's matrices, of its inner norms, and of its biases.
@@ -129,11 +130,16 @@ impl LanguageModel {
                 let (d, g) = (self.head_dim() as f64, self.kv_heads() as f64);
                 let qkv = a * d + 2.0 * g * d;
                 let biases = match self.biases {
-                    Biases::None => 0.0,
+                    Biases::None | Biases::Perceptron => 0.0,
                     Biases::Qkv => qkv,
-                    Biases::All => qkv + h,
+                    Biases::Attention | Biases::All => qkv + h,
                 };
-                (h * qkv + a * d * h, 0.0, biases)
+                let norms = match self.qk_norm {
+                    None => 0.0,
+                    Some(QkNorm::Head) => 2.0 * self.norm_parameters(d),
+                    Some(QkNorm::Width) => self.norm_parameters(a * d) + self.norm_parameters(g * d),
+                };
+                (h * qkv + a * d * h, norms, biases)
             }
         }
     }
@@ -143,17 +149,25 @@ impl LanguageModel {
         let h = self.hidden as f64;
         let matrices = self.ffn_matrices() as f64;
         let (attention, inner_norms, mut biases) = self.attention_parameters();
-        let norms = inner_norms + self.norm_parameters(h) * if self.parallel_block { 1.0 } else { 2.0 };
+        let norms = inner_norms + self.norm_parameters(h) * self.norms() as f64;
         // The first matrices have a bias for each channel of the width, the last one for each hidden channel.
-        let perceptron_biases = |f: f64| if self.biases == Biases::All { (matrices - 1.0) * f + h } else { 0.0 };
+        let biased = matches!(self.biases, Biases::Perceptron | Biases::All);
+        let perceptron_biases = |f: f64| if biased { (matrices - 1.0) * f + h } else { 0.0 };
         let layer = LayerParameters { attention, norms, ..LayerParameters::default() };
         match self.experts.filter(|_| with_experts) {
             Some(e) => {
                 let f = e.ffn as f64;
+                let one = |f: f64| matrices * h * f + perceptron_biases(f);
+                if e.shared_gate {
+                    biases += h;
+                }
+                if e.router_bias {
+                    biases += e.count as f64;
+                }
                 LayerParameters {
-                    expert: matrices * h * f + perceptron_biases(f),
+                    expert: one(f),
                     experts: e.count as f64,
-                    shared_experts: e.shared.unwrap_or(0) as f64,
+                    shared_experts: e.shared_experts(one),
                     top_k: e.top_k as f64,
                     router: h * e.count as f64,
                     biases,
@@ -170,19 +184,23 @@ impl LanguageModel {
 
     /// Weights of the whole model.
     pub fn parameters(&self) -> Parameters {
-        let h = self.hidden as f64;
+        let (h, width) = (self.hidden as f64, self.embedding_width() as f64);
         let embedding = match (self.patches, self.vocab) {
             (Some(p), _) => (p.size * p.size * p.channels) as f64 * h + h,
-            (None, vocab) => vocab.unwrap_or(0) as f64 * h,
+            // Narrower words have a map to the hidden channels.
+            (None, vocab) => vocab.unwrap_or(0) as f64 * width + if width == h { 0.0 } else { width * h },
         };
         let learned =
             if self.position == Position::Learned { self.max_positions.unwrap_or(self.seq) as f64 * h } else { 0.0 };
         let class_token = if self.patches.is_some_and(|p| p.class_token) { h } else { 0.0 };
         let positions = learned + class_token + self.token_types.unwrap_or(0) as f64 * h;
         let outputs = self.head_outputs() as f64;
-        let own = if self.tied_embeddings { 0.0 } else { h * outputs };
+        let own = if self.tied_embeddings { 0.0 } else { width * outputs };
         let (head, head_matrices) = match self.head {
-            Head::Vocabulary => (own, h * outputs),
+            Head::Vocabulary => {
+                let back = if width == h { 0.0 } else { h * width };
+                (own + back + if self.head_bias { outputs } else { 0.0 }, width * outputs + back)
+            }
             Head::MaskedTokens => (h * h + h + self.norm_parameters(h) + own + outputs, h * h + h * outputs),
             Head::Pooler => (h * h + h, h * h),
             Head::Classes => (h * outputs + outputs, h * outputs),

@@ -1,6 +1,7 @@
 //! The description of a language model as a file states it.
 
-use crate::spec::{Node, Reader, Value};
+use super::check::check;
+use crate::spec::{Node, Value};
 
 crate::choice! {
     /// The word `language_model`.
@@ -57,8 +58,22 @@ crate::choice! {
         None = "none",
         /// Queries, keys and values alone.
         Qkv = "qkv",
+        /// Queries, keys, values and the attention's output.
+        Attention = "attention",
+        /// The perceptron's alone.
+        Perceptron = "perceptron",
         /// Every linear map, and shifts in layer norms.
         All = "all",
+    }
+}
+
+crate::choice! {
+    /// Over what queries and keys are normalised before they meet (Henry et al. 2020, arXiv 2010.04245).
+    pub enum QkNorm ("a norm of queries and keys") {
+        /// Over the channels of each head, with one gain for all heads (Qwen 3, Gemma 3).
+        Head = "head",
+        /// Over all heads together.
+        Width = "width",
     }
 }
 
@@ -169,10 +184,34 @@ crate::spec! {
         ffn: u64,
         /// Experts that every token takes besides; left out: none.
         shared: Option<u64>,
+        /// Width of one of those; left out: `ffn`.
+        shared_ffn: Option<u64>,
+        /// Whether a learned gate weighs what they add (Qwen 1.5 and 2 MoE).
+        shared_gate: bool = false,
+        /// Whether the router has a learned bias for each expert (DeepSeek-V3).
+        router_bias: bool = false,
         /// First layers that have a plain perceptron of the model's `ffn` instead; left out: none.
         first_dense_layers: Option<u64>,
+        /// Of the layers one in so many has experts, the last of each such group; left out: all.
+        every: Option<u64>,
         /// Room of an expert over its even share of the tokens; left out: no token is dropped and loads are taken as even.
         capacity_factor: Option<f64>,
+    }
+}
+
+impl Experts {
+    /// Shared experts in units of one of the others, where `weights` gives the weights (or the like) of an expert by its width.
+    pub fn shared_experts(&self, weights: impl Fn(f64) -> f64) -> f64 {
+        let count = self.shared.unwrap_or(0) as f64;
+        match self.shared_ffn {
+            Some(width) => count * weights(width as f64) / weights(self.ffn as f64),
+            None => count,
+        }
+    }
+
+    /// Width of all shared experts together.
+    pub fn shared_width(&self) -> f64 {
+        self.shared.unwrap_or(0) as f64 * self.shared_ffn.unwrap_or(self.ffn) as f64
     }
 }
 
@@ -224,6 +263,13 @@ crate::spec! {
         gated: bool = false,
         /// Normalisation.
         norm: Norm = Norm::Layer,
+        /// Norms of a layer over the hidden channels; left out: one before attention and one before the perceptron, or one for both in a
+        /// parallel block. Gemma 2 and 3 have four, GPT-NeoX two in its parallel block.
+        norms_per_layer: Option<u64>,
+        /// Whether layer norms have shifts; left out: where all linear maps have biases.
+        norm_shifts: Option<bool>,
+        /// Norms of queries and keys; left out: none.
+        qk_norm: Option<QkNorm>,
         /// Positions.
         position: Position = Position::Rotary,
         /// Vectors of learned positions; left out: as many as `seq`.
@@ -232,6 +278,9 @@ crate::spec! {
         parallel_block: bool = false,
         /// Words of the vocabulary, padding included.
         vocab: Option<u64>,
+        /// Width of the words' vectors, where it is not the hidden size: a map leads from them to it, and another back before the head
+        /// (OPT 350M).
+        embedding_width: Option<u64>,
         /// Whether the head is the embedding again.
         tied_embeddings: bool = false,
         /// Segments that have a learned vector each (BERT).
@@ -244,6 +293,8 @@ crate::spec! {
         head: Head = Head::Vocabulary,
         /// Classes of the head `classes`.
         classes: Option<u64>,
+        /// Whether the head `vocabulary` has a bias for each word.
+        head_bias: bool = false,
         /// Which linear maps have biases.
         biases: Biases = Biases::None,
         /// Whether training drops activations at random: masks are kept for the backward pass.
@@ -252,6 +303,8 @@ crate::spec! {
         causal: bool = true,
         /// Tokens that a token sees at most (sliding window); left out: all.
         window: Option<u64>,
+        /// Layers that see all tokens in spite of the window; left out: none.
+        full_attention_layers: Option<u64>,
         /// Multi-head latent attention instead of heads of `head_dim`.
         latent_attention: Option<LatentAttention>,
         /// Experts instead of the perceptron.
@@ -268,96 +321,6 @@ crate::spec! {
         generated: Option<u64>,
         /// Samples of one iteration; in inference, sequences at once.
         global_batch: u64,
-    }
-}
-
-fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
-    let mut sizes = vec![
-        ("layers", model.layers, 1u64 << 20),
-        ("hidden", model.hidden, 1 << 24),
-        ("heads", model.heads, 1 << 20),
-        ("head_dim", model.head_dim(), 1 << 20),
-        ("ffn", model.ffn(), 1 << 26),
-        ("vocab", model.vocab.unwrap_or(1), 1 << 30),
-        ("max_positions", model.max_positions.unwrap_or(1), 1 << 30),
-        ("seq", model.seq, 1 << 26),
-        ("generated", model.generated.unwrap_or(1), 1 << 26),
-        ("global_batch", model.global_batch, 1 << 40),
-    ];
-    sizes.retain(|(_, value, most)| value > most);
-    crate::workload::spec::check_sizes(&sizes, node, reader);
-
-    let mut say = |field: &str, message: String| {
-        let at = node.get(field).unwrap_or(node).clone();
-        reader.within(field, |r| r.problem(&at, message));
-    };
-    let kv = model.kv_heads();
-    if kv > model.heads || !model.heads.is_multiple_of(kv) {
-        say("kv_heads", format!("expected a divisor of the {} heads, found {kv}", model.heads));
-    }
-    if model.head_dim.is_none() && model.latent_attention.is_none() && !model.hidden.is_multiple_of(model.heads) {
-        say("head_dim", format!("missing; a hidden size of {} is no multiple of {} heads", model.hidden, model.heads));
-    }
-    if let Some(experts) = &model.experts {
-        if experts.top_k > experts.count {
-            say("experts", format!("top_k: expected at most the {} experts, found {}", experts.count, experts.top_k));
-        }
-        if experts.first_dense_layers.unwrap_or(0) > model.layers {
-            say("experts", format!("first_dense_layers: expected at most the {} layers", model.layers));
-        }
-        if experts.capacity_factor.is_some_and(|c| c <= 0.0) {
-            say("experts", "capacity_factor: expected more than zero".into());
-        }
-        for (what, value, most) in [
-            ("count", experts.count, 1u64 << 20),
-            ("ffn", experts.ffn, 1 << 26),
-            ("shared", experts.shared.unwrap_or(1), 1 << 20),
-        ] {
-            if value > most {
-                say("experts", format!("{what}: expected at most {most}, found {value}"));
-            }
-        }
-    }
-    if let Some(l) = &model.latent_attention {
-        if model.kv_heads.is_some() {
-            say("kv_heads", "latent_attention has as many heads of keys and values as of queries".into());
-        }
-        let widest = l.q_rank.unwrap_or(1).max(l.kv_rank).max(l.rope_dim).max(l.nope_dim).max(l.v_dim);
-        if widest > 1 << 20 {
-            say("latent_attention", format!("expected widths of at most {}, found {widest}", 1 << 20));
-        }
-    }
-    match (&model.patches, model.vocab) {
-        (Some(p), _) if p.size > p.image || p.image > 1 << 16 || p.channels > 1 << 16 => {
-            say("patches", format!("expected patches within an image of at most {} pixels an edge", 1 << 16));
-        }
-        (Some(p), _) if p.tokens() != model.seq => {
-            say("seq", format!("expected the {} tokens of an image, found {}", p.tokens(), model.seq));
-        }
-        (None, None) => say("vocab", "missing; a model of words has a vocabulary".into()),
-        (Some(_), Some(_)) => say("vocab", "a model of images has no vocabulary".into()),
-        _ => {}
-    }
-    match (model.head, model.classes, model.vocab) {
-        (Head::Classes, None, _) => say("classes", "missing; the head classes needs their number".into()),
-        (Head::Vocabulary | Head::MaskedTokens, _, None) => say("head", format!("{} needs a vocab", model.head)),
-        _ => {}
-    }
-    let last = model.seq.saturating_add(model.generated.unwrap_or(0).saturating_sub(1));
-    if let Some(most) = model.max_positions.filter(|most| model.position == Position::Learned && last > *most) {
-        say("max_positions", format!("expected at least the {last} tokens that are read and passed on, found {most}"));
-    }
-    if model.classes.is_some_and(|c| c > 1 << 30) {
-        say("classes", format!("expected at most {}", 1 << 30));
-    }
-    if model.token_types.is_some_and(|t| t > 1 << 30) {
-        say("token_types", format!("expected at most {}", 1 << 30));
-    }
-    if model.pass == ModelPass::Training && model.generated.is_some() {
-        say("generated", "only the pass inference generates tokens".into());
-    }
-    if model.generated.is_some() && !model.causal {
-        say("generated", "a model that is not causal generates nothing".into());
     }
 }
 
@@ -382,14 +345,50 @@ impl LanguageModel {
         if self.gated { 3 } else { 2 }
     }
 
+    /// Norms of a layer over the hidden channels.
+    pub fn norms(&self) -> u64 {
+        self.norms_per_layer.unwrap_or(if self.parallel_block { 1 } else { 2 })
+    }
+
+    /// Width of the words' vectors.
+    pub fn embedding_width(&self) -> u64 {
+        self.embedding_width.unwrap_or(self.hidden)
+    }
+
     /// Layers whose perceptron is plain.
     pub fn dense_layers(&self) -> u64 {
-        self.experts.map_or(self.layers, |e| e.first_dense_layers.unwrap_or(0).min(self.layers))
+        self.layers - self.expert_layers()
     }
 
     /// Layers that have experts.
     pub fn expert_layers(&self) -> u64 {
-        self.layers - self.dense_layers()
+        self.expert_layers_before(self.layers)
+    }
+
+    /// Of the first `n` layers those that have experts: layer i, from 1, has where it is none of the first dense ones and a multiple
+    /// of `every`.
+    pub fn expert_layers_before(&self, n: u64) -> u64 {
+        self.experts.map_or(0, |e| {
+            let (every, first) = (e.every.unwrap_or(1).max(1), e.first_dense_layers.unwrap_or(0).min(self.layers));
+            (n / every).saturating_sub(first / every)
+        })
+    }
+
+    /// The mean over all layers of a quantity that windowed layers have as `windowed` of the window and others as `full`.
+    pub fn over_layers(&self, full: impl FnOnce() -> f64, windowed: impl FnOnce(u64) -> f64) -> f64 {
+        match (self.window, self.full_attention_layers) {
+            (None, _) => full(),
+            (Some(window), None) => windowed(window),
+            (Some(window), Some(n)) => {
+                let share = n.min(self.layers) as f64 / self.layers.max(1) as f64;
+                share * full() + (1.0 - share) * windowed(window)
+            }
+        }
+    }
+
+    /// Channels of queries and keys that are normalised, for one token and layer.
+    pub fn qk_norm_width(&self) -> u64 {
+        self.qk_norm.map_or(0, |_| self.heads.saturating_add(self.kv_heads()).saturating_mul(self.head_dim()))
     }
 
     /// Width of one query head where it meets a key, in channels.

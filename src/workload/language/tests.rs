@@ -157,6 +157,29 @@ fn images_are_sequences_of_patches() {
     within(flop, by_hand, 1e-14, "ViT-L/16");
 }
 
+/// What Gemma 3's layer has beside Llama's: gains of 2 x 4096 channels, and of 128 for queries and for keys.
+#[test]
+fn further_norms_have_gains() {
+    let plain = shipped("llama3-8b");
+    let weights = |model: &LanguageModel| model.layer_parameters(false).total();
+    let normed = LanguageModel { norms_per_layer: Some(4), qk_norm: Some(QkNorm::Head), ..plain.clone() };
+    assert_eq!(weights(&normed) - weights(&plain), 2.0 * 4096.0 + 2.0 * 128.0);
+    let wide = LanguageModel { qk_norm: Some(QkNorm::Width), ..plain.clone() };
+    assert_eq!(weights(&wide) - weights(&plain), 4096.0 + 1024.0);
+}
+
+/// Words of 128 channels: the map to 4096, the map back, and a head over the narrow ones.
+#[test]
+fn narrow_words_by_hand() {
+    let plain = shipped("llama3-8b");
+    let narrow = LanguageModel { embedding_width: Some(128), ..plain.clone() };
+    let (h, v, e) = (4096.0, 128_256.0, 128.0);
+    let more = 2.0 * (v * e + e * h) - 2.0 * v * h;
+    assert_eq!(narrow.parameters().total() - plain.parameters().total(), more);
+    let flop = |model: &LanguageModel| model.forward_flop_per_sample(8, AttentionCount::Full);
+    assert_eq!(flop(&narrow) - flop(&plain), 8.0 * 2.0 * (2.0 * e * h + e * v - h * v));
+}
+
 #[test]
 fn what_does_not_fit_together_is_refused() {
     let errors = read(

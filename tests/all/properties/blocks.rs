@@ -57,8 +57,8 @@ fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Mapped>, 
         }
         Ok(Answer::Mapped(plan, record)) => {
             verify(&plan).map_err(|e| fail(e.to_string()))?;
-            prop_assert!(record.bound_s <= record.objective_s * (1.0 + 1e-9));
-            prop_assert!(near(plan.figures.iteration_s() / record.objective_s, 1.0, 1e-9));
+            prop_assert!(record.bound <= record.value * (1.0 + 1e-9));
+            prop_assert!(near(plan.figures.iteration_s() / record.value, 1.0, 1e-9));
             prop_assert!(!record.covers_sharding);
             Ok(Some((plan, record)))
         }

@@ -4,12 +4,13 @@
 use crate::properties::joint::{brute_force_over, request, solve};
 use crate::properties::search::{any_system, describe, system};
 use crate::properties::{check, near};
-use flowspace::mapping::search::{Passes, Request};
+use flowspace::mapping::search::{Objective, Passes, Request};
 use flowspace::mapping::{Answer, Status, map};
 use flowspace::spec::Node;
-use flowspace::system::options::Preset;
+use flowspace::spec::read::Share;
+use flowspace::system::options::{Pipeline, Preset};
 use flowspace::system::{Style, System};
-use flowspace::units::{Bytes, Seconds};
+use flowspace::units::{Bytes, EnergyPerByte, EnergyPerFlop, Seconds};
 use flowspace::workload::{Workload, WorkloadSpec};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -59,7 +60,7 @@ fn graph(kernels: &[Raw], forward: usize, carried: usize, layers: u64) -> Worklo
     WorkloadSpec::build(&Node::parse("random.yaml", &text).expect("YAML")).unwrap_or_else(|e| panic!("{e}\n{text}"))
 }
 
-fn graphs(most: usize) -> impl Strategy<Value = Workload> {
+pub fn graphs(most: usize) -> impl Strategy<Value = Workload> {
     let kernel = (0..5u8, 0..8usize, 0..8usize, any::<bool>());
     (prop::collection::vec(kernel, 2..=most), 1..=most, 0..8usize, 1..=2u64)
         .prop_map(|(kernels, forward, carried, layers)| graph(&kernels, forward.min(kernels.len()), carried, layers))
@@ -100,6 +101,64 @@ fn joint_is_brute_force_on_graphs_of_two_passes() {
         alone.get()
     );
     assert!(better.get() > 0 && none.get() > 0 && alone.get() > 0);
+}
+
+/// The same for energy and cost, on parts whose arithmetic, traffic and links draw what they may, each free or dear: the least of
+/// all shardings is found and proven; the plan of least time never uses less.
+#[test]
+fn joint_is_brute_force_for_energy_and_cost() {
+    let (better, moved, alone) = (Cell::new(0), Cell::new(0), Cell::new(0));
+    let powers = (0..3u8, 0..3u8, 0..3u8, 0..3u8, any::<bool>());
+    check(2000, &(graphs(4), any_system(), 0..4u32, powers), |(w, mut s, memory, powers)| {
+        let tp = s.chip_count();
+        if tp == 1 || s.model.pipeline == Pipeline::DfmodelFirst {
+            return Ok(());
+        }
+        draw(&mut s, powers);
+        if memory == 0 {
+            let weights: f64 = w.kernels.iter().map(|k| k.weight_elements() * w.word_bytes).sum();
+            s.memory.0.capacity = Some(Bytes(8.0 * weights * w.repeat as f64 / tp as f64 + 4_000.0));
+        }
+        let objective = if powers.4 { Objective::Energy } else { Objective::Cost };
+        let of = |passes| Request { objective, ..request(passes, tp) };
+        let least = brute_force_over(&w, &s, &of(Passes::TwoPass))?;
+        let joint = solve(&w, &s, &of(Passes::Joint))?;
+        let two = solve(&w, &s, &of(Passes::TwoPass))?;
+        match (least, joint) {
+            (None, None) => {}
+            (Some(least), Some((found, status))) => {
+                prop_assert!(near(found / least, 1.0, 1e-9), "{objective}: {found} for {least}: {}", describe(&w, &s));
+                prop_assert_eq!(status, Status::Optimal);
+                better.set(better.get() + u32::from(two.is_none_or(|(two, _)| two > found * (1.0 + 1e-9))));
+                alone.set(alone.get() + u32::from(s.chip.0.style == Style::KernelByKernel));
+                if let Ok(Answer::Mapped(plan, _)) = map(&w, &s, &request(Passes::Joint, tp)) {
+                    let by_time = plan.figures.energy.total();
+                    let more = objective == Objective::Energy && by_time > found * (1.0 + 1e-9);
+                    prop_assert!(objective == Objective::Cost || by_time >= found * (1.0 - 1e-9));
+                    moved.set(moved.get() + u32::from(more));
+                }
+            }
+            (least, joint) => prop_assert!(false, "{least:?}, jointly {joint:?}: {}", describe(&w, &s)),
+        }
+        Ok(())
+    });
+    println!(
+        "joint is better in {} cases, below the plan of least time in {}; {} kernel by kernel",
+        better.get(),
+        moved.get(),
+        alone.get()
+    );
+    assert!(better.get() > 0 && moved.get() > 0 && alone.get() > 0);
+}
+
+/// Parts of a system that draw nothing by use, what they would at full use, or much more.
+fn draw(s: &mut System, (chip, flop, byte, link, _): (u8, u8, u8, u8, bool)) {
+    s.chip.0.idle_share = Share([1.0, 0.2, 0.0][usize::from(chip)]);
+    s.chip.0.energy_per_flop = [None, None, Some(EnergyPerFlop(1e-11))][usize::from(flop)];
+    s.memory.0.energy_per_byte = [Some(EnergyPerByte(0.0)), None, Some(EnergyPerByte(1e-8))][usize::from(byte)];
+    for d in &mut s.network.dimensions {
+        d.link.0.energy_per_byte = [None, Some(EnergyPerByte(1e-9)), Some(EnergyPerByte(1e-7))][usize::from(link)];
+    }
 }
 
 /// Kernel by kernel, at one tile count and with room in the DRAM, the elimination's value is that of the sharding it finds: one

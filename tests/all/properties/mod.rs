@@ -9,6 +9,7 @@ mod energy;
 mod fusion;
 mod joint;
 mod joint_graphs;
+mod known;
 mod random;
 mod search;
 mod sharding;

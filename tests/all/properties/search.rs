@@ -178,9 +178,9 @@ fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Box<Plan>
         Answer::Mapped(plan, record) => {
             flowspace::check::verify(&plan).map_err(|e| fail(e.to_string()))?;
             prop_assert_eq!(record.status, Status::Optimal, "{}", describe(w, s));
-            prop_assert!(record.bound_s <= record.objective_s, "{} above {}", record.bound_s, record.objective_s);
-            prop_assert!(record.bound_s > 0.0 && record.objective_s.is_finite() && record.reproducible);
-            prop_assert_eq!(plan.figures.iteration_s(), record.objective_s);
+            prop_assert!(record.bound <= record.value, "{} above {}", record.bound, record.value);
+            prop_assert!(record.bound > 0.0 && record.value.is_finite() && record.reproducible);
+            prop_assert_eq!(plan.figures.iteration_s(), record.value);
             Ok(Some(plan))
         }
     }

@@ -1,0 +1,246 @@
+//! What an answer proves, in one sentence: over which space, what was given beforehand, or what is left open and which option closes
+//! it. Text, JSON and `explain` take it from here.
+
+use crate::execution::{Found, inference};
+use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
+use crate::system::{System, Topology};
+use crate::workload::Workload;
+
+/// A share as a person reads it: two digits, in per cent.
+fn percent(share: f64) -> String {
+    let p = 100.0 * share;
+    if p >= 0.01 { format!("{p:.2} %") } else { format!("{p:.1e} %") }
+}
+
+/// Words that a list of parts is given in.
+fn list(parts: &[String]) -> String {
+    match parts {
+        [] => String::new(),
+        [one] => one.clone(),
+        [head @ .., last] => format!("{} and {last}", head.join(", ")),
+    }
+}
+
+/// What better than the answer would mean.
+fn better(objective: Objective) -> &'static str {
+    match objective {
+        Objective::Time => "is faster",
+        Objective::Energy => "needs less energy",
+        Objective::Cost => "costs less",
+    }
+}
+
+/// How much better, of a share.
+fn less(objective: Objective) -> &'static str {
+    match objective {
+        Objective::Time => "faster",
+        Objective::Energy => "less energy",
+        Objective::Cost => "cheaper",
+    }
+}
+
+/// What is searched, and what is not: with the words for both.
+struct Space {
+    over: String,
+    /// The sharding is not searched: what looks at others.
+    one_sharding: Option<&'static str>,
+    given: Vec<String>,
+}
+
+impl Space {
+    fn of(workload: &Workload, system: &System, request: &Request, joint: bool) -> Self {
+        let pins = &request.pins;
+        let n = workload.kernels.len();
+        let pinned = pins.sharding.iter().filter(|s| s.is_some()).count();
+        let placed = pins.partition.iter().filter(|p| p.is_some()).count();
+        let wanted = &request.wanted;
+        let mut over: Vec<String> = Vec::new();
+        let mut given: Vec<String> = Vec::new();
+        let grid = workload.is_spread();
+        match pins.uses {
+            Some(_) => given.push("the use of the network".into()),
+            None if grid => over.push("process grids".into()),
+            None => over.push("assignments of dimensions".into()),
+        }
+        for (name, degree) in [("TP", wanted.tp), ("PP", wanted.pp), ("DP", wanted.dp)] {
+            given.extend(degree.map(|d| format!("{name} = {d}")));
+        }
+        let divisible = (0..system.network.dimensions.len())
+            .any(|i| system.network.dimensions[i].size > 1 && system.network.topology_of(i) != Topology::Ring);
+        if pins.uses.is_none() && divisible && !wanted.split {
+            given.push("whole dimensions".into());
+        }
+        match request.micro_batch {
+            MicroBatch::Search => over.push("microbatches".into()),
+            MicroBatch::Given if !grid => given.push(format!("microbatches of {}", workload.micro_batch)),
+            MicroBatch::Given => {}
+        }
+        if joint && pinned < n {
+            over.push("shardings".into());
+        }
+        match pinned {
+            0 => {}
+            all if all == n => given.push("the sharding".into()),
+            some => given.push(format!("the sharding of {some} of {n} kernels")),
+        }
+        match request.tiles {
+            Some(tiles) => given.push(format!("{tiles} tiles")),
+            None => over.push("tile counts".into()),
+        }
+        match placed {
+            0 => over.push("partitions".into()),
+            all if all == n => given.push("the partitions".into()),
+            some => {
+                over.push("partitions".into());
+                given.push(format!("the partitions of {some} of {n} kernels"));
+            }
+        }
+        given.extend(request.max_partitions.map(|most| format!("at most {most} partitions")));
+        let one_sharding = match () {
+            () if joint || pinned == n || grid => None,
+            () if workload.is_chain() => Some("of a workload of several blocks no other is searched"),
+            () if request.passes == Passes::TwoPass => {
+                Some("--sharding joint, in a study solve.sharding, searches all")
+            }
+            () => Some("--sharding joint, in a study solve.sharding, searches others"),
+        };
+        Self { over: list(&over), one_sharding, given }
+    }
+
+    /// All of it in words.
+    fn words(&self) -> String {
+        let mut out = match self.over.is_empty() {
+            true => "with every decision given".to_string(),
+            false => format!("over all {}", self.over),
+        };
+        if let Some(others) = self.one_sharding {
+            out.push_str(&format!(", each assignment with the one sharding that two passes take ({others})"));
+        }
+        if !self.given.is_empty() && !self.over.is_empty() {
+            out.push_str(&format!("; given: {}", self.given.join(", ")));
+        }
+        out
+    }
+}
+
+/// Of a mapping.
+pub fn of_mapping(workload: &Workload, system: &System, request: &Request, record: &Record) -> String {
+    let space = Space::of(workload, system, request, record.covers_sharding);
+    let all = space.words();
+    let what = better(record.objective);
+    let gap = record.gap();
+    if space.over.is_empty() && space.one_sharding.is_none() {
+        return "A fixed plan: every decision is given, and nothing was searched.".into();
+    }
+    match record.left {
+        None if gap <= 1e-9 => format!("Optimal: nothing {what} {all}."),
+        None => format!(
+            "Optimal within the gap of {} that was asked for: nothing is more than {} {} {all}.",
+            percent(request.limits.gap),
+            percent(gap),
+            less(record.objective)
+        ),
+        Some(left) => {
+            let known = match request.known.is_empty() && record.objective == Objective::Time {
+                true => "",
+                false => " (no plan known beforehand is better)",
+            };
+            format!(
+                "Not proven: something up to {} {} may exist {all}{known}; {}.",
+                percent(gap),
+                less(record.objective),
+                open(left, request)
+            )
+        }
+    }
+}
+
+/// Why something is left open, and what closes it.
+fn open(left: LeftOpen, request: &Request) -> String {
+    match left {
+        LeftOpen::Seconds => format!(
+            "the search stopped at its {} s: a longer --time-limit (in a study solve.seconds) goes on",
+            request.limits.seconds.unwrap_or_default()
+        ),
+        LeftOpen::Sets => format!(
+            "the search of shardings stopped at {} sets of them: more --joint-nodes (in a study solve.joint_nodes) go on",
+            request.joint_nodes
+        ),
+        LeftOpen::Nodes => format!(
+            "a MILP stopped at {} nodes: a larger --node-limit (in a study solve.nodes) goes on",
+            request.limits.nodes.unwrap_or_default()
+        ),
+        LeftOpen::TooLarge => {
+            "of a graph of so many kernels or ideals the shardings are bounded as a whole only; no option closes it"
+                .into()
+        }
+        LeftOpen::Relaxation => {
+            "the bound of its partitions is a relaxation, which need not be reached; no option closes it".into()
+        }
+        LeftOpen::Blind => {
+            "it was chosen by a search that took some costs to be free (solve.blind_to); without that it is the best"
+                .into()
+        }
+    }
+}
+
+/// Of a point that has no mapping.
+pub fn of_infeasible(workload: &Workload, system: &System, request: &Request) -> String {
+    let joint = joint(workload, system, request);
+    format!("Infeasible: nothing fits {}.", Space::of(workload, system, request, joint).words())
+}
+
+/// Whether a search that finds nothing has looked at all shardings.
+fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
+    let n = workload.kernels.len();
+    (request.is_joint(system, n) || request.tries_jointly(system, n)) && !workload.is_chain()
+}
+
+/// Of a search that a limit ended before it had a plan.
+pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, (counts, option): (&str, &str)) -> String {
+    let all = Space::of(workload, system, request, joint(workload, system, request)).words();
+    format!(
+        "No plan yet {all}; there may be one, as the search stopped at its limit of {counts}: a larger {option} goes on."
+    )
+}
+
+/// Of executions of a language model that were searched; `given` are the decisions that were not.
+pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>) -> String {
+    let given = match given {
+        [] => String::new(),
+        some => format!("; given: {}", some.join(", ")),
+    };
+    let all = format!("{} executions of equal layers{given}", found.covered);
+    match (&found.best, found.stopped) {
+        (None, false) => format!("Infeasible: nothing fits among {all}."),
+        (None, true) => {
+            format!("No plan yet among {all}, which does not prove that there is none: a longer --time-limit goes on.")
+        }
+        (Some(_), true) if found.gap() > 0.0 => format!(
+            "Not proven: something up to {} faster may exist among {all}; the search stopped at its {} s: a longer --time-limit goes on.",
+            percent(found.gap()),
+            seconds.unwrap_or_default()
+        ),
+        (Some(_), _) => format!("Optimal: nothing is faster among {all}."),
+    }
+}
+
+/// Of an execution that was given whole.
+pub fn of_given_execution() -> String {
+    "A fixed execution: every decision is given, and nothing was searched.".into()
+}
+
+/// Of layouts for serving a language model.
+pub fn of_serving(outcome: &inference::Outcome, goal: &str) -> String {
+    let all = outcome.predicted + outcome.out_of_memory;
+    match outcome.best {
+        Some(_) => format!(
+            "Optimal: of all {all} layouts and batches none has a better {goal} ({} keep to the limits, {} do not fit).",
+            outcome.within_limits, outcome.out_of_memory
+        ),
+        None => format!(
+            "Infeasible: of all {all} layouts and batches none fits and keeps to the limits ({} do not fit).",
+            outcome.out_of_memory
+        ),
+    }
+}

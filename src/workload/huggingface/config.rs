@@ -1,0 +1,138 @@
+//! A `config.json` with a memory of where everything stood: fields by their several names, and what is wrong with them.
+
+use crate::spec::{Node, Origin, Problem, Value};
+
+/// A configuration under reading: every problem, and every thing that was assumed or left out, is noted.
+#[derive(Debug)]
+pub struct Config<'n> {
+    node: &'n Node,
+    /// Values of fields that are left out, as the class of the model has them: a part of a file states what differs alone.
+    defaults: &'static [(&'static str, &'static str)],
+    /// What is wrong.
+    pub problems: Vec<Problem>,
+    /// What was assumed or left out: one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// A value and where it stood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Found<T> {
+    /// The value.
+    pub value: T,
+    /// Where it stood.
+    pub origin: Origin,
+}
+
+/// Largest count read: above it products of counts leave the integers that `f64` holds exactly.
+const MAX_COUNT: u64 = 1 << 50;
+
+impl<'n> Config<'n> {
+    /// Of a tree.
+    pub fn new(node: &'n Node) -> Self {
+        Self { node, defaults: &[], problems: Vec::new(), notes: Vec::new() }
+    }
+
+    /// From here on fields that are left out have the values of the class.
+    pub fn set_defaults(&mut self, defaults: &'static [(&'static str, &'static str)]) {
+        self.defaults = defaults;
+    }
+
+    /// The place of the whole.
+    pub fn origin(&self) -> Origin {
+        self.node.origin.clone()
+    }
+
+    /// Notes a problem of a field.
+    pub fn problem(&mut self, field: &str, origin: &Origin, message: impl Into<String>) {
+        self.problems.push(Problem { origin: origin.clone(), field: field.into(), message: message.into() });
+    }
+
+    /// Notes what was assumed or left out.
+    pub fn note(&mut self, text: impl Into<String>) {
+        self.notes.push(text.into());
+    }
+
+    /// The first of several fields that has a value; dots lead into mappings.
+    pub fn find(&self, keys: &[&'static str]) -> Option<(&'static str, &'n Node)> {
+        keys.iter().find_map(|key| {
+            let node = key.split('.').try_fold(self.node, |node, part| node.get(part))?;
+            (node.value != Value::Null).then_some((*key, node))
+        })
+    }
+
+    /// The text of a scalar.
+    pub fn text(&self, keys: &[&'static str]) -> Option<&'n str> {
+        match self.find(keys).map(|(_, node)| &node.value) {
+            Some(Value::Scalar { text, .. }) => Some(text),
+            _ => None,
+        }
+    }
+
+    fn default_of(&mut self, keys: &[&'static str]) -> Option<&'static str> {
+        let (key, value) = self.defaults.iter().find(|(key, _)| keys.contains(key))?;
+        self.note(format!("{key} {value}, which the class has where the file says nothing"));
+        Some(value)
+    }
+
+    /// A count of at least one, if it is there.
+    pub fn count(&mut self, keys: &[&'static str]) -> Option<Found<u64>> {
+        let Some((key, node)) = self.find(keys) else {
+            let value = self.default_of(keys)?.parse().ok()?;
+            return Some(Found { value, origin: self.origin() });
+        };
+        let parsed = match &node.value {
+            Value::Scalar { text, quoted: false } => text.parse::<u64>().ok().filter(|n| (1..=MAX_COUNT).contains(n)),
+            _ => None,
+        };
+        if parsed.is_none() {
+            let found = node.describe();
+            self.problem(key, &node.origin, format!("expected a whole number of at least 1, found {found}"));
+        }
+        parsed.map(|value| Found { value, origin: node.origin.clone() })
+    }
+
+    /// A count that may also be zero, which is none.
+    pub fn count_or_none(&mut self, keys: &[&'static str]) -> Option<Found<u64>> {
+        if self.text(keys) == Some("0") { None } else { self.count(keys) }
+    }
+
+    /// A count that has to be there.
+    pub fn need(&mut self, keys: &[&'static str]) -> Option<Found<u64>> {
+        let found = self.count(keys);
+        if found.is_none() && self.find(keys).is_none() {
+            let (first, rest) = keys.split_first()?;
+            let also = if rest.is_empty() { String::new() } else { format!(" (nor {})", rest.join(", ")) };
+            let origin = self.origin();
+            self.problem(first, &origin, format!("missing{also}; expected a whole number of at least 1"));
+        }
+        found
+    }
+
+    /// A truth; `default` where it is left out.
+    pub fn flag(&mut self, keys: &[&'static str], default: bool) -> bool {
+        let Some((key, node)) = self.find(keys) else { return default };
+        match &node.value {
+            Value::Scalar { text, quoted: false } if text == "true" => true,
+            Value::Scalar { text, quoted: false } if text == "false" => false,
+            _ => {
+                let found = node.describe();
+                self.problem(key, &node.origin, format!("expected true or false, found {found}"));
+                default
+            }
+        }
+    }
+
+    /// A number of at least zero, if it is there.
+    pub fn number(&mut self, keys: &[&'static str]) -> Option<f64> {
+        let (key, node) = self.find(keys)?;
+        let parsed = match &node.value {
+            Value::Scalar { text, quoted: false } => text.parse::<f64>().ok().filter(|n| n.is_finite() && *n >= 0.0),
+            _ => None,
+        };
+        if parsed.is_none() {
+            let found = node.describe();
+            self.problem(key, &node.origin, format!("expected a number of at least 0, found {found}"));
+        }
+        parsed
+    }
+}

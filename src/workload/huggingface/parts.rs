@@ -1,0 +1,393 @@
+//! The parts of a configuration that are read alike for every family: sizes, windows, experts, ends, types, passes.
+
+use super::Tree;
+use super::config::{Config, Found};
+use super::families::{Family, Window};
+use crate::spec::Value;
+use crate::workload::language::{Head, Position};
+
+const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "n_embed"];
+const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "n_layers", "num_layers"];
+const HEADS: &[&str] = &["num_attention_heads", "n_head", "n_heads", "num_heads"];
+const KV_HEADS: &[&str] = &["num_key_value_heads", "attn_config.kv_n_heads", "num_kv_heads", "n_head_kv"];
+const FFN: &[&str] = &["intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff"];
+const POSITIONS: &[&str] = &["max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx"];
+const EXPERTS: &[&str] = &["num_local_experts", "n_routed_experts", "num_experts", "moe_num_experts"];
+const DROPOUTS: [&[&str]; 6] = [
+    &["hidden_dropout_prob", "hidden_dropout"],
+    &["attention_probs_dropout_prob", "attention_dropout", "attn_pdrop", "attn_config.attn_pdrop"],
+    &["resid_pdrop"],
+    &["embd_pdrop", "embd_dropout", "emb_pdrop"],
+    &["dropout"],
+    &["activation_dropout"],
+];
+
+/// Reads every part.
+pub(super) fn all(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str, options: &[(String, String)]) {
+    let sizes = sizes(c, tree, family, kind);
+    fixed(c, tree, family);
+    if let Some(layers) = &sizes.layers {
+        windows(c, tree, family, layers.value);
+    }
+    latents(c, tree);
+    experts(c, tree, kind, &sizes);
+    ends(c, tree, family, kind, &sizes);
+    types(c, tree, options);
+    passes(c, tree, family, options);
+}
+
+/// Sizes that other fields depend on.
+struct Sizes {
+    layers: Option<Found<u64>>,
+    hidden: Option<Found<u64>>,
+    ffn: Option<Found<u64>>,
+}
+
+fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes {
+    let (layers, hidden, heads) = (c.need(LAYERS), c.need(HIDDEN), c.need(HEADS));
+    let head_dim = c.count(&["head_dim"]);
+    let latent = c.find(&["kv_lora_rank"]).is_some();
+    // Falcon's `multi_query`: one head of keys and values.
+    let one = c.find(&["num_key_value_heads", "num_kv_heads"]).is_none() && c.flag(&["multi_query"], false);
+    let kv = if latent { None } else { c.count(KV_HEADS) };
+    let expansion = c.count(&["expansion_ratio"]).filter(|_| kind == "mpt");
+    let ffn = match (&expansion, &hidden) {
+        (Some(ratio), Some(hidden)) => {
+            let value = ratio.value.saturating_mul(hidden.value);
+            Some(Found { value, origin: ratio.origin.clone() })
+        }
+        _ if kind == "bloom" => None,
+        _ => c.count(FFN),
+    };
+    let vocab = if kind == "vit" { None } else { c.need(&["vocab_size"]) };
+    let key = |keys: &[&'static str], c: &Config| c.find(keys).map_or(keys[0], |(key, _)| key);
+    if let (Some(hidden), Some(heads), None, false) = (&hidden, &heads, &head_dim, latent)
+        && !hidden.value.is_multiple_of(heads.value)
+    {
+        let message = format!(
+            "{} heads do not divide the {} of {}, and there is no head_dim",
+            heads.value,
+            hidden.value,
+            key(HIDDEN, c)
+        );
+        c.problem(key(HEADS, c), &heads.origin, message);
+    }
+    if let (Some(kv), Some(heads)) = (&kv, &heads)
+        && (kv.value > heads.value || !heads.value.is_multiple_of(kv.value))
+    {
+        let message = format!("expected a divisor of the {} {}, found {}", heads.value, key(HEADS, c), kv.value);
+        c.problem(key(KV_HEADS, c), &kv.origin, message);
+    }
+    for (field, found) in [("layers", &layers), ("hidden", &hidden), ("heads", &heads)] {
+        if let Some(found) = found {
+            tree.set(field, &found.origin, found.value);
+        }
+    }
+    match (kv, &heads) {
+        (Some(kv), Some(heads)) if kv.value != heads.value => tree.set("kv_heads", &kv.origin, kv.value),
+        (None, Some(heads)) if one => tree.set("kv_heads", &heads.origin, 1),
+        _ => {}
+    }
+    if let Some(d) = head_dim.filter(|_| !latent) {
+        tree.set("head_dim", &d.origin, d.value);
+    }
+    if let Some(ffn) = &ffn {
+        tree.set("ffn", &ffn.origin, ffn.value);
+    } else if family.gated
+        && c.find(FFN).is_none()
+        && (c.find(EXPERTS).is_none() || c.find(&["first_k_dense_replace"]).is_some())
+    {
+        let origin = c.origin();
+        c.problem(FFN[0], &origin, "missing; a gated perceptron has no usual width");
+    }
+    if let Some(vocab) = vocab {
+        tree.set("vocab", &vocab.origin, vocab.value);
+    }
+    let width = c.count(&["word_embed_proj_dim", "embedding_size"]);
+    if let (Some(width), Some(hidden)) = (width, &hidden)
+        && width.value != hidden.value
+    {
+        tree.set("embedding_width", &width.origin, width.value);
+    }
+    Sizes { layers, hidden, ffn }
+}
+
+/// What the family says of its own.
+fn fixed(c: &mut Config, tree: &mut Tree, family: &Family) {
+    let at = c.origin();
+    tree.set("gated", &at, family.gated);
+    tree.set("norm", &at, family.norm);
+    if let Some(norms) = family.norms {
+        tree.set("norms_per_layer", &at, norms);
+    }
+    if let Some(shifts) = family.norm_shifts {
+        tree.set("norm_shifts", &at, shifts);
+    }
+    if let Some(qk_norm) = family.qk_norm {
+        tree.set("qk_norm", &at, qk_norm);
+    }
+    tree.set("position", &at, family.position);
+    tree.set("biases", &at, family.biases);
+    for (field, value) in [
+        ("parallel_block", family.parallel_block),
+        ("embedding_norm", family.embedding_norm),
+        ("head_bias", family.head_bias),
+    ] {
+        if value {
+            tree.set(field, &at, value);
+        }
+    }
+    for (field, value) in [("final_norm", family.final_norm), ("causal", family.causal)] {
+        if !value {
+            tree.set(field, &at, value);
+        }
+    }
+    let dropout = DROPOUTS.into_iter().filter(|keys| c.number(keys).is_some_and(|share| share > 0.0)).count();
+    if dropout > 0 {
+        tree.set("dropout", &at, true);
+    }
+}
+
+/// The sliding window and the layers that see everything in spite of it.
+fn windows(c: &mut Config, tree: &mut Tree, family: &Family, layers: u64) {
+    let by_layer = match c.find(&["layer_types"]).map(|(_, node)| (node.origin.clone(), &node.value)) {
+        Some((origin, Value::List(items))) => {
+            if items.len() as u64 != layers {
+                c.problem("layer_types", &origin, format!("a list of {} for {layers} layers", items.len()));
+            }
+            let full = |text: &str| text.starts_with("full");
+            Some(items.iter().filter(|i| matches!(&i.value, Value::Scalar { text, .. } if full(text))).count() as u64)
+        }
+        _ => None,
+    };
+    if family.window == Window::None && by_layer.is_none() {
+        return;
+    }
+    if family.window == Window::From && !c.flag(&["use_sliding_window"], false) {
+        return;
+    }
+    let Some(window) = c.count_or_none(&["sliding_window"]) else { return };
+    let full = match (by_layer, family.window) {
+        (Some(full), _) => full,
+        (None, Window::From) => c.count_or_none(&["max_window_layers"]).map_or(0, |n| n.value.min(layers)),
+        (None, Window::AllBut(pattern)) => layers / pattern.max(1),
+        (None, Window::Every | Window::None) => 0,
+    };
+    if full >= layers {
+        return;
+    }
+    tree.set("window", &window.origin, window.value);
+    if full > 0 {
+        tree.set("full_attention_layers", &window.origin, full);
+    }
+}
+
+/// DeepSeek's latent attention.
+fn latents(c: &mut Config, tree: &mut Tree) {
+    if c.find(&["kv_lora_rank"]).is_none() {
+        return;
+    }
+    if let Some(rank) = c.count_or_none(&["q_lora_rank"]) {
+        tree.set_in("latent_attention", "q_rank", &rank.origin, rank.value);
+    }
+    for (ours, theirs) in [
+        ("kv_rank", "kv_lora_rank"),
+        ("rope_dim", "qk_rope_head_dim"),
+        ("nope_dim", "qk_nope_head_dim"),
+        ("v_dim", "v_head_dim"),
+    ] {
+        if let Some(found) = c.need(&[theirs]) {
+            tree.set_in("latent_attention", ours, &found.origin, found.value);
+        }
+    }
+}
+
+fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
+    let Some(count) = c.count_or_none(EXPERTS) else { return };
+    let key = c.find(EXPERTS).map_or(EXPERTS[0], |(key, _)| key);
+    const TOP: &[&str] = &["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k"];
+    let top = c.need(TOP);
+    let own = c.count(&["moe_intermediate_size", "moe_ffn_hidden_size", "expert_intermediate_size"]);
+    let width = own.or(sizes.ffn.clone());
+    if width.is_none() && c.find(FFN).is_none() {
+        c.problem("moe_intermediate_size", &count.origin, "missing; the experts have no width");
+    }
+    if let Some(top) = &top
+        && top.value > count.value
+    {
+        let field = c.find(TOP).map_or(TOP[0], |(key, _)| key);
+        c.problem(field, &top.origin, format!("expected at most the {} {key}, found {}", count.value, top.value));
+    }
+    let part = "experts";
+    tree.set_in(part, "count", &count.origin, count.value);
+    if let Some(top) = top {
+        tree.set_in(part, "top_k", &top.origin, top.value);
+    }
+    if let Some(width) = width {
+        tree.set_in(part, "ffn", &width.origin, width.value);
+    }
+    if let Some(shared) = c.count_or_none(&["n_shared_experts", "num_shared_experts", "moe_num_shared_experts"]) {
+        tree.set_in(part, "shared", &shared.origin, shared.value);
+    } else if let Some(width) = c.count_or_none(&["shared_expert_intermediate_size"]) {
+        tree.set_in(part, "shared", &width.origin, 1);
+        tree.set_in(part, "shared_ffn", &width.origin, width.value);
+        if kind == "qwen2_moe" {
+            tree.set_in(part, "shared_gate", &width.origin, true);
+        }
+    }
+    if kind == "deepseek_v3" {
+        tree.set_in(part, "router_bias", &count.origin, true);
+    }
+    let mut dense = c.count_or_none(&["first_k_dense_replace"]);
+    if let Some((field, node)) = c.find(&["mlp_only_layers"])
+        && let Value::List(items) = &node.value
+        && !items.is_empty()
+    {
+        let numbers: Vec<Option<usize>> = items
+            .iter()
+            .map(|item| match &item.value {
+                Value::Scalar { text, .. } => text.parse().ok(),
+                _ => None,
+            })
+            .collect();
+        if numbers.iter().enumerate().all(|(i, n)| *n == Some(i)) {
+            dense = Some(Found { value: items.len() as u64, origin: node.origin.clone() });
+        } else {
+            c.problem(field, &node.origin, "expected the first layers alone (0, 1, ...): there is no field for others");
+        }
+    }
+    if let Some(dense) = dense {
+        tree.set_in(part, "first_dense_layers", &dense.origin, dense.value);
+    }
+    if let Some(step) = c.count(&["decoder_sparse_step", "interleave_moe_layer_step"]).filter(|s| s.value > 1) {
+        tree.set_in(part, "every", &step.origin, step.value);
+    }
+    if let Some(freq) = c.count(&["moe_layer_freq"]).filter(|f| f.value > 1) {
+        c.problem(
+            "moe_layer_freq",
+            &freq.origin,
+            format!("expected 1, found {}: there is no field for it", freq.value),
+        );
+    }
+}
+
+/// Embedding, positions and head.
+fn ends(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str, sizes: &Sizes) {
+    let at = c.origin();
+    if family.position == Position::Learned
+        && kind != "vit"
+        && let Some(most) = c.need(POSITIONS)
+    {
+        // OPT's table begins with two rows that no token has.
+        let offset = if kind == "opt" { 2 } else { 0 };
+        tree.set("max_positions", &most.origin, most.value.saturating_add(offset));
+    }
+    if let Some(types) = c.count_or_none(&["type_vocab_size"]).filter(|_| family.embedding_norm) {
+        tree.set("token_types", &types.origin, types.value);
+    }
+    let tied = c.flag(&["tie_word_embeddings"], family.tied);
+    if tied && family.head != Head::Classes {
+        let origin = c.find(&["tie_word_embeddings"]).map_or(at.clone(), |(_, node)| node.origin.clone());
+        tree.set("tied_embeddings", &origin, true);
+    }
+    if family.head != Head::Vocabulary {
+        tree.set("head", &at, family.head);
+    }
+    if kind != "vit" {
+        return;
+    }
+    for (ours, theirs) in [("image", "image_size"), ("size", "patch_size")] {
+        if let Some(found) = c.need(&[theirs]) {
+            tree.set_in("patches", ours, &found.origin, found.value);
+        }
+    }
+    if let Some(channels) = c.count(&["num_channels"]).filter(|channels| channels.value != 3) {
+        tree.set_in("patches", "channels", &channels.origin, channels.value);
+    }
+    if let (None, Some(hidden)) = (&sizes.ffn, &sizes.hidden) {
+        c.note(format!("intermediate_size 4 x {}", hidden.value));
+    }
+    if family.head == Head::Classes {
+        let labels = match c.find(&["id2label"]).map(|(_, node)| (node.origin.clone(), &node.value)) {
+            Some((origin, Value::Map(entries))) => Some((origin, entries.len() as u64)),
+            _ => c.count(&["num_labels"]).map(|found| (found.origin, found.value)),
+        };
+        let (origin, classes) = labels.unwrap_or_else(|| {
+            c.note("1000 classes, as of ImageNet: neither id2label nor num_labels says how many");
+            (at.clone(), 1000)
+        });
+        tree.set("classes", &origin, classes);
+    }
+}
+
+/// Data types: those of mixed precision with the stored type.
+fn types(c: &mut Config, tree: &mut Tree, options: &[(String, String)]) {
+    let stated = c.find(&["torch_dtype", "dtype"]).map(|(key, node)| (key, node.origin.clone()));
+    let word = c.text(&["torch_dtype", "dtype"]).map(|text| text.trim_start_matches("torch."));
+    match (word, stated) {
+        (Some("float16"), Some((_, origin))) => {
+            for field in ["weights", "activations"] {
+                tree.set_in("types", field, &origin, "fp16");
+            }
+        }
+        (Some("bfloat16"), _) | (None, _) => {}
+        (Some(other), Some((key, _))) => {
+            if !options.iter().any(|(field, _)| field.starts_with("types.")) {
+                c.note(format!(
+                    "{key} {other} is the type of the stored weights; weights and activations in bf16 (types.weights, types.activations say otherwise)"
+                ));
+            }
+        }
+        (Some(_), None) => {}
+    }
+    if let Some((key, _)) = c.find(&["quantization_config"]) {
+        let method = c.text(&["quantization_config.quant_method"]).unwrap_or("unnamed").to_string();
+        c.note(format!("left out: {key} ({method}); types.weights and types.compute state narrower numbers"));
+    }
+}
+
+/// Pass, sequence and batch, which no configuration states.
+fn passes(c: &mut Config, tree: &mut Tree, family: &Family, options: &[(String, String)]) {
+    let at = c.origin();
+    let given = |field: &str| options.iter().find(|(key, _)| key == field).map(|(_, value)| value.as_str());
+    let inference = given("pass") == Some("inference");
+    let mut assumed = Vec::new();
+    if given("pass").is_none() {
+        tree.set("pass", &at, "training");
+        assumed.push("pass training".to_string());
+    }
+    if given("seq").is_none() {
+        let (seq, why) = match image_tokens(c) {
+            Some(tokens) => (tokens, "the patches of an image and the class token".to_string()),
+            None => {
+                let most = if inference { 2048 } else { 4096 };
+                let limit = c.count(POSITIONS).map_or(most, |found| found.value);
+                // What is generated needs positions too.
+                let room = given("generated").and_then(|g| g.parse::<u64>().ok()).unwrap_or(0);
+                let limit =
+                    if family.position == Position::Learned { limit.saturating_sub(room).max(1) } else { limit };
+                (limit.min(most), format!("its positions, at most {most}"))
+            }
+        };
+        tree.set("seq", &at, seq);
+        assumed.push(format!("seq {seq} ({why})"));
+    }
+    if given("global_batch").is_none() {
+        let batch = if inference { 16 } else { 256 };
+        tree.set("global_batch", &at, batch);
+        assumed.push(format!("global_batch {batch}"));
+    }
+    if !assumed.is_empty() {
+        c.note(format!("assumed, as no config.json says it: {}", assumed.join(", ")));
+    }
+}
+
+/// Tokens of an image of a model of images.
+fn image_tokens(c: &Config) -> Option<u64> {
+    let number = |key: &'static str| c.text(&[key]).and_then(|text| text.parse::<u64>().ok());
+    if c.text(&["model_type"]) != Some("vit") {
+        return None;
+    }
+    let edge = number("image_size")?.checked_div(number("patch_size")?)?;
+    Some(edge.saturating_mul(edge).saturating_add(1))
+}

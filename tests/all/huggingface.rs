@@ -1,0 +1,451 @@
+//! Hugging Face's `config.json` as workloads: counts of weights held against those of the released checkpoints, options, what is
+//! assumed, and the whole way through the program.
+
+use flowspace::spec::{Node, Reader};
+use flowspace::workload::huggingface;
+use flowspace::workload::language::{AttentionCount, LanguageModel};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A folder that is gone when the test ends.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("flowspace-hf-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flowspace"));
+        command.args(args).current_dir(&self.0).env_remove("RUST_BACKTRACE").output().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn read(config: &str, options: &[(&str, &str)]) -> Result<(LanguageModel, Vec<String>), String> {
+    let scratch = Scratch::new();
+    let options: Vec<(String, String)> = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+    let imported = huggingface::read(&scratch.write("config.json", config), &options).map_err(|e| e.to_string())?;
+    let model = Reader::read(&imported.tree).map_err(|e| e.to_string())?;
+    // The file that is written says the same.
+    let text = huggingface::yaml(&imported, "config.json");
+    let again: LanguageModel =
+        Reader::read(&Node::parse("again.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(again, model, "{text}");
+    Ok((model, imported.notes))
+}
+
+#[track_caller]
+fn model(config: &str) -> LanguageModel {
+    read(config, &[]).unwrap_or_else(|e| panic!("{e}\n{config}")).0
+}
+
+const LLAMA3_8B: &str = r#"{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "attention_bias": false, "hidden_act": "silu",
+ "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 8192, "num_attention_heads": 32, "num_hidden_layers": 32,
+ "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_scaling": null, "rope_theta": 500000.0, "tie_word_embeddings": false,
+ "torch_dtype": "bfloat16", "vocab_size": 128256}"#;
+
+/// Sizes as each model's config.json on the Hub has them, and the number of weights in its checkpoint: "total parameters" of the
+/// safetensors index on its page, or the sum over the shapes of its PyTorch file.
+#[test]
+fn weights_are_those_of_the_released_checkpoints() {
+    let released: &[(&str, u64, &str)] = &[
+        // Llama 2 7B, 70B (6,738,415,616; 68,976,648,192), Llama 3 8B, Llama 3.2 1B.
+        (
+            "llama-2-7b",
+            6_738_415_616,
+            r#"{"model_type": "llama", "hidden_size": 4096, "intermediate_size": 11008, "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "rms_norm_eps": 1e-05, "tie_word_embeddings": false, "torch_dtype": "float16", "vocab_size": 32000}"#,
+        ),
+        (
+            "llama-2-70b",
+            68_976_648_192,
+            r#"{"model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "max_position_embeddings": 4096, "num_attention_heads": 64, "num_hidden_layers": 80, "num_key_value_heads": 8, "tie_word_embeddings": false, "vocab_size": 32000}"#,
+        ),
+        ("llama-3-8b", 8_030_261_248, LLAMA3_8B),
+        (
+            "llama-3.2-1b",
+            1_235_814_400,
+            r#"{"model_type": "llama", "attention_bias": false, "head_dim": 64, "hidden_size": 2048, "intermediate_size": 8192, "max_position_embeddings": 131072, "mlp_bias": false, "num_attention_heads": 32, "num_hidden_layers": 16, "num_key_value_heads": 8, "tie_word_embeddings": true, "vocab_size": 128256}"#,
+        ),
+        // Mistral 7B v0.1, Mistral Nemo (heads narrower than hidden / heads), Mixtral 8x7B and 8x22B.
+        (
+            "mistral-7b",
+            7_241_732_096,
+            r#"{"model_type": "mistral", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 8, "sliding_window": 4096, "tie_word_embeddings": false, "vocab_size": 32000}"#,
+        ),
+        (
+            "mistral-nemo",
+            12_247_782_400,
+            r#"{"model_type": "mistral", "head_dim": 128, "hidden_size": 5120, "intermediate_size": 14336, "max_position_embeddings": 131072, "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 131072}"#,
+        ),
+        (
+            "mixtral-8x7b",
+            46_702_792_704,
+            r#"{"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14336, "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32, "num_key_value_heads": 8, "num_local_experts": 8, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 32000}"#,
+        ),
+        (
+            "mixtral-8x22b",
+            140_630_071_296,
+            r#"{"model_type": "mixtral", "hidden_size": 6144, "intermediate_size": 16384, "max_position_embeddings": 65536, "num_attention_heads": 48, "num_experts_per_tok": 2, "num_hidden_layers": 56, "num_key_value_heads": 8, "num_local_experts": 8, "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 32768}"#,
+        ),
+        // Qwen 2.5 0.5B and 7B (biases of queries, keys and values), Qwen 3 0.6B and 8B (norms of queries and keys).
+        (
+            "qwen2.5-0.5b",
+            494_032_768,
+            r#"{"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "max_position_embeddings": 32768, "max_window_layers": 24, "num_attention_heads": 14, "num_hidden_layers": 24, "num_key_value_heads": 2, "sliding_window": 32768, "tie_word_embeddings": true, "use_sliding_window": false, "vocab_size": 151936}"#,
+        ),
+        (
+            "qwen2.5-7b",
+            7_615_616_512,
+            r#"{"model_type": "qwen2", "hidden_size": 3584, "intermediate_size": 18944, "max_position_embeddings": 131072, "num_attention_heads": 28, "num_hidden_layers": 28, "num_key_value_heads": 4, "tie_word_embeddings": false, "use_sliding_window": false, "vocab_size": 152064}"#,
+        ),
+        (
+            "qwen3-0.6b",
+            596_049_920,
+            r#"{"model_type": "qwen3", "attention_bias": false, "head_dim": 128, "hidden_size": 1024, "intermediate_size": 3072, "max_position_embeddings": 40960, "num_attention_heads": 16, "num_hidden_layers": 28, "num_key_value_heads": 8, "tie_word_embeddings": true, "vocab_size": 151936}"#,
+        ),
+        (
+            "qwen3-8b",
+            8_190_735_360,
+            r#"{"model_type": "qwen3", "attention_bias": false, "head_dim": 128, "hidden_size": 4096, "intermediate_size": 12288, "max_position_embeddings": 40960, "num_attention_heads": 32, "num_hidden_layers": 36, "num_key_value_heads": 8, "tie_word_embeddings": false, "vocab_size": 151936}"#,
+        ),
+        // Qwen 1.5 MoE A2.7B (a gated shared expert of its own width), Qwen 3 30B-A3B and 235B-A22B.
+        (
+            "qwen1.5-moe",
+            14_315_784_192,
+            r#"{"model_type": "qwen2_moe", "decoder_sparse_step": 1, "hidden_size": 2048, "intermediate_size": 5632, "max_position_embeddings": 8192, "moe_intermediate_size": 1408, "num_attention_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "num_hidden_layers": 24, "num_key_value_heads": 16, "shared_expert_intermediate_size": 5632, "tie_word_embeddings": false, "vocab_size": 151936}"#,
+        ),
+        (
+            "qwen3-30b-a3b",
+            30_532_122_624,
+            r#"{"model_type": "qwen3_moe", "decoder_sparse_step": 1, "head_dim": 128, "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960, "mlp_only_layers": [], "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "tie_word_embeddings": false, "vocab_size": 151936}"#,
+        ),
+        (
+            "qwen3-235b-a22b",
+            235_093_634_560,
+            r#"{"model_type": "qwen3_moe", "head_dim": 128, "hidden_size": 4096, "intermediate_size": 12288, "max_position_embeddings": 40960, "mlp_only_layers": [], "moe_intermediate_size": 1536, "num_attention_heads": 64, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 94, "num_key_value_heads": 4, "tie_word_embeddings": false, "vocab_size": 151936}"#,
+        ),
+        // DeepSeek-V2-Lite, V2, V3 (671B without the layer that predicts a second token; the routers' biases are weights of it).
+        (
+            "deepseek-v2-lite",
+            15_706_484_224,
+            r#"{"model_type": "deepseek_v2", "first_k_dense_replace": 1, "hidden_size": 2048, "intermediate_size": 10944, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 1408, "moe_layer_freq": 1, "n_routed_experts": 64, "n_shared_experts": 2, "num_attention_heads": 16, "num_experts_per_tok": 6, "num_hidden_layers": 27, "num_key_value_heads": 16, "q_lora_rank": null, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "tie_word_embeddings": false, "v_head_dim": 128, "vocab_size": 102400}"#,
+        ),
+        (
+            "deepseek-v2",
+            235_741_434_880,
+            r#"{"model_type": "deepseek_v2", "first_k_dense_replace": 1, "hidden_size": 5120, "intermediate_size": 12288, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 1536, "moe_layer_freq": 1, "n_routed_experts": 160, "n_shared_experts": 2, "num_attention_heads": 128, "num_experts_per_tok": 6, "num_hidden_layers": 60, "num_key_value_heads": 128, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "tie_word_embeddings": false, "v_head_dim": 128, "vocab_size": 102400}"#,
+        ),
+        (
+            "deepseek-v3",
+            671_026_419_200,
+            r#"{"model_type": "deepseek_v3", "first_k_dense_replace": 3, "hidden_size": 7168, "intermediate_size": 18432, "kv_lora_rank": 512, "max_position_embeddings": 163840, "moe_intermediate_size": 2048, "moe_layer_freq": 1, "n_routed_experts": 256, "n_shared_experts": 1, "num_attention_heads": 128, "num_experts_per_tok": 8, "num_hidden_layers": 61, "num_key_value_heads": 128, "num_nextn_predict_layers": 1, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "quantization_config": {"quant_method": "fp8"}, "tie_word_embeddings": false, "v_head_dim": 128, "vocab_size": 129280}"#,
+        ),
+        // Gemma 2 2B, 9B and 27B; Gemma 3 1B. Tied where nothing says so.
+        (
+            "gemma-2-2b",
+            2_614_341_888,
+            r#"{"model_type": "gemma2", "attn_logit_softcapping": 50.0, "head_dim": 256, "hidden_size": 2304, "intermediate_size": 9216, "max_position_embeddings": 8192, "num_attention_heads": 8, "num_hidden_layers": 26, "num_key_value_heads": 4, "sliding_window": 4096, "vocab_size": 256000}"#,
+        ),
+        (
+            "gemma-2-9b",
+            9_241_705_984,
+            r#"{"model_type": "gemma2", "head_dim": 256, "hidden_size": 3584, "intermediate_size": 14336, "max_position_embeddings": 8192, "num_attention_heads": 16, "num_hidden_layers": 42, "num_key_value_heads": 8, "sliding_window": 4096, "vocab_size": 256000}"#,
+        ),
+        (
+            "gemma-2-27b",
+            27_227_128_320,
+            r#"{"model_type": "gemma2", "head_dim": 128, "hidden_size": 4608, "intermediate_size": 36864, "max_position_embeddings": 8192, "num_attention_heads": 32, "num_hidden_layers": 46, "num_key_value_heads": 16, "sliding_window": 4096, "vocab_size": 256000}"#,
+        ),
+        (
+            "gemma-3-1b",
+            999_885_952,
+            r#"{"model_type": "gemma3_text", "head_dim": 256, "hidden_size": 1152, "intermediate_size": 6912, "max_position_embeddings": 32768, "num_attention_heads": 4, "num_hidden_layers": 26, "num_key_value_heads": 1, "sliding_window": 512, "sliding_window_pattern": 6, "vocab_size": 262144}"#,
+        ),
+        // Gemma 3 4B and 27B: the whole checkpoint (4,300,079,472; 27,432,406,640) without SigLIP's tower of 416,866,032 weights and the
+        // map of 1152 x hidden + 1152 into the text model.
+        (
+            "gemma-3-4b",
+            4_300_079_472 - 416_866_032 - 1152 * 2561,
+            r#"{"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34, "sliding_window": 1024}, "vision_config": {"hidden_size": 1152}}"#,
+        ),
+        (
+            "gemma-3-27b",
+            27_432_406_640 - 416_866_032 - 1152 * 5377,
+            r#"{"model_type": "gemma3", "text_config": {"head_dim": 128, "hidden_size": 5376, "intermediate_size": 21504, "model_type": "gemma3_text", "num_attention_heads": 32, "num_hidden_layers": 62, "num_key_value_heads": 16, "sliding_window": 1024}, "vision_config": {"hidden_size": 1152}}"#,
+        ),
+        // Phi-1.5 and Phi-2 (parallel blocks, a bias of the head), Phi-3 mini and medium.
+        (
+            "phi-1.5",
+            1_418_270_720,
+            r#"{"model_type": "phi", "hidden_size": 2048, "intermediate_size": 8192, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 24, "num_key_value_heads": null, "partial_rotary_factor": 0.5, "qk_layernorm": false, "tie_word_embeddings": false, "vocab_size": 51200}"#,
+        ),
+        (
+            "phi-2",
+            2_779_683_840,
+            r#"{"model_type": "phi", "hidden_size": 2560, "intermediate_size": 10240, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "tie_word_embeddings": false, "vocab_size": 51200}"#,
+        ),
+        (
+            "phi-3-mini",
+            3_821_079_552,
+            r#"{"model_type": "phi3", "hidden_size": 3072, "intermediate_size": 8192, "max_position_embeddings": 4096, "num_attention_heads": 32, "num_hidden_layers": 32, "num_key_value_heads": 32, "sliding_window": 2047, "tie_word_embeddings": false, "vocab_size": 32064}"#,
+        ),
+        (
+            "phi-3-medium",
+            13_960_238_080,
+            r#"{"model_type": "phi3", "hidden_size": 5120, "intermediate_size": 17920, "max_position_embeddings": 4096, "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 10, "sliding_window": 2047, "tie_word_embeddings": false, "vocab_size": 32064}"#,
+        ),
+        // GPT-2 and GPT-2 XL: tied where nothing says so.
+        (
+            "gpt2",
+            124_439_808,
+            r#"{"model_type": "gpt2", "attn_pdrop": 0.1, "embd_pdrop": 0.1, "n_ctx": 1024, "n_embd": 768, "n_head": 12, "n_layer": 12, "n_positions": 1024, "resid_pdrop": 0.1, "vocab_size": 50257}"#,
+        ),
+        (
+            "gpt2-xl",
+            1_557_611_200,
+            r#"{"model_type": "gpt2", "n_embd": 1600, "n_head": 25, "n_layer": 48, "n_positions": 1024, "vocab_size": 50257}"#,
+        ),
+        // GPT-NeoX 20B, Pythia 160M and 6.9B: parallel blocks with two norms (Biderman et al. 2023, arXiv 2304.01373, table 1).
+        (
+            "gpt-neox-20b",
+            20_554_567_680,
+            r#"{"model_type": "gpt_neox", "hidden_size": 6144, "intermediate_size": 24576, "layer_norm_eps": 1e-05, "max_position_embeddings": 2048, "num_attention_heads": 64, "num_hidden_layers": 44, "rotary_pct": 0.25, "tie_word_embeddings": false, "use_parallel_residual": true, "vocab_size": 50432}"#,
+        ),
+        (
+            "pythia-160m",
+            162_322_944,
+            r#"{"model_type": "gpt_neox", "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 2048, "num_attention_heads": 12, "num_hidden_layers": 12, "tie_word_embeddings": false, "use_parallel_residual": true, "vocab_size": 50304}"#,
+        ),
+        (
+            "pythia-6.9b",
+            6_857_302_016,
+            r#"{"model_type": "gpt_neox", "hidden_size": 4096, "intermediate_size": 16384, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32, "tie_word_embeddings": false, "use_parallel_residual": true, "vocab_size": 50432}"#,
+        ),
+        // OPT 125M, 350M (words of 512 channels, norms after, none at the end), 6.7B.
+        (
+            "opt-125m",
+            125_239_296,
+            r#"{"model_type": "opt", "do_layer_norm_before": true, "dropout": 0.1, "ffn_dim": 3072, "hidden_size": 768, "max_position_embeddings": 2048, "num_attention_heads": 12, "num_hidden_layers": 12, "vocab_size": 50272, "word_embed_proj_dim": 768}"#,
+        ),
+        (
+            "opt-350m",
+            331_196_416,
+            r#"{"model_type": "opt", "do_layer_norm_before": false, "ffn_dim": 4096, "hidden_size": 1024, "max_position_embeddings": 2048, "num_attention_heads": 16, "num_hidden_layers": 24, "vocab_size": 50272, "word_embed_proj_dim": 512}"#,
+        ),
+        (
+            "opt-6.7b",
+            6_658_473_984,
+            r#"{"model_type": "opt", "do_layer_norm_before": true, "ffn_dim": 16384, "hidden_size": 4096, "max_position_embeddings": 2048, "num_attention_heads": 32, "num_hidden_layers": 32, "vocab_size": 50272, "word_embed_proj_dim": 4096}"#,
+        ),
+        // BLOOM 560M and 176B.
+        (
+            "bloom-560m",
+            559_214_592,
+            r#"{"model_type": "bloom", "n_embed": 1024, "n_layer": 24, "num_attention_heads": 16, "offset_alibi": 100, "seq_length": 2048, "vocab_size": 250880}"#,
+        ),
+        (
+            "bloom",
+            176_247_271_424,
+            r#"{"model_type": "bloom", "hidden_size": 14336, "n_head": 112, "n_layer": 70, "n_inner": null, "seq_length": 2048, "vocab_size": 250880}"#,
+        ),
+        // MPT 7B and 30B.
+        (
+            "mpt-7b",
+            6_649_286_656,
+            r#"{"model_type": "mpt", "attn_config": {"alibi": true, "attn_type": "multihead_attention", "qk_ln": false}, "d_model": 4096, "expansion_ratio": 4, "max_seq_len": 2048, "n_heads": 32, "n_layers": 32, "no_bias": true, "vocab_size": 50432}"#,
+        ),
+        (
+            "mpt-30b",
+            29_957_200_896,
+            r#"{"model_type": "mpt", "attn_config": {"alibi": true}, "d_model": 7168, "expansion_ratio": 4, "max_seq_len": 8192, "n_heads": 64, "n_layers": 48, "no_bias": true, "vocab_size": 50432}"#,
+        ),
+        // BERT base: the checkpoint of BertForMaskedLM, and of BertModel with its pooler.
+        (
+            "bert-base-masked",
+            109_514_298,
+            r#"{"architectures": ["BertForMaskedLM"], "model_type": "bert", "attention_probs_dropout_prob": 0.1, "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}"#,
+        ),
+        (
+            "bert-base",
+            109_482_240,
+            r#"{"architectures": ["BertModel"], "model_type": "bert", "hidden_size": 768, "intermediate_size": 3072, "max_position_embeddings": 512, "num_attention_heads": 12, "num_hidden_layers": 12, "type_vocab_size": 2, "vocab_size": 30522}"#,
+        ),
+        // ViT base and large, 1000 classes.
+        (
+            "vit-base",
+            86_567_656,
+            r#"{"architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 768, "image_size": 224, "intermediate_size": 3072, "num_attention_heads": 12, "num_channels": 3, "num_hidden_layers": 12, "num_labels": 1000, "patch_size": 16, "qkv_bias": true}"#,
+        ),
+        (
+            "vit-large",
+            304_326_632,
+            r#"{"architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 1024, "image_size": 224, "intermediate_size": 4096, "num_attention_heads": 16, "num_hidden_layers": 24, "num_labels": 1000, "patch_size": 16}"#,
+        ),
+    ];
+    let mut wrong = Vec::new();
+    for (name, count, config) in released {
+        match read(config, &[]) {
+            Ok((model, _)) if model.parameters().total() == *count as f64 => {}
+            Ok((model, _)) => wrong.push(format!("{name}: {} instead of {count}", model.parameters().total())),
+            Err(e) => wrong.push(format!("{name}: {e}")),
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Weights that a token meets, as the cards of the models round them: Mixtral 12.9, DeepSeek-V3 37, V2-Lite 2.4 (its paper leaves words
+/// out: 2.7 with one embedding), Qwen 3 30B-A3B 3.3 billion.
+#[test]
+fn active_weights_are_the_published_ones() {
+    let qwen = model(
+        r#"{"model_type": "qwen3_moe", "head_dim": 128, "hidden_size": 2048, "intermediate_size": 6144, "moe_intermediate_size": 768, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4, "vocab_size": 151936}"#,
+    );
+    let active = qwen.parameters().active() / 1e9;
+    assert!((active - 3.3).abs() < 0.06, "{active}");
+}
+
+/// Windows: Gemma 2 in every second layer, Gemma 3 in five of six, Qwen where it is switched on and from a layer on.
+#[test]
+fn windows_by_layer() {
+    let gemma = |kind: &str, layers: u64, more: &str| {
+        model(&format!(
+            r#"{{"model_type": "{kind}", "head_dim": 64, "hidden_size": 256, "intermediate_size": 512, "max_position_embeddings": 8192, "num_attention_heads": 4, "num_hidden_layers": {layers}, "sliding_window": 16, "vocab_size": 1000{more}}}"#
+        ))
+    };
+    let two = gemma("gemma2", 26, "");
+    assert_eq!((two.window, two.full_attention_layers, two.norms()), (Some(16), Some(13), 4));
+    let three = gemma("gemma3_text", 26, "");
+    assert_eq!((three.window, three.full_attention_layers), (Some(16), Some(4)));
+    let listed =
+        gemma("gemma3_text", 3, r#", "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]"#);
+    assert_eq!(listed.full_attention_layers, Some(1));
+    // 4 of 26 layers see (s + 1)/2 tokens, the others 16 after the first 16.
+    let (s, w) = (4096.0, 16.0);
+    let full = (s + 1.0) / 2.0;
+    let windowed = (w * (w + 1.0) / 2.0 + (s - w) * w) / s;
+    let seen = three.mean_attended(4096, AttentionCount::Masked);
+    assert!((seen - (4.0 * full + 22.0 * windowed) / 26.0).abs() < 1e-9, "{seen}");
+    let qwen = |on: bool| {
+        model(&format!(
+            r#"{{"model_type": "qwen2", "hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_hidden_layers": 8, "max_window_layers": 3, "sliding_window": 32, "use_sliding_window": {on}, "vocab_size": 1000}}"#
+        ))
+    };
+    assert_eq!((qwen(true).window, qwen(true).full_attention_layers), (Some(32), Some(3)));
+    assert_eq!(qwen(false).window, None);
+}
+
+/// One layer of each kind that no released model of the other test has, by hand.
+#[test]
+fn odd_layers_by_hand() {
+    let layer = |more: &str| {
+        model(&format!(
+            r#"{{"model_type": "llama", "hidden_size": 8, "intermediate_size": 16, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 10{more}}}"#
+        ))
+        .layer_parameters(false)
+    };
+    // Four maps of 8 x 8, three of 8 x 16, two norms of 8.
+    assert_eq!(layer("").total(), 256.0 + 384.0 + 16.0);
+    assert_eq!(layer(r#", "attention_bias": true"#).biases, 4.0 * 8.0);
+    assert_eq!(layer(r#", "mlp_bias": true"#).biases, 16.0 + 16.0 + 8.0);
+    assert_eq!(layer(r#", "mlp_bias": true, "attention_bias": true"#).biases, 32.0 + 40.0);
+    // Experts in every second layer, and only from the fourth on.
+    let sparse = model(
+        r#"{"model_type": "qwen3_moe", "head_dim": 4, "hidden_size": 8, "intermediate_size": 16, "moe_intermediate_size": 4, "num_attention_heads": 2, "num_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 9, "decoder_sparse_step": 2, "mlp_only_layers": [0, 1, 2], "vocab_size": 10}"#,
+    );
+    assert_eq!((sparse.expert_layers(), sparse.dense_layers()), (3, 6));
+    assert_eq!([3, 4, 5, 6, 8, 9].map(|n| sparse.expert_layers_before(n)), [0, 1, 1, 2, 3, 3]);
+}
+
+/// What no configuration states is an option, or assumed and told.
+#[test]
+fn passes_are_options_or_told() {
+    let (plain, notes) = read(LLAMA3_8B, &[]).unwrap();
+    assert_eq!((plain.seq, plain.global_batch, plain.pass.word()), (4096, 256, "training"));
+    assert!(notes.iter().any(|n| n.contains("pass training, seq 4096") && n.contains("global_batch 256")), "{notes:?}");
+    let options =
+        [("pass", "inference"), ("seq", "1024"), ("generated", "64"), ("global_batch", "8"), ("types.weights", "fp8")];
+    let (served, notes) = read(LLAMA3_8B, &options).unwrap();
+    assert_eq!((served.seq, served.generated, served.global_batch), (1024, Some(64), 8));
+    assert_eq!((served.pass.word(), served.types.weights.word()), ("inference", "fp8"));
+    assert!(notes.is_empty(), "{notes:?}");
+    let misspelt = read(LLAMA3_8B, &[("sequence", "8")]).unwrap_err();
+    assert!(misspelt.contains("sequence: unknown key"), "{misspelt}");
+    // Learned positions bound prompt and answer together.
+    let gpt2 =
+        r#"{"model_type": "gpt2", "n_embd": 64, "n_head": 2, "n_layer": 2, "n_positions": 1024, "vocab_size": 100}"#;
+    let (served, _) = read(gpt2, &[("pass", "inference"), ("generated", "24")]).unwrap();
+    assert_eq!(served.seq, 1000);
+}
+
+#[test]
+fn unknown_families_are_read_by_their_fields() {
+    let text = r#"{"model_type": "newmodel", "hidden_act": "silu", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 10000, "attention_bias": true, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "tie_word_embeddings": true, "vocab_size": 100}"#;
+    let (model, notes) = read(text, &[]).unwrap();
+    assert!(model.gated && model.tied_embeddings && model.experts.is_some_and(|e| e.ffn == 32 && e.top_k == 2));
+    assert_eq!((model.norm.word(), model.position.word(), model.biases.word()), ("rms", "rotary", "attention"));
+    let said = notes.iter().find(|n| n.contains("is not known")).unwrap();
+    for part in [
+        "\"newmodel\"",
+        "norms (rms_norm_eps)",
+        "a gated perceptron (silu)",
+        "rotary positions (rope_theta)",
+        "biases attention",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let (_, notes) = read(r#"{"model_type": "gemma3", "text_config": {"hidden_size": 2560, "num_hidden_layers": 2}, "vision_config": {}}"#, &[]).unwrap();
+    for part in ["left out: vision_config", "num_attention_heads 8, which the class has", "vocab_size 262208"] {
+        assert!(notes.iter().any(|n| n.contains(part)), "{part}: {notes:?}");
+    }
+}
+
+#[test]
+fn a_configuration_goes_all_the_way() {
+    let scratch = Scratch::new();
+    scratch.write("config.json", LLAMA3_8B);
+    let json = |workload: &str| -> Value {
+        let out = scratch.run(&["map", "--workload", workload, "--system", "h200-dgx-8", "--format", "json"]);
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let mut json: Value = serde_json::from_slice(&out.stdout).unwrap();
+        json["workload"] = Value::Null;
+        for seconds in ["solve_s", "seconds"] {
+            json[seconds] = Value::Null;
+        }
+        json
+    };
+    let options = "pass=inference&seq=512&generated=32&global_batch=16";
+    let direct = json(&format!("hf:config.json?{options}"));
+    let sets: Vec<String> = options.split('&').flat_map(|o| ["--set".to_string(), o.to_string()]).collect();
+    let mut args = vec!["import", "hf", "config.json", "--out", "model.yaml"];
+    args.extend(sets.iter().map(String::as_str));
+    let out = scratch.run(&args);
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    assert_eq!(json("model.yaml"), direct);
+    // What is assumed is told where it is read and on top of what is written.
+    let out = scratch.run(&["import", "hf", "config.json"]);
+    let (written, told) = (String::from_utf8(out.stdout).unwrap(), String::from_utf8(out.stderr).unwrap());
+    assert!(
+        told.contains("global_batch 256") && written.contains("# assumed, as no config.json says it"),
+        "{told}{written}"
+    );
+    let again = scratch.run(&["import", "hf", "config.json", "--out", "model.yaml"]);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("--force"));
+}
