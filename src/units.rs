@@ -81,6 +81,22 @@ pub trait Quantity: Copy + Sized {
         }
         Ok(Self::from_base(base))
     }
+
+    /// The shortest text that [`Quantity::parse`] reads as this value: in the unit that needs the fewest digits, of
+    /// several the first. Nothing is nothing in the base unit.
+    fn shortest(self) -> String {
+        let write = |value: f64, unit: &str| match unit.strip_prefix('$') {
+            Some(per) => format!("${value}{per}"),
+            None => format!("{value} {unit}"),
+        };
+        let base = Self::UNITS.first().map_or("", |(unit, _)| unit);
+        if self.base() == 0.0 {
+            return write(0.0, base);
+        }
+        let exact = |text: &String| Self::parse(text).is_ok_and(|read| read.base() == self.base());
+        let texts = Self::UNITS.iter().map(|(unit, factor)| write(self.base() / factor, unit));
+        texts.filter(exact).min_by_key(String::len).unwrap_or_else(|| write(self.base(), base))
+    }
 }
 
 /// Splits `"$2/(GB/s)"` into `("2", "$/(GB/s)")` and `"900 GB/s"` into `("900", "GB/s")`.
@@ -272,6 +288,15 @@ mod tests {
         assert!(matches!(Bytes::parse("1.2.3 GB"), Err(QuantityError::NotANumber { .. })));
         assert!(matches!(Bytes::parse("GB"), Err(QuantityError::NotANumber { .. })));
         assert!(matches!(Bytes::parse(""), Err(QuantityError::NotANumber { .. })));
+    }
+
+    #[test]
+    fn the_shortest_text_reads_back() {
+        assert_eq!(PricePerEnergy(0.10 / 3.6e6).shortest(), "$0.1/kWh");
+        assert_eq!(Years(4.0 * 31_557_600.0).shortest(), "4 years");
+        assert_eq!(Seconds(0.0).shortest(), "0 s");
+        assert_eq!(Price(30_000.0).shortest(), "$30000");
+        assert_eq!(Bytes(80.0 * 1024f64.powi(3)).shortest(), "80 GiB");
     }
 
     #[test]

@@ -13,6 +13,7 @@ pub mod inference;
 pub mod list;
 pub mod map;
 pub mod money;
+pub mod pages;
 pub mod place;
 pub mod plot;
 pub mod present;

@@ -1,13 +1,13 @@
 //! `flowspace schema`.
 
-use super::Failure;
+use super::{Failure, pages};
 use crate::execution::ExecutionFile;
 use crate::place::file::PlacementSpec;
 use crate::place::spec::{ActorsSpec, CoresSpec};
 use crate::plan::file::PlanSpec;
 use crate::spec::schema::document;
 use crate::study::spec::StudySpec;
-use crate::system::{Chip, Link, Memory, SwitchPart, System};
+use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System};
 use crate::workload::WorkloadSpec;
 use clap::{Args, ValueEnum};
 
@@ -17,6 +17,18 @@ pub struct SchemaArgs {
     /// The kind of file.
     #[arg(value_enum)]
     pub kind: Kind,
+    /// json: a JSON Schema. markdown: a page with every field, its default, meaning and an example.
+    #[arg(long, value_enum, default_value_t = Notation::Json)]
+    pub format: Notation,
+}
+
+/// How a kind of file is described.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Notation {
+    /// JSON Schema (of tables: their columns).
+    Json,
+    /// A page of documentation.
+    Markdown,
 }
 
 /// Kinds of file.
@@ -34,12 +46,16 @@ pub enum Kind {
     Link,
     /// A switch.
     Switch,
+    /// A software stack.
+    Stack,
     /// A study.
     Study,
     /// A plan.
     Plan,
     /// An execution of a language model.
     Execution,
+    /// A file of measured points (no schema: a table of its columns).
+    Points,
     /// The cores of a chip.
     Cores,
     /// An actor graph.
@@ -50,11 +66,22 @@ pub enum Kind {
     Columns,
 }
 
+impl Kind {
+    /// Its word on the command line.
+    pub fn word(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string())
+    }
+}
+
 /// Prints the schema.
 ///
 /// # Errors
 /// [`Failure`] when the document cannot be written as text.
 pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
+    if args.format == Notation::Markdown {
+        super::print(&pages::page(args.kind)?);
+        return Ok(0);
+    }
     let schema = match args.kind {
         Kind::Workload => document::<WorkloadSpec>("flowspace workload"),
         Kind::System => document::<System>("flowspace system"),
@@ -62,9 +89,14 @@ pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
         Kind::Memory => document::<Memory>("flowspace memory"),
         Kind::Link => document::<Link>("flowspace link"),
         Kind::Switch => document::<SwitchPart>("flowspace switch"),
+        Kind::Stack => document::<Stack>("flowspace stack"),
         Kind::Study => document::<StudySpec>("flowspace study"),
         Kind::Plan => document::<PlanSpec>("flowspace plan"),
         Kind::Execution => document::<ExecutionFile>("flowspace execution"),
+        Kind::Points => {
+            super::print(&pages::page(Kind::Points)?);
+            return Ok(0);
+        }
         Kind::Cores => document::<CoresSpec>("flowspace cores"),
         Kind::Actors => document::<ActorsSpec>("flowspace actors"),
         Kind::Placement => document::<PlacementSpec>("flowspace placement"),

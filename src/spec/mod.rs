@@ -7,6 +7,7 @@
 
 pub mod catalogue;
 pub mod kind;
+pub mod markdown;
 pub mod node;
 pub mod read;
 pub mod schema;

@@ -277,6 +277,13 @@ pub trait FromNode: Sized + 'static {
     fn absent() -> Option<Self> {
         None
     }
+    /// The value as a file would state it, for defaults in schemas and documentation.
+    fn written(&self) -> serde_json::Value
+    where
+        Self: Serialize,
+    {
+        serde_json::to_value(self).unwrap_or_default()
+    }
 }
 
 /// The text of a scalar; `expected` is asked for the message alone, as most texts are what they should be.
@@ -314,6 +321,9 @@ impl<Q: Quantity + 'static> FromNode for Q {
     }
     fn expected() -> String {
         format!("{} such as {:?}", Q::NAME, Q::EXAMPLE)
+    }
+    fn written(&self) -> serde_json::Value {
+        self.shortest().into()
     }
 }
 
@@ -610,14 +620,15 @@ macro_rules! spec {
             }
             fn schema(definitions: &mut $crate::spec::schema::Definitions) -> serde_json::Value {
                 definitions.define(stringify!($name), |definitions| {
-                    let mut object = $crate::spec::schema::Object::new(concat!($($doc, "\n"),+));
+                    let mut object =
+                        $crate::spec::schema::Object::new(stringify!($name), $title, concat!($($doc, "\n"),+));
                     $( object.field::<$ty>(
                         definitions,
                         $crate::spec!(@key $field $($key)?),
                         concat!($($fdoc, "\n"),+),
-                        false $( || { let _: $ty = $default; true } )?,
+                        $crate::spec!(@default $($default)?),
                     ); )*
-                    object.finish()
+                    object.finish(definitions)
                 })
             }
             fn expected() -> String { $title.into() }

@@ -202,6 +202,16 @@ macro_rules! model_options {
             }
         }
         impl ModelSpec {
+            /// Says in the schema what holds where an option is left out.
+            fn note_defaults(definitions: &mut Definitions) {
+                $({
+                    let (ours, theirs): ($ty, $ty) = ($flow, $df);
+                    let (ours, theirs) = (ours.written(), theirs.written());
+                    let word = theirs.as_str().map_or_else(|| theirs.to_string(), str::to_string);
+                    let remark = if ours == theirs { String::new() } else { format!("Preset `dfmodel`: `{word}`.") };
+                    definitions.note_default("ModelSpec", stringify!($field), ours, remark.trim());
+                })*
+            }
             /// The options in force.
             pub fn resolve(self) -> ModelOptions {
                 let base = match self.preset {
@@ -284,9 +294,14 @@ impl FromNode for ModelOptions {
         Some(options)
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "anyOf": [Preset::schema(definitions), ModelSpec::schema(definitions)] })
+        let options = ModelSpec::schema(definitions);
+        ModelSpec::note_defaults(definitions);
+        json!({ "anyOf": [Preset::schema(definitions), options] })
     }
     fn expected() -> String {
         ModelSpec::expected()
+    }
+    fn written(&self) -> serde_json::Value {
+        self.preset.word().into()
     }
 }

@@ -7,37 +7,64 @@ use crate::spec::read::nearest;
 use csv::{ReaderBuilder, StringRecord};
 use std::collections::BTreeMap;
 
+/// A column of our files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Column {
+    /// Its header.
+    pub name: &'static str,
+    /// Whether a row says nothing without it.
+    pub needed: bool,
+    /// What it holds.
+    pub doc: &'static str,
+    /// An example.
+    pub example: &'static str,
+}
+
+const fn needed(name: &'static str, doc: &'static str, example: &'static str) -> Column {
+    Column { name, needed: true, doc, example }
+}
+
+const fn stated(name: &'static str, doc: &'static str, example: &'static str) -> Column {
+    Column { name, needed: false, doc, example }
+}
+
 /// The columns of our files.
-pub const COLUMNS: [&str; 25] = [
-    "id",
-    "workload",
-    "params_b",
-    "layers",
-    "hidden",
-    "heads",
-    "seq",
-    "vocab",
-    "global_batch",
-    "micro_batch",
-    "system",
-    "accelerator",
-    "chips",
-    "tp",
-    "pp",
-    "dp",
-    "interleave",
-    "recompute",
-    "seq_parallel",
-    "metric",
-    "value",
-    "unit",
-    "source",
-    "confidence",
-    "notes",
+pub const COLUMNS: [Column; 25] = [
+    needed("id", "Name of the point, its own in the file.", "gpt-39b-512"),
+    stated(
+        "workload",
+        "What was run, in words: the model's name, `LLM inference`, a kernel, an operation.",
+        "GPT train",
+    ),
+    stated("params_b", "Parameters as the source prints them, in 1e9.", "39.1"),
+    stated("layers", "Layers.", "48"),
+    stated("hidden", "Hidden size.", "8192"),
+    stated("heads", "Attention heads.", "64"),
+    stated("seq", "Tokens of a sample; in inference, of its prompt.", "2048"),
+    stated("vocab", "Words of the vocabulary.", "51200"),
+    stated("global_batch", "Samples of an iteration; in inference, sequences at once.", "1536"),
+    stated("micro_batch", "Samples of a microbatch.", "4"),
+    stated(
+        "system",
+        "The machine, in words; `validation/machines.yaml` lists those that are known.",
+        "Selene (DGX A100)",
+    ),
+    stated("accelerator", "The chip, in words.", "A100-80GB"),
+    stated("chips", "Chips.", "512"),
+    stated("tp", "Tensor parallelism.", "8"),
+    stated("pp", "Pipeline stages.", "2"),
+    stated("dp", "Replicas.", "32"),
+    stated("interleave", "Pieces of layers of a stage.", "2"),
+    stated("recompute", "What is computed again: `none`, `selective`, `full`, or words of the source.", "full"),
+    stated("seq_parallel", "Whether sequences are divided among tensor-parallel chips: `yes`, `no`.", "no"),
+    needed("metric", "What was measured; [../validation.md](../validation.md) lists the metrics.", "tflops_per_gpu"),
+    needed("value", "The figure as printed.", "138"),
+    needed("unit", "Its unit.", "TFLOP/s"),
+    stated("source", "Where it stands.", "arXiv 2104.04473"),
+    stated("confidence", "How sure it is, in words.", "published table"),
+    stated("notes", "What else the source says; some phrases are read.", "BF16, ZeRO-1"),
 ];
 
-/// Columns of ours without which a row says nothing.
-const NEEDED: [&str; 4] = ["id", "metric", "value", "unit"];
 /// vTrain's columns; `params_billion` is in one of its files alone.
 const VTRAIN: [&str; 11] =
     ["gpus", "global_batch", "micro_batch", "hidden", "heads", "layers", "seq", "tp", "dp", "pp", "iteration_ms"];
@@ -80,18 +107,19 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
         Origin::Vtrain
     } else if HPL.iter().all(|c| has(c)) {
         Origin::Hpl
-    } else if NEEDED.iter().all(|c| has(c)) {
+    } else if required().all(has) {
         Origin::Ours
     } else {
         return Err(one(unknown_header(&header)));
     };
     let known: &[&str] = match origin {
-        Origin::Ours => &COLUMNS,
+        Origin::Ours => &COLUMNS.map(|c| c.name),
         Origin::Vtrain => &["params_billion"],
         Origin::Hpl => &["system", "n", "block"],
     };
     let needed: &[&str] = match origin {
-        Origin::Ours => &NEEDED,
+        // All of them are among the known ones.
+        Origin::Ours => &[],
         Origin::Vtrain => &VTRAIN,
         Origin::Hpl => &HPL,
     };
@@ -151,8 +179,13 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
     Err(Faults(list))
 }
 
+/// The columns of ours without which a row says nothing.
+fn required() -> impl Iterator<Item = &'static str> {
+    COLUMNS.iter().filter(|c| c.needed).map(|c| c.name)
+}
+
 fn unknown_header(header: &[String]) -> String {
-    let missing: Vec<&str> = NEEDED.into_iter().filter(|c| !header.iter().any(|h| h == c)).collect();
+    let missing: Vec<&str> = required().filter(|c| !header.iter().any(|h| h == c)).collect();
     let near: Vec<String> = missing
         .iter()
         .filter_map(|m| {
@@ -164,7 +197,7 @@ fn unknown_header(header: &[String]) -> String {
     format!(
         "no file of measured points: columns missing: {}{hint}; expected {} (of {}, docs/validation.md), or vTrain's {}",
         missing.join(", "),
-        NEEDED.join(", "),
+        required().collect::<Vec<_>>().join(", "),
         COLUMNS.len(),
         VTRAIN.join(",")
     )

@@ -1,6 +1,6 @@
 //! Our predictions beside Calculon's: recorded cases of the folder `shared` beside the checkout, where there is one.
 //!
-//! `cargo test --release --features cbc --test all calculon:: -- --nocapture side_by_side` prints the table of `docs/calculon.md`.
+//! `cargo test --release --features cbc --test all calculon:: -- --nocapture side_by_side` prints every case and the tables of `docs/calculon.md`, which `figures` checks.
 
 use flowspace::execution::inference::{self, Layout, Server};
 use flowspace::execution::predict::{Prediction, predict_any};
@@ -13,6 +13,7 @@ use flowspace::units::Seconds;
 use flowspace::workload::language::{LanguageModel, ModelPass};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 /// The folder of recorded cases, where there is one.
@@ -256,10 +257,35 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
     all.iter().sum::<f64>() / (all.len() as f64).max(1.0)
 }
 
-/// Every feasible case imports, and is predicted or refused for a listed reason; the table says how far apart both are.
-#[test]
-fn side_by_side() {
-    let Some(shared) = shared() else { return };
+/// The tables of docs/calculon.md.
+pub struct Tables {
+    /// The measured cases.
+    pub measured: String,
+    /// Ratios by class.
+    pub classes: String,
+    /// Where the difference in time lies.
+    pub causes: String,
+    /// Where the difference in memory lies.
+    pub memory: String,
+}
+
+/// The tables, where the recorded cases are there.
+pub fn tables() -> Option<&'static Tables> {
+    static TABLES: std::sync::LazyLock<Option<Tables>> = std::sync::LazyLock::new(|| {
+        let (found, refused) = compared()?;
+        Some(Tables {
+            measured: measured_cases(&found),
+            classes: format!("{}| refused | {} | | | | | | |\n", classes(&found), refused.len()),
+            causes: causes(&found),
+            memory: memory_causes(&found),
+        })
+    });
+    TABLES.as_ref()
+}
+
+/// Every feasible case, and the reasons of those that are refused.
+fn compared() -> Option<(Vec<Case>, Vec<String>)> {
+    let shared = shared()?;
     let file = json(&shared.join("calculon_cases.json"));
     let measured = measured(&shared, &file);
     let cases: Vec<&Value> = file["cases"].as_array().unwrap().iter().filter(|c| c["status"] == "ok").collect();
@@ -268,11 +294,18 @@ fn side_by_side() {
     for case in cases {
         match read(&shared, &file, case, &measured) {
             Ok(case) => found.push(case),
-            Err(reason) => {
-                assert!(REFUSED.iter().any(|known| reason.contains(known)), "{reason}");
-                refused.push(reason);
-            }
+            Err(reason) => refused.push(reason),
         }
+    }
+    Some((found, refused))
+}
+
+/// Every feasible case imports, and is predicted or refused for a listed reason.
+#[test]
+fn side_by_side() {
+    let Some((found, refused)) = compared() else { return };
+    for reason in &refused {
+        assert!(REFUSED.iter().any(|known| reason.contains(known)), "{reason}");
     }
     assert_eq!(found.len() + refused.len(), 103);
     assert_eq!(found.iter().filter(|c| c.measured.is_some()).count(), 8);
@@ -296,16 +329,27 @@ fn side_by_side() {
         );
     }
     refused.iter().for_each(|reason| println!("refused: {reason}"));
-    classes(&found);
-    causes(&found);
-    memory_causes(&found);
-    // Both models against the eight measurements.
-    let off = |f: &dyn Fn(&Case) -> f64| {
-        100.0 * mean(found.iter().filter_map(|c| c.measured.map(|m| (f(c) / m - 1.0).abs())))
-    };
-    let (ours, theirs) = (off(&|c| c.ours), off(&|c| c.theirs));
-    println!("\nmean absolute error on 8 measured cases: ours {ours:.2} %, Calculon {theirs:.2} %");
-    assert!(ours <= 3.5, "{ours}");
+    println!("\n{}\n{}\n{}\n{}", classes(&found), causes(&found), memory_causes(&found), measured_cases(&found));
+    assert!(off(&found, |c| c.ours) <= 3.5);
+}
+
+/// Mean absolute error over the measured cases, in per cent.
+fn off(found: &[Case], f: impl Fn(&Case) -> f64) -> f64 {
+    100.0 * mean(found.iter().filter_map(|c| c.measured.map(|m| (f(c) / m - 1.0).abs())))
+}
+
+/// Both models against the eight measurements.
+fn measured_cases(found: &[Case]) -> String {
+    let mut out = String::from("| model, recomputation | measured, s | ours, s | Calculon, s |\n|---|---|---|---|\n");
+    for c in found {
+        if let Some(seconds) = c.measured {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "| {} {} | {seconds:.2} | {:.2} | {:.2} |", c.id, c.label, c.ours, c.theirs);
+        }
+    }
+    let (ours, theirs) = (off(found, |c| c.ours), off(found, |c| c.theirs));
+    let _ = writeln!(out, "| **mean absolute error** | | **{ours:.2} %** | **{theirs:.2} %** |");
+    out
 }
 
 fn names(found: &[Case]) -> Vec<&'static str> {
@@ -316,9 +360,10 @@ fn names(found: &[Case]) -> Vec<&'static str> {
 }
 
 /// Ratios by class.
-fn classes(found: &[Case]) {
-    println!("\n| class | cases | time, mean ratio | least | most | memory, mean ratio | least | most |");
-    println!("|---|---|---|---|---|---|---|---|");
+fn classes(found: &[Case]) -> String {
+    let mut out = String::from(
+        "| class | cases | time: mean | least | most | memory: mean | least | most |\n|---|---|---|---|---|---|---|---|\n",
+    );
     for name in names(found) {
         let of: Vec<&Case> = found.iter().filter(|c| c.class == name).collect();
         let range = |f: &dyn Fn(&Case) -> f64| {
@@ -327,19 +372,24 @@ fn classes(found: &[Case]) {
             format!("{:.2} | {low:.2} | {high:.2}", mean(of.iter().map(|c| f(c))))
         };
         let (time, memory) = (range(&|c| c.ours / c.theirs), range(&|c| c.our_bytes / c.their_bytes));
-        println!("| {name} | {} | {time} | {memory} |", of.len());
+        let _ = writeln!(out, "| {name} | {} | {time} | {memory} |", of.len());
     }
+    out
 }
 
 /// Where the difference lies: ours less theirs by part, in per cent of Calculon's time, mean of the class.
-fn causes(found: &[Case]) {
-    println!("\n| class | together | {} | host | of ours: products | ends | software |", PARTS.join(" | "));
-    println!("|---|---|{}---|---|---|---|", "---|".repeat(PARTS.len()));
+fn causes(found: &[Case]) -> String {
+    let mut out = format!(
+        "| class | together | {} | host | products | ends | software |\n|---|---|{}---|---|---|---|\n",
+        PARTS.join(" | "),
+        "---|".repeat(PARTS.len())
+    );
     for name in names(found) {
         let of: Vec<&Case> = found.iter().filter(|c| c.class == name).collect();
         let share = |f: &dyn Fn(&Case) -> f64| format!("{:+.1}", 100.0 * mean(of.iter().map(|c| f(c) / c.theirs)));
         let parts: Vec<String> = (0..PARTS.len()).map(|i| share(&|c| c.our_parts[i] - c.their_parts[i])).collect();
-        println!(
+        let _ = writeln!(
+            out,
             "| {name} | {} | {} | {} | {} | {} | {} |",
             share(&|c| c.ours - c.theirs),
             parts.join(" | "),
@@ -367,15 +417,18 @@ fn causes(found: &[Case]) {
             }
         }
     }
+    out
 }
 
 /// Where the difference in memory lies, in per cent of Calculon's first tier, without offloading.
-fn memory_causes(found: &[Case]) {
-    println!("\n| class | weights | gradients | optimizer | activations, ends, buffers |");
-    println!("|---|---|---|---|---|");
+fn memory_causes(found: &[Case]) -> String {
+    let mut out = String::from(
+        "| class | weights | gradients | optimizer | activations, ends, buffers |\n|---|---|---|---|---|\n",
+    );
     for name in names(found).into_iter().filter(|n| !["offload", "inference"].contains(n)) {
         let of: Vec<&Case> = found.iter().filter(|c| c.class == name).collect();
         let share = |i: usize| format!("{:+.1}", 100.0 * mean(of.iter().map(|c| c.memory[i] / c.their_bytes)));
-        println!("| {name} | {} | {} | {} | {} |", share(0), share(1), share(2), share(3));
+        let _ = writeln!(out, "| {name} | {} | {} | {} | {} |", share(0), share(1), share(2), share(3));
     }
+    out
 }

@@ -2,8 +2,8 @@
 //!
 //! `tests/golden/dfmodel/*.yaml` are plan files: workload, system, the stored mapping, and the stored figures as
 //! `result:`. Pinned: the figures must follow from the mapping to 1e-9. Free: the search must never be worse than the
-//! stored time. `cargo test --release --test all golden:: -- --nocapture` prints the table of `docs/dfmodel.md`,
-//! and `... free_mappings -- --nocapture` stored, ours, gap and seconds of each.
+//! stored time (`cargo test --release --test all golden::free_mappings -- --nocapture` prints stored, ours, gap and seconds of
+//! each). [`rows`] are those of the tables of `docs/dfmodel.md`, which `figures` checks.
 
 use flowspace::mapping::search::{Engine, Request};
 use flowspace::mapping::{Answer, Status, map};
@@ -51,7 +51,7 @@ fn stored_seconds(id: &str, file: &PlanFile) -> f64 {
 }
 
 /// Seconds of runs from microseconds to hours.
-fn digits(seconds: f64) -> String {
+pub fn digits(seconds: f64) -> String {
     if seconds < 0.1 { format!("{seconds:.6e}") } else { format!("{seconds:.6}") }
 }
 
@@ -103,10 +103,34 @@ fn free_mappings_are_never_worse_than_the_stored_ones() {
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
-/// Prints docs/dfmodel.md's table, row by row: stored, ours in the same semantics, ours with our own model at the same degrees
-/// and with free degrees. Every plan must pass the checker.
-#[test]
-fn side_by_side() {
+/// A stored run beside ours.
+pub struct Row {
+    /// Its name.
+    pub id: String,
+    /// Stored seconds.
+    pub stored: f64,
+    /// What its solver reached.
+    pub solver: String,
+    /// Why ours differs.
+    pub reason: String,
+    /// Seconds with the stored mapping.
+    pub pinned: f64,
+    /// Seconds in the same semantics, mapping free.
+    pub same: String,
+    /// Seconds in our own model at the stored degrees.
+    pub own_pinned: String,
+    /// Seconds in our own model with free degrees.
+    pub own_free: String,
+}
+
+/// The rows of docs/dfmodel.md's tables: stored, ours in the same semantics, ours with our own model at the same degrees and with free degrees.
+/// Every plan must pass the checker.
+pub fn rows() -> &'static [Row] {
+    static ROWS: std::sync::LazyLock<Vec<Row>> = std::sync::LazyLock::new(make_rows);
+    &ROWS
+}
+
+fn make_rows() -> Vec<Row> {
     let stored =
         std::fs::read_to_string(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stored.csv")).unwrap();
     let mut notes: std::collections::BTreeMap<String, (String, String)> = csv::Reader::from_reader(stored.as_bytes())
@@ -114,56 +138,63 @@ fn side_by_side() {
         .map(|r| r.unwrap())
         .map(|r| (r[0].to_string(), (r[1].to_string(), r[2].to_string())))
         .collect();
-    println!(
-        "| run | stored, s | its solver | same semantics, s | own model, same degrees | own model, free | why they differ |"
-    );
-    println!("|---|---|---|---|---|---|---|");
+    let mut rows = Vec::new();
     for (id, file) in cases() {
         let (solver, reason) = notes.remove(&id).unwrap_or_else(|| panic!("{id} has no line in stored.csv"));
-        if id == "hyena-regular-fft-1M" {
-            // Its 123 kernels take too long for a test with a free mapping.
-            println!("| {id} | {} | {solver} | - | - | - | {reason} |", digits(stored_seconds(&id, &file)));
-            continue;
-        }
-        let degrees = |pinned: bool| {
-            let mut request = Request::default();
-            let used = |f: fn(&flowspace::plan::DimensionUse) -> u64| Some(file.decisions.uses.iter().map(f).product());
-            if pinned && !file.workload.is_spread() {
-                (request.wanted.tp, request.wanted.pp, request.wanted.dp) =
-                    (used(|u| u.tp), used(|u| u.pp), used(|u| u.dp));
-            }
-            request
+        let derived = flowspace::check::derive(&file.workload, &file.system, &file.decisions);
+        let mut row = Row {
+            stored: stored_seconds(&id, &file),
+            pinned: derived.map_or(f64::NAN, |figures| figures.iteration_s()),
+            id,
+            solver,
+            reason,
+            same: "-".into(),
+            own_pinned: "-".into(),
+            own_free: "-".into(),
         };
-        // Heads as outer problems in the backward of Q and K are DFModel's way around a reduction: its rules alone allow them.
-        let mut node = file.workload_node.clone();
-        if node.get("heads_in_qk_backward").is_some() {
-            let origin = node.origin.clone();
-            node.set("heads_in_qk_backward", origin.clone(), flowspace::spec::Node::scalar("false", origin));
+        // Its 123 kernels take too long for a test with a free mapping.
+        if row.id != "hyena-regular-fft-1M" {
+            fill(&mut row, &file);
         }
-        let plain = flowspace::workload::WorkloadSpec::build(&node).unwrap_or_else(|e| panic!("{e}"));
-        let time =
-            |workload: &flowspace::workload::Workload, system: &flowspace::system::System, pinned: bool| match map(
-                workload,
-                system,
-                &degrees(pinned),
-            ) {
-                Ok(Answer::Mapped(plan, record)) => {
-                    flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{id}: {e}"));
-                    let proven = if record.status == Status::Optimal { "" } else { " (gap stated)" };
-                    format!("{}{proven}", digits(record.value))
-                }
-                Ok(Answer::Infeasible(reason)) => format!("none: {}", reason.resource),
-                Err(error) => panic!("{id}: {error}"),
-            };
-        let mut own = file.system.clone();
-        own.model = flowspace::system::ModelOptions::flowspace();
-        println!(
-            "| {id} | {} | {solver} | {} | {} | {} | {reason} |",
-            digits(stored_seconds(&id, &file)),
-            time(&file.workload, &file.system, true),
-            time(&plain, &own, true),
-            time(&plain, &own, false),
-        );
+        rows.push(row);
     }
     assert!(notes.len() <= 1, "lines without a run: {notes:?}");
+    rows
+}
+
+fn fill(row: &mut Row, file: &PlanFile) {
+    let degrees = |pinned: bool| {
+        let mut request = Request::default();
+        let used = |f: fn(&flowspace::plan::DimensionUse) -> u64| Some(file.decisions.uses.iter().map(f).product());
+        if pinned && !file.workload.is_spread() {
+            (request.wanted.tp, request.wanted.pp, request.wanted.dp) =
+                (used(|u| u.tp), used(|u| u.pp), used(|u| u.dp));
+        }
+        request
+    };
+    // Heads as outer problems in the backward of Q and K are DFModel's way around a reduction: its rules alone allow them.
+    let mut node = file.workload_node.clone();
+    if node.get("heads_in_qk_backward").is_some() {
+        let origin = node.origin.clone();
+        node.set("heads_in_qk_backward", origin.clone(), flowspace::spec::Node::scalar("false", origin));
+    }
+    let plain = flowspace::workload::WorkloadSpec::build(&node).unwrap_or_else(|e| panic!("{e}"));
+    let time = |workload: &flowspace::workload::Workload, system: &flowspace::system::System, pinned: bool| match map(
+        workload,
+        system,
+        &degrees(pinned),
+    ) {
+        Ok(Answer::Mapped(plan, record)) => {
+            flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{}: {e}", row.id));
+            let proven = if record.status == Status::Optimal { "" } else { " (gap stated)" };
+            format!("{}{proven}", digits(plan.figures.iteration_s()))
+        }
+        Ok(Answer::Infeasible(reason)) => format!("none: {}", reason.resource),
+        Err(error) => panic!("{}: {error}", row.id),
+    };
+    let mut own = file.system.clone();
+    own.model = flowspace::system::ModelOptions::flowspace();
+    let same = time(&file.workload, &file.system, true);
+    let (own_pinned, own_free) = (time(&plain, &own, true), time(&plain, &own, false));
+    (row.same, row.own_pinned, row.own_free) = (same, own_pinned, own_free);
 }

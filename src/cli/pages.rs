@@ -1,0 +1,305 @@
+//! The pages of documentation for each kind of file (`docs/files`): what `flowspace schema KIND --format markdown` prints. The fields come
+//! from the definitions that read them, the examples from the whole files in `docs/files/examples`.
+
+use super::schema::Kind;
+use crate::execution::ExecutionFile;
+use crate::place::file::PlacementSpec;
+use crate::place::spec::{ActorsSpec, CoresSpec};
+use crate::plan::file::PlanSpec;
+use crate::report::csv;
+use crate::spec::markdown::{Page, render, without_example};
+use crate::spec::{FromNode, Problem};
+use crate::study::spec::StudySpec;
+use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System};
+use crate::units::{self, Quantity};
+use crate::validate::read::COLUMNS;
+use crate::workload::WorkloadSpec;
+
+macro_rules! example {
+    ($what:literal, $file:literal) => {
+        ($what, include_str!(concat!("../../docs/files/examples/", $file)))
+    };
+}
+
+/// Structures with a page of their own, and the page.
+const PAGES: &[(&str, &str)] = &[
+    ("Chip", "chip.md"),
+    ("Memory", "memory.md"),
+    ("Link", "link.md"),
+    ("SwitchPart", "switch.md"),
+    ("Stack", "stack.md"),
+    ("System", "system.md"),
+    ("CoresSpec", "cores.md"),
+    ("TransformerSpec", "workload.md"),
+    ("LanguageModel", "workload.md"),
+    ("DlrmSpec", "workload.md"),
+    ("HplSpec", "workload.md"),
+    ("FftSpec", "workload.md"),
+    ("MambaSpec", "workload.md"),
+    ("HyenaSpec", "workload.md"),
+    ("GraphSpec", "workload.md"),
+    ("TraceSpec", "workload.md"),
+];
+
+/// What stands on top of every page of fields.
+const HOW: &str =
+    "Units and how files name each other: [README.md](README.md). This page is written by `flowspace schema";
+
+const WORKLOAD: Page<'_> = Page {
+    title: "Workload files",
+    intro: "What is computed. `kind:` says which of the structures below a file holds.",
+    examples: &[
+        example!("A transformer, trained, with embedding and head", "transformer.yaml"),
+        example!("The same family generating token by token", "transformer-decode.yaml"),
+        example!("A language model with experts, trained", "language-model.yaml"),
+        example!("A language model with compressed keys and values, serving", "language-model-serving.yaml"),
+        example!("A model of images", "language-model-images.yaml"),
+        example!("A recommendation model", "dlrm.yaml"),
+        example!("LU factorisation", "hpl.yaml"),
+        example!("A Fourier transform", "fft.yaml"),
+        example!("A Mamba model", "mamba.yaml"),
+        example!("A Hyena model", "hyena.yaml"),
+        example!("A graph, kernel by kernel", "graph.yaml"),
+        example!("A graph with its backward pass", "graph-training.yaml"),
+        example!("A graph of several blocks", "graph-blocks.yaml"),
+        example!("A recorded trace", "trace.yaml"),
+    ],
+    elsewhere: &[],
+};
+
+const SYSTEM: Page<'_> = Page {
+    title: "System files",
+    intro: "On what it is computed: many equal chips, each with its memory, joined by a network.",
+    examples: &[
+        example!("A system of shipped parts", "system.yaml"),
+        example!("A system with every option of the model stated", "system-options.yaml"),
+    ],
+    elsewhere: PAGES,
+};
+
+const CHIP: Page<'_> = Page {
+    title: "Chip files",
+    intro: "A chip, named under `chip:` of a [system](system.md).",
+    examples: &[example!("A chip that runs kernel by kernel", "chip.yaml")],
+    elsewhere: PAGES,
+};
+
+const MEMORY: Page<'_> = Page {
+    title: "Memory files",
+    intro: "A memory, named under `memory:` or `offload:` of a [system](system.md).",
+    examples: &[example!("A memory", "memory.yaml")],
+    elsewhere: PAGES,
+};
+
+const LINK: Page<'_> = Page {
+    title: "Link files",
+    intro: "A link, named under `network: dimensions: link:` of a [system](system.md).",
+    examples: &[example!("A link", "link.yaml")],
+    elsewhere: PAGES,
+};
+
+const SWITCH: Page<'_> = Page {
+    title: "Switch files",
+    intro: "A switch, named under `network: switch:` of a [system](system.md).",
+    examples: &[example!("A switch", "switch.yaml")],
+    elsewhere: PAGES,
+};
+
+const STACK: Page<'_> = Page {
+    title: "Stack files",
+    intro: "The software of a [system](system.md), named under `stack:`. It counts for language models (`kind: language_model`) alone.",
+    examples: &[example!("A stack", "stack.yaml")],
+    elsewhere: PAGES,
+};
+
+const STUDY: Page<'_> = Page {
+    title: "Study files",
+    intro: "Many points at once: `flowspace study run FILE`. A base workload and a base system, and axes that change fields of them or of \
+            `solve:`. The results are described in [results.md](results.md).",
+    examples: &[
+        example!("Axes, rules, plots and every setting of `solve`", "study.yaml"),
+        example!("Systems of equal price, power or number", "study-budget.yaml"),
+        example!("Training of a language model, most decisions given", "study-training.yaml"),
+        example!("Serving within limits", "study-serving.yaml"),
+        example!("Placements on the cores of a chip", "study-place.yaml"),
+    ],
+    elsewhere: PAGES,
+};
+
+const PLAN: Page<'_> = Page {
+    title: "Plan files",
+    intro: "The decisions of a mapping, as `flowspace map --plan-out FILE` writes them. `flowspace check` derives the figures again, `flowspace \
+            map --plan` solves anew what `pin:` leaves open, `flowspace explain` says what binds.",
+    examples: &[example!("A plan", "plan.yaml")],
+    elsewhere: PAGES,
+};
+
+const EXECUTION: Page<'_> = Page {
+    title: "Execution files",
+    intro: "How a language model is executed: `flowspace map --execution FILE`. What such a file states is not searched.",
+    examples: &[example!("An execution", "execution.yaml")],
+    elsewhere: PAGES,
+};
+
+const CORES: Page<'_> = Page {
+    title: "Cores files",
+    intro: "The cores of a chip, for `flowspace place --cores FILE` ([../place.md](../place.md)).",
+    examples: &[
+        example!("Two sockets", "cores.yaml"),
+        example!("A mesh", "cores-mesh.yaml"),
+        example!("Cores at given distances", "cores-distances.yaml"),
+    ],
+    elsewhere: PAGES,
+};
+
+const ACTORS: Page<'_> = Page {
+    title: "Actor graphs",
+    intro: "Actors and the channels between them, for `flowspace place --workload FILE` ([../place.md](../place.md)).",
+    examples: &[example!("Measured and counted actors", "actors.yaml")],
+    elsewhere: PAGES,
+};
+
+const PLACEMENT: Page<'_> = Page {
+    title: "Placement files",
+    intro: "Which actor lies on which core, as `flowspace place --out FILE` writes it ([../place.md](../place.md)); `flowspace check` derives its \
+            figures again.",
+    examples: &[example!("A placement", "placement.yaml")],
+    elsewhere: PAGES,
+};
+
+/// The page of `kind`.
+///
+/// # Errors
+/// The [`Problem`] of an example that is no YAML.
+pub fn page(kind: Kind) -> Result<String, Problem> {
+    match kind {
+        Kind::Workload => of::<WorkloadSpec>(kind, &WORKLOAD),
+        Kind::System => of::<System>(kind, &SYSTEM),
+        Kind::Chip => of::<Chip>(kind, &CHIP),
+        Kind::Memory => of::<Memory>(kind, &MEMORY),
+        Kind::Link => of::<Link>(kind, &LINK),
+        Kind::Switch => of::<SwitchPart>(kind, &SWITCH),
+        Kind::Stack => of::<Stack>(kind, &STACK),
+        Kind::Study => of::<StudySpec>(kind, &STUDY),
+        Kind::Plan => of::<PlanSpec>(kind, &PLAN),
+        Kind::Execution => of::<ExecutionFile>(kind, &EXECUTION),
+        Kind::Cores => of::<CoresSpec>(kind, &CORES),
+        Kind::Actors => of::<ActorsSpec>(kind, &ACTORS),
+        Kind::Placement => of::<PlacementSpec>(kind, &PLACEMENT),
+        Kind::Points => Ok(points()),
+        Kind::Columns => Ok(format!(
+            "# Columns of results.csv\n\nEvery study writes one row a point. {HOW} columns`.\n\n{}",
+            csv::reference()
+        )),
+    }
+}
+
+/// Fields of `kind` that no example states.
+///
+/// # Errors
+/// The [`Problem`] of an example that is no YAML.
+pub fn fields_without_example(kind: Kind) -> Result<Vec<String>, Problem> {
+    match kind {
+        Kind::Workload => without_example::<WorkloadSpec>(&WORKLOAD),
+        Kind::System => without_example::<System>(&SYSTEM),
+        Kind::Chip => without_example::<Chip>(&CHIP),
+        Kind::Memory => without_example::<Memory>(&MEMORY),
+        Kind::Link => without_example::<Link>(&LINK),
+        Kind::Switch => without_example::<SwitchPart>(&SWITCH),
+        Kind::Stack => without_example::<Stack>(&STACK),
+        Kind::Study => without_example::<StudySpec>(&STUDY),
+        Kind::Plan => without_example::<PlanSpec>(&PLAN),
+        Kind::Execution => without_example::<ExecutionFile>(&EXECUTION),
+        Kind::Cores => without_example::<CoresSpec>(&CORES),
+        Kind::Actors => without_example::<ActorsSpec>(&ACTORS),
+        Kind::Placement => without_example::<PlacementSpec>(&PLACEMENT),
+        Kind::Points | Kind::Columns => Ok(Vec::new()),
+    }
+}
+
+fn of<T: FromNode>(kind: Kind, page: &Page<'_>) -> Result<String, Problem> {
+    let intro = format!("{} {HOW} {} --format markdown`.", page.intro, kind.word());
+    render::<T>(&Page { intro: &intro, ..*page })
+}
+
+/// The header and one row of a file of points, from the examples of its columns.
+pub fn example_points() -> String {
+    let quoted = |text: &str| if text.contains(',') { format!("{text:?}") } else { text.to_string() };
+    let names: Vec<&str> = COLUMNS.iter().map(|c| c.name).collect();
+    let row: Vec<String> = COLUMNS.iter().map(|c| quoted(c.example)).collect();
+    format!("{}\n{}\n", names.join(","), row.join(","))
+}
+
+fn points() -> String {
+    let mut out = format!(
+        "# Files of measured points\n\nCSV with a header, for `flowspace validate --points FILE`. Columns may stand in any order; blank means not \
+         stated; columns of other names are named and left out. What is predicted from a row, and how: [../validation.md](../validation.md). \
+         {HOW} points --format markdown`.\n\n| column | needed | meaning | example |\n|---|---|---|---|\n"
+    );
+    for column in &COLUMNS {
+        let needed = if column.needed { "yes" } else { "" };
+        out.push_str(&format!("| `{}` | {needed} | {} | `{}` |\n", column.name, column.doc, column.example));
+    }
+    out.push_str(&format!("\nOne point with all of them:\n\n```csv\n{}```\n", example_points()));
+    out
+}
+
+/// The index of the pages, with the units.
+pub fn index() -> String {
+    let mut out = String::from(
+        "# Kinds of files\n\nEvery file is YAML but the tables of points and results, which are CSV. Each page lists every field with its notation, \
+         default, meaning and an example, and ends with whole files. `flowspace schema KIND` prints the same as a JSON Schema, with which an \
+         editor completes and checks.\n\n| file | says |\n|---|---|\n",
+    );
+    for (file, says) in [
+        ("workload", "what is computed: a model, a benchmark, a graph, a recorded trace"),
+        ("system", "on what: chip, memory, network, software, and by which model"),
+        ("chip", "a chip and its kernels"),
+        ("memory", "a memory"),
+        ("link", "a link of a network"),
+        ("switch", "a switch of a network"),
+        ("stack", "software: host times, what is fused, how it serves"),
+        ("study", "many points: axes, rules, settings of the search, plots"),
+        ("plan", "the decisions of a mapping and its figures"),
+        ("execution", "how a language model is executed"),
+        ("cores", "the cores of a chip, for placing actors"),
+        ("actors", "an actor graph"),
+        ("placement", "which actor lies on which core"),
+        ("points", "measured points, for `flowspace validate`"),
+        ("results", "the columns of a study's results.csv"),
+    ] {
+        out.push_str(&format!("| [{file}]({file}.md) | {says} |\n"));
+    }
+    out.push_str(
+        "\n## Files that name files\n\nWhere a page says *path of a file, or* a structure, the structure may stand in place or in a file of its own. A path is \
+         relative to the file that names it. `from: PATH` takes a file and replaces the keys that stand beside it:\n\n```yaml\nchip: { from: \
+         ../systems/chips/h100.yaml, price: $25_000, source: \"assumed: a discount\" }\n```\n\n## Quantities\n\nA quantity is a number and a unit; a bare number is \
+         refused. Underscores group digits.\n\n| quantity | units | example |\n|---|---|---|\n",
+    );
+    macro_rules! rows {
+        ($($quantity:ident),*) => { $( out.push_str(&row::<units::$quantity>()); )* };
+    }
+    rows!(
+        Bytes,
+        Bandwidth,
+        FlopRate,
+        Flop,
+        Seconds,
+        Frequency,
+        Power,
+        Price,
+        PricePerBandwidth,
+        PricePerCapacity,
+        PowerPerBandwidth,
+        EnergyPerByte,
+        EnergyPerFlop,
+        PricePerEnergy,
+        Years
+    );
+    out
+}
+
+fn row<Q: Quantity>() -> String {
+    let units: Vec<String> = Q::UNITS.iter().map(|(unit, _)| format!("`{unit}`")).collect();
+    format!("| {} | {} | `{}` |\n", Q::NAME, units.join(", "), Q::EXAMPLE)
+}

@@ -1,0 +1,375 @@
+//! Whole tables of the documents, made from the answers of commands (and, of the stored runs, by the test that holds them).
+
+use super::expression::{Data, fits, grouped, significant, write};
+use super::source::{SKIPPED, Sources, table as read_table};
+use crate::{calculon, golden};
+use flowspace::mapping::request::JOINT_NODES;
+use flowspace::validate::Class;
+use std::collections::BTreeMap;
+
+type Row = BTreeMap<String, String>;
+
+/// The table `name`.
+pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
+    match name {
+        "hpl" => hpl(sources),
+        "joint-gain" => joint_gain(sources),
+        "joint-80" => joint_80(sources),
+        "stages" => stages(sources),
+        "dfmodel" => Ok(dfmodel()),
+        "dfmodel-state-space" => Ok(state_space()),
+        "dfmodel-hpc" => Ok(hpc()),
+        "accuracy" => accuracy("points", sources),
+        "accuracy-shipped" => accuracy("validate", sources),
+        "accuracy-inference" => accuracy_inference(sources),
+        "calculon-measured" => beside_calculon(|t| &t.measured),
+        "calculon-classes" => beside_calculon(|t| &t.classes),
+        "calculon-causes" => beside_calculon(|t| &t.causes),
+        "calculon-memory" => beside_calculon(|t| &t.memory),
+        _ => Err(format!("there is no table {name}")),
+    }
+}
+
+/// The figure `name`, of those that no single command says.
+pub fn value(name: &str, sources: &mut Sources) -> Result<String, String> {
+    if let Some((column, chip)) = name.strip_prefix("winners ").and_then(|rest| rest.split_once(' ')) {
+        return winners(column, chip, sources);
+    }
+    match name {
+        // The largest saving of a free mapping over DFModel's stored one in the same semantics, per cent.
+        "dfmodel-gain" => {
+            let gains = golden::rows().iter().filter_map(|row| Some(1.0 - row.same.parse::<f64>().ok()? / row.stored));
+            write(gains.fold(0.0, f64::max), ".1%")
+        }
+        "joint-nodes" => Ok(grouped(JOINT_NODES as f64)),
+        "classes" => Ok(Class::ALL.iter().map(|class| format!("`{class}`")).collect::<Vec<_>>().join(", ")),
+        // A model that is also there as it is served counts once.
+        "models" => {
+            let files = std::fs::read_dir(sources.root().join("workloads/language")).map_err(|e| e.to_string())?;
+            let names =
+                files.filter_map(|file| Some(file.ok()?.file_name().to_str()?.trim_end_matches(".yaml").to_string()));
+            let names: Vec<String> = names.collect();
+            let served =
+                |name: &str| name.strip_suffix("-serving").is_some_and(|model| names.iter().any(|n| n == model));
+            Ok(names.iter().filter(|name| !served(name)).count().to_string())
+        }
+        _ => Err(format!("there is no value {name}")),
+    }
+}
+
+/// In how many settings of DFModel's 640 points, with overlap, a chip has the most of a column.
+fn winners(column: &str, chip: &str, sources: &mut Sources) -> Result<String, String> {
+    let mut best: BTreeMap<Vec<&str>, (f64, &str)> = BTreeMap::new();
+    let rows = rows("design-space", sources)?;
+    for row in rows.iter().filter(|row| row.get("overlap").is_some_and(|o| o == "full")) {
+        let setting =
+            ["task", "topology", "memory", "link"].map(|axis| cell(row, axis)).into_iter().collect::<Result<_, _>>()?;
+        let Ok(value) = number(row, column) else { continue };
+        let entry = best.entry(setting).or_insert((f64::NEG_INFINITY, ""));
+        if value > entry.0 {
+            *entry = (value, cell(row, "chip")?);
+        }
+    }
+    Ok(best.values().filter(|(_, winner)| *winner == chip).count().to_string())
+}
+
+fn rows(id: &str, sources: &mut Sources) -> Result<Vec<Row>, String> {
+    match sources.data(id)? {
+        Data::Table(rows) => Ok(rows),
+        _ => Err(format!("{id} is no study")),
+    }
+}
+
+fn cell<'r>(row: &'r Row, column: &str) -> Result<&'r str, String> {
+    row.get(column).map(String::as_str).ok_or_else(|| format!("there is no column {column}"))
+}
+
+fn number(row: &Row, column: &str) -> Result<f64, String> {
+    let text = cell(row, column)?;
+    text.parse().map_err(|_| format!("{column} is {text:?}, no number"))
+}
+
+fn one<'r>(rows: &'r [Row], filters: &str) -> Result<&'r Row, String> {
+    let mut found = None;
+    for row in rows {
+        if fits(row, filters)? {
+            found = Some(row);
+        }
+    }
+    found.ok_or_else(|| format!("no row has {filters}"))
+}
+
+fn signed(share: f64, decimals: usize) -> String {
+    write(share, &format!("+.{decimals}%")).map_or(String::new(), |text| format!("{text} %"))
+}
+
+/// FLOP/s of HPL beside the published ones.
+fn hpl(sources: &mut Sources) -> Result<String, String> {
+    let rows = rows("hpl", sources)?;
+    let points = read_table(&sources.root().join("validation/hpl/points.csv"))?;
+    let mut out = String::from(
+        "| machine | chips | published, PFLOP/s | not hidden | error | hidden | error | grid (not hidden) |\n|---|---|---|---|---|---|---|---|\n",
+    );
+    for (machine, title) in [
+        ("frontier-2022", "Frontier, Nov. 2022"),
+        ("frontier-2023", "Frontier, June 2023"),
+        ("fugaku", "Fugaku"),
+        ("summit", "Summit"),
+        ("sierra", "Sierra"),
+        ("hgx-h100", "one HGX H100"),
+    ] {
+        let published = number(one(&points, &format!("machine={machine}"))?, "rmax_pflops")?;
+        let apart = one(&rows, &format!("machine={machine},overlap=compute_memory"))?;
+        let hidden = one(&rows, &format!("machine={machine},overlap=full"))?;
+        let chip = cell(apart, "chip_name")?.split(' ').next().unwrap_or_default();
+        let rate = |row: &Row| Ok::<f64, String>(number(row, "flop_per_s")? / 1e15);
+        let (low, high) = (rate(apart)?, rate(hidden)?);
+        out.push_str(&format!(
+            "| {title} | {} {chip} | {} | {} | {} | {} | {} | {} |\n",
+            grouped(number(apart, "chips")?),
+            significant(published, 4),
+            significant(low, 4),
+            signed(low / published - 1.0, 1),
+            significant(high, 4),
+            signed(high / published - 1.0, 1),
+            cell(apart, "process_grid")?.replace('x', " x "),
+        ));
+    }
+    Ok(out)
+}
+
+/// What the joint search gains over two passes.
+fn joint_gain(sources: &mut Sources) -> Result<String, String> {
+    let rows = rows("joint-gain", sources)?;
+    let mut out = String::from(
+        "| case | two passes, s | joint, s | saved | joint bound | TP x PP x DP |\n|---|---|---|---|---|---|\n",
+    );
+    for joint in rows.iter().filter(|r| r.get("passes").is_some_and(|p| p == "joint")) {
+        let case = cell(joint, "case")?;
+        let two = number(one(&rows, &format!("case={case},passes=two_pass"))?, "iteration_s")?;
+        let whole = number(joint, "iteration_s")?;
+        let bound = match cell(joint, "status")? {
+            "optimal" => "optimal".to_string(),
+            _ => format!("gap {} %", write(number(joint, "gap")?, ".1%")?),
+        };
+        out.push_str(&format!(
+            "| {case} | {} | {} | {} | {bound} | {}x{}x{} |\n",
+            significant(two, 6),
+            significant(whole, 6),
+            saved(1.0 - whole / two),
+            cell(joint, "tp")?,
+            cell(joint, "pp")?,
+            cell(joint, "dp")?,
+        ));
+    }
+    Ok(out)
+}
+
+/// A saving, nothing where there is none.
+fn saved(share: f64) -> String {
+    if share.abs() < 1e-12 { "0".into() } else { format!("{:.2} %", 100.0 * share) }
+}
+
+/// The same over the 80 systems: how many gain, and how much.
+fn joint_80(sources: &mut Sources) -> Result<String, String> {
+    let (joint, two) = (rows("80-systems", sources)?, rows("80-systems-two-pass", sources)?);
+    let mut out =
+        String::from("| chips, memory | points that gain | saved by those | most saved by |\n|---|---|---|---|\n");
+    for (title, chips, memories) in [
+        ("H100, TPU v4", ["h100", "tpu-v4"].as_slice(), ["ddr", "hbm"].as_slice()),
+        ("SN30, DDR", &["sn30"], &["ddr"]),
+        ("SN30, HBM", &["sn30"], &["hbm"]),
+        ("WSE-2, DDR", &["wse-2"], &["ddr"]),
+        ("WSE-2, HBM", &["wse-2"], &["hbm"]),
+    ] {
+        let mut gains: Vec<(f64, String)> = Vec::new();
+        let mut all = 0;
+        for row in &joint {
+            if !chips.contains(&cell(row, "chip")?) || !memories.contains(&cell(row, "memory")?) {
+                continue;
+            }
+            all += 1;
+            let other = one(&two, &format!("point={}", cell(row, "point")?))?;
+            // A point that two passes find no plan for gains one, which is no share.
+            let (Ok(before), Ok(after)) = (number(other, "iteration_s"), number(row, "iteration_s")) else { continue };
+            let gain = 1.0 - after / before;
+            if gain > 1e-9 {
+                gains.push((gain, format!("{}, {}", cell(row, "topology")?, cell(row, "link")?)));
+            }
+        }
+        gains.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (range, most) = match gains.as_slice() {
+            [] => ("0".to_string(), "-".to_string()),
+            [.., (most, _)] if *most < 1e-4 => ("below 0.01 %".into(), "-".into()),
+            [(least, _), .., (most, what)] => (format!("{:.2} - {:.2} %", 100.0 * least, 100.0 * most), what.clone()),
+            [(only, what)] => (format!("{:.2} %", 100.0 * only), what.clone()),
+        };
+        out.push_str(&format!("| {title} | {} of {all} | {range} | {most} |\n", gains.len()));
+    }
+    Ok(out)
+}
+
+/// Divisions of layers into stages.
+fn stages(sources: &mut Sources) -> Result<String, String> {
+    let rows = rows("stages", sources)?;
+    let mut out = String::from(
+        "| `case` of the study | workload | memory a chip | layers of the stages | iteration | slowest stage, one microbatch |\n|---|---|---|---|---|---|\n",
+    );
+    for (case, what, memory) in [
+        ("ample", "GPT-3 175B, layers alone (`workloads/gpt3-175b-training.yaml`)", "96 GiB"),
+        ("60-two-pass", "the same, `--sharding two-pass`", "60 GiB"),
+        ("60", "the same, all shardings", "60 GiB"),
+        ("56-two-pass", "the same, `--sharding two-pass`", "56 GiB"),
+        ("56", "the same, all shardings", "56 GiB"),
+        ("whole", "GPT-3 175B whole (`workloads/gpt3-175b-training-whole.yaml`)", "96 GiB"),
+        ("large-head", "GPT-3 1.3B whole with a vocabulary of 128,256", "96 GiB"),
+    ] {
+        let row = one(&rows, &format!("case={case}"))?;
+        let stopped = match cell(row, "status")? {
+            "optimal" => String::new(),
+            _ => format!(", stopped with a gap of {} %", write(number(row, "gap")?, ".1%")?),
+        };
+        out.push_str(&format!(
+            "| {case} | {what} | {memory} | {} | {}{stopped} | {} ms |\n",
+            cell(row, "stage_layers")?.replace('+', " + "),
+            seconds(number(row, "iteration_s")?),
+            significant(1e3 * number(row, "slowest_stage_s")?, 4),
+        ));
+    }
+    Ok(out)
+}
+
+fn seconds(value: f64) -> String {
+    if value < 1.0 { format!("{} ms", significant(value * 1e3, 4)) } else { format!("{} s", significant(value, 4)) }
+}
+
+/// The stored runs of DFModel, row by row.
+fn dfmodel() -> String {
+    let mut out = String::from(
+        "| run | stored, s | its solver | same semantics, s | own model, same degrees | own model, free | why they differ |\n|---|---|---|---|---|---|---|\n",
+    );
+    for row in golden::rows() {
+        out.push_str(&format!(
+            "| {} | {} | {} | {} | {} | {} | {} |\n",
+            row.id,
+            golden::digits(row.stored),
+            row.solver,
+            row.same,
+            row.own_pinned,
+            row.own_free,
+            row.reason
+        ));
+    }
+    out
+}
+
+/// The stored runs of state-space models, in microseconds.
+fn state_space() -> String {
+    let mut out = String::from("| run | stored, us | pinned, us | free, us |\n|---|---|---|---|\n");
+    let us = |s: f64| format!("{:.6}", s * 1e6);
+    for row in golden::rows().iter().filter(|r| r.id.starts_with("hyena") || r.id.starts_with("mamba")) {
+        let free = row.same.parse::<f64>().map_or_else(|_| row.same.clone(), us);
+        out.push_str(&format!("| {} | {} | {} | {free} |\n", row.id, us(row.stored), us(row.pinned)));
+    }
+    out
+}
+
+/// The stored runs of recommendation, HPL and Fourier transforms.
+fn hpc() -> String {
+    let what = [
+        (
+            "dlrm-0.8T-h100-example",
+            "gradients: bytes are added to nanoseconds (`gradient_link: byte_per_ns`); the all-to-all of this run is 1/1,024 of the pooled bytes",
+        ),
+        (
+            "dlrm-A-a100-zionex",
+            "gradients as above; all-to-all: N^2/4 messages through the cut of a dimension (`all_to_all_messages: bisection`; later versions `pairs`)",
+        ),
+        (
+            "hpl-1M-h100-example",
+            "a panel is one product (s x s)(s x B) on a process grid (`steps: gemm`); the first 64 of 512 panels",
+        ),
+        ("hpl-selene-a100-8100", "as above; 64 panels are all of them"),
+        (
+            "fft-h100-2dtorus-hbm-nvlink",
+            "two steps of dense radix-32 products; all-to-all of all data once; no SRAM limit (`sram_limit: ignored`)",
+        ),
+        ("fft-wse2-3dtorus-hbm-nvlink", "as above; a 3-D torus is cut [xy, xz, yz]"),
+    ];
+    let mut out =
+        String::from("| run | stored, s | pinned, s | free, s | what the code does |\n|---|---|---|---|---|\n");
+    let rows = golden::rows();
+    for (id, text) in what {
+        for row in rows.iter().filter(|r| r.id == id) {
+            let free = row.same.parse::<f64>().map_or_else(|_| row.same.clone(), |s| format!("{s:.6}"));
+            out.push_str(&format!("| {id} | {:.6} | {:.6} | {free} | {text} |\n", row.stored, row.pinned));
+        }
+    }
+    out
+}
+
+/// A table of Calculon's recorded cases, which are not shipped.
+fn beside_calculon(table: fn(&calculon::Tables) -> &String) -> Result<String, String> {
+    calculon::tables().map(|tables| table(tables).clone()).ok_or_else(|| format!("{SKIPPED}Calculon's cases"))
+}
+
+/// Errors by class of points.
+fn accuracy(id: &str, sources: &mut Sources) -> Result<String, String> {
+    let Data::Json(answer) = sources.data(id)? else { return Err(format!("{id} is no JSON")) };
+    let mut out = String::from(
+        "| class | points | mean abs. error | median | signed | worst | bound |\n|---|---|---|---|---|---|---|\n",
+    );
+    for class in answer["classes"].as_array().into_iter().flatten() {
+        let figure = |key: &str| class[key].as_f64();
+        let (Some(mean), Some(median), Some(signed)) = (figure("mape_pct"), figure("median_pct"), figure("bias_pct"))
+        else {
+            continue;
+        };
+        let share = |value: f64| format!("{value:+.1} %").replace("-0.0", "+0.0");
+        out.push_str(&format!(
+            "| {} | {} of {} | {mean:.1} % | {median:.1} % | {} | {} | {} |\n",
+            class["name"].as_str().unwrap_or_default(),
+            class["n"],
+            class["points"],
+            share(signed),
+            figure("worst_pct").map_or("-".into(), share),
+            figure("bound_mape_pct").map_or("-".into(), |b| format!("{b} %")),
+        ));
+    }
+    Ok(out)
+}
+
+/// Errors of inference and kernels by where the points come from.
+fn accuracy_inference(sources: &mut Sources) -> Result<String, String> {
+    let Data::Json(answer) = sources.data("validate")? else { return Err("validate is no JSON".into()) };
+    let rows: Vec<(&str, f64)> = answer["rows"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(|row| row["class"] == "inference-kernels")
+        .filter_map(|row| Some((row["id"].as_str()?, row["error_pct"].as_f64()?)))
+        .collect();
+    let mut out = String::from("| points | number | mean abs. error | signed | worst |\n|---|---|---|---|---|\n");
+    let mut line = |title: &str, fits: &dyn Fn(&str) -> bool, bold: &str| -> Result<(), String> {
+        let chosen: Vec<&(&str, f64)> = rows.iter().filter(|(id, _)| fits(id)).collect();
+        let n = chosen.len() as f64;
+        let (worst, most) =
+            chosen.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs())).ok_or(format!("no points of {title}"))?;
+        let mean = chosen.iter().map(|(_, e)| e.abs()).sum::<f64>() / n;
+        let signed = chosen.iter().map(|(_, e)| e).sum::<f64>() / n;
+        out.push_str(&format!(
+            "| {bold}{title}{bold} | {bold}{}{bold} | {bold}{mean:.1} %{bold} | {bold}{signed:+.1} %{bold} | {most:+.1} % (`{worst}`) |\n",
+            chosen.len()
+        ));
+        Ok(())
+    };
+    let begins = |prefix: &'static str| move |id: &str| id.starts_with(prefix);
+    line("products on A100", &begins("mm-a100"), "")?;
+    line("products on MI210", &begins("mm-mi210"), "")?;
+    line("kernels of a GPT-3 layer, four A100", &begins("layer-"), "")?;
+    line("best-shape products", &begins("best-"), "")?;
+    line("LLM-Inference-Bench, A100 40 GB", &begins("lib-a100"), "")?;
+    line("LLM-Inference-Bench, eight SN40L", &begins("lib-sn40l"), "")?;
+    line("class", &|_| true, "**")?;
+    Ok(out)
+}
