@@ -1,7 +1,5 @@
-//! Compiles the schemas in `proto/` to Rust types, and keeps their descriptors for reading and writing text protobuf; lists the
-//! files of the catalogue, so that they travel in the binary; and notes the commit.
+//! Lists the files of the catalogue, so that they travel in the binary; and notes the commit.
 
-use prost_build::Config;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -64,20 +62,11 @@ fn commit() -> Option<String> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    println!("cargo:rerun-if-changed=proto");
-    let mut schemas: Vec<PathBuf> =
-        std::fs::read_dir("proto")?.map(|entry| entry.map(|e| e.path())).collect::<Result<_, _>>()?;
-    schemas.retain(|path| path.extension().is_some_and(|e| e == "proto"));
-    schemas.sort();
-    let mut compiler = protox::Compiler::new(["proto"])?;
-    compiler.open_files(&schemas)?;
     println!("cargo:rerun-if-changed=build.rs");
     if let Some(commit) = commit() {
         println!("cargo:rustc-env=FLOWSPACE_COMMIT={commit}");
     }
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("catalogue.rs"), catalogue()?)?;
-    std::fs::write(out.join("descriptors.bin"), compiler.encode_file_descriptor_set())?;
-    Config::new().compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -3,4 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/setup.sh cbc
-cargo test --release --locked --features cbc "$@"
+echo "flowspace: building the tests; the first time that takes some minutes. Then they run for some more." >&2
+cargo test --release --locked -p flowspace -p flowspace-highs --features cbc "$@"

@@ -7,7 +7,7 @@ use crate::mapping::request::{JOINT_NODES, Known};
 use crate::mapping::search::{
     Engine, MapError, MicroBatch, Objective, Passes, Pins, Request, engine_from_word, winner_model,
 };
-use crate::mapping::solver::Limits;
+use crate::mapping::solver::{Limits, Solver, SolverError};
 use crate::mapping::{Answer, compare, map, write_model};
 use crate::plan::{Decisions, file};
 use crate::progress::Waiting;
@@ -55,7 +55,7 @@ pub struct MapArgs {
     pub max_partitions: Option<u64>,
     /// auto: HiGHS for every MILP that is needed (sharding; fusion where the shortest path cannot prove its answer).
     /// highs, cbc: that solver, and the fusion MILP always, as a second engine that must agree (cbc in builds with the
-    /// feature cbc). exact: no fusion MILP.
+    /// feature cbc, highs in those with milp, which is on unless left out). exact: no fusion MILP.
     #[arg(long, value_name = "SOLVER", default_value = "auto", help_heading = "Search")]
     pub solver: String,
     /// Solve every sub-problem of the answer with every engine (shortest path or elimination, HiGHS, CBC in builds with it), and
@@ -188,9 +188,10 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     if let Some(done) = super::execution::run(args) {
         return done;
     }
-    let Some((engine, solver)) = engine_from_word(&args.solver) else {
-        return Err(Failure::input(format!("--solver {:?}: expected auto, highs, cbc or exact", args.solver)));
-    };
+    let (engine, solver) = engine_from_word(&args.solver).map_err(Failure::input)?;
+    if args.all_solvers && Solver::built().is_empty() {
+        return Err(Failure::input(SolverError::NeedsMilp("--all-solvers").to_string()));
+    }
     for path in [&args.plan_out, &args.write_model].into_iter().flatten() {
         check_writable(path)?;
     }

@@ -7,7 +7,7 @@ use super::partitions::Fused;
 use super::record::{SolveRecord, Status, relative_gap};
 use super::request::{Engine, MapError, Proof};
 use super::search::{Best, Search, TIE};
-use super::solver::Limits;
+use super::solver::{Limits, SolverError};
 
 /// Largest graph whose MILP gives every kernel a partition of its own: its size grows with the square.
 const MOST_KERNELS_ALONE: usize = 24;
@@ -78,6 +78,10 @@ impl Search<'_> {
             // Many minutes for a bound of no use; a solver that is named is asked all the same.
             return Ok((closed, short_of_path, None));
         }
+        if self.request.engine == Engine::Auto && !self.request.limits.solver.is_built() {
+            // What is open stays open; `engine_taken` says why.
+            return Ok((closed, short_of_path, None));
+        }
         let (mut record, assignment) = self.solve_milp(instance, &best.assignment, spare)?;
         if record.status == Status::Infeasible {
             return Err(MapError::Disagreement {
@@ -144,6 +148,9 @@ impl Search<'_> {
             Engine::Auto if by_milp => format!("{path}; and {solver}, as that leaves a gap"),
             Engine::Auto if proof == Proof::ClosedForm && best.proven => path,
             Engine::Auto if best.proven => format!("{path}; no MILP, as that is a proof"),
+            Engine::Auto if !self.request.limits.solver.is_built() => {
+                format!("{path}; no MILP, as this build has no engine for it")
+            }
             Engine::Auto => format!("{path}; no MILP, as it is beyond {MOST_KERNELS_ALONE} kernels"),
         }
     }
@@ -206,6 +213,9 @@ impl Search<'_> {
         let n = instance.kernels.len();
         if instance.separate_phases || n > MOST_KERNELS_ALONE {
             return Err(self.not_found(n));
+        }
+        if !self.request.limits.solver.is_built() {
+            return Err(SolverError::NeedsMilp("a graph that wide, with pins or a limit on the partitions,").into());
         }
         let most = instance.max_partitions.unwrap_or(n).min(n);
         let model = fusion::build(instance, PartitionCounts { forward: most, backward: 0 });

@@ -64,11 +64,6 @@ pub fn disagreements(rows: &[Compared]) -> Vec<String> {
     out
 }
 
-/// MILP solvers of this build.
-fn solvers() -> Vec<Solver> {
-    if cfg!(feature = "cbc") { vec![Solver::Highs, Solver::Cbc] } else { vec![Solver::Highs] }
-}
-
 /// Most assignments of dimensions that are compared beside the plan's own.
 const MOST_ASSIGNMENTS: usize = 16;
 /// Largest graph whose fusion MILP is solved; the same where every kernel has a partition of its own, which is a choice of their order
@@ -165,7 +160,7 @@ fn compare_sharding(
 ) -> Result<Vec<crate::model::Strategy>, MapError> {
     let exact = sharding::solve_exactly(problem, limits)?;
     rows.push(row(name, "elimination", &exact.record));
-    for solver in solvers() {
+    for solver in Solver::built() {
         let milp = sharding::solve_problem(problem, &Limits { solver, ..limits.clone() })?;
         let agrees = consistent(&exact.record, &milp.record);
         rows.push(Compared { agrees, ..row(name, solver.word(), &milp.record) });
@@ -219,7 +214,7 @@ fn compare_fusion(
         return Ok(());
     }
     let Some(plan) = plan else { return Ok(()) };
-    for solver in solvers() {
+    for solver in Solver::built() {
         let limits = Limits { solver, ..search.request.limits.clone() };
         let (mut record, found) = search.solve_milp_with(instance, &plan, search.spare_partitions(), &limits)?;
         // The plan of a MILP is worth what its assignment is.

@@ -305,11 +305,18 @@ pub enum MapError {
     },
 }
 
-/// Names of the solvers and engines that `--solver` takes.
-pub fn engine_from_word(word: &str) -> Option<(Engine, Solver)> {
+/// The engine and solver that a word names, as `--solver` takes it.
+///
+/// # Errors
+/// A message where there is none of that name, or not in this build.
+pub fn engine_from_word(word: &str) -> Result<(Engine, Solver), String> {
     match word {
-        "auto" => Some((Engine::Auto, Solver::Highs)),
-        "exact" => Some((Engine::Exact, Solver::Highs)),
-        other => Solver::from_word(other).map(|s| (Engine::Milp, s)),
+        "auto" => Ok((Engine::Auto, Solver::Highs)),
+        "exact" => Ok((Engine::Exact, Solver::Highs)),
+        other => match Solver::from_word(other) {
+            Some(solver) if solver.is_built() => Ok((Engine::Milp, solver)),
+            Some(solver) => Err(SolverError::NotBuilt(solver).to_string()),
+            None => Err(format!("--solver {other:?}: expected auto, highs, cbc or exact")),
+        },
     }
 }

@@ -404,9 +404,13 @@ pub fn solve_exactly(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
             record: record_of(cost),
         }),
         Eliminated::Infeasible => Ok(Sharding { strategies: Vec::new(), record: record_of(f64::INFINITY) }),
+        Eliminated::TooWide if !limits.solver.is_built() => Err(SolverError::NeedsMilp(TOO_WIDE)),
         Eliminated::TooWide => solve_problem(problem, limits),
     }
 }
+
+/// What is beyond elimination.
+const TOO_WIDE: &str = "a sharding in which so many kernels depend on each other";
 
 /// The only sharding of a problem, in which every kernel has one strategy; `None` where they do not agree.
 pub(super) fn given(problem: &Problem) -> Option<Sharding> {

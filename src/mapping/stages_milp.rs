@@ -125,10 +125,7 @@ mod tests {
     /// The programme, the MILP and its solvers agree, on what fits and what does not.
     #[test]
     fn the_milp_agrees_with_the_programme() {
-        let mut solvers = vec![Solver::Highs];
-        if cfg!(feature = "cbc") {
-            solvers.push(Solver::Cbc);
-        }
+        let solvers = Solver::built();
         let mut random = Random(11);
         let (mut fitting, mut short, mut broken) = (0, 0, 0);
         for case in 0..250 {

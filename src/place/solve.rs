@@ -80,7 +80,7 @@ pub fn solve(instance: &Instance, engine: Engine) -> Result<Outcome, SolverError
             let begin = exact(instance, until);
             let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
             let open = begin.core_of.is_none() || begin.gap() > GAP;
-            let again = open && instance.n * instance.k <= MOST_CELLS && left > 0.05;
+            let again = open && Solver::Highs.is_built() && instance.n * instance.k <= MOST_CELLS && left > 0.05;
             if again {
                 engines.push(programme(instance, Solver::Highs, false, &begin, left)?);
             }

@@ -6,6 +6,7 @@ use super::placed::PlaceSpec;
 use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::JOINT_NODES;
+use crate::mapping::request::engine_from_word;
 use crate::mapping::search::{Engine, MicroBatch, Objective, Passes, Request};
 use crate::mapping::solver::{Limits, Solver};
 use crate::report::csv;
@@ -388,8 +389,8 @@ fn check_solve(solve: &SolveSpec, node: &Node, reader: &mut Reader) {
             say(degree, format!("{above} here, {below} under execution; state it once"));
         }
     }
-    if solve.solver == SolverWord::Cbc && !cfg!(feature = "cbc") {
-        say("solver", "this build has no CBC: build with `--features cbc`, or use highs".into());
+    if let Err(message) = engine_from_word(solve.solver.word()) {
+        say("solver", message);
     }
 }
 

@@ -1,16 +1,10 @@
-//! The Rust types of `proto/chakra.proto`, generated at build time, and its descriptors for text and JSON.
+//! The descriptors of `proto/chakra.proto`, for text and JSON.
 
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 use std::sync::LazyLock;
 
-/// Types that prost generates: the reference against which our own reader is tested.
-#[allow(missing_docs, clippy::all)] // generated: the schema itself is the documentation
-pub mod generated {
-    include!(concat!(env!("OUT_DIR"), "/flowspace.chakra.rs"));
-}
-
 static POOL: LazyLock<Result<DescriptorPool, String>> = LazyLock::new(|| {
-    let bytes: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+    let bytes: &[u8] = include_bytes!("../../proto/generated/descriptors.bin");
     DescriptorPool::decode(bytes).map_err(|e| format!("internal error: the compiled schema cannot be read: {e}"))
 });
 

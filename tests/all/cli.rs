@@ -2,7 +2,7 @@
 
 use flowspace::mapping::degrees::Degrees;
 use flowspace::mapping::instance::{self, Choice};
-use flowspace::mapping::solver::{Limits, Milp, solve};
+use flowspace::mapping::solver::{Limits, Milp, Solver, solve};
 use flowspace::plan::file::{self, PlanFile};
 use flowspace::spec::{Loader, Node};
 use serde_json::Value;
@@ -506,10 +506,8 @@ fn the_same_command_gives_the_same_bytes() {
 fn solvers_agree() {
     let scratch = Scratch::new();
     let (w, s) = (eight_heads(&scratch), base("system.yaml"));
-    let mut solvers = vec!["auto", "exact", "highs"];
-    if cfg!(feature = "cbc") {
-        solvers.push("cbc");
-    }
+    let mut solvers = vec!["auto", "exact"];
+    solvers.extend(Solver::built().iter().map(|s| s.word()));
     let found: Vec<f64> = solvers
         .iter()
         .map(|solver| {

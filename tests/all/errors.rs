@@ -3,7 +3,7 @@
 //!
 //! A case starts with the command, then its files, each after a line `--- NAME`. The files of `errors/base` stand beside
 //! them. `--- NAME repeat N` writes the text N times (on one line), `--- NAME hex` the bytes that the text spells.
-//! A case that starts with `# only without the feature cbc` is that.
+//! A case that starts with `# only without the feature NAME` (`cbc`, `milp`) is that.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -38,9 +38,19 @@ fn lay_out(case: &str, at: &Path) -> Option<Vec<String>> {
         std::fs::copy(&path, at.join("base").join(path.file_name().unwrap())).unwrap();
     }
     let (head, files) = case.split_once("\n--- ").map_or((case.trim_end(), ""), |(head, files)| (head, files));
-    let command = match head.strip_prefix("# only without the feature cbc\n") {
-        Some(_) if cfg!(feature = "cbc") => return None,
-        Some(command) => command,
+    let command = match head.strip_prefix("# only without the feature ") {
+        Some(condition) => {
+            let (feature, command) = condition.split_once('\n').expect("a command after the condition");
+            let built = match feature {
+                "cbc" => cfg!(feature = "cbc"),
+                "milp" => cfg!(feature = "milp"),
+                _ => panic!("no such feature: {feature}"),
+            };
+            if built {
+                return None;
+            }
+            command
+        }
         None => head,
     };
     for section in files.split("\n--- ").filter(|s| !s.is_empty()) {

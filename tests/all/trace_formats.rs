@@ -2,7 +2,6 @@
 
 use flowspace::trace::chakra::{self, Attr, CommType, Kind, Metadata, Node, NodeType, Scalar, Trace, Value};
 use flowspace::trace::detect::{self, Format, Loaded};
-use flowspace::trace::schema::generated;
 use flowspace::trace::{TraceErrors, host, input, kineto};
 use prost::Message as _;
 use std::io::{Cursor, Read as _};
@@ -16,6 +15,12 @@ fn shared() -> Option<PathBuf> {
         println!("no folder shared/traces: skipped");
     }
     found
+}
+
+/// The Rust types that prost makes of `proto/chakra.proto`: the reference against which our own reader is tested.
+#[allow(clippy::all)] // generated
+mod generated {
+    include!(concat!(env!("CARGO_MANIFEST_DIR"), "/proto/generated/chakra.rs"));
 }
 
 fn files(folder: &Path, out: &mut Vec<PathBuf>) {

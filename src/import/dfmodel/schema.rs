@@ -52,11 +52,11 @@ impl Generation {
     }
 }
 
-/// The descriptors that the build kept of every schema.
+/// The descriptors of every schema, as `scripts/schemas` writes them.
 fn pool() -> Option<&'static DescriptorPool> {
     static POOL: OnceLock<Option<DescriptorPool>> = OnceLock::new();
     POOL.get_or_init(|| {
-        DescriptorPool::decode(include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin")).as_ref()).ok()
+        DescriptorPool::decode(include_bytes!("../../../proto/generated/descriptors.bin").as_ref()).ok()
     })
     .as_ref()
 }

@@ -20,6 +20,7 @@ mod legend;
 mod numbers;
 mod panels;
 mod pareto;
+mod png;
 mod render;
 mod roof_labels;
 mod roofline;

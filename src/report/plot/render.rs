@@ -11,6 +11,7 @@ use plotters::style::{Color, FontDesc, FontFamily, FontStyle, FontTransform, RGB
 use super::PlotError;
 use super::canvas::{Align, Canvas, Look, Op, Pt};
 use super::fonts;
+use super::png;
 use super::theme::{Rgb, WHITE};
 
 /// SVG units per point. Plotters takes whole numbers only, so the units must be fine.
@@ -59,13 +60,8 @@ fn write_png(canvas: &Canvas, path: &Path) -> Result<(), PlotError> {
     }
     let small = average(&large, width as usize, height as usize, OVERSAMPLE as usize);
     drop(large);
-    {
-        let mut backend = BitMapBackend::new(path, (width, height));
-        backend.blit_bitmap((0, 0), (width, height), &small).map_err(|error| draw_error(path, error.to_string()))?;
-        backend.present().map_err(|error| draw_error(path, error.to_string()))?;
-    }
-    let bytes = fs::read(path).map_err(|source| write_error(path, source))?;
-    fs::write(path, with_density(bytes)).map_err(|source| write_error(path, source))
+    let bytes = png::encode(&small, (width, height), DPI).map_err(|source| write_error(path, source))?;
+    fs::write(path, bytes).map_err(|source| write_error(path, source))
 }
 
 fn draw_error(path: &Path, message: String) -> PlotError {
@@ -100,35 +96,6 @@ fn average(large: &[u8], width: usize, height: usize, block: usize) -> Vec<u8> {
         }
     }
     small
-}
-
-/// Adds the "pHYs" chunk with the dots per metre right after the PNG header, which plotters cannot do.
-fn with_density(mut png: Vec<u8>) -> Vec<u8> {
-    const HEADER: usize = 8 + 25;
-    if png.len() < HEADER {
-        return png;
-    }
-    let per_metre = (DPI / 0.0254).round() as u32;
-    let mut body = b"pHYs".to_vec();
-    body.extend(per_metre.to_be_bytes());
-    body.extend(per_metre.to_be_bytes());
-    body.push(1);
-    let mut chunk = 9_u32.to_be_bytes().to_vec();
-    chunk.extend(&body);
-    chunk.extend(crc32(&body).to_be_bytes());
-    png.splice(HEADER..HEADER, chunk);
-    png
-}
-
-fn crc32(bytes: &[u8]) -> u32 {
-    let mut crc = u32::MAX;
-    for byte in bytes {
-        crc ^= u32::from(*byte);
-        for _ in 0..8 {
-            crc = if crc & 1 == 1 { (crc >> 1) ^ 0xEDB8_8320 } else { crc >> 1 };
-        }
-    }
-    !crc
 }
 
 /// How a backend differs from the canvas.
@@ -225,11 +192,6 @@ fn text_style(look: Look, scale: f64) -> TextStyle<'static> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn crc_is_the_one_of_png() {
-        assert_eq!(crc32(b"IEND"), 0xAE42_6082);
-    }
 
     #[test]
     fn averages_blocks() {

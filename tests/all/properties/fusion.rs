@@ -308,11 +308,13 @@ fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
     assert!(infeasible * 10 > cases && infeasible * 10 < cases * 9, "one-sided: {infeasible} of {cases} infeasible");
 }
 
+#[cfg(feature = "milp")]
 #[test]
 fn highs_is_brute_force() {
     milp_is_brute_force(1000, 5, Solver::Highs);
 }
 
+#[cfg(feature = "milp")]
 #[test]
 fn highs_is_brute_force_up_to_seven_kernels() {
     milp_is_brute_force(25, 7, Solver::Highs);

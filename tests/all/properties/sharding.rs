@@ -3,7 +3,7 @@
 use crate::properties::{check, near};
 use flowspace::mapping::Status;
 use flowspace::mapping::elimination::{Eliminated, eliminate};
-use flowspace::mapping::sharding::{Link, Problem, price, solve_problem};
+use flowspace::mapping::sharding::{Link, Problem, price, solve_exactly, solve_problem};
 use flowspace::mapping::solver::{Limits, Solver};
 use flowspace::model::{Layout, Strategy as Sharding};
 use proptest::collection::vec;
@@ -171,6 +171,32 @@ fn of_equal_shardings_the_rule_chooses() {
     assert_eq!(eliminate(&problem), Eliminated::Chosen(vec![2; 3], 3.0));
 }
 
+/// Twelve kernels of four strategies that must all be the same: each depends on all others, 4^11 entries of one table. By hand:
+/// the cheapest strategy costs 1 a kernel.
+#[test]
+fn beyond_elimination_a_milp_decides_where_there_is_one() {
+    let (kernels, same) = (12, Some((Layout::Rows, Layout::Rows)));
+    let agree: Vec<Vec<_>> = (0..4).map(|a| (0..4).map(|b| same.filter(|_| a == b)).collect()).collect();
+    let pairs = (0..kernels).flat_map(|from| (from + 1..kernels).map(move |to| (from, to)));
+    let problem = Problem {
+        open: vec![Sharding::ALL[..4].to_vec(); kernels],
+        cost: vec![vec![3.0, 1.0, 2.0, 4.0]; kernels],
+        links: pairs.map(|(from, to)| Link { from, to, pairs: agree.clone(), group: None }).collect(),
+        groups: Vec::new(),
+    };
+    assert_eq!(eliminate(&problem), Eliminated::TooWide);
+    let solved = solve_exactly(&problem, &Limits::default());
+    if Solver::Highs.is_built() {
+        let solved = solved.unwrap();
+        assert_eq!(solved.strategies, vec![Sharding::ALL[1]; kernels]);
+        assert!(near(solved.record.objective, 12.0, 1e-6));
+    } else {
+        let message = solved.unwrap_err().to_string();
+        assert!(message.contains("needs a MILP engine, and this build has none: build with `cargo build"), "{message}");
+    }
+}
+
+#[cfg(feature = "milp")]
 #[test]
 fn highs_is_brute_force() {
     milp_is_brute_force(800, Solver::Highs);
