@@ -2,9 +2,12 @@
 //! from a search of the changed point, not from a slope.
 
 use crate::check;
-use crate::mapping::degrees::assignments;
+use crate::deadline::Deadline;
+use crate::mapping::degrees::Degrees;
 use crate::mapping::request::Known;
 use crate::mapping::search::{MapError, Record, Request};
+use crate::mapping::shortage::{Change, Lacking, Mend};
+use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::Plan;
 use crate::progress::Steps;
@@ -129,23 +132,32 @@ impl Gain {
 }
 
 /// Maps the system with `factor` times as much of each of its resources. `plan` and `record` are the answer for the system
-/// as it is, to the same request.
+/// as it is, to the same request. The searches share what is left until a deadline.
 ///
 /// # Errors
 /// [`MapError`] of a search.
-pub fn gains(plan: &Plan, record: &Record, request: &Request, factor: f64) -> Result<Vec<Gain>, MapError> {
+pub fn gains(
+    plan: &Plan,
+    record: &Record,
+    request: &Request,
+    factor: f64,
+    deadline: Deadline,
+) -> Result<Vec<Gain>, MapError> {
     let mut out = Vec::new();
+    // With more of anything the plan at hand is no slower.
     let mut request = request.clone();
     request.known.push(Known::from(plan));
     let all = Resource::all(&plan.system);
     let steps = Steps::of("resources", all.len() as u64);
-    for resource in all {
+    for (i, resource) in all.iter().copied().enumerate() {
         let system = resource.scaled(&plan.system, factor);
-        // With more of anything the plan at hand is no slower.
-        let answer = map(&plan.workload, &system, &request)?;
+        let seconds = deadline.left().map(|left| left / (all.len() - i) as f64);
+        let limits = Limits { seconds: seconds.or(request.limits.seconds), ..request.limits.clone() };
+        let answer = map(&plan.workload, &system, &Request { limits, ..request.clone() });
         let (value, bound) = match &answer {
-            Answer::Mapped(_, record) => (Some(record.value), Some(record.bound)),
-            Answer::Infeasible(_) => (None, None),
+            Ok(Answer::Mapped(_, record)) => (Some(record.value), Some(record.bound)),
+            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet(_)) => (None, None),
+            Err(error) => return Err(error.clone()),
         };
         let time = record.objective == crate::mapping::Objective::Time;
         let unchanged = check::derive(&plan.workload, &system, &plan.decisions).ok().filter(|_| time);
@@ -174,152 +186,91 @@ pub struct Remedy {
     pub seconds: Option<f64>,
 }
 
-/// Seconds of an iteration, if the point is feasible. Requests that contradict the changed system count as infeasible.
-fn feasible(workload: &Workload, system: &System, request: &Request) -> Option<f64> {
-    match map(workload, system, request) {
-        Ok(Answer::Mapped(plan, record)) => check::verify(&plan).ok().map(|()| record.value),
-        _ => None,
-    }
-}
-
-/// Doublings of a memory that are tried, and the factor within which the least is found.
-const DOUBLINGS: i32 = 24;
-const CLOSE: f64 = 1.005;
-
-/// The smallest change of each lever by itself that makes a point feasible, each found and confirmed by searches.
-pub fn remedies(workload: &Workload, system: &System, request: &Request, reason: &Infeasible) -> Vec<Remedy> {
-    let mut out = degrees(workload, system, request);
-    out.extend(chips(workload, system, request));
-    for (resource, name, now) in [
-        (Resource::Sram, "SRAM of a chip", Some(system.chip.0.sram.0)),
-        (Resource::DramCapacity, "DRAM capacity of a chip", system.memory.0.capacity.map(|c| c.0)),
-    ] {
-        let Some(now) = now else { continue };
-        // What is short says how much is needed at least: a first guess, no more.
-        let hint = (reason.unit == "bytes" && reason.available == now).then_some(reason.needed);
-        out.push(memory(workload, system, request, (resource, name, now, hint)));
-    }
-    out
-}
-
-/// PP, and TP: degrees that the request fixes, each freed and given other values, with DP free to make up for it.
-fn degrees(workload: &Workload, system: &System, request: &Request) -> Vec<Remedy> {
-    let wanted = &request.wanted;
-    let mut out = Vec::new();
-    for (lever, now) in [("PP", wanted.pp), ("TP", wanted.tp)] {
-        let Some(now) = now else {
-            out.push(Remedy {
-                lever: lever.into(),
-                now: "free".into(),
-                enough: Err("every degree that the network gives was tried".into()),
-                seconds: None,
-            });
-            continue;
-        };
-        let of = |d: &crate::mapping::degrees::Degrees| if lever == "PP" { d.pp } else { d.tp };
-        let mut values: Vec<u64> =
-            assignments(system, wanted.split).iter().map(of).filter(|value| *value != now).collect();
-        // The nearest first, larger ones before smaller ones as these need less memory.
-        values.sort_unstable_by_key(|value| (*value < now, value.abs_diff(now)));
-        values.dedup();
-        let found = values.iter().find_map(|value| {
-            let mut request = request.clone();
-            request.wanted.dp = None;
-            if lever == "PP" {
-                request.wanted.pp = Some(*value)
-            } else {
-                request.wanted.tp = Some(*value)
-            }
-            feasible(workload, system, &request).map(|seconds| (*value, seconds))
-        });
-        let dp = if wanted.dp.is_some() { " (DP free)" } else { "" };
-        out.push(Remedy {
-            lever: lever.into(),
-            now: now.to_string(),
-            enough: found.map(|(value, _)| format!("{value}{dp}")).ok_or_else(|| "no degree is feasible".into()),
-            seconds: found.map(|(_, seconds)| seconds),
-        });
-    }
-    out
-}
-
-/// More chips along the outermost dimension; degrees that the request fixes stay, but DP is free.
-fn chips(workload: &Workload, system: &System, request: &Request) -> Option<Remedy> {
-    let last = system.network.dimensions.len().checked_sub(1)?;
-    let size = system.network.dimensions[last].size;
-    let with = |size: u64| {
-        let mut out = system.clone();
-        out.network.dimensions[last].size = size;
-        out.chips = out.chips.map(|_| out.network.chips());
-        out
-    };
-    let mut request = request.clone();
-    request.wanted.dp = None;
-    request.pins.uses = None;
-    let step = (size / 8).max(1);
-    let near = (1..=24).map(|i| size.saturating_add(step.saturating_mul(i)));
-    let far = (2..=10).map(|i| size.saturating_mul(1 << i));
-    let found = near
-        .chain(far)
-        .filter(|size| *size <= 1 << 20)
-        .find_map(|size| feasible(workload, &with(size), &request).map(|seconds| (size, seconds)));
-    let count = |size: u64| {
-        let chips = with(size).network.chips();
-        format!("{chips} ({size} along dimension {last})")
-    };
-    Some(Remedy {
-        lever: "chips".into(),
-        now: count(size),
-        enough: found.map(|(size, _)| count(size)).ok_or_else(|| "none of the numbers tried is feasible".into()),
-        seconds: found.map(|(_, seconds)| seconds),
-    })
-}
-
-/// More of a memory: doubled until a mapping is found, then bisected. More memory is never worse, so what lies between is
-/// ordered; the answer itself was mapped.
-fn memory(
+/// The smallest change of each lever by itself that makes a point feasible, each found and confirmed by searches, until a deadline. What the
+/// reason names first is what [`shortage`](crate::mapping::shortage) found; the same function finds the others.
+pub fn remedies(
     workload: &Workload,
     system: &System,
     request: &Request,
-    (resource, name, now, hint): (Resource, &str, f64, Option<f64>),
-) -> Remedy {
-    // Whole KiB, so that the number that is printed in bytes is the one that was tried.
-    let whole = |bytes: f64| (bytes / 1024.0).ceil() * 1024.0;
-    let seconds_at = |bytes: f64| feasible(workload, &resource.scaled(system, bytes / now), request);
-    let mut short = now;
-    let mut enough: Option<(f64, f64)> = None;
-    let guesses = hint.into_iter().chain((1..=DOUBLINGS).map(|i| now * 2f64.powi(i)));
-    for bytes in guesses.map(whole).filter(|b| b.is_finite()) {
-        if bytes <= short {
+    reason: &Infeasible,
+    deadline: Deadline,
+) -> Vec<Remedy> {
+    let point = Lacking::new(workload, system, request, deadline);
+    // Seconds of an iteration of the changed point, mapped as asked.
+    let seconds = |workload: &Workload, system: &System, request: &Request| {
+        let limits = Limits { seconds: deadline.left(), ..request.limits.clone() };
+        match map(workload, system, &Request { limits, ..request.clone() }) {
+            Ok(Answer::Mapped(plan, record)) => check::verify(&plan).ok().map(|()| record.value),
+            _ => None,
+        }
+    };
+    let of_mend = |mend: &Mend| {
+        let (workload, system, request) = mend.apply(workload, system, request);
+        seconds(&workload, &system, &request)
+    };
+    let none =
+        |why: &str| if deadline.is_over() { "not found within the limit of seconds".to_string() } else { why.into() };
+    let mut out = Vec::new();
+    let levers: [(&str, Option<u64>, DegreeOf, SetDegree); 2] = [
+        ("PP", request.wanted.pp, |d| d.pp, |request, value| request.wanted.pp = Some(value)),
+        ("TP", request.wanted.tp, |d| d.tp, |request, value| request.wanted.tp = Some(value)),
+    ];
+    for (lever, now, of, set) in levers {
+        let Some(now) = now else {
+            let enough = Err("every degree that the network gives was tried".into());
+            out.push(Remedy { lever: lever.into(), now: "free".into(), enough, seconds: None });
             continue;
-        }
-        match seconds_at(bytes) {
-            Some(seconds) => {
-                enough = Some((bytes, seconds));
-                break;
-            }
-            None => short = bytes,
-        }
+        };
+        let found = point.degree(now, of, set);
+        let dp = if request.wanted.dp.is_some() { " (DP free)" } else { "" };
+        out.push(Remedy {
+            lever: lever.into(),
+            now: now.to_string(),
+            enough: found.map(|value| format!("{value}{dp}")).ok_or_else(|| none("no degree is feasible")),
+            seconds: found.and_then(|value| {
+                let mut request = request.clone();
+                request.wanted.dp = None;
+                request.pins.uses = None;
+                set(&mut request, value);
+                seconds(workload, system, &request)
+            }),
+        });
     }
-    while let Some((least, _)) = enough
-        && least > short * CLOSE
-    {
-        let middle = whole((least * short).sqrt());
-        if middle <= short || middle >= least {
-            break;
-        }
-        match seconds_at(middle) {
-            Some(seconds) => enough = Some((middle, seconds)),
-            None => short = middle,
-        }
+    if let Some(d) = system.network.dimensions.last() {
+        let found = point.chips();
+        let at = system.network.dimensions.len() - 1;
+        out.push(Remedy {
+            lever: "chips".into(),
+            now: Change::Chips { dimension: at, size: d.size, chips: system.network.chips() }.to_string(),
+            seconds: found.as_ref().and_then(of_mend),
+            enough: found.map(|m| m.to_string()).ok_or_else(|| none("none of the numbers tried is feasible")),
+        });
     }
-    let text = |bytes: f64| format!("{} ({bytes:.0} B)", Bytes(bytes));
-    Remedy {
-        lever: name.into(),
-        now: text(now),
-        enough: enough
-            .map(|(bytes, _)| format!("{}, {:.3} times as much", text(bytes), bytes / now))
-            .ok_or_else(|| format!("not even {:.0} times as much is enough", 2f64.powi(DOUBLINGS))),
-        seconds: enough.map(|(_, seconds)| seconds),
+    let mut alone = false;
+    for (lever, now, found) in point.each_memory(reason) {
+        let text = |bytes: f64| format!("{} ({bytes:.0} B)", Bytes(bytes));
+        let bytes = found.as_ref().and_then(Mend::bytes);
+        alone |= bytes.is_some();
+        out.push(Remedy {
+            lever: lever.into(),
+            now: text(now),
+            enough: bytes
+                .map(|bytes| format!("{}, {:.3} times as much", text(bytes), bytes / now))
+                .ok_or_else(|| none("no amount of it is enough by itself")),
+            seconds: found.as_ref().and_then(of_mend),
+        });
     }
+    // What takes several resources stands as the reason has it.
+    for mend in reason.mends.iter().filter(|m| m.changes.len() > 1 && !alone) {
+        out.push(Remedy {
+            lever: "together".into(),
+            now: "-".into(),
+            enough: Ok(mend.to_string()),
+            seconds: of_mend(mend),
+        });
+    }
+    out
 }
+
+type DegreeOf = fn(&Degrees) -> u64;
+type SetDegree = fn(&mut Request, u64);

@@ -22,6 +22,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod deadline;
 pub mod execution;
 pub mod explain;
 pub mod graph;

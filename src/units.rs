@@ -236,6 +236,23 @@ impl fmt::Display for Bytes {
     }
 }
 
+impl Bytes {
+    /// The least size that is written exactly ([`fmt::Display`]) and is not below this one: what can be typed in again.
+    #[must_use]
+    pub fn printed_above(self) -> Self {
+        let mut at = self.0;
+        for _ in 0..8 {
+            let read = Self::parse(&Self(at).to_string()).map_or(at, |bytes| bytes.0);
+            if read >= self.0 {
+                return Self(read);
+            }
+            // A step of the fourth digit is at most a thousandth.
+            at = read * (1.0 + 5e-4) + 0.5;
+        }
+        Self(at)
+    }
+}
+
 impl fmt::Display for Seconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_scaled(f, self.0, &[(1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns")])
@@ -288,6 +305,34 @@ mod tests {
         assert!(matches!(Bytes::parse("1.2.3 GB"), Err(QuantityError::NotANumber { .. })));
         assert!(matches!(Bytes::parse("GB"), Err(QuantityError::NotANumber { .. })));
         assert!(matches!(Bytes::parse(""), Err(QuantityError::NotANumber { .. })));
+    }
+
+    /// What is printed is read as the same number, is enough, and a thousandth too much at most.
+    #[test]
+    fn sizes_are_rounded_up_to_what_is_printed() {
+        for start in [
+            1.0,
+            999.9,
+            1000.0,
+            1023.6,
+            1024.0,
+            3.5 * 1024.0,
+            1.00001e6,
+            1048575.9,
+            7.77777e9,
+            111.0 * 1024f64.powi(3),
+            9.9e14,
+        ] {
+            for step in 0..50 {
+                let bytes = start * 1.0137f64.powi(step);
+                let above = Bytes(bytes).printed_above();
+                assert_eq!(Bytes::parse(&above.to_string()), Ok(above), "{bytes}");
+                assert!(above.0 >= bytes && above.0 <= bytes * 1.0011 + 1.0, "{bytes}: {above}");
+                assert_eq!(above.printed_above(), above);
+            }
+        }
+        assert_eq!(Bytes(1024.0 * 9.5).printed_above().to_string(), "9.500 KiB");
+        assert_eq!(Bytes(1024.0 * 9.5 + 0.1).printed_above().to_string(), "9.501 KiB");
     }
 
     #[test]

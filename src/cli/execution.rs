@@ -4,9 +4,10 @@ use super::Failure;
 use super::args::positive;
 use super::map::{Format, HowMany, MapArgs, check_writable};
 use super::present::{align, plain, significant};
+use crate::deadline::Deadline;
 use crate::execution::search::{Found, Pins, search_until};
 use crate::execution::{
-    Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
+    Execution, ExecutionFile, Machine, NOT_WITHIN, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
 };
 use crate::mapping::search::{Objective, Passes};
 use crate::progress::Waiting;
@@ -287,7 +288,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
     }
     let machine = Machine::new(system).map_err(Failure::input)?;
     let pins = args.execution.pins(args);
-    let begin = std::time::Instant::now();
+    let clock = Deadline::after(args.time_limit);
     let answer = match &args.execution.execution {
         Some(path) => {
             if args.execution.pins_any(&pins) {
@@ -300,25 +301,22 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
                 Ok(prediction) => Answer {
                     prediction,
                     found: None,
-                    seconds: begin.elapsed().as_secs_f64(),
+                    seconds: clock.seconds(),
                     statement: statement::of_given_execution(),
                 },
                 Err(refusal) => return refuse(args, model, system, &refusal),
             }
         }
         None => {
-            let seconds = args.time_limit.and_then(|s| std::time::Duration::try_from_secs_f64(s).ok());
             let waiting = Waiting::begin("searching", args.time_limit);
-            let found = search_until(&machine, model, &pins, seconds.and_then(|s| begin.checked_add(s)));
+            let found = search_until(&machine, model, &pins, clock);
             drop(waiting);
             let found = found.map_err(Failure::input)?;
             let statement = statement::of_executions(&found, &given(&pins), args.time_limit);
             match found.best.clone() {
-                Some(prediction) => {
-                    Answer { prediction, found: Some(found), seconds: begin.elapsed().as_secs_f64(), statement }
-                }
+                Some(prediction) => Answer { prediction, found: Some(found), seconds: clock.seconds(), statement },
                 None if found.stopped => {
-                    let reason = "no execution that fits within the limit of seconds, which does not prove that there is none: raise --time-limit";
+                    let reason = NOT_WITHIN;
                     if args.format == Format::Json {
                         super::print(&no_plan_json(model, system, "time_limit", (&statement, reason)));
                     }

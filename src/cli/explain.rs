@@ -1,14 +1,16 @@
 //! `flowspace explain`: what binds a plan, what more of each resource brings, and what makes an infeasible point feasible.
 
-use super::args::{percent, positive, whole};
+use super::args::{percent, positive, time, whole};
 use super::map::{load, passes};
 use super::present::{align, plain};
 use super::{Failure, present, print};
 use crate::check;
+use crate::deadline::Deadline;
 use crate::explain::{Gain, Remedy, gains, remedies};
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::{JOINT_NODES, Passes};
 use crate::mapping::search::{Record, Request};
+use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::{Figures, Plan};
 use crate::progress::Waiting;
@@ -55,6 +57,9 @@ pub struct ExplainArgs {
     /// Most sets of shardings that a joint search looks at.
     #[arg(long, value_name = "N", default_value_t = JOINT_NODES, value_parser = whole, help_heading = "Search")]
     pub joint_nodes: u64,
+    /// Most seconds of all searches together; what is left out then is said to be.
+    #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Search")]
+    pub time_limit: Option<f64>,
     /// How much more of each resource, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent, help_heading = "Output")]
     pub by: f64,
@@ -100,12 +105,15 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
     }
     let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
     super::execution::refuse_executions(&task.workload_node, &task.system, "explain")?;
+    let deadline = Deadline::after(args.time_limit);
     let request = Request {
         wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
         tiles: args.tiles.or(task.tiles),
         pins: task.pins.clone(),
         passes: args.sharding,
         joint_nodes: args.joint_nodes,
+        // The first of many searches: the others share what it leaves.
+        limits: Limits { seconds: args.time_limit.map(|s| s / 4.0), ..Limits::default() },
         known: task.known(),
         ..Request::default()
     };
@@ -125,7 +133,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
     let waiting = Waiting::begin("mapping again", None);
     match answer {
         Answer::Mapped(plan, record) => {
-            let gains = gains(&plan, &record, &request, 1.0 + args.by / 100.0)?;
+            let gains = gains(&plan, &record, &request, 1.0 + args.by / 100.0, deadline)?;
             drop(waiting);
             let figures = given.as_ref().unwrap_or(&plan.figures);
             let proven = statement::of_mapping(&task.workload, &task.system, &request, &record);
@@ -145,7 +153,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             Ok(0)
         }
         Answer::Infeasible(reason) => {
-            let found = remedies(&task.workload, &task.system, &request, &reason);
+            let found = remedies(&task.workload, &task.system, &request, &reason, deadline);
             drop(waiting);
             match args.format {
                 Format::Text => print(&remedies_text(&reason, &found)),

@@ -4,8 +4,10 @@ use super::Failure;
 use super::args::time;
 use super::map::{Format, MapArgs};
 use super::present::{align, plain, significant};
+use crate::deadline::Deadline;
+use crate::execution::NOT_WITHIN;
 use crate::execution::inference::search::{Goal, Reached};
-use crate::execution::inference::{Layout, Limits, Outcome, Prediction, Server, Wanted, search};
+use crate::execution::inference::{Layout, Limits, Outcome, Prediction, Server, Wanted, search_until};
 use crate::report::statement;
 use crate::system::{System, price};
 use crate::units::{Bytes, Seconds};
@@ -103,11 +105,11 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
         limits: Limits { ttft_s: given.max_ttft, tpot_s: given.max_tpot },
         goal: given.goal.unwrap_or(Goal::Throughput),
     };
-    let outcome = search(&server, model, &wanted).map_err(Failure::input)?;
+    let outcome = search_until(&server, model, &wanted, Deadline::after(args.time_limit)).map_err(Failure::input)?;
     if outcome.best.is_none() {
-        let reason = reason(&outcome, &wanted.limits);
+        let reason = if outcome.stopped { NOT_WITHIN.into() } else { reason(&outcome, &wanted.limits) };
         if args.format == Format::Json {
-            let object = json!({ "workload": model.name, "system": system.name, "status": "infeasible", "statement": statement::of_serving(&outcome, &wanted.goal.to_string()), "reason": reason });
+            let object = json!({ "workload": model.name, "system": system.name, "status": status(&outcome), "statement": statement::of_serving(&outcome, &wanted.goal.to_string()), "reason": reason });
             super::print(&format!("{object:#}\n"));
         }
         return Err(Failure::input(reason));
@@ -117,6 +119,15 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
         Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, wanted.goal)),
     });
     Ok(0)
+}
+
+/// How a search ended.
+fn status(outcome: &Outcome) -> &'static str {
+    match &outcome.best {
+        _ if outcome.stopped => "time_limit",
+        Some(_) => "optimal",
+        None => "infeasible",
+    }
 }
 
 fn reason(outcome: &Outcome, limits: &Limits) -> String {
@@ -292,7 +303,7 @@ fn to_json(outcome: &Outcome, model: &LanguageModel, system: &System, server: &S
     json!({
         "workload": model.name,
         "system": system.name,
-        "status": "optimal",
+        "status": status(outcome),
         "statement": statement::of_serving(outcome, &goal.to_string()),
         "goal": goal,
         "prompt_tokens": model.seq,

@@ -236,6 +236,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         passes: args.sharding,
         joint_nodes: args.joint_nodes,
         micro_batch,
+        any: false,
         known: task.known(),
     };
     let waiting = Waiting::begin("searching", args.time_limit);

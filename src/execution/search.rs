@@ -14,20 +14,22 @@
 //! **Proof.** The bound is part of the sum that the time is, the cells cover the space, so the smallest bound of what was not looked at, or the
 //! best time if that is less, bounds the optimum from below; at the end both are equal. Ties go to the cell with the smaller bound, then to the one listed
 //! first, within a cell to the first listed.
+//!
+//! **Size.** A batch may have thousands of divisors. Memory grows with the microbatch, so that of each kind of block those beyond the largest that
+//! any state fits are left out unpriced; and cells are listed some at a time (`cells.rs`), so that no space takes more than some 200 MB.
 
-use super::block::{Block, BlockKey, BlockSums};
-use super::communication::IterationLinks;
+use super::block::BlockKey;
+use super::cells::Cells;
 use super::layer::Division;
 use super::machine::Machine;
-use super::memory::{self, Memory};
+use super::memory::Memory;
 use super::predict::{Prediction, predict_any, suits};
-use super::schedule::{self, ChipWeights, Constants, Plan, StageKind};
 use super::spec::{Execution, Offload, Recompute, Schedule, Zero};
+use crate::deadline::Deadline;
+use crate::model::divisors::divisors;
 use crate::progress::Steps;
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
-use std::collections::HashMap;
-use std::time::Instant;
 
 crate::spec! {
     /// Decisions of an execution that are given; the others are searched.
@@ -65,6 +67,9 @@ crate::spec! {
         overlap_tp: Option<bool>,
     }
 }
+
+/// What is said of a search that a limit of seconds ended before it had anything that fits.
+pub const NOT_WITHIN: &str = "no plan within the limit of seconds, which does not prove that there is none: raise --time-limit (in a study solve.seconds)";
 
 /// The answer of a search.
 #[derive(Debug, Clone, PartialEq)]
@@ -134,10 +139,18 @@ impl Found {
         match &self.least {
             None => "the space of executions is empty: no degrees suit chips, model and what is given".into(),
             Some((e, m)) => format!(
-                "none of {} executions fits: the least is {} on stage {} with tp {} pp {} dp {} cp {} ep {}, micro_batch {}, recompute {}, zero {}, offload {}; a chip of {} has {}",
+                "none of {} executions fits: the least takes {} on stage {}{} with tp {} pp {} dp {} cp {} ep {}, micro_batch {}, recompute {}, zero {}, offload {}; a chip of {} has {}",
                 self.covered,
-                Bytes(m.device.total()),
+                Bytes(m.device.total()).printed_above(),
                 m.stage,
+                match m.second_capacity.filter(|c| m.second_tier > *c) {
+                    Some(has) => format!(
+                        " and {} of the second tier, which has {}",
+                        Bytes(m.second_tier).printed_above(),
+                        Bytes(has)
+                    ),
+                    None => String::new(),
+                },
                 e.tp,
                 e.pp,
                 e.dp,
@@ -154,47 +167,43 @@ impl Found {
     }
 }
 
-/// Divisors of a number, rising.
-fn divisors(n: u64) -> Vec<u64> {
-    let mut low = Vec::new();
-    let mut high = Vec::new();
-    let mut i = 1;
-    while i <= n / i {
-        if n.is_multiple_of(i) {
-            low.push(i);
-            if i != n / i {
-                high.push(n / i);
-            }
-        }
-        i += 1;
-    }
-    low.extend(high.into_iter().rev());
-    low
-}
-
 fn only<T: PartialEq + Copy>(all: impl IntoIterator<Item = T>, pin: Option<T>) -> Vec<T> {
     all.into_iter().filter(|x| pin.is_none_or(|p| p == *x)).collect()
 }
 
-/// Degrees and microbatch.
+/// Degrees without the microbatch.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Degrees {
-    tp: u64,
-    cp: u64,
-    pp: u64,
-    dp: u64,
-    ep: u64,
-    micro_batch: u64,
-    microbatches: u64,
+pub(super) struct Degrees {
+    pub(super) tp: u64,
+    pub(super) cp: u64,
+    pub(super) pp: u64,
+    pub(super) dp: u64,
+    pub(super) ep: u64,
+    /// Samples of a replica.
+    pub(super) samples: u64,
 }
 
-fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Degrees> {
+impl Degrees {
+    /// Sizes of a microbatch, rising.
+    pub(super) fn micro_batches(&self, pins: &Pins) -> Vec<u64> {
+        only(divisors(self.samples), pins.micro_batch)
+    }
+
+    /// Whether microbatches of a size divide among the stages, as an interleaved schedule asks.
+    pub(super) fn interleaves(&self, micro_batch: u64) -> bool {
+        self.pp > 1 && (self.samples / micro_batch.max(1)).is_multiple_of(self.pp)
+    }
+}
+
+/// All degrees, in order.
+pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Degrees> {
     let chips = pins.chips.unwrap_or(machine.chips);
     let experts = if model.expert_layers() > 0 { model.experts.map_or(1, |e| e.count) } else { 1 };
     let mut out = Vec::new();
     if chips > machine.chips {
         return out;
     }
+    let experts = only(divisors(experts), pins.ep);
     for tp in only(divisors(chips), pins.tp).into_iter().filter(|t| model.heads.is_multiple_of(*t)) {
         for cp in only(divisors(chips / tp), pins.cp).into_iter().filter(|c| model.seq.is_multiple_of(*c)) {
             for pp in only(divisors(chips / tp / cp), pins.pp).into_iter().filter(|p| *p <= model.layers) {
@@ -203,24 +212,24 @@ fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Degrees
                     continue;
                 }
                 let samples = model.global_batch / dp;
-                for ep in only(divisors(experts), pins.ep).into_iter().filter(|e| (dp * cp).is_multiple_of(*e)) {
-                    for micro_batch in only(divisors(samples), pins.micro_batch) {
-                        let microbatches = samples / micro_batch;
-                        out.push(Degrees { tp, cp, pp, dp, ep, micro_batch, microbatches });
-                    }
+                if pins.micro_batch.is_some_and(|b| !samples.is_multiple_of(b)) {
+                    continue;
                 }
+                let ep = experts.iter().filter(|e| (dp * cp).is_multiple_of(**e));
+                out.extend(ep.map(|ep| Degrees { tp, cp, pp, dp, ep: *ep, samples }));
             }
         }
     }
     out
 }
 
-fn blocks(machine: &Machine, d: &Degrees, pins: &Pins) -> Vec<BlockKey> {
+/// Blocks of degrees with a microbatch, in order.
+pub(super) fn blocks(machine: &Machine, d: &Degrees, micro_batch: u64, pins: &Pins) -> Vec<BlockKey> {
     let switch = if d.tp > 1 { vec![false, true] } else { vec![false] };
     let overlaps = if machine.stack.overlap_tp { switch.clone() } else { vec![false] };
     let mut out = Vec::new();
     for sequence_parallel in only(switch.clone(), pins.sequence_parallel) {
-        let division = Division { tp: d.tp, cp: d.cp, ep: d.ep, micro_batch: d.micro_batch, sequence_parallel };
+        let division = Division { tp: d.tp, cp: d.cp, ep: d.ep, micro_batch, sequence_parallel };
         for recompute in only(Recompute::ALL.iter().copied(), pins.recompute) {
             for overlap_tp in only(overlaps.clone(), pins.overlap_tp) {
                 out.push(BlockKey { division, recompute, overlap_tp });
@@ -230,13 +239,11 @@ fn blocks(machine: &Machine, d: &Degrees, pins: &Pins) -> Vec<BlockKey> {
     out
 }
 
-/// Schedules and chunks of the degrees.
-fn schedules(model: &LanguageModel, d: &Degrees, pins: &Pins) -> Vec<(Schedule, u64)> {
+/// Schedules and chunks of the degrees, where microbatches divide among the stages or not.
+pub(super) fn schedules(model: &LanguageModel, d: &Degrees, interleaves: bool, pins: &Pins) -> Vec<(Schedule, u64)> {
     let plain = [Schedule::OneForwardOneBackward, Schedule::GPipe, Schedule::ZeroBubble];
     let mut out: Vec<(Schedule, u64)> = only(plain, pins.schedule).into_iter().map(|s| (s, 1)).collect();
-    let interleaved =
-        d.pp > 1 && d.microbatches.is_multiple_of(d.pp) && pins.schedule.is_none_or(|s| s == Schedule::Interleaved);
-    if interleaved {
+    if interleaves && pins.schedule.is_none_or(|s| s == Schedule::Interleaved) {
         // Embedding and head may stand for a layer each ([`suits`]).
         let whole = [model.layers, model.layers.saturating_add(2)];
         let mut chunks: Vec<u64> = whole
@@ -254,12 +261,12 @@ fn schedules(model: &LanguageModel, d: &Degrees, pins: &Pins) -> Vec<(Schedule, 
 }
 
 /// What remains to be decided in a cell, beside the schedule.
-struct Tails {
-    states: Vec<(Zero, Offload)>,
-    overlaps: Vec<bool>,
+pub(super) struct Tails {
+    pub(super) states: Vec<(Zero, Offload)>,
+    pub(super) overlaps: Vec<bool>,
 }
 
-fn tails(machine: &Machine, d: &Degrees, pins: &Pins) -> Tails {
+pub(super) fn tails(machine: &Machine, d: &Degrees, pins: &Pins) -> Tails {
     let alone = d.dp * d.cp == 1;
     let zeros = if alone { &[Zero::Off][..] } else { Zero::ALL };
     let offloads = if machine.second_tier.is_some() { Offload::ALL } else { &[Offload::None][..] };
@@ -277,14 +284,15 @@ fn tails(machine: &Machine, d: &Degrees, pins: &Pins) -> Tails {
     }
 }
 
-fn execution(d: &Degrees, key: &BlockKey) -> Execution {
+/// The plainest execution of degrees and a block.
+pub(super) fn execution(d: &Degrees, key: &BlockKey) -> Execution {
     Execution {
         tp: d.tp,
         pp: d.pp,
         dp: d.dp,
         ep: d.ep,
         cp: d.cp,
-        micro_batch: d.micro_batch,
+        micro_batch: key.division.micro_batch,
         schedule: Schedule::OneForwardOneBackward,
         chunks: 1,
         recompute: key.recompute,
@@ -300,13 +308,16 @@ fn execution(d: &Degrees, key: &BlockKey) -> Execution {
 pub fn executions(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Execution> {
     let mut out = Vec::new();
     for d in degrees(machine, model, pins) {
-        let (schedules, tails) = (schedules(model, &d, pins), tails(machine, &d, pins));
-        for key in blocks(machine, &d, pins) {
-            let base = execution(&d, &key);
-            for &(zero, offload) in &tails.states {
-                for &(schedule, chunks) in &schedules {
-                    for &overlap_dp in &tails.overlaps {
-                        out.push(Execution { schedule, chunks, zero, offload, overlap_dp, ..base.clone() });
+        let tails = tails(machine, &d, pins);
+        for micro_batch in d.micro_batches(pins) {
+            let schedules = schedules(model, &d, d.interleaves(micro_batch), pins);
+            for key in blocks(machine, &d, micro_batch, pins) {
+                let base = execution(&d, &key);
+                for &(zero, offload) in &tails.states {
+                    for &(schedule, chunks) in &schedules {
+                        for &overlap_dp in &tails.overlaps {
+                            out.push(Execution { schedule, chunks, zero, offload, overlap_dp, ..base.clone() });
+                        }
                     }
                 }
             }
@@ -316,52 +327,15 @@ pub fn executions(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<
     out
 }
 
-/// Degrees with one block: all that is left are schedule, ZeRO, offload, overlap of data parallelism.
-struct Cell {
-    bound: f64,
-    degrees: usize,
-    key: BlockKey,
-    block: Block,
-}
-
-/// What belongs to degrees whatever the block.
-struct Frame {
-    degrees: Degrees,
-    weights: ChipWeights,
-    links: IterationLinks,
-    kinds: usize,
-    schedules: Vec<(Schedule, u64)>,
-    tails: Tails,
-}
-
-struct Tables {
-    constants: Constants,
-    frames: Vec<Frame>,
-    kinds: Vec<Vec<StageKind>>,
-}
-
-impl Tables {
-    fn plan<'a>(&'a self, frame: &'a Frame, block: &'a Block) -> Plan<'a> {
-        Plan {
-            constants: &self.constants,
-            block,
-            weights: &frame.weights,
-            links: &frame.links,
-            kinds: self.kinds.get(frame.kinds).map_or(&[], Vec::as_slice),
-            microbatches: frame.degrees.microbatches as f64,
-        }
-    }
-}
-
 /// Finds the fastest execution that fits, and proves it.
 ///
 /// # Errors
 /// A sentence where model and machine do not suit each other at all (data type, pass).
 pub fn search(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Result<Found, String> {
-    search_until(machine, model, pins, None)
+    search_until(machine, model, pins, Deadline::never())
 }
 
-/// [`search`], at most until a deadline: all cells are bounded first, then looked at by rising bound as long as there is time.
+/// [`search`], at most until a deadline: cells are bounded first, then looked at by rising bound as long as there is time.
 ///
 /// # Errors
 /// As [`search`].
@@ -369,13 +343,12 @@ pub fn search_until(
     machine: &Machine,
     model: &LanguageModel,
     pins: &Pins,
-    deadline: Option<Instant>,
+    deadline: Deadline,
 ) -> Result<Found, String> {
     let peak = machine.peak(model)?;
-    let one = Execution { micro_batch: 1, ..execution(&ONE, &ONE_KEY) };
+    let one = execution(&ONE, &ONE_KEY);
     // The pass is refused here with its reason; one chip and one sample suit everything else.
     suits(machine, model, &one)?;
-    let mut tables = Tables { constants: Constants::of(machine, model), frames: Vec::new(), kinds: Vec::new() };
     let mut found = Found {
         best: None,
         bound: f64::INFINITY,
@@ -388,7 +361,8 @@ pub fn search_until(
         stopped: false,
         least: None,
     };
-    let cells = cells(machine, model, pins, peak, &mut tables, &mut found);
+    let mut cells = Cells::new(machine, model, pins, peak);
+    found.covered = cells.covered();
     if found.covered == 0 {
         // What is given, and one of everything else: the first rule that it breaks is the reason.
         let why = suits(machine, model, &pins.alone()).err();
@@ -404,20 +378,29 @@ pub fn search_until(
         ));
     }
     let mut best: Option<(f64, Execution)> = None;
-    let steps = Steps::of("cells of degrees", cells.len() as u64);
-    for (i, cell) in cells.iter().enumerate() {
-        if best.as_ref().is_some_and(|(time, _)| cell.bound >= *time) {
-            found.pruned = (cells.len() - i) as u64;
-            break;
+    let mut looked = false;
+    while !found.stopped && cells.list(best.as_ref().map(|(time, _)| *time), deadline, &mut found) {
+        let steps = Steps::of("cells of degrees", cells.len() as u64);
+        for i in 0..cells.len() {
+            let bound = cells.bound(i);
+            if best.as_ref().is_some_and(|(time, _)| bound >= *time) {
+                found.pruned += (cells.len() - i) as u64;
+                break;
+            }
+            // The cell of least bound is looked at whatever the deadline.
+            if looked && deadline.is_over() {
+                found.stopped = true;
+                found.bound = found.bound.min(bound);
+                break;
+            }
+            cells.look(i, &mut best, &mut found);
+            looked = true;
+            steps.step();
         }
-        // The cell of least bound is looked at whatever the deadline.
-        if i > 0 && deadline.is_some_and(|d| Instant::now() >= d) {
-            found.stopped = true;
-            found.bound = cell.bound;
-            break;
-        }
-        look(machine, &tables, cell, &mut best, &mut found);
-        steps.step();
+        found.stopped |= deadline.is_over() && !cells.are_all();
+    }
+    if found.stopped && !cells.are_all() {
+        found.bound = found.bound.min(cells.floor());
     }
     if let Some((time, execution)) = best {
         // What was left out is bounded by a cell's bound that is not below this time.
@@ -437,10 +420,10 @@ fn nearest_chips(machine: &Machine, model: &LanguageModel, pins: &Pins, chips: u
         let pins = Pins { chips: Some(*n), ..pins.clone() };
         degrees(machine, model, &pins).iter().any(|d| {
             let tails = tails(machine, d, &pins);
-            !schedules(model, d, &pins).is_empty()
+            !schedules(model, d, true, &pins).is_empty()
                 && !tails.states.is_empty()
                 && !tails.overlaps.is_empty()
-                && !blocks(machine, d, &pins).is_empty()
+                && !blocks(machine, d, 1, &pins).is_empty()
         })
     };
     let below = (chips.saturating_sub(MOST_TRIED).max(1)..chips).rev().find(suits);
@@ -452,91 +435,9 @@ fn nearest_chips(machine: &Machine, model: &LanguageModel, pins: &Pins, chips: u
     }
 }
 
-const ONE: Degrees = Degrees { tp: 1, cp: 1, pp: 1, dp: 1, ep: 1, micro_batch: 1, microbatches: 1 };
-const ONE_KEY: BlockKey = BlockKey {
+pub(super) const ONE: Degrees = Degrees { tp: 1, cp: 1, pp: 1, dp: 1, ep: 1, samples: 1 };
+pub(super) const ONE_KEY: BlockKey = BlockKey {
     division: Division { tp: 1, cp: 1, ep: 1, micro_batch: 1, sequence_parallel: false },
     recompute: Recompute::None,
     overlap_tp: false,
 };
-
-/// All cells by rising bound.
-fn cells(
-    machine: &Machine,
-    model: &LanguageModel,
-    pins: &Pins,
-    peak: f64,
-    tables: &mut Tables,
-    found: &mut Found,
-) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    let mut sums: HashMap<Division, BlockSums> = HashMap::new();
-    let mut blocks_of: HashMap<BlockKey, Block> = HashMap::new();
-    let mut kinds_of: HashMap<u64, usize> = HashMap::new();
-    let mut frame_of: HashMap<(u64, u64, u64, u64), (ChipWeights, IterationLinks)> = HashMap::new();
-    for d in degrees(machine, model, pins) {
-        let (schedules, tails) = (schedules(model, &d, pins), tails(machine, &d, pins));
-        let inside = (schedules.len() * tails.states.len() * tails.overlaps.len()) as u64;
-        let keys = blocks(machine, &d, pins);
-        if inside == 0 || keys.is_empty() {
-            continue;
-        }
-        let kinds = *kinds_of.entry(d.pp).or_insert_with(|| {
-            tables.kinds.push(schedule::stages(model, d.pp));
-            tables.kinds.len() - 1
-        });
-        let (weights, links) = *frame_of.entry((d.tp, d.cp, d.pp, d.ep)).or_insert_with(|| {
-            (ChipWeights::of(model, d.tp, d.ep, d.pp), IterationLinks::of(machine, d.tp, d.cp, d.ep, d.dp, d.pp))
-        });
-        let divided = tails.states.iter().any(|(zero, _)| *zero != Zero::Off);
-        let frame = Frame { degrees: d, weights, links, kinds, schedules, tails };
-        for key in keys {
-            let own = sums.entry(key.division).or_insert_with(|| BlockSums::of(machine, model, key.division, peak));
-            let block = *blocks_of.entry(key).or_insert_with(|| Block::of(machine, model, &key, own));
-            let bound = tables.plan(&frame, &block).bound(&execution(&d, &key), divided);
-            cells.push(Cell { bound, degrees: tables.frames.len(), key, block });
-            found.covered += inside;
-        }
-        tables.frames.push(frame);
-    }
-    found.cells = cells.len() as u64;
-    found.blocks = blocks_of.len() as u64;
-    // Stable: equal bounds stay in the order of the list.
-    cells.sort_by(|a, b| a.bound.total_cmp(&b.bound));
-    cells
-}
-
-/// Looks at every execution of a cell.
-fn look(machine: &Machine, tables: &Tables, cell: &Cell, best: &mut Option<(f64, Execution)>, found: &mut Found) {
-    let Some(frame) = tables.frames.get(cell.degrees) else { return };
-    let plan = tables.plan(frame, &cell.block);
-    let mut e = execution(&frame.degrees, &cell.key);
-    for &(zero, offload) in &frame.tails.states {
-        (e.zero, e.offload, e.schedule, e.chunks) = (zero, offload, Schedule::OneForwardOneBackward, 1);
-        // No schedule keeps less than this one.
-        let least = memory::memory(machine, &plan, &e);
-        if !least.fits() {
-            found.too_large += (frame.schedules.len() * frame.tails.overlaps.len()) as u64;
-            let fewer = |(_, m): &(Execution, Memory)| m.device.total() > least.device.total();
-            if best.is_none() && found.least.as_ref().is_none_or(fewer) {
-                found.least = Some((e.clone(), least));
-            }
-            continue;
-        }
-        for &(schedule, chunks) in &frame.schedules {
-            (e.schedule, e.chunks) = (schedule, chunks);
-            let same = matches!(schedule, Schedule::OneForwardOneBackward | Schedule::ZeroBubble);
-            if !same && !memory::memory(machine, &plan, &e).fits() {
-                found.too_large += frame.tails.overlaps.len() as u64;
-                continue;
-            }
-            for &overlap_dp in &frame.tails.overlaps {
-                e.overlap_dp = overlap_dp;
-                let time = plan.seconds(&e);
-                found.evaluated += 1;
-                if best.as_ref().is_none_or(|(t, _)| time < *t) {
-                    *best = Some((time, e.clone()));
-                }
-            }
-        }
-    }
-}

@@ -4,10 +4,13 @@ use super::block::{Block, BlockKey, BlockSums};
 use super::machine::{Machine, Traffic};
 use super::predict::{predict, predict_any};
 use super::schedule::{ChipWeights, stages};
-use super::search::{Pins, executions, search};
+use super::search::{Pins, executions, search, search_until};
 use super::{Execution, Offload, Recompute, Refusal, Schedule, Zero};
+use crate::deadline::Deadline;
+use crate::model::divisors::divisors;
 use crate::spec::{Node, Reader};
 use crate::system::System;
+use crate::units::Bytes;
 use crate::workload::language::{AttentionCount, LanguageModel};
 
 /// What a test changes in its machine.
@@ -370,6 +373,11 @@ fn search_is_brute_force() {
                 assert_eq!(p.time.total, time);
                 assert_eq!((found.bound, found.gap()), (time, 0.0));
                 assert!(p.memory.fits());
+                // Stopped at once: some plan or none, and a bound that holds all the same.
+                let stopped = search_until(&machine, &model, &pins, Deadline::after(Some(0.0))).unwrap();
+                assert!(stopped.stopped && stopped.bound <= time && stopped.bound > 0.0, "{stopped:?}");
+                assert_eq!(stopped.covered, found.covered);
+                assert!(stopped.best.is_none_or(|p| p.time.total >= time && p.memory.fits()));
             }
             (None, None) => {
                 let (_, least) = found.least.clone().unwrap();
@@ -379,9 +387,37 @@ fn search_is_brute_force() {
                     .fold(f64::INFINITY, f64::min);
                 assert_eq!(least.device.total(), smallest);
                 assert!(found.reason(&machine).contains("none of"));
+                // What is printed is enough, one per cent less is not.
+                let enough = Bytes(least.device.total()).printed_above();
+                assert!(found.reason(&machine).contains(&enough.to_string()));
+                let with = |bytes: f64| {
+                    let mut larger = machine.clone();
+                    larger.capacity = Some(bytes);
+                    search(&larger, &model, &pins).unwrap().best.is_some()
+                };
+                assert!(with(enough.0) && !with(enough.0 * 0.99));
             }
             other => panic!("brute force and search differ: {other:?}"),
         }
+    }
+}
+
+/// Batches with thousands of divisors: all executions are covered, but only microbatches that may fit are priced.
+#[test]
+fn batches_of_many_divisors_are_searched() {
+    for (batch, sizes) in [(735_134_400, 1344), (963_761_198_400, 6720)] {
+        let model = gpt(6, 1024, 8, 512, batch);
+        let machine = machine(&Parts { node: 1, capacity: "capacity: 4 GiB, ", ..Parts::default() });
+        let found = search(&machine, &model, &Pins::default()).unwrap();
+        // On one chip without other tiers: three schedules (one stage has no interleaving) and three recomputations.
+        assert_eq!(found.covered, sizes * 9);
+        assert!(found.cells < 200 && found.too_large > sizes * 8, "{found:?}");
+        assert_eq!((found.gap(), found.stopped), (0.0, false));
+        // No larger microbatch fits: what needs least there is too large.
+        let b = found.best.unwrap().execution.micro_batch;
+        let beyond = divisors(batch).into_iter().find(|d| *d >= 256 * b);
+        let beyond = Pins { micro_batch: beyond, ..Pins::default() };
+        assert!(search(&machine, &model, &beyond).unwrap().best.is_none());
     }
 }
 

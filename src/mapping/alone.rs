@@ -3,6 +3,7 @@
 
 use super::degrees::Degrees;
 use super::instance::{Amounts, CAPACITY_TOLERANCE, Choice, Goal, Instance, PartitionCost};
+use super::request::LeftOpen;
 use super::search::{Best, Found, Search, TIE};
 use super::sharding::Sharding;
 use super::tiling;
@@ -78,6 +79,11 @@ impl Search<'_> {
         for &tiles in counts {
             if whole.iter().any(|more| more.is_multiple_of(tiles)) {
                 continue;
+            }
+            if self.out_of_time() {
+                // A plan that it has is kept; of the counts that are left nothing is known.
+                found.stop(LeftOpen::Seconds, self.assignment_bound(degrees));
+                break;
             }
             let amounts =
                 match self.amounts(Choice { degrees, sharding: strategies, tiles, weights_on_chip: false, longest }) {

@@ -7,6 +7,7 @@ use super::ideals::Ideals;
 use super::record::{Status, relative_gap};
 use super::request::{Answer, LeftOpen, MapError, Proof, Record, Request};
 use super::search::{Best, Found, Search, TIE};
+use crate::deadline::Deadline;
 use crate::plan::{Decisions, Plan};
 use crate::system::System;
 use crate::workload::Workload;
@@ -105,7 +106,7 @@ pub fn winner_model(
 ) -> Result<fusion::FusionModel, MapError> {
     let degrees = Degrees::new(system, plan.decisions.uses.clone());
     let on_grid = workload.is_spread().then(|| workload.on_grid(degrees.grid_rows, degrees.grid_cols));
-    let clock = super::search::Clock::start(&super::solver::Limits { seconds: None, ..request.limits.clone() });
+    let clock = Deadline::never();
     // The plan's own workload: it has the microbatch that was found.
     let workload = on_grid.as_ref().unwrap_or(&plan.workload);
     if workload.is_chain() {

@@ -54,7 +54,7 @@ impl Search<'_> {
     /// `live_limit` bytes to tensors that wait. Tells whether more room could give a better plan.
     fn try_division(
         &self,
-        Candidate { degrees, of, .. }: &Candidate,
+        Candidate { degrees, of, bound: least }: &Candidate,
         (sharding, some): (&Sharding, Option<&[u64]>),
         (longest, live_limit): (u64, f64),
         best: &mut Option<Best>,
@@ -76,8 +76,17 @@ impl Search<'_> {
         let mut whole: Vec<(u64, bool)> = Vec::new();
         let is_whole = |tiles| tiling::is_whole(self.workload, self.system, degrees.tp, &sharding.strategies, tiles);
         let modes: &[bool] = if instance::may_keep_weights(self.system) { &[true, false] } else { &[false] };
+        let any = self.request.any;
         for (tiles, weights_on_chip) in counts.into_iter().flat_map(|t| modes.iter().map(move |m| (t, *m))) {
             let layout = (tiles, weights_on_chip);
+            if any && best.is_some() {
+                return Ok(false);
+            }
+            if self.out_of_time() {
+                // Nothing is known of the tile counts that are left: of large graphs it takes long to build one.
+                found.stop(LeftOpen::Seconds, *least);
+                return Ok(false);
+            }
             // What `dominates` would find, without building it.
             if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more.is_multiple_of(tiles)) {
                 continue;

@@ -242,6 +242,10 @@ impl Search<'_> {
         let room: Vec<f64> = loads.iter().map(|load| self.dram_capacity() - one(load)).collect();
         let mut tried: Vec<Instance> = Vec::new();
         for tiles in counts {
+            if self.out_of_time() {
+                found.stop(LeftOpen::Seconds, candidate.bound);
+                break;
+            }
             let built = self.instance((degrees, 1), &sharding.strategies, (tiles, false), self.dram_capacity());
             let whole = match built {
                 Ok(whole) => whole,
@@ -375,6 +379,9 @@ impl Search<'_> {
         counts.retain(|t| *t < best.tiles);
         counts.sort_unstable();
         for tiles in counts {
+            if self.out_of_time() {
+                return;
+            }
             let at = (&best.degrees, 1);
             let built = self.instance(at, &best.sharding.strategies, (tiles, false), self.dram_capacity());
             let Ok(whole) = built else { continue };

@@ -54,8 +54,9 @@ impl Search<'_> {
         if instance.kernel_by_kernel || best.layer <= closed * (1.0 + TIE) {
             return Ok((best.layer.min(closed.max(best.layer * (1.0 - TIE))), Proof::ClosedForm, None));
         }
-        let enough = best.proven || self.out_of_time();
-        if self.request.engine == Engine::Exact || (self.request.engine == Engine::Auto && enough) {
+        let enough = best.proven;
+        let no_milp = self.request.any || self.out_of_time();
+        if self.request.engine == Engine::Exact || no_milp || (self.request.engine == Engine::Auto && enough) {
             let bound = if best.proven { best.layer } else { closed };
             let proof = match best.proven {
                 true if best.relaxed => Proof::Relaxation,

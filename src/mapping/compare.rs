@@ -7,10 +7,11 @@ use super::ideals::{Ideals, MAX_IDEALS};
 use super::instance::Instance;
 use super::record::{SolveRecord, Status};
 use super::request::{MapError, Request};
-use super::search::{Clock, Search};
+use super::search::Search;
 use super::sharding;
 use super::solver::{Limits, Solver};
 use super::wide;
+use crate::deadline::Deadline;
 use crate::plan::Plan;
 use crate::progress::Steps;
 use crate::system::System;
@@ -80,7 +81,7 @@ pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request)
     let own = Degrees::new(system, plan.decisions.uses.clone());
     let on_grid = workload.is_spread().then(|| workload.on_grid(own.grid_rows, own.grid_cols));
     // Seconds limit each MILP here, not all of them.
-    let clock = Clock::start(&Limits { seconds: None, ..request.limits.clone() });
+    let clock = Deadline::never();
     let search = Search::new(on_grid.as_ref().unwrap_or(workload), system, request, clock)?;
     let mut candidates = vec![own.clone()];
     if !workload.is_spread() && request.pins.uses.is_none() {
@@ -182,7 +183,7 @@ fn compare_fusion(
             ("shortest path", path.as_ref().map(|p| p.assignment.clone()), path.map(|p| p.objective))
         }
         None => {
-            let found = wide::solve(instance, f64::INFINITY, &mut wide::Memory::default(), None);
+            let found = wide::solve(instance, f64::INFINITY, &mut wide::Memory::default(), Deadline::never());
             ("wide", found.as_ref().map(|w| w.assignment.clone()), found.map(|w| w.bound))
         }
     };

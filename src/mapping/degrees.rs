@@ -1,6 +1,7 @@
 //! Which network dimension serves tensor, pipeline and data parallelism (design section 6.1).
 
 use crate::model::collective::{GroupDimension, OwnGroups, group};
+use crate::model::divisors::divisors;
 use crate::plan::DimensionUse;
 use crate::system::{System, Topology};
 
@@ -140,32 +141,12 @@ fn divisions(n: u64) -> Vec<DimensionUse> {
     out
 }
 
-/// Divisors of `n`, ascending.
-pub fn divisors(n: u64) -> Vec<u64> {
-    let mut low: Vec<u64> = Vec::new();
-    let mut high: Vec<u64> = Vec::new();
-    let mut d = 1;
-    while d <= n / d {
-        if n.is_multiple_of(d) {
-            low.push(d);
-            if d != n / d {
-                high.push(n / d);
-            }
-        }
-        d += 1;
-    }
-    low.extend(high.into_iter().rev());
-    low
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn divisors_by_hand() {
-        assert_eq!(divisors(12), vec![1, 2, 3, 4, 6, 12]);
-        assert_eq!(divisors(1), vec![1]);
+    fn divisions_by_hand() {
         // 8 = 2^3 into three ordered factors: C(3+2, 2) = 10.
         assert_eq!(divisions(8).len(), 10);
     }

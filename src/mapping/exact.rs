@@ -16,8 +16,8 @@ use super::ideals::Ideals;
 use super::instance::Instance;
 use super::pricing::Pricer;
 use super::remaining::Remaining;
+use crate::deadline::{Deadline, Watch};
 use std::collections::HashSet;
-use std::time::Instant;
 
 /// The answer of the shortest path.
 #[derive(Debug, Clone, PartialEq)]
@@ -50,7 +50,7 @@ pub(super) fn within(time: f64, cutoff: f64) -> bool {
 
 /// [`solve`] for plans that take at most `cutoff` seconds: `None` also where all plans take longer.
 pub fn solve_below(instance: &Instance, ideals: &Ideals, cutoff: f64) -> Option<Path> {
-    solve_until(instance, ideals, cutoff, None).path
+    solve_until(instance, ideals, cutoff, Deadline::never()).path
 }
 
 /// The answer of a search that a deadline may have stopped.
@@ -63,7 +63,7 @@ pub struct Searched {
 }
 
 /// [`solve_below`], at most until a deadline.
-pub fn solve_until(instance: &Instance, ideals: &Ideals, cutoff: f64, deadline: Option<Instant>) -> Searched {
+pub fn solve_until(instance: &Instance, ideals: &Ideals, cutoff: f64, deadline: Deadline) -> Searched {
     let pinned = instance.pins.iter().any(Option::is_some);
     if pinned || instance.max_partitions.is_some() {
         return Counted::new(instance, ideals, deadline).run();
@@ -72,7 +72,7 @@ pub fn solve_until(instance: &Instance, ideals: &Ideals, cutoff: f64, deadline: 
     let mut first = None;
     if ideals.sets.len() > instance.kernels.len() + 1 {
         // The best plan of one order is seldom far from the best of all, and soon found: a search that is stopped has it.
-        first = Free::new(instance, &ideals.one_order(), known, None).run().path;
+        first = Free::new(instance, &ideals.one_order(), known, Deadline::never()).run().path;
         known = first.as_ref().map_or(known, |path| known.min(path.objective * (1.0 + CLEAR)));
     }
     let mut found = Free::new(instance, ideals, known, deadline).run();
@@ -82,28 +82,6 @@ pub fn solve_until(instance: &Instance, ideals: &Ideals, cutoff: f64, deadline: 
         _ => {}
     }
     found
-}
-
-/// Whether a deadline has passed, looked up now and then: a look at the clock costs as much as some steps.
-struct Watch {
-    deadline: Option<Instant>,
-    steps: u32,
-    over: bool,
-}
-
-impl Watch {
-    fn new(deadline: Option<Instant>) -> Self {
-        Self { deadline, steps: 0, over: false }
-    }
-
-    /// Counts a step.
-    fn is_over(&mut self) -> bool {
-        self.steps = self.steps.wrapping_add(1);
-        if self.steps % 1024 == 1 && self.deadline.is_some_and(|d| Instant::now() >= d) {
-            self.over = true;
-        }
-        self.over
-    }
 }
 
 /// The walk from one ideal over all partitions that may start there.
@@ -116,8 +94,8 @@ struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    fn new(instance: &'a Instance, ideals: &'a Ideals, deadline: Option<Instant>) -> Self {
-        Self { instance, ideals, pricer: Pricer::new(instance), priced: 0, watch: Watch::new(deadline) }
+    fn new(instance: &'a Instance, ideals: &'a Ideals, deadline: Deadline) -> Self {
+        Self { instance, ideals, pricer: Pricer::new(instance), priced: 0, watch: deadline.watch() }
     }
 
     /// Calls `visit` with each ideal that a partition from `i` may end at, the kernels of the partition and its time.
@@ -179,14 +157,14 @@ struct Free<'a> {
 }
 
 impl<'a> Free<'a> {
-    fn new(instance: &'a Instance, ideals: &'a Ideals, known: f64, deadline: Option<Instant>) -> Self {
+    fn new(instance: &'a Instance, ideals: &'a Ideals, known: f64, deadline: Deadline) -> Self {
         let remaining = Remaining::new(instance).after_each(ideals);
         Self { walk: Walk::new(instance, ideals, deadline), known, remaining }
     }
 
     fn run(mut self) -> Searched {
         let path = self.search();
-        let stopped = self.walk.watch.over;
+        let stopped = self.walk.watch.was_over();
         Searched { path: path.filter(|_| !stopped), stopped }
     }
 
@@ -212,7 +190,7 @@ impl<'a> Free<'a> {
                     count[j] = partitions;
                 }
             });
-            if self.walk.watch.over {
+            if self.walk.watch.was_over() {
                 return None;
             }
         }
@@ -238,7 +216,7 @@ struct Counted<'a> {
 }
 
 impl<'a> Counted<'a> {
-    fn new(instance: &'a Instance, ideals: &'a Ideals, deadline: Option<Instant>) -> Self {
+    fn new(instance: &'a Instance, ideals: &'a Ideals, deadline: Deadline) -> Self {
         let kernels = instance.kernels.len();
         let most = instance.max_partitions.unwrap_or(kernels).min(kernels);
         Self { walk: Walk::new(instance, ideals, deadline), most }
@@ -246,7 +224,7 @@ impl<'a> Counted<'a> {
 
     fn run(mut self) -> Searched {
         let path = self.search();
-        let stopped = self.walk.watch.over;
+        let stopped = self.walk.watch.was_over();
         Searched { path: path.filter(|_| !stopped), stopped }
     }
 
@@ -270,7 +248,7 @@ impl<'a> Counted<'a> {
                     }
                 }
             });
-            if self.walk.watch.over {
+            if self.walk.watch.was_over() {
                 return None;
             }
         }
@@ -310,7 +288,7 @@ fn assignment(instance: &Instance, ideals: &Ideals, mut chain: Vec<usize>) -> Ve
 /// The best partitions that cut one topological order (forward kernels first): for graphs too large to list the ideals of a
 /// plan, with a proof where the graph has no other order (the panels of an LU factorisation). Pins are not served, and a bound on the number of partitions only where the best plan
 /// happens to keep it. `None` also where the deadline passes.
-pub fn by_order(instance: &Instance, deadline: Option<Instant>) -> Option<Path> {
+pub fn by_order(instance: &Instance, deadline: Deadline) -> Option<Path> {
     if instance.pins.iter().any(Option::is_some) {
         return None;
     }
@@ -328,7 +306,7 @@ pub fn by_order(instance: &Instance, deadline: Option<Instant>) -> Option<Path> 
     best[0] = 0.0;
     let mut priced = 0;
     let mut pricer = Pricer::new(instance);
-    let mut watch = Watch::new(deadline);
+    let mut watch = deadline.watch();
     for i in 0..n {
         if best[i].is_infinite() {
             continue;
@@ -494,7 +472,7 @@ mod tests {
     #[test]
     fn the_cuts_of_a_chain_are_a_proof() {
         let with_updates = chain_with_updates(10);
-        assert!(!by_order(&with_updates, None).unwrap().proven);
+        assert!(!by_order(&with_updates, Deadline::never()).unwrap().proven);
         let mut chain = with_updates;
         chain.kernels.truncate(10);
         chain.pins.truncate(10);
@@ -503,7 +481,7 @@ mod tests {
             tensor.output = k == 9;
         }
         let all = solve(&chain, &Ideals::of(&chain, MAX_IDEALS).unwrap()).unwrap();
-        let cut = by_order(&chain, None).unwrap();
+        let cut = by_order(&chain, Deadline::never()).unwrap();
         assert!(cut.proven && all.proven);
         assert!((cut.objective / all.objective - 1.0).abs() < 1e-12, "{cut:?} {all:?}");
     }
@@ -513,11 +491,11 @@ mod tests {
     fn a_stopped_search_has_a_plan() {
         let chain = chain_with_updates(10);
         let all = Ideals::of(&chain, MAX_IDEALS).unwrap();
-        let stopped = solve_until(&chain, &all, f64::INFINITY, Some(Instant::now()));
+        let stopped = solve_until(&chain, &all, f64::INFINITY, Deadline::after(Some(0.0)));
         let path = stopped.path.unwrap();
         assert!(stopped.stopped && !path.proven);
         assert!(chain.evaluate(&path.assignment).is_some_and(|(o, _)| (o / path.objective - 1.0).abs() < 1e-12));
-        let best = solve_until(&chain, &all, f64::INFINITY, None);
+        let best = solve_until(&chain, &all, f64::INFINITY, Deadline::never());
         assert!(!best.stopped && best.path.unwrap().objective <= path.objective * (1.0 + 1e-12));
     }
 
@@ -530,7 +508,7 @@ mod tests {
         let path = solve(&forward, &few).unwrap();
         let all = solve(&forward, &Ideals::of(&forward, MAX_IDEALS).unwrap()).unwrap();
         assert!(!path.proven && all.proven && path.objective >= all.objective);
-        let by_order = by_order(&forward, None).unwrap();
+        let by_order = by_order(&forward, Deadline::never()).unwrap();
         assert!((by_order.objective - path.objective).abs() <= 1e-9 * path.objective);
     }
 }

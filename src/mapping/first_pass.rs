@@ -39,6 +39,7 @@ impl Search<'_> {
                         "kernel {kernel} cannot be split {} ways as pinned; free its sharding or lower TP",
                         degrees.tp
                     ),
+                    mends: Vec::new(),
                 });
                 return Ok(None);
             }
@@ -67,6 +68,7 @@ impl Search<'_> {
                     "no strategies of the kernels agree at TP = {}; lower TP or free the pinned sharding",
                     degrees.tp
                 ),
+                mends: Vec::new(),
             });
             return Ok(None);
         }

@@ -37,6 +37,7 @@ mod remaining;
 pub mod request;
 pub mod search;
 pub mod sharding;
+pub mod shortage;
 mod spread;
 pub mod stages;
 pub mod stages_milp;

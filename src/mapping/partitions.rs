@@ -45,17 +45,17 @@ impl Search<'_> {
             proven,
             relaxed: false,
         };
-        if instance.kernel_by_kernel {
+        if instance.kernel_by_kernel || self.request.any {
             // The order changes no time. The written one, forward kernels first, is best unless pins or the DRAM ask for
             // another, which the shortest path finds.
             let alone = alone::in_turn(instance);
             if let Some((objective, _)) = instance.evaluate(&alone) {
-                return Ok(Some(fused(objective, alone, true)));
+                return Ok(Some(fused(objective, alone, instance.kernel_by_kernel)));
             }
         }
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
         let of_wide = |memory: &mut wide::Memory| {
-            wide::solve(instance, cutoff, memory, self.clock.ends).map(|found| Fused {
+            wide::solve(instance, cutoff, memory, self.clock).map(|found| Fused {
                 proven: found.objective - found.bound <= TIE * found.objective.abs(),
                 layer: found.objective,
                 assignment: found.assignment,
@@ -66,7 +66,7 @@ impl Search<'_> {
         if n > 128 {
             return match if limited { None } else { of_wide(memory) } {
                 Some(found) => Ok(Some(found)),
-                None => match exact::by_order(instance, self.clock.ends) {
+                None => match exact::by_order(instance, self.clock) {
                     Some(path) => Ok(Some(fused(path.objective, path.assignment, path.proven && !limited))),
                     None if limited && cutoff.is_infinite() => Err(self.not_found(n)),
                     None => Ok(None),
@@ -84,7 +84,7 @@ impl Search<'_> {
             }
         };
         let solve =
-            |cutoff| cache::fusion(instance, cutoff, || exact::solve_until(instance, found, cutoff, self.clock.ends));
+            |cutoff| cache::fusion(instance, cutoff, || exact::solve_until(instance, found, cutoff, self.clock));
         match solve(if limited { f64::INFINITY } else { cutoff }) {
             Some(path) if path.proven || limited => Ok(Some(fused(path.objective, path.assignment, path.proven))),
             // A part of the ideals proves nothing: what the relaxation says, and the better plan of the two.
@@ -113,7 +113,7 @@ impl Search<'_> {
 
     /// Lowers the tile count to the smallest at which the plan costs the same and still fits.
     pub(super) fn smallest_tiles(&self, best: &mut Best) {
-        if self.request.tiles.is_some() || self.out_of_time() {
+        if self.request.tiles.is_some() || self.request.any || self.out_of_time() {
             return;
         }
         if self.workload.is_chain() {
@@ -124,6 +124,9 @@ impl Search<'_> {
         counts.retain(|t| *t < best.tiles);
         let limit = best.instance.live_limit;
         let as_good = |tiles: u64| {
+            if self.out_of_time() {
+                return None;
+            }
             let layout = (tiles, best.weights_on_chip);
             let instance =
                 self.instance((&best.degrees, best.longest), &best.sharding.strategies, layout, limit).ok()?;

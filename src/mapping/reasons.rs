@@ -1,6 +1,6 @@
-//! Why a point has no plan: what is short, by how much, and what would mend it.
+//! Why a point has no plan: the constraint that stands in the way where the search looked. What mends it is another question (`shortage.rs`).
 
-use super::degrees::{Degrees, divisors};
+use super::degrees::Degrees;
 use super::instance::{Instance, SramShort};
 use super::record::Infeasible;
 use super::search::Search;
@@ -17,7 +17,8 @@ impl Search<'_> {
                 needed: d.pp as f64,
                 available: most as f64,
                 unit: "layers".into(),
-                remedy: format!("PP = {} needs as many layers; use PP of at most {most}", d.pp),
+                remedy: format!("PP = {} needs as many layers, there are {most}", d.pp),
+                mends: Vec::new(),
             });
         }
         if w.micro_batch.saturating_mul(d.dp) > w.global_batch {
@@ -27,27 +28,20 @@ impl Search<'_> {
                 available: w.global_batch as f64,
                 unit: "samples".into(),
                 remedy: format!(
-                    "DP = {} replicas of microbatches of {} need a larger batch; use DP of at most {}, or a global_batch of {}",
-                    d.dp,
-                    w.micro_batch,
-                    w.global_batch / w.micro_batch,
-                    w.micro_batch.saturating_mul(d.dp)
+                    "DP = {} replicas of microbatches of {} need a larger batch than {}",
+                    d.dp, w.micro_batch, w.global_batch
                 ),
+                mends: Vec::new(),
             });
         }
         if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp) {
-            let divisors = divisors(outer);
-            let near: Vec<String> = divisors.iter().rev().filter(|x| **x < d.tp).take(3).map(u64::to_string).collect();
             return Some(Infeasible {
                 resource: "heads".into(),
                 needed: d.tp as f64,
                 available: outer as f64,
                 unit: "heads".into(),
-                remedy: format!(
-                    "{outer} heads ({kernel}) are not divisible by TP = {}; use a divisor such as {}",
-                    d.tp,
-                    near.join(", ")
-                ),
+                remedy: format!("{outer} heads ({kernel}) are not divisible by TP = {}", d.tp),
+                mends: Vec::new(),
             });
         }
         if !sharding::splittable(w, d.tp) {
@@ -56,7 +50,8 @@ impl Search<'_> {
                 needed: d.tp as f64,
                 available: 1.0,
                 unit: "chips".into(),
-                remedy: format!("some kernel has no axis of {} parts; lower TP", d.tp),
+                remedy: format!("some kernel has no axis of {} parts", d.tp),
+                mends: Vec::new(),
             });
         }
         None
@@ -68,11 +63,6 @@ impl Search<'_> {
             true => format!("on a process grid of {} x {}", d.grid_rows, d.grid_cols),
             false => format!("at TP = {}", d.tp),
         }
-    }
-
-    /// What may be more, so that a kernel needs less SRAM.
-    fn more_parts(&self) -> &'static str {
-        if self.workload.is_spread() { "more tiles or chips" } else { "more tiles or TP" }
     }
 
     pub(super) fn no_such_degrees(&self, all: &[Degrees]) -> String {
@@ -118,35 +108,20 @@ impl Search<'_> {
     }
 
     pub(super) fn dram_short(&self, d: &Degrees, needed: f64, capacity: f64) -> Infeasible {
-        let factor = (needed / capacity).ceil().clamp(2.0, 1e9);
-        let split = self.split_hint(d.tp * d.pp);
-        if self.workload.is_spread() {
-            return Infeasible {
-                resource: "dram".into(),
-                needed,
-                available: capacity,
-                unit: "bytes".into(),
-                remedy: format!(
-                    "{}: use a memory of at least {}, plus room for tensors that wait between partitions, or about {factor} \
-                     times as many chips",
-                    self.shared_by(d),
-                    crate::units::Bytes(needed)
-                ),
-            };
-        }
+        let at = match self.workload.is_spread() {
+            true => self.shared_by(d),
+            false => format!("at TP = {}, PP = {}, DP = {}", d.tp, d.pp, d.dp),
+        };
+        let split = if self.workload.is_spread() { "" } else { self.split_hint(d.tp * d.pp) };
         Infeasible {
             resource: "dram".into(),
             needed,
             available: capacity,
             unit: "bytes".into(),
             remedy: format!(
-                "at TP = {}, PP = {}, DP = {}, the best fit of the degrees tried: use a memory of at least {}, plus room for tensors that wait between partitions, or about {factor} times as many chips in TP x PP (PP is at most {} layers){split}",
-                d.tp,
-                d.pp,
-                d.dp,
-                crate::units::Bytes(needed),
-                self.workload.repeat
+                "{at}, the nearest of those tried, what a chip holds and the tensors that wait between partitions do not fit{split}"
             ),
+            mends: Vec::new(),
         }
     }
 
@@ -159,11 +134,11 @@ impl Search<'_> {
             available: self.system.chip.0.sram.0,
             unit: "bytes".into(),
             remedy: format!(
-                "kernel {} does not fit alone {} with {tiles} tiles{pieces}: use a larger SRAM, or where possible {}",
+                "kernel {} does not fit alone {} with {tiles} tiles{pieces}",
                 kernel.name,
-                self.shared_by(d),
-                self.more_parts()
+                self.shared_by(d)
             ),
+            mends: Vec::new(),
         }
     }
 
@@ -180,27 +155,26 @@ impl Search<'_> {
             available: if pinned { 0.0 } else { instance.sram_bytes },
             unit: if pinned { "plans".into() } else { "bytes".into() },
             remedy: format!(
-                "{} with {tiles} tiles {}",
+                "{} with {tiles} tiles no partitions {}",
                 self.shared_by(d),
                 if pinned {
-                    "no partitions keep the pins and --max-partitions together with the order of the kernels and the SRAM; \
-                     free them, or use a larger SRAM"
-                        .to_string()
+                    "keep the pins and --max-partitions together with the order of the kernels and the SRAM"
                 } else {
-                    format!("no partitions fit the chip; use a larger SRAM, or where possible {}", self.more_parts())
+                    "fit the chip"
                 }
             ),
+            mends: Vec::new(),
         }
     }
 
     /// Whose bytes the reason tells: every assignment's are those of one sharding.
     pub(super) fn of_one_sharding(&self, joint: bool) -> &'static str {
         if joint {
-            "; the bytes are those of the fastest sharding: another may need less, yet none fits"
+            ""
         } else if self.workload.is_chain() {
-            "; this is of the fastest sharding: for a workload of several blocks no other is searched, and one may fit"
+            " (of the fastest sharding: for a workload of several blocks no other is searched, and one may fit)"
         } else {
-            "; this is of the sharding that two passes take: --sharding joint (in a study solve.sharding) looks at all, and one may fit"
+            " (of the sharding that two passes take: --sharding joint, in a study solve.sharding, looks at all, and one may fit)"
         }
     }
 
@@ -220,7 +194,8 @@ impl Search<'_> {
                 needed: 1.0,
                 available: 0.0,
                 unit: "assignments".into(),
-                remedy: "free the degrees".into(),
+                remedy: "no assignment of the dimensions was tried".into(),
+                mends: Vec::new(),
             },
         )
     }

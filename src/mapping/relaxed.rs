@@ -34,8 +34,8 @@
 
 use super::instance::{Compute, Instance, TensorCost, UseCost, combine};
 use super::pricing::Pricer;
+use crate::deadline::Deadline;
 use std::collections::HashMap;
-use std::time::Instant;
 
 /// Most ideals of a backbone; of a larger graph, so many a kernel.
 const MOST_IDEALS: usize = 20_000;
@@ -81,7 +81,7 @@ fn has(set: &[u64], k: usize) -> bool {
 
 impl Ideals {
     /// Kernels are in a topological order, so that a kernel's rank is its index. `None` beyond the limit or the deadline.
-    fn of(instance: &Instance, limit: usize, deadline: Option<Instant>) -> Option<Self> {
+    fn of(instance: &Instance, limit: usize, deadline: Deadline) -> Option<Self> {
         let n = instance.kernels.len();
         let mut before = vec![Vec::new(); n];
         let mut after = vec![Vec::new(); n];
@@ -101,12 +101,15 @@ impl Ideals {
         let (mut steps, mut first) = (Vec::new(), vec![0]);
         let mut layer = 0..1;
         while !layer.is_empty() {
-            if deadline.is_some_and(|d| Instant::now() >= d) {
+            if deadline.is_over() {
                 return None;
             }
             let mut found: HashMap<Box<[u64]>, usize> = HashMap::new();
             let mut next_ready = Vec::new();
             for i in layer.clone() {
+                if i % 64 == 0 && deadline.is_over() {
+                    return None;
+                }
                 for &kernel in &ready[i - layer.start] {
                     let mut larger = sets[i].clone();
                     larger[kernel / 64] |= 1 << (kernel % 64);
@@ -165,7 +168,7 @@ pub(super) fn bound(
     instance: &Instance,
     upper: f64,
     prices: &mut Option<Prices>,
-    deadline: Option<Instant>,
+    deadline: Deadline,
 ) -> Option<Relaxed> {
     POOLS.iter().find_map(|pool| bound_with_pool(instance, *pool, upper, prices, deadline))
 }
@@ -181,8 +184,11 @@ pub fn bound_with_pool(
     (leaves, roots): (usize, usize),
     upper: f64,
     prices: &mut Option<Prices>,
-    deadline: Option<Instant>,
+    deadline: Deadline,
 ) -> Option<Relaxed> {
+    if deadline.is_over() {
+        return None;
+    }
     let n = instance.kernels.len();
     let limit = MOST_IDEALS.max(IDEALS_A_KERNEL * n);
     let pooled = pooled(instance, leaves, roots);
@@ -190,7 +196,7 @@ pub fn bound_with_pool(
     if kept.is_empty() {
         return None;
     }
-    let (backbone, pool) = split(instance, &pooled, &kept);
+    let (backbone, pool) = split(instance, &pooled, &kept, deadline)?;
     let ideals = Ideals::of(&backbone, limit, deadline)?;
     let (arcs, first) = arcs(&backbone, &ideals, pool.smallest, deadline)?;
     let problem = Dual { instance, pool, arcs, first };
@@ -228,7 +234,8 @@ fn pooled(instance: &Instance, leaves: usize, roots: usize) -> Vec<bool> {
 
 /// The problem of the backbone alone, and what the pool needs. What a kernel of the backbone reads from the pool is free. What a
 /// kernel of the pool reads is free where the two, or that kernel and another reader of the same tensor, fit a partition together.
-fn split(instance: &Instance, pooled: &[bool], kept: &[usize]) -> (Instance, Pool) {
+/// `None` where the deadline passes.
+fn split(instance: &Instance, pooled: &[bool], kept: &[usize], deadline: Deadline) -> Option<(Instance, Pool)> {
     let company = Company::new(instance);
     let index = |k: usize| kept.binary_search(&k).ok();
     let mut tensors = Vec::new();
@@ -239,12 +246,19 @@ fn split(instance: &Instance, pooled: &[bool], kept: &[usize]) -> (Instance, Poo
         // Loads of kernels that share a partition with neither the producer nor a reader of the backbone: one at least. Kernels
         // in pieces count their own.
         let lonely = |reader: usize| {
+            // What is left out here is given up below.
+            if deadline.is_over() {
+                return true;
+            }
             let others = tensor.uses.iter().map(|u| u.kernel).filter(|k| !pooled[*k]);
             tensor.producer.into_iter().chain(others).all(|other| company.apart(other, reader))
         };
         let loads = pooled_readers().filter(|u| !alone(u.kernel) && lonely(u.kernel)).map(|u| u.load_bytes);
         // Of kernels in pieces each loads by itself; whether another may share with it makes no difference.
         shared_bytes += loads.fold(0.0, f64::max);
+        if deadline.is_over() {
+            return None;
+        }
         let producer = match tensor.producer {
             None => None,
             Some(p) => match index(p) {
@@ -263,7 +277,7 @@ fn split(instance: &Instance, pooled: &[bool], kept: &[usize]) -> (Instance, Poo
     let kernels: Vec<_> = kept.iter().map(|k| instance.kernels[*k].clone()).collect();
     let pins = vec![None; kernels.len()];
     let backbone = Instance { kernels, tensors, pins, live_limit: f64::INFINITY, ..instance.clone() };
-    (backbone, pool(instance, pooled, shared_bytes))
+    Some((backbone, pool(instance, pooled, shared_bytes)))
 }
 
 /// Which pairs of kernels may share a partition, by SRAM.
@@ -352,12 +366,7 @@ fn sram_share(instance: &Instance, bytes: f64) -> f64 {
 }
 
 /// Every partition of the backbone, by the ideal it starts at.
-fn arcs(
-    backbone: &Instance,
-    ideals: &Ideals,
-    smallest: f64,
-    deadline: Option<Instant>,
-) -> Option<(Vec<Arc>, Vec<usize>)> {
+fn arcs(backbone: &Instance, ideals: &Ideals, smallest: f64, deadline: Deadline) -> Option<(Vec<Arc>, Vec<usize>)> {
     let mut pricer = Pricer::new(backbone);
     let mut arcs: Vec<Arc> = Vec::new();
     let mut first = vec![0];
@@ -365,13 +374,14 @@ fn arcs(
     let goal = &backbone.goal;
     // Ideal, next step to try, least rank, arithmetic so far.
     let mut stack: Vec<(usize, usize, usize, f64)> = Vec::new();
+    let mut watch = deadline.watch();
     for i in 0..ideals.sets.len() {
-        if i % 64 == 0 && deadline.is_some_and(|d| Instant::now() >= d) {
-            return None;
-        }
         pricer.start(|k| has(&ideals.sets[i], k));
         stack.push((i, ideals.first[i], 0, 0.0));
         while let Some(top) = stack.last_mut() {
+            if watch.is_over() {
+                return None;
+            }
             let (at, rank, spent) = (top.0, top.2, top.3);
             if top.1 >= ideals.first.get(at + 1).copied().unwrap_or(0) {
                 stack.pop();
@@ -555,7 +565,7 @@ impl Dual<'_> {
     }
 
     /// The best dual value found.
-    fn ascend(&self, upper: f64, start: &mut Option<Prices>, deadline: Option<Instant>) -> Option<f64> {
+    fn ascend(&self, upper: f64, start: &mut Option<Prices>, deadline: Deadline) -> Option<f64> {
         let rounds = (WORK / self.arcs.len().max(1)).clamp(12, 80);
         let corners =
             [[0.0; 4], [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.5, 0.5, 0.0, 0.5]];
@@ -569,7 +579,7 @@ impl Dual<'_> {
         }
         let (mut at, mut pace, mut stale) = (best_at, 1.0, 0);
         for _ in 0..rounds {
-            if best >= upper * (1.0 - 1e-7) || pace < 1e-3 || deadline.is_some_and(|d| Instant::now() >= d) {
+            if best >= upper * (1.0 - 1e-7) || pace < 1e-3 || deadline.is_over() {
                 break;
             }
             let (value, slope) = self.value(&at)?;

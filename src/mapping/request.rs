@@ -124,6 +124,8 @@ pub struct Request {
     pub micro_batch: MicroBatch,
     /// Plans to begin with: as far as one keeps to what is asked, the answer is no worse.
     pub known: Vec<Known>,
+    /// Whether any plan will do: the search ends with its first, unproven, and a point without one is not asked what would mend it.
+    pub any: bool,
 }
 
 impl Default for Request {
@@ -141,6 +143,7 @@ impl Default for Request {
             joint_nodes: JOINT_NODES,
             micro_batch: MicroBatch::Given,
             known: Vec::new(),
+            any: false,
         }
     }
 }

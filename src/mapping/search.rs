@@ -20,7 +20,7 @@
 use super::amounts::Shelf;
 pub use super::answer::winner_model;
 use super::blocks;
-use super::degrees::{Degrees, assignments, divisors};
+use super::degrees::{Degrees, assignments};
 use super::first_pass::Tried;
 use super::goal::Worth;
 use super::ideals::Ideals;
@@ -33,23 +33,40 @@ pub use super::request::{
 };
 use super::request::{Known, LeftOpen};
 use super::sharding::Sharding;
+use super::shortage;
 use super::solver::Limits;
 use super::wide;
+use crate::deadline::Deadline;
 use crate::model::Strategy;
+use crate::model::divisors::divisors;
 use crate::progress::Steps;
 use crate::system::System;
 use crate::workload::Workload;
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// Finds the best mapping of a workload onto a system.
 ///
 /// # Errors
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
 pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
-    let clock = Clock::start(&request.limits);
+    let clock = Deadline::after(request.limits.seconds);
+    match map_until(workload, system, request, clock)? {
+        Answer::Infeasible(reason) if !request.any => {
+            Ok(Answer::Infeasible(shortage::named(workload, system, request, reason, clock)))
+        }
+        answer => Ok(answer),
+    }
+}
+
+/// [`map`] until a deadline; what would mend a point without a plan is not asked.
+pub(super) fn map_until(
+    workload: &Workload,
+    system: &System,
+    request: &Request,
+    clock: Deadline,
+) -> Result<Answer, MapError> {
     if request.objective == Objective::Time {
         return search(workload, system, request, clock);
     }
@@ -58,10 +75,10 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
         blocks::allowed(system, request)?;
     }
     // The plan of least time is a start: none that needs more energy, or more money, is an answer.
-    let half = Limits { seconds: request.limits.seconds.map(|s| s / 2.0), ..request.limits.clone() };
+    let half = Limits { seconds: clock.left().map(|s| s / 2.0), ..request.limits.clone() };
     let by_time = Request { objective: Objective::Time, limits: half, ..request.clone() };
     let mut request = request.clone();
-    let first = match search(workload, system, &by_time, Clock::start(&by_time.limits)) {
+    let first = match search(workload, system, &by_time, Deadline::after(by_time.limits.seconds)) {
         Ok(Answer::Mapped(plan, record)) => {
             request.known.push(Known::from(&*plan));
             Some(record)
@@ -82,7 +99,7 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
 }
 
 /// Finds the best mapping under one objective.
-fn search(workload: &Workload, system: &System, request: &Request, clock: Clock) -> Result<Answer, MapError> {
+fn search(workload: &Workload, system: &System, request: &Request, clock: Deadline) -> Result<Answer, MapError> {
     if workload.is_spread() {
         return super::spread::map(workload, system, request, clock);
     }
@@ -100,38 +117,6 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Clock)
             search(workload, system, &Request { passes: Passes::Joint, ..request.clone() }, clock)
         }
         answer => Ok(answer),
-    }
-}
-
-/// When a search began, and when it must end.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Clock {
-    started: Instant,
-    pub(super) ends: Option<Instant>,
-}
-
-impl Clock {
-    pub(super) fn start(limits: &Limits) -> Self {
-        let started = Instant::now();
-        let seconds = limits.seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        Self { started, ends: seconds.and_then(|s| started.checked_add(s)) }
-    }
-    /// Whether its seconds are over.
-    pub(super) fn is_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
-    }
-    /// Whether half of its seconds are over.
-    pub(super) fn is_half_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= self.started + ends.saturating_duration_since(self.started) / 2)
-    }
-    /// Seconds since its start.
-    pub(super) fn seconds(&self) -> f64 {
-        self.started.elapsed().as_secs_f64()
-    }
-    /// The limits of a solve that begins now: no more seconds than are left.
-    fn left(&self, limits: &Limits) -> Limits {
-        let left = self.ends.map(|ends| ends.saturating_duration_since(Instant::now()).as_secs_f64().max(1e-3));
-        Limits { seconds: left.or(limits.seconds), ..limits.clone() }
     }
 }
 
@@ -164,7 +149,7 @@ pub(super) struct Search<'a> {
     pub(super) shelf: Arc<Shelf>,
     /// The blocks of a chain; none of other workloads.
     pub(super) blocks: Vec<blocks::BlockGraph>,
-    pub(super) clock: Clock,
+    pub(super) clock: Deadline,
     /// Whether a MILP was solved.
     pub(super) by_solver: Cell<bool>,
 }
@@ -209,7 +194,7 @@ impl<'a> Search<'a> {
         workload: &'a Workload,
         system: &'a System,
         request: &'a Request,
-        clock: Clock,
+        clock: Deadline,
     ) -> Result<Self, MapError> {
         let n = workload.kernels.len();
         let fill = |given: usize, what: &str| {
@@ -256,6 +241,11 @@ impl<'a> Search<'a> {
         self.request.engine == Engine::Milp
     }
 
+    /// When the search must end.
+    pub(super) fn deadline(&self) -> Deadline {
+        self.clock
+    }
+
     /// Whether the seconds of the search are over.
     pub(super) fn out_of_time(&self) -> bool {
         self.clock.is_over()
@@ -263,7 +253,7 @@ impl<'a> Search<'a> {
 
     /// The limits of a solve that begins now, of those that it has by itself.
     pub(super) fn left(&self, limits: &Limits) -> Limits {
-        self.clock.left(limits)
+        Limits { seconds: self.clock.left().or(limits.seconds), ..limits.clone() }
     }
 
     /// The limits of a solve that begins now.
@@ -420,11 +410,14 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         if let Some(first) = search.first_pass(candidate, &mut found)? {
             search.try_sharding(&first.candidate, (&first.pass.sharding, None), &mut best, &mut ideals, &mut found)?;
             tried.push(first);
+            if request.any && best.is_some() {
+                break;
+            }
         }
         steps.step();
     }
     drop(steps);
-    if best.is_none() {
+    if best.is_none() && !request.any {
         for candidate in hopeless {
             let search = &searches[candidate.of];
             if let Some(first) = search.first_pass(candidate, &mut found)? {
@@ -440,18 +433,22 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     }
     let steps = Steps::of("assignments with all shardings", tried.len() as u64);
     for first in tried.iter().filter(|_| joint) {
+        if request.any && best.is_some() {
+            break;
+        }
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if first.candidate.bound < incumbent * (1.0 - TIE) {
             searches[first.candidate.of].try_all_shardings(first, &mut best, &mut ideals, &mut found)?;
         }
         steps.step();
     }
+    drop(steps);
     let Some(best) = best else {
         return match found.left {
             Some(left) => Err(MapError::NoPlanYet(LimitReached::of(left.status()))),
             None => {
                 let mut reason = first.nearest_reason(found.reasons);
-                let by_memory = reason.resource == "dram" || (reason.resource == "sram" && !joint);
+                let by_memory = matches!(reason.resource.as_str(), "dram" | "sram");
                 if by_memory && tried.iter().any(|t| t.candidate.degrees.tp > 1) {
                     reason.remedy.push_str(first.of_one_sharding(joint));
                 }

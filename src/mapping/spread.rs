@@ -5,7 +5,8 @@ use super::degrees::{Degrees, grids};
 use super::instance::combine;
 use super::record::{Infeasible, Status, relative_gap};
 use super::request::{Answer, LeftOpen, LimitReached, MapError, Pins, Record, Request};
-use super::search::{self, Clock, Search, TIE};
+use super::search::{self, Search, TIE};
+use crate::deadline::Deadline;
 use crate::model::collective;
 use crate::model::compute::system_peak;
 use crate::model::energy::LayerUse;
@@ -26,7 +27,12 @@ fn least_seconds(share: &Workload, system: &System, degrees: &Degrees, arithmeti
 ///
 /// # Errors
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
-pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock: Clock) -> Result<Answer, MapError> {
+pub(super) fn map(
+    workload: &Workload,
+    system: &System,
+    request: &Request,
+    clock: Deadline,
+) -> Result<Answer, MapError> {
     let wanted = &request.wanted;
     if [wanted.tp, wanted.pp, wanted.dp].iter().flatten().any(|degree| *degree > 1) {
         return Err(MapError::Request(format!(
@@ -48,7 +54,7 @@ pub(super) fn map(workload: &Workload, system: &System, request: &Request, clock
     let mut stopped: Option<LeftOpen> = None;
     let mut unseen = false;
     for degrees in all {
-        if clock.is_half_over() && !is_known(&degrees) {
+        if clock.is_over_by(0.5) && !is_known(&degrees) {
             // The other half is for plans on the grids seen so far.
             stopped = Some(LeftOpen::Seconds);
             unseen = true;

@@ -1,8 +1,8 @@
 //! Tile counts, and the split of a chip's cores among the kernels of a partition.
 
-use super::degrees::divisors;
 use crate::model::Strategy;
 use crate::model::compute::{CoreOption, constant_efficiency, local};
+use crate::model::divisors::divisors;
 use crate::system::System;
 use crate::system::options::{Layouts, ModelOptions, TileCounts};
 use crate::workload::{Axis, Workload};

@@ -18,7 +18,7 @@ use super::ideals::Ideals;
 use super::instance::{Instance, TensorCost, UseCost};
 use super::pricing::Pricer;
 use super::relaxed::{self, Prices};
-use std::time::Instant;
+use crate::deadline::Deadline;
 
 /// A plan with its bound.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,7 +59,7 @@ const HOPE: f64 = 1.03;
 
 /// The plan and the bound. `None` where no plan was found. A plan that takes more than `cutoff` is not improved much. Pins and
 /// limits on the number of partitions are not served.
-pub fn solve(instance: &Instance, cutoff: f64, memory: &mut Memory, deadline: Option<Instant>) -> Option<Wide> {
+pub fn solve(instance: &Instance, cutoff: f64, memory: &mut Memory, deadline: Deadline) -> Option<Wide> {
     if instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some() {
         return None;
     }
@@ -85,8 +85,8 @@ pub fn solve(instance: &Instance, cutoff: f64, memory: &mut Memory, deadline: Op
 }
 
 /// One pass.
-fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline: Option<Instant>) -> Option<Wide> {
-    let late = || deadline.is_some_and(|d| Instant::now() >= d);
+fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline: Deadline) -> Option<Wide> {
+    let late = || deadline.is_over();
     let mut best: Option<(f64, Vec<usize>)> = None;
     let consider = |plan: Vec<usize>, best: &mut Option<(f64, Vec<usize>)>| {
         if let Some((objective, _)) = part.evaluate(&plan)
@@ -210,7 +210,7 @@ fn delayed(order: &[usize], leaf: &[bool]) -> Vec<usize> {
 }
 
 /// The best cuts of an order into partitions that are not worse than `known`.
-fn cuts(part: &Instance, order: &[usize], known: f64, deadline: Option<Instant>) -> Option<Vec<usize>> {
+fn cuts(part: &Instance, order: &[usize], known: f64, deadline: Deadline) -> Option<Vec<usize>> {
     let n = order.len();
     let reach = (WORK / n.max(1)).max(128);
     let mut best = vec![f64::INFINITY; n + 1];
@@ -224,7 +224,7 @@ fn cuts(part: &Instance, order: &[usize], known: f64, deadline: Option<Instant>)
         if i > 0 {
             pricer.advance(order[i - 1]);
         }
-        late = late || (i % 64 == 0 && deadline.is_some_and(|d| Instant::now() >= d));
+        late = late || deadline.is_over();
         if late && known.is_finite() {
             return None;
         }
@@ -269,7 +269,7 @@ fn cuts(part: &Instance, order: &[usize], known: f64, deadline: Option<Instant>)
 }
 
 /// Partitions neighbouring partitions anew until that gains nothing, at most some passes.
-fn improve(part: &Instance, objective: &mut f64, plan: &mut Vec<usize>, deadline: Option<Instant>) {
+fn improve(part: &Instance, objective: &mut f64, plan: &mut Vec<usize>, deadline: Deadline) {
     const PASSES: usize = 3;
     let n = plan.len();
     for _ in 0..PASSES {
@@ -277,7 +277,7 @@ fn improve(part: &Instance, objective: &mut f64, plan: &mut Vec<usize>, deadline
         let mut at = 0;
         loop {
             let count = plan.iter().max().map_or(0, |p| p + 1);
-            if at >= count || deadline.is_some_and(|d| Instant::now() >= d) {
+            if at >= count || deadline.is_over() {
                 break;
             }
             let mut by_partition = vec![Vec::new(); count];
@@ -314,7 +314,7 @@ fn anew(
     members: &[usize],
     at: usize,
     last: usize,
-    deadline: Option<Instant>,
+    deadline: Deadline,
 ) -> Option<Vec<usize>> {
     let sub = neighbourhood(part, members);
     let own: Vec<usize> = members.iter().map(|k| plan[*k] - at).collect();

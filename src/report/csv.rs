@@ -523,7 +523,9 @@ fn push_number(out: &mut String, value: f64) {
 fn status(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Mapped(_, record) => record.status.to_string(),
-        Outcome::Executed(_) | Outcome::Served(_) => Status::Optimal.to_string(),
+        Outcome::Executed(x) => x.found.status().to_string(),
+        Outcome::Served(x) if x.stopped => Status::TimeLimit.to_string(),
+        Outcome::Served(_) => Status::Optimal.to_string(),
         Outcome::Placed(x) => x.best.status.to_string(),
         Outcome::Infeasible(_) => INFEASIBLE.to_string(),
         Outcome::Failed(_) => FAILED.to_string(),

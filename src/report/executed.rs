@@ -24,6 +24,8 @@ pub struct Served {
     pub prediction: inference::Prediction,
     /// How many there were.
     pub layouts: u64,
+    /// Whether a limit of seconds stopped the search: there may be a faster one.
+    pub stopped: bool,
     /// As of [`Executed`].
     pub error_band_pct: Option<f64>,
 }
@@ -90,7 +92,7 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("tokens_per_s", Value::Number(|x, _| x.prediction.tokens_per_s)),
     ("tokens_per_s_per_usd", Value::Number(|x, s| x.prediction.tokens_per_s / price::cost(s).total())),
     ("tokens_per_s_per_w", Value::Number(|x, s| x.prediction.tokens_per_s / price::power(s).total())),
-    ("reproducible", Value::Text(|_| "true".into())),
+    ("reproducible", Value::Text(|x| (!x.found.stopped).to_string())),
     ("minimized", Value::Text(|_| "time".into())),
     ("objective", Value::Number(|x, _| x.prediction.time.total)),
     ("bound", Value::Number(|x, _| x.found.bound)),
@@ -106,6 +108,11 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("executions", Value::Number(|x, _| x.found.covered as f64)),
     ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
 ];
+
+/// No layout is faster: the fastest of all, or, of a search that was stopped, nothing.
+fn bound(x: &Served) -> f64 {
+    if x.stopped { 0.0 } else { x.prediction.latency_s }
+}
 
 /// Generated tokens a second; none where nothing is generated.
 fn rate(x: &Served) -> f64 {
@@ -125,7 +132,7 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("dp", Value::Number(|x, _| x.prediction.layout.dp as f64)),
     ("ep", Value::Number(|x, _| x.prediction.layout.ep as f64)),
     ("iteration_s", Value::Number(|x, _| x.prediction.latency_s)),
-    ("gap", Value::Number(|_, _| 0.0)),
+    ("gap", Value::Number(|x, _| if x.stopped { 1.0 } else { 0.0 })),
     ("proof", Value::Text(|_| "layouts".into())),
     ("samples_per_s", Value::Number(|x, _| x.prediction.batch as f64 / x.prediction.latency_s)),
     ("tokens_per_s", Value::Number(|x, _| x.prediction.tokens_per_s)),
@@ -135,10 +142,10 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("caches_bytes", Value::Number(|x, _| x.prediction.memory.cache)),
     ("live_bytes", Value::Number(|x, _| x.prediction.memory.buffers)),
     ("total_bytes", Value::Number(|x, _| x.prediction.memory.total())),
-    ("reproducible", Value::Text(|_| "true".into())),
+    ("reproducible", Value::Text(|x| (!x.stopped).to_string())),
     ("minimized", Value::Text(|_| "time".into())),
     ("objective", Value::Number(|x, _| x.prediction.latency_s)),
-    ("bound", Value::Number(|x, _| x.prediction.latency_s)),
+    ("bound", Value::Number(|x, _| bound(x))),
     ("objective_unit", Value::Text(|_| "s".into())),
     ("executions", Value::Number(|x, _| x.layouts as f64)),
     ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),

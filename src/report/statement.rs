@@ -234,6 +234,9 @@ pub fn of_given_execution() -> String {
 pub fn of_serving(outcome: &inference::Outcome, goal: &str) -> String {
     let all = outcome.predicted + outcome.out_of_memory;
     match outcome.best {
+        _ if outcome.stopped => format!(
+            "Not proven: --time-limit stopped the search after {all} layouts and batches; a longer one goes on."
+        ),
         Some(_) => format!(
             "Optimal: of all {all} layouts and batches none has a better {goal} ({} keep to the limits, {} do not fit).",
             outcome.within_limits, outcome.out_of_memory

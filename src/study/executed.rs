@@ -1,15 +1,18 @@
 //! Points that are language models on chips with `kernels:`: all their executions, or layouts that serve them, are searched.
 
 use super::grid::Point;
+use crate::deadline::Deadline;
 use crate::execution::inference::search::Goal;
 use crate::execution::inference::{self, Limits, Server, Wanted};
-use crate::execution::{Found, Machine, Pins, search};
+use crate::execution::search::search_until;
+use crate::execution::{Found, Machine, NOT_WITHIN, Pins};
 use crate::mapping::Infeasible;
 use crate::mapping::request::Objective;
 use crate::report::csv::Outcome;
 use crate::report::executed::{Executed, Served};
 use crate::spec::{Node, Problems, Reader};
 use crate::system::{Style, System};
+use crate::units::Bytes;
 use crate::validate::bounds::Bound;
 use crate::validate::class::Class;
 use crate::validate::suites;
@@ -68,7 +71,7 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
         return serve(point, model).map(Some);
     }
     let machine = Machine::new(&point.system)?;
-    let found = search(&machine, model, &point.solve.pins())?;
+    let found = search_until(&machine, model, &point.solve.pins(), Deadline::after(point.solve.seconds))?;
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
             let class = match (point.system.chip.0.name.as_str(), machine.chips) {
@@ -78,6 +81,7 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
             };
             Outcome::Executed(Box::new(Executed { prediction, found, error_band_pct: error_band(class) }))
         }
+        None if found.stopped => return Err(NOT_WITHIN.into()),
         None => Outcome::Infeasible(short(&machine, &found)),
     }))
 }
@@ -91,6 +95,7 @@ fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
     }
     let server = Server::new(&point.system)?;
     let limits = &point.solve.serving;
+    let deadline = Deadline::after(point.solve.seconds);
     let wanted = |limits| Wanted {
         tp: pins.tp,
         pp: pins.pp,
@@ -102,24 +107,29 @@ fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
         goal: Goal::Latency,
     };
     let limits = Limits { ttft_s: limits.max_ttft.map(|s| s.0), tpot_s: limits.max_tpot.map(|s| s.0) };
-    let outcome = inference::search(&server, model, &wanted(limits))?;
+    let outcome = inference::search_until(&server, model, &wanted(limits), deadline)?;
     let layouts = outcome.predicted + outcome.out_of_memory;
     if let Some(prediction) = outcome.best {
         let error_band_pct = error_band(Class::InferenceKernels);
-        return Ok(Outcome::Served(Box::new(Served { prediction, layouts, error_band_pct })));
+        let stopped = outcome.stopped;
+        return Ok(Outcome::Served(Box::new(Served { prediction, layouts, stopped, error_band_pct })));
+    }
+    if outcome.stopped {
+        return Err(NOT_WITHIN.into());
     }
     if outcome.predicted == 0 {
         return Ok(Outcome::Infeasible(Infeasible {
             resource: "dram".into(),
-            needed: outcome.least_bytes,
+            needed: Bytes(outcome.least_bytes).printed_above().0,
             available: server.machine.capacity.unwrap_or(f64::INFINITY),
             unit: "bytes".into(),
             remedy: outcome.nearest.unwrap_or_default(),
+            mends: Vec::new(),
         }));
     }
     // What the fastest layout does to the limits.
-    let free = inference::search(&server, model, &wanted(Limits::default()))?;
-    let Some(fastest) = free.best else { return Err("no layout serves the batch".into()) };
+    let free = inference::search_until(&server, model, &wanted(Limits::default()), deadline)?;
+    let Some(fastest) = free.best else { return Err(NOT_WITHIN.into()) };
     let over = [
         ("ttft", fastest.last_ttft_s, limits.ttft_s, "first token"),
         ("tpot", fastest.last_tpot_s, limits.tpot_s, "token"),
@@ -136,6 +146,7 @@ fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
             "none of {} layouts keeps the limit ({what}); a smaller batch, more chips, or a longer limit",
             outcome.predicted
         ),
+        mends: Vec::new(),
     }))
 }
 
@@ -144,10 +155,11 @@ fn short(machine: &Machine, found: &Found) -> Infeasible {
     match &found.least {
         Some((_, memory)) => Infeasible {
             resource: "dram".into(),
-            needed: memory.device.total(),
+            needed: Bytes(memory.device.total()).printed_above().0,
             available: memory.capacity.unwrap_or(f64::INFINITY),
             unit: "bytes".into(),
             remedy,
+            mends: Vec::new(),
         },
         None => Infeasible {
             resource: "degrees".into(),
@@ -155,6 +167,7 @@ fn short(machine: &Machine, found: &Found) -> Infeasible {
             available: 0.0,
             unit: "chips".into(),
             remedy,
+            mends: Vec::new(),
         },
     }
 }

@@ -286,9 +286,14 @@ impl Study {
         let fitted = match solve.budget.as_ref().map(|budget| budget.fit(&mut system)) {
             None => None,
             Some(Ok(fitted)) => Some(Ok(fitted)),
-            Some(Err(Unfit::Over { needed, available, unit, remedy })) => {
-                Some(Err(Infeasible { resource: "budget".into(), needed, available, unit: unit.into(), remedy }))
-            }
+            Some(Err(Unfit::Over { needed, available, unit, remedy })) => Some(Err(Infeasible {
+                resource: "budget".into(),
+                needed,
+                available,
+                unit: unit.into(),
+                remedy,
+                mends: Vec::new(),
+            })),
             Some(Err(Unfit::Wrong(message))) => {
                 let origin = solve_node.get("budget").map_or(solve_node.origin.clone(), |n| n.origin.clone());
                 return Err(Problem { origin, field: "solve.budget".into(), message }.into());

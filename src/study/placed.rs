@@ -82,6 +82,7 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
                 available: f64::NAN,
                 unit: String::new(),
                 remedy: reasons.join("; "),
+                mends: Vec::new(),
             })));
         }
     };

@@ -86,3 +86,47 @@ fn a_search_of_executions_ends_with_its_limit() {
     let (value, code) = map(&workload, "h100-dgx-1024.yaml", &["--time-limit", "1000s"]);
     assert_eq!((value["status"].as_str(), code), (Some("optimal"), 0), "{value:#}");
 }
+
+/// Products that nothing joins, or of which each reads one before it.
+fn many(kernels: usize, joined: bool) -> String {
+    let mut text = format!(
+        "kind: graph\nname: many\nsource: 'assumed: a test'\nglobal_batch: 1\ninputs: [{{ name: x, rows: 512, cols: 2048 }}]\nkernels:\n"
+    );
+    let mut read = vec![false; kernels];
+    let mut state = 12345u64;
+    for i in 0..kernels {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let from = (joined && i > 2).then(|| i - 1 - (state >> 33) as usize % i.min(60));
+        let name = from.map_or("x".into(), |f| format!("t{f}"));
+        from.into_iter().for_each(|f| read[f] = true);
+        text.push_str(&format!(
+            "  - {{ name: k{i}, op: gemm_weight, m: 512, k: 512, n: 2048, rhs: {name}, output: t{i} }}\n"
+        ));
+    }
+    let outputs: Vec<String> = (0..kernels).filter(|k| !read[*k]).map(|k| format!("t{k}")).collect();
+    format!("{text}outputs: [{}]\n", outputs.join(", "))
+}
+
+/// Inputs that took minutes and gigabytes beyond the limit: they end, with a plan or with the word for none.
+#[test]
+fn large_inputs_end_with_their_limit() {
+    let folder = std::env::temp_dir().join(format!("flowspace-large-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (kernels, joined) in [(2000, false), (2000, true), (5000, false), (5000, true)] {
+        let file = folder.join(format!("many-{kernels}-{joined}.yaml"));
+        std::fs::write(&file, many(kernels, joined)).unwrap();
+        let (value, code) = map(&file, "sn10-single.yaml", &["--time-limit", "0.2s"]);
+        is_an_answer(&value, code);
+        assert_eq!(value["status"], "time_limit", "{kernels} {joined}: {value:#}");
+    }
+    for batch in ["735134400", "963761198400"] {
+        let file = folder.join(format!("{batch}.yaml"));
+        let model = root().join("workloads/language/gpt3-175b.yaml");
+        std::fs::write(&file, format!("from: {}\nname: large\nglobal_batch: {batch}\n", model.display())).unwrap();
+        for limit in ["0.01s", "100s"] {
+            let (value, code) = map(&file, "a100-dgx-1024.yaml", &["--time-limit", limit]);
+            assert!(value["status"] == "time_limit" || (value["status"] == "optimal" && code == 0), "{value:#}");
+        }
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}

@@ -432,7 +432,9 @@ fn a_study_of_placements() {
     let number = |row: &csv::StringRecord, name: &str| row[column(name)].parse::<f64>().unwrap();
     for row in &rows {
         let (value, bound) = (number(row, "objective"), number(row, "bound"));
-        assert!(bound > 0.0 && bound <= value && value == number(row, "place_bottleneck_s"), "{row:?}");
+        let slowest = number(row, "place_bottleneck_s");
+        // Engines count whole picoseconds.
+        assert!(bound > 0.0 && bound <= value && (value - slowest).abs() <= 1e-9 * value, "{row:?}");
         assert_eq!(&row[column("minimized")], "bottleneck");
         assert!(number(row, "samples_per_s") <= 32.0 / value * (1.0 + 1e-9));
     }

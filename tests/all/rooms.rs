@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The modules from the bottom to the top: each may use those before it. ARCHITECTURE.md states the same line.
-const ORDER: [&str; 20] = [
+const ORDER: [&str; 21] = [
     "progress",
     "units",
+    "deadline",
     "spec",
     "graph",
     "solver",

@@ -26,7 +26,7 @@ pub mod step;
 mod tests;
 
 pub use memory::Memory;
-pub use search::{Limits, Outcome, Wanted, search};
+pub use search::{Limits, Outcome, Wanted, search, search_until};
 pub use server::Server;
 pub use step::{Layout, Pass, Seconds, Steps};
 
@@ -96,7 +96,7 @@ impl fmt::Display for Refusal {
             Self::Memory { needed, capacity, weights } => write!(
                 f,
                 "one sequence needs {} of memory on a chip that has {} ({} of it weights): more chips to a replica, or narrower types",
-                Bytes(*needed),
+                Bytes(*needed).printed_above(),
                 Bytes(*capacity),
                 Bytes(*weights)
             ),

@@ -5,6 +5,8 @@
 //! were and why those that cannot serve cannot. Ties go to the fewest chips of a replica, then to the smaller batch.
 
 use super::{Layout, Prediction, Refusal, Server, check_degrees, predict};
+use crate::deadline::Deadline;
+use crate::model::divisors::divisors;
 use crate::workload::language::LanguageModel;
 use serde::Serialize;
 
@@ -112,35 +114,18 @@ pub struct Outcome {
     /// Bytes of it; infinite where everything fits.
     #[serde(skip)]
     pub least_bytes: f64,
-}
-
-/// Divisors of n, ascending.
-fn divisors(n: u64) -> Vec<u64> {
-    let mut low = Vec::new();
-    let mut high = Vec::new();
-    let mut d = 1;
-    while d <= n / d.max(1) {
-        if n.is_multiple_of(d) {
-            low.push(d);
-            if d != n / d {
-                high.push(n / d);
-            }
-        }
-        d += 1;
-    }
-    low.extend(high.into_iter().rev());
-    low
+    /// Whether the deadline stopped it: then the best is the best so far.
+    pub stopped: bool,
 }
 
 /// All layouts of `chips` chips.
 pub fn layouts(model: &LanguageModel, chips: u64, wanted: &Wanted) -> Vec<Layout> {
     let fits = |want: Option<u64>, value: u64| want.is_none_or(|w| w == value);
     let mut found = Vec::new();
-    // From the model's side, whose sizes are small whatever the system's: a system may have any number of chips.
     let experts = divisors(model.experts.map_or(1, |e| e.count));
     for tp in divisors(model.heads).into_iter().filter(|tp| chips.is_multiple_of(*tp) && fits(wanted.tp, *tp)) {
         let stages = chips / tp;
-        for pp in (1..=model.layers.min(stages)).filter(|pp| stages.is_multiple_of(*pp) && fits(wanted.pp, *pp)) {
+        for pp in divisors(stages).into_iter().filter(|pp| *pp <= model.layers && fits(wanted.pp, *pp)) {
             let dp = stages / pp;
             if !fits(wanted.dp, dp) {
                 continue;
@@ -161,8 +146,21 @@ pub fn layouts(model: &LanguageModel, chips: u64, wanted: &Wanted) -> Vec<Layout
 /// Looks at every layout and batch.
 ///
 /// # Errors
-/// A sentence: the system states no peak for the model's type, or no degrees divide it.
+/// As [`search_until`].
 pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result<Outcome, String> {
+    search_until(server, model, wanted, Deadline::never())
+}
+
+/// [`search`], at most until a deadline.
+///
+/// # Errors
+/// A sentence: the system states no peak for the model's type, or no degrees divide it.
+pub fn search_until(
+    server: &Server,
+    model: &LanguageModel,
+    wanted: &Wanted,
+    deadline: Deadline,
+) -> Result<Outcome, String> {
     let chips = server.machine.chips;
     let layouts = layouts(model, chips, wanted);
     if layouts.is_empty() {
@@ -187,11 +185,17 @@ pub fn search(server: &Server, model: &LanguageModel, wanted: &Wanted) -> Result
         least_ttft: None,
         least_tpot: None,
         least_bytes: f64::INFINITY,
+        stopped: false,
     };
     for &batch in &wanted.batches {
         let mut of = OfBatch { batch, best: None, predicted: 0, out_of_memory: 0, least_ttft: None, least_tpot: None };
         // More replicas than sequences leave chips idle: allowed, it never wins where it matters.
         for layout in &layouts {
+            // One is looked at whatever the deadline.
+            outcome.stopped |= deadline.is_over() && outcome.predicted + outcome.out_of_memory > 0;
+            if outcome.stopped {
+                break;
+            }
             match predict(server, model, *layout, batch) {
                 Ok(p) => {
                     outcome.predicted += 1;

@@ -5,6 +5,7 @@ use super::schema::Generation;
 use super::setup::{Dim, Setup};
 use super::tree::Fault;
 use super::{Common, Note};
+use crate::model::divisors::divisors;
 use crate::system::network::Arrangement;
 use crate::system::options::Overlap;
 use serde_json::{Map, Value as Json, json};
@@ -174,13 +175,6 @@ pub(super) fn divisions(n: u64, parts: usize, most: usize) -> Vec<Vec<u64>> {
             found
         }
     }
-}
-
-fn divisors(n: u64) -> Vec<u64> {
-    // At most 2^32 chips, so at most 2^16 trials.
-    let small: Vec<u64> = (1..).take_while(|d| d * d <= n).filter(|d| n.is_multiple_of(*d)).collect();
-    let large = small.iter().rev().map(|d| n / d).filter(|d| d * d > n);
-    small.iter().copied().chain(large).collect()
 }
 
 /// A 32-bit number as a 64-bit one with the same decimals: 0.9, not 0.899999976.

@@ -28,9 +28,9 @@ mod prices;
 use self::prices::Pricing;
 use super::instance::{CAPACITY_TOLERANCE, Instance, PartitionCost};
 use super::relaxed::fluid_s;
+use crate::deadline::Deadline;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasher;
-use std::time::Instant;
 
 /// Most colours, a multiple of 64.
 const MOST_COLOURS: usize = 256;
@@ -40,6 +40,8 @@ const REFINED: usize = 2;
 const MOST_SETS: usize = 30_000;
 const SETS_A_KERNEL: usize = 100;
 const MOST_PIECES: usize = 1_500;
+/// Most pairs of kernels that share a tensor, of 8 bytes each.
+const MOST_PAIRS: usize = 10_000_000;
 
 type Colours = [u64; MOST_COLOURS / 64];
 
@@ -61,11 +63,11 @@ struct Piece {
 }
 
 /// A bound on the sum over the partitions, given the value of a plan, that is not above `upper`; `None` where the pieces are too many.
-pub fn bound(instance: &Instance, upper: f64, deadline: Option<Instant>) -> Option<f64> {
+pub fn bound(instance: &Instance, upper: f64, deadline: Deadline) -> Option<f64> {
     if !upper.is_finite() || upper <= 0.0 || instance.kernel_by_kernel || !instance.sram_bytes.is_finite() {
         return None;
     }
-    let graph = Graph::of(instance);
+    let graph = Graph::of(instance)?;
     let loners: f64 = (0..instance.kernels.len())
         .filter(|k| instance.kernels[*k].pieces > 1)
         .map(|k| graph.cost(&[k]).map(|cost| instance.value(&cost)))
@@ -99,8 +101,13 @@ fn has(set: &[u64], k: usize) -> bool {
 }
 
 impl<'a> Graph<'a> {
-    fn of(instance: &'a Instance) -> Self {
+    /// `None` where too many kernels share tensors: all pairs of them are listed.
+    fn of(instance: &'a Instance) -> Option<Self> {
         let n = instance.kernels.len();
+        let pairs: usize = instance.tensors.iter().map(|t| (t.uses.len() + 1).pow(2)).sum();
+        if pairs > MOST_PAIRS {
+            return None;
+        }
         let words = n.div_ceil(64).max(1);
         let mut tensors = vec![Vec::new(); n];
         let mut near = vec![Vec::new(); n];
@@ -140,7 +147,7 @@ impl<'a> Graph<'a> {
                 put(&mut others[0], k);
             }
         }
-        Self { instance, tensors, near, before, after }
+        Some(Self { instance, tensors, near, before, after })
     }
 
     /// [`Instance::partition`] of a set that no path leaves and enters again.
@@ -219,15 +226,12 @@ impl<'a> Graph<'a> {
     }
 
     /// Every piece that fits the SRAM, those of equal colours and cost once. `None` where they are too many.
-    fn pieces(&self, colour: &[usize], colours: usize, deadline: Option<Instant>) -> Option<Vec<Piece>> {
+    fn pieces(&self, colour: &[usize], colours: usize, deadline: Deadline) -> Option<Vec<Piece>> {
         let beside = self.beside(colour, colours);
         let n = colour.len();
-        let mut found = Found { colour, beside, pieces: Vec::new(), known: HashSet::new(), sets: 0 };
+        let mut found = Found { colour, beside, pieces: Vec::new(), known: HashSet::new(), sets: 0, deadline };
         let mut reached = vec![false; n];
         for anchor in (0..n).filter(|k| self.instance.kernels[*k].pieces == 1) {
-            if deadline.is_some_and(|d| Instant::now() >= d) {
-                return None;
-            }
             let mut members = vec![anchor];
             reached[anchor] = true;
             let ahead: Vec<usize> = self.near[anchor].iter().copied().filter(|k| *k > anchor).collect();
@@ -247,7 +251,8 @@ impl<'a> Graph<'a> {
         found: &mut Found<'_>,
     ) -> Option<()> {
         found.sets += 1;
-        if found.sets > MOST_SETS + SETS_A_KERNEL * reached.len() {
+        // A set of a wide graph costs much more than a look at the clock.
+        if found.sets > MOST_SETS + SETS_A_KERNEL * reached.len() || found.deadline.is_over() {
             return None;
         }
         let closed = self.closed(members);
@@ -306,6 +311,7 @@ struct Found<'a> {
     pieces: Vec<Piece>,
     known: HashSet<Kind>,
     sets: usize,
+    deadline: Deadline,
 }
 
 impl Found<'_> {
@@ -380,6 +386,7 @@ fn colours(graph: &Graph<'_>) -> Option<(Vec<usize>, Vec<f64>)> {
             readers.sort_unstable();
             hasher.hash_one((made, tensor.output, bits(&[tensor.store_bytes, tensor.store_buffer]), readers))
         };
+        let around: Vec<u64> = (0..instance.tensors.len()).map(around).collect();
         let refined: Vec<u64> = (0..n)
             .map(|k| {
                 let role = |t: usize| {
@@ -388,7 +395,7 @@ fn colours(graph: &Graph<'_>) -> Option<(Vec<usize>, Vec<f64>)> {
                     (tensor.producer == Some(k), reads)
                 };
                 let mut list: Vec<(u64, (bool, usize))> =
-                    graph.tensors[k].iter().map(|t| (around(*t), role(*t))).collect();
+                    graph.tensors[k].iter().map(|t| (around[*t], role(*t))).collect();
                 list.sort_unstable();
                 hasher.hash_one((now[k], list))
             })

@@ -1,15 +1,18 @@
 //! The greatest prices of the kernels of each colour that keep the rule: an LP proposes, a search over unions of pieces disposes.
 
 use super::Piece;
+use crate::deadline::Deadline;
 use crate::mapping::instance::{CAPACITY_TOLERANCE, Instance, combine};
 use crate::mapping::solver::{Limits, Milp, Solver, solve};
-use std::time::Instant;
 
 /// Most unions looked at while prices are found, and most rounds of it.
 const MOST_UNIONS: usize = 2_000_000;
 const ROUNDS: usize = 60;
 /// Most unions looked at in one round that begin with one piece.
 const UNIONS_A_PIECE: usize = 20_000;
+
+/// Unions between two looks at the clock.
+const LOOK: usize = 16;
 
 /// Sums over a union of pieces.
 #[derive(Debug, Clone, Copy, Default)]
@@ -45,7 +48,7 @@ pub(super) struct Pricing<'a> {
     counts: Vec<f64>,
     /// Unions that may still be looked at.
     left: usize,
-    deadline: Option<Instant>,
+    deadline: Deadline,
 }
 
 /// A union that prices break, and the factor by which they must be lowered for it.
@@ -55,7 +58,7 @@ struct Broken {
 }
 
 impl<'a> Pricing<'a> {
-    pub(super) fn new(instance: &'a Instance, pieces: Vec<Piece>, counts: Vec<f64>, deadline: Option<Instant>) -> Self {
+    pub(super) fn new(instance: &'a Instance, pieces: Vec<Piece>, counts: Vec<f64>, deadline: Deadline) -> Self {
         Self { instance, pieces, counts, left: MOST_UNIONS, deadline }
     }
 
@@ -79,15 +82,16 @@ impl<'a> Pricing<'a> {
         for piece in 0..self.pieces.len() {
             self.row(&mut lp, &[piece], unit);
         }
-        let limits = Limits { solver: Solver::Highs, seconds: None, nodes: None, ..Limits::default() };
         let total = |prices: &[f64], counts: &[f64]| prices.iter().zip(counts).map(|(p, n)| p * n).sum::<f64>();
         let mut best = 0.0;
         let mut inside: Option<Vec<f64>> = None;
         let mut kept = false;
         for _ in 0..ROUNDS {
-            if self.deadline.is_some_and(|d| Instant::now() >= d) {
+            if self.deadline.is_over() {
                 break;
             }
+            let seconds = self.deadline.left();
+            let limits = Limits { solver: Solver::Highs, seconds, nodes: None, ..Limits::default() };
             let Ok(solved) = solve(&lp, &limits, None) else { break };
             let Some(outside) = solved.values else { break };
             let outside: Vec<f64> = outside.iter().map(|x| x.max(0.0) * unit).collect();
@@ -147,7 +151,8 @@ impl<'a> Pricing<'a> {
             let mut most = Broken { union: Vec::new(), ratio: 1.0 };
             let first = order[at];
             let sums = Sums::default().with(&self.pieces[first], price[first]);
-            let left = self.left.min(UNIONS_A_PIECE);
+            // What is left out proves nothing.
+            let left = if self.deadline.is_over() { 0 } else { self.left.min(UNIONS_A_PIECE) };
             let mut walk =
                 Walk { pricing: self, price: &price, weights: &weights, most: &mut most, union: vec![first], left };
             let whole = walk.from(&sums, &order[at..]).is_some();
@@ -195,6 +200,10 @@ impl Walk<'_, '_> {
     /// Looks at the union under way and adds to it pieces of a list, none before the last one of the union.
     fn from(&mut self, sums: &Sums, list: &[usize]) -> Option<()> {
         self.left = self.left.checked_sub(1)?;
+        if self.left.is_multiple_of(LOOK) && self.pricing.deadline.is_over() {
+            self.left = 0;
+            return None;
+        }
         let value = self.pricing.value(sums);
         if sums.price * self.most.ratio > value * (1.0 + 1e-9) {
             *self.most = Broken { union: self.union.clone(), ratio: value / sums.price };

@@ -239,7 +239,7 @@ impl<'a> Joint<'a> {
         let root = Set { open: self.root.clone(), tiles: all, depth: 0, known: Default::default() };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
         while let Some(node) = heap.pop() {
-            if node.bound >= best * (1.0 - TIE) {
+            if node.bound >= best * (1.0 - TIE) || (self.search.request.any && best.is_finite()) {
                 return Ok(Ended::Closed);
             }
             if node.bound >= best * near {

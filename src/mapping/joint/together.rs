@@ -13,6 +13,7 @@ use super::super::wide;
 use super::relaxed::{Open, Relaxation};
 use super::separable::{self, Conversions, Own, Separable};
 use super::{Bounds, Context, MOST_KERNELS, MOST_TILE_COUNTS, Set};
+use crate::deadline::Deadline;
 use crate::model::Strategy;
 use crate::model::compute::tensor_bytes;
 use crate::model::layout::required;
@@ -124,7 +125,7 @@ impl<'a> Together<'a> {
             return Ok(match self.by_phase(&instance, (cutoff, weights_on_chip), known) {
                 ByPhase::Least(layer) => closed.max(total(layer)),
                 ByPhase::None => f64::INFINITY,
-                ByPhase::TooWide => closed,
+                ByPhase::Unknown => closed,
             });
         }
         let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
@@ -152,8 +153,9 @@ impl<'a> Together<'a> {
             let of = |part: &Instance| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete);
             of(&forward).zip(of(&backward))
         });
-        let Some((first, second)) = ideals else { return ByPhase::TooWide };
+        let Some((first, second)) = ideals else { return ByPhase::Unknown };
         let [ahead, behind] = known;
+        let deadline = self.search.deadline();
         let least = self.least_forward[usize::from(weights_on_chip)]
             .get_or_init(|| {
                 let root = self.relaxation.instance(
@@ -161,13 +163,18 @@ impl<'a> Together<'a> {
                     self.ends(&(0..self.tiles.len()).collect::<Vec<_>>()),
                     weights_on_chip,
                 )?;
-                least_path(&root.phase(false).0, first, f64::INFINITY, &mut None)
+                least_path(&root.phase(false).0, first, f64::INFINITY, &mut None, deadline)
             })
             .unwrap_or(0.0);
-        let Some(ahead) = least_path(&forward, first, f64::INFINITY, ahead) else { return ByPhase::None };
+        let ahead = least_path(&forward, first, f64::INFINITY, ahead, deadline);
         // One cutoff for all sets, so that what is known of a backward pass serves whatever its forward pass.
-        let Some(behind) = least_path(&backward, second, cutoff - least, behind) else { return ByPhase::None };
-        if exact::within(ahead + behind, cutoff) { ByPhase::Least(ahead + behind) } else { ByPhase::None }
+        let behind = ahead.and_then(|_| least_path(&backward, second, cutoff - least, behind, deadline));
+        match ahead.zip(behind) {
+            // What the deadline stopped says nothing.
+            _ if self.search.out_of_time() => ByPhase::Unknown,
+            Some((ahead, behind)) if exact::within(ahead + behind, cutoff) => ByPhase::Least(ahead + behind),
+            _ => ByPhase::None,
+        }
     }
 
     /// The tile counts at which costs and buffers of a set are least: one tile has no remainder.
@@ -324,13 +331,19 @@ enum ByPhase {
     Least(f64),
     /// More than was asked for, or nothing fits.
     None,
-    /// There are too many ideals to say.
-    TooWide,
+    /// There are too many ideals to say, or no time is left.
+    Unknown,
 }
 
 /// The value of the best partitions of a pass, if it is at most `cutoff`. Where those of a larger set cost here what they
 /// cost there, they are the best here too: every cost of a smaller set is at least that of a larger one.
-fn least_path(part: &Instance, ideals: &Ideals, mut cutoff: f64, known: &mut Option<Rc<Path>>) -> Option<f64> {
+fn least_path(
+    part: &Instance,
+    ideals: &Ideals,
+    mut cutoff: f64,
+    known: &mut Option<Rc<Path>>,
+    deadline: Deadline,
+) -> Option<f64> {
     if let Some(path) = known.as_ref()
         && let Some((value, _)) = part.evaluate(&path.assignment)
     {
@@ -339,7 +352,7 @@ fn least_path(part: &Instance, ideals: &Ideals, mut cutoff: f64, known: &mut Opt
         }
         cutoff = cutoff.min(value);
     }
-    let path = cache::fusion(part, cutoff, || exact::solve_until(part, ideals, cutoff, None))?;
+    let path = cache::fusion(part, cutoff, || exact::solve_until(part, ideals, cutoff, deadline))?;
     let objective = path.objective;
     *known = Some(Rc::new(path));
     Some(objective)

@@ -5,6 +5,7 @@ use crate::properties::check;
 use crate::properties::joint::request;
 use crate::properties::joint_graphs::graphs;
 use crate::properties::search::{any_system, describe};
+use flowspace::deadline::Deadline;
 use flowspace::explain::gains;
 use flowspace::mapping::request::Known;
 use flowspace::mapping::search::{Engine, Passes, Pins, Request};
@@ -80,7 +81,9 @@ fn more_of_a_resource_is_never_slower() {
         let Ok(Answer::Mapped(plan, record)) = map(&w, &s, &asked) else {
             return Err(TestCaseError::fail(format!("no plan: {}", describe(&w, &s))));
         };
-        for gain in gains(&plan, &record, &asked, 1.1).map_err(|e| TestCaseError::fail(e.to_string()))? {
+        for gain in
+            gains(&plan, &record, &asked, 1.1, Deadline::never()).map_err(|e| TestCaseError::fail(e.to_string()))?
+        {
             let value = gain.value.unwrap_or(f64::INFINITY);
             prop_assert!(value <= record.value * (1.0 + 1e-9), "{}: {value}: {}", gain.name, describe(&w, &s));
             looked.set(looked.get() + 1);

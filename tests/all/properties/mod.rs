@@ -13,6 +13,7 @@ mod known;
 mod random;
 mod search;
 mod sharding;
+mod shortage;
 mod stages;
 mod tiling;
 mod wide;

@@ -188,9 +188,9 @@ fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Box<Plan>
 
 /// What is short, by how much, and a remedy that says more than that.
 fn complete(reason: &Infeasible) -> Result<(), String> {
-    let known = ["sram", "dram", "layers", "batch", "heads", "sharding", "partitions", "degrees"];
+    let known = ["sram", "dram", "chips", "layers", "batch", "heads", "sharding", "partitions", "degrees"];
     let text = reason.to_string();
-    if !known.contains(&reason.resource.as_str()) {
+    if !reason.resource.split('+').all(|one| known.contains(&one)) {
         Err("an unknown resource".into())
     } else if !(reason.needed.is_finite() && reason.available.is_finite() && reason.needed > 0.0) {
         Err("figures that are no figures".into())

@@ -2,6 +2,7 @@
 
 use crate::properties::random::instance;
 use crate::properties::{Tally, check, near};
+use flowspace::deadline::Deadline;
 use flowspace::mapping::cover;
 use flowspace::mapping::exact;
 use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
@@ -33,7 +34,9 @@ fn no_plan_beats_the_relaxation() {
         instance.separate_phases = false;
         let Some(optimum) = best(&instance) else { return Ok(()) };
         let upper = if known { optimum } else { f64::INFINITY };
-        let Some(relaxed) = bound_with_pool(&instance, pool, upper, &mut None, None) else { return Ok(()) };
+        let Some(relaxed) = bound_with_pool(&instance, pool, upper, &mut None, Deadline::never()) else {
+            return Ok(());
+        };
         let bound = relaxed.bound;
         prop_assert!(bound <= optimum + 1e-9 * optimum.abs().max(1.0), "bound {bound}, best {optimum}");
         let (cases, close) = count.get();
@@ -54,7 +57,7 @@ fn no_plan_beats_the_covering() {
         instance.separate_phases = false;
         let Some(optimum) = best(&instance) else { return Ok(()) };
         let upper = if known { optimum } else { 2.0 * optimum };
-        let Some(bound) = cover::bound(&instance, upper, None) else { return Ok(()) };
+        let Some(bound) = cover::bound(&instance, upper, Deadline::never()) else { return Ok(()) };
         prop_assert!(bound <= optimum + 1e-9 * optimum.abs().max(1.0), "bound {bound}, best {optimum}");
         let (cases, close, above) = count.get();
         let closed = instance.least_value();
@@ -76,7 +79,7 @@ fn wide_plans_and_bounds_enclose_the_best() {
     let proven = std::cell::Cell::new((0u32, 0u32));
     check(3000, &instance(8).prop_map(free), |instance| {
         let optimum = best(&instance);
-        let found = wide::solve(&instance, f64::INFINITY, &mut Memory::default(), None);
+        let found = wide::solve(&instance, f64::INFINITY, &mut Memory::default(), Deadline::never());
         let Some(found) = found else {
             // An order may have no cuts that fit the DRAM though another has.
             return Ok(());
@@ -90,7 +93,7 @@ fn wide_plans_and_bounds_enclose_the_best() {
         prop_assert!(near(objective, found.objective, 1e-12));
         prop_assert!(found.objective >= optimum - 1e-9 * optimum.abs().max(1.0), "{found:?}, best {optimum}");
         prop_assert!(found.bound <= optimum + 1e-9 * optimum.abs().max(1.0), "{found:?}, best {optimum}");
-        if let Some(cut) = exact::by_order(&instance, None) {
+        if let Some(cut) = exact::by_order(&instance, Deadline::never()) {
             prop_assert!(found.objective <= cut.objective * (1.0 + 1e-9) + 1e-12, "{found:?} {cut:?}");
         }
         let (cases, same) = proven.get();

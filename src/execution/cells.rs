@@ -1,0 +1,288 @@
+//! The cells of a search for executions, listed and bounded some at a time: degrees with one block, of which schedule, ZeRO, offload and overlap of
+//! data parallelism are left to decide.
+
+use super::block::{Block, BlockKey, BlockSums};
+use super::communication::IterationLinks;
+use super::layer::Division;
+use super::machine::Machine;
+use super::memory::{self, Memory};
+use super::schedule::{self, ChipWeights, Constants, Plan, StageKind};
+use super::search::{Degrees, Found, ONE_KEY, Pins, Tails, blocks, degrees, execution, schedules, tails};
+use super::spec::{Execution, Schedule, Zero};
+use crate::deadline::Deadline;
+use crate::workload::language::LanguageModel;
+use std::collections::HashMap;
+
+/// Cells that are kept at once; with their blocks they take about 200 MB.
+const MOST: usize = 200_000;
+
+/// Share of the seconds after which the first cells are looked at, even if not all are listed.
+const LISTING: f64 = 0.5;
+
+/// A cell.
+struct Cell {
+    bound: f64,
+    /// Which frame, key and block it has.
+    frame: usize,
+    key: BlockKey,
+    block: usize,
+}
+
+/// What belongs to degrees whatever the microbatch and the block.
+struct Frame {
+    degrees: Degrees,
+    weights: ChipWeights,
+    links: IterationLinks,
+    kinds: Vec<StageKind>,
+    /// Where microbatches do not divide among the stages, and where they do.
+    schedules: [Vec<(Schedule, u64)>; 2],
+    tails: Tails,
+}
+
+impl Frame {
+    fn schedules(&self, micro_batch: u64) -> &[(Schedule, u64)] {
+        &self.schedules[usize::from(self.degrees.interleaves(micro_batch))]
+    }
+
+    /// Executions of a cell.
+    fn inside(&self, micro_batch: u64) -> u64 {
+        (self.schedules(micro_batch).len() * self.tails.states.len() * self.tails.overlaps.len()) as u64
+    }
+}
+
+/// Where the listing stands: the frame, and the position of the microbatch among its sizes.
+#[derive(Clone, Copy, Default)]
+struct At {
+    frame: usize,
+    size: usize,
+}
+
+/// The cells under way.
+pub(super) struct Cells<'a> {
+    machine: &'a Machine,
+    model: &'a LanguageModel,
+    pins: &'a Pins,
+    peak: f64,
+    constants: Constants,
+    frames: Vec<Frame>,
+    /// Sizes of a microbatch by the samples of a replica.
+    sizes: HashMap<u64, Vec<u64>>,
+    at: At,
+    cells: Vec<Cell>,
+    blocks: Vec<Block>,
+}
+
+impl<'a> Cells<'a> {
+    /// Of a space.
+    pub(super) fn new(machine: &'a Machine, model: &'a LanguageModel, pins: &'a Pins, peak: f64) -> Self {
+        let mut sizes: HashMap<u64, Vec<u64>> = HashMap::new();
+        let mut frames = Vec::new();
+        for degrees in degrees(machine, model, pins) {
+            sizes.entry(degrees.samples).or_insert_with(|| degrees.micro_batches(pins));
+            let d = &degrees;
+            frames.push(Frame {
+                weights: ChipWeights::of(model, d.tp, d.ep, d.pp),
+                links: IterationLinks::of(machine, d.tp, d.cp, d.ep, d.dp, d.pp),
+                kinds: schedule::stages(model, d.pp),
+                schedules: [false, true].map(|interleaves| schedules(model, d, interleaves && d.pp > 1, pins)),
+                tails: tails(machine, d, pins),
+                degrees,
+            });
+        }
+        let constants = Constants::of(machine, model);
+        let (cells, blocks) = (Vec::new(), Vec::new());
+        Self { machine, model, pins, peak, constants, frames, sizes, at: At::default(), cells, blocks }
+    }
+
+    /// Executions of the space.
+    pub(super) fn covered(&self) -> u64 {
+        let of = |frame: &Frame| {
+            let keys = blocks(self.machine, &frame.degrees, 1, self.pins).len() as u64;
+            self.sizes_of(frame).iter().map(|b| frame.inside(*b) * keys).sum::<u64>()
+        };
+        self.frames.iter().map(of).sum()
+    }
+
+    fn sizes_of(&self, frame: &Frame) -> &[u64] {
+        self.sizes.get(&frame.degrees.samples).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether all cells were listed.
+    pub(super) fn are_all(&self) -> bool {
+        self.at.frame >= self.frames.len()
+    }
+
+    /// Cells listed last.
+    pub(super) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// The bound of one of them.
+    pub(super) fn bound(&self, i: usize) -> f64 {
+        self.cells[i].bound
+    }
+
+    /// Seconds that no execution of the space comes below: all chips at their peak for the FLOP of all samples, nothing computed again.
+    pub(super) fn floor(&self) -> f64 {
+        let sums = BlockSums::of(self.machine, self.model, ONE_KEY.division, self.peak);
+        let block = Block::of(self.machine, self.model, &ONE_KEY, &sums);
+        let layers = self.model.dense_layers() as f64 * block.plain.flop
+            + self.model.expert_layers() as f64 * block.experts.flop;
+        let flop = self.model.global_batch as f64 * (layers + block.embedding.flop + block.head.flop);
+        flop / (self.pins.chips.unwrap_or(self.machine.chips) as f64 * self.peak)
+    }
+
+    fn plan<'p>(&'p self, frame: &'p Frame, block: &'p Block, micro_batch: u64) -> Plan<'p> {
+        Plan {
+            constants: &self.constants,
+            block,
+            weights: &frame.weights,
+            links: &frame.links,
+            kinds: &frame.kinds,
+            microbatches: (frame.degrees.samples / micro_batch.max(1)) as f64,
+        }
+    }
+
+    /// How many of the sizes of a microbatch may fit with blocks of a kind, the smallest at least: what the chip itself holds grows with the
+    /// microbatch in every state, so that beyond the first size that none fits no larger one does.
+    fn fitting(&self, frame: &Frame, key: &BlockKey) -> usize {
+        let fits = |micro_batch: u64| {
+            let key = BlockKey { division: Division { micro_batch, ..key.division }, ..*key };
+            // Times do not matter here.
+            let block = Block::of(self.machine, self.model, &key, &BlockSums::default());
+            let plan = self.plan(frame, &block, micro_batch);
+            let mut e = execution(&frame.degrees, &key);
+            frame.tails.states.iter().any(|&(zero, offload)| {
+                (e.zero, e.offload) = (zero, offload);
+                let memory = memory::memory(self.machine, &plan, &e);
+                memory.capacity.is_none_or(|capacity| memory.device.total() <= capacity)
+            })
+        };
+        if self.machine.capacity.is_none() {
+            return usize::MAX;
+        }
+        self.sizes_of(frame).partition_point(|b| fits(*b)).max(1)
+    }
+
+    /// Lists the next cells that may beat `best`, by rising bound, until the memory for them or (a part of) the time is used up. `false` where none
+    /// is left.
+    pub(super) fn list(&mut self, best: Option<f64>, deadline: Deadline, found: &mut Found) -> bool {
+        if self.are_all() {
+            return false;
+        }
+        let (mut cells, mut all) = (std::mem::take(&mut self.cells), std::mem::take(&mut self.blocks));
+        cells.clear();
+        all.clear();
+        let first = (self.at.frame, self.at.size) == (0, 0);
+        let deadline = if first { deadline.part(LISTING) } else { deadline };
+        let mut sums: HashMap<Division, BlockSums> = HashMap::new();
+        let mut known: HashMap<BlockKey, usize> = HashMap::new();
+        let mut at = self.at;
+        while let Some(frame) = self.frames.get(at.frame) {
+            let sizes = self.sizes_of(frame);
+            let kinds = blocks(self.machine, &frame.degrees, 1, self.pins);
+            if frame.schedules.iter().all(Vec::is_empty) || sizes.is_empty() {
+                at = At { frame: at.frame + 1, size: 0 };
+                continue;
+            }
+            let fitting: Vec<usize> = kinds.iter().map(|key| self.fitting(frame, key)).collect();
+            let divided = frame.tails.states.iter().any(|(zero, _)| *zero != Zero::Off);
+            let mut full = false;
+            while at.size < sizes.len() && !full {
+                let micro_batch = sizes[at.size];
+                let inside = frame.inside(micro_batch);
+                for (kind, fitting) in kinds.iter().zip(&fitting).filter(|_| inside > 0) {
+                    if at.size >= *fitting {
+                        found.too_large += inside;
+                        continue;
+                    }
+                    let key = BlockKey { division: Division { micro_batch, ..kind.division }, ..*kind };
+                    let block = *known.entry(key).or_insert_with(|| {
+                        let of = || BlockSums::of(self.machine, self.model, key.division, self.peak);
+                        let sums = sums.entry(key.division).or_insert_with(of);
+                        all.push(Block::of(self.machine, self.model, &key, sums));
+                        all.len() - 1
+                    });
+                    let plan = self.plan(frame, &all[block], micro_batch);
+                    let bound = plan.bound(&execution(&frame.degrees, &key), divided);
+                    found.cells += 1;
+                    if best.is_some_and(|best| bound >= best) {
+                        found.pruned += 1;
+                    } else {
+                        cells.push(Cell { bound, frame: at.frame, key, block });
+                    }
+                }
+                at.size += 1;
+                full = cells.len() >= MOST || known.len() >= MOST || deadline.is_over();
+            }
+            if at.size >= sizes.len() {
+                at = At { frame: at.frame + 1, size: 0 };
+            }
+            if full {
+                break;
+            }
+        }
+        found.blocks += known.len() as u64;
+        // Stable: equal bounds stay in the order of the list.
+        cells.sort_by(|a: &Cell, b: &Cell| a.bound.total_cmp(&b.bound));
+        (self.at, self.cells, self.blocks) = (at, cells, all);
+        true
+    }
+
+    /// Looks at every execution of a cell.
+    pub(super) fn look(&self, i: usize, best: &mut Option<(f64, Execution)>, found: &mut Found) {
+        let cell = &self.cells[i];
+        let (frame, micro_batch) = (&self.frames[cell.frame], cell.key.division.micro_batch);
+        let schedules = frame.schedules(micro_batch);
+        let plan = self.plan(frame, &self.blocks[cell.block], micro_batch);
+        let mut e = execution(&frame.degrees, &cell.key);
+        let is_least = |s: &Schedule| matches!(s, Schedule::OneForwardOneBackward | Schedule::ZeroBubble);
+        for &(zero, offload) in &frame.tails.states {
+            (e.zero, e.offload, e.schedule, e.chunks) = (zero, offload, Schedule::OneForwardOneBackward, 1);
+            // No schedule keeps less than this one.
+            let least = memory::memory(self.machine, &plan, &e);
+            if !least.fits() {
+                found.too_large += (schedules.len() * frame.tails.overlaps.len()) as u64;
+                if schedules.iter().any(|(s, _)| is_least(s)) {
+                    note(best.is_none(), &e, least, found);
+                } else {
+                    for &(schedule, chunks) in schedules.iter().filter(|_| best.is_none()) {
+                        (e.schedule, e.chunks) = (schedule, chunks);
+                        note(true, &e, memory::memory(self.machine, &plan, &e), found);
+                    }
+                }
+                continue;
+            }
+            for &(schedule, chunks) in schedules {
+                (e.schedule, e.chunks) = (schedule, chunks);
+                let here = if is_least(&schedule) { least } else { memory::memory(self.machine, &plan, &e) };
+                if !here.fits() {
+                    found.too_large += frame.tails.overlaps.len() as u64;
+                    note(best.is_none(), &e, here, found);
+                    continue;
+                }
+                for &overlap_dp in &frame.tails.overlaps {
+                    e.overlap_dp = overlap_dp;
+                    let time = plan.seconds(&e);
+                    found.evaluated += 1;
+                    if best.as_ref().is_none_or(|(t, _)| time < *t) {
+                        *best = Some((time, e.clone()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Keeps an execution that does not fit, if it lacks less of the chip's own memory than those before; one that lacks nothing of the second tier
+/// before one that does.
+fn note(wanted: bool, e: &Execution, memory: Memory, found: &mut Found) {
+    let rank = |m: &Memory| (m.second_capacity.is_some_and(|c| m.second_tier > c), m.device.total());
+    let less = |(_, known): &(Execution, Memory)| {
+        let (a, b) = (rank(&memory), rank(known));
+        a.0 < b.0 || (a.0 == b.0 && a.1 < b.1)
+    };
+    if wanted && found.least.as_ref().is_none_or(less) {
+        found.least = Some((e.clone(), memory));
+    }
+}
