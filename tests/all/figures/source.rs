@@ -132,8 +132,11 @@ impl Sources {
             if commands::is_placeholder(word) {
                 return Ok(false);
             }
-            let ends = [".yaml", ".csv", ".json", ".gz", ".txt", ".et", ".pb"];
-            let path = word.strip_prefix("trace:").map_or(word.as_str(), |w| w.split('?').next().unwrap_or(w));
+            let ends = [".yaml", ".csv", ".json", ".gz", ".txt", ".et", ".pb", ".xml", ".xcf"];
+            let path = word
+                .strip_prefix("trace:")
+                .or_else(|| word.strip_prefix("hf:"))
+                .map_or(word.as_str(), |w| w.split('?').next().unwrap_or(w));
             let is_path = word.contains('/') || ends.iter().any(|end| path.ends_with(end));
             if is_path && !word.contains(' ') && !self.folder().join(path).exists() {
                 let shipped = SHIPPED.iter().any(|folder| path.starts_with(&format!("{folder}/")));
