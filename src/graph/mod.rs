@@ -43,7 +43,7 @@ pub struct Workload {
     pub tensors: Vec<Tensor>,
     /// How many identical copies follow each other (layers); where there are blocks, the sum of theirs.
     pub repeat: u64,
-    /// Blocks of the chain that the graph is (embedding, layers, head), in the order of the forward pass ([`super::chain`]);
+    /// Blocks of the chain that the graph is (embedding, layers, head), in the order of the forward pass ([`mod@chain`]);
     /// none where the whole graph is repeated.
     pub blocks: Vec<Block>,
     /// Bytes of one element.

@@ -70,7 +70,7 @@ pub struct Tensor {
     pub output: bool,
     /// For an input: the tensor of the previous repetition that it is (layer i+1 reads what layer i wrote).
     pub carried_from: Option<usize>,
-    /// Whether it overwrites data that lies in DRAM all the time ([`Workload::held_bytes`]): it waits there without taking more.
+    /// Whether it overwrites data that lies in DRAM all the time ([`Workload::held_bytes`](super::Workload::held_bytes)): it waits there without taking more.
     pub in_place: bool,
 }
 

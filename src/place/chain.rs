@@ -3,7 +3,7 @@
 //! A chain of stages is a path of ideals; what a stage costs depends on the two ideals I, J around it alone: its load, what comes in, what goes
 //! out (every edge that ends in J - I and starts outside is paid there, once). So
 //!
-//!   value[s + 1][J] = best over I of value[s][I] with cost(I, J)
+//!   value(s + 1, J) = best over I of value(s, I) with cost(I, J)
 //!
 //! where costs are added (`cut`, `sum` at a limited load) or the largest counts (`bottleneck`, `per_core`). Over all ideals this is the optimum; over the prefixes of one order the
 //! best cut of that order. `sum` = T + transfers is searched along its Pareto front: the fewest transfers for load <= T, then T below the largest load of that, until T alone is

@@ -89,8 +89,8 @@ fn a_search_of_executions_ends_with_its_limit() {
 
 /// Products that nothing joins, or of which each reads one before it.
 fn many(kernels: usize, joined: bool) -> String {
-    let mut text = format!(
-        "kind: graph\nname: many\nsource: 'assumed: a test'\nglobal_batch: 1\ninputs: [{{ name: x, rows: 512, cols: 2048 }}]\nkernels:\n"
+    let mut text = String::from(
+        "kind: graph\nname: many\nsource: 'assumed: a test'\nglobal_batch: 1\ninputs: [{ name: x, rows: 512, cols: 2048 }]\nkernels:\n",
     );
     let mut read = vec![false; kernels];
     let mut state = 12345u64;

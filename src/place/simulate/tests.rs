@@ -8,6 +8,7 @@ use super::ticks::Ticks;
 use super::trace::{From, record};
 use super::{Limits, Outcome, Steady, makespan, simulate};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use std::collections::HashSet;
 
 /// (source, target, produced, consumed, initial, capacity).
@@ -217,7 +218,7 @@ fn random(seed: u64, n: usize, most_q: u64, loops: bool, mut room: impl FnMut(&m
     // Some in tenths of a second, some of any length.
     let seconds: Vec<f64> = (0..n)
         .map(|_| {
-            if seed % 2 == 0 {
+            if seed.is_multiple_of(2) {
                 (1 + dice.below(30)) as f64 / 10.0
             } else {
                 (1 + dice.below(1 << 20)) as f64 / 1e6 / 3.0
@@ -314,7 +315,7 @@ fn some_order_sleeps(net: &Net, capacities: &[u32]) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     /// Both simulations start the same firings at the same ticks.
     #[test]
@@ -367,6 +368,8 @@ proptest! {
         let ticks = Ticks::of_net(&net);
         let capacities = net.capacities();
         prop_assume!(verdict(&net, &capacities).is_none());
+        // The plain run starts every firing.
+        prop_assume!(net.repetitions.iter().sum::<u64>() * iterations < 100_000);
         let whole = steady::whole(&net, &capacities, &ticks, iterations);
         prop_assert_eq!(steady::finite(&net, &capacities, &ticks, iterations, 1 << 40), Some(whole));
     }
@@ -415,7 +418,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, rng_seed: RngSeed::Fixed(1), ..ProptestConfig::default() })]
 
     /// The sizes found keep the throughput of large FIFOs, one less on any does not, and where it is claimed no sum of bytes is smaller.
     #[test]

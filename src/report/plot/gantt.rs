@@ -79,11 +79,11 @@ impl Gantt {
         let end = drawn.iter().map(|s| s.start + s.length).fold(0.0, f64::max);
         let range = if end > 0.0 { Range::tight(&[0.0, end], super::Scale::Linear) } else { Range::from_zero(&[]) };
         let x_at = |value: f64| range.fraction(value).map(|at| plot.x0 + at.clamp(0.0, 1.0) * plot.width());
-        for row in 0..rows {
+        for (row, name) in names.iter().enumerate().take(rows) {
             let y = plot.y0 + slot * row as f64;
             canvas.rect(Rect { y0: y + 1.0, y1: y + slot - 1.0, ..plot }, EMPTY);
             let middle = y + slot / 2.0;
-            canvas.text_mid(&names[row], (plot.x0 - 4.0, middle), Look::new(size).align(Align::End));
+            canvas.text_mid(name, (plot.x0 - 4.0, middle), Look::new(size).align(Align::End));
             if let Some(beside) = beside.get(row) {
                 canvas.text_mid(beside, (plot.x1 + 4.0, middle), Look::new(size).color(MID));
             }
