@@ -4,11 +4,11 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 features=()
-minutes="2 to 4 minutes on two cores, about half of it for the MILP solver HiGHS"
+minutes="some minutes on two cores, a good part of it for the MILP solver HiGHS"
 if [ "${1:-}" = --no-milp ]; then
     shift
     features=(--no-default-features)
-    minutes="about a minute and a half on two cores, without a MILP engine"
+    minutes="a few minutes on two cores, without a MILP engine"
     . scripts/setup.sh no-milp
 else
     . scripts/setup.sh

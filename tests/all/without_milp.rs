@@ -1,5 +1,5 @@
 //! A build without the feature `milp` answers with the exact engines, and refuses what needs a MILP (`errors/milp-*.case` has
-//! those messages). `.ci/run` runs this with `--no-default-features`.
+//! those messages). Run it with `cargo test --release --no-default-features --test all without_milp::`; `.ci/run` does not yet.
 #![cfg(not(feature = "milp"))]
 
 use flowspace::solver::Solver;
