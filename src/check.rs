@@ -20,7 +20,7 @@
 
 use crate::graph::Workload;
 use crate::model::collective::{self, GroupDimension, OwnGroups};
-use crate::model::compute::system_peak;
+use crate::model::rate::{self, Rate, system_peak};
 use crate::model::schedule::samples_per_pass;
 use crate::plan::{Decisions, Figures, Plan, TOLERANCE, agree};
 use crate::system::{System, Topology};
@@ -142,6 +142,7 @@ struct Derivation<'a> {
     dp_group: Vec<GroupDimension>,
     own: OwnGroups,
     samples: f64,
+    rate: Rate<'a>,
     index: index::Index<'a>,
     /// What [`Derivation::kept_bytes`] has found.
     kept: OnceCell<f64>,
@@ -195,6 +196,7 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
             decisions.partition.len()
         ));
     }
+    broken.extend(rate::fault(workload, system));
     if decisions.tiles == 0 {
         broken.push("a tile count of zero".into());
     }
@@ -219,6 +221,7 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
             column: collective::group(system, &rows),
         },
         samples: samples_per_pass(workload, &system.model),
+        rate: Rate::of(workload, system),
         index: index::Index::of(workload, system, decisions),
         kept: OnceCell::new(),
     };
@@ -228,6 +231,6 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
     }
     let mut figures = derivation.figures()?;
     figures.flop_per_iteration = whole.flop_per_iteration();
-    figures.utilization = figures.flop_per_iteration / (figures.iteration_s() * system_peak(system));
+    figures.utilization = figures.flop_per_iteration / (figures.iteration_s() * system_peak(system, whole.word_bytes));
     Ok(figures)
 }

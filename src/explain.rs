@@ -11,14 +11,14 @@ use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, Infeasible, map};
 use crate::plan::Plan;
 use crate::progress::Steps;
-use crate::system::System;
-use crate::units::Bytes;
+use crate::system::{Chip, Efficiency, System};
+use crate::units::{Bytes, Seconds};
 use crate::workload::Workload;
 
 /// A resource of a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Resource {
-    /// Clock of the chips (and their vector peak, where one is stated).
+    /// Clock of the chips, with every peak that they state.
     Compute,
     /// On-chip memory.
     Sram,
@@ -37,7 +37,11 @@ pub enum Resource {
 impl Resource {
     /// The resources that a system has.
     pub fn all(system: &System) -> Vec<Self> {
-        let mut out = vec![Self::Compute, Self::Sram, Self::DramBandwidth];
+        let mut out = vec![Self::Compute];
+        if system.chip.0.efficiency != Efficiency::Waves {
+            out.push(Self::Sram);
+        }
+        out.push(Self::DramBandwidth);
         if system.memory.0.capacity.is_some() {
             out.push(Self::DramCapacity);
         }
@@ -47,7 +51,7 @@ impl Resource {
                 out.push(Self::LinkLatency(i));
             }
         }
-        if system.chip.0.launch_overhead.0 > 0.0 {
+        if launch(&mut system.chip.0.clone()).0 > 0.0 {
             out.push(Self::LaunchOverhead);
         }
         out
@@ -77,9 +81,9 @@ impl Resource {
         match self {
             Self::Compute => {
                 chip.frequency.0 *= factor;
-                if let Some(peak) = &mut chip.vector_peak {
-                    peak.0 *= factor;
-                }
+                let products =
+                    chip.kernels.iter_mut().flat_map(|kernels| kernels.peak.0.iter_mut().map(|(_, peak)| peak));
+                chip.vector_peak.iter_mut().chain(products).for_each(|peak| peak.0 *= factor);
             }
             Self::Sram => chip.sram.0 *= factor,
             Self::DramBandwidth => out.memory.0.bandwidth.0 *= factor,
@@ -98,9 +102,17 @@ impl Resource {
                     d.link.0.latency.0 /= factor;
                 }
             }
-            Self::LaunchOverhead => chip.launch_overhead.0 /= factor,
+            Self::LaunchOverhead => launch(chip).0 /= factor,
         }
         out
+    }
+}
+
+/// The time from one partition to the next, where the chip's file states it.
+fn launch(chip: &mut Chip) -> &mut Seconds {
+    match &mut chip.kernels {
+        Some(kernels) if chip.efficiency == Efficiency::Waves => &mut kernels.launch,
+        _ => &mut chip.launch_overhead,
     }
 }
 

@@ -2,13 +2,11 @@
 
 use super::Derivation;
 use super::index::Copied;
-use crate::model::compute::{
-    CoreOption, constant_efficiency, core_options, gradient_bytes, local, seconds_at_efficiency, tensor_bytes,
-    weight_bytes,
-};
+use crate::model::compute::{CoreOption, gradient_bytes, local, tensor_bytes, weight_bytes};
 use crate::model::layout::{Layout, produced};
+use crate::model::rate::Compute;
 use crate::plan::TOLERANCE;
-use crate::system::options::{Charge, WeightTraffic};
+use crate::system::options::WeightTraffic;
 
 impl Derivation<'_> {
     /// SRAM of the weights that stay on chip, each once, and of their gradients: all layers of the stage.
@@ -36,7 +34,7 @@ impl Derivation<'_> {
 
     /// SRAM that a kernel holds through its partition when it is whole: its weight, and the gradient it accumulates.
     pub(super) fn held_bytes(&self, k: usize) -> f64 {
-        if self.d.weights_on_chip {
+        if self.d.weights_on_chip || self.rate.chooses_tiles() {
             return 0.0;
         }
         let kernel = &self.w.kernels[k];
@@ -78,13 +76,13 @@ impl Derivation<'_> {
     }
 
     pub(super) fn sram_limit(&self) -> f64 {
-        match self.system.model.sram_limit {
-            Charge::Charged => self.system.chip.0.sram.0,
-            Charge::Ignored => f64::INFINITY,
-        }
+        self.rate.sram_bytes
     }
 
     pub(super) fn store_buffer(&self, id: usize) -> f64 {
+        if self.rate.chooses_tiles() {
+            return 0.0;
+        }
         let tensor = &self.w.tensors[id];
         let made =
             tensor.producer.map_or(Layout::Replicated, |p| produced(self.d.sharding[p], self.system.model.layouts));
@@ -94,19 +92,21 @@ impl Derivation<'_> {
     /// Seconds of arithmetic of a partition. Shared cores: starting from the fewest, the slowest kernel gets its next
     /// larger allocation for as long as cores are left; no other split makes the slowest faster.
     pub(super) fn compute_s(&self, inside: &[usize]) -> Option<f64> {
-        let chip = &self.system.chip.0;
-        let shard = |k: usize| local(&self.w.kernels[k], self.d.sharding[k], self.tp, self.d.tiles);
-        if let Some(u) = constant_efficiency(chip) {
-            let one = |k: &usize| {
-                seconds_at_efficiency(chip, &self.w.kernels[*k], &shard(*k), self.d.tiles, u, &self.system.model)
-            };
-            return Some(inside.iter().map(one).sum::<f64>() * self.samples);
+        let cores = self.system.chip.0.cores;
+        let mut seconds = 0.0;
+        let mut options: Vec<Vec<CoreOption>> = Vec::new();
+        for &k in inside {
+            match self.rate.compute(&self.w.kernels[k], self.d.sharding[k], self.tp, self.d.tiles, self.samples) {
+                Compute::Seconds(s) => seconds += s,
+                Compute::Cores(o) => options.push(o),
+            }
         }
-        let options: Vec<Vec<CoreOption>> =
-            inside.iter().map(|k| core_options(chip, &self.w.kernels[*k], &shard(*k), self.d.tiles)).collect();
+        if options.is_empty() {
+            return Some(seconds);
+        }
         let mut at = vec![0usize; options.len()];
         let used = |at: &[usize]| -> u64 { at.iter().zip(&options).map(|(i, o)| o[*i].cores).sum() };
-        if used(&at) > chip.cores {
+        if used(&at) > cores {
             return None;
         }
         loop {
@@ -115,8 +115,8 @@ impl Derivation<'_> {
             let now = options[slowest][at[slowest]].seconds;
             let mut next = at.clone();
             next[slowest] += 1;
-            if next[slowest] >= options[slowest].len() || used(&next) > chip.cores {
-                return Some(now * self.samples);
+            if next[slowest] >= options[slowest].len() || used(&next) > cores {
+                return Some(now);
             }
             at = next;
         }

@@ -13,7 +13,7 @@ use crate::system::price;
 impl Derivation<'_> {
     pub(super) fn figures(&self) -> Result<Figures, Vec<String>> {
         let options = &self.system.model;
-        let bandwidth = self.system.memory.0.bandwidth.0;
+        let bandwidth = self.rate.dram_bytes_per_s;
         let word = self.w.word_bytes;
         let levels = self.w.levels();
         let stored_bytes: Vec<f64> = (0..self.w.tensors.len()).map(|id| self.stored_bytes(id)).collect();
@@ -31,9 +31,7 @@ impl Derivation<'_> {
             };
             let (mut network_s, mut overhead_s, mut dram, mut flop) = (0.0, 0.0, 0.0, 0.0);
             let mut sram = self.kept_bytes();
-            if options.latencies == Charge::Charged {
-                overhead_s += self.system.chip.0.launch_overhead.0;
-            }
+            overhead_s += self.rate.launch_s;
             for &k in inside {
                 let kernel = &self.w.kernels[k];
                 let strategy = self.d.sharding[k];

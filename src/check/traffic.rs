@@ -146,6 +146,9 @@ impl Derivation<'_> {
 
     /// SRAM of a reader's buffer: loaded from DRAM, or passed on chip.
     pub(super) fn buffer(&self, id: usize, u: &Use, on_chip: bool, levels: &[usize]) -> f64 {
+        if self.rate.chooses_tiles() {
+            return 0.0;
+        }
         let tensor = &self.w.tensors[id];
         let (whole, tile) = tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.d.tiles, self.w.word_bytes);
         let needs_whole = if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() };

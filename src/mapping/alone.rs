@@ -138,7 +138,7 @@ impl Search<'_> {
 
     /// The value of the partitions: what [`Instance::evaluate`] says of the priced instance, in the same order of sums.
     fn value_alone(&self, amounts: &Amounts, alone: &Alone, degrees: &Degrees, goal: &Goal) -> f64 {
-        let bandwidth = self.system.memory.0.bandwidth.0;
+        let bandwidth = self.rate.dram_bytes_per_s;
         let overlap = self.system.overlap();
         let mut costs = alone.costs.clone();
         for (payer, seconds) in amounts.network_seconds(self.workload, degrees, &self.system.model) {

@@ -11,7 +11,7 @@ use super::first_pass::Pass;
 use super::ideals::Ideals;
 use super::instance::{Amounts, Cut, SramShort};
 use crate::model::Strategy;
-use crate::system::{Chip, Efficiency, ModelOptions};
+use crate::system::{Chip, Efficiency, System};
 use crate::workload::{Kernel, Tensor, Workload};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -86,9 +86,9 @@ pub(super) struct Sums {
 }
 
 impl Shelf {
-    /// The shelf of a workload, a chip and a model.
-    pub(super) fn of(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Arc<Self> {
-        let key = key(workload, chip, model);
+    /// The shelf of a workload on a chip under a model.
+    pub(super) fn of(workload: &Workload, system: &System) -> Arc<Self> {
+        let key = key(workload, system);
         let mut shelves = lock(&SHELVES);
         if shelves.len() >= MOST_SHELVES && !shelves.contains_key(&key) {
             return Arc::default();
@@ -147,7 +147,8 @@ impl Shelf {
 }
 
 /// A hash of all that the amounts are a function of. Structures are taken apart, so that a new field cannot be forgotten.
-fn key(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Key {
+fn key(workload: &Workload, system: &System) -> Key {
+    let (chip, model) = (&system.chip.0, &system.model);
     let mut content = Content::new();
     let Workload {
         name: _,
@@ -183,7 +184,7 @@ fn key(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Key {
         sram,
         efficiency,
         launch_overhead,
-        kernels: _,
+        kernels: of_kernels,
         price: _,
         power: _,
         idle_share: _,
@@ -197,7 +198,13 @@ fn key(workload: &Workload, chip: &Chip, model: &ModelOptions) -> Key {
     content.real(match efficiency {
         Efficiency::Constant(share) => share.0,
         Efficiency::LanesStages => -1.0,
+        Efficiency::Waves => -2.0,
     });
+    if *efficiency == Efficiency::Waves {
+        // Partial sums go through memory, so that its bandwidth is part of the arithmetic.
+        content.text(&format!("{of_kernels:?}"));
+        content.real(system.memory.0.bandwidth.0);
+    }
     // All options: few numbers, and which of them matter may change.
     content.text(&format!("{model:?}"));
     content.key()

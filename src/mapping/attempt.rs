@@ -66,7 +66,7 @@ impl Search<'_> {
         let counts = match (some, self.request.tiles) {
             (Some(some), _) => some.to_vec(),
             (None, Some(tiles)) => vec![tiles],
-            (None, None) => tile_counts(self.workload, &self.system.model),
+            (None, None) => tile_counts(self.workload, self.system),
         };
         if self.try_alone((at, *of), sharding, (&counts, live_limit), best, found) {
             return Ok(false);

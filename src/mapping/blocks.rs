@@ -234,7 +234,7 @@ impl Search<'_> {
         }
         let counts = match self.request.tiles {
             Some(tiles) => vec![tiles],
-            None => tile_counts(self.workload, &self.system.model),
+            None => tile_counts(self.workload, self.system),
         };
         // A stage of one unit, of those that hold fewest microbatches, leaves most room.
         let fewest = still.in_flight.last().copied().unwrap_or(1);
@@ -375,7 +375,7 @@ impl Search<'_> {
 
     /// Lowers the tile count of a chain's plan to the smallest at which it costs the same and still fits.
     pub(super) fn smallest_tiles_of_chain(&self, best: &mut Best) {
-        let mut counts = tile_counts(self.workload, &self.system.model);
+        let mut counts = tile_counts(self.workload, self.system);
         counts.retain(|t| *t < best.tiles);
         counts.sort_unstable();
         for tiles in counts {

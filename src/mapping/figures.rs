@@ -7,12 +7,11 @@ use super::instance::{self, Choice, PartitionCost};
 use super::search::{Best, Search, TIE};
 use crate::model::Strategy;
 use crate::model::collective;
-use crate::model::compute::{
-    constant_efficiency, gradient_bytes, least_core_seconds, peak, system_peak, tensor_bytes, weight_bytes,
-};
+use crate::model::compute::{gradient_bytes, tensor_bytes, weight_bytes};
 use crate::model::energy::{self, Energy, LayerUse};
 use crate::model::layout::{Layout, required};
 use crate::model::memory::DramNeed;
+use crate::model::rate::system_peak;
 use crate::model::schedule::{Iteration, Stage, hand_over, iteration, samples_per_pass, update_s};
 use crate::model::stages::{self, StageFigures};
 use crate::plan::{Figures, PartitionFigures};
@@ -93,17 +92,10 @@ impl Search<'_> {
     /// No mapping of an assignment is faster, or uses a layer pass less: all arithmetic perfectly split, all weights
     /// streamed once, no network but kernels' own collectives.
     pub(super) fn assignment_floor(&self, degrees: &Degrees) -> (f64, LayerUse) {
-        let chip = &self.system.chip.0;
         let options = &self.system.model;
         let t = degrees.tp as f64;
-        let u = constant_efficiency(chip).map_or(1.0, |u| options.precision.round(u));
         let samples = samples_per_pass(self.workload, options);
-        let quantised = constant_efficiency(chip).is_none();
-        let seconds = |k: &crate::workload::Kernel| match k.flop {
-            // Stated FLOP do not tell the cycles of lanes and stages.
-            Some(_) if quantised => least_core_seconds(chip, k),
-            _ => k.flop() / (u * peak(chip, k, options)),
-        };
+        let seconds = |k: &crate::workload::Kernel| self.rate.least_seconds(k);
         if self.workload.is_chain() {
             return (self.chain_floor(degrees, |k| seconds(k) * samples / t), LayerUse::default());
         }
@@ -122,7 +114,7 @@ impl Search<'_> {
         let streamed = options.weight_traffic == WeightTraffic::Streamed;
         let streamed = streamed && !instance::may_keep_weights(self.system);
         let dram_bytes = if streamed { sums.weight_bytes } else { 0.0 };
-        let dram = dram_bytes / self.system.memory.0.bandwidth.0;
+        let dram = dram_bytes / self.rate.dram_bytes_per_s;
         // Whatever the sharding, kernels make their own collectives.
         let own = self.workload.kernels.iter().filter(|k| !k.collectives.is_empty());
         let network: f64 = own.map(|k| collective::own_seconds(k, &degrees.own, samples, options)).sum();
@@ -215,7 +207,7 @@ impl Search<'_> {
             memory,
             dram_capacity: self.system.memory.0.capacity.map(|c| c.0),
             flop_per_iteration: flop,
-            utilization: flop / (iteration.total_s() * system_peak(self.system)),
+            utilization: flop / (iteration.total_s() * system_peak(self.system, w.word_bytes)),
             cost: price::cost(self.system),
             power: price::power(self.system),
             energy,

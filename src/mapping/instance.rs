@@ -8,24 +8,16 @@ use super::alone::Alone;
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
-    self, CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, moved_bytes,
-    seconds_at_efficiency, tensor_bytes, weight_bytes,
+    self, CoreOption, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
 };
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
+pub use crate::model::rate::Compute;
+use crate::model::rate::Rate;
 use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, WeightTraffic};
-use crate::system::{Chip, ModelOptions, Style, System};
+use crate::system::{ModelOptions, Style, System};
 use crate::workload::{CollectiveKind, Phase, Workload};
-
-/// Compute time of a kernel.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Compute {
-    /// Fixed: kernels of a partition add up.
-    Seconds(f64),
-    /// By the cores given to it: kernels of a partition run at once, the slowest counts.
-    Cores(Vec<CoreOption>),
-}
 
 /// One kernel.
 #[derive(Debug, Clone, PartialEq)]
@@ -469,8 +461,9 @@ impl<'a> From<Choice<'a>> for Cut<'a> {
 /// # Errors
 /// [`SramShort`] when a kernel does not fit even alone with its weight in the smallest pieces.
 pub fn build(workload: &Workload, system: &System, choice: Choice<'_>, live_limit: f64) -> Result<Instance, SramShort> {
-    let amounts = Amounts::of(workload, &system.chip.0, &system.model, choice.into())?;
-    Ok(amounts.priced(workload, system, choice.degrees, live_limit))
+    let rate = Rate::of(workload, system);
+    let amounts = Amounts::of(workload, system, &rate, choice.into())?;
+    Ok(amounts.priced(workload, (system, &rate), choice.degrees, live_limit))
 }
 
 /// The numbers of an instance that no bandwidth and no latency changes.
@@ -520,8 +513,14 @@ impl Moved {
 
 impl Amounts {
     /// The instance on a system's links and memory.
-    pub(super) fn priced(&self, workload: &Workload, system: &System, degrees: &Degrees, live_limit: f64) -> Instance {
-        let bandwidth = system.memory.0.bandwidth.0;
+    pub(super) fn priced(
+        &self,
+        workload: &Workload,
+        (system, rate): (&System, &Rate<'_>),
+        degrees: &Degrees,
+        live_limit: f64,
+    ) -> Instance {
+        let bandwidth = rate.dram_bytes_per_s;
         let mut instance = self.instance.clone();
         instance.live_limit = live_limit;
         instance.dram_bytes_per_s = bandwidth;
@@ -565,12 +564,8 @@ impl Amounts {
     ///
     /// # Errors
     /// As [`build`].
-    pub(super) fn of(
-        workload: &Workload,
-        chip: &Chip,
-        options: &ModelOptions,
-        cut: Cut<'_>,
-    ) -> Result<Self, SramShort> {
+    pub(super) fn of(workload: &Workload, system: &System, rate: &Rate<'_>, cut: Cut<'_>) -> Result<Self, SramShort> {
+        let (chip, options) = (&system.chip.0, &system.model);
         let Cut { degrees: (t, _, dp), sharding, tiles, weights_on_chip, longest } = cut;
         let word = workload.word_bytes;
         let samples = samples_per_pass(workload, options);
@@ -579,7 +574,7 @@ impl Amounts {
         let traffic = network_and_tensors(workload, options, cut, samples);
         let mut setup_bytes = Vec::new();
 
-        let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+        let sram = rate.sram_bytes;
 
         let mut kernels: Vec<KernelCost> = workload
             .kernels
@@ -587,18 +582,7 @@ impl Amounts {
             .enumerate()
             .map(|(i, kernel)| {
                 let strategy = sharding[i];
-                let here = local(kernel, strategy, t, tiles);
-                let compute = match constant_efficiency(chip) {
-                    Some(u) => {
-                        Compute::Seconds(samples * seconds_at_efficiency(chip, kernel, &here, tiles, u, options))
-                    }
-                    None => Compute::Cores(
-                        core_options(chip, kernel, &here, tiles)
-                            .into_iter()
-                            .map(|o| CoreOption { seconds: o.seconds * samples, ..o })
-                            .collect(),
-                    ),
-                };
+                let compute = rate.compute(kernel, strategy, t, tiles, samples);
                 let weight = weight_bytes(kernel, strategy, t, word);
                 let gradient = gradient_bytes(kernel, strategy, t, word);
                 let mut dram_bytes = kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, t);
@@ -631,6 +615,9 @@ impl Amounts {
             .collect();
 
         let mut tensors = traffic.tensors;
+        if rate.chooses_tiles() {
+            nothing_on_chip(&mut kernels, &mut tensors);
+        }
         let mut short: Option<SramShort> = None;
         let alone = buffers_alone(&tensors, kernels.len());
         for (i, kernel) in kernels.iter_mut().enumerate() {
@@ -663,7 +650,6 @@ impl Amounts {
         if let Some(short) = short {
             return Err(short);
         }
-        let overhead = if options.latencies == Charge::Charged { chip.launch_overhead.0 } else { 0.0 };
         let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
         let instance = Instance {
             pins: vec![None; kernels.len()],
@@ -675,7 +661,7 @@ impl Amounts {
             cores: chip.cores,
             dram_bytes_per_s: f64::INFINITY,
             overlap: Overlap::Full,
-            partition_overhead_s: overhead,
+            partition_overhead_s: rate.launch_s,
             kernel_by_kernel: chip.style == Style::KernelByKernel,
             separate_phases: both,
             max_partitions: None,
@@ -683,6 +669,15 @@ impl Amounts {
         };
         let alone = Alone::of(&instance);
         Ok(Self { instance, charges: traffic.charges, setup_bytes, alone })
+    }
+}
+
+/// Where kernels choose their tiles by themselves, what is on chip is theirs: nothing of it is counted.
+pub(super) fn nothing_on_chip(kernels: &mut [KernelCost], tensors: &mut [TensorCost]) {
+    kernels.iter_mut().for_each(|kernel| kernel.resident_bytes = 0.0);
+    for tensor in tensors {
+        tensor.store_buffer = 0.0;
+        tensor.uses.iter_mut().for_each(|u| (u.load_buffer, u.onchip_buffer) = (0.0, 0.0));
     }
 }
 

@@ -119,7 +119,7 @@ impl Search<'_> {
         if self.workload.is_chain() {
             return self.smallest_tiles_of_chain(best);
         }
-        let mut counts = tile_counts(self.workload, &self.system.model);
+        let mut counts = tile_counts(self.workload, self.system);
         counts.reverse();
         counts.retain(|t| *t < best.tiles);
         let limit = best.instance.live_limit;

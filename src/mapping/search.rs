@@ -39,6 +39,7 @@ use super::wide;
 use crate::deadline::Deadline;
 use crate::model::Strategy;
 use crate::model::divisors::divisors;
+use crate::model::rate::{self, Rate};
 use crate::progress::Steps;
 use crate::system::System;
 use crate::workload::Workload;
@@ -146,6 +147,8 @@ pub(super) struct Search<'a> {
     pub(super) pins_sharding: Vec<Option<Strategy>>,
     pub(super) pins_partition: Vec<Option<usize>>,
     pub(super) worth: Worth,
+    /// How the chips compute the workload's kernels.
+    pub(super) rate: Rate<'a>,
     pub(super) shelf: Arc<Shelf>,
     /// The blocks of a chain; none of other workloads.
     pub(super) blocks: Vec<blocks::BlockGraph>,
@@ -209,6 +212,9 @@ impl<'a> Search<'a> {
         if let Some(fault) = workload.phase_fault() {
             return Err(MapError::Request(fault.to_string()));
         }
+        if let Some(fault) = rate::fault(workload, system) {
+            return Err(MapError::Request(fault));
+        }
         if workload.is_chain() {
             blocks::allowed(system, request)?;
         }
@@ -225,7 +231,8 @@ impl<'a> Search<'a> {
             clock,
             by_solver: Cell::new(false),
             worth: Worth::of(request, system)?,
-            shelf: Shelf::of(workload, &system.chip.0, &system.model),
+            rate: Rate::of(workload, system),
+            shelf: Shelf::of(workload, system),
             blocks: blocks::graphs(workload),
             pins_sharding: if request.pins.sharding.is_empty() { vec![None; n] } else { request.pins.sharding.clone() },
             pins_partition: if request.pins.partition.is_empty() {
@@ -299,7 +306,7 @@ impl<'a> Search<'a> {
         live_limit: f64,
     ) -> Result<Instance, SramShort> {
         let amounts = self.amounts(Choice { degrees, sharding, tiles, weights_on_chip, longest })?;
-        let mut built = amounts.priced(self.workload, self.system, degrees, live_limit);
+        let mut built = amounts.priced(self.workload, (self.system, &self.rate), degrees, live_limit);
         built.pins = self.pins_partition.clone();
         built.max_partitions = self.request.max_partitions;
         built.goal = self.goal(degrees, sharding, tiles, longest);
@@ -309,7 +316,7 @@ impl<'a> Search<'a> {
     /// What no bandwidth and no latency changes of an instance, shared with points that differ in these alone.
     pub(super) fn amounts(&self, choice: Choice<'_>) -> Result<Arc<Amounts>, SramShort> {
         let cut = choice.into();
-        self.shelf.amounts(cut, || Amounts::of(self.workload, &self.system.chip.0, &self.system.model, cut))
+        self.shelf.amounts(cut, || Amounts::of(self.workload, self.system, &self.rate, cut))
     }
 
     /// Whether the DRAM may be enough at some degrees: for some sharding, without what waits between partitions.

@@ -34,11 +34,10 @@ use super::elimination::{Eliminated, eliminate};
 use super::record::{SolveRecord, Status};
 use super::solver::{Limits, Milp, SolverError, solve};
 use crate::model::collective;
-use crate::model::compute::{
-    constant_efficiency, core_options, local, moved_bytes, seconds_at_efficiency, tensor_bytes,
-};
+use crate::model::compute::{moved_bytes, tensor_bytes};
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
+use crate::model::rate::{Compute, Rate};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
 use crate::system::{Style, System};
@@ -126,6 +125,7 @@ pub fn problem_in(
     let samples = samples_per_pass(workload, options);
     let mut problem = Problem::default();
     let operands = Operands::of(workload);
+    let rate = Rate::of(workload, system);
     // Of several blocks each counts as often as it is repeated, and what goes from one to another once.
     let times = |block: usize| if workload.is_chain() { workload.repeats(block) as f64 } else { 1.0 };
     for (k, kernel) in workload.kernels.iter().enumerate() {
@@ -149,7 +149,8 @@ pub fn problem_in(
                 } else {
                     0.0
                 };
-                (network + work_seconds((workload, &operands), system, degrees, k, *s, samples)) * times(kernel.block)
+                (network + work_seconds((workload, &operands), (system, &rate), degrees, k, *s, samples))
+                    * times(kernel.block)
             })
             .collect();
         problem.open.push(open);
@@ -257,7 +258,7 @@ impl Operands {
 /// of its operands, result and weight (their sum where nothing overlaps).
 fn work_seconds(
     (workload, operands): (&Workload, &Operands),
-    system: &System,
+    (system, rate): (&System, &Rate<'_>),
     degrees: &Degrees,
     k: usize,
     s: Strategy,
@@ -268,15 +269,12 @@ fn work_seconds(
     let kernel = &workload.kernels[k];
     let t = degrees.tp;
     let word = workload.word_bytes;
-    let here = local(kernel, s, t, 1);
-    let arithmetic = samples
-        * match constant_efficiency(chip) {
-            Some(u) => seconds_at_efficiency(chip, kernel, &here, 1, u, options),
-            None => core_options(chip, kernel, &here, 1)
-                .iter()
-                .map(|o| o.cores as f64 * o.seconds / chip.cores as f64)
-                .fold(f64::INFINITY, f64::min),
-        };
+    let arithmetic = match rate.compute(kernel, s, t, 1, samples) {
+        Compute::Seconds(seconds) => seconds,
+        Compute::Cores(options) => {
+            options.iter().map(|o| o.cores as f64 * o.seconds / chip.cores as f64).fold(f64::INFINITY, f64::min)
+        }
+    };
     if chip.style != Style::KernelByKernel {
         return arithmetic;
     }
@@ -296,7 +294,7 @@ fn work_seconds(
         }
         _ => 0.0,
     };
-    let dram = ((read + written) * samples + weights) / system.memory.0.bandwidth.0;
+    let dram = ((read + written) * samples + weights) / rate.dram_bytes_per_s;
     super::instance::combine(system.overlap(), arithmetic, dram, 0.0)
 }
 

@@ -8,8 +8,8 @@ use super::request::{Answer, LeftOpen, LimitReached, MapError, Pins, Record, Req
 use super::search::{self, Search, TIE};
 use crate::deadline::Deadline;
 use crate::model::collective;
-use crate::model::compute::system_peak;
 use crate::model::energy::LayerUse;
+use crate::model::rate::system_peak;
 use crate::model::schedule::samples_per_pass;
 use crate::system::System;
 use crate::workload::Workload;
@@ -135,7 +135,8 @@ pub(super) fn map(
     };
     plan.workload = workload.clone();
     plan.figures.flop_per_iteration = workload.flop_per_iteration();
-    plan.figures.utilization = plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(system));
+    plan.figures.utilization =
+        plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(system, workload.word_bytes));
     record.bound = bound.min(record.value);
     record.assignments = considered;
     record.solved = solved;

@@ -1,20 +1,24 @@
 //! Tile counts, and the split of a chip's cores among the kernels of a partition.
 
 use crate::model::Strategy;
-use crate::model::compute::{CoreOption, constant_efficiency, local};
+use crate::model::compute::{CoreOption, local};
 use crate::model::divisors::divisors;
+use crate::model::rate::Rate;
 use crate::system::System;
-use crate::system::options::{Layouts, ModelOptions, TileCounts};
+use crate::system::options::{Layouts, TileCounts};
 use crate::workload::{Axis, Workload};
 
 /// Up to here `any` tries every tile count; above, only divisors.
 const MOST_TILE_COUNTS: u64 = 4096;
 
 /// Tile counts worth trying, descending: more tiles need less SRAM. They divide (or, with `any`, do not exceed) the
-/// streamed size: the most common size along which the graph's kernels are tiled.
-pub fn tile_counts(workload: &Workload, options: &ModelOptions) -> Vec<u64> {
+/// streamed size: the most common size along which the graph's kernels are tiled. One where kernels choose their tiles by themselves.
+pub fn tile_counts(workload: &Workload, system: &System) -> Vec<u64> {
+    if Rate::of(workload, system).chooses_tiles() {
+        return vec![1];
+    }
     let streamed = streamed_size(workload);
-    let mut counts = match options.tile_counts {
+    let mut counts = match system.model.tile_counts {
         TileCounts::Divisors => divisors(streamed),
         TileCounts::Any => {
             let mut counts: Vec<u64> = (1..=streamed.min(MOST_TILE_COUNTS)).collect();
@@ -30,7 +34,7 @@ pub fn tile_counts(workload: &Workload, options: &ModelOptions) -> Vec<u64> {
 /// no time and no traffic depends on which of these counts is taken, and fewer tiles only need more SRAM: the count makes those
 /// that divide it needless.
 pub fn is_whole(workload: &Workload, system: &System, t: u64, sharding: &[Strategy], tiles: u64) -> bool {
-    let plain = system.model.layouts == Layouts::Flowspace && constant_efficiency(&system.chip.0).is_some();
+    let plain = system.model.layouts == Layouts::Flowspace && Rate::of(workload, system).is_constant();
     plain
         && tiles > 0
         && workload.kernels.iter().zip(sharding).all(|(kernel, strategy)| {

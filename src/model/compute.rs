@@ -2,8 +2,8 @@
 
 use super::layout::{Layout, Strategy};
 use crate::graph::{Axis, Kernel, Phase, Tensor};
+use crate::system::Chip;
 use crate::system::options::{Charge, ModelOptions};
-use crate::system::{Chip, Efficiency, System};
 
 /// `a / b`, rounded up.
 pub fn ceil_div(a: u64, b: u64) -> u64 {
@@ -60,13 +60,6 @@ pub fn peak(chip: &Chip, kernel: &Kernel, options: &ModelOptions) -> f64 {
         Some(vector) if (!kernel.is_gemm() || kernel.lookup) && options.vector_unit == Charge::Charged => vector.0,
         _ => matrix,
     }
-}
-
-/// Peak of the whole system in FLOP/s: what utilisation is measured against.
-pub fn system_peak(system: &System) -> f64 {
-    let frequency = system.model.precision.round(system.chip.0.frequency.0 / 1e9) * 1e9;
-    let chip = &system.chip.0;
-    2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency * system.chip_count() as f64
 }
 
 /// Seconds of all tiles of one sample at a constant efficiency u: tiles * F / (u * peak).
@@ -177,14 +170,6 @@ fn breakpoints(size: u64, most: u64) -> Vec<u64> {
         x = ceil_div(size, quotient - 1);
     }
     xs
-}
-
-/// The efficiency of a chip where it is a constant.
-pub fn constant_efficiency(chip: &Chip) -> Option<f64> {
-    match chip.efficiency {
-        Efficiency::Constant(u) => Some(u.0),
-        Efficiency::LanesStages => None,
-    }
 }
 
 /// Bytes of one sample of a tensor on one chip, and of one tile of it, in a layout.

@@ -118,6 +118,11 @@ impl KernelTimes {
         if p.flop() <= 0.0 {
             return 0.0;
         }
+        self.arithmetic(p, rate).max(p.bytes(words) / self.bandwidth) + self.launch
+    }
+
+    /// The same without its bytes and its launch: waves of tiles, and the partial sums of a divided contraction.
+    pub fn arithmetic(&self, p: &Product, rate: f64) -> f64 {
         let mut best = f64::INFINITY;
         for o in &self.options {
             let tiles = p.batch * (p.m / o.rows).ceil() * (p.n / o.columns).ceil();
@@ -133,7 +138,7 @@ impl KernelTimes {
             }
             best = best.min(time);
         }
-        best.max(p.bytes(words) / self.bandwidth) + self.launch
+        best
     }
 
     /// Seconds of one kernel of `flop` at `rate` FLOP/s that moves `bytes`, whatever its shape.

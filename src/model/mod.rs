@@ -7,6 +7,7 @@ pub mod energy;
 pub mod kernel_time;
 pub mod layout;
 pub mod memory;
+pub mod rate;
 pub mod schedule;
 pub mod stages;
 

@@ -2,6 +2,7 @@
 
 use super::collective::{self, GroupDimension};
 use super::memory::optimizer_bytes_per_weight;
+use super::rate::Rate;
 use crate::graph::Workload;
 use crate::system::options::{Charge, GradientReduction, Pipeline};
 use crate::system::{ModelOptions, System};
@@ -151,7 +152,7 @@ pub fn update_s(workload: &Workload, system: &System, stage: &Stage<'_>, layers:
             let weights = stage.layer_weight_bytes / word * lps;
             // Gradients read, states read and written, weights written.
             let bytes_per_weight = 2.0 * word + 2.0 * optimizer_bytes_per_weight(word);
-            optimizer_s = weights * bytes_per_weight / system.memory.0.bandwidth.0;
+            optimizer_s = weights * bytes_per_weight / Rate::of(workload, system).dram_bytes_per_s;
         }
     }
     (gradient_s, optimizer_s)

@@ -30,12 +30,15 @@ pub enum Efficiency {
     /// From the quantisation of the kernel to whole lanes and stages of whole cores, with the best integer split of
     /// the cores among the kernels of a partition.
     LanesStages,
+    /// From the chip's `kernels`: tiles in waves over its units.
+    Waves,
 }
 
 impl FromNode for Efficiency {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.value {
             Value::Scalar { text, .. } if text == "lanes_stages" => Some(Self::LanesStages),
+            Value::Scalar { text, .. } if text == "waves" => Some(Self::Waves),
             Value::Scalar { text, .. } if text.parse::<f64>().is_ok() => {
                 Fraction::from_node(node, reader).map(Self::Constant)
             }
@@ -46,10 +49,10 @@ impl FromNode for Efficiency {
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "anyOf": [Fraction::schema(definitions), { "const": "lanes_stages" }] })
+        json!({ "anyOf": [Fraction::schema(definitions), { "enum": ["lanes_stages", "waves"] }] })
     }
     fn expected() -> String {
-        "a fraction of the peak such as 0.9, or lanes_stages".into()
+        "a fraction of the peak such as 0.9, lanes_stages, or waves".into()
     }
 }
 
@@ -75,11 +78,12 @@ crate::spec! {
         vector_peak: Option<FlopRate>,
         /// On-chip memory that software can fill.
         sram: Bytes,
-        /// Share of the peak that a kernel reaches.
+        /// Share of the peak that a kernel reaches: a constant; `lanes_stages`, by whole lanes and stages; or `waves`, as the chip's
+        /// `kernels` compute on a GPU or TPU (tiles, waves, share of the memory's bandwidth, launch).
         efficiency: Efficiency,
         /// Time from one kernel (kernel by kernel) or partition (dataflow) to the next.
         launch_overhead: Seconds = Seconds(0.0),
-        /// How single kernels behave, for executions of language models; left out: only graphs can be mapped onto it.
+        /// How single kernels behave: for executions of language models, and for graphs where `efficiency` is `waves`.
         kernels: Option<Kernels>,
         /// Price of one chip.
         price: Price,
@@ -120,6 +124,18 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
     positive("frequency", chip.frequency.0.floor());
     positive("sram", chip.sram.0.floor());
     positive("vector_peak", chip.vector_peak.map_or(1.0, |v| v.0));
+    if chip.efficiency == Efficiency::Waves {
+        let at = node.get("efficiency").unwrap_or(node);
+        let mut lacks = |what: &str| reader.within("efficiency", |r| r.problem(at, format!("waves {what}")));
+        if chip.kernels.is_none() {
+            lacks("needs the section `kernels` (peaks, units, tiles, shares; systems/chips/a100.yaml has one)");
+        }
+        if chip.style == Style::Dataflow {
+            lacks(
+                "is how a chip of style kernel_by_kernel computes; a dataflow chip takes a fraction of the peak, or lanes_stages",
+            );
+        }
+    }
 }
 
 impl Chip {

@@ -47,7 +47,7 @@ crate::spec! {
     pub struct Kernels ("the kernels of a chip", check: check) {
         /// Where each number comes from.
         source: Source,
-        /// Peak rate of products by data type (fp8, int8, fp16, bf16, fp32).
+        /// Peak rate of products by data type (fp8, int8, fp16, bf16, fp32, fp64).
         peak: Table<FlopRate>,
         /// Units that compute tiles side by side (streaming multiprocessors, matrix units): a wave is one tile on each.
         units: u64,
@@ -73,7 +73,7 @@ crate::spec! {
 }
 
 /// Data types a peak may be given for.
-const TYPES: [&str; 5] = ["fp8", "int8", "fp16", "bf16", "fp32"];
+const TYPES: [&str; 6] = ["fp8", "int8", "fp16", "bf16", "fp32", "fp64"];
 
 /// Beyond this a number of units, or an edge of a tile, is a slip of the keyboard.
 const MOST: u64 = 1 << 24;

@@ -336,7 +336,7 @@ fn written(id: &str, plan: &PlanFile) -> String {
     let most = d.partition.iter().max().unwrap() + 1;
     let util = match chip.efficiency {
         Efficiency::Constant(u) => format!("compute_util: {}", u.0),
-        Efficiency::LanesStages => String::new(),
+        Efficiency::LanesStages | Efficiency::Waves => String::new(),
     };
     let common = format!("execution_style: {style} num_config: {most} {util} word: {}", w.word_bytes);
     if first {

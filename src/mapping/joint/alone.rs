@@ -190,8 +190,8 @@ impl Alone {
             fixed: Vec::new(),
             any: Vec::new(),
             overlap: system.overlap(),
-            bandwidth: system.memory.0.bandwidth.0,
-            overhead_s: if options.latencies == Charge::Charged { system.chip.0.launch_overhead.0 } else { 0.0 },
+            bandwidth: relaxation.search.rate.dram_bytes_per_s,
+            overhead_s: relaxation.search.rate.launch_s,
             goal: relaxation.rates.goal(0.0),
             base: without,
             slope,
@@ -577,7 +577,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
     let search = relaxation.search;
     let (w, system, t) = (search.workload, search.system, relaxation.degrees.tp);
     let (options, chip, word) = (&system.model, &system.chip.0, w.word_bytes);
-    let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+    let sram = search.rate.sram_bytes;
     let whole = options.stationary_operands == Charge::Charged;
     let mut reads: Vec<Vec<usize>> = vec![Vec::new(); w.kernels.len()];
     for (id, tensor) in w.tensors.iter().enumerate() {
@@ -633,7 +633,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
             compute_s,
             network_s: collective::own_seconds(kernel, &relaxation.degrees.own, relaxation.samples, options)
                 + relaxation.own_network(kernel, s, tiles),
-            serial_s: if setup { weight / (system.memory.0.bandwidth.0 * w.micro_batch as f64) } else { 0.0 },
+            serial_s: if setup { weight / (search.rate.dram_bytes_per_s * w.micro_batch as f64) } else { 0.0 },
             dram_bytes: relaxation.kernel_dram(kernel, s, false) + loads,
             again: if options.weight_tiling == Charge::Charged { pieces - 1.0 } else { 0.0 },
             reread,

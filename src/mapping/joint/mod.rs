@@ -194,7 +194,7 @@ impl<'a> Joint<'a> {
         }
         let tiles = match search.request.tiles {
             Some(tiles) => vec![tiles],
-            None => tile_counts(w, &system.model),
+            None => tile_counts(w, system),
         };
         let mut root = base.open.clone();
         if !prune(&couplings(&base), &base.open, &mut root) {

@@ -14,8 +14,7 @@ use super::super::search::Search;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{
-    CoreOption, constant_efficiency, core_options, extra_dram_share, gradient_bytes, local, moved_bytes,
-    seconds_at_efficiency, tensor_bytes, weight_bytes,
+    CoreOption, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
 };
 use crate::model::layout::{Layout, produced, required};
 use crate::model::memory::{LayerNeed, optimizer_bytes_per_weight};
@@ -188,7 +187,7 @@ impl<'a> Relaxation<'a> {
     pub fn instance(&self, open: &Open, (few, many): (u64, u64), weights_on_chip: bool) -> Option<Instance> {
         let (w, system) = (self.search.workload, self.search.system);
         let (options, chip, t, word) = (&system.model, &system.chip.0, self.degrees.tp, w.word_bytes);
-        let sram = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+        let sram = self.search.rate.sram_bytes;
         let layers = w.repeat.div_ceil(self.degrees.pp) as f64;
         let held = |k: &Kernel, s: Strategy| {
             let owned = if k.owns_weight() { weight_bytes(k, s, t, word) } else { 0.0 };
@@ -221,7 +220,7 @@ impl<'a> Relaxation<'a> {
                 };
                 let serial_s = match options.weight_traffic {
                     WeightTraffic::Setup if !weights_on_chip => {
-                        let bandwidth = system.memory.0.bandwidth.0 * w.micro_batch as f64;
+                        let bandwidth = self.search.rate.dram_bytes_per_s * w.micro_batch as f64;
                         least(&open[i], |s| weight_bytes(kernel, s, t, word)) / bandwidth
                     }
                     _ => 0.0,
@@ -237,7 +236,10 @@ impl<'a> Relaxation<'a> {
                 }
             })
             .collect();
-        let tensors = self.tensors(open, few, many);
+        let mut tensors = self.tensors(open, few, many);
+        if self.search.rate.chooses_tiles() {
+            super::super::instance::nothing_on_chip(&mut kernels, &mut tensors);
+        }
         let alone = super::super::instance::buffers_alone(&tensors, kernels.len());
         for (i, kernel) in kernels.iter_mut().enumerate() {
             let room = sram - base_sram_bytes - alone[i];
@@ -257,7 +259,6 @@ impl<'a> Relaxation<'a> {
                 kernel.dram_bytes += (pieces - 1.0) * loads.map(|u| u.load_bytes).sum::<f64>();
             }
         }
-        let overhead = if options.latencies == Charge::Charged { chip.launch_overhead.0 } else { 0.0 };
         let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
         Some(Instance {
             pins: self.search.pins_partition.clone(),
@@ -267,9 +268,9 @@ impl<'a> Relaxation<'a> {
             base_sram_bytes,
             live_limit: self.search.dram_capacity() - self.least_resident(open),
             cores: chip.cores,
-            dram_bytes_per_s: system.memory.0.bandwidth.0,
+            dram_bytes_per_s: self.search.rate.dram_bytes_per_s,
             overlap: system.overlap(),
-            partition_overhead_s: overhead,
+            partition_overhead_s: self.search.rate.launch_s,
             kernel_by_kernel: chip.style == Style::KernelByKernel,
             separate_phases: both,
             max_partitions: self.search.request.max_partitions,
@@ -302,14 +303,17 @@ impl<'a> Relaxation<'a> {
 
     /// Compute time: the fewest seconds, or the core allocations of all strategies that are worth considering.
     pub(super) fn compute(&self, kernel: &Kernel, open: &[Strategy], tiles: u64) -> Compute {
-        let (chip, options, t) = (&self.search.system.chip.0, &self.search.system.model, self.degrees.tp);
-        if let Some(u) = constant_efficiency(chip) {
-            return Compute::Seconds(least(open, |s| {
-                self.samples * seconds_at_efficiency(chip, kernel, &local(kernel, s, t, tiles), tiles, u, options)
-            }));
+        let mut least = f64::INFINITY;
+        let mut all: Vec<CoreOption> = Vec::new();
+        for s in open {
+            match self.search.rate.compute(kernel, *s, self.degrees.tp, tiles, self.samples) {
+                Compute::Seconds(seconds) => least = least.min(seconds),
+                Compute::Cores(options) => all.extend(options),
+            }
         }
-        let mut all: Vec<CoreOption> =
-            open.iter().flat_map(|s| core_options(chip, kernel, &local(kernel, *s, t, tiles), tiles)).collect();
+        if least.is_finite() {
+            return Compute::Seconds(least);
+        }
         all.sort_by(|a, b| a.cores.cmp(&b.cores).then(a.seconds.total_cmp(&b.seconds)));
         let mut front: Vec<CoreOption> = Vec::new();
         for o in all {
@@ -317,7 +321,7 @@ impl<'a> Relaxation<'a> {
                 front.push(o);
             }
         }
-        Compute::Cores(front.into_iter().map(|o| CoreOption { seconds: o.seconds * self.samples, ..o }).collect())
+        Compute::Cores(front)
     }
 
     /// DRAM bytes that a kernel moves wherever it runs.

@@ -3,8 +3,7 @@
 //! CACM 2009).
 
 use super::{Class, Cost};
-use crate::model::compute::constant_efficiency;
-use crate::system::System;
+use crate::system::{Efficiency, System};
 
 /// Seconds of one call on one chip of `system`; `None` where FLOP or bytes are not known, so that the caller keeps what was
 /// measured. Free calls (views) take nothing. Matrix work runs at the matrix peak, everything else at the vector peak where
@@ -22,7 +21,12 @@ pub fn seconds(cost: &Cost, system: &System) -> Option<f64> {
         Some(vector) if !matrix => vector.0,
         _ => chip.matrix_peak(),
     };
-    let arithmetic = cost.flop? as f64 / (peak * constant_efficiency(chip).unwrap_or(1.0));
+    let share = match (chip.efficiency, &chip.kernels) {
+        (Efficiency::Constant(u), _) => u.0,
+        (Efficiency::Waves, Some(kernels)) => kernels.burst().efficiency.0,
+        _ => 1.0,
+    };
+    let arithmetic = cost.flop? as f64 / (peak * share);
     let traffic = cost.bytes() as f64 / system.memory.0.bandwidth.0;
     Some(arithmetic.max(traffic) + chip.launch_overhead.0)
 }

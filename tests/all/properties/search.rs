@@ -6,13 +6,14 @@ use flowspace::mapping::solver::Limits;
 use flowspace::mapping::{Answer, Infeasible, Status, map};
 use flowspace::plan::Plan;
 use flowspace::spec::Node;
-use flowspace::spec::read::{Fraction, Ref, Share};
+use flowspace::spec::read::{Fraction, Ref, Share, Table};
+use flowspace::system::kernels::{Burst, Kernels, Tile};
 use flowspace::system::network::Arrangement;
 use flowspace::system::source::Source;
 use flowspace::system::{Chip, Dimension, Efficiency, Link, Memory, ModelOptions, Network, Style, SwitchPart, System};
 use flowspace::units::{
-    Bandwidth, Bytes, EnergyPerByte, EnergyPerFlop, Frequency, Power, PowerPerBandwidth, Price, PricePerBandwidth,
-    Seconds,
+    Bandwidth, Bytes, EnergyPerByte, EnergyPerFlop, FlopRate, Frequency, Power, PowerPerBandwidth, Price,
+    PricePerBandwidth, Seconds,
 };
 use flowspace::workload::transformer::{Kind, Pass, TransformerSpec};
 use flowspace::workload::{Phase, Workload, WorkloadSpec};
@@ -68,9 +69,35 @@ const NETWORKS: [(Arrangement, &[u64]); 9] = [
     (Arrangement::Dgx2, &[2, 2]),
 ];
 
+/// Kernels whose tiles leave remainders, whose contractions may be divided, and which wait in short steps.
+fn kernels(lanes: u32) -> Kernels {
+    let tile = |rows, columns, rate, splits| Tile { rows, columns, rate: Fraction(rate), splits };
+    Kernels {
+        source: source(),
+        peak: Table(vec![("fp16".into(), FlopRate(f64::from(lanes) * 1e10))]),
+        units: u64::from(lanes) + 2,
+        tiles: vec![tile(16, 24, 1.0, 4), tile(8, 8, 0.6, 1)],
+        efficiency: Fraction(0.8),
+        type_efficiency: Table(Vec::new()),
+        batched_efficiency: Fraction(0.4),
+        fused_attention_efficiency: None,
+        fill: Seconds(1e-7),
+        memory_efficiency: Fraction(0.7),
+        launch: Seconds(2e-6),
+        burst: (lanes % 2 == 0).then_some(Burst {
+            efficiency: Fraction(0.9),
+            batched_efficiency: Fraction(0.5),
+            memory_efficiency: Fraction(0.8),
+            wait: Seconds(1e-9),
+            tiles_at_once: 2,
+        }),
+    }
+}
+
 pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
     let style = prop_oneof![2 => Just(Style::Dataflow), 1 => Just(Style::KernelByKernel)];
-    let efficiency = prop_oneof![Just(Efficiency::Constant(Fraction(0.9))), Just(Efficiency::LanesStages)];
+    let efficiency =
+        prop::sample::select(vec![Efficiency::Constant(Fraction(0.9)), Efficiency::LanesStages, Efficiency::Waves]);
     let chip = (style, efficiency, 3..=6u32, 3..=5u32, 14..=24u32, prop_oneof![Just(0.0), Just(5e-6)]);
     let capacity = prop_oneof![2 => Just(None), 3 => (20..=30u32).prop_map(|e| Some(Bytes(f64::from(e).exp2())))];
     let memory = (prop::sample::select(vec![1e9, 20e9, 300e9]), capacity);
@@ -101,9 +128,13 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                     frequency: Frequency(1e9),
                     vector_peak: None,
                     sram: Bytes(f64::from(sram).exp2()),
-                    efficiency,
+                    // A dataflow chip runs no kernels by waves.
+                    efficiency: match efficiency {
+                        Efficiency::Waves if style == Style::Dataflow => Efficiency::Constant(Fraction(0.5)),
+                        way => way,
+                    },
                     launch_overhead: Seconds(launch),
-                    kernels: None,
+                    kernels: Some(kernels(lanes)),
                     price: Price(100.0),
                     power: Power(10.0),
                     idle_share: Share(0.2),

@@ -1,0 +1,304 @@
+//! How long the kernels of a graph take on a chip: the one place where a graph meets the chip's way to compute.
+//!
+//! A chip file says which way holds ([`Efficiency`]):
+//!
+//! | `efficiency` | arithmetic of a kernel | DRAM traffic | from one kernel to the next |
+//! |---|---|---|---|
+//! | a share u | FLOP / (u peak) | at the memory's bandwidth | `launch_overhead` |
+//! | `lanes_stages` | cycles of whole lanes and stages on the cores given to it | the same | the same |
+//! | `waves` | tiles in waves over the units ([`super::kernel_time`]) | at the share of it that kernels reach | `kernels.launch` |
+//!
+//! By waves a kernel is what a library of a GPU or TPU launches: all samples of a microbatch in one product, tiles chosen inside it. The
+//! graph's tile count then has nothing to decide, and what the chip's SRAM holds is the library's affair. With b samples in a pass the
+//! product of a weight has b times the columns, a weight's gradient b times the contracted size, and a product of two tensors is
+//! made b times side by side. Training runs at what the chip sustains, inference at what short steps reach
+//! ([`Burst`](crate::system::kernels::Burst)). Vector work is its bytes, and its elements at the vector peak.
+
+use super::compute::{CoreOption, ceil_div, core_options, least_core_seconds, local, peak, seconds_at_efficiency};
+use super::kernel_time::{KernelTimes, Product};
+use super::layout::Strategy;
+use crate::graph::{Axis, Kernel, Op, Workload};
+use crate::system::kernels::Kernels;
+use crate::system::options::{Charge, ModelOptions};
+use crate::system::{Chip, Efficiency, System};
+
+/// Compute time of a kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Compute {
+    /// Fixed: kernels of a partition add up.
+    Seconds(f64),
+    /// By the cores given to it: kernels of a partition run at once, the slowest counts.
+    Cores(Vec<CoreOption>),
+}
+
+/// The kernels of a chip by waves, in the type of a graph's words.
+#[derive(Debug, Clone)]
+struct Waves {
+    times: KernelTimes,
+    /// FLOP/s of the best product with a weight, and of the batched products of two tensors.
+    product: f64,
+    batched: f64,
+    /// FLOP/s of vector work.
+    vector: f64,
+}
+
+/// How a chip computes the kernels of a workload, and what of its memory they reach.
+#[derive(Debug, Clone)]
+pub struct Rate<'a> {
+    chip: &'a Chip,
+    options: &'a ModelOptions,
+    waves: Option<Waves>,
+    /// DRAM traffic that kernels reach, bytes/s.
+    pub dram_bytes_per_s: f64,
+    /// Seconds from one partition to the next.
+    pub launch_s: f64,
+    /// SRAM that a partition may fill, bytes; without end where libraries fill it.
+    pub sram_bytes: f64,
+}
+
+/// The data types whose words have so many bytes; a chip computes in the fastest of them that it states.
+fn types(word_bytes: f64) -> &'static [&'static str] {
+    match word_bytes {
+        w if w <= 1.0 => &["fp8", "int8"],
+        w if w <= 2.0 => &["fp16", "bf16"],
+        w if w <= 4.0 => &["fp32"],
+        _ => &["fp64"],
+    }
+}
+
+/// The type that a chip computes words of so many bytes in, and its peak in FLOP/s.
+fn type_and_peak(kernels: &Kernels, word_bytes: f64) -> Option<(&'static str, f64)> {
+    let stated = types(word_bytes).iter().filter_map(|t| kernels.peak_of(t).map(|p| (*t, p)));
+    stated.max_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Peak of one chip in FLOP/s for words of so many bytes: what utilisation is measured against.
+pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
+    let by_waves = chip.kernels.as_ref().filter(|_| chip.efficiency == Efficiency::Waves);
+    match by_waves.and_then(|kernels| type_and_peak(kernels, word_bytes)) {
+        Some((_, peak)) => peak,
+        None => {
+            let frequency = options.precision.round(chip.frequency.0 / 1e9) * 1e9;
+            2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency
+        }
+    }
+}
+
+/// Peak of the whole system in FLOP/s for words of so many bytes.
+pub fn system_peak(system: &System, word_bytes: f64) -> f64 {
+    chip_peak(&system.chip.0, &system.model, word_bytes) * system.chip_count() as f64
+}
+
+/// Why a system cannot compute a workload: its chip states no peak for the workload's words.
+pub fn fault(workload: &Workload, system: &System) -> Option<String> {
+    let chip = &system.chip.0;
+    let kernels = chip.kernels.as_ref().filter(|_| chip.efficiency == Efficiency::Waves)?;
+    if type_and_peak(kernels, workload.word_bytes).is_some() {
+        return None;
+    }
+    let there: Vec<&str> = kernels.peak.0.iter().map(|(word, _)| word.as_str()).collect();
+    Some(format!(
+        "chip {}: kernels.peak states none of {} for the workload's words of {} B (it has {}); add the peak, or give the chip an \
+         efficiency such as 0.9",
+        chip.name,
+        types(workload.word_bytes).join(", "),
+        workload.word_bytes,
+        there.join(", ")
+    ))
+}
+
+impl<'a> Rate<'a> {
+    /// Of the chips of a system with the words of a workload.
+    pub fn of(workload: &Workload, system: &'a System) -> Self {
+        let (chip, options) = (&system.chip.0, &system.model);
+        let bandwidth = system.memory.0.bandwidth.0;
+        let kernels = chip.kernels.as_ref().filter(|_| chip.efficiency == Efficiency::Waves);
+        let charged = |seconds: f64| if options.latencies == Charge::Charged { seconds } else { 0.0 };
+        let Some(kernels) = kernels else {
+            let sram_bytes = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
+            let launch_s = charged(chip.launch_overhead.0);
+            return Self { chip, options, waves: None, dram_bytes_per_s: bandwidth, launch_s, sram_bytes };
+        };
+        // Without a peak nothing is computed ([`fault`] says so before anything is asked).
+        let (word, peak) = type_and_peak(kernels, workload.word_bytes).unwrap_or(("", 0.0));
+        let (times, product, batched) = match workload.training {
+            true => (KernelTimes::new(kernels, bandwidth), kernels.efficiency_of(word), kernels.batched_efficiency.0),
+            false => {
+                let burst = kernels.burst();
+                (KernelTimes::burst(kernels, bandwidth, 0.0), burst.efficiency.0, burst.batched_efficiency.0)
+            }
+        };
+        let dram_bytes_per_s = times.bandwidth();
+        let vector = chip.vector_peak.map_or(peak, |v| v.0);
+        let waves = Waves { times, product: peak * product, batched: peak * batched, vector };
+        let launch_s = charged(kernels.launch.0);
+        Self { chip, options, waves: Some(waves), dram_bytes_per_s, launch_s, sram_bytes: f64::INFINITY }
+    }
+
+    /// Whether kernels choose their tiles by themselves, so that the graph's tile count decides nothing.
+    pub fn chooses_tiles(&self) -> bool {
+        self.waves.is_some()
+    }
+
+    /// Whether a kernel's time is its FLOP at a constant share of the peak, so that it does not depend on how it is cut.
+    pub fn is_constant(&self) -> bool {
+        self.waves.is_none() && matches!(self.chip.efficiency, Efficiency::Constant(_))
+    }
+
+    /// Arithmetic of a kernel under `strategy` in a group of `t` chips, for all `tiles` tiles of `samples` samples.
+    pub fn compute(&self, kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64, samples: f64) -> Compute {
+        if let Some(waves) = &self.waves {
+            return Compute::Seconds(waves.seconds(kernel, strategy, t, samples));
+        }
+        let here = local(kernel, strategy, t, tiles);
+        match self.chip.efficiency {
+            Efficiency::Constant(u) => {
+                Compute::Seconds(samples * seconds_at_efficiency(self.chip, kernel, &here, tiles, u.0, self.options))
+            }
+            _ => {
+                let options = core_options(self.chip, kernel, &here, tiles);
+                Compute::Cores(options.into_iter().map(|o| CoreOption { seconds: o.seconds * samples, ..o }).collect())
+            }
+        }
+    }
+
+    /// Seconds of a kernel's arithmetic for one sample on one chip that nothing beats, however it is cut.
+    pub fn least_seconds(&self, kernel: &Kernel) -> f64 {
+        if let Some(waves) = &self.waves {
+            return kernel.flop() / waves.rate(kernel);
+        }
+        match (self.chip.efficiency, kernel.flop) {
+            (Efficiency::Constant(u), _) => {
+                kernel.flop() / (self.options.precision.round(u.0) * peak(self.chip, kernel, self.options))
+            }
+            // Stated FLOP do not tell the cycles of lanes and stages.
+            (_, Some(_)) => least_core_seconds(self.chip, kernel),
+            (_, None) => kernel.flop() / peak(self.chip, kernel, self.options),
+        }
+    }
+}
+
+impl Waves {
+    /// FLOP/s of a kernel at its best.
+    fn rate(&self, kernel: &Kernel) -> f64 {
+        match kernel.op {
+            _ if kernel.lookup => self.vector,
+            Op::GemmWeight => self.product,
+            Op::Gemm if kernel.weight_of.is_some() => self.product,
+            Op::Gemm => self.batched,
+            Op::Elementwise | Op::Norm | Op::Opaque => self.vector,
+        }
+    }
+
+    fn seconds(&self, kernel: &Kernel, strategy: Strategy, t: u64, samples: f64) -> f64 {
+        let (product, rate) = (product_of(kernel, strategy, t, samples), self.rate(kernel));
+        let elements = product.batch * product.m * product.n;
+        let done = if kernel.is_gemm() { product.flop() } else { elements * product.k };
+        // A kernel that states its FLOP has these for what its sizes would give.
+        let shape = &kernel.shape;
+        let stated = kernel.flop.map_or(1.0, |flop| {
+            let by_sizes = shape.rows() as f64 * shape.n as f64 * shape.k as f64;
+            flop / if kernel.is_gemm() { 2.0 * by_sizes } else { by_sizes }
+        });
+        match kernel.is_gemm() && !kernel.lookup {
+            true => stated * self.times.arithmetic(&product, rate),
+            false => stated * done / rate,
+        }
+    }
+}
+
+/// The product that one chip of `t` makes of a kernel for `samples` samples.
+fn product_of(kernel: &Kernel, strategy: Strategy, t: u64, samples: f64) -> Product {
+    let shape = &kernel.shape;
+    let outer = if strategy == Strategy::Outer { ceil_div(shape.outer, t) } else { shape.outer } as f64;
+    let mut product = Product {
+        batch: outer,
+        m: match strategy {
+            Strategy::M => ceil_div(shape.rows(), t) as f64 / outer.max(1.0),
+            _ => shape.m as f64,
+        },
+        n: if strategy == Strategy::N { ceil_div(shape.n, t) } else { shape.n } as f64,
+        k: if strategy == Strategy::K { ceil_div(shape.k, t) } else { shape.k } as f64,
+    };
+    match (kernel.tiled, kernel.op) {
+        (Axis::K, _) => product.k *= samples,
+        (_, Op::GemmWeight) => product.n *= samples,
+        _ if kernel.weight_of.is_some() => product.n *= samples,
+        _ => product.batch *= samples,
+    }
+    product
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Node;
+    use crate::workload::WorkloadSpec;
+
+    const CHIP: &str = "name: c\nstyle: kernel_by_kernel\ncores: 4\nlanes: 1\nstages: 1\nfrequency: 1 GHz\nvector_peak: 2 FLOP/s\n\
+         sram: 1 MiB\nefficiency: waves\nlaunch_overhead: 5 s\nprice: $1\npower: 1 W\nsource: 'assumed: a test'\n\
+         kernels: { source: 'assumed: a test', peak: { fp16: 8 FLOP/s, bf16: 4 FLOP/s, fp32: 2 FLOP/s }, units: 4,\n  \
+         tiles: [{ rows: 2, columns: 2 }], efficiency: 0.5, batched_efficiency: 0.25, memory_efficiency: 0.5, launch: 3 s }\n";
+
+    fn system() -> System {
+        let chip = CHIP.replace('\n', "\n  ");
+        let text = format!(
+            "name: s\nsource: test\nchip:\n  {chip}\nmemory: {{ name: m, bandwidth: 8 B/s, price: $1/(GB/s), power: 1 W/(GB/s), \
+             source: 'assumed: a test' }}\nnetwork: {{ topology: single-chip }}\n"
+        );
+        System::build(&Node::parse("s.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// A product with a weight of 4 x 6 for 5 columns, one of two tensors side by side twice, and a sum.
+    fn workload(more: &str) -> Workload {
+        let text = format!(
+            "kind: graph\nname: w\nsource: 'assumed: a test'\nglobal_batch: 6\nmicro_batch: 3\n{more}\n\
+             inputs: [{{ name: x, rows: 6, cols: 5 }}, {{ name: y, rows: 8, cols: 3 }}]\nkernels:\n  \
+             - {{ name: a, op: gemm_weight, m: 4, k: 6, n: 5, rhs: x, output: t }}\n  \
+             - {{ name: b, op: gemm, outer: 2, m: 4, k: 3, n: 5, lhs: y, rhs: x, output: u }}\n  \
+             - {{ name: c, op: elementwise, m: 4, n: 5, inputs: [t], output: v }}\n"
+        );
+        WorkloadSpec::build(&Node::parse("w.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn seconds(rate: &Rate<'_>, kernel: &Kernel, strategy: Strategy, t: u64) -> f64 {
+        match rate.compute(kernel, strategy, t, 1, 3.0) {
+            Compute::Seconds(s) => s,
+            Compute::Cores(_) => panic!("by waves nothing shares cores"),
+        }
+    }
+
+    /// By hand, with three samples a pass. A unit does 8 x 1/2 / 4 = 1 FLOP/s. Kernel a: 4 x 15 of 6 in tiles of 2 x 2: 2 x 8 = 16 tiles, 4
+    /// waves of 2 x 2 x 2 x 6 = 48 s. Half of its rows: 8 tiles, two waves. Kernel b: half the rate, 6 products of 4 x 5 in 2 x 3 tiles each:
+    /// 36 tiles, 9 waves of 8 x 3 / (1/2) = 48 s; one of its two problems: 18 tiles, 5 waves. Kernel c: 60 elements at 2/s.
+    #[test]
+    fn waves_by_hand() {
+        let (system, w) = (system(), workload(""));
+        let w = Workload { training: true, ..w };
+        let rate = Rate::of(&w, &system);
+        assert_eq!(seconds(&rate, &w.kernels[0], Strategy::Replicate, 1), 192.0);
+        assert_eq!(seconds(&rate, &w.kernels[0], Strategy::M, 2), 96.0);
+        assert_eq!(seconds(&rate, &w.kernels[1], Strategy::Replicate, 1), 432.0);
+        assert_eq!(seconds(&rate, &w.kernels[1], Strategy::Outer, 2), 240.0);
+        assert_eq!(seconds(&rate, &w.kernels[2], Strategy::Replicate, 1), 30.0);
+        assert_eq!((rate.launch_s, rate.dram_bytes_per_s, rate.sram_bytes), (3.0, 4.0, f64::INFINITY));
+        assert!(rate.chooses_tiles() && !rate.is_constant());
+        // No way to cut a kernel beats its FLOP at the best rate.
+        for kernel in &w.kernels {
+            assert!(3.0 * rate.least_seconds(kernel) <= seconds(&rate, kernel, Strategy::Replicate, 1));
+        }
+        assert_eq!(system_peak(&system, 2.0), 8.0);
+    }
+
+    /// Words of four bytes run at the peak of their type; of eight the chip has none.
+    #[test]
+    fn the_type_of_the_words_says_the_peak() {
+        let (system, wide) = (system(), workload("word: 4 B"));
+        let training = Workload { training: true, ..wide };
+        let rate = Rate::of(&training, &system);
+        assert_eq!(seconds(&rate, &training.kernels[0], Strategy::Replicate, 1), 4.0 * 192.0);
+        assert_eq!((system_peak(&system, 4.0), fault(&training, &system)), (2.0, None));
+        let fault = fault(&workload("word: 8 B"), &system).unwrap();
+        assert!(fault.contains("fp64") && fault.contains("fp16, bf16, fp32"), "{fault}");
+    }
+}
