@@ -78,7 +78,7 @@ impl Derivation<'_> {
         let crosses = |u: &Use, next_layer: bool| !next_layer && block(u.kernel) != block(producer);
         let (inside, across): (Vec<_>, Vec<_>) = self.readers(id).into_iter().partition(|(u, next)| !crosses(u, *next));
         for (u, next_layer) in inside.into_iter().chain(across) {
-            let at_producer = next_layer || self.same_phase(producer, u.kernel);
+            let at_producer = next_layer || crosses(u, next_layer) || self.same_phase(producer, u.kernel);
             let wanted = self.wanted(u);
             if shared && done.contains(&(at_producer, wanted)) {
                 continue;

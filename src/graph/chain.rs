@@ -8,7 +8,7 @@
 //!
 //! Rules, so that every repetition can be on a chip of its own pipeline stage and what it needs is handed on by its neighbours:
 //! 1. a tensor that crosses blocks goes to the next block (made in the forward pass) or to the one before (made in the
-//!    backward pass), and is read in the pass that made it;
+//!    backward pass), and is read in the pass that made it; what the forward pass handed on the next block's backward pass may read again;
 //! 2. made in a block that is repeated, it is what that block carries; read in a block that is repeated, it is carried there;
 //! 3. a backward kernel has the weight of a kernel of its own block (an embedding tied to the head is not expressed).
 
@@ -60,7 +60,8 @@ impl Workload {
             let output = producer.is_some() && (tensor.output || leaves);
             let carried_from = tensor.carried_from.filter(|_| !consumers.is_empty());
             place[id] = Some(tensors.len());
-            tensors.push(Tensor { producer, consumers, output, carried_from, ..tensor.clone() });
+            let handed_on = tensor.producer.is_some() && producer.is_none();
+            tensors.push(Tensor { producer, consumers, output, carried_from, handed_on, ..tensor.clone() });
         }
         for tensor in &mut tensors {
             tensor.carried_from = tensor.carried_from.and_then(|from| place[from]);
@@ -112,7 +113,10 @@ impl Workload {
             };
             for u in tensor.consumers.iter().filter(|u| block(u.kernel) != block(from)) {
                 let next = if forward(from) { block(from).checked_add(1) } else { block(from).checked_sub(1) };
-                if Some(block(u.kernel)) != next || forward(from) != forward(u.kernel) {
+                // What the forward pass of a block was handed its backward pass may read again.
+                let kept = forward(from)
+                    && tensor.consumers.iter().any(|v| forward(v.kernel) && block(v.kernel) == block(u.kernel));
+                if Some(block(u.kernel)) != next || (forward(from) != forward(u.kernel) && !kept) {
                     let message = format!(
                         "kernel {:?} reads {:?} of {:?}: between blocks a tensor goes forward to the next block, or backward to the \
                          one before",

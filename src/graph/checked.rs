@@ -1,9 +1,9 @@
 //! The checks of a graph: sizes, phases, blocks, and a topological order.
 
 use super::Workload;
-use super::kernel::{Kernel, Phase};
-use super::tensor::operand_size;
-use std::collections::HashMap;
+use super::kernel::{Kernel, Op, Phase};
+use super::tensor::{Slot, operand_size};
+use std::collections::{HashMap, HashSet};
 
 /// A fault of a graph: which kernel or tensor, and what.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -57,11 +57,15 @@ impl Workload {
     /// All size faults, or the cycle.
     pub fn checked(mut self) -> Result<Self, Vec<GraphError>> {
         let mut errors = Vec::new();
+        let in_parts = self.operands_in_parts();
         for tensor in &self.tensors {
             for use_ in &tensor.consumers {
                 let kernel = &self.kernels[use_.kernel];
                 let Some((want_rows, want_cols)) = operand_size(kernel, use_.slot) else { continue };
-                if (tensor.rows, tensor.cols) != (want_rows, want_cols) {
+                // A stationary operand of which a mask leaves only a part has more columns than the product meets.
+                let masked = kernel.op == Op::Gemm && kernel.flop.is_some() && use_.slot.is_stationary();
+                let cols_fit = tensor.cols == want_cols || (masked && tensor.cols > want_cols);
+                if !cols_fit || (tensor.rows != want_rows && !in_parts.contains(&(use_.kernel, use_.slot, want_rows))) {
                     errors.push(GraphError::Size {
                         tensor: tensor.name.clone(),
                         rows: tensor.rows,
@@ -80,6 +84,18 @@ impl Workload {
             Err(cycle) => errors.push(GraphError::Cycle(cycle)),
         }
         if errors.is_empty() { Ok(self) } else { Err(errors) }
+    }
+
+    /// Operands of products that come as several tensors, and how many rows these have together.
+    fn operands_in_parts(&self) -> HashSet<(usize, Slot, u64)> {
+        let mut rows: HashMap<(usize, Slot), u64> = HashMap::new();
+        for tensor in &self.tensors {
+            for u in tensor.consumers.iter().filter(|u| self.kernels[u.kernel].is_gemm()) {
+                let sum = rows.entry((u.kernel, u.slot)).or_default();
+                *sum = sum.saturating_add(tensor.rows);
+            }
+        }
+        rows.into_iter().map(|((kernel, slot), rows)| (kernel, slot, rows)).collect()
     }
 
     /// A forward kernel that reads a backward one, if there is one: the forward pass ends before the backward begins.

@@ -4,9 +4,10 @@
 //! streamed dimension (tokens, pixels): tiles are cut from them, except for kernels that are tiled along `k` (weight
 //! gradients, which contract over the tokens). All sizes are those of one sample on one chip, before sharding.
 //!
-//! [`kernel`], [`tensor`] and [`collective`] are its parts, [`checked`] orders and checks it, [`chain`] has graphs of several
-//! blocks, [`grid`] a chip's share on a process grid, [`unroll`] writes repetitions out. Where graphs come from: `workload`, `trace`.
+//! [`kernel`], [`tensor`] and [`collective`] are its parts, [`checked`] orders and checks it, [`adjoint`] writes the backward pass of a forward one,
+//! [`chain`] has graphs of several blocks, [`grid`] a chip's share on a process grid, [`unroll`] writes repetitions out. Where graphs come from: `workload`, `trace`.
 
+pub mod adjoint;
 pub mod chain;
 pub mod checked;
 pub mod collective;

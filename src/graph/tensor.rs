@@ -72,6 +72,8 @@ pub struct Tensor {
     pub carried_from: Option<usize>,
     /// Whether it overwrites data that lies in DRAM all the time ([`Workload::held_bytes`](super::Workload::held_bytes)): it waits there without taking more.
     pub in_place: bool,
+    /// Of a block by itself ([`Workload::of_block`](super::Workload::of_block)): whether it is an input that another block made.
+    pub handed_on: bool,
 }
 
 /// Rows and columns that `slot` of a kernel reads, `None` where that is not fixed. A weight GEMM shares one `k x n`

@@ -249,12 +249,13 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
 }
 
 fn of_tensor(content: &mut Content, tensor: &Tensor) {
-    let Tensor { name: _, rows, cols, producer, consumers, output, carried_from, in_place } = tensor;
+    let Tensor { name: _, rows, cols, producer, consumers, output, carried_from, in_place, handed_on } = tensor;
     [*rows, *cols, consumers.len() as u64].into_iter().for_each(|x| content.whole(x));
     content.index(*producer);
     content.index(*carried_from);
     content.flag(*output);
     content.flag(*in_place);
+    content.flag(*handed_on);
     for u in consumers {
         content.whole(u.kernel as u64);
         content.whole(u.slot as u64);

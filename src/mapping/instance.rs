@@ -782,7 +782,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         let (made_bytes, made_tile) = tensor_bytes(tensor, made.unwrap_or(Layout::Replicated), t, tiles, word);
 
         // Conversions: each layout once, charged to the producer; to the first reader where that is in another phase.
-        let mut paid: Vec<(usize, Layout)> = Vec::new();
+        let mut paid: Vec<(bool, Layout)> = Vec::new();
         if let (Some(from), Some(p)) = (made, tensor.producer) {
             let carried = next[id].iter().flat_map(|c| &workload.tensors[*c].consumers);
             let boundary_uses = carried.filter(|_| options.boundary_tensors == Charge::Charged).map(|u| (u, true));
@@ -796,14 +796,15 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
                     != (workload.kernels[u.kernel].phase == Phase::Forward);
                 let crosses = !next_layer && block(u.kernel) != block(p);
                 let fewer = workload.repeats(block(u.kernel)) <= workload.repeats(block(p));
-                let payer = if (other_phase && !next_layer) || (crosses && fewer) { u.kernel } else { p };
+                // What goes to another repetition or block is converted for the pass that made it, whichever reads it there.
+                let at_producer = next_layer || crosses || !other_phase;
+                let payer = if !at_producer || (crosses && fewer) { u.kernel } else { p };
                 let share = if crosses { workload.repeats(block(payer)) as f64 } else { 1.0 };
                 let shared = options.tensor_fanout == Fanout::Shared;
-                let forward = |k: usize| workload.kernels[k].phase == Phase::Forward;
-                if shared && paid.iter().any(|(k, l)| *l == to && forward(*k) == forward(payer)) {
+                if shared && paid.contains(&(at_producer, to)) {
                     continue;
                 }
-                paid.push((payer, to));
+                paid.push((at_producer, to));
                 if let Ok(Some(kind)) = conversion(from, to) {
                     let bytes = match (rules, kind) {
                         (Layouts::Dfmodel, _) => made_tile * tiles as f64,

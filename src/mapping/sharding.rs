@@ -168,9 +168,10 @@ pub fn problem_in(
         let mut group_of: BTreeMap<(bool, bool), usize> = BTreeMap::new();
         for (u, next_layer) in tensor.consumers.iter().map(|u| (u, false)).chain(carried) {
             let is_forward = |k: usize| workload.kernels[k].phase == Phase::Forward;
-            let in_producers_phase = next_layer || is_forward(from) == is_forward(u.kernel);
             let block = workload.kernels[from].block;
             let crosses = !next_layer && block != workload.kernels[u.kernel].block;
+            // What goes to another repetition or block is converted where it is made, whichever pass reads it there.
+            let in_producers_phase = next_layer || crosses || is_forward(from) == is_forward(u.kernel);
             let times = if crosses { 1.0 } else { times(block) };
             let shared = options.tensor_fanout == Fanout::Shared;
             let key = (in_producers_phase, crosses);

@@ -108,6 +108,12 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
         (Strategy::Replicate, _) | (_, Slot::View) => Replicated,
         (Strategy::N, Slot::Shared) => Cols,
         (_, Slot::Shared) => Replicated,
+        // One operand that all problems share (multi-query attention) is whole on every chip.
+        (Strategy::Outer, Slot::Lhs | Slot::LhsT | Slot::Reshaped)
+            if kernel.lhs_shared > 1 && kernel.lhs_shared >= kernel.shape.outer =>
+        {
+            Replicated
+        }
         (Strategy::Outer, _) => Rows,
         (Strategy::M, Slot::Data | Slot::Lhs | Slot::Reshaped | Slot::Aligned) => Rows,
         (Strategy::M, Slot::LhsT) => Cols,
@@ -175,11 +181,14 @@ pub fn conversion(from: Layout, to: Layout) -> Result<Option<CollectiveKind>, ()
 
 /// Whether a backward kernel under `strategy` uses the shards of the weight that its forward kernel made under
 /// `owner`. The input gradient multiplies by the transposed weight (its k is the weight's rows), the weight gradient
-/// has the weight's input features as rows.
+/// has the weight's input features as rows and its output features as columns, whichever the forward kernel has more of: a product of m
+/// output and k input features has a gradient of k x m.
 pub fn weight_shards_agree(kernel: &Kernel, strategy: Strategy, owner: Strategy) -> bool {
     match (kernel.phase, owner) {
         (Phase::Forward, _) => true,
         (_, Strategy::Replicate) => strategy == Strategy::Replicate,
+        // Problems with a weight each (experts) stay where they are.
+        (_, Strategy::Outer) if kernel.shape.outer > 1 => strategy == Strategy::Outer,
         (Phase::BackwardInput, Strategy::Outer | Strategy::M) => strategy == Strategy::K,
         (Phase::BackwardInput, Strategy::K) => matches!(strategy, Strategy::M | Strategy::Outer),
         (Phase::BackwardWeight, Strategy::Outer | Strategy::M) => strategy == Strategy::N,

@@ -1,8 +1,8 @@
 //! What the DRAM beside a chip must hold.
 
 use super::compute::{extra_dram_share, gradient_bytes, tensor_bytes, weight_bytes};
-use super::layout::{Strategy, produced};
-use crate::graph::{Op, Phase, Workload};
+use super::layout::{Strategy, produced, required};
+use crate::graph::{Op, Phase, Tensor, Use, Workload};
 use crate::system::ModelOptions;
 use crate::system::options::MemoryState;
 use serde::Serialize;
@@ -97,9 +97,21 @@ pub fn of_units(units: impl Iterator<Item = (LayerNeed, f64, u64)>, in_flight: u
     DramNeed { activations: (out.activations - kept).max(0.0), live, ..out }
 }
 
+/// The backward kernels that read what the forward pass of the repetition or block before handed on; none of other tensors. A tensor
+/// that only backward kernels read is a gradient, which is handed on in the backward pass and kept by nobody.
+pub fn kept_readers<'a>(workload: &'a Workload, tensor: &'a Tensor) -> impl Iterator<Item = &'a Use> {
+    let backward = |u: &&Use| workload.kernels[u.kernel].phase != Phase::Forward;
+    let made_before = match tensor.carried_from {
+        Some(from) => workload.tensors[from].producer.is_none_or(|p| workload.kernels[p].phase == Phase::Forward),
+        None => tensor.handed_on && tensor.consumers.iter().any(|u| !backward(&u)),
+    };
+    tensor.consumers.iter().filter(move |u| tensor.producer.is_none() && made_before && backward(u))
+}
+
 /// What one layer asks of one chip of `chips`; which microbatches wait is for the stage to say ([`super::stages`]).
 ///
-/// Activations: the tensors made in the forward pass and read in a backward one. Caches: those of every sample of a replica,
+/// Activations: the tensors made in the forward pass and read in a backward one, as they are made; and what the repetition or the block
+/// before handed on, where a backward kernel reads it, in the widest layout that one wants. Caches: those of every sample of a replica,
 /// which all wait for the next iteration.
 pub fn of_layer(
     workload: &Workload,
@@ -136,12 +148,15 @@ pub fn of_layer(
         .tensors
         .iter()
         .filter_map(|tensor| {
-            let producer = tensor.producer.filter(|p| workload.kernels[*p].phase == Phase::Forward)?;
+            let bytes = |layout| tensor_bytes(tensor, layout, t, 1, word).0;
+            let Some(producer) = tensor.producer else {
+                let wanted = kept_readers(workload, tensor)
+                    .map(|u| bytes(required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], options.layouts)));
+                return wanted.reduce(f64::max);
+            };
+            let forward = workload.kernels[producer].phase == Phase::Forward;
             let read_later = tensor.consumers.iter().any(|u| workload.kernels[u.kernel].phase != Phase::Forward);
-            read_later.then(|| {
-                let layout = produced(sharding[producer], options.layouts);
-                tensor_bytes(tensor, layout, t, 1, word).0
-            })
+            (forward && read_later).then(|| bytes(produced(sharding[producer], options.layouts)))
         })
         .sum();
     need.kept = (kept + 0.0) * workload.micro_batch as f64;

@@ -53,6 +53,7 @@ impl Builder {
             output: false,
             carried_from: None,
             in_place: false,
+            handed_on: false,
         });
         self.tensors.len() - 1
     }

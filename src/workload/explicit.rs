@@ -473,5 +473,6 @@ fn blank(name: &str, rows: u64, cols: u64, producer: Option<usize>) -> Tensor {
         output: false,
         carried_from: None,
         in_place: false,
+        handed_on: false,
     }
 }

@@ -14,6 +14,7 @@ mod huggingface;
 mod import;
 mod inference;
 mod known;
+mod language_graph;
 mod limits;
 mod names;
 mod pages;

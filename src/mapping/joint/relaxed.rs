@@ -17,7 +17,7 @@ use crate::model::compute::{
     CoreOption, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
 };
 use crate::model::layout::{Layout, produced, required};
-use crate::model::memory::{LayerNeed, optimizer_bytes_per_weight};
+use crate::model::memory::{LayerNeed, kept_readers, optimizer_bytes_per_weight};
 use crate::model::schedule::{Stage, microbatches, samples_per_pass};
 use crate::system::Style;
 use crate::system::options::{Charge, Fanout, Layouts, MemoryState, Pipeline, WeightTraffic};
@@ -143,6 +143,13 @@ impl<'a> Relaxation<'a> {
                 .filter(|tensor| tensor.consumers.iter().any(|u| self.kernel(u.kernel).phase != Phase::Forward))
                 .map(|tensor| self.bytes(tensor, produced(s, self.layouts()), 1).0)
                 .sum();
+            bytes += kept * w.micro_batch as f64 * copies;
+        } else if training {
+            // What is handed on and kept counts with the first of its readers in the backward pass: as the widest wants it, so no less.
+            let first = |tensor: &&Tensor| kept_readers(w, tensor).next().is_some_and(|u| u.kernel == i);
+            let of =
+                |tensor: &Tensor| kept_readers(w, tensor).next().map(|u| self.bytes(tensor, self.wanted(u, s), 1).0);
+            let kept: f64 = w.tensors.iter().filter(first).filter_map(of).sum();
             bytes += kept * w.micro_batch as f64 * copies;
         }
         bytes

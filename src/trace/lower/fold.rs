@@ -339,6 +339,7 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                 output: leaves,
                 carried_from: None,
                 in_place: false,
+                handed_on: false,
             });
         }
     }
@@ -363,6 +364,7 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                         output: false,
                         carried_from: Some(source),
                         in_place: false,
+                        handed_on: false,
                     };
                     tensors[source].output = true;
                     tensors.push(copy);
@@ -382,6 +384,7 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                         output: false,
                         carried_from: None,
                         in_place: false,
+                        handed_on: false,
                     });
                 }
                 Some(entry)

@@ -255,6 +255,7 @@ impl Builder<'_> {
                     output: false,
                     carried_from: None,
                     in_place: false,
+                    handed_on: false,
                 });
                 id
             }

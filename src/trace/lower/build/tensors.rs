@@ -86,6 +86,7 @@ impl Builder<'_> {
                 output: producer.is_some() && !read && !gradient,
                 carried_from: None,
                 in_place: false,
+                handed_on: false,
             });
         }
         if !split {
