@@ -7,6 +7,7 @@
 //! [`mod@file`] read and write; [`check`] derives a placement again and knows none of the engines. [`simulate`] runs the firings of a placement with bounded FIFOs; [`files`] are the mapping files of actor runtimes. This stands beside `mapping`: neither imports the other.
 
 pub mod anneal;
+pub mod around;
 pub mod chain;
 pub mod check;
 pub mod cores;

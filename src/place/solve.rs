@@ -1,6 +1,7 @@
 //! The engines, side by side: each answers with objective, bound, gap and seconds; the best placement and the best bound count.
 
 use super::anneal::anneal;
+use super::around;
 use super::cores::Cores;
 use super::graph::ActorGraph;
 use super::ideals::{Ideals, near, prefixes};
@@ -233,6 +234,9 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
             }
             None => infeasible = true,
         }
+    }
+    if !infeasible && objective > bound * (1.0 + GAP) {
+        bound = bound.max(around::bound(instance, objective).min(objective));
     }
     if infeasible {
         bound = f64::INFINITY;
