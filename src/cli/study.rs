@@ -23,7 +23,7 @@ pub struct StudyArgs {
     /// Folder for the results; outputs/NAME-OF-THE-STUDY if left out. A run that was stopped goes on where it was.
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Points solved at the same time; as many as there are processors if left out. The results do not depend on it.
+    /// Points solved at the same time; as many as there are processors if left out, 256 at most. The results do not depend on it.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub jobs: Option<u64>,
     /// Run a grid of more than 100000 points.

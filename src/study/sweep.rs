@@ -26,6 +26,9 @@ use std::time::{Duration, Instant};
 /// Most points that run without being asked for twice.
 pub const MAX_POINTS: u64 = 100_000;
 
+/// Most points solved at the same time.
+const MOST_JOBS: usize = 256;
+
 /// How a study is run.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
@@ -190,7 +193,8 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     for problem in &outlook.some {
         progress.say(&format!("some points will fail: {problem}"));
     }
-    let jobs = options.jobs.max(1);
+    // Threads without a point, or far more of them than processors, bring nothing and can choke a machine.
+    let jobs = options.jobs.min(usize::try_from(total).unwrap_or(usize::MAX)).clamp(1, MOST_JOBS);
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(jobs)
         .stack_size(STACK)
