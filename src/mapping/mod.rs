@@ -48,4 +48,4 @@ pub mod write_model;
 pub use crate::solver;
 pub use record::{Infeasible, SolveRecord, Status};
 pub use request::{Answer, Objective, Request};
-pub use search::map;
+pub use search::{find, map};

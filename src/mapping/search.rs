@@ -61,6 +61,14 @@ pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<An
     }
 }
 
+/// [`map`], but what would mend a point without a plan is not asked, which takes many searches.
+///
+/// # Errors
+/// As [`map`].
+pub fn find(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
+    map_until(workload, system, request, Deadline::after(request.limits.seconds))
+}
+
 /// [`map`] until a deadline; what would mend a point without a plan is not asked.
 pub(super) fn map_until(
     workload: &Workload,

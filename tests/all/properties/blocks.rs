@@ -5,7 +5,7 @@ use crate::properties::near;
 use crate::properties::search::{describe, system};
 use flowspace::check::{derive, verify};
 use flowspace::mapping::search::{MapError, Record, Request};
-use flowspace::mapping::{Answer, Status, map};
+use flowspace::mapping::{Answer, Status, find};
 use flowspace::plan::{Decisions, Plan};
 use flowspace::spec::Node;
 use flowspace::system::System;
@@ -47,7 +47,7 @@ type Mapped = (Box<Plan>, Box<Record>);
 
 fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Mapped>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
-    match map(w, s, request) {
+    match find(w, s, request) {
         // Degrees that the network does not have.
         Err(MapError::Request(_)) => Ok(None),
         Err(e) => Err(fail(e.to_string())),

@@ -9,7 +9,7 @@ use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
 use flowspace::mapping::instance::{Goal, Instance};
 use flowspace::mapping::search::{Engine, Objective, Passes, Record, Request};
 use flowspace::mapping::solver::Limits;
-use flowspace::mapping::{Answer, Status, map};
+use flowspace::mapping::{Answer, Status, find};
 use flowspace::plan::Plan;
 use flowspace::system::System;
 use flowspace::system::economics::Economics;
@@ -84,7 +84,7 @@ fn engines_agree_on_any_goal() {
 
 fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<(Plan, Record)>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
-    match map(w, s, request).map_err(|e| fail(e.to_string()))? {
+    match find(w, s, request).map_err(|e| fail(e.to_string()))? {
         Answer::Infeasible(_) => Ok(None),
         Answer::Mapped(plan, record) => {
             flowspace::check::verify(&plan).map_err(|e| fail(e.to_string()))?;
@@ -140,7 +140,7 @@ fn each_objective_is_best_at_its_own() {
             for tp in [1, 2, 4, 8] {
                 let mut pinned = request(*objective);
                 pinned.wanted.tp = Some(tp);
-                if let Ok(Answer::Mapped(other, _)) = map(&w, &s, &pinned) {
+                if let Ok(Answer::Mapped(other, _)) = find(&w, &s, &pinned) {
                     prop_assert!(own <= value(&other, *objective) * (1.0 + 1e-9), "{objective}, TP {tp}");
                 }
             }

@@ -4,7 +4,7 @@ use crate::properties::search::{any_system, describe, system, workload};
 use crate::properties::{check, near};
 use flowspace::mapping::search::{Engine, MapError, MicroBatch, Passes, Pins, Request};
 use flowspace::mapping::solver::Limits;
-use flowspace::mapping::{Answer, Status, map};
+use flowspace::mapping::{Answer, Status, find};
 use flowspace::model::Strategy as Sharding;
 use flowspace::spec::Node;
 use flowspace::system::System;
@@ -74,7 +74,7 @@ pub fn request(passes: Passes, tp: u64) -> Request {
 /// Objective and status; `None` where no plan exists.
 pub fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<(f64, Status)>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
-    match map(w, s, request) {
+    match find(w, s, request) {
         Ok(Answer::Mapped(plan, record)) => {
             flowspace::check::verify(&plan).map_err(|e| fail(e.to_string()))?;
             prop_assert!(record.bound <= record.value * (1.0 + 1e-12));
@@ -172,7 +172,7 @@ fn a_stopped_search_has_a_bound_that_holds() {
         let tp = s.chip_count();
         let whole = solve(&w, &s, &request(Passes::Joint, tp))?;
         let few = Request { joint_nodes: nodes, ..request(Passes::Joint, tp) };
-        match (whole, map(&w, &s, &few)) {
+        match (whole, find(&w, &s, &few)) {
             (Some((least, _)), Ok(Answer::Mapped(_, record))) => {
                 prop_assert!(record.bound <= least * (1.0 + 1e-9), "{} above {least}", record.bound);
                 prop_assert!(record.value >= least * (1.0 - 1e-9));
@@ -245,7 +245,7 @@ fn a_stopped_sharding_solve_is_no_proof() {
     let s = found.take().expect("a system of several chips");
     let limits = Limits { nodes: Some(0), ..Limits::default() };
     let request = Request { limits, joint_nodes: 0, ..request(Passes::Joint, s.chip_count()) };
-    match map(&w, &s, &request) {
+    match find(&w, &s, &request) {
         Ok(Answer::Mapped(plan, record)) => {
             flowspace::check::verify(&plan).expect("a plan");
             println!(
@@ -273,7 +273,7 @@ fn no_time_is_no_plan_and_no_proof_that_there_is_none() {
     });
     let (w, s) = found.take().expect("a case");
     let limits = Limits { seconds: Some(1e-9), ..Limits::default() };
-    match map(&w, &s, &Request { limits, ..Request::default() }) {
+    match find(&w, &s, &Request { limits, ..Request::default() }) {
         Err(MapError::NoPlanYet(limit)) => assert_eq!(limit.status(), Status::TimeLimit),
         other => panic!("{other:?}"),
     }

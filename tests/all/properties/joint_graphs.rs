@@ -5,7 +5,7 @@ use crate::properties::joint::{brute_force_over, request, solve};
 use crate::properties::search::{any_system, describe, system};
 use crate::properties::{check, near};
 use flowspace::mapping::search::{Objective, Passes, Request};
-use flowspace::mapping::{Answer, Status, map};
+use flowspace::mapping::{Answer, Status, find};
 use flowspace::spec::Node;
 use flowspace::spec::read::Share;
 use flowspace::system::options::{Pipeline, Preset};
@@ -131,7 +131,7 @@ fn joint_is_brute_force_for_energy_and_cost() {
                 prop_assert_eq!(status, Status::Optimal);
                 better.set(better.get() + u32::from(two.is_none_or(|(two, _)| two > found * (1.0 + 1e-9))));
                 alone.set(alone.get() + u32::from(s.chip.0.style == Style::KernelByKernel));
-                if let Ok(Answer::Mapped(plan, _)) = map(&w, &s, &request(Passes::Joint, tp)) {
+                if let Ok(Answer::Mapped(plan, _)) = find(&w, &s, &request(Passes::Joint, tp)) {
                     let by_time = plan.figures.energy.total();
                     let more = objective == Objective::Energy && by_time > found * (1.0 + 1e-9);
                     prop_assert!(objective == Objective::Cost || by_time >= found * (1.0 - 1e-9));
@@ -171,7 +171,7 @@ fn kernel_by_kernel_the_first_set_is_the_answer() {
         s.memory.0.capacity = None;
         let tp = s.chip_count();
         let request = Request { tiles: Some(1), ..request(Passes::Joint, tp) };
-        match map(&w, &s, &request) {
+        match find(&w, &s, &request) {
             Ok(Answer::Mapped(_, record)) => {
                 prop_assert_eq!(record.status, Status::Optimal);
                 prop_assert!(record.joint_nodes <= 1, "{} sets: {}", record.joint_nodes, describe(&w, &s));
@@ -193,7 +193,7 @@ fn kernel_by_kernel_the_first_set_is_the_answer() {
 fn the_default_is_joint_under_flowspace_alone() {
     check(200, &(graphs(5), any_system()), |(w, s)| {
         let auto = Request { passes: Passes::Auto, ..request(Passes::Joint, s.chip_count()) };
-        if let Ok(Answer::Mapped(_, record)) = map(&w, &s, &auto) {
+        if let Ok(Answer::Mapped(_, record)) = find(&w, &s, &auto) {
             prop_assert_eq!(record.covers_sharding, s.model.preset == Preset::Flowspace);
         }
         Ok(())

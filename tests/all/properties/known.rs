@@ -9,7 +9,7 @@ use flowspace::deadline::Deadline;
 use flowspace::explain::gains;
 use flowspace::mapping::request::Known;
 use flowspace::mapping::search::{Engine, Passes, Pins, Request};
-use flowspace::mapping::{Answer, map};
+use flowspace::mapping::{Answer, find};
 use flowspace::plan::Plan;
 use flowspace::system::System;
 use flowspace::workload::Workload;
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 
 fn plan(w: &Workload, s: &System, request: &Request) -> Result<Option<Plan>, TestCaseError> {
-    match map(w, s, request) {
+    match find(w, s, request) {
         Ok(Answer::Mapped(plan, _)) => {
             flowspace::check::verify(&plan).map_err(|e| TestCaseError::fail(format!("{}: {e}", describe(w, s))))?;
             Ok(Some(*plan))
@@ -78,7 +78,7 @@ fn more_of_a_resource_is_never_slower() {
         let Some(found) = plan(&w, &s, &best)? else { return Ok(()) };
         let passes = if joint { Passes::Auto } else { Passes::TwoPass };
         let asked = Request { passes, joint_nodes: 0, known: vec![Known::from(&found)], ..Request::default() };
-        let Ok(Answer::Mapped(plan, record)) = map(&w, &s, &asked) else {
+        let Ok(Answer::Mapped(plan, record)) = find(&w, &s, &asked) else {
             return Err(TestCaseError::fail(format!("no plan: {}", describe(&w, &s))));
         };
         for gain in

@@ -3,7 +3,7 @@
 use crate::properties::{check, near};
 use flowspace::mapping::search::{Engine, MapError, Passes, Request, winner_model};
 use flowspace::mapping::solver::Limits;
-use flowspace::mapping::{Answer, Infeasible, Status, map};
+use flowspace::mapping::{Answer, Infeasible, Status, find, map};
 use flowspace::plan::Plan;
 use flowspace::spec::Node;
 use flowspace::spec::read::{Fraction, Ref, Share, Table};
@@ -201,11 +201,8 @@ pub fn describe(w: &Workload, s: &System) -> String {
 
 fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Box<Plan>>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
-    match map(w, s, request).map_err(|e| fail(e.to_string()))? {
-        Answer::Infeasible(reason) => {
-            complete(&reason).map_err(|e| fail(format!("{e}: {reason:?}")))?;
-            Ok(None)
-        }
+    match find(w, s, request).map_err(|e| fail(e.to_string()))? {
+        Answer::Infeasible(_) => Ok(None),
         Answer::Mapped(plan, record) => {
             flowspace::check::verify(&plan).map_err(|e| fail(e.to_string()))?;
             prop_assert_eq!(record.status, Status::Optimal, "{}", describe(w, s));
@@ -247,6 +244,15 @@ fn every_answer_is_checked(cases: u32, training: bool) {
         let (feasible, infeasible) = tally.get();
         tally.set(if auto.is_some() { (feasible + 1, infeasible) } else { (feasible, infeasible + 1) });
         match (auto, exact) {
+            // What is short takes many searches: some of the cases are asked.
+            (None, None) if infeasible % 8 == 0 => {
+                let asked = Request { joint_nodes: 200, ..request(Engine::Exact) };
+                match map(&w, &s, &asked).map_err(|e| TestCaseError::fail(e.to_string()))? {
+                    Answer::Infeasible(reason) => complete(&reason)
+                        .map_err(|e| TestCaseError::fail(format!("{}: {e}: {reason:?}", describe(&w, &s))))?,
+                    Answer::Mapped(..) => prop_assert!(false, "a plan after all: {}", describe(&w, &s)),
+                }
+            }
             (None, None) => {}
             (Some(a), Some(b)) => {
                 prop_assert!(
@@ -519,7 +525,7 @@ fn kernel_by_kernel_the_phases_are_ordered() {
     let mut w = graph(2, false);
     w.kernels[0].phase = Phase::BackwardInput;
     for style in [Style::Dataflow, Style::KernelByKernel] {
-        let answer = map(&w, &one_chip(style), &Request::default()).expect("an answer");
+        let answer = find(&w, &one_chip(style), &Request::default()).expect("an answer");
         assert!(matches!(answer, Answer::Mapped(..)), "{style}: {answer:?}");
     }
 }
@@ -529,7 +535,7 @@ fn kernel_by_kernel_the_phases_are_ordered() {
 fn a_forward_kernel_that_reads_a_backward_one_is_an_input_error() {
     let mut w = graph(2, true);
     w.kernels[0].phase = Phase::BackwardInput;
-    let answer = map(&w, &one_chip(Style::Dataflow), &Request::default());
+    let answer = find(&w, &one_chip(Style::Dataflow), &Request::default());
     assert!(!matches!(answer, Err(MapError::Disagreement { .. }) | Ok(Answer::Mapped(..))), "{answer:?}");
 }
 
@@ -556,7 +562,7 @@ fn samples_of_all_replicas_do_not_overflow() {
     s.chip.0.sram = Bytes(1e30);
     let mut request = Request::default();
     request.wanted.dp = Some(1 << 32);
-    let answer = map(&w, &s, &request).expect("an answer");
+    let answer = find(&w, &s, &request).expect("an answer");
     assert!(matches!(answer, Answer::Infeasible(_)), "{answer:?}");
 }
 
@@ -565,7 +571,7 @@ fn samples_of_all_replicas_do_not_overflow() {
 fn the_written_model_of_a_kernel_by_kernel_chip_is_the_problem() {
     let (w, s) = (graph(3, true), one_chip(Style::KernelByKernel));
     let request = Request::default();
-    let Answer::Mapped(plan, _) = map(&w, &s, &request).expect("an answer") else { panic!("feasible") };
+    let Answer::Mapped(plan, _) = find(&w, &s, &request).expect("an answer") else { panic!("feasible") };
     let model = winner_model(&w, &s, &plan, &request).expect("a model");
     let optimum = model.solve(&Limits::default(), None).expect("solved").record.objective;
     assert!(near(optimum / plan.figures.layer_s, 1.0, 1e-6), "{optimum} for {}", plan.figures.layer_s);

@@ -4,7 +4,7 @@ use crate::properties::check;
 use crate::properties::search::{describe, system, workload};
 use flowspace::check::{derive, verify};
 use flowspace::mapping::search::Request;
-use flowspace::mapping::{Answer, map};
+use flowspace::mapping::{Answer, find};
 use flowspace::plan::Plan;
 use flowspace::system::System;
 use flowspace::units::Bytes;
@@ -27,7 +27,7 @@ fn best(w: &Workload, s: &System, pp: Option<u64>) -> Result<Option<Box<Plan>>, 
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
     let mut request = Request::default();
     request.wanted.pp = pp;
-    match map(w, s, &request) {
+    match find(w, s, &request) {
         // These degrees cannot be had from the network.
         Err(_) if pp.is_some() => Ok(None),
         Err(e) => Err(fail(e.to_string())),

@@ -145,7 +145,7 @@ fn splitting_a_tensor_changes_nothing() {
 #[test]
 fn layers_written_out_are_no_slower() {
     use flowspace::graph::unroll::unrolled;
-    use flowspace::mapping::{Answer, Request, map};
+    use flowspace::mapping::{Answer, Request, find};
     use flowspace::system::System;
     use flowspace::workload::WorkloadSpec;
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -154,7 +154,7 @@ fn layers_written_out_are_no_slower() {
     let mut system = System::build(&System::load(&root.join("systems/sn40l-single.yaml")).unwrap()).unwrap();
     system.memory.0.capacity = None;
     layer.repeat = 1;
-    let layer_s = |workload| match map(&workload, &system, &Request::default()).unwrap() {
+    let layer_s = |workload| match find(&workload, &system, &Request::default()).unwrap() {
         Answer::Mapped(plan, record) => {
             flowspace::check::verify(&plan).unwrap();
             (plan.figures.layer_s, record.gap())
