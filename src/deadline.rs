@@ -2,14 +2,42 @@
 //!
 //! A loop asks [`Deadline::is_over`] after each piece of bounded work (some milliseconds at most); where a look at the clock costs
 //! as much as a step, [`Watch`] looks now and then. What a deadline stopped gives the best that it has, and claims nothing of the rest.
+//!
+//! An interruption by the user ends every deadline of the process: the same loops stop, with the same answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+
+/// Whether the user asked this process to end with what it has. Only the command line sets it, for commands that search one point.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Ends every deadline of this process, once and for all.
+pub fn interrupt() {
+    INTERRUPTED.store(true, Ordering::Relaxed);
+}
+
+/// Whether [`interrupt`] was called.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
+}
+
+/// What a solver outside looks at while it runs.
+pub fn interruption() -> &'static AtomicBool {
+    &INTERRUPTED
+}
+
+/// Until when something was not found, in words.
+pub fn within() -> &'static str {
+    if is_interrupted() { "before the interruption" } else { "within the limit of seconds" }
+}
 
 /// When work began, and when it must end.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
     started: Instant,
     ends: Option<Instant>,
+    /// Whether an interruption ends it too.
+    heeds: bool,
 }
 
 impl Deadline {
@@ -17,17 +45,22 @@ impl Deadline {
     pub fn after(seconds: Option<f64>) -> Self {
         let started = Instant::now();
         let seconds = seconds.and_then(|s| Duration::try_from_secs_f64(s).ok());
-        Self { started, ends: seconds.and_then(|s| started.checked_add(s)) }
+        Self { started, ends: seconds.and_then(|s| started.checked_add(s)), heeds: true }
     }
 
-    /// No limit.
+    /// No limit; an interruption ends it.
     pub fn never() -> Self {
         Self::after(None)
     }
 
-    /// Whether the seconds are over.
+    /// No limit, and no interruption either: for short work without which there would be no answer.
+    pub fn to_the_end() -> Self {
+        Self { heeds: false, ..Self::never() }
+    }
+
+    /// Whether the seconds are over, or the user interrupted.
     pub fn is_over(&self) -> bool {
-        self.ends.is_some_and(|ends| Instant::now() >= ends)
+        (self.heeds && is_interrupted()) || self.ends.is_some_and(|ends| Instant::now() >= ends)
     }
 
     /// Whether a share of the seconds (0 to 1) is over.
@@ -49,7 +82,11 @@ impl Deadline {
 
     /// Seconds that are left, at least a millisecond; `None` without a limit.
     pub fn left(&self) -> Option<f64> {
-        self.ends.map(|ends| ends.saturating_duration_since(Instant::now()).as_secs_f64().max(1e-3))
+        const LEAST: f64 = 1e-3;
+        if self.heeds && is_interrupted() {
+            return Some(LEAST);
+        }
+        self.ends.map(|ends| ends.saturating_duration_since(Instant::now()).as_secs_f64().max(LEAST))
     }
 
     /// A watch on it.

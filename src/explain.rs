@@ -221,7 +221,7 @@ pub fn remedies(
         seconds(&workload, &system, &request)
     };
     let none =
-        |why: &str| if deadline.is_over() { "not found within the limit of seconds".to_string() } else { why.into() };
+        |why: &str| if deadline.is_over() { format!("not found {}", crate::deadline::within()) } else { why.into() };
     let mut out = Vec::new();
     let levers: [(&str, Option<u64>, DegreeOf, SetDegree); 2] = [
         ("PP", request.wanted.pp, |d| d.pp, |request, value| request.wanted.pp = Some(value)),

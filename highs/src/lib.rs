@@ -5,7 +5,8 @@
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::fmt;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, from_ref};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 unsafe extern "C" {
     fn Highs_version() -> *const c_char;
@@ -57,6 +58,8 @@ unsafe extern "C" {
         column_duals: *const f64,
         row_duals: *const f64,
     ) -> c_int;
+    fn Highs_setCallback(highs: *mut c_void, callback: Option<Callback>, data: *mut c_void) -> c_int;
+    fn Highs_startCallback(highs: *mut c_void, kind: c_int) -> c_int;
     fn Highs_run(highs: *mut c_void) -> c_int;
     fn Highs_getModelStatus(highs: *const c_void) -> c_int;
     fn Highs_getIntInfoValue(highs: *const c_void, info: *const c_char, value: *mut c_int) -> c_int;
@@ -69,6 +72,30 @@ unsafe extern "C" {
         rows: *mut f64,
         row_duals: *mut f64,
     ) -> c_int;
+}
+
+/// What HiGHS calls while it solves (`HighsCCallbackType`): kind, message, figures so far, answer, and what was handed over for it.
+type Callback = unsafe extern "C" fn(c_int, *const c_char, *const c_void, *mut Answer, *mut c_void);
+
+/// The answer to such a call. Only the beginning of HiGHS' own structure (`HighsCallbackDataIn`), which HiGHS makes and whose first field
+/// stays the first.
+#[repr(C)]
+struct Answer {
+    user_interrupt: c_int,
+}
+
+/// Tells HiGHS to end once the flag is set.
+///
+/// # Safety
+/// `answer` points to HiGHS' answer or is null, `flag` to an [`AtomicBool`] that lives as long as the program.
+unsafe extern "C" fn look(_: c_int, _: *const c_char, _: *const c_void, answer: *mut Answer, flag: *mut c_void) {
+    // SAFETY: as this function asks.
+    unsafe {
+        let flag = &*flag.cast::<AtomicBool>();
+        if let Some(answer) = answer.as_mut() {
+            answer.user_interrupt = c_int::from(flag.load(Ordering::Relaxed));
+        }
+    }
 }
 
 /// Version of the HiGHS that is linked, as in "1.15.0".
@@ -130,6 +157,8 @@ pub enum Ended {
     Infeasible,
     /// The time is up.
     TimeLimit,
+    /// The flag of [`Model::stop_at`] was set.
+    Interrupted,
     /// Nodes, solutions or iterations are used up.
     NodeLimit,
     /// Anything else, by HiGHS' number (`kHighsModelStatus...`).
@@ -253,6 +282,26 @@ impl Model {
         )
     }
 
+    /// Ends the solve once a flag is set: HiGHS looks at it in each iteration of the simplex method and at each node of the search.
+    ///
+    /// # Errors
+    /// When HiGHS refuses it.
+    pub fn stop_at(&mut self, flag: &'static AtomicBool) -> Result<(), Refused> {
+        const SIMPLEX: c_int = 1;
+        const MIP: c_int = 6;
+        let highs = self.highs.as_ptr();
+        // SAFETY: a live instance, borrowed mutably; the flag lives as long as the program, and `look` only reads it.
+        check(
+            unsafe { Highs_setCallback(highs, Some(look), from_ref(flag).cast_mut().cast()) },
+            "the look at interruptions",
+        )?;
+        for kind in [SIMPLEX, MIP] {
+            // SAFETY: a live instance.
+            check(unsafe { Highs_startCallback(highs, kind) }, "the look at interruptions")?;
+        }
+        Ok(())
+    }
+
     /// Solves it.
     ///
     /// # Errors
@@ -268,6 +317,7 @@ impl Model {
             8 | 9 => Ended::Infeasible,
             13 => Ended::TimeLimit,
             14 | 16 => Ended::NodeLimit,
+            17 => Ended::Interrupted,
             other => Ended::Other(other),
         })
     }
@@ -353,6 +403,30 @@ mod tests {
         let mut model = Model::new(&problem).unwrap();
         assert_eq!(model.run(), Ok(Ended::Optimal));
         assert!((model.figure(c"objective_function_value").unwrap() + 9.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_flag_ends_the_solve() {
+        static FLAG: AtomicBool = AtomicBool::new(false);
+        // Twelve things of unlike weight and value in a sack: more than presolve settles.
+        let mut problem = Problem::default();
+        for i in 0..12_u32 {
+            problem.cost.push(-f64::from(17 + i * i % 13));
+            problem.lower.push(0.0);
+            problem.upper.push(1.0);
+            problem.integer.push(true);
+            problem.entries.push(vec![(0, f64::from(19 + i * 7 % 11)), (1, f64::from(11 + i * 5 % 17))]);
+        }
+        problem.row_lower = vec![f64::NEG_INFINITY; 2];
+        problem.row_upper = vec![101.0, 83.0];
+        let ended = |flag| {
+            FLAG.store(flag, Ordering::Relaxed);
+            let mut model = Model::new(&problem).unwrap();
+            model.stop_at(&FLAG).unwrap();
+            model.run()
+        };
+        assert_eq!(ended(false), Ok(Ended::Optimal));
+        assert_eq!(ended(true), Ok(Ended::Interrupted));
     }
 
     #[test]

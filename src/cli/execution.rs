@@ -2,16 +2,18 @@
 
 use super::Failure;
 use super::args::positive;
+use super::interrupt::Interrupt;
 use super::map::{Format, HowMany, MapArgs, check_writable};
 use super::present::{align, plain, significant};
 use crate::deadline::Deadline;
 use crate::execution::search::{Found, Pins, search_until};
 use crate::execution::{
-    Execution, ExecutionFile, Machine, NOT_WITHIN, Offload, Prediction, Recompute, Refusal, Schedule, Zero, predict,
+    Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within, predict,
 };
 use crate::mapping::search::{Objective, Passes};
 use crate::progress::Waiting;
 use crate::report::statement;
+use crate::solver::record::Status;
 use crate::spec::{Loader, Node, Reader, node::io_reason};
 use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
@@ -308,6 +310,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
             }
         }
         None => {
+            let _interrupt = Interrupt::of_search();
             let waiting = Waiting::begin("searching", args.time_limit);
             let found = search_until(&machine, model, &pins, clock);
             drop(waiting);
@@ -316,9 +319,10 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
             match found.best.clone() {
                 Some(prediction) => Answer { prediction, found: Some(found), seconds: clock.seconds(), statement },
                 None if found.stopped => {
-                    let reason = NOT_WITHIN;
+                    let reason = not_within();
                     if args.format == Format::Json {
-                        super::print(&no_plan_json(model, system, "time_limit", (&statement, reason)));
+                        let status = Status::out_of_time();
+                        super::print(&no_plan_json(model, system, status.word(), (&statement, &reason)));
                     }
                     return Err(Failure::input(reason));
                 }

@@ -1,6 +1,7 @@
 //! `flowspace explain`: what binds a plan, what more of each resource brings, and what makes an infeasible point feasible.
 
 use super::args::{percent, positive, time, whole};
+use super::interrupt::Interrupt;
 use super::map::{load, passes};
 use super::present::{align, plain};
 use super::{Failure, present, print};
@@ -127,6 +128,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             )
         }
     };
+    let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("searching", None);
     let answer = map(&task.workload, &task.system, &request)?;
     drop(waiting);

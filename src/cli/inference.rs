@@ -2,13 +2,16 @@
 
 use super::Failure;
 use super::args::time;
+use super::interrupt::Interrupt;
 use super::map::{Format, MapArgs};
 use super::present::{align, plain, significant};
 use crate::deadline::Deadline;
-use crate::execution::NOT_WITHIN;
 use crate::execution::inference::search::{Goal, Reached};
 use crate::execution::inference::{Layout, Limits, Outcome, Prediction, Server, Wanted, search_until};
+use crate::execution::not_within;
+use crate::progress::Waiting;
 use crate::report::statement;
+use crate::solver::record::Status;
 use crate::system::{System, price};
 use crate::units::{Bytes, Seconds};
 use crate::workload::language::LanguageModel;
@@ -105,18 +108,23 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
         limits: Limits { ttft_s: given.max_ttft, tpot_s: given.max_tpot },
         goal: given.goal.unwrap_or(Goal::Throughput),
     };
-    let outcome = search_until(&server, model, &wanted, Deadline::after(args.time_limit)).map_err(Failure::input)?;
+    let _interrupt = Interrupt::of_search();
+    let waiting = Waiting::begin("searching", args.time_limit);
+    let outcome = search_until(&server, model, &wanted, Deadline::after(args.time_limit));
+    drop(waiting);
+    let outcome = outcome.map_err(Failure::input)?;
+    let proven = statement::of_serving(&outcome, &wanted.goal.to_string(), args.time_limit);
     if outcome.best.is_none() {
-        let reason = if outcome.stopped { NOT_WITHIN.into() } else { reason(&outcome, &wanted.limits) };
+        let reason = if outcome.stopped { not_within() } else { reason(&outcome, &wanted.limits) };
         if args.format == Format::Json {
-            let object = json!({ "workload": model.name, "system": system.name, "status": status(&outcome), "statement": statement::of_serving(&outcome, &wanted.goal.to_string()), "reason": reason });
+            let object = json!({ "workload": model.name, "system": system.name, "status": status(&outcome), "statement": proven, "reason": reason });
             super::print(&format!("{object:#}\n"));
         }
         return Err(Failure::input(reason));
     }
     super::print(&match args.format {
-        Format::Text => text(&outcome, model, system, &wanted),
-        Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, wanted.goal)),
+        Format::Text => text(&outcome, model, system, (&wanted, &proven)),
+        Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, (wanted.goal, &proven))),
     });
     Ok(0)
 }
@@ -124,7 +132,7 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
 /// How a search ended.
 fn status(outcome: &Outcome) -> &'static str {
     match &outcome.best {
-        _ if outcome.stopped => "time_limit",
+        _ if outcome.stopped => Status::out_of_time().word(),
         Some(_) => "optimal",
         None => "infeasible",
     }
@@ -207,7 +215,7 @@ fn row(p: &Prediction, system: &System) -> [String; 14] {
     ]
 }
 
-fn text(outcome: &Outcome, model: &LanguageModel, system: &System, wanted: &Wanted) -> String {
+fn text(outcome: &Outcome, model: &LanguageModel, system: &System, (wanted, proven): (&Wanted, &str)) -> String {
     let goal = wanted.goal;
     let generated = model.generated.unwrap_or(0);
     let mut out = format!(
@@ -253,7 +261,7 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, wanted: &Want
         p.layout.ep,
         p.waves,
         if p.waves == 1 { "" } else { "s" },
-        statement::of_serving(outcome, &goal.to_string())
+        proven
     ));
     let mut spent = plain();
     spent.set_header(["", "prompts", "mean step"]);
@@ -299,12 +307,18 @@ fn prediction_json(p: &Prediction, system: &System) -> Value {
     object
 }
 
-fn to_json(outcome: &Outcome, model: &LanguageModel, system: &System, server: &Server, goal: Goal) -> Value {
+fn to_json(
+    outcome: &Outcome,
+    model: &LanguageModel,
+    system: &System,
+    server: &Server,
+    (goal, proven): (Goal, &str),
+) -> Value {
     json!({
         "workload": model.name,
         "system": system.name,
         "status": status(outcome),
-        "statement": statement::of_serving(outcome, &goal.to_string()),
+        "statement": proven,
         "goal": goal,
         "prompt_tokens": model.seq,
         "generated_tokens": model.generated.unwrap_or(0),

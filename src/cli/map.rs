@@ -1,7 +1,9 @@
 //! `flowspace map`: one workload on one system.
 
 use super::args::{gap, positive, pue, quantity, seed, time, whole};
+use super::interrupt::Interrupt;
 use super::{Failure, present};
+use crate::deadline::{Deadline, is_interrupted};
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::{JOINT_NODES, Known};
 use crate::mapping::search::{
@@ -239,11 +241,12 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         any: false,
         known: task.known(),
     };
+    let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("searching", args.time_limit);
     let answer = map(&task.workload, &task.system, &request);
     drop(waiting);
     if let (Err(MapError::NoPlanYet(limit)), Format::Json) = (&answer, args.format) {
-        super::print(&present::no_plan_json(&task.workload, &task.system, limit, &request));
+        super::print(&present::no_plan_json(&task.workload, &task.system, *limit, &request));
     }
     match answer? {
         Answer::Mapped(plan, record) => {
@@ -278,8 +281,9 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
                 write_model::write(&model.milp, &title, path).map_err(Failure::input)?;
             }
             if args.all_solvers {
-                let waiting = Waiting::begin("comparing the engines", None);
-                let compared = compare::all(&task.workload, &task.system, &plan, &request)?;
+                let waiting = Waiting::begin("comparing the engines", args.time_limit);
+                let clock = Deadline::after(args.time_limit);
+                let compared = compare::all(&task.workload, &task.system, &plan, &request, clock)?;
                 drop(waiting);
                 let text = present::compared(&compared);
                 match args.format {
@@ -293,7 +297,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
                 }
             }
             let exact = engine == Engine::Exact;
-            if !record.reproducible && !exact {
+            if !record.reproducible && !exact && !is_interrupted() {
                 eprintln!("note: a solve was stopped by --time-limit; the same command may give another plan");
             }
             Ok(0)

@@ -10,6 +10,7 @@ pub mod explain;
 pub mod help;
 pub mod import;
 pub mod inference;
+pub mod interrupt;
 pub mod list;
 pub mod map;
 pub mod money;
@@ -134,7 +135,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Completions(args) => help::completions(&args),
         Command::Man(args) => help::man(&args),
     };
-    match result {
+    let code = match result {
         Ok(code) => code,
         Err(failure) => {
             for line in failure.message.lines() {
@@ -142,7 +143,8 @@ pub fn run(cli: Cli) -> i32 {
             }
             failure.code
         }
-    }
+    };
+    if crate::deadline::is_interrupted() { interrupt::INTERRUPTED } else { code }
 }
 
 /// Writes to standard output; a reader that went away (`flowspace ... | head`) is no error.

@@ -77,40 +77,44 @@ const SYSTEM: Page<'_> = Page {
     elsewhere: PAGES,
 };
 
-const CHIP: Page<'_> = Page {
-    title: "Chip files",
-    intro: "A chip, named under `chip:` of a [system](system.md).",
-    examples: &[example!("A chip that runs kernel by kernel", "chip.yaml")],
-    elsewhere: PAGES,
-};
+/// The page of a part of a system.
+const fn part(
+    title: &'static str,
+    intro: &'static str,
+    examples: &'static [(&'static str, &'static str)],
+) -> Page<'static> {
+    Page { title, intro, examples, elsewhere: PAGES }
+}
 
-const MEMORY: Page<'_> = Page {
-    title: "Memory files",
-    intro: "A memory, named under `memory:` or `offload:` of a [system](system.md).",
-    examples: &[example!("A memory", "memory.yaml")],
-    elsewhere: PAGES,
-};
+const CHIP: Page<'_> = part(
+    "Chip files",
+    "A chip, named under `chip:` of a [system](system.md).",
+    &[example!("A chip that runs kernel by kernel", "chip.yaml")],
+);
 
-const LINK: Page<'_> = Page {
-    title: "Link files",
-    intro: "A link, named under `network: dimensions: link:` of a [system](system.md).",
-    examples: &[example!("A link", "link.yaml")],
-    elsewhere: PAGES,
-};
+const MEMORY: Page<'_> = part(
+    "Memory files",
+    "A memory, named under `memory:` or `offload:` of a [system](system.md).",
+    &[example!("A memory", "memory.yaml")],
+);
 
-const SWITCH: Page<'_> = Page {
-    title: "Switch files",
-    intro: "A switch, named under `network: switch:` of a [system](system.md).",
-    examples: &[example!("A switch", "switch.yaml")],
-    elsewhere: PAGES,
-};
+const LINK: Page<'_> = part(
+    "Link files",
+    "A link, named under `network: dimensions: link:` of a [system](system.md).",
+    &[example!("A link", "link.yaml")],
+);
 
-const STACK: Page<'_> = Page {
-    title: "Stack files",
-    intro: "The software of a [system](system.md), named under `stack:`. It counts for language models (`kind: language_model`) alone.",
-    examples: &[example!("A stack", "stack.yaml")],
-    elsewhere: PAGES,
-};
+const SWITCH: Page<'_> = part(
+    "Switch files",
+    "A switch, named under `network: switch:` of a [system](system.md).",
+    &[example!("A switch", "switch.yaml")],
+);
+
+const STACK: Page<'_> = part(
+    "Stack files",
+    "The software of a [system](system.md), named under `stack:`. It counts for language models (`kind: language_model`) alone.",
+    &[example!("A stack", "stack.yaml")],
+);
 
 const STUDY: Page<'_> = Page {
     title: "Study files",

@@ -323,14 +323,14 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
 }
 
 /// A point without a plan yet as one JSON object.
-pub fn no_plan_json(workload: &Workload, system: &System, limit: &LimitReached, request: &Request) -> String {
+pub fn no_plan_json(workload: &Workload, system: &System, limit: LimitReached, request: &Request) -> String {
     let object = json!({
         "workload": workload.name,
         "system": system.name,
         "status": limit.status(),
-        "statement": statement::of_no_plan(workload, system, request, (limit.0, limit.1)),
+        "statement": statement::of_no_plan(workload, system, request, limit),
         "plan": Value::Null,
-        "reason": format!("no plan within the limit of {}", limit.0),
+        "reason": limit.reason(),
         "seed": request.limits.seed,
     });
     format!("{object:#}\n")

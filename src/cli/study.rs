@@ -2,6 +2,7 @@
 
 use super::Failure;
 use super::args::positive;
+use super::interrupt::{INTERRUPTED, Interrupt};
 use crate::report::figures::draw_study;
 use crate::report::plot::short_number;
 use crate::report::table::Table;
@@ -34,9 +35,6 @@ pub struct StudyArgs {
     pub no_plots: bool,
 }
 
-/// Exit code after an interruption.
-const INTERRUPTED: i32 = 130;
-
 /// Runs the study, prints a summary, draws its figures. The exit code is 2 where points failed or are infeasible.
 ///
 /// # Errors
@@ -44,7 +42,10 @@ const INTERRUPTED: i32 = 130;
 pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     let study = Study::load(&args.study)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("outputs").join(study.name()));
-    let interrupt = Interrupt::catch();
+    let stop = Arc::new(AtomicBool::new(false));
+    let asked = stop.clone();
+    let interrupt =
+        Interrupt::catch("points under way are finished first", move || asked.store(true, Ordering::Relaxed));
     let options = RunOptions {
         out: out.clone(),
         jobs: args
@@ -54,11 +55,11 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
             .unwrap_or(1),
         yes: args.yes,
         show: Show::Progress,
-        stop: interrupt.stop.clone(),
+        stop,
     };
     let summary = run_study(study, &options).map_err(|e| Failure::input(e.to_string()))?;
     // From here on nothing waits for the flag: an interruption ends the program at once.
-    interrupt.waiting.store(false, Ordering::Relaxed);
+    drop(interrupt);
     if summary.stopped {
         eprintln!(
             "stopped: {} of {} points finished; run the same command again to go on",
@@ -79,30 +80,6 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         drawn.left_out.iter().for_each(|reason| eprintln!("note: not drawn: {reason}"));
     }
     Ok(if summary.failed + summary.infeasible > 0 { 2 } else { 0 })
-}
-
-/// What Ctrl-C (and a request of the system to end) does: the first stops the run, the second the program.
-struct Interrupt {
-    stop: Arc<AtomicBool>,
-    waiting: Arc<AtomicBool>,
-}
-
-impl Interrupt {
-    fn catch() -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
-        let waiting = Arc::new(AtomicBool::new(true));
-        let flags = (stop.clone(), waiting.clone());
-        let set = ctrlc::set_handler(move || {
-            let (stop, waiting) = &flags;
-            if stop.swap(true, Ordering::Relaxed) || !waiting.load(Ordering::Relaxed) {
-                std::process::exit(INTERRUPTED);
-            }
-        });
-        if let Err(error) = set {
-            eprintln!("note: an interruption will end the program at once ({error}); what is finished is kept");
-        }
-        Self { stop, waiting }
-    }
 }
 
 /// The closing summary.

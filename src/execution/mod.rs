@@ -25,7 +25,7 @@ pub mod state;
 pub use activation::{ActivationPolicy, AttentionKernel};
 pub use machine::Machine;
 pub use predict::{Prediction, Refusal, predict};
-pub use search::{Found, NOT_WITHIN, Pins, search};
+pub use search::{Found, Pins, not_within, search};
 pub use spec::{Execution, ExecutionFile, Offload, Recompute, Schedule, Zero};
 pub use state::StateBytes;
 

@@ -25,9 +25,10 @@ use super::machine::Machine;
 use super::memory::Memory;
 use super::predict::{Prediction, predict_any, suits};
 use super::spec::{Execution, Offload, Recompute, Schedule, Zero};
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, is_interrupted, within};
 use crate::model::divisors::divisors;
 use crate::progress::Steps;
+use crate::solver::record::Status;
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
 
@@ -68,8 +69,12 @@ crate::spec! {
     }
 }
 
-/// What is said of a search that a limit of seconds ended before it had anything that fits.
-pub const NOT_WITHIN: &str = "no plan within the limit of seconds, which does not prove that there is none: raise --time-limit (in a study solve.seconds)";
+/// What is said of a search that a limit of seconds, or the user, ended before it had anything that fits.
+pub fn not_within() -> String {
+    let then =
+        if is_interrupted() { "run it again, for longer" } else { "raise --time-limit (in a study solve.seconds)" };
+    format!("no plan {}, which does not prove that there is none: {then}", within())
+}
 
 /// The answer of a search.
 #[derive(Debug, Clone, PartialEq)]
@@ -129,9 +134,10 @@ impl Found {
         self.best.as_ref().map_or(0.0, |b| ((b.time.total - self.bound) / b.time.total).max(0.0))
     }
 
-    /// `optimal`, or `time_limit` where the deadline left a gap.
+    /// `optimal`, or `time_limit` (`interrupted`) where the deadline left a gap.
     pub fn status(&self) -> &'static str {
-        if self.stopped && self.gap() > 0.0 { "time_limit" } else { "optimal" }
+        let status = if self.stopped && self.gap() > 0.0 { Status::out_of_time() } else { Status::Optimal };
+        status.word()
     }
 
     /// A sentence for a search that found nothing.

@@ -82,7 +82,7 @@ impl Search<'_> {
             }
             if self.out_of_time() {
                 // A plan that it has is kept; of the counts that are left nothing is known.
-                found.stop(LeftOpen::Seconds, self.assignment_bound(degrees));
+                found.stop(LeftOpen::out_of_time(), self.assignment_bound(degrees));
                 break;
             }
             let amounts =

@@ -57,7 +57,7 @@ impl Search<'_> {
         let gap = relative_gap(value, bound);
         let left = (gap > self.request.limits.gap.max(TIE)).then(|| {
             let of_fusion = fusion.as_ref().and_then(|f| match f.status {
-                Status::TimeLimit => Some(LeftOpen::Seconds),
+                Status::TimeLimit => Some(LeftOpen::out_of_time()),
                 Status::NodeLimit => Some(LeftOpen::Nodes),
                 _ => None,
             });

@@ -84,7 +84,7 @@ impl Search<'_> {
             }
             if self.out_of_time() {
                 // Nothing is known of the tile counts that are left: of large graphs it takes long to build one.
-                found.stop(LeftOpen::Seconds, *least);
+                found.stop(LeftOpen::out_of_time(), *least);
                 return Ok(false);
             }
             // What `dominates` would find, without building it.
@@ -111,7 +111,7 @@ impl Search<'_> {
                 continue;
             }
             if self.out_of_time() {
-                found.stop(LeftOpen::Seconds, bound);
+                found.stop(LeftOpen::out_of_time(), bound);
                 continue;
             }
             found.solved += 1;
@@ -122,7 +122,7 @@ impl Search<'_> {
             else {
                 if self.out_of_time() {
                     // Stopped: nothing is known of the plans of this one.
-                    found.stop(LeftOpen::Seconds, bound);
+                    found.stop(LeftOpen::out_of_time(), bound);
                     continue;
                 }
                 if incumbent.is_finite() {
@@ -146,7 +146,7 @@ impl Search<'_> {
                 found.unproven = found.unproven.min(bound);
                 if self.out_of_time() {
                     // The seconds may have ended it.
-                    found.stop(LeftOpen::Seconds, bound);
+                    found.stop(LeftOpen::out_of_time(), bound);
                 }
             }
             if objective < incumbent * (1.0 - TIE) {
@@ -190,6 +190,11 @@ impl Search<'_> {
         let alone = (least..=most).take(TOLD_APART).map(|longest| (longest, longest));
         let others = least.saturating_add(TOLD_APART as u64);
         for longest in alone.chain((others <= most).then_some((others, most))) {
+            if self.out_of_time() {
+                // Its bounds alone take a while to build, and there may be thousands of assignments.
+                found.stop(LeftOpen::out_of_time(), candidate.bound);
+                return Ok(());
+            }
             let Some(joint) = joint::Joint::new(self, &candidate.degrees, longest) else { continue };
             let mut nodes_left = self.request.joint_nodes.saturating_sub(found.joint_nodes);
             let before = nodes_left;
@@ -211,7 +216,7 @@ impl Search<'_> {
                 Ended::Near(bound) => found.unproven = found.unproven.min(bound),
                 Ended::Stopped(bound) => {
                     let left = match () {
-                        () if self.out_of_time() => LeftOpen::Seconds,
+                        () if self.out_of_time() => LeftOpen::out_of_time(),
                         () if nodes_left == 0 => LeftOpen::Sets,
                         () => LeftOpen::TooLarge,
                     };

@@ -62,7 +62,10 @@ pub(super) fn allowed(system: &System, request: &Request) -> Result<(), MapError
         return says("needs the model flowspace: 1F1B, its layouts, memory and fan-out, and charged boundary tensors");
     }
     if request.objective != Objective::Time {
-        return says("is mapped for time only");
+        return says(
+            "is mapped for time only, as its blocks are divided among the stages by time: leave --objective (in a study solve.objective) out; the answer states energy \
+             and cost too",
+        );
     }
     if request.passes == Passes::Joint {
         return says("takes two passes: there is no --sharding joint for it");
@@ -243,7 +246,7 @@ impl Search<'_> {
         let mut tried: Vec<Instance> = Vec::new();
         for tiles in counts {
             if self.out_of_time() {
-                found.stop(LeftOpen::Seconds, candidate.bound);
+                found.stop(LeftOpen::out_of_time(), candidate.bound);
                 break;
             }
             let built = self.instance((degrees, 1), &sharding.strategies, (tiles, false), self.dram_capacity());
@@ -294,7 +297,7 @@ impl Search<'_> {
             return Ok(None);
         }
         if self.out_of_time() {
-            found.stop(LeftOpen::Seconds, bound);
+            found.stop(LeftOpen::out_of_time(), bound);
             return Ok(None);
         }
         let mut parts: Vec<Part> = Vec::new();

@@ -77,11 +77,15 @@ const MOST_ALONE: usize = 10;
 ///
 /// # Errors
 /// [`MapError`]: a solver that fails. Disagreements are rows, not errors: see [`disagreements`].
-pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request) -> Result<Vec<Compared>, MapError> {
+pub fn all(
+    workload: &Workload,
+    system: &System,
+    plan: &Plan,
+    request: &Request,
+    clock: Deadline,
+) -> Result<Vec<Compared>, MapError> {
     let own = Degrees::new(system, plan.decisions.uses.clone());
     let on_grid = workload.is_spread().then(|| workload.on_grid(own.grid_rows, own.grid_cols));
-    // Seconds limit each MILP here, not all of them.
-    let clock = Deadline::never();
     let search = Search::new(on_grid.as_ref().unwrap_or(workload), system, request, clock)?;
     let mut candidates = vec![own.clone()];
     if !workload.is_spread() && request.pins.uses.is_none() {
@@ -96,9 +100,16 @@ pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request)
         if i > 0 {
             steps.step();
         }
+        if clock.is_over() {
+            let left = candidates.len() - i;
+            let nothing = SolveRecord { status: Status::out_of_time(), ..nothing() };
+            let status = format!("not compared {}", crate::deadline::within());
+            rows.push(Compared { status, ..row(&format!("{left} more assignments"), "all", &nothing) });
+            break;
+        }
         let name = format!("TP {} PP {} DP {}", degrees.tp, degrees.pp, degrees.dp);
         let Ok(problem) = sharding::problem(search.workload, system, degrees, &search.pins_sharding) else { continue };
-        let solved = compare_sharding(&problem, &format!("sharding, {name} #{i}"), &request.limits, &mut rows)?;
+        let solved = compare_sharding(&search, &problem, &format!("sharding, {name} #{i}"), &mut rows)?;
         // The plan's own sharding where there is one.
         let strategies = if i == 0 { plan.decisions.sharding.clone() } else { solved };
         if strategies.len() != search.workload.kernels.len() {
@@ -124,6 +135,12 @@ pub fn all(workload: &Workload, system: &System, plan: &Plan, request: &Request)
         }
     }
     Ok(rows)
+}
+
+/// What an engine that did not run has found.
+fn nothing() -> SolveRecord {
+    let (objective, bound) = (f64::INFINITY, f64::INFINITY);
+    SolveRecord { status: Status::Infeasible, objective, bound, nodes: None, seconds: 0.0 }
 }
 
 fn row(problem: &str, engine: &str, record: &SolveRecord) -> Compared {
@@ -154,15 +171,15 @@ fn consistent(first: &SolveRecord, other: &SolveRecord) -> Option<bool> {
 }
 
 fn compare_sharding(
+    search: &Search<'_>,
     problem: &sharding::Problem,
     name: &str,
-    limits: &Limits,
     rows: &mut Vec<Compared>,
 ) -> Result<Vec<crate::model::Strategy>, MapError> {
-    let exact = sharding::solve_exactly(problem, limits)?;
+    let exact = sharding::solve_exactly(problem, &search.limits())?;
     rows.push(row(name, "elimination", &exact.record));
     for solver in Solver::built() {
-        let milp = sharding::solve_problem(problem, &Limits { solver, ..limits.clone() })?;
+        let milp = sharding::solve_problem(problem, &Limits { solver, ..search.limits() })?;
         let agrees = consistent(&exact.record, &milp.record);
         rows.push(Compared { agrees, ..row(name, solver.word(), &milp.record) });
     }
@@ -177,18 +194,21 @@ fn compare_fusion(
 ) -> Result<(), MapError> {
     let clock = Instant::now();
     let ideals = Ideals::of(instance, MAX_IDEALS).filter(|ideals| ideals.complete);
-    let (engine, plan, bound) = match &ideals {
+    let (engine, plan, bound, stopped) = match &ideals {
         Some(ideals) => {
-            let path = exact::solve(instance, ideals);
-            ("shortest path", path.as_ref().map(|p| p.assignment.clone()), path.map(|p| p.objective))
+            let found = exact::solve_until(instance, ideals, f64::INFINITY, search.deadline());
+            // A path that was stopped bounds nothing.
+            let bound = if found.stopped { Some(f64::NEG_INFINITY) } else { found.path.as_ref().map(|p| p.objective) };
+            ("shortest path", found.path.map(|p| p.assignment), bound, found.stopped)
         }
         None => {
-            let found = wide::solve(instance, f64::INFINITY, &mut wide::Memory::default(), Deadline::never());
-            ("wide", found.as_ref().map(|w| w.assignment.clone()), found.map(|w| w.bound))
+            let found = wide::solve(instance, f64::INFINITY, &mut wide::Memory::default(), search.deadline());
+            ("wide", found.as_ref().map(|w| w.assignment.clone()), found.map(|w| w.bound), search.out_of_time())
         }
     };
     let objective = plan.as_ref().and_then(|a| instance.evaluate(a)).map_or(f64::INFINITY, |(value, _)| value);
     let status = match (&ideals, bound) {
+        _ if stopped => Status::out_of_time(),
         (Some(_), None) => Status::Infeasible,
         (Some(_), Some(_)) => Status::Optimal,
         (None, Some(bound)) if objective <= bound * (1.0 + TOLERANCE) => Status::Optimal,
@@ -210,13 +230,13 @@ fn compare_fusion(
         None
     };
     if let Some(status) = why {
-        let nothing = SolveRecord { objective: f64::INFINITY, bound: f64::INFINITY, seconds: 0.0, ..first };
+        let nothing = SolveRecord { status: first.status, ..nothing() };
         rows.push(Compared { status, ..row(name, "MILP", &nothing) });
         return Ok(());
     }
     let Some(plan) = plan else { return Ok(()) };
     for solver in Solver::built() {
-        let limits = Limits { solver, ..search.request.limits.clone() };
+        let limits = Limits { solver, ..search.limits() };
         let (mut record, found) = search.solve_milp_with(instance, &plan, search.spare_partitions(), &limits)?;
         // The plan of a MILP is worth what its assignment is.
         let value = found.map(|a| instance.evaluate(&a));

@@ -72,7 +72,7 @@ pub fn solve_until(instance: &Instance, ideals: &Ideals, cutoff: f64, deadline: 
     let mut first = None;
     if ideals.sets.len() > instance.kernels.len() + 1 {
         // The best plan of one order is seldom far from the best of all, and soon found: a search that is stopped has it.
-        first = Free::new(instance, &ideals.one_order(), known, Deadline::never()).run().path;
+        first = Free::new(instance, &ideals.one_order(), known, Deadline::to_the_end()).run().path;
         known = first.as_ref().map_or(known, |path| known.min(path.objective * (1.0 + CLEAR)));
     }
     let mut found = Free::new(instance, ideals, known, deadline).run();

@@ -51,7 +51,7 @@ impl Search<'_> {
             // Stopped by a limit: another sharding could make this assignment as fast as its closed form.
             found.unproven = found.unproven.min(candidate.bound);
             found.left = Some(match sharding.record.status {
-                Status::TimeLimit => LeftOpen::Seconds,
+                Status::TimeLimit => LeftOpen::out_of_time(),
                 _ => LeftOpen::Nodes,
             });
             if sharding.strategies.is_empty() {
@@ -110,7 +110,9 @@ impl Search<'_> {
             Status::Optimal => (one - other).abs() > 1e-6_f64.max(self.request.limits.gap) * one.abs().max(other.abs()),
             Status::Infeasible => one.is_finite(),
             // Stopped by a limit: what it has found is no better than the best.
-            Status::NodeLimit | Status::TimeLimit | Status::Blind => milp.record.bound > one + 1e-6 * one.abs(),
+            Status::NodeLimit | Status::TimeLimit | Status::Interrupted | Status::Blind => {
+                milp.record.bound > one + 1e-6 * one.abs()
+            }
         };
         if differ {
             return Err(MapError::Disagreement { what: "elimination and MILP of the sharding".into(), one, other });

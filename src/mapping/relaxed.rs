@@ -43,6 +43,8 @@ const IDEALS_A_KERNEL: usize = 6;
 
 /// Most partitions of a backbone; of 56 bytes each.
 const MOST_ARCS: usize = 4_000_000;
+/// Most bytes of its ideals, of what may follow each, and of the steps between them: thousands of kernels beside each other have many.
+const MOST_BYTES: usize = 1 << 29;
 
 /// Passes over all arcs, in arcs.
 const WORK: usize = 150_000_000;
@@ -100,14 +102,13 @@ impl Ideals {
         let mut ready: Vec<Vec<usize>> = vec![roots];
         let (mut steps, mut first) = (Vec::new(), vec![0]);
         let mut layer = 0..1;
+        let mut held = 0;
         while !layer.is_empty() {
-            if deadline.is_over() {
-                return None;
-            }
             let mut found: HashMap<Box<[u64]>, usize> = HashMap::new();
             let mut next_ready = Vec::new();
             for i in layer.clone() {
-                if i % 64 == 0 && deadline.is_over() {
+                // One ideal of a graph of thousands of kernels beside each other takes milliseconds.
+                if deadline.is_over() || held > MOST_BYTES {
                     return None;
                 }
                 for &kernel in &ready[i - layer.start] {
@@ -123,9 +124,11 @@ impl Ideals {
                         let freed = after[kernel].iter().filter(|k| before[**k].iter().all(|b| has(larger, *b)));
                         list.extend(freed);
                         list.sort_unstable();
+                        held += 8 * (list.len() + words);
                         next_ready.push(list);
                         at
                     });
+                    held += size_of::<Step>();
                     steps.push(Step { kernel, to });
                 }
                 first.push(steps.len());

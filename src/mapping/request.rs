@@ -4,6 +4,7 @@ use super::degrees::Wanted;
 use super::joint::MOST_KERNELS;
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 use super::solver::{Limits, Solver, SolverError};
+use crate::deadline::is_interrupted;
 use crate::model::Strategy;
 use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::system::System;
@@ -184,6 +185,8 @@ pub enum Proof {
 pub enum LeftOpen {
     /// The seconds were over.
     Seconds,
+    /// The user ended it.
+    Interrupted,
     /// As many sets of shardings were looked at as the joint search may.
     Sets,
     /// A MILP has had its nodes.
@@ -197,10 +200,16 @@ pub enum LeftOpen {
 }
 
 impl LeftOpen {
+    /// What a deadline that is over leaves open.
+    pub fn out_of_time() -> Self {
+        if is_interrupted() { Self::Interrupted } else { Self::Seconds }
+    }
+
     /// The status of an answer that it leaves open.
     pub fn status(self) -> Status {
         match self {
             Self::Seconds => Status::TimeLimit,
+            Self::Interrupted => Status::Interrupted,
             Self::Blind => Status::Blind,
             Self::Sets | Self::Nodes | Self::TooLarge | Self::Relaxation => Status::NodeLimit,
         }
@@ -266,21 +275,56 @@ pub enum Answer {
     Infeasible(Infeasible),
 }
 
-/// A limit: what it counts, and what raises it.
+/// What ended a search before it had a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LimitReached(pub &'static str, pub &'static str);
+pub enum LimitReached {
+    /// The limit of seconds.
+    Seconds,
+    /// A limit of nodes.
+    Nodes,
+    /// The user.
+    Interruption,
+}
 
 impl LimitReached {
     /// The limit behind a status.
     pub fn of(status: Status) -> Self {
         match status {
-            Status::TimeLimit => Self("seconds", "--time-limit (in a study solve.seconds)"),
-            _ => Self("nodes", "--node-limit or --joint-nodes (in a study solve.nodes, solve.joint_nodes)"),
+            Status::TimeLimit => Self::Seconds,
+            Status::Interrupted => Self::Interruption,
+            _ => Self::Nodes,
         }
     }
     /// The status of a search that it ended.
-    pub fn status(&self) -> Status {
-        if self.0 == "seconds" { Status::TimeLimit } else { Status::NodeLimit }
+    pub fn status(self) -> Status {
+        match self {
+            Self::Seconds => Status::TimeLimit,
+            Self::Interruption => Status::Interrupted,
+            Self::Nodes => Status::NodeLimit,
+        }
+    }
+    /// What happened.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Seconds => "no plan within the limit of seconds",
+            Self::Nodes => "no plan within the limit of nodes",
+            Self::Interruption => "no plan before the interruption",
+        }
+    }
+    /// The options that raise it; none that undoes an interruption.
+    pub fn options(self) -> Option<&'static str> {
+        match self {
+            Self::Seconds => Some("--time-limit (in a study solve.seconds)"),
+            Self::Nodes => Some("--node-limit or --joint-nodes (in a study solve.nodes, solve.joint_nodes)"),
+            Self::Interruption => None,
+        }
+    }
+    /// What may be done about it.
+    fn advice(self) -> String {
+        match self.options() {
+            Some(options) => format!("raise {options}"),
+            None => "run it again, for longer".into(),
+        }
     }
 }
 
@@ -291,7 +335,7 @@ pub enum MapError {
     #[error("{0}")]
     Request(String),
     /// A limit ended the search before it had a plan.
-    #[error("no plan within the limit of {}, which does not prove that there is none: raise {}", .0.0, .0.1)]
+    #[error("{}, which does not prove that there is none: {}", .0.reason(), .0.advice())]
     NoPlanYet(LimitReached),
     /// The solver failed.
     #[error(transparent)]

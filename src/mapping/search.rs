@@ -368,7 +368,7 @@ impl Found {
     /// A limit left something out that `bound` bounds from below.
     pub(super) fn stop(&mut self, left: LeftOpen, bound: f64) {
         self.left = Some(left);
-        self.reproducible &= left != LeftOpen::Seconds;
+        self.reproducible &= !matches!(left, LeftOpen::Seconds | LeftOpen::Interrupted);
         self.unproven = self.unproven.min(bound);
     }
 }
@@ -418,7 +418,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
             break;
         }
         if first.out_of_time() {
-            found.stop(LeftOpen::Seconds, candidate.bound);
+            found.stop(LeftOpen::out_of_time(), candidate.bound);
             break;
         }
         let search = &searches[candidate.of];

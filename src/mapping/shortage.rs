@@ -14,7 +14,7 @@ use super::degrees::{Degrees, assignments};
 use super::record::Infeasible;
 use super::request::{Answer, MapError, Request};
 use super::search::map_until;
-use crate::deadline::Deadline;
+use crate::deadline::{Deadline, within};
 use crate::plan::Plan;
 use crate::system::System;
 use crate::units::Bytes;
@@ -231,8 +231,8 @@ impl<'a> Lacking<'a> {
         let why = reason.remedy;
         let Some(first) = mends.first() else {
             let nothing = match self.deadline.is_over() {
-                true => "what would mend it was not found within the limit of seconds",
-                false => "no larger memory, more chips, other degrees or larger batch that were tried mend it",
+                true => format!("what would mend it was not found {}", within()),
+                false => "no larger memory, more chips, other degrees or larger batch that were tried mend it".into(),
             };
             return Infeasible { remedy: format!("{why}; {nothing}"), ..reason };
         };

@@ -56,7 +56,7 @@ pub(super) fn map(
     for degrees in all {
         if clock.is_over_by(0.5) && !is_known(&degrees) {
             // The other half is for plans on the grids seen so far.
-            stopped = Some(LeftOpen::Seconds);
+            stopped = Some(LeftOpen::out_of_time());
             unseen = true;
             break;
         }
@@ -84,7 +84,7 @@ pub(super) fn map(
     let (mut solved, mut nodes, mut reproducible) = (0, 0, true);
     for (degrees, share, of_grid) in &candidates {
         if clock.is_over() && !is_known(degrees) {
-            stopped = Some(LeftOpen::Seconds);
+            stopped = Some(LeftOpen::out_of_time());
             bound = bound.min(*of_grid);
             break;
         }
@@ -99,9 +99,9 @@ pub(super) fn map(
         let request = Request { pins, ..request.clone() };
         let answer = match search::run(&[Search::new(share, system, &request, clock)?]) {
             Err(MapError::NoPlanYet(limit)) => {
-                stopped = Some(match limit.status() {
-                    Status::TimeLimit => LeftOpen::Seconds,
-                    _ => LeftOpen::Nodes,
+                stopped = Some(match limit {
+                    LimitReached::Nodes => LeftOpen::Nodes,
+                    LimitReached::Seconds | LimitReached::Interruption => LeftOpen::out_of_time(),
                 });
                 bound = bound.min(*of_grid);
                 continue;
@@ -128,7 +128,7 @@ pub(super) fn map(
     }
     let Some((mut plan, mut record)) = best else {
         return match least {
-            _ if stopped.is_some() => Err(MapError::NoPlanYet(LimitReached::of(Status::TimeLimit))),
+            _ if stopped.is_some() => Err(MapError::NoPlanYet(LimitReached::of(Status::out_of_time()))),
             Some(reason) => Ok(Answer::Infeasible(reason)),
             None => Err(MapError::Request("the network has no chips".into())),
         };

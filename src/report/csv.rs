@@ -524,7 +524,7 @@ fn status(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Mapped(_, record) => record.status.to_string(),
         Outcome::Executed(x) => x.found.status().to_string(),
-        Outcome::Served(x) if x.stopped => Status::TimeLimit.to_string(),
+        Outcome::Served(x) if x.stopped => Status::out_of_time().to_string(),
         Outcome::Served(_) => Status::Optimal.to_string(),
         Outcome::Placed(x) => x.best.status.to_string(),
         Outcome::Infeasible(_) => INFEASIBLE.to_string(),

@@ -1,8 +1,9 @@
 //! What an answer proves, in one sentence: over which space, what was given beforehand, or what is left open and which option closes
 //! it. Text, JSON and `explain` take it from here.
 
+use crate::deadline::is_interrupted;
 use crate::execution::{Found, inference};
-use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
+use crate::mapping::request::{LeftOpen, LimitReached, MicroBatch, Objective, Passes, Record, Request};
 use crate::system::{System, Topology};
 use crate::workload::Workload;
 
@@ -155,6 +156,9 @@ pub fn of_mapping(workload: &Workload, system: &System, request: &Request, recor
     }
 }
 
+/// What an interruption leaves open.
+const INTERRUPTED: &str = "the search was interrupted: the same command, left to run, goes on";
+
 /// Why something is left open, and what closes it.
 fn open(left: LeftOpen, request: &Request) -> String {
     match left {
@@ -162,6 +166,7 @@ fn open(left: LeftOpen, request: &Request) -> String {
             "the search stopped at its {} s: a longer --time-limit (in a study solve.seconds) goes on",
             request.limits.seconds.unwrap_or_default()
         ),
+        LeftOpen::Interrupted => INTERRUPTED.into(),
         LeftOpen::Sets => format!(
             "the search of shardings stopped at {} sets of them: more --joint-nodes (in a study solve.joint_nodes) go on",
             request.joint_nodes
@@ -197,11 +202,26 @@ fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
 }
 
 /// Of a search that a limit ended before it had a plan.
-pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, (counts, option): (&str, &str)) -> String {
+pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, limit: LimitReached) -> String {
     let all = Space::of(workload, system, request, joint(workload, system, request)).words();
-    format!(
-        "No plan yet {all}; there may be one, as the search stopped at its limit of {counts}: a larger {option} goes on."
-    )
+    let because = match limit.options() {
+        None => INTERRUPTED.to_string(),
+        Some(options) => {
+            let counts = if limit == LimitReached::Seconds { "seconds" } else { "nodes" };
+            format!("the search stopped at its limit of {counts}: a larger {options} goes on")
+        }
+    };
+    format!("No plan yet {all}; there may be one, as {because}.")
+}
+
+/// What ended a search that has no record of why, and what goes on.
+fn stopped(seconds: Option<f64>) -> String {
+    match seconds {
+        Some(seconds) if !is_interrupted() => {
+            format!("the search stopped at its {seconds} s: a longer --time-limit goes on")
+        }
+        _ => INTERRUPTED.into(),
+    }
 }
 
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
@@ -214,12 +234,12 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>) -> Str
     match (&found.best, found.stopped) {
         (None, false) => format!("Infeasible: nothing fits among {all}."),
         (None, true) => {
-            format!("No plan yet among {all}, which does not prove that there is none: a longer --time-limit goes on.")
+            format!("No plan yet among {all}, which does not prove that there is none; {}.", stopped(seconds))
         }
         (Some(_), true) if found.gap() > 0.0 => format!(
-            "Not proven: something up to {} faster may exist among {all}; the search stopped at its {} s: a longer --time-limit goes on.",
+            "Not proven: something up to {} faster may exist among {all}; {}.",
             percent(found.gap()),
-            seconds.unwrap_or_default()
+            stopped(seconds)
         ),
         (Some(_), _) => format!("Optimal: nothing is faster among {all}."),
     }
@@ -231,11 +251,12 @@ pub fn of_given_execution() -> String {
 }
 
 /// Of layouts for serving a language model.
-pub fn of_serving(outcome: &inference::Outcome, goal: &str) -> String {
+pub fn of_serving(outcome: &inference::Outcome, goal: &str, seconds: Option<f64>) -> String {
     let all = outcome.predicted + outcome.out_of_memory;
     match outcome.best {
         _ if outcome.stopped => format!(
-            "Not proven: --time-limit stopped the search after {all} layouts and batches; a longer one goes on."
+            "Not proven: others than the {all} layouts and batches that were looked at may be better; {}.",
+            stopped(seconds)
         ),
         Some(_) => format!(
             "Optimal: of all {all} layouts and batches none has a better {goal} ({} keep to the limits, {} do not fit).",

@@ -2,6 +2,7 @@
 
 use super::record::{SolveRecord, Status};
 use super::{Limits, Milp, Solved, SolverError};
+use crate::deadline::interruption;
 use flowspace_highs::{Ended, Model, Problem, Refused, Setting};
 use std::time::Instant;
 
@@ -28,12 +29,14 @@ pub(super) fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Resu
     for (name, value) in options {
         model.set(name, value).map_err(fail)?;
     }
+    model.stop_at(interruption()).map_err(fail)?;
     if let Some(start) = start {
         model.start_from(start).map_err(fail)?;
     }
     let status = match model.run().map_err(fail)? {
         Ended::Optimal => Status::Optimal,
-        Ended::TimeLimit => Status::TimeLimit,
+        // Who ended it is said once, for the search as a whole.
+        Ended::TimeLimit | Ended::Interrupted => Status::TimeLimit,
         Ended::NodeLimit => Status::NodeLimit,
         Ended::Infeasible => Status::Infeasible,
         Ended::Other(number) => return Err(SolverError::Failed(format!("HiGHS: it ended with status {number}"))),

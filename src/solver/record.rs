@@ -1,5 +1,6 @@
 //! What every solve reports.
 
+use crate::deadline::is_interrupted;
 use serde::Serialize;
 
 crate::choice! {
@@ -9,12 +10,21 @@ crate::choice! {
         Optimal = "optimal",
         /// Stopped at the limit of seconds, with the best plan found and its gap.
         TimeLimit = "time_limit",
+        /// Stopped by the user (Ctrl-C), with the best plan found and its gap.
+        Interrupted = "interrupted",
         /// Stopped at the limit of nodes, with the best plan found and its gap.
         NodeLimit = "node_limit",
         /// Best for a search that took some costs to be free (`solve.blind_to` of a study), not for all of them.
         Blind = "blind",
         /// No plan exists.
         Infeasible = "infeasible",
+    }
+}
+
+impl Status {
+    /// The status of what a deadline stopped.
+    pub fn out_of_time() -> Self {
+        if is_interrupted() { Self::Interrupted } else { Self::TimeLimit }
     }
 }
 
@@ -47,8 +57,9 @@ impl SolveRecord {
             Status::Optimal => 0,
             Status::NodeLimit => 1,
             Status::TimeLimit => 2,
-            Status::Blind => 3,
-            Status::Infeasible => 4,
+            Status::Interrupted => 3,
+            Status::Blind => 4,
+            Status::Infeasible => 5,
         };
         Self {
             status: if rank(self.status) >= rank(other.status) { self.status } else { other.status },

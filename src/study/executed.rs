@@ -5,7 +5,7 @@ use crate::deadline::Deadline;
 use crate::execution::inference::search::Goal;
 use crate::execution::inference::{self, Limits, Server, Wanted};
 use crate::execution::search::search_until;
-use crate::execution::{Found, Machine, NOT_WITHIN, Pins};
+use crate::execution::{Found, Machine, Pins, not_within};
 use crate::mapping::Infeasible;
 use crate::mapping::request::Objective;
 use crate::report::csv::Outcome;
@@ -81,7 +81,7 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
             };
             Outcome::Executed(Box::new(Executed { prediction, found, error_band_pct: error_band(class) }))
         }
-        None if found.stopped => return Err(NOT_WITHIN.into()),
+        None if found.stopped => return Err(not_within()),
         None => Outcome::Infeasible(short(&machine, &found)),
     }))
 }
@@ -115,7 +115,7 @@ fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
         return Ok(Outcome::Served(Box::new(Served { prediction, layouts, stopped, error_band_pct })));
     }
     if outcome.stopped {
-        return Err(NOT_WITHIN.into());
+        return Err(not_within());
     }
     if outcome.predicted == 0 {
         return Ok(Outcome::Infeasible(Infeasible {
@@ -129,7 +129,7 @@ fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
     }
     // What the fastest layout does to the limits.
     let free = inference::search_until(&server, model, &wanted(Limits::default()), deadline)?;
-    let Some(fastest) = free.best else { return Err(NOT_WITHIN.into()) };
+    let Some(fastest) = free.best else { return Err(not_within()) };
     let over = [
         ("ttft", fastest.last_ttft_s, limits.ttft_s, "first token"),
         ("tpot", fastest.last_tpot_s, limits.tpot_s, "token"),

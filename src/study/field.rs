@@ -6,7 +6,7 @@
 //! read once, when the study is loaded ([`Fields::freeze`]), so that a file changed during a long run changes nothing.
 
 use crate::spec::read::nearest;
-use crate::spec::{FromNode, Loader, Node, Origin, Problem, Value, schema};
+use crate::spec::{FromNode, Loader, Node, Origin, Problem, Problems, Value, schema};
 use crate::system::System;
 use crate::workload::WorkloadSpec;
 use serde_json::Value as Json;
@@ -231,10 +231,14 @@ fn freeze(
         _ => false,
     };
     let mut node = if reference {
-        match Loader.expand(&node, field) {
+        let named = match &node.value {
+            Value::Scalar { text, .. } => WorkloadSpec::named(text, &node.origin),
+            _ => None,
+        };
+        match named.unwrap_or_else(|| Loader.expand(&node, field).map_err(Problems::from)) {
             Ok(expanded) => expanded,
-            Err(problem) => {
-                problems.push(problem);
+            Err(found) => {
+                problems.extend(found.0);
                 return node;
             }
         }

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::graph::GraphError;
 use crate::spec::{
-    FileKind, FromNode, Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions,
+    FileKind, FromNode, Loader, Node, Origin, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions,
 };
 use crate::units::Bytes;
 use serde::Serialize;
@@ -107,6 +107,17 @@ impl WorkloadSpec {
         }
         let node = Loader.open(path, Some(Kind::Workload))?;
         Ok(Loader.expand_as(&node, "", Some(Kind::Workload))?)
+    }
+
+    /// The tree that a text such as `hf:config.json?seq=2048` or `trace:run.json` in a file stands for; its path is relative to that file. `None` for
+    /// other texts.
+    pub fn named(text: &str, at: &Origin) -> Option<Result<Node, Problems>> {
+        let scheme = [huggingface::SCHEME, "trace:"].into_iter().find(|scheme| text.starts_with(scheme))?;
+        let rest = &text[scheme.len()..];
+        let path = Loader.resolve(at, rest.split('?').next().unwrap_or(rest));
+        let fields = rest.find('?').map_or("", |start| &rest[start..]);
+        let text = format!("{scheme}{}{fields}", path.display());
+        TraceSpec::tree(&text).map(Ok).or_else(|| huggingface::named(&text).map(|read| read.map(|i| i.tree)))
     }
 
     /// Reads a tree and builds the checked graph.

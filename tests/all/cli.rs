@@ -1,5 +1,6 @@
 //! The program from outside: what it prints, writes and reads back.
 
+use super::scratch::Scratch;
 use flowspace::mapping::degrees::Degrees;
 use flowspace::mapping::instance::{self, Choice};
 use flowspace::mapping::solver::{Limits, Milp, Solver, solve};
@@ -9,39 +10,6 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A folder that is gone when the test ends.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("flowspace-cli-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn read(&self, name: &str) -> String {
-        std::fs::read_to_string(self.0.join(name)).unwrap()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.file(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -165,7 +133,7 @@ fn json_has_every_key() {
 
 #[test]
 fn an_infeasible_point_says_what_is_short() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let system = scratch.write(
         "s.yaml",
         &format!("from: {}\nmemory: {{ from: {}, capacity: 1 kB }}\n", base("system.yaml"), base("memory.yaml")),
@@ -241,7 +209,7 @@ fn numbers(text: &str) -> Vec<f64> {
 
 #[test]
 fn a_plan_is_checked_edited_and_recosted() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let path = plan(&scratch);
     assert!(succeed(&["check", &path]).contains("the figures of the file follow from its decisions"));
     let text = scratch.read("plan.yaml");
@@ -267,7 +235,7 @@ fn a_plan_is_checked_edited_and_recosted() {
 /// Every figure of a plan is compared: each is changed by a hundredth, and the check names it.
 #[test]
 fn every_figure_of_a_plan_is_compared() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let path = plan(&scratch);
     let text = scratch.read("plan.yaml");
     let result = text.split_once("\nresult:").expect("a plan has its figures").1;
@@ -286,7 +254,7 @@ fn every_figure_of_a_plan_is_compared() {
 
 #[test]
 fn what_a_plan_pins_is_kept() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let text = {
         plan(&scratch);
         scratch.read("plan.yaml")
@@ -423,7 +391,7 @@ fn read_lp(text: &str) -> Milp {
 /// units of the closed-form bound).
 #[test]
 fn written_models_are_the_problem() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let (w, s) = (eight_heads(&scratch), base("system.yaml"));
     let plan = scratch.file("plan.yaml");
     let mut optima = Vec::new();
@@ -460,7 +428,7 @@ fn cbc_reads_the_written_models() {
         println!("skipped: no cbc on the path");
         return;
     }
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let (w, s) = (base("workload.yaml"), base("system.yaml"));
     for name in ["model.mps", "model.lp"] {
         let file = scratch.file(name);
@@ -489,7 +457,7 @@ fn without_times(value: &mut Value) {
 
 #[test]
 fn the_same_command_gives_the_same_bytes() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let (w, s) = (eight_heads(&scratch), base("system.yaml"));
     for more in [&[][..], &["--solver", "highs", "--tp", "8"], &["--model", "dfmodel", "--solver", "exact"]] {
         let once = |name: &str| {
@@ -504,7 +472,7 @@ fn the_same_command_gives_the_same_bytes() {
 
 #[test]
 fn solvers_agree() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("cli");
     let (w, s) = (eight_heads(&scratch), base("system.yaml"));
     let mut solvers = vec!["auto", "exact"];
     solvers.extend(Solver::built().iter().map(|s| s.word()));
@@ -670,7 +638,7 @@ fn schemas_describe_the_shipped_files() {
 /// `explain` says what binds, and what it says 10 % more of each resource takes is what `map` of such a system takes.
 #[test]
 fn explained_gains_are_those_of_a_search() {
-    let out = Scratch::new();
+    let out = Scratch::new("cli");
     let plan = out.file("plan.yaml");
     let (w, s) = ("workloads/gpt3-175b-forward.yaml", "systems/sn10-8-torus-2d.yaml");
     let (w, s) = (root().join(w).display().to_string(), root().join(s).display().to_string());

@@ -5,29 +5,13 @@
 //! them. `--- NAME repeat N` writes the text N times (on one line), `--- NAME hex` the bytes that the text spells.
 //! A case that starts with `# only without the feature NAME` (`cbc`, `milp`) is that.
 
+use super::scratch::Scratch;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/errors")
-}
-
-/// A folder that is gone when the test ends.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("flowspace-errors-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }
 
 /// Writes the files of a case and returns its command; `None` where the case is not for this build.

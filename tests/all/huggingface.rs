@@ -1,48 +1,17 @@
 //! Hugging Face's `config.json` as workloads: counts of weights held against those of the released checkpoints, options, what is
 //! assumed, and the whole way through the program.
 
+use super::scratch::Scratch;
 use flowspace::spec::{Node, Reader};
 use flowspace::workload::huggingface;
 use flowspace::workload::language::{AttentionCount, LanguageModel};
 use serde_json::Value;
-use std::path::PathBuf;
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A folder that is gone when the test ends.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("flowspace-hf-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flowspace"));
-        command.args(args).current_dir(&self.0).env_remove("RUST_BACKTRACE").output().unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn read(config: &str, options: &[(&str, &str)]) -> Result<(LanguageModel, Vec<String>), String> {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("hf");
     let options: Vec<(String, String)> = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
-    let imported = huggingface::read(&scratch.write("config.json", config), &options).map_err(|e| e.to_string())?;
+    let imported =
+        huggingface::read(scratch.write("config.json", config).as_ref(), &options).map_err(|e| e.to_string())?;
     let model = Reader::read(&imported.tree).map_err(|e| e.to_string())?;
     // The file that is written says the same.
     let text = huggingface::yaml(&imported, "config.json");
@@ -419,7 +388,7 @@ fn unknown_families_are_read_by_their_fields() {
 
 #[test]
 fn a_configuration_goes_all_the_way() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("hf");
     scratch.write("config.json", LLAMA3_8B);
     let json = |workload: &str| -> Value {
         let out = scratch.run(&["map", "--workload", workload, "--system", "h200-dgx-8", "--format", "json"]);
@@ -448,4 +417,35 @@ fn a_configuration_goes_all_the_way() {
     );
     let again = scratch.run(&["import", "hf", "config.json", "--out", "model.yaml"]);
     assert!(String::from_utf8_lossy(&again.stderr).contains("--force"));
+}
+
+/// In a study a configuration is named as on the command line, its path relative to the study; the answers are the same.
+#[test]
+fn a_study_takes_a_configuration() {
+    let scratch = Scratch::new("hf-study");
+    std::fs::create_dir(scratch.0.join("deep")).unwrap();
+    scratch.write("deep/config.json", LLAMA3_8B);
+    scratch.write(
+        "deep/study.yaml",
+        "name: imported\nworkload: \"hf:config.json?global_batch=16\"\nsystem: h100-dgx-8\naxes:\n  \
+         - {name: seq, field: workload.seq, values: [1024, 2048]}\n",
+    );
+    scratch.succeed(&["study", "run", "deep/study.yaml", "--no-plots", "--out", "out"]);
+    let rows = scratch.read("out/results.csv");
+    let mut rows = rows.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let header = rows.next().unwrap();
+    let column = |row: &[&str], name: &str| row[header.iter().position(|h| *h == name).unwrap()].to_string();
+    for seq in ["1024", "2048"] {
+        let row = rows.next().unwrap();
+        assert_eq!(column(&row, "seq"), seq);
+        let workload = format!("hf:deep/config.json?global_batch=16&seq={seq}");
+        let args = ["map", "--workload", &workload, "--system", "h100-dgx-8", "--format", "json"];
+        let answer: Value = serde_json::from_str(&scratch.succeed(&args)).unwrap();
+        let (one, other) = (answer["samples_per_s"].as_f64().unwrap(), column(&row, "samples_per_s"));
+        assert_eq!(one, other.parse::<f64>().unwrap());
+    }
+    scratch.write("deep/study.yaml", "name: imported\nworkload: \"hf:none.json\"\nsystem: h100-dgx-8\naxes: []\n");
+    let refused = scratch.run(&["study", "run", "deep/study.yaml", "--out", "none"]);
+    let said = String::from_utf8(refused.stderr).unwrap();
+    assert!(refused.status.code() == Some(1) && said.contains("none.json"), "{said}");
 }

@@ -1,5 +1,6 @@
 //! Limits of seconds, from outside: a search that would take long ends with a plan, a bound below it and the word for it.
 
+use super::scratch::Scratch;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,15 +58,12 @@ fn branches() -> String {
 
 #[test]
 fn a_shortest_path_ends_with_its_limit() {
-    let folder = std::env::temp_dir().join(format!("flowspace-limits-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let file = folder.join("branches.yaml");
-    std::fs::write(&file, branches()).unwrap();
+    let folder = Scratch::new("limits");
+    let file = PathBuf::from(folder.write("branches.yaml", &branches()));
     let (value, code) = map(&file, "sn10-single.yaml", &["--time-limit", "0.1s"]);
     assert!(is_an_answer(&value, code), "{value:#}");
     assert_eq!(value["status"], "time_limit", "{value:#}");
     assert_eq!(value["reproducible"], false, "{value:#}");
-    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -88,7 +86,7 @@ fn a_search_of_executions_ends_with_its_limit() {
 }
 
 /// Products that nothing joins, or of which each reads one before it.
-fn many(kernels: usize, joined: bool) -> String {
+pub fn many(kernels: usize, joined: bool) -> String {
     let mut text = String::from(
         "kind: graph\nname: many\nsource: 'assumed: a test'\nglobal_batch: 1\ninputs: [{ name: x, rows: 512, cols: 2048 }]\nkernels:\n",
     );
@@ -110,23 +108,20 @@ fn many(kernels: usize, joined: bool) -> String {
 /// Inputs that took minutes and gigabytes beyond the limit: they end, with a plan or with the word for none.
 #[test]
 fn large_inputs_end_with_their_limit() {
-    let folder = std::env::temp_dir().join(format!("flowspace-large-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
+    let folder = Scratch::new("large");
     for (kernels, joined) in [(2000, false), (2000, true), (5000, false), (5000, true)] {
-        let file = folder.join(format!("many-{kernels}-{joined}.yaml"));
-        std::fs::write(&file, many(kernels, joined)).unwrap();
+        let file = PathBuf::from(folder.write("many.yaml", &many(kernels, joined)));
         let (value, code) = map(&file, "sn10-single.yaml", &["--time-limit", "0.2s"]);
         is_an_answer(&value, code);
         assert_eq!(value["status"], "time_limit", "{kernels} {joined}: {value:#}");
     }
     for batch in ["735134400", "963761198400"] {
-        let file = folder.join(format!("{batch}.yaml"));
         let model = root().join("workloads/language/gpt3-175b.yaml");
-        std::fs::write(&file, format!("from: {}\nname: large\nglobal_batch: {batch}\n", model.display())).unwrap();
+        let text = format!("from: {}\nname: large\nglobal_batch: {batch}\n", model.display());
+        let file = PathBuf::from(folder.write("large.yaml", &text));
         for limit in ["0.01s", "100s"] {
             let (value, code) = map(&file, "a100-dgx-1024.yaml", &["--time-limit", limit]);
             assert!(value["status"] == "time_limit" || (value["status"] == "optimal" && code == 0), "{value:#}");
         }
     }
-    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -1,5 +1,6 @@
 //! The catalogue that travels in the binary: names instead of paths, from folders without files.
 
+use super::scratch::Scratch;
 use flowspace::spec::Loader;
 use flowspace::spec::catalogue::{self, Kind, entries};
 use flowspace::study::Study;
@@ -8,56 +9,16 @@ use flowspace::workload::WorkloadSpec;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// An empty folder that is gone when the test ends.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("flowspace-names-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
+/// The answer without the seconds it took.
+#[track_caller]
+fn answer_of(scratch: &Scratch, args: &[&str]) -> Value {
+    let mut json: Value = serde_json::from_str(&scratch.succeed(&[args, &["--format", "json"]].concat())).unwrap();
+    let object = json.as_object_mut().unwrap();
+    for seconds in ["solve_s", "solves"] {
+        assert!(object.remove(seconds).is_some(), "{seconds}");
     }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-
-    /// The program in this folder.
-    fn run(&self, args: &[&str]) -> Output {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flowspace"));
-        command.args(args).current_dir(&self.0).env_remove("RUST_BACKTRACE").output().unwrap()
-    }
-
-    #[track_caller]
-    fn succeed(&self, args: &[&str]) -> String {
-        let output = self.run(args);
-        assert!(output.status.success(), "{args:?}: {}\n{}", output.status, String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-
-    /// The answer without the seconds it took.
-    #[track_caller]
-    fn answer(&self, args: &[&str]) -> Value {
-        let mut json: Value = serde_json::from_str(&self.succeed(&[args, &["--format", "json"]].concat())).unwrap();
-        let object = json.as_object_mut().unwrap();
-        for seconds in ["solve_s", "solves"] {
-            assert!(object.remove(seconds).is_some(), "{seconds}");
-        }
-        json
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+    json
 }
 
 fn repository() -> PathBuf {
@@ -95,9 +56,10 @@ fn every_file_travels_and_every_name_is_found() {
 /// The file on disk, the name, and a copy in another folder are one and the same thing.
 #[test]
 fn a_name_and_a_copy_mean_what_the_file_means() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("names");
     for entry in entries() {
-        let copy = scratch.write(&format!("{}-{}.yaml", entry.kind.word(), entry.name), &entry.portable().unwrap());
+        let file = format!("{}-{}.yaml", entry.kind.word(), entry.name);
+        let copy = PathBuf::from(scratch.write(&file, &entry.portable().unwrap()));
         let disk = repository().join(entry.path);
         let tree = |path: &Path| match entry.kind {
             Kind::System => System::load(path).and_then(|node| System::inlined(&node)).unwrap().to_json(),
@@ -127,28 +89,29 @@ fn a_name_and_a_copy_mean_what_the_file_means() {
 
 #[test]
 fn names_work_in_an_empty_folder_and_so_does_a_copy() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("names");
     let by_name = ["map", "--workload", "gpt3-175b-forward", "--system", "sn10-8-torus-2d", "--sharding", "two-pass"];
-    let answer = scratch.answer(&by_name);
+    let answer = answer_of(&scratch, &by_name);
     scratch.write("my.yaml", &scratch.succeed(&["show", "sn10-8-torus-2d"]));
     scratch.write("work.yaml", &scratch.succeed(&["show", "workloads/gpt3-175b-forward"]));
     let copied = ["map", "--workload", "work.yaml", "--system", "./my.yaml", "--sharding", "two-pass"];
-    assert_eq!(scratch.answer(&copied), answer);
+    assert_eq!(answer_of(&scratch, &copied), answer);
     // Parts by name in a file of one's own.
     let own = "from: sn10-8-torus-2d\nname: mine\nchip: sn30\n";
     scratch.write("own.yaml", own);
-    let faster = scratch.answer(&["map", "--workload", "work.yaml", "--system", "own.yaml", "--sharding", "two-pass"]);
+    let faster =
+        answer_of(&scratch, &["map", "--workload", "work.yaml", "--system", "own.yaml", "--sharding", "two-pass"]);
     let time = |answer: &Value| answer["iteration_s"].as_f64().unwrap();
     assert!(time(&faster) < time(&answer), "twice the cores: {} {}", time(&faster), time(&answer));
     // A path goes before a name.
     scratch.write("sn10-8-torus-2d", &own.replace("sn10-8-torus-2d", "catalogue:systems/sn10-8-torus-2d.yaml"));
-    assert_eq!(scratch.answer(&by_name), faster);
+    assert_eq!(answer_of(&scratch, &by_name), faster);
 }
 
 /// A study by names in an empty folder, then the same by the paths of the repository over the same results: nothing is solved again.
 #[test]
 fn results_do_not_depend_on_where_a_study_stands() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("names");
     let study = |workload: &str, system: &str, chips: [&str; 2]| {
         format!(
             "name: two\nworkload: {workload}\nsystem: {system}\naxes:\n  - name: chip\n    field: system.chip\n    values: [{}]\n\
@@ -171,14 +134,14 @@ fn results_do_not_depend_on_where_a_study_stands() {
 
 #[test]
 fn the_quick_start_runs_by_its_name() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("names");
     let said = scratch.succeed(&["study", "run", "quickstart", "--no-plots"]);
     assert!(said.contains("12 points:") && scratch.0.join("outputs/quickstart/results.csv").is_file(), "{said}");
 }
 
 #[test]
 fn lists_have_every_name_and_its_figures() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("names");
     let json: Value = serde_json::from_str(&scratch.succeed(&["list", "--format", "json"])).unwrap();
     let text = scratch.succeed(&["list"]);
     for kind in Kind::ALL {

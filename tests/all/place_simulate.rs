@@ -1,32 +1,7 @@
 //! `flowspace place simulate` and `place export`, end to end.
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// A folder that is gone when the test ends.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("flowspace-place-{}-{name}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-    fn run(&self, words: &[&str]) -> Output {
-        Command::new(env!("CARGO_BIN_EXE_flowspace")).args(words).current_dir(&self.0).output().unwrap()
-    }
-    fn ok(&self, words: &[&str]) -> String {
-        let output = self.run(words);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
+use super::scratch::Scratch;
+use std::path::Path;
 
 /// a and c on one core, b on another; 1, 3 and 1 us a firing, FIFOs of one token: 5 us an iteration by hand (see the unit tests).
 fn profile(folder: &Path, size: u64) {
@@ -51,7 +26,7 @@ fn profile(folder: &Path, size: u64) {
 fn a_profile_is_simulated_sized_and_drawn() {
     let scratch = Scratch::new("profile");
     profile(&scratch.0, 1);
-    let text = scratch.ok(&["place", "simulate", "profile.xml", "--iterations", "1000000"]);
+    let text = scratch.succeed(&["place", "simulate", "profile.xml", "--iterations", "1000000"]);
     assert!(
         text.contains(
             "5.000 us an iteration, 200000.000000 iterations/s; the most loaded core needs 3.000 us (60.00 %)"
@@ -73,7 +48,7 @@ fn a_profile_is_simulated_sized_and_drawn() {
         "--timeline",
         "t.json",
     ];
-    let json: serde_json::Value = serde_json::from_str(&scratch.ok(&words)).unwrap();
+    let json: serde_json::Value = serde_json::from_str(&scratch.succeed(&words)).unwrap();
     assert_eq!(json["steady"]["iteration_s"], 3e-6);
     assert_eq!(json["sizes"]["bytes"], 16.0);
     assert_eq!(json["sizes"]["proof"], "exhaustive");
@@ -94,13 +69,13 @@ fn a_profile_is_simulated_sized_and_drawn() {
 fn forms_are_converted() {
     let scratch = Scratch::new("forms");
     profile(&scratch.0, 7);
-    scratch.ok(&["place", "export", "profile.xml", "--to", "xcf", "--out", "p.xcf"]);
+    scratch.succeed(&["place", "export", "profile.xml", "--to", "xcf", "--out", "p.xcf"]);
     let xcf = std::fs::read_to_string(scratch.0.join("p.xcf")).unwrap();
     assert!(
         xcf.contains("<network id=\"profile\"/>") && xcf.contains("<connection source=\"a\" source-port=\"Out\""),
         "{xcf}"
     );
-    let back = scratch.ok(&["place", "export", "p.xcf", "--to", "xml"]);
+    let back = scratch.succeed(&["place", "export", "p.xcf", "--to", "xml"]);
     assert_eq!(back, std::fs::read_to_string(scratch.0.join("profile.xml")).unwrap());
 }
 
@@ -115,23 +90,23 @@ fn a_placement_goes_through_a_mapping_file_and_back() {
                  GB/s, memory: 64 kB}\nnetwork: {levels: [{size: 4, bandwidth: 1 GB/s}]}\n";
     std::fs::write(scratch.0.join("g.yaml"), graph).unwrap();
     std::fs::write(scratch.0.join("c.yaml"), cores).unwrap();
-    scratch.ok(&["place", "--workload", "g.yaml", "--cores", "c.yaml", "--out", "p.yaml"]);
+    scratch.succeed(&["place", "--workload", "g.yaml", "--cores", "c.yaml", "--out", "p.yaml"]);
     let simulated = |file: &str| -> serde_json::Value {
-        let text = scratch.ok(&["place", "simulate", file, "--json", "--transfers", "free"]);
+        let text = scratch.succeed(&["place", "simulate", file, "--json", "--transfers", "free"]);
         serde_json::from_str(&text).unwrap()
     };
     let first = simulated("p.yaml");
     assert_eq!(first["steady"]["iteration_s"], 3e-5);
     for form in ["xml", "xcf"] {
         let mapping = format!("m.{form}");
-        scratch.ok(&["place", "export", "p.yaml", "--to", form, "--out", &mapping]);
-        scratch.ok(&["place", "import", &mapping, "--workload", "g.yaml", "--cores", "c.yaml", "--out", "q.yaml"]);
-        scratch.ok(&["check", "q.yaml"]);
+        scratch.succeed(&["place", "export", "p.yaml", "--to", form, "--out", &mapping]);
+        scratch.succeed(&["place", "import", &mapping, "--workload", "g.yaml", "--cores", "c.yaml", "--out", "q.yaml"]);
+        scratch.succeed(&["check", "q.yaml"]);
         assert_eq!(simulated("q.yaml"), first);
     }
     // With weights the mapping file is a profile: placed by it, the same.
-    scratch.ok(&["place", "export", "p.yaml", "--weights", "--out", "w.xml"]);
+    scratch.succeed(&["place", "export", "p.yaml", "--weights", "--out", "w.xml"]);
     assert_eq!(simulated("w.xml")["steady"]["iteration_s"], 3e-5);
-    let text = scratch.ok(&["place", "--workload", "g.yaml", "--cores", "c.yaml", "--profile", "w.xml"]);
+    let text = scratch.succeed(&["place", "--workload", "g.yaml", "--cores", "c.yaml", "--profile", "w.xml"]);
     assert!(text.contains("bottleneck 30.00 us"), "{text}");
 }

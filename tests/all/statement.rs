@@ -22,13 +22,13 @@ const COMMANDS: &[&str] = &[
     // Stopped.
     "map --workload workloads/gpt3-1t-training.yaml --system systems/sn30-1024-torus-2d.yaml --joint-nodes 1",
     "map --workload workloads/gpt3-1t-training.yaml --system systems/sn30-1024-torus-2d.yaml --joint-nodes 1 --gap 0.5",
-    "map --workload workloads/gpt3-1t-training.yaml --system systems/sn30-1024-torus-2d.yaml --time-limit 1us",
+    "map --workload workloads/gpt3-1t-training.yaml --system systems/sn30-1024-torus-2d.yaml --time-limit 1ns",
     "map --workload workloads/dlrm-0.8t.yaml --system systems/sn10-8-torus-2d.yaml",
     // Executions and serving of language models.
     "map --workload workloads/language/gpt3-6.7b.yaml --system systems/h100-dgx-8.yaml",
     "map --workload workloads/language/gpt3-6.7b.yaml --system systems/h100-dgx-8.yaml --tp 8 --recompute none",
     "map --workload workloads/language/gpt3-6.7b.yaml --system systems/h100-dgx-8.yaml --execution tests/golden/fixed-execution.yaml",
-    "map --workload workloads/language/gpt3-6.7b.yaml --system systems/h100-dgx-8.yaml --time-limit 1us",
+    "map --workload workloads/language/gpt3-6.7b.yaml --system systems/h100-dgx-8.yaml --time-limit 1ns",
     "map --workload workloads/language/megatron-1008b.yaml --system systems/h100-dgx-8.yaml",
     "map --workload workloads/language/llama3-8b-serving.yaml --system systems/a100-40gb-4.yaml --batch 1..256",
     "map --workload workloads/language/llama3-8b-serving.yaml --system systems/a100-40gb-4.yaml --max-tpot 1us",

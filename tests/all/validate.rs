@@ -1,37 +1,9 @@
 //! `flowspace validate`, `import calculon` and language models, from outside.
 
+use super::scratch::Scratch;
 use serde_json::Value;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::sync::atomic::{AtomicU32, Ordering};
-
-/// A folder that is gone when the test ends.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("flowspace-validate-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-
-    fn write(&self, name: &str, text: &str) -> String {
-        std::fs::write(self.0.join(name), text).unwrap();
-        self.file(name)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn flowspace(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_flowspace")).args(args).env_remove("RUST_BACKTRACE").output().unwrap()
@@ -67,7 +39,7 @@ fn memory_is_predicted_within_its_bound() {
 /// Three chips' worth of memory said to be one: the class is worse than its bound, the exit code says so, figures are drawn.
 #[test]
 fn a_class_worse_than_its_bound_fails() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("validate");
     let points = scratch.write(
         "p.csv",
         "id,workload,layers,hidden,heads,seq,vocab,global_batch,micro_batch,accelerator,chips,tp,pp,dp,recompute,seq_parallel,metric,value,unit,what
@@ -94,7 +66,7 @@ b,GPT train,48,6144,64,2048,51200,4,4,A100-80GB,,,,,full,no,iteration_time,1.42,
 
 #[test]
 fn wrong_files_are_refused_with_every_fault() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("validate");
     let points = scratch.write("p.csv", "id,metric,value,unit\na,mfu,x,s\n,time,1,s\n");
     let output = flowspace(&["validate", "--points", &points, "--points", &scratch.file("none.csv")]);
     let stderr = text(&output.stderr);
@@ -118,7 +90,7 @@ fn language_models_are_mapped_or_refused_by_field() {
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     let model = |file: &str| root.join("workloads/language").join(file).display().to_string();
     let system = root.join("systems/h100-dgx-8.yaml").display().to_string();
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("validate");
     let forward = scratch
         .write("m.yaml", &format!("from: {}\npass: inference\nseq: 128\nglobal_batch: 8\n", model("llama3-8b.yaml")));
     let output = flowspace(&["map", "--workload", &forward, "--system", &system, "--tp", "8"]);
@@ -149,7 +121,7 @@ const SYSTEM: &str = r#"{"matrix": {"float16": {"tflops": 312, "gflops_efficienc
 /// The workload and system that come out are mapped by this program.
 #[test]
 fn calculons_files_become_ours() {
-    let scratch = Scratch::new();
+    let scratch = Scratch::new("validate");
     let (app, exec, system) =
         (scratch.write("a.json", APP), scratch.write("run.json", EXEC), scratch.write("s.json", SYSTEM));
     let out = scratch.file("out");

@@ -1,5 +1,6 @@
 //! A build without the feature `milp` answers with the exact engines, and refuses what needs a MILP (`errors/milp-*.case` has
-//! those messages). Run it with `cargo test --release --no-default-features --test all without_milp::`; `.ci/run` does not yet.
+//! those messages). Run it with `cargo test --release --no-default-features --test all without_milp::`: `.ci/run` lints that build, and
+//! leaves these tests, which need a second compilation of everything, to whoever changes it.
 #![cfg(not(feature = "milp"))]
 
 use flowspace::solver::Solver;

@@ -345,47 +345,43 @@ fn slower(
 // All are searched jointly, DFModel's options included: what fits and takes so long on the smaller system fits the larger
 // one and takes no longer there, so that a slower answer would be a fault of the search.
 
+fn never_slower(what: &str, one_group: bool, change: impl Fn(&mut System)) {
+    let found = slower(100, one_group, any_system(), change);
+    println!("{what}: slower, of, at worst: {found:?}");
+    assert_eq!(found.0, 0, "{what}: {found:?}");
+}
+
 #[test]
 fn more_sram_is_never_slower() {
-    let found = slower(100, false, any_system(), |s| s.chip.0.sram.0 *= 2.0);
-    println!("SRAM x 2: slower, of, at worst: {found:?}");
-    assert_eq!(found.0, 0, "{found:?}");
+    never_slower("SRAM x 2", false, |s| s.chip.0.sram.0 *= 2.0);
 }
 
 #[test]
 fn more_dram_is_never_slower() {
-    let found = slower(100, false, any_system(), |s| {
+    never_slower("DRAM x 4", false, |s| {
         if let Some(capacity) = &mut s.memory.0.capacity {
             capacity.0 *= 4.0;
         }
     });
-    println!("DRAM x 4: slower, of, at worst: {found:?}");
-    assert_eq!(found.0, 0, "{found:?}");
 }
 
 #[test]
 fn more_dram_bandwidth_is_never_slower() {
-    let found = slower(100, true, any_system(), |s| s.memory.0.bandwidth.0 *= 2.0);
-    println!("DRAM bandwidth x 2: slower, of, at worst: {found:?}");
-    assert_eq!(found.0, 0, "{found:?}");
+    never_slower("DRAM bandwidth x 2", true, |s| s.memory.0.bandwidth.0 *= 2.0);
 }
 
 #[test]
 fn more_link_bandwidth_is_never_slower() {
-    let found = slower(100, true, any_system(), |s| {
+    never_slower("link bandwidth x 2", true, |s| {
         for d in &mut s.network.dimensions {
             d.link.0.bandwidth.0 *= 2.0;
         }
     });
-    println!("link bandwidth x 2: slower, of, at worst: {found:?}");
-    assert_eq!(found.0, 0, "{found:?}");
 }
 
 #[test]
 fn a_higher_clock_is_never_slower() {
-    let found = slower(100, true, any_system(), |s| s.chip.0.frequency.0 *= 2.0);
-    println!("frequency x 2: slower, of, at worst: {found:?}");
-    assert_eq!(found.0, 0, "{found:?}");
+    never_slower("frequency x 2", true, |s| s.chip.0.frequency.0 *= 2.0);
 }
 
 /// Twice the chips behind a switch, which any strategy may have: a forward pass whose batch is large enough takes no longer,

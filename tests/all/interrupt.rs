@@ -1,0 +1,126 @@
+//! Ctrl-C in a search of one point, from outside: it ends with the best plan so far, and says that it was interrupted.
+//!
+//! When a child may be interrupted is read from what the system tells of it (which signals it catches, how much processor time it has
+//! had), so that no test depends on how fast the machine is.
+#![cfg(target_os = "linux")]
+
+use super::limits::many;
+use super::scratch::Scratch;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+
+fn start(folder: &Path, args: &[&str]) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_flowspace"))
+        .current_dir(folder)
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Whether a child has said what an interruption does.
+fn catches(child: &Child) -> bool {
+    const INTERRUPTION: u64 = 1 << 1;
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & INTERRUPTION != 0)
+}
+
+/// Processor time of a child, in the hundredths of a second that the system counts.
+fn spent(child: &Child) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    // Behind the name, which stands in brackets, user time is the twelfth field.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    [11, 12].iter().filter_map(|i| fields.get(*i)?.parse::<u64>().ok()).sum()
+}
+
+/// Interrupts a child once it catches that and has had so much processor time.
+fn interrupted(mut child: Child, after: u64) -> Output {
+    while child.try_wait().unwrap().is_none() && !(catches(&child) && spent(&child) >= after) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    child.wait_with_output().unwrap()
+}
+
+fn told(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+fn json(out: &Output) -> Value {
+    serde_json::from_slice(&out.stdout).unwrap_or_else(|e| panic!("{e}: {}", told(out)))
+}
+
+/// Whether a plan file is feasible and has the figures that it states.
+fn is_sound(folder: &Path, plan: &str) {
+    let out = start(folder, &["check", plan]).wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", told(&out));
+}
+
+#[test]
+fn a_search_ends_with_the_best_plan_so_far_and_goes_on_from_it() {
+    let folder = Scratch::new("interrupt");
+    // Minutes of search, whose first plan comes soon.
+    folder.write("many.yaml", &many(2000, true));
+    let long = ["map", "--workload", "many.yaml", "--system", "sn10-single"];
+    let mut after = 50;
+    // How soon there is a plan depends on the build.
+    let first = loop {
+        let args = [&long[..], &["--format", "json", "--plan-out", "plan.yaml"]].concat();
+        let out = interrupted(start(&folder.0, &args), after);
+        assert_eq!(out.status.code(), Some(130), "{}", told(&out));
+        assert!(told(&out).contains("interrupted: ending with the best plan so far"), "{}", told(&out));
+        let value = json(&out);
+        assert_eq!(value["status"], "interrupted");
+        assert!(value["statement"].as_str().unwrap().contains("the search was interrupted"), "{value:#}");
+        if value["objective"].is_number() {
+            break value;
+        }
+        assert!(told(&out).contains("error: no plan before the interruption, which does not prove"), "{}", told(&out));
+        after *= 2;
+    };
+    assert_eq!((&first["left_open"], &first["reproducible"]), (&Value::from("interrupted"), &Value::from(false)));
+    let number = |value: &Value, key: &str| value[key].as_f64().unwrap();
+    assert!(number(&first, "bound") < number(&first, "objective"), "{first:#}");
+    is_sound(&folder.0, "plan.yaml");
+
+    // From a plan file there is a plan at once, whenever the interruption comes.
+    let again = ["map", "--plan", "plan.yaml"];
+    let out = interrupted(start(&folder.0, &[&again[..], &["--plan-out", "second.yaml"]].concat()), 0);
+    assert_eq!(out.status.code(), Some(130), "{}", told(&out));
+    let text = String::from_utf8(out.stdout.clone()).unwrap();
+    assert!(text.contains("status: interrupted (gap "), "{text}");
+    assert!(text.contains("; the search was interrupted: the same command, left to run, goes on.\n"), "{text}");
+    is_sound(&folder.0, "second.yaml");
+    let out = interrupted(start(&folder.0, &[&again[..], &["--format", "json"]].concat()), 0);
+    let second = json(&out);
+    assert!(number(&second, "objective") <= number(&first, "objective") * (1.0 + 1e-9), "{second:#}");
+    let out = interrupted(start(&folder.0, &["explain", "plan.yaml", "--format", "json"]), 0);
+    assert_eq!(out.status.code(), Some(130), "{}", told(&out));
+    assert!(json(&out)["statement"].as_str().unwrap().contains("the search was interrupted"), "{}", told(&out));
+}
+
+/// Executions of a language model: how far the search came is the machine's.
+#[test]
+fn a_search_of_executions_ends_so_too() {
+    let folder = Scratch::new("interrupt-language");
+    // A batch with thousands of divisors, each a size of a microbatch.
+    folder.write("train.yaml", "from: gpt3-175b\nname: much\nglobal_batch: 963761198400\n");
+    let system = ["--system", "a100-dgx-1024", "--format", "json"];
+    let train = [&["map", "--workload", "train.yaml"], &system[..]].concat();
+    let out = interrupted(start(&folder.0, &train), 0);
+    assert_eq!(out.status.code(), Some(130), "{}", told(&out));
+    let value = json(&out);
+    // A plan that meets the bound of what was not looked at is proven all the same.
+    if value["gap"] == 0.0 {
+        assert_eq!(value["status"], "optimal", "{value:#}");
+    } else {
+        assert_eq!(value["status"], "interrupted", "{value:#}");
+        assert!(value["statement"].as_str().unwrap().contains("the search was interrupted"), "{value:#}");
+        assert_eq!(value["objective"].is_number(), value["reason"].is_null(), "{value:#}");
+    }
+}
