@@ -253,11 +253,11 @@ impl<'a> Adjoint<'a> {
         }
         let (rows, cols) = (self.tensors[left].rows, self.tensors[left].cols);
         let each = self.tensor(format!("{name}.out"), (rows * shared, cols), bwd);
-        let groups = outer / shared;
-        // A product with a row of unit matrices where one operand is shared by all: what other chips have is a partial sum.
+        // Rows of one group lie on one chip (or few). Where one operand is shared by all problems it is a product with a row of unit matrices:
+        // what other chips have is a partial sum.
         let (op, deep, slot) =
-            if groups > 1 { (Op::Elementwise, 1, Slot::Aligned) } else { (Op::Gemm, shared * rows, Slot::Rhs) };
-        let shape = Shape { outer: groups, m: rows / groups.max(1), k: deep, n: cols };
+            if outer > shared { (Op::Elementwise, 1, Slot::Aligned) } else { (Op::Gemm, shared * rows, Slot::Rhs) };
+        let shape = Shape { outer: 1, m: rows, k: deep, n: cols };
         let sum = self.kernel(format!("{}_sum", forward.name), op, Phase::BackwardInput, shape, k, &[(each, slot)]);
         self.kernels[sum].flop = Some((rows * shared) as f64 * cols as f64);
         self.gradients_of(sum, &[left]);

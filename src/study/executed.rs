@@ -10,13 +10,13 @@ use crate::mapping::Infeasible;
 use crate::mapping::request::Objective;
 use crate::report::csv::Outcome;
 use crate::report::executed::{Executed, Served};
-use crate::spec::{Node, Problems, Reader};
+use crate::spec::{Node, Reader};
 use crate::system::{Style, System};
 use crate::units::Bytes;
 use crate::validate::bounds::Bound;
 use crate::validate::class::Class;
 use crate::validate::suites;
-use crate::workload::language::{LanguageModel, ModelPass, is_language_model};
+use crate::workload::language::{AttentionCount, LanguageModel, ModelPass, is_language_model};
 use crate::workload::{Workload, WorkloadSpec};
 
 /// The language model that a workload's tree states, if its executions (training on chips that run kernel by kernel) or servings (on any chip
@@ -36,23 +36,9 @@ pub(super) fn language(node: &Node, system: &System) -> Option<Box<LanguageModel
     }
 }
 
-/// A graph with the model's name, batch and tokens: what there is no graph of (experts, gates, shared heads) is left out of it, as nothing is
-/// mapped.
-///
-/// # Errors
-/// [`Problems`] of the graph.
-pub(super) fn stand_in(model: &LanguageModel, node: &Node) -> Result<Workload, Problems> {
-    let plain = LanguageModel {
-        experts: None,
-        latent_attention: None,
-        window: None,
-        gated: false,
-        generated: None,
-        kv_heads: None,
-        head_dim: Some(model.head_dim()),
-        ..model.clone()
-    };
-    plain.build(node).map_err(Problems)
+/// A graph with the model's name, batch and tokens; nothing is mapped.
+pub(super) fn stand_in(model: &LanguageModel) -> Workload {
+    LanguageModel { generated: None, ..model.clone() }.graph(AttentionCount::Masked)
 }
 
 /// Searches the executions or layouts of a point; `None` where the point is none of these, or its system is over the budget.

@@ -251,7 +251,7 @@ impl Study {
             (None, Some(tree)) => {
                 language = system.as_ref().and_then(|system| executed::language(&tree, system));
                 let built = match &language {
-                    Some(model) => executed::stand_in(model, &tree),
+                    Some(model) => Ok(executed::stand_in(model)),
                     None => WorkloadSpec::build(&tree),
                 };
                 // What a language model becomes depends on the system: it is not kept.

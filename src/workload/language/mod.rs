@@ -2,7 +2,7 @@
 //!
 //! A [`LanguageModel`] says what is computed and nothing of how: degrees, schedule, recomputation, and the bytes that follow from
 //! them, are of `execution`. [`parameters`] counts weights by part, [`flop`] arithmetic by the conventions of the literature.
-//! [`mod@graph`] gives the graph of one layer where [`TransformerSpec`](super::transformer::TransformerSpec) has one.
+//! [`mod@graph`] gives the graph: embedding, layers and head as blocks, forward and backward.
 
 mod check;
 pub mod flop;

@@ -60,7 +60,8 @@ pub(super) fn of_parts(net: &mut Net, model: &LanguageModel, made: &[usize]) -> 
     }
     if model.position == Position::Rotary {
         queries = rotate(net, "RoPE_Q", (heads, d), &[(queries, Slot::Data)]);
-        keys = rotate(net, "RoPE_K", (g, d), &[(keys, Slot::Data)]);
+        // Fewer heads than chips are cut too, so these are rows.
+        keys = rotate(net, "RoPE_K", (1, g * d), &[(keys, Slot::Data)]);
     }
     core(net, model, Heads { queries, keys, values })
 }

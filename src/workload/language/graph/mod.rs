@@ -4,7 +4,7 @@
 //! backward pass is the adjoint of these ([`crate::graph::adjoint`]), so that what is kept is what it reads. Linear maps of one
 //! input (queries, keys and values; gate and up) are one product, as software has them: their input gradients add up inside it.
 //!
-//! Passes. *Training*: all tokens forward and backward. *Prompt* (inference without `generated`): all tokens forward. *Step of generation* (with
+//! Passes. *Training*: all tokens forward and backward. *Prompt* (inference without `generated`): all tokens forward, head included. *Step of generation* (with
 //! `generated`): the last token but one is passed on, after all that came before, whose keys and values lie in DRAM.
 //!
 //! Layers of two kinds (the first plain ones, then those with experts) are two blocks, plain ones first, whatever their order in the model. Attention
