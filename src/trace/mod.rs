@@ -6,6 +6,7 @@
 pub mod chakra;
 pub mod collective;
 pub mod convert;
+pub mod critical;
 pub mod detect;
 pub mod error;
 pub mod fx;

@@ -30,7 +30,7 @@ impl<W: Write> Events<W> {
 }
 
 /// Nanoseconds as microseconds: the nearest double, which prints as the decimal it stands for up to 100 days.
-fn micros(ns: i128) -> serde_json::Value {
+pub(crate) fn micros(ns: i128) -> serde_json::Value {
     json!(ns as f64 / 1000.0)
 }
 

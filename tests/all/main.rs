@@ -28,6 +28,7 @@ mod scripts;
 mod statement;
 mod study;
 mod study_sharing;
+mod trace_critical;
 mod trace_formats;
 mod trace_fuzz;
 mod trace_link;

@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod convert;
+pub mod critical_path;
 pub mod export;
 pub mod flops;
 pub mod generate;
@@ -33,6 +34,8 @@ pub enum TraceCommand {
     Convert(convert::ConvertArgs),
     /// Simulate a linked trace forward from durations and dependencies, and compare with what was recorded.
     Replay(replay::ReplayArgs),
+    /// Find the critical path of a Kineto trace: what every microsecond of a window was spent on, slack, and what if.
+    CriticalPath(critical_path::CriticalPathArgs),
     /// Write a Chakra trace as JSON.
     ToJson(export::ToJsonArgs),
     /// Write a Chakra trace as text protobuf.
@@ -61,6 +64,7 @@ pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
         TraceCommand::Link(args) => link::run(args),
         TraceCommand::Convert(args) => convert::run(args),
         TraceCommand::Replay(args) => replay::run(args),
+        TraceCommand::CriticalPath(args) => critical_path::run(args),
         TraceCommand::ToJson(args) => export::to_json(args),
         TraceCommand::ToText(args) => export::to_text(args),
         TraceCommand::ToEt(args) => export::to_et(args),

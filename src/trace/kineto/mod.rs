@@ -4,9 +4,11 @@
 
 mod event;
 mod read;
+mod scan;
 mod time;
 
 pub use read::{read, read_from};
+pub(crate) use scan::{Seen, scan, scan_from};
 pub use time::nanoseconds;
 
 use super::{Collective, Text};

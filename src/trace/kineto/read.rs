@@ -86,7 +86,7 @@ impl Reader<'_> {
         while let Some((byte, text)) = cutter.element(index == 0)? {
             let result = match serde_json::from_slice::<RawEvent<'_>>(text) {
                 Ok(raw) => self.event(&raw).map_err(|(field, message)| {
-                    TraceError::new(self.path, message).at(byte).node(label(index, &raw)).field(field)
+                    TraceError::new(self.path, message).at(byte).node(label(index, raw.name.as_deref())).field(field)
                 }),
                 Err(e) => Err(TraceError::new(self.path, e.to_string()).at(byte).node(format!("traceEvents[{index}]"))),
             };
@@ -183,32 +183,40 @@ impl Reader<'_> {
     }
 
     fn category(&mut self, written: &str) -> Category {
-        match written {
-            "cpu_op" | "Operator" => Category::CpuOp,
-            "user_annotation" => Category::UserAnnotation,
-            "gpu_user_annotation" => Category::GpuUserAnnotation,
-            "kernel" | "Kernel" => Category::Kernel,
-            "gpu_memcpy" | "Memcpy" => Category::Memcpy,
-            "gpu_memset" | "Memset" => Category::Memset,
-            "cuda_sync" => Category::Sync,
-            "python_function" => Category::PythonFunction,
-            "overhead" => Category::Overhead,
-            "Trace" => Category::Span,
-            "Runtime" => Category::Runtime,
-            other if other.ends_with("_runtime") => Category::Runtime,
-            other if other.ends_with("_driver") => Category::Driver,
-            other => Category::Other(self.strings.get(other)),
-        }
+        Category::known(written).unwrap_or_else(|| Category::Other(self.strings.get(written)))
+    }
+}
+
+impl Category {
+    /// The kind that a category's name stands for, old and new names taken together; `None` for any other name.
+    pub(crate) fn known(written: &str) -> Option<Self> {
+        Some(match written {
+            "cpu_op" | "Operator" => Self::CpuOp,
+            "user_annotation" => Self::UserAnnotation,
+            "gpu_user_annotation" => Self::GpuUserAnnotation,
+            "kernel" | "Kernel" => Self::Kernel,
+            "gpu_memcpy" | "Memcpy" => Self::Memcpy,
+            "gpu_memset" | "Memset" => Self::Memset,
+            "cuda_sync" => Self::Sync,
+            "python_function" => Self::PythonFunction,
+            "overhead" => Self::Overhead,
+            "Trace" => Self::Span,
+            "Runtime" => Self::Runtime,
+            other if other.ends_with("_runtime") => Self::Runtime,
+            other if other.ends_with("_driver") => Self::Driver,
+            _ => return None,
+        })
     }
 }
 
 /// The first characters of a text, for messages.
-fn short(text: &str) -> String {
+pub(super) fn short(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-fn label(index: u64, raw: &RawEvent<'_>) -> String {
-    match raw.name.as_deref() {
+/// What messages call an event.
+pub(super) fn label(index: u64, name: Option<&str>) -> String {
+    match name {
         Some(name) => format!("traceEvents[{index}] ({})", short(name)),
         None => format!("traceEvents[{index}]"),
     }

@@ -1,0 +1,464 @@
+//! `flowspace trace critical-path`.
+
+use crate::cli::Failure;
+use crate::trace::critical::compat::{self, Compat, EdgeType, Table as Rows, WhatIf};
+use crate::trace::critical::overlay::{self, Show};
+use crate::trace::critical::shares::{By, NextPath, Share, next_paths, shares};
+use crate::trace::critical::what_if::{self, Changes, Choice};
+use crate::trace::critical::{Events, Graph, Peers, Run, Slack, Stretch, tiling, window};
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+use serde_json::json;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `flowspace trace critical-path`.
+#[derive(Debug, Args)]
+pub struct CriticalPathArgs {
+    /// Kineto trace, plain or gzip.
+    pub file: PathBuf,
+    /// Look at the time of host events whose name holds this text, such as ProfilerStep; the whole trace if left out.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    pub annotation: String,
+    /// Which of them, counted from 0: one, or several as FIRST..LAST.
+    #[arg(long, value_name = "N|N..M", default_value = "0", value_parser = instances)]
+    pub instance: RangeInclusive<usize>,
+    /// Answer as another tool does, to the digit.
+    #[arg(long, value_enum, value_name = "TOOL", conflicts_with_all = ["scale", "remove", "no_launch", "overlay", "peers"])]
+    pub compat: Option<Tool>,
+    /// With --compat: add edges without weight from launches to kernels, as CRITICAL_PATH_ADD_ZERO_WEIGHT_LAUNCH_EDGE=1 does.
+    #[arg(long, requires = "compat")]
+    pub launch_edges: bool,
+    /// Traces of the other ranks: communication kernels are divided into waiting for the slowest rank and moving bytes.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub peers: Vec<PathBuf>,
+    /// What if: multiply durations. WHAT is name~TEXT (a part of the name, in any case), or compute, communication, memory, device or host.
+    #[arg(long, value_name = "WHAT:FACTOR", value_parser = scale)]
+    pub scale: Vec<(Choice, f64)>,
+    /// What if these took no time.
+    #[arg(long, value_name = "WHAT", value_parser = Choice::parse)]
+    pub remove: Vec<Choice>,
+    /// What if launches took no time, neither on the host nor until the operation begins.
+    #[arg(long)]
+    pub no_launch: bool,
+    /// Write the timeline with the path in it, for Perfetto and chrome://tracing.
+    #[arg(long, value_name = "OUT")]
+    pub overlay: Option<PathBuf>,
+    /// Events that the overlay draws beside the path.
+    #[arg(long, value_enum, default_value = "path", requires = "overlay")]
+    pub show: ShowChoice,
+    /// Events with at most so much slack count as nearly critical: percent of the window.
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
+    pub near: f64,
+    /// How many paths are listed after the critical one.
+    #[arg(long, value_name = "K", default_value = "3")]
+    pub paths: usize,
+    /// Format on standard output; CSV has one row for each stretch of the path.
+    #[arg(long, value_enum, default_value = "text")]
+    pub format: Format,
+}
+
+/// A tool that is answered like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Tool {
+    /// HolisticTraceAnalysis 0.6.1.
+    #[value(name = "hta-0.6.1")]
+    Hta061,
+}
+
+/// [`Show`], as typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ShowChoice {
+    /// Those on the path.
+    Path,
+    /// Those that are nearly critical.
+    Near,
+    /// All of the window.
+    All,
+}
+
+/// Format on standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Tables.
+    Text,
+    /// JSON.
+    Json,
+    /// CSV.
+    Csv,
+}
+
+fn instances(text: &str) -> Result<RangeInclusive<usize>, String> {
+    let number = |t: &str| t.trim().parse::<usize>().map_err(|_| format!("expected N or N..M, found {text:?}"));
+    let (first, last) = match text.split_once("..") {
+        Some((a, b)) => (number(a)?, number(b)?),
+        None => (number(text)?, number(text)?),
+    };
+    if last < first {
+        return Err(format!("expected N..M with M at least N, found {text:?}"));
+    }
+    Ok(first..=last)
+}
+
+fn scale(text: &str) -> Result<(Choice, f64), String> {
+    let (what, factor) = text.rsplit_once(':').ok_or("expected WHAT:FACTOR such as name~gemm:0.5")?;
+    let number: f64 = factor.trim().parse().map_err(|_| format!("{factor:?} is no number"))?;
+    if !(0.0..=1e6).contains(&number) {
+        return Err(format!("expected a factor from 0 to 1000000, found {factor}"));
+    }
+    Ok((Choice::parse(what.trim())?, number))
+}
+
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok().filter(|p| (0.0..=100.0).contains(p));
+    number.ok_or_else(|| format!("expected percent from 0 to 100, found {text:?}"))
+}
+
+/// Finds the path and prints it.
+///
+/// # Errors
+/// [`Failure`]: a trace that cannot be read, a window that is not there, an overlay that cannot be written.
+pub fn run(args: &CriticalPathArgs) -> Result<i32, Failure> {
+    let text = match args.compat {
+        Some(Tool::Hta061) => compatible(args)?,
+        None => own(args)?,
+    };
+    crate::cli::print(&text);
+    Ok(0)
+}
+
+fn at(file: &Path, message: impl std::fmt::Display) -> Failure {
+    Failure::input(format!("{}: {message}", file.display()))
+}
+
+fn table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(header);
+    table
+}
+
+fn right(mut table: Table, columns: &[usize]) -> String {
+    for &c in columns {
+        if let Some(column) = table.column_mut(c) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    format!("{table}\n")
+}
+
+/// The answer of HTA.
+fn compatible(args: &CriticalPathArgs) -> Result<String, Failure> {
+    let rows = Rows::read(&args.file)?;
+    let asked = compat::Window { annotation: args.annotation.clone(), instances: args.instance.clone() };
+    let found = Compat::new(&rows, &asked, args.launch_edges).map_err(|m| at(&args.file, m))?;
+    let graph = &found.graph;
+    let of = |kind: EdgeType| {
+        let all = graph.edges.iter().filter(|e| e.kind == kind);
+        let critical = found.edges().filter(|e| e.kind == kind).count();
+        (kind.name(), all.clone().count(), critical, all.map(|e| e.weight).sum::<f64>())
+    };
+    let types: Vec<_> = EdgeType::ALL.into_iter().map(of).collect();
+    let what_if = [
+        ("device_x0.5", WhatIf::Device, 0.5),
+        ("communication_x0", WhatIf::Communication, 0.0),
+        ("host_x0.5", WhatIf::Host, 0.5),
+        ("launch_delay_x0", WhatIf::LaunchDelay, 0.0),
+        ("kernel_kernel_delay_x0", WhatIf::KernelKernelDelay, 0.0),
+    ]
+    .map(|(name, what, factor)| (name, found.what_if(what, factor)));
+    let breakdown = found.breakdown();
+    let name = |index: u32| rows.row(index.into()).map_or("", |r| rows.name(&rows.rows[r]));
+    let (nodes, events) = (found.nodes().count(), found.events());
+    Ok(match args.format {
+        Format::Csv => {
+            let mut out = String::from("event,name,type,bound_by,weight_us\n");
+            for e in found.edges() {
+                let row = e.event.map(|r| &rows.rows[r as usize]);
+                let (index, name) = row.map_or((String::new(), ""), |r| (r.index.to_string(), rows.name(r)));
+                let line = [&index, &quoted(name), e.kind.name(), found.bound(e), &e.weight.to_string()].join(",");
+                out.push_str(&line);
+                out.push('\n');
+            }
+            out
+        }
+        Format::Json => {
+            let map = |pick: &dyn Fn(&(&'static str, usize, usize, f64)) -> serde_json::Value| {
+                types.iter().map(|t| (t.0.to_owned(), pick(t))).collect::<serde_json::Map<_, _>>()
+            };
+            let value = json!({
+                "compat": "hta-0.6.1",
+                "clipped_events": graph.clipped.len(),
+                "node_list_len": graph.nodes.len(),
+                "graph_nodes": graph.seen.len(),
+                "graph_edges": graph.edges.len(),
+                "edges_by_type": map(&|t| json!(t.1)),
+                "weight_by_type_us": map(&|t| json!(t.3)),
+                "graph_span_us": found.span(),
+                "critical_path_length_us": found.length,
+                "critical_nodes": nodes,
+                "critical_edges": found.path.len(),
+                "critical_edges_by_type": map(&|t| json!(t.2)),
+                "critical_event_ids": events,
+                "breakdown_us": breakdown,
+                "whatif_length_us": what_if.iter().map(|(n, us)| ((*n).to_owned(), json!(us))).collect::<serde_json::Map<_, _>>(),
+            });
+            format!("{value:#}\n")
+        }
+        Format::Text => {
+            let mut out = format!(
+                "as HTA 0.6.1: critical path {} us of {} us from the first to the last node; {nodes} nodes, {} edges, {} events\n\
+                 graph: {} nodes ({} of them with an edge), {} edges\n",
+                found.length,
+                found.span(),
+                found.path.len(),
+                events.len(),
+                graph.nodes.len(),
+                graph.seen.len(),
+                graph.edges.len()
+            );
+            let mut t = table(&["edges", "all", "critical", "weight (us)"]);
+            for (name, all, critical, weight) in &types {
+                t.add_row([(*name).to_owned(), all.to_string(), critical.to_string(), weight.to_string()]);
+            }
+            out.push_str(&right(t, &[1, 2, 3]));
+            let mut t = table(&["bound by", "us", "%"]);
+            let total: f64 = breakdown.values().sum();
+            for (name, us) in breakdown.iter().filter(|b| *b.1 != 0.0) {
+                t.add_row([(*name).to_owned(), us.to_string(), format!("{:.3}", 100.0 * us / total)]);
+            }
+            out.push_str(&right(t, &[1, 2]));
+            let mut t = table(&["critical event", "us", "name"]);
+            for (index, us) in found.by_event().into_iter().take(5) {
+                t.add_row([index.to_string(), us.to_string(), name(index).to_owned()]);
+            }
+            out.push_str(&right(t, &[0, 1]));
+            let mut t = table(&["weights changed", "length (us)"]);
+            for (name, us) in &what_if {
+                t.add_row([(*name).to_owned(), us.to_string()]);
+            }
+            out.push_str(&right(t, &[1]));
+            out
+        }
+    })
+}
+
+/// All that is found of a window.
+struct Found {
+    events: Events,
+    graph: Graph,
+    path: Vec<Stretch>,
+    slack: Slack,
+    near_ns: i64,
+    groups: [(&'static str, Vec<Share>); 3],
+    next: Vec<NextPath>,
+    changed: Option<(i64, Vec<Stretch>)>,
+}
+
+fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
+    let events = Events::read(&args.file)?;
+    let graph = window(&events, &args.annotation, &args.instance).map_err(|m| at(&args.file, m))?;
+    let others = args.peers.iter().map(|p| Events::read(p)).collect::<Result<Vec<_>, _>>()?;
+    let peers = if others.is_empty() { Peers::default() } else { Peers::new(&events, &others) };
+    let recorded = Run::recorded(&graph);
+    let path = tiling::tile(&events, &graph, &recorded, &peers);
+    let slack = Slack::new(&graph);
+    let near_ns = ((graph.window.1 - graph.window.0) as f64 * args.near / 100.0) as i64;
+    let by = |what| shares(&events, &graph, &path, &slack, near_ns, what);
+    let groups = [("operator", by(By::Operator)), ("module", by(By::Module)), ("layer", by(By::Layer))];
+    let next = next_paths(&events, &graph, &recorded, &slack, args.paths);
+    let mut changes = Changes { scale: args.scale.clone(), no_launch: args.no_launch };
+    changes.scale.extend(args.remove.iter().map(|c| (c.clone(), 0.0)));
+    let changed = if changes.is_empty() {
+        None
+    } else {
+        let run = what_if::run(&events, &graph, &changes).map_err(|m| at(&args.file, m))?;
+        let path = tiling::tile(&events, &graph, &run, &Peers::default());
+        Some((run.step_ns(), path))
+    };
+    if let Some(out) = &args.overlay {
+        let show = match args.show {
+            ShowChoice::Path => Show::Path,
+            ShowChoice::Near => Show::Near(near_ns),
+            ShowChoice::All => Show::All,
+        };
+        let file = std::fs::File::create(out).map_err(|e| at(out, e))?;
+        let file = std::io::BufWriter::new(file);
+        overlay::write(&events, &graph, &path, &slack, show, file).map_err(|e| at(out, e))?;
+    }
+    let found = Found { events, graph, path, slack, near_ns, groups, next, changed };
+    Ok(match args.format {
+        Format::Text => found.text(args.peers.is_empty()),
+        Format::Json => format!("{:#}\n", found.json()),
+        Format::Csv => found.csv(),
+    })
+}
+
+fn us(ns: i64) -> String {
+    format!("{:.3}", ns as f64 / 1e3)
+}
+
+fn share(part: i64, whole: i64) -> String {
+    format!("{:.2}", 100.0 * part as f64 / whole.max(1) as f64)
+}
+
+/// A field of CSV.
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+impl Found {
+    fn name(&self, unit: u32) -> &str {
+        let event = self.graph.units.get(unit as usize).and_then(|u| self.events.list.get(u.event as usize));
+        event.map_or("", |e| self.events.name(e))
+    }
+
+    /// What a stretch stands for: what runs, or for what is waited.
+    fn cause(&self, s: &Stretch) -> String {
+        match (s.unit == s.after, s.part) {
+            (true, tiling::Part::Blocking) => match self.waited_for(s.unit) {
+                Some(name) => format!("waited for {name}"),
+                None => "waited for nothing that was recorded".into(),
+            },
+            (true, _) => String::new(),
+            _ => s.cause.to_owned(),
+        }
+    }
+
+    /// The operation that a blocking call waited for.
+    fn waited_for(&self, unit: u32) -> Option<&str> {
+        let wait = self.graph.incoming(unit as usize).iter().map(|e| e.from).find(|&f| {
+            self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Wait
+        })?;
+        let operation = self.graph.incoming(wait as usize).iter().map(|e| e.from).find(|&f| {
+            self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Device
+        })?;
+        Some(self.name(operation))
+    }
+
+    fn text(&self, alone: bool) -> String {
+        let step = self.graph.window.1 - self.graph.window.0;
+        let mut out = format!(
+            "window {} us, critical path of {} stretches; typical delays: {} us from call to operation, {} us between operations of a stream\n",
+            us(step),
+            self.path.len(),
+            us(self.graph.typical_launch),
+            us(self.graph.typical_gap)
+        );
+        let mut t = table(&["part", "us", "%"]);
+        let parts = tiling::by_part(&self.path);
+        for (part, ns) in &parts {
+            t.add_row([part.word().to_owned(), us(*ns), share(*ns, step)]);
+        }
+        let sum: i64 = parts.iter().map(|p| p.1).sum();
+        t.add_row(["sum".to_owned(), us(sum), share(sum, step)]);
+        out.push_str(&right(t, &[1, 2]));
+        if alone && parts.iter().any(|p| p.0 == tiling::Part::Communication) {
+            out.push_str("communication: --peers tells waiting for a slower rank from moving bytes\n");
+        }
+        let mut longest: Vec<&Stretch> = self.path.iter().collect();
+        longest.sort_by_key(|s| (std::cmp::Reverse(s.end - s.start), s.start));
+        let mut t = table(&["longest stretches: at (us)", "us", "part", "what"]);
+        for s in longest.into_iter().take(10) {
+            let what = [self.name(s.unit).to_owned(), self.cause(s)].into_iter().filter(|w| !w.is_empty());
+            let what = what.collect::<Vec<_>>().join(": ").chars().take(100).collect::<String>();
+            t.add_row([us(s.start - self.graph.window.0), us(s.end - s.start), s.part.word().to_owned(), what]);
+        }
+        out.push_str(&right(t, &[0, 1]));
+        for (what, list) in self.groups.iter().filter(|g| !g.1.is_empty()) {
+            let near = format!("slack <= {} us", us(self.near_ns));
+            let mut t = table(&[what, "critical (us)", "%", &near]);
+            for s in list.iter().take(10) {
+                let name: String = s.name.chars().take(80).collect();
+                t.add_row([name, us(s.critical_ns), share(s.critical_ns, step), us(s.near_ns)]);
+            }
+            out.push_str(&right(t, &[1, 2, 3]));
+        }
+        if !self.next.is_empty() {
+            let mut t = table(&["next paths: shorter by (us)", "own units", "own time (us)", "from", "to", "longest"]);
+            for p in &self.next {
+                let longest: String = p.longest.chars().take(60).collect();
+                t.add_row([
+                    us(p.slack_ns),
+                    p.units.to_string(),
+                    us(p.own_ns),
+                    us(p.from_ns),
+                    us(p.to_ns),
+                    longest,
+                ]);
+            }
+            out.push_str(&right(t, &[0, 1, 2, 3, 4]));
+        }
+        if self.graph.against_time > 0 {
+            out.push_str(&format!("{} dependencies against the recorded times were left out\n", self.graph.against_time));
+        }
+        if let Some((ns, path)) = &self.changed {
+            out.push_str(&format!(
+                "what if: {} us instead of {} us ({} %); its path:\n",
+                us(*ns),
+                us(step),
+                format_args!("{:+.2}", 100.0 * (ns - step) as f64 / step.max(1) as f64)
+            ));
+            let mut t = table(&["part", "us", "%"]);
+            for (part, part_ns) in tiling::by_part(path) {
+                t.add_row([part.word().to_owned(), us(part_ns), share(part_ns, *ns)]);
+            }
+            out.push_str(&right(t, &[1, 2]));
+        }
+        out
+    }
+
+    fn stretches(&self, path: &[Stretch]) -> Vec<serde_json::Value> {
+        let index = |s: &Stretch| {
+            let event = self.events.list.get(self.graph.units[s.unit as usize].event as usize);
+            event.map(|e| e.index)
+        };
+        path.iter()
+            .map(|s| {
+                json!({
+                    "start_ns": s.start - self.graph.window.0, "ns": s.end - s.start, "part": s.part,
+                    "cause": self.cause(s), "event": index(s), "name": self.name(s.unit), "slack_ns": self.slack.ns[s.unit as usize],
+                })
+            })
+            .collect()
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let parts = |path: &[Stretch]| {
+            tiling::by_part(path).into_iter().map(|(p, ns)| json!({"part": p, "ns": ns})).collect::<Vec<_>>()
+        };
+        let mut value = json!({
+            "window_ns": self.graph.window.1 - self.graph.window.0,
+            "parts": parts(&self.path),
+            "path": self.stretches(&self.path),
+            "near_ns": self.near_ns,
+            "shares": self.groups.iter().map(|(n, l)| ((*n).to_owned(), json!(l))).collect::<serde_json::Map<_, _>>(),
+            "next_paths": self.next,
+            "typical_launch_ns": self.graph.typical_launch,
+            "typical_gap_ns": self.graph.typical_gap,
+            "against_time": self.graph.against_time,
+        });
+        if let Some((ns, path)) = &self.changed {
+            value["what_if"] = json!({ "window_ns": ns, "parts": parts(path), "path": self.stretches(path) });
+        }
+        value
+    }
+
+    fn csv(&self) -> String {
+        let mut out = String::from("start_ns,duration_ns,part,cause,event,name,slack_ns\n");
+        for s in &self.path {
+            let unit = &self.graph.units[s.unit as usize];
+            let index = self.events.list.get(unit.event as usize).map_or(String::new(), |e| e.index.to_string());
+            out.push_str(&format!(
+                "{},{},{},{},{index},{},{}\n",
+                s.start - self.graph.window.0,
+                s.end - s.start,
+                s.part.word(),
+                quoted(&self.cause(s)),
+                quoted(self.name(s.unit)),
+                self.slack.ns[s.unit as usize]
+            ));
+        }
+        out
+    }
+}

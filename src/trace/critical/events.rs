@@ -1,0 +1,169 @@
+//! The events of a trace that a timeline is made of, in whole nanoseconds: 80 bytes each, names held once.
+
+use super::symbols::Symbols;
+use crate::trace::kineto::{Category, Seen, scan, scan_from};
+use crate::trace::raw::Raw;
+use crate::trace::{TraceError, TraceErrors};
+use std::io::Read;
+use std::path::Path;
+
+/// What an event is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// An operator of the host.
+    Operator,
+    /// A range named by the user or by PyTorch.
+    Annotation,
+    /// A Python function.
+    Python,
+    /// A call of runtime or driver.
+    Call,
+    /// A kernel that computes.
+    Kernel,
+    /// A kernel that communicates.
+    Communication,
+    /// A copy or fill on the device.
+    Copy,
+}
+
+impl Kind {
+    /// Whether it runs on a device.
+    pub fn on_device(self) -> bool {
+        matches!(self, Self::Kernel | Self::Communication | Self::Copy)
+    }
+}
+
+/// An event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// Position in `traceEvents`.
+    pub index: u32,
+    /// Name, a number of [`Events::names`].
+    pub name: u32,
+    /// Process, a number of [`Events::names`].
+    pub pid: u32,
+    /// Thread, a number of [`Events::names`].
+    pub tid: u32,
+    /// Start, ns.
+    pub start: i64,
+    /// End, ns.
+    pub end: i64,
+    /// Ties a call to what it launched; -1 without one.
+    pub correlation: i64,
+    /// Stream; -1 where there is none.
+    pub stream: i32,
+    /// Device; -1 where there is none.
+    pub device: i32,
+    /// Process group and collective of a communication kernel, a number of [`Events::names`]; `u32::MAX` without one.
+    pub collective: u32,
+    /// Kind.
+    pub kind: Kind,
+}
+
+/// The events of one trace.
+#[derive(Debug, Clone, Default)]
+pub struct Events {
+    /// Events in the file's order.
+    pub list: Vec<Event>,
+    /// Names, processes, threads and collectives.
+    pub names: Symbols,
+}
+
+impl Events {
+    /// Reads a file, plain or gzip.
+    ///
+    /// # Errors
+    /// [`TraceErrors`]: what cannot be read; a trace without operators, calls and kernels.
+    pub fn read(path: &Path) -> Result<Self, TraceErrors> {
+        let mut out = Self::default();
+        scan(path, |seen| out.keep(seen))?;
+        out.checked(path)
+    }
+
+    /// Reads uncompressed bytes; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_from(source: impl Read, path: &Path) -> Result<Self, TraceErrors> {
+        let mut out = Self::default();
+        scan_from(source, path, |seen| out.keep(seen))?;
+        out.checked(path)
+    }
+
+    fn checked(self, path: &Path) -> Result<Self, TraceErrors> {
+        let works = |e: &Event| e.kind.on_device() || matches!(e.kind, Kind::Operator | Kind::Call);
+        if self.list.iter().any(works) {
+            Ok(self)
+        } else {
+            let what = "this trace has no operators, calls or kernels (complete events of the categories cpu_op, cuda_runtime, kernel, ...)";
+            Err(TraceError::new(path, what).into())
+        }
+    }
+
+    /// The name of an event.
+    pub fn name(&self, event: &Event) -> &str {
+        self.names.name(event.name)
+    }
+
+    /// First start and last end, ns.
+    pub fn span(&self) -> (i64, i64) {
+        let ends = self.list.iter().map(|e| (e.start, e.end));
+        ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0))
+    }
+
+    fn keep(&mut self, seen: &Seen<'_>) -> Result<(), (String, String)> {
+        if seen.phase.as_deref() != Some("X") || seen.dur.is_none() {
+            return Ok(());
+        }
+        let Some(category) = Category::known(seen.category.as_deref().unwrap_or_default()) else { return Ok(()) };
+        let name = seen.name.as_deref().ok_or_else(|| ("name".to_owned(), "missing".to_owned()))?;
+        let kind = match category {
+            Category::CpuOp => Kind::Operator,
+            Category::UserAnnotation => Kind::Annotation,
+            Category::PythonFunction => Kind::Python,
+            Category::Runtime | Category::Driver => Kind::Call,
+            Category::Kernel if crate::trace::link::is_communication_kernel(name) => Kind::Communication,
+            Category::Kernel => Kind::Kernel,
+            Category::Memcpy | Category::Memset => Kind::Copy,
+            _ => return Ok(()),
+        };
+        let start = Seen::nanoseconds("ts", seen.ts)?;
+        let duration = Seen::nanoseconds("dur", seen.dur)?;
+        let wrong = |message: String| ("dur".to_owned(), message);
+        if duration < 0 {
+            return Err(wrong(format!("expected a duration of at least 0, found {duration} ns")));
+        }
+        let end = start.checked_add(duration).filter(|e| e.abs() < i64::MAX / 4 && start.abs() < i64::MAX / 4);
+        let end = end.ok_or_else(|| wrong("the event lies more than 73 years from zero".into()))?;
+        let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::integer);
+        let small = |raw: &Option<Raw<'_>>| integer(raw).and_then(|i| i32::try_from(i).ok());
+        let mut track = |raw: &Option<Raw<'_>>| match raw {
+            Some(Raw::Str(text)) => self.names.add(text),
+            Some(other) => self.names.add(&other.kind()),
+            None => self.names.add("0"),
+        };
+        let (pid, tid) = (track(&seen.pid), track(&seen.tid));
+        let args = &seen.args;
+        let word = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::text).unwrap_or_default().to_owned();
+        let collective = match kind {
+            Kind::Communication => self.names.add(&format!("{} {}", word(&args.group), word(&args.collective))),
+            _ => u32::MAX,
+        };
+        let on_device = kind.on_device();
+        let event = Event {
+            index: seen.index,
+            name: self.names.add(name),
+            pid,
+            tid,
+            start,
+            end,
+            correlation: integer(&args.correlation).unwrap_or(-1),
+            stream: small(&args.stream).or_else(|| small(&seen.tid).filter(|_| on_device)).unwrap_or(-1),
+            device: small(&args.device).or_else(|| small(&seen.pid).filter(|_| on_device)).unwrap_or(-1),
+            collective,
+            kind,
+        };
+        self.list.push(event);
+        Ok(())
+    }
+}

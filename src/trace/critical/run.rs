@@ -1,0 +1,114 @@
+//! Running the graph forward: when each unit begins and ends, and what it waited for; and backward: how much later it could end.
+
+use super::graph::{Delay, Edge, Graph, Unit};
+
+/// One run of a graph.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// Start of each unit, ns.
+    pub start: Vec<i64>,
+    /// End of each unit, ns.
+    pub end: Vec<i64>,
+    /// The edge that decided each unit's start; `u32::MAX` for the window's begin.
+    pub decided: Vec<u32>,
+}
+
+impl Run {
+    /// Runs a graph with the durations and delays that `duration` and `delay` state, ns.
+    pub fn new(graph: &Graph, duration: impl Fn(&Unit) -> i64, delay: impl Fn(&Edge) -> i64) -> Self {
+        let n = graph.units.len();
+        let mut out = Self { start: vec![graph.window.0; n], end: vec![0; n], decided: vec![u32::MAX; n] };
+        for (at, unit) in graph.units.iter().enumerate() {
+            let from = graph.first_edge(at);
+            for (i, e) in graph.incoming(at).iter().enumerate() {
+                let begin = if e.at_start { out.start[e.from as usize] } else { out.end[e.from as usize] };
+                let ready = begin.saturating_add(delay(e));
+                if out.decided[at] == u32::MAX || ready > out.start[at] {
+                    out.start[at] = ready;
+                    out.decided[at] = (from + i) as u32;
+                }
+            }
+            out.end[at] = out.start[at].saturating_add(duration(unit));
+        }
+        out
+    }
+
+    /// The run as it was recorded.
+    pub fn recorded(graph: &Graph) -> Self {
+        Self::new(graph, |u| u.end - u.start, |e| e.lag)
+    }
+
+    /// From the window's begin to its end, ns.
+    pub fn step_ns(&self) -> i64 {
+        self.end.last().zip(self.start.first()).map_or(0, |(e, s)| e - s)
+    }
+
+    /// The decisive edges from the window's begin to a unit, the first one first.
+    pub fn path_to(&self, graph: &Graph, unit: usize) -> Vec<Edge> {
+        let mut out = Vec::new();
+        let mut at = unit;
+        while let Some(edge) = graph.edges.get(self.decided[at] as usize) {
+            out.push(*edge);
+            at = edge.from as usize;
+        }
+        out.reverse();
+        out
+    }
+}
+
+/// How much later units could end, without the window ending later; and which unit would be the first to suffer.
+#[derive(Debug, Clone)]
+pub struct Slack {
+    /// Of each unit, ns; 0 on a critical path.
+    pub ns: Vec<i64>,
+    /// The edge out of each unit that leaves it the least; `u32::MAX` for the window's end.
+    pub tightest: Vec<u32>,
+}
+
+impl Slack {
+    /// Of the recorded run.
+    pub fn new(graph: &Graph) -> Self {
+        let n = graph.units.len();
+        let end = graph.window.1;
+        let (mut latest_start, mut latest_end) = (vec![i64::MAX; n], vec![i64::MAX; n]);
+        let mut tightest = vec![u32::MAX; n];
+        if let (Some(s), Some(e)) = (latest_start.last_mut(), latest_end.last_mut()) {
+            (*s, *e) = (end, end);
+        }
+        let mut edge = graph.edges.len();
+        for at in (0..n).rev() {
+            let unit = &graph.units[at];
+            let by_end = latest_end[at].saturating_sub(unit.end - unit.start);
+            latest_start[at] = latest_start[at].min(by_end);
+            for e in graph.incoming(at).iter().rev() {
+                edge -= 1;
+                let bound = latest_start[at].saturating_sub(e.lag);
+                let from = e.from as usize;
+                if e.at_start {
+                    latest_start[from] = latest_start[from].min(bound);
+                } else if bound < latest_end[from] {
+                    latest_end[from] = bound;
+                    tightest[from] = edge as u32;
+                }
+            }
+        }
+        let ns = graph.units.iter().zip(&latest_end).map(|(u, l)| (l.min(&end) - u.end).max(0)).collect();
+        Self { ns, tightest }
+    }
+
+    /// The tightest edges from a unit to the window's end.
+    pub fn path_from(&self, graph: &Graph, unit: usize) -> Vec<Edge> {
+        let mut out = Vec::new();
+        let mut at = unit;
+        while let Some(edge) = graph.edges.get(self.tightest[at] as usize) {
+            out.push(*edge);
+            at = edge.to as usize;
+        }
+        out
+    }
+}
+
+/// Delays as recorded, but those of launches.
+pub fn without_launches(edge: &Edge) -> i64 {
+    if edge.delay == Delay::Launch { 0 } else { edge.lag }
+}

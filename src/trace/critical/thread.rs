@@ -1,0 +1,90 @@
+//! One host thread as a row of pieces: at each moment the innermost operator or call, and between them gaps.
+
+use super::events::{Event, Events, Kind};
+use crate::trace::link::End;
+use crate::trace::link::nest::{Span, nest};
+
+/// No event.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// A stretch of time of a thread during which the same operator or call was innermost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Start, ns.
+    pub start: i64,
+    /// End, ns.
+    pub end: i64,
+    /// The event, a position in [`Events::list`].
+    pub event: u32,
+    /// The innermost operator around a call, or the operator itself; [`NONE`] without one.
+    pub operator: u32,
+    /// The innermost module (`nn.Module: ...`) around it; [`NONE`] without one.
+    pub module: u32,
+    /// Whether Python or an annotation was open in the gap before this piece.
+    pub python_before: bool,
+    /// Whether this is the event's last piece.
+    pub last: bool,
+}
+
+/// The pieces of the events of one thread, clipped to a window, in order of time.
+pub(super) fn pieces(events: &Events, thread: &[u32], window: (i64, i64)) -> Vec<Piece> {
+    let list = &events.list;
+    let rank = |k: Kind| match k {
+        Kind::Annotation => 0,
+        Kind::Python => 1,
+        Kind::Operator => 2,
+        _ => 3,
+    };
+    let spans = thread.iter().map(|&node| {
+        let e = &list[node as usize];
+        Span { start: e.start, end: e.end, rank: rank(e.kind), node }
+    });
+    let points = nest(spans.filter(|s| s.end > window.0 && s.start < window.1).collect()).points;
+    let works = |node: u32| matches!(list[node as usize].kind, Kind::Operator | Kind::Call);
+    let is_module = |e: &Event| e.kind == Kind::Python && events.name(e).starts_with("nn.Module: ");
+    let mut out: Vec<Piece> = Vec::new();
+    let mut open: Vec<u32> = Vec::new();
+    let (mut now, mut python) = (window.0, false);
+    for point in points {
+        let until = point.at.clamp(window.0, window.1);
+        if until > now {
+            let innermost = open.iter().rev().copied().find(|&n| works(n));
+            match innermost {
+                Some(event) => {
+                    let around = |meant: &dyn Fn(&Event) -> bool| {
+                        open.iter().rev().copied().find(|&n| meant(&list[n as usize])).unwrap_or(NONE)
+                    };
+                    // The same event again, with nothing between: one piece.
+                    match out.last_mut().filter(|p| p.event == event && p.end == now) {
+                        Some(piece) => piece.end = until,
+                        None => out.push(Piece {
+                            start: now,
+                            end: until,
+                            event,
+                            operator: around(&|e| e.kind == Kind::Operator),
+                            module: around(&is_module),
+                            python_before: python,
+                            last: false,
+                        }),
+                    }
+                    python = false;
+                }
+                None => python |= !open.is_empty(),
+            }
+            now = until;
+        }
+        match point.end {
+            End::Start => open.push(point.node),
+            End::Finish => {
+                if let Some(at) = open.iter().rposition(|&n| n == point.node) {
+                    open.remove(at);
+                }
+            }
+        }
+    }
+    let mut seen = std::collections::HashSet::<u32, foldhash::fast::RandomState>::default();
+    for piece in out.iter_mut().rev() {
+        piece.last = seen.insert(piece.event);
+    }
+    out
+}

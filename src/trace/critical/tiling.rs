@@ -1,0 +1,220 @@
+//! The critical path as stretches of time that tile the window: each nanosecond is one part's.
+
+use super::events::{Event, Events, Kind};
+use super::graph::{Delay, Edge, Graph, Unit, UnitKind};
+use super::run::Run;
+use foldhash::fast::RandomState;
+use serde::Serialize;
+use std::collections::HashMap;
+
+/// What a stretch of the path is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    /// A kernel that computes.
+    Compute,
+    /// A copy or fill of the device.
+    MemoryCopy,
+    /// A communication kernel waits for a slower rank.
+    PeerWait,
+    /// A communication kernel moves bytes.
+    Transfer,
+    /// A communication kernel of which waiting and moving cannot be told apart (other ranks were not given).
+    Communication,
+    /// A call that launches, or the time from its begin to the begin of what it launched.
+    Launch,
+    /// An operation waits for the one before it, or for one of another stream.
+    Queueing,
+    /// A blocking call, after what it waited for.
+    Blocking,
+    /// Any other call of runtime or driver.
+    Call,
+    /// An operator of the host.
+    HostOperator,
+    /// Python or an annotation, outside of operators and calls.
+    Interpreter,
+    /// Nothing; the cause says what is known.
+    Idle,
+}
+
+impl Part {
+    /// All, in the order in which they are printed.
+    pub const ALL: [Self; 12] = [
+        Self::Compute,
+        Self::MemoryCopy,
+        Self::PeerWait,
+        Self::Transfer,
+        Self::Communication,
+        Self::Launch,
+        Self::Queueing,
+        Self::Blocking,
+        Self::Call,
+        Self::HostOperator,
+        Self::Interpreter,
+        Self::Idle,
+    ];
+
+    /// A word for tables.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Compute => "compute",
+            Self::MemoryCopy => "memory copy",
+            Self::PeerWait => "communication: waits for a peer",
+            Self::Transfer => "communication: moves bytes",
+            Self::Communication => "communication",
+            Self::Launch => "launch",
+            Self::Queueing => "queueing",
+            Self::Blocking => "blocking call",
+            Self::Call => "runtime call",
+            Self::HostOperator => "host operator",
+            Self::Interpreter => "interpreter",
+            Self::Idle => "idle",
+        }
+    }
+
+    /// One of chrome://tracing's reserved colours.
+    pub fn colour(self) -> &'static str {
+        match self {
+            Self::Compute => "good",
+            Self::MemoryCopy => "rail_load",
+            Self::PeerWait => "terrible",
+            Self::Transfer | Self::Communication => "rail_animation",
+            Self::Launch => "rail_response",
+            Self::Queueing => "bad",
+            Self::Blocking => "yellow",
+            Self::Call => "olive",
+            Self::HostOperator => "thread_state_running",
+            Self::Interpreter => "generic_work",
+            Self::Idle => "grey",
+        }
+    }
+}
+
+/// A stretch of the path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stretch {
+    /// Start, ns.
+    pub start: i64,
+    /// End, ns.
+    pub end: i64,
+    /// What it is.
+    pub part: Part,
+    /// Why, where the part alone does not say it.
+    pub cause: &'static str,
+    /// The unit that runs, or that waits; a position in [`Graph::units`].
+    pub unit: u32,
+    /// The unit that was waited for, or that came before.
+    pub after: u32,
+}
+
+/// Shortest time of each collective over all ranks, ns: the rank that came last waits for nobody.
+#[derive(Debug, Clone, Default)]
+pub struct Peers {
+    shortest: HashMap<u32, i64, RandomState>,
+}
+
+impl Peers {
+    /// Pairs the n-th communication kernel of a group and collective with the n-th of each other rank. Clocks need not agree. Kernels that a
+    /// rank lacks stay undivided.
+    pub fn new(events: &Events, others: &[Events]) -> Self {
+        let of = |e: &Events| {
+            let mut found: HashMap<String, Vec<(i64, i64, u32)>> = HashMap::new();
+            for (at, event) in e.list.iter().enumerate().filter(|(_, v)| v.kind == Kind::Communication) {
+                let key = format!("{} {}", e.names.name(event.collective), e.name(event));
+                found.entry(key).or_default().push((event.start, event.end - event.start, at as u32));
+            }
+            found.values_mut().for_each(|list| list.sort_unstable());
+            found
+        };
+        let others: Vec<_> = others.iter().map(of).collect();
+        let mut shortest = HashMap::default();
+        for (key, list) in of(events) {
+            for (n, &(_, own, at)) in list.iter().enumerate() {
+                let theirs: Option<Vec<i64>> =
+                    others.iter().map(|o| o.get(&key).and_then(|l| l.get(n)).map(|v| v.1)).collect();
+                if let Some(least) = theirs.and_then(|t| t.into_iter().min()) {
+                    shortest.insert(at, least.min(own));
+                }
+            }
+        }
+        Self { shortest }
+    }
+}
+
+/// The path of a run, from the window's begin to its end; no stretch is empty, and none overlap.
+pub fn tile(events: &Events, graph: &Graph, run: &Run, peers: &Peers) -> Vec<Stretch> {
+    let mut out: Vec<Stretch> = Vec::new();
+    let launching = launching(events);
+    let mut add = |s: Stretch| {
+        if s.end > s.start {
+            out.push(s);
+        }
+    };
+    for edge in run.path_to(graph, graph.units.len() - 1) {
+        let (from, to) = (edge.from as usize, edge.to as usize);
+        let begun = if edge.at_start { run.start[from] } else { run.end[from] };
+        if !edge.at_start {
+            let (start, end) = (run.start[from], run.end[from]);
+            let unit = &graph.units[from];
+            let whole = Stretch { start, end, part: Part::Idle, cause: "", unit: edge.from, after: edge.from };
+            let event = events.list.get(unit.event as usize);
+            let waits = event.filter(|e| e.kind == Kind::Communication).and_then(|_| peers.shortest.get(&unit.event));
+            if let Some(&transfer) = waits {
+                let middle = (end - transfer).max(start);
+                add(Stretch { end: middle, part: Part::PeerWait, ..whole });
+                add(Stretch { start: middle, part: Part::Transfer, ..whole });
+            } else if let Some(event) = event {
+                add(Stretch { part: part_of(unit, event, &launching), ..whole });
+            }
+        }
+        let (part, cause) = delayed(&edge);
+        add(Stretch { start: begun, end: run.start[to], part, cause, unit: edge.to, after: edge.from });
+    }
+    out
+}
+
+/// Whether a call launched something, by correlation.
+fn launching(events: &Events) -> std::collections::HashSet<i64, RandomState> {
+    events.list.iter().filter(|e| e.kind.on_device() && e.correlation != -1).map(|e| e.correlation).collect()
+}
+
+fn part_of(unit: &Unit, event: &Event, launching: &std::collections::HashSet<i64, RandomState>) -> Part {
+    match (unit.kind, event.kind) {
+        (UnitKind::Return, _) => Part::Blocking,
+        (_, Kind::Kernel) => Part::Compute,
+        (_, Kind::Communication) => Part::Communication,
+        (_, Kind::Copy) => Part::MemoryCopy,
+        (_, Kind::Call) if launching.contains(&event.correlation) => Part::Launch,
+        (_, Kind::Call) => Part::Call,
+        (_, Kind::Operator) => Part::HostOperator,
+        (_, Kind::Annotation | Kind::Python) => Part::Interpreter,
+    }
+}
+
+/// What the time between two units is.
+fn delayed(edge: &Edge) -> (Part, &'static str) {
+    match edge.delay {
+        Delay::Launch => (Part::Launch, "from the call to the operation"),
+        Delay::Stream => (Part::Queueing, "behind the operation before on the stream"),
+        Delay::Wait => (Part::Queueing, "behind an operation of another stream (inferred)"),
+        Delay::Interpreter => (Part::Interpreter, "between operators"),
+        Delay::Gap => (Part::Idle, "the thread did nothing that was recorded"),
+        Delay::Thread => (Part::Idle, "handed on from another thread (inferred)"),
+        Delay::Before => (Part::Idle, "before the first work"),
+        Delay::After => (Part::Idle, "after the last work"),
+        Delay::Order => (Part::Idle, "order"),
+    }
+}
+
+/// Time by part, ns; parts without time are left out.
+pub fn by_part(path: &[Stretch]) -> Vec<(Part, i64)> {
+    let sum = |part: Part| path.iter().filter(|s| s.part == part).map(|s| s.end - s.start).sum();
+    Part::ALL.into_iter().map(|p| (p, sum(p))).filter(|(_, ns): &(Part, i64)| *ns > 0).collect()
+}
+
+/// For a graph's units, whether one is on a path.
+pub fn on_path(graph: &Graph, path: &[Stretch]) -> Vec<bool> {
+    let mut out = vec![false; graph.units.len()];
+    path.iter().for_each(|s| out[s.unit as usize] = true);
+    out
+}

@@ -1,0 +1,118 @@
+//! What if: other durations, the graph run again. Queues are simulated: an operation begins when its call, its stream and what it waited
+//! for let it, with the trace's typical delays where another of these decides than did in the recording.
+
+use super::events::{Event, Events, Kind};
+use super::graph::{Graph, UnitKind};
+use super::run::{Run, without_launches};
+
+/// Which events a change means.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Choice {
+    /// All whose name holds this text.
+    Name(String),
+    /// Kernels that compute.
+    Compute,
+    /// Communication kernels.
+    Communication,
+    /// Copies and fills.
+    Memory,
+    /// All of the device.
+    Device,
+    /// Operators and calls of the host.
+    Host,
+}
+
+impl Choice {
+    /// Reads `name~TEXT`, or a word.
+    ///
+    /// # Errors
+    /// A message that says what would fit.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "compute" => Ok(Self::Compute),
+            "communication" => Ok(Self::Communication),
+            "memory" => Ok(Self::Memory),
+            "device" => Ok(Self::Device),
+            "host" => Ok(Self::Host),
+            other => match other.strip_prefix("name~") {
+                Some(part) if !part.is_empty() => Ok(Self::Name(part.to_owned())),
+                _ => Err(format!(
+                    "expected `name~TEXT` or one of compute, communication, memory, device, host; found {text:?}"
+                )),
+            },
+        }
+    }
+
+    /// Whether it means an event.
+    pub fn means(&self, events: &Events, event: &Event) -> bool {
+        match self {
+            Self::Name(part) => {
+                let (name, part) = (events.name(event).as_bytes(), part.as_bytes());
+                name.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part))
+            }
+            Self::Compute => event.kind == Kind::Kernel,
+            Self::Communication => event.kind == Kind::Communication,
+            Self::Memory => event.kind == Kind::Copy,
+            Self::Device => event.kind.on_device(),
+            Self::Host => matches!(event.kind, Kind::Operator | Kind::Call),
+        }
+    }
+}
+
+/// What is changed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Changes {
+    /// Factors for durations; several of them multiply.
+    pub scale: Vec<(Choice, f64)>,
+    /// Launch calls and the delays behind them take no time.
+    pub no_launch: bool,
+}
+
+impl Changes {
+    /// Whether nothing is changed.
+    pub fn is_empty(&self) -> bool {
+        self.scale.is_empty() && !self.no_launch
+    }
+}
+
+/// Runs a graph with the changes.
+///
+/// # Errors
+/// A message: a choice that means no event of the window.
+pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, String> {
+    let inside = |u: &super::graph::Unit| events.list.get(u.event as usize);
+    for (choice, _) in &changes.scale {
+        if !graph.units.iter().filter_map(inside).any(|e| choice.means(events, e)) {
+            return Err(format!("{choice:?}: no event of the window is meant by it"));
+        }
+    }
+    // By name and kind once, not by unit.
+    let mut factors = std::collections::HashMap::<(u32, Kind), f64, foldhash::fast::RandomState>::default();
+    for event in graph.units.iter().filter_map(inside) {
+        factors.entry((event.name, event.kind)).or_insert_with(|| {
+            changes.scale.iter().filter(|(c, _)| c.means(events, event)).map(|(_, f)| f).product()
+        });
+    }
+    let launching: std::collections::HashSet<i64, foldhash::fast::RandomState> =
+        events.list.iter().filter(|e| e.kind.on_device()).map(|e| e.correlation).collect();
+    let duration = |unit: &super::graph::Unit| {
+        let ns = unit.end - unit.start;
+        let Some(event) = inside(unit) else { return ns };
+        if changes.no_launch
+            && event.kind == Kind::Call
+            && unit.kind == UnitKind::Host
+            && event.correlation != -1
+            && launching.contains(&event.correlation)
+        {
+            return 0;
+        }
+        match factors.get(&(event.name, event.kind)) {
+            Some(&factor) if factor != 1.0 => (ns as f64 * factor).round() as i64,
+            _ => ns,
+        }
+    };
+    Ok(match changes.no_launch {
+        true => Run::new(graph, duration, without_launches),
+        false => Run::new(graph, duration, |e| e.lag),
+    })
+}
