@@ -196,6 +196,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     }
     for path in [&args.plan_out, &args.write_model].into_iter().flatten() {
         check_writable(path)?;
+        not_an_input(path, [&args.workload, &args.system])?;
     }
     if let Some(path) = &args.write_model {
         write_model::check_name(path).map_err(Failure::input)?;
@@ -373,6 +374,21 @@ fn recorded(node: &Node) -> Option<Result<(Node, Workload), Problems>> {
 }
 
 /// Fails before the search where an output could not be written after it.
+/// Refuses to write over a file that is read.
+fn not_an_input(path: &Path, inputs: [&Option<PathBuf>; 2]) -> Result<(), Failure> {
+    let same = |input: &&PathBuf| match (input.canonicalize(), path.canonicalize()) {
+        (Ok(input), Ok(path)) => input == path,
+        _ => false,
+    };
+    match inputs.into_iter().flatten().find(same) {
+        Some(_) => Err(Failure::input(format!(
+            "cannot write {:?}: it is an input of this command; give another name",
+            path.display().to_string()
+        ))),
+        None => Ok(()),
+    }
+}
+
 pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
     if path.is_dir() {
         return Err(Failure::input(format!("cannot write {:?}: it is a folder", path.display().to_string())));

@@ -136,6 +136,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Man(args) => help::man(&args),
     };
     let code = match result {
+        Ok(_) if NOT_PRINTED.load(std::sync::atomic::Ordering::Relaxed) => 1,
         Ok(code) => code,
         Err(failure) => {
             for line in failure.message.lines() {
@@ -147,10 +148,19 @@ pub fn run(cli: Cli) -> i32 {
     if crate::deadline::is_interrupted() { interrupt::INTERRUPTED } else { code }
 }
 
-/// Writes to standard output; a reader that went away (`flowspace ... | head`) is no error.
+/// Whether something that was to be printed could not be.
+static NOT_PRINTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
+/// Writes to standard output. A reader that went away (`flowspace ... | head`) is no error; a full disk is, and the exit code says so.
 pub fn print(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
-    // Nothing sensible can be done when standard output is gone.
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
+            if !NOT_PRINTED.swap(true, std::sync::atomic::Ordering::Relaxed) {
+                eprintln!("error: cannot write to standard output: {}", crate::spec::node::io_reason(&e));
+            }
+        }
+        _ => {}
+    }
 }

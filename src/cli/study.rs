@@ -68,7 +68,9 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         return Ok(INTERRUPTED);
     }
     super::print(&text(&summary));
-    if !args.no_plots {
+    if summary.failed + summary.infeasible == summary.points {
+        eprintln!("note: no figures: no point has a plan");
+    } else if !args.no_plots {
         let draw = || draw_study(&Table::read(&summary.results)?, &out);
         let drawn = draw().map_err(|e| Failure::input(e.to_string()))?;
         let mut text = String::new();

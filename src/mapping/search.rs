@@ -41,7 +41,7 @@ use crate::model::Strategy;
 use crate::model::divisors::divisors;
 use crate::model::rate::{self, Rate};
 use crate::progress::Steps;
-use crate::system::System;
+use crate::system::{Style, System};
 use crate::workload::Workload;
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -112,6 +112,9 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Deadli
     if workload.is_spread() {
         return super::spread::map(workload, system, request, clock);
     }
+    if let Some(reason) = too_few_partitions(workload, system, request) {
+        return Ok(Answer::Infeasible(reason));
+    }
     let sizes = micro_batches(workload, system, request);
     let of_size = |micro_batch: u64| match micro_batch == workload.micro_batch {
         true => Cow::Borrowed(workload),
@@ -127,6 +130,23 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Deadli
         }
         answer => Ok(answer),
     }
+}
+
+/// Kernel by kernel every kernel is a partition: fewer are not possible.
+fn too_few_partitions(workload: &Workload, system: &System, request: &Request) -> Option<Infeasible> {
+    let (chip, kernels) = (&system.chip.0, workload.kernels.len());
+    let most = request.max_partitions.filter(|most| *most < kernels && chip.style == Style::KernelByKernel)?;
+    Some(Infeasible {
+        resource: "partitions".into(),
+        needed: kernels as f64,
+        available: most as f64,
+        unit: "partitions".into(),
+        remedy: format!(
+            "chip {} runs kernel by kernel, so that each of the {kernels} kernels is a partition",
+            chip.name
+        ),
+        mends: Vec::new(),
+    })
 }
 
 /// The sizes of a microbatch that are searched: the one that the workload states, or every divisor of the samples of a

@@ -351,7 +351,16 @@ impl FromNode for Name {
 
 impl FromNode for String {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
-        text_of(node, reader, Self::expected).map(str::to_string)
+        let text = text_of(node, reader, Self::expected)?;
+        // They would reach a terminal as commands.
+        if let Some(control) = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
+            reader.problem(
+                node,
+                format!("expected a text, found the control character U+{:04X} in it", u32::from(control)),
+            );
+            return None;
+        }
+        Some(text.to_string())
     }
     fn schema(_: &mut Definitions) -> serde_json::Value {
         json!({ "type": "string" })

@@ -144,6 +144,14 @@ pub enum StoreError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder holds the results of another study.
+    #[error("{} holds the results of the study {owner:?}; name another folder with --out", path.display())]
+    Other {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        owner: String,
+    },
 }
 
 /// An output folder, locked for one run.
@@ -158,11 +166,11 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a folder, creating it where needed, and reads its journal.
+    /// Opens the folder of a study, creating it where needed, and reads its journal.
     ///
     /// # Errors
-    /// [`StoreError`] when the folder cannot be written, or another run is at work in it.
-    pub fn open(folder: &Path) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
+    /// [`StoreError`] when the folder cannot be written, another run is at work in it, or it is another study's.
+    pub fn open(folder: &Path, study: &str) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
         let at = |path: &Path| {
             let path = path.to_path_buf();
             move |source| StoreError::Write { path, source }
@@ -179,6 +187,15 @@ impl Store {
             // A file system without locks: then one run at a time is up to the user.
             Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(e)) => return Err(at(&lock_path)(e)),
+        }
+        // The lock says whose the folder is.
+        let owner = fs::read_to_string(&lock_path).unwrap_or_default();
+        match owner.lines().next().filter(|owner| !owner.is_empty()) {
+            Some(owner) if owner != study => {
+                return Err(StoreError::Other { path: folder.to_path_buf(), owner: owner.into() });
+            }
+            Some(_) => {}
+            None => writeln!(&lock, "{study}").map_err(at(&lock_path))?,
         }
         let path = folder.join(JOURNAL);
         let mut journal = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(at(&path))?;

@@ -188,7 +188,7 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     if outlook.none_stands {
         return Err(StudyError::NoneStands { points: total, problems: Problems(outlook.some) });
     }
-    let (store, known) = Store::open(&options.out)?;
+    let (store, known) = Store::open(&options.out, study.name())?;
     let progress = Progress::new(options.show, total);
     for problem in &outlook.some {
         progress.say(&format!("some points will fail: {problem}"));

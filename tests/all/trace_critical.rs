@@ -46,7 +46,11 @@ fn differences(table: &Table, run: &Value) -> Vec<String> {
         let (count, sum) = by_type(&all, kind);
         same(kind.name(), count, &run["edges_by_type"][kind.name()]);
         same(&format!("weight {}", kind.name()), sum, &run["weight_by_type_us"][kind.name()]);
-        same(&format!("critical {}", kind.name()), by_type(&critical, kind).0, &run["critical_edges_by_type"][kind.name()]);
+        same(
+            &format!("critical {}", kind.name()),
+            by_type(&critical, kind).0,
+            &run["critical_edges_by_type"][kind.name()],
+        );
     }
     let negative = graph.edges.iter().filter(|e| e.weight <= -1.0).count();
     same("negative", negative as f64, &run["negative_weight_edges_clamped"]);

@@ -327,12 +327,18 @@ impl Found {
 
     /// The operation that a blocking call waited for.
     fn waited_for(&self, unit: u32) -> Option<&str> {
-        let wait = self.graph.incoming(unit as usize).iter().map(|e| e.from).find(|&f| {
-            self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Wait
-        })?;
-        let operation = self.graph.incoming(wait as usize).iter().map(|e| e.from).find(|&f| {
-            self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Device
-        })?;
+        let wait = self
+            .graph
+            .incoming(unit as usize)
+            .iter()
+            .map(|e| e.from)
+            .find(|&f| self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Wait)?;
+        let operation = self
+            .graph
+            .incoming(wait as usize)
+            .iter()
+            .map(|e| e.from)
+            .find(|&f| self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Device)?;
         Some(self.name(operation))
     }
 
@@ -378,19 +384,15 @@ impl Found {
             let mut t = table(&["next paths: shorter by (us)", "own units", "own time (us)", "from", "to", "longest"]);
             for p in &self.next {
                 let longest: String = p.longest.chars().take(60).collect();
-                t.add_row([
-                    us(p.slack_ns),
-                    p.units.to_string(),
-                    us(p.own_ns),
-                    us(p.from_ns),
-                    us(p.to_ns),
-                    longest,
-                ]);
+                t.add_row([us(p.slack_ns), p.units.to_string(), us(p.own_ns), us(p.from_ns), us(p.to_ns), longest]);
             }
             out.push_str(&right(t, &[0, 1, 2, 3, 4]));
         }
         if self.graph.against_time > 0 {
-            out.push_str(&format!("{} dependencies against the recorded times were left out\n", self.graph.against_time));
+            out.push_str(&format!(
+                "{} dependencies against the recorded times were left out\n",
+                self.graph.against_time
+            ));
         }
         if let Some((ns, path)) = &self.changed {
             out.push_str(&format!(

@@ -166,7 +166,8 @@ impl Builder<'_> {
 
 /// Builds the graph of a window; `main` is the thread (process and thread) whose end is the window's, if one is named.
 pub(super) fn build(events: &Events, window: (i64, i64), main: Option<(u32, u32)>) -> Graph {
-    let begin = Unit { start: window.0, end: window.0, event: NONE, operator: NONE, module: NONE, kind: UnitKind::Edge };
+    let begin =
+        Unit { start: window.0, end: window.0, event: NONE, operator: NONE, module: NONE, kind: UnitKind::Edge };
     let mut b = Builder { events, window, units: vec![begin], edges: Vec::new(), against_time: 0 };
     let (threads, launches) = host(&mut b);
     let operations = device(&mut b, &launches);

@@ -103,7 +103,8 @@ pub fn next_paths(events: &Events, graph: &Graph, run: &Run, slack: &Slack, most
         let after = slack.path_from(graph, unit as usize).into_iter().map(|e| e.to);
         let own: Vec<u32> = before.chain([unit]).chain(after).filter(|&u| !taken[u as usize]).collect();
         own.iter().for_each(|&u| taken[u as usize] = true);
-        let named: Vec<_> = own.iter().filter_map(|&u| events.list.get(graph.units[u as usize].event as usize)).collect();
+        let named: Vec<_> =
+            own.iter().filter_map(|&u| events.list.get(graph.units[u as usize].event as usize)).collect();
         let longest = own.iter().copied().max_by_key(|&u| length(u)).unwrap_or(unit);
         let longest = events.list.get(graph.units[longest as usize].event as usize).map_or("", |e| events.name(e));
         let mut indices: Vec<u32> = named.iter().map(|e| e.index).collect();

@@ -89,9 +89,9 @@ pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, Str
     // By name and kind once, not by unit.
     let mut factors = std::collections::HashMap::<(u32, Kind), f64, foldhash::fast::RandomState>::default();
     for event in graph.units.iter().filter_map(inside) {
-        factors.entry((event.name, event.kind)).or_insert_with(|| {
-            changes.scale.iter().filter(|(c, _)| c.means(events, event)).map(|(_, f)| f).product()
-        });
+        factors
+            .entry((event.name, event.kind))
+            .or_insert_with(|| changes.scale.iter().filter(|(c, _)| c.means(events, event)).map(|(_, f)| f).product());
     }
     let launching: std::collections::HashSet<i64, foldhash::fast::RandomState> =
         events.list.iter().filter(|e| e.kind.on_device()).map(|e| e.correlation).collect();
