@@ -144,6 +144,7 @@ fn slowest_of_all_splits(i: &Instance, inside: &[usize]) -> Option<f64> {
 
 /// The least objective of the MILP, given as many partitions as kernels (or as the instance allows, however these are
 /// shared by the phases); each plan it returns must be worth what it claims.
+#[cfg_attr(not(feature = "milp"), allow(dead_code))]
 fn milp(instance: &Instance, solver: Solver) -> Result<Option<f64>, TestCaseError> {
     let of_phase = |backward: bool| instance.kernels.iter().filter(|k| k.backward == backward).count();
     let n = instance.kernels.len();
@@ -288,6 +289,7 @@ fn a_part_of_the_ideals_gives_plans_without_proof() {
     assert!(parts.get() > 100, "{} parts", parts.get());
 }
 
+#[cfg_attr(not(feature = "milp"), allow(dead_code))]
 fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
     let strategy = instance(kernels).prop_filter("what the MILP states", milp_states);
     let (infeasible, alone) = (std::cell::Cell::new(0), std::cell::Cell::new(0));

@@ -82,6 +82,7 @@ fn brute_force(problem: &Problem) -> Result<Option<f64>, TestCaseError> {
     Ok(best)
 }
 
+#[cfg_attr(not(feature = "milp"), allow(dead_code))]
 fn milp_is_brute_force(cases: u32, solver: Solver) {
     check(cases, &problem(), |problem| {
         let least = brute_force(&problem)?;
