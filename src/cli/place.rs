@@ -241,7 +241,15 @@ fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
             let found = stability::study(&placed.graph, &cores, &placed.request, base, (samples, args.spread));
             Some(found.map_err(Failure::input)?)
         }
-        Some(_) => return Err(Failure::input("--stability looks at one replica: leave --replicas out")),
+        // All replicas are placed alike, so that the samples are solved for one of them, with its share of the work on cores of its own.
+        Some(samples) => {
+            let own = cores.first(cores.len() / low as usize);
+            let share = crate::place::replicas::share(&graph, low);
+            let one = place(&share, &own, &Ask { replicas: 1, depth: None, ..ask.clone() }, &pinned).map_err(fail)?;
+            let base = (args.solver, one.placement.core_of.as_slice());
+            let found = stability::study(&one.graph, &own, &one.request, base, (samples, args.spread));
+            Some(found.map_err(Failure::input)?)
+        }
         None => None,
     };
     super::print(&match args.format {
@@ -337,7 +345,17 @@ fn text(placed: &Placed, cores: &Cores, stable: Option<&stability::Stability>) -
             Bytes(figures.memory_bytes[p]).to_string()
         );
     }
+    if placed.placement.replicas > 1 {
+        let r = placed.placement.replicas;
+        let _ = writeln!(
+            out,
+            "each of {r} replicas has 1/{r} of the graph's work, bytes and tokens (divided, not priced anew)"
+        );
+    }
     if let Some(s) = stable {
+        if placed.placement.replicas > 1 {
+            let _ = writeln!(out, "of one replica:");
+        }
         let _ = writeln!(
             out,
             "{} samples: {} give the same placement; largest {} {} with this one, {} with the steadiest",

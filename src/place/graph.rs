@@ -121,6 +121,11 @@ pub enum ActorError {
         "the actors {} wait for each other and no channel between them holds an initial token; put initial tokens on one of these channels", .0.join(" -> ")
     )]
     Starved(Vec<String>),
+    /// A circle that runs, but whose initial tokens serve a part of an iteration alone: its actors take turns, and none of them is first.
+    #[error(
+        "the actors {} take turns several times an iteration (their initial tokens serve a part of it), so that a placement finds no order among them; make them one actor, or put the tokens of a whole iteration of the reader on one of these channels", .0.join(" -> ")
+    )]
+    Turns(Vec<String>),
     /// The balance asks for more firings than can be counted.
     #[error("an iteration takes more than {0} firings of one actor; choose token counts with smaller ratios")]
     TooMany(u64),
@@ -228,7 +233,7 @@ impl ActorGraph {
     /// their reader do not make it wait. Of the ready actors the earliest goes first.
     ///
     /// # Errors
-    /// The circle of actors that wait for each other.
+    /// The circle of actors that wait for each other, for ever or by turns ([`super::simulate::deadlock`] tells which).
     pub fn order(&self) -> Result<Vec<usize>, ActorError> {
         let firings = self.repetitions()?;
         let n = self.actors.len();
@@ -272,7 +277,11 @@ impl ActorGraph {
         if let Some(first) = names.first().cloned() {
             names.push(first);
         }
-        Err(ActorError::Starved(names))
+        Err(if super::simulate::deadlock::runs(self, &firings) {
+            ActorError::Turns(names)
+        } else {
+            ActorError::Starved(names)
+        })
     }
 
     /// Everything that is wrong with the graph, as problems of `file`.
@@ -286,7 +295,10 @@ impl ActorGraph {
         for c in self.channels.iter().filter(|c| c.capacity == Some(0)) {
             errors.push(ActorError::NoCapacity(self.actors[c.source].name.clone(), self.actors[c.target].name.clone()));
         }
-        if let Err(e) = self.order() {
+        // Actors that take turns can be simulated; placing them names them.
+        if let Err(e) = self.order()
+            && !matches!(e, ActorError::Turns(_))
+        {
             errors.push(e);
         }
         if errors.is_empty() {
@@ -355,5 +367,12 @@ mod tests {
         assert_eq!(error, ActorError::Starved(vec!["a2".into(), "a1".into(), "a2".into()]));
         let fed = graph(&[(0, 1, 1, 1, 0), (1, 2, 1, 1, 0), (2, 1, 1, 1, 1)]);
         assert_eq!(fed.order().unwrap(), [0, 1, 2]);
+        // a fires three times an iteration and b twice: four tokens on the way back keep both going, three do not, six serve a whole iteration.
+        let circle = |initial| graph(&[(0, 1, 2, 3, 0), (1, 0, 3, 2, initial)]);
+        assert!(matches!(circle(3).order(), Err(ActorError::Starved(_))), "{:?}", circle(3).order());
+        assert!(matches!(circle(4).order(), Err(ActorError::Turns(_))), "{:?}", circle(4).order());
+        assert!(circle(6).order().is_ok());
+        let origin = crate::spec::Origin { file: "g.yaml".into(), line: 1 };
+        assert!(circle(4).checked(&origin).is_ok() && circle(3).checked(&origin).is_err());
     }
 }

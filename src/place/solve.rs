@@ -175,9 +175,6 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
         if instance.alike() {
             load = load.max(pack::whole_actors(instance));
         }
-        for core_of in super::metis::starts(instance) {
-            keep(&mut best, Some(refine(Assignment::new(instance, core_of), until)));
-        }
         if request.objective != Objective::Bottleneck {
             // A chain of stages is a free placement too.
             let chained = Request { acyclic: true, ..request.clone() };
@@ -186,15 +183,23 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
             keep(&mut best, found.core_of.map(|c| Assignment::new(instance, c)));
         }
     }
+    let starts = if request.acyclic || done(&best, load) { Vec::new() } else { super::metis::starts(instance) };
+    let starts = starts.into_iter().map(|core_of| refine(Assignment::new(instance, core_of), until));
+    let divided: Vec<Assignment> = starts.collect();
     let annealed = !request.acyclic && request.objective != Objective::Bottleneck && instance.n <= MOST_ANNEALED;
     if annealed && !done(&best, load) {
         let begins: Vec<Assignment> =
             best.iter().cloned().chain([Assignment::new(instance, pack::longest_first(instance))]).collect();
         let scale = begins.iter().map(Assignment::objective).fold(f64::INFINITY, f64::min);
-        for (seed, begin) in begins.iter().cycle().take(RUNS).cloned().enumerate() {
+        // What METIS gives is annealed as well, not instead: a build with it never finds less than one without.
+        let runs = begins.into_iter().cycle().take(RUNS).chain(divided.iter().cloned());
+        for (seed, begin) in runs.enumerate() {
             let found = anneal(instance, begin, (scale, seed as u64), until);
             keep(&mut best, Some(refine(found, until)));
         }
+    }
+    for start in divided {
+        keep(&mut best, Some(start));
     }
     if best.is_none() {
         best = Some(Assignment::new(instance, fallback(instance)));

@@ -12,7 +12,8 @@
 //! circle is left; then everything that grew is taken back as far as it goes. More tokens and more room never stop a firing, so one
 //! such pass leaves amounts of which none can be one less.
 
-use super::net::Net;
+use super::net::{Buffer, Fifo, Net};
+use crate::place::graph::{ActorGraph, Channel};
 use serde::Serialize;
 
 crate::choice! {
@@ -119,6 +120,32 @@ pub fn verdict(net: &Net, capacities: &[u32]) -> Option<Deadlock> {
     let stuck = play(net, capacities, &tokens).err()?;
     let circle = stuck.circle(net, capacities);
     Some(Deadlock { kind: Kind::Artificial, remedy: more_room(net, capacities, &tokens), circle })
+}
+
+/// Whether a graph whose actors fire so often an iteration can run for ever with boundless FIFOs.
+pub fn runs(graph: &ActorGraph, repetitions: &[u64]) -> bool {
+    let count = |tokens: u64| u32::try_from(tokens).unwrap_or(BOUNDLESS);
+    let fifo = |(i, c): (usize, &Channel)| Fifo {
+        source: c.source,
+        target: c.target,
+        produced: count(c.produced),
+        consumed: count(c.consumed),
+        initial: count(c.initial),
+        delay: 0.0,
+        buffer: i,
+    };
+    let buffer = |c: &Channel| Buffer { capacity: BOUNDLESS, token_bytes: c.token_bytes, name: c.source_port.clone() };
+    let net = Net {
+        actors: graph.actors.iter().map(|a| a.name.clone()).collect(),
+        seconds: vec![0.0; graph.actors.len()],
+        repetitions: repetitions.to_vec(),
+        core_of: vec![0; graph.actors.len()],
+        cores: vec![String::new()],
+        fifos: graph.channels.iter().enumerate().map(fifo).collect(),
+        buffers: graph.channels.iter().map(buffer).collect(),
+    };
+    let tokens: Vec<u32> = net.fifos.iter().map(|f| f.initial).collect();
+    play(&net, &vec![BOUNDLESS; net.buffers.len()], &tokens).is_ok()
 }
 
 /// Room that no iteration fills.

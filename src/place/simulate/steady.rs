@@ -232,12 +232,16 @@ pub(super) fn measure(
 pub(super) fn finite(net: &Net, capacities: &[u32], ticks: &Ticks, iterations: u64, most: u64) -> Option<u128> {
     let whole = |a: usize| iterations.saturating_mul(net.repetitions[a]);
     let n = net.actors.len();
-    // Worth it only where the run is long against the way into the regime.
-    let mut engine = match find(net, capacities, ticks, most) {
+    // No actor may come to its last firing while the engine runs, nor in what is passed over.
+    let within = |engine: &Engine| {
+        let ahead = (0..n).map(|a| engine.fired(a).div_ceil(net.repetitions[a])).max().unwrap_or(0);
+        (ahead <= iterations).then_some(ahead)
+    };
+    // The search for the regime is the run itself as long as it lasts; where none is found before its end, it goes on to that.
+    let firings: u64 = (0..n).map(whole).fold(0, u64::saturating_add);
+    let mut engine = match find(net, capacities, ticks, most.min(firings - firings / 16)) {
         Found::Regime(period, mut engine) => {
-            // No actor may come to its last firing while the engine runs, nor in what is passed over.
-            let ahead = (0..n).map(|a| engine.fired(a).div_ceil(net.repetitions[a])).max().unwrap_or(0);
-            if ahead <= iterations {
+            if let Some(ahead) = within(&engine) {
                 let periods = (iterations - ahead) / period.iterations;
                 let by = periods * period.iterations;
                 engine.jump(|a| by * net.repetitions[a], u128::from(periods) * period.ticks);
@@ -248,6 +252,10 @@ pub(super) fn finite(net: &Net, capacities: &[u32], ticks: &Ticks, iterations: u
             }
         }
         Found::Asleep => return None,
+        Found::Unsettled(mut engine) if within(&engine).is_some() => {
+            engine.limit(whole);
+            *engine
+        }
         Found::Unsettled(_) => Engine::new(net, capacities, ticks, Some(iterations)),
     };
     let stop = engine.firings().saturating_add(most);
