@@ -25,6 +25,8 @@ pub enum Delay {
     Order,
     /// From the begin of a call to the begin of what it launched.
     Launch,
+    /// The same, but much longer than is typical, with nothing recorded that explains it.
+    Unexplained,
     /// From the operation before on the same stream.
     Stream,
     /// From an operation on another stream that was waited for.
@@ -119,6 +121,9 @@ impl Graph {
     }
 }
 
+/// A launch that takes longer than this, ns, and than twenty typical ones, waited for something.
+const LONG_LAUNCH: i64 = 1_000_000;
+
 /// Calls that return when the device is done.
 fn blocks(name: &str) -> bool {
     let rest = ["cuda", "hip", "cu"].iter().find_map(|p| name.strip_prefix(p)).unwrap_or("");
@@ -166,7 +171,8 @@ impl Builder<'_> {
 
 /// Builds the graph of a window; `main` is the thread (process and thread) whose end is the window's, if one is named.
 pub(super) fn build(events: &Events, window: (i64, i64), main: Option<(u32, u32)>) -> Graph {
-    let begin = Unit { start: window.0, end: window.0, event: NONE, operator: NONE, module: NONE, kind: UnitKind::Edge };
+    let begin =
+        Unit { start: window.0, end: window.0, event: NONE, operator: NONE, module: NONE, kind: UnitKind::Edge };
     let mut b = Builder { events, window, units: vec![begin], edges: Vec::new(), against_time: 0 };
     let (threads, launches) = host(&mut b);
     let operations = device(&mut b, &launches);
@@ -281,7 +287,9 @@ fn device_edges(b: &mut Builder<'_>, operations: &[Operation]) -> (i64, i64) {
         }
         if let Some(call) = o.call.filter(|_| called.is_some()) {
             let binds = waited.is_none() && !by_stream;
-            b.edge(o.unit, call, true, (!binds).then_some(launch), Delay::Launch);
+            let long = begin - start_of(b, call) > LONG_LAUNCH.max(20 * launch);
+            let delay = if binds && long { Delay::Unexplained } else { Delay::Launch };
+            b.edge(o.unit, call, true, (!binds).then_some(launch), delay);
         }
         if let Some((p, _)) = previous.filter(|_| !overlaps) {
             let binds = waited.is_none() && by_stream;

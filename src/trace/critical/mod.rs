@@ -30,8 +30,7 @@ pub fn window(events: &Events, annotation: &str, instances: &RangeInclusive<usiz
         return Ok(graph::build(events, events.span(), None));
     }
     let named = events.names.mask(|n| n.contains(annotation));
-    let mut all: Vec<&Event> =
-        events.list.iter().filter(|e| named[e.name as usize] && !e.kind.on_device()).collect();
+    let mut all: Vec<&Event> = events.list.iter().filter(|e| named[e.name as usize] && !e.kind.on_device()).collect();
     if all.is_empty() {
         return Err(format!("no host event's name holds {annotation:?}"));
     }

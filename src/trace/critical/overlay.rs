@@ -43,7 +43,8 @@ pub fn write(
         name.parse::<i64>().map_or_else(|_| json!(name), |n| json!(n))
     };
     writer.put(&json!({"ph": "M", "name": "process_name", "pid": PROCESS, "tid": 0, "args": {"name": PROCESS}}))?;
-    writer.put(&json!({"ph": "M", "name": "process_sort_index", "pid": PROCESS, "tid": 0, "args": {"sort_index": -1}}))?;
+    writer
+        .put(&json!({"ph": "M", "name": "process_sort_index", "pid": PROCESS, "tid": 0, "args": {"sort_index": -1}}))?;
     writer.put(&json!({"ph": "M", "name": "thread_name", "pid": PROCESS, "tid": 0, "args": {"name": "in order"}}))?;
     let event_of = |unit: u32| events.list.get(graph.units[unit as usize].event as usize);
     let name_of = |e: Option<&Event>| e.map_or("", |e| events.name(e)).to_owned();
@@ -92,7 +93,9 @@ pub fn write(
         let name = if runs { name_of(event) } else { s.part.word().to_owned() };
         let mut args = serde_json::Map::new();
         args.insert("part".into(), s.part.word().into());
-        for (key, value) in [("cause", s.cause.to_owned()), ("before", name_of(event)), ("after", name_of(event_of(s.after)))] {
+        for (key, value) in
+            [("cause", s.cause.to_owned()), ("before", name_of(event)), ("after", name_of(event_of(s.after)))]
+        {
             if !value.is_empty() && (key == "cause" || !runs) {
                 args.insert(key.into(), value.into());
             }

@@ -59,6 +59,19 @@ impl Choice {
     }
 }
 
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Name(part) => return write!(f, "name~{part}"),
+            Self::Compute => "compute",
+            Self::Communication => "communication",
+            Self::Memory => "memory",
+            Self::Device => "device",
+            Self::Host => "host",
+        })
+    }
+}
+
 /// What is changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
@@ -83,15 +96,15 @@ pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, Str
     let inside = |u: &super::graph::Unit| events.list.get(u.event as usize);
     for (choice, _) in &changes.scale {
         if !graph.units.iter().filter_map(inside).any(|e| choice.means(events, e)) {
-            return Err(format!("{choice:?}: no event of the window is meant by it"));
+            return Err(format!("{choice}: no event of the window is meant by it"));
         }
     }
     // By name and kind once, not by unit.
     let mut factors = std::collections::HashMap::<(u32, Kind), f64, foldhash::fast::RandomState>::default();
     for event in graph.units.iter().filter_map(inside) {
-        factors.entry((event.name, event.kind)).or_insert_with(|| {
-            changes.scale.iter().filter(|(c, _)| c.means(events, event)).map(|(_, f)| f).product()
-        });
+        factors
+            .entry((event.name, event.kind))
+            .or_insert_with(|| changes.scale.iter().filter(|(c, _)| c.means(events, event)).map(|(_, f)| f).product());
     }
     let launching: std::collections::HashSet<i64, foldhash::fast::RandomState> =
         events.list.iter().filter(|e| e.kind.on_device()).map(|e| e.correlation).collect();

@@ -56,8 +56,7 @@ impl Seen<'_> {
     /// A time in nanoseconds; an error is a field and a message.
     pub(crate) fn nanoseconds(field: &str, text: Option<&RawValue>) -> Result<i64, (String, String)> {
         let text = text.ok_or_else(|| (field.to_owned(), "missing".to_owned()))?.get();
-        nanoseconds(text)
-            .ok_or_else(|| (field.to_owned(), format!("expected microseconds, found {}", short(text))))
+        nanoseconds(text).ok_or_else(|| (field.to_owned(), format!("expected microseconds, found {}", short(text))))
     }
 }
 

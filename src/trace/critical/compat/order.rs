@@ -13,7 +13,7 @@ const EMPTY: (f64, u32) = (f64::INFINITY, u32::MAX);
 type Vector = [(f64, u32); LANES];
 
 /// Positions of the keys in rising order. Keys are finite.
-pub(super) fn argsort(keys: &[f64]) -> Vec<u32> {
+pub(crate) fn argsort(keys: &[f64]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     if keys.len() > 1 {
         quick(keys, &mut order, 2 * keys.len().ilog2());
@@ -198,7 +198,10 @@ mod tests {
     #[test]
     fn equal_keys_stand_as_numpy_puts_them() {
         let keys: Vec<f64> = (0..40u32).map(|i| f64::from((i * i * 7 + 3 * i) % 11)).collect();
-        let numpy = [0, 9, 11, 22, 20, 31, 33, 7, 18, 13, 29, 24, 35, 2, 15, 26, 27, 16, 5, 4, 37, 38, 10, 21, 32, 28, 36, 25, 6, 3, 17, 14, 39, 23, 30, 12, 8, 1, 19, 34];
+        let numpy = [
+            0, 9, 11, 22, 20, 31, 33, 7, 18, 13, 29, 24, 35, 2, 15, 26, 27, 16, 5, 4, 37, 38, 10, 21, 32, 28, 36, 25,
+            6, 3, 17, 14, 39, 23, 30, 12, 8, 1, 19, 34,
+        ];
         assert_eq!(argsort(&keys), numpy);
         // 700 keys: one partition and two networks; the order as a number.
         let keys: Vec<f64> = (0..700u32).map(|i| f64::from((i * i * 7 + 3 * i) % 211)).collect();

@@ -48,8 +48,7 @@ impl Waits {
             }
         }
         launches.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let kinds =
-            ["Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"].map(|n| table.symbols.find(n));
+        let kinds = ["Stream Wait Event", "Event Sync", "Stream Sync", "Context Sync"].map(|n| table.symbols.find(n));
         let mut waits = Self { source: HashMap::default(), next: HashMap::default(), kinds };
         waits.sources(table, &launches)?;
         waits.nexts(table, &launches);
