@@ -22,6 +22,7 @@ pub mod lower;
 pub mod ops;
 pub(crate) mod raw;
 pub mod replay;
+pub mod report;
 pub mod runs;
 pub mod schema;
 pub mod summary;

@@ -1,9 +1,260 @@
-//! Critical paths against HTA 0.6.1: where `HTA_CRITICAL_PATHS` names a file of its runs (`traces: {PATH: {runs: [{annotation, instance, ...}]}}`, the paths
+//! Critical paths and reports: a small trace by hand, every recorded trace of the project's own, and HTA 0.6.1: where `HTA_CRITICAL_PATHS` names a file of its runs (`traces: {PATH: {runs: [{annotation, instance, ...}]}}`, the paths
 //! below the folder above the file's), every count, length and share must be equal.
 
 use flowspace::trace::critical::compat::{Compat, EdgeType, Table, WhatIf, Window};
-use serde_json::Value;
+use flowspace::trace::critical::what_if::{self, Changes, Choice};
+use flowspace::trace::critical::{Events, Graph, Part, Peers, Run, Slack, overlay, shares, tiling, window as clip};
+use flowspace::trace::report;
+use serde_json::{Value, json};
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
+
+/// One thread, one stream; times in us. A launches K1; B launches K2 and ends; then the thread waits for the device.
+///
+/// ```text
+/// thread: A 0 ... [launch 10-20] ... 100, B 100 [launch 102-105] 110, cudaDeviceSynchronize 110-200
+/// stream:              K1 30-80                        K2 150-190
+/// ```
+fn by_hand() -> String {
+    let event = |cat: &str, name: &str, tid: u32, ts: u32, dur: u32, args: Value| json!({"ph": "X", "cat": cat, "name": name, "pid": if tid == 7 { 0 } else { 100 }, "tid": tid, "ts": ts, "dur": dur, "args": args});
+    let kernel = |n: u32| json!({"stream": 7, "device": 0, "correlation": n});
+    let events = [
+        event("cpu_op", "A", 1, 0, 100, json!({})),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 10, 10, json!({"correlation": 1})),
+        event("cpu_op", "B", 1, 100, 10, json!({})),
+        event("cuda_runtime", "cudaLaunchKernel", 1, 102, 3, json!({"correlation": 2})),
+        event("cuda_runtime", "cudaDeviceSynchronize", 1, 110, 90, json!({})),
+        event("kernel", "gemm_1", 7, 30, 50, kernel(1)),
+        event("kernel", "gemm_2", 7, 150, 40, kernel(2)),
+    ];
+    json!({ "traceEvents": events }).to_string()
+}
+
+fn read(text: &str) -> Events {
+    Events::read_from(Cursor::new(text.as_bytes().to_vec()), Path::new("by hand")).unwrap()
+}
+
+fn path(events: &Events, graph: &Graph, run: &Run) -> Vec<(Part, i64)> {
+    tiling::by_part(&tiling::tile(events, graph, run, &Peers::default()))
+}
+
+#[test]
+fn every_microsecond_by_hand() {
+    let events = read(&by_hand());
+    let graph = clip(&events, "", &(0..=0)).unwrap();
+    let run = Run::recorded(&graph);
+    // From the end: the call returns 190-200 after K2 150-190, which began 48 us after its launch began at 102 (100-102: B); before
+    // that A 20-100, its launch 10-20, A 0-10.
+    let expected =
+        [(Part::Compute, 40_000), (Part::Launch, 58_000), (Part::Blocking, 10_000), (Part::HostOperator, 92_000)];
+    assert_eq!(path(&events, &graph, &run), expected);
+    // K1 could end at 150, when K2 begins (the typical time between operations is unknown, 0).
+    let slack = Slack::new(&graph);
+    let of = |name: &str| {
+        let unit =
+            graph.units.iter().position(|u| events.list.get(u.event as usize).is_some_and(|e| events.name(e) == name));
+        slack.ns[unit.unwrap()]
+    };
+    assert_eq!((of("gemm_1"), of("gemm_2"), of("A")), (70_000, 0, 0));
+    let next = shares::next_paths(&events, &graph, &run, &slack, 5);
+    assert_eq!((next[0].slack_ns, next[0].longest.as_str(), next[0].events.as_slice()), (70_000, "gemm_1", &[5][..]));
+    // The host after its second launch, 102-110, could end at 190.
+    assert_eq!((next.len(), next[1].slack_ns, next[1].own_ns), (2, 80_000, 8_000));
+}
+
+#[test]
+fn what_if_by_hand() {
+    let events = read(&by_hand());
+    let graph = clip(&events, "", &(0..=0)).unwrap();
+    let step = |scale: Vec<(&str, f64)>, no_launch| {
+        let scale = scale.into_iter().map(|(c, f)| (Choice::parse(c).unwrap(), f)).collect();
+        what_if::run(&events, &graph, &Changes { scale, no_launch }).map(|r| r.step_ns())
+    };
+    assert_eq!(step(vec![], false), Ok(200_000));
+    // K2 takes nothing: it ends at 150, and the call returns 10 us later.
+    assert_eq!(step(vec![("name~GEMM", 0.0)], false), Ok(160_000));
+    // Only K1, which nobody waits for; twice as long it ends at 130, before K2 begins; 4 times as long at 230, then K2 to 270.
+    assert_eq!(step(vec![("name~gemm_1", 0.0)], false), Ok(200_000));
+    assert_eq!(step(vec![("name~gemm_1", 2.0)], false), Ok(200_000));
+    assert_eq!(step(vec![("name~gemm_1", 4.0)], false), Ok(280_000));
+    // A takes 90, K2 is launched at 92 and runs to 132, the call returns at 142.
+    assert_eq!(step(vec![], true), Ok(142_000));
+    // Host twice as fast: K2 is launched at 51, begins at 99, ends at 139, the call returns 5 us later.
+    assert_eq!(step(vec![("host", 0.5)], false), Ok(144_000));
+    assert!(step(vec![("name~conv", 0.5)], false).unwrap_err().contains("name~conv"));
+    assert!(Choice::parse("conv").unwrap_err().contains("name~TEXT"));
+}
+
+/// The same trace as HTA counts it: the blocking call weighs nothing, and the path ends with K2.
+#[test]
+fn compatible_by_hand() {
+    let table = Table::read_from(Cursor::new(by_hand().into_bytes()), Path::new("by hand")).unwrap();
+    let found = Compat::new(&table, &Window::default(), false).unwrap();
+    let count = |kind| found.graph.edges.iter().filter(|e| e.kind == kind).count();
+    // The launches do not overlap: no edge of the lock between them.
+    assert_eq!(EdgeType::ALL.map(count), [9, 2, 2, 0, 0]);
+    // A 10, launch 10, A 80, B 2, launch delay 48, K2 40.
+    assert_eq!((found.graph.seen.len(), found.length, found.span()), (14, 190.0, 200.0));
+    let parts: Vec<(&str, f64)> = found.breakdown().into_iter().filter(|b| b.1 > 0.0).collect();
+    assert_eq!(parts, [("cpu_bound", 102.0), ("gpu_compute_bound", 40.0), ("gpu_kernel_launch_overhead", 48.0)]);
+    assert_eq!(found.events(), [0, 1, 2, 3, 6]);
+    assert_eq!(found.what_if(WhatIf::LaunchDelay, 0.0), 142.0);
+    let past = Window { annotation: "A".into(), instances: 3..=3 };
+    assert!(Compat::new(&table, &past, false).err().unwrap().contains("counted from 0"));
+    let none = Window { annotation: "xyz".into(), ..Window::default() };
+    assert!(Compat::new(&table, &none, false).err().unwrap().contains("xyz"));
+}
+
+#[test]
+fn report_by_hand() {
+    let table = Table::read_from(Cursor::new(by_hand().into_bytes()), Path::new("by hand")).unwrap();
+    let found = report::report(&table, 1);
+    let t = found.temporal.unwrap();
+    assert_eq!((t.kernel_us, t.compute_us, t.idle_us, t.non_compute_us), (160.0, 90.0, 70.0, 0.0));
+    // K2 was launched at 102, after K1 had ended.
+    assert_eq!((found.idle[0].category, found.idle[0].idle_us, found.idle.len()), ("host_wait", 70.0, 2));
+    let l = &found.launches;
+    assert_eq!((l.count, l.cpu_us, l.gpu_us, l.delay_us, l.delay_max_us), (2, 13.0, 90.0, 55.0, 45.0));
+    assert_eq!((found.top.len(), found.top[0].name.as_str()), (1, "gemm_1"));
+    assert_eq!((found.queues[0].summary.count, found.queues[0].summary.max), (4, 1.0));
+    assert!(report::diff(&table, &table).is_empty());
+}
+
+/// A second rank whose kernel took 30 us: it came last, and of our 50 us 20 are waiting.
+#[test]
+fn waiting_for_a_peer_is_told_apart() {
+    let text = |start: u32, dur: u32| {
+        let args = json!({"stream": 7, "device": 0, "correlation": 1, "Process Group Name": "0", "Collective name": "allreduce"});
+        json!({"traceEvents": [
+            {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1, "ts": 0, "dur": 5, "args": {"correlation": 1}},
+            {"ph": "X", "cat": "kernel", "name": "ncclKernel_AllReduce", "pid": 0, "tid": 7, "ts": start, "dur": dur, "args": args},
+        ]})
+        .to_string()
+    };
+    let (ours, theirs) = (read(&text(10, 50)), read(&text(1000, 30)));
+    let graph = clip(&ours, "", &(0..=0)).unwrap();
+    let run = Run::recorded(&graph);
+    assert_eq!(path(&ours, &graph, &run), [(Part::Communication, 50_000), (Part::Launch, 10_000)]);
+    let told = tiling::by_part(&tiling::tile(&ours, &graph, &run, &Peers::new(&ours, &[theirs])));
+    assert_eq!(told, [(Part::PeerWait, 20_000), (Part::Transfer, 30_000), (Part::Launch, 10_000)]);
+}
+
+/// The tiling holds on every trace: stretches follow each other without gaps from the window's begin to its end, and running the graph
+/// gives the recorded times back to the nanosecond.
+fn holds(events: &Events, annotation: &str) {
+    let Ok(graph) = clip(events, annotation, &(0..=0)) else { return };
+    let run = Run::recorded(&graph);
+    for (at, unit) in graph.units.iter().enumerate() {
+        assert_eq!((run.start[at], run.end[at]), (unit.start, unit.end), "{:?}", unit);
+    }
+    let path = tiling::tile(events, &graph, &run, &Peers::default());
+    assert!(path.windows(2).all(|w| w[0].end == w[1].start));
+    let (first, last) =
+        (path.first().map_or(graph.window.0, |s| s.start), path.last().map_or(graph.window.1, |s| s.end));
+    assert_eq!((first, last), graph.window);
+    let slack = Slack::new(&graph);
+    assert!(path.iter().filter(|s| s.unit == s.after).all(|s| slack.ns[s.unit as usize] == 0));
+    let unchanged = what_if::run(events, &graph, &Changes::default()).unwrap();
+    assert_eq!(unchanged.step_ns(), graph.window.1 - graph.window.0);
+    let faster = what_if::run(events, &graph, &Changes { scale: vec![], no_launch: true }).unwrap();
+    assert!(faster.step_ns() <= unchanged.step_ns());
+    let mut drawn = Vec::new();
+    overlay::write(events, &graph, &path, &slack, overlay::Show::All, &mut drawn).unwrap();
+    let drawn: Value = serde_json::from_slice(&drawn).unwrap();
+    let of = |ph: &str| drawn["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == ph).count();
+    assert_eq!((of("s"), of("X") >= path.len()), (of("f"), true));
+}
+
+#[test]
+fn every_own_trace_is_tiled() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let mut traces = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let file = entry.unwrap().path();
+        if let Ok(events) = Events::read(&file) {
+            traces += 1;
+            holds(&events, "");
+            holds(&events, "ProfilerStep");
+        }
+    }
+    assert!(traces >= 5, "{traces}");
+}
+
+/// Other analyses of HTA 0.6.1: `HTA_FEATURES` names a file of its results (`traces: {PATH: {temporal_breakdown: ...}}`).
+#[test]
+fn reports_equal_hta_in_every_stored_trace() {
+    let Some(file) = std::env::var_os("HTA_FEATURES").map(PathBuf::from) else { return };
+    let text = std::fs::read_to_string(&file).unwrap().replace("NaN", "null");
+    let document: Value = serde_json::from_str(&text).unwrap();
+    let above = file.parent().and_then(Path::parent).unwrap();
+    let (mut figures, mut wrong) = (0, 0);
+    for (path, theirs) in document["traces"].as_object().unwrap() {
+        let table = Table::read(&above.join(path)).unwrap_or_else(|e| panic!("{e}"));
+        let ours = report::report(&table, 5);
+        let mut same = |what: String, ours: Option<f64>, theirs: &Value| {
+            figures += 1;
+            let theirs = theirs.as_f64();
+            let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1e-9);
+            if !match (ours, theirs) {
+                (Some(a), Some(b)) => near(a, b),
+                (a, b) => a.is_none() == b.is_none(),
+            } {
+                wrong += 1;
+                println!("{path} {what}: {ours:?} against {theirs:?}");
+            }
+        };
+        let refused = |v: &Value| v["exception"].is_string();
+        if let Some(t) = ours.temporal.as_ref().filter(|_| !refused(&theirs["temporal_breakdown"])) {
+            let v = &theirs["temporal_breakdown"];
+            same("idle".into(), Some(t.idle_us), &v["idle_time(us)"]);
+            same("compute".into(), Some(t.compute_us), &v["compute_time(us)"]);
+            same("other".into(), Some(t.non_compute_us), &v["non_compute_time(us)"]);
+            same("all".into(), Some(t.kernel_us), &v["kernel_time(us)"]);
+        }
+        same("overlap".into(), ours.overlap_percent, &theirs["comm_comp_overlap_pctg"]);
+        for row in theirs["kernel_type_breakdown"].as_array().unwrap() {
+            let name = row["kernel_type"].as_str().unwrap();
+            let found = ours.kernel_types.iter().find(|t| t.kernel_type == name);
+            same(format!("type {name}"), Some(found.map_or(0.0, |t| t.sum_us)), &row["sum"]);
+            same(format!("share {name}"), Some(found.map_or(0.0, |t| t.percentage)), &row["percentage"]);
+        }
+        for row in theirs["idle_time_breakdown"].as_array().into_iter().flatten() {
+            let (stream, category) = (row["stream"].as_i64().unwrap(), row["idle_category"].as_str().unwrap());
+            let found = ours.idle.iter().find(|i| i.stream == stream && i.category == category);
+            same(format!("idle {stream} {category}"), found.map(|i| i.idle_us), &row["idle_time"]);
+            same(format!("ratio {stream} {category}"), found.and_then(|i| i.ratio), &row["idle_time_ratio"]);
+        }
+        let mut series = |what: &str, found: Option<&report::stats::Summary>, row: &Value| {
+            let all = [
+                ("count", found.map(|s| s.count as f64)),
+                ("mean", found.map(|s| s.mean)),
+                ("std", found.and_then(|s| s.std)),
+                ("min", found.map(|s| s.min)),
+                ("25%", found.map(|s| s.q25)),
+                ("50%", found.map(|s| s.q50)),
+                ("75%", found.map(|s| s.q75)),
+                ("max", found.map(|s| s.max)),
+            ];
+            all.into_iter().for_each(|(f, v)| same(format!("{what} {f}"), v, &row[f]));
+        };
+        for row in theirs["queue_length_summary"].as_array().into_iter().flatten() {
+            let stream = row["stream"].as_i64().unwrap();
+            series(&format!("queue {stream}"), ours.queues.iter().find(|q| q.of == stream).map(|q| &q.summary), row);
+        }
+        for row in theirs["memory_bw_summary"].as_array().into_iter().flatten() {
+            let name = row["name"].as_str().unwrap();
+            series(name, ours.bandwidth.iter().find(|b| b.of == name).map(|b| &b.summary), row);
+        }
+        let (l, v) = (&ours.launches, &theirs["cuda_kernel_launch_stats"]);
+        same("launches".into(), Some(l.count as f64), &v["count"]);
+        same("launch cpu".into(), Some(l.cpu_us), &v["cpu_duration_sum"]);
+        same("launch gpu".into(), Some(l.gpu_us), &v["gpu_duration_sum"]);
+        same("launch delay".into(), Some(l.delay_us), &v["launch_delay_sum"]);
+        same("longest delay".into(), Some(l.delay_max_us).filter(|_| l.count > 0), &v["launch_delay_max"]);
+    }
+    println!("{figures} figures, {wrong} differ");
+    assert_eq!((wrong, figures > 1000), (0, true));
+}
 
 fn window(run: &Value) -> Window {
     let at = |v: &Value| v.as_u64().unwrap() as usize;

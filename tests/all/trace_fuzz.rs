@@ -3,8 +3,10 @@
 //! `FLOWSPACE_FUZZ_CASES` sets the number of cases; `FLOWSPACE_FUZZ_SEED` another beginning.
 
 use flowspace::trace::chakra::{self, CommGroups, graph};
+use flowspace::trace::critical::compat::{Compat, Table, Window};
+use flowspace::trace::critical::{self, Events, Peers, Run, Slack, overlay, tiling};
 use flowspace::trace::detect::{self, Loaded};
-use flowspace::trace::{TraceErrors, graphs, host, kineto, summary, timeline};
+use flowspace::trace::{TraceErrors, graphs, host, kineto, report, summary, timeline};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -140,7 +142,30 @@ fn use_it(path: &Path, loaded: &Loaded) {
     }
 }
 
+/// The analyses of a timeline: a path that tiles its window, or a refusal.
+fn timelines(path: &Path, bytes: &[u8]) {
+    if let Ok(events) = Events::read_from(Cursor::new(bytes), path) {
+        for annotation in ["", "a", "ProfilerStep"] {
+            let Ok(graph) = critical::window(&events, annotation, &(0..=1)) else { continue };
+            let run = Run::recorded(&graph);
+            let path = tiling::tile(&events, &graph, &run, &Peers::default());
+            assert_eq!(path.iter().map(|s| s.end - s.start).sum::<i64>(), graph.window.1 - graph.window.0);
+            overlay::write(&events, &graph, &path, &Slack::new(&graph), overlay::Show::All, std::io::sink()).unwrap();
+        }
+    }
+    if let Ok(table) = Table::read_from(Cursor::new(bytes), path) {
+        let _ = report::report(&table, 3);
+        for annotation in ["", "a"] {
+            let window = Window { annotation: annotation.into(), instances: 0..=1 };
+            if let Ok(found) = Compat::new(&table, &window, true) {
+                assert!(found.edges().count() > 0 && !found.events().is_empty());
+            }
+        }
+    }
+}
+
 fn every_reader(path: &Path, bytes: &[u8]) -> usize {
+    timelines(path, bytes);
     let open = || Cursor::new(bytes.to_vec());
     let results: [Result<Loaded, TraceErrors>; 6] = [
         chakra::read_from(open(), path).map(Loaded::Chakra),

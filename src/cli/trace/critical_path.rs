@@ -50,9 +50,9 @@ pub struct CriticalPathArgs {
     /// Events with at most so much slack count as nearly critical: percent of the window.
     #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = percent)]
     pub near: f64,
-    /// How many paths are listed after the critical one.
-    #[arg(long, value_name = "K", default_value = "3")]
-    pub paths: usize,
+    /// How many paths are listed after the critical one, up to 1000.
+    #[arg(long, value_name = "K", default_value = "3", value_parser = clap::value_parser!(u16).range(0..=1000))]
+    pub paths: u16,
     /// Format on standard output; CSV has one row for each stretch of the path.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
@@ -131,14 +131,14 @@ fn at(file: &Path, message: impl std::fmt::Display) -> Failure {
     Failure::input(format!("{}: {message}", file.display()))
 }
 
-fn table(header: &[&str]) -> Table {
+pub(super) fn table(header: &[&str]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(header);
     table
 }
 
-fn right(mut table: Table, columns: &[usize]) -> String {
+pub(super) fn right(mut table: Table, columns: &[usize]) -> String {
     for &c in columns {
         if let Some(column) = table.column_mut(c) {
             column.set_cell_alignment(CellAlignment::Right);
@@ -266,7 +266,7 @@ fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
     let near_ns = ((graph.window.1 - graph.window.0) as f64 * args.near / 100.0) as i64;
     let by = |what| shares(&events, &graph, &path, &slack, near_ns, what);
     let groups = [("operator", by(By::Operator)), ("module", by(By::Module)), ("layer", by(By::Layer))];
-    let next = next_paths(&events, &graph, &recorded, &slack, args.paths);
+    let next = next_paths(&events, &graph, &recorded, &slack, args.paths.into());
     let mut changes = Changes { scale: args.scale.clone(), no_launch: args.no_launch };
     changes.scale.extend(args.remove.iter().map(|c| (c.clone(), 0.0)));
     let changed = if changes.is_empty() {
@@ -303,7 +303,7 @@ fn share(part: i64, whole: i64) -> String {
 }
 
 /// A field of CSV.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
 }
 

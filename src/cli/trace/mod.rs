@@ -10,6 +10,7 @@ pub mod info;
 pub mod link;
 pub mod lower;
 pub mod replay;
+pub mod report;
 
 use super::Failure;
 use crate::trace::{TraceError, TraceErrors};
@@ -36,6 +37,8 @@ pub enum TraceCommand {
     Replay(replay::ReplayArgs),
     /// Find the critical path of a Kineto trace: what every microsecond of a window was spent on, slack, and what if.
     CriticalPath(critical_path::CriticalPathArgs),
+    /// What the device did with its time: types, overlap, idle time by cause, queues, bandwidth, launches, top kernels, differences.
+    Report(report::ReportArgs),
     /// Write a Chakra trace as JSON.
     ToJson(export::ToJsonArgs),
     /// Write a Chakra trace as text protobuf.
@@ -65,6 +68,7 @@ pub fn run(command: &TraceCommand) -> Result<i32, Failure> {
         TraceCommand::Convert(args) => convert::run(args),
         TraceCommand::Replay(args) => replay::run(args),
         TraceCommand::CriticalPath(args) => critical_path::run(args),
+        TraceCommand::Report(args) => report::run(args),
         TraceCommand::ToJson(args) => export::to_json(args),
         TraceCommand::ToText(args) => export::to_text(args),
         TraceCommand::ToEt(args) => export::to_et(args),

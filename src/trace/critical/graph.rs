@@ -25,6 +25,8 @@ pub enum Delay {
     Order,
     /// From the begin of a call to the begin of what it launched.
     Launch,
+    /// The same, but much longer than is typical, with nothing recorded that explains it.
+    Unexplained,
     /// From the operation before on the same stream.
     Stream,
     /// From an operation on another stream that was waited for.
@@ -118,6 +120,9 @@ impl Graph {
         self.first[unit] as usize
     }
 }
+
+/// A launch that takes longer than this, ns, and than twenty typical ones, waited for something.
+const LONG_LAUNCH: i64 = 1_000_000;
 
 /// Calls that return when the device is done.
 fn blocks(name: &str) -> bool {
@@ -282,7 +287,9 @@ fn device_edges(b: &mut Builder<'_>, operations: &[Operation]) -> (i64, i64) {
         }
         if let Some(call) = o.call.filter(|_| called.is_some()) {
             let binds = waited.is_none() && !by_stream;
-            b.edge(o.unit, call, true, (!binds).then_some(launch), Delay::Launch);
+            let long = begin - start_of(b, call) > LONG_LAUNCH.max(20 * launch);
+            let delay = if binds && long { Delay::Unexplained } else { Delay::Launch };
+            b.edge(o.unit, call, true, (!binds).then_some(launch), delay);
         }
         if let Some((p, _)) = previous.filter(|_| !overlaps) {
             let binds = waited.is_none() && by_stream;

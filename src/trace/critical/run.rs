@@ -2,6 +2,9 @@
 
 use super::graph::{Delay, Edge, Graph, Unit};
 
+/// No time lies behind this one, ns: sums of times stay numbers.
+const LATEST: i64 = i64::MAX / 4;
+
 /// One run of a graph.
 #[derive(Debug, Clone)]
 pub struct Run {
@@ -22,13 +25,13 @@ impl Run {
             let from = graph.first_edge(at);
             for (i, e) in graph.incoming(at).iter().enumerate() {
                 let begin = if e.at_start { out.start[e.from as usize] } else { out.end[e.from as usize] };
-                let ready = begin.saturating_add(delay(e));
+                let ready = begin.saturating_add(delay(e)).min(LATEST);
                 if out.decided[at] == u32::MAX || ready > out.start[at] {
                     out.start[at] = ready;
                     out.decided[at] = (from + i) as u32;
                 }
             }
-            out.end[at] = out.start[at].saturating_add(duration(unit));
+            out.end[at] = out.start[at].saturating_add(duration(unit)).min(LATEST);
         }
         out
     }

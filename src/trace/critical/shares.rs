@@ -3,7 +3,7 @@
 use super::events::Events;
 use super::graph::{Graph, Unit, UnitKind};
 use super::run::{Run, Slack};
-use super::tiling::Stretch;
+use super::tiling::{Part, Stretch};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -46,7 +46,9 @@ fn name<'e>(events: &'e Events, unit: &Unit, by: By) -> Option<&'e str> {
 /// Critical and nearly critical time, the longest first; `near` is the slack up to which a unit counts, ns.
 pub fn shares(events: &Events, graph: &Graph, path: &[Stretch], slack: &Slack, near: i64, by: By) -> Vec<Share> {
     let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
-    for stretch in path {
+    // What a thread did between operators is nobody's.
+    let owned = |s: &&Stretch| s.unit == s.after || matches!(s.part, Part::Launch | Part::Queueing);
+    for stretch in path.iter().filter(owned) {
         if let Some(n) = name(events, &graph.units[stretch.unit as usize], by) {
             sums.entry(n).or_default().0 += stretch.end - stretch.start;
         }

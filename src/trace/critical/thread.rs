@@ -40,20 +40,17 @@ pub(super) fn pieces(events: &Events, thread: &[u32], window: (i64, i64)) -> Vec
         Span { start: e.start, end: e.end, rank: rank(e.kind), node }
     });
     let points = nest(spans.filter(|s| s.end > window.0 && s.start < window.1).collect()).points;
-    let works = |node: u32| matches!(list[node as usize].kind, Kind::Operator | Kind::Call);
+    let works = |e: &Event| matches!(e.kind, Kind::Operator | Kind::Call);
     let is_module = |e: &Event| e.kind == Kind::Python && events.name(e).starts_with("nn.Module: ");
     let mut out: Vec<Piece> = Vec::new();
-    let mut open: Vec<u32> = Vec::new();
+    // All that is open; operators and calls; operators; modules. Each has the innermost last.
+    let mut open: [Vec<u32>; 4] = Default::default();
     let (mut now, mut python) = (window.0, false);
     for point in points {
         let until = point.at.clamp(window.0, window.1);
         if until > now {
-            let innermost = open.iter().rev().copied().find(|&n| works(n));
-            match innermost {
+            match open[1].last().copied() {
                 Some(event) => {
-                    let around = |meant: &dyn Fn(&Event) -> bool| {
-                        open.iter().rev().copied().find(|&n| meant(&list[n as usize])).unwrap_or(NONE)
-                    };
                     // The same event again, with nothing between: one piece.
                     match out.last_mut().filter(|p| p.event == event && p.end == now) {
                         Some(piece) => piece.end = until,
@@ -61,23 +58,27 @@ pub(super) fn pieces(events: &Events, thread: &[u32], window: (i64, i64)) -> Vec
                             start: now,
                             end: until,
                             event,
-                            operator: around(&|e| e.kind == Kind::Operator),
-                            module: around(&is_module),
+                            operator: open[2].last().copied().unwrap_or(NONE),
+                            module: open[3].last().copied().unwrap_or(NONE),
                             python_before: python,
                             last: false,
                         }),
                     }
                     python = false;
                 }
-                None => python |= !open.is_empty(),
+                None => python |= !open[0].is_empty(),
             }
             now = until;
         }
-        match point.end {
-            End::Start => open.push(point.node),
-            End::Finish => {
-                if let Some(at) = open.iter().rposition(|&n| n == point.node) {
-                    open.remove(at);
+        let event = &list[point.node as usize];
+        let meant = [true, works(event), event.kind == Kind::Operator, is_module(event)];
+        for stack in open.iter_mut().zip(meant).filter(|(_, m)| *m).map(|(s, _)| s) {
+            match point.end {
+                End::Start => stack.push(point.node),
+                End::Finish => {
+                    if let Some(at) = stack.iter().rposition(|&n| n == point.node) {
+                        stack.remove(at);
+                    }
                 }
             }
         }

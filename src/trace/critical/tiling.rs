@@ -195,6 +195,7 @@ fn part_of(unit: &Unit, event: &Event, launching: &std::collections::HashSet<i64
 fn delayed(edge: &Edge) -> (Part, &'static str) {
     match edge.delay {
         Delay::Launch => (Part::Launch, "from the call to the operation"),
+        Delay::Unexplained => (Part::Queueing, "launched, but held back by something that was not recorded"),
         Delay::Stream => (Part::Queueing, "behind the operation before on the stream"),
         Delay::Wait => (Part::Queueing, "behind an operation of another stream (inferred)"),
         Delay::Interpreter => (Part::Interpreter, "between operators"),

@@ -59,6 +59,19 @@ impl Choice {
     }
 }
 
+impl std::fmt::Display for Choice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Name(part) => return write!(f, "name~{part}"),
+            Self::Compute => "compute",
+            Self::Communication => "communication",
+            Self::Memory => "memory",
+            Self::Device => "device",
+            Self::Host => "host",
+        })
+    }
+}
+
 /// What is changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Changes {
@@ -83,7 +96,7 @@ pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, Str
     let inside = |u: &super::graph::Unit| events.list.get(u.event as usize);
     for (choice, _) in &changes.scale {
         if !graph.units.iter().filter_map(inside).any(|e| choice.means(events, e)) {
-            return Err(format!("{choice:?}: no event of the window is meant by it"));
+            return Err(format!("{choice}: no event of the window is meant by it"));
         }
     }
     // By name and kind once, not by unit.

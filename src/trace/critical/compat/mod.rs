@@ -10,6 +10,7 @@ pub mod table;
 mod window;
 
 pub use graph::{Edge, EdgeType, Graph, Node};
+pub(crate) use order::argsort;
 pub use table::{Row, Table};
 pub use window::Window;
 

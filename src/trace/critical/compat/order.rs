@@ -13,7 +13,7 @@ const EMPTY: (f64, u32) = (f64::INFINITY, u32::MAX);
 type Vector = [(f64, u32); LANES];
 
 /// Positions of the keys in rising order. Keys are finite.
-pub(super) fn argsort(keys: &[f64]) -> Vec<u32> {
+pub(crate) fn argsort(keys: &[f64]) -> Vec<u32> {
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     if keys.len() > 1 {
         quick(keys, &mut order, 2 * keys.len().ilog2());

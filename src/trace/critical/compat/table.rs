@@ -2,11 +2,12 @@
 //! The rules are those of facebookresearch/HolisticTraceAnalysis, tag v0.6.1 (MIT), read from its sources; the code is our own.
 
 use crate::trace::critical::symbols::Symbols;
-use crate::trace::kineto::{Seen, scan};
+use crate::trace::kineto::{Seen, scan, scan_from};
 use crate::trace::raw::Raw;
 use crate::trace::{TraceError, TraceErrors};
 use foldhash::fast::RandomState;
 use std::collections::{HashMap, HashSet};
+use std::io::Read;
 use std::path::Path;
 
 /// An event. Times are microseconds since the first event.
@@ -70,11 +71,25 @@ impl Table {
     pub fn read(path: &Path) -> Result<Self, TraceErrors> {
         let mut table = Self::default();
         scan(path, |seen| table.keep(seen))?;
-        if table.rows.is_empty() {
+        table.finished(path)
+    }
+
+    /// Reads uncompressed bytes; `path` is for messages.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_from(source: impl Read, path: &Path) -> Result<Self, TraceErrors> {
+        let mut table = Self::default();
+        scan_from(source, path, |seen| table.keep(seen))?;
+        table.finished(path)
+    }
+
+    fn finished(mut self, path: &Path) -> Result<Self, TraceErrors> {
+        if self.rows.is_empty() {
             return Err(TraceError::new(path, "this trace has no events with a duration and a category").into());
         }
-        table.finish();
-        Ok(table)
+        self.finish();
+        Ok(self)
     }
 
     /// The row of an event.
@@ -95,7 +110,7 @@ impl Table {
         }
         let missing = |field: &str| (field.to_owned(), "missing".to_owned());
         let number = |field: &str, text: &str| {
-            let value = text.parse::<f64>().ok().filter(|x| x.is_finite());
+            let value = text.parse::<f64>().ok().filter(|x| x.abs() < 1e18);
             let found: String = text.chars().take(40).collect();
             value.ok_or_else(|| (field.to_owned(), format!("expected microseconds, found {found}")))
         };
