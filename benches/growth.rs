@@ -235,7 +235,7 @@ fn tiles() {
             println!("(no sequence {sequence})");
             continue;
         };
-        let counts = tile_counts(&graph, &system.model).len();
+        let counts = tile_counts(&graph, &system).len();
         growth.add("SN30 torus", counts as f64, &graph, &system, &Request::default());
     }
     growth.draw();

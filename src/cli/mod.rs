@@ -156,10 +156,11 @@ pub fn print(text: &str) {
     use std::io::Write as _;
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            if !NOT_PRINTED.swap(true, std::sync::atomic::Ordering::Relaxed) {
-                eprintln!("error: cannot write to standard output: {}", crate::spec::node::io_reason(&e));
-            }
+        Err(e)
+            if e.kind() != std::io::ErrorKind::BrokenPipe
+                && !NOT_PRINTED.swap(true, std::sync::atomic::Ordering::Relaxed) =>
+        {
+            eprintln!("error: cannot write to standard output: {}", crate::spec::node::io_reason(&e));
         }
         _ => {}
     }

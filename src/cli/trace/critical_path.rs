@@ -183,7 +183,8 @@ fn compatible(args: &CriticalPathArgs) -> Result<String, Failure> {
             out
         }
         Format::Json => {
-            let map = |pick: &dyn Fn(&(&'static str, usize, usize, f64)) -> serde_json::Value| {
+            type OfType = (&'static str, usize, usize, f64);
+            let map = |pick: &dyn Fn(&OfType) -> serde_json::Value| {
                 types.iter().map(|t| (t.0.to_owned(), pick(t))).collect::<serde_json::Map<_, _>>()
             };
             let value = json!({

@@ -128,9 +128,10 @@ fn sorted(v: &mut Vector) {
 }
 
 fn lanewise(vectors: &mut [Vector], low: usize, high: usize) {
-    for lane in 0..LANES {
-        if vectors[low][lane].0 > vectors[high][lane].0 {
-            (vectors[low][lane], vectors[high][lane]) = (vectors[high][lane], vectors[low][lane]);
+    let (before, after) = vectors.split_at_mut(high);
+    for (a, b) in before[low].iter_mut().zip(&mut after[0]) {
+        if a.0 > b.0 {
+            std::mem::swap(a, b);
         }
     }
 }

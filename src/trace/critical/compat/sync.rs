@@ -85,7 +85,8 @@ impl Waits {
 
     fn nexts(&mut self, table: &Table, launches: &[(f64, u32, u32)]) {
         let Some(wait) = table.symbols.find("cudaStreamWaitEvent") else { return };
-        let mut by_thread: HashMap<(u32, u32, i64), Vec<(f64, u32)>, RandomState> = HashMap::default();
+        type Launched = HashMap<(u32, u32, i64), Vec<(f64, u32)>, RandomState>;
+        let mut by_thread = Launched::default();
         for &(ts, call, k) in launches {
             let (call, stream) = (&table.rows[call as usize], table.rows[k as usize].stream);
             by_thread.entry((call.pid, call.tid, stream)).or_default().push((ts, k));
