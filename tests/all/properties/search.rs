@@ -84,7 +84,7 @@ fn kernels(lanes: u32) -> Kernels {
         fill: Seconds(1e-7),
         memory_efficiency: Fraction(0.7),
         launch: Seconds(2e-6),
-        burst: (lanes % 2 == 0).then_some(Burst {
+        burst: lanes.is_multiple_of(2).then_some(Burst {
             efficiency: Fraction(0.9),
             batched_efficiency: Fraction(0.5),
             memory_efficiency: Fraction(0.8),
