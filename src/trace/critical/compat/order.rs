@@ -127,10 +127,12 @@ fn sorted(v: &mut Vector) {
     }
 }
 
+/// Compares two vectors lane by lane: the lesser keys go to `low`, which comes first.
 fn lanewise(vectors: &mut [Vector], low: usize, high: usize) {
-    for lane in 0..LANES {
-        if vectors[low][lane].0 > vectors[high][lane].0 {
-            (vectors[low][lane], vectors[high][lane]) = (vectors[high][lane], vectors[low][lane]);
+    let (before, after) = vectors.split_at_mut(high);
+    for (a, b) in before[low].iter_mut().zip(&mut after[0]) {
+        if a.0 > b.0 {
+            std::mem::swap(a, b);
         }
     }
 }
