@@ -183,9 +183,8 @@ fn compatible(args: &CriticalPathArgs) -> Result<String, Failure> {
             out
         }
         Format::Json => {
-            type OfType = (&'static str, usize, usize, f64);
-            let map = |pick: &dyn Fn(&OfType) -> serde_json::Value| {
-                types.iter().map(|t| (t.0.to_owned(), pick(t))).collect::<serde_json::Map<_, _>>()
+            let map = |values: Vec<serde_json::Value>| -> serde_json::Map<_, _> {
+                types.iter().map(|t| t.0.to_owned()).zip(values).collect()
             };
             let value = json!({
                 "compat": "hta-0.6.1",
@@ -193,13 +192,13 @@ fn compatible(args: &CriticalPathArgs) -> Result<String, Failure> {
                 "node_list_len": graph.nodes.len(),
                 "graph_nodes": graph.seen.len(),
                 "graph_edges": graph.edges.len(),
-                "edges_by_type": map(&|t| json!(t.1)),
-                "weight_by_type_us": map(&|t| json!(t.3)),
+                "edges_by_type": map(types.iter().map(|t| json!(t.1)).collect()),
+                "weight_by_type_us": map(types.iter().map(|t| json!(t.3)).collect()),
                 "graph_span_us": found.span(),
                 "critical_path_length_us": found.length,
                 "critical_nodes": nodes,
                 "critical_edges": found.path.len(),
-                "critical_edges_by_type": map(&|t| json!(t.2)),
+                "critical_edges_by_type": map(types.iter().map(|t| json!(t.2)).collect()),
                 "critical_event_ids": events,
                 "breakdown_us": breakdown,
                 "whatif_length_us": what_if.iter().map(|(n, us)| ((*n).to_owned(), json!(us))).collect::<serde_json::Map<_, _>>(),

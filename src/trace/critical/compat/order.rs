@@ -127,6 +127,7 @@ fn sorted(v: &mut Vector) {
     }
 }
 
+/// Compares two vectors lane by lane: the lesser keys go to `low`, which comes first.
 fn lanewise(vectors: &mut [Vector], low: usize, high: usize) {
     let (before, after) = vectors.split_at_mut(high);
     for (a, b) in before[low].iter_mut().zip(&mut after[0]) {

@@ -23,6 +23,9 @@ impl Last {
     }
 }
 
+/// Launches by time: when, and the row of the kernel.
+type Launched = Vec<(f64, u32)>;
+
 /// What was launched before an event was recorded, and what after a stream was told to wait.
 pub(super) struct Waits {
     /// By the correlation of the call that records a CUDA event: the kernel launched last before it.
@@ -68,7 +71,7 @@ impl Waits {
             }
         }
         let Some(record) = table.symbols.find("cudaEventRecord") else { return Ok(()) };
-        let mut by_stream: HashMap<(i64, u32), Vec<(f64, u32)>, RandomState> = HashMap::default();
+        let mut by_stream: HashMap<(i64, u32), Launched, RandomState> = HashMap::default();
         for &(ts, _, k) in launches {
             let row = &table.rows[k as usize];
             by_stream.entry((row.stream, row.pid)).or_default().push((ts, k));
@@ -85,8 +88,7 @@ impl Waits {
 
     fn nexts(&mut self, table: &Table, launches: &[(f64, u32, u32)]) {
         let Some(wait) = table.symbols.find("cudaStreamWaitEvent") else { return };
-        type Launched = HashMap<(u32, u32, i64), Vec<(f64, u32)>, RandomState>;
-        let mut by_thread = Launched::default();
+        let mut by_thread: HashMap<(u32, u32, i64), Launched, RandomState> = HashMap::default();
         for &(ts, call, k) in launches {
             let (call, stream) = (&table.rows[call as usize], table.rows[k as usize].stream);
             by_thread.entry((call.pid, call.tid, stream)).or_default().push((ts, k));
