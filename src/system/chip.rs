@@ -49,7 +49,7 @@ impl FromNode for Efficiency {
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "anyOf": [Fraction::schema(definitions), { "enum": ["lanes_stages", "waves"] }] })
+        json!({ "anyOf": [Fraction::schema(definitions), { "const": "lanes_stages" }, { "const": "waves" }] })
     }
     fn expected() -> String {
         "a fraction of the peak such as 0.9, lanes_stages, or waves".into()
