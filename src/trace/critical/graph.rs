@@ -1,6 +1,6 @@
 //! The dependency graph of a window: what had to end before what could begin.
 //!
-//! A *unit* is a piece of work: a piece of a host thread ([`super::thread`]), or a device operation. An *edge* says that a unit begins no earlier
+//! A *unit* is a piece of work: a piece of a host thread (`thread`), or a device operation. An *edge* says that a unit begins no earlier
 //! than some time after another one began or ended. One of the edges into a unit is the one it waited for in the recording: that one's
 //! delay is the recorded one, so that the recorded start follows to the nanosecond. The other edges had time to spare; their delay is the
 //! typical one of the trace, never more than what was recorded. Rules, with *typical* = the median over the window:

@@ -1,6 +1,6 @@
 //! The graph of a language model: embedding, layers and head as a chain of blocks, forward and, in training, backward.
 //!
-//! [`layer`] has the order of a layer's parts, [`attention`] and [`perceptron`] their kernels, [`ends`] what comes before and after; the
+//! `layer` has the order of a layer's parts, `attention` and `perceptron` their kernels, `ends` what comes before and after; the
 //! backward pass is the adjoint of these ([`crate::graph::adjoint`]), so that what is kept is what it reads. Linear maps of one
 //! input (queries, keys and values; gate and up) are one product, as software has them: their input gradients add up inside it.
 //!
