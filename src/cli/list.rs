@@ -2,10 +2,12 @@
 
 use super::Failure;
 use super::present::{align, plain};
+use crate::model::rate::{HALF, chip_peak};
 use crate::place::spec::CoresSpec;
 use crate::spec::catalogue::{Entry, Kind, entries};
 use crate::spec::{FromNode, Loader, Problems, Reader};
 use crate::study::Study;
+use crate::system::options::ModelOptions;
 use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System};
 use crate::validate::coverage::Coverage;
 use crate::workload::WorkloadSpec;
@@ -215,7 +217,7 @@ fn chip(entry: &Entry, memory: Option<&'static Entry>) -> Result<Vec<Value>, Pro
     let beside: Option<Memory> = memory.map(part).transpose()?;
     Ok(vec![
         json!(chip.style.word()),
-        figure(Some(chip.matrix_peak() / 1e12)),
+        figure(Some(chip_peak(&chip, &ModelOptions::flowspace(), HALF) / 1e12)),
         figure(Some(chip.sram.0 / (1u64 << 20) as f64)),
         memory.map_or(Value::Null, |m| json!(m.name)),
         figure(beside.as_ref().and_then(|m| m.capacity).map(|c| c.0 / GIB)),

@@ -171,17 +171,7 @@ impl<'a> Adjoint<'a> {
     }
 
     fn tensor(&mut self, name: String, (rows, cols): (u64, u64), producer: usize) -> usize {
-        self.tensors.push(Tensor {
-            name,
-            rows,
-            cols,
-            producer: Some(producer),
-            consumers: Vec::new(),
-            output: false,
-            carried_from: None,
-            in_place: false,
-            handed_on: false,
-        });
+        self.tensors.push(Tensor::new(name, rows, cols, Some(producer)));
         self.tensors.len() - 1
     }
 

@@ -76,6 +76,23 @@ pub struct Tensor {
     pub handed_on: bool,
 }
 
+impl Tensor {
+    /// A tensor that nobody reads yet: an input (no producer), or made by a kernel.
+    pub fn new(name: impl Into<String>, rows: u64, cols: u64, producer: Option<usize>) -> Self {
+        Self {
+            name: name.into(),
+            rows,
+            cols,
+            producer,
+            consumers: Vec::new(),
+            output: false,
+            carried_from: None,
+            in_place: false,
+            handed_on: false,
+        }
+    }
+}
+
 /// Rows and columns that `slot` of a kernel reads, `None` where that is not fixed. A weight GEMM shares one `k x n`
 /// operand among its outer problems; a two-tensor GEMM has one an outer problem, and a stationary one each `lhs_shared`.
 pub fn operand_size(kernel: &Kernel, slot: Slot) -> Option<(u64, u64)> {

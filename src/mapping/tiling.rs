@@ -3,9 +3,8 @@
 use crate::model::Strategy;
 use crate::model::compute::{CoreOption, local};
 use crate::model::divisors::divisors;
-use crate::model::rate::Rate;
-use crate::system::System;
 use crate::system::options::{Layouts, TileCounts};
+use crate::system::{Efficiency, System};
 use crate::workload::{Axis, Workload};
 
 /// Up to here `any` tries every tile count; above, only divisors.
@@ -14,7 +13,7 @@ const MOST_TILE_COUNTS: u64 = 4096;
 /// Tile counts worth trying, descending: more tiles need less SRAM. They divide (or, with `any`, do not exceed) the
 /// streamed size: the most common size along which the graph's kernels are tiled. One where kernels choose their tiles by themselves.
 pub fn tile_counts(workload: &Workload, system: &System) -> Vec<u64> {
-    if Rate::of(workload, system).chooses_tiles() {
+    if system.chip.0.waves().is_some() {
         return vec![1];
     }
     let streamed = streamed_size(workload);
@@ -34,7 +33,9 @@ pub fn tile_counts(workload: &Workload, system: &System) -> Vec<u64> {
 /// no time and no traffic depends on which of these counts is taken, and fewer tiles only need more SRAM: the count makes those
 /// that divide it needless.
 pub fn is_whole(workload: &Workload, system: &System, t: u64, sharding: &[Strategy], tiles: u64) -> bool {
-    let plain = system.model.layouts == Layouts::Flowspace && Rate::of(workload, system).is_constant();
+    // A kernel's time is its FLOP at a share of the peak, so that it does not depend on how it is cut.
+    let constant = matches!(system.chip.0.efficiency, Efficiency::Constant(_));
+    let plain = system.model.layouts == Layouts::Flowspace && constant;
     plain
         && tiles > 0
         && workload.kernels.iter().zip(sharding).all(|(kernel, strategy)| {

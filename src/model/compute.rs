@@ -54,12 +54,16 @@ pub fn tile_flop(kernel: &Kernel, local: &Local) -> f64 {
 /// FLOP/s that a kernel reaches at most on a chip: the matrix peak, or the vector peak for kernels that are no GEMM
 /// where the chip states one and the model has it.
 pub fn peak(chip: &Chip, kernel: &Kernel, options: &ModelOptions) -> f64 {
-    let frequency = options.precision.round(chip.frequency.0 / 1e9) * 1e9;
-    let matrix = 2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency;
     match chip.vector_peak {
         Some(vector) if (!kernel.is_gemm() || kernel.lookup) && options.vector_unit == Charge::Charged => vector.0,
-        _ => matrix,
+        _ => lanes_peak(chip, options),
     }
+}
+
+/// FLOP/s of matrix work: two a multiply-accumulate, lane, stage, core and cycle (model.md section 5, GF).
+pub fn lanes_peak(chip: &Chip, options: &ModelOptions) -> f64 {
+    let frequency = options.precision.round(chip.frequency.0 / 1e9) * 1e9;
+    2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency
 }
 
 /// Seconds of all tiles of one sample at a constant efficiency u: tiles * F / (u * peak).

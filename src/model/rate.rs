@@ -14,7 +14,9 @@
 //! made b times side by side. Training runs at what the chip sustains, inference at what short steps reach
 //! ([`Burst`](crate::system::kernels::Burst)). Vector work is its bytes, and its elements at the vector peak.
 
-use super::compute::{CoreOption, ceil_div, core_options, least_core_seconds, local, peak, seconds_at_efficiency};
+use super::compute::{
+    CoreOption, ceil_div, core_options, lanes_peak, least_core_seconds, local, peak, seconds_at_efficiency,
+};
 use super::kernel_time::{KernelTimes, Product};
 use super::layout::Strategy;
 use crate::graph::{Axis, Kernel, Op, Workload};
@@ -56,6 +58,9 @@ pub struct Rate<'a> {
     pub sram_bytes: f64,
 }
 
+/// Bytes of the words that a chip's figures are for where no workload says otherwise.
+pub const HALF: f64 = 2.0;
+
 /// The data types whose words have so many bytes; a chip computes in the fastest of them that it states.
 fn types(word_bytes: f64) -> &'static [&'static str] {
     match word_bytes {
@@ -74,13 +79,9 @@ fn type_and_peak(kernels: &Kernels, word_bytes: f64) -> Option<(&'static str, f6
 
 /// Peak of one chip in FLOP/s for words of so many bytes: what utilisation is measured against.
 pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
-    let by_waves = chip.kernels.as_ref().filter(|_| chip.efficiency == Efficiency::Waves);
-    match by_waves.and_then(|kernels| type_and_peak(kernels, word_bytes)) {
+    match chip.waves().and_then(|kernels| type_and_peak(kernels, word_bytes)) {
         Some((_, peak)) => peak,
-        None => {
-            let frequency = options.precision.round(chip.frequency.0 / 1e9) * 1e9;
-            2.0 * chip.lanes as f64 * chip.stages as f64 * chip.cores as f64 * frequency
-        }
+        None => lanes_peak(chip, options),
     }
 }
 
@@ -92,7 +93,7 @@ pub fn system_peak(system: &System, word_bytes: f64) -> f64 {
 /// Why a system cannot compute a workload: its chip states no peak for the workload's words.
 pub fn fault(workload: &Workload, system: &System) -> Option<String> {
     let chip = &system.chip.0;
-    let kernels = chip.kernels.as_ref().filter(|_| chip.efficiency == Efficiency::Waves)?;
+    let kernels = chip.waves()?;
     if type_and_peak(kernels, workload.word_bytes).is_some() {
         return None;
     }
@@ -110,18 +111,22 @@ pub fn fault(workload: &Workload, system: &System) -> Option<String> {
 impl<'a> Rate<'a> {
     /// Of the chips of a system with the words of a workload.
     pub fn of(workload: &Workload, system: &'a System) -> Self {
+        Self::with(system, workload.word_bytes, workload.training)
+    }
+
+    /// Of the chips of a system with words of so many bytes, in training or in the short steps of inference.
+    pub fn with(system: &'a System, word_bytes: f64, training: bool) -> Self {
         let (chip, options) = (&system.chip.0, &system.model);
         let bandwidth = system.memory.0.bandwidth.0;
-        let kernels = chip.kernels.as_ref().filter(|_| chip.efficiency == Efficiency::Waves);
         let charged = |seconds: f64| if options.latencies == Charge::Charged { seconds } else { 0.0 };
-        let Some(kernels) = kernels else {
+        let Some(kernels) = chip.waves() else {
             let sram_bytes = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
             let launch_s = charged(chip.launch_overhead.0);
             return Self { chip, options, waves: None, dram_bytes_per_s: bandwidth, launch_s, sram_bytes };
         };
         // Without a peak nothing is computed ([`fault`] says so before anything is asked).
-        let (word, peak) = type_and_peak(kernels, workload.word_bytes).unwrap_or(("", 0.0));
-        let (times, product, batched) = match workload.training {
+        let (word, peak) = type_and_peak(kernels, word_bytes).unwrap_or(("", 0.0));
+        let (times, product, batched) = match training {
             true => (KernelTimes::new(kernels, bandwidth), kernels.efficiency_of(word), kernels.batched_efficiency.0),
             false => {
                 let burst = kernels.burst();
@@ -138,11 +143,6 @@ impl<'a> Rate<'a> {
     /// Whether kernels choose their tiles by themselves, so that the graph's tile count decides nothing.
     pub fn chooses_tiles(&self) -> bool {
         self.waves.is_some()
-    }
-
-    /// Whether a kernel's time is its FLOP at a constant share of the peak, so that it does not depend on how it is cut.
-    pub fn is_constant(&self) -> bool {
-        self.waves.is_none() && matches!(self.chip.efficiency, Efficiency::Constant(_))
     }
 
     /// Arithmetic of a kernel under `strategy` in a group of `t` chips, for all `tiles` tiles of `samples` samples.
@@ -175,6 +175,24 @@ impl<'a> Rate<'a> {
             (_, Some(_)) => least_core_seconds(self.chip, kernel),
             (_, None) => kernel.flop() / peak(self.chip, kernel, self.options),
         }
+    }
+}
+
+impl Rate<'_> {
+    /// Seconds of work of which only FLOP and bytes are known, matrix work or not, from one launch to the next: its arithmetic or its
+    /// traffic, whichever takes longer (the roofline: Williams, Waterman and Patterson, CACM 2009). `None` where the chip states no peak for
+    /// the words. Lanes and stages count at their full peak.
+    pub fn roofline(&self, matrix: bool, flop: f64, bytes: f64) -> Option<f64> {
+        let lanes = || lanes_peak(self.chip, self.options);
+        let rate = match (&self.waves, self.chip.efficiency, self.chip.vector_peak) {
+            (Some(waves), _, _) if matrix => waves.product,
+            (Some(waves), _, _) => waves.vector,
+            (None, efficiency, vector) => {
+                let share = if let Efficiency::Constant(u) = efficiency { u.0 } else { 1.0 };
+                share * vector.filter(|_| !matrix).map_or_else(lanes, |v| v.0)
+            }
+        };
+        (rate > 0.0).then(|| (flop / rate).max(bytes / self.dram_bytes_per_s) + self.launch_s)
     }
 }
 
@@ -282,7 +300,7 @@ mod tests {
         assert_eq!(seconds(&rate, &w.kernels[1], Strategy::Outer, 2), 240.0);
         assert_eq!(seconds(&rate, &w.kernels[2], Strategy::Replicate, 1), 30.0);
         assert_eq!((rate.launch_s, rate.dram_bytes_per_s, rate.sram_bytes), (3.0, 4.0, f64::INFINITY));
-        assert!(rate.chooses_tiles() && !rate.is_constant());
+        assert!(rate.chooses_tiles());
         // No way to cut a kernel beats its FLOP at the best rate.
         for kernel in &w.kernels {
             assert!(3.0 * rate.least_seconds(kernel) <= seconds(&rate, kernel, Strategy::Replicate, 1));

@@ -10,6 +10,7 @@ use super::plot::Better;
 use crate::graph::Workload;
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
+use crate::model::rate::{HALF, chip_peak};
 use crate::model::stages;
 use crate::plan::{Bottleneck, PartitionFigures, Plan};
 use crate::system::budget::Fitted;
@@ -252,7 +253,9 @@ pub const COLUMNS: &[Column] = &[
     }).lower(),
     plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
     plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)).lower(),
-    system("peak_flop_per_s", "Matrix peak of one chip.", |s| Some(s.system.chip.0.matrix_peak())),
+    figure("peak_flop_per_s", "Matrix peak of one chip for the words of the workload.", |f| {
+        f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, |w| w.word_bytes)))
+    }),
     system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
     system("cost_usd", "Price of the system.", |s| Some(s.cost.total())).lower(),
     system("chips_usd", "Price of its chips.", |s| Some(s.cost.chips)).lower(),

@@ -139,8 +139,8 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
 }
 
 impl Chip {
-    /// Peak rate of matrix work: 2 FLOP a multiply-accumulate, lane, stage, core and cycle (model.md section 5, GF).
-    pub fn matrix_peak(&self) -> f64 {
-        2.0 * self.lanes as f64 * self.stages as f64 * self.cores as f64 * self.frequency.0
+    /// Its kernels, if it computes by waves: they then choose their tiles by themselves.
+    pub fn waves(&self) -> Option<&Kernels> {
+        self.kernels.as_ref().filter(|_| self.efficiency == Efficiency::Waves)
     }
 }

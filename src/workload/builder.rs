@@ -44,17 +44,7 @@ impl Builder {
 
     /// Adds a tensor of its own: an input (no producer), or a further output of a kernel. Returns its index.
     pub fn tensor(&mut self, name: impl Into<String>, rows: u64, cols: u64, producer: Option<usize>) -> usize {
-        self.tensors.push(Tensor {
-            name: name.into(),
-            rows,
-            cols,
-            producer,
-            consumers: Vec::new(),
-            output: false,
-            carried_from: None,
-            in_place: false,
-            handed_on: false,
-        });
+        self.tensors.push(Tensor::new(name, rows, cols, producer));
         self.tensors.len() - 1
     }
 

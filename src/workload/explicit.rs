@@ -288,7 +288,7 @@ impl GraphSpec {
                     format!("duplicate tensor name {:?}", input.name),
                 );
             }
-            tensors.push(blank(&input.name, input.rows, input.cols, None));
+            tensors.push(Tensor::new(&input.name, input.rows, input.cols, None));
         }
         for (i, kernel) in self.kernels.iter().enumerate() {
             let whole = kernel.output.iter().map(|name| (name, "output", kernel.outer * kernel.m, kernel.n));
@@ -302,7 +302,7 @@ impl GraphSpec {
                         format!("tensor {name:?} has two producers"),
                     );
                 }
-                tensors.push(blank(name, rows, cols, Some(i)));
+                tensors.push(Tensor::new(name, rows, cols, Some(i)));
             }
         }
         let mut block_of: HashMap<&str, usize> = HashMap::new();
@@ -460,19 +460,5 @@ impl GraphSpec {
             tokens_per_sample: self.tokens_per_sample,
             held_bytes: self.held.0,
         })
-    }
-}
-
-fn blank(name: &str, rows: u64, cols: u64, producer: Option<usize>) -> Tensor {
-    Tensor {
-        name: name.into(),
-        rows,
-        cols,
-        producer,
-        consumers: Vec::new(),
-        output: false,
-        carried_from: None,
-        in_place: false,
-        handed_on: false,
     }
 }

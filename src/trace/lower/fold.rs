@@ -330,17 +330,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                 })
             });
             made.insert((at, which), tensors.len());
-            tensors.push(Tensor {
-                name: format!("{}.out{suffix}", names[at]),
-                rows: t.rows,
-                cols: t.cols,
-                producer: Some(at),
-                consumers: Vec::new(),
-                output: leaves,
-                carried_from: None,
-                in_place: false,
-                handed_on: false,
-            });
+            let name = format!("{}.out{suffix}", names[at]);
+            tensors.push(Tensor { output: leaves, ..Tensor::new(name, t.rows, t.cols, Some(at)) });
         }
     }
     let mut carried: BTreeMap<(usize, usize), usize> = BTreeMap::new();
@@ -355,17 +346,8 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                 if entry == next {
                     let t = &tensors[source];
                     let name = if p < width { "layer.in" } else { "layer.grad_in" };
-                    let copy = Tensor {
-                        name: format!("{name}.{}", names[p]),
-                        rows: t.rows,
-                        cols: t.cols,
-                        producer: None,
-                        consumers: Vec::new(),
-                        output: false,
-                        carried_from: Some(source),
-                        in_place: false,
-                        handed_on: false,
-                    };
+                    let copy = Tensor::new(format!("{name}.{}", names[p]), t.rows, t.cols, None);
+                    let copy = Tensor { carried_from: Some(source), ..copy };
                     tensors[source].output = true;
                     tensors.push(copy);
                 }
@@ -375,17 +357,7 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                 let next = tensors.len();
                 let entry = *outside.entry((rows, cols)).or_insert(next);
                 if entry == next {
-                    tensors.push(Tensor {
-                        name: format!("outside.{}", outside.len()),
-                        rows,
-                        cols,
-                        producer: None,
-                        consumers: Vec::new(),
-                        output: false,
-                        carried_from: None,
-                        in_place: false,
-                        handed_on: false,
-                    });
+                    tensors.push(Tensor::new(format!("outside.{}", outside.len()), rows, cols, None));
                 }
                 Some(entry)
             }

@@ -124,10 +124,11 @@ impl Steptimes {
 
 fn step_times(host: &HostTrace, system: &System) -> Result<Steptimes, String> {
     let program = program(host, "trace", Steps::All, &Options::default(), &|_| None)?;
+    let training = program.trains();
     let mut out = Steptimes { callers: host.nodes.iter().map(|n| (n.id, n.parent)).collect(), ..Steptimes::default() };
     for step in &program.steps {
         // An estimate from a name is no ground to give up a measured time.
-        if let Some(s) = roofline::seconds(&step.cost, system).filter(|_| !step.cost.estimated) {
+        if let Some(s) = roofline::seconds(&step.call, &step.cost, system, training).filter(|_| !step.cost.estimated) {
             *out.seconds.entry(step.node).or_insert(0.0) += s;
         }
     }

@@ -246,17 +246,7 @@ impl Builder<'_> {
                 }
                 let name = self.unused_name(format!("after_{}", step.node));
                 self.token = Some((id, self.tensors.len()));
-                self.tensors.push(Tensor {
-                    name,
-                    rows: 1,
-                    cols: 1,
-                    producer: Some(id),
-                    consumers: Vec::new(),
-                    output: false,
-                    carried_from: None,
-                    in_place: false,
-                    handed_on: false,
-                });
+                self.tensors.push(Tensor::new(name, 1, 1, Some(id)));
                 id
             }
         };

@@ -77,17 +77,9 @@ impl Builder<'_> {
         self.actual_bytes += r as f64 * c as f64 * pieces as f64 * width as f64;
         for i in 0..pieces {
             tensors.push(self.tensors.len());
-            self.tensors.push(Tensor {
-                name: if split { format!("{name}.{i}") } else { name.clone() },
-                rows: r.max(1),
-                cols: c.max(1),
-                producer,
-                consumers: Vec::new(),
-                output: producer.is_some() && !read && !gradient,
-                carried_from: None,
-                in_place: false,
-                handed_on: false,
-            });
+            let name = if split { format!("{name}.{i}") } else { name.clone() };
+            let output = producer.is_some() && !read && !gradient;
+            self.tensors.push(Tensor { output, ..Tensor::new(name, r.max(1), c.max(1), producer) });
         }
         if !split {
             self.parts.remove(&value);
