@@ -3,8 +3,9 @@
 //! All unsafe code of flowspace is in this file: the declarations below stand in HiGHS' `highs/interfaces/highs_c_api.h`.
 #![deny(missing_docs)]
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
+use std::path::Path;
 use std::ptr::{NonNull, from_ref};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -47,6 +48,9 @@ unsafe extern "C" {
         value: *const f64,
         integrality: *const c_int,
     ) -> c_int;
+    fn Highs_readModel(highs: *mut c_void, file: *const c_char) -> c_int;
+    fn Highs_getNumCol(highs: *const c_void) -> c_int;
+    fn Highs_getNumRow(highs: *const c_void) -> c_int;
     fn Highs_setBoolOptionValue(highs: *mut c_void, option: *const c_char, value: c_int) -> c_int;
     fn Highs_setIntOptionValue(highs: *mut c_void, option: *const c_char, value: c_int) -> c_int;
     fn Highs_setDoubleOptionValue(highs: *mut c_void, option: *const c_char, value: f64) -> c_int;
@@ -217,12 +221,9 @@ impl Model {
         let (wide, high, entries) = (number(columns)?, number(rows)?, number(index.len())?);
         const BY_COLUMN: c_int = 1;
         const MINIMISE: c_int = 1;
-        // SAFETY: HiGHS returns a new instance.
-        let highs = NonNull::new(unsafe { Highs_create() }).ok_or_else(|| Refused("HiGHS did not start".into()))?;
-        let mut model = Self { highs, columns, rows };
-        // Nothing of HiGHS' own is printed.
-        model.set(c"output_flag", Setting::Switch(false))?;
-        model.set(c"log_to_console", Setting::Switch(false))?;
+        let mut model = Self::empty()?;
+        (model.columns, model.rows) = (columns, rows);
+        let highs = model.highs;
         // SAFETY: all lists have the lengths that are passed (checked above; `start` has one more than there are columns),
         // all indices are of rows, and HiGHS copies them during the call.
         let status = unsafe {
@@ -244,6 +245,38 @@ impl Model {
             }
         };
         check(status, "passing the model")?;
+        Ok(model)
+    }
+
+    /// Without columns and rows. Nothing of HiGHS' own is printed.
+    fn empty() -> Result<Self, Refused> {
+        // SAFETY: HiGHS returns a new instance.
+        let highs = NonNull::new(unsafe { Highs_create() }).ok_or_else(|| Refused("HiGHS did not start".into()))?;
+        let mut model = Self { highs, columns: 0, rows: 0 };
+        model.set(c"output_flag", Setting::Switch(false))?;
+        model.set(c"log_to_console", Setting::Switch(false))?;
+        Ok(model)
+    }
+
+    /// Reads a problem from a file with HiGHS' own readers; the name ends in `.mps` or `.lp`.
+    ///
+    /// # Errors
+    /// When HiGHS refuses it, or remarks on it.
+    pub fn read(path: &Path) -> Result<Self, Refused> {
+        let name = path.to_str().and_then(|text| CString::new(text).ok());
+        let name = name.ok_or_else(|| Refused(format!("{} is no name that HiGHS can be given", path.display())))?;
+        let mut model = Self::empty()?;
+        let highs = model.highs.as_ptr();
+        // SAFETY: a live instance, borrowed mutably; the name is NUL-terminated.
+        let status = unsafe { Highs_readModel(highs, name.as_ptr()) };
+        const OK: c_int = 0;
+        if status != OK {
+            return Err(Refused(format!("HiGHS does not read {}", path.display())));
+        }
+        // SAFETY: a live instance.
+        let (columns, rows) = unsafe { (Highs_getNumCol(highs), Highs_getNumRow(highs)) };
+        model.columns = usize::try_from(columns).unwrap_or(0);
+        model.rows = usize::try_from(rows).unwrap_or(0);
         Ok(model)
     }
 

@@ -94,6 +94,9 @@ fn snap(bound: f64, objective: f64) -> f64 {
     if (objective - bound).abs() <= 4.0 * TIE * objective.abs() { objective } else { bound }
 }
 
+/// Most coefficients of a MILP that is written: some 300 MB of text.
+const MOST_COEFFICIENTS: u64 = 10_000_000;
+
 /// The fusion MILP of a point's winner, for `--write-model`.
 ///
 /// # Errors
@@ -123,6 +126,18 @@ pub fn winner_model(
         search.dram_capacity() - search.resident(&degrees, &plan.decisions.sharding, longest).total(),
     );
     let instance = built.map_err(|_| MapError::Request("the plan does not fit the chip".into()))?;
-    let counts = PartitionCounts::of(&instance, &plan.decisions.partition, search.spare_partitions());
+    let used = plan.figures.partitions.len();
+    let spare = request.max_partitions.map_or(search.spare_partitions(), |most| most.saturating_sub(used));
+    let counts = PartitionCounts::of(&instance, &plan.decisions.partition, spare);
+    let coefficients = counts.coefficients(&instance);
+    if coefficients > MOST_COEFFICIENTS {
+        return Err(MapError::Request(format!(
+            "the MILP of {} kernels would have about {:.1e} coefficients, and a file is written of at most {:.0e}: limit \
+             it by --max-partitions N, or take a smaller workload",
+            instance.kernels.len(),
+            coefficients as f64,
+            MOST_COEFFICIENTS as f64
+        )));
+    }
     Ok(fusion::build(&instance, counts))
 }

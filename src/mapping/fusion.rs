@@ -7,7 +7,7 @@
 //! Variables
 //!   A[k,p]     binary   kernel k runs in partition p
 //!   x[k,p,o]   binary   ... with core option o (F7)
-//!   z[p]       binary   partition p is used (only where partitions have an overhead)
+//!   z[p]       binary   partition p is used (only where partitions have an overhead, or their number a limit below P)
 //!   st[t,p]    [0,1]    t is stored from p
 //!   ld[t,p]    >= 0     seconds to load t into p
 //!   buf[t,p]   >= 0     share of the SRAM that t takes in p
@@ -31,7 +31,8 @@
 //!   F7  sum_o x[k,p,o] = A[k,p];  sum cores x <= cores;  c[p] >= sum_o seconds x[k,p,o];
 //!       sum cores seconds x <= cores c[p] (core-seconds; implied, and what makes the bound tight)
 //!   F8  time[p] >= each part that overlaps, or their sum
-//!   F9  a kernel that fits only in pieces is alone, as is every kernel of a chip that runs kernel by kernel; used partitions come first; pins
+//!   F9  a kernel that fits only in pieces is alone, as is every kernel of a chip that runs kernel by kernel; used partitions come first; pins;
+//!       sum of z[p] <= the limit
 //! ```
 //!
 //! Forward kernels have the first partitions and backward kernels the rest where the phases are kept apart.
@@ -96,6 +97,13 @@ impl PartitionCounts {
     }
     fn total(self) -> usize {
         self.forward + self.backward
+    }
+    /// About how many coefficients the MILP of an instance has: those of F2 and F9, which grow fastest.
+    pub fn coefficients(self, instance: &Instance) -> u64 {
+        let (p, n) = (self.total() as u64, instance.kernels.len() as u64);
+        let reads: usize = instance.tensors.iter().filter(|t| t.producer.is_some()).map(|t| t.uses.len()).sum();
+        let first = if instance.kernel_by_kernel { n } else { n.saturating_mul(n) };
+        (reads as u64).saturating_mul(p.saturating_mul(p)).saturating_add(first.saturating_mul(p))
     }
 }
 
@@ -209,8 +217,8 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
             model.milp.at_most(format!("F9_single_{p}"), all, 1.0);
         }
     }
-    let overhead = instance.partition_overhead_s > 0.0;
-    if overhead {
+    let limited = instance.max_partitions.filter(|most| total > *most);
+    if instance.partition_overhead_s > 0.0 || limited.is_some() {
         for p in 0..total {
             let cost = instance.partition_overhead_s / model.time_scale * model.second(instance);
             let z = model.milp.binary(format!("z_{p}"), cost);
@@ -224,9 +232,20 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
             }
         }
     }
+    if let Some(most) = limited {
+        let used = model.used.iter().flatten().map(|z| (*z, 1.0)).collect();
+        model.milp.at_most("F9_most".into(), used, most as f64);
+    }
     // Used partitions first: a kernel in p needs some kernel in the partition before (of its phase). Pins count
     // positions from the start, so partitions before a pinned one must be used too, which this also ensures.
     for p in (1..total).filter(|p| *p != counts.forward) {
+        if instance.kernel_by_kernel {
+            // At most one kernel in each: the rows below added up say as much.
+            let mut terms: Vec<(usize, f64)> = (0..n).flat_map(|k| model.a(k, p - 1, 1.0)).collect();
+            terms.extend((0..n).flat_map(|k| model.a(k, p, -1.0)));
+            model.milp.at_least(format!("F9_first_{p}"), terms, 0.0);
+            continue;
+        }
         for k in 0..n {
             let mut terms: Vec<(usize, f64)> = (0..n).flat_map(|other| model.a(other, p - 1, 1.0)).collect();
             let own = model.a(k, p, -1.0);

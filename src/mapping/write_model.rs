@@ -1,7 +1,7 @@
 //! Writes a MILP for other solvers: free MPS and CPLEX LP, with the names of the constraint families.
 
 use super::solver::Milp;
-use std::fmt::Write as _;
+use std::io::{BufWriter, Write};
 use std::path::Path;
 
 /// Formats by file ending.
@@ -27,16 +27,25 @@ pub fn check_name(path: &Path) -> Result<(), String> {
 /// A message when the ending is neither `.mps` nor `.lp`, or the file cannot be written.
 pub fn write(milp: &Milp, title: &str, path: &Path) -> Result<(), String> {
     check_name(path)?;
-    let text = if path.extension().is_some_and(|e| e == "mps") { mps(milp, title) } else { lp(milp, title) };
-    std::fs::write(path, text)
+    let mps_wanted = path.extension().is_some_and(|e| e == "mps");
+    let written = || -> std::io::Result<()> {
+        let mut out = BufWriter::new(std::fs::File::create(path)?);
+        if mps_wanted {
+            mps(milp, title, &mut out)?
+        } else {
+            lp(milp, title, &mut out)?
+        }
+        out.flush()
+    };
+    written()
         .map_err(|e| format!("cannot write {:?}: {}", path.display().to_string(), crate::spec::node::io_reason(&e)))
 }
 
 /// Free MPS. The constant stands as the negative right-hand side of the objective row, as the format has it.
-fn mps(milp: &Milp, title: &str) -> String {
-    let mut out = format!("* {title}\nNAME flowspace\nROWS\n N cost\n");
+fn mps(milp: &Milp, title: &str, out: &mut impl Write) -> std::io::Result<()> {
+    writeln!(out, "* {title}\nNAME flowspace\nROWS\n N cost")?;
     for row in &milp.rows {
-        let _ = writeln!(out, " {} {}", if row.equal { 'E' } else { 'G' }, row.name);
+        writeln!(out, " {} {}", if row.equal { 'E' } else { 'G' }, row.name)?;
     }
     let mut of_column: Vec<Vec<(usize, f64)>> = vec![Vec::new(); milp.columns.len()];
     for (r, row) in milp.rows.iter().enumerate() {
@@ -44,69 +53,73 @@ fn mps(milp: &Milp, title: &str) -> String {
             of_column[*c].push((r, *a));
         }
     }
-    out.push_str("COLUMNS\n");
+    writeln!(out, "COLUMNS")?;
+    // Three words, no more: with a fourth, readers take the line for a column's entries, and the columns for continuous ones.
+    let marker = |integer: bool| format!(" MARKER 'MARKER' '{}'", if integer { "INTORG" } else { "INTEND" });
     let mut integer = false;
     for (c, column) in milp.columns.iter().enumerate() {
         if column.integer != integer {
             integer = column.integer;
-            let _ = writeln!(out, " MARKER MARKER 'MARKER' '{}'", if integer { "INTORG" } else { "INTEND" });
+            writeln!(out, "{}", marker(integer))?;
         }
-        let _ = writeln!(out, " {} cost {}", column.name, column.cost);
+        writeln!(out, " {} cost {}", column.name, column.cost)?;
         for (r, a) in &of_column[c] {
-            let _ = writeln!(out, " {} {} {a}", column.name, milp.rows[*r].name);
+            writeln!(out, " {} {} {a}", column.name, milp.rows[*r].name)?;
         }
     }
     if integer {
-        out.push_str(" MARKER MARKER 'MARKER' 'INTEND'\n");
+        writeln!(out, "{}", marker(false))?;
     }
-    out.push_str("RHS\n");
+    writeln!(out, "RHS")?;
     if milp.constant != 0.0 {
-        let _ = writeln!(out, " RHS cost {}", -milp.constant);
+        writeln!(out, " RHS cost {}", -milp.constant)?;
     }
     for row in milp.rows.iter().filter(|r| r.right != 0.0) {
-        let _ = writeln!(out, " RHS {} {}", row.name, row.right);
+        writeln!(out, " RHS {} {}", row.name, row.right)?;
     }
-    out.push_str("BOUNDS\n");
+    writeln!(out, "BOUNDS")?;
     for column in &milp.columns {
         if column.lower != 0.0 {
-            let _ = writeln!(out, " LO BND {} {}", column.name, column.lower);
+            writeln!(out, " LO BND {} {}", column.name, column.lower)?;
         }
         if column.upper.is_finite() {
-            let _ = writeln!(out, " UP BND {} {}", column.name, column.upper);
+            writeln!(out, " UP BND {} {}", column.name, column.upper)?;
         } else {
-            let _ = writeln!(out, " PL BND {}", column.name);
+            writeln!(out, " PL BND {}", column.name)?;
         }
     }
-    out.push_str("ENDATA\n");
-    out
+    writeln!(out, "ENDATA")
 }
 
 /// CPLEX LP. The constant is a column fixed at one.
-fn lp(milp: &Milp, title: &str) -> String {
-    let mut out = format!("\\ {title}\nMinimize\n cost:");
+fn lp(milp: &Milp, title: &str, out: &mut impl Write) -> std::io::Result<()> {
+    write!(out, "\\ {title}\nMinimize\n cost:")?;
     for column in milp.columns.iter().filter(|c| c.cost != 0.0) {
-        let _ = write!(out, "\n {:+} {}", column.cost, column.name);
+        write!(out, "\n {:+} {}", column.cost, column.name)?;
     }
-    let _ = writeln!(out, "\n {:+} constant\nSubject To", milp.constant);
+    writeln!(out, "\n {:+} constant\nSubject To", milp.constant)?;
     for row in &milp.rows {
-        let _ = write!(out, " {}:", row.name);
+        write!(out, " {}:", row.name)?;
         for (c, a) in &row.terms {
-            let _ = write!(out, "\n {a:+} {}", milp.columns[*c].name);
+            write!(out, "\n {a:+} {}", milp.columns[*c].name)?;
         }
-        let _ = writeln!(out, "\n {} {}", if row.equal { "=" } else { ">=" }, row.right);
+        // A row needs a term.
+        if row.terms.is_empty() {
+            write!(out, "\n +0 constant")?;
+        }
+        writeln!(out, "\n {} {}", if row.equal { "=" } else { ">=" }, row.right)?;
     }
-    out.push_str("Bounds\n constant = 1\n");
+    writeln!(out, "Bounds\n constant = 1")?;
     for column in &milp.columns {
         if column.upper.is_finite() {
-            let _ = writeln!(out, " {} <= {} <= {}", column.lower, column.name, column.upper);
+            writeln!(out, " {} <= {} <= {}", column.lower, column.name, column.upper)?;
         } else {
-            let _ = writeln!(out, " {} >= {}", column.name, column.lower);
+            writeln!(out, " {} >= {}", column.name, column.lower)?;
         }
     }
-    out.push_str("General\n");
+    writeln!(out, "General")?;
     for column in milp.columns.iter().filter(|c| c.integer) {
-        let _ = writeln!(out, " {}", column.name);
+        writeln!(out, " {}", column.name)?;
     }
-    out.push_str("End\n");
-    out
+    writeln!(out, "End")
 }

@@ -308,7 +308,7 @@ fn read_mps(text: &str) -> Milp {
                 right.push(0.0);
                 terms.push(Vec::new());
             }
-            ("COLUMNS", [_, "'MARKER'" | "MARKER", "'MARKER'", word]) => integer = *word == "'INTORG'",
+            ("COLUMNS", [_, "'MARKER'", word]) => integer = *word == "'INTORG'",
             ("COLUMNS", [column, row, value]) => {
                 let value: f64 = value.parse().unwrap();
                 let c = *columns.entry((*column).into()).or_insert_with(|| {

@@ -18,6 +18,8 @@ mod known;
 mod language_graph;
 mod limits;
 mod names;
+#[cfg(feature = "milp")]
+mod other_solvers;
 mod pages;
 mod place;
 mod place_simulate;
