@@ -2,11 +2,12 @@
 //!
 //! `cargo bench --features cbc --bench execution` prints executions covered, cells, time of the proof, and fixed executions a second on two threads.
 
-use flowspace::execution::block::{Block, BlockKey, BlockSums};
+use flowspace::execution::block::{BlockKey, Inner};
 use flowspace::execution::communication::IterationLinks;
 use flowspace::execution::memory::memory;
+use flowspace::execution::policy::Policy;
 use flowspace::execution::predict::predict_any;
-use flowspace::execution::schedule::{ChipWeights, Constants, Plan, stages};
+use flowspace::execution::schedule::{ChipWeights, Constants, Pipeline, stages};
 use flowspace::execution::search::{Pins, search};
 use flowspace::execution::{Execution, Machine, Schedule, Zero};
 use flowspace::spec::{Loader, Reader};
@@ -66,11 +67,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         overlap_tp: false,
     };
     let key = BlockKey::of(&e);
-    let sums = BlockSums::of(&machine, &model, key.division, machine.peak(&model)?);
-    let (block, weights) = (Block::of(&machine, &model, &key, &sums), ChipWeights::of(&model, 8, 1, 8));
+    let (block, weights) = (Policy::new(&machine, &model)?.bound(&key), ChipWeights::of(&model, 8, 1, 8));
     let (links, kinds) = (IterationLinks::of(&machine, 8, 1, 1, 8, 8), stages(&model, 8));
     let constants = Constants::of(&machine, &model);
-    let plan = Plan {
+    let plan = Pipeline {
         constants: &constants,
         block: &block,
         weights: &weights,

@@ -28,6 +28,7 @@ use std::cell::OnceCell;
 
 mod chip;
 mod energy;
+pub mod execution;
 mod figures;
 mod index;
 mod rules;

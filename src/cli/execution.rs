@@ -6,22 +6,24 @@ use super::interrupt::Interrupt;
 use super::map::{Format, HowMany, MapArgs, check_writable};
 use super::present::{align, plain, significant};
 use crate::deadline::Deadline;
-use crate::execution::search::{Found, Pins, search_until};
-use crate::execution::{
-    Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within, predict,
-};
+use crate::execution::search::{Found, Pins};
+use crate::execution::{Execution, ExecutionFile, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within};
+use crate::mapping::executions::Executions;
 use crate::mapping::search::{Objective, Passes};
+use crate::mapping::solver::Limits;
+use crate::plan::Plan;
 use crate::progress::Waiting;
 use crate::report::statement;
 use crate::solver::record::Status;
 use crate::spec::{Loader, Node, Reader, node::io_reason};
-use crate::system::{Style, System};
+use crate::system::{Software, Style, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
 use crate::workload::language::{LanguageModel, ModelPass, is_language_model};
 use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A parser of the words of a choice.
 macro_rules! word {
@@ -37,11 +39,15 @@ macro_rules! word {
 
 /// Decisions of an execution; what is left out is searched.
 #[derive(Debug, Clone, Args)]
-#[command(next_help_heading = "Executions of language models (chips with `kernels:`)")]
+#[command(next_help_heading = "Executions of language models (chips with `kernels:`, dataflow chips)")]
 pub struct ExecutionArgs {
     /// Execution file: predict this one instead of searching.
     #[arg(long, value_name = "FILE")]
     pub execution: Option<PathBuf>,
+    /// What the answer stands for: what the system's stack takes (stack), software without cost (ideal), or what is possible (free). Left out: what
+    /// the system states; else the stack on chips that run kernel by kernel, and what is possible on dataflow chips.
+    #[arg(long, value_name = "WORD", value_parser = word!(Software))]
+    pub software: Option<Software>,
     /// Chips to use; all of the system if left out.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub chips: Option<u64>,
@@ -125,6 +131,7 @@ impl ExecutionArgs {
     fn typed(&self) -> Vec<&'static str> {
         let given = [
             ("--execution", self.execution.is_some()),
+            ("--software", self.software.is_some()),
             ("--chips", self.chips.is_some()),
             ("--cp", self.cp.is_some()),
             ("--ep", self.ep.is_some()),
@@ -141,11 +148,19 @@ impl ExecutionArgs {
     }
 }
 
-/// A language model on a chip with `kernels` is not mapped as a graph by `map`; commands that know graphs alone must not answer for it.
+/// A language model on a chip with `kernels` is not mapped as a graph by `map`; commands that know graphs alone must not answer for it. Trained on a chip that
+/// fuses it is a graph as well, and what is answered for is said.
 ///
 /// # Errors
 /// [`Failure`] that says so.
 pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Result<(), Failure> {
+    let training = read_model(workload).is_some_and(|model| model.pass == ModelPass::Training);
+    if training && system.software() == Software::Free {
+        eprintln!(
+            "note: {command} takes this model as one graph, 1F1B, nothing computed again, no ZeRO; `flowspace map` searches its executions"
+        );
+        return Ok(());
+    }
     if is_language_model(workload) && system.chip.0.kernels.is_some() {
         return Err(Failure::input(format!(
             "{command} knows mappings of graphs; `flowspace map` searches executions of this language model on a chip with `kernels:`"
@@ -172,7 +187,8 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     let workload = WorkloadSpec::load(workload).ok()?;
     let system = System::load(system).ok()?;
     // A mistake in either file is reported as such, whatever options are given.
-    let system = System::build(&system).ok()?;
+    let mut system = System::build(&system).ok()?;
+    system.software = args.execution.software.or(system.software);
     if is_language_model(&workload) && Reader::read::<WorkloadSpec>(&workload).is_err() {
         return None;
     }
@@ -183,14 +199,14 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
             }
             return Some(super::inference::run(args, &model, &system));
         }
-        // Training on dataflow chips is mapped as a graph.
-        (Some(model), system) if system.chip.0.kernels.is_some() && system.chip.0.style == Style::KernelByKernel => {
+        (Some(model), system) if model.pass == ModelPass::Training && executes(&system) => {
+            // Options that only the mapping of a graph has take the whole model as one: 1F1B, nothing computed again, no ZeRO.
+            if typed.is_empty() && system.chip.0.style == Style::Dataflow && refused_options(args).is_some() {
+                return None;
+            }
             (model, system)
         }
-        (Some(_), system) if system.chip.0.kernels.is_none() => {
-            return refuse(&format!("the chip {} has none", system.chip.0.name));
-        }
-        (Some(_), _) => return refuse("this is training on a dataflow chip, which is mapped as a graph"),
+        (Some(_), system) => return refuse(&format!("the chip {} has none", system.chip.0.name)),
         (None, _) => return refuse("this workload is a graph"),
     };
     if let Some(refused) = refused_options(args) {
@@ -201,6 +217,11 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
         return Some(Err(Failure::input(format!("{}: for workloads with `pass: inference`", serving.join(", ")))));
     }
     Some(predict_or_search(args, &model, &system))
+}
+
+/// Whether training on a system is searched as executions: by its kernels, or by the graphs of its blocks.
+pub(super) fn executes(system: &System) -> bool {
+    system.chip.0.kernels.is_some() || system.software() == Software::Free
 }
 
 /// Options of `map` that only graphs have: a language model on a chip with `kernels` must not seem to obey them.
@@ -241,6 +262,8 @@ struct Answer {
     prediction: Prediction,
     found: Option<Found>,
     seconds: f64,
+    /// The mapping of the blocks, where it is one of graphs.
+    plan: Option<Arc<Plan>>,
     /// What is proven, in one sentence.
     statement: String,
 }
@@ -288,7 +311,9 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
     if let Some(path) = &args.plan_out {
         check_writable(path)?;
     }
-    let machine = Machine::new(system).map_err(Failure::input)?;
+    let limits = Limits { gap: args.gap, nodes: Some(args.node_limit), seed: args.seed, ..Limits::default() };
+    let executions = Executions::new(system, model, &limits).map_err(Failure::input)?;
+    let machine = &executions.machine;
     let pins = args.execution.pins(args);
     let clock = Deadline::after(args.time_limit);
     let answer = match &args.execution.execution {
@@ -299,25 +324,26 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
                 ));
             }
             let execution = read_execution(path)?;
-            match predict(&machine, model, &execution) {
-                Ok(prediction) => Answer {
-                    prediction,
-                    found: None,
-                    seconds: clock.seconds(),
-                    statement: statement::of_given_execution(),
-                },
+            match executions.predict(&execution, clock) {
+                Ok((prediction, plan)) => {
+                    let statement = statement::of_given_execution(system);
+                    Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
+                }
                 Err(refusal) => return refuse(args, model, system, &refusal),
             }
         }
         None => {
             let _interrupt = Interrupt::of_search();
             let waiting = Waiting::begin("searching", args.time_limit);
-            let found = search_until(&machine, model, &pins, clock);
+            let found = executions.search(&pins, clock);
             drop(waiting);
             let found = found.map_err(Failure::input)?;
-            let statement = statement::of_executions(&found, &given(&pins), args.time_limit);
+            let statement = statement::of_executions(&found, &given(&pins), args.time_limit, system);
             match found.best.clone() {
-                Some(prediction) => Answer { prediction, found: Some(found), seconds: clock.seconds(), statement },
+                Some(prediction) => {
+                    let plan = found.plan.clone();
+                    Answer { prediction, found: Some(found), plan, seconds: clock.seconds(), statement }
+                }
                 None if found.stopped => {
                     let reason = not_within();
                     if args.format == Format::Json {
@@ -327,7 +353,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
                     return Err(Failure::input(reason));
                 }
                 None => {
-                    let reason = found.reason(&machine);
+                    let reason = found.reason(machine);
                     if args.format == Format::Json {
                         super::print(&no_plan_json(model, system, "infeasible", (&statement, &reason)));
                     }
@@ -370,7 +396,7 @@ fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: 
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {
     if args.format == Format::Json && matches!(refusal, Refusal::Infeasible(_)) {
-        let statement = statement::of_given_execution();
+        let statement = statement::of_given_execution(system);
         super::print(&no_plan_json(model, system, "infeasible", (&statement, &refusal.to_string())));
     }
     Err(Failure::input(refusal.to_string()))
@@ -437,7 +463,8 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
         e.schedule.to_string(),
         e.chunks.to_string(),
         e.recompute.to_string(),
-        yes(e.sequence_parallel),
+        // The plan of a graph says by which kernels' columns.
+        if answer.plan.is_some() { "in the plan".into() } else { yes(e.sequence_parallel) },
         e.zero.to_string(),
         e.offload.to_string(),
         yes(e.overlap_dp),
@@ -482,6 +509,17 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
         memory.add_row(["in the second tier".to_string(), Bytes(p.memory.second_tier).to_string()]);
     }
     out.push_str(&format!("{memory}\n(stage {}, which holds most)\n\n", p.memory.stage));
+    if let Some(plan) = &answer.plan {
+        let blocks = plan.blocks();
+        let each = blocks.iter().map(|(name, repeat, seconds)| format!("{name} {repeat} x {}", Seconds(*seconds)));
+        let blocks = each.collect::<Vec<_>>().join(", ");
+        out.push_str(&format!(
+            "{}\n(one microbatch on {} chips: {blocks}; {} tiles)\n\n",
+            super::present::partitions(plan),
+            e.tp,
+            plan.decisions.tiles
+        ));
+    }
     out.push_str(&match &answer.found {
         Some(f) => format!(
             "status: {} (gap {:.2e})\n{}\nlooked at: {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
@@ -528,6 +566,16 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
         "solve_s": answer.seconds,
     });
     object["statement"] = json!(answer.statement);
+    object["software"] = json!(statement::software_name(system));
+    if let Some(plan) = &answer.plan {
+        object["blocks"] = json!({
+            "tiles": plan.decisions.tiles,
+            "partitions": plan.figures.partitions,
+            "sharding": plan.workload.kernels.iter().zip(&plan.decisions.sharding)
+                .map(|(kernel, strategy)| (kernel.name.clone(), json!(strategy.word())))
+                .collect::<serde_json::Map<_, _>>(),
+        });
+    }
     if let Some(f) = &answer.found {
         object["minimized"] = json!("time");
         object["objective"] = json!(p.time.total);
@@ -535,7 +583,7 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
         object["objective_unit"] = json!("s");
         object["gap"] = json!(f.gap());
         object["proof"] = json!({
-            "covered": f.covered, "evaluated": f.evaluated, "too_large": f.too_large, "cells": f.cells,
+            "covered": f.covered, "evaluated": f.evaluated, "too_large": f.too_large, "unmapped": f.unmapped, "cells": f.cells,
             "pruned_cells": f.pruned, "blocks": f.blocks,
         });
     }

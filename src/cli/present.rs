@@ -151,10 +151,18 @@ pub fn figures_text(plan: &Plan) -> String {
     ]);
     out.push_str(&format!("{memory}\n{}\n", unequal_stages(f)));
 
-    let mut partitions = plain();
-    partitions.set_content_arrangement(ContentArrangement::Dynamic).set_width(118);
-    partitions.set_header(["#", "kernels:sharding", "compute", "DRAM", "network", "time", "SRAM", "limited by"]);
-    for (p, figures) in f.partitions.iter().enumerate() {
+    out.push_str(&format!("{}\n\n", partitions(plan)));
+
+    out.push_str(&super::money::table(plan));
+    out
+}
+
+/// The partitions of a plan as a table.
+pub(super) fn partitions(plan: &Plan) -> Table {
+    let mut table = plain();
+    table.set_content_arrangement(ContentArrangement::Dynamic).set_width(118);
+    table.set_header(["#", "kernels:sharding", "compute", "DRAM", "network", "time", "SRAM", "limited by"]);
+    for (p, figures) in plan.figures.partitions.iter().enumerate() {
         let kernels: Vec<String> = figures
             .kernels
             .iter()
@@ -164,7 +172,7 @@ pub fn figures_text(plan: &Plan) -> String {
                 if strategy == "replicate" { name.clone() } else { format!("{name}:{strategy}") }
             })
             .collect();
-        partitions.add_row([
+        table.add_row([
             p.to_string(),
             kernels.join(" "),
             Seconds(figures.compute_s).to_string(),
@@ -175,11 +183,8 @@ pub fn figures_text(plan: &Plan) -> String {
             figures.bottleneck().word().to_string(),
         ]);
     }
-    align(&mut partitions, &[2, 3, 4, 5, 6]);
-    out.push_str(&format!("{partitions}\n\n"));
-
-    out.push_str(&super::money::table(plan));
-    out
+    align(&mut table, &[2, 3, 4, 5, 6]);
+    table
 }
 
 /// Where the stages of a pipeline differ: which takes longest, which holds most.

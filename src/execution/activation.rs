@@ -6,7 +6,7 @@
 //! term is written by its tensor, so that gates, fewer key-value heads, latent attention and experts have theirs; with
 //! GPT's sizes the sums are the paper's. Context parallelism divides the tokens of a chip.
 
-use super::{Execution, Recompute, Schedule};
+use super::{Execution, Recompute};
 use crate::workload::language::LanguageModel;
 
 /// How the attention core runs.
@@ -148,23 +148,9 @@ impl LanguageModel {
     }
 }
 
-/// Microbatches whose activations the first stage holds at once, in units of all layers of the stage, of `microbatches`.
-///
-/// 1F1B and zero bubble: min(pp, microbatches). Interleaved: pp (1 + (pp - 1)/(pp chunks)) (Korthikanti et al. 2022, section
-/// 4.2.3), never more than all. GPipe: all.
-pub fn passes_in_flight(execution: &Execution, microbatches: u64) -> f64 {
-    let (p, n, v) = (execution.pp as f64, microbatches as f64, execution.chunks.max(1) as f64);
-    match execution.schedule {
-        Schedule::GPipe => n,
-        Schedule::OneForwardOneBackward | Schedule::ZeroBubble => p.min(n),
-        Schedule::Interleaved => (p * (1.0 + (p - 1.0) / (p * v))).min(n),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spec::{Node, Reader};
     use crate::workload::language::tests::{shipped, within};
 
     fn policy(recompute: Recompute, tp: u64, sequence_parallel: bool) -> ActivationPolicy {
@@ -222,16 +208,5 @@ mod tests {
         // Two norms in a parallel block keep two inputs and make two.
         let parallel = |norms| LanguageModel { parallel_block: true, norms_per_layer: norms, ..plain.clone() };
         assert_eq!(bytes(&parallel(Some(2))) - bytes(&parallel(None)), 8192.0 * 2.0 * 2.0 * 4096.0);
-    }
-
-    #[test]
-    fn microbatches_in_flight_by_schedule() {
-        let text = |schedule: &str| -> Execution {
-            Reader::read(&Node::parse("e", &format!("{{pp: 8, schedule: {schedule}}}")).unwrap()).unwrap()
-        };
-        assert_eq!(passes_in_flight(&text("1f1b"), 64), 8.0);
-        assert_eq!(passes_in_flight(&text("1f1b"), 3), 3.0);
-        assert_eq!(passes_in_flight(&text("gpipe"), 64), 64.0);
-        assert_eq!(passes_in_flight(&text("interleaved, chunks: 3"), 64), 8.0 * (1.0 + 7.0 / 24.0));
     }
 }

@@ -1,13 +1,16 @@
-//! One microbatch on one chip: times and kept bytes of a layer, of the embedding and of the head. They depend on the division of a
-//! microbatch, recomputation and overlap of tensor parallelism, and on nothing else of an execution: a search keeps them in a table.
+//! What the search of executions knows of a block (a layer, the embedding, the head): its pass of one microbatch on one chip, as an *inner search*
+//! answers for it.
+//!
+//! A pass depends on the division of a microbatch, recomputation and overlap of tensor parallelism, and on nothing else of an execution: a search
+//! keeps them in a table. There are two inner searches: a *policy*, what a software stack makes of the block ([`super::policy`]), and the *free* one, the
+//! best mapping of the block's graph (`mapping::free`). Weights are not part of a pass: whatever the mapping, each chip of a cut holds its share of them.
 
-use super::activation::{ActivationPolicy, AttentionKernel};
-use super::communication::{Exposed, LayerCommunication, hand_over_bytes};
-use super::layer::{Division, Kernels, Sums};
-use super::machine::Machine;
+use super::communication::Exposed;
+use super::layer::Division;
 use super::spec::{Execution, Recompute};
-use crate::system::stack::Attention;
-use crate::workload::language::LanguageModel;
+use crate::deadline::Deadline;
+use crate::plan::Plan;
+use std::sync::Arc;
 
 /// What decides a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,9 +40,9 @@ impl BlockKey {
     }
 }
 
-/// Seconds of one layer (or end) and microbatch, by kind, and bytes that it keeps.
+/// Seconds of one block and microbatch, by kind, and bytes that it keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct LayerTime {
+pub struct BlockPass {
     /// Kernels of the forward pass.
     pub forward: f64,
     /// Kernels of the backward pass.
@@ -58,158 +61,87 @@ pub struct LayerTime {
     pub backward_pass: f64,
     /// FLOP of all passes.
     pub flop: f64,
+    /// Bytes from and to the chip's memory, all passes.
+    pub dram_bytes: f64,
     /// Bytes kept for the backward pass.
     pub kept: f64,
     /// Bytes alive while the backward pass is in it, beyond `kept`.
     pub working: f64,
 }
 
-impl LayerTime {
+impl BlockPass {
     /// Both passes.
     pub fn total(&self) -> f64 {
         self.forward_pass + self.backward_pass
     }
 }
 
-/// Times and kept bytes of a microbatch.
+/// The passes of a model's blocks.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Block {
+pub struct Blocks {
     /// A layer with a plain perceptron.
-    pub plain: LayerTime,
+    pub plain: BlockPass,
     /// A layer with experts.
-    pub experts: LayerTime,
+    pub experts: BlockPass,
     /// The embedding.
-    pub embedding: LayerTime,
+    pub embedding: BlockPass,
     /// The head.
-    pub head: LayerTime,
+    pub head: BlockPass,
     /// Bytes handed to the next stage.
     pub hand_over: f64,
     /// Bytes of one hidden activation on a chip.
     pub hidden: f64,
 }
 
-/// Which blocks the table of sums is over: everything but recomputation and overlap.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct BlockSums {
-    plain: Sums,
-    experts: Sums,
-    embedding: Sums,
-    head: Sums,
+/// An answer of an inner search.
+#[derive(Debug, Clone)]
+pub struct Best {
+    /// The passes of its mapping.
+    pub blocks: Blocks,
+    /// Passes that no mapping of the space it searched is faster than.
+    pub least: Blocks,
+    /// The mapping, where it is one of a graph.
+    pub plan: Option<Arc<Plan>>,
 }
 
-impl BlockSums {
-    /// Adds kernels up. `peak` is that of the model's products.
-    pub fn of(machine: &Machine, model: &LanguageModel, division: Division, peak: f64) -> Self {
-        let kernels = || Kernels::new(machine, model, division, peak);
-        let layer = |there: bool, with: bool| if there { Sums::of(&kernels().layer(with)) } else { Sums::default() };
-        Self {
-            plain: layer(model.dense_layers() > 0, false),
-            experts: layer(model.expert_layers() > 0, true),
-            embedding: Sums::of(&kernels().embedding()),
-            head: Sums::of(&kernels().head()),
-        }
+/// Which decisions of an execution an inner search has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Context and expert parallelism, sequence parallelism and overlap of tensor parallelism as decisions of the execution.
+    pub divides: bool,
+    /// Whether a group may be a part of a ring.
+    pub parts_of_rings: bool,
+    /// Whether bounds are answers, so that nothing is saved by looking at them first.
+    pub exact: bool,
+}
+
+impl Space {
+    /// Why an execution is none of the space, its degrees on the network apart.
+    pub fn refuses(self, e: &Execution) -> Option<String> {
+        let asked = [
+            ("cp", e.cp > 1, "a graph's tokens are divided among the chips of its tensor-parallel group"),
+            ("ep", e.ep > 1, "the chips of a tensor-parallel group share the experts of a graph"),
+            ("sequence_parallel", e.sequence_parallel, "the sharding of the graph decides it"),
+            ("overlap_tp", e.overlap_tp, "collectives of a graph overlap as the system's `overlap` says"),
+        ];
+        let (decision, _, why) = asked.into_iter().find(|(_, asked, _)| *asked && !self.divides)?;
+        Some(format!("{decision}: the free search has no such decision: {why}"))
     }
 }
 
-/// The word of the stack in the terms of the closed forms of memory.
-pub fn attention_kernel(machine: &Machine) -> AttentionKernel {
-    match machine.stack.attention {
-        Attention::Unfused => AttentionKernel::Materialised,
-        Attention::Flash => AttentionKernel::Fused,
+/// What answers for blocks.
+pub trait Inner {
+    /// Passes that no mapping of the blocks comes below, in any component.
+    fn bound(&self, key: &BlockKey) -> Blocks;
+    /// The same where times do not matter.
+    fn held(&self, key: &BlockKey) -> Blocks {
+        self.bound(key)
     }
-}
-
-impl Block {
-    /// Of a key, from its sums.
-    pub fn of(machine: &Machine, model: &LanguageModel, key: &BlockKey, sums: &BlockSums) -> Self {
-        let division = &key.division;
-        let policy = ActivationPolicy {
-            recompute: key.recompute,
-            tp: division.tp,
-            cp: division.cp,
-            sequence_parallel: division.sequence_parallel,
-            attention: attention_kernel(machine),
-        };
-        let all = ActivationPolicy { recompute: Recompute::None, ..policy };
-        let layer = |there: bool, with_experts: bool, s: &Sums| {
-            if !there {
-                return LayerTime::default();
-            }
-            let comm = LayerCommunication::of(machine, model, division, key.overlap_tp, with_experts, s);
-            let samples = division.micro_batch;
-            let kept = model.layer_activation_bytes(with_experts, model.seq, samples, &policy).total();
-            let most = model.layer_activation_bytes(with_experts, model.seq, samples, &all).total();
-            layer_time(machine, key.recompute, s, &comm, kept, most)
-        };
-        let plain = layer(model.dense_layers() > 0, false, &sums.plain);
-        let experts = layer(model.expert_layers() > 0, true, &sums.experts);
-        let reduce = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
-        let words = model.vocab.is_some();
-        let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
-        let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
-        Self {
-            plain,
-            experts,
-            embedding: LayerTime {
-                kept: model.embedding_activation_bytes(model.seq, division.micro_batch, &policy),
-                ..end_time(&sums.embedding, if words { reduce } else { 0.0 }, 0.0)
-            },
-            head: LayerTime {
-                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy),
-                ..end_time(&sums.head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
-            },
-            hand_over: hand_over_bytes(machine, model, division),
-            hidden: if division.sequence_parallel { hidden / division.tp as f64 } else { hidden },
-        }
-    }
-}
-
-fn layer_time(
-    machine: &Machine,
-    recompute: Recompute,
-    s: &Sums,
-    comm: &LayerCommunication,
-    kept: f64,
-    most: f64,
-) -> LayerTime {
-    let stack = &machine.stack;
-    let none = Exposed::default();
-    let (again, again_comm, again_flop, again_host) = match recompute {
-        Recompute::None => (0.0, none, 0.0, 0.0),
-        Recompute::Selective => (s.forward_attention, none, s.attention_flop, stack.host_attention_recompute.0),
-        Recompute::Full => (s.forward, comm.forward, s.forward_flop, stack.host_layer_recompute.0 + comm.host),
-    };
-    let forward = s.forward + comm.forward.total();
-    let backward = s.backward() + comm.backward.total() + again + again_comm.total();
-    let forward_pass = stack.host_and_device(stack.host_layer_forward.0 + comm.host, forward);
-    let backward_pass = stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward);
-    // What the pass would be shorter by without them: less than their own time where the host is slower.
-    let without =
-        stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward - s.backward_weight);
-    LayerTime {
-        forward: s.forward,
-        backward: s.backward(),
-        weight: backward_pass - without,
-        recompute: again,
-        exposed: comm.forward.plus(&comm.backward).plus(&again_comm),
-        host: (forward_pass - forward) + (backward_pass - backward),
-        forward_pass,
-        backward_pass,
-        flop: s.forward_flop + s.backward_flop + again_flop,
-        kept,
-        working: (most - kept).max(0.0),
-    }
-}
-
-fn end_time(s: &Sums, forward_reduce: f64, backward_reduce: f64) -> LayerTime {
-    LayerTime {
-        forward: s.forward,
-        backward: s.backward(),
-        weight: s.backward_weight,
-        exposed: Exposed { tp: forward_reduce + backward_reduce, ..Exposed::default() },
-        forward_pass: s.forward + forward_reduce,
-        backward_pass: s.backward() + backward_reduce,
-        flop: s.forward_flop + s.backward_flop,
-        ..LayerTime::default()
-    }
+    /// The fastest mapping of blocks of which the bound is known; `None` where there is none, or no time for it.
+    ///
+    /// # Errors
+    /// A sentence: the search failed.
+    fn best(&self, key: &BlockKey, bound: &Blocks, deadline: Deadline) -> Result<Option<Best>, String>;
+    /// Which decisions it has.
+    fn space(&self) -> Space;
 }

@@ -1,12 +1,12 @@
 //! The cells of a search for executions, listed and bounded some at a time: degrees with one block, of which schedule, ZeRO, offload and overlap of
 //! data parallelism are left to decide.
 
-use super::block::{Block, BlockKey, BlockSums};
+use super::block::{Best, BlockKey, Blocks, Inner};
 use super::communication::IterationLinks;
 use super::layer::Division;
 use super::machine::Machine;
 use super::memory::{self, Memory};
-use super::schedule::{self, ChipWeights, Constants, Plan, StageKind};
+use super::schedule::{self, ChipWeights, Constants, Pipeline, StageKind};
 use super::search::{Degrees, Found, ONE_KEY, Pins, Tails, blocks, degrees, execution, schedules, tails};
 use super::spec::{Execution, Schedule, Zero};
 use crate::deadline::Deadline;
@@ -62,22 +62,22 @@ pub(super) struct Cells<'a> {
     machine: &'a Machine,
     model: &'a LanguageModel,
     pins: &'a Pins,
-    peak: f64,
+    inner: &'a dyn Inner,
     constants: Constants,
     frames: Vec<Frame>,
     /// Sizes of a microbatch by the samples of a replica.
     sizes: HashMap<u64, Vec<u64>>,
     at: At,
     cells: Vec<Cell>,
-    blocks: Vec<Block>,
+    blocks: Vec<Blocks>,
 }
 
 impl<'a> Cells<'a> {
     /// Of a space.
-    pub(super) fn new(machine: &'a Machine, model: &'a LanguageModel, pins: &'a Pins, peak: f64) -> Self {
+    pub(super) fn new(machine: &'a Machine, model: &'a LanguageModel, pins: &'a Pins, inner: &'a dyn Inner) -> Self {
         let mut sizes: HashMap<u64, Vec<u64>> = HashMap::new();
         let mut frames = Vec::new();
-        for degrees in degrees(machine, model, pins) {
+        for degrees in degrees(machine, model, pins, inner.space()) {
             sizes.entry(degrees.samples).or_insert_with(|| degrees.micro_batches(pins));
             let d = &degrees;
             frames.push(Frame {
@@ -91,16 +91,20 @@ impl<'a> Cells<'a> {
         }
         let constants = Constants::of(machine, model);
         let (cells, blocks) = (Vec::new(), Vec::new());
-        Self { machine, model, pins, peak, constants, frames, sizes, at: At::default(), cells, blocks }
+        Self { machine, model, pins, inner, constants, frames, sizes, at: At::default(), cells, blocks }
     }
 
     /// Executions of the space.
     pub(super) fn covered(&self) -> u64 {
         let of = |frame: &Frame| {
-            let keys = blocks(self.machine, &frame.degrees, 1, self.pins).len() as u64;
+            let keys = self.keys(frame, 1).len() as u64;
             self.sizes_of(frame).iter().map(|b| frame.inside(*b) * keys).sum::<u64>()
         };
         self.frames.iter().map(of).sum()
+    }
+
+    fn keys(&self, frame: &Frame, micro_batch: u64) -> Vec<BlockKey> {
+        blocks(self.machine, &frame.degrees, micro_batch, self.pins, self.inner.space())
     }
 
     fn sizes_of(&self, frame: &Frame) -> &[u64] {
@@ -123,17 +127,16 @@ impl<'a> Cells<'a> {
     }
 
     /// Seconds that no execution of the space comes below: all chips at their peak for the FLOP of all samples, nothing computed again.
-    pub(super) fn floor(&self) -> f64 {
-        let sums = BlockSums::of(self.machine, self.model, ONE_KEY.division, self.peak);
-        let block = Block::of(self.machine, self.model, &ONE_KEY, &sums);
+    pub(super) fn floor(&self, peak: f64) -> f64 {
+        let block = self.inner.bound(&ONE_KEY);
         let layers = self.model.dense_layers() as f64 * block.plain.flop
             + self.model.expert_layers() as f64 * block.experts.flop;
         let flop = self.model.global_batch as f64 * (layers + block.embedding.flop + block.head.flop);
-        flop / (self.pins.chips.unwrap_or(self.machine.chips) as f64 * self.peak)
+        flop / (self.pins.chips.unwrap_or(self.machine.chips) as f64 * peak)
     }
 
-    fn plan<'p>(&'p self, frame: &'p Frame, block: &'p Block, micro_batch: u64) -> Plan<'p> {
-        Plan {
+    fn plan<'p>(&'p self, frame: &'p Frame, block: &'p Blocks, micro_batch: u64) -> Pipeline<'p> {
+        Pipeline {
             constants: &self.constants,
             block,
             weights: &frame.weights,
@@ -149,7 +152,7 @@ impl<'a> Cells<'a> {
         let fits = |micro_batch: u64| {
             let key = BlockKey { division: Division { micro_batch, ..key.division }, ..*key };
             // Times do not matter here.
-            let block = Block::of(self.machine, self.model, &key, &BlockSums::default());
+            let block = self.inner.held(&key);
             let plan = self.plan(frame, &block, micro_batch);
             let mut e = execution(&frame.degrees, &key);
             frame.tails.states.iter().any(|&(zero, offload)| {
@@ -175,12 +178,11 @@ impl<'a> Cells<'a> {
         all.clear();
         let first = (self.at.frame, self.at.size) == (0, 0);
         let deadline = if first { deadline.part(LISTING) } else { deadline };
-        let mut sums: HashMap<Division, BlockSums> = HashMap::new();
         let mut known: HashMap<BlockKey, usize> = HashMap::new();
         let mut at = self.at;
         while let Some(frame) = self.frames.get(at.frame) {
             let sizes = self.sizes_of(frame);
-            let kinds = blocks(self.machine, &frame.degrees, 1, self.pins);
+            let kinds = self.keys(frame, 1);
             if frame.schedules.iter().all(Vec::is_empty) || sizes.is_empty() {
                 at = At { frame: at.frame + 1, size: 0 };
                 continue;
@@ -198,9 +200,7 @@ impl<'a> Cells<'a> {
                     }
                     let key = BlockKey { division: Division { micro_batch, ..kind.division }, ..*kind };
                     let block = *known.entry(key).or_insert_with(|| {
-                        let of = || BlockSums::of(self.machine, self.model, key.division, self.peak);
-                        let sums = sums.entry(key.division).or_insert_with(of);
-                        all.push(Block::of(self.machine, self.model, &key, sums));
+                        all.push(self.inner.bound(&key));
                         all.len() - 1
                     });
                     let plan = self.plan(frame, &all[block], micro_batch);
@@ -229,13 +229,57 @@ impl<'a> Cells<'a> {
         true
     }
 
+    /// Whether no mapping of a cell's blocks leaves a state that fits the memory; then its executions are counted.
+    fn is_hopeless(&self, cell: &Cell, frame: &Frame, wanted: bool, found: &mut Found) -> bool {
+        let micro_batch = cell.key.division.micro_batch;
+        let plan = self.plan(frame, &self.blocks[cell.block], micro_batch);
+        let mut e = execution(&frame.degrees, &cell.key);
+        let states = frame.tails.states.iter().map(|&(zero, offload)| {
+            (e.zero, e.offload) = (zero, offload);
+            (e.clone(), memory::memory(self.machine, &plan, &e))
+        });
+        let states: Vec<(Execution, Memory)> = states.collect();
+        if states.iter().any(|(_, memory)| memory.fits()) {
+            return false;
+        }
+        found.too_large += frame.inside(micro_batch);
+        states.into_iter().for_each(|(e, memory)| note(wanted, &e, memory, found));
+        true
+    }
+
     /// Looks at every execution of a cell.
-    pub(super) fn look(&self, i: usize, best: &mut Option<(f64, Execution)>, found: &mut Found) {
+    ///
+    /// # Errors
+    /// The inner search failed.
+    pub(super) fn look(
+        &self,
+        i: usize,
+        best: &mut Option<(f64, Execution, Best)>,
+        found: &mut Found,
+        deadline: Deadline,
+    ) -> Result<(), String> {
         let cell = &self.cells[i];
         let (frame, micro_batch) = (&self.frames[cell.frame], cell.key.division.micro_batch);
         let schedules = frame.schedules(micro_batch);
-        let plan = self.plan(frame, &self.blocks[cell.block], micro_batch);
+        if !self.inner.space().exact && self.is_hopeless(cell, frame, best.is_none(), found) {
+            return Ok(());
+        }
+        let Some(inner) = self.inner.best(&cell.key, &self.blocks[cell.block], deadline)? else {
+            found.unmapped += frame.inside(micro_batch);
+            if deadline.is_over() {
+                found.stopped = true;
+                found.bound = found.bound.min(cell.bound);
+            }
+            return Ok(());
+        };
+        let plan = self.plan(frame, &inner.blocks, micro_batch);
+        let least_plan = self.plan(frame, &inner.least, micro_batch);
+        let proven = inner.least == inner.blocks;
         let mut e = execution(&frame.degrees, &cell.key);
+        if inner.plan.is_some() && best.as_ref().is_some_and(|(time, ..)| least_plan.bound(&e, true) >= *time) {
+            found.pruned += 1;
+            return Ok(());
+        }
         let is_least = |s: &Schedule| matches!(s, Schedule::OneForwardOneBackward | Schedule::ZeroBubble);
         for &(zero, offload) in &frame.tails.states {
             (e.zero, e.offload, e.schedule, e.chunks) = (zero, offload, Schedule::OneForwardOneBackward, 1);
@@ -265,12 +309,16 @@ impl<'a> Cells<'a> {
                     e.overlap_dp = overlap_dp;
                     let time = plan.seconds(&e);
                     found.evaluated += 1;
-                    if best.as_ref().is_none_or(|(t, _)| time < *t) {
-                        *best = Some((time, e.clone()));
+                    if !proven {
+                        found.bound = found.bound.min(least_plan.seconds(&e));
+                    }
+                    if best.as_ref().is_none_or(|(t, ..)| time < *t) {
+                        *best = Some((time, e.clone(), inner.clone()));
                     }
                 }
             }
         }
+        Ok(())
     }
 }
 

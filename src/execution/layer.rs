@@ -383,6 +383,8 @@ pub struct Sums {
     pub attention_flop: f64,
     /// FLOP of the backward pass.
     pub backward_flop: f64,
+    /// Bytes of the forward pass from and to memory, of its attention core, and of the backward pass.
+    pub bytes: [f64; 3],
 }
 
 impl Sums {
@@ -394,8 +396,10 @@ impl Sums {
                 Phase::Forward => {
                     s.forward += k.seconds;
                     s.forward_flop += k.flop;
+                    s.bytes[0] += k.bytes;
                     match k.work {
                         Work::Attention => {
+                            s.bytes[1] += k.bytes;
                             s.forward_attention += k.seconds;
                             s.attention_flop += k.flop;
                         }
@@ -404,6 +408,7 @@ impl Sums {
                     }
                 }
                 Phase::BackwardInput => {
+                    s.bytes[2] += k.bytes;
                     s.backward_input += k.seconds;
                     s.backward_flop += k.flop;
                     match k.work {
@@ -413,6 +418,7 @@ impl Sums {
                     }
                 }
                 Phase::BackwardWeight => {
+                    s.bytes[2] += k.bytes;
                     s.backward_weight += k.seconds;
                     s.backward_flop += k.flop;
                     if k.work == Work::Product {

@@ -8,9 +8,10 @@
 use crate::graph::CollectiveKind;
 use crate::model::collective::{self, GroupDimension};
 use crate::model::kernel_time::KernelTimes;
+use crate::model::rate::chip_peak;
 use crate::system::options::ModelOptions;
 use crate::system::stack::Stack;
-use crate::system::{Style, System};
+use crate::system::{Software, Style, System, Topology};
 use crate::workload::language::{DataType, LanguageModel};
 
 /// A system that an execution can be predicted on.
@@ -95,31 +96,49 @@ impl Machine {
                 chip.name
             ));
         };
-        let stack = system.stack.as_ref().map_or_else(Stack::ideal, |s| s.0.clone());
+        let times = KernelTimes::new(kernels, system.memory.0.bandwidth.0);
+        let of = |t: &DataType| kernels.peak_of(t.word()).map(|p| (*t, p));
+        let peaks: Vec<(DataType, f64)> = DataType::ALL.iter().filter_map(of).collect();
+        let mut out = Self::of_parts(system, times, peaks);
+        for (t, rate) in &mut out.rates {
+            *rate *= kernels.efficiency_of(t.word());
+        }
+        out.batched_efficiency = kernels.batched_efficiency.0;
+        out.fused_efficiency = kernels.fused_attention_efficiency.unwrap_or(kernels.batched_efficiency).0;
+        out.stack = match system.software {
+            Some(Software::Ideal) => Stack::ideal(),
+            _ => system.stack.as_ref().map_or_else(Stack::ideal, |s| s.0.clone()),
+        };
+        Ok(out)
+    }
+
+    /// Of any system, for blocks that are mapped as graphs: the peak is that of graphs, and no software costs anything.
+    pub fn of_graphs(system: &System) -> Self {
+        let of = |t: &DataType| (*t, chip_peak(&system.chip.0, &system.model, t.bytes()));
+        let times = KernelTimes::even(system.memory.0.bandwidth.0);
+        Self::of_parts(system, times, DataType::ALL.iter().map(of).collect())
+    }
+
+    fn of_parts(system: &System, kernels: KernelTimes, peaks: Vec<(DataType, f64)>) -> Self {
         let options = ModelOptions { latencies: system.model.latencies, ..ModelOptions::flowspace() };
         let sizes: Vec<u64> = system.network.dimensions.iter().map(|d| d.size).collect();
         let plain = System { model: options.clone(), ..system.clone() };
         // `group` leaves dimensions of one chip out, which no group ever spans.
         let dimensions = collective::group(&plain, &sizes);
-        let peaks = DataType::ALL.iter().filter_map(|t| kernels.peak_of(t.word()).map(|p| (*t, p))).collect();
-        let rates = DataType::ALL
-            .iter()
-            .filter_map(|t| kernels.peak_of(t.word()).map(|p| (*t, p * kernels.efficiency_of(t.word()))))
-            .collect();
-        Ok(Self {
+        Self {
             name: system.name.clone(),
             chips: system.chip_count(),
-            kernels: KernelTimes::new(kernels, system.memory.0.bandwidth.0),
+            kernels,
+            rates: peaks.clone(),
             peaks,
-            rates,
-            batched_efficiency: kernels.batched_efficiency.0,
-            fused_efficiency: kernels.fused_attention_efficiency.unwrap_or(kernels.batched_efficiency).0,
+            batched_efficiency: 1.0,
+            fused_efficiency: 1.0,
             capacity: system.memory.0.capacity.map(|c| c.0),
             second_tier: system.offload.as_ref().map(|m| (m.0.bandwidth.0, m.0.capacity.map(|c| c.0))),
             dimensions,
-            stack,
+            stack: Stack::ideal(),
             options,
-        })
+        }
     }
 
     /// Peak FLOP/s of the products of a model.
@@ -170,6 +189,19 @@ impl Machine {
             begin = end;
         }
         found
+    }
+
+    /// Whether a group has a part of a ring, which is no ring.
+    pub fn cuts_a_ring(&self, chips: u64, stride: u64) -> bool {
+        let mut begin = 1u64;
+        let cut = self.dimensions.iter().any(|d| {
+            let (first, end) = (stride.max(begin), begin.saturating_mul(d.size));
+            let here = (chips.saturating_mul(stride).min(end) / first).max(1);
+            let partly = stride < end && here > 1 && (stride > begin || here < d.size);
+            begin = end;
+            partly && d.topology == Topology::Ring
+        });
+        cut || self.group(chips, stride).iter().map(|d| d.size).product::<u64>() != chips
     }
 
     /// Seconds of what a group does together, as a line in its bytes.

@@ -8,7 +8,7 @@
 //! two layers of gathered weights under ZeRO 3), and what the software reserves. Offloaded kinds leave two layers behind for the one at work and the one on its way.
 
 use super::machine::Machine;
-use super::schedule::{Plan, StageKind};
+use super::schedule::{Pipeline, StageKind};
 use super::spec::{Execution, Offload, Schedule, Zero};
 use serde::Serialize;
 
@@ -95,7 +95,7 @@ pub fn in_flight(e: &Execution, stage: u64, microbatches: f64) -> f64 {
 }
 
 /// The fullest stage of an execution.
-pub fn memory(machine: &Machine, plan: &Plan, e: &Execution) -> Memory {
+pub fn memory(machine: &Machine, plan: &Pipeline, e: &Execution) -> Memory {
     let mut worst = Memory {
         capacity: machine.capacity,
         second_capacity: machine.second_tier.and_then(|(_, capacity)| capacity),
@@ -114,7 +114,7 @@ pub fn memory(machine: &Machine, plan: &Plan, e: &Execution) -> Memory {
     worst
 }
 
-fn stage(machine: &Machine, plan: &Plan, s: &StageKind, e: &Execution) -> (MemoryByKind, f64) {
+fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (MemoryByKind, f64) {
     let (c, block, weights, microbatches) = (plan.constants, plan.block, plan.weights, plan.microbatches);
     let (dense, experts) = weights.of_stage(s);
     let replicas = e.dp * e.cp;
@@ -158,4 +158,21 @@ fn stage(machine: &Machine, plan: &Plan, s: &StageKind, e: &Execution) -> (Memor
         send(&mut out.activations, 2.0 * block.plain.kept.max(block.experts.kept));
     }
     (out, second)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::{Node, Reader};
+
+    #[test]
+    fn microbatches_in_flight_by_schedule() {
+        let text = |schedule: &str| -> Execution {
+            Reader::read(&Node::parse("e", &format!("{{pp: 8, schedule: {schedule}}}")).unwrap()).unwrap()
+        };
+        assert_eq!(in_flight(&text("1f1b"), 0, 64.0), 8.0);
+        assert_eq!(in_flight(&text("1f1b"), 0, 3.0), 3.0);
+        assert_eq!(in_flight(&text("gpipe"), 0, 64.0), 64.0);
+        assert_eq!(in_flight(&text("interleaved, chunks: 3"), 0, 64.0), 8.0 * (1.0 + 7.0 / 24.0));
+    }
 }

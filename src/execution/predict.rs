@@ -1,14 +1,19 @@
 //! The prediction of one execution: time with its parts, memory by kind, utilisation.
 
-use super::block::{Block, BlockKey, BlockSums};
+use super::block::{BlockKey, Blocks, Inner};
 use super::communication::IterationLinks;
 use super::machine::Machine;
 use super::memory::{self, Memory};
-use super::schedule::{self, ChipWeights, Constants, IterationTime, Plan};
+use super::policy::Policy;
+use super::schedule::{self, ChipWeights, Constants, IterationTime, Pipeline};
+use super::search::{cuts_a_ring, not_within};
 use super::spec::{Execution, Offload, Recompute, Zero};
+use crate::deadline::Deadline;
+use crate::plan::Plan;
 use crate::units::Bytes;
 use crate::workload::language::{FlopCount, LanguageModel, ModelPass};
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What an execution takes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -32,6 +37,9 @@ pub struct Prediction {
     pub samples_per_s: f64,
     /// Tokens a second.
     pub tokens_per_s: f64,
+    /// The passes that it is made of.
+    #[serde(skip)]
+    pub blocks: Blocks,
 }
 
 /// Why there is no prediction.
@@ -137,17 +145,61 @@ fn even(layers: u64, pieces: u64) -> bool {
     layers.is_multiple_of(pieces) || layers.saturating_add(2).is_multiple_of(pieces)
 }
 
-/// Predicts an execution; memory is compared with the capacity.
+/// Predicts an execution of the machine's stack; memory is compared with the capacity.
 ///
 /// # Errors
 /// [`Refusal`]: an execution that does not suit model or machine, or that does not fit, with what would.
 pub fn predict(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<Prediction, Refusal> {
-    let prediction = predict_any(machine, model, e).map_err(Refusal::Invalid)?;
+    let policy = Policy::new(machine, model).map_err(Refusal::Invalid)?;
+    predict_by(&policy, machine, model, e, Deadline::never()).map(|(prediction, _)| prediction)
+}
+
+/// [`predict`] with any inner search; with it the mapping of the blocks, where it is one of graphs.
+///
+/// # Errors
+/// As [`predict`].
+pub fn predict_by(
+    inner: &dyn Inner,
+    machine: &Machine,
+    model: &LanguageModel,
+    e: &Execution,
+    deadline: Deadline,
+) -> Result<(Prediction, Option<Arc<Plan>>), Refusal> {
+    let any = |e: &Execution| mapped(inner, machine, model, e, deadline);
+    let (prediction, plan) = any(e).map_err(Refusal::Invalid)?;
     if prediction.memory.fits() {
-        return Ok(prediction);
+        return Ok((prediction, plan));
     }
-    let change = nearest(machine, model, e);
+    let change = nearest(machine, model, e, |other| any(other).ok().map(|(prediction, _)| prediction));
     Err(Refusal::Infeasible(Box::new(Shortage { memory: prediction.memory, change })))
+}
+
+fn mapped(
+    inner: &dyn Inner,
+    machine: &Machine,
+    model: &LanguageModel,
+    e: &Execution,
+    deadline: Deadline,
+) -> Result<(Prediction, Option<Arc<Plan>>), String> {
+    suits(machine, model, e)?;
+    let space = inner.space();
+    if let Some(why) = space.refuses(e) {
+        return Err(why);
+    }
+    if !space.parts_of_rings && cuts_a_ring(machine, [e.tp, e.cp * e.dp, e.pp]) {
+        return Err(format!(
+            "tp {} x dp {} x pp {} (from the inside) would cut a ring of {}, and a part of a ring is no ring",
+            e.tp, e.dp, e.pp, machine.name
+        ));
+    }
+    let key = BlockKey::of(e);
+    let Some(best) = inner.best(&key, &inner.bound(&key), deadline)? else {
+        return Err(match deadline.is_over() {
+            true => not_within(),
+            false => format!("no mapping of the blocks of {} fits the chips of {}", model.name, machine.name),
+        });
+    };
+    Ok((of_blocks(machine, model, e, best.blocks)?, best.plan))
 }
 
 /// Predicts an execution whether or not it fits the memory: for runs that are known to have run.
@@ -155,19 +207,32 @@ pub fn predict(machine: &Machine, model: &LanguageModel, e: &Execution) -> Resul
 /// # Errors
 /// A sentence where the execution does not suit model or machine.
 pub fn predict_any(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<Prediction, String> {
+    suits(machine, model, e)?;
+    of_blocks(machine, model, e, Policy::new(machine, model)?.bound(&BlockKey::of(e)))
+}
+
+/// Predicts an execution of blocks whose passes are known.
+///
+/// # Errors
+/// As [`predict_any`].
+pub fn of_blocks(machine: &Machine, model: &LanguageModel, e: &Execution, block: Blocks) -> Result<Prediction, String> {
     let microbatches = suits(machine, model, e)?;
     let m = microbatches as f64;
     let peak = machine.peak(model)?;
-    let key = BlockKey::of(e);
-    let block = Block::of(machine, model, &key, &BlockSums::of(machine, model, key.division, peak));
     let weights = ChipWeights::of(model, e.tp, e.ep, e.pp);
     let links = IterationLinks::of(machine, e.tp, e.cp, e.ep, e.dp, e.pp);
     let kinds = schedule::stages(model, e.pp);
     let constants = Constants::of(machine, model);
-    let plan =
-        Plan { constants: &constants, block: &block, weights: &weights, links: &links, kinds: &kinds, microbatches: m };
-    let time = plan.iteration(e);
-    let memory = memory::memory(machine, &plan, e);
+    let pipeline = Pipeline {
+        constants: &constants,
+        block: &block,
+        weights: &weights,
+        links: &links,
+        kinds: &kinds,
+        microbatches: m,
+    };
+    let time = pipeline.iteration(e);
+    let memory = memory::memory(machine, &pipeline, e);
     let chips = e.chips();
     let samples_per_s = model.global_batch as f64 / time.total;
     let model_flop = model.training_flop_per_sample(model.seq, FlopCount::MaskedProducts) * model.global_batch as f64;
@@ -186,11 +251,17 @@ pub fn predict_any(machine: &Machine, model: &LanguageModel, e: &Execution) -> R
         hardware_flop_utilization: hardware_flop / whole,
         samples_per_s,
         tokens_per_s: samples_per_s * model.seq as f64,
+        blocks: block,
     })
 }
 
 /// The fastest execution that differs from `e` in one decision and fits.
-fn nearest(machine: &Machine, model: &LanguageModel, e: &Execution) -> Option<(String, Execution)> {
+fn nearest(
+    machine: &Machine,
+    model: &LanguageModel,
+    e: &Execution,
+    predicted: impl Fn(&Execution) -> Option<Prediction>,
+) -> Option<(String, Execution)> {
     let mut near: Vec<(String, Execution)> = Vec::new();
     for &recompute in Recompute::ALL.iter().filter(|r| **r != e.recompute) {
         near.push((format!("recompute: {recompute}"), Execution { recompute, ..e.clone() }));
@@ -215,7 +286,8 @@ fn nearest(machine: &Machine, model: &LanguageModel, e: &Execution) -> Option<(S
     }
     near.into_iter()
         .filter_map(|(text, other)| {
-            let p = predict_any(machine, model, &other).ok().filter(|p| p.memory.fits())?;
+            suits(machine, model, &other).ok()?;
+            let p = predicted(&other).filter(|p| p.memory.fits())?;
             Some((p.time.total, text, other))
         })
         .min_by(|a, b| a.0.total_cmp(&b.0))

@@ -14,7 +14,7 @@
 //! sum of a tied embedding's gradients between first and last stage, optimiser, and the host's share of an iteration: each of the stage for which it is longest.
 //! Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
 
-use super::block::{Block, LayerTime};
+use super::block::{BlockPass, Blocks};
 use super::communication::{IterationLinks, beside};
 use super::machine::Machine;
 use super::spec::{Execution, Offload, Schedule, Zero};
@@ -242,11 +242,11 @@ struct Outline {
 
 /// A cell of the search: everything but the tail of an execution.
 #[derive(Debug, Clone, Copy)]
-pub struct Plan<'a> {
+pub struct Pipeline<'a> {
     /// Constants of model and machine.
     pub constants: &'a Constants,
     /// Times and kept bytes of a microbatch.
-    pub block: &'a Block,
+    pub block: &'a Blocks,
     /// Weights of a chip.
     pub weights: &'a ChipWeights,
     /// Links of the degrees.
@@ -257,7 +257,7 @@ pub struct Plan<'a> {
     pub microbatches: f64,
 }
 
-impl Plan<'_> {
+impl Pipeline<'_> {
     fn outline(&self, e: &Execution) -> Outline {
         let (c, m, v) = (self.constants, self.microbatches, e.chunks as f64);
         let hop = self.hop(e);
@@ -334,7 +334,7 @@ impl Plan<'_> {
         let (c, m, block) = (self.constants, self.microbatches, self.block);
         let o = self.outline(e);
         let Some(s) = self.kinds.get(o.at) else { return IterationTime::default() };
-        let parts = |f: &dyn Fn(&LayerTime) -> f64| {
+        let parts = |f: &dyn Fn(&BlockPass) -> f64| {
             s.plain * f(&block.plain)
                 + s.experts * f(&block.experts)
                 + s.embedding * f(&block.embedding)
@@ -361,7 +361,7 @@ impl Plan<'_> {
 
 fn stage_time(
     c: &Constants,
-    block: &Block,
+    block: &Blocks,
     weights: &ChipWeights,
     links: &IterationLinks,
     s: &StageKind,

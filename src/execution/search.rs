@@ -5,11 +5,15 @@
 //! selective, full; sequence parallelism and overlap of tensor parallelism where there is some; ZeRO 0 to 3 where there are replicas; overlap of data
 //! parallelism; overlaps where the stack can; every offload where there is a second tier. Pins leave one value of a decision. [`executions`] lists it.
 //!
-//! **Order.** What a microbatch takes (`block::Block`) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
+//! **Order.** What a microbatch takes ([`super::block`]) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
 //! alone, and most of it not on the last two: kernels are added up once for each of the others. A *cell* is the degrees and one block; it
 //! has a lower bound over all its schedules, ZeRO stages, offloads and overlaps (`schedule::Plan::bound`). Cells are taken by rising bound until the bound of
 //! the next is not below the best execution found: then no cell left holds a better one. Within a cell, memory is compared with the capacity before time is
 //! computed, first with the schedule that keeps least (1F1B).
+//!
+//! **Inner searches.** The search knows blocks by their passes alone ([`super::block::Inner`]): a lower bound of each, from which cells are bounded and listed, and the
+//! answer of the inner search, which is asked for when a cell is looked at. What the inner search of a software stack answers is its bound. The free one takes the
+//! fastest mapping of each block: one that is slower and keeps less is not in the space, and where its own proof leaves a gap, so does this.
 //!
 //! **Proof.** The bound is part of the sum that the time is, the cells cover the space, so the smallest bound of what was not looked at, or the
 //! best time if that is less, bounds the optimum from below; at the end both are equal. Ties go to the cell with the smaller bound, then to the one listed
@@ -18,19 +22,22 @@
 //! **Size.** A batch may have thousands of divisors. Memory grows with the microbatch, so that of each kind of block those beyond the largest that
 //! any state fits are left out unpriced; and cells are listed some at a time (`cells.rs`), so that no space takes more than some 200 MB.
 
-use super::block::BlockKey;
+use super::block::{Best, BlockKey, Inner, Space};
 use super::cells::Cells;
 use super::layer::Division;
 use super::machine::Machine;
 use super::memory::Memory;
-use super::predict::{Prediction, predict_any, suits};
+use super::policy::Policy;
+use super::predict::{Prediction, of_blocks, suits};
 use super::spec::{Execution, Offload, Recompute, Schedule, Zero};
 use crate::deadline::{Deadline, is_interrupted, within};
 use crate::model::divisors::divisors;
+use crate::plan::Plan;
 use crate::progress::Steps;
 use crate::solver::record::Status;
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
+use std::sync::Arc;
 
 crate::spec! {
     /// Decisions of an execution that are given; the others are searched.
@@ -89,6 +96,8 @@ pub struct Found {
     pub evaluated: u64,
     /// Executions whose memory was computed, and did not fit.
     pub too_large: u64,
+    /// Executions of blocks for which the inner search has no mapping.
+    pub unmapped: u64,
     /// Cells of degrees and blocks.
     pub cells: u64,
     /// Cells that the bound left out.
@@ -97,6 +106,10 @@ pub struct Found {
     pub blocks: u64,
     /// Whether the deadline stopped it: then the best is the best so far, and the bound that of the cells that were left.
     pub stopped: bool,
+    /// The mapping of the blocks of the best, where it is one of graphs.
+    pub plan: Option<Arc<Plan>>,
+    /// Whether `least` is what its blocks need at least, whatever their mapping.
+    pub lower: bool,
     /// Where none fits: the execution that needs least memory, and what it needs.
     pub least: Option<(Execution, Memory)>,
 }
@@ -145,8 +158,9 @@ impl Found {
         match &self.least {
             None => "the space of executions is empty: no degrees suit chips, model and what is given".into(),
             Some((e, m)) => format!(
-                "none of {} executions fits: the least takes {} on stage {}{} with tp {} pp {} dp {} cp {} ep {}, micro_batch {}, recompute {}, zero {}, offload {}; a chip of {} has {}",
+                "none of {} executions fits: the least takes {}{} on stage {}{} with tp {} pp {} dp {} cp {} ep {}, micro_batch {}, recompute {}, zero {}, offload {}; a chip of {} has {}",
                 self.covered,
+                if self.lower { "at least " } else { "" },
                 Bytes(m.device.total()).printed_above(),
                 m.stage,
                 match m.second_capacity.filter(|c| m.second_tier > *c) {
@@ -202,7 +216,7 @@ impl Degrees {
 }
 
 /// All degrees, in order.
-pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Degrees> {
+pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins, space: Space) -> Vec<Degrees> {
     let chips = pins.chips.unwrap_or(machine.chips);
     let experts = if model.expert_layers() > 0 { model.experts.map_or(1, |e| e.count) } else { 1 };
     let mut out = Vec::new();
@@ -221,7 +235,10 @@ pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> 
                 if pins.micro_batch.is_some_and(|b| !samples.is_multiple_of(b)) {
                     continue;
                 }
-                let ep = experts.iter().filter(|e| (dp * cp).is_multiple_of(**e));
+                let ep = experts.iter().filter(|e| (dp * cp).is_multiple_of(**e) && (space.divides || cp * **e == 1));
+                if !space.parts_of_rings && cuts_a_ring(machine, [tp, cp * dp, pp]) {
+                    continue;
+                }
                 out.extend(ep.map(|ep| Degrees { tp, cp, pp, dp, ep: *ep, samples }));
             }
         }
@@ -229,9 +246,14 @@ pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> 
     out
 }
 
+/// Whether one of the groups of tensor parallelism, replicas and stages has a part of a ring.
+pub(super) fn cuts_a_ring(machine: &Machine, [tp, replicas, pp]: [u64; 3]) -> bool {
+    [(tp, 1), (replicas, tp), (pp, tp * replicas)].into_iter().any(|(n, stride)| machine.cuts_a_ring(n, stride))
+}
+
 /// Blocks of degrees with a microbatch, in order.
-pub(super) fn blocks(machine: &Machine, d: &Degrees, micro_batch: u64, pins: &Pins) -> Vec<BlockKey> {
-    let switch = if d.tp > 1 { vec![false, true] } else { vec![false] };
+pub(super) fn blocks(machine: &Machine, d: &Degrees, micro_batch: u64, pins: &Pins, space: Space) -> Vec<BlockKey> {
+    let switch = if d.tp > 1 && space.divides { vec![false, true] } else { vec![false] };
     let overlaps = if machine.stack.overlap_tp { switch.clone() } else { vec![false] };
     let mut out = Vec::new();
     for sequence_parallel in only(switch.clone(), pins.sequence_parallel) {
@@ -313,11 +335,12 @@ pub(super) fn execution(d: &Degrees, key: &BlockKey) -> Execution {
 /// Every execution of the space, in order. For tests and for counting by hand: spaces have millions.
 pub fn executions(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Execution> {
     let mut out = Vec::new();
-    for d in degrees(machine, model, pins) {
+    let space = Space { divides: true, parts_of_rings: true, exact: true };
+    for d in degrees(machine, model, pins, space) {
         let tails = tails(machine, &d, pins);
         for micro_batch in d.micro_batches(pins) {
             let schedules = schedules(model, &d, d.interleaves(micro_batch), pins);
-            for key in blocks(machine, &d, micro_batch, pins) {
+            for key in blocks(machine, &d, micro_batch, pins, space) {
                 let base = execution(&d, &key);
                 for &(zero, offload) in &tails.states {
                     for &(schedule, chunks) in &schedules {
@@ -351,7 +374,24 @@ pub fn search_until(
     pins: &Pins,
     deadline: Deadline,
 ) -> Result<Found, String> {
+    search_by(&Policy::new(machine, model)?, machine, model, pins, deadline)
+}
+
+/// [`search_until`] with any inner search: over its executions, with its mapping of each block.
+///
+/// # Errors
+/// As [`search`], and what the inner search says.
+pub fn search_by(
+    inner: &dyn Inner,
+    machine: &Machine,
+    model: &LanguageModel,
+    pins: &Pins,
+    deadline: Deadline,
+) -> Result<Found, String> {
     let peak = machine.peak(model)?;
+    if let Some(why) = inner.space().refuses(&pins.alone()) {
+        return Err(why);
+    }
     let one = execution(&ONE, &ONE_KEY);
     // The pass is refused here with its reason; one chip and one sample suit everything else.
     suits(machine, model, &one)?;
@@ -361,13 +401,16 @@ pub fn search_until(
         covered: 0,
         evaluated: 0,
         too_large: 0,
+        unmapped: 0,
         cells: 0,
         pruned: 0,
         blocks: 0,
         stopped: false,
+        plan: None,
+        lower: !inner.space().exact,
         least: None,
     };
-    let mut cells = Cells::new(machine, model, pins, peak);
+    let mut cells = Cells::new(machine, model, pins, inner);
     found.covered = cells.covered();
     if found.covered == 0 {
         // What is given, and one of everything else: the first rule that it breaks is the reason.
@@ -379,17 +422,20 @@ pub fn search_until(
         return Err(format!(
             "no execution has what is given on {chips} chips of {}: {}{}",
             machine.name,
-            why.unwrap_or_else(|| "no degrees of parallelism multiply to them and divide the batch".into()),
-            nearest_chips(machine, model, pins, chips)
+            why.unwrap_or_else(|| {
+                let rings = if inner.space().parts_of_rings { "" } else { ", with no part of a ring" };
+                format!("no degrees of parallelism multiply to them and divide the batch{rings}")
+            }),
+            nearest_chips(machine, model, (pins, inner.space()), chips)
         ));
     }
-    let mut best: Option<(f64, Execution)> = None;
+    let mut best: Option<(f64, Execution, Best)> = None;
     let mut looked = false;
-    while !found.stopped && cells.list(best.as_ref().map(|(time, _)| *time), deadline, &mut found) {
+    while !found.stopped && cells.list(best.as_ref().map(|(time, ..)| *time), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
         for i in 0..cells.len() {
             let bound = cells.bound(i);
-            if best.as_ref().is_some_and(|(time, _)| bound >= *time) {
+            if best.as_ref().is_some_and(|(time, ..)| bound >= *time) {
                 found.pruned += (cells.len() - i) as u64;
                 break;
             }
@@ -399,20 +445,21 @@ pub fn search_until(
                 found.bound = found.bound.min(bound);
                 break;
             }
-            cells.look(i, &mut best, &mut found);
+            cells.look(i, &mut best, &mut found, deadline)?;
             looked = true;
             steps.step();
         }
         found.stopped |= deadline.is_over() && !cells.are_all();
     }
     if found.stopped && !cells.are_all() {
-        found.bound = found.bound.min(cells.floor());
+        found.bound = found.bound.min(cells.floor(peak));
     }
-    if let Some((time, execution)) = best {
+    if let Some((time, execution, of)) = best {
         // What was left out is bounded by a cell's bound that is not below this time.
         found.bound = found.bound.min(time);
         found.least = None;
-        found.best = Some(predict_any(machine, model, &execution)?);
+        found.best = Some(of_blocks(machine, model, &execution, of.blocks)?);
+        found.plan = of.plan;
     }
     Ok(found)
 }
@@ -421,15 +468,15 @@ pub fn search_until(
 const MOST_TRIED: u64 = 1024;
 
 /// The numbers of chips next to `chips` that degrees suit, as the end of a message.
-fn nearest_chips(machine: &Machine, model: &LanguageModel, pins: &Pins, chips: u64) -> String {
+fn nearest_chips(machine: &Machine, model: &LanguageModel, (pins, space): (&Pins, Space), chips: u64) -> String {
     let suits = |n: &u64| {
         let pins = Pins { chips: Some(*n), ..pins.clone() };
-        degrees(machine, model, &pins).iter().any(|d| {
+        degrees(machine, model, &pins, space).iter().any(|d| {
             let tails = tails(machine, d, &pins);
             !schedules(model, d, true, &pins).is_empty()
                 && !tails.states.is_empty()
                 && !tails.overlaps.is_empty()
-                && !blocks(machine, d, 1, &pins).is_empty()
+                && !blocks(machine, d, 1, &pins, space).is_empty()
         })
     };
     let below = (chips.saturating_sub(MOST_TRIED).max(1)..chips).rev().find(suits);

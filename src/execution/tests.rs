@@ -1,7 +1,8 @@
 //! Tests of the whole: an independent program's figures, closed forms by hand, metamorphic relations, search against brute force.
 
-use super::block::{Block, BlockKey, BlockSums};
+use super::block::{BlockKey, Blocks, Inner};
 use super::machine::{Machine, Traffic};
+use super::policy::Policy;
 use super::predict::{predict, predict_any};
 use super::schedule::{ChipWeights, stages};
 use super::search::{Pins, executions, search, search_until};
@@ -97,9 +98,8 @@ fn execution(tp: u64, pp: u64, dp: u64, micro_batch: u64) -> Execution {
     }
 }
 
-fn block(machine: &Machine, model: &LanguageModel, e: &Execution) -> Block {
-    let key = BlockKey::of(e);
-    Block::of(machine, model, &key, &BlockSums::of(machine, model, key.division, machine.peak(model).unwrap()))
+fn block(machine: &Machine, model: &LanguageModel, e: &Execution) -> Blocks {
+    Policy::new(machine, model).unwrap().bound(&BlockKey::of(e))
 }
 
 #[track_caller]

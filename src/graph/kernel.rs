@@ -43,6 +43,8 @@ crate::choice! {
         BackwardInput = "backward_input",
         /// Gradient with respect to a weight.
         BackwardWeight = "backward_weight",
+        /// A forward kernel run again in the backward pass, with the forward kernel's weight ([`super::recompute`]).
+        Recompute = "recompute",
     }
 }
 

@@ -5,7 +5,7 @@
 //! gradients, which contract over the tokens). All sizes are those of one sample on one chip, before sharding.
 //!
 //! [`kernel`], [`tensor`] and [`collective`] are its parts, [`checked`] orders and checks it, [`adjoint`] writes the backward pass of a forward one,
-//! [`chain`] has graphs of several blocks, [`grid`] a chip's share on a process grid, [`unroll`] writes repetitions out. Where graphs come from: `workload`, `trace`.
+//! [`recompute`] lets it make tensors again, [`chain`] has graphs of several blocks, [`grid`] a chip's share on a process grid, [`unroll`] writes repetitions out. Where graphs come from: `workload`, `trace`.
 
 pub mod adjoint;
 pub mod chain;
@@ -13,6 +13,7 @@ pub mod checked;
 pub mod collective;
 pub mod grid;
 pub mod kernel;
+pub mod recompute;
 pub mod tensor;
 pub mod unroll;
 

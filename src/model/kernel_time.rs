@@ -95,6 +95,12 @@ impl KernelTimes {
         }
     }
 
+    /// Of a chip that computes at one rate whatever the sizes, beside a memory of `bandwidth` bytes/s that all kernels reach: no tiles, no waves.
+    pub fn even(bandwidth: f64) -> Self {
+        let one = Way { rows: 1.0, columns: 1.0, rate: 1.0, parts: 1.0 };
+        Self { options: vec![one], units: 1.0, fill: 0.0, launch: 0.0, bandwidth, wait: 0.0, tiles_at_once: 1.0 }
+    }
+
     /// What single kernels take on it; `launch` seconds each instead of the chip's own.
     pub fn burst(kernels: &Kernels, bandwidth: f64, launch: f64) -> Self {
         let burst = kernels.burst();

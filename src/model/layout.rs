@@ -186,6 +186,8 @@ pub fn conversion(from: Layout, to: Layout) -> Result<Option<CollectiveKind>, ()
 pub fn weight_shards_agree(kernel: &Kernel, strategy: Strategy, owner: Strategy) -> bool {
     match (kernel.phase, owner) {
         (Phase::Forward, _) => true,
+        // The same product again.
+        (Phase::Recompute, _) => strategy == owner,
         (_, Strategy::Replicate) => strategy == Strategy::Replicate,
         // Problems with a weight each (experts) stay where they are.
         (_, Strategy::Outer) if kernel.shape.outer > 1 => strategy == Strategy::Outer,

@@ -390,6 +390,11 @@ pub const COLUMNS: &[Column] = &[
     plan("offload_s", "Executions: traffic to the second memory tier that is waited for.", |_, _| f64::NAN).lower(),
     plan("second_tier_bytes", "Executions: second memory tier of one chip.", |_, _| f64::NAN).lower(),
     plan("executions", "Executions, serving: how many the search covered.", |_, _| f64::NAN),
+    plan_text(
+        "software",
+        "Executions: whose shardings and fusions the row stands for: the stack's name, `ideal` software, or `free`: the best mapping.",
+        |_, _| String::new(),
+    ),
     plan(
         "error_band_pct",
         "Executions, serving: measured mean absolute error of predictions of this class (validation/bounds.yaml).",

@@ -15,6 +15,8 @@ pub struct Executed {
     pub found: Found,
     /// Mean absolute error that measured runs of this class may have, in per cent.
     pub error_band_pct: Option<f64>,
+    /// What it stands for: the stack's name, `ideal` or `free`.
+    pub software: String,
 }
 
 /// A point whose layouts for serving a batch were searched.
@@ -97,6 +99,7 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("objective", Value::Number(|x, _| x.prediction.time.total)),
     ("bound", Value::Number(|x, _| x.found.bound)),
     ("objective_unit", Value::Text(|_| "s".into())),
+    ("software", Value::Text(|x| x.software.clone())),
     ("schedule", Value::Text(|x| x.prediction.execution.schedule.to_string())),
     ("chunks", Value::Number(|x, _| x.prediction.execution.chunks as f64)),
     ("recompute", Value::Text(|x| x.prediction.execution.recompute.to_string())),

@@ -4,7 +4,7 @@
 use crate::deadline::is_interrupted;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, LimitReached, MicroBatch, Objective, Passes, Record, Request};
-use crate::system::{System, Topology};
+use crate::system::{Software, System, Topology};
 use crate::workload::Workload;
 
 /// A share as a person reads it: two digits, in per cent.
@@ -225,29 +225,63 @@ fn stopped(seconds: Option<f64>) -> String {
 }
 
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
-pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>) -> String {
+pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {
     let given = match given {
         [] => String::new(),
         some => format!("; given: {}", some.join(", ")),
     };
     let all = format!("{} executions of equal layers{given}", found.covered);
+    let by = software(system);
     match (&found.best, found.stopped) {
-        (None, false) => format!("Infeasible: nothing fits among {all}."),
+        (None, false) => format!("Infeasible: nothing fits among {all}. {by}"),
         (None, true) => {
-            format!("No plan yet among {all}, which does not prove that there is none; {}.", stopped(seconds))
+            format!("No plan yet among {all}, which does not prove that there is none; {}. {by}", stopped(seconds))
         }
         (Some(_), true) if found.gap() > 0.0 => format!(
-            "Not proven: something up to {} faster may exist among {all}; {}.",
+            "Not proven: something up to {} faster may exist among {all}; {}. {by}",
             percent(found.gap()),
             stopped(seconds)
         ),
-        (Some(_), _) => format!("Optimal: nothing is faster among {all}."),
+        (Some(_), _) if found.gap() > NOTHING => format!(
+            "Not proven: something up to {} faster may exist among {all}; the partitions of the blocks are bounded by a relaxation. {by}",
+            percent(found.gap())
+        ),
+        (Some(_), _) => format!("Optimal: nothing is faster among {all}. {by}"),
+    }
+}
+
+/// A gap that is rounding.
+const NOTHING: f64 = 1e-6;
+
+/// What executions on a system stand for.
+pub fn software(system: &System) -> String {
+    match (system.software(), &system.stack) {
+        (Software::Free, _) => {
+            "What is possible: every block by the fastest tiles and partitions of the sharding that is best for its cut; no software is counted.".into()
+        }
+        (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
+        _ => "What ideal software takes: shardings, fusions and overlaps of a stack without cost.".into(),
+    }
+}
+
+/// The same as a name: of the stack, `ideal` or `free`.
+pub fn software_name(system: &System) -> String {
+    match (system.software(), &system.stack) {
+        (Software::Stack, Some(stack)) => stack.0.name.clone(),
+        (Software::Stack, None) => Software::Ideal.to_string(),
+        (other, _) => other.to_string(),
     }
 }
 
 /// Of an execution that was given whole.
-pub fn of_given_execution() -> String {
-    "A fixed execution: every decision is given, and nothing was searched.".into()
+pub fn of_given_execution(system: &System) -> String {
+    let by = software(system);
+    match system.software() {
+        Software::Free => {
+            format!("A fixed execution: every decision is given, and the mapping of the blocks was searched. {by}")
+        }
+        _ => format!("A fixed execution: every decision is given, and nothing was searched. {by}"),
+    }
 }
 
 /// Of layouts for serving a language model.

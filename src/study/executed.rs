@@ -1,17 +1,19 @@
 //! Points that are language models on chips with `kernels:`: all their executions, or layouts that serve them, are searched.
 
 use super::grid::Point;
+use super::spec::SolveSpec;
 use crate::deadline::Deadline;
 use crate::execution::inference::search::Goal;
 use crate::execution::inference::{self, Limits, Server, Wanted};
-use crate::execution::search::search_until;
 use crate::execution::{Found, Machine, Pins, not_within};
 use crate::mapping::Infeasible;
+use crate::mapping::executions::Executions;
 use crate::mapping::request::Objective;
 use crate::report::csv::Outcome;
 use crate::report::executed::{Executed, Served};
+use crate::report::statement;
 use crate::spec::{Node, Reader};
-use crate::system::{Style, System};
+use crate::system::{Software, Style, System};
 use crate::units::Bytes;
 use crate::validate::bounds::Bound;
 use crate::validate::class::Class;
@@ -19,19 +21,21 @@ use crate::validate::suites;
 use crate::workload::language::{AttentionCount, LanguageModel, ModelPass, is_language_model};
 use crate::workload::{Workload, WorkloadSpec};
 
-/// The language model that a workload's tree states, if its executions (training on chips that run kernel by kernel) or servings (on any chip
-/// with `kernels`) are searched; what is wrong with it is told where the graph is built.
-pub(super) fn language(node: &Node, system: &System) -> Option<Box<LanguageModel>> {
+/// The language model that a workload's tree states, if its executions (training, on chips with `kernels` and on those that fuse) or servings (on any chip
+/// with `kernels`) are searched; what is wrong with it is told where the graph is built. Settings that only the mapping of a graph has take the whole model as one
+/// graph on chips that fuse.
+pub(super) fn language(node: &Node, system: &System, solve: Option<&SolveSpec>) -> Option<Box<LanguageModel>> {
     let chip = &system.chip.0;
-    if chip.kernels.is_none() || !is_language_model(node) {
+    let by_graph = chip.style == Style::Dataflow && solve.is_some_and(SolveSpec::asks_of_graphs);
+    if !is_language_model(node) {
         return None;
     }
     match Reader::read::<WorkloadSpec>(node) {
-        Ok(WorkloadSpec::Language(model))
-            if model.pass == ModelPass::Inference || chip.style == Style::KernelByKernel =>
-        {
-            Some(model)
+        Ok(WorkloadSpec::Language(model)) => match model.pass {
+            ModelPass::Inference => chip.kernels.is_some(),
+            ModelPass::Training => !by_graph && (chip.kernels.is_some() || system.software() == Software::Free),
         }
+        .then_some(model),
         _ => None,
     }
 }
@@ -56,19 +60,26 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     if model.pass == ModelPass::Inference {
         return serve(point, model).map(Some);
     }
-    let machine = Machine::new(&point.system)?;
-    let found = search_until(&machine, model, &point.solve.pins(), Deadline::after(point.solve.seconds))?;
+    let executions = Executions::new(&point.system, model, &point.request().limits)?;
+    let found = executions.search(&point.solve.pins(), Deadline::after(point.solve.seconds))?;
+    let machine = &executions.machine;
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
+            let software = statement::software_name(&point.system);
             let class = match (point.system.chip.0.name.as_str(), machine.chips) {
                 ("A100", ..=8) => Class::VtrainSingleNode,
                 ("A100", _) => Class::VtrainMultiNode,
                 _ => Class::TrainingPublished,
             };
-            Outcome::Executed(Box::new(Executed { prediction, found, error_band_pct: error_band(class) }))
+            Outcome::Executed(Box::new(Executed {
+                prediction,
+                found,
+                error_band_pct: error_band(class).filter(|_| point.system.software() != Software::Free),
+                software,
+            }))
         }
         None if found.stopped => return Err(not_within()),
-        None => Outcome::Infeasible(short(&machine, &found)),
+        None => Outcome::Infeasible(short(machine, &found)),
     }))
 }
 

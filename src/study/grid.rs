@@ -244,12 +244,14 @@ impl Study {
             }
             (known, _) => known,
         };
+        let solve_node = solve;
+        let solve = Reader::read::<SolveSpec>(&solve_node);
         let mut language = None;
         let workload = match (known, workload) {
             (Some(known), _) => Some(known),
             (None, None) => None,
             (None, Some(tree)) => {
-                language = system.as_ref().and_then(|system| executed::language(&tree, system));
+                language = system.as_ref().and_then(|system| executed::language(&tree, system, solve.as_ref().ok()));
                 let built = match &language {
                     Some(model) => Ok(executed::stand_in(model)),
                     None => WorkloadSpec::build(&tree),
@@ -267,8 +269,7 @@ impl Study {
                 })
             }
         };
-        let solve_node = solve;
-        let solve = Reader::read::<SolveSpec>(&solve_node).map_err(|p| collect(Root::Solve, p)).ok();
+        let solve = solve.map_err(|p| collect(Root::Solve, p)).ok();
         let (Some((workload, key_start)), Some(mut system), Some(solve), true) =
             (workload, system, solve, problems.is_empty())
         else {

@@ -342,6 +342,16 @@ impl SolveSpec {
         Pins { tp: e.tp.or(self.tp), pp: e.pp.or(self.pp), dp: e.dp.or(self.dp), ..e.clone() }
     }
 
+    /// Whether some of these settings are of the mapping of a graph alone.
+    pub fn asks_of_graphs(&self) -> bool {
+        self.objective != Objective::Time
+            || !self.blind_to.is_empty()
+            || self.tiles.is_some()
+            || self.max_partitions.is_some()
+            || self.split_dimensions
+            || self.sharding != Passes::Auto
+    }
+
     /// The request that these settings make of the search.
     pub fn request(&self) -> Request {
         let (engine, solver) = match self.solver {

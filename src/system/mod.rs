@@ -26,6 +26,18 @@ pub use stack::Stack;
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, catalogue::Kind, read::Ref};
 use std::path::Path;
 
+crate::choice! {
+    /// What an execution of a language model stands for.
+    pub enum Software ("a software") {
+        /// What the system's stack takes.
+        Stack = "stack",
+        /// What software without cost takes that shards and fuses as stacks do.
+        Ideal = "ideal",
+        /// What is possible: shardings, fusions and tiles of every block are searched.
+        Free = "free",
+    }
+}
+
 crate::spec! {
     /// A system: many equal chips, each with its memory, joined by a network.
     pub struct System ("a system", check: check) {
@@ -41,6 +53,9 @@ crate::spec! {
         offload: Option<Ref<Memory>>,
         /// The software stack, for executions of language models ([`stack`]); left out: software without cost.
         stack: Option<Ref<Stack>>,
+        /// What trains a language model: the stack, ideal software, or the best mapping there is; left out: the stack (ideal software without one) on
+        /// chips that run kernel by kernel, the best mapping on dataflow chips.
+        software: Option<Software>,
         /// The network between chips.
         network: Network,
         /// Number of chips; where given it must be the product of the network's dimensions.
@@ -139,6 +154,15 @@ impl System {
     /// The number of chips.
     pub fn chip_count(&self) -> u64 {
         self.network.chips()
+    }
+
+    /// What an execution of a language model on it stands for.
+    pub fn software(&self) -> Software {
+        self.software.unwrap_or(match (self.chip.0.style, &self.stack) {
+            (Style::Dataflow, _) => Software::Free,
+            (Style::KernelByKernel, Some(_)) => Software::Stack,
+            (Style::KernelByKernel, None) => Software::Ideal,
+        })
     }
 
     /// Overlap in force.

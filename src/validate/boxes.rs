@@ -61,6 +61,7 @@ pub fn system(parts: &Parts, chips: u64) -> Result<System, String> {
         chip: Ref(part(parts.chip)?),
         memory: Ref(part(parts.memory)?),
         offload: None,
+        software: None,
         stack: parts.stack.map(part).transpose()?.map(Ref),
         network,
         chips: None,

@@ -138,6 +138,37 @@ fn a_gpt_layer_keeps_what_korthikanti_counts() {
     assert_eq!(kept(&w, "embedding"), s * h);
 }
 
+/// The same computed again: selectively 34 s h are kept, of full layers the input of 2 s h. Every file: nothing is kept twice, weights stay as many, and no more
+/// is computed again than the forward pass has.
+#[test]
+fn what_is_computed_again_is_not_kept() {
+    let again = |w: &Workload, marked: Vec<bool>| w.clone().recomputed(&marked).checked().unwrap();
+    let w = shipped("gpt3-175b").graph(AttentionCount::Full).checked().unwrap();
+    let (s, h) = (2048.0, 12288.0);
+    assert_eq!(kept(&again(&w, w.core_kernels()), "layers"), 34.0 * s * h);
+    assert_eq!(kept(&again(&w, w.layer_kernels()), "layers"), 2.0 * s * h);
+    for path in files() {
+        let (_, model) = read(&path);
+        let model = LanguageModel { pass: ModelPass::Training, generated: None, ..model };
+        let w = model.graph(AttentionCount::Masked).checked().unwrap();
+        for marked in [w.core_kernels(), w.layer_kernels()] {
+            let r = again(&w, marked);
+            for (b, block) in w.blocks.iter().enumerate() {
+                let forward = |w: &Workload| {
+                    let of = |k: &&flowspace::graph::Kernel| k.block == b && k.phase == Phase::Forward;
+                    w.kernels.iter().filter(of).map(|k| k.flop()).sum::<f64>()
+                };
+                let of = |k: &&flowspace::graph::Kernel| k.block == b && k.phase == Phase::Recompute;
+                let copies: f64 = r.kernels.iter().filter(of).map(|k| k.flop()).sum();
+                assert!(copies <= forward(&w) && forward(&w) == forward(&r), "{}: {}", model.name, block.name);
+                let (before, after) = (kept(&w, &block.name), kept(&r, &block.name));
+                assert!(after <= before && (copies == 0.0 || after < before), "{}: {}", model.name, block.name);
+                assert_eq!(weights(&w, &block.name), weights(&r, &block.name));
+            }
+        }
+    }
+}
+
 /// Llama 3 70B, tokens 8192, h 8192, 64 heads of 128, 8 of keys and values, width 28672: inputs of norms and of products 4 h, queries and output
 /// 2 h, keys and values 2 x 1024, gate 3 f; softmax 64 of 8192 keys.
 #[test]

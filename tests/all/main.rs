@@ -6,6 +6,7 @@ mod cli;
 mod dfmodel_studies;
 mod energy;
 mod errors;
+mod executions;
 mod figures;
 mod golden;
 mod help;

@@ -153,6 +153,7 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                 }),
                 offload: None,
                 stack: None,
+                software: None,
                 network: Network {
                     topology,
                     dimensions: sizes

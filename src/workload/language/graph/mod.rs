@@ -31,11 +31,20 @@ impl LanguageModel {
     /// # Errors
     /// [`Problem`]s that name the field of `node` which is too large for a chain of blocks.
     pub fn build(&self, node: &Node) -> Result<Workload, Vec<Problem>> {
+        self.chain().map_err(|message| {
+            let origin = node.get("layers").unwrap_or(node).origin.clone();
+            vec![Problem { origin, field: "layers".into(), message }]
+        })
+    }
+
+    /// The same without a file.
+    ///
+    /// # Errors
+    /// A sentence: more layers than a chain of blocks has.
+    pub fn chain(&self) -> Result<Workload, String> {
         let most = MOST_UNITS - 2;
         if self.layers > most {
-            let origin = node.get("layers").unwrap_or(node).origin.clone();
-            let message = format!("a graph has at most {most} layers with embedding and head, found {}", self.layers);
-            return Err(vec![Problem { origin, field: "layers".into(), message }]);
+            return Err(format!("a graph has at most {most} layers with embedding and head, found {}", self.layers));
         }
         Ok(self.graph(AttentionCount::Masked))
     }

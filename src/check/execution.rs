@@ -1,0 +1,293 @@
+//! Executions: time and memory of the stages derived again, stage by stage, from the passes of the blocks; and the passes of the free search from the
+//! decisions of its plan, whose own figures [`super::derive`] derives.
+
+use super::{CheckError, derive};
+use crate::execution::block::{BlockPass, Blocks};
+use crate::execution::communication::IterationLinks;
+use crate::execution::schedule::ChipWeights;
+use crate::execution::{Execution, Machine, Offload, Prediction, Schedule, StateBytes, Zero};
+use crate::graph::Phase;
+use crate::model::memory::of_layer;
+use crate::plan::{Plan, TOLERANCE, agree};
+use crate::workload::language::LanguageModel;
+
+/// Derives an execution's figures again and compares.
+///
+/// # Errors
+/// [`CheckError`]: the first figure that differs by more than [`TOLERANCE`], or what a plan of blocks breaks.
+pub fn verify(
+    machine: &Machine,
+    model: &LanguageModel,
+    prediction: &Prediction,
+    plan: Option<&Plan>,
+) -> Result<(), CheckError> {
+    let e = &prediction.execution;
+    let same = |what: &str, plan: f64, derived: f64| match agree(plan, derived, TOLERANCE) {
+        true => Ok(()),
+        false => Err(CheckError::Mismatch { what: what.into(), plan, derived }),
+    };
+    let line = Derived::of(machine, model, e, &prediction.blocks);
+    same("iteration_s", prediction.time.total, line.iteration())?;
+    same("parts of the iteration", prediction.time.total, prediction.time.parts())?;
+    let fullest = (0..line.stages.len()).map(|i| line.bytes(i).0).fold(0.0, f64::max);
+    same("bytes of the fullest stage", prediction.memory.device.total(), fullest)?;
+    let second = (0..line.stages.len()).map(|i| line.bytes(i).1).fold(0.0, f64::max);
+    same("bytes in the second tier", prediction.memory.second_tier, second)?;
+    let Some(plan) = plan else { return Ok(()) };
+    super::verify(plan)?;
+    same("tp of the blocks", e.tp as f64, plan.figures.tp as f64)?;
+    same("micro_batch of the blocks", e.micro_batch as f64, plan.workload.micro_batch as f64)?;
+    for (what, said, derived) in of_plan(plan, &prediction.blocks).map_err(CheckError::Violations)? {
+        same(&what, said, derived)?;
+    }
+    Ok(())
+}
+
+/// What a plan's decisions make of each block: figure, what the execution takes it for, and what follows.
+fn of_plan(plan: &Plan, blocks: &Blocks) -> Result<Vec<(String, f64, f64)>, Vec<String>> {
+    let (w, d) = (&plan.workload, &plan.decisions);
+    let figures = derive(w, &plan.system, d)?;
+    let mut out = Vec::new();
+    for (b, block) in w.blocks.iter().enumerate() {
+        let said = match block.name.as_str() {
+            "embedding" => &blocks.embedding,
+            "layers" => &blocks.plain,
+            "head" => &blocks.head,
+            _ => &blocks.experts,
+        };
+        let in_pass = |forward: bool| {
+            let here = |p: usize| {
+                let of = |k: &usize| d.partition[*k] == p && w.kernels[*k].block == b;
+                (0..w.kernels.len()).find(of).is_some_and(|k| (w.kernels[k].phase == Phase::Forward) == forward)
+            };
+            figures.partitions.iter().enumerate().filter(|(p, _)| here(*p)).map(|(_, f)| f.time_s).sum::<f64>()
+        };
+        out.push((format!("{}: forward_pass", block.name), said.forward_pass, in_pass(true)));
+        out.push((format!("{}: backward_pass", block.name), said.backward_pass, in_pass(false)));
+        if block.name != "head" {
+            let (graph, kernels) = w.of_block(b);
+            let own: Vec<_> = kernels.iter().map(|k| d.sharding[*k]).collect();
+            let chips = plan.system.chip_count();
+            let kept = of_layer(&graph, &plan.system.model, &own, (figures.tp, figures.dp), chips).kept;
+            out.push((format!("{}: kept", block.name), said.kept, kept));
+        }
+    }
+    Ok(out)
+}
+
+/// One stage of a pipeline.
+struct Stage {
+    plain: f64,
+    experts: f64,
+    first: bool,
+    last: bool,
+}
+
+impl Stage {
+    fn sum(&self, blocks: &Blocks, of: impl Fn(&BlockPass) -> f64) -> f64 {
+        let ends =
+            if self.first { of(&blocks.embedding) } else { 0.0 } + if self.last { of(&blocks.head) } else { 0.0 };
+        self.plain * of(&blocks.plain) + self.experts * of(&blocks.experts) + ends
+    }
+}
+
+/// An execution as a list of stages.
+struct Derived<'a> {
+    machine: &'a Machine,
+    e: &'a Execution,
+    blocks: &'a Blocks,
+    stages: Vec<Stage>,
+    weights: ChipWeights,
+    links: IterationLinks,
+    state: StateBytes,
+    /// Bytes of a gradient in a reduction.
+    reduced: f64,
+    microbatches: f64,
+    replicas: f64,
+}
+
+impl<'a> Derived<'a> {
+    fn of(machine: &'a Machine, model: &LanguageModel, e: &'a Execution, blocks: &'a Blocks) -> Self {
+        let (pp, layers) = (e.pp as usize, model.layers);
+        // Who has one layer more: stages between the ends first, then the first, then the last.
+        let order: Vec<usize> = (1..pp.saturating_sub(1)).chain([0]).chain((pp > 1).then_some(pp - 1)).collect();
+        let mut counts = vec![layers / e.pp; pp];
+        order.iter().take((layers % e.pp) as usize).for_each(|i| counts[*i] += 1);
+        let mut begin = 0;
+        let stage = |(i, n): (usize, &u64)| {
+            let experts = model.expert_layers_before(begin + n) - model.expert_layers_before(begin);
+            begin += n;
+            Stage { plain: (n - experts) as f64, experts: experts as f64, first: i == 0, last: i + 1 == pp }
+        };
+        let stages = counts.iter().enumerate().map(stage).collect();
+        let state = StateBytes::training(&model.types);
+        Self {
+            machine,
+            e,
+            blocks,
+            stages,
+            weights: ChipWeights::of(model, e.tp, e.ep, e.pp),
+            links: IterationLinks::of(machine, e.tp, e.cp, e.ep, e.dp, e.pp),
+            reduced: machine.stack.gradient_reduction.map_or(state.gradients, |b| b.0),
+            state,
+            microbatches: (model.global_batch / (e.dp * e.micro_batch)) as f64,
+            replicas: (e.dp * e.cp) as f64,
+        }
+    }
+
+    /// Weights of a stage, outside experts and in them.
+    fn held(&self, s: &Stage) -> (f64, f64) {
+        let w = &self.weights;
+        let ends = if s.first { w.embedding } else { 0.0 } + if s.last { w.head } else { 0.0 };
+        (s.plain * w.plain + s.experts * w.routed + ends, s.experts * w.experts)
+    }
+
+    /// Seconds to gather, or to scatter, so many bytes for each weight of a stage.
+    fn exchange(&self, s: &Stage, bytes: f64) -> f64 {
+        let (dense, experts) = self.held(s);
+        self.links.replicas.at(dense * bytes) + self.links.expert_replicas.at(experts * bytes)
+    }
+
+    fn hop(&self) -> f64 {
+        if self.e.pp == 1 {
+            return 0.0;
+        }
+        2.0 * self.links.next.at(self.blocks.hand_over) + self.machine.stack.host_hand_over.0
+    }
+
+    /// What of `seconds` in `n` pieces is waited for beside `work`: the last piece at least.
+    fn waited(&self, seconds: f64, n: f64, work: f64) -> f64 {
+        if !self.e.overlap_dp || n <= 1.0 {
+            return seconds;
+        }
+        let rest = 1.0 - 1.0 / n;
+        seconds - (seconds * rest).min((work * rest).max(0.0))
+    }
+
+    /// Seconds of a stage and microbatch whose backward pass takes `backward`.
+    fn pass(&self, s: &Stage, backward: f64) -> f64 {
+        let e = self.e;
+        let forward = s.sum(self.blocks, |p| p.forward_pass);
+        let n = s.plain + s.experts;
+        let mut seconds = forward + backward;
+        if e.zero >= Zero::Gradients {
+            let gather = if e.zero == Zero::Weights { self.exchange(s, self.state.weights) } else { 0.0 };
+            let scatter = self.exchange(s, self.reduced);
+            seconds += self.waited(gather, n, forward) + self.waited(gather + scatter, n, backward);
+        }
+        let mut moved = 0.0;
+        if matches!(e.offload, Offload::Activations | Offload::All) {
+            moved += 2.0 * (s.plain * self.blocks.plain.kept + s.experts * self.blocks.experts.kept);
+        }
+        if matches!(e.offload, Offload::Weights | Offload::All) {
+            let (dense, experts) = self.held(s);
+            let whole = 2.0 * (dense + experts) * self.state.weights;
+            moved += if e.zero == Zero::Weights { whole / self.replicas } else { whole };
+        }
+        let way = self.machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth);
+        seconds.max(moved / way) + self.hop() + self.machine.stack.host_microbatch.0
+    }
+
+    fn iteration(&self) -> f64 {
+        let (e, m, v) = (self.e, self.microbatches, self.e.chunks as f64);
+        let stack = &self.machine.stack;
+        let backward: Vec<f64> = self.stages.iter().map(|s| s.sum(self.blocks, |p| p.backward_pass)).collect();
+        let times: Vec<f64> = self.stages.iter().zip(&backward).map(|(s, b)| self.pass(s, *b)).collect();
+        let slowest = times.iter().copied().fold(0.0, f64::max);
+        let others = times.iter().sum::<f64>() - slowest;
+        let bubble = match e.schedule {
+            Schedule::GPipe | Schedule::OneForwardOneBackward => others,
+            Schedule::Interleaved => others / v,
+            Schedule::ZeroBubble => {
+                let without = |i: usize| {
+                    let own = self.stages[i].sum(self.blocks, |p| p.weight);
+                    times[i] - self.pass(&self.stages[i], backward[i] - own)
+                };
+                let at = times.iter().position(|t| *t == slowest).unwrap_or(0);
+                let most = without(at);
+                let fill = (0..times.len()).map(|i| without(i).min(most)).sum::<f64>() - most;
+                let part = (m / (e.pp as f64 - 1.0).max(1.0)).min(1.0);
+                (others - 2.0 * part * fill).max(0.0)
+            }
+        };
+        let (mut reduction, mut step) = (0.0f64, 0.0f64);
+        for (s, backward) in self.stages.iter().zip(&backward) {
+            let once = match e.zero {
+                Zero::Off => 2.0 * self.exchange(s, self.reduced),
+                Zero::Optimizer => self.exchange(s, self.reduced) + self.exchange(s, self.state.weights),
+                Zero::Gradients => self.exchange(s, self.state.weights),
+                Zero::Weights => 0.0,
+            };
+            let layers = s.plain + s.experts;
+            let waited = if e.schedule == Schedule::Interleaved {
+                let forward = if e.zero == Zero::Off { 0.0 } else { s.sum(self.blocks, |p| p.forward_pass) };
+                self.waited(once, layers.max(v), (e.pp as f64).min(m) * (backward + forward))
+            } else {
+                self.waited(once, layers, *backward)
+            };
+            reduction = reduction.max(waited);
+            let (dense, experts) = self.held(s);
+            let own = match e.zero {
+                Zero::Off => dense + experts,
+                _ => dense / self.replicas + experts * e.ep as f64 / self.replicas,
+            };
+            let mut seconds = own * stack.optimizer_traffic.0 / self.machine.kernels.bandwidth();
+            if let (Some((way, _)), true) = (self.machine.second_tier, self.sends_states()) {
+                seconds = seconds.max(2.0 * own * self.state.optimizer / way);
+            }
+            step = step.max(seconds);
+        }
+        let tied = if e.pp > 1 { self.links.ends.at(self.weights.tied * self.reduced) } else { 0.0 };
+        m * (slowest + (v - 1.0) * self.hop()) + bubble + reduction + tied + step + stack.host_iteration.0
+    }
+
+    fn sends_states(&self) -> bool {
+        matches!(self.e.offload, Offload::Optimizer | Offload::Weights | Offload::All)
+    }
+
+    /// Bytes of a stage on the chip and in the second tier.
+    fn bytes(&self, i: usize) -> (f64, f64) {
+        let (e, s, b) = (self.e, &self.stages[i], self.blocks);
+        let (dense, experts) = self.held(s);
+        let part = |from: Zero, bytes: f64| match e.zero >= from {
+            true => bytes * (dense / self.replicas + experts * e.ep as f64 / self.replicas),
+            false => bytes * (dense + experts),
+        };
+        let behind = (e.pp as usize - i) as f64;
+        let passes = match e.schedule {
+            Schedule::GPipe => self.microbatches,
+            Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind,
+            Schedule::Interleaved => {
+                let (p, v) = (e.pp as f64, e.chunks as f64);
+                (2.0 * (behind - 1.0) + (v - 1.0) * p + 1.0) / v
+            }
+        };
+        let kept = s.sum(b, |p| p.kept) - if s.last { b.head.kept } else { 0.0 };
+        let mut activations = passes.min(self.microbatches) * kept;
+        let working = [(s.plain, &b.plain), (s.experts, &b.experts)].into_iter().filter(|(n, _)| *n > 0.0);
+        let working = working.map(|(_, p)| p.working).fold(0.0, f64::max);
+        let layer = 2.0 * self.weights.layer() * self.state.weights;
+        let mut buffers = if e.pp > 1 { 2.0 * b.hand_over } else { 0.0 };
+        buffers += if e.sequence_parallel { b.hidden * e.tp as f64 } else { 0.0 };
+        buffers += if e.zero == Zero::Weights && self.replicas > 1.0 { layer } else { 0.0 };
+        let (mut weights, mut states) =
+            (part(Zero::Weights, self.state.weights), part(Zero::Optimizer, self.state.optimizer));
+        let mut away = 0.0;
+        if self.sends_states() {
+            away += std::mem::take(&mut states);
+        }
+        if matches!(e.offload, Offload::Weights | Offload::All) {
+            away += weights - weights.min(layer);
+            weights = weights.min(layer);
+        }
+        if matches!(e.offload, Offload::Activations | Offload::All) {
+            let stays = activations.min(2.0 * b.plain.kept.max(b.experts.kept));
+            away += activations - stays;
+            activations = stays;
+        }
+        let head = if s.last { b.head.kept } else { 0.0 };
+        let gradients = part(Zero::Gradients, self.state.gradients);
+        let reserve = self.machine.stack.memory_reserve.0;
+        (weights + gradients + states + activations + working + head + buffers + reserve, away)
+    }
+}

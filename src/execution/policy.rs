@@ -1,0 +1,191 @@
+//! The inner search of a software stack: shardings, fusions and overlaps of a block are what the stack does, so that the pass is a sum of kernels and
+//! collectives, and bound and answer are one.
+
+use super::activation::{ActivationPolicy, AttentionKernel};
+use super::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
+use super::communication::{Exposed, LayerCommunication, hand_over_bytes};
+use super::layer::{Division, Kernels, Sums};
+use super::machine::Machine;
+use super::spec::Recompute;
+use crate::deadline::Deadline;
+use crate::system::stack::Attention;
+use crate::workload::language::LanguageModel;
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+/// What the stack of a machine makes of a model.
+pub struct Policy<'a> {
+    machine: &'a Machine,
+    model: &'a LanguageModel,
+    peak: f64,
+    sums: RefCell<HashMap<Division, BlockSums>>,
+}
+
+/// Sums that are kept at once.
+const MOST: usize = 100_000;
+
+impl<'a> Policy<'a> {
+    /// Of the machine's stack.
+    ///
+    /// # Errors
+    /// A sentence that names the data type for which the chip states no peak.
+    pub fn new(machine: &'a Machine, model: &'a LanguageModel) -> Result<Self, String> {
+        Ok(Self { machine, model, peak: machine.peak(model)?, sums: RefCell::default() })
+    }
+}
+
+impl Inner for Policy<'_> {
+    fn bound(&self, key: &BlockKey) -> Blocks {
+        let mut known = self.sums.borrow_mut();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let of = || BlockSums::of(self.machine, self.model, key.division, self.peak);
+        Blocks::of(self.machine, self.model, key, known.entry(key.division).or_insert_with(of))
+    }
+
+    fn held(&self, key: &BlockKey) -> Blocks {
+        Blocks::of(self.machine, self.model, key, &BlockSums::default())
+    }
+
+    fn best(&self, _: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Option<Best>, String> {
+        Ok(Some(Best { blocks: *bound, least: *bound, plan: None }))
+    }
+
+    fn space(&self) -> Space {
+        Space { divides: true, parts_of_rings: true, exact: true }
+    }
+}
+
+/// Which blocks the table of sums is over: everything but recomputation and overlap.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct BlockSums {
+    plain: Sums,
+    experts: Sums,
+    embedding: Sums,
+    head: Sums,
+}
+
+impl BlockSums {
+    /// Adds kernels up. `peak` is that of the model's products.
+    fn of(machine: &Machine, model: &LanguageModel, division: Division, peak: f64) -> Self {
+        let kernels = || Kernels::new(machine, model, division, peak);
+        let layer = |there: bool, with: bool| if there { Sums::of(&kernels().layer(with)) } else { Sums::default() };
+        Self {
+            plain: layer(model.dense_layers() > 0, false),
+            experts: layer(model.expert_layers() > 0, true),
+            embedding: Sums::of(&kernels().embedding()),
+            head: Sums::of(&kernels().head()),
+        }
+    }
+}
+
+/// The word of the stack in the terms of the closed forms of memory.
+pub fn attention_kernel(machine: &Machine) -> AttentionKernel {
+    match machine.stack.attention {
+        Attention::Unfused => AttentionKernel::Materialised,
+        Attention::Flash => AttentionKernel::Fused,
+    }
+}
+
+impl Blocks {
+    /// What a stack makes of the blocks of a key, from their sums.
+    fn of(machine: &Machine, model: &LanguageModel, key: &BlockKey, sums: &BlockSums) -> Self {
+        let division = &key.division;
+        let policy = ActivationPolicy {
+            recompute: key.recompute,
+            tp: division.tp,
+            cp: division.cp,
+            sequence_parallel: division.sequence_parallel,
+            attention: attention_kernel(machine),
+        };
+        let all = ActivationPolicy { recompute: Recompute::None, ..policy };
+        let layer = |there: bool, with_experts: bool, s: &Sums| {
+            if !there {
+                return BlockPass::default();
+            }
+            let comm = LayerCommunication::of(machine, model, division, key.overlap_tp, with_experts, s);
+            let samples = division.micro_batch;
+            let kept = model.layer_activation_bytes(with_experts, model.seq, samples, &policy).total();
+            let most = model.layer_activation_bytes(with_experts, model.seq, samples, &all).total();
+            layer_time(machine, key.recompute, s, &comm, kept, most)
+        };
+        let plain = layer(model.dense_layers() > 0, false, &sums.plain);
+        let experts = layer(model.expert_layers() > 0, true, &sums.experts);
+        let reduce = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
+        let words = model.vocab.is_some();
+        let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
+        let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
+        Self {
+            plain,
+            experts,
+            embedding: BlockPass {
+                kept: model.embedding_activation_bytes(model.seq, division.micro_batch, &policy),
+                ..end_time(&sums.embedding, if words { reduce } else { 0.0 }, 0.0)
+            },
+            head: BlockPass {
+                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy),
+                ..end_time(&sums.head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
+            },
+            hand_over: hand_over_bytes(machine, model, division),
+            hidden: if division.sequence_parallel { hidden / division.tp as f64 } else { hidden },
+        }
+    }
+}
+
+fn layer_time(
+    machine: &Machine,
+    recompute: Recompute,
+    s: &Sums,
+    comm: &LayerCommunication,
+    kept: f64,
+    most: f64,
+) -> BlockPass {
+    let stack = &machine.stack;
+    let none = Exposed::default();
+    let [forward_bytes, attention_bytes, backward_bytes] = s.bytes;
+    let (again, again_comm, again_flop, again_bytes, again_host) = match recompute {
+        Recompute::None => (0.0, none, 0.0, 0.0, 0.0),
+        Recompute::Selective => {
+            (s.forward_attention, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
+        }
+        Recompute::Full => {
+            (s.forward, comm.forward, s.forward_flop, forward_bytes, stack.host_layer_recompute.0 + comm.host)
+        }
+    };
+    let forward = s.forward + comm.forward.total();
+    let backward = s.backward() + comm.backward.total() + again + again_comm.total();
+    let forward_pass = stack.host_and_device(stack.host_layer_forward.0 + comm.host, forward);
+    let backward_pass = stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward);
+    // What the pass would be shorter by without them: less than their own time where the host is slower.
+    let without =
+        stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward - s.backward_weight);
+    BlockPass {
+        forward: s.forward,
+        backward: s.backward(),
+        weight: backward_pass - without,
+        recompute: again,
+        exposed: comm.forward.plus(&comm.backward).plus(&again_comm),
+        host: (forward_pass - forward) + (backward_pass - backward),
+        forward_pass,
+        backward_pass,
+        flop: s.forward_flop + s.backward_flop + again_flop,
+        dram_bytes: forward_bytes + backward_bytes + again_bytes,
+        kept,
+        working: (most - kept).max(0.0),
+    }
+}
+
+fn end_time(s: &Sums, forward_reduce: f64, backward_reduce: f64) -> BlockPass {
+    BlockPass {
+        forward: s.forward,
+        backward: s.backward(),
+        weight: s.backward_weight,
+        exposed: Exposed { tp: forward_reduce + backward_reduce, ..Exposed::default() },
+        forward_pass: s.forward + forward_reduce,
+        backward_pass: s.backward() + backward_reduce,
+        flop: s.forward_flop + s.backward_flop,
+        dram_bytes: s.bytes[0] + s.bytes[2],
+        ..BlockPass::default()
+    }
+}

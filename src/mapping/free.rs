@@ -1,0 +1,251 @@
+//! The free inner search: what a cut of a language model's blocks takes at best.
+//!
+//! The blocks (embedding, layers, head) are the model's graph with its adjoint, what is computed again included ([`crate::graph::recompute`]). A cut is a
+//! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): sharding of the cut, then tiles and partitions of
+//! every block, proven. Each partition is of one block and one pass, so that times add up to passes:
+//!
+//! ```text
+//! forward, backward   sums over the partitions of a pass; launches included
+//! waited for          what the collectives of a partition add to its arithmetic and DRAM traffic
+//! weights' gradients  partitions of nothing else: what may be put off
+//! kept                tensors of the forward pass that another phase reads, as they are made
+//! working             the most that waits in the DRAM while the block is at work, beyond what it keeps
+//! ```
+//!
+//! Not in the space: weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less; another sharding than the one
+//! that is best by its own objective.
+
+use super::request::{Answer, LeftOpen, MapError, Pins, Request};
+use super::search::find;
+use super::solver::Limits;
+use crate::deadline::Deadline;
+use crate::execution::Recompute;
+use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
+use crate::graph::{Kernel, Op, Phase, Workload};
+use crate::model::compute::tensor_bytes;
+use crate::model::layout::required;
+use crate::model::memory::{kept_readers, of_layer};
+use crate::model::rate::Rate;
+use crate::plan::{DimensionUse, Plan};
+use crate::system::{Overlap, Style, System};
+use crate::workload::language::LanguageModel;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Where a block's pass stands among those of a model.
+fn pass_of<'b>(blocks: &'b mut Blocks, name: &str) -> &'b mut BlockPass {
+    match name {
+        "embedding" => &mut blocks.embedding,
+        "layers" => &mut blocks.plain,
+        "head" => &mut blocks.head,
+        _ => &mut blocks.experts,
+    }
+}
+
+/// The free search of a model's blocks on a system.
+pub struct Free {
+    /// Without a limit of DRAM, which is that of stages and not of blocks.
+    system: System,
+    /// The graphs by what is computed again.
+    graphs: [Workload; 3],
+    known: RefCell<HashMap<(u64, u64, usize), Option<Best>>>,
+    limits: Limits,
+}
+
+fn index(recompute: Recompute) -> usize {
+    Recompute::ALL.iter().position(|r| *r == recompute).unwrap_or(0)
+}
+
+impl Free {
+    /// Of a model on a system.
+    ///
+    /// # Errors
+    /// A sentence: why the model has no graph here, or the chip not all that is possible.
+    pub fn new(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Self, String> {
+        if system.chip.0.style == Style::KernelByKernel {
+            return Err(format!(
+                "software: free: chip {} runs kernel by kernel, and one kernel a partition leaves fused attention out, so that the best mapping of a graph is \
+                 slower than what software does; take ideal",
+                system.chip.0.name
+            ));
+        }
+        let whole = |e: Vec<crate::graph::GraphError>| e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let plain = model.chain().map_err(|e| e.to_string())?.checked().map_err(whole)?;
+        let again = |marked: Vec<bool>| plain.clone().recomputed(&marked).checked().map_err(whole);
+        let (core, full) = (again(plain.core_kernels())?, again(plain.layer_kernels())?);
+        let mut system = system.clone();
+        system.memory.0.capacity = None;
+        Ok(Self { system, graphs: [plain, core, full], known: RefCell::default(), limits: limits.clone() })
+    }
+
+    /// The use of the network by a tensor-parallel group of the innermost chips; the rest has replicas, which take no part.
+    fn uses(&self, tp: u64) -> Option<Vec<DimensionUse>> {
+        let mut left = tp;
+        let sizes = self.system.network.dimensions.iter().map(|d| d.size);
+        let uses: Option<Vec<DimensionUse>> = sizes
+            .map(|size| {
+                let tp = left.min(size);
+                (left.is_multiple_of(tp) && size.is_multiple_of(tp)).then(|| {
+                    left /= tp;
+                    DimensionUse { tp, dp: size / tp, ..DimensionUse::NONE }
+                })
+            })
+            .collect();
+        uses.filter(|_| left == 1)
+    }
+
+    fn map(&self, key: &BlockKey, deadline: Deadline) -> Result<Option<Best>, String> {
+        let d = &key.division;
+        let Some(uses) = self.uses(d.tp) else { return Ok(None) };
+        let replicas: u64 = uses.iter().map(|u| u.dp).product();
+        let graph = &self.graphs[index(key.recompute)];
+        let global_batch = d.micro_batch.saturating_mul(replicas);
+        let workload = Workload { micro_batch: d.micro_batch, global_batch, ..graph.clone() };
+        let request = Request {
+            pins: Pins { uses: Some(uses), ..Pins::default() },
+            limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
+            ..Request::default()
+        };
+        let (plan, record) = match find(&workload, &self.system, &request) {
+            Ok(Answer::Mapped(plan, record)) => (plan, record),
+            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet(_)) => return Ok(None),
+            Err(error) => return Err(error.to_string()),
+        };
+        let blocks = passes(&plan);
+        // All blocks together are at most so much faster, so that each by itself is.
+        let closed = self.bound(key);
+        let missing = (record.value - record.bound).max(0.0);
+        let mut least = blocks;
+        if record.left.is_some_and(|l| l != LeftOpen::Blind) || missing > 1e-9 * record.value {
+            for (b, block) in plan.workload.blocks.iter().enumerate() {
+                let found = *pass_of(&mut least, &block.name);
+                let floor = pass_of(&mut closed.clone(), &block.name).total();
+                let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(floor).min(found.total());
+                let share = total / found.total().max(f64::MIN_POSITIVE);
+                let pass = pass_of(&mut least, &block.name);
+                pass.forward_pass *= share;
+                pass.backward_pass *= share;
+            }
+        }
+        Ok(Some(Best { blocks, least, plan: Some(Arc::from(plan)) }))
+    }
+}
+
+impl Inner for Free {
+    fn bound(&self, key: &BlockKey) -> Blocks {
+        let d = &key.division;
+        let w = &self.graphs[index(key.recompute)];
+        let rate = Rate::of(w, &self.system);
+        let (samples, t) = (d.micro_batch as f64, d.tp as f64);
+        let mut out = Blocks::default();
+        for (b, block) in w.blocks.iter().enumerate() {
+            let of = |k: &&Kernel| k.block == b;
+            let seconds = |forward: bool| {
+                let here = || w.kernels.iter().filter(of).filter(|k| (k.phase == Phase::Forward) == forward);
+                let arithmetic: f64 = here().map(|k| rate.least_seconds(k) * samples / t).sum();
+                let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * w.word_bytes / t);
+                let dram = streamed.sum::<f64>() / rate.dram_bytes_per_s;
+                let launch = if here().next().is_some() { rate.launch_s } else { 0.0 };
+                launch + if self.system.overlap() == Overlap::None { arithmetic + dram } else { arithmetic.max(dram) }
+            };
+            let kept = w.tensors.iter().filter(|tensor| match tensor.producer.map(|p| &w.kernels[p]) {
+                Some(p) => p.phase == Phase::Forward && is_kept(w, tensor, b),
+                None => kept_readers(w, tensor).any(|u| w.kernels[u.kernel].block == b),
+            });
+            let kept: f64 = kept.map(|tensor| (tensor.rows * tensor.cols) as f64 * w.word_bytes).sum();
+            *pass_of(&mut out, &block.name) = BlockPass {
+                forward_pass: seconds(true),
+                backward_pass: seconds(false),
+                flop: w.kernels.iter().filter(of).filter(|k| k.is_gemm()).map(Kernel::flop).sum::<f64>() * samples / t,
+                kept: kept * samples / t,
+                ..BlockPass::default()
+            };
+        }
+        out
+    }
+
+    fn best(&self, key: &BlockKey, _: &Blocks, deadline: Deadline) -> Result<Option<Best>, String> {
+        let at = (key.division.tp, key.division.micro_batch, index(key.recompute));
+        if let Some(known) = self.known.borrow().get(&at) {
+            return Ok(known.clone());
+        }
+        let found = self.map(key, deadline)?;
+        // What had no time is not known.
+        if found.is_some() || !deadline.is_over() {
+            self.known.borrow_mut().insert(at, found.clone());
+        }
+        Ok(found)
+    }
+
+    fn space(&self) -> Space {
+        Space { divides: false, parts_of_rings: false, exact: false }
+    }
+}
+
+/// Whether a phase after the forward pass of a block reads a tensor.
+fn is_kept(w: &Workload, tensor: &crate::graph::Tensor, block: usize) -> bool {
+    tensor.consumers.iter().any(|u| w.kernels[u.kernel].phase != Phase::Forward && w.kernels[u.kernel].block == block)
+}
+
+/// The passes of the blocks of a plan of one cut.
+pub fn passes(plan: &Plan) -> Blocks {
+    let (w, d) = (&plan.workload, &plan.decisions);
+    let options = &plan.system.model;
+    let (tp, dp) = (plan.figures.tp, plan.figures.dp);
+    let samples = w.micro_batch as f64;
+    let mut out = Blocks::default();
+    let mut live = vec![0.0f64; w.blocks.len()];
+    for (p, figures) in plan.figures.partitions.iter().enumerate() {
+        let inside: Vec<&Kernel> =
+            (0..w.kernels.len()).filter(|k| d.partition[*k] == p).map(|k| &w.kernels[k]).collect();
+        let Some(block) = inside.first().map(|k| k.block) else { continue };
+        let share = |of: &dyn Fn(&Kernel) -> bool| {
+            let sum = |all: bool| inside.iter().filter(|k| all || of(k)).map(|k| k.flop()).sum::<f64>();
+            if sum(true) > 0.0 { sum(false) / sum(true) } else { 0.0 }
+        };
+        let alone = match plan.system.overlap() {
+            Overlap::None => figures.compute_s + figures.dram_s,
+            _ => figures.compute_s.max(figures.dram_s),
+        };
+        let waited = (figures.time_s - figures.overhead_s - alone).max(0.0);
+        let kernels = figures.time_s - waited;
+        let again = share(&|k| k.phase == Phase::Recompute);
+        live[block] = live[block].max(figures.live_bytes);
+        let pass = pass_of(&mut out, &w.blocks[block].name);
+        if inside.iter().all(|k| k.phase == Phase::Forward) {
+            pass.forward += kernels;
+            pass.forward_pass += figures.time_s;
+        } else {
+            pass.backward += kernels * (1.0 - again);
+            pass.recompute += kernels * again;
+            pass.backward_pass += figures.time_s;
+        }
+        if inside.iter().all(|k| k.phase == Phase::BackwardWeight) {
+            pass.weight += figures.time_s;
+        }
+        pass.exposed.tp += waited;
+        pass.exposed.hidden += (figures.network_s - waited).max(0.0);
+        pass.flop += figures.flop * share(&|k| matches!(k.op, Op::Gemm | Op::GemmWeight));
+        pass.dram_bytes += figures.dram_bytes;
+    }
+    for (b, live) in live.into_iter().enumerate() {
+        let (graph, kernels) = w.of_block(b);
+        let own: Vec<_> = kernels.iter().map(|k| d.sharding[*k]).collect();
+        let kept = of_layer(&graph, options, &own, (tp, dp), plan.system.chip_count()).kept;
+        let pass = pass_of(&mut out, &w.blocks[b].name);
+        pass.kept = kept;
+        pass.working = (live - kept).max(0.0);
+        for tensor in graph.tensors.iter().filter(|t| t.carried_from.is_some()) {
+            let bytes = tensor.consumers.iter().map(|u| {
+                let layout = required(&graph.kernels[u.kernel], u.slot, own[u.kernel], options.layouts);
+                tensor_bytes(tensor, layout, tp, 1, graph.word_bytes).0
+            });
+            out.hand_over = bytes.fold(out.hand_over, |most, b| most.max(b * samples));
+        }
+    }
+    // One microbatch at a time is in the head.
+    out.head.kept += out.head.working;
+    out.head.working = 0.0;
+    out
+}

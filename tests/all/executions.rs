@@ -1,0 +1,226 @@
+//! Executions of language models behind either inner search: against trying everything, against the mapping of the whole model as one graph, against the
+//! checker; and the checker against wrong figures.
+
+use flowspace::check::execution::verify;
+use flowspace::deadline::Deadline;
+use flowspace::execution::block::{BlockKey, Inner};
+use flowspace::execution::predict::predict_any;
+use flowspace::execution::search::executions;
+use flowspace::execution::{Machine, Pins, Recompute, Schedule};
+use flowspace::mapping::executions::Executions;
+use flowspace::mapping::free::Free;
+use flowspace::mapping::request::{Answer, Request};
+use flowspace::mapping::search::{Pins as GraphPins, map};
+use flowspace::mapping::solver::Limits;
+use flowspace::plan::DimensionUse;
+use flowspace::spec::{Node, Reader};
+use flowspace::system::{Software, System};
+use flowspace::workload::WorkloadSpec;
+use flowspace::workload::language::LanguageModel;
+use std::path::PathBuf;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn system(name: &str) -> System {
+    let node = System::load(&root().join(format!("systems/{name}.yaml"))).unwrap();
+    System::build(&node).unwrap()
+}
+
+fn shipped(name: &str) -> LanguageModel {
+    let node = WorkloadSpec::load(&root().join(format!("workloads/language/{name}.yaml"))).unwrap();
+    Reader::read(&node).unwrap()
+}
+
+fn model(fields: &str) -> LanguageModel {
+    let text = format!(
+        "{{kind: language_model, name: test, source: test, types: {{weights: fp16, activations: fp16, gradients: fp16}}, {fields}}}"
+    );
+    Reader::read(&Node::parse("model.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+}
+
+fn small() -> LanguageModel {
+    model(
+        "layers: 4, hidden: 512, heads: 8, vocab: 1024, dropout: true, tied_embeddings: true, seq: 256, global_batch: 16",
+    )
+}
+
+fn experts() -> LanguageModel {
+    model(
+        "layers: 3, hidden: 512, heads: 8, kv_heads: 4, gated: true, vocab: 1024, seq: 256, global_batch: 8, \
+         experts: {count: 4, top_k: 2, ffn: 512, first_dense_layers: 1}",
+    )
+}
+
+/// On rings, on a crossbar, with memory for everything and for little: the search finds what trying every execution finds, and each that it tries the checker
+/// derives again.
+#[test]
+fn the_free_search_is_brute_force() {
+    let gib = 1024f64.powi(3);
+    for (name, capacity) in [
+        ("sn10-8-torus-2d", None),
+        ("sn10-8-torus-2d", Some(0.05 * gib)),
+        ("sn40l-16-fully-connected", Some(0.03 * gib)),
+        ("wse-2-single", None),
+    ] {
+        let mut system = system(name);
+        if let Some(bytes) = capacity {
+            system.memory.0.capacity.as_mut().unwrap().0 = bytes;
+        }
+        for model in [small(), experts()] {
+            let what = format!("{} on {name} {capacity:?}", model.name);
+            let all = Executions::new(&system, &model, &Limits::default()).unwrap();
+            let found = all.search(&Pins::default(), Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let listed = executions(&all.machine, &model, &Pins::default());
+            let mine = listed.iter().filter(|e| e.cp * e.ep == 1 && !e.sequence_parallel && !e.overlap_tp);
+            let times = mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| p.time.total);
+            let least = times.fold(f64::INFINITY, f64::min);
+            match &found.best {
+                Some(best) => {
+                    assert_eq!(best.time.total, least, "{what}");
+                    assert!(best.memory.fits() && found.plan.is_some() && found.gap() < 1e-9, "{what}");
+                }
+                None => assert!(least.is_infinite() && found.least.is_some(), "{what}: {least}"),
+            }
+        }
+    }
+}
+
+/// The passes of a cut are those of the model mapped as one graph with that cut, and no bound is above them.
+#[test]
+fn passes_are_those_of_the_graph() {
+    let system = system("sn10-8-torus-2d");
+    let uses = vec![DimensionUse { tp: 4, ..DimensionUse::NONE }, DimensionUse { dp: 2, ..DimensionUse::NONE }];
+    for name in ["gpt3-6.7b", "llama3-8b", "mixtral-8x7b"] {
+        let model = shipped(name);
+        let free = Free::new(&system, &model, &Limits::default()).unwrap();
+        let mut roomy = system.clone();
+        roomy.memory.0.capacity = None;
+        let graph = model.chain().unwrap().checked().unwrap();
+        let request =
+            Request { pins: GraphPins { uses: Some(uses.clone()), ..GraphPins::default() }, ..Request::default() };
+        let Answer::Mapped(plan, _) = map(&graph, &roomy, &request).unwrap() else { panic!("{name}: no plan") };
+        let key = |recompute| BlockKey {
+            division: flowspace::execution::layer::Division {
+                tp: 4,
+                cp: 1,
+                ep: 1,
+                micro_batch: 1,
+                sequence_parallel: false,
+            },
+            recompute,
+            overlap_tp: false,
+        };
+        let best = |recompute| {
+            let key = key(recompute);
+            let bound = free.bound(&key);
+            let best = free.best(&key, &bound, Deadline::never()).unwrap().unwrap().blocks;
+            for (b, p) in [(bound.plain, best.plain), (bound.experts, best.experts), (bound.head, best.head)] {
+                assert!(b.forward_pass <= p.forward_pass && b.backward_pass <= p.backward_pass, "{name}: {b:?} {p:?}");
+                assert!(b.kept <= p.kept * (1.0 + 1e-12) && b.flop <= p.flop * (1.0 + 1e-12), "{name}: {b:?} {p:?}");
+            }
+            best
+        };
+        let none = best(Recompute::None);
+        for (block, _, seconds) in plan.blocks() {
+            let pass = match block.as_str() {
+                "embedding" => none.embedding,
+                "layers" => none.plain,
+                "head" => none.head,
+                _ => none.experts,
+            };
+            assert!((pass.total() - seconds).abs() <= 1e-9 * seconds, "{name}: {block}: {} {seconds}", pass.total());
+        }
+        // What is computed again is work, and keeps less.
+        let (selective, full) = (best(Recompute::Selective), best(Recompute::Full));
+        let layer = |b: &flowspace::execution::block::Blocks| if name == "mixtral-8x7b" { b.experts } else { b.plain };
+        assert!(layer(&full).kept < layer(&selective).kept && layer(&selective).kept < layer(&none).kept, "{name}");
+        assert!(layer(&full).flop > layer(&selective).flop && layer(&selective).flop > layer(&none).flop, "{name}");
+    }
+}
+
+/// Every execution of small models on a machine with two tiers of memory, by its stack's policy: time and memory as the checker derives them.
+#[test]
+fn the_checker_derives_every_execution_again() {
+    let mut machine = Machine::new(&system("clusters/selene-2022")).unwrap();
+    machine.second_tier = Some((20e9, None));
+    (machine.stack.overlap_dp, machine.stack.overlap_tp) = (true, true);
+    for model in [small(), experts()] {
+        for chips in [1, 2, 8, 12] {
+            let pins = Pins { chips: Some(chips), ..Pins::default() };
+            let all = executions(&machine, &model, &pins);
+            for e in all.iter().step_by(all.len() / 3000 + 1) {
+                let p = predict_any(&machine, &model, e).unwrap();
+                verify(&machine, &model, &p, None).unwrap_or_else(|error| panic!("{e:?}: {error}"));
+            }
+        }
+    }
+}
+
+/// Figures that are wrong by a millionth are found: of the iteration, of the memory, of a pass.
+#[test]
+fn the_checker_refuses_wrong_figures() {
+    let (system, model) = (system("sn10-8-torus-2d"), small());
+    let all = Executions::new(&system, &model, &Limits::default()).unwrap();
+    let pins = Pins {
+        tp: Some(4),
+        dp: Some(1),
+        schedule: Some(Schedule::ZeroBubble),
+        micro_batch: Some(1),
+        ..Pins::default()
+    };
+    let found = all.search(&pins, Deadline::never()).unwrap();
+    let (right, plan) = (found.best.unwrap(), found.plan.unwrap());
+    let says = |edit: &dyn Fn(&mut flowspace::execution::Prediction)| {
+        let mut wrong = right.clone();
+        edit(&mut wrong);
+        verify(&all.machine, &model, &wrong, Some(&plan)).map_err(|e| e.to_string())
+    };
+    assert_eq!(says(&|_| {}), Ok(()));
+    let of = |what: &str, edit: &dyn Fn(&mut flowspace::execution::Prediction)| {
+        let error = says(edit).unwrap_err();
+        assert!(error.contains(what), "{error}");
+    };
+    of("iteration_s", &|p| p.time.total *= 1.000001);
+    of("iteration_s", &|p| p.blocks.plain.backward_pass *= 1.000001);
+    of("parts of the iteration", &|p| p.time.bubble += 1e-6 * p.time.total);
+    of("bytes of the fullest stage", &|p| p.memory.device.working += 1e-6 * p.memory.device.total());
+    of("bytes in the second tier", &|p| p.memory.second_tier += 1.0);
+    // A pass that is wrong, with an iteration that follows from it.
+    let mut wrong = right.clone();
+    wrong.blocks.plain.forward_pass *= 0.9;
+    let again = flowspace::execution::predict::of_blocks(&all.machine, &model, &right.execution, wrong.blocks).unwrap();
+    let error = verify(&all.machine, &model, &again, Some(&plan)).unwrap_err().to_string();
+    assert!(error.contains("parts of the iteration") || error.contains("layers: forward_pass"), "{error}");
+}
+
+/// What the three softwares are, and what is refused by name.
+#[test]
+fn software_says_what_an_answer_stands_for() {
+    let model = small();
+    let of = |name: &str, software: Option<Software>| {
+        let system = System { software, ..system(name) };
+        Executions::new(&system, &model, &Limits::default()).map(|e| e.machine.stack.name.clone())
+    };
+    assert_eq!(of("clusters/selene-2022", None).unwrap(), "Megatron-LM 2022");
+    assert_eq!(of("clusters/selene-2022", Some(Software::Ideal)).unwrap(), "ideal");
+    assert!(of("clusters/selene-2022", Some(Software::Free)).unwrap_err().contains("runs kernel by kernel"));
+    assert!(of("h100-dgx-8", Some(Software::Stack)).unwrap_err().contains("names none"));
+    assert!(of("sn30-single", Some(Software::Ideal)).unwrap_err().contains("kernel_by_kernel"));
+    let system = system("sn10-8-torus-2d");
+    let all = Executions::new(&system, &model, &Limits::default()).unwrap();
+    let says = |pins: Pins| all.search(&pins, Deadline::never()).unwrap_err();
+    assert!(says(Pins { cp: Some(2), ..Pins::default() }).contains("cp: the free search has no such decision"));
+    assert!(says(Pins { overlap_tp: Some(true), ..Pins::default() }).contains("overlap_tp"));
+    // Two rings of four and two chips: eight stages, or two of tensor parallelism beside four replicas, would cut one.
+    let cut = all.predict(
+        &flowspace::execution::Execution {
+            tp: 2,
+            dp: 4,
+            ..executions(&all.machine, &model, &Pins::default())[0].clone()
+        },
+        Deadline::never(),
+    );
+    assert!(cut.unwrap_err().to_string().contains("cut a ring"), "no ring is cut");
+}
