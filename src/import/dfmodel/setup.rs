@@ -260,10 +260,10 @@ impl Reader {
         None
     }
 
-    /// Bytes of a tensor: -1 is how the first generations write that there is none.
+    /// Bytes of a tensor: -1 is how the oldest notation writes that there is none.
     pub(super) fn bytes(&mut self, of: &Message, name: &str, path: &str) -> Option<f64> {
         match of.float(name) {
-            Some((x, _)) if x == -1.0 => None,
+            Some((x, _)) if x == -1.0 && of.desc.name().starts_with("Batch_") => None,
             _ => self.positive(of, name, path).map(f64::from),
         }
     }

@@ -104,9 +104,6 @@ pub(super) fn tree(
         }
         _ => {}
     }
-    if !setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k) {
-        solve.insert("tiles".into(), json!(1));
-    }
     if let Workload::Llm(llm) = &setup.settings.workload
         && let Some((tile, place)) = llm.tile
     {
@@ -121,10 +118,15 @@ pub(super) fn tree(
             faults.push(Fault::at(place, "llm.tile_size", text));
         }
     }
+    let mut theirs = json!({ "system.model": model(setup) });
+    // What DFModel does not cut into tiles our model may.
+    if let (false, Some(map)) = (setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k), theirs.as_object_mut()) {
+        map.insert("solve.tiles".into(), json!(1));
+    }
     let mut axes = vec![json!({
         "name": "model",
         "points": {
-            "dfmodel": { "system.model": model(setup) },
+            "dfmodel": theirs,
             "flowspace": { "system.model": "flowspace" },
         },
     })];

@@ -121,7 +121,7 @@ pub fn assumptions(sources: &mut Sources) -> Result<String, String> {
         "| share of the peak | variant | performance, DFModel | cost, DFModel | power, DFModel | performance, ours | cost, ours | power, ours |\n|---|---|---|---|---|---|---|---|\n",
     );
     for variant in ["as-published", "all-fuse", "no-launch", "equal-price"] {
-        for share in ["0.45", "0.6", "0.75", "0.9"] {
+        for share in ["0.45", "0.9"] {
             out += &format!("| {share} | {variant} |");
             for model in ["dfmodel", "flowspace"] {
                 for (_, column, _) in CHIPS {
