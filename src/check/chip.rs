@@ -86,7 +86,8 @@ impl Derivation<'_> {
         let tensor = &self.w.tensors[id];
         let made =
             tensor.producer.map_or(Layout::Replicated, |p| produced(self.d.sharding[p], self.system.model.layouts));
-        2.0 * tensor_bytes(tensor, made, self.tp, self.d.tiles, self.w.word_bytes).1
+        self.system.model.crossing_buffers as f64
+            * tensor_bytes(tensor, made, self.tp, self.d.tiles, self.w.word_bytes).1
     }
 
     /// Seconds of arithmetic of a partition. Shared cores: starting from the fewest, the slowest kernel gets its next

@@ -60,10 +60,16 @@ impl Derivation<'_> {
                     // Of a table only what is looked up, with the traffic beside the weights.
                     WeightTraffic::Streamed if kernel.lookup => {}
                     WeightTraffic::Streamed => dram += weight + 2.0 * gradient_bytes(kernel, strategy, self.tp, word),
-                    WeightTraffic::Setup => overhead_s += weight / (bandwidth * self.w.micro_batch as f64),
+                    WeightTraffic::Setup => {
+                        overhead_s += weight / (bandwidth * self.w.micro_batch as f64);
+                        overhead_s += kernel.extra_dram_bytes * self.samples
+                            / (extra_dram_share(kernel, strategy, self.tp) * bandwidth);
+                    }
                     WeightTraffic::Ignored => {}
                 }
-                dram += kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, strategy, self.tp);
+                if options.weight_traffic != WeightTraffic::Setup || self.d.weights_on_chip {
+                    dram += kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, strategy, self.tp);
+                }
                 if options.weight_tiling == Charge::Charged {
                     for at in &self.index.copies_of[k] {
                         let Copied { id, uses, .. } = &self.index.copies[*at];

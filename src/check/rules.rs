@@ -5,7 +5,7 @@ use crate::graph::Phase;
 use crate::model::layout::{conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::stages;
 use crate::system::Style;
-use crate::system::options::{Layouts, Pipeline, WeightTraffic};
+use crate::system::options::{Layouts, Phases, Pipeline, WeightTraffic};
 
 impl Derivation<'_> {
     /// Rules 1 and 2.
@@ -63,6 +63,7 @@ impl Derivation<'_> {
         let first = (0..self.w.kernels.len()).filter(|k| !forward(k)).map(|k| self.d.partition[k]).min();
         if let (Some(last), Some(first)) = (last, first)
             && last >= first
+            && self.system.model.phases == Phases::Apart
         {
             broken.push(format!("backward kernels in partition {first}, forward kernels still in {last}"));
         }

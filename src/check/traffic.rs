@@ -158,7 +158,7 @@ impl Derivation<'_> {
         let depth = if on_chip {
             levels[u.kernel].abs_diff(tensor.producer.map_or(0, |p| levels[p])) as f64 + 1.0
         } else {
-            2.0
+            self.system.model.crossing_buffers as f64
         };
         match (stationary, on_chip) {
             (true, true) => whole.max(depth * tile),

@@ -109,6 +109,11 @@ pub struct Kernel {
     pub lhs_shared: u64,
     /// DRAM bytes a sample beyond its tensors and weights (table look-ups, caches read and appended to).
     pub extra_dram_bytes: f64,
+    /// Whether these bytes are those of each chip, however the kernel is shared, instead of the whole kernel's.
+    pub extra_dram_on_each: bool,
+    /// Whether a chip may have a part of an outer problem, so that shares are counted in rows: DFModel rounds so where chips do not
+    /// divide the heads.
+    pub outer_cut: bool,
     /// Collectives of its own. Those of one scope follow each other; different scopes use different links at once.
     pub collectives: Vec<Collective>,
     /// How a process grid shares it; `None` for kernels under tensor, pipeline and data parallelism.
@@ -139,6 +144,8 @@ impl Default for Kernel {
             passes: 1,
             lhs_shared: 1,
             extra_dram_bytes: 0.0,
+            extra_dram_on_each: false,
+            outer_cut: false,
             cache_bytes: 0.0,
             collectives: Vec::new(),
             spread: None,

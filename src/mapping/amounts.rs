@@ -222,6 +222,8 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
         passes,
         lhs_shared,
         extra_dram_bytes,
+        extra_dram_on_each,
+        outer_cut,
         collectives,
         spread,
         cache_bytes,
@@ -234,7 +236,7 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
     shape.into_iter().chain(words).for_each(|x| content.whole(x));
     [*extra_dram_bytes, *cache_bytes].into_iter().for_each(|x| content.real(x));
     content.index(Some(*block));
-    content.flag(*lookup);
+    [*lookup, *extra_dram_on_each, *outer_cut].into_iter().for_each(|x| content.flag(x));
     content.flag(flop.is_some());
     content.real(flop.unwrap_or(0.0));
     for own in collectives {

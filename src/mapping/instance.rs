@@ -8,14 +8,14 @@ use super::alone::Alone;
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
-    self, CoreOption, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
+    self, CoreOption, extra_dram, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
 };
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
 pub use crate::model::rate::Compute;
 use crate::model::rate::Rate;
 use crate::model::schedule::{microbatches, samples_per_pass};
-use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, WeightTraffic};
+use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, Phases, WeightTraffic};
 use crate::system::{ModelOptions, Style, System};
 use crate::workload::{CollectiveKind, Phase, Workload};
 
@@ -585,7 +585,8 @@ impl Amounts {
                 let compute = rate.compute(kernel, strategy, t, tiles, samples);
                 let weight = weight_bytes(kernel, strategy, t, word);
                 let gradient = gradient_bytes(kernel, strategy, t, word);
-                let mut dram_bytes = kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, t);
+                let extra = extra_dram(kernel, strategy, t, samples);
+                let mut dram_bytes = extra;
                 let mut resident_bytes = weight;
                 match options.weight_traffic {
                     _ if weights_on_chip => {
@@ -599,7 +600,11 @@ impl Amounts {
                         dram_bytes += weight + 2.0 * gradient;
                         resident_bytes = weight + gradient;
                     }
-                    WeightTraffic::Setup => setup_bytes.push(weight),
+                    WeightTraffic::Setup => {
+                        // The weight once a microbatch, the rest with each pass.
+                        setup_bytes.push(weight + extra * workload.micro_batch as f64);
+                        dram_bytes = 0.0;
+                    }
                     WeightTraffic::Ignored => {}
                 }
                 KernelCost {
@@ -650,7 +655,9 @@ impl Amounts {
         if let Some(short) = short {
             return Err(short);
         }
-        let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
+        let both = options.phases == Phases::Apart
+            && kernels.iter().any(|k| k.backward)
+            && kernels.iter().any(|k| !k.backward);
         let instance = Instance {
             pins: vec![None; kernels.len()],
             kernels,
@@ -840,7 +847,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
                     } else {
                         bytes * samples
                     },
-                    load_buffer: if stationary { bytes } else { 2.0 * tile },
+                    load_buffer: if stationary { bytes } else { options.crossing_buffers as f64 * tile },
                     onchip_buffer: if whole_on_chip { bytes.max(depth * tile) } else { depth * tile },
                 }
             })
@@ -855,7 +862,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
             producer: tensor.producer,
             output,
             store_bytes,
-            store_buffer: 2.0 * made_tile,
+            store_buffer: options.crossing_buffers as f64 * made_tile,
             live_bytes,
             uses,
         };

@@ -34,7 +34,7 @@ impl Search<'_> {
                 mends: Vec::new(),
             });
         }
-        if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp) {
+        if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp, self.system.model.layouts) {
             return Some(Infeasible {
                 resource: "heads".into(),
                 needed: d.tp as f64,

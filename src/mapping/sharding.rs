@@ -453,8 +453,8 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
 
 /// The largest tensor-parallel degree that a workload's outer problems allow to be split evenly: all their sizes must
 /// be multiples of it. Heads that several others share may also be fewer, then each lies on as many chips as share it.
-/// Returns the first kernel whose size is neither.
-pub fn uneven_outer(workload: &Workload, t: u64) -> Option<(&str, u64)> {
+/// Returns the first kernel whose size is neither. DFModel's rules of layout cut problems where the workload lets them.
+pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<(&str, u64)> {
     let shared = |i: usize| {
         let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
         readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
@@ -465,7 +465,8 @@ pub fn uneven_outer(workload: &Workload, t: u64) -> Option<(&str, u64)> {
         .enumerate()
         .find(|(i, k)| {
             let outer = k.shape.outer;
-            outer > 1 && !outer.is_multiple_of(t) && !(t.is_multiple_of(outer) && shared(*i))
+            let cut = k.outer_cut && rules == Layouts::Dfmodel;
+            outer > 1 && !cut && !outer.is_multiple_of(t) && !(t.is_multiple_of(outer) && shared(*i))
         })
         .map(|(_, k)| (k.name.as_str(), k.shape.outer))
 }

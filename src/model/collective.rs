@@ -16,8 +16,9 @@
 //! with the least bandwidth for its part counts. A broadcast is cut in chunks that follow each other through a ring or a tree:
 //! S/B + latency of the way; among fully connected chips, or when that is faster, it is scattered and gathered, 2S/(nB) + 2a.
 
+use super::dfmodel::prices;
 use crate::graph::{CollectiveKind, Kernel, Scope};
-use crate::system::options::{AllToAllMessages, Charge, GradientLink, ModelOptions, NetworkModel};
+use crate::system::options::{Charge, GradientLink, ModelOptions, NetworkModel, Pipeline};
 use crate::system::{System, Topology};
 
 /// One dimension of a group.
@@ -73,7 +74,7 @@ pub fn seconds(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, optio
         return 0.0;
     }
     match options.network_model {
-        NetworkModel::Dfmodel => dfmodel(kind, group, bytes, options.all_reduce_passes),
+        NetworkModel::Dfmodel => prices::seconds(kind, group, bytes, options.all_reduce_passes),
         NetworkModel::Flowspace => hierarchical(kind, group, bytes),
     }
 }
@@ -155,37 +156,6 @@ pub fn all_to_all(d: &GroupDimension, bytes: f64) -> f64 {
     }
 }
 
-/// DFModel's ratios (model.md section 5, "Network (LLM)"), t = chips of the group: all-reduce `passes` (t-1)/(t B)
-/// behind ring or switch, 1/(t B) fully connected; all-gather the same with one pass; all-to-all t^2/(8B) ring, 1/B
-/// fully connected, t/(4B) switch. A group of DFModel has one dimension; in a further one (its rail-only domains) what
-/// the dimension before has reduced is left: (D-1)/(D B_fast) + (t/D - 1)/(t B_slow).
-fn dfmodel(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, passes: u64) -> f64 {
-    let mut left = bytes;
-    let mut time = 0.0;
-    for d in group {
-        let t = d.size as f64;
-        let gather = match d.topology {
-            Topology::Ring | Topology::Switch => (t - 1.0) / (t * d.bandwidth),
-            Topology::FullyConnected => 1.0 / (t * d.bandwidth),
-        };
-        time += match kind {
-            CollectiveKind::AllReduce => passes as f64 * gather * left,
-            CollectiveKind::AllGather | CollectiveKind::ReduceScatter => gather * left,
-            CollectiveKind::AllToAll => {
-                bytes
-                    * match d.topology {
-                        Topology::Ring => t * t / (8.0 * d.bandwidth),
-                        Topology::FullyConnected => 1.0 / d.bandwidth,
-                        Topology::Switch => t / (4.0 * d.bandwidth),
-                    }
-            }
-            CollectiveKind::PointToPoint | CollectiveKind::Broadcast => bytes / d.bandwidth,
-        };
-        left /= t;
-    }
-    time
-}
-
 /// The groups in which a kernel's own collectives run, each innermost dimension first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnGroups {
@@ -228,7 +198,13 @@ pub fn own_seconds(kernel: &Kernel, groups: &OwnGroups, samples: f64, options: &
                 c.times as f64
                     * match (c.kind, options.network_model) {
                         (CollectiveKind::AllToAll, NetworkModel::Dfmodel) => {
-                            dfmodel_all_to_all(group, bytes / share, options.all_to_all_messages)
+                            prices::all_to_all(group, bytes / share, options.all_to_all_messages)
+                        }
+                        // The panels of the first generation, whose chips are replicas.
+                        (CollectiveKind::Broadcast, NetworkModel::Dfmodel)
+                            if options.pipeline == Pipeline::DfmodelFirst =>
+                        {
+                            prices::first_broadcast(group, bytes)
                         }
                         (CollectiveKind::AllToAll, NetworkModel::Flowspace) => {
                             self::seconds(c.kind, group, bytes / share, options)
@@ -241,43 +217,12 @@ pub fn own_seconds(kernel: &Kernel, groups: &OwnGroups, samples: f64, options: &
         .fold(0.0, f64::max)
 }
 
-/// DFModel's all-to-all of DLRM and FFT over N chips that hold `bytes` each (model.md section 5, "DLRM/FFT a2a"): in each
-/// dimension messages of `bytes`/N through the cut, at the bandwidth of the links that cross it; the slowest dimension
-/// counts. Messages: N^2/4 (x^2/4 inside an inner dimension of x that is no torus), or N(N-1)/2. Links of the cut: ring 2, fully
-/// connected x^2/4, switch x; 2-D torus [x, y]; 3-D torus [xy, xz, yz], twice as many with N(N-1)/2.
-fn dfmodel_all_to_all(group: &[GroupDimension], bytes: f64, messages: AllToAllMessages) -> f64 {
-    let n = ranks(group) as f64;
-    if n <= 1.0 {
-        return 0.0;
-    }
-    let torus = group.len() > 1 && group.iter().all(|d| d.topology == Topology::Ring);
-    let size = |i: usize| group[i].size as f64;
-    let count = |chips: f64| match messages {
-        AllToAllMessages::Bisection => chips * chips / 4.0,
-        AllToAllMessages::Pairs => chips * (chips - 1.0) / 2.0,
-    };
-    let both_ways = if messages == AllToAllMessages::Pairs { 2.0 } else { 1.0 };
-    (0..group.len())
-        .map(|i| {
-            let links = match (torus, group.len(), group[i].topology) {
-                (true, 3, _) => both_ways * [size(0) * size(1), size(0) * size(2), size(1) * size(2)][i],
-                (true, _, _) => both_ways * size(i),
-                (_, _, Topology::Ring) => 2.0,
-                (_, _, Topology::FullyConnected) => size(i) * size(i) / 4.0,
-                (_, _, Topology::Switch) => size(i),
-            };
-            let crossing = if torus || i + 1 == group.len() { count(n) } else { count(size(i)) };
-            bytes / n * crossing / (links * group[i].bandwidth)
-        })
-        .fold(0.0, f64::max)
-}
-
 /// Seconds to reduce gradients of `bytes` among the replicas.
 pub fn gradient_seconds(group: &[GroupDimension], bytes: f64, options: &ModelOptions) -> f64 {
-    match options.gradient_link {
-        GradientLink::Links => seconds(CollectiveKind::AllReduce, group, bytes, options),
-        GradientLink::BytePerNanosecond if ranks(group) > 1 => options.all_reduce_passes as f64 * bytes * 1e-9,
-        GradientLink::BytePerNanosecond => 0.0,
+    match (options.network_model, options.gradient_link) {
+        _ if ranks(group) <= 1 => 0.0,
+        (NetworkModel::Flowspace, GradientLink::Links) => seconds(CollectiveKind::AllReduce, group, bytes, options),
+        _ => prices::gradient_seconds(group, bytes, options),
     }
 }
 
@@ -321,15 +266,5 @@ mod tests {
     fn one_chip_communicates_nothing() {
         let options = ModelOptions::flowspace();
         assert_eq!(seconds(CollectiveKind::AllReduce, &[], 1e9, &options), 0.0);
-    }
-
-    /// golden.csv, sn10 4x2: ratios 0.03 = (4-1)/(4*25) and 0.08 = 16/(8*25) ns a byte.
-    #[test]
-    fn dfmodels_ratios_are_the_logged_ones() {
-        let mut options = ModelOptions::dfmodel();
-        options.all_reduce_passes = 1;
-        let d = [GroupDimension { topology: Topology::Ring, size: 4, bandwidth: 25e9, latency: 0.0, byte_j: 0.0 }];
-        assert!((seconds(CollectiveKind::AllReduce, &d, 1.0, &options) * 1e9 - 0.03).abs() < 1e-15);
-        assert!((seconds(CollectiveKind::AllToAll, &d, 1.0, &options) * 1e9 - 0.08).abs() < 1e-15);
     }
 }

@@ -13,7 +13,7 @@ pub fn ceil_div(a: u64, b: u64) -> u64 {
 /// What one chip computes of a kernel for one tile (model.md section 5, "Tiling and shards").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
-    /// Output rows: ceil(outer / t) problems of m when those are split, ceil(outer m / t) rows when these are.
+    /// Output rows: ceil(outer / t) problems of m when those are split, ceil(outer m / t) rows when these are, or problems may be cut.
     pub rows: u64,
     /// Contracted size, ceil(k / t) when it is split, of one tile for kernels tiled along k.
     pub k: u64,
@@ -25,8 +25,8 @@ pub struct Local {
 pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
     let shape = &kernel.shape;
     let rows = match strategy {
-        Strategy::Outer => ceil_div(shape.outer, t) * shape.m,
-        Strategy::M => ceil_div(shape.rows(), t),
+        Strategy::Outer if !kernel.outer_cut => ceil_div(shape.outer, t) * shape.m,
+        Strategy::Outer | Strategy::M => ceil_div(shape.rows(), t),
         _ => shape.rows(),
     };
     let k = if strategy == Strategy::K { ceil_div(shape.k, t) } else { shape.k };
@@ -207,10 +207,16 @@ pub fn moved_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> (f
 /// operand): a key-value head lies whole on each chip that has one of its query heads.
 pub fn extra_dram_share(kernel: &Kernel, strategy: Strategy, t: u64) -> f64 {
     match strategy {
+        _ if kernel.extra_dram_on_each => 1.0,
         Strategy::Replicate => 1.0,
         Strategy::Outer => t.min((kernel.shape.outer / kernel.lhs_shared.max(1)).max(1)) as f64,
         _ => t as f64,
     }
+}
+
+/// DRAM bytes beyond tensors and weights that a chip moves of a kernel for so many samples.
+pub fn extra_dram(kernel: &Kernel, strategy: Strategy, t: u64, samples: f64) -> f64 {
+    kernel.extra_dram_bytes * samples / extra_dram_share(kernel, strategy, t)
 }
 
 /// Bytes of the gradient that a weight-gradient kernel accumulates on one chip: rows x n words.

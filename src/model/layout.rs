@@ -3,6 +3,7 @@
 //! A tensor-parallel group of t chips shares a kernel by splitting one axis of it. What that makes of its output and
 //! asks of its operands follows from which axes a tensor's rows and columns are ([`Slot`]).
 
+use super::dfmodel::prices;
 use crate::graph::{Axis, CollectiveKind, Kernel, Op, Phase, Slot};
 use crate::system::options::Layouts;
 
@@ -52,16 +53,7 @@ pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts) -> Vec<Strategy> {
     let mut open = Vec::new();
     let splittable = |axis: Axis| kernel.shape.along(axis) > 1;
     match rules {
-        Layouts::Dfmodel => {
-            for (strategy, axis) in [(Strategy::M, Axis::M), (Strategy::K, Axis::K), (Strategy::N, Axis::N)] {
-                if kernel.tiled != axis && splittable(axis) && (axis != Axis::K || kernel.is_gemm()) {
-                    open.push(strategy);
-                }
-            }
-            if !has_weight {
-                open.push(Strategy::Replicate);
-            }
-        }
+        Layouts::Dfmodel => return prices::strategies(kernel, has_weight),
         Layouts::Flowspace => {
             if !matches!(kernel.op, Op::Norm | Op::Opaque) && splittable(Axis::M) {
                 open.push(Strategy::M);
@@ -96,7 +88,7 @@ pub fn required(kernel: &Kernel, slot: Slot, strategy: Strategy, rules: Layouts)
     match rules {
         _ if slot == Slot::View => Layout::Replicated,
         Layouts::Flowspace => required_flowspace(kernel, slot, strategy),
-        Layouts::Dfmodel => required_dfmodel(kernel, slot, strategy),
+        Layouts::Dfmodel => prices::required(kernel, slot, strategy),
     }
 }
 
@@ -124,42 +116,6 @@ fn required_flowspace(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout
         (Strategy::N, Slot::Data | Slot::Rhs | Slot::Reshaped | Slot::Aligned) => Cols,
         (Strategy::N, Slot::RhsT) => Rows,
         (Strategy::N, Slot::Lhs | Slot::LhsT) => Replicated,
-    }
-}
-
-/// model.md section 4, "Layout classes". DFModel takes the streamed operand for its input 1 and the stationary one for
-/// its input 2, and asks rows of everything under `Outer`, weight GEMMs included.
-fn required_dfmodel(kernel: &Kernel, slot: Slot, strategy: Strategy) -> Layout {
-    use Layout::{Cols, Replicated, Rows};
-    // DFModel has no such operands.
-    let slot = match slot {
-        Slot::View => return Replicated,
-        Slot::Aligned => Slot::Data,
-        slot => slot,
-    };
-    if kernel.tiled == Axis::K {
-        return match strategy {
-            Strategy::Outer | Strategy::M | Strategy::N => Rows,
-            Strategy::K => Cols,
-            Strategy::Replicate => Replicated,
-        };
-    }
-    let operand_two = slot.is_stationary();
-    let slot = if slot == Slot::Reshaped { Slot::Data } else { slot };
-    match (strategy, slot) {
-        (Strategy::Replicate, _) => Replicated,
-        (Strategy::N, Slot::Shared) => Cols,
-        (_, Slot::Shared) => Replicated,
-        (Strategy::Outer, _) => Rows,
-        (Strategy::M, Slot::Data) => Rows,
-        (Strategy::M, _) if operand_two => Rows,
-        (Strategy::M, _) => Replicated,
-        (Strategy::N, Slot::Data) => Cols,
-        (Strategy::N, _) if operand_two => Replicated,
-        (Strategy::N, _) => Cols,
-        (Strategy::K, Slot::Data) => Replicated,
-        (Strategy::K, _) if operand_two => Cols,
-        (Strategy::K, _) => Rows,
     }
 }
 

@@ -2,6 +2,7 @@
 
 pub mod collective;
 pub mod compute;
+pub mod dfmodel;
 pub mod divisors;
 pub mod energy;
 pub mod kernel_time;

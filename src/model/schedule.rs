@@ -1,6 +1,7 @@
 //! From the time of one layer to the time of one iteration.
 
 use super::collective::{self, GroupDimension};
+use super::dfmodel::iteration as dfmodel;
 use super::memory::optimizer_bytes_per_weight;
 use super::rate::Rate;
 use crate::graph::Workload;
@@ -82,13 +83,12 @@ pub fn hand_over(group: &[GroupDimension], bytes: f64, messages: u64) -> f64 {
     group.iter().map(|d| messages as f64 * d.latency + bytes / d.bandwidth).fold(0.0, f64::max)
 }
 
-/// The time of one iteration (design section 7; DFModel's in model.md section 5, "Total time").
+/// The time of one iteration (design section 7).
 ///
 /// Let A be the layer's time, lps the layers of the longest stage, b = microbatches.
 /// 1F1B: layers A + PP p2p + (b - 1) (lps A + p2p) ([`super::stages`]; (b + PP - 1) (lps A + p2p) where all stages are
 /// equal), then the gradient reduction and the optimiser's pass over DRAM of the longest stage.
-/// DFModel: A lps batch/DP (1 + (PP-1)/(b q)) + layers * carried / B_pp, with q = max(lps - 1, 1).
-/// DFModel, first generation: max(A, carried forward / B_pp) layers/PP batch/DP, for training times 1 + (PP-1)/b.
+/// DFModel's: [`super::dfmodel::iteration`].
 pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Iteration {
     let options = &system.model;
     let layers_per_stage = stage.longest;
@@ -117,23 +117,8 @@ pub fn iteration(workload: &Workload, system: &System, stage: &Stage<'_>) -> Ite
                 out.p2p_s = (b + waits) * hand_over(stage.pp_group, bytes, stage.hand_overs);
             }
         }
-        Pipeline::Dfmodel => {
-            let q = if layers_per_stage > 1 { lps - 1.0 } else { 1.0 };
-            out.work_s = stage.layer_s * lps * samples;
-            out.bubble_s = out.work_s * ((stage.pp - 1) as f64 / (b * q));
-            if workload.training && !stage.pp_group.is_empty() {
-                out.p2p_s = workload.repeat as f64 * hand_over(stage.pp_group, stage.carried_bytes, 1);
-            }
-        }
-        Pipeline::DfmodelFirst => {
-            // DFModel's carried tensor here is the forward one alone.
-            let forward = stage.carried_bytes / if workload.training { 2.0 } else { 1.0 };
-            let interval = stage.layer_s.max(hand_over(stage.pp_group, forward, 1));
-            out.work_s = interval * workload.repeat as f64 / stage.pp as f64 * samples;
-            if workload.training {
-                out.bubble_s = out.work_s * ((stage.pp - 1) as f64 / b);
-            }
-        }
+        Pipeline::Dfmodel => dfmodel::second(workload, stage, samples, &mut out),
+        Pipeline::DfmodelFirst => dfmodel::first(workload, stage, samples, &mut out),
     }
     (out.gradient_s, out.optimizer_s) = update_s(workload, system, stage, layers_per_stage);
     out

@@ -5,7 +5,7 @@ use super::executed;
 use super::field::{FieldPath, Root, set};
 use super::placed;
 use super::rule::{self, Rule};
-use super::spec::{SolveSpec, StudySpec};
+use super::spec::{Position, SolveSpec, StudySpec};
 use super::store::KeyStart;
 use crate::mapping::{Infeasible, Request};
 use crate::place::ActorGraph;
@@ -93,7 +93,16 @@ pub struct Point {
 impl Point {
     /// The request to the search.
     pub fn request(&self) -> Request {
-        self.solve.request()
+        let mut request = self.solve.request();
+        if !self.solve.partitions.0.is_empty() {
+            request.pins.partition = vec![None; self.workload.kernels.len()];
+            for (name, position) in &self.solve.partitions.0 {
+                if let Some(k) = self.workload.kernel_index(name) {
+                    request.pins.partition[k] = Some(position.0);
+                }
+            }
+        }
+        request
     }
 }
 
@@ -284,6 +293,22 @@ impl Study {
             }
             None => None,
         };
+        let unknown = |(name, _): &&(String, Position)| workload.kernel_index(name).is_none();
+        let unknown: Vec<Problem> = (solve.partitions.0.iter().filter(unknown))
+            .map(|(name, _)| {
+                let at = solve_node.get("partitions").and_then(|n| n.get(name)).unwrap_or(&solve_node);
+                let names: Vec<&str> = workload.kernels.iter().map(|k| k.name.as_str()).collect();
+                let near = crate::spec::read::nearest(name, &names);
+                let message = match near {
+                    Some(near) => format!("there is no kernel {name:?}; did you mean {near:?}?"),
+                    None => format!("there is no kernel {name:?}"),
+                };
+                Problem { origin: at.origin.clone(), field: format!("solve.partitions.{name}"), message }
+            })
+            .collect();
+        if !unknown.is_empty() {
+            return Err(Problems(unknown));
+        }
         let fitted = match solve.budget.as_ref().map(|budget| budget.fit(&mut system)) {
             None => None,
             Some(Ok(fitted)) => Some(Ok(fitted)),

@@ -149,6 +149,8 @@ crate::spec! {
         dp: Option<u64>,
         /// Most partitions of a layer.
         max_partitions: Option<u64>,
+        /// Position of the partition of some kernels, from 0: what a vendor's compiler does, with the others free.
+        partitions: Table<Position> = Table::default(),
         /// Whether a network dimension may be divided among tensor, pipeline and data parallelism.
         split_dimensions: bool = false,
         /// What is minimised.
@@ -261,6 +263,33 @@ impl FromNode for Seed {
     }
 }
 
+/// Position of a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Position(pub usize);
+
+impl FromNode for Position {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let found = match &node.value {
+            Value::Scalar { text, .. } => text.parse::<usize>().ok().filter(|p| *p < MOST_POSITIONS).map(Self),
+            _ => None,
+        };
+        found.or_else(|| {
+            reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+            None
+        })
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        json!({ "type": "integer", "minimum": 0, "maximum": MOST_POSITIONS - 1 })
+    }
+    fn expected() -> String {
+        format!("a whole number of 0 to {}", MOST_POSITIONS - 1)
+    }
+}
+
+/// Partitions that can be named: as many as a graph has kernels at most.
+const MOST_POSITIONS: usize = 100_000;
+
 /// Largest seed that HiGHS takes.
 const MAX_SEED: u32 = 0x7fff_ffff;
 
@@ -320,6 +349,7 @@ impl Default for SolveSpec {
             pp: None,
             dp: None,
             max_partitions: None,
+            partitions: Table::default(),
             split_dimensions: false,
             objective: Objective::Time,
             sharding: Passes::Auto,

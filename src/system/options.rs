@@ -75,7 +75,8 @@ crate::choice! {
         Streamed = "streamed",
         /// Not charged (DFModel from its second generation on).
         Ignored = "ignored",
-        /// Read once a microbatch, after and not under the partition's time (DFModel's first generation).
+        /// Read once a microbatch, after and not under the partition's time, as are the bytes beyond tensors and weights in each sample
+        /// (DFModel's first generation).
         Setup = "setup",
     }
 }
@@ -119,6 +120,8 @@ crate::choice! {
         PerIteration = "per_iteration",
         /// Spread over the microbatches as network time of the weight-gradient kernels (DFModel).
         PerMicrobatch = "per_microbatch",
+        /// Not at all (DFModel's first generation on networks of one or two dimensions).
+        Ignored = "ignored",
     }
 }
 
@@ -161,6 +164,18 @@ crate::choice! {
         Bisection = "bisection",
         /// N(N-1)/2: one a pair; tori then have both directions (later generations).
         Pairs = "pairs",
+        /// N^2: one in each direction and one to oneself (its runs of FFTs against published ones).
+        Squared = "squared",
+    }
+}
+
+crate::choice! {
+    /// Whether the forward and the backward pass may share a partition.
+    pub enum Phases ("how the passes are parted") {
+        /// No: the backward pass begins in a partition of its own.
+        Apart = "apart",
+        /// Yes: kernels run in the order of their data alone, as in DFModel's runs with one partition for all.
+        Together = "together",
     }
 }
 
@@ -254,6 +269,9 @@ model_options! {
     gradient_link: GradientLink = GradientLink::Links, GradientLink::Links;
     /// Messages of DFModel's all-to-all over all chips.
     all_to_all_messages: AllToAllMessages = AllToAllMessages::Bisection, AllToAllMessages::Bisection;
+    /// Tiles of a tensor in SRAM where it crosses DRAM: 2 (one comes or goes while the other is used), or 1 as DFModel's first generation counts
+    /// kernel by kernel.
+    crossing_buffers: u64 = 2, 2;
     /// Whether buffers and weights must fit the SRAM (DFModel leaves the limit out for HPL and FFT).
     sram_limit: Charge = Charge::Charged, Charge::Charged;
     /// The optimiser's pass over weights, gradients and states in DRAM, once an iteration.
@@ -268,6 +286,8 @@ model_options! {
     precision: Precision = Precision::Float64, Precision::Float32;
     /// What a memory is paid by.
     memory_price: MemoryPrice = MemoryPrice::Bandwidth, MemoryPrice::Bandwidth;
+    /// Whether forward and backward kernels may share a partition.
+    phases: Phases = Phases::Apart, Phases::Apart;
     /// Which tile counts are searched.
     tile_counts: TileCounts = TileCounts::Divisors, TileCounts::Divisors;
 }
@@ -289,6 +309,12 @@ impl FromNode for ModelOptions {
             let at = node.get("all_reduce_passes").unwrap_or(node);
             reader.within("all_reduce_passes", |r| {
                 r.problem(at, format!("expected 1 or 2, found {}", options.all_reduce_passes))
+            });
+        }
+        if !(1..=2).contains(&options.crossing_buffers) {
+            let at = node.get("crossing_buffers").unwrap_or(node);
+            reader.within("crossing_buffers", |r| {
+                r.problem(at, format!("expected 1 or 2, found {}", options.crossing_buffers))
             });
         }
         Some(options)

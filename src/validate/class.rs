@@ -41,7 +41,7 @@ impl Class {
             (Origin::Vtrain, ..) => Self::VtrainSingleNode,
             (_, Metric::Fits, _) => Self::Fit,
             (.., Task::Memory) => Self::Memory,
-            (.., Task::Hpl { .. }) => Self::Hpl,
+            (.., Task::Hpl) => Self::Hpl,
             (.., Task::AllReduce { .. }) | (_, Metric::AllReduceBus, _) => Self::Collectives,
             (.., Task::Inference { .. } | Task::LayerKernel { .. } | Task::Matmul { .. } | Task::BestMatmul { .. }) => {
                 Self::InferenceKernels

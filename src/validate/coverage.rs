@@ -54,11 +54,10 @@ impl Coverage {
                             found.add_whole(system, point.class)?;
                         }
                     }
-                    Task::Hpl { run } => {
-                        if let Some(run) = suites::hpl_run(run) {
-                            let entry = catalogue::entries().iter().find(|e| e.text == run.system);
-                            entry.into_iter().for_each(|e| found.add(e, point.class));
-                        }
+                    Task::Hpl => {
+                        let shipped = suites::hpl_machine(&point.row);
+                        let entry = catalogue::entries().iter().find(|e| Some(e.text) == shipped);
+                        entry.into_iter().for_each(|e| found.add(e, point.class));
                     }
                     _ => {
                         let parts = inference::parts(&point);

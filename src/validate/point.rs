@@ -52,11 +52,8 @@ pub enum Task {
         /// Bytes of each chip.
         bytes: f64,
     },
-    /// A run of HPL that `validation/hpl` describes.
-    Hpl {
-        /// Its name there.
-        run: String,
-    },
+    /// A run of HPL, with the row's sizes on the row's system.
+    Hpl,
     /// Something this program has no model of.
     Other {
         /// Why.
@@ -158,8 +155,7 @@ fn task(row: &Row, notes: &Notes) -> Task {
     match &row.metric {
         Metric::ActivationMemory | Metric::StateMemory | Metric::Fits => return Task::Memory,
         Metric::HplRate => {
-            let run = row.id.strip_prefix("hpl-").unwrap_or(&row.id).to_string();
-            return Task::Hpl { run };
+            return Task::Hpl;
         }
         Metric::AllReduceBus => {
             return match notes.payload {

@@ -49,7 +49,7 @@ impl Predictor for Models {
     fn predict(&self, point: &Point) -> Result<Prediction, NotPredicted> {
         match &point.task {
             Task::Memory => closed_form::memory(point),
-            Task::Hpl { run } => hpl::predict(run),
+            Task::Hpl => hpl::predict(&point.row),
             Task::Training => training::step(&self.machines, point),
             Task::Inference { .. } => inference::batch(point),
             Task::Matmul { .. } | Task::BestMatmul { .. } => inference::product(point),

@@ -2,7 +2,7 @@
 //! line and column.
 
 use super::metric::{Metric, Unit};
-use super::row::{Origin, Row};
+use super::row::{HplSizes, Origin, Row};
 use crate::spec::read::nearest;
 use csv::{ReaderBuilder, StringRecord};
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ const fn stated(name: &'static str, doc: &'static str, example: &'static str) ->
 }
 
 /// The columns of our files.
-pub const COLUMNS: [Column; 25] = [
+pub const COLUMNS: [Column; 29] = [
     needed("id", "Name of the point, its own in the file.", "gpt-39b-512"),
     stated(
         "workload",
@@ -46,7 +46,7 @@ pub const COLUMNS: [Column; 25] = [
     stated("micro_batch", "Samples of a microbatch.", "4"),
     stated(
         "system",
-        "The machine, in words; `validation/machines.yaml` lists those that are known.",
+        "The machine, in words; `validation/machines.yaml` lists those that are known. Of a run of HPL a system file, or its name in the catalogue.",
         "Selene (DGX A100)",
     ),
     stated("accelerator", "The chip, in words.", "A100-80GB"),
@@ -57,6 +57,10 @@ pub const COLUMNS: [Column; 25] = [
     stated("interleave", "Pieces of layers of a stage.", "2"),
     stated("recompute", "What is computed again: `none`, `selective`, `full`, or words of the source.", "full"),
     stated("seq_parallel", "Whether sequences are divided among tensor-parallel chips: `yes`, `no`.", "no"),
+    stated("n", "Order of the matrix, of a run of HPL; left out, what fills 80 % of the machine's memory.", ""),
+    stated("nb", "Columns of a panel of HPL; left out, 1024.", ""),
+    stated("p", "Rows of HPL's process grid; left out with `q`, searched.", ""),
+    stated("q", "Columns of HPL's process grid.", ""),
     needed("metric", "What was measured; [../validation.md](../validation.md) lists the metrics.", "tflops_per_gpu"),
     needed("value", "The figure as printed.", "138"),
     needed("unit", "Its unit.", "TFLOP/s"),
@@ -115,7 +119,7 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
     let known: &[&str] = match origin {
         Origin::Ours => &COLUMNS.map(|c| c.name),
         Origin::Vtrain => &["params_billion"],
-        Origin::Hpl => &["system", "n", "block"],
+        Origin::Hpl => &["system", "n", "block", "p", "q"],
     };
     let needed: &[&str] = match origin {
         // All of them are among the known ones.
@@ -319,6 +323,11 @@ impl Table<'_> {
         let (vocab, global_batch, micro_batch) = (count("vocab"), count("global_batch"), count("micro_batch"));
         let (chips, tp, pp, dp, interleave) =
             (count("chips"), count("tp"), count("pp"), count("dp"), count("interleave"));
+        let hpl = HplSizes { n: count("n"), nb: count("nb"), p: count("p"), q: count("q") };
+        if hpl.p.is_some() != hpl.q.is_some() {
+            let (missing, found) = if hpl.p.is_some() { ("q", "p alone") } else { ("p", "q alone") };
+            self.fault(line, missing, "both sides of the process grid, or neither", found);
+        }
         let params_b = self.number(record, line, "params_b");
         let text = |column: &str| self.text(record, column).to_string();
         Some(Row {
@@ -342,6 +351,7 @@ impl Table<'_> {
             interleave,
             recompute: text("recompute"),
             seq_parallel,
+            hpl,
             metric: metric?,
             value: value?,
             unit: unit?,
@@ -385,6 +395,7 @@ impl Table<'_> {
             interleave: None,
             recompute: "full".into(),
             seq_parallel: Some(false),
+            hpl: HplSizes::default(),
             metric: Metric::Time,
             value,
             unit: Unit::MILLISECONDS,
@@ -402,6 +413,9 @@ impl Table<'_> {
         }
         let value = self.number(record, line, "rmax_pflops");
         let value = self.needed(value, record, line, "rmax_pflops", "PFLOP/s");
+        let mut count = |column: &str| self.count(record, line, column);
+        let hpl = HplSizes { n: count("n"), nb: count("block"), p: count("p"), q: count("q") };
+        let file = self.text(record, "system").to_string();
         Some(Row {
             id: format!("hpl-{machine}"),
             line,
@@ -414,7 +428,7 @@ impl Table<'_> {
             vocab: None,
             global_batch: None,
             micro_batch: None,
-            system: machine.clone(),
+            system: if file.is_empty() { machine } else { file },
             accelerator: String::new(),
             chips: None,
             tp: None,
@@ -423,6 +437,7 @@ impl Table<'_> {
             interleave: None,
             recompute: String::new(),
             seq_parallel: None,
+            hpl,
             metric: Metric::HplRate,
             value: value?,
             unit: Unit::PETAFLOPS,

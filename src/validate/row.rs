@@ -45,6 +45,8 @@ pub struct Row {
     pub recompute: String,
     /// Whether sequences are divided among tensor-parallel chips.
     pub seq_parallel: Option<bool>,
+    /// Sizes of a run of HPL.
+    pub hpl: HplSizes,
     /// What was measured.
     pub metric: Metric,
     /// What was measured, in its unit.
@@ -59,6 +61,19 @@ pub struct Row {
     pub notes: String,
     /// The data file of another project that the row comes from, where it is one.
     pub origin: Origin,
+}
+
+/// Sizes of a run of HPL, as far as they are stated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HplSizes {
+    /// Order of the matrix.
+    pub n: Option<u64>,
+    /// Columns of a panel.
+    pub nb: Option<u64>,
+    /// Rows of the process grid.
+    pub p: Option<u64>,
+    /// Its columns.
+    pub q: Option<u64>,
 }
 
 /// Whose file a row comes from.

@@ -3,6 +3,7 @@
 
 use super::bounds::Bounds;
 use super::read::{self, Faults, File};
+use super::row::{HplSizes, Row};
 use crate::spec::{Node, Problems, Reader};
 
 /// A suite.
@@ -58,17 +59,6 @@ pub fn bounds() -> Result<Bounds, Problems> {
     Reader::read(&Node::parse("validation/bounds.yaml", BOUNDS)?)
 }
 
-/// A run of HPL with a description.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HplRun {
-    /// Order of the matrix.
-    pub n: u64,
-    /// Columns of a panel.
-    pub block: u64,
-    /// The system's file.
-    pub system: &'static str,
-}
-
 macro_rules! machine {
     ($name:literal) => {
         ($name, include_str!(concat!("../../validation/hpl/hpl-", $name, ".yaml")))
@@ -88,17 +78,23 @@ const MACHINES: [(&str, &str); 6] = [
 /// Names of runs in other tables.
 const ALSO: [(&str, &str); 1] = [("8xh100", "hgx-h100")];
 
-/// The run called `machine`; `None` where `validation/hpl` has none.
-pub fn hpl_run(machine: &str) -> Option<HplRun> {
-    let machine = ALSO.iter().find(|(other, _)| *other == machine).map_or(machine, |(_, ours)| ours);
-    let (_, system) = MACHINES.iter().find(|(name, _)| *name == machine)?;
-    let table = Suite::named("hpl")?.text;
-    let mut reader = csv::Reader::from_reader(table.as_bytes());
-    let header = reader.headers().ok()?.clone();
-    let at = |column: &str| header.iter().position(|h| h == column);
-    let (name, n, block) = (at("machine")?, at("n")?, at("block")?);
-    let record = reader.records().filter_map(Result::ok).find(|r| r.get(name) == Some(machine))?;
-    Some(HplRun { n: record.get(n)?.parse().ok()?, block: record.get(block)?.parse().ok()?, system })
+/// The shipped system file of a run of HPL, by the file that its row names, or by the row's own name.
+pub fn hpl_machine(row: &Row) -> Option<&'static str> {
+    let named = |machine: &str| {
+        let machine = ALSO.iter().find(|(other, _)| *other == machine).map_or(machine, |(_, ours)| ours);
+        MACHINES.iter().find(|(name, _)| *name == machine).map(|(_, text)| *text)
+    };
+    let bare = |text: &'_ str| -> String {
+        let text = text.strip_suffix(".yaml").unwrap_or(text);
+        text.strip_prefix("hpl-").unwrap_or(text).to_string()
+    };
+    named(&bare(&row.system)).or_else(|| named(&bare(&row.id)))
+}
+
+/// The sizes of the shipped row that ran on that system file.
+pub fn hpl_sizes(system: &str) -> Option<HplSizes> {
+    let rows = Suite::named("hpl")?.read().ok()?.rows;
+    rows.into_iter().find(|row| hpl_machine(row) == Some(system)).map(|row| row.hpl)
 }
 
 #[cfg(test)]
@@ -130,10 +126,14 @@ mod tests {
     #[test]
     fn every_machine_of_the_table_has_a_system() {
         for row in Suite::named("hpl").unwrap().read().unwrap().rows {
-            let run = row.id.strip_prefix("hpl-").unwrap().to_string();
-            assert!(hpl_run(&run).is_some_and(|r| r.n > r.block), "{run}");
+            let system = hpl_machine(&row);
+            assert!(system.is_some() && row.hpl.n > row.hpl.nb, "{}", row.id);
+            assert_eq!(hpl_sizes(system.unwrap()), Some(row.hpl), "{}", row.id);
         }
-        assert_eq!(hpl_run("8xh100"), hpl_run("hgx-h100"));
-        assert_eq!(hpl_run("aurora-2023"), None);
+        let mut row = Suite::named("hpl").unwrap().read().unwrap().rows.remove(0);
+        (row.id, row.system) = ("hpl-8xh100".into(), "8 x H100".into());
+        assert_eq!(hpl_machine(&row), MACHINES.iter().find(|m| m.0 == "hgx-h100").map(|m| m.1));
+        (row.id, row.system) = ("aurora-2023".into(), "aurora".into());
+        assert_eq!(hpl_machine(&row), None);
     }
 }

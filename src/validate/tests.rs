@@ -189,7 +189,7 @@ fn points_beside_the_checkout_are_classified() {
     assert_eq!(count(&published, Class::InferenceKernels), 90);
     assert_eq!(count(&published, Class::Hpl), 7);
     for point in &published {
-        let ready = point.incomplete.is_some() || matches!(point.task, Task::Other { .. } | Task::Hpl { .. });
+        let ready = point.incomplete.is_some() || matches!(point.task, Task::Other { .. } | Task::Hpl);
         let needs =
             matches!(point.task, Task::Training | Task::Memory | Task::Inference { .. } | Task::LayerKernel { .. });
         let executed = point.execution.is_some() || point.task == Task::Training;

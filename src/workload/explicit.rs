@@ -140,6 +140,11 @@ crate::spec! {
         flop: Option<Flop>,
         /// DRAM bytes of one sample beyond tensors and weights.
         extra_dram: Bytes = Bytes(0.0),
+        /// Whether `extra_dram` is what each chip moves, however the kernel is shared (DFModel's `memory_size`), instead of the whole kernel's.
+        extra_dram_on_each: bool = false,
+        /// Whether a chip may have a part of one of the `outer` problems, as in DFModel where chips do not divide the heads. For DFModel's
+        /// rules of layout alone: ours would have to add communication.
+        outer_cut: bool = false,
         /// Tensors of any shape that it reads whole: transposed views, slices.
         views: Vec<String> = Vec::new(),
         /// Collectives it makes by itself.
@@ -389,6 +394,8 @@ impl GraphSpec {
                 weight_of,
                 block: block.flatten().unwrap_or(0),
                 lookup: spec.lookup,
+                extra_dram_on_each: spec.extra_dram_on_each,
+                outer_cut: spec.outer_cut,
                 ..Kernel::default()
             });
         }

@@ -3,7 +3,8 @@
 //! its share of the transforms of a step whole.
 //!
 //! FLOP of a transform of length N, by method: `butterflies` 5 N log2 N, the usual count of a complex radix-2 transform; `gemm` 2 N K
-//! with K = 4 log2(N)/log2(r) r, products with dense radix-r matrices on a matrix unit (DFModel's count, model.md section 3).
+//! with K = 4 log2(N)/log2(r) r, rounded down, products with dense radix-r matrices on a matrix unit (DFModel's count, model.md section 3).
+//! Lengths and radices may be any: N1 and N2 are in [`sizes`].
 
 use super::builder::Builder;
 use crate::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
@@ -37,11 +38,11 @@ crate::spec! {
         name: String,
         /// Where the sizes come from.
         source: String,
-        /// Length: a power of two.
+        /// Length, of any size.
         length: u64,
         /// How a step is computed.
         method: Method = Method::Butterflies,
-        /// Radix of the matrix products: a power of two.
+        /// Radix of the matrix products, of any size.
         radix: u64 = 32,
         /// All-to-alls: 1 between the steps; 2 with one after them, for results in order; 3 with one before, for inputs in order.
         exchanges: u64 = 1,
@@ -57,43 +58,43 @@ fn check(spec: &FftSpec, node: &Node, reader: &mut Reader) {
         node,
         reader,
     );
-    for (field, value, least) in [("length", spec.length, 16), ("radix", spec.radix, 2)] {
-        if !value.is_power_of_two() || value < least {
+    for (field, value, least) in [("length", spec.length, 4), ("radix", spec.radix, 2)] {
+        if value < least {
             let at = node.get(field).unwrap_or(node);
-            reader.within(field, |r| {
-                r.problem(at, format!("expected a power of two of at least {least}, found {value}"))
-            });
+            reader.within(field, |r| r.problem(at, format!("expected at least {least}, found {value}")));
         }
-    }
-    let whole = |size: u64| {
-        let per_digit = u64::from(spec.radix.max(2).ilog2());
-        (4 * u64::from(size.max(2).ilog2()) * spec.radix).is_multiple_of(per_digit)
-    };
-    let (first, second) = sizes(spec.length.max(4));
-    if spec.method == Method::Gemm && !(whole(first) && whole(second)) {
-        let at = node.get("radix").unwrap_or(node);
-        reader.within("radix", |r| {
-            r.problem(
-                at,
-                format!("4 log2(N)/log2({0}) x {0} is no whole number for N = {first} and {second}", spec.radix),
-            )
-        });
     }
 }
 
-/// N1 and N2.
-fn sizes(length: u64) -> (u64, u64) {
-    let bits = length.ilog2();
-    (1 << bits.div_ceil(2), 1 << (bits / 2))
+/// N1 and N2. A power of two is cut into two; so is a square, and for matrix products every length as if it were the next smaller one, as
+/// DFModel does. Any other length is padded to the least N1 N2 with N2 = floor(sqrt L), less than sqrt L + 1 elements more.
+fn sizes(length: u64, method: Method) -> (u64, u64) {
+    let root = length.isqrt().max(1);
+    if length.is_power_of_two() {
+        let bits = length.ilog2();
+        return (1 << bits.div_ceil(2), 1 << (bits / 2));
+    }
+    match method {
+        Method::Gemm => (root, root),
+        Method::Butterflies => (length.div_ceil(root), root),
+    }
+}
+
+/// Contracted size of a transform of length N as products with dense matrices of radix r: 4 log2(N)/log2(r) r, rounded down where it is no
+/// whole number.
+pub fn contracted(size: u64, radix: u64) -> u64 {
+    let (size, radix) = (size.max(2) as f64, radix.max(2) as f64);
+    // In this order a power of a radix that is a power of two comes out whole.
+    (4.0 * size.log2() / radix.log2() * radix) as u64
 }
 
 impl FftSpec {
     /// The graph: two steps.
     pub fn build(&self) -> Workload {
-        let (n1, n2) = sizes(self.length);
+        let (n1, n2) = sizes(self.length, self.method);
         let exchange = Collective {
             kind: CollectiveKind::AllToAll,
-            bytes: self.length as f64 * self.word.0,
+            bytes: n1 as f64 * n2 as f64 * self.word.0,
             scope: Scope::All,
             times: 1,
         };
@@ -125,15 +126,14 @@ impl FftSpec {
 
     /// `count` transforms of length `size`; the transforms are shared by all chips.
     fn step(&self, b: &mut Builder, name: &str, size: u64, count: u64) -> usize {
-        let log = size.ilog2();
         let id = match self.method {
             Method::Gemm => {
-                let k = 4 * u64::from(log) * self.radix / u64::from(self.radix.ilog2());
+                let k = contracted(size, self.radix);
                 b.add(name, Op::Gemm, Phase::Forward, (1, size, k, count), &[])
             }
             Method::Butterflies => {
                 let id = b.add(name, Op::Opaque, Phase::Forward, (1, size, 1, count), &[]);
-                b.kernels[id].flop = Some(5.0 * size as f64 * f64::from(log) * count as f64);
+                b.kernels[id].flop = Some(5.0 * size as f64 * (size as f64).log2() * count as f64);
                 id
             }
         };
@@ -174,5 +174,30 @@ mod tests {
         assert_eq!(w.flop_per_iteration(), 2_251_799_813_685_248.0);
         let share = w.on_grid(1024, 1);
         assert_eq!((share.tensors[0].rows, share.tensors[0].cols), (1 << 20, 1 << 10));
+    }
+
+    /// Any size: a square is cut in two; another length is padded by less than its root, and its FLOP follow from N1 and N2.
+    #[test]
+    fn any_length_by_hand() {
+        assert_eq!(sizes(10_000, Method::Butterflies), (100, 100));
+        // 1,000,003 is prime: N2 = 1000, N1 = 1001.
+        assert_eq!(sizes(1_000_003, Method::Butterflies), (1001, 1000));
+        let flop = spec(1_000_003, Method::Butterflies).build().flop_per_iteration();
+        let closed = 5.0 * 1001.0 * 1000.0 * (1001f64.log2() + 1000f64.log2());
+        assert!((flop / closed - 1.0).abs() < 1e-12, "{flop} {closed}");
+        for length in [4, 5, 6, 7, 12, 999_999_999_989] {
+            let (n1, n2) = sizes(length, Method::Butterflies);
+            assert!(n1 * n2 >= length && n1 * n2 - length <= length.isqrt() + 1, "{length}: {n1} x {n2}");
+        }
+    }
+
+    /// FFT/Compare_w_existing/FP32 (4096 chips: N = 2097152, K = 168; its smaller runs have N that are no powers of two, and K rounded down).
+    #[test]
+    fn contracted_sizes_are_dfmodels() {
+        assert_eq!(contracted(1 << 21, 4), 168);
+        assert_eq!((contracted(1 << 20, 32), contracted(1 << 20, 4)), (512, 160));
+        // log2 of 1,048,570 is a little below 20.
+        assert_eq!(contracted(1_048_570, 4), 159);
+        assert_eq!((contracted(1 << 20, 8), contracted(1 << 20, 3)), (213, 151));
     }
 }

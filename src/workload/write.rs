@@ -118,6 +118,9 @@ pub fn graph(w: &Workload, source: &str) -> String {
         if let Some(block) = w.blocks.get(k.block) {
             fields.push(format!("block: {}", word(&block.name)));
         }
+        for (set, field) in [(k.extra_dram_on_each, "extra_dram_on_each: true"), (k.outer_cut, "outer_cut: true")] {
+            fields.extend(set.then(|| field.into()));
+        }
         if k.lookup {
             fields.push("lookup: true".into());
         }

@@ -83,13 +83,16 @@ fn language_models() -> BTreeMap<String, LanguageModel> {
 }
 
 fn studies() -> BTreeMap<String, Study> {
-    read_all(files("studies", &["dfmodel"]), Study::load)
+    read_all(files("studies", &["claims", "dfmodel"]), Study::load)
 }
 
-/// DFModel's studies: each is called like its file, after the name of the folder.
-fn dfmodel_studies() -> BTreeMap<String, Study> {
-    let studies = read_all(files("studies/dfmodel", &[]), Study::load);
-    studies.into_iter().map(|(file, study)| (format!("dfmodel-{file}"), study)).collect()
+/// The studies of folders: each is called like its file, after the name of the folder.
+fn folder_studies() -> BTreeMap<String, Study> {
+    let of = |folder: &str| {
+        let studies = read_all(files(&format!("studies/{folder}"), &[]), Study::load);
+        studies.into_iter().map(|(file, study)| (format!("{folder}-{file}"), study)).collect::<Vec<_>>()
+    };
+    ["claims", "dfmodel"].into_iter().flat_map(of).collect()
 }
 
 #[track_caller]
@@ -197,7 +200,7 @@ fn every_workload_builds() {
 
 #[test]
 fn every_point_of_every_study_builds() {
-    for (file, study) in studies().into_iter().chain(dfmodel_studies()) {
+    for (file, study) in studies().into_iter().chain(folder_studies()) {
         assert_eq!(study.name(), file, "a study is called like its file");
         let count = study.count().expect("fewer than 2^64 points");
         let mut labels = BTreeSet::new();
@@ -213,7 +216,7 @@ fn every_point_of_every_study_builds() {
     }
     assert_eq!(studies()["quickstart"].count(), Some(12));
     assert_eq!(studies()["gpt3-1t-80-systems"].count(), Some(80));
-    let counts: Vec<(String, Option<u64>)> = dfmodel_studies().iter().map(|(f, s)| (f.clone(), s.count())).collect();
+    let counts: Vec<(String, Option<u64>)> = folder_studies().iter().map(|(f, s)| (f.clone(), s.count())).collect();
     let expected = [
         ("dfmodel-design-space", 4 * 80 * 2),
         ("dfmodel-design-space-dfmodel", 4 * 80 * 2),

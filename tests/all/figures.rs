@@ -15,6 +15,7 @@
 //! marked `full`, which take long (`--full`). Figures of wall time are not checked: their tables are dated and name their commands. Points and
 //! traces that are not shipped are taken from the folders `FLOWSPACE_POINTS` and `FLOWSPACE_TRACES`.
 
+mod claims;
 mod commands;
 mod document;
 mod expression;

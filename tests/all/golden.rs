@@ -15,7 +15,11 @@ fn cases() -> Vec<(String, PlanFile)> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/dfmodel");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     paths.sort();
-    assert_eq!(paths.len(), 22, "seventeen stored rows of golden.csv and five of state-space models have a file each");
+    assert_eq!(
+        paths.len(),
+        31,
+        "stored rows of golden.csv, five of state-space models, nine that were made from the formulas"
+    );
     paths
         .into_iter()
         .map(|path| {
@@ -46,6 +50,10 @@ fn stored_seconds(id: &str, file: &PlanFile) -> f64 {
         "gpt3-175B-rdu-df-lsram-ldram" => 782.7577896959592,
         // SSM/Hyena/regular_fft/1M, final_ns.
         "hyena-regular-fft-1M" => 2.7307499593086235e-5,
+        // DLRM/Compare_w_existing/DLRM-A_A100_8x16_R_FC_fwdbwd, II of one minibatch a chip.
+        "dlrm-first-A-a100" => 0.03827943732903247,
+        // LLM/Compare_w_existing/Calculon/fix_PP/32_32_4, ns_per_batch.
+        "gpt3-1T-calculon-32-32-4" => 63.63927377367988,
         _ => file.result.as_ref().and_then(|r| r.iteration_s).unwrap(),
     }
 }

@@ -127,3 +127,61 @@ fn a_torus_and_a_switch_differ_by_their_latencies() {
     let difference = on("ring") - on("switch");
     assert!((difference - 32e-6).abs() < 1e-12, "{difference}");
 }
+
+/// HPL against its closed form: on one chip arithmetic takes 2/3 n^3 at the peak, whatever the panels and however they are cut into kernels; on a
+/// grid no less than its even share.
+#[test]
+fn hpl_takes_its_closed_form() {
+    for (n, block, steps) in [(16384u64, 512u64, "lookahead"), (16384, 1024, "sequential"), (10_000, 384, "lookahead")]
+    {
+        let text = format!("{{kind: hpl, name: h, source: 'assumed: test', n: {n}, block: {block}, steps: {steps}}}");
+        let closed = 2.0 / 3.0 * (n as f64).powi(3) / 100e12;
+        let arithmetic = |plan: &Plan| -> f64 { plan.figures.partitions.iter().map(|p| p.compute_s).sum() };
+        let alone = arithmetic(&mapped(&workload(&text), &system("  topology: single-chip\n  dimensions: []", "none")));
+        assert!((alone / closed - 1.0).abs() < 1e-9, "{n} {block} {steps}: {alone} s, {closed} s");
+        let network =
+            format!("  topology: torus-2d\n  dimensions:\n    - {{size: 2, {LINK}}}\n    - {{size: 2, {LINK}}}");
+        let grid = arithmetic(&mapped(&workload(&text), &system(&network, "none")));
+        assert!(grid >= closed / 4.0 * (1.0 - 1e-9) && grid < closed / 2.0, "{n} {block} {steps}: {grid} s");
+    }
+}
+
+/// A recommendation model against its closed form, on eight chips behind a switch, a replica each: products at the peak; look-ups read T p d N w
+/// bytes and write the T d N w that are pooled; these go through the all-to-all, 7/8 of them over a chip's link, and 1 us.
+#[test]
+fn recommendation_takes_its_closed_form() {
+    let text = "{kind: dlrm, name: d, source: 'assumed: test', dense: 64, bottom: [512, 64], top: [512, 1], tables: 26, rows: 1000000, dim: 64,
+      lookups: 40, minibatch: 2048, pass: training, global_batch: 8}";
+    let network = format!(
+        "  topology: switch\n  dimensions:\n    - {{size: 8, {LINK}}}\n  switch: {{name: s, source: 'assumed: test', price: $1/(GB/s), power: 1 W/(GB/s)}}"
+    );
+    let mut request = Request::default();
+    (request.wanted.tp, request.wanted.pp, request.wanted.dp) = (Some(1), Some(1), Some(8));
+    let (work, system) = (workload(text), system(&network, "none"));
+    let Answer::Mapped(plan, _) = map(&work, &system, &request).unwrap() else { panic!("no plan") };
+    flowspace::check::verify(&plan).unwrap_or_else(|e| panic!("{e}"));
+    let arithmetic: f64 = plan.figures.partitions.iter().map(|p| p.compute_s).sum();
+    // Passes of all replicas in an iteration: one each.
+    let closed = work.flop_per_iteration() / 8.0 / 100e12;
+    assert!((arithmetic / closed - 1.0).abs() < 1e-9, "{arithmetic} s, {closed} s");
+    let pooled = 26.0 * 64.0 * 2048.0 * 2.0;
+    let tables = plan.figures.partitions.iter().find(|p| p.kernels == ["EMB"]).unwrap();
+    let (dram, links) = ((40.0 * pooled + pooled) / 1e12, 7.0 / 8.0 * pooled / 100e9 + 1e-6);
+    assert!((tables.dram_s / dram - 1.0).abs() < 1e-9, "{} s, {dram} s", tables.dram_s);
+    assert!((tables.network_s / links - 1.0).abs() < 1e-9, "{} s, {links} s", tables.network_s);
+}
+
+/// A transform of a length that is no power of two: products of a radix of 3 and butterflies share the closed form of their counts.
+#[test]
+fn transforms_of_any_size_take_their_closed_form() {
+    let network = format!("  topology: torus-2d\n  dimensions:\n    - {{size: 2, {LINK}}}\n    - {{size: 2, {LINK}}}");
+    // 1000^2 = N1 N2; four chips have 250 transforms of each step.
+    let flop = 2.0 * 250.0 * 5.0 * 1000.0 * 1000f64.log2();
+    let products = 2.0 * 250.0 * 2.0 * 1000.0 * (4.0 * 1000f64.log2() / 3f64.log2() * 3.0).floor();
+    for (method, closed) in [("butterflies", flop), ("gemm, radix: 3", products)] {
+        let text = format!("{{kind: fft, name: f, source: 'assumed: test', length: 1000000, method: {method}}}");
+        let plan = mapped(&workload(&text), &system(&network, "none"));
+        let arithmetic: f64 = plan.figures.partitions.iter().map(|p| p.compute_s).sum();
+        assert!((arithmetic / (closed / 100e12) - 1.0).abs() < 1e-9, "{method}: {arithmetic} s");
+    }
+}

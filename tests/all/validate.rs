@@ -143,3 +143,33 @@ fn calculons_files_become_ours() {
         "{stderr}"
     );
 }
+
+/// Runs of HPL on a machine of one's own: sizes and grid come from the row's columns, whatever its name. A larger matrix is computed at a higher
+/// rate, a stated grid is no faster than the best, and what cannot be is said.
+#[test]
+fn hpl_points_of_ones_own_are_read_from_their_columns() {
+    let scratch = Scratch::new("validate-hpl");
+    let rows = [
+        "small,h100-dgx-8,65536,1024,,,hpl_rmax,100,TFLOP/s",
+        "large,h100-dgx-8,131072,1024,,,hpl_rmax,100,TFLOP/s",
+        "narrow,h100-dgx-8,131072,1024,1,8,hpl_rmax,100,TFLOP/s",
+        "usual,h100-dgx-8,,,,,hpl_rmax,100,TFLOP/s",
+        "no-grid,h100-dgx-8,65536,1024,3,5,hpl_rmax,100,TFLOP/s",
+        "nowhere,no-such-machine,65536,1024,,,hpl_rmax,100,TFLOP/s",
+    ];
+    let points = scratch.write("own.csv", &format!("id,system,n,nb,p,q,metric,value,unit\n{}\n", rows.join("\n")));
+    let output = flowspace(&["validate", "--points", &points, "--format", "json"]);
+    let answer: serde_json::Value =
+        serde_json::from_str(&text(&output.stdout)).unwrap_or_else(|e| panic!("{e}: {}", text(&output.stderr)));
+    let found = |id: &str| {
+        let list = answer["rows"].as_array().unwrap();
+        list.iter().find(|p| p["id"] == id).unwrap_or_else(|| panic!("no {id} in {answer}")).clone()
+    };
+    let rate = |id: &str| found(id)["predicted"].as_f64().unwrap_or_else(|| panic!("{}", found(id)));
+    assert!(rate("large") > rate("small"), "{} {}", rate("large"), rate("small"));
+    assert!(rate("narrow") <= rate("large") * (1.0 + 1e-9));
+    assert!(rate("usual") > 0.0);
+    for (id, word) in [("no-grid", "no grid of 3 x 5"), ("nowhere", "no-such-machine")] {
+        assert!(found(id).to_string().contains(word), "{}", found(id));
+    }
+}

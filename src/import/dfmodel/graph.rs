@@ -45,21 +45,26 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     let forward: HashMap<&str, &Kernel> =
         setup.kernels.iter().filter(|k| !k.backward && k.form == Form::Weight).map(|k| (k.name.as_str(), k)).collect();
     for (kernel, edges) in setup.kernels.iter().zip(&reads) {
-        let mut out = base(kernel, &forward, scope, notes);
+        let mut out = base(kernel, &forward, scope, setup, notes);
         let read = operands(kernel, edges, setup, &mut out, &mut inputs);
         let mut views = Vec::new();
         for (edge, used) in edges.iter().zip(read) {
             consumed[edge.from] = true;
             if !used {
-                views.push(setup.kernels.get(edge.from).map_or(String::new(), output));
-                notes.push(viewed(edge, kernel, setup));
+                let from = setup.kernels.get(edge.from);
+                views.push(from.map_or(String::new(), output));
+                if !kernel.empty && !from.is_some_and(|from| from.empty) {
+                    notes.push(viewed(edge, kernel, setup));
+                }
             }
         }
         if !views.is_empty() {
             out.insert("views".into(), json!(views));
         }
         out.insert("output".into(), json!(output(kernel)));
-        check_bytes(kernel, common, notes);
+        if !kernel.empty {
+            check_bytes(kernel, common, notes);
+        }
         kernels.push(out);
     }
     if repeat > 1 {
@@ -109,7 +114,13 @@ fn output(kernel: &Kernel) -> String {
 }
 
 /// What a kernel is, without its operands.
-fn base(kernel: &Kernel, forward: &HashMap<&str, &Kernel>, scope: &str, notes: &mut Vec<Note>) -> Map<String, Json> {
+fn base(
+    kernel: &Kernel,
+    forward: &HashMap<&str, &Kernel>,
+    scope: &str,
+    setup: &Setup,
+    notes: &mut Vec<Note>,
+) -> Map<String, Json> {
     let mut out = Map::new();
     let mut put = |key: &str, value: Json| {
         out.insert(key.into(), value);
@@ -120,11 +131,31 @@ fn base(kernel: &Kernel, forward: &HashMap<&str, &Kernel>, scope: &str, notes: &
         json!(match kernel.form {
             Form::Weight => "gemm_weight",
             Form::TwoTensors => "gemm",
+            Form::Elementwise if kernel.empty => "opaque",
             Form::Elementwise => "elementwise",
         }),
     );
+    if kernel.systolic {
+        put("flop", json!(format!("{} FLOP", 2.0 * kernel.rows() as f64 * kernel.n as f64)));
+    }
+    if kernel.empty {
+        put("flop", json!("0 FLOP"));
+        notes.push(Note::changed(
+            format!("dataflow_graph.kernels[{}]", kernel.name),
+            Some(kernel.place),
+            "has no sizes: it computes nothing, and its tensor is one element",
+        ));
+    }
     if kernel.outer > 1 {
         put("outer", json!(kernel.outer));
+        if let Some(tp) = super::study::tensor_degree(setup).filter(|tp| !kernel.outer.is_multiple_of(*tp)) {
+            put("outer_cut", json!(true));
+            notes.push(Note::changed(
+                format!("dataflow_graph.kernels[{}].outer", kernel.name),
+                Some(kernel.place),
+                format!("{tp} chips do not divide the {}: their rows are divided, as there", kernel.outer),
+            ));
+        }
     }
     put("m", json!(kernel.m));
     if kernel.form != Form::Elementwise {
@@ -154,8 +185,9 @@ fn base(kernel: &Kernel, forward: &HashMap<&str, &Kernel>, scope: &str, notes: &
     }
     if kernel.memory_bytes > 0.0 {
         put("extra_dram", json!(super::system::bytes(kernel.memory_bytes)));
+        put("extra_dram_on_each", json!(true));
     }
-    let made = collectives(kernel, update, scope, notes);
+    let made = collectives(kernel, update, scope, setup, notes);
     if !made.is_empty() {
         put("collectives", json!(made));
     }
@@ -174,7 +206,7 @@ fn owner<'s>(kernel: &Kernel, update: bool, forward: &HashMap<&'s str, &Kernel>)
 }
 
 /// The collectives that a kernel makes by itself, in our words.
-fn collectives(kernel: &Kernel, update: bool, scope: &str, notes: &mut Vec<Note>) -> Vec<Json> {
+fn collectives(kernel: &Kernel, update: bool, scope: &str, setup: &Setup, notes: &mut Vec<Note>) -> Vec<Json> {
     let mut made = Vec::new();
     for (comm, bytes) in &kernel.comms {
         let field = format!("dataflow_graph.kernels[{}].communication_type", kernel.name);
@@ -196,7 +228,8 @@ fn collectives(kernel: &Kernel, update: bool, scope: &str, notes: &mut Vec<Note>
                 continue;
             }
         };
-        made.push(json!({ "kind": kind, "size": super::system::bytes(*bytes), "scope": scope }));
+        let bytes = if *comm == Comm::AllToAll { super::known::sent(setup, *bytes) } else { *bytes };
+        made.push(json!({ "kind": kind, "size": super::system::bytes(bytes), "scope": scope }));
     }
     made
 }
@@ -213,15 +246,21 @@ fn operands(
     let tensor = |e: &Edge| -> (u64, u64) { setup.kernels.get(e.from).map_or((0, 0), |k| (k.rows(), k.n)) };
     let name = |e: &Edge| setup.kernels.get(e.from).map_or(String::new(), output);
     if kernel.form == Form::Elementwise {
-        let mut read = Vec::new();
+        let (mut read, mut aligned) = (Vec::new(), Vec::new());
         for (edge, used) in edges.iter().zip(&mut used) {
-            *used = tensor(edge) == (kernel.rows(), kernel.n);
-            if *used {
-                read.push(name(edge));
+            let (rows, cols) = tensor(edge);
+            // What has its rows or its columns lies along it, as one column that is added to a cache does.
+            *used = rows == kernel.rows() || cols == kernel.n;
+            match (rows, cols) == (kernel.rows(), kernel.n) {
+                true => read.push(name(edge)),
+                false if *used && !kernel.empty => aligned.push(name(edge)),
+                false => *used = false,
             }
         }
-        if !read.is_empty() {
-            out.insert("inputs".into(), json!(read));
+        for (field, names) in [("inputs", read), ("aligned", aligned)] {
+            if !names.is_empty() {
+                out.insert(field.into(), json!(names));
+            }
         }
         return used;
     }

@@ -107,10 +107,20 @@ impl Reader {
         };
         let path = join(&path, variant);
         let unit = message.word("type").or_else(|| inner.word("type")).map(|(w, _)| w);
+        // A kernel without any size stands for what it communicates.
+        let empty = ["outer", "M", "K", "N"].iter().all(|size| inner.int(size).is_none());
+        if empty {
+            return self.finish(
+                message,
+                inner,
+                (name, place, path),
+                Shape { form: Form::Elementwise, outer: 1, m: 1, k: 1, n: 1, empty },
+            );
+        }
         let outer = self.needed(inner, "outer", &path, inner_place, MAX_SIZE);
         let m = self.needed(inner, "M", &path, inner_place, MAX_SIZE);
         let n = self.needed(inner, "N", &path, inner_place, MAX_SIZE);
-        let weight_bytes = self.positive(inner, "weight_tensor_size", &path).map(f64::from);
+        let weight_bytes = self.bytes(inner, "weight_tensor_size", &path);
         let form = match variant {
             "gemm_input1_weight" => Form::Weight,
             "gemm_input1_input2" => Form::TwoTensors,
@@ -126,6 +136,17 @@ impl Reader {
             }
             _ => self.needed(inner, "K", &path, inner_place, MAX_SIZE),
         };
+        self.finish(message, inner, (name, place, path), Shape { form, outer, m, k, n, empty })
+    }
+
+    /// What does not depend on the kind of kernel.
+    fn finish(
+        &mut self,
+        message: &Message,
+        inner: &Message,
+        (name, place, path): (String, Place, String),
+        Shape { form, outer, m, k, n, empty }: Shape,
+    ) -> Option<Kernel> {
         let tiling = inner.word("tiling").map(|(w, _)| w);
         let config = message.get("config").and_then(|f| match &f.value {
             Value::Int(n) => Some(*n),
@@ -167,19 +188,33 @@ impl Reader {
             m,
             k,
             n,
-            backward: message.word("fwd_bwd").is_some_and(|(w, _)| w == "BWD"),
+            systolic: form == Form::Elementwise && !empty && message.word("type").is_some_and(|(w, _)| w == "SYSTOLIC"),
+            empty,
+            // The oldest notation has it with the sizes.
+            backward: message.word("fwd_bwd").or_else(|| inner.word("fwd_bwd")).is_some_and(|(w, _)| w == "BWD"),
             config: config.unwrap_or(0),
+            config_stated: config.is_some(),
             sharding,
             tiled_k: tiling.as_deref() == Some("K_TILING"),
             tiled_n: tiling.as_deref() == Some("N_TILING"),
             shard_n: self.count(inner, "shard_N", &path, MAX_SIZE),
             shard_k: self.count(inner, "shard_K", &path, MAX_SIZE),
-            output_bytes: self.positive(inner, "output_tensor_size", &path).map(f64::from),
-            weight_bytes,
+            output_bytes: self.bytes(inner, "output_tensor_size", &path),
+            weight_bytes: self.bytes(inner, "weight_tensor_size", &path),
             comms,
-            memory_bytes: self.positive(inner, "memory_size", &path).map_or(0.0, f64::from),
+            memory_bytes: self.bytes(inner, "memory_size", &path).unwrap_or(0.0),
         })
     }
+}
+
+/// Sizes of a kernel.
+struct Shape {
+    form: Form,
+    outer: u64,
+    m: u64,
+    k: u64,
+    n: u64,
+    empty: bool,
 }
 
 impl Kernel {
@@ -193,8 +228,11 @@ impl Kernel {
             m: 1,
             k: 1,
             n: 1,
+            systolic: false,
+            empty: false,
             backward: false,
             config: 0,
+            config_stated: false,
             sharding: None,
             tiled_k: false,
             tiled_n: false,

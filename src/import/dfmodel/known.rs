@@ -1,8 +1,8 @@
 //! The graphs that our generators make, recognised in a list of kernels: same kernels in the same order, same sizes, same
 //! edges, same traffic, nothing more. Such a file becomes the generator's few lines instead of the graph.
 
-use super::Common;
 use super::setup::{Comm, Form, Kernel, Llm, Setup, Workload as Named};
+use super::{Common, Note};
 use crate::graph::{Axis, CollectiveKind};
 use crate::graph::{Op, Phase, Workload};
 use crate::model::Strategy;
@@ -69,12 +69,12 @@ pub struct Known {
 ///
 /// # Errors
 /// Why it is none.
-pub(super) fn recognise(setup: &Setup, common: &Common) -> Result<Known, String> {
+pub(super) fn recognise(setup: &Setup, common: &Common, notes: &mut Vec<Note>) -> Result<Known, String> {
     match (&setup.settings.workload, Family::named(setup)) {
         (Named::Llm(llm), _) => transformer(setup, common, llm),
-        (Named::Other(_, numbers), Some(Family::Dlrm)) => dlrm(setup, common, numbers),
+        (Named::Other(_, numbers), Some(Family::Dlrm)) => dlrm(setup, common, numbers, notes),
         (Named::Other(_, numbers), Some(Family::Hpl)) => hpl(setup, common, numbers),
-        (Named::Other(_, numbers), Some(Family::Fft)) => fft(setup, common, numbers),
+        (Named::Other(_, numbers), Some(Family::Fft)) => fft(setup, common, numbers, notes),
         (Named::Other(word, _), _) => Err(format!("there is no generator of {word}")),
         (Named::Unnamed, _) => Err("the settings name no kind of workload".into()),
     }
@@ -104,6 +104,12 @@ fn transformer(setup: &Setup, common: &Common, llm: &Llm) -> Result<Known, Strin
         41 => "training",
         n => return Err(format!("it has {n} kernels; a layer of the generator has 18, or 41 with the backward pass")),
     };
+    if let Some(tp) = super::study::tensor_degree(setup).filter(|tp| !llm.heads.is_multiple_of(*tp)) {
+        return Err(format!(
+            "{tp} chips do not divide the {} heads; DFModel cuts them, which only a graph can state",
+            llm.heads
+        ));
+    }
     let attempt = |heads: bool| {
         let mut tree = json!({
             "kind": "transformer",
@@ -135,7 +141,7 @@ fn transformer(setup: &Setup, common: &Common, llm: &Llm) -> Result<Known, Strin
     }
 }
 
-fn dlrm(setup: &Setup, common: &Common, numbers: &[(String, u64)]) -> Result<Known, String> {
+fn dlrm(setup: &Setup, common: &Common, numbers: &[(String, u64)], notes: &mut Vec<Note>) -> Result<Known, String> {
     let forward: Vec<&Kernel> = setup.kernels.iter().filter(|k| !k.backward).collect();
     let (Some(first), Some(last_bottom)) =
         (forward.first(), forward.iter().position(|k| k.comms.iter().any(|(c, _)| *c == Comm::AllToAll)))
@@ -144,7 +150,11 @@ fn dlrm(setup: &Setup, common: &Common, numbers: &[(String, u64)]) -> Result<Kno
     };
     let widths: Vec<u64> = forward.iter().map(|k| k.m).collect();
     let (bottom, top) = widths.split_at(last_bottom + 1);
-    let exchange = forward[last_bottom].comms.first().map_or(0.0, |(_, bytes)| *bytes);
+    let exchange = forward[last_bottom].comms.first().map_or(0.0, |(_, bytes)| sent(setup, *bytes));
+    let rows = number(numbers, &["row"]).unwrap_or_else(|_| {
+        notes.push(Note::assumed("dlrm.row", "1: the tables take no space"));
+        1
+    });
     let tables = number(numbers, &["num_table"])?;
     let dim = number(numbers, &["emb_dim", "emb"])?;
     // Look-ups of a table and item, from the bytes that they read.
@@ -162,7 +172,7 @@ fn dlrm(setup: &Setup, common: &Common, numbers: &[(String, u64)]) -> Result<Kno
         "top": top,
         "interaction": "chain",
         "tables": tables,
-        "rows": number(numbers, &["row"])?,
+        "rows": rows,
         "dim": dim,
         "lookups": lookups.round() as u64,
         "exchange": super::system::bytes(exchange),
@@ -193,16 +203,22 @@ fn hpl(setup: &Setup, common: &Common, numbers: &[(String, u64)]) -> Result<Know
     Ok(Known { tree, names: names(&ours) })
 }
 
-fn fft(setup: &Setup, common: &Common, numbers: &[(String, u64)]) -> Result<Known, String> {
+fn fft(setup: &Setup, common: &Common, numbers: &[(String, u64)], notes: &mut Vec<Note>) -> Result<Known, String> {
     let Some(first) = setup.kernels.first() else { return Err("it has no kernels".into()) };
-    // K = 4 log2(N) / log2(r) r of the generator, solved for the radix r.
-    let log = u64::from(first.m.max(1).ilog2());
-    let radix = (1..=16).find(|bits| (4 * log) << bits == first.k.saturating_mul(*bits)).map(|bits| 1u64 << bits);
+    // The generator's transforms are as long as the root of the length, rounded down.
+    let (stated, length) = (number(numbers, &["length"])?, first.m.saturating_mul(first.m));
+    if stated != length {
+        let text = format!("{length}, the square of the transforms' {}; the file says {stated}", first.m);
+        notes.push(Note::changed("fft.length", None, text));
+    }
+    // Powers of two first: a radix and its half may give one number of products.
+    let powers = (1..=16).map(|bits| 1u64 << bits);
+    let radix = powers.chain(2..=4096).find(|r| crate::workload::fft::contracted(first.m, *r) == first.k);
     let tree = json!({
         "kind": "fft",
         "name": common.name,
         "source": common.source,
-        "length": number(numbers, &["length"])?,
+        "length": length,
         "method": "gemm",
         "radix": radix.ok_or(format!("K of {} is 4 log2({})/log2(r) r for no r", first.k, first.m))?,
         "word": format!("{} B", common.word),
@@ -219,6 +235,11 @@ fn names(workload: &Workload) -> Vec<String> {
 /// Whether two sizes in bytes are one, as 32-bit floats hold them.
 fn alike(one: f64, other: f64) -> bool {
     (one - other).abs() <= 1e-5 * one.abs().max(other.abs())
+}
+
+/// Bytes that a chip sends in an all-to-all: the first generation states what it sends to each other chip.
+pub(super) fn sent(setup: &Setup, bytes: f64) -> f64 {
+    if setup.generation.is_first() { bytes * setup.system.chips as f64 } else { bytes }
 }
 
 /// Compares the file's graph with a generator's.
@@ -272,7 +293,8 @@ fn same(setup: &Setup, ours: &Workload, common: &Common, family: Family) -> Resu
                     Comm::Broadcast => CollectiveKind::Broadcast,
                     Comm::AllReduce | Comm::Gradient => CollectiveKind::AllReduce,
                 };
-                kind == c.kind && alike(*bytes, c.bytes)
+                let bytes = if *comm == Comm::AllToAll { sent(setup, *bytes) } else { *bytes };
+                kind == c.kind && alike(bytes, c.bytes)
             });
         if !equal {
             return Err(format!("kernel {:?} does not communicate what the generator's does", theirs.name));

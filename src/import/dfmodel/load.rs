@@ -33,10 +33,11 @@ const MAX_BYTES: usize = 256 << 20;
 
 /// In which order generations are preferred that read a file equally well. `perfect-overlap` and `overlap` differ in one
 /// field that both may lack; of the others only damaged files are read alike.
-const PREFERENCE: [Generation; 8] = [
+const PREFERENCE: [Generation; 9] = [
     Generation::PerfectOverlap,
     Generation::Overlap,
     Generation::Training,
+    Generation::Parallel,
     Generation::Variant,
     Generation::Flat,
     Generation::Torus,
@@ -98,8 +99,11 @@ pub fn load(file: &str, bytes: &[u8], asked: Option<Generation>, skip_unknown: b
         let score = 2 * unread + usize::from(implausible(&message));
         match &best {
             Some((least, ..)) if score > *least => {}
-            // `miscellany` differs from its successor in name alone, so no binary file tells them apart.
-            Some((least, ..)) if score == *least => equals += usize::from(generation != Generation::Miscellany),
+            // `miscellany` differs from its successor in name alone, so no binary file tells them apart; `parallel` has the fields of
+            // `training` and more.
+            Some((least, ..)) if score == *least => {
+                equals += usize::from(!matches!(generation, Generation::Miscellany | Generation::Parallel));
+            }
             _ => {
                 best = Some((score, generation, message, faults));
                 equals = 0;

@@ -130,6 +130,7 @@ pub fn import(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, F
     notes.extend(unread(&loaded.message));
     notes.sort_by_key(|n| (n.kind, n.place));
     notes.dedup();
+    let notes = grouped(notes);
     let name = &options.name;
     let mut files = Vec::new();
     let mut file_of = |part: &str, tree: &Json, what: &str| -> Result<(), Faults> {
@@ -152,7 +153,7 @@ pub fn import(file: &str, bytes: &[u8], options: &Options) -> Result<Imported, F
 fn convert(file: &str, setup: &Setup, name: &str, notes: &mut Vec<Note>) -> Result<Trees, Vec<Fault>> {
     let mut faults = Vec::new();
     let common = Common::of(file, setup, name, notes, &mut faults);
-    let (workload, names) = match known::recognise(setup, &common) {
+    let (workload, names) = match known::recognise(setup, &common, notes) {
         Ok(known) => (known.tree, known.names),
         Err(why) => {
             if known::Family::named(setup).is_some() {
@@ -164,8 +165,12 @@ fn convert(file: &str, setup: &Setup, name: &str, notes: &mut Vec<Note>) -> Resu
     };
     // Only the generators' kernels can be spread over a process grid.
     let spread = workload.get("kind").is_some_and(|k| k == "hpl" || k == "fft");
+    if system::squared(setup) {
+        let text = "squared, as the stored runs in words of 4 B count; those in words of 2 B count bisection";
+        notes.push(Note::assumed("all_to_all_messages", text));
+    }
     let system = system::tree(setup, &common, notes, &mut faults);
-    let study = study::tree(setup, &common, notes, &mut faults);
+    let study = study::tree(setup, &common, &names, notes, &mut faults);
     let plan = study::plan(setup, &common, &names, spread, notes);
     if faults.is_empty() { Ok(Trees { workload, system, study, plan }) } else { Err(faults) }
 }
@@ -193,10 +198,21 @@ impl Common {
             notes.push(Note::assumed("word", format!("{} B, {from}", guessed.unwrap_or(2))));
             guessed.unwrap_or(2)
         });
+        let first = setup.generation.is_first();
         let micro_batch = s.micro_batch.map_or_else(
             || {
-                notes.push(Note::assumed("micro_batch_size", "1"));
-                1
+                let found = if first { study::first_micro_batch(setup, word) } else { None };
+                let why = if found.is_some() {
+                    "the most that the DRAM holds, as that generation's solver takes"
+                } else {
+                    ""
+                };
+                let found = found.unwrap_or(1);
+                notes.push(Note::assumed(
+                    "micro_batch_size",
+                    format!("{found}{}{why}", if why.is_empty() { "" } else { ", " }),
+                ));
+                found
             },
             |(size, _)| size,
         );
@@ -208,6 +224,25 @@ impl Common {
             let text = format!("expected at most the global_batch_size of {global_batch}, found {micro}");
             faults.push(Fault::at(place, "micro_batch_size", text));
         }
+        let (global_batch, micro_batch) = match known::Family::named(setup) {
+            // A kernel's columns are a minibatch, and so is a pass.
+            Some(known::Family::Dlrm) if first => {
+                let minibatches = global_batch.div_ceil(micro_batch.max(1));
+                let text = format!("{minibatches} minibatches of {micro_batch} items, which is what a pass computes");
+                notes.push(Note::changed("global_batch_size", None, text));
+                (minibatches, 1)
+            }
+            // Each chip is a replica that computes what the kernels say.
+            Some(known::Family::Hpl) if first => {
+                let text = format!(
+                    "{} samples: the utilisation of that generation counts each chip as a replica",
+                    setup.system.chips
+                );
+                notes.push(Note::changed("global_batch_size", None, text));
+                (setup.system.chips, 1)
+            }
+            _ => (global_batch, micro_batch),
+        };
         Self {
             name: name.into(),
             source: format!("derived: imported from DFModel's {base} (generation {})", setup.generation),
@@ -216,6 +251,26 @@ impl Common {
             micro_batch,
         }
     }
+}
+
+/// Notes of one kind about several kernels or connections as one line.
+fn grouped(notes: Vec<Note>) -> Vec<Note> {
+    let mut groups: Vec<(String, Note, usize)> = Vec::new();
+    for note in notes {
+        // Whole files and settings are named one by one.
+        let kind = format!("{:?} {}", note.kind, tree::kind(&note.field, &note.text));
+        match groups.iter_mut().find(|(known, ..)| *known == kind && note.field.contains('[')) {
+            Some((_, _, more)) => *more += 1,
+            None => groups.push((kind, note, 0)),
+        }
+    }
+    let of = |(_, mut note, more): (String, Note, usize)| {
+        if more > 0 {
+            note.text = format!("{} (and {more} more like it)", note.text);
+        }
+        note
+    };
+    groups.into_iter().map(of).collect()
 }
 
 /// Which generations read the file alike.
@@ -276,11 +331,12 @@ fn reason(path: &str) -> &'static str {
         "x" | "y" if parent == "system.accelerator" => "placement on the chip is not modelled",
         "second_dram_bw" | "second_dram_cap" => "a second tier of memory is not modelled",
         "skip_weight" => "weights count where weight_traffic says so",
+        "skip_intermediate_buffer" => "tensors count: their traffic is hidden where such a run communicates",
         "sram_extra" | "dram_extra" | "num_input" | "use_effective_stage" | "effective_stage" => {
             "not modelled: the time or memory of such a kernel differs from DFModel's"
         }
         "zero_out" => "not modelled: the tensor counts",
-        "separate_rs_ag_for_ar" | "skip_inter_chip_optimization" | "skip_inter_chip" => "the sharding search decides",
+        "skip_inter_chip_optimization" | "skip_inter_chip" => "the sharding search decides",
         "dram_bw_dse" | "net_bw_dse" | "util_threshold" | "objective" => {
             "a search over bandwidths is a study with axes here"
         }

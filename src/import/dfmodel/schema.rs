@@ -15,8 +15,10 @@ crate::choice! {
         Flat = "flat",
         /// `training` with one of `llm`, `dlrm`, `hpl`, `other`.
         Variant = "variant",
-        /// The same, numbered anew, with `word`: the last with `training`.
+        /// The same, numbered anew, with `word`.
         Training = "training",
+        /// The last with `training`: dimensions say what they serve, `perfect_overlap`, `gurobi`; formulas of the second generation.
+        Parallel = "parallel",
         /// Settings in `miscellany`; an all-reduce is counted twice.
         Miscellany = "miscellany",
         /// Settings in `execution`, with `perfect_overlap`.
@@ -35,15 +37,25 @@ impl Generation {
             Self::Flat => "flowspace.dfmodel.training.DSE_flat",
             Self::Variant => "flowspace.dfmodel.training.DSE_variant",
             Self::Training => "flowspace.dfmodel.training.DSE_training",
+            Self::Parallel => "flowspace.dfmodel.training.DSE_parallel",
             Self::Miscellany => "flowspace.dfmodel.execution.DSE_miscellany",
             Self::PerfectOverlap => "flowspace.dfmodel.execution.DSE_perfect_overlap",
             Self::Overlap => "flowspace.dfmodel.execution.DSE_overlap",
         }
     }
 
-    /// Whether it is of the first kind, with `training`: other formulas, no prices and powers of chips.
+    /// Whether it is of the first kind: other formulas, no prices and powers of chips.
     pub fn is_first(self) -> bool {
         self <= Self::Training
+    }
+
+    /// The field that holds its settings.
+    pub fn settings(self) -> &'static str {
+        match self {
+            Self::Miscellany => "miscellany",
+            g if g <= Self::Parallel => "training",
+            _ => "execution",
+        }
     }
 
     /// The message that a whole file of it is; none only if the build lost its descriptors.

@@ -53,10 +53,16 @@ pub struct Kernel {
     pub k: u64,
     /// Columns.
     pub n: u64,
+    /// Whether it runs on the matrix units without contracting anything: two FLOP an element.
+    pub systolic: bool,
+    /// Whether it has no sizes: it computes nothing, and at most communicates.
+    pub empty: bool,
     /// Whether it belongs to the backward pass.
     pub backward: bool,
     /// Partition.
     pub config: i64,
+    /// Whether the file says so; else it is the field's default.
+    pub config_stated: bool,
     /// Strategy, where a sharding pass has run.
     pub sharding: Option<Strategy>,
     /// Whether tiles are cut from `k`.
@@ -187,6 +193,10 @@ pub struct Settings {
     pub utilization: Option<f32>,
     /// Bytes of an element.
     pub word: Option<u64>,
+    /// Whether an all-reduce is a reduce-scatter and an all-gather: twice one of them.
+    pub two_passes: bool,
+    /// Whether weights take no time and no space on chip.
+    pub without_weights: bool,
 }
 
 /// A whole file.
@@ -248,6 +258,14 @@ impl Reader {
         }
         self.say(place, join(path, name), format!("expected a whole number of 1 to {most}, found {n}"));
         None
+    }
+
+    /// Bytes of a tensor: -1 is how the oldest notation writes that there is none.
+    pub(super) fn bytes(&mut self, of: &Message, name: &str, path: &str) -> Option<f64> {
+        match of.float(name) {
+            Some((x, _)) if x == -1.0 && of.desc.name().starts_with("Batch_") => None,
+            _ => self.positive(of, name, path).map(f64::from),
+        }
     }
 
     /// Likewise, but it must be there.
@@ -393,11 +411,7 @@ impl Reader {
     // --- settings ------------------------------------------------------------------------------------------------------
 
     fn settings(&mut self, generation: Generation, root: &Message) -> Option<Settings> {
-        let block = match generation {
-            Generation::Miscellany => "miscellany",
-            g if g.is_first() => "training",
-            _ => "execution",
-        };
+        let block = generation.settings();
         let Some((message, place)) = root.message(block) else {
             self.faults.push(Fault::whole(format!(
                 "{block} is missing (of this generation, {generation}; others call it training, miscellany or execution)"
@@ -441,7 +455,11 @@ impl Reader {
                 _ => Overlap::ComputeMemory,
             }),
             // Where it is a truth value, leaving it out says no.
-            None if matches!(generation, Generation::PerfectOverlap | Generation::Miscellany) => {
+            None if matches!(
+                generation,
+                Generation::PerfectOverlap | Generation::Miscellany | Generation::Parallel
+            ) =>
+            {
                 Some(if message.yes("perfect_overlap") { Overlap::Full } else { Overlap::None })
             }
             None => generation.is_first().then_some(Overlap::Full),
@@ -464,6 +482,8 @@ impl Reader {
             overlap,
             utilization,
             word: self.count(message, "word", block, 64),
+            two_passes: message.yes("separate_rs_ag_for_ar"),
+            without_weights: message.yes("skip_initiation_buffer"),
         })
     }
 

@@ -3,7 +3,7 @@
 
 use super::known::Family;
 use super::schema::Generation;
-use super::setup::{Kernel, Setup, Workload};
+use super::setup::{Form, Kernel, Setup, Workload};
 use super::system::{MAX_DIVISIONS, dim_name, divisions, model, sizes};
 use super::tree::Fault;
 use super::{Common, Note};
@@ -63,7 +63,13 @@ fn degrees(setup: &Setup, words: &[String]) -> Option<[u64; 3]> {
 }
 
 /// The study file.
-pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults: &mut Vec<Fault>) -> Json {
+pub(super) fn tree(
+    setup: &Setup,
+    common: &Common,
+    names: &[String],
+    notes: &mut Vec<Note>,
+    faults: &mut Vec<Fault>,
+) -> Json {
     let mut solve = Map::new();
     if let Some(words) = parallelism(setup, notes, faults) {
         if let Some([tp, pp, dp]) = degrees(setup, &words) {
@@ -81,9 +87,13 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     if let Some(most) = setup.settings.partitions {
         solve.insert("max_partitions".into(), json!(most));
     }
+    let pins = pins(setup, names, notes);
+    if !pins.is_empty() {
+        solve.insert("partitions".into(), Json::Object(pins));
+    }
     match Family::named(setup) {
         // Its sizes are those of one replica; every chip is one.
-        Some(Family::Dlrm) => {
+        Some(family) if replicated(setup, family) => {
             for (degree, value) in [("tp", 1), ("pp", 1), ("dp", setup.system.chips)] {
                 solve.insert(degree.into(), json!(value));
             }
@@ -94,15 +104,11 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
         }
         _ => {}
     }
-    if !setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k) {
-        solve.insert("tiles".into(), json!(1));
-    }
     if let Workload::Llm(llm) = &setup.settings.workload
         && let Some((tile, place)) = llm.tile
     {
         // model.md section 2: of the generations read here these tie tile size and count.
-        let tied = !matches!(setup.generation, Generation::Miscellany | Generation::PerfectOverlap);
-        if !tied {
+        if !tied(setup.generation) {
             let text = format!("{tile}; the tile count of this generation did not follow from it: searched here");
             notes.push(Note::ignored("llm.tile_size", Some(place), text));
         } else if llm.seq.is_multiple_of(tile) {
@@ -112,10 +118,15 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
             faults.push(Fault::at(place, "llm.tile_size", text));
         }
     }
+    let mut theirs = json!({ "system.model": model(setup) });
+    // What DFModel does not cut into tiles our model may.
+    if let (false, Some(map)) = (setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k), theirs.as_object_mut()) {
+        map.insert("solve.tiles".into(), json!(1));
+    }
     let mut axes = vec![json!({
         "name": "model",
         "points": {
-            "dfmodel": { "system.model": model(setup) },
+            "dfmodel": theirs,
             "flowspace": { "system.model": "flowspace" },
         },
     })];
@@ -132,6 +143,65 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
         map.insert("solve".into(), Json::Object(solve));
     }
     study
+}
+
+/// Whether tile size and count follow from each other: of the others the count is free (model.md, section 2).
+pub(super) fn tied(generation: Generation) -> bool {
+    !matches!(generation, Generation::Parallel | Generation::Miscellany | Generation::PerfectOverlap)
+}
+
+/// Whether every chip computes all that the kernels say, with data of its own.
+fn replicated(setup: &Setup, family: Family) -> bool {
+    family == Family::Dlrm || (family == Family::Hpl && setup.generation.is_first())
+}
+
+/// Chips of a tensor-parallel group, where the file states them.
+pub(super) fn tensor_degree(setup: &Setup) -> Option<u64> {
+    let words = parallelism(setup, &mut Vec::new(), &mut Vec::new())?;
+    degrees(setup, &words).map(|[tp, _, _]| tp).filter(|tp| *tp > 1)
+}
+
+/// Partitions that the file gives some kernels (`config` from 0 on; -1 leaves it to the solver): of a file that the passes have filled in they
+/// are results.
+fn pins(setup: &Setup, names: &[String], notes: &mut Vec<Note>) -> Map<String, Json> {
+    let style = setup.settings.dataflow.unwrap_or(true);
+    let given: Vec<(&Kernel, &String)> = setup.kernels.iter().zip(names).filter(|(k, _)| k.config >= 0).collect();
+    let filled = given.iter().any(|(k, _)| k.shard_n.is_some());
+    // Where nothing is said of any kernel the field's default is no wish.
+    if !style || filled || given.iter().all(|(k, _)| k.config == 0 && !k.config_stated) {
+        return Map::new();
+    }
+    let mut used: Vec<i64> = given.iter().map(|(k, _)| k.config).collect();
+    used.sort_unstable();
+    used.dedup();
+    if used.iter().enumerate().any(|(i, c)| usize::try_from(*c) != Ok(i)) {
+        let text = "partitions between those named may be empty there; here each has a kernel";
+        notes.push(Note::changed("dataflow_graph.kernels: config", None, text));
+    }
+    given.into_iter().map(|(k, name)| (name.clone(), json!(k.config))).collect()
+}
+
+/// The microbatch that the first generation's solver takes where the file leaves it open: the largest whose crossing tensors fit the
+/// DRAM beside the weights, (W + C b) layers <= capacity (model.md section 5, "DRAM capacity"). Of a single chip's mapping, which the
+/// file must hold.
+pub(super) fn first_micro_batch(setup: &Setup, word: u64) -> Option<u64> {
+    let mapped = setup.kernels.iter().all(|k| k.config >= 0 && k.shard_n.is_some());
+    let (Workload::Llm(llm), true, Some(capacity)) =
+        (&setup.settings.workload, mapped && setup.system.dims.is_empty(), setup.system.dram_capacity)
+    else {
+        return None;
+    };
+    let of = |k: &Kernel, columns: u64| k.rows() as f64 * columns as f64 * word as f64;
+    let weights: f64 = setup.kernels.iter().filter(|k| k.form == Form::Weight).map(|k| of(k, k.k)).sum();
+    // Once where it is written and once where it is read.
+    let crossing: f64 = 2.0
+        * (setup.edges.iter())
+            .filter_map(|e| Some((setup.kernels.get(e.from)?, setup.kernels.get(e.to)?)))
+            .filter(|(from, to)| from.config != to.config)
+            .map(|(from, _)| of(from, from.n))
+            .sum::<f64>();
+    let room = f64::from(capacity) / llm.layers.max(1) as f64 - weights;
+    (crossing > 0.0 && room >= crossing).then(|| (room / crossing).floor() as u64)
 }
 
 /// The sizes of several dimensions that were left to DFModel's solver: every division of the chips.
@@ -206,7 +276,7 @@ pub(super) fn plan(
     };
     let uses: Option<Vec<DimensionUse>> = match (words, Family::named(setup)) {
         (Some(words), _) => Some(words.iter().zip(&sizes).map(|(word, size)| degree_of(word, *size)).collect()),
-        (None, Some(family @ Family::Dlrm)) => family.uses(&sizes),
+        (None, Some(family)) if replicated(setup, family) => Family::Dlrm.uses(&sizes),
         (None, Some(family)) if spread => family.uses(&sizes),
         (None, _) => setup.system.dims.is_empty().then(Vec::new),
     };

@@ -71,11 +71,6 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     price.put(&mut switch, "price", switch_price, "cost.switch_unit_price", |x| format!("${x}/(GB/s)"));
     price.put(&mut switch, "power", switch_power, "cost.switch_unit_power", |x| format!("{x} W/(GB/s)"));
 
-    if s.latency.is_some() {
-        let text =
-            "written to the links; the preset dfmodel charges no latencies (latencies: charged does, by our formulas)";
-        notes.push(Note::changed("system.accelerator.link_latency", None, text));
-    }
     let overlap = setup.settings.overlap.unwrap_or_else(|| {
         notes.push(Note::assumed("overlap", "none"));
         Overlap::None
@@ -95,34 +90,63 @@ pub(super) fn tree(setup: &Setup, common: &Common, notes: &mut Vec<Note>, faults
     })
 }
 
-/// The options under which DFModel's generation computed (model.md, section 2).
+/// The options under which DFModel's generation computed (model.md, sections 2 and 5).
 pub(super) fn model(setup: &Setup) -> Json {
     let mut model = Map::new();
-    model.insert("preset".into(), json!("dfmodel"));
-    let passes = if setup.generation == Generation::Miscellany { 2 } else { 1 };
-    model.insert("all_reduce_passes".into(), json!(passes));
+    let mut put = |option: &str, value: Json| {
+        model.insert(option.into(), value);
+    };
+    let (generation, family) = (setup.generation, Family::named(setup));
+    let twice = matches!(generation, Generation::Miscellany | Generation::Parallel) || setup.settings.two_passes;
+    put("preset", json!("dfmodel"));
+    put("all_reduce_passes", json!(if twice { 2 } else { 1 }));
     if let Some(domain) = setup.system.domain {
-        model.insert("high_bandwidth_domain".into(), json!(domain));
+        put("high_bandwidth_domain", json!(domain));
     }
-    if setup.generation.is_first() {
-        model.insert("pipeline".into(), json!("dfmodel_first"));
-        model.insert("weight_traffic".into(), json!("setup"));
+    if setup.system.latency.is_some() {
+        put("latencies", json!("charged"));
     }
-    // What DFModel's code does for these families (model.md, sections 2 and 5).
-    match Family::named(setup) {
-        Some(Family::Dlrm) => {
-            model.insert("gradient_link".into(), json!("byte_per_ns"));
-        }
-        Some(Family::Hpl | Family::Fft) => {
-            model.insert("sram_limit".into(), json!("ignored"));
-        }
+    if generation <= Generation::Parallel {
+        let traffic = if setup.settings.without_weights { "ignored" } else { "setup" };
+        put("weight_traffic", json!(traffic));
+    }
+    if generation <= Generation::Parallel && generation > Generation::Flat && setup.settings.dataflow == Some(false) {
+        put("crossing_buffers", json!(1));
+    }
+    if generation.is_first() {
+        put("pipeline", json!("dfmodel_first"));
+    }
+    let streamed = setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k);
+    if !super::study::tied(generation) && streamed {
+        put("tile_counts", json!("any"));
+    }
+    // Of an odd number of partitions the passes share the middle one.
+    let passes = setup.kernels.iter().any(|k| k.backward) && setup.kernels.iter().any(|k| !k.backward);
+    let together = setup.settings.partitions.is_some_and(|most| !most.is_multiple_of(2));
+    if passes && together && setup.settings.dataflow.unwrap_or(true) {
+        put("phases", json!("together"));
+    }
+    match family {
+        Some(Family::Dlrm) if generation.is_first() => put("gradient_reduction", json!("ignored")),
+        Some(Family::Dlrm) => put("gradient_link", json!("byte_per_ns")),
+        Some(Family::Hpl | Family::Fft) => put("sram_limit", json!("ignored")),
         _ => {}
     }
-    let all_to_all = matches!(Family::named(setup), Some(Family::Dlrm | Family::Fft));
-    if all_to_all && matches!(setup.generation, Generation::PerfectOverlap | Generation::Overlap) {
-        model.insert("all_to_all_messages".into(), json!("pairs"));
+    let all_to_all = matches!(family, Some(Family::Dlrm | Family::Fft));
+    if all_to_all && matches!(generation, Generation::PerfectOverlap | Generation::Overlap) {
+        put("all_to_all_messages", json!("pairs"));
+    } else if squared(setup) {
+        put("all_to_all_messages", json!("squared"));
     }
     Json::Object(model)
+}
+
+/// Whether the all-to-all counts N^2 messages: the stored runs of Fourier transforms in words of 4 B, which compare with published ones, do, and
+/// those in words of 2 B count N^2/4, with nothing else to tell them apart.
+pub(super) fn squared(setup: &Setup) -> bool {
+    setup.generation == Generation::Miscellany
+        && Family::named(setup) == Some(Family::Fft)
+        && setup.settings.word == Some(4)
 }
 
 /// Most divisions of chips among dimensions that are written as points of a study.

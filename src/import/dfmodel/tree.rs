@@ -60,6 +60,28 @@ impl Fault {
     }
 }
 
+/// What a line about a field has in common with others of its kind: field and message without names in brackets or quotes, and
+/// without numbers.
+pub fn kind(field: &str, message: &str) -> String {
+    let mut out = String::new();
+    let mut until = None;
+    for c in field.chars().chain("\n".chars()).chain(message.chars()) {
+        match (until, c) {
+            (Some(end), c) if c == end => until = None,
+            (Some(_), _) => {}
+            (None, '[') => until = Some(']'),
+            (None, '"') => until = Some('"'),
+            (None, c) if c.is_ascii_digit() => {
+                if !out.ends_with('#') {
+                    out.push('#');
+                }
+            }
+            (None, c) => out.push(c),
+        }
+    }
+    out
+}
+
 /// Everything wrong with a file, in its order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults {
@@ -71,9 +93,28 @@ pub struct Faults {
 
 impl std::error::Error for Faults {}
 
+impl Faults {
+    /// The faults, those of one kind (the same field of a kind of message, the same words but for names and numbers) behind their first: how
+    /// many more there are, and where.
+    fn grouped(&self) -> Vec<(&Fault, Vec<Place>)> {
+        let mut groups: Vec<(String, &Fault, Vec<Place>)> = Vec::new();
+        for fault in &self.list {
+            let kind = kind(&fault.field, &fault.message);
+            match groups.iter_mut().find(|(known, first, _)| *known == kind && first.place.is_some()) {
+                Some((_, _, more)) => more.extend(fault.place),
+                None => groups.push((kind, fault, Vec::new())),
+            }
+        }
+        groups.into_iter().map(|(_, first, more)| (first, more)).collect()
+    }
+}
+
+/// Places that are named one by one.
+const MOST_PLACES: usize = 4;
+
 impl fmt::Display for Faults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, fault) in self.list.iter().enumerate() {
+        for (i, (fault, more)) in self.grouped().into_iter().enumerate() {
             if i > 0 {
                 writeln!(f)?;
             }
@@ -87,6 +128,11 @@ impl fmt::Display for Faults {
                 write!(f, ": {}", plain(&fault.field))?;
             }
             write!(f, ": {}", plain(&fault.message))?;
+            if !more.is_empty() {
+                let named: Vec<String> = more.iter().take(MOST_PLACES).map(ToString::to_string).collect();
+                let rest = if more.len() > MOST_PLACES { ", ..." } else { "" };
+                write!(f, " (and {} more like it: {}{rest})", more.len(), named.join(", "))?;
+            }
         }
         Ok(())
     }

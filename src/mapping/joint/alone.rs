@@ -27,7 +27,7 @@ use super::super::sharding::Problem;
 use super::relaxed::{Open, Relaxation};
 use crate::model::Strategy;
 use crate::model::collective;
-use crate::model::compute::{gradient_bytes, weight_bytes};
+use crate::model::compute::{extra_dram, gradient_bytes, weight_bytes};
 use crate::model::layout::{Layout, produced};
 use crate::model::schedule::Stage;
 use crate::system::Overlap;
@@ -602,7 +602,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
             for u in tensor.consumers.iter().filter(|u| u.kernel == k) {
                 let (bytes, tile) = relaxation.bytes(tensor, relaxation.wanted(u, s), tiles);
                 let stationary = whole && kernel.tiled == Axis::N && u.slot.is_stationary();
-                buffer = buffer.max(if stationary { bytes } else { 2.0 * tile });
+                buffer = buffer.max(if stationary { bytes } else { options.crossing_buffers as f64 * tile });
                 if tensor.producer.is_none_or(|p| relaxation.same_phase(p, k)) {
                     load = load.max(bytes * relaxation.samples);
                     reread += bytes * relaxation.samples;
@@ -614,7 +614,8 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
         for id in &relaxation.made[k] {
             let tensor = &w.tensors[*id];
             if tensor.output || !tensor.consumers.is_empty() {
-                buffers += 2.0 * relaxation.bytes(tensor, produced(s, options.layouts), tiles).1;
+                buffers +=
+                    options.crossing_buffers as f64 * relaxation.bytes(tensor, produced(s, options.layouts), tiles).1;
             }
         }
         let weight = weight_bytes(kernel, s, t, word);
@@ -633,7 +634,12 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
             compute_s,
             network_s: collective::own_seconds(kernel, &relaxation.degrees.own, relaxation.samples, options)
                 + relaxation.own_network(kernel, s, tiles),
-            serial_s: if setup { weight / (search.rate.dram_bytes_per_s * w.micro_batch as f64) } else { 0.0 },
+            serial_s: if setup {
+                let extra = extra_dram(kernel, s, t, relaxation.samples);
+                (weight / w.micro_batch as f64 + extra) / search.rate.dram_bytes_per_s
+            } else {
+                0.0
+            },
             dram_bytes: relaxation.kernel_dram(kernel, s, false) + loads,
             again: if options.weight_tiling == Charge::Charged { pieces - 1.0 } else { 0.0 },
             reread,

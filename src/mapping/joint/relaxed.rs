@@ -14,13 +14,13 @@ use super::super::search::Search;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{
-    CoreOption, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
+    CoreOption, extra_dram, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
 };
 use crate::model::layout::{Layout, produced, required};
 use crate::model::memory::{LayerNeed, kept_readers, optimizer_bytes_per_weight};
 use crate::model::schedule::{Stage, microbatches, samples_per_pass};
 use crate::system::Style;
-use crate::system::options::{Charge, Fanout, Layouts, MemoryState, Pipeline, WeightTraffic};
+use crate::system::options::{Charge, Fanout, Layouts, MemoryState, Phases, Pipeline, WeightTraffic};
 use crate::workload::{Axis, Kernel, Op, Phase, Tensor, Use};
 
 /// Strategies still open to each kernel.
@@ -228,7 +228,8 @@ impl<'a> Relaxation<'a> {
                 let serial_s = match options.weight_traffic {
                     WeightTraffic::Setup if !weights_on_chip => {
                         let bandwidth = self.search.rate.dram_bytes_per_s * w.micro_batch as f64;
-                        least(&open[i], |s| weight_bytes(kernel, s, t, word)) / bandwidth
+                        let extra = |s| extra_dram(kernel, s, t, self.samples) * w.micro_batch as f64;
+                        least(&open[i], |s| weight_bytes(kernel, s, t, word) + extra(s)) / bandwidth
                     }
                     _ => 0.0,
                 };
@@ -266,7 +267,9 @@ impl<'a> Relaxation<'a> {
                 kernel.dram_bytes += (pieces - 1.0) * loads.map(|u| u.load_bytes).sum::<f64>();
             }
         }
-        let both = kernels.iter().any(|k| k.backward) && kernels.iter().any(|k| !k.backward);
+        let both = options.phases == Phases::Apart
+            && kernels.iter().any(|k| k.backward)
+            && kernels.iter().any(|k| !k.backward);
         Some(Instance {
             pins: self.search.pins_partition.clone(),
             kernels,
@@ -344,7 +347,10 @@ impl<'a> Relaxation<'a> {
             }
             _ => 0.0,
         };
-        weights + kernel.extra_dram_bytes * self.samples / extra_dram_share(kernel, s, t)
+        match self.search.system.model.weight_traffic {
+            WeightTraffic::Setup if !weights_on_chip => weights,
+            _ => weights + extra_dram(kernel, s, t, self.samples),
+        }
     }
 
     fn tensors(&self, open: &Open, few: u64, many: u64) -> Vec<TensorCost> {
@@ -378,7 +384,11 @@ impl<'a> Relaxation<'a> {
                     UseCost {
                         kernel: u.kernel,
                         load_bytes: if tensor.producer.is_some() { load.min(store_bytes) } else { load },
-                        load_buffer: if along_n && u.slot.is_stationary() { bytes } else { 2.0 * tile },
+                        load_buffer: if along_n && u.slot.is_stationary() {
+                            bytes
+                        } else {
+                            options.crossing_buffers as f64 * tile
+                        },
                         onchip_buffer: if along_n && u.slot.is_whole_on_chip() {
                             bytes.max(depth * tile)
                         } else {
@@ -394,7 +404,7 @@ impl<'a> Relaxation<'a> {
                 producer: tensor.producer,
                 output: tensor.output && options.boundary_tensors == Charge::Charged,
                 store_bytes,
-                store_buffer: 2.0 * made_tile,
+                store_buffer: options.crossing_buffers as f64 * made_tile,
                 live_bytes: if tensor.in_place { 0.0 } else { store_bytes / self.samples * w.micro_batch as f64 },
                 uses,
             };
