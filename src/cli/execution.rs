@@ -1,10 +1,10 @@
 //! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
 
-use super::Failure;
 use super::args::positive;
 use super::interrupt::Interrupt;
-use super::map::{Format, HowMany, MapArgs, check_writable};
+use super::map::{Format, HowMany, MapArgs};
 use super::present::{align, plain, significant};
+use super::{Failure, output};
 use crate::deadline::Deadline;
 use crate::execution::search::{Found, Pins, search_until};
 use crate::execution::{
@@ -14,7 +14,7 @@ use crate::mapping::search::{Objective, Passes};
 use crate::progress::Waiting;
 use crate::report::statement;
 use crate::solver::record::Status;
-use crate::spec::{Loader, Node, Reader, node::io_reason};
+use crate::spec::{Loader, Node, Reader};
 use crate::system::{Style, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
@@ -29,7 +29,7 @@ macro_rules! word {
         |text: &str| {
             <$choice>::from_word(text).ok_or_else(|| {
                 let words: Vec<&str> = <$choice>::ALL.iter().map(|c| c.word()).collect();
-                format!("expected {}, found {text:?}", words.join(", "))
+                super::args::none_of(text, &words)
             })
         }
     };
@@ -171,6 +171,13 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     // Problems of files are reported by `map`, all at once, unless this is ours to read.
     let workload = WorkloadSpec::load(workload).ok()?;
     let system = System::load(system).ok()?;
+    if args.plan_out.is_some() {
+        let given = [&args.workload, &args.system, &args.execution.execution].into_iter().flatten().cloned();
+        let named = System::inlined(&system).ok().into_iter().flat_map(|tree| output::files(&tree));
+        if let Err(refused) = output::check(&args.plan_out, given.chain(named).chain(output::files(&workload))) {
+            return Some(Err(refused));
+        }
+    }
     // A mistake in either file is reported as such, whatever options are given.
     let system = System::build(&system).ok()?;
     if is_language_model(&workload) && Reader::read::<WorkloadSpec>(&workload).is_err() {
@@ -285,9 +292,6 @@ fn given(pins: &Pins) -> Vec<&'static str> {
 }
 
 fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
-    if let Some(path) = &args.plan_out {
-        check_writable(path)?;
-    }
     let machine = Machine::new(system).map_err(Failure::input)?;
     let pins = args.execution.pins(args);
     let clock = Deadline::after(args.time_limit);
@@ -364,8 +368,7 @@ fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: 
     };
     let body =
         serde_saphyr::to_string(&file).map_err(|e| Failure::input(format!("cannot write the execution: {e}")))?;
-    std::fs::write(path, body)
-        .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))
+    output::write(path, body)
 }
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {

@@ -139,6 +139,7 @@ impl Study {
         let rules = axes.as_deref().and_then(|axes| rule::resolve(&spec.rules, &node, axes, &mut reader));
         if let (Some(axes), Some(rules)) = (&axes, &rules) {
             rule::overwritten(axes, rules, &mut reader);
+            rule::under_budget(&spec, axes, &mut reader);
         }
         let (axes, rules) = reader.finish_with(axes.zip(rules), &node)?;
         let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
