@@ -168,7 +168,7 @@ pub fn gains(
         let answer = map(&plan.workload, &system, &Request { limits, ..request.clone() });
         let (value, bound) = match &answer {
             Ok(Answer::Mapped(_, record)) => (Some(record.value), Some(record.bound)),
-            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet(_)) => (None, None),
+            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => (None, None),
             Err(error) => return Err(error.clone()),
         };
         let time = record.objective == crate::mapping::Objective::Time;
@@ -257,6 +257,16 @@ pub fn remedies(
             seconds: found.as_ref().and_then(of_mend),
             enough: found.map(|m| m.to_string()).ok_or_else(|| none("none of the numbers tried is feasible")),
         });
+    }
+    for mend in &reason.mends {
+        if let [change @ Change::Partitions { .. }] = mend.changes.as_slice() {
+            out.push(Remedy {
+                lever: "partitions of a layer".into(),
+                now: request.max_partitions.map_or("-".into(), |most| most.to_string()),
+                enough: Ok(change.to_string()),
+                seconds: of_mend(mend),
+            });
+        }
     }
     let mut alone = false;
     for (lever, now, found) in point.each_memory(reason) {

@@ -7,6 +7,7 @@ fn main() {
     let code = match flowspace::cli::Cli::try_parse() {
         Ok(cli) => flowspace::cli::run(cli),
         Err(e) => {
+            let e = flowspace::cli::help::clearer(e, std::env::args().skip(1));
             let _ = e.print();
             match e.kind() {
                 ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => 0,

@@ -24,7 +24,7 @@ pub enum QuantityError {
         quantity: &'static str,
     },
     /// The part before the unit is not a number.
-    #[error("{found:?} is not a number")]
+    #[error("{found:?} is not a number{}", if found.contains(',') { " (a number has a decimal point, and _ between groups of digits)" } else { "" })]
     NotANumber {
         /// What was found.
         found: String,
@@ -35,6 +35,43 @@ pub enum QuantityError {
         /// What was found.
         found: String,
     },
+}
+
+impl QuantityError {
+    /// The units that would fit, where the unit is at fault, and the one that is likely meant.
+    pub fn units<Q: Quantity>(&self) -> String {
+        let meant = match self {
+            Self::MissingUnit { .. } => String::new(),
+            Self::WrongUnit { unit, .. } => meant(unit, Q::UNITS),
+            Self::NotANumber { .. } | Self::OutOfRange { .. } => return String::new(),
+        };
+        let units: Vec<&str> = Q::UNITS.iter().map(|(unit, _)| *unit).collect();
+        format!("{meant} (units: {})", units.join(", "))
+    }
+}
+
+/// `; did you mean "Gb/s"?` of `Gbps`: the units that differ in how they are written alone.
+fn meant(unit: &str, units: &[(&str, f64)]) -> String {
+    let bare = |text: &str| -> String {
+        let text: String = text.chars().filter(|c| !c.is_whitespace() && !"()".contains(*c)).collect();
+        let ends = [("ps", "/s"), ("seconds", "s"), ("second", "s"), ("sec", "s"), ("watts", "W"), ("watt", "W")];
+        let short = ends.iter().find_map(|(end, unit)| Some(format!("{}{unit}", text.strip_suffix(end)?)));
+        short.unwrap_or(text)
+    };
+    let unit = bare(unit);
+    // `Gb` are bits and `GB` bytes; `gb` may be either.
+    let bits = |text: &str| text.contains('b') && text.contains(char::is_uppercase);
+    let same = |exact: bool| {
+        let all_small = unit == unit.to_lowercase();
+        let fits = |name: &str| match (exact, bare(name)) {
+            (true, name) => name == unit,
+            (false, name) => name.eq_ignore_ascii_case(&unit) && (all_small || bits(&name) == bits(&unit)),
+        };
+        units.iter().map(|(name, _)| *name).filter(|name| fits(name)).collect::<Vec<_>>()
+    };
+    let found = Some(same(true)).filter(|found| !found.is_empty()).unwrap_or_else(|| same(false));
+    let found: Vec<String> = found.iter().map(|name| format!("{name:?}")).collect();
+    if found.is_empty() { String::new() } else { format!("; did you mean {}?", found.join(" or ")) }
 }
 
 /// A physical quantity: its name in messages, an example, and the units it can be written in.
@@ -58,7 +95,8 @@ pub trait Quantity: Copy + Sized {
     fn parse(text: &str) -> Result<Self, QuantityError> {
         let text = text.trim();
         let (number, unit) = split_number(text);
-        let unit = unit.trim();
+        // The micro sign and the Greek letter.
+        let unit = unit.trim().replace(['\u{b5}', '\u{3bc}'], "u");
         if number.is_empty() {
             return Err(QuantityError::NotANumber { found: text.into() });
         }
@@ -69,7 +107,7 @@ pub trait Quantity: Copy + Sized {
             .iter()
             .find(|(name, _)| *name == unit)
             .map(|(_, factor)| *factor)
-            .ok_or_else(|| QuantityError::WrongUnit { unit: unit.into(), quantity: Self::NAME })?;
+            .ok_or_else(|| QuantityError::WrongUnit { unit, quantity: Self::NAME })?;
         let value: f64 =
             number.replace('_', "").parse().map_err(|_| QuantityError::NotANumber { found: number.clone() })?;
         if !value.is_finite() || value < 0.0 {
@@ -125,7 +163,9 @@ fn split_number(text: &str) -> (String, String) {
             && (c == b'e' || c == b'E')
             && bytes.get(end + 1).is_some_and(|n| n.is_ascii_digit() || *n == b'+' || *n == b'-');
         let leading_sign = end == 0 && (c == b'-' || c == b'+');
-        if c.is_ascii_digit() || c == b'.' || c == b'_' || exponent || exponent_sign || leading_sign {
+        // A decimal comma is none, but belongs to what is not a number then.
+        let comma = c == b',' && bytes.get(end + 1).is_some_and(u8::is_ascii_digit);
+        if c.is_ascii_digit() || c == b'.' || c == b'_' || comma || exponent || exponent_sign || leading_sign {
             end += 1;
         } else {
             break;
@@ -310,6 +350,31 @@ mod tests {
         assert!(matches!(Bytes::parse("1.2.3 GB"), Err(QuantityError::NotANumber { .. })));
         assert!(matches!(Bytes::parse("GB"), Err(QuantityError::NotANumber { .. })));
         assert!(matches!(Bytes::parse(""), Err(QuantityError::NotANumber { .. })));
+        let comma = Bandwidth::parse("3,35 TB/s").unwrap_err();
+        assert!(comma.to_string().starts_with("\"3,35\" is not a number (a number has a decimal point"), "{comma}");
+    }
+
+    #[test]
+    fn units_written_otherwise_are_known_or_guessed() {
+        assert_eq!(Seconds::parse("5 \u{b5}s"), Seconds::parse("5 us"));
+        assert_eq!(Seconds::parse("5 \u{3bc}s"), Seconds::parse("5 us"));
+        fn guess<Q: Quantity>(text: &str) -> String {
+            let said = Q::parse(text).map(|_| ()).unwrap_err().units::<Q>();
+            said.split(" (units").next().unwrap_or_default().to_string()
+        }
+        for (guess, meant) in [
+            (guess::<Bandwidth>("400 Gbps"), "; did you mean \"Gb/s\"?"),
+            (guess::<Bandwidth>("400 gbps"), "; did you mean \"GB/s\" or \"Gb/s\"?"),
+            (guess::<Frequency>("1.4 ghz"), "; did you mean \"GHz\"?"),
+            (guess::<Seconds>("5 usec"), "; did you mean \"us\"?"),
+            (guess::<Power>("700 watts"), "; did you mean \"W\"?"),
+            (guess::<PowerPerBandwidth>("0.05 W/GB/s"), "; did you mean \"W/(GB/s)\"?"),
+            (guess::<Bytes>("16 Mbit"), ""),
+            (guess::<Bytes>("80 Gb"), ""),
+            (guess::<Bytes>("80 gb"), "; did you mean \"GB\"?"),
+        ] {
+            assert_eq!(guess, meant);
+        }
     }
 
     /// What is printed is read as the same number, is enough, and a thousandth too much at most.

@@ -1,6 +1,12 @@
 //! What options are read by: numbers and quantities, with messages that say what would fit.
 
+use crate::spec::nearest::meant;
 use crate::units::{Quantity, QuantityError, Seconds, Years};
+
+/// What to say of a word that is none of those that are known.
+pub fn none_of(text: &str, words: &[&str]) -> String {
+    format!("expected {}, found {text:?}{}", words.join(", "), meant(text, words))
+}
 
 /// A whole number of at least 1.
 ///
@@ -78,8 +84,7 @@ pub fn quantity<Q: Quantity>(text: &str) -> Result<Q, String> {
 }
 
 fn wrong_quantity<Q: Quantity>(example: &str, reason: &QuantityError) -> String {
-    let units: Vec<&str> = Q::UNITS.iter().map(|(unit, _)| *unit).collect();
-    format!("expected {} such as {example:?}: {reason} (units: {})", Q::NAME, units.join(", "))
+    format!("expected {} such as {example:?}: {reason}{}", Q::NAME, reason.units::<Q>())
 }
 
 /// A time above zero, with its unit, in seconds.

@@ -1,8 +1,8 @@
 //! `flowspace check`: a plan's figures, derived again from its decisions.
 
-use super::{Failure, present};
+use super::{Failure, output, present};
 use crate::plan::{Plan, file};
-use crate::spec::{Loader, node::io_reason};
+use crate::spec::Loader;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -28,6 +28,7 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     if crate::place::file::is_placement(&node) {
         return placement(args, &node);
     }
+    output::check(&args.plan_out, output::files(&node))?;
     let read = file::read(&node)?;
     let figures = crate::check::derive(&read.workload, &read.system, &read.decisions).map_err(|broken| {
         Failure::input(format!("{}: the plan is not feasible:\n{}", args.plan.display(), broken.join("\n")))
@@ -50,8 +51,7 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     }
     if let Some(path) = &args.plan_out {
         let text = file::write(&read.workload_node, &read.system_node, &plan).map_err(Failure::input)?;
-        std::fs::write(path, text)
-            .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+        output::write(path, text)?;
     }
     Ok(0)
 }

@@ -1,10 +1,10 @@
 //! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
 
-use super::Failure;
 use super::args::positive;
 use super::interrupt::Interrupt;
-use super::map::{Format, HowMany, MapArgs, check_writable};
+use super::map::{Format, HowMany, MapArgs};
 use super::present::{align, plain, significant};
+use super::{Failure, output};
 use crate::deadline::Deadline;
 use crate::execution::search::{Found, Pins};
 use crate::execution::{Execution, ExecutionFile, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within};
@@ -15,7 +15,7 @@ use crate::plan::Plan;
 use crate::progress::Waiting;
 use crate::report::statement;
 use crate::solver::record::Status;
-use crate::spec::{Loader, Node, Reader, node::io_reason};
+use crate::spec::{Loader, Node, Reader};
 use crate::system::{Software, Style, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
@@ -31,7 +31,7 @@ macro_rules! word {
         |text: &str| {
             <$choice>::from_word(text).ok_or_else(|| {
                 let words: Vec<&str> = <$choice>::ALL.iter().map(|c| c.word()).collect();
-                format!("expected {}, found {text:?}", words.join(", "))
+                super::args::none_of(text, &words)
             })
         }
     };
@@ -186,6 +186,13 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     // Problems of files are reported by `map`, all at once, unless this is ours to read.
     let workload = WorkloadSpec::load(workload).ok()?;
     let system = System::load(system).ok()?;
+    if args.plan_out.is_some() {
+        let given = [&args.workload, &args.system, &args.execution.execution].into_iter().flatten().cloned();
+        let named = System::inlined(&system).ok().into_iter().flat_map(|tree| output::files(&tree));
+        if let Err(refused) = output::check(&args.plan_out, given.chain(named).chain(output::files(&workload))) {
+            return Some(Err(refused));
+        }
+    }
     // A mistake in either file is reported as such, whatever options are given.
     let mut system = System::build(&system).ok()?;
     system.software = args.execution.software.or(system.software);
@@ -308,9 +315,6 @@ fn given(pins: &Pins) -> Vec<&'static str> {
 }
 
 fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
-    if let Some(path) = &args.plan_out {
-        check_writable(path)?;
-    }
     let limits = Limits { gap: args.gap, nodes: Some(args.node_limit), seed: args.seed, ..Limits::default() };
     let executions = Executions::new(system, model, &limits).map_err(Failure::input)?;
     let machine = &executions.machine;
@@ -390,8 +394,7 @@ fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: 
     };
     let body =
         serde_saphyr::to_string(&file).map_err(|e| Failure::input(format!("cannot write the execution: {e}")))?;
-    std::fs::write(path, body)
-        .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))
+    output::write(path, body)
 }
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {

@@ -26,7 +26,10 @@ use std::path::PathBuf;
 
 /// Arguments of `flowspace explain`.
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true)]
+#[command(
+    allow_negative_numbers = true,
+    override_usage = "flowspace explain <PLAN> [OPTIONS]\n       flowspace explain --workload <FILE> --system <FILE> [OPTIONS]"
+)]
 pub struct ExplainArgs {
     /// Plan file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
     #[arg(conflicts_with_all = ["workload", "system"], help_heading = "Input")]
@@ -49,6 +52,9 @@ pub struct ExplainArgs {
     /// Tiles that a sample is cut into; searched if left out.
     #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub tiles: Option<u64>,
+    /// Most partitions of a layer; without limit if left out.
+    #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
+    pub max_partitions: Option<u64>,
     /// Let switched and fully connected dimensions be divided among strategies.
     #[arg(long, help_heading = "Decisions (free or searched where left out)")]
     pub split_dimensions: bool,
@@ -90,7 +96,7 @@ pub enum Format {
 pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
     super::import::tell_assumed(args.workload.as_deref());
     if let Some(stem) = &args.plot {
-        super::map::check_writable(stem)?;
+        super::output::check([stem], [])?;
     }
     if args.plan.is_none() && args.workload.is_none() {
         return Err(Failure::input(
@@ -112,6 +118,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
     let request = Request {
         wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
         tiles: args.tiles.or(task.tiles),
+        max_partitions: args.max_partitions.and_then(|n| usize::try_from(n).ok()),
         pins: task.pins.clone(),
         passes: args.sharding,
         joint_nodes: args.joint_nodes,

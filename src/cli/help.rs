@@ -1,9 +1,10 @@
 //! What the program says of itself: completions of shells, man pages, version. All of it comes from the one definition of the
 //! command line.
 
-use super::{Cli, Failure, print};
+use super::{Cli, Failure, output, print};
 use crate::solver;
-use crate::spec::node::io_reason;
+use crate::spec::{nearest::nearest, node::io_reason};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory as _, ValueEnum};
 use clap_complete::Shell as Generated;
 use std::path::PathBuf;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell.
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "bash|zsh|fish")]
     pub shell: Shell,
 }
 
@@ -32,6 +33,32 @@ pub enum Shell {
 pub struct ManArgs {
     /// Folder for the page of each command; made if it does not exist. Without it the page of the program itself is printed.
     pub folder: Option<PathBuf>,
+}
+
+/// A mistake on the command line, told more helpfully than clap does: the nearest of the sub-commands where it knows none, and no advice to
+/// take a misspelt option for a value.
+pub fn clearer(mut mistake: clap::Error, typed: impl Iterator<Item = String>) -> clap::Error {
+    match (mistake.kind(), mistake.get(ContextKind::InvalidSubcommand)) {
+        (ErrorKind::InvalidSubcommand, Some(ContextValue::String(word)))
+            if mistake.get(ContextKind::SuggestedSubcommand).is_none() =>
+        {
+            let mut command = Cli::command();
+            for word in typed {
+                if let Some(below) = command.find_subcommand(word) {
+                    command = below.clone();
+                }
+            }
+            let known: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
+            if let Some(near) = nearest(word, &known) {
+                mistake.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(vec![near.to_string()]));
+            }
+        }
+        (ErrorKind::UnknownArgument, _) => {
+            mistake.remove(ContextKind::Suggested);
+        }
+        _ => {}
+    }
+    mistake
 }
 
 /// Prints the completions of a shell.
@@ -62,11 +89,8 @@ pub fn man(args: &ManArgs) -> Result<i32, Failure> {
         print(&String::from_utf8_lossy(&page));
         return Ok(0);
     };
-    let failed = |e: std::io::Error| {
-        Failure::input(format!("cannot write {:?}: {}", folder.display().to_string(), io_reason(&e)))
-    };
-    std::fs::create_dir_all(folder).map_err(failed)?;
-    clap_mangen::generate_to(Cli::command(), folder).map_err(failed)?;
+    output::make_folder(folder)?;
+    clap_mangen::generate_to(Cli::command(), folder).map_err(|e| output::failed(folder, &e))?;
     print(&format!("wrote the pages of {} commands to {}\n", pages(&Cli::command()), folder.display()));
     Ok(0)
 }

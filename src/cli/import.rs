@@ -1,6 +1,6 @@
 //! `flowspace import`: files of other tools, read into ours.
 
-use super::Failure;
+use super::{Failure, args::none_of, output};
 use crate::import::calculon::Input;
 use crate::import::dfmodel::schema::Generation;
 use crate::import::dfmodel::{Options, import};
@@ -96,7 +96,7 @@ pub struct DfmodelArgs {
 
 fn generation(text: &str) -> Result<Generation, String> {
     let words: Vec<&str> = Generation::ALL.iter().map(|g| g.word()).collect();
-    Generation::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
+    Generation::from_word(text).ok_or_else(|| none_of(text, &words))
 }
 
 fn plain(text: &str) -> Result<String, String> {
@@ -128,10 +128,15 @@ fn dfmodel(args: &DfmodelArgs) -> Result<i32, Failure> {
     };
     let imported = import(&file, &bytes, &options).map_err(|faults| {
         // What is one of our own files has faults of DFModel's notation on every line.
-        let kind = std::str::from_utf8(&bytes).ok().and_then(FileKind::of_text);
-        Failure::input(
-            kind.map_or_else(|| faults.to_string(), |k| format!("{file}: {}", k.instead_of("a file of DFModel"))),
-        )
+        let text = std::str::from_utf8(&bytes).unwrap_or_default();
+        Failure::input(match FileKind::of_text(text) {
+            Some(kind) => format!("{file}: {}", kind.instead_of("a file of DFModel")),
+            None if text.trim_start().starts_with(['{', '[', '<']) => {
+                let what = if text.trim_start().starts_with('<') { "XML" } else { "JSON" };
+                format!("{file}: this looks like {what}; DFModel's files are protobuf, as text (.txt) or binary (.pb)")
+            }
+            None => faults.to_string(),
+        })
     })?;
     let written = write(&args.out, &imported.files, args.force)?;
     for note in &imported.notes {
@@ -184,11 +189,8 @@ fn hf(args: &HfArgs) -> Result<i32, Failure> {
     match &args.out {
         None => super::print(&text),
         Some(path) => {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let Some(name) = path.file_name().map(|n| n.to_string_lossy().into_owned()) else {
-                return Err(Failure::input(format!("cannot write {:?}: it names no file", path.display().to_string())));
-            };
-            super::print(&write(folder, &[(name, text)], args.force)?);
+            output::check([path], [args.config.clone()])?;
+            super::print(&write_all(&[(path.clone(), text)], args.force)?);
         }
     }
     Ok(0)
@@ -215,21 +217,18 @@ fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 
 /// Writes files into a folder; gives the lines that say so.
 fn write(out: &Path, files: &[(String, String)], force: bool) -> Result<String, Failure> {
-    let paths: Vec<PathBuf> = files.iter().map(|(name, _)| out.join(name)).collect();
-    if let Some(path) = paths.iter().find(|p| p.exists() && !force) {
+    output::make_folder(out)?;
+    let files: Vec<(PathBuf, String)> = files.iter().map(|(name, text)| (out.join(name), text.clone())).collect();
+    write_all(&files, force)
+}
+
+fn write_all(files: &[(PathBuf, String)], force: bool) -> Result<String, Failure> {
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.exists() && !force) {
         let path = path.display();
-        return Err(Failure::input(format!(
-            "{path} exists; --force writes over it, --out or --name puts the files elsewhere"
-        )));
+        return Err(Failure::input(format!("{path} exists; --force writes over it, another --out puts it elsewhere")));
     }
-    let failed = |path: &Path, e: &std::io::Error| {
-        Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(e)))
-    };
-    std::fs::create_dir_all(out).map_err(|e| failed(out, &e))?;
-    for ((_, text), path) in files.iter().zip(&paths) {
-        std::fs::write(path, text).map_err(|e| failed(path, &e))?;
-    }
-    Ok(paths.iter().map(|path| format!("wrote {}\n", path.display())).collect())
+    files.iter().try_for_each(|(path, text)| output::write(path, text))?;
+    Ok(files.iter().map(|(path, _)| format!("wrote {}\n", path.display())).collect())
 }
 
 /// A name for the files: that of the file, or of the run's folder where every run's file is called alike.

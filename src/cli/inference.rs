@@ -81,7 +81,7 @@ fn batches(text: &str) -> Result<Batches, String> {
 
 fn goal(text: &str) -> Result<Goal, String> {
     let words: Vec<&str> = Goal::ALL.iter().map(|g| g.word()).collect();
-    Goal::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
+    Goal::from_word(text).ok_or_else(|| super::args::none_of(text, &words))
 }
 
 /// Searches and prints.

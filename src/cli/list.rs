@@ -42,7 +42,7 @@ pub enum Format {
 fn kind(text: &str) -> Result<Kind, String> {
     Kind::from_word(text).ok_or_else(|| {
         let words: Vec<&str> = Kind::ALL.into_iter().map(Kind::plural).collect();
-        format!("expected {}, found {text:?}", words.join(", "))
+        super::args::none_of(text, &words)
     })
 }
 

@@ -1,8 +1,8 @@
 //! `flowspace map`: one workload on one system.
 
-use super::args::{gap, positive, pue, quantity, seed, time, whole};
+use super::args::{gap, none_of, positive, pue, quantity, seed, time, whole};
 use super::interrupt::Interrupt;
-use super::{Failure, present};
+use super::{Failure, output, present};
 use crate::deadline::{Deadline, is_interrupted};
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::{JOINT_NODES, Known};
@@ -13,7 +13,7 @@ use crate::mapping::solver::{Limits, Solver, SolverError};
 use crate::mapping::{Answer, compare, map, write_model};
 use crate::plan::{Decisions, file};
 use crate::progress::Waiting;
-use crate::spec::{Loader, Node, Origin, Problems, Reader, node::io_reason};
+use crate::spec::{Loader, Node, Origin, Problems, Reader};
 use crate::system::System;
 use crate::system::economics::{Economics, RunLength};
 use crate::system::options::{ModelOptions, Preset};
@@ -25,7 +25,10 @@ use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace map`.
 #[derive(Debug, Args)]
-#[command(allow_negative_numbers = true)]
+#[command(
+    allow_negative_numbers = true,
+    override_usage = "flowspace map --workload <FILE> --system <FILE> [OPTIONS]\n       flowspace map --plan <FILE> [OPTIONS]"
+)]
 pub struct MapArgs {
     /// Workload file, or the name of one in the catalogue (flowspace list workloads); trace:FILE for a recorded trace or FX graph (fields may
     /// follow: trace:FILE?fold=layer&tp=8); hf:config.json for a model as Hugging Face describes it (hf:config.json?pass=inference&seq=2048).
@@ -82,16 +85,16 @@ pub struct MapArgs {
     #[arg(long, value_name = "WHAT", default_value = "time", value_parser = objective, help_heading = "Objective and money")]
     pub objective: Objective,
     /// Price of electricity.
-    #[arg(long, value_name = "PRICE", default_value = "$0.10/kWh", value_parser = quantity::<PricePerEnergy>, help_heading = "Objective and money")]
+    #[arg(long, value_name = "PRICE", default_value = "$0.10/kWh", value_parser = quantity::<PricePerEnergy>, allow_hyphen_values = true, help_heading = "Objective and money")]
     pub electricity: PricePerEnergy,
     /// Years over which the system's price is written off.
-    #[arg(long, value_name = "SPAN", default_value = "4 years", value_parser = quantity::<Years>, help_heading = "Objective and money")]
+    #[arg(long, value_name = "SPAN", default_value = "4 years", value_parser = quantity::<Years>, allow_hyphen_values = true, help_heading = "Objective and money")]
     pub amortization: Years,
     /// Energy of the facility over energy of the system, at least 1.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = pue, help_heading = "Objective and money")]
     pub pue: f64,
     /// Length of the whole run, for its time, energy and price: "300e9 tokens", "1e9 samples" or "95000 iterations".
-    #[arg(long, value_name = "LENGTH", value_parser = RunLength::parse, help_heading = "Objective and money")]
+    #[arg(long, value_name = "LENGTH", value_parser = RunLength::parse, allow_hyphen_values = true, help_heading = "Objective and money")]
     pub run: Option<RunLength>,
     /// Evaluate with this model instead of the system file's: flowspace or dfmodel.
     #[arg(long, value_name = "PRESET", help_heading = "Search")]
@@ -135,12 +138,11 @@ pub enum Format {
 
 fn objective(text: &str) -> Result<Objective, String> {
     let words: Vec<&str> = Objective::ALL.iter().map(|o| o.word()).collect();
-    Objective::from_word(text).ok_or_else(|| format!("expected {}, found {text:?}", words.join(", ")))
+    Objective::from_word(text).ok_or_else(|| none_of(text, &words))
 }
 
 pub(super) fn passes(text: &str) -> Result<Passes, String> {
-    Passes::from_word(&text.replace('-', "_"))
-        .ok_or_else(|| format!("expected auto, joint or two-pass, found {text:?}"))
+    Passes::from_word(&text.replace('-', "_")).ok_or_else(|| none_of(text, &["auto", "joint", "two-pass"]))
 }
 
 /// What `--micro-batch` says.
@@ -194,19 +196,18 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     if args.all_solvers && Solver::built().is_empty() {
         return Err(Failure::input(SolverError::NeedsMilp("--all-solvers").to_string()));
     }
-    for path in [&args.plan_out, &args.write_model].into_iter().flatten() {
-        check_writable(path)?;
-        not_an_input(path, [&args.workload, &args.system])?;
-    }
     if let Some(path) = &args.write_model {
         write_model::check_name(path).map_err(Failure::input)?;
     }
+    let outputs = || [&args.plan_out, &args.write_model].into_iter().flatten();
+    output::check(outputs(), [&args.workload, &args.system, &args.plan].into_iter().flatten().cloned())?;
     let mut task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
+    output::check(outputs(), [&task.workload_node, &task.system_node].into_iter().flat_map(output::files))?;
     if let Some(word) = &args.model {
         task.system.model = match Preset::from_word(word) {
             Some(Preset::Flowspace) => ModelOptions::flowspace(),
             Some(Preset::Dfmodel) => ModelOptions::dfmodel(),
-            None => return Err(Failure::input(format!("--model {word:?}: expected flowspace or dfmodel"))),
+            None => return Err(Failure::input(format!("--model: {}", none_of(word, &["flowspace", "dfmodel"])))),
         };
         let origin = Origin::named("<command line>");
         task.system_node.set("model", origin.clone(), Node::scalar(word.as_str(), origin));
@@ -246,8 +247,8 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
     let waiting = Waiting::begin("searching", args.time_limit);
     let answer = map(&task.workload, &task.system, &request);
     drop(waiting);
-    if let (Err(MapError::NoPlanYet(limit)), Format::Json) = (&answer, args.format) {
-        super::print(&present::no_plan_json(&task.workload, &task.system, *limit, &request));
+    if let (Err(MapError::NoPlanYet { left, .. }), Format::Json) = (&answer, args.format) {
+        super::print(&present::no_plan_json(&task.workload, &task.system, *left, &request));
     }
     match answer? {
         Answer::Mapped(plan, record) => {
@@ -265,7 +266,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             });
             if let Some(path) = &args.plan_out {
                 let text = file::write(&task.workload_node, &task.system_node, &plan).map_err(Failure::input)?;
-                std::fs::write(path, text).map_err(|e| cannot_write(path, &e))?;
+                output::write(path, text)?;
             }
             if let Some(path) = &args.write_model {
                 let model = winner_model(&task.workload, &task.system, &plan, &request)?;
@@ -371,43 +372,4 @@ fn recorded(node: &Node) -> Option<Result<(Node, Workload), Problems>> {
         }
         explicit(&lowered.workload, &spec.source_text())
     }))
-}
-
-/// Fails before the search where an output could not be written after it.
-/// Refuses to write over a file that is read.
-fn not_an_input(path: &Path, inputs: [&Option<PathBuf>; 2]) -> Result<(), Failure> {
-    let same = |input: &&PathBuf| match (input.canonicalize(), path.canonicalize()) {
-        (Ok(input), Ok(path)) => input == path,
-        _ => false,
-    };
-    match inputs.into_iter().flatten().find(same) {
-        Some(_) => Err(Failure::input(format!(
-            "cannot write {:?}: it is an input of this command; give another name",
-            path.display().to_string()
-        ))),
-        None => Ok(()),
-    }
-}
-
-pub(super) fn check_writable(path: &Path) -> Result<(), Failure> {
-    if path.is_dir() {
-        return Err(Failure::input(format!("cannot write {:?}: it is a folder", path.display().to_string())));
-    }
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
-    };
-    if folder.is_dir() {
-        Ok(())
-    } else {
-        Err(Failure::input(format!(
-            "cannot write {:?}: there is no folder {:?}",
-            path.display().to_string(),
-            folder.display().to_string()
-        )))
-    }
-}
-
-fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(error)))
 }

@@ -14,6 +14,7 @@ pub mod interrupt;
 pub mod list;
 pub mod map;
 pub mod money;
+mod output;
 pub mod pages;
 pub mod place;
 pub mod plot;
@@ -140,12 +141,18 @@ pub fn run(cli: Cli) -> i32 {
         Ok(code) => code,
         Err(failure) => {
             for line in failure.message.lines() {
-                eprintln!("error: {line}");
+                eprintln!("error: {}", harmless(line));
             }
             failure.code
         }
     };
     if crate::deadline::is_interrupted() { interrupt::INTERRUPTED } else { code }
+}
+
+/// A line without control characters, which a terminal would take for commands.
+fn harmless(line: &str) -> String {
+    let shown = |c: char| if c.is_control() && c != '\t' { c.escape_default().to_string() } else { c.to_string() };
+    line.chars().map(shown).collect()
 }
 
 /// Whether something that was to be printed could not be.

@@ -8,6 +8,7 @@ use crate::place::spec::{ActorsSpec, CoresSpec};
 use crate::plan::file::PlanSpec;
 use crate::report::csv;
 use crate::spec::markdown::{Page, render, without_example};
+use crate::spec::schema::document;
 use crate::spec::{FromNode, Problem};
 use crate::study::spec::StudySpec;
 use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System};
@@ -45,153 +46,143 @@ const PAGES: &[(&str, &str)] = &[
 const HOW: &str =
     "Units and how files name each other: [README.md](README.md). This page is written by `flowspace schema";
 
-const WORKLOAD: Page<'_> = Page {
-    title: "Workload files",
-    intro: "What is computed. `kind:` says which of the structures below a file holds.",
-    examples: &[
-        example!("A transformer, trained, with embedding and head", "transformer.yaml"),
-        example!("The same family generating token by token", "transformer-decode.yaml"),
-        example!("A language model with experts, trained", "language-model.yaml"),
-        example!("A language model with compressed keys and values, serving", "language-model-serving.yaml"),
-        example!("A model of images", "language-model-images.yaml"),
-        example!("A recommendation model", "dlrm.yaml"),
-        example!("LU factorisation", "hpl.yaml"),
-        example!("A Fourier transform", "fft.yaml"),
-        example!("A Mamba model", "mamba.yaml"),
-        example!("A Hyena model", "hyena.yaml"),
-        example!("A graph, kernel by kernel", "graph.yaml"),
-        example!("A graph with its backward pass", "graph-training.yaml"),
-        example!("A graph of several blocks", "graph-blocks.yaml"),
-        example!("A recorded trace", "trace.yaml"),
-    ],
-    elsewhere: &[],
-};
+/// A kind of file that a structure describes: its page, and what is made of the structure.
+pub(super) struct Described {
+    page: Page<'static>,
+    render: fn(&Page<'_>) -> Result<String, Problem>,
+    without_example: fn(&Page<'_>) -> Result<Vec<String>, Problem>,
+    /// The JSON Schema, under a title.
+    pub(super) schema: fn(&str) -> serde_json::Value,
+}
 
-const SYSTEM: Page<'_> = Page {
-    title: "System files",
-    intro: "On what it is computed: many equal chips, each with its memory, joined by a network.",
-    examples: &[
-        example!("A system of shipped parts", "system.yaml"),
-        example!("A system with every option of the model stated", "system-options.yaml"),
-    ],
-    elsewhere: PAGES,
-};
-
-/// The page of a part of a system.
-const fn part(
+fn described<T: FromNode>(
     title: &'static str,
     intro: &'static str,
     examples: &'static [(&'static str, &'static str)],
-) -> Page<'static> {
-    Page { title, intro, examples, elsewhere: PAGES }
+) -> Described {
+    let page = Page { title, intro, examples, elsewhere: PAGES };
+    Described { page, render: render::<T>, without_example: without_example::<T>, schema: document::<T> }
 }
 
-const CHIP: Page<'_> = part(
-    "Chip files",
-    "A chip, named under `chip:` of a [system](system.md).",
-    &[example!("A chip that runs kernel by kernel", "chip.yaml")],
-);
-
-const MEMORY: Page<'_> = part(
-    "Memory files",
-    "A memory, named under `memory:` or `offload:` of a [system](system.md).",
-    &[example!("A memory", "memory.yaml")],
-);
-
-const LINK: Page<'_> = part(
-    "Link files",
-    "A link, named under `network: dimensions: link:` of a [system](system.md).",
-    &[example!("A link", "link.yaml")],
-);
-
-const SWITCH: Page<'_> = part(
-    "Switch files",
-    "A switch, named under `network: switch:` of a [system](system.md).",
-    &[example!("A switch", "switch.yaml")],
-);
-
-const STACK: Page<'_> = part(
-    "Stack files",
-    "The software of a [system](system.md), named under `stack:`. It counts for language models (`kind: language_model`) alone.",
-    &[example!("A stack", "stack.yaml")],
-);
-
-const STUDY: Page<'_> = Page {
-    title: "Study files",
-    intro: "Many points at once: `flowspace study run FILE`. A base workload and a base system, and axes that change fields of them or of \
-            `solve:`. The results are described in [results.md](results.md).",
-    examples: &[
-        example!("Axes, rules, plots and every setting of `solve`", "study.yaml"),
-        example!("Systems of equal price, power or number", "study-budget.yaml"),
-        example!("Training of a language model, most decisions given", "study-training.yaml"),
-        example!("Serving within limits", "study-serving.yaml"),
-        example!("Placements on the cores of a chip", "study-place.yaml"),
-    ],
-    elsewhere: PAGES,
-};
-
-const PLAN: Page<'_> = Page {
-    title: "Plan files",
-    intro: "The decisions of a mapping, as `flowspace map --plan-out FILE` writes them. `flowspace check` derives the figures again, `flowspace \
-            map --plan` solves anew what `pin:` leaves open, `flowspace explain` says what binds.",
-    examples: &[example!("A plan", "plan.yaml")],
-    elsewhere: PAGES,
-};
-
-const EXECUTION: Page<'_> = Page {
-    title: "Execution files",
-    intro: "How a language model is executed: `flowspace map --execution FILE`. What such a file states is not searched.",
-    examples: &[example!("An execution", "execution.yaml")],
-    elsewhere: PAGES,
-};
-
-const CORES: Page<'_> = Page {
-    title: "Cores files",
-    intro: "The cores of a chip, for `flowspace place --cores FILE` ([../place.md](../place.md)).",
-    examples: &[
-        example!("Two sockets", "cores.yaml"),
-        example!("A mesh", "cores-mesh.yaml"),
-        example!("Cores at given distances", "cores-distances.yaml"),
-    ],
-    elsewhere: PAGES,
-};
-
-const ACTORS: Page<'_> = Page {
-    title: "Actor graphs",
-    intro: "Actors and the channels between them, for `flowspace place --workload FILE` ([../place.md](../place.md)).",
-    examples: &[example!("Measured and counted actors", "actors.yaml")],
-    elsewhere: PAGES,
-};
-
-const PLACEMENT: Page<'_> = Page {
-    title: "Placement files",
-    intro: "Which actor lies on which core, as `flowspace place --out FILE` writes it ([../place.md](../place.md)); `flowspace check` derives its \
-            figures again.",
-    examples: &[example!("A placement", "placement.yaml")],
-    elsewhere: PAGES,
-};
+/// What a kind of file is; `None` of tables.
+pub(super) fn of(kind: Kind) -> Option<Described> {
+    Some(match kind {
+        Kind::Workload => {
+            let file = described::<WorkloadSpec>(
+                "Workload files",
+                "What is computed. `kind:` says which of the structures below a file holds.",
+                &[
+                    example!("A transformer, trained, with embedding and head", "transformer.yaml"),
+                    example!("The same family generating token by token", "transformer-decode.yaml"),
+                    example!("A language model with experts, trained", "language-model.yaml"),
+                    example!(
+                        "A language model with compressed keys and values, serving",
+                        "language-model-serving.yaml"
+                    ),
+                    example!("A model of images", "language-model-images.yaml"),
+                    example!("A recommendation model", "dlrm.yaml"),
+                    example!("LU factorisation", "hpl.yaml"),
+                    example!("A Fourier transform", "fft.yaml"),
+                    example!("A Mamba model", "mamba.yaml"),
+                    example!("A Hyena model", "hyena.yaml"),
+                    example!("A graph, kernel by kernel", "graph.yaml"),
+                    example!("A graph with its backward pass", "graph-training.yaml"),
+                    example!("A graph of several blocks", "graph-blocks.yaml"),
+                    example!("A recorded trace", "trace.yaml"),
+                ],
+            );
+            // Its structures stand on this page, not elsewhere.
+            Described { page: Page { elsewhere: &[], ..file.page }, ..file }
+        }
+        Kind::System => described::<System>(
+            "System files",
+            "On what it is computed: many equal chips, each with its memory, joined by a network.",
+            &[
+                example!("A system of shipped parts", "system.yaml"),
+                example!("A system with every option of the model stated", "system-options.yaml"),
+            ],
+        ),
+        Kind::Chip => described::<Chip>(
+            "Chip files",
+            "A chip, named under `chip:` of a [system](system.md).",
+            &[example!("A chip that runs kernel by kernel", "chip.yaml")],
+        ),
+        Kind::Memory => described::<Memory>(
+            "Memory files",
+            "A memory, named under `memory:` or `offload:` of a [system](system.md).",
+            &[example!("A memory", "memory.yaml")],
+        ),
+        Kind::Link => described::<Link>(
+            "Link files",
+            "A link, named under `network: dimensions: link:` of a [system](system.md).",
+            &[example!("A link", "link.yaml")],
+        ),
+        Kind::Switch => described::<SwitchPart>(
+            "Switch files",
+            "A switch, named under `network: switch:` of a [system](system.md).",
+            &[example!("A switch", "switch.yaml")],
+        ),
+        Kind::Stack => described::<Stack>(
+            "Stack files",
+            "The software of a [system](system.md), named under `stack:`. It counts for language models (`kind: language_model`) alone.",
+            &[example!("A stack", "stack.yaml")],
+        ),
+        Kind::Study => described::<StudySpec>(
+            "Study files",
+            "Many points at once: `flowspace study run FILE`. A base workload and a base system, and axes that change fields of them or of `solve:`. The results are described in [results.md](results.md).",
+            &[
+                example!("Axes, rules, plots and every setting of `solve`", "study.yaml"),
+                example!("Systems of equal price, power or number", "study-budget.yaml"),
+                example!("Training of a language model, most decisions given", "study-training.yaml"),
+                example!("Serving within limits", "study-serving.yaml"),
+                example!("Placements on the cores of a chip", "study-place.yaml"),
+            ],
+        ),
+        Kind::Plan => described::<PlanSpec>(
+            "Plan files",
+            "The decisions of a mapping, as `flowspace map --plan-out FILE` writes them. `flowspace check` derives the figures again, `flowspace map --plan` solves anew what `pin:` leaves open, `flowspace explain` says what binds.",
+            &[example!("A plan", "plan.yaml")],
+        ),
+        Kind::Execution => described::<ExecutionFile>(
+            "Execution files",
+            "How a language model is executed: `flowspace map --execution FILE`. What such a file states is not searched.",
+            &[example!("An execution", "execution.yaml")],
+        ),
+        Kind::Cores => described::<CoresSpec>(
+            "Cores files",
+            "The cores of a chip, for `flowspace place --cores FILE` ([../place.md](../place.md)).",
+            &[
+                example!("Two sockets", "cores.yaml"),
+                example!("A mesh", "cores-mesh.yaml"),
+                example!("Cores at given distances", "cores-distances.yaml"),
+            ],
+        ),
+        Kind::Actors => described::<ActorsSpec>(
+            "Actor graphs",
+            "Actors and the channels between them, for `flowspace place --workload FILE` ([../place.md](../place.md)).",
+            &[example!("Measured and counted actors", "actors.yaml")],
+        ),
+        Kind::Placement => described::<PlacementSpec>(
+            "Placement files",
+            "Which actor lies on which core, as `flowspace place --out FILE` writes it ([../place.md](../place.md)); `flowspace check` derives its figures again.",
+            &[example!("A placement", "placement.yaml")],
+        ),
+        Kind::Points | Kind::Columns => return None,
+    })
+}
 
 /// The page of `kind`.
 ///
 /// # Errors
 /// The [`Problem`] of an example that is no YAML.
 pub fn page(kind: Kind) -> Result<String, Problem> {
-    match kind {
-        Kind::Workload => of::<WorkloadSpec>(kind, &WORKLOAD),
-        Kind::System => of::<System>(kind, &SYSTEM),
-        Kind::Chip => of::<Chip>(kind, &CHIP),
-        Kind::Memory => of::<Memory>(kind, &MEMORY),
-        Kind::Link => of::<Link>(kind, &LINK),
-        Kind::Switch => of::<SwitchPart>(kind, &SWITCH),
-        Kind::Stack => of::<Stack>(kind, &STACK),
-        Kind::Study => of::<StudySpec>(kind, &STUDY),
-        Kind::Plan => of::<PlanSpec>(kind, &PLAN),
-        Kind::Execution => of::<ExecutionFile>(kind, &EXECUTION),
-        Kind::Cores => of::<CoresSpec>(kind, &CORES),
-        Kind::Actors => of::<ActorsSpec>(kind, &ACTORS),
-        Kind::Placement => of::<PlacementSpec>(kind, &PLACEMENT),
-        Kind::Points => Ok(points()),
-        Kind::Columns => Ok(format!(
+    match of(kind) {
+        Some(file) => {
+            let intro = format!("{} {HOW} {} --format markdown`.", file.page.intro, kind.word());
+            (file.render)(&Page { intro: &intro, ..file.page })
+        }
+        None if kind == Kind::Points => Ok(points()),
+        None => Ok(format!(
             "# Columns of results.csv\n\nEvery study writes one row a point. {HOW} columns`.\n\n{}",
             csv::reference()
         )),
@@ -203,27 +194,7 @@ pub fn page(kind: Kind) -> Result<String, Problem> {
 /// # Errors
 /// The [`Problem`] of an example that is no YAML.
 pub fn fields_without_example(kind: Kind) -> Result<Vec<String>, Problem> {
-    match kind {
-        Kind::Workload => without_example::<WorkloadSpec>(&WORKLOAD),
-        Kind::System => without_example::<System>(&SYSTEM),
-        Kind::Chip => without_example::<Chip>(&CHIP),
-        Kind::Memory => without_example::<Memory>(&MEMORY),
-        Kind::Link => without_example::<Link>(&LINK),
-        Kind::Switch => without_example::<SwitchPart>(&SWITCH),
-        Kind::Stack => without_example::<Stack>(&STACK),
-        Kind::Study => without_example::<StudySpec>(&STUDY),
-        Kind::Plan => without_example::<PlanSpec>(&PLAN),
-        Kind::Execution => without_example::<ExecutionFile>(&EXECUTION),
-        Kind::Cores => without_example::<CoresSpec>(&CORES),
-        Kind::Actors => without_example::<ActorsSpec>(&ACTORS),
-        Kind::Placement => without_example::<PlacementSpec>(&PLACEMENT),
-        Kind::Points | Kind::Columns => Ok(Vec::new()),
-    }
-}
-
-fn of<T: FromNode>(kind: Kind, page: &Page<'_>) -> Result<String, Problem> {
-    let intro = format!("{} {HOW} {} --format markdown`.", page.intro, kind.word());
-    render::<T>(&Page { intro: &intro, ..*page })
+    of(kind).map_or(Ok(Vec::new()), |file| (file.without_example)(&file.page))
 }
 
 /// The header and one row of a file of points, from the examples of its columns.

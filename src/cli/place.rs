@@ -4,14 +4,13 @@ pub mod export;
 pub mod import_mapping;
 pub mod simulate;
 
-use super::{Failure, map::Format};
+use super::{Failure, map::Format, output};
 use crate::place::replicas::Point;
 use crate::place::run::{Ask, Placed, front, place};
 use crate::place::solve::Engine;
 use crate::place::spec::{CoresSpec, pins};
 use crate::place::{ActorGraph, Cores, Objective, Solved, file, import, stability};
 use crate::spec::Loader;
-use crate::spec::node::io_reason;
 use crate::units::{Bytes, Seconds};
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -20,7 +19,11 @@ use std::path::PathBuf;
 
 /// `flowspace place`, with or without a sub-command.
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    override_usage = "flowspace place --workload <FILE> --cores <FILE> [OPTIONS]\n       flowspace place <COMMAND>"
+)]
 pub struct PlaceCommand {
     /// What else to do.
     #[command(subcommand)]
@@ -46,63 +49,63 @@ pub enum PlaceSubcommand {
 #[derive(Debug, Args)]
 pub struct PlaceArgs {
     /// Workload file (an actor graph of `kind: actors` too), or trace:FILE for a recorded trace or FX graph.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub workload: PathBuf,
     /// Cores file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub cores: PathBuf,
     /// Use the first N cores of the file alone.
-    #[arg(long, value_name = "N", value_parser = super::args::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive, help_heading = "Input")]
     pub first: Option<u64>,
     /// bottleneck: seconds of the slowest core. sum: that, and all transfers (as streamblocks-partitioning). per_core: the slowest core
     /// where transfers run beside firings. cut: bytes between cores, no core above --balance.
-    #[arg(long, value_name = "WHAT", default_value = "bottleneck", value_parser = word::<Objective>)]
+    #[arg(long, value_name = "WHAT", default_value = "bottleneck", value_parser = word::<Objective>, help_heading = "Search")]
     pub objective: Objective,
     /// The cores form a chain of stages: no channel goes back. Left out: a stream of firings, actors anywhere.
-    #[arg(long)]
+    #[arg(long, help_heading = "Search")]
     pub acyclic: bool,
     /// Largest load over the mean load, with --objective cut.
-    #[arg(long, value_name = "FACTOR", default_value_t = file::BALANCE, value_parser = balance)]
+    #[arg(long, value_name = "FACTOR", default_value_t = file::BALANCE, value_parser = balance, help_heading = "Search")]
     pub balance: f64,
     /// Copies of the graph side by side, each with its share of the samples: N, or 1..R for the front of all that divide the samples.
-    #[arg(long, value_name = "N|1..R", default_value = "1", value_parser = range)]
+    #[arg(long, value_name = "N|1..R", default_value = "1", value_parser = range, help_heading = "Search")]
     pub replicas: (u64, u64),
     /// auto: exact, then HiGHS where that leaves a gap. exact: no MILP. highs, cbc: the MILP with prefix variables beside it. b3: the MILP of
     /// streamblocks-partitioning. metis: METIS alone (builds with the feature metis).
-    #[arg(long, value_name = "SOLVER", default_value = "auto", value_parser = word::<Engine>)]
+    #[arg(long, value_name = "SOLVER", default_value = "auto", value_parser = word::<Engine>, help_heading = "Search")]
     pub solver: Engine,
     /// Time of the search.
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::args::time, allow_hyphen_values = true)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = super::args::time, allow_hyphen_values = true, help_heading = "Search")]
     pub time_limit: f64,
     /// File of actors that must lie on a core: one `ACTOR: CORE` a line.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Input")]
     pub pins: Option<PathBuf>,
     /// Write repeated blocks of the workload out at most N times; left out: all of them.
-    #[arg(long, value_name = "N", value_parser = super::args::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive, help_heading = "Input")]
     pub unroll: Option<u64>,
     /// Samples of one iteration; left out: a microbatch of the workload.
-    #[arg(long, value_name = "N", value_parser = super::args::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive, help_heading = "Input")]
     pub batch: Option<u64>,
     /// Weights from FLOP and bytes even where the trace has times.
-    #[arg(long)]
+    #[arg(long, help_heading = "Input")]
     pub counted: bool,
     /// Weights from profiles of the graph (the runtime's XML): the mean of all given, with their deviation.
-    #[arg(long, value_name = "FILE", num_args = 1..)]
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Input")]
     pub profile: Vec<PathBuf>,
     /// Time of one tick of the profiles.
-    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = super::args::time)]
+    #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = super::args::time, help_heading = "Input")]
     pub tick: f64,
     /// Solve N samples of the weights and say which boundaries move.
-    #[arg(long, value_name = "N", value_parser = super::args::positive)]
+    #[arg(long, value_name = "N", value_parser = super::args::positive, help_heading = "Search")]
     pub stability: Option<u64>,
     /// How far the samples' weights go up and down.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.1, value_parser = share, help_heading = "Search")]
     pub spread: f64,
     /// Write the placement to this file.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub out: Option<PathBuf>,
     /// Format of the answer on standard output.
-    #[arg(long, value_enum, default_value_t = Format::Text)]
+    #[arg(long, value_enum, default_value_t = Format::Text, help_heading = "Output")]
     pub format: Format,
 }
 
@@ -132,7 +135,7 @@ fn word<T: Word>(text: &str) -> Result<T, String> {
     let found = T::all().iter().find(|w| w.text() == text.replace('-', "_"));
     found.copied().ok_or_else(|| {
         let words: Vec<&str> = T::all().iter().map(|w| w.text()).collect();
-        format!("expected one of {}", words.join(", "))
+        super::args::none_of(text, &words)
     })
 }
 
@@ -140,21 +143,21 @@ fn balance(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|b: &f64| b.is_finite() && *b >= 1.0)
-        .ok_or_else(|| "expected a factor of at least 1".into())
+        .ok_or_else(|| format!("expected a factor of at least 1, found {text:?}"))
 }
 
 fn share(text: &str) -> Result<f64, String> {
     text.parse()
         .ok()
         .filter(|s: &f64| (0.0..1.0).contains(s))
-        .ok_or_else(|| "expected a share from 0 to below 1".into())
+        .ok_or_else(|| format!("expected a share from 0 to below 1, found {text:?}"))
 }
 
 fn range(text: &str) -> Result<(u64, u64), String> {
     let (low, high) = text.split_once("..").unwrap_or((text, text));
     match (low.parse(), high.trim_start_matches('=').parse()) {
         (Ok(low), Ok(high)) if 1 <= low && low <= high && high <= 4096 => Ok((low, high)),
-        _ => Err("expected a number of replicas such as 4, or a range such as 1..8".into()),
+        _ => Err(format!("expected a number of replicas such as 4, or a range such as 1..8, found {text:?}")),
     }
 }
 
@@ -191,6 +194,10 @@ fn profiled(graph: &mut ActorGraph, profiles: &[PathBuf], tick: f64) -> Result<(
 
 /// Places, prints, writes.
 fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
+    output::check(
+        &args.out,
+        [&args.workload, &args.cores].into_iter().chain(&args.pins).chain(&args.profile).cloned(),
+    )?;
     let node = import::load(&args.workload)?;
     let build = import::Build { unroll: args.unroll, batch: args.batch, counted: args.counted };
     let mut graph = import::build(&node, build)?;
@@ -266,8 +273,7 @@ fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
     });
     if let Some(path) = &args.out {
         let text = file::write(&placed, (&cores, &cores_node, args.first)).map_err(Failure::input)?;
-        std::fs::write(path, text)
-            .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+        output::write(path, text)?;
     }
     Ok(0)
 }

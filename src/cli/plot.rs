@@ -1,10 +1,9 @@
 //! `flowspace plot`.
 
-use super::Failure;
+use super::{Failure, output};
 use crate::report::figures::{Kind, Pair, draw_pair, draw_study};
 use crate::report::plot::Better;
 use crate::report::table::Table;
-use crate::spec::node::io_reason;
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
@@ -38,7 +37,8 @@ pub struct PlotArgs {
     /// Column of which smaller values are better, likewise.
     #[arg(long, value_name = "COLUMN", requires = "x")]
     pub min: Vec<String>,
-    /// Where to write: a folder for all figures, the path without extension for one. Beside the CSV file if left out.
+    /// Where to write: of all figures the folder, made if it does not exist; of one a folder that is there, or a path in one without
+    /// extension. Beside the CSV file if left out.
     #[arg(long, value_name = "PATH")]
     pub out: Option<PathBuf>,
 }
@@ -61,14 +61,17 @@ pub enum ChartKind {
 pub fn run(args: &PlotArgs) -> Result<i32, Failure> {
     let table = Table::read(&args.results).map_err(|e| Failure::input(e.to_string()))?;
     let beside = args.results.parent().unwrap_or(Path::new("")).to_path_buf();
-    let files = match (&args.x, &args.y) {
+    let drawn = match (&args.x, &args.y) {
         (Some(x), Some(y)) => {
             let stem = match &args.out {
                 Some(out) if out.extension().is_some_and(|e| e == "svg" || e == "png") => out.with_extension(""),
+                Some(folder) if folder.is_dir() => folder.join(format!("{}-over-{}", file_name(y), file_name(x))),
                 Some(out) => out.clone(),
                 None => beside.join(format!("{}-over-{}", file_name(y), file_name(x))),
             };
-            create_folder(stem.parent().unwrap_or(Path::new("")))?;
+            // The names as they will be: a dot in the stem is no extension.
+            let named = ["svg", "png"].map(|end| PathBuf::from(format!("{}.{end}", stem.display())));
+            output::check(&named, [args.results.clone()])?;
             let kind = match args.kind {
                 ChartKind::Scatter => Kind::Scatter,
                 ChartKind::Line => Kind::Line,
@@ -82,13 +85,12 @@ pub fn run(args: &PlotArgs) -> Result<i32, Failure> {
         }
         _ => {
             let folder = args.out.clone().unwrap_or(beside);
-            create_folder(&folder)?;
-            let drawn = draw_study(&table, &folder).map_err(|e| Failure::input(e.to_string()))?;
-            drawn.left_out.iter().for_each(|reason| eprintln!("note: not drawn: {reason}"));
-            drawn.files
+            output::make_folder(&folder)?;
+            draw_study(&table, &folder).map_err(|e| Failure::input(e.to_string()))?
         }
     };
-    super::print(&files.iter().map(|path| format!("{}\n", path.display())).collect::<String>());
+    drawn.left_out.iter().for_each(|reason| eprintln!("note: not drawn: {reason}"));
+    super::print(&drawn.files.iter().map(|path| format!("{}\n", path.display())).collect::<String>());
     Ok(0)
 }
 
@@ -117,12 +119,4 @@ fn directions(args: &PlotArgs, columns: [&String; 2]) -> Result<[Option<Better>;
 /// A column's name as part of a file's name.
 fn file_name(column: &str) -> String {
     column.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
-}
-
-fn create_folder(folder: &Path) -> Result<(), Failure> {
-    if folder.as_os_str().is_empty() {
-        return Ok(());
-    }
-    std::fs::create_dir_all(folder)
-        .map_err(|e| Failure::input(format!("cannot create {}: {}", folder.display(), io_reason(&e))))
 }

@@ -2,7 +2,8 @@
 
 use crate::mapping::Infeasible;
 use crate::mapping::compare::Compared;
-use crate::mapping::search::{LimitReached, Record, Request};
+use crate::mapping::request::LeftOpen;
+use crate::mapping::search::{Record, Request};
 use crate::model::stages::{self, StageFigures};
 use crate::plan::{Figures, Plan};
 use crate::report::statement;
@@ -328,14 +329,14 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
 }
 
 /// A point without a plan yet as one JSON object.
-pub fn no_plan_json(workload: &Workload, system: &System, limit: LimitReached, request: &Request) -> String {
+pub fn no_plan_json(workload: &Workload, system: &System, left: LeftOpen, request: &Request) -> String {
     let object = json!({
         "workload": workload.name,
         "system": system.name,
-        "status": limit.status(),
-        "statement": statement::of_no_plan(workload, system, request, limit),
+        "status": left.status(),
+        "statement": statement::of_no_plan(workload, system, request, left),
         "plan": Value::Null,
-        "reason": limit.reason(),
+        "reason": left.reason(),
         "seed": request.limits.seed,
     });
     format!("{object:#}\n")

@@ -1,14 +1,6 @@
 //! `flowspace schema`.
 
 use super::{Failure, pages};
-use crate::execution::ExecutionFile;
-use crate::place::file::PlacementSpec;
-use crate::place::spec::{ActorsSpec, CoresSpec};
-use crate::plan::file::PlanSpec;
-use crate::spec::schema::document;
-use crate::study::spec::StudySpec;
-use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System};
-use crate::workload::WorkloadSpec;
 use clap::{Args, ValueEnum};
 
 /// Arguments of `flowspace schema`.
@@ -82,29 +74,14 @@ pub fn run(args: &SchemaArgs) -> Result<i32, Failure> {
         super::print(&pages::page(args.kind)?);
         return Ok(0);
     }
-    let schema = match args.kind {
-        Kind::Workload => document::<WorkloadSpec>("flowspace workload"),
-        Kind::System => document::<System>("flowspace system"),
-        Kind::Chip => document::<Chip>("flowspace chip"),
-        Kind::Memory => document::<Memory>("flowspace memory"),
-        Kind::Link => document::<Link>("flowspace link"),
-        Kind::Switch => document::<SwitchPart>("flowspace switch"),
-        Kind::Stack => document::<Stack>("flowspace stack"),
-        Kind::Study => document::<StudySpec>("flowspace study"),
-        Kind::Plan => document::<PlanSpec>("flowspace plan"),
-        Kind::Execution => document::<ExecutionFile>("flowspace execution"),
-        Kind::Points => {
-            super::print(&pages::page(Kind::Points)?);
-            return Ok(0);
-        }
-        Kind::Cores => document::<CoresSpec>("flowspace cores"),
-        Kind::Actors => document::<ActorsSpec>("flowspace actors"),
-        Kind::Placement => document::<PlacementSpec>("flowspace placement"),
-        Kind::Columns => {
-            super::print(&crate::report::csv::reference());
-            return Ok(0);
-        }
+    let Some(file) = pages::of(args.kind) else {
+        super::print(&match args.kind {
+            Kind::Columns => crate::report::csv::reference(),
+            table => pages::page(table)?,
+        });
+        return Ok(0);
     };
+    let schema = (file.schema)(&format!("flowspace {}", args.kind.word()));
     let text = serde_json::to_string_pretty(&schema).map_err(|e| Failure::input(e.to_string()))?;
     super::print(&format!("{text}\n"));
     Ok(0)

@@ -18,7 +18,8 @@ pub struct ShowArgs {
 /// [`Failure`]: no such name.
 pub fn run(args: &ShowArgs) -> Result<i32, Failure> {
     let entry = catalogue::find(&args.name, None).map_err(|instead| {
-        let instead = if instead.is_empty() { "it is no name".to_string() } else { instead };
+        let no_name = "it is no name of the catalogue (`flowspace list`); a file of yours can be copied as it is";
+        let instead = if instead.is_empty() { no_name.to_string() } else { instead };
         Failure::input(format!("{:?}: {instead}", args.name))
     })?;
     super::print(&entry.portable()?);

@@ -45,7 +45,9 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     let interrupt =
-        Interrupt::catch("points under way are finished first", move || asked.store(true, Ordering::Relaxed));
+        Interrupt::catch("points that are finished are kept, those under way are left to the next run", move || {
+            asked.store(true, Ordering::Relaxed)
+        });
     let options = RunOptions {
         out: out.clone(),
         jobs: args

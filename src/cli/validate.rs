@@ -1,14 +1,14 @@
 //! `flowspace validate`.
 
-use super::Failure;
-use crate::spec::{Loader, Reader, node::io_reason};
+use super::{Failure, output};
+use crate::spec::{Loader, Reader, nearest::meant, node::io_reason};
 use crate::validate::bounds::Bounds;
 use crate::validate::predict::Models;
 use crate::validate::read::{self, File};
 use crate::validate::suites::{self, SUITES, Suite};
 use crate::validate::{Point, machines, report, score};
 use clap::{Args, ValueEnum};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Arguments of `flowspace validate`.
 #[derive(Debug, Args)]
@@ -46,7 +46,8 @@ pub enum Format {
 fn suite(name: &str) -> Result<&'static str, String> {
     Suite::named(name).map(|s| s.name).ok_or_else(|| {
         let names: Vec<&str> = SUITES.iter().map(|s| s.name).collect();
-        format!("expected {}; a file of points is named with --points", names.join(", "))
+        let meant = meant(name, &names);
+        format!("expected {}; a file of points is named with --points{meant}", names.join(", "))
     })
 }
 
@@ -93,16 +94,10 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
         Format::Json => super::print(&format!("{json}\n")),
     }
     if let Some(folder) = &args.out {
-        let written = |path: &Path, text: &str| {
-            std::fs::write(path, text).map_err(|e| {
-                Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e)))
-            })
-        };
-        std::fs::create_dir_all(folder)
-            .map_err(|e| Failure::input(format!("cannot create {}: {}", folder.display(), io_reason(&e))))?;
-        written(&folder.join("validation.json"), &format!("{json}\n"))?;
+        output::make_folder(folder)?;
+        output::write(&folder.join("validation.json"), format!("{json}\n"))?;
         let csv = report::csv(&scores).map_err(|e| Failure::input(e.to_string()))?;
-        written(&folder.join("validation.csv"), &csv)?;
+        output::write(&folder.join("validation.csv"), csv)?;
         let files = report::draw(&scores, folder).map_err(|e| Failure::input(e.to_string()))?;
         files.iter().for_each(|path| eprintln!("wrote {}", path.display()));
     }

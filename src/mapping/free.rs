@@ -109,7 +109,7 @@ impl Free {
         };
         let (plan, record) = match find(&workload, &self.system, &request) {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
-            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet(_)) => return Ok(None),
+            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         let blocks = passes(&plan);

@@ -3,10 +3,12 @@
 use super::degrees::Wanted;
 use super::joint::MOST_KERNELS;
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
+use super::shortage::Change;
 use super::solver::{Limits, Solver, SolverError};
 use crate::deadline::is_interrupted;
 use crate::model::Strategy;
 use crate::plan::{Decisions, DimensionUse, Plan};
+use crate::spec::nearest::meant;
 use crate::system::System;
 use crate::system::economics::Economics;
 use crate::system::options::Preset;
@@ -214,6 +216,34 @@ impl LeftOpen {
             Self::Sets | Self::Nodes | Self::TooLarge | Self::Relaxation => Status::NodeLimit,
         }
     }
+
+    /// What ended a search that has no plan.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Seconds => "no plan within the limit of seconds",
+            Self::Interrupted => "no plan before the interruption",
+            Self::Nodes => "no plan within the limit of nodes of a MILP",
+            Self::Sets => "no plan among the sets of shardings that were looked at",
+            Self::TooLarge | Self::Relaxation | Self::Blind => "no plan in the part of the space that was looked at",
+        }
+    }
+
+    /// What may be done about that.
+    fn advice(self, instead: Option<Change>) -> String {
+        let goes_on = match self {
+            Self::Seconds => Some("raise --time-limit (in a study solve.seconds)"),
+            Self::Interrupted => Some("run it again, for longer"),
+            Self::Nodes => Some("raise --node-limit (in a study solve.nodes)"),
+            Self::Sets => Some("raise --joint-nodes (in a study solve.joint_nodes)"),
+            Self::TooLarge | Self::Relaxation | Self::Blind => None,
+        };
+        match (instead, goes_on) {
+            (Some(change), Some(goes_on)) => format!("with {change} there is one; or {goes_on}"),
+            (Some(change), None) => format!("with {change} there is one"),
+            (None, Some(goes_on)) => goes_on.into(),
+            (None, None) => "no option goes on".into(),
+        }
+    }
 }
 
 /// The record of an answer.
@@ -275,68 +305,20 @@ pub enum Answer {
     Infeasible(Infeasible),
 }
 
-/// What ended a search before it had a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LimitReached {
-    /// The limit of seconds.
-    Seconds,
-    /// A limit of nodes.
-    Nodes,
-    /// The user.
-    Interruption,
-}
-
-impl LimitReached {
-    /// The limit behind a status.
-    pub fn of(status: Status) -> Self {
-        match status {
-            Status::TimeLimit => Self::Seconds,
-            Status::Interrupted => Self::Interruption,
-            _ => Self::Nodes,
-        }
-    }
-    /// The status of a search that it ended.
-    pub fn status(self) -> Status {
-        match self {
-            Self::Seconds => Status::TimeLimit,
-            Self::Interruption => Status::Interrupted,
-            Self::Nodes => Status::NodeLimit,
-        }
-    }
-    /// What happened.
-    pub fn reason(self) -> &'static str {
-        match self {
-            Self::Seconds => "no plan within the limit of seconds",
-            Self::Nodes => "no plan within the limit of nodes",
-            Self::Interruption => "no plan before the interruption",
-        }
-    }
-    /// The options that raise it; none that undoes an interruption.
-    pub fn options(self) -> Option<&'static str> {
-        match self {
-            Self::Seconds => Some("--time-limit (in a study solve.seconds)"),
-            Self::Nodes => Some("--node-limit or --joint-nodes (in a study solve.nodes, solve.joint_nodes)"),
-            Self::Interruption => None,
-        }
-    }
-    /// What may be done about it.
-    fn advice(self) -> String {
-        match self.options() {
-            Some(options) => format!("raise {options}"),
-            None => "run it again, for longer".into(),
-        }
-    }
-}
-
 /// A request that cannot be answered.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MapError {
     /// The request contradicts its inputs.
     #[error("{0}")]
     Request(String),
-    /// A limit ended the search before it had a plan.
-    #[error("{}, which does not prove that there is none: {}", .0.reason(), .0.advice())]
-    NoPlanYet(LimitReached),
+    /// Something ended the search before it had a plan.
+    #[error("{}, which does not prove that there is none: {}", left.reason(), left.advice(*instead))]
+    NoPlanYet {
+        /// What.
+        left: LeftOpen,
+        /// A change of the request with which there is a plan, where one was looked for.
+        instead: Option<Change>,
+    },
     /// The solver failed.
     #[error(transparent)]
     Solver(#[from] SolverError),
@@ -363,7 +345,10 @@ pub fn engine_from_word(word: &str) -> Result<(Engine, Solver), String> {
         other => match Solver::from_word(other) {
             Some(solver) if solver.is_built() => Ok((Engine::Milp, solver)),
             Some(solver) => Err(SolverError::NotBuilt(solver).to_string()),
-            None => Err(format!("--solver {other:?}: expected auto, highs, cbc or exact")),
+            None => {
+                let meant = meant(other, &["auto", "highs", "cbc", "exact"]);
+                Err(format!("--solver {other:?}: expected auto, highs, cbc or exact{meant}"))
+            }
         },
     }
 }

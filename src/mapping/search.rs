@@ -28,8 +28,7 @@ use super::instance::{Amounts, Choice, Instance, SramShort};
 use super::joint;
 use super::record::Infeasible;
 pub use super::request::{
-    Answer, Engine, LimitReached, MapError, MicroBatch, Objective, Passes, Pins, Proof, Record, Request,
-    engine_from_word,
+    Answer, Engine, MapError, MicroBatch, Objective, Passes, Pins, Proof, Record, Request, engine_from_word,
 };
 use super::request::{Known, LeftOpen};
 use super::sharding::Sharding;
@@ -53,11 +52,16 @@ use std::sync::Arc;
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
 pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
     let clock = Deadline::after(request.limits.seconds);
-    match map_until(workload, system, request, clock)? {
-        Answer::Infeasible(reason) if !request.any => {
+    match map_until(workload, system, request, clock) {
+        Ok(Answer::Infeasible(reason)) if !request.any => {
             Ok(Answer::Infeasible(shortage::named(workload, system, request, reason, clock)))
         }
-        answer => Ok(answer),
+        // A limit that was given stands in the way more likely than one that ends a search.
+        Err(MapError::NoPlanYet { left, instead: None }) if !request.any => {
+            let instead = shortage::Lacking::new(workload, system, request, clock).partitions();
+            Err(MapError::NoPlanYet { left, instead })
+        }
+        answer => answer,
     }
 }
 
@@ -94,7 +98,7 @@ pub(super) fn map_until(
         }
         // What fits does not depend on what is minimised.
         Ok(Answer::Infeasible(reason)) => return Ok(Answer::Infeasible(reason)),
-        Err(MapError::NoPlanYet(_)) => None,
+        Err(MapError::NoPlanYet { .. }) => None,
         Err(error) => return Err(error),
     };
     let mut answer = search(workload, system, &request, clock)?;
@@ -480,7 +484,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     drop(steps);
     let Some(best) = best else {
         return match found.left {
-            Some(left) => Err(MapError::NoPlanYet(LimitReached::of(left.status()))),
+            Some(left) => Err(MapError::NoPlanYet { left, instead: None }),
             None => {
                 let mut reason = first.nearest_reason(found.reasons);
                 let by_memory = matches!(reason.resource.as_str(), "dram" | "sram");

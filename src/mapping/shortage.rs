@@ -16,7 +16,7 @@ use super::request::{Answer, MapError, Request};
 use super::search::map_until;
 use crate::deadline::{Deadline, within};
 use crate::plan::Plan;
-use crate::system::System;
+use crate::system::{Style, System};
 use crate::units::Bytes;
 use crate::workload::Workload;
 use serde::Serialize;
@@ -59,6 +59,11 @@ pub enum Change {
         /// So many.
         samples: u64,
     },
+    /// The most partitions of a layer.
+    Partitions {
+        /// So many.
+        most: usize,
+    },
     /// No pinned partitions, no limit on their number.
     FreePartitions,
     /// No pinned strategies.
@@ -74,14 +79,15 @@ impl Change {
             Self::Chips { .. } => "chips",
             Self::Degrees { .. } => "degrees",
             Self::Batch { .. } => "batch",
-            Self::FreePartitions => "partitions",
+            Self::Partitions { .. } | Self::FreePartitions => "partitions",
             Self::FreeSharding => "sharding",
         }
     }
 
     /// How much of it is needed, how much there is, and the unit.
-    fn figures(self, workload: &Workload, system: &System) -> (f64, f64, &'static str) {
+    fn figures(self, workload: &Workload, system: &System, request: &Request) -> (f64, f64, &'static str) {
         match self {
+            Self::Partitions { most } => (most as f64, request.max_partitions.map_or(0.0, |n| n as f64), "partitions"),
             Self::Sram { bytes } => (bytes, system.chip.0.sram.0, "bytes"),
             Self::Dram { bytes } => (bytes, system.memory.0.capacity.map_or(0.0, |c| c.0), "bytes"),
             Self::Chips { chips, .. } => (chips as f64, system.chip_count() as f64, "chips"),
@@ -109,6 +115,7 @@ impl Change {
                 request.pins.uses = None;
             }
             Self::Batch { samples } => workload.global_batch = samples,
+            Self::Partitions { most } => request.max_partitions = Some(most),
             Self::FreePartitions => {
                 request.max_partitions = None;
                 request.pins.partition = Vec::new();
@@ -126,6 +133,7 @@ impl fmt::Display for Change {
             Self::Chips { dimension, size, chips } => write!(f, "{chips} chips ({size} along dimension {dimension})"),
             Self::Degrees { tp, pp, dp } => write!(f, "TP = {tp}, PP = {pp}, DP = {dp}"),
             Self::Batch { samples } => write!(f, "a global_batch of {samples}"),
+            Self::Partitions { most } => write!(f, "--max-partitions {most} (in a study solve.max_partitions)"),
             Self::FreePartitions => f.write_str("partitions without pins and --max-partitions"),
             Self::FreeSharding => f.write_str("a sharding without pins"),
         }
@@ -236,7 +244,9 @@ impl<'a> Lacking<'a> {
             };
             return Infeasible { remedy: format!("{why}; {nothing}"), ..reason };
         };
-        let measured = |c: &Change| matches!(c, Change::Sram { .. } | Change::Dram { .. } | Change::Chips { .. });
+        let measured = |c: &Change| {
+            matches!(c, Change::Sram { .. } | Change::Dram { .. } | Change::Chips { .. } | Change::Partitions { .. })
+        };
         // Of a choice that was given, the reason tells more than that another would do.
         let names: Vec<&str> =
             first.changes.iter().map(|c| if measured(c) { c.resource() } else { reason.resource.as_str() }).collect();
@@ -244,7 +254,8 @@ impl<'a> Lacking<'a> {
         // That one memory stands in the way where the search looked says nothing of another.
         let other = matches!(reason.resource.as_str(), "sram" | "dram") && resource != reason.resource;
         let why = if other { String::new() } else { format!("{why}; ") };
-        let figures = first.changes.first().filter(|c| measured(c)).map(|c| c.figures(self.workload, self.system));
+        let figures =
+            first.changes.first().filter(|c| measured(c)).map(|c| c.figures(self.workload, self.system, self.request));
         let (needed, available, unit) = figures.unwrap_or((reason.needed, reason.available, reason.unit.as_str()));
         let list: Vec<String> = mends.iter().map(Mend::to_string).collect();
         let least = if mends.iter().all(|m| m.least) { "" } else { " (less may be enough)" };
@@ -269,7 +280,7 @@ impl<'a> Lacking<'a> {
             Ok(Answer::Mapped(plan, _)) => Tried::Plan(plan),
             Ok(Answer::Infeasible(_)) => Tried::None,
             Err(
-                MapError::NoPlanYet(_) | MapError::Request(_) | MapError::Solver(_) | MapError::Disagreement { .. },
+                MapError::NoPlanYet { .. } | MapError::Request(_) | MapError::Solver(_) | MapError::Disagreement { .. },
             ) => Tried::Unknown,
         }
     }
@@ -348,7 +359,7 @@ impl<'a> Lacking<'a> {
             // Of a second one only what is nearer is of interest.
             let most = found.first().map_or(ENDLESS, |(factor, _)| now * factor);
             if let Some((change, least)) = self.least(&[], memory, hint, most) {
-                let (needed, available, _) = change.figures(self.workload, self.system);
+                let (needed, available, _) = change.figures(self.workload, self.system, self.request);
                 found.push((needed / available, Mend { changes: vec![change], least }));
             }
         }
@@ -390,8 +401,12 @@ impl<'a> Lacking<'a> {
     fn structure(&self, reason: &Infeasible) -> Vec<Mend> {
         let (wanted, pins) = (&self.request.wanted, &self.request.pins);
         let mut changes: Vec<Change> = Vec::new();
-        if self.request.max_partitions.is_some() || pins.partition.iter().any(Option::is_some) {
-            changes.push(Change::FreePartitions);
+        match self.partitions() {
+            Some(more) => changes.push(more),
+            None if self.request.max_partitions.is_some() || pins.partition.iter().any(Option::is_some) => {
+                changes.push(Change::FreePartitions);
+            }
+            None => {}
         }
         if pins.sharding.iter().any(Option::is_some) {
             changes.push(Change::FreeSharding);
@@ -411,7 +426,10 @@ impl<'a> Lacking<'a> {
         }
         let mut found: Vec<Mend> = Vec::new();
         for change in changes {
-            found.extend(self.mends(&[change], true));
+            let fewer_known = self.system.chip.0.style == Style::KernelByKernel;
+            let next = |most: usize| fewer_known || self.request.max_partitions == most.checked_sub(1);
+            let least = if let Change::Partitions { most } = change { next(most) } else { true };
+            found.extend(self.mends(&[change], least));
         }
         // Of batches the smallest is named.
         found.dedup_by_key(|mend| mend.changes[0].resource());
@@ -426,6 +444,22 @@ impl<'a> Lacking<'a> {
             }
         }
         found
+    }
+
+    /// How many partitions give a plan where so few as are given do not: the fewest, with the sharding that a first pass takes.
+    pub(super) fn partitions(&self) -> Option<Change> {
+        let (mut short, mut enough) = (self.request.max_partitions?, self.workload.kernels.len());
+        let request = Request { joint_nodes: 0, ..self.request.clone() };
+        let point = Lacking { request: &request, ..*self };
+        let has = |most: usize| matches!(point.tried(&[Change::Partitions { most }]), Tried::Plan(_));
+        if enough <= short || !has(enough) {
+            return None;
+        }
+        while enough - short > 1 {
+            let middle = short + (enough - short) / 2;
+            *if has(middle) { &mut enough } else { &mut short } = middle;
+        }
+        Some(Change::Partitions { most: enough })
     }
 
     /// Degrees that some plan has where none are given.

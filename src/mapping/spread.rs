@@ -4,7 +4,7 @@
 use super::degrees::{Degrees, grids};
 use super::instance::combine;
 use super::record::{Infeasible, Status, relative_gap};
-use super::request::{Answer, LeftOpen, LimitReached, MapError, Pins, Record, Request};
+use super::request::{Answer, LeftOpen, MapError, Pins, Record, Request};
 use super::search::{self, Search, TIE};
 use crate::deadline::Deadline;
 use crate::model::collective;
@@ -98,11 +98,8 @@ pub(super) fn map(
         let pins = Pins { uses: Some(degrees.uses.clone()), ..request.pins.clone() };
         let request = Request { pins, ..request.clone() };
         let answer = match search::run(&[Search::new(share, system, &request, clock)?]) {
-            Err(MapError::NoPlanYet(limit)) => {
-                stopped = Some(match limit {
-                    LimitReached::Nodes => LeftOpen::Nodes,
-                    LimitReached::Seconds | LimitReached::Interruption => LeftOpen::out_of_time(),
-                });
+            Err(MapError::NoPlanYet { left, .. }) => {
+                stopped = Some(left);
                 bound = bound.min(*of_grid);
                 continue;
             }
@@ -127,10 +124,10 @@ pub(super) fn map(
         }
     }
     let Some((mut plan, mut record)) = best else {
-        return match least {
-            _ if stopped.is_some() => Err(MapError::NoPlanYet(LimitReached::of(Status::out_of_time()))),
-            Some(reason) => Ok(Answer::Infeasible(reason)),
-            None => Err(MapError::Request("the network has no chips".into())),
+        return match (stopped, least) {
+            (Some(left), _) => Err(MapError::NoPlanYet { left, instead: None }),
+            (None, Some(reason)) => Ok(Answer::Infeasible(reason)),
+            (None, None) => Err(MapError::Request("the network has no chips".into())),
         };
     };
     plan.workload = workload.clone();

@@ -149,7 +149,7 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
         problems.push(Problem { origin, field: field.into(), message });
     };
     let names: Vec<&str> = workload.kernels.iter().map(|k| k.name.as_str()).collect();
-    let unknown = |name: &str| match crate::spec::read::nearest(name, &names) {
+    let unknown = |name: &str| match crate::spec::nearest::nearest(name, &names) {
         Some(near) => format!("there is no kernel {name:?}; did you mean {near:?}?"),
         None => format!("there is no kernel {name:?}"),
     };

@@ -3,7 +3,7 @@
 use super::csv::{BETWEEN_PARTITIONS, better};
 use super::plot::{
     Better, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, Width, XValue,
-    XyChart, XyPoint,
+    XyChart, XyPoint, drawable,
 };
 use super::table::{Table, TableError};
 use std::collections::HashMap;
@@ -19,7 +19,9 @@ pub enum FigureError {
     #[error(transparent)]
     Plot(#[from] PlotError),
     /// No row can be drawn.
-    #[error("nothing to draw: no row has a number in both columns that the axes can show (above zero on a log axis)")]
+    #[error(
+        "nothing to draw: no row has a number in both columns that the axes can show (between -1e150 and 1e150; above zero on a log axis)"
+    )]
     Nothing,
     /// The table has a header alone.
     #[error("nothing to draw: the table has a header and no rows")]
@@ -51,6 +53,9 @@ const MOST_NAMED: usize = 8;
 const MOST_ROOFS: usize = 12;
 /// Points in one bar chart; of more only the best of each value of the first axis are shown.
 const MOST_BARS: usize = 40;
+
+/// The status of a row that is proven.
+const PROVEN: &str = "optimal";
 
 /// Draws every figure of a study's results into `folder`.
 ///
@@ -144,6 +149,7 @@ impl<'t> Results<'t> {
             group: self.groups[row].clone(),
             x: x[row],
             y: self.throughput[row],
+            proven: self.status[row] == PROVEN,
         });
         let chart = ParetoChart {
             title: self.title.clone(),
@@ -351,23 +357,31 @@ pub struct Pair {
 ///
 /// # Errors
 /// [`FigureError`] for unknown columns, columns without numbers, and files that cannot be written.
-pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>, FigureError> {
+pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Drawn, FigureError> {
     let y = table.numbers(&pair.y)?;
     let names = table.texts(&pair.x)?;
     let groups = match &pair.group {
         Some(column) => table.texts(column)?,
         None => vec![""; table.len()],
     };
-    let shown = |value: f64, log: bool| value.is_finite() && (!log || value > 0.0);
     let numbers_of_x = table.numbers(&pair.x).ok();
     if table.is_empty() {
         return Err(FigureError::NoRows);
     }
-    let drawable = (0..table.len())
-        .any(|row| shown(y[row], pair.log_y) && numbers_of_x.as_ref().is_none_or(|x| shown(x[row], pair.log_x)));
-    if !drawable {
+    let shown =
+        |row: usize| drawable(y[row], pair.log_y) && numbers_of_x.as_ref().is_none_or(|x| drawable(x[row], pair.log_x));
+    let hidden = (0..table.len()).filter(|row| !shown(*row)).count();
+    if hidden == table.len() {
         return Err(FigureError::Nothing);
     }
+    let left_out = (hidden > 0).then(|| {
+        let zero = if pair.log_x || pair.log_y { ", or one that is not above zero on a log axis" } else { "" };
+        format!(
+            "{hidden} of {} rows, which lack a number between -1e150 and 1e150 in one of the columns{zero}",
+            table.len()
+        )
+    });
+    let drawn = |files: Vec<PathBuf>| Drawn { files, left_out: left_out.into_iter().collect() };
     let scale = |log: bool| if log { Scale::Log } else { Scale::Auto };
     let (x_label, y_label) = (pair.x.clone(), pair.y.clone());
     if pair.kind == Kind::Pareto {
@@ -381,11 +395,14 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
             }
             Err(_) => groups.iter().map(|group| (*group).to_string()).collect::<Vec<_>>(),
         };
+        let status = table.texts("status").ok().filter(|_| table.axes().is_ok());
         let points = (0..table.len()).filter(|row| x[*row].is_finite() && y[*row].is_finite()).map(|row| Point {
             label: labels[row].clone(),
             group: groups[row].to_string(),
             x: x[row],
             y: y[row],
+            // A table without a status says nothing of its points.
+            proven: status.as_ref().is_none_or(|status| status[row] == PROVEN),
         });
         let chart = ParetoChart {
             title: String::new(),
@@ -397,7 +414,7 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
             x_scale: scale(pair.log_x),
             y_scale: scale(pair.log_y),
         };
-        return Ok(chart.draw(stem)?);
+        return Ok(drawn(chart.draw(stem)?));
     }
     let is_number = names.iter().all(|text| text.trim().is_empty() || text.trim().parse::<f64>().is_ok());
     let numeric = if is_number || pair.log_x { Some(table.numbers(&pair.x)?) } else { None };
@@ -415,7 +432,7 @@ pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Vec<PathBuf>
         x_scale: scale(pair.log_x),
         y_scale: scale(pair.log_y),
     };
-    Ok(chart.draw(stem)?)
+    Ok(drawn(chart.draw(stem)?))
 }
 
 /// Which values of a column are better: as is stated, else as the column says.

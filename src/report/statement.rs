@@ -3,7 +3,7 @@
 
 use crate::deadline::is_interrupted;
 use crate::execution::{Found, inference};
-use crate::mapping::request::{LeftOpen, LimitReached, MicroBatch, Objective, Passes, Record, Request};
+use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
 use crate::system::{Software, System, Topology};
 use crate::workload::Workload;
 
@@ -201,17 +201,10 @@ fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
     (request.is_joint(system, n) || request.tries_jointly(system, n)) && !workload.is_chain()
 }
 
-/// Of a search that a limit ended before it had a plan.
-pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, limit: LimitReached) -> String {
+/// Of a search that something ended before it had a plan.
+pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, left: LeftOpen) -> String {
     let all = Space::of(workload, system, request, joint(workload, system, request)).words();
-    let because = match limit.options() {
-        None => INTERRUPTED.to_string(),
-        Some(options) => {
-            let counts = if limit == LimitReached::Seconds { "seconds" } else { "nodes" };
-            format!("the search stopped at its limit of {counts}: a larger {options} goes on")
-        }
-    };
-    format!("No plan yet {all}; there may be one, as {because}.")
+    format!("No plan yet {all}; there may be one, as {}.", open(left, request))
 }
 
 /// What ended a search that has no record of why, and what goes on.

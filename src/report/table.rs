@@ -2,10 +2,12 @@
 
 use super::csv::{COLUMNS, LEADING, TRAILING};
 use crate::spec::FileKind;
-use crate::spec::read::{near, quoted};
+use crate::spec::nearest::{near, quoted};
 use csv::{ReaderBuilder, StringRecord};
 use std::path::{Path, PathBuf};
 
+/// The table in the folder of a study.
+pub const RESULTS: &str = "results.csv";
 /// Columns named where another one may be meant.
 const MOST_NAMED: usize = 5;
 /// Columns listed of a table whose columns are not known.
@@ -93,10 +95,20 @@ impl Table {
     /// [`TableError::Read`] when it cannot be read, is empty, or its rows differ in length.
     pub fn read(path: &Path) -> Result<Self, TableError> {
         let fail = |reason: String| TableError::Read { path: path.to_path_buf(), reason };
+        if path.is_dir() {
+            let results = path.join(RESULTS);
+            let table = if results.is_file() { format!("; its table is {}", results.display()) } else { String::new() };
+            return Err(fail(format!("it is a folder{table}")));
+        }
         let bytes = std::fs::read(path).map_err(|e| fail(crate::spec::node::io_reason(&e)))?;
         let kind = std::str::from_utf8(&bytes).ok().and_then(FileKind::of_text);
         if let Some(kind) = kind.filter(|kind| *kind != FileKind::Table) {
             return Err(fail(kind.instead_of("a table (CSV)")));
+        }
+        match bytes.as_slice() {
+            [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => return Err(fail("it is UTF-16 text; save it as UTF-8".into())),
+            [b'{' | b'[', ..] => return Err(fail("this looks like JSON, not a table (CSV)".into())),
+            _ => {}
         }
         // Spreadsheet programs put a byte order mark before the header.
         let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes);
@@ -105,6 +117,19 @@ impl Table {
             reader.headers().map_err(|e| fail(no_table(&e)))?.iter().map(str::to_string).collect();
         if header.is_empty() {
             return Err(fail("the file is empty; a header is due".into()));
+        }
+        if let ([only], Some(other)) = (header.as_slice(), header[0].chars().find(|c| [';', '\t', '|'].contains(c))) {
+            return Err(fail(format!(
+                "the header {only:?} has no comma: fields stand between commas, found {other:?}"
+            )));
+        }
+        if let Some((at, name)) = header.iter().enumerate().find(|(at, name)| header[..*at].contains(name)) {
+            let first = header.iter().position(|other| other == name).unwrap_or_default();
+            return Err(fail(format!(
+                "column {name:?} stands twice in the header (fields {} and {})",
+                first + 1,
+                at + 1
+            )));
         }
         let rows = reader.into_records().collect::<Result<Vec<_>, _>>().map_err(|e| fail(no_table(&e)))?;
         Ok(Self { path: path.to_path_buf(), header, rows })
@@ -227,6 +252,8 @@ mod tests {
     #[test]
     fn what_is_no_table_is_an_error() {
         assert!(table("empty", "").is_err());
+        let twice = table("twice", "a,b,a\n1,2,3\n").unwrap_err().to_string();
+        assert!(twice.contains("column \"a\" stands twice in the header (fields 1 and 3)"), "{twice}");
         assert!(table("ragged", "a,b\n1\n").is_err());
         assert!(table("bytes", "a\n\u{0}").is_ok());
         assert!(Table::read(Path::new("/nonexistent/x.csv")).is_err());

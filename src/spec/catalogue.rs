@@ -6,8 +6,8 @@
 //! `llama3-70b`), after that of the folder for studies in one (`dfmodel-joint`). Two kinds may use one name; `chips/h100` says
 //! which is meant.
 
+use super::nearest::nearest;
 use super::node::{Node, Value};
-use super::read::nearest;
 use std::path::{Component, Path, PathBuf};
 use std::sync::LazyLock;
 
@@ -301,9 +301,14 @@ fn unknown(word: &str, kind: Option<Kind>) -> String {
     }
     if let Some(kind) = kind {
         let names: Vec<&str> = entries().iter().filter(|e| e.kind == kind).map(|e| e.name.as_str()).collect();
-        // The part before the first dash is what chips and models are called: everything of that family is near.
-        let family = |name: &str| name.split(['-', '_']).next().map(str::to_ascii_lowercase);
-        let alike: Vec<&str> = names.iter().filter(|n| family(n) == family(word)).copied().take(8).collect();
+        // The part before the first dash is what chips and models are called: everything of that family is near, and then what shares
+        // another part.
+        let parts = |name: &str| -> Vec<String> { name.split(['-', '_']).map(str::to_ascii_lowercase).collect() };
+        let wanted = parts(word);
+        let of_family = |name: &&&str| parts(name).first() == wanted.first();
+        let shares = |name: &&&str| parts(name).iter().any(|part| part.len() > 2 && wanted.contains(part));
+        let others = names.iter().filter(|name| !of_family(name) && shares(name));
+        let alike: Vec<&str> = names.iter().filter(of_family).chain(others).copied().take(8).collect();
         if !alike.is_empty() {
             return format!("the catalogue has no {what} of this name; near it: {}", alike.join(", "));
         }

@@ -8,6 +8,7 @@
 pub mod catalogue;
 pub mod kind;
 pub mod markdown;
+pub mod nearest;
 pub mod node;
 pub mod read;
 pub mod schema;

@@ -286,6 +286,11 @@ pub struct Loader;
 
 /// Largest specification file read.
 const MAX_FILE_BYTES: u64 = 64 << 20;
+/// Why a pipe is refused: a file may be read more than once, and relative paths in it need its folder.
+const NOT_READ_TWICE: &str =
+    "standard input, pipes and devices are not read here; write the text to a file and name that";
+/// Most files that name each other in a row.
+const MOST_IN_A_ROW: usize = 16;
 
 impl Loader {
     /// Reads and parses `path`.
@@ -301,23 +306,38 @@ impl Loader {
             return Node::parse(&name, text);
         }
         let fail = |message: String| Problem { origin: origin.clone(), field: field.clone(), message };
-        let meta = std::fs::metadata(path)
-            .map_err(|e| fail(format!("cannot read file {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+        let shown = path.display().to_string();
+        if shown.is_empty() {
+            return Err(fail("no file is named".into()));
+        }
+        let unreadable = |e: &std::io::Error| {
+            let fetched = if shown.contains("://") { "; addresses are not fetched" } else { "" };
+            fail(format!("cannot read file {shown:?}: {}{fetched}", io_reason(e)))
+        };
+        let meta = std::fs::metadata(path).map_err(|e| match shown.as_str() {
+            "-" => fail(NOT_READ_TWICE.into()),
+            _ => unreadable(&e),
+        })?;
+        if meta.is_dir() {
+            return Err(fail(format!("{shown:?} is a folder, not a file")));
+        }
         if !meta.is_file() {
-            return Err(fail(format!("{:?} is not a file", path.display().to_string())));
+            return Err(fail(NOT_READ_TWICE.into()));
         }
         if meta.len() > MAX_FILE_BYTES {
-            return Err(fail(format!("{:?} is larger than 64 MiB", path.display().to_string())));
+            return Err(fail(format!("{shown:?} is larger than 64 MiB")));
         }
-        let bytes = std::fs::read(path)
-            .map_err(|e| fail(format!("cannot read file {:?}: {}", path.display().to_string(), io_reason(&e))))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| fail(format!("{:?} is not UTF-8 text", path.display().to_string())))?;
-        let parsed = Node::parse(&path.display().to_string(), &text);
+        let bytes = std::fs::read(path).map_err(|e| unreadable(&e))?;
+        let text = String::from_utf8(bytes).map_err(|e| {
+            let utf_16 = matches!(e.as_bytes(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
+            let instead = if utf_16 { " but UTF-16; save it as UTF-8" } else { "" };
+            fail(format!("{shown:?} is not UTF-8 text{instead}"))
+        })?;
+        let parsed = Node::parse(&shown, &text);
         if !matches!(parsed, Ok(Node { value: Value::Map(_), .. }))
             && let Some(kind @ (FileKind::Table | FileKind::Trace)) = FileKind::of_text(&text)
         {
-            let origin = Origin { file: Arc::from(path.display().to_string()), line: 1 };
+            let origin = Origin { file: Arc::from(shown), line: 1 };
             return Err(Problem { origin, field, message: kind.instead_of("a file of YAML") });
         }
         parsed
@@ -345,7 +365,7 @@ impl Loader {
         match catalogue::find(name, kind) {
             Ok(entry) => self.load(&entry.file(), from),
             Err(instead) => self.load(path, from).map_err(|mut problem| {
-                if !instead.is_empty() && !path.exists() {
+                if !instead.is_empty() && !path.exists() && name != "-" {
                     problem.message = format!("{}; {instead}", problem.message);
                 }
                 problem
@@ -382,31 +402,38 @@ impl Loader {
     /// # Errors
     /// The [`Problem`] of loading the file.
     pub fn expand_as(&self, node: &Node, field: &str, kind: Option<Kind>) -> Result<Node, Problem> {
-        self.expand_bounded(node, field, kind, 0)
+        // The whole of a file begins the trail; a part of it may name the file again, for another part.
+        let trail: &[Arc<str>] = if field.is_empty() { std::slice::from_ref(&node.origin.file) } else { &[] };
+        self.expand_after(node, field, kind, trail)
     }
 
-    fn expand_bounded(&self, node: &Node, field: &str, kind: Option<Kind>, depth: usize) -> Result<Node, Problem> {
-        if depth > 16 {
+    /// `trail`: the files on the way here.
+    fn expand_after(&self, node: &Node, field: &str, kind: Option<Kind>, trail: &[Arc<str>]) -> Result<Node, Problem> {
+        let Value::Scalar { text, .. } = &node.value else { return self.expand_from(node.clone(), field, kind, trail) };
+        let path = self.resolve(&node.origin, text);
+        let loaded = self.open_at(&path, text, kind, Some((&node.origin, field)))?;
+        let file = &loaded.origin.file;
+        let circle = trail.iter().position(|before| before == file);
+        if circle.is_some() || trail.len() >= MOST_IN_A_ROW {
+            let way: Vec<&str> = trail[circle.unwrap_or(0)..].iter().chain([file]).map(AsRef::as_ref).collect();
+            let what = match circle {
+                Some(_) => "files name each other in a circle".to_string(),
+                None => format!("more than {MOST_IN_A_ROW} files name one another in a row"),
+            };
             return Err(Problem {
                 origin: node.origin.clone(),
                 field: field.into(),
-                message: "references follow each other in a circle".into(),
+                message: format!("{what}: {}", way.join(" -> ")),
             });
         }
-        match &node.value {
-            Value::Scalar { text, .. } => {
-                let path = self.resolve(&node.origin, text);
-                let loaded = self.open_at(&path, text, kind, Some((&node.origin, field)))?;
-                self.expand_from(loaded, field, kind, depth + 1)
-            }
-            _ => self.expand_from(node.clone(), field, kind, depth),
-        }
+        let trail = [trail, &[file.clone()]].concat();
+        self.expand_from(loaded, field, kind, &trail)
     }
 
-    fn expand_from(&self, node: Node, field: &str, kind: Option<Kind>, depth: usize) -> Result<Node, Problem> {
+    fn expand_from(&self, node: Node, field: &str, kind: Option<Kind>, trail: &[Arc<str>]) -> Result<Node, Problem> {
         let Value::Map(entries) = &node.value else { return Ok(node) };
         let Some((_, _, base)) = entries.iter().find(|(k, _, _)| k == "from") else { return Ok(node) };
-        let mut base = self.expand_bounded(base, field, kind, depth + 1)?;
+        let mut base = self.expand_after(base, field, kind, trail)?;
         for (key, origin, value) in entries.iter().filter(|(k, _, _)| k != "from") {
             base.set(key, origin.clone(), value.clone());
         }

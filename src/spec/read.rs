@@ -1,9 +1,10 @@
 //! Reading nodes into typed structures, collecting every problem on the way.
 
 use super::kind::FileKind;
+use super::nearest::{meant, nearest};
 use super::node::{Loader, Node, Origin, Value};
 use super::schema::Definitions;
-use crate::units::{Quantity, QuantityError};
+use crate::units::Quantity;
 use serde::Serialize;
 use serde_json::json;
 use std::any::Any;
@@ -25,14 +26,17 @@ impl std::error::Error for Problem {}
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.origin.file)?;
-        if self.origin.line > 0 {
-            write!(f, ":{}", self.origin.line)?;
+        if !self.origin.file.is_empty() {
+            write!(f, "{}", self.origin.file)?;
+            if self.origin.line > 0 {
+                write!(f, ":{}", self.origin.line)?;
+            }
+            f.write_str(": ")?;
         }
         if !self.field.is_empty() {
-            write!(f, ": {}", self.field)?;
+            write!(f, "{}: ", self.field)?;
         }
-        write!(f, ": {}", self.message)
+        f.write_str(&self.message)
     }
 }
 
@@ -154,9 +158,16 @@ impl Reader {
             self.problem(node, kind.instead_of(due));
             return None;
         }
+        // A name stands in headings, rows and figures.
+        if let Some(name) = node.get("name")
+            && matches!(&name.value, Value::Scalar { text, .. } if text.trim().is_empty() || text.contains('\n'))
+        {
+            self.within("name", |r| r.problem(name, format!("expected a text on one line, found {}", name.describe())));
+        }
         for (key, origin, _) in entries {
             if !known.contains(&key.as_str()) {
                 let remedy = match nearest(key, known) {
+                    _ if key == "<<" => "YAML's merge keys are not read; `from: PATH` takes over a file".into(),
                     Some(near) => format!("did you mean {near:?}?"),
                     None => format!("known keys: {}", known.join(", ")),
                 };
@@ -206,65 +217,6 @@ fn another_kind(node: &Node, entries: &[(String, Origin, Node)], due: &str, know
     (FileKind::due(due) && kind.name() != due).then_some(kind)
 }
 
-/// The known word nearest to `word`, if it is near enough to be a slip of the keyboard.
-pub fn nearest<'k>(word: &str, known: &[&'k str]) -> Option<&'k str> {
-    known
-        .iter()
-        .map(|k| (edit_distance(word, k), *k))
-        .filter(|(d, k)| *d <= 1 + k.len().min(word.len()) / 3)
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, k)| k)
-}
-
-/// The known words that may be meant by `word`, the likeliest first: slips of the keyboard, then words that hold it or that it
-/// holds, in whole or but for a slip in one of their parts.
-pub fn near<'k>(word: &str, known: &[&'k str], most: usize) -> Vec<&'k str> {
-    let low = word.to_lowercase();
-    let part_of = |whole: &str, part: &str| part.len() > 2 && whole.contains(part);
-    let mut found: Vec<(usize, usize, &str)> = Vec::new();
-    for name in known {
-        let other = name.to_lowercase();
-        let distance = edit_distance(&low, &other);
-        let parts = || other.split(['_', '-', '.', ' ']).filter(|part| part.len() > 2);
-        if nearest(&low, &[&other]).is_some() {
-            found.push((0, distance, name));
-        } else if part_of(&other, &low) || part_of(&low, &other) {
-            found.push((1, distance, name));
-        } else if parts().any(|part| edit_distance(&low, part) <= 1) {
-            found.push((2, distance, name));
-        }
-    }
-    found.sort_by_key(|(class, distance, _)| (*class, *distance));
-    found.into_iter().take(most).map(|(_, _, name)| name).collect()
-}
-
-/// `"a", "b" or "c"`.
-pub fn quoted(names: &[&str]) -> String {
-    match names {
-        [] => String::new(),
-        [one] => format!("{one:?}"),
-        [first @ .., last] => {
-            let first: Vec<String> = first.iter().map(|name| format!("{name:?}")).collect();
-            format!("{} or {last:?}", first.join(", "))
-        }
-    }
-}
-
-fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substitute = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substitute.min(row[j] + 1).min(row[j + 1] + 1);
-        }
-    }
-    row.last().copied().unwrap_or(0)
-}
-
 /// A type that is read from a node and described by a JSON Schema.
 pub trait FromNode: Sized + 'static {
     /// Reads the value; on failure notes the problems and gives `None`.
@@ -297,21 +249,32 @@ fn text_of<'n>(node: &'n Node, reader: &mut Reader, expected: impl FnOnce() -> S
     }
 }
 
+/// One of several words, which `of` knows; `expected` says which.
+pub fn word<T>(
+    node: &Node,
+    reader: &mut Reader,
+    of: fn(&str) -> Option<T>,
+    known: &[&str],
+    expected: fn() -> String,
+) -> Option<T> {
+    let text = match &node.value {
+        Value::Scalar { text, .. } => text.as_str(),
+        _ => "",
+    };
+    of(text).or_else(|| {
+        reader.problem(node, format!("expected {}, found {}{}", expected(), node.describe(), meant(text, known)));
+        None
+    })
+}
+
 impl<Q: Quantity + 'static> FromNode for Q {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         let text = text_of(node, reader, Self::expected)?;
         match Q::parse(text) {
             Ok(value) => Some(value),
             Err(reason) => {
-                let units: Vec<&str> = Q::UNITS.iter().map(|(u, _)| *u).collect();
-                let fits = match reason {
-                    QuantityError::MissingUnit { .. } | QuantityError::WrongUnit { .. } => {
-                        format!(" (units: {})", units.join(", "))
-                    }
-                    _ => String::new(),
-                };
-                let expected = Self::expected();
-                reader.problem(node, format!("expected {expected}, found {}: {reason}{fits}", node.describe()));
+                let (expected, units) = (Self::expected(), reason.units::<Q>());
+                reader.problem(node, format!("expected {expected}, found {}: {reason}{units}", node.describe()));
                 None
             }
         }
@@ -327,6 +290,14 @@ impl<Q: Quantity + 'static> FromNode for Q {
     }
 }
 
+/// A text without control characters: they would reach a terminal as commands.
+fn harmless<'t>(text: &'t str, node: &Node, reader: &mut Reader) -> Option<&'t str> {
+    let Some(control) = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) else { return Some(text) };
+    let message = format!("expected a text, found the control character U+{:04X} in it", u32::from(control));
+    reader.problem(node, message);
+    None
+}
+
 /// A name: a non-empty text without line breaks.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
@@ -339,7 +310,7 @@ impl FromNode for Name {
             reader.problem(node, format!("expected a text on one line, found {}", node.describe()));
             return None;
         }
-        Some(Self(text.to_string()))
+        harmless(text, node, reader).map(|text| Self(text.to_string()))
     }
     fn schema(_: &mut Definitions) -> serde_json::Value {
         json!({ "type": "string", "minLength": 1 })
@@ -352,15 +323,7 @@ impl FromNode for Name {
 impl FromNode for String {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         let text = text_of(node, reader, Self::expected)?;
-        // They would reach a terminal as commands.
-        if let Some(control) = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t')) {
-            reader.problem(
-                node,
-                format!("expected a text, found the control character U+{:04X} in it", u32::from(control)),
-            );
-            return None;
-        }
-        Some(text.to_string())
+        harmless(text, node, reader).map(str::to_string)
     }
     fn schema(_: &mut Definitions) -> serde_json::Value {
         json!({ "type": "string" })
@@ -678,12 +641,7 @@ macro_rules! choice {
         }
         impl $crate::spec::FromNode for $name {
             fn from_node(node: &$crate::spec::Node, reader: &mut $crate::spec::Reader) -> Option<Self> {
-                if let $crate::spec::Value::Scalar { text, .. } = &node.value {
-                    if let Some(value) = Self::from_word(text) { return Some(value); }
-                }
-                let expected = <Self as $crate::spec::FromNode>::expected();
-                reader.problem(node, format!("expected {expected}, found {}", node.describe()));
-                None
+                $crate::spec::read::word(node, reader, Self::from_word, &[$($text),*], <Self as $crate::spec::FromNode>::expected)
             }
             fn schema(_: &mut $crate::spec::schema::Definitions) -> serde_json::Value {
                 serde_json::json!({

@@ -5,7 +5,7 @@
 //! to a chip can be an axis of a study without a line here. It says as well which values name other files; those are
 //! read once, when the study is loaded ([`Fields::freeze`]), so that a file changed during a long run changes nothing.
 
-use crate::spec::read::nearest;
+use crate::spec::nearest::nearest;
 use crate::spec::{FromNode, Loader, Node, Origin, Problem, Problems, Value, schema};
 use crate::system::System;
 use crate::workload::WorkloadSpec;
@@ -63,11 +63,19 @@ impl FieldPath {
     /// # Errors
     /// What is wrong with the path, naming the nearest field.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let mut words = text.split('.');
+        // As messages write the places of a list, with dots and brackets or with brackets alone.
+        let dotted = text.replace(".[", "[").replace('[', ".").replace(']', "");
+        let mut words = dotted.split('.');
         let first = words.next().unwrap_or_default();
         let root = Root::ALL.into_iter().find(|r| r.word() == first).ok_or_else(|| {
             let roots = Root::ALL.map(Root::word);
+            let below = |root: &str| Self::parse(&format!("{root}.{text}")).is_ok();
             match nearest(first, &roots) {
+                None if roots.iter().any(|root| below(root)) => {
+                    let whole: Vec<String> =
+                        roots.iter().filter(|root| below(root)).map(|root| format!("\"{root}.{text}\"")).collect();
+                    format!("unknown field {text:?}; did you mean {}?", whole.join(" or "))
+                }
                 Some(near) => format!("unknown field {text:?}; did you mean {near:?} for {first:?}?"),
                 None => format!("unknown field {text:?}; a field starts with workload., system. or solve."),
             }
@@ -353,6 +361,9 @@ mod tests {
         ] {
             assert_eq!(path(good).to_string(), good);
         }
+        for brackets in ["system.network.dimensions.[1].size", "system.network.dimensions[1].size"] {
+            assert_eq!(path(brackets).to_string(), "system.network.dimensions.1.size");
+        }
         let wrong = |text: &str| FieldPath::parse(text).unwrap_err();
         assert!(wrong("sytem.chip").contains("did you mean \"system\""), "{}", wrong("sytem.chip"));
         assert!(wrong("system.chpi").contains("did you mean \"chip\""));
@@ -361,6 +372,7 @@ mod tests {
         assert!(wrong("system.network.dimensions.link").contains("system.network.dimensions.0"));
         assert!(wrong("system.chip.from").contains("unknown field"));
         assert!(wrong("").contains("starts with"));
+        assert!(wrong("chip.cores").contains("did you mean \"system.chip.cores\"?"), "{}", wrong("chip.cores"));
         assert!(wrong("system.").contains("unknown field"));
     }
 

@@ -148,6 +148,7 @@ impl Study {
         let rules = axes.as_deref().and_then(|axes| rule::resolve(&spec.rules, &node, axes, &mut reader));
         if let (Some(axes), Some(rules)) = (&axes, &rules) {
             rule::overwritten(axes, rules, &mut reader);
+            rule::under_budget(&spec, axes, &mut reader);
         }
         let (axes, rules) = reader.finish_with(axes.zip(rules), &node)?;
         let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
@@ -298,7 +299,7 @@ impl Study {
             .map(|(name, _)| {
                 let at = solve_node.get("partitions").and_then(|n| n.get(name)).unwrap_or(&solve_node);
                 let names: Vec<&str> = workload.kernels.iter().map(|k| k.name.as_str()).collect();
-                let near = crate::spec::read::nearest(name, &names);
+                let near = crate::spec::nearest::nearest(name, &names);
                 let message = match near {
                     Some(near) => format!("there is no kernel {name:?}; did you mean {near:?}?"),
                     None => format!("there is no kernel {name:?}"),

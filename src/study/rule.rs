@@ -7,9 +7,10 @@
 
 use super::axis::{Axis, Override, field_override};
 use super::field::FieldPath;
-use super::spec::RuleSpec;
-use crate::spec::read::nearest;
+use super::spec::{RuleSpec, StudySpec};
+use crate::spec::nearest::nearest;
 use crate::spec::{Node, Origin, Reader, Value};
+use crate::system::budget::Scaled;
 use std::collections::{BTreeSet, HashSet};
 
 /// A rule.
@@ -172,6 +173,39 @@ pub(super) fn overwritten(axes: &[Axis], rules: &[Rule], reader: &mut Reader) {
             let at = Node { origin: origin.clone(), value: Value::Null };
             let message = format!("sets {path}, so that {hidden} of {owner} has no effect; {remedy}");
             reader.within(place, |r| r.problem(&at, message));
+        }
+    }
+}
+
+/// A size that an axis sets and a budget then scales changes nothing; its labels would lie.
+pub(super) fn under_budget(spec: &StudySpec, axes: &[Axis], reader: &mut Reader) {
+    let fields =
+        || axes.iter().enumerate().flat_map(|(i, axis)| Step::Axis(i, axis).fields().into_iter().map(move |f| (i, f)));
+    let budget = spec.solve.budget.as_ref().map(|budget| budget.dimension);
+    let of_axis = || fields().any(|(_, (path, _))| path.to_string() == "solve.budget").then_some(Scaled::Outermost);
+    let network = spec.system.0.get("network").and_then(|network| network.get("dimensions"));
+    let (Some(scaled), Some(Value::List(dimensions))) = (budget.or_else(of_axis), network.map(|d| &d.value)) else {
+        return;
+    };
+    // Where an axis sets the network itself, which dimension is scaled is not known before its points are built.
+    let whole = |path: &FieldPath| path.to_string().starts_with("system") && path.segments.len() < 3;
+    if fields().any(|(_, (path, _))| whole(path) && path.segments.first().is_none_or(|part| part == "network")) {
+        return;
+    }
+    let at = match scaled {
+        Scaled::Outermost => dimensions.len().saturating_sub(1),
+        Scaled::Innermost => 0,
+        Scaled::At(at) => at,
+    };
+    for (i, (path, origin)) in fields() {
+        let [network, list, entry, size] = path.segments.as_slice() else { continue };
+        let is_it = entry.parse() == Ok(at) || (entry == "*" && dimensions.len() == 1);
+        if (network.as_str(), list.as_str(), size.as_str()) == ("network", "dimensions", "size") && is_it {
+            let at = Node { origin: origin.clone(), value: Value::Null };
+            let message = format!(
+                "sets {path}, which the budget of the study scales, so that it has no effect; leave the axis out, or let the budget scale another dimension (solve.budget.dimension)"
+            );
+            reader.within(format!("axes.[{i}]"), |r| r.problem(&at, message));
         }
     }
 }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub const MODEL_REVISION: u32 = 8;
 
 /// Name of the results.
-pub const RESULTS: &str = "results.csv";
+pub use crate::report::table::RESULTS;
 /// Name of the wall-clock figures.
 pub const TIMINGS: &str = "timings.csv";
 /// Name of the journal.

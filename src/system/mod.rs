@@ -72,8 +72,11 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
     let product = system.network.chips();
     if let Some(chips) = system.chips.filter(|c| *c != product) {
         let sizes: Vec<String> = system.network.dimensions.iter().map(|d| d.size.to_string()).collect();
-        let product_text =
-            if sizes.is_empty() { "1 (single chip)".into() } else { format!("{} = {product}", sizes.join(" x ")) };
+        let product_text = match sizes.as_slice() {
+            [] => "1 (single chip)".into(),
+            [one] => one.clone(),
+            _ => format!("{} = {product}", sizes.join(" x ")),
+        };
         let at = node.get("chips").unwrap_or(node);
         reader.within("chips", |r| {
             r.problem(at, format!("{chips} chips, but the network's dimensions have {product_text}"))

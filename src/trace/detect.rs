@@ -138,6 +138,11 @@ pub fn detect(path: &Path) -> Result<Format, TraceError> {
     }
 }
 
+/// What a file is instead of what a reader took it for: the fault of [`detect`], where that finds one, else the reader's own.
+pub(crate) fn instead(path: &Path, faults: TraceErrors) -> TraceErrors {
+    detect(path).err().map_or(faults, Into::into)
+}
+
 enum Opening {
     Empty,
     Binary,
@@ -172,10 +177,12 @@ fn opening(head: &[u8]) -> Opening {
 }
 
 /// Whether nothing but a text begins like this. Every node of a `.et` has bytes that no text has (tags 8 and 18); metadata alone that would look
-/// like a text of 64 letters and more has never been written.
+/// like a text has never been written.
 fn is_prose(head: &[u8]) -> bool {
-    head.len() >= 64
-        && head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x80..))
+    if head.len() < 64 {
+        return head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~'));
+    }
+    head.iter().all(|b| matches!(b, b'\t' | b'\n' | b'\r' | b' '..=b'~' | 0x80..))
         && std::str::from_utf8(&head[..head.len().min(64)]).map_or_else(|e| e.valid_up_to() > 60, |_| true)
 }
 

@@ -3,7 +3,7 @@
 
 use super::metric::{Metric, Unit};
 use super::row::{HplSizes, Origin, Row};
-use crate::spec::read::nearest;
+use crate::spec::nearest::nearest;
 use csv::{ReaderBuilder, StringRecord};
 use std::collections::BTreeMap;
 

@@ -329,7 +329,7 @@ impl GraphSpec {
             let names: Vec<&str> = self.blocks.iter().map(|b| b.name.as_str()).collect();
             let fault = match (block, &spec.block) {
                 (Some(None), Some(name)) if names.is_empty() => Some(format!("there are no blocks, found {name:?}")),
-                (Some(None), Some(name)) => Some(match crate::spec::read::nearest(name, &names) {
+                (Some(None), Some(name)) => Some(match crate::spec::nearest::nearest(name, &names) {
                     Some(near) => format!("there is no block {name:?}; did you mean {near:?}?"),
                     None => format!("there is no block {name:?}"),
                 }),

@@ -5,6 +5,7 @@ use super::{
     language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
 };
 use crate::graph::GraphError;
+use crate::spec::nearest::meant;
 use crate::spec::{
     FileKind, FromNode, Loader, Node, Origin, Problem, Problems, Reader, Value, catalogue::Kind, schema::Definitions,
 };
@@ -12,6 +13,11 @@ use crate::units::Bytes;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
+
+/// Most times that a graph is repeated: divisions of its layers into stages are looked at one by one.
+const MOST_REPEATS: u64 = 1 << 20;
+/// What `kind:` may be.
+const KINDS: [&str; 9] = ["transformer", "language_model", "dlrm", "mamba", "hyena", "hpl", "fft", "graph", "trace"];
 
 /// A workload as a file states it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -61,13 +67,10 @@ impl FromNode for WorkloadSpec {
                 }
                 let at = node.get("kind").unwrap_or(node);
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
+                let meant = meant(kind, &KINDS);
+                let kinds = KINDS.join(", ");
                 reader.within("kind", |r| {
-                    r.problem(
-                        at,
-                        format!(
-                            "expected a kind of workload: transformer, language_model, dlrm, mamba, hyena, hpl, fft, graph, trace; found {found}"
-                        ),
-                    );
+                    r.problem(at, format!("expected a kind of workload: {kinds}, found {found}{meant}"))
                 });
                 None
             }
@@ -137,6 +140,12 @@ impl WorkloadSpec {
             Self::Graph(g) => g.build(node)?,
             Self::Trace(t) => t.build(node)?,
         };
+        if built.repeat > MOST_REPEATS {
+            let key = ["repeat", "layers"].into_iter().find(|key| node.get(key).is_some()).unwrap_or_default();
+            let at = node.get(key).unwrap_or(node);
+            let message = format!("expected at most {MOST_REPEATS}, found {}", built.repeat);
+            return Err(Problem { origin: at.origin.clone(), field: key.into(), message }.into());
+        }
         built.checked().map_err(|errors| {
             Problems(
                 errors

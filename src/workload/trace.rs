@@ -53,6 +53,9 @@ crate::spec! {
 }
 
 fn check(spec: &TraceSpec, node: &Node, reader: &mut Reader) {
+    if spec.path.is_empty() {
+        reader.within("path", |r| r.problem(node.get("path").unwrap_or(node), "no file is named"));
+    }
     for (field, message) in lower::sound::numbers(&spec.request()) {
         let at = node.get(field).unwrap_or(node);
         reader.within(field, |r| r.problem(at, message));

@@ -338,3 +338,47 @@ fn an_answer_tells_energy_and_money() {
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(1) && message.contains("result.energy_j: the file says 1.5"), "{message}");
 }
+
+/// The study of equal budgets, its third of equal numbers of chips, under each objective: what is proven to need least is not beaten by the
+/// plan of the same point that is fastest, nor by the one that is best for the third.
+#[test]
+fn no_optimum_of_an_equal_budget_is_beaten_by_the_fastest_plan() {
+    let folder = Folder::new("equal");
+    let study = "from: gpt3-1t-equal-budget
+name: objectives
+axes:
+  - { name: chip, field: system.chip, values: [h100, tpu-v4, sn30] }
+  - { name: memory, field: system.memory, values: [hbm, ddr] }
+  - { name: goal, field: solve.objective, values: [time, energy, cost] }
+solve:
+  economics: { electricity: $0.10/kWh, amortization: 4 years, pue: 1.2, run: 300e9 tokens }
+  budget: { chips: 1024, sizes: power_of_two }
+";
+    std::fs::write(folder.0.join("study.yaml"), study).unwrap();
+    let run = folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", "o"]);
+    assert_eq!(run.status.code(), Some(0), "{}", String::from_utf8_lossy(&run.stderr));
+    let table = flowspace::report::table::Table::read(&folder.0.join("o/results.csv")).unwrap();
+    let (goals, status) = (table.texts("goal").unwrap(), table.texts("status").unwrap());
+    let columns = ["iteration_s", "energy_j", "iteration_usd"].map(|column| table.numbers(column).unwrap());
+    assert_eq!(table.len(), 18);
+    let mut better = [false; 3];
+    for point in 0..table.len() / 3 {
+        let rows = [3 * point, 3 * point + 1, 3 * point + 2];
+        assert_eq!(rows.map(|row| goals[row]), ["time", "energy", "cost"]);
+        for (goal, values) in columns.iter().enumerate() {
+            let own = values[rows[goal]];
+            assert_eq!(status[rows[goal]], "optimal");
+            for row in rows {
+                assert!(
+                    own <= values[row] * (1.0 + 1e-9),
+                    "{} of point {row}: {own} against {}",
+                    goals[rows[goal]],
+                    values[row]
+                );
+            }
+            better[goal] |= rows.iter().any(|row| own < values[*row] * (1.0 - 1e-6));
+        }
+    }
+    // Not all are one plan: there is something to be beaten by.
+    assert!(better[1] && better[2], "{better:?}");
+}

@@ -2,7 +2,7 @@
 //! and standard error, to the letter. `FLOWSPACE_BLESS=1 cargo test --test all errors::` writes the expectations anew; read them.
 //!
 //! A case starts with the command, then its files, each after a line `--- NAME`. The files of `errors/base` stand beside
-//! them. `--- NAME repeat N` writes the text N times (on one line), `--- NAME hex` the bytes that the text spells.
+//! them; a word of a command with blanks stands between single quotes. `--- NAME repeat N` writes the text N times (on one line), `--- NAME hex` the bytes that the text spells.
 //! A case that starts with `# only without the feature NAME` (`cbc`, `milp`) is that.
 
 use super::scratch::Scratch;
@@ -50,8 +50,19 @@ fn lay_out(case: &str, at: &Path) -> Option<Vec<String>> {
         };
         std::fs::write(at.join(words[0]), bytes).unwrap();
     }
-    let words = command.strip_prefix("$ flowspace").expect("a case starts with its command").split_whitespace();
-    Some(words.map(str::to_string).collect())
+    Some(words(command.strip_prefix("$ flowspace").expect("a case starts with its command")))
+}
+
+/// The words of a command; what stands between single quotes is one of them.
+fn words(command: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (i, part) in command.split('\'').enumerate() {
+        match i % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_string)),
+            _ => words.push(part.to_string()),
+        }
+    }
+    words
 }
 
 #[test]

@@ -39,6 +39,13 @@ fn options_stand_under_what_they_do() {
         assert!(found.starts_with(under), "{option} stands under {found:?}");
     }
     assert_eq!(heading(&said(&["explain", "--help"]), "--sharding"), "Search:");
+    assert_eq!(
+        heading(&said(&["explain", "--help"]), "--max-partitions"),
+        "Decisions (free or searched where left out):"
+    );
+    for (option, under) in [("--workload", "Input:"), ("--objective", "Search:"), ("--out", "Output:")] {
+        assert_eq!(heading(&said(&["place", "--help"]), option), under);
+    }
 }
 
 #[test]

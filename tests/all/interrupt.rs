@@ -1,4 +1,5 @@
-//! Ctrl-C in a search of one point, from outside: it ends with the best plan so far, and says that it was interrupted.
+//! Ctrl-C in a search of one point, from outside: it ends with the best plan so far, and says that it was interrupted. A second one ends the
+//! program at once.
 //!
 //! When a child may be interrupted is read from what the system tells of it (which signals it catches, how much processor time it has
 //! had), so that no test depends on how fast the machine is.
@@ -37,14 +38,18 @@ fn spent(child: &Child) -> u64 {
     [11, 12].iter().filter_map(|i| fields.get(*i)?.parse::<u64>().ok()).sum()
 }
 
+/// Interrupts a child. The shell has a `kill` where the system has none.
+fn interrupt(child: &Child) {
+    let sent = Command::new("sh").arg("-c").arg(format!("kill -INT {}", child.id())).status().unwrap();
+    assert!(sent.success());
+}
+
 /// Interrupts a child once it catches that and has had so much processor time.
 fn interrupted(mut child: Child, after: u64) -> Output {
     while child.try_wait().unwrap().is_none() && !(catches(&child) && spent(&child) >= after) {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    // The shell has a `kill` where the system has none.
-    let sent = Command::new("sh").arg("-c").arg(format!("kill -INT {}", child.id())).status().unwrap();
-    assert!(sent.success());
+    interrupt(&child);
     child.wait_with_output().unwrap()
 }
 
@@ -124,4 +129,68 @@ fn a_search_of_executions_ends_so_too() {
         assert!(value["statement"].as_str().unwrap().contains("the search was interrupted"), "{value:#}");
         assert_eq!(value["objective"].is_number(), value["reason"].is_null(), "{value:#}");
     }
+}
+
+/// Layouts for serving: which were looked at is the machine's.
+#[test]
+fn a_search_of_layouts_ends_so_too() {
+    let folder = Scratch::new("interrupt-serving");
+    let batches: Vec<String> = (1..=4000).map(|batch| batch.to_string()).collect();
+    let batches = batches.join(",");
+    let serve =
+        ["map", "--workload", "deepseek-v3-serving", "--system", "h100-dgx-1024", "--format", "json", "--batch"];
+    let out = interrupted(start(&folder.0, &[&serve[..], &[&batches]].concat()), 0);
+    assert_eq!(out.status.code(), Some(130), "{}", told(&out));
+    assert!(told(&out).contains("interrupted: ending with the best plan so far"), "{}", told(&out));
+    let value = json(&out);
+    assert!(value["statement"].as_str().unwrap().contains("the search was interrupted"), "{value:#}");
+}
+
+/// The comparison of engines, which comes after the search, ends too: every engine is told, with what it had.
+#[test]
+fn a_comparison_of_engines_ends_so_too() {
+    let folder = Scratch::new("interrupt-engines");
+    let all = ["map", "--workload", "gpt3-1t-training", "--system", "sn30-1024-torus-2d", "--all-solvers"];
+    let out = interrupted(start(&folder.0, &all), 0);
+    assert_eq!(out.status.code(), Some(130), "{}", told(&out));
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    match told(&out).contains("error: no plan before the interruption") {
+        true => assert!(text.is_empty(), "{text}"),
+        false => assert!(text.contains("status: ") && text.contains("shortest path"), "{text}{}", told(&out)),
+    }
+}
+
+/// A second interruption ends the program wherever it is: here it waits for someone to read its answer, which is longer than a pipe holds.
+#[test]
+fn a_second_interruption_ends_the_program_at_once() {
+    use std::io::{BufRead as _, BufReader, Read as _};
+    let folder = Scratch::new("interrupt-twice");
+    folder.write("many.yaml", &many(2000, false));
+    let first = ["map", "--workload", "many.yaml", "--system", "sn10-single", "--time-limit", "2s", "--plan-out"];
+    start(&folder.0, &[&first[..], &["plan.yaml"]].concat()).wait_with_output().unwrap();
+    // From a plan file there is an answer at once.
+    let mut child = start(&folder.0, &["map", "--plan", "plan.yaml", "--format", "json"]);
+    while !catches(&child) {
+        assert!(child.try_wait().unwrap().is_none(), "it ends by itself");
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    interrupt(&child);
+    let mut errors = BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    errors.read_line(&mut line).unwrap();
+    assert!(line.contains("another interruption ends the program at once"), "{line}");
+    interrupt(&child);
+    // Nothing was read of it: without the second interruption it would wait for ever.
+    for _ in 0..12_000 {
+        if let Some(status) = child.try_wait().unwrap() {
+            assert_eq!(status.code(), Some(130));
+            let mut answer = String::new();
+            child.stdout.take().unwrap().read_to_string(&mut answer).unwrap();
+            assert!(serde_json::from_str::<Value>(&answer).is_err(), "the answer is cut off");
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    child.kill().unwrap();
+    panic!("a second interruption did not end it");
 }

@@ -40,7 +40,8 @@ fn a_profile_is_simulated_sized_and_drawn() {
         "simulate",
         "profile.xml",
         "--sizes",
-        "--json",
+        "--format",
+        "json",
         "--out",
         "sized.xml",
         "--figures",
@@ -92,7 +93,7 @@ fn a_placement_goes_through_a_mapping_file_and_back() {
     std::fs::write(scratch.0.join("c.yaml"), cores).unwrap();
     scratch.succeed(&["place", "--workload", "g.yaml", "--cores", "c.yaml", "--out", "p.yaml"]);
     let simulated = |file: &str| -> serde_json::Value {
-        let text = scratch.succeed(&["place", "simulate", file, "--json", "--transfers", "free"]);
+        let text = scratch.succeed(&["place", "simulate", file, "--format", "json", "--transfers", "free"]);
         serde_json::from_str(&text).unwrap()
     };
     let first = simulated("p.yaml");

@@ -93,9 +93,9 @@ fn a_study_from_file_to_figures() {
 
     let pair = ["plot", "outputs/small/results.csv", "--x", "cost_usd", "--y", "samples_per_s", "--group", "cores"];
     for kind in ["scatter", "line", "pareto"] {
-        let plot = folder.flowspace(&[&pair[..], &["--kind", kind, "--out", "new/pair", "--log-y"]].concat());
+        let plot = folder.flowspace(&[&pair[..], &["--kind", kind, "--out", "pair", "--log-y"]].concat());
         assert_eq!(code(&plot), Some(0), "{}", stderr(&plot));
-        assert!(folder.read("new/pair.svg").starts_with("<svg"));
+        assert!(folder.read("pair.svg").starts_with("<svg"));
     }
     let names = folder.flowspace(&["plot", "outputs/small/results.csv", "--x", "status", "--y", "layer_s"]);
     assert_eq!(code(&names), Some(0), "{}", stderr(&names));
@@ -124,7 +124,9 @@ fn exit_codes_tell_points_without_a_plan_from_bad_input() {
     folder.study("  - {name: dram, field: system.memory.capacity, values: [1 kB]}\n");
     let none = folder.flowspace(&["study", "run", "study.yaml", "--out", "none"]);
     assert_eq!(code(&none), Some(2), "{}", stderr(&none));
-    assert!(stderr(&none).contains("no point has a plan"));
+    assert!(stderr(&none).contains("note: no figures: no point has a plan"), "{}", stderr(&none));
+    let drawn = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "svg" || end == "png");
+    assert!(!fs::read_dir(folder.0.join("none")).unwrap().any(|entry| drawn(entry.unwrap())));
 
     folder.study("  - {name: dram, field: system.memory.capasity, values: [1 kB]}\n");
     let wrong = folder.flowspace(&["study", "run", "study.yaml", "--out", "wrong"]);
@@ -238,6 +240,87 @@ axes:
     assert!(get(0, "ttft_s").is_empty() && get(3, "schedule").is_empty());
     assert!(text.contains("serving has the decisions tp, pp, dp and ep alone"), "{text}");
     assert!(text.contains("none of") && text.contains("keeps the limit (token)"), "{text}");
+}
+
+/// A folder is one study's: another one does not write over its results.
+#[test]
+fn two_studies_do_not_share_a_folder() {
+    let folder = Folder::new("shared");
+    folder.study("  - { name: cores, field: system.chip.cores, values: [8, 16] }\n");
+    let run = ["study", "run", "study.yaml", "--no-plots", "--out", "o"];
+    assert_eq!(code(&folder.flowspace(&run)), Some(0));
+    let before = ["o/results.csv", "o/journal.jsonl", "o/timings.csv"].map(|file| folder.read(file));
+    let other = folder.read("study.yaml").replace("name: small", "name: other");
+    fs::write(folder.0.join("study.yaml"), other).unwrap();
+    let refused = folder.flowspace(&run);
+    assert_eq!(code(&refused), Some(1));
+    assert_eq!(stderr(&refused), "error: o holds the results of the study \"small\"; name another folder with --out\n");
+    assert!(["o/results.csv", "o/journal.jsonl", "o/timings.csv"].map(|file| folder.read(file)) == before);
+    // The same study, changed, goes on in its folder.
+    folder.study("  - { name: cores, field: system.chip.cores, values: [8, 16, 32] }\n");
+    let on = folder.flowspace(&run);
+    let summary = String::from_utf8_lossy(&on.stdout).into_owned();
+    assert!(code(&on) == Some(0) && summary.contains("1 solved in"), "{summary}{}", stderr(&on));
+}
+
+/// More jobs than points, or than a machine bears, are as many as are of use; none are none.
+#[test]
+fn any_number_of_jobs_gives_the_same_rows() {
+    let folder = Folder::new("jobs");
+    folder.study("  - { name: cores, field: system.chip.cores, values: [8, 16, 32] }\n");
+    let with = |jobs: &str| {
+        let run = folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", jobs, "--jobs", jobs]);
+        (code(&run), stderr(&run))
+    };
+    for jobs in ["1", "256", "257", "4294967296", "18446744073709551615"] {
+        let (code, told) = with(jobs);
+        assert_eq!(code, Some(0), "{jobs}: {told}");
+        assert_eq!(folder.read(&format!("{jobs}/results.csv")), folder.read("1/results.csv"), "{jobs}");
+    }
+    for jobs in ["0", "-1", "1.5", "18446744073709551616"] {
+        let (code, told) = with(jobs);
+        assert!(code == Some(1) && told.contains("expected a whole number of at least 1"), "{jobs}: {told}");
+    }
+}
+
+/// Points that a limit stopped are hollow in a front, and the figure says how many.
+#[test]
+fn unproven_points_are_marked_in_a_front() {
+    let folder = Folder::new("open");
+    folder.study("  - { name: cores, field: system.chip.cores, values: [8, 16, 32] }\n");
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml", "--out", "o"])), Some(0));
+    let said = |file: &str| folder.read(file).contains("not proven the best of their search");
+    assert!(!said("o/pareto-cost.svg"));
+    let open = folder.read("o/results.csv").replacen(",optimal,", ",node_limit,", 1);
+    fs::write(folder.0.join("o/results.csv"), open).unwrap();
+    assert_eq!(code(&folder.flowspace(&["plot", "o/results.csv"])), Some(0));
+    assert!(folder.read("o/pareto-cost.svg").contains("Hollow: 1 of 3 are not proven the best of their search."));
+    let pair =
+        ["plot", "o/results.csv", "--x", "cost_usd", "--y", "samples_per_s", "--kind", "pareto", "--out", "pair"];
+    assert_eq!(code(&folder.flowspace(&pair)), Some(0));
+    assert!(said("pair.svg"));
+}
+
+/// Rows that a figure cannot show are counted on standard error, not left out without a word.
+#[test]
+fn what_a_plot_leaves_out_is_told() {
+    let folder = Folder::new("left-out");
+    fs::write(folder.0.join("p.csv"), "a,b\n1,2\n2,3\n1e300,4\n5,\n").unwrap();
+    let plot = folder.flowspace(&["plot", "p.csv", "--x", "a", "--y", "b"]);
+    assert_eq!(code(&plot), Some(0));
+    let told = "note: not drawn: 2 of 4 rows, which lack a number between -1e150 and 1e150 in one of the columns\n";
+    assert_eq!(stderr(&plot), told);
+}
+
+/// The font has no Chinese: its characters are written as numbers, in both files alike.
+#[test]
+fn characters_that_the_font_lacks_are_written_as_numbers() {
+    let folder = Folder::new("glyphs");
+    fs::write(folder.0.join("p.csv"), "a,b,name\n1,2,\u{4e2d}\u{6587} \u{e9}\n2,3,plain\n").unwrap();
+    let plot = folder.flowspace(&["plot", "p.csv", "--x", "a", "--y", "b", "--group", "name"]);
+    assert_eq!(code(&plot), Some(0), "{}", stderr(&plot));
+    let svg = folder.read("b-over-a.svg");
+    assert!(svg.contains("\\u4e2d\\u6587 \u{e9}") && !svg.contains('\u{4e2d}'), "{svg}");
 }
 
 /// A study that cannot work says so before anything is run, and the last good files stay.

@@ -475,7 +475,7 @@ fn on_the_command_line() {
     assert!(out.contains("ALL_REDUCE: 1, 2048 bytes"), "{out}");
     assert!(folder.join("run.1.et").is_file() && folder.join("comm_group.json").is_file());
     let (code, out, err) =
-        flowspace(&["trace", "replay", &at("linked.et.gz"), "--scale", "communication=0.5", "--json"]);
+        flowspace(&["trace", "replay", &at("linked.et.gz"), "--scale", "communication=0.5", "--format", "json"]);
     assert_eq!(code, 0, "{err}");
     let value: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(value["replayed"]["step_ns"], 179_000);

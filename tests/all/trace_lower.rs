@@ -648,7 +648,8 @@ fn measured_times_go_to_the_kernels() {
     assert!(code == 0 && out.contains("of the measured time (0.000550 s): FLOP known 76.4 %"), "{out}");
     // On another system: the sums by its network, the four products and two activations by its roofline.
     let system = Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/h100-dgx-8.yaml");
-    let (code, out, err) = flowspace(&["trace", "replay", &text(&linked), "--system", &text(&system), "--json"]);
+    let (code, out, err) =
+        flowspace(&["trace", "replay", &text(&linked), "--system", &text(&system), "--format", "json"]);
     assert_eq!(code, 0, "{err}");
     let replayed: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(

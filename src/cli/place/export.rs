@@ -1,7 +1,7 @@
 //! `flowspace place export`.
 
-use super::simulate::{Source, write_text};
-use crate::cli::Failure;
+use super::simulate::Source;
+use crate::cli::{Failure, output};
 use crate::place::files::{Configuration, Form, write};
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -37,6 +37,7 @@ pub enum To {
 /// # Errors
 /// [`Failure`]: a file that cannot be read or written.
 pub fn run(args: &ExportArgs) -> Result<i32, Failure> {
+    output::check(&args.out, [args.source.file.clone()])?;
     let form = if args.to == To::Xcf { Form::Xcf } else { Form::Xml };
     // A mapping file stays what it is but for its spelling: it need not have weights.
     let configuration = match args.source.mapping()? {
@@ -49,7 +50,7 @@ pub fn run(args: &ExportArgs) -> Result<i32, Failure> {
     };
     let text = write(&configuration).map_err(Failure::input)?;
     match &args.out {
-        Some(path) => write_text(path, &text)?,
+        Some(path) => output::write(path, text)?,
         None => crate::cli::print(&text),
     }
     Ok(0)

@@ -1,7 +1,7 @@
 //! `flowspace place import`.
 
-use super::simulate::{mapping, write_text};
-use crate::cli::Failure;
+use super::simulate::mapping;
+use crate::cli::{Failure, output};
 use crate::place::placement::{Objective, figures};
 use crate::place::run::{Ask, place};
 use crate::place::solve::Engine;
@@ -36,6 +36,7 @@ pub struct ImportArgs {
 /// [`Failure`]: files that cannot be read, a mapping of another graph.
 pub fn run(args: &ImportArgs) -> Result<i32, Failure> {
     let name = args.mapping.display().to_string();
+    output::check([&args.out], [&args.mapping, &args.workload, &args.cores].map(Clone::clone))?;
     let mapping = mapping(&args.mapping)?;
     let graph =
         import::build(&import::load(&args.workload)?, import::Build { unroll: None, batch: None, counted: false })?;
@@ -67,7 +68,7 @@ pub fn run(args: &ImportArgs) -> Result<i32, Failure> {
     placed.figures = figures(&graph, &cores, &placed.placement.core_of, &placed.placement.capacities)
         .map_err(|e| Failure::input(format!("{name}: {e}")))?;
     let text = file::write(&placed, (&cores, &cores_node, args.first)).map_err(Failure::input)?;
-    write_text(&args.out, &text)?;
+    output::write(&args.out, text)?;
     let f = &placed.figures;
     crate::cli::print(&format!(
         "{} actors on {} cores: bottleneck {}, {} between cores\n",

@@ -1,6 +1,7 @@
 //! `flowspace place simulate`.
 
-use crate::cli::{Failure, present};
+use crate::cli::map::Format;
+use crate::cli::{Failure, output, present};
 use crate::place::files::{Configuration, Form, read, write};
 use crate::place::simulate::sizes::{Proof, Sizes, smallest};
 use crate::place::simulate::trace::{From, record};
@@ -58,9 +59,9 @@ pub struct SimulateArgs {
     /// Firings after which the search for a steady state ends.
     #[arg(long, value_name = "N", default_value_t = 200_000_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub most_firings: u64,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// Format of the answer on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 fn transfers(text: &str) -> Result<Transfers, String> {
@@ -154,7 +155,7 @@ pub fn run(args: &SimulateArgs) -> Result<i32, Failure> {
         Some(n) => Some((n, makespan(&net, &capacities, n, limits).map_err(refuse)?)),
         None => None,
     };
-    if args.json {
+    if args.format == Format::Json {
         let sizes_json = sizes.as_ref().map(|s| {
             let buffers: Vec<_> = (net.buffers.iter().zip(&s.capacities))
                 .map(|(b, c)| json!({"output": b.name, "tokens": c, "token_bytes": b.token_bytes}))
@@ -172,25 +173,23 @@ pub fn run(args: &SimulateArgs) -> Result<i32, Failure> {
         placement.capacities = net.fifos.iter().map(|f| u64::from(net.buffers[f.buffer].capacity)).collect();
         let form = if path.extension().is_some_and(|e| e == "xcf") { Form::Xcf } else { Form::Xml };
         let out = Configuration::of(&graph, &cores, &placement, form, None);
-        write_text(path, &write(&out).map_err(Failure::input)?)?;
+        output::write(path, write(&out).map_err(Failure::input)?)?;
     }
     if args.figures.is_some() || args.timeline.is_some() {
         let from = if args.from_start { From::Start } else { From::Regime };
         let firings = record(&net, &capacities, from, args.recorded, placed::MOST_FIRINGS, limits).map_err(refuse)?;
         if let Some(folder) = &args.figures {
-            std::fs::create_dir_all(folder)
-                .map_err(|e| Failure::input(format!("cannot create {}: {}", folder.display(), io_reason(&e))))?;
+            output::make_folder(folder)?;
             let plot = |e: crate::report::plot::PlotError| Failure::input(e.to_string());
             placed::gantt(&net, &steady, &firings).draw(&folder.join("gantt")).map_err(plot)?;
             placed::stacks(&graph, &net, &steady).draw(&folder.join("placement")).map_err(plot)?;
         }
         if let Some(path) = &args.timeline {
-            let created = std::fs::File::create(path)
-                .map_err(|e| Failure::input(format!("cannot write {}: {}", path.display(), io_reason(&e))))?;
+            let created = std::fs::File::create(path).map_err(|e| output::failed(path, &e))?;
             let mut out = std::io::BufWriter::new(created);
             placed::timeline(&net, &firings, &mut out)
                 .and_then(|()| out.flush())
-                .map_err(|e| Failure::input(format!("cannot write {}: {}", path.display(), io_reason(&e))))?;
+                .map_err(|e| output::failed(path, &e))?;
         }
     }
     Ok(0)
@@ -198,15 +197,6 @@ pub fn run(args: &SimulateArgs) -> Result<i32, Failure> {
 
 fn unsettled(firings: u64) -> String {
     format!("no state came again in {firings} firings; give more with --most-firings, or state smaller FIFOs")
-}
-
-/// Writes a text file.
-///
-/// # Errors
-/// [`Failure`]: it cannot be written.
-pub fn write_text(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text)
-        .map_err(|e| Failure::input(format!("cannot write {}: {}", path.display(), io_reason(&e))))
 }
 
 fn text(net: &Net, steady: &Steady, sizes: Option<&Sizes>, run: Option<(u64, Option<f64>)>) -> String {

@@ -1,9 +1,8 @@
 //! `flowspace trace convert`.
 
 use super::link::{Sources, linked};
-use crate::cli::Failure;
 use crate::cli::args::whole;
-use crate::spec::node::io_reason;
+use crate::cli::{Failure, output};
 use crate::trace::convert::{ConvertReport, write};
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -32,6 +31,8 @@ pub struct ConvertArgs {
 /// # Errors
 /// [`Failure`]: a trace that cannot be read, a file that cannot be written.
 pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
+    // The rank is known behind the trace alone; the folder is that of every rank.
+    output::check([&args.out.with_extension("et")], [])?;
     let mut trace = linked(args.linked.as_deref(), &args.sources)?;
     trace.rank = args.rank.or(trace.rank);
     let name = args.out.to_string_lossy();
@@ -43,11 +44,11 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
         })?;
         PathBuf::from(format!("{name}.{rank}.et"))
     };
-    let (report, groups) = write(&trace, &out).map_err(|e| Failure::input(e.to_string()))?;
     let beside = || out.parent().unwrap_or(Path::new("")).join("comm_group.json");
     let path = args.groups.clone().unwrap_or_else(beside);
-    std::fs::write(&path, groups.json())
-        .map_err(|e| Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(&e))))?;
+    output::check([&out, &path], args.linked.iter().chain(args.sources.files()).cloned())?;
+    let (report, groups) = write(&trace, &out).map_err(|e| Failure::input(e.to_string()))?;
+    output::write(&path, groups.json())?;
     crate::cli::print(&text(&report));
     // The program ends here: to take the trace apart string by string would be a tenth of its time.
     std::mem::forget(trace);

@@ -1,6 +1,6 @@
 //! `flowspace trace critical-path`.
 
-use crate::cli::Failure;
+use crate::cli::{Failure, output};
 use crate::trace::critical::compat::{self, Compat, EdgeType, Table as Rows, WhatIf};
 use crate::trace::critical::overlay::{self, Show};
 use crate::trace::critical::shares::{By, NextPath, Share, next_paths, shares};
@@ -33,7 +33,7 @@ pub struct CriticalPathArgs {
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub peers: Vec<PathBuf>,
     /// What if: multiply durations. WHAT is name~TEXT (a part of the name, in any case), or compute, communication, memory, device or host.
-    #[arg(long, value_name = "WHAT:FACTOR", value_parser = scale)]
+    #[arg(long, value_name = "WHAT=FACTOR", value_parser = scale)]
     pub scale: Vec<(Choice, f64)>,
     /// What if these took no time.
     #[arg(long, value_name = "WHAT", value_parser = Choice::parse)]
@@ -101,7 +101,7 @@ fn instances(text: &str) -> Result<RangeInclusive<usize>, String> {
 }
 
 fn scale(text: &str) -> Result<(Choice, f64), String> {
-    let (what, factor) = text.rsplit_once(':').ok_or("expected WHAT:FACTOR such as name~gemm:0.5")?;
+    let (what, factor) = text.rsplit_once(['=', ':']).ok_or("expected WHAT=FACTOR such as name~gemm=0.5")?;
     let number: f64 = factor.trim().parse().map_err(|_| format!("{factor:?} is no number"))?;
     if !(0.0..=1e6).contains(&number) {
         return Err(format!("expected a factor from 0 to 1000000, found {factor}"));
@@ -119,6 +119,7 @@ fn percent(text: &str) -> Result<f64, String> {
 /// # Errors
 /// [`Failure`]: a trace that cannot be read, a window that is not there, an overlay that cannot be written.
 pub fn run(args: &CriticalPathArgs) -> Result<i32, Failure> {
+    output::check(&args.overlay, args.peers.iter().chain([&args.file]).cloned())?;
     let text = match args.compat {
         Some(Tool::Hta061) => compatible(args)?,
         None => own(args)?,
@@ -282,9 +283,9 @@ fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
             ShowChoice::Near => Show::Near(near_ns),
             ShowChoice::All => Show::All,
         };
-        let file = std::fs::File::create(out).map_err(|e| at(out, e))?;
-        let file = std::io::BufWriter::new(file);
-        overlay::write(&events, &graph, &path, &slack, show, file).map_err(|e| at(out, e))?;
+        let failed = |e| output::failed(out, &e);
+        let file = std::io::BufWriter::new(std::fs::File::create(out).map_err(failed)?);
+        overlay::write(&events, &graph, &path, &slack, show, file).map_err(failed)?;
     }
     let found = Found { events, graph, path, slack, near_ns, groups, next, changed };
     Ok(match args.format {

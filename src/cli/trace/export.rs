@@ -1,6 +1,6 @@
 //! `flowspace trace to-json`, `to-text`, `to-et`, `to-dot`, `to-graphml`, `timeline`.
 
-use crate::cli::Failure;
+use crate::cli::{Failure, output};
 use crate::spec::node::io_reason;
 use crate::trace::chakra::json::{Form, JsonWriter};
 use crate::trace::chakra::text::TextWriter;
@@ -48,17 +48,10 @@ pub enum JsonForm {
 type Out = BufWriter<Box<dyn Write>>;
 
 /// Opens the output, lets `write` fill it, and says what went wrong in whose terms.
-fn output(path: Option<&Path>, input: &Path, write: impl FnOnce(&mut Out) -> io::Result<()>) -> Result<(), Failure> {
-    if let Some(path) = path
-        && same_file(path, input)
-    {
-        return Err(Failure::input(format!("--out {}: this is the input; it would be lost", path.display())));
-    }
+fn fill(path: Option<&Path>, input: &Path, write: impl FnOnce(&mut Out) -> io::Result<()>) -> Result<(), Failure> {
+    output::check(path.map(Path::to_path_buf).as_ref(), [input.to_path_buf()])?;
     let inner: Box<dyn Write> = match path {
-        Some(path) => Box::new({
-            crate::cli::map::check_writable(path)?;
-            File::create(path).map_err(|e| cannot_write(path, &e))?
-        }),
+        Some(path) => Box::new(File::create(path).map_err(|e| output::failed(path, &e))?),
         None => Box::new(io::stdout()),
     };
     let mut out = BufWriter::with_capacity(1 << 18, inner);
@@ -66,20 +59,9 @@ fn output(path: Option<&Path>, input: &Path, write: impl FnOnce(&mut Out) -> io:
         (Ok(()), _) => Ok(()),
         // The reader went away: nothing is wrong.
         (Err(e), None) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        (Err(e), Some(path)) => Err(cannot_write(path, &e)),
+        (Err(e), Some(path)) => Err(output::failed(path, &e)),
         (Err(e), None) => Err(Failure::input(format!("cannot write to standard output: {}", io_reason(&e)))),
     }
-}
-
-fn same_file(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(a), Ok(b)) => a == b,
-        _ => false,
-    }
-}
-
-fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-    Failure::input(format!("cannot write {:?}: {}", path.display().to_string(), io_reason(error)))
 }
 
 /// What can be done with a Chakra trace node by node.
@@ -115,7 +97,7 @@ fn stream_to(
 ) -> Result<(), Failure> {
     detect::detect(input)?;
     let mut failed = None;
-    output(path, input, |out| {
+    fill(path, input, |out| {
         let result = {
             let mut sink = make(out);
             stream(input, sink.as_mut())
@@ -209,9 +191,7 @@ pub fn to_et(args: &OneToOneArgs) -> Result<i32, Failure> {
         return Err(Failure::input("--out is needed: a .et is not for the terminal"));
     };
     let trace = detect::load_chakra(&args.input)?;
-    if same_file(path, &args.input) {
-        return Err(Failure::input(format!("--out {}: this is the input; it would be lost", path.display())));
-    }
+    output::check([path], [args.input.clone()])?;
     chakra::write(&trace, path)?;
     Ok(0)
 }
@@ -222,7 +202,7 @@ pub fn to_et(args: &OneToOneArgs) -> Result<i32, Failure> {
 /// [`Failure`]: bad input, or an output that cannot be written.
 pub fn to_dot(args: &OneToOneArgs) -> Result<i32, Failure> {
     let trace = detect::load_chakra(&args.input)?;
-    output(args.out.as_deref(), &args.input, |out| graphs::dot(&trace, out))?;
+    fill(args.out.as_deref(), &args.input, |out| graphs::dot(&trace, out))?;
     Ok(0)
 }
 
@@ -232,7 +212,7 @@ pub fn to_dot(args: &OneToOneArgs) -> Result<i32, Failure> {
 /// [`Failure`]: bad input, or an output that cannot be written.
 pub fn to_graphml(args: &OneToOneArgs) -> Result<i32, Failure> {
     let trace = detect::load_chakra(&args.input)?;
-    output(args.out.as_deref(), &args.input, |out| graphs::graphml(&trace, out))?;
+    fill(args.out.as_deref(), &args.input, |out| graphs::graphml(&trace, out))?;
     Ok(0)
 }
 
@@ -243,13 +223,11 @@ pub fn to_graphml(args: &OneToOneArgs) -> Result<i32, Failure> {
 pub fn timeline(args: &OneToOneArgs) -> Result<i32, Failure> {
     let mut left_out = 0;
     match detect::load(&args.input)? {
-        (_, Loaded::Chakra(trace)) => output(args.out.as_deref(), &args.input, |out| {
+        (_, Loaded::Chakra(trace)) => fill(args.out.as_deref(), &args.input, |out| {
             left_out = timelines::of_chakra(&trace, out)?;
             Ok(())
         })?,
-        (_, Loaded::Kineto(trace)) => {
-            output(args.out.as_deref(), &args.input, |out| timelines::of_kineto(&trace, out))?
-        }
+        (_, Loaded::Kineto(trace)) => fill(args.out.as_deref(), &args.input, |out| timelines::of_kineto(&trace, out))?,
         (format, _) => {
             let message = format!("expected a Chakra or Kineto trace, found a file of format \"{}\"", format.name());
             return Err(TraceError::new(&args.input, message).into());

@@ -1,7 +1,7 @@
 //! `flowspace trace link`.
 
-use crate::cli::Failure;
 use crate::cli::args::whole;
+use crate::cli::{Failure, output};
 use crate::trace::detect::{Format, detect};
 use crate::trace::link::{LinkReport, LinkedTrace, Steps, file, link};
 use crate::trace::{host, kineto};
@@ -20,6 +20,13 @@ pub struct Sources {
     /// Numbers of the profiler's steps to keep, as `ProfilerStep#N` gives them, with commas; without it all of the trace.
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = whole, requires = "device")]
     pub steps: Vec<u64>,
+}
+
+impl Sources {
+    /// The files named.
+    pub(super) fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        self.host.iter().chain(&self.device)
+    }
 }
 
 /// Arguments of `flowspace trace link`.
@@ -41,6 +48,7 @@ pub fn run(args: &LinkArgs) -> Result<i32, Failure> {
     let Some(device) = &args.sources.device else {
         return Err(Failure::input("--device is missing: the device trace (Kineto's JSON) knows the times"));
     };
+    output::check(&args.out, args.sources.files().cloned())?;
     let (trace, report) = read_and_link(args.sources.host.as_deref(), device, &args.sources.steps)?;
     if let Some(out) = &args.out {
         file::write(&trace, out).map_err(|e| Failure::input(e.to_string()))?;

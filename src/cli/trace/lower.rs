@@ -1,9 +1,9 @@
 //! `flowspace trace lower`.
 
-use crate::cli::Failure;
-use crate::cli::args::{positive, quantity, whole};
-use crate::cli::map::{Format, check_writable};
-use crate::spec::node::io_reason;
+use crate::cli::args::{none_of, positive, quantity, whole};
+use crate::cli::map::Format;
+use crate::cli::{Failure, output};
+use crate::spec::Problems;
 use crate::trace::lower::{Fold, report};
 use crate::units::Bytes;
 use crate::workload::trace::{Kind, TraceSpec};
@@ -70,11 +70,9 @@ fn element(text: &str) -> Result<Bytes, String> {
 /// # Errors
 /// [`Failure`]: the file cannot be read or lowered, the output cannot be written.
 pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
-    if let Some(out) = &args.out {
-        check_writable(out)?;
-    }
+    output::check(&args.out, [Some(&args.file), args.kineto.as_ref()].into_iter().flatten().cloned())?;
     let fold = Fold::from_word(&args.fold)
-        .ok_or_else(|| Failure::input(format!("--fold {:?}: expected none or layer", args.fold)))?;
+        .ok_or_else(|| Failure::input(format!("--fold: {}", none_of(&args.fold, &["none", "layer"]))))?;
     let spec = TraceSpec {
         kind: Kind::Trace,
         name: args.name.clone(),
@@ -92,7 +90,9 @@ pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
         micro_batch: args.micro_batch,
     };
     let node = TraceSpec::tree("trace:").ok_or_else(|| Failure::input("internal error: no tree"))?;
-    let lowered = spec.lower(&node)?;
+    // All of it is of the file that was named.
+    let told = |problems: Problems| problems.0.iter().map(|p| p.message.as_str()).collect::<Vec<_>>().join("\n");
+    let lowered = spec.lower(&node).map_err(|problems| Failure::input(told(problems)))?;
     let text = match args.format {
         Format::Text => report::lowered_text(&lowered),
         Format::Json => {
@@ -103,8 +103,7 @@ pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
     };
     crate::cli::print(&text);
     if let Some(out) = &args.out {
-        std::fs::write(out, write::graph(&lowered.workload, &spec.source_text()))
-            .map_err(|e| Failure::input(format!("cannot write {:?}: {}", out.display().to_string(), io_reason(&e))))?;
+        output::write(out, write::graph(&lowered.workload, &spec.source_text()))?;
     }
     Ok(0)
 }

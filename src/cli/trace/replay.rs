@@ -2,6 +2,7 @@
 
 use super::link::{Sources, linked};
 use crate::cli::Failure;
+use crate::cli::map::Format;
 use crate::system::System;
 use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
 use crate::trace::replay::retime::{Retimed, retime};
@@ -30,9 +31,9 @@ pub struct ReplayArgs {
     /// is not known well enough keeps its recorded time; host time is kept.
     #[arg(long, value_name = "FILE")]
     pub system: Option<PathBuf>,
-    /// Print JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// Format of the answer on standard output.
+    #[arg(long, value_enum, default_value_t = Format::Text)]
+    pub format: Format,
 }
 
 /// [`Delays`], as typed.
@@ -52,7 +53,7 @@ pub struct Scale {
 }
 
 fn scale(text: &str) -> Result<Scale, String> {
-    let (what, factor) = text.rsplit_once('=').ok_or("expected WHAT=FACTOR such as communication=0.5")?;
+    let (what, factor) = text.rsplit_once(['=', ':']).ok_or("expected WHAT=FACTOR such as communication=0.5")?;
     let factor: f64 = factor.trim().parse().map_err(|_| format!("{factor:?} is no number"))?;
     if !(0.0..=1e6).contains(&factor) {
         return Err(format!("expected a factor from 0 to 1000000, found {factor}"));
@@ -98,7 +99,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
         if factor == 1.0 { ns } else { (ns as f64 * factor).round() as u64 }
     });
     let recorded = recorded(&trace);
-    let text = if args.json {
+    let text = if args.format == Format::Json {
         as_json(&recorded, &replay, &timing, retimed.as_ref())
     } else {
         let header = retimed.as_ref().map(retimed_text).unwrap_or_default();

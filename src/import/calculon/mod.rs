@@ -139,6 +139,20 @@ fn read<T: crate::spec::FromNode>(input: Input, problems: &mut Vec<Problem>) -> 
             return None;
         }
     };
+    // Three files in one order: where one stands in another's place, every field of it would be told.
+    const MARKS: [(&str, &str); 3] = [
+        ("an application of Calculon", "hidden"),
+        ("an execution of Calculon", "num_procs"),
+        ("a system of Calculon", "networks"),
+    ];
+    let due = T::expected();
+    let other = MARKS.iter().find(|(what, mark)| *what != due && node.get(mark).is_some());
+    let own = MARKS.iter().any(|(what, mark)| *what == due && node.get(mark).is_some());
+    if let (Some((what, _)), false) = (other, own) {
+        let message = format!("this is {what}, not {due}; the order is APP.json EXECUTION.json SYSTEM.json");
+        problems.push(Problem { origin: node.origin.clone(), field: String::new(), message });
+        return None;
+    }
     match Reader::read::<T>(&node) {
         Ok(value) => Some((value, node)),
         Err(found) => {

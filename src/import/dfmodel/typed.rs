@@ -3,7 +3,7 @@
 
 use super::text::{Raw, RawField};
 use super::tree::{Fault, Field, Message, Place, Value};
-use crate::spec::read::nearest;
+use crate::spec::nearest::nearest;
 use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 
 /// Most faults noted: behind these the file is something else.

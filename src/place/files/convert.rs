@@ -5,7 +5,7 @@ use crate::place::cores::{Network, Wire};
 use crate::place::placement::capacities;
 use crate::place::simulate::net::gcd;
 use crate::place::{Actor, ActorGraph, Channel, Core, Cores, Kind, Placement, Work};
-use crate::spec::read::nearest;
+use crate::spec::nearest::nearest;
 use std::collections::HashMap;
 
 impl Configuration {

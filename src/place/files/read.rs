@@ -1,7 +1,7 @@
 //! XML into a [`Configuration`], with every fault at its line and column.
 
 use super::{Configuration, Connection, Fault, Faults, Form, Generator, Instance, Medium, Partition};
-use crate::spec::read::nearest;
+use crate::spec::nearest::nearest;
 use roxmltree::{Document, Node, ParsingOptions};
 use std::collections::HashMap;
 

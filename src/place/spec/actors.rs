@@ -102,7 +102,7 @@ impl ActorsSpec {
             let mut end = |field: &str, name: &str| {
                 let found = index.get(name).copied();
                 if found.is_none() {
-                    let remedy = crate::spec::read::nearest(name, &names)
+                    let remedy = crate::spec::nearest::nearest(name, &names)
                         .map_or_else(|| "write it under actors".to_string(), |near| format!("did you mean {near:?}?"));
                     problems.push(Problem {
                         origin: item("channels", i),
@@ -237,7 +237,7 @@ pub fn pins(node: &Node, graph: &ActorGraph, cores: &Cores) -> Result<Vec<Option
         };
         let i = graph.actor(actor);
         if i.is_none() {
-            problem(match crate::spec::read::nearest(actor, &actors) {
+            problem(match crate::spec::nearest::nearest(actor, &actors) {
                 Some(near) => format!("no actor of {:?} is called {actor:?}; did you mean {near:?}?", graph.name),
                 None => format!("no actor of {:?} is called {actor:?}; take the line out", graph.name),
             });

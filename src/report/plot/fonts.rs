@@ -5,6 +5,7 @@
 
 use std::sync::OnceLock;
 
+use ab_glyph::{Font as _, FontRef};
 use plotters::style::{FontDesc, FontFamily, FontStyle, register_font};
 
 use super::PlotError;
@@ -27,6 +28,13 @@ pub(crate) fn ensure() -> Result<(), PlotError> {
             && register_font(FAMILY, FontStyle::Bold, BOLD).is_ok()
     });
     if *ready { Ok(()) } else { Err(PlotError::Font) }
+}
+
+/// Whether the font draws a character; where it does not, a box would stand in the figure.
+pub(crate) fn has(character: char) -> bool {
+    static FONT: OnceLock<Option<FontRef<'static>>> = OnceLock::new();
+    let font = FONT.get_or_init(|| FontRef::try_from_slice(REGULAR).ok());
+    character.is_ascii() || font.as_ref().is_none_or(|font| font.glyph_id(character).0 != 0)
 }
 
 /// The width of a line of text whose em is `size` points.

@@ -211,7 +211,8 @@ pub(crate) fn skipped(canvas: &mut Canvas, count: usize, what: &str, log: bool, 
         return y;
     }
     let plural = if count == 1 { "" } else { "s" };
-    let why = if log { "not finite, or not positive on a log axis" } else { "not finite" };
+    let why =
+        if log { "not finite, beyond 1e150, or not positive on a log axis" } else { "not finite, or beyond 1e150" };
     note(canvas, &format!("{count} {what}{plural} not drawn ({why})."), y + 1.0)
 }
 

@@ -33,6 +33,7 @@ mod xy;
 use std::path::PathBuf;
 
 pub use agreement::{Agreement, AgreementPoint};
+pub(crate) use axis::drawable;
 pub use axis::{Range, Scale, Tick, ticks};
 pub use bars::{Series, StackedBars};
 pub use gantt::{Gantt, Stretch};

@@ -48,6 +48,8 @@ pub struct Point {
     pub x: f64,
     /// Second objective.
     pub y: f64,
+    /// Whether the design is proven the best of its search; others are hollow.
+    pub proven: bool,
 }
 
 /// A scatter chart with the Pareto front emphasised.
@@ -136,20 +138,16 @@ impl ParetoChart {
         front.iter().for_each(|i| on_front[*i] = true);
         for (i, point) in shown.iter().enumerate().filter(|(i, _)| !on_front[*i]) {
             let color = theme::mix(groups.color(&point.group), WHITE, 0.5);
-            theme::marker(&mut canvas, groups.shape(&point.group), at[i], radius, color, None);
+            let (fill, outline) = if point.proven { (color, None) } else { (WHITE, Some((color, 0.8))) };
+            theme::marker(&mut canvas, groups.shape(&point.group), at[i], radius, fill, outline);
         }
         let stairs = staircase(&front.iter().map(|i| at[*i]).collect::<Vec<_>>());
         canvas.stroke(&stairs, 0.9, DARK);
         for i in &front {
-            let group = &shown[*i].group;
-            theme::marker(
-                &mut canvas,
-                groups.shape(group),
-                at[*i],
-                FRONT_RADIUS,
-                groups.color(group),
-                Some((BLACK, 0.7)),
-            );
+            let point = shown[*i];
+            let color = groups.color(&point.group);
+            let (fill, outline) = if point.proven { (color, (BLACK, 0.7)) } else { (WHITE, (color, 1.0)) };
+            theme::marker(&mut canvas, groups.shape(&point.group), at[*i], FRONT_RADIUS, fill, Some(outline));
         }
 
         let corner = self.better_corner(&mut canvas, &frame.plot, &at);
@@ -173,6 +171,11 @@ impl ParetoChart {
             bottom = frame::note(&mut canvas, &remark, bottom);
         }
         let log = x.is_log() || y.is_log();
+        let open = shown.iter().filter(|point| !point.proven).count();
+        if open > 0 {
+            let remark = format!("Hollow: {open} of {} are not proven the best of their search.", shown.len());
+            bottom = frame::note(&mut canvas, &remark, bottom);
+        }
         bottom = frame::skipped(&mut canvas, self.points.len() - shown.len(), "design", log, bottom);
         canvas.height = bottom + MARGIN;
         render::write(&canvas, stem)

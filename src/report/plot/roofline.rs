@@ -66,11 +66,11 @@ impl Roofline {
     /// Like [`Roofline::draw`], with a given width.
     pub fn draw_at(&self, stem: &Path, width: Width) -> Result<Vec<PathBuf>, PlotError> {
         let mut canvas = Canvas::new(width.points(false))?;
-        let roofs: Vec<&Roof> = self
-            .roofs
-            .iter()
-            .filter(|r| drawable(r.peak_y, true) && drawable(r.slope, true) && drawable(r.peak_y / r.slope, true))
-            .collect();
+        let can_be_drawn =
+            |r: &&Roof| drawable(r.peak_y, true) && drawable(r.slope, true) && drawable(r.peak_y / r.slope, true);
+        let bad_roofs = self.roofs.iter().filter(|r| !can_be_drawn(r)).count();
+        let roofs = joined(self.roofs.iter().filter(can_be_drawn));
+        let roofs: Vec<&Roof> = roofs.iter().collect();
         let points: Vec<&RoofPoint> =
             self.points.iter().filter(|p| drawable(p.x, true) && drawable(p.y, true)).collect();
         let groups = Groups::of(roofs.iter().map(|r| r.group.as_str()).chain(points.iter().map(|p| p.group.as_str())));
@@ -90,7 +90,7 @@ impl Roofline {
         };
         let bad = self.points.len() - points.len();
         let mut bottom = frame::skipped(&mut canvas, bad, "point", true, spec_bottom);
-        bottom = frame::skipped(&mut canvas, self.roofs.len() - roofs.len(), "roof", true, bottom);
+        bottom = frame::skipped(&mut canvas, bad_roofs, "roof", true, bottom);
         canvas.height = bottom + MARGIN;
         render::write(&canvas, stem)
     }
@@ -142,6 +142,20 @@ impl Roofline {
         }
         Some(frame.bottom)
     }
+}
+
+/// Roofs that lie on each other as one, with all their names: each by itself would hide the others.
+fn joined<'r>(roofs: impl Iterator<Item = &'r Roof>) -> Vec<Roof> {
+    let mut out: Vec<Roof> = Vec::new();
+    let same = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs();
+    for roof in roofs {
+        match out.iter_mut().find(|other| same(other.peak_y, roof.peak_y) && same(other.slope, roof.slope)) {
+            Some(other) if other.label != roof.label => other.label = format!("{} and {}", other.label, roof.label),
+            Some(_) => {}
+            None => out.push(roof.clone()),
+        }
+    }
+    out
 }
 
 /// The legend: the groups of the points, and the roofs if they are to be listed.

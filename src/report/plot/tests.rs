@@ -76,7 +76,7 @@ fn pareto_takes_anything() {
             .enumerate()
             .map(|(n, (x, y))| {
                 let name = &names[n % names.len()];
-                Point { label: name.clone(), group: name.clone(), x: *x, y: *y }
+                Point { label: name.clone(), group: name.clone(), x: *x, y: *y, proven: true }
             })
             .collect();
         let chart = ParetoChart {
@@ -98,7 +98,7 @@ fn pareto_takes_ten_thousand_points() {
     let points = (0..10_000)
         .map(|i| {
             let (x, y) = (f64::from(i * 7919 % 10_007), f64::from(i * 104_729 % 10_009));
-            Point { label: format!("design {i}"), group: format!("g{}", i % 30), x, y }
+            Point { label: format!("design {i}"), group: format!("g{}", i % 30), x, y, proven: i % 7 != 0 }
         })
         .collect();
     let chart = ParetoChart {
@@ -200,6 +200,20 @@ fn roofline_takes_anything() {
         };
         check(|stem| chart.draw(stem), &format!("roofline{i}"));
     }
+}
+
+/// Two roofs that lie on each other are one line with both names.
+#[test]
+fn roofs_that_coincide_share_a_label() {
+    let roof =
+        |label: &str, peak_y: f64, group: &str| Roof { label: label.into(), peak_y, slope: 1e12, group: group.into() };
+    let roofs = vec![roof("A, fast", 1e14, "A"), roof("B, fast", 1e14, "B"), roof("C, fast", 3e14, "C")];
+    let chart = Roofline { roofs, ..Roofline::default() };
+    let stem = std::env::temp_dir().join(format!("flowspace-roofs-{}", std::process::id()));
+    let files = chart.draw(&stem).unwrap();
+    let svg = std::fs::read_to_string(&files[0]).unwrap();
+    files.iter().for_each(|file| std::fs::remove_file(file).unwrap());
+    assert!(svg.contains("A, fast and B, fast") && svg.contains("C, fast"), "{svg}");
 }
 
 #[test]

@@ -2,11 +2,18 @@
 
 use super::fonts;
 
-/// `text` without characters that SVG forbids or that would break the line.
+/// `text` without characters that SVG forbids or that would break the line. Characters that the font lacks are written as their numbers
+/// (`\u4e2d`), as a PNG has no other font to take them from.
 pub(crate) fn clean(text: &str) -> String {
-    let spaced: String =
-        text.chars().map(|c| if c.is_control() || c == '\u{FFFE}' || c == '\u{FFFF}' { ' ' } else { c }).collect();
-    spaced.trim().to_string()
+    let mut out = String::new();
+    for c in text.chars() {
+        match c {
+            _ if c.is_control() || c == '\u{FFFE}' || c == '\u{FFFF}' => out.push(' '),
+            _ if fonts::has(c) => out.push(c),
+            _ => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+        }
+    }
+    out.trim().to_string()
 }
 
 /// `text` shortened in the middle to fit into `room` points. The middle goes because names of systems tend to differ

@@ -155,8 +155,9 @@ impl<R: Read> Reader<R> {
             return Err(fault(&self.path, self.byte, format!("cannot be read any further: {e}")));
         }
         if (self.message.len() as u64) < length {
+            let other = if start == 0 { " (or it is no Chakra trace at all)" } else { "" };
             let message = format!(
-                "the file ends inside a message: {length} bytes are announced at byte {start}, {} are there",
+                "the file ends inside a message: {length} bytes are announced at byte {start}, {} are there{other}",
                 self.message.len()
             );
             return Err(fault(&self.path, self.byte, message));

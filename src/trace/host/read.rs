@@ -6,7 +6,7 @@ use crate::trace::error::{MOST_ERRORS, TraceError, TraceErrors};
 use crate::trace::intern::Interner;
 use crate::trace::json::{Cutter, JsonFault};
 use crate::trace::raw::{Key, Raw, field, integer, unsigned};
-use crate::trace::{Collective, Text, input};
+use crate::trace::{Collective, Text, detect, input};
 use serde::de::{self, Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
@@ -21,7 +21,7 @@ const KNOWN: [&str; 6] = ["1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1"];
 /// # Errors
 /// [`TraceErrors`]: what cannot be read, with byte, node and field; up to twenty faulty nodes at once.
 pub fn read(path: &Path) -> Result<HostTrace, TraceErrors> {
-    read_from(input::open(path)?, path)
+    read_from(input::open(path)?, path).map_err(|faults| detect::instead(path, faults))
 }
 
 /// Reads an execution trace from uncompressed bytes; `path` is for messages.

@@ -5,10 +5,10 @@ use super::time::nanoseconds;
 use super::{Category, DeviceProperties, Distributed, Event, Flow, KinetoTrace, Track};
 use crate::trace::error::{MOST_ERRORS, TraceError, TraceErrors};
 use crate::trace::host::ProcessGroup;
-use crate::trace::input;
 use crate::trace::intern::Interner;
 use crate::trace::json::{Cutter, JsonFault};
 use crate::trace::raw::Raw;
+use crate::trace::{detect, input};
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -18,7 +18,7 @@ use std::path::Path;
 /// # Errors
 /// [`TraceErrors`]: what cannot be read, with byte, event and field; up to twenty faulty events at once.
 pub fn read(path: &Path) -> Result<KinetoTrace, TraceErrors> {
-    read_from(input::open(path)?, path)
+    read_from(input::open(path)?, path).map_err(|faults| detect::instead(path, faults))
 }
 
 /// Reads a Kineto trace from uncompressed bytes; `path` is for messages.

@@ -4,9 +4,9 @@
 use super::read::{label, short};
 use super::time::nanoseconds;
 use crate::trace::error::{MOST_ERRORS, TraceError, TraceErrors};
-use crate::trace::input;
 use crate::trace::json::{Cutter, JsonFault};
 use crate::trace::raw::{Key, Raw, field};
+use crate::trace::{detect, input};
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -138,7 +138,7 @@ pub(crate) fn scan(
     path: &Path,
     each: impl FnMut(&Seen<'_>) -> Result<(), (String, String)>,
 ) -> Result<(), TraceErrors> {
-    scan_from(input::open(path)?, path, each)
+    scan_from(input::open(path)?, path, each).map_err(|faults| detect::instead(path, faults))
 }
 
 /// Hands every event of uncompressed bytes to `each`; `path` is for messages.

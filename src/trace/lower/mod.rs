@@ -12,7 +12,7 @@ pub mod report;
 pub mod sound;
 pub mod views;
 
-use super::{TraceError, TraceErrors, chakra, fx, input, kineto, link, ops::Options};
+use super::{TraceError, TraceErrors, chakra, detect, fx, input, kineto, link, ops::Options};
 use crate::graph::Workload;
 use coverage::Coverage;
 use host::Steps;
@@ -139,11 +139,9 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
         )
         .into())
     } else {
-        Err(TraceError::new(
-            path,
-            "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a linked trace, found none of them",
-        )
-        .into())
+        let none =
+            "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a linked trace, found none of them";
+        Err(detect::instead(path, TraceError::new(path, none).into()))
     }
 }
 

@@ -178,7 +178,7 @@ fn a_stopped_search_has_a_bound_that_holds() {
                 prop_assert!(record.value >= least * (1.0 - 1e-9));
                 stopped.set(stopped.get() + u32::from(record.status == Status::NodeLimit));
             }
-            (_, Err(MapError::NoPlanYet(_))) | (None, Ok(Answer::Infeasible(_))) => {}
+            (_, Err(MapError::NoPlanYet { .. })) | (None, Ok(Answer::Infeasible(_))) => {}
             (whole, other) => prop_assert!(false, "{whole:?} and {other:?}"),
         }
         Ok(())
@@ -258,7 +258,7 @@ fn a_stopped_sharding_solve_is_no_proof() {
             assert!(record.status != Status::Optimal || record.bound >= record.value * (1.0 - 1e-6));
             assert!(record.bound <= record.value);
         }
-        Err(MapError::NoPlanYet(limit)) => assert_eq!(limit.status(), Status::NodeLimit),
+        Err(MapError::NoPlanYet { left, .. }) => assert_eq!(left.status(), Status::NodeLimit),
         other => panic!("{other:?}"),
     }
 }
@@ -274,7 +274,7 @@ fn no_time_is_no_plan_and_no_proof_that_there_is_none() {
     let (w, s) = found.take().expect("a case");
     let limits = Limits { seconds: Some(1e-9), ..Limits::default() };
     match find(&w, &s, &Request { limits, ..Request::default() }) {
-        Err(MapError::NoPlanYet(limit)) => assert_eq!(limit.status(), Status::TimeLimit),
+        Err(MapError::NoPlanYet { left, .. }) => assert_eq!(left.status(), Status::TimeLimit),
         other => panic!("{other:?}"),
     }
 }
