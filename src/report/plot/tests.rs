@@ -205,7 +205,8 @@ fn roofline_takes_anything() {
 /// Two roofs that lie on each other are one line with both names.
 #[test]
 fn roofs_that_coincide_share_a_label() {
-    let roof = |label: &str, peak_y: f64, group: &str| Roof { label: label.into(), peak_y, slope: 1e12, group: group.into() };
+    let roof =
+        |label: &str, peak_y: f64, group: &str| Roof { label: label.into(), peak_y, slope: 1e12, group: group.into() };
     let roofs = vec![roof("A, fast", 1e14, "A"), roof("B, fast", 1e14, "B"), roof("C, fast", 3e14, "C")];
     let chart = Roofline { roofs, ..Roofline::default() };
     let stem = std::env::temp_dir().join(format!("flowspace-roofs-{}", std::process::id()));
