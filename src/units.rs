@@ -107,7 +107,7 @@ pub trait Quantity: Copy + Sized {
             .iter()
             .find(|(name, _)| *name == unit)
             .map(|(_, factor)| *factor)
-            .ok_or_else(|| QuantityError::WrongUnit { unit, quantity: Self::NAME })?;
+            .ok_or(QuantityError::WrongUnit { unit, quantity: Self::NAME })?;
         let value: f64 =
             number.replace('_', "").parse().map_err(|_| QuantityError::NotANumber { found: number.clone() })?;
         if !value.is_finite() || value < 0.0 {

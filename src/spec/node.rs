@@ -426,7 +426,7 @@ impl Loader {
                 message: format!("{what}: {}", way.join(" -> ")),
             });
         }
-        let trail = [trail, &[file.clone()]].concat();
+        let trail = [trail, std::slice::from_ref(file)].concat();
         self.expand_from(loaded, field, kind, &trail)
     }
 

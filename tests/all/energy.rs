@@ -353,6 +353,7 @@ axes:
 solve:
   economics: { electricity: $0.10/kWh, amortization: 4 years, pue: 1.2, run: 300e9 tokens }
   budget: { chips: 1024, sizes: power_of_two }
+plots: { heatmap: { rows: [chip], cols: [memory, goal], value: run_usd } }
 ";
     std::fs::write(folder.0.join("study.yaml"), study).unwrap();
     let run = folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", "o"]);
