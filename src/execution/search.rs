@@ -76,6 +76,9 @@ crate::spec! {
     }
 }
 
+/// A gap that is rounding.
+pub const ROUNDING: f64 = 1e-6;
+
 /// What is said of a search that a limit of seconds, or the user, ended before it had anything that fits.
 pub fn not_within() -> String {
     let then =
@@ -147,9 +150,13 @@ impl Found {
         self.best.as_ref().map_or(0.0, |b| ((b.time.total - self.bound) / b.time.total).max(0.0))
     }
 
-    /// `optimal`, or `time_limit` (`interrupted`) where the deadline left a gap.
+    /// `optimal`, or `time_limit` (`interrupted`) where the deadline left a gap, or `node_limit` where the inner search did.
     pub fn status(&self) -> &'static str {
-        let status = if self.stopped && self.gap() > 0.0 { Status::out_of_time() } else { Status::Optimal };
+        let status = match self.gap() {
+            gap if self.stopped && gap > 0.0 => Status::out_of_time(),
+            gap if gap > ROUNDING => Status::NodeLimit,
+            _ => Status::Optimal,
+        };
         status.word()
     }
 

@@ -114,13 +114,13 @@ impl Free {
         };
         let blocks = passes(&plan);
         // All blocks together are at most so much faster, so that each by itself is.
-        let closed = self.bound(key);
+        let mut floors = self.bound(key);
         let missing = (record.value - record.bound).max(0.0);
         let mut least = blocks;
         if record.left.is_some_and(|l| l != LeftOpen::Blind) || missing > 1e-9 * record.value {
             for (b, block) in plan.workload.blocks.iter().enumerate() {
                 let found = *pass_of(&mut least, &block.name);
-                let floor = pass_of(&mut closed.clone(), &block.name).total();
+                let floor = pass_of(&mut floors, &block.name).total();
                 let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(floor).min(found.total());
                 let share = total / found.total().max(f64::MIN_POSITIVE);
                 let pass = pass_of(&mut least, &block.name);

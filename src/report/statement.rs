@@ -2,6 +2,7 @@
 //! it. Text, JSON and `explain` take it from here.
 
 use crate::deadline::is_interrupted;
+use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
 use crate::system::{Software, System, Topology};
@@ -235,16 +236,13 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
             percent(found.gap()),
             stopped(seconds)
         ),
-        (Some(_), _) if found.gap() > NOTHING => format!(
+        (Some(_), _) if found.gap() > ROUNDING => format!(
             "Not proven: something up to {} faster may exist among {all}; the partitions of the blocks are bounded by a relaxation. {by}",
             percent(found.gap())
         ),
         (Some(_), _) => format!("Optimal: nothing is faster among {all}. {by}"),
     }
 }
-
-/// A gap that is rounding.
-const NOTHING: f64 = 1e-6;
 
 /// What executions on a system stand for.
 pub fn software(system: &System) -> String {

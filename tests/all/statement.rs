@@ -30,6 +30,9 @@ const COMMANDS: &[&str] = &[
     "map --workload workloads/language/gpt3-6.7b.yaml --system systems/h100-dgx-8.yaml --execution tests/golden/fixed-execution.yaml",
     "map --workload workloads/language/gpt3-6.7b.yaml --system systems/h100-dgx-8.yaml --time-limit 1ns",
     "map --workload workloads/language/megatron-1008b.yaml --system systems/h100-dgx-8.yaml",
+    "map --workload workloads/language/gpt3-6.7b.yaml --system systems/sn10-8-torus-2d.yaml",
+    "map --workload workloads/language/gpt3-6.7b.yaml --system systems/sn10-8-torus-2d.yaml --recompute full --tp 4",
+    "map --workload workloads/language/gpt3-6.7b.yaml --system systems/sn10-8-torus-2d.yaml --sharding two-pass",
     "map --workload workloads/language/llama3-8b-serving.yaml --system systems/a100-40gb-4.yaml --batch 1..256",
     "map --workload workloads/language/llama3-8b-serving.yaml --system systems/a100-40gb-4.yaml --max-tpot 1us",
     // None.
