@@ -466,7 +466,8 @@ pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<(&str
         .find(|(i, k)| {
             let outer = k.shape.outer;
             let cut = k.outer_cut && rules == Layouts::Dfmodel;
-            outer > 1 && !cut && !outer.is_multiple_of(t) && !(t.is_multiple_of(outer) && shared(*i))
+            let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
+            outer > 1 && !cut && !even
         })
         .map(|(_, k)| (k.name.as_str(), k.shape.outer))
 }

@@ -129,7 +129,7 @@ mod tests {
         let free = sizes(&HplSizes::default(), &HplSizes::default(), &system).unwrap();
         let bytes = (free.n as f64).powi(2) * 8.0;
         let memory = system.memory.0.capacity.unwrap().0 * system.chip_count() as f64;
-        assert!(free.n % 1024 == 0 && bytes <= 0.8 * memory && bytes > 0.79 * memory, "{free:?}");
+        assert!(free.n.is_multiple_of(1024) && bytes <= 0.8 * memory && bytes > 0.79 * memory, "{free:?}");
         assert!(sizes(&HplSizes { nb: Some(8192), ..stated }, &row.hpl, &system).is_err());
     }
 

@@ -120,7 +120,8 @@ pub(super) fn tree(
     }
     let mut theirs = json!({ "system.model": model(setup) });
     // What DFModel does not cut into tiles our model may.
-    if let (false, Some(map)) = (setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k), theirs.as_object_mut()) {
+    let cut = solve.contains_key("tiles") || setup.kernels.iter().any(|k| k.tiled_n || k.tiled_k);
+    if let (false, Some(map)) = (cut, theirs.as_object_mut()) {
         map.insert("solve.tiles".into(), json!(1));
     }
     let mut axes = vec![json!({
