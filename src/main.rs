@@ -14,5 +14,6 @@ fn main() {
             }
         }
     };
+    flowspace::place::metis::end_output();
     std::process::exit(code);
 }

@@ -46,7 +46,7 @@ pub(super) fn stand_in(model: &LanguageModel) -> Workload {
 /// # Errors
 /// A sentence where solve settings, model and machine do not suit each other.
 pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
-    let Some(model) = &point.language else { return Ok(None) };
+    let (Some(model), Some(system)) = (&point.language, &point.system) else { return Ok(None) };
     if matches!(point.fitted, Some(Err(_))) {
         return Ok(None);
     }
@@ -54,13 +54,13 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
         return Err("executions of language models are searched for the objective time, and see everything".into());
     }
     if model.pass == ModelPass::Inference {
-        return serve(point, model).map(Some);
+        return serve(point, model, system).map(Some);
     }
-    let machine = Machine::new(&point.system)?;
+    let machine = Machine::new(system)?;
     let found = search_until(&machine, model, &point.solve.pins(), Deadline::after(point.solve.seconds))?;
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
-            let class = match (point.system.chip.0.name.as_str(), machine.chips) {
+            let class = match (system.chip.0.name.as_str(), machine.chips) {
                 ("A100", ..=8) => Class::VtrainSingleNode,
                 ("A100", _) => Class::VtrainMultiNode,
                 _ => Class::TrainingPublished,
@@ -73,13 +73,13 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
 }
 
 /// The best layout that serves a point's batch within its limits.
-fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
+fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcome, String> {
     let pins = point.solve.pins();
     let rest = Pins { tp: None, pp: None, dp: None, ep: None, ..pins.clone() };
     if rest != Pins::default() {
         return Err("solve.execution: serving has the decisions tp, pp, dp and ep alone".into());
     }
-    let server = Server::new(&point.system)?;
+    let server = Server::new(system)?;
     let limits = &point.solve.serving;
     let deadline = Deadline::after(point.solve.seconds);
     let wanted = |limits| Wanted {
