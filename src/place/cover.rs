@@ -55,7 +55,8 @@ pub(super) fn bound(instance: &Instance, ticks: &[u64], load: u64, prices: Vec<f
     // What a full load costs at an actor's own price.
     let mut m: Vec<f64> = price.iter().zip(&weight).map(|(p, w)| if *w > 0.0 { p / w } else { 0.0 }).collect();
     let (target, mut best) = (known / unit, begin / unit);
-    let (mut kept, mut share, mut since) = ((price.clone(), m.clone()), 1.0, 0);
+    // The bound where prices began holds for m of their own: what climbs may first fall below it.
+    let (mut kept, mut top, mut share, mut since) = ((price.clone(), m.clone()), f64::NEG_INFINITY, 1.0, 0);
     for _ in 0..ROUNDS {
         let mut value: f64 = price.iter().sum();
         let mut held = vec![0.0f64; n];
@@ -76,8 +77,9 @@ pub(super) fn bound(instance: &Instance, ticks: &[u64], load: u64, prices: Vec<f
         // Sums of at most n prices: what they are rounded by is taken off.
         let scale: f64 = price.iter().map(|p| p.abs()).sum::<f64>() + 1.0;
         let safe = value - 1e-10 * scale;
-        if safe > best + 1e-6 * target {
-            (best, since) = (safe, 0);
+        best = best.max(safe);
+        if safe > top + 1e-6 * target {
+            (top, since) = (safe, 0);
             kept = (price.clone(), m.clone());
         } else {
             since += 1;

@@ -465,7 +465,7 @@ fn never_worse_than_the_baselines() {
             let total = row["total_us"].as_f64().unwrap();
             let cores = equal(k);
             // No MILP closes the gap of a free cut: it would run for its whole time.
-            let run = |objective, acyclic, balance: f64| {
+            let run = |objective: Objective, acyclic: bool, balance: f64| {
                 let engine = if objective == Objective::Cut && !acyclic { Engine::Exact } else { Engine::Auto };
                 let pins = vec![None; graph.actors.len()];
                 let request = Request { objective, acyclic, pins, balance, seconds: Some(60.0) };
@@ -530,7 +530,7 @@ fn against_metis() {
         let n = graph.actors.len();
         for k in [2, 4, 8, 16] {
             let cores = equal(k);
-            let run = |objective, balance: f64, engine| {
+            let run = |objective: Objective, balance: f64, engine: Engine| {
                 let request = Request { objective, acyclic: false, pins: vec![None; n], balance, seconds: Some(20.0) };
                 solve(&instance(graph, &cores, &request).unwrap(), engine).unwrap()
             };
