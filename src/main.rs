@@ -15,5 +15,6 @@ fn main() {
             }
         }
     };
+    flowspace::place::metis::end_output();
     std::process::exit(code);
 }

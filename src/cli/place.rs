@@ -9,7 +9,7 @@ use crate::place::replicas::Point;
 use crate::place::run::{Ask, Placed, front, place};
 use crate::place::solve::Engine;
 use crate::place::spec::{CoresSpec, pins};
-use crate::place::{ActorGraph, Cores, Objective, Solved, file, import, stability};
+use crate::place::{ActorGraph, Core, Cores, Objective, Solved, file, import, replicas, stability};
 use crate::spec::Loader;
 use crate::units::{Bytes, Seconds};
 use clap::{Args, Subcommand};
@@ -89,9 +89,16 @@ pub struct PlaceArgs {
     /// Weights from FLOP and bytes even where the trace has times.
     #[arg(long, help_heading = "Input")]
     pub counted: bool,
+    /// The same graph recorded with other numbers of samples (trace:FILE): replicas and --batch take their weights from these, or from the line through
+    /// the two nearest.
+    #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Input")]
+    pub other_batches: Vec<PathBuf>,
     /// Weights from profiles of the graph (the runtime's XML): the mean of all given, with their deviation.
     #[arg(long, value_name = "FILE", num_args = 1.., help_heading = "Input")]
     pub profile: Vec<PathBuf>,
+    /// Profiles of the graph with other numbers of samples, for replicas: N=FILE, where several of one N are averaged.
+    #[arg(long, value_name = "N=FILE", num_args = 1.., value_parser = samples_and_file, help_heading = "Input")]
+    pub profile_at: Vec<(u64, PathBuf)>,
     /// Time of one tick of the profiles.
     #[arg(long, value_name = "TIME", default_value = "1ns", value_parser = super::args::time, help_heading = "Input")]
     pub tick: f64,
@@ -153,6 +160,14 @@ fn share(text: &str) -> Result<f64, String> {
         .ok_or_else(|| format!("expected a share from 0 to below 1, found {text:?}"))
 }
 
+fn samples_and_file(text: &str) -> Result<(u64, PathBuf), String> {
+    let (samples, file) = text.split_once('=').unwrap_or_default();
+    match samples.parse() {
+        Ok(samples) if samples > 0 && !file.is_empty() => Ok((samples, file.into())),
+        _ => Err("expected a number of samples and a file, such as 4=profile.xml".into()),
+    }
+}
+
 fn range(text: &str) -> Result<(u64, u64), String> {
     let (low, high) = text.split_once("..").unwrap_or((text, text));
     match (low.parse(), high.trim_start_matches('=').parse()) {
@@ -192,18 +207,56 @@ fn profiled(graph: &mut ActorGraph, profiles: &[PathBuf], tick: f64) -> Result<(
     Ok(())
 }
 
-/// Places, prints, writes.
-fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
-    output::check(
-        &args.out,
-        [&args.workload, &args.cores].into_iter().chain(&args.pins).chain(&args.profile).cloned(),
-    )?;
+/// The graph with its weights, and what is known of it with other samples.
+fn weighed(args: &PlaceArgs, core: &Core) -> Result<ActorGraph, Failure> {
     let node = import::load(&args.workload)?;
-    let build = import::Build { unroll: args.unroll, batch: args.batch, counted: args.counted };
+    let others = !args.other_batches.is_empty();
+    let build = import::Build { unroll: args.unroll, batch: args.batch.filter(|_| !others), counted: args.counted };
     let mut graph = import::build(&node, build)?;
+    for path in &args.other_batches {
+        let other = import::build(&import::load(path)?, import::Build { batch: None, ..build })?;
+        let at = |message: String| Failure::input(format!("{}: {message}", path.display()));
+        replicas::same_graph(&graph, &other).map_err(at)?;
+        if graph.others.iter().any(|g| g.batch == other.batch) {
+            return Err(at(format!("two graphs with {} samples are given; leave one out", other.batch)));
+        }
+        graph.others.push(other);
+    }
+    if let Some(samples) = args.batch.filter(|_| others) {
+        let known = graph.clone();
+        graph = replicas::with_samples(&graph, samples, core);
+        graph.others.push(ActorGraph { others: Vec::new(), ..known });
+        graph.others.retain(|g| g.batch != samples);
+    }
     if !args.profile.is_empty() {
+        // What was counted with other samples does not go with what was measured with these.
+        graph.others.clear();
         profiled(&mut graph, &args.profile, args.tick)?;
     }
+    let mut counts: Vec<u64> = args.profile_at.iter().map(|(n, _)| *n).collect();
+    counts.sort_unstable();
+    counts.dedup();
+    if args.profile.is_empty() && !counts.is_empty() {
+        return Err(Failure::input("--profile-at: give --profile too, with the samples of the workload"));
+    }
+    for n in counts {
+        let files: Vec<PathBuf> = args.profile_at.iter().filter(|(m, _)| *m == n).map(|(_, f)| f.clone()).collect();
+        let mut other = replicas::with_samples(&ActorGraph { others: Vec::new(), ..graph.clone() }, n, core);
+        replicas::same_graph(&graph, &other).map_err(|m| Failure::input(format!("--profile-at {n}: {m}")))?;
+        profiled(&mut other, &files, args.tick)?;
+        graph.others.push(other);
+    }
+    if graph.others.is_empty() && args.profile.is_empty() {
+        import::shares(&node, build, &mut graph, args.replicas)?;
+    }
+    Ok(graph)
+}
+
+/// Places, prints, writes.
+fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
+    let more = args.pins.iter().chain(&args.profile).chain(&args.other_batches);
+    let files = more.chain(args.profile_at.iter().map(|(_, file)| file));
+    output::check(&args.out, [&args.workload, &args.cores].into_iter().chain(files).cloned())?;
     let cores_node = CoresSpec::load(&args.cores)?;
     let mut cores = CoresSpec::build(&cores_node)?;
     if let Some(first) = args.first {
@@ -214,6 +267,7 @@ fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
         cores = cores.first(first as usize);
     }
     let (low, high) = args.replicas;
+    let graph = weighed(args, &cores.cores[0])?;
     let ask = Ask {
         objective: args.objective,
         acyclic: args.acyclic,
@@ -251,7 +305,7 @@ fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
         // All replicas are placed alike, so that the samples are solved for one of them, with its share of the work on cores of its own.
         Some(samples) => {
             let own = cores.first(cores.len() / low as usize);
-            let share = crate::place::replicas::share(&graph, low);
+            let share = crate::place::replicas::with_samples(&graph, graph.batch / low, &cores.cores[0]);
             let one = place(&share, &own, &Ask { replicas: 1, depth: None, ..ask.clone() }, &pinned).map_err(fail)?;
             let base = (args.solver, one.placement.core_of.as_slice());
             let found = stability::study(&one.graph, &own, &one.request, base, (samples, args.spread));
@@ -260,7 +314,7 @@ fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
         None => None,
     };
     super::print(&match args.format {
-        Format::Text => text(&placed, &cores, stable.as_ref()),
+        Format::Text => text(&graph, &placed, &cores, stable.as_ref()),
         Format::Json => pretty(&json!({
             "graph": placed.graph.name,
             "cores": cores.name,
@@ -295,7 +349,7 @@ fn amount(objective: Objective, value: f64) -> String {
 }
 
 /// The engines, then the cores.
-fn text(placed: &Placed, cores: &Cores, stable: Option<&stability::Stability>) -> String {
+fn text(one: &ActorGraph, placed: &Placed, cores: &Cores, stable: Option<&stability::Stability>) -> String {
     let (graph, figures, best) = (&placed.graph, &placed.figures, &placed.best);
     let objective = placed.request.objective;
     let mut out = format!(
@@ -355,7 +409,10 @@ fn text(placed: &Placed, cores: &Cores, stable: Option<&stability::Stability>) -
         let r = placed.placement.replicas;
         let _ = writeln!(
             out,
-            "each of {r} replicas has 1/{r} of the graph's work, bytes and tokens (divided, not priced anew)"
+            "each of {r} replicas has {} of the {} samples; weights of these: {}",
+            one.batch / r,
+            one.batch,
+            replicas::source_of_weights(one, one.batch / r)
         );
     }
     if let Some(s) = stable {
@@ -364,12 +421,13 @@ fn text(placed: &Placed, cores: &Cores, stable: Option<&stability::Stability>) -
         }
         let _ = writeln!(
             out,
-            "{} samples: {} give the same placement; largest {} {} with this one, {} with the steadiest",
+            "{} samples: {} give the same placement; largest {} {} with this one, {} with the steadiest found; no placement has less than {}",
             s.samples,
             s.same,
             objective,
             amount(objective, s.base_worst),
-            amount(objective, s.best_worst)
+            amount(objective, s.best_worst),
+            amount(objective, s.worst_bound)
         );
         for b in &s.boundaries {
             let _ = writeln!(out, "  {:>5.1} %  {} -> {}", 100.0 * b.moved as f64 / s.samples as f64, b.from, b.to);

@@ -16,6 +16,7 @@
 //!
 //! Flows are never above the cut, also where they stop early, so that what is rounded or not finished makes the bound weaker, not wrong.
 
+use super::cover;
 use super::instance::{Edge, Instance};
 use super::placement::Objective;
 
@@ -115,7 +116,11 @@ pub fn bound(instance: &Instance, known: f64) -> f64 {
         Objective::Bottleneck => 0.0,
         Objective::Cut => {
             let cap = instance.cap.unwrap_or(total);
-            Around::new(instance, |e| e.bytes, &[cap]).cut(cap)
+            let around = Around::new(instance, |e| e.bytes, &[cap]);
+            let share =
+                |i: usize| 0.5 * around.ticks[i] as f64 * around.least(i, cap) / cap.max(1) as f64 * around.unit;
+            let prices = (0..instance.n).map(share).collect();
+            cover::bound(instance, &around.ticks, cap, prices, around.cut(cap), known)
         }
         Objective::Sum => {
             let around = Around::new(instance, seconds, &sought());
@@ -134,7 +139,7 @@ pub fn bound(instance: &Instance, known: f64) -> f64 {
 }
 
 /// The network, and a flow from one actor to the sink.
-struct Flow {
+pub(super) struct Flow {
     /// Arcs of actor i are `first[i]..first[i + 1]`.
     first: Vec<usize>,
     to: Vec<usize>,
@@ -160,7 +165,7 @@ const FAR: u32 = u32::MAX;
 const TINY: f64 = 1e-13;
 
 impl Flow {
-    fn new(n: usize, ends: &[(usize, usize)], prices: &[f64]) -> Self {
+    pub(super) fn new(n: usize, ends: &[(usize, usize)], prices: &[f64]) -> Self {
         let mut first = vec![0; n + 1];
         for (u, v) in ends {
             first[u + 1] += 1;
@@ -234,7 +239,7 @@ impl Flow {
     }
 
     /// Ticks of the lightest path from `i` to every actor, both ends counted (Dijkstra 1959), as far as they are at most `load`.
-    fn surround(&mut self, i: usize, ticks: &[u64], load: u64) {
+    pub(super) fn surround(&mut self, i: usize, ticks: &[u64], load: u64) {
         self.near.fill(u64::MAX);
         self.near[i] = ticks[i];
         let mut open = std::collections::BinaryHeap::from([std::cmp::Reverse((ticks[i], i))]);
@@ -277,6 +282,45 @@ impl Flow {
             let n = self.next.len();
             self.next.copy_from_slice(&self.first[..n]);
             total += self.block(i);
+        }
+        total
+    }
+
+    /// Ticks of the lightest path to `j` from where [`Self::surround`] began.
+    pub(super) fn near(&self, j: usize) -> u64 {
+        self.near[j]
+    }
+
+    /// Arcs looked at so far.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// Whether `j` is in the set of the last [`Self::signed`].
+    pub(super) fn reached(&self, j: usize) -> bool {
+        self.level[j] != FAR
+    }
+
+    /// The least of d(S) + gain(S) over the sets that hold `i`, gains of either sign, infinite for those that may not be in it. The last node is the
+    /// source and has one arc to each other.
+    pub(super) fn signed(&mut self, i: usize, gain: impl Fn(usize) -> f64) -> f64 {
+        let source = self.sink.len() - 1;
+        self.rest.copy_from_slice(&self.price);
+        self.sink[source] = 0.0;
+        let mut total = 0.0;
+        for a in self.first[source]..self.first[source + 1] {
+            let (j, back) = (self.to[a], self.back[a]);
+            let g = gain(j);
+            self.sink[j] = g.max(0.0);
+            total += g.min(0.0);
+            // More than everything that can flow.
+            self.rest[a] = if j == i { 4.0 + g.abs() } else { (-g).max(0.0) };
+            self.rest[back] = 0.0;
+        }
+        while self.layers(source) {
+            let n = self.next.len();
+            self.next.copy_from_slice(&self.first[..n]);
+            total += self.block(source);
         }
         total
     }

@@ -41,6 +41,18 @@ pub enum Work {
     },
 }
 
+/// What of a firing stays as it is when it has fewer samples.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fixed {
+    /// Reading so many bytes of its state, and the overhead of a firing.
+    Weights(f64),
+    /// So many of the measured seconds.
+    Seconds(f64),
+    /// Everything, its tokens too: it has no samples, as a weight that is transposed.
+    All,
+}
+
 /// One actor.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Actor {
@@ -52,6 +64,10 @@ pub struct Actor {
     pub work: Work,
     /// Bytes it holds from one firing to the next: parameters, tables, caches. They lie in the memory of its core.
     pub state_bytes: f64,
+    /// What of a firing does not depend on its samples.
+    pub fixed: Fixed,
+    /// Bytes that a firing takes from outside the graph, and that it gives there; `None` where nobody says.
+    pub outside: Option<(f64, f64)>,
 }
 
 /// A FIFO from a port of one actor to a port of another.
@@ -88,6 +104,9 @@ pub struct ActorGraph {
     pub channels: Vec<Channel>,
     /// Samples of one iteration.
     pub batch: u64,
+    /// The same graph with other numbers of samples, as measured or counted: replicas take their weights from these.
+    #[serde(skip)]
+    pub others: Vec<ActorGraph>,
 }
 
 /// A fault of an actor graph.
@@ -325,6 +344,8 @@ mod tests {
             kind: Kind::Vector,
             work: Work::Measured { seconds: 1.0, deviation: 0.0 },
             state_bytes: 0.0,
+            fixed: Fixed::Seconds(0.0),
+            outside: None,
         };
         let channel = |&(source, target, produced, consumed, initial): &(usize, usize, u64, u64, u64)| Channel {
             source,
@@ -342,6 +363,7 @@ mod tests {
             actors: (0..n).map(actor).collect(),
             channels: channels.iter().map(channel).collect(),
             batch: 1,
+            others: Vec::new(),
         }
     }
 

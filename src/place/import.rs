@@ -7,7 +7,7 @@
 //!   asked. Weights (a backward kernel's too) and caches are state.
 //! * `kind: actors`: as written.
 
-use super::graph::{Actor, ActorGraph, Channel, Kind, Work};
+use super::graph::{Actor, ActorGraph, Channel, Fixed, Kind, Work};
 use super::spec::ActorsSpec;
 use crate::spec::{Node, Problem, Problems, Reader, Value};
 use crate::trace::lower::{self, FileKind};
@@ -55,7 +55,9 @@ pub fn build(node: &Node, options: Build) -> Result<ActorGraph, Problems> {
     match word("kind") {
         "actors" if fixed => refuse("--batch: an actor graph states its samples; change `batch` in the file"),
         "actors" => ActorsSpec::build(node),
-        "trace" if fixed => refuse("--batch: a trace was recorded with its samples; give a trace of that batch"),
+        "trace" if fixed => refuse(
+            "--batch: a trace was recorded with its samples; give a trace of that batch, or others of the same graph with --other-batches",
+        ),
         "trace" => recorded(node, options),
         _ => {
             let workload = WorkloadSpec::build(node)?;
@@ -64,6 +66,22 @@ pub fn build(node: &Node, options: Build) -> Result<ActorGraph, Problems> {
                 .checked(&node.origin)
         }
     }
+}
+
+/// Adds to the graph of a workload that is counted what the model says of the samples of each number of replicas from `low` to `high`; traces and
+/// written graphs are known with their own samples alone.
+///
+/// # Errors
+/// All [`Problems`] of the workload.
+pub fn shares(node: &Node, options: Build, graph: &mut ActorGraph, (low, high): (u64, u64)) -> Result<(), Problems> {
+    if matches!(node.get("kind").map(|n| &n.value), Some(Value::Scalar { text, .. }) if text == "actors" || text == "trace")
+    {
+        return Ok(());
+    }
+    for r in (low.max(2)..=high.min(graph.batch)).filter(|r| graph.batch.is_multiple_of(*r)) {
+        graph.others.push(build(node, Build { batch: Some(graph.batch / r), ..options })?);
+    }
+    Ok(())
 }
 
 fn kind(class: Class) -> Kind {
@@ -121,6 +139,13 @@ fn recorded(node: &Node, options: Build) -> Result<ActorGraph, Problems> {
                     kind: kind(n.class),
                     work: work(n.time_us, n.flop, n.bytes, options),
                     state_bytes: n.state_bytes,
+                    fixed: match n.constant {
+                        true => Fixed::All,
+                        // Of a table a firing reads the rows it looks up.
+                        false if n.class == Class::Lookup => Fixed::Weights(0.0),
+                        false => Fixed::Weights(n.state_bytes),
+                    },
+                    outside: Some((n.input_bytes, n.output_bytes)),
                 })
                 .collect();
             let mut channels = Vec::new();
@@ -128,7 +153,7 @@ fn recorded(node: &Node, options: Build) -> Result<ActorGraph, Problems> {
                 let name = |j: usize| found.nodes[j].name.as_str();
                 channels.extend(n.reads.iter().map(|(j, bytes)| channel(*j, name(*j), i, name(*j), *bytes)));
             }
-            ActorGraph { name: found.name, actors, channels, batch: found.batch.unwrap_or(1) }
+            ActorGraph { name: found.name, actors, channels, batch: found.batch.unwrap_or(1), others: Vec::new() }
         }
         _ => of_program(&lower::load(&path, &request).map_err(|e| refuse(&e))?, options),
     };
@@ -178,9 +203,11 @@ fn of_program(program: &lower::program::Program, options: Build) -> ActorGraph {
                 options,
             ),
             state_bytes,
+            fixed: Fixed::Weights(if step.cost.class == Class::Lookup { 0.0 } else { state_bytes }),
+            outside: None,
         });
     }
-    ActorGraph { name: program.name.clone(), actors, channels, batch: program.batch.unwrap_or(1) }
+    ActorGraph { name: program.name.clone(), actors, channels, batch: program.batch.unwrap_or(1), others: Vec::new() }
 }
 
 /// The kernels of a workload, its blocks written out.
@@ -234,6 +261,8 @@ fn of_workload(workload: &Workload, options: Build) -> Result<ActorGraph, String
                     bytes: moved[*k] + read + kernel.extra_dram_bytes * samples as f64,
                 },
                 state_bytes: weights + kernel.cache_bytes * samples as f64,
+                fixed: Fixed::Weights(read),
+                outside: None,
             }
         })
         .collect();
@@ -267,5 +296,5 @@ fn of_workload(workload: &Workload, options: Build) -> Result<ActorGraph, String
     }
     let name =
         if copies.iter().any(|c| *c > 1) { format!("{} unrolled", workload.name) } else { workload.name.clone() };
-    Ok(ActorGraph { name, actors, channels, batch: samples })
+    Ok(ActorGraph { name, actors, channels, batch: samples, others: Vec::new() })
 }

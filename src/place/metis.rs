@@ -19,6 +19,23 @@ pub fn starts(instance: &Instance) -> Vec<Vec<usize>> {
     found
 }
 
+/// Ends standard output, to be called last of all: METIS' C warns there by itself ("Cannot bisect a graph with 0 vertices!", where an actor weighs more than
+/// a core's part), and what its library has buffered would be written at the exit, after an answer in JSON.
+pub fn end_output() {
+    #[cfg(feature = "metis")]
+    if RAN.load(std::sync::atomic::Ordering::Relaxed) {
+        use std::io::Write as _;
+        let _ = std::io::stdout().flush();
+        if let Ok(nowhere) = std::fs::File::options().write(true).open("/dev/null") {
+            let _ = rustix::stdio::dup2_stdout(&nowhere);
+        }
+    }
+}
+
+/// Whether METIS ran in this process.
+#[cfg(feature = "metis")]
+static RAN: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
+
 #[cfg(not(feature = "metis"))]
 fn raw(_: &Instance) -> Vec<Vec<usize>> {
     Vec::new()
@@ -36,6 +53,7 @@ fn raw(instance: &Instance) -> Vec<Vec<usize>> {
         *near[e.from].entry(e.to).or_default() += e.bytes;
         *near[e.to].entry(e.from).or_default() += e.bytes;
     }
+    RAN.store(true, std::sync::atomic::Ordering::Relaxed);
     // METIS counts in 32 bits: totals are scaled to stay below a quarter of that.
     const MOST: f64 = 500_000_000.0;
     let total: f64 = instance.ticks[0].iter().map(|t| *t as f64).sum();

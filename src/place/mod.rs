@@ -2,7 +2,7 @@
 //!
 //! [`graph`] has actors and channels, [`cores`] processing elements and what a transfer between them takes, [`placement`] which
 //! actor lies on which core and what follows. [`instance`] has the numbers of one problem, which the engines read: [`stations`] (the least
-//! bottleneck of a chain of stages), [`chain`] (every objective over ideals or one order), [`pack`] (free placements), [`refine`] (moves and swaps), [`anneal`], [`milp`], [`around`] (a bound of transfers),
+//! bottleneck of a chain of stages), [`chain`] (every objective over ideals or one order), [`pack`] (free placements), [`refine`] (moves and swaps), [`anneal`], [`milp`], [`around`] (a bound of transfers; of cuts with `cover`),
 //! [`metis`]; [`solve`] runs them side by side, [`run`] as they are asked for, with [`replicas`]; [`stability`] draws the weights anew. [`spec`], [`import`] and
 //! [`mod@file`] read and write; [`check`] derives a placement again and knows none of the engines. [`simulate`] runs the firings of a placement with bounded FIFOs; [`files`] are the mapping files of actor runtimes. This stands beside `mapping`: neither imports the other.
 
@@ -11,6 +11,7 @@ pub mod around;
 pub mod chain;
 pub mod check;
 pub mod cores;
+mod cover;
 pub mod feasible;
 pub mod file;
 pub mod files;
@@ -34,6 +35,6 @@ pub mod stations;
 mod tests;
 
 pub use cores::{Core, Cores};
-pub use graph::{Actor, ActorGraph, Channel, Kind, Work};
+pub use graph::{Actor, ActorGraph, Channel, Fixed, Kind, Work};
 pub use instance::Request;
 pub use placement::{Figures, Objective, Placement, Solved};

@@ -51,73 +51,100 @@ pub struct Placed {
 /// Everything that keeps it from being placed, in words with a remedy.
 pub fn place(graph: &ActorGraph, cores: &Cores, ask: &Ask, pins: &[Option<usize>]) -> Result<Placed, Vec<String>> {
     let fail = |e: &dyn std::fmt::Display| vec![e.to_string()];
-    let whole = replicas::replicated(graph, ask.replicas).map_err(|e| fail(&e))?;
-    let depth = ask.depth.unwrap_or(cores.len() as u64 / ask.replicas);
-    let used = usize::try_from(depth.saturating_mul(ask.replicas)).unwrap_or(usize::MAX);
+    let base = cores.cores.first().ok_or_else(|| vec!["there are no cores".to_string()])?;
+    let r = ask.replicas;
+    let whole = replicas::replicated(graph, r, base).map_err(|e| fail(&e))?;
+    let depth = ask.depth.unwrap_or(cores.len() as u64 / r);
+    let used = usize::try_from(depth.saturating_mul(r)).unwrap_or(usize::MAX);
     if depth == 0 || used > cores.len() {
         return Err(vec![format!(
-            "{} replicas on {} cores: each needs at least one of its own; ask for at most {} replicas",
-            ask.replicas,
+            "{r} replicas on {} cores: each needs at least one of its own; ask for at most {} replicas",
             cores.len(),
             cores.len()
         )]);
     }
-    let share = if ask.replicas == 1 { graph.clone() } else { replicas::share(graph, ask.replicas) };
-    let own =
-        if ask.replicas == 1 && depth as usize == cores.len() { cores.clone() } else { cores.first(depth as usize) };
-    let request = |n: usize, pins: &[Option<usize>]| Request {
+    let own = if r == 1 && depth as usize == cores.len() { cores.clone() } else { cores.first(depth as usize) };
+    let request = |pins: Vec<Option<usize>>| Request {
         objective: ask.objective,
         acyclic: ask.acyclic,
-        pins: if pins.is_empty() { vec![None; n] } else { pins.to_vec() },
+        pins,
         balance: ask.balance,
         seconds: ask.seconds,
     };
-    let one = request(share.actors.len(), pins);
-    if let Some(p) = one.pins.iter().flatten().find(|p| **p >= own.len()) {
+    if let Some(p) = pins.iter().flatten().find(|p| **p >= own.len()) {
         return Err(vec![format!(
             "pins: core {:?} is not among the first {} cores, which each replica has; pin within these",
             cores.cores[*p].name,
             own.len()
         )]);
     }
-    feasible::check(&share, &own, &one)?;
-    let sizes = capacities(&share);
-    let instance = Instance::new(&share, &sizes, &own, &one).map_err(|e| fail(&e))?;
-    let Outcome { mut best, engines } = solve(&instance, ask.engine).map_err(|e| fail(&e))?;
-    let Some(found) = &best.core_of else {
-        return Err(vec![match best.status {
-            Status::Infeasible => {
-                "no placement obeys memory, pins and balance: use cores with more memory, fewer pins, or a larger balance"
-                    .into()
-            }
-            _ => "no placement was found within the limits: more seconds, more memory or a larger balance may bring one".into(),
-        }]);
-    };
-    let (core_of, pins) = if ask.replicas == 1 {
-        (found.clone(), one.pins.clone())
-    } else {
-        // Distributor before, collector after everything.
-        let offset = |r: u64| (r * depth) as usize;
-        let copies = (0..ask.replicas).flat_map(|r| found.iter().map(move |p| offset(r) + p));
-        let pinned = (0..ask.replicas).flat_map(|r| one.pins.iter().map(move |p| p.map(|p| offset(r) + p)));
-        (
-            std::iter::once(0).chain(copies).chain([used - 1]).collect(),
-            std::iter::once(None).chain(pinned).chain([None]).collect(),
-        )
+    let pinned = |n: usize| if pins.is_empty() { vec![None; n] } else { pins.to_vec() };
+    let solved = |graph: &ActorGraph, pins: Vec<Option<usize>>| -> Result<Outcome, Vec<String>> {
+        let request = request(pins);
+        feasible::check(graph, &own, &request)?;
+        let sizes = capacities(graph);
+        let instance = Instance::new(graph, &sizes, &own, &request).map_err(|e| fail(&e))?;
+        let outcome = solve(&instance, ask.engine).map_err(|e| fail(&e))?;
+        match (&outcome.best.core_of, outcome.best.status) {
+            (Some(_), _) => Ok(outcome),
+            (None, Status::Infeasible) => Err(fail(
+                &"no placement obeys memory, pins and balance: use cores with more memory, fewer pins, or a larger balance",
+            )),
+            _ => Err(fail(
+                &"no placement was found within the limits: more seconds, more memory or a larger balance may bring one",
+            )),
+        }
     };
     let sizes = capacities(&whole);
-    let figures = figures(&whole, cores, &core_of, &sizes).map_err(|e| fail(&e))?;
-    if ask.replicas > 1 {
-        best.objective = figures.objective(ask.objective);
-        if ask.objective == Objective::Cut {
-            best.bound *= ask.replicas as f64;
+    let (best, engines, core_of, pins) = if r == 1 {
+        let pins = pinned(whole.actors.len());
+        let Outcome { best, engines } = solved(&whole, pins.clone())?;
+        let core_of = best.core_of.clone().unwrap_or_default();
+        (best, engines, core_of, pins)
+    } else {
+        // The first replica with the distributor, the last with the collector, and all between them alike.
+        let part = replicas::with_samples(graph, graph.batch / r, base);
+        let free = || std::iter::once(None);
+        let one = pinned(part.actors.len());
+        let mut kinds = Vec::new();
+        for at in [0, 1, r - 1].into_iter().take(if r == 2 { 2 } else { 3 }) {
+            let pins = match at {
+                0 => free().chain(one.iter().copied()).collect(),
+                _ if at + 1 == r => one.iter().copied().chain(free()).collect(),
+                _ => one.clone(),
+            };
+            kinds.push(solved(&replicas::own(&part, r, at).map_err(|e| fail(&e))?, pins)?);
         }
-        best.bound = best.bound.min(best.objective);
-        best.status = match best.status {
-            Status::Optimal if best.gap() > GAP => Status::NodeLimit,
-            other => other,
+        let of = |at: u64| &kinds[if at == 0 { 0 } else { (kinds.len() - 1).min(1 + usize::from(at + 1 == r)) }];
+        let mut core_of = Vec::with_capacity(whole.actors.len());
+        for at in 0..r {
+            let found = of(at).best.core_of.iter().flatten();
+            core_of.extend(found.map(|p| p + (at * depth) as usize));
+        }
+        let figures = figures(&whole, cores, &core_of, &sizes).map_err(|e| fail(&e))?;
+        let slowest = |a: &&Outcome, b: &&Outcome| a.best.objective.total_cmp(&b.best.objective);
+        let slowest = kinds.iter().max_by(slowest).cloned().unwrap_or_else(|| kinds[0].clone());
+        let objective = figures.objective(ask.objective);
+        // The largest of a replica's bounds is one of all; what is cut adds up.
+        let bounds = (0..r).map(|at| of(at).best.bound);
+        let bound = if ask.objective == Objective::Cut { bounds.sum() } else { bounds.fold(0.0, f64::max) };
+        let proven = kinds.iter().all(|k| k.best.status == Status::Optimal);
+        let mut best = Solved { objective, bound: bound.min(objective), ..slowest.best };
+        best.seconds = kinds.iter().map(|k| k.best.seconds).sum();
+        best.status = match (best.gap() <= GAP, proven) {
+            (true, _) => Status::Optimal,
+            (false, true) => Status::NodeLimit,
+            _ => kinds.iter().map(|k| k.best.status).find(|s| *s != Status::Optimal).unwrap_or(Status::NodeLimit),
         };
         best.core_of = Some(core_of.clone());
+        let pins = free().chain((0..r).flat_map(|at| {
+            let offset = (at * depth) as usize;
+            one.iter().map(move |p| p.map(|p| offset + p))
+        }));
+        (best, slowest.engines, core_of, pins.chain(free()).collect())
+    };
+    let figures = figures(&whole, cores, &core_of, &sizes).map_err(|e| fail(&e))?;
+    if r > 1 {
         for (p, bytes) in figures.memory_bytes.iter().enumerate() {
             if *bytes > cores.cores[p].memory {
                 return Err(vec![format!(
@@ -130,7 +157,7 @@ pub fn place(graph: &ActorGraph, cores: &Cores, ask: &Ask, pins: &[Option<usize>
         }
     }
     let placement = Placement { core_of, capacities: sizes, replicas: ask.replicas };
-    Ok(Placed { request: request(whole.actors.len(), &pins), graph: whole, placement, figures, best, engines })
+    Ok(Placed { request: request(pins), graph: whole, placement, figures, best, engines })
 }
 
 /// The front over replicas that divide the samples and the cores of each: powers of two, and all there are.

@@ -33,6 +33,8 @@ pub fn graph(weights: &[u64], edges: &[(usize, usize, u64)]) -> ActorGraph {
         kind: Kind::Vector,
         work: Work::Measured { seconds: *w as f64 * 1e-6, deviation: 0.0 },
         state_bytes: 1.0,
+        fixed: Fixed::Seconds(0.0),
+        outside: None,
     };
     let channel = |&(u, v, bytes): &(usize, usize, u64)| Channel {
         source: u,
@@ -50,6 +52,7 @@ pub fn graph(weights: &[u64], edges: &[(usize, usize, u64)]) -> ActorGraph {
         actors: weights.iter().enumerate().map(actor).collect(),
         channels: edges.iter().map(channel).collect(),
         batch: 1,
+        others: Vec::new(),
     }
 }
 

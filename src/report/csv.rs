@@ -456,11 +456,11 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
     // The text of a number.
     let mut digits = String::new();
     for column in COLUMNS {
-        if let (Source::PlanText(_) | Source::PlanNumber(_), Some(system)) = (column.value, facts.system) {
-            let value = match facts.outcome {
-                Outcome::Executed(x) => Some(executed::value(column.name, x, system)),
-                Outcome::Served(x) => Some(executed::served(column.name, x, system)),
-                Outcome::Placed(x) => Some(executed::placed(column.name, x, system)),
+        if let Source::PlanText(_) | Source::PlanNumber(_) = column.value {
+            let value = match (facts.outcome, facts.system) {
+                (Outcome::Executed(x), Some(system)) => Some(executed::value(column.name, x, system)),
+                (Outcome::Served(x), Some(system)) => Some(executed::served(column.name, x, system)),
+                (Outcome::Placed(x), _) => Some(executed::placed(column.name, x)),
                 _ => None,
             };
             if let Some(value) = value {

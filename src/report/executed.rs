@@ -163,23 +163,23 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("generated_per_s_per_w", Value::Number(|x, s| rate(x) / price::power(s).total())),
 ];
 
-const PLACED: &[(&str, Value<Placement>)] = &[
-    ("gap", Value::Number(|x, _| x.best.gap())),
-    ("proof", Value::Text(|x| x.best.engine.into())),
-    ("samples_per_s", Value::Number(|x, _| x.point.throughput)),
-    ("place_cores_name", Value::Text(|x| x.cores_name.clone())),
-    ("place_cores", Value::Number(|x, _| x.cores as f64)),
-    ("place_cores_used", Value::Number(|x, _| x.figures.used as f64)),
-    ("place_actors", Value::Number(|x, _| x.actors as f64)),
-    ("place_replicas", Value::Number(|x, _| x.point.replicas as f64)),
-    ("minimized", Value::Text(|x| x.minimise.to_string())),
-    ("objective", Value::Number(|x, _| x.best.objective)),
-    ("bound", Value::Number(|x, _| x.best.bound)),
-    ("place_bottleneck_s", Value::Number(|x, _| x.figures.bottleneck_s)),
-    ("place_imbalance", Value::Number(|x, _| x.figures.imbalance)),
-    ("place_across_s", Value::Number(|x, _| x.figures.across_s)),
-    ("place_cut_bytes", Value::Number(|x, _| x.figures.cut_bytes)),
-    ("place_latency_s", Value::Number(|x, _| x.point.latency_s)),
+const PLACED: &[(&str, fn(&Placement) -> String)] = &[
+    ("gap", |x| super::csv::number(x.best.gap())),
+    ("proof", |x| x.best.engine.into()),
+    ("samples_per_s", |x| super::csv::number(x.point.throughput)),
+    ("place_cores_name", |x| x.cores_name.clone()),
+    ("place_cores", |x| super::csv::number(x.cores as f64)),
+    ("place_cores_used", |x| super::csv::number(x.figures.used as f64)),
+    ("place_actors", |x| super::csv::number(x.actors as f64)),
+    ("place_replicas", |x| super::csv::number(x.point.replicas as f64)),
+    ("minimized", |x| x.minimise.to_string()),
+    ("objective", |x| super::csv::number(x.best.objective)),
+    ("bound", |x| super::csv::number(x.best.bound)),
+    ("place_bottleneck_s", |x| super::csv::number(x.figures.bottleneck_s)),
+    ("place_imbalance", |x| super::csv::number(x.figures.imbalance)),
+    ("place_across_s", |x| super::csv::number(x.figures.across_s)),
+    ("place_cut_bytes", |x| super::csv::number(x.figures.cut_bytes)),
+    ("place_latency_s", |x| super::csv::number(x.point.latency_s)),
 ];
 
 fn find<T>(values: &[(&str, Value<T>)], column: &str, x: &T, system: &System) -> Option<String> {
@@ -195,8 +195,8 @@ pub fn value(column: &str, executed: &Executed, system: &System) -> Option<Strin
 }
 
 /// The value of a column; `None` where a placement has none.
-pub fn placed(column: &str, placed: &Placement, system: &System) -> Option<String> {
-    find(PLACED, column, placed, system)
+pub fn placed(column: &str, placed: &Placement) -> Option<String> {
+    PLACED.iter().find(|(name, _)| *name == column).map(|(_, value)| value(placed))
 }
 
 /// The value of a column; `None` where serving has none.

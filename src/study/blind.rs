@@ -19,16 +19,17 @@ const FREE: f64 = 1e18;
 /// Maps a point as blindly as its solve settings ask.
 pub(super) fn map(point: &Point) -> Result<Answer, String> {
     let request = point.request();
+    let system = point.system.as_ref().ok_or("there is no system to map to")?;
     if point.solve.blind_to.is_empty() {
-        return mapping::map(&point.workload, &point.system, &request).map_err(|e| e.to_string());
+        return mapping::map(&point.workload, system, &request).map_err(|e| e.to_string());
     }
     if request.objective != Objective::Time {
         return Err(format!("solve.blind_to is for the objective time, not {}", request.objective));
     }
-    let seen = without(&point.system, &point.solve.blind_to);
+    let seen = without(system, &point.solve.blind_to);
     let answer = mapping::map(&point.workload, &seen, &request).map_err(|e| e.to_string())?;
     let Answer::Mapped(mut plan, mut record) = answer else { return Ok(answer) };
-    plan.system = point.system.clone();
+    plan.system = system.clone();
     plan.figures = check::derive(&plan.workload, &plan.system, &plan.decisions).map_err(|broken| broken.join("; "))?;
     record.value = plan.figures.iteration_s();
     record.bound = record.bound.min(record.value);

@@ -50,7 +50,7 @@ pub(super) fn stand_in(model: &LanguageModel) -> Workload {
 /// # Errors
 /// A sentence where solve settings, model and machine do not suit each other.
 pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
-    let Some(model) = &point.language else { return Ok(None) };
+    let (Some(model), Some(system)) = (&point.language, &point.system) else { return Ok(None) };
     if matches!(point.fitted, Some(Err(_))) {
         return Ok(None);
     }
@@ -58,15 +58,15 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
         return Err("executions of language models are searched for the objective time, and see everything".into());
     }
     if model.pass == ModelPass::Inference {
-        return serve(point, model).map(Some);
+        return serve(point, model, system).map(Some);
     }
-    let executions = Executions::new(&point.system, model, &point.request().limits)?;
+    let executions = Executions::new(system, model, &point.request().limits)?;
     let found = executions.search(&point.solve.pins(), Deadline::after(point.solve.seconds))?;
     let machine = &executions.machine;
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
-            let software = statement::software_name(&point.system);
-            let class = match (point.system.chip.0.name.as_str(), machine.chips) {
+            let software = statement::software_name(system);
+            let class = match (system.chip.0.name.as_str(), machine.chips) {
                 ("A100", ..=8) => Class::VtrainSingleNode,
                 ("A100", _) => Class::VtrainMultiNode,
                 _ => Class::TrainingPublished,
@@ -74,7 +74,7 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
             Outcome::Executed(Box::new(Executed {
                 prediction,
                 found,
-                error_band_pct: error_band(class).filter(|_| point.system.software() != Software::Free),
+                error_band_pct: error_band(class).filter(|_| system.software() != Software::Free),
                 software,
             }))
         }
@@ -84,13 +84,13 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
 }
 
 /// The best layout that serves a point's batch within its limits.
-fn serve(point: &Point, model: &LanguageModel) -> Result<Outcome, String> {
+fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcome, String> {
     let pins = point.solve.pins();
     let rest = Pins { tp: None, pp: None, dp: None, ep: None, ..pins.clone() };
     if rest != Pins::default() {
         return Err("solve.execution: serving has the decisions tp, pp, dp and ep alone".into());
     }
-    let server = Server::new(&point.system)?;
+    let server = Server::new(system)?;
     let limits = &point.solve.serving;
     let deadline = Deadline::after(point.solve.seconds);
     let wanted = |limits| Wanted {

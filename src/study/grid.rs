@@ -82,8 +82,8 @@ pub struct Point {
     pub language: Option<Box<LanguageModel>>,
     /// The actor graph, where it is placed on cores (`solve.place`).
     pub actors: Option<Arc<ActorGraph>>,
-    /// The system.
-    pub system: System,
+    /// The system; placements have none.
+    pub system: Option<System>,
     /// How it is solved.
     pub solve: SolveSpec,
     /// How the system was fitted to the budget, or why it is over it; `None` without a budget.
@@ -149,6 +149,13 @@ impl Study {
         if let (Some(axes), Some(rules)) = (&axes, &rules) {
             rule::overwritten(axes, rules, &mut reader);
             rule::under_budget(&spec, axes, &mut reader);
+        }
+        if let (None, Some(axes), Some(rules)) = (&spec.system, &axes, &rules) {
+            let set = axes.iter().flat_map(|a| &a.values).flat_map(|v| &v.overrides);
+            for change in set.chain(rules.iter().flat_map(|r| &r.overrides)).filter(|c| c.path.root == Root::System) {
+                let at = Node { origin: change.origin.clone(), value: Value::Null };
+                reader.problem(&at, "a study of placements has no system that could be changed; take the field out");
+            }
         }
         let (axes, rules) = reader.finish_with(axes.zip(rules), &node)?;
         let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
@@ -220,7 +227,8 @@ impl Study {
         let of_system: Vec<&Override> = changes.iter().copied().filter(|c| c.path.root == Root::System).collect();
         let system = self.system_again(&of_system);
         // What is wrong is told of a tree made from the start.
-        let mut tree_of_system = system.is_none().then(|| self.spec.system.0.clone());
+        let start = self.spec.system.as_ref().filter(|_| system.is_none());
+        let mut tree_of_system = start.map(|s| s.0.clone());
         for change in changes {
             let tree = match change.path.root {
                 Root::Workload => match &mut workload {
@@ -280,11 +288,14 @@ impl Study {
             }
         };
         let solve = solve.map_err(|p| collect(Root::Solve, p)).ok();
-        let (Some((workload, key_start)), Some(mut system), Some(solve), true) =
-            (workload, system, solve, problems.is_empty())
-        else {
+        let (Some((workload, key_start)), Some(solve), true) = (workload, solve, problems.is_empty()) else {
             return Err(Problems(problems));
         };
+        let mut system = system.filter(|_| solve.place.is_none());
+        if system.is_none() && solve.place.is_none() {
+            let message = "missing; expected the path of a file, or a system (points with solve.place alone have none)";
+            return Err(Problem { origin: solve_node.origin, field: "system".into(), message: message.into() }.into());
+        }
         let actors = match &solve.place {
             Some(spec) => {
                 let found = self.workload_tree(index).and_then(|tree| placed::actors(spec, &tree));
@@ -310,7 +321,7 @@ impl Study {
         if !unknown.is_empty() {
             return Err(Problems(unknown));
         }
-        let fitted = match solve.budget.as_ref().map(|budget| budget.fit(&mut system)) {
+        let fitted = match solve.budget.as_ref().zip(system.as_mut()).map(|(budget, system)| budget.fit(system)) {
             None => None,
             Some(Ok(fitted)) => Some(Ok(fitted)),
             Some(Err(Unfit::Over { needed, available, unit, remedy })) => Some(Err(Infeasible {

@@ -12,7 +12,7 @@ use crate::spec::read::Ref;
 use crate::spec::{Node, Problems, Reader};
 
 crate::spec! {
-    /// The point is a placement of the workload's actors on cores; of the system its name, price and power alone are in the row.
+    /// The point is a placement of the workload's actors on cores; it has no system.
     pub struct PlaceSpec ("settings of a placement", check: check) {
         /// The cores.
         cores: Ref<CoresSpec>,
@@ -50,7 +50,10 @@ fn check(spec: &PlaceSpec, node: &Node, reader: &mut Reader) {
 /// # Errors
 /// [`Problems`] of the workload.
 pub(super) fn actors(spec: &PlaceSpec, workload: &Node) -> Result<ActorGraph, Problems> {
-    import::build(workload, import::Build { unroll: spec.unroll, ..import::Build::default() })
+    let build = import::Build { unroll: spec.unroll, ..import::Build::default() };
+    let mut graph = import::build(workload, build)?;
+    import::shares(workload, build, &mut graph, (spec.replicas, spec.replicas))?;
+    Ok(graph)
 }
 
 /// Places a point's actors; `None` where it is none of these.

@@ -183,7 +183,8 @@ pub(super) fn under_budget(spec: &StudySpec, axes: &[Axis], reader: &mut Reader)
         || axes.iter().enumerate().flat_map(|(i, axis)| Step::Axis(i, axis).fields().into_iter().map(move |f| (i, f)));
     let budget = spec.solve.budget.as_ref().map(|budget| budget.dimension);
     let of_axis = || fields().any(|(_, (path, _))| path.to_string() == "solve.budget").then_some(Scaled::Outermost);
-    let network = spec.system.0.get("network").and_then(|network| network.get("dimensions"));
+    let network =
+        spec.system.as_ref().and_then(|system| system.0.get("network")).and_then(|network| network.get("dimensions"));
     let (Some(scaled), Some(Value::List(dimensions))) = (budget.or_else(of_axis), network.map(|d| &d.value)) else {
         return;
     };

@@ -34,8 +34,8 @@ crate::spec! {
         source: Option<String>,
         /// The workload that the axes start from.
         workload: WorkloadTree,
-        /// The system that the axes start from.
-        system: SystemTree,
+        /// The system that the axes start from; studies of placements (`solve.place`) have none.
+        system: Option<SystemTree>,
         /// What is varied.
         axes: Vec<AxisSpec>,
         /// What depends on several axes at once.
@@ -433,6 +433,9 @@ fn check_solve(solve: &SolveSpec, node: &Node, reader: &mut Reader) {
     if let Err(message) = engine_from_word(solve.solver.word()) {
         say("solver", message);
     }
+    if solve.place.is_some() && solve.budget.is_some() {
+        say("budget", "a placement has no system whose price or power could be limited; take it out".into());
+    }
 }
 
 fn check_axis(spec: &AxisSpec, node: &Node, reader: &mut Reader) {
@@ -451,6 +454,19 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
         reader.within("name", |r| {
             r.problem(at, format!("expected letters, digits, -, _ and . alone (it names a folder), found {name:?}"));
         });
+    }
+    match (study.system.is_some(), study.solve.place.is_some()) {
+        (true, true) => {
+            let at = node.get("system").unwrap_or(node);
+            let message = "a placement has no system, its cores are those of solve.place; take it out";
+            reader.within("system", |r| r.problem(at, message));
+        }
+        (false, false) => {
+            let message =
+                "missing; expected the path of a file, or a system (studies with solve.place alone have none)";
+            reader.within("system", |r| r.problem(node, message));
+        }
+        _ => {}
     }
     let axes = node.get("axes").unwrap_or(node);
     if study.axes.is_empty() {

@@ -312,7 +312,7 @@ impl Shared {
         let clock = Instant::now();
         let row = |outcome: &Outcome| {
             let fitted = point.fitted.as_ref().and_then(|f| f.as_ref().ok());
-            values(&Facts { workload: Some(&point.workload), system: Some(&point.system), fitted, outcome })
+            values(&Facts { workload: Some(&point.workload), system: point.system.as_ref(), fitted, outcome })
         };
         let answered = guarded(|| {
             if let Some(outcome) = placed::solve(point)? {

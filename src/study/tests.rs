@@ -230,12 +230,15 @@ fn overrides_reach_every_tree() {
     assert_eq!(study.count(), Some(4));
     let point = study.point(3).unwrap();
     assert_eq!(study.labels(3), ["two", "5", "128"]);
-    let dimension = &point.system.network.dimensions[0];
-    assert_eq!((dimension.size, dimension.link.0.bandwidth.0, point.system.chip.0.cores), (2, 7e9, 5));
+    let dimension = &point.system.as_ref().unwrap().network.dimensions[0];
+    assert_eq!(
+        (dimension.size, dimension.link.0.bandwidth.0, point.system.as_ref().unwrap().chip.0.cores),
+        (2, 7e9, 5)
+    );
     assert_eq!(point.request().wanted.tp, Some(2));
-    assert_eq!(point.system.model.pipeline.word(), "dfmodel");
+    assert_eq!(point.system.as_ref().unwrap().model.pipeline.word(), "dfmodel");
     let alone = study.point(0).unwrap();
-    assert_eq!((alone.system.chip_count(), alone.solve.tp), (1, None));
+    assert_eq!((alone.system.as_ref().unwrap().chip_count(), alone.solve.tp), (1, None));
 }
 
 /// The grid stays a product of labels; what a combination sets need not be one.
@@ -262,7 +265,7 @@ rules:
     assert_eq!(study.count(), Some(8));
     let found: Vec<(u64, Vec<(u64, f64)>)> = (0..8)
         .map(|i| {
-            let system = study.point(i).unwrap().system;
+            let system = study.point(i).unwrap().system.unwrap();
             let dimensions = system.network.dimensions.iter().map(|d| (d.size, d.link.0.bandwidth.0 / 1e9)).collect();
             (system.chip.0.cores, dimensions)
         })

@@ -22,6 +22,12 @@ pub struct Node {
     pub bytes: f64,
     /// Bytes of the parameters and buffers it reads.
     pub state_bytes: f64,
+    /// Bytes of the graph's inputs it reads.
+    pub input_bytes: f64,
+    /// Bytes of its results that the graph gives out.
+    pub output_bytes: f64,
+    /// Whether it reads neither inputs nor what depends on these: a weight that is transposed, a range of numbers.
+    pub constant: bool,
     /// Calls whose results it reads (positions), each with the bytes of the largest of these.
     pub reads: Vec<(usize, f64)>,
 }
@@ -43,8 +49,8 @@ enum Named {
     Call(usize, f64),
     /// Held from one iteration to the next.
     State(f64),
-    /// An input of the graph.
-    Input,
+    /// An input of the graph, and its bytes.
+    Input(f64),
 }
 
 fn refs<'j>(value: &'j Json, out: &mut Vec<&'j str>) {
@@ -88,7 +94,18 @@ pub fn parse(text: &[u8], path: &Path, options: &Options) -> Result<Nodes, Trace
         if op != "call_function" {
             let kind = node.get("kind").and_then(Json::as_str);
             let state = op == "get_attr" || matches!(kind, Some("param" | "buffer"));
-            named.insert(name, if state { Named::State(largest) } else { Named::Input });
+            if op == "output" {
+                let mut list = Vec::new();
+                node.get("args").into_iter().for_each(|v| refs(v, &mut list));
+                list.sort_unstable();
+                list.dedup();
+                for r in list {
+                    if let Some(Named::Call(i, bytes)) = named.get(r) {
+                        found.nodes[*i].output_bytes += bytes;
+                    }
+                }
+            }
+            named.insert(name, if state { Named::State(largest) } else { Named::Input(largest) });
             continue;
         }
         let target = node.get("target").and_then(Json::as_str).unwrap_or_default();
@@ -99,20 +116,30 @@ pub fn parse(text: &[u8], path: &Path, options: &Options) -> Result<Nodes, Trace
             let picked = match list.first().and_then(|first| named.get(first)) {
                 Some(Named::Call(i, _)) => Named::Call(*i, largest),
                 Some(Named::State(bytes)) => Named::State(*bytes),
-                _ => Named::Input,
+                Some(Named::Input(_)) => Named::Input(largest),
+                None => Named::Input(0.0),
             };
             named.insert(name, picked);
             continue;
         }
         let mut reads: Vec<(usize, f64)> = Vec::new();
-        let mut state_bytes = 0.0;
+        let (mut state_bytes, mut input_bytes) = (0.0, 0.0);
+        let mut constant = true;
         let mut held: Vec<&str> = Vec::new();
         for r in list {
             match named.get(r) {
-                Some(Named::Call(i, bytes)) => match reads.iter_mut().find(|(j, _)| j == i) {
-                    Some((_, known)) => *known = known.max(*bytes),
-                    None => reads.push((*i, *bytes)),
-                },
+                Some(Named::Call(i, bytes)) => {
+                    constant &= found.nodes[*i].constant;
+                    match reads.iter_mut().find(|(j, _)| j == i) {
+                        Some((_, known)) => *known = known.max(*bytes),
+                        None => reads.push((*i, *bytes)),
+                    }
+                }
+                Some(Named::Input(bytes)) if !held.contains(&r) => {
+                    held.push(r);
+                    constant = false;
+                    input_bytes += bytes;
+                }
                 Some(Named::State(bytes)) if !held.contains(&r) => {
                     held.push(r);
                     state_bytes += bytes;
@@ -131,6 +158,9 @@ pub fn parse(text: &[u8], path: &Path, options: &Options) -> Result<Nodes, Trace
             flop: cost.and_then(|c| c.flop).unwrap_or(0) as f64,
             bytes: cost.map_or(0.0, |c| c.bytes() as f64),
             state_bytes,
+            input_bytes,
+            output_bytes: 0.0,
+            constant,
             reads,
         });
     }

@@ -26,7 +26,9 @@ fn point(study: &Study, labels: &[&str]) -> Point {
 
 /// The best plan of a point, checked, and whether it is proven.
 fn solved(point: &Point, what: &str) -> (Plan, bool) {
-    match map(&point.workload, &point.system, &point.request()).unwrap_or_else(|e| panic!("{what}: {e}")) {
+    match map(&point.workload, point.system.as_ref().unwrap(), &point.request())
+        .unwrap_or_else(|e| panic!("{what}: {e}"))
+    {
         Answer::Mapped(plan, record) => {
             check::verify(&plan).unwrap_or_else(|e| panic!("{what}: {e}"));
             assert!(record.bound <= plan.figures.iteration_s() * (1.0 + 1e-12), "{what}");
@@ -63,7 +65,7 @@ fn networks_of_the_640_points_are_those_of_the_setup_files() {
         ] {
             for (link, bandwidth) in [("pcie", 50e9), ("nvlink", 450e9)] {
                 let labels = [task, "h100", topology, "hbm", link, "none"];
-                let system = point(&study, &labels).system;
+                let system = point(&study, &labels).system.unwrap();
                 let found: Vec<u64> = system.network.dimensions.iter().map(|d| d.size).collect();
                 assert_eq!(found, sizes, "{labels:?}");
                 assert_eq!(system.chip_count(), 1024);

@@ -75,12 +75,12 @@ fn each_row_is_what_its_point_gives_alone() {
         // Nothing is left of the points before.
         cache::clear();
         let point = Study::load(&file).unwrap().point(index as u64).unwrap();
-        let outcome: Outcome = map(&point.workload, &point.system, &point.request()).unwrap().into();
+        let outcome: Outcome = map(&point.workload, point.system.as_ref().unwrap(), &point.request()).unwrap().into();
         if let Outcome::Mapped(plan, _) = &outcome {
             check::verify(plan).unwrap();
         }
         let facts =
-            Facts { workload: Some(&point.workload), system: Some(&point.system), fitted: None, outcome: &outcome };
+            Facts { workload: Some(&point.workload), system: point.system.as_ref(), fitted: None, outcome: &outcome };
         let (alone, row) = (values(&facts), row.unwrap());
         for (i, column) in COLUMNS.iter().enumerate() {
             assert_eq!(alone.get(i), row.get(first + i), "{} of point {index}", column.name);

@@ -5,7 +5,7 @@ use crate::cli::{Failure, output, present};
 use crate::place::files::{Configuration, Form, read, write};
 use crate::place::simulate::sizes::{Proof, Sizes, smallest};
 use crate::place::simulate::trace::{From, record};
-use crate::place::simulate::{Limits, Net, Outcome, Steady, Transfers, makespan, simulate};
+use crate::place::simulate::{Limits, MOST_FIRINGS, Net, Outcome, Steady, Transfers, makespan, simulate};
 use crate::place::{ActorGraph, Cores, Placement, file};
 use crate::report::placed;
 use crate::spec::Loader;
@@ -56,8 +56,8 @@ pub struct SimulateArgs {
     /// Figures and timeline: iterations that are recorded.
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     pub recorded: u64,
-    /// Firings after which the search for a steady state ends.
-    #[arg(long, value_name = "N", default_value_t = 200_000_000, value_parser = clap::value_parser!(u64).range(1..))]
+    /// Firings after which the search for a period ends; averages are given then.
+    #[arg(long, value_name = "N", default_value_t = MOST_FIRINGS, value_parser = clap::value_parser!(u64).range(1..))]
     pub most_firings: u64,
     /// Format of the answer on standard output.
     #[arg(long, value_enum, default_value_t = Format::Text)]
@@ -211,6 +211,13 @@ fn text(net: &Net, steady: &Steady, sizes: Option<&Sizes>, run: Option<(u64, Opt
     );
     for part in steady.parts.iter().take(8) {
         let of = if steady.parts.len() > 1 { format!("{} actors: ", part.actors.len()) } else { String::new() };
+        if !part.repeats {
+            out += &format!(
+                "{of}no state came again in the firings allowed (--most-firings): an average of the last {} iterations, after {}\n",
+                part.iterations, part.settled_after
+            );
+            continue;
+        }
         out += &format!(
             "{of}repeats every {} iterations ({}), after at most {}{}\n",
             part.iterations,

@@ -4,7 +4,7 @@ use super::{Configuration, Connection, Fault, Faults, Form, Generator, Instance,
 use crate::place::cores::{Network, Wire};
 use crate::place::placement::capacities;
 use crate::place::simulate::net::gcd;
-use crate::place::{Actor, ActorGraph, Channel, Core, Cores, Kind, Placement, Work};
+use crate::place::{Actor, ActorGraph, Channel, Core, Cores, Fixed, Kind, Placement, Work};
 use crate::spec::nearest::nearest;
 use std::collections::HashMap;
 
@@ -132,7 +132,14 @@ impl Configuration {
                 index.insert(instance.id.as_str(), actors.len());
                 let seconds = complexity as f64 * tick / common as f64;
                 let work = Work::Measured { seconds, deviation: 0.0 };
-                actors.push(Actor { name: instance.id.clone(), kind: Kind::Vector, work, state_bytes: 0.0 });
+                actors.push(Actor {
+                    name: instance.id.clone(),
+                    kind: Kind::Vector,
+                    work,
+                    state_bytes: 0.0,
+                    fixed: Fixed::Weights(0.0),
+                    outside: None,
+                });
                 core_of.push(core);
             }
         }
@@ -185,7 +192,7 @@ impl Configuration {
             network: Network::Levels(vec![(self.partitions.len().max(1) as u64, Wire::FREE)]),
         };
         let name = self.network.clone().unwrap_or_else(|| file.into());
-        let graph = ActorGraph { name, actors, channels, batch: 1 };
+        let graph = ActorGraph { name, actors, channels, batch: 1, others: Vec::new() };
         let capacities = capacities(&graph);
         Ok((graph, cores, Placement { core_of, capacities, replicas: 1 }))
     }

@@ -18,6 +18,9 @@ pub use steady::{Fill, Latency};
 use serde::Serialize;
 use ticks::Ticks;
 
+/// Firings after which a simulation stops to look for a period: some seconds.
+pub const MOST_FIRINGS: u64 = 50_000_000;
+
 /// Limits of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
@@ -27,9 +30,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { firings: 200_000_000 }
+        Self { firings: MOST_FIRINGS }
     }
 }
+
+/// Iterations that fills and latencies are measured over where no state comes again.
+const MOST_MEASURED: u64 = 4096;
 
 /// The periodic regime of actors that have to do with each other.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -44,6 +50,8 @@ pub struct Part {
     pub iterations: u64,
     /// Iterations before the regime, at most.
     pub settled_after: u64,
+    /// Whether a state came again; else the figures are averages of these iterations, the last of as many firings as were allowed.
+    pub repeats: bool,
 }
 
 /// The steady state.
@@ -106,23 +114,29 @@ pub fn simulate(net: &Net, capacities: &[u32], limits: Limits) -> Result<Outcome
     for actors in net.components() {
         let (part, fifos) = net.part(&actors);
         let ticks = Ticks::of_net(&part);
-        let (period, engine) = match steady::find(&part, capacities, &ticks, limits.firings) {
-            steady::Found::Regime(period, engine) => (period, *engine),
+        let (period, engine, repeats) = match steady::find(&part, capacities, &ticks, limits.firings) {
+            steady::Found::Regime(period, engine) => (period, *engine, true),
             steady::Found::Asleep => {
                 let stuck = deadlock::verdict(&part, capacities);
                 return Ok(stuck.map_or(Outcome::Unsettled { firings: 0, iteration_s: f64::NAN }, Outcome::Deadlock));
             }
-            steady::Found::Unsettled(engine) => {
+            steady::Found::Unsettled(engine, Some(window)) => (window, *engine, false),
+            steady::Found::Unsettled(engine, None) => {
                 let iteration_s = ticks.seconds_of(engine.time()) / engine.iterations().max(1) as f64;
                 return Ok(Outcome::Unsettled { firings: engine.firings(), iteration_s });
             }
         };
-        let measured = steady::measure(&part, capacities, &ticks, &period, engine, limits.firings);
+        // Without a period fills and latencies are those of some thousand iterations.
+        let most = if repeats { period.iterations } else { period.iterations.min(MOST_MEASURED) };
+        let measured_over = steady::Period { iterations: most, ..period };
+        let measured = steady::measure(&part, capacities, &ticks, &measured_over, engine, limits.firings);
         for (f, fill) in fifos.iter().zip(measured.fills) {
             steady.fills[*f] = fill;
         }
         let period_s = ticks.seconds_of(period.ticks);
-        let iteration_s = period_s / period.iterations as f64;
+        // Nothing is faster than the most loaded core, whatever an average has.
+        let least = if repeats { 0.0 } else { part.load().into_iter().fold(0.0, f64::max) };
+        let iteration_s = (period_s / period.iterations as f64).max(least);
         for (core, load) in part.load().into_iter().enumerate() {
             steady.utilisation[core] += load / iteration_s;
         }
@@ -133,7 +147,7 @@ pub fn simulate(net: &Net, capacities: &[u32], limits: Limits) -> Result<Outcome
         steady.iteration_s = steady.iteration_s.max(iteration_s);
         steady.exact &= ticks.exact;
         let (iterations, settled_after) = (period.iterations, period.settled_after);
-        steady.parts.push(Part { actors, iteration_s, period_s, iterations, settled_after });
+        steady.parts.push(Part { actors, iteration_s, period_s, iterations, settled_after, repeats });
     }
     Ok(Outcome::Steady(steady))
 }

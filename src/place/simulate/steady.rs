@@ -38,8 +38,8 @@ pub(super) enum Found {
     Regime(Period, Box<Engine>),
     /// Everybody sleeps.
     Asleep,
-    /// No state came again.
-    Unsettled(Box<Engine>),
+    /// No state came again; the last half of the run and more, where it was long enough to have one.
+    Unsettled(Box<Engine>, Option<Period>),
 }
 
 /// Runs until a state comes again, for `most` firings at most.
@@ -47,11 +47,25 @@ pub(super) fn find(net: &Net, capacities: &[u32], ticks: &Ticks, most: u64) -> F
     let mut engine = Engine::new(net, capacities, ticks, None);
     let mut kept: Option<Engine> = None;
     let (mut power, mut since) = (1u64, 0u64);
+    // The state before the one that is kept: its time, and the firings of each actor.
+    let mut mark: Option<(u128, u64, Vec<u64>)> = None;
+    let all = |e: &Engine| (0..net.actors.len()).map(|a| e.fired(a)).collect::<Vec<u64>>();
+    // FIFOs that still fill let the actors before them run ahead: the one that fires least sets the pace.
+    let window = |engine: &Engine, mark: Option<(u128, u64, Vec<u64>)>| {
+        let (time, settled_after, before) = mark?;
+        let whole =
+            all(engine).iter().zip(&before).zip(&net.repetitions).map(|((now, then), q)| (now - then) / q).min()?;
+        let ticks = engine.time() - time;
+        (whole > 0).then_some(Period { ticks, iterations: whole, settled_after })
+    };
     loop {
         match engine.run(&mut (), most) {
             Pause::Asleep => return Found::Asleep,
             Pause::Sample => {}
-            Pause::Limit => return Found::Unsettled(Box::new(engine)),
+            Pause::Limit => {
+                let found = window(&engine, mark);
+                return Found::Unsettled(Box::new(engine), found);
+            }
         }
         if let Some(kept) = &kept
             && engine.same(kept)
@@ -65,12 +79,14 @@ pub(super) fn find(net: &Net, capacities: &[u32], ticks: &Ticks, most: u64) -> F
         }
         since += 1;
         if kept.is_none() || since == power {
+            mark = kept.as_ref().map(|k| (k.time(), k.iterations(), all(k)));
             kept = Some(engine.clone());
             power *= 2;
             since = 0;
         }
         if engine.firings() >= most {
-            return Found::Unsettled(Box::new(engine));
+            let found = window(&engine, mark);
+            return Found::Unsettled(Box::new(engine), found);
         }
     }
 }
@@ -205,16 +221,18 @@ pub(super) fn measure(
         starts: vec![None; window],
         ends: vec![(0, 0); window],
     };
+    let begin = engine.time();
     let end = engine.iterations() + period.iterations;
     while engine.iterations() < end && engine.run(&mut meter, u64::MAX) == Pause::Sample {}
     for place in 0..net.fifos.len() {
         meter.count(&engine, place, engine.fifo_at[place] as usize);
     }
     meter.filling = false;
+    let elapsed = (engine.time() - begin).max(1);
     let stop = engine.firings().saturating_add(most);
     while !meter.done() && engine.firings() < stop && engine.run(&mut meter, stop) != Pause::Asleep {}
     let fills = (meter.sums.iter().zip(&meter.most))
-        .map(|(sum, most)| Fill { mean: *sum as f64 / period.ticks.max(1) as f64, most: *most })
+        .map(|(sum, most)| Fill { mean: *sum as f64 / elapsed as f64, most: *most })
         .collect();
     let latencies: Vec<f64> = (meter.starts.iter().zip(&meter.ends))
         .filter_map(|(start, (_, end))| Some(ticks.seconds_of(end.checked_sub((*start)?)?)))
@@ -252,13 +270,14 @@ pub(super) fn finite(net: &Net, capacities: &[u32], ticks: &Ticks, iterations: u
             }
         }
         Found::Asleep => return None,
-        Found::Unsettled(mut engine) if within(&engine).is_some() => {
+        Found::Unsettled(mut engine, _) if within(&engine).is_some() => {
             engine.limit(whole);
             *engine
         }
-        Found::Unsettled(_) => Engine::new(net, capacities, ticks, Some(iterations)),
+        Found::Unsettled(..) => Engine::new(net, capacities, ticks, Some(iterations)),
     };
-    let stop = engine.firings().saturating_add(most);
+    // What was asked for by its number of iterations may take longer than a search for a period.
+    let stop = engine.firings().saturating_add(most.saturating_mul(4));
     while engine.run(&mut (), stop) != Pause::Asleep {
         if engine.firings() >= stop {
             return None;

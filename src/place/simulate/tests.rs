@@ -170,6 +170,14 @@ fn what_cannot_be_simulated_is_refused() {
     // Too few firings to see a state again.
     let unsettled = simulate(&triangle(1, 1), &[1, 1], Limits { firings: 3 }).unwrap();
     assert!(matches!(unsettled, Outcome::Unsettled { firings: 3.., .. }), "{unsettled:?}");
+    // A FIFO that fills for longer than the run: an average, and said to be one; with time enough the same, exactly.
+    let slow = net(&[1.0, 1.01], &[1, 1], &[0, 1], &[(0, 1, 1, 1, 0, 500)]);
+    for (firings, repeats) in [(10_000, false), (1_000_000, true)] {
+        let Outcome::Steady(steady) = simulate(&slow, &[500], Limits { firings }).unwrap() else { panic!() };
+        assert_eq!(steady.parts[0].repeats, repeats);
+        let off = (steady.iteration_s - 1.01).abs();
+        assert!(off <= if repeats { 1e-12 } else { 1e-3 }, "{steady:?}");
+    }
 }
 
 /// Numbers from a seed.

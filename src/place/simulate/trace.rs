@@ -80,7 +80,7 @@ pub fn record(
         let (mut engine, end) = match from {
             From::Start => (Engine::new(&part, capacities, &ticks, Some(iterations)), None),
             From::Regime => match find(&part, capacities, &ticks, limits.firings) {
-                Found::Regime(_, engine) | Found::Unsettled(engine) => {
+                Found::Regime(_, engine) | Found::Unsettled(engine, _) => {
                     let end = engine.iterations() + iterations;
                     (*engine, Some(end))
                 }

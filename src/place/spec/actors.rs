@@ -1,7 +1,7 @@
 //! Files: an actor graph written out (`kind: actors`), and pins.
 
 use crate::place::cores::Cores;
-use crate::place::graph::{Actor, ActorGraph, Channel, Kind, Work};
+use crate::place::graph::{Actor, ActorGraph, Channel, Fixed, Kind, Work};
 use crate::spec::{Node, Problem, Problems, Reader, Value, read::Table};
 use crate::units::{Bytes, Flop, Seconds};
 
@@ -30,6 +30,16 @@ crate::spec! {
         moved: Option<Bytes>,
         /// Bytes it holds from one firing to the next.
         state: Bytes = Bytes(0.0),
+        /// Bytes of the state that each firing reads, however many samples it has; left out: all of them.
+        weights: Option<Bytes>,
+        /// Part of `time` that stays as it is when a firing has fewer samples; left out: the overhead of a firing and one reading of the weights.
+        fixed: Option<Seconds>,
+        /// It has no samples: it does the same however many others have, as a weight that is transposed.
+        constant: bool = false,
+        /// Bytes that a firing takes from outside the graph; left out: an actor that reads no other takes as many as it writes.
+        takes: Option<Bytes>,
+        /// Bytes that a firing gives to the outside; left out: an actor that writes to no other gives as many as it reads.
+        gives: Option<Bytes>,
     }
 }
 
@@ -79,6 +89,23 @@ fn check_actor(actor: &ActorSpec, node: &Node, reader: &mut Reader) {
     let counted = actor.flop.is_some() || actor.moved.is_some();
     if counted == actor.time.is_some() {
         reader.problem(node, "expected either time, or flop and moved");
+    }
+    let mut say = |field: &str, message: String| {
+        let at = node.get(field).unwrap_or(node);
+        reader.within(field, |r| r.problem(at, message));
+    };
+    if let Some(weights) = actor.weights.filter(|w| w.0 > actor.state.0) {
+        say("weights", format!("{weights} are read of a state of {}; expected at most that", actor.state));
+    }
+    match (actor.fixed, actor.time) {
+        (Some(fixed), Some(time)) if fixed.0 > time.0 => {
+            say("fixed", format!("{fixed} of a firing of {time} stay; expected at most that"));
+        }
+        (Some(_), None) => say("fixed", "it is a part of time, which is not given; take it out".into()),
+        _ => {}
+    }
+    if actor.constant && (actor.fixed.is_some() || actor.weights.is_some()) {
+        say("constant", "then all of it stays as it is: take out fixed and weights".into());
     }
 }
 
@@ -157,9 +184,16 @@ impl ActorsSpec {
                 None => Work::Counted { flop: a.flop.map_or(0.0, |f| f.0), bytes: a.moved.map_or(0.0, |b| b.0) },
             },
             state_bytes: a.state.0,
+            fixed: match (a.constant, a.fixed) {
+                (true, _) => Fixed::All,
+                (_, Some(seconds)) => Fixed::Seconds(seconds.0),
+                _ => Fixed::Weights(a.weights.map_or(a.state.0, |w| w.0)),
+            },
+            outside: (a.takes.is_some() || a.gives.is_some())
+                .then(|| (a.takes.map_or(0.0, |b| b.0), a.gives.map_or(0.0, |b| b.0))),
         };
         let actors = spec.actors.iter().map(actor).collect();
-        let graph = ActorGraph { name: spec.name.clone(), actors, channels, batch: spec.batch };
+        let graph = ActorGraph { name: spec.name.clone(), actors, channels, batch: spec.batch, others: Vec::new() };
         graph.checked(&node.get("actors").unwrap_or(node).origin)
     }
 }
@@ -187,6 +221,22 @@ pub fn tree(graph: &ActorGraph) -> serde_json::Value {
         }
         if a.state_bytes > 0.0 {
             map.insert("state".into(), json!(bytes(a.state_bytes)));
+        }
+        match a.fixed {
+            Fixed::Weights(w) if w < a.state_bytes => {
+                map.insert("weights".into(), json!(bytes(w)));
+            }
+            Fixed::Weights(_) => {}
+            Fixed::Seconds(s) => {
+                map.insert("fixed".into(), json!(seconds(s)));
+            }
+            Fixed::All => {
+                map.insert("constant".into(), json!(true));
+            }
+        }
+        if let Some((takes, gives)) = a.outside {
+            map.insert("takes".into(), json!(bytes(takes)));
+            map.insert("gives".into(), json!(bytes(gives)));
         }
         serde_json::Value::Object(map)
     };
