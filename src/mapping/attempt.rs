@@ -174,10 +174,18 @@ impl Search<'_> {
         Ok(lacks_room)
     }
 
-    /// Every other sharding of an assignment that may beat the best plan found ([`joint`]).
+    /// Whether some division into stages has room in the DRAM for the sharding of an assignment's first pass.
+    pub(super) fn has_room(&self, tried: &Tried) -> bool {
+        let degrees = &tried.candidate.degrees;
+        let need = self.layer_need(degrees, &tried.pass.sharding.strategies);
+        self.pipe(degrees).least_longest(&need, self.dram_capacity()).is_some()
+    }
+
+    /// Every other sharding of an assignment that may beat the best plan found ([`joint`]); or those alone that are likeliest to fit the
+    /// DRAM.
     pub(super) fn try_all_shardings(
         &self,
-        tried: &Tried,
+        (tried, only_starts): (&Tried, bool),
         best: &mut Option<Best>,
         ideals: &mut Option<Ideals>,
         found: &mut Found,
@@ -209,6 +217,10 @@ impl Search<'_> {
                 Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
             };
             let mut context = Context { ideals, nodes_left: &mut nodes_left };
+            if only_starts {
+                joint.start(&mut context, &mut evaluate)?;
+                continue;
+            }
             let ended = joint.run(&mut context, tried.pass.sharding.strategies.clone(), &mut evaluate, start)?;
             found.joint_nodes += before - nodes_left;
             match ended {

@@ -9,6 +9,7 @@ mod alone;
 mod amounts;
 mod answer;
 mod attempt;
+pub mod best_first;
 mod blocks;
 pub mod cache;
 mod certify;

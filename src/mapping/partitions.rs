@@ -85,30 +85,35 @@ impl Search<'_> {
         };
         let solve =
             |cutoff| cache::fusion(instance, cutoff, || exact::solve_until(instance, found, cutoff, self.clock));
-        match solve(if limited { f64::INFINITY } else { cutoff }) {
-            Some(path) if path.proven || limited => Ok(Some(fused(path.objective, path.assignment, path.proven))),
-            // A part of the ideals proves nothing: what the relaxation says, and the better plan of the two.
-            Some(path) => Ok(Some(match of_wide(memory) {
-                Some(wide) if wide.layer < path.objective => wide,
-                Some(wide) => Fused {
-                    proven: path.objective - wide.bound <= TIE * path.objective.abs(),
-                    layer: path.objective,
-                    assignment: path.assignment,
-                    bound: wide.bound,
-                    relaxed: wide.relaxed,
+        if found.complete || limited {
+            return match solve(if limited { f64::INFINITY } else { cutoff }) {
+                Some(path) => Ok(Some(fused(path.objective, path.assignment, path.proven))),
+                None if found.complete => Ok(None),
+                // One order of a wide graph says nothing of the others: the MILP decides.
+                None => match self.find_by_milp(instance) {
+                    Ok(found) => Ok(found.map(|(layer, assignment, proven)| fused(layer, assignment, proven))),
+                    // There is a plan already, and the ideals, of which not all are known, say that this proves nothing.
+                    Err(MapError::Request(_)) if cutoff.is_finite() => Ok(None),
+                    Err(error) => Err(error),
                 },
-                None => fused(path.objective, path.assignment, false),
-            })),
-            None if found.complete => Ok(None),
-            None if !limited => Ok(of_wide(memory)),
-            // One order of a wide graph says nothing of the others: the MILP decides.
-            None => match self.find_by_milp(instance) {
-                Ok(found) => Ok(found.map(|(layer, assignment, proven)| fused(layer, assignment, proven))),
-                // There is a plan already, and the ideals, of which not all are known, say that this proves nothing.
-                Err(MapError::Request(_)) if cutoff.is_finite() => Ok(None),
-                Err(error) => Err(error),
-            },
+            };
         }
+        let wide = of_wide(memory);
+        let least = wide.as_ref().map_or(cutoff, |wide| wide.layer.min(cutoff));
+        if wide.as_ref().is_some_and(|wide| wide.proven || wide.bound >= least * (1.0 - TIE)) {
+            return Ok(wide);
+        }
+        // A part of the ideals proves nothing; its plan may be the better one.
+        Ok(match (solve(least), wide) {
+            (Some(path), Some(wide)) if path.objective < wide.layer => Some(Fused {
+                proven: path.objective - wide.bound <= TIE * path.objective.abs(),
+                layer: path.objective,
+                assignment: path.assignment,
+                ..wide
+            }),
+            (Some(path), None) => Some(fused(path.objective, path.assignment, false)),
+            (_, wide) => wide,
+        })
     }
 
     /// Lowers the tile count to the smallest at which the plan costs the same and still fits.

@@ -75,8 +75,13 @@ impl<'a> Remaining<'a> {
 
     /// The least time of all kernels, and the least value of what the goal counts.
     pub(super) fn least(&self) -> (f64, f64) {
-        let all = self.all();
+        let all = self.sums(|_| false);
         (self.time(&all), self.value(&all))
+    }
+
+    /// The least value of the kernels that have not run, all predecessors of those that have being among these.
+    pub(super) fn after(&self, ran: impl Fn(usize) -> bool) -> f64 {
+        self.value(&self.sums(ran))
     }
 
     /// The least value of the kernels outside each ideal. An ideal has one kernel more than another whose sums are known, so
@@ -96,7 +101,7 @@ impl<'a> Remaining<'a> {
                 }
             }
         }
-        let mut left = vec![self.all(); ideals.sets.len()];
+        let mut left = vec![self.sums(|_| false); ideals.sets.len()];
         for i in 1..ideals.sets.len() {
             let (k, smaller) = ideals.made_by(i);
             let load = |t: usize, ran: u128| self.widest(&instance.tensors[t], |k| ran & (1 << k) == 0);
@@ -122,10 +127,10 @@ impl<'a> Remaining<'a> {
         left.iter().map(|sums| self.value(sums)).collect()
     }
 
-    fn all(&self) -> [Left; 2] {
+    fn sums(&self, ran: impl Fn(usize) -> bool) -> [Left; 2] {
         let instance = self.instance;
         let mut left = [Left::default(); 2];
-        for (k, kernel) in instance.kernels.iter().enumerate() {
+        for (k, kernel) in instance.kernels.iter().enumerate().filter(|(k, _)| !ran(*k)) {
             let own = &mut left[self.pass(k)];
             own.kernels += 1;
             own.compute += self.compute[k];
@@ -134,7 +139,10 @@ impl<'a> Remaining<'a> {
             own.dram += kernel.dram_bytes;
         }
         for (tensor, crossing) in instance.tensors.iter().zip(&self.crossing) {
-            let bytes = if tensor.producer.is_some() { *crossing } else { self.widest(tensor, |_| true) };
+            let bytes = match tensor.producer {
+                Some(p) if !ran(p) => *crossing,
+                _ => self.widest(tensor, |k| !ran(k)),
+            };
             left[0].dram += bytes[0];
             left[1].dram += bytes[1];
         }

@@ -71,8 +71,8 @@ crate::choice! {
     }
 }
 
-/// Sets of shardings that a search may look at.
-pub const JOINT_NODES: u64 = 1500;
+/// Sets of shardings that a search may look at: about half a minute of one core where all are looked at.
+pub const JOINT_NODES: u64 = 15_000;
 
 /// Decisions that are fixed beforehand.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -470,6 +470,18 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
             }
         }
     }
+    // Where the fastest sharding of an assignment lacks DRAM, others are tried before any assignment is searched to its end: a point that has
+    // a plan gets one whatever the limit of sets, and assignments that cannot beat it are soon closed.
+    for first in tried.iter().filter(|_| joint) {
+        let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+        let search = &searches[first.candidate.of];
+        if (request.any && best.is_some()) || search.out_of_time() {
+            break;
+        }
+        if first.candidate.bound < incumbent * (1.0 - TIE) && !search.has_room(first) {
+            search.try_all_shardings((first, true), &mut best, &mut ideals, &mut found)?;
+        }
+    }
     let steps = Steps::of("assignments with all shardings", tried.len() as u64);
     for first in tried.iter().filter(|_| joint) {
         if request.any && best.is_some() {
@@ -477,7 +489,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         }
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         if first.candidate.bound < incumbent * (1.0 - TIE) {
-            searches[first.candidate.of].try_all_shardings(first, &mut best, &mut ideals, &mut found)?;
+            searches[first.candidate.of].try_all_shardings((first, false), &mut best, &mut ideals, &mut found)?;
         }
         steps.step();
     }

@@ -11,6 +11,7 @@
 //! Work is limited by counts, so that the answer is the same on any machine; a deadline, where one is given, ends it
 //! earlier with the best plan found.
 
+use super::best_first::{self, Effort};
 use super::cache;
 use super::cover;
 use super::exact;
@@ -56,6 +57,9 @@ const NEIGHBOUR_IDEALS: usize = 1_500;
 const CLOSE: f64 = 1e-7;
 /// How much worse than the cutoff a plan may be before it is improved.
 const HOPE: f64 = 1.03;
+/// What the search over ideals as they are reached may take before prices are known, and after.
+const FIRST: Effort = Effort { ideals: 20_000, joins: 1_000_000 };
+const SECOND: Effort = Effort { ideals: 100_000, joins: 2_000_000 };
 
 /// The plan and the bound. `None` where no plan was found. A plan that takes more than `cutoff` is not improved much. Pins and
 /// limits on the number of partitions are not served.
@@ -107,27 +111,49 @@ fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline:
             break;
         }
     }
+    let least = |best: &Option<(f64, Vec<usize>)>| best.as_ref().map_or(f64::INFINITY, |b| b.0);
+    let is_open = |best: &Option<(f64, Vec<usize>)>| least(best) > floor * (1.0 + 1e-9) && !late();
+    let mut bound = floor;
+    // Plans and the bound of a search over ideals; tells whether nothing is left.
+    let reach = |prices: Option<&[f64]>, effort: Effort, best: &mut Option<(f64, Vec<usize>)>, bound: &mut f64| {
+        let Some(found) = best_first::search(part, least(best).min(cutoff.max(floor)), prices, effort, deadline) else {
+            return false;
+        };
+        *bound = bound.max(found.bound);
+        if let Some((_, plan)) = found.plan {
+            consider(plan, best);
+        }
+        found.complete
+    };
+    let done = |best: Option<(f64, Vec<usize>)>, bound: f64, relaxed: usize| {
+        let (objective, assignment) = best?;
+        Some(Wide { assignment, objective, bound: bound.min(objective), relaxed })
+    };
+    if is_open(&best) && reach(None, FIRST, &mut best, &mut bound) {
+        return done(best, bound, 0);
+    }
     if let Some((objective, plan)) = &mut best
         && *objective > floor * (1.0 + 1e-9)
         && *objective <= cutoff * HOPE
     {
         improve(part, objective, plan, deadline);
     }
-    let mut bound = floor;
     let mut pooled = 0;
-    let upper = best.as_ref().map_or(f64::INFINITY, |b| b.0);
-    let wanted = upper.min(cutoff.max(floor));
-    if upper > floor * (1.0 + 1e-9) && !late() && !memory.uncovered {
-        let covered = cover::bound(part, wanted, deadline);
+    if is_open(&best) && !memory.uncovered {
+        let prices = cover::prices(part, least(&best).min(cutoff.max(floor)), deadline);
+        let covered = prices.as_ref().map(|prices| prices.iter().sum::<f64>());
         memory.uncovered = covered.is_none_or(|c| c <= bound) && !late();
         if let Some(covered) = covered.filter(|c| *c > bound) {
             bound = covered;
             pooled = part.kernels.len();
         }
+        if is_open(&best) && reach(prices.as_deref(), SECOND, &mut best, &mut bound) {
+            return done(best, bound, 0);
+        }
     }
-    if upper > floor * (1.0 + 1e-9)
+    let wanted = least(&best).min(cutoff.max(floor));
+    if is_open(&best)
         && bound < wanted * (1.0 - CLOSE)
-        && !late()
         && let Some(relaxed) = relaxed::bound(part, wanted, &mut memory.prices, deadline)
     {
         // Sums of many terms: rounding must not lift the bound above a plan.
@@ -140,8 +166,7 @@ fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline:
             consider(plan, &mut best);
         }
     }
-    let (objective, assignment) = best?;
-    Some(Wide { assignment, objective, bound: bound.min(objective), relaxed: pooled })
+    done(best, bound, pooled)
 }
 
 /// Topological orders worth cutting: the written one; the one that runs next what was freed last (chains stay together); and the

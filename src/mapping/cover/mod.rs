@@ -64,20 +64,30 @@ struct Piece {
 
 /// A bound on the sum over the partitions, given the value of a plan, that is not above `upper`; `None` where the pieces are too many.
 pub fn bound(instance: &Instance, upper: f64, deadline: Deadline) -> Option<f64> {
+    prices(instance, upper, deadline).map(|prices| prices.iter().sum::<f64>().min(upper))
+}
+
+/// A price of each kernel such that no partition holds more than it costs: their sum is the bound.
+pub fn prices(instance: &Instance, upper: f64, deadline: Deadline) -> Option<Vec<f64>> {
     if !upper.is_finite() || upper <= 0.0 || instance.kernel_by_kernel || !instance.sram_bytes.is_finite() {
         return None;
     }
     let graph = Graph::of(instance)?;
-    let loners: f64 = (0..instance.kernels.len())
-        .filter(|k| instance.kernels[*k].pieces > 1)
-        .map(|k| graph.cost(&[k]).map(|cost| instance.value(&cost)))
-        .sum::<Option<f64>>()?;
+    let mut prices = vec![0.0; instance.kernels.len()];
+    for k in (0..prices.len()).filter(|k| instance.kernels[*k].pieces > 1) {
+        prices[k] = instance.value(&graph.cost(&[k])?);
+    }
+    let loners: f64 = prices.iter().sum();
     let (colour, counts) = colours(&graph)?;
     if counts.is_empty() || loners >= upper {
-        return Some(loners.min(upper));
+        return Some(prices);
     }
     let pieces = graph.pieces(&colour, counts.len(), deadline)?;
-    Pricing::new(instance, pieces, counts, deadline).raise(upper - loners).map(|bound| loners + bound)
+    let of_colour = Pricing::new(instance, pieces, counts, deadline).raise(upper - loners)?;
+    for (price, colour) in prices.iter_mut().zip(&colour) {
+        *price += of_colour.get(*colour).copied().unwrap_or(0.0);
+    }
+    Some(prices)
 }
 
 /// Neighbours and ancestry of the kernels.

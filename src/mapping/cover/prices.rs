@@ -70,8 +70,8 @@ impl<'a> Pricing<'a> {
         i.goal.value(time, compute, sums.dram_bytes)
     }
 
-    /// The greatest bound that the rounds find.
-    pub(super) fn raise(&mut self, upper: f64) -> Option<f64> {
+    /// The prices of the colours with the greatest bound that the rounds find.
+    pub(super) fn raise(&mut self, upper: f64) -> Option<Vec<f64>> {
         let colours = self.counts.len();
         // Prices in units of which the bound is about one a kernel.
         let unit = upper / self.counts.iter().sum::<f64>();
@@ -123,7 +123,8 @@ impl<'a> Pricing<'a> {
             }
         }
         // Rules are kept to a billionth.
-        (best > 0.0).then_some((best * (1.0 - 2e-9)).min(upper))
+        let inside = inside.filter(|_| best > 0.0)?;
+        Some(inside.iter().map(|price| price * (1.0 - 2e-9)).collect())
     }
 
     /// A rule of the LP.
@@ -153,8 +154,17 @@ impl<'a> Pricing<'a> {
             let sums = Sums::default().with(&self.pieces[first], price[first]);
             // What is left out proves nothing.
             let left = if self.deadline.is_over() { 0 } else { self.left.min(UNIONS_A_PIECE) };
-            let mut walk =
-                Walk { pricing: self, price: &price, weights: &weights, most: &mut most, union: vec![first], left };
+            let mut spare = self.counts.clone();
+            self.pieces[first].kernels.iter().for_each(|(c, n)| spare[*c] -= f64::from(*n));
+            let mut walk = Walk {
+                pricing: self,
+                price: &price,
+                weights: &weights,
+                most: &mut most,
+                union: vec![first],
+                spare,
+                left,
+            };
             let whole = walk.from(&sums, &order[at..]).is_some();
             let used = left - walk.left;
             self.left -= used;
@@ -192,6 +202,8 @@ struct Walk<'a, 'b> {
     weights: &'a [[f64; 3]],
     most: &'a mut Broken,
     union: Vec<usize>,
+    /// Kernels of each colour that are not in the union.
+    spare: Vec<f64>,
     /// Unions that may still be looked at.
     left: usize,
 }
@@ -217,6 +229,7 @@ impl Walk<'_, '_> {
             .filter(|p| {
                 let piece = &self.pricing.pieces[*p];
                 piece.sram_bytes <= room
+                    && piece.kernels.iter().all(|(c, n)| f64::from(*n) <= self.spare[*c])
                     && self.union.last().is_none_or(|last| {
                         piece.own.iter().zip(&self.pricing.pieces[*last].beside).all(|(own, beside)| own & !beside == 0)
                     })
@@ -228,7 +241,9 @@ impl Walk<'_, '_> {
         for (i, &p) in fitting.iter().enumerate() {
             let more = sums.with(&self.pricing.pieces[p], self.price[p]);
             self.union.push(p);
+            self.pricing.pieces[p].kernels.iter().for_each(|(c, n)| self.spare[*c] -= f64::from(*n));
             self.from(&more, &fitting[i..])?;
+            self.pricing.pieces[p].kernels.iter().for_each(|(c, n)| self.spare[*c] += f64::from(*n));
             self.union.pop();
         }
         Some(())

@@ -150,12 +150,17 @@ pub struct Alone {
     slope: f64,
     held: Vec<Vec<f64>>,
     room: f64,
-    /// Value of a layer that a byte in the DRAM is priced at.
-    byte_price: f64,
 }
 
-/// Prices of memory that are tried.
-const PRICES: usize = 24;
+/// A bound with a price on memory.
+pub struct Priced {
+    pub bound: f64,
+    /// Value of a layer that a byte in the DRAM is priced at.
+    pub price: f64,
+    /// A sharding, and whether it leaves room.
+    pub sharding: Vec<Strategy>,
+    pub has_room: bool,
+}
 
 impl Alone {
     /// For the shardings of `base`. `None` under options other than those that the terms know, and where one of them has
@@ -199,7 +204,6 @@ impl Alone {
                 .map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect())
                 .collect(),
             room: relaxation.search.dram_capacity() - relaxation.held_by_all(),
-            byte_price: 0.0,
         };
         out.link(relaxation)?;
         for link in base.links.iter().filter(|link| link.pairs.iter().flatten().any(Option::is_none)) {
@@ -465,10 +469,10 @@ impl Alone {
         })
     }
 
-    /// The least iteration over the shardings of `open`, each kernel at the best of some tile counts, and a sharding that
-    /// reaches it. `None` where nothing agrees or fits the SRAM; zero and no sharding where too many kernels depend on each
-    /// other at once.
-    pub fn least(&self, open: &Open, tiles: &[usize]) -> Option<(f64, Vec<Strategy>)> {
+    /// The least iteration over the shardings of `open`, each kernel at the best of some tile counts, with a price on each byte in
+    /// the DRAM beyond its room, and a sharding that reaches it. `None` where nothing agrees or fits the SRAM; zero and no sharding
+    /// where too many kernels depend on each other at once.
+    fn least(&self, open: &Open, tiles: &[usize], byte_price: f64) -> Option<(f64, Vec<Strategy>)> {
         let at_tiles = match tiles.len() == self.local.len() {
             true => Some(self.any.clone()),
             false => self.terms(tiles),
@@ -476,9 +480,9 @@ impl Alone {
         let Some(mut terms) = at_tiles else { return Some((0.0, Vec::new())) };
         terms.extend(self.fixed.iter().cloned());
         for (k, all) in self.root.iter().enumerate() {
-            if self.byte_price > 0.0 || open[k].len() < all.len() {
+            if byte_price > 0.0 || open[k].len() < all.len() {
                 let cost = |(s, held): (&Strategy, &f64)| match open[k].contains(s) {
-                    true => self.byte_price * held,
+                    true => byte_price * held,
                     false => f64::INFINITY,
                 };
                 terms.push(Term::of_one(k, all.iter().zip(&self.held[k]).map(cost).collect()));
@@ -489,7 +493,7 @@ impl Alone {
             Least::Infeasible => None,
             Least::TooWide => Some((0.0, Vec::new())),
             Least::Found(values, sum) => {
-                let room = if self.byte_price > 0.0 { self.byte_price * self.room } else { 0.0 };
+                let room = if byte_price > 0.0 { byte_price * self.room } else { 0.0 };
                 let value = self.base + self.slope * (sum - room);
                 // Rounding is relative to the sums, not to their difference.
                 let rounding = 1e-12 * (self.base + self.slope * (sum + room.abs()));
@@ -508,29 +512,61 @@ impl Alone {
         (0..open.len()).map(least).sum::<f64>() * (1.0 - CAPACITY_TOLERANCE) > self.room
     }
 
-    /// Moves the price of memory to where the bound over `open` is largest, which it is a concave function of.
-    pub fn tune(&mut self, open: &Open) {
-        let Some((bound, sharding)) = self.least(open, &(0..self.local.len()).collect::<Vec<_>>()) else { return };
-        if sharding.is_empty() || !self.room.is_finite() || self.holds(&sharding) <= self.room {
-            return;
-        }
-        let mut best = (bound, 0.0);
-        let (mut low, mut high) = (0.0, f64::INFINITY);
-        let mut price = (bound / self.slope).max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
-        for _ in 0..PRICES {
-            self.byte_price = price;
-            let Some((bound, sharding)) = self.least(open, &(0..self.local.len()).collect::<Vec<_>>()) else { break };
-            if bound > best.0 {
-                best = (bound, price);
+    /// [`Alone::least`] at a price that is moved from `from` to where the bound, a concave function of it, is larger, for as long as
+    /// a set is not closed by `best`: the bound, the price, and a sharding that has room, if one was met.
+    pub fn least_priced(
+        &self,
+        open: &Open,
+        tiles: &[usize],
+        (from, rounds): (f64, usize),
+        best: f64,
+    ) -> Option<Priced> {
+        let (mut low, mut high, mut price) = (0.0, f64::INFINITY, from);
+        let mut found: Option<Priced> = None;
+        for _ in 0..=rounds {
+            let Some((bound, sharding)) = self.least(open, tiles, price) else {
+                // Nothing agrees, whatever the price.
+                return None;
+            };
+            let over = if sharding.is_empty() { 0.0 } else { self.holds(&sharding) - self.room };
+            let has_room = over <= 0.0;
+            let better = found.as_ref().is_none_or(|found| bound > found.bound);
+            let before = found.take();
+            let kept = before.as_ref().filter(|found| found.has_room && !has_room).map(|found| found.sharding.clone());
+            found = Some(match before {
+                Some(found) if !better => match has_room && !found.has_room {
+                    true => Priced { sharding, has_room, ..found },
+                    false => found,
+                },
+                _ => Priced { bound, price, has_room: has_room || kept.is_some(), sharding: kept.unwrap_or(sharding) },
+            });
+            let closed = found.as_ref().is_some_and(|found| found.bound >= best);
+            if closed || !self.room.is_finite() || over == 0.0 || (has_room && price == 0.0) {
+                break;
             }
-            if self.holds(&sharding) > self.room {
-                low = price;
+            if has_room {
+                high = price
             } else {
-                high = price;
+                low = price
             }
-            price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
+            // Where the bound would reach the best plan, were it a line; else the middle.
+            let reach = if best.is_finite() { price + (best - bound) / (self.slope * over) } else { f64::NAN };
+            let first = (bound / self.slope).max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
+            price = match (reach > low && reach < high, high.is_finite()) {
+                (true, true) => reach.clamp(low + 0.1 * (high - low), high - 0.1 * (high - low)),
+                (true, false) => reach.min((4.0 * price).max(first)),
+                (false, true) => 0.5 * (low + high),
+                (false, false) => (4.0 * price).max(first),
+            };
         }
-        self.byte_price = best.1;
+        found
+    }
+
+    /// The sharding of a set that holds least in the DRAM.
+    pub fn least_memory(&self, open: &Open, tiles: &[usize]) -> Option<Vec<Strategy>> {
+        let (bound, _) = self.least(open, tiles, 0.0)?;
+        let price = (bound / self.slope).max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
+        self.least(open, tiles, 1e6 * price).map(|(_, sharding)| sharding).filter(|sharding| !sharding.is_empty())
     }
 
     /// Bytes in the DRAM that a sharding decides.

@@ -5,27 +5,37 @@
 use super::super::request::MapError;
 use super::super::search::TIE;
 use super::super::sharding::Problem;
-use super::alone::Alone;
+use super::alone::{Alone, Priced};
 use super::relaxed::Relaxation;
 use super::{Bounds, Context, Set};
 use crate::model::Strategy;
 
+/// Prices of memory that are tried for all shardings, and for a set of them.
+const PRICES: usize = 24;
+const MORE_PRICES: usize = 4;
+
 /// The bounds of one assignment.
 pub struct KernelByKernel {
     alone: Alone,
+    /// All shardings at the price at which their bound is greatest.
+    root: Option<Priced>,
+    starts: Vec<Vec<Strategy>>,
 }
 
 impl KernelByKernel {
     /// For the shardings of `base`. `None` as for [`Alone::new`].
     pub fn new(relaxation: &Relaxation<'_>, base: &Problem, tiles: &[u64]) -> Option<Self> {
-        let mut alone = Alone::new(relaxation, base, tiles)?;
-        alone.tune(&base.open);
-        Some(Self { alone })
+        let alone = Alone::new(relaxation, base, tiles)?;
+        let all: Vec<usize> = (0..tiles.len()).collect();
+        let root = alone.least_priced(&base.open, &all, (0.0, PRICES), f64::INFINITY);
+        let with_room = root.as_ref().filter(|root| root.has_room).map(|root| root.sharding.clone());
+        let starts = with_room.into_iter().chain(alone.least_memory(&base.open, &all)).collect();
+        Some(Self { alone, root, starts })
     }
 }
 
 impl Bounds for KernelByKernel {
-    fn is_out_of_reach(&self, _: &Context<'_>) -> bool {
+    fn is_out_of_reach(&self) -> bool {
         false
     }
 
@@ -33,7 +43,15 @@ impl Bounds for KernelByKernel {
         if self.alone.holds_too_much(&set.open) {
             return Ok(None);
         }
-        Ok(self.alone.least(&set.open, &set.tiles).filter(|(bound, _)| *bound < best * (1.0 - TIE)))
+        let from = set.byte_price.or(self.root.as_ref().map(|root| root.price)).unwrap_or(0.0);
+        let found = self.alone.least_priced(&set.open, &set.tiles, (from, MORE_PRICES), best * (1.0 - TIE));
+        let Some(found) = found.filter(|found| found.bound < best * (1.0 - TIE)) else { return Ok(None) };
+        set.byte_price = Some(found.price);
+        Ok(Some((found.bound, found.sharding)))
+    }
+
+    fn starts(&self) -> &[Vec<Strategy>] {
+        &self.starts
     }
 
     fn children(&self, set: &Set, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Vec<Set>, MapError> {

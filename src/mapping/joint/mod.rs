@@ -69,6 +69,8 @@ struct Set {
     /// Best partitions of the relaxed passes of a set that contains this one: with weights streamed or kept on chip, forward and
     /// backward.
     known: [[Option<Rc<Path>>; 2]; 2],
+    /// Price of a byte in the DRAM at which the bound of a set that contains this one was greatest.
+    byte_price: Option<f64>,
 }
 
 impl Set {
@@ -92,7 +94,7 @@ impl Set {
 /// How sets of shardings are bounded.
 trait Bounds {
     /// Whether sets smaller than the whole are out of reach.
-    fn is_out_of_reach(&self, context: &Context<'_>) -> bool;
+    fn is_out_of_reach(&self) -> bool;
 
     /// No plan of a set takes less, and a sharding out of it that may be good (none where that is not known). `None` where
     /// no plan of the set beats `best`.
@@ -105,6 +107,9 @@ trait Bounds {
         best: f64,
         context: &mut Context<'_>,
     ) -> Result<Option<(f64, Vec<Strategy>)>, MapError>;
+
+    /// Shardings that leave room in the DRAM, as far as sums over the kernels tell, the one that holds least the last.
+    fn starts(&self) -> &[Vec<Strategy>];
 
     /// The parts of a set that is not closed, of which `sharding` was evaluated.
     ///
@@ -219,6 +224,18 @@ impl<'a> Joint<'a> {
         Some(Self { search, bounds, links, root, tiles })
     }
 
+    /// Prices the shardings that are likeliest to fit the DRAM: a point where any does should not end without a plan.
+    ///
+    /// # Errors
+    /// Those of `evaluate`.
+    pub fn start(&self, context: &mut Context<'_>, evaluate: &mut Evaluate<'_>) -> Result<f64, MapError> {
+        let mut best = f64::INFINITY;
+        for sharding in self.bounds.starts() {
+            best = best.min(evaluate(sharding, &self.tiles, context.ideals)?);
+        }
+        Ok(best)
+    }
+
     /// Looks at all shardings that may beat the objective `best`; `evaluate` prices one exactly, and may lower it.
     ///
     /// # Errors
@@ -236,7 +253,7 @@ impl<'a> Joint<'a> {
         let mut heap = BinaryHeap::new();
         let mut made = 0;
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
-        let root = Set { open: self.root.clone(), tiles: all, depth: 0, known: Default::default() };
+        let root = Set { open: self.root.clone(), tiles: all, depth: 0, known: Default::default(), byte_price: None };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
         while let Some(node) = heap.pop() {
             if node.bound >= best * (1.0 - TIE) || (self.search.request.any && best.is_finite()) {
@@ -245,7 +262,7 @@ impl<'a> Joint<'a> {
             if node.bound >= best * near {
                 return Ok(Ended::Near(node.bound));
             }
-            if self.bounds.is_out_of_reach(context) || *context.nodes_left == 0 || self.search.out_of_time() {
+            if self.bounds.is_out_of_reach() || *context.nodes_left == 0 || self.search.out_of_time() {
                 return Ok(Ended::Stopped(node.bound));
             }
             *context.nodes_left -= 1;

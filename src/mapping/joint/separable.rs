@@ -101,6 +101,8 @@ pub struct Separable {
     room: f64,
     /// Value of a layer that a byte is priced at.
     byte_price: f64,
+    /// Where the DRAM is short, shardings that leave room, the one that holds least the last.
+    starts: Vec<Vec<Strategy>>,
 }
 
 impl Separable {
@@ -220,7 +222,13 @@ impl Separable {
             held: Vec::new(),
             room: f64::INFINITY,
             byte_price: 0.0,
+            starts: Vec::new(),
         }
+    }
+
+    /// Where the DRAM is short, shardings that leave room, the one that holds least the last.
+    pub fn starts(&self) -> &[Vec<Strategy>] {
+        &self.starts
     }
 
     /// Moves the weights, and the price of memory, to where the bound over `open` is largest; gives that bound.
@@ -240,6 +248,7 @@ impl Separable {
             return bound;
         }
         let mut best = (bound, 0.0);
+        let mut with_room = None;
         let (mut low, mut high) = (0.0, f64::INFINITY);
         let mut price = bound.max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
         for _ in 0..PRICES {
@@ -252,9 +261,13 @@ impl Separable {
                 low = price;
             } else {
                 high = price;
+                with_room = Some(sharding);
             }
             price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
         }
+        self.byte_price = 1e6 * price;
+        let least = self.least(open).map(|(_, sharding)| sharding);
+        self.starts = with_room.into_iter().chain(least).collect();
         self.byte_price = best.1;
         best.0
     }

@@ -1,8 +1,9 @@
 //! Bounds of sets of shardings by weighted sums ([`super::separable`]) and by an easier fusion problem ([`super::relaxed`]):
 //! for chips that fuse, and for the others under options that [`super::alone`] does not know.
 
+use super::super::best_first::{self, Effort};
 use super::super::cache;
-use super::super::exact::{self, Path};
+use super::super::exact::{self, Path, Searched};
 use super::super::ideals::{Ideals, MAX_IDEALS};
 use super::super::instance::{Instance, When, may_keep_weights};
 use super::super::partitions::Fused;
@@ -21,7 +22,7 @@ use crate::model::schedule::Stage;
 use crate::system::Style;
 use crate::system::options::Layouts;
 use crate::workload::Phase;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
 /// Rounds in which the weights of an assignment are looked for.
@@ -44,8 +45,10 @@ pub struct Together<'a> {
     tiles: Vec<u64>,
     modes: &'static [bool],
     root: Open,
-    /// Ideals of the forward and of the backward pass, where all are listed.
-    ideals: OnceCell<Option<(Ideals, Ideals)>>,
+    /// Ideals of the forward and of the backward pass, or of a graph of one pass; of each none where they are not all listed.
+    ideals: OnceCell<Vec<Option<Ideals>>>,
+    /// Searches over ideals as they are reached that were given up.
+    given_up: Cell<u32>,
     /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
     least_forward: [OnceCell<Option<f64>>; 2],
 }
@@ -85,13 +88,13 @@ impl<'a> Together<'a> {
         separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
         separable.tune(&root, ROUNDS);
         let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
-        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, least_forward })
+        let given_up = Cell::new(0);
+        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, given_up, least_forward })
     }
 
-    /// Whether a shortest path over all ideals is out of reach.
-    fn large(&self, context: &Context<'_>) -> bool {
-        let partial = context.ideals.as_ref().is_some_and(|ideals| !ideals.complete);
-        partial || self.search.workload.kernels.len() > MOST_KERNELS
+    /// Whether a shortest path over ideals is out of reach.
+    fn large(&self) -> bool {
+        self.given_up.get() > MOST_GIVEN_UP || self.search.workload.kernels.len() > MOST_KERNELS
     }
 
     /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`. `known` has the best
@@ -117,11 +120,11 @@ impl<'a> Together<'a> {
         }
         let cutoff = cutoff(&total, instance.least_value(), best);
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
-        if self.large(context) || (limited && self.search.request.engine != Engine::Exact) {
+        if self.large() || (limited && self.search.request.engine != Engine::Exact) {
             // Of large graphs a bound is many solves; for limited ones the MILP may be asked, which a bound is not worth.
             return Ok(closed);
         }
-        if instance.separate_phases && !limited {
+        if !limited {
             return Ok(match self.by_phase(&instance, (cutoff, weights_on_chip), known) {
                 ByPhase::Least(layer) => closed.max(total(layer)),
                 ByPhase::None => f64::INFINITY,
@@ -147,15 +150,20 @@ impl<'a> Together<'a> {
         (cutoff, weights_on_chip): (f64, bool),
         known: &mut [Option<Rc<Path>>; 2],
     ) -> ByPhase {
-        let (forward, _) = instance.phase(false);
-        let (backward, _) = instance.phase(true);
-        let ideals = self.ideals.get_or_init(|| {
-            let of = |part: &Instance| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete);
-            of(&forward).zip(of(&backward))
+        let parts = match instance.separate_phases {
+            true => vec![instance.phase(false).0, instance.phase(true).0],
+            false => vec![instance.clone()],
+        };
+        let all = self.ideals.get_or_init(|| {
+            parts.iter().map(|part| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete)).collect()
         });
-        let Some((first, second)) = ideals else { return ByPhase::Unknown };
-        let [ahead, behind] = known;
         let deadline = self.search.deadline();
+        let [ahead, behind] = known;
+        let (first, others) = (&all[0], &all[1..]);
+        let Some(ideals) = others.first() else {
+            let least = least_path(instance, first.as_ref(), cutoff, ahead, deadline);
+            return self.of_passes(&[least], cutoff);
+        };
         let least = self.least_forward[usize::from(weights_on_chip)]
             .get_or_init(|| {
                 let root = self.relaxation.instance(
@@ -163,18 +171,39 @@ impl<'a> Together<'a> {
                     self.ends(&(0..self.tiles.len()).collect::<Vec<_>>()),
                     weights_on_chip,
                 )?;
-                least_path(&root.phase(false).0, first, f64::INFINITY, &mut None, deadline)
+                match least_path(&root.phase(false).0, first.as_ref(), f64::INFINITY, &mut None, deadline) {
+                    Least::Value(value) | Least::AtLeast(value) => Some(value),
+                    Least::None => None,
+                }
             })
             .unwrap_or(0.0);
-        let ahead = least_path(&forward, first, f64::INFINITY, ahead, deadline);
-        // One cutoff for all sets, so that what is known of a backward pass serves whatever its forward pass.
-        let behind = ahead.and_then(|_| least_path(&backward, second, cutoff - least, behind, deadline));
-        match ahead.zip(behind) {
-            // What the deadline stopped says nothing.
-            _ if self.search.out_of_time() => ByPhase::Unknown,
-            Some((ahead, behind)) if exact::within(ahead + behind, cutoff) => ByPhase::Least(ahead + behind),
-            _ => ByPhase::None,
+        let ahead = least_path(&parts[0], first.as_ref(), f64::INFINITY, ahead, deadline);
+        if matches!(ahead, Least::None) {
+            return self.of_passes(&[ahead], cutoff);
         }
+        // One cutoff for all sets, so that what is known of a backward pass serves whatever its forward pass.
+        let behind = least_path(&parts[1], ideals.as_ref(), cutoff - least, behind, deadline);
+        self.of_passes(&[ahead, behind], cutoff)
+    }
+
+    /// What passes take together.
+    fn of_passes(&self, passes: &[Least], cutoff: f64) -> ByPhase {
+        if self.search.out_of_time() {
+            // What the deadline stopped says nothing.
+            return ByPhase::Unknown;
+        }
+        let mut sum = 0.0;
+        for pass in passes {
+            match pass {
+                Least::Value(value) => sum += value,
+                Least::AtLeast(value) => {
+                    self.given_up.set(self.given_up.get() + 1);
+                    sum += value;
+                }
+                Least::None => return ByPhase::None,
+            }
+        }
+        if exact::within(sum, cutoff) { ByPhase::Least(sum) } else { ByPhase::None }
     }
 
     /// The tile counts at which costs and buffers of a set are least: one tile has no remainder.
@@ -254,8 +283,8 @@ impl<'a> Together<'a> {
 }
 
 impl Bounds for Together<'_> {
-    fn is_out_of_reach(&self, context: &Context<'_>) -> bool {
-        self.large(context)
+    fn is_out_of_reach(&self) -> bool {
+        self.large()
     }
 
     fn bound(
@@ -280,6 +309,10 @@ impl Bounds for Together<'_> {
             fused = fused.min(self.fused(&set.open, (ends, *mode), &stage, best, context, known)?);
         }
         Ok(Some((bound.max(fused), sharding)))
+    }
+
+    fn starts(&self) -> &[Vec<Strategy>] {
+        self.separable.starts()
     }
 
     fn children(
@@ -331,31 +364,67 @@ enum ByPhase {
     Least(f64),
     /// More than was asked for, or nothing fits.
     None,
-    /// There are too many ideals to say, or no time is left.
+    /// No time is left to say.
     Unknown,
 }
+
+/// What a pass takes.
+enum Least {
+    /// So much.
+    Value(f64),
+    /// No less: the search was given up.
+    AtLeast(f64),
+    /// More than was asked for, or nothing fits.
+    None,
+}
+
+/// What a search over ideals as they are reached may take.
+const EFFORT: Effort = Effort { ideals: 20_000, joins: 2_000_000 };
+
+/// So many of them may be given up before sets smaller than the whole are out of reach.
+const MOST_GIVEN_UP: u32 = 8;
 
 /// The value of the best partitions of a pass, if it is at most `cutoff`. Where those of a larger set cost here what they
 /// cost there, they are the best here too: every cost of a smaller set is at least that of a larger one.
 fn least_path(
     part: &Instance,
-    ideals: &Ideals,
+    ideals: Option<&Ideals>,
     mut cutoff: f64,
     known: &mut Option<Rc<Path>>,
     deadline: Deadline,
-) -> Option<f64> {
+) -> Least {
     if let Some(path) = known.as_ref()
         && let Some((value, _)) = part.evaluate(&path.assignment)
     {
         if value <= path.objective * (1.0 + TIE * 1e-3) {
-            return Some(path.objective).filter(|value| exact::within(*value, cutoff));
+            return match exact::within(path.objective, cutoff) {
+                true => Least::Value(path.objective),
+                false => Least::None,
+            };
         }
         cutoff = cutoff.min(value);
     }
-    let path = cache::fusion(part, cutoff, || exact::solve_until(part, ideals, cutoff, deadline))?;
-    let objective = path.objective;
-    *known = Some(Rc::new(path));
-    Some(objective)
+    let mut given_up = None;
+    let solve = || match ideals {
+        Some(ideals) => exact::solve_until(part, ideals, cutoff, deadline),
+        None => {
+            let Some(found) = best_first::search(part, cutoff, None, EFFORT, deadline) else {
+                given_up = Some(part.least_value());
+                return Searched { path: None, stopped: true };
+            };
+            given_up = (!found.complete).then_some(found.bound);
+            let of = |(objective, assignment)| Path { assignment, objective, proven: true, priced: found.joins };
+            Searched { path: found.plan.map(of).filter(|_| found.complete), stopped: !found.complete }
+        }
+    };
+    match cache::fusion(part, cutoff, solve) {
+        Some(path) => {
+            let objective = path.objective;
+            *known = Some(Rc::new(path));
+            Least::Value(objective)
+        }
+        None => given_up.map_or(Least::None, Least::AtLeast),
+    }
 }
 
 /// The sum of the kernels as partitions of their own, whatever waits in DRAM meanwhile.

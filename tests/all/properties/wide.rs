@@ -3,10 +3,11 @@
 use crate::properties::random::instance;
 use crate::properties::{Tally, check, near};
 use flowspace::deadline::Deadline;
+use flowspace::mapping::best_first::{self, Effort};
 use flowspace::mapping::cover;
 use flowspace::mapping::exact;
 use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
-use flowspace::mapping::instance::Instance;
+use flowspace::mapping::instance::{Instance, KernelCost, TensorCost, UseCost};
 use flowspace::mapping::relaxed::bound_with_pool;
 use flowspace::mapping::wide::{self, Memory};
 use proptest::prelude::*;
@@ -71,6 +72,137 @@ fn no_plan_beats_the_covering() {
     let (cases, close, above) = count.get();
     println!("{cases} coverings, {close} within 1 %, {above} above the closed form");
     assert!(cases > 3000 && close * 4 > cases && above * 4 > cases, "{cases} {close} {above}");
+}
+
+/// Layers of a few kinds, each a kernel of a chain and a leaf that reads its result and something of its own; leaves beside them. Kernels,
+/// tensors and chip are those of a random instance.
+fn layers() -> impl Strategy<Value = Instance> {
+    let kinds = prop::collection::vec(0..2usize, 1..=4);
+    let shared = prop::option::weighted(0.3, 0..6usize);
+    (instance(8).prop_map(free), kinds, 0..=3usize, shared).prop_map(|(random, kinds, beside, shared)| {
+        let kernel = |i: usize| random.kernels[i % random.kernels.len()].clone();
+        let some = TensorCost {
+            producer: None,
+            output: false,
+            store_bytes: 1.0,
+            store_buffer: 1.0,
+            live_bytes: 1.0,
+            uses: vec![UseCost { kernel: 0, load_bytes: 1.0, load_buffer: 1.0, onchip_buffer: 2.0 }],
+        };
+        let tensor = |i: usize| random.tensors.get(i).cloned().unwrap_or_else(|| some.clone());
+        let read = |tensor: &TensorCost, i: usize, kernel: usize| {
+            let numbers = tensor.uses.get(i).or(tensor.uses.first()).unwrap_or(&some.uses[0]);
+            UseCost { kernel, ..numbers.clone() }
+        };
+        let (mut kernels, mut tensors) = (Vec::<KernelCost>::new(), Vec::new());
+        let count = kinds.len();
+        for (i, kind) in kinds.iter().enumerate() {
+            kernels.push(kernel(*kind));
+            let own = tensor(*kind);
+            let next = (i + 1 < count).then(|| read(&own, 0, i + 1));
+            let uses = next.into_iter().chain([read(&own, 1, count + i)]).collect();
+            tensors.push(TensorCost { producer: Some(i), uses, ..own });
+        }
+        for (i, kind) in kinds.iter().enumerate() {
+            kernels.push(kernel(2 + kind));
+            let own = tensor(2 + kind);
+            let uses = vec![read(&own, 0, count + i)];
+            tensors.push(TensorCost { producer: None, output: false, uses, ..own });
+        }
+        for i in 0..beside {
+            kernels.push(kernel(4));
+            let own = tensor(4);
+            let uses = vec![read(&own, 0, 2 * count + i)];
+            tensors.push(TensorCost { producer: None, output: false, uses, ..own });
+        }
+        if let Some(which) = shared {
+            // One tensor for all leaves beside each other.
+            let own = tensor(which);
+            let uses = (2 * count..2 * count + beside).map(|k| read(&own, 0, k)).collect();
+            tensors.push(TensorCost { producer: None, output: false, uses, ..own });
+        }
+        let pins = vec![None; kernels.len()];
+        Instance { kernels, tensors, pins, separate_phases: false, kernel_by_kernel: false, ..random }
+    })
+}
+
+/// The search over ideals as they are reached finds the best plan of all ideals, or that there is none, with leaves alike and without,
+/// with prices and without; stopped early it has a bound.
+#[test]
+fn ideals_as_they_are_reached_are_enough() {
+    let tally = Tally::default();
+    let count = std::cell::Cell::new((0u32, 0u32));
+    let random = instance(8).prop_map(free).prop_map(|instance| Instance { separate_phases: false, ..instance });
+    let cases = prop_oneof![1 => random, 3 => layers()];
+    check(12_000, &(cases, prop::bool::ANY, 0..60usize, 1..20u64), |(instance, priced, ideals, joins)| {
+        if instance.kernel_by_kernel {
+            return Ok(());
+        }
+        let all = Effort { ideals: usize::MAX, joins: u64::MAX };
+        let optimum = best(&instance);
+        tally.count(optimum.is_some());
+        let upper = optimum.map_or(1e6, |o| o * 1.5);
+        let prices = if priced { cover::prices(&instance, upper, Deadline::never()) } else { None };
+        let search = |known, effort| best_first::search(&instance, known, prices.as_deref(), effort, Deadline::never());
+        let found = search(f64::INFINITY, all).expect("served");
+        prop_assert!(found.complete);
+        let Some(optimum) = optimum else {
+            prop_assert!(found.plan.is_none(), "{found:?} where there is no plan");
+            return Ok(());
+        };
+        let Some((objective, plan)) = found.plan else {
+            return Err(TestCaseError::fail(format!("no plan where one takes {optimum}")));
+        };
+        prop_assert!(near(objective, optimum, 1e-9), "{objective}, best {optimum}");
+        let evaluated = instance.evaluate(&plan).map(|(objective, _)| objective);
+        prop_assert!(evaluated.is_some_and(|e| near(e, objective, 1e-12)), "{plan:?}");
+        let below = search(optimum * 0.999 - 1e-6, all).expect("served");
+        prop_assert!(below.complete && below.plan.is_none());
+        let stopped = search(f64::INFINITY, Effort { ideals, joins }).expect("served");
+        prop_assert!(stopped.bound <= optimum + 1e-9 * optimum.max(1.0), "{stopped:?}, best {optimum}");
+        let (cases, unfinished) = count.get();
+        count.set((cases + 1, unfinished + u32::from(!stopped.complete)));
+        Ok(())
+    });
+    let (cases, unfinished) = count.get();
+    println!("{cases} searches, {unfinished} stopped early");
+    assert!(cases > 4000 && unfinished * 4 > cases, "{cases} {unfinished}");
+    tally.is_even("ideals as they are reached");
+}
+
+/// Kernels beside each other, too many for their ideals to be listed, none like another: the best packing is proven.
+#[test]
+fn independent_kernels_are_packed_with_proof() {
+    let chip = instance(1).prop_map(free);
+    let many = prop::collection::vec(instance(1), 15..=18);
+    let count = std::cell::Cell::new((0u32, 0u32));
+    check(40, &(chip, many, 6.0..30.0_f64), |(chip, many, sram)| {
+        let mut kernels: Vec<KernelCost> = many.iter().map(|one| one.kernels[0].clone()).collect();
+        for (k, kernel) in kernels.iter_mut().enumerate() {
+            kernel.dram_bytes += k as f64 / 64.0;
+            kernel.backward = false;
+        }
+        let pins = vec![None; kernels.len()];
+        let (kernel_by_kernel, separate_phases) = (false, false);
+        let whole = Instance {
+            kernels,
+            tensors: Vec::new(),
+            pins,
+            sram_bytes: sram,
+            kernel_by_kernel,
+            separate_phases,
+            ..chip
+        };
+        let Some(found) = wide::solve(&whole, f64::INFINITY, &mut Memory::default(), Deadline::never()) else {
+            return Ok(());
+        };
+        let (cases, proven) = count.get();
+        count.set((cases + 1, proven + u32::from(near(found.objective, found.bound, 1e-9))));
+        Ok(())
+    });
+    let (cases, proven) = count.get();
+    println!("{cases} packings, {proven} proven");
+    assert!(cases > 20 && proven * 10 >= cases * 9, "{cases} {proven}");
 }
 
 /// The plan is one, worth what it claims, between bound and the best cuts of the written order; the bound holds.
