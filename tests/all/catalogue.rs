@@ -218,6 +218,9 @@ fn every_point_of_every_study_builds() {
     assert_eq!(studies()["gpt3-1t-80-systems"].count(), Some(80));
     let counts: Vec<(String, Option<u64>)> = folder_studies().iter().map(|(f, s)| (f.clone(), s.count())).collect();
     let expected = [
+        ("claims-dataflow-chips", 2 * 4 * 2 * 2 * 2 * 4),
+        ("claims-kernel-by-kernel", 60),
+        ("claims-vendor", 60),
         ("dfmodel-design-space", 4 * 80 * 2),
         ("dfmodel-design-space-dfmodel", 4 * 80 * 2),
         ("dfmodel-joint", 2 * 2 * 4),

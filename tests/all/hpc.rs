@@ -128,7 +128,7 @@ fn a_torus_and_a_switch_differ_by_their_latencies() {
     assert!((difference - 32e-6).abs() < 1e-12, "{difference}");
 }
 
-/// HPL against its closed form: on one chip arithmetic takes 2/3 n^3 at the peak, whatever the panels and however they are cut into kernels; on a
+/// HPL against its closed form: on one chip arithmetic takes 2/3 n^3 at the peak but for terms of n^2, whatever the panels and however they are cut into kernels; on a
 /// grid no less than its even share.
 #[test]
 fn hpl_takes_its_closed_form() {
@@ -138,11 +138,12 @@ fn hpl_takes_its_closed_form() {
         let closed = 2.0 / 3.0 * (n as f64).powi(3) / 100e12;
         let arithmetic = |plan: &Plan| -> f64 { plan.figures.partitions.iter().map(|p| p.compute_s).sum() };
         let alone = arithmetic(&mapped(&workload(&text), &system("  topology: single-chip\n  dimensions: []", "none")));
-        assert!((alone / closed - 1.0).abs() < 1e-9, "{n} {block} {steps}: {alone} s, {closed} s");
+        let lower_order = 8.0 * (n as f64).powi(2) / 100e12;
+        assert!((alone - closed).abs() < lower_order, "{n} {block} {steps}: {alone} s, {closed} s");
         let network =
             format!("  topology: torus-2d\n  dimensions:\n    - {{size: 2, {LINK}}}\n    - {{size: 2, {LINK}}}");
         let grid = arithmetic(&mapped(&workload(&text), &system(&network, "none")));
-        assert!(grid >= closed / 4.0 * (1.0 - 1e-9) && grid < closed / 2.0, "{n} {block} {steps}: {grid} s");
+        assert!(grid >= (closed - lower_order) / 4.0 && grid < closed / 2.0, "{n} {block} {steps}: {grid} s");
     }
 }
 
