@@ -216,11 +216,9 @@ impl Graph {
         for members in &self.alike {
             let settled = members.iter().map(|i| &self.leaves[*i]).filter(|leaf| leaf.around & !set == 0);
             let (mut mask, mut kernels, mut ran) = (0u128, [0usize; 128], 0);
-            let mut count = 0;
-            for leaf in settled {
+            for (place, leaf) in kernels.iter_mut().zip(settled) {
                 mask |= bit(leaf.kernel);
-                kernels[count] = leaf.kernel;
-                count += 1;
+                *place = leaf.kernel;
                 ran += usize::from(set & bit(leaf.kernel) != 0);
             }
             let first = kernels[..ran].iter().fold(0, |set, k| set | bit(*k));

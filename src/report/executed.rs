@@ -163,7 +163,10 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("generated_per_s_per_w", Value::Number(|x, s| rate(x) / price::power(s).total())),
 ];
 
-const PLACED: &[(&str, fn(&Placement) -> String)] = &[
+/// What a column shows of a placement.
+type Placed = fn(&Placement) -> String;
+
+const PLACED: &[(&str, Placed)] = &[
     ("gap", |x| super::csv::number(x.best.gap())),
     ("proof", |x| x.best.engine.into()),
     ("samples_per_s", |x| super::csv::number(x.point.throughput)),

@@ -172,7 +172,7 @@ impl<'a> Together<'a> {
                     weights_on_chip,
                 )?;
                 match least_path(&root.phase(false).0, first.as_ref(), f64::INFINITY, &mut None, deadline) {
-                    Least::Value(value) | Least::AtLeast(value) => Some(value),
+                    Least::Value(value) | Least::Floor(value) => Some(value),
                     Least::None => None,
                 }
             })
@@ -196,7 +196,7 @@ impl<'a> Together<'a> {
         for pass in passes {
             match pass {
                 Least::Value(value) => sum += value,
-                Least::AtLeast(value) => {
+                Least::Floor(value) => {
                     self.given_up.set(self.given_up.get() + 1);
                     sum += value;
                 }
@@ -373,7 +373,7 @@ enum Least {
     /// So much.
     Value(f64),
     /// No less: the search was given up.
-    AtLeast(f64),
+    Floor(f64),
     /// More than was asked for, or nothing fits.
     None,
 }
@@ -423,7 +423,7 @@ fn least_path(
             *known = Some(Rc::new(path));
             Least::Value(objective)
         }
-        None => given_up.map_or(Least::None, Least::AtLeast),
+        None => given_up.map_or(Least::None, Least::Floor),
     }
 }
 
