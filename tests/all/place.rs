@@ -365,12 +365,13 @@ fn data_parallelism_of_one_to_four_by_hand() {
         seconds: Some(10.0),
     };
     let points = front(&graph, &cores, &ask, (1, 4)).unwrap();
-    // A share passes between cores in 1 us and a microsecond a kilobyte, on its way there or back.
+    // A share passes between cores in 1 us and a microsecond a kilobyte: the first replica's on its way back, the last one's on its way there, those of
+    // replicas between them both ways.
     for (r, bottleneck, latency) in [
         (1, 14.0, 14.0),
         (2, 8.024, 0.024 + 0.007 + 8.024),
-        (3, 6.024, 0.024 + 0.005 + 6.024),
-        (4, 5.024, 0.024 + 0.004 + 5.024),
+        (3, 6.024, 0.024 + 2.0 * 0.005 + 6.024),
+        (4, 5.024, 0.024 + 2.0 * 0.004 + 5.024),
     ] {
         let found = points.iter().find(|p| (p.replicas, p.depth) == (r, 1)).unwrap();
         assert!((found.bottleneck_s * 1e3 - bottleneck).abs() < 1e-9, "{found:?}");
