@@ -21,7 +21,7 @@
 //! independent kernels these are all the orders there are. (What waits in DRAM does depend on it: the rule is kept only where
 //! there is room for everything at once.)
 //!
-//! **Bounds.** What is left costs at least the closed form of [`super::remaining`], and at least the sum of prices of the kernels left,
+//! **Bounds.** What is left costs at least the closed form of `remaining.rs`, and at least the sum of prices of the kernels left,
 //! where prices are known of which no partition holds more than it costs ([`super::cover`]).
 
 use super::instance::{Compute, Instance, UseCost};

@@ -4,7 +4,7 @@
 //!
 //! FLOP of a transform of length N, by method: `butterflies` 5 N log2 N, the usual count of a complex radix-2 transform; `gemm` 2 N K
 //! with K = 4 log2(N)/log2(r) r, rounded down, products with dense radix-r matrices on a matrix unit (DFModel's count, model.md section 3).
-//! Lengths and radices may be any: N1 and N2 are in [`sizes`].
+//! Lengths and radices may be any: N1 and N2 are in `sizes`.
 
 use super::builder::Builder;
 use crate::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
