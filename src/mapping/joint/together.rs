@@ -379,10 +379,10 @@ enum Least {
 }
 
 /// What a search over ideals as they are reached may take.
-const EFFORT: Effort = Effort { ideals: 20_000, joins: 2_000_000 };
+const EFFORT: Effort = Effort { ideals: 20_000, joins: 1_000_000 };
 
 /// So many of them may be given up before sets smaller than the whole are out of reach.
-const MOST_GIVEN_UP: u32 = 8;
+const MOST_GIVEN_UP: u32 = 0;
 
 /// The value of the best partitions of a pass, if it is at most `cutoff`. Where those of a larger set cost here what they
 /// cost there, they are the best here too: every cost of a smaller set is at least that of a larger one.
