@@ -73,7 +73,6 @@ pub struct Kernel {
     pub extra_dram: f64,
     pub own: Vec<Own>,
     pub reads: Vec<(usize, Slot)>,
-    pub block: usize,
     /// Outer problems that share one stationary operand, and bytes of a cache: not stated in files of graphs.
     pub lhs_shared: u64,
     pub passes: u64,
@@ -97,8 +96,8 @@ pub struct Tensor {
 pub struct Graph {
     pub word: u64,
     pub training: bool,
-    /// Repetitions of each block; one block is the layer.
-    pub blocks: Vec<u64>,
+    /// Layers.
+    pub repeat: u64,
     pub batch: u64,
     pub micro: u64,
     pub held: f64,
@@ -206,30 +205,13 @@ impl Graph {
         let yes = self.training;
         let _ = write!(
             out,
-            "kind: graph\nname: random\nsource: 'assumed: a test'\nword: {} B\ntraining: {yes}\nglobal_batch: {}\nmicro_batch: {}\nheld: {} B\n",
-            self.word, self.batch, self.micro, self.held
+            "kind: graph\nname: random\nsource: 'assumed: a test'\nword: {} B\ntraining: {yes}\nglobal_batch: {}\nmicro_batch: {}\nheld: {} B\nrepeat: {}\n",
+            self.word, self.batch, self.micro, self.held, self.repeat
         );
-        if self.blocks.len() == 1 {
-            let _ = writeln!(out, "repeat: {}", self.blocks[0]);
-        } else {
-            let each: Vec<String> =
-                self.blocks.iter().enumerate().map(|(i, r)| format!("{{ name: b{i}, repeat: {r} }}")).collect();
-            let _ = writeln!(out, "blocks: [{}]", each.join(", "));
-        }
         let _ = writeln!(out, "inputs:");
         for (i, t) in self.tensors.iter().enumerate().filter(|(_, t)| t.maker.is_none()) {
             let carried = t.carried_from.map_or(String::new(), |from| format!(", carried_from: t{from}"));
             let _ = writeln!(out, "  - {{ name: t{i}, rows: {}, cols: {}{carried} }}", t.rows, t.columns);
-        }
-        let chained: Vec<String> = self
-            .tensors
-            .iter()
-            .enumerate()
-            .filter(|(_, t)| t.maker.is_some())
-            .filter_map(|(i, t)| t.carried_from.map(|from| format!("{{ tensor: t{i}, from: t{from} }}")))
-            .collect();
-        if !chained.is_empty() {
-            let _ = writeln!(out, "carried: [{}]", chained.join(", "));
         }
         let leaving: Vec<String> =
             self.tensors.iter().enumerate().filter(|(_, t)| t.output).map(|(i, _)| format!("t{i}")).collect();
@@ -256,9 +238,6 @@ impl Graph {
             Pass::Forward => {}
             Pass::GradientOfInput => out.push_str(", phase: backward_input"),
             Pass::GradientOfWeight => out.push_str(", phase: backward_weight"),
-        }
-        if self.blocks.len() > 1 {
-            let _ = write!(out, ", block: b{}", kernel.block);
         }
         if let Some(owner) = kernel.weight_of {
             let _ = write!(out, ", weight_of: k{owner}");

@@ -59,6 +59,7 @@ pub fn peak(machine: &Machine, word: u64) -> f64 {
     }
 }
 
+/// The fastest stated type of such words, of equal ones the last.
 fn fastest(waves: &Waves, word: u64) -> (&'static str, f64) {
     let names: &[&str] = match word {
         1 => &["fp8", "int8"],
@@ -67,9 +68,10 @@ fn fastest(waves: &Waves, word: u64) -> (&'static str, f64) {
         _ => &["fp64"],
     };
     let mut best = ("", 0.0);
-    for (name, peak) in &waves.peaks {
-        if names.contains(name) && *peak >= best.1 {
-            best = (name, *peak);
+    for name in names {
+        match waves.peaks.iter().find(|(stated, _)| stated == name) {
+            Some((_, peak)) if *peak >= best.1 => best = (name, *peak),
+            _ => {}
         }
     }
     best

@@ -1,8 +1,8 @@
 //! Sections 6 and 7 of docs/model.md: what a partition holds, moves and takes.
 
-use super::case::{Collective, Efficiency, Graph, Machine, Overlap, Scope, Slot};
+use super::case::{Collective, Efficiency, Graph, Machine, Overlap, Scope, Slot, Topology};
 use super::compute::{self, Seconds, beta, tile_flop};
-use super::graph::{Conversion, Local, Paid, Sharded, Strategy, along_k, alt, backward};
+use super::graph::{Conversion, Local, Paid, Sharded, Strategy, along_k, backward, finds_shards, open};
 use super::network::{self, Side};
 
 /// The decisions of a plan.
@@ -19,7 +19,6 @@ pub struct Decisions {
 
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Partition {
-    pub block: usize,
     pub compute: f64,
     pub dram: f64,
     pub network: f64,
@@ -85,7 +84,7 @@ impl<'a> Model<'a> {
         if along_k(&self.graph.kernels[k]) { (local.rows() * local.n * self.graph.word) as f64 } else { 0.0 }
     }
 
-    pub fn owns(&self, k: usize) -> bool {
+    fn owns(&self, k: usize) -> bool {
         self.graph.kernels[k].weight_of.is_none()
     }
 
@@ -158,28 +157,57 @@ impl<'a> Model<'a> {
             return 0.0;
         }
         let longest = *self.decisions.stages.iter().max().unwrap() as f64;
-        let kernels = 0..self.graph.kernels.len();
-        longest * kernels.map(|k| if self.owns(k) { self.weight(k) } else { 0.0 } + self.gradient(k)).sum::<f64>()
+        longest * self.of_layer(|k| self.own_weight(k) + self.gradient(k))
     }
 
     /// Whether the plan keeps the rules of section 12 and fits.
     pub fn lawful(&self) -> bool {
         let (graph, machine) = (self.graph, self.machine);
         let decisions = self.decisions;
+        if !self.ordered() || !self.sharded_by_the_rules() {
+            return false;
+        }
         let partitions = self.partitions();
         let slack = 1.0 + 1e-9;
         let cores = matches!(machine.efficiency, Efficiency::LanesStages);
         let together = |p: usize| decisions.partition.iter().filter(|q| **q == p).count();
+        (0..graph.kernels.len()).all(|k| match self.pieces(k) {
+            Some(pieces) => pieces == 1 || together(decisions.partition[k]) == 1,
+            None => false,
+        }) && partitions.iter().enumerate().all(|(i, p)| {
+            (self.waves() || p.sram <= machine.sram * slack) && (!cores || together(i) as u64 <= machine.cores)
+        }) && machine.capacity.is_none_or(|most| self.fullest(&partitions) <= most * slack)
+    }
+
+    /// Numbers of chips, layers and samples; the order of partitions.
+    fn ordered(&self) -> bool {
+        let (graph, machine, decisions) = (self.graph, self.machine, self.decisions);
+        let of = |k: usize| decisions.partition[k];
+        let kernels = || 0..graph.kernels.len();
+        let last_forward = kernels().filter(|k| !self.is_backward(*k)).map(of).max();
+        let first_backward = kernels().filter(|k| self.is_backward(*k)).map(of).min();
         graph.micro * self.d <= graph.batch
-            && decisions.stages.iter().sum::<u64>() == graph.blocks.iter().sum::<u64>()
-            && (0..graph.kernels.len()).all(|k| match self.pieces(k) {
-                Some(pieces) => pieces == 1 || together(decisions.partition[k]) == 1,
-                None => false,
+            && decisions.stages.len() as u64 == self.p
+            && decisions.stages.iter().sum::<u64>() == graph.repeat
+            && decisions.stages.iter().all(|layers| *layers > 0)
+            && decisions.uses.iter().zip(&machine.dimensions).all(|(u, d)| {
+                let strategies = u.iter().filter(|n| **n > 1).count();
+                u.iter().product::<u64>() == d.size && (d.topology != Topology::Ring || strategies <= 1)
             })
-            && partitions.iter().enumerate().all(|(i, p)| {
-                (self.waves() || p.sram <= machine.sram * slack) && (!cores || together(i) as u64 <= machine.cores)
+            && last_forward < first_backward.or(Some(usize::MAX))
+            && kernels().all(|k| {
+                let reads = &graph.kernels[k].reads;
+                reads.iter().all(|(tensor, _)| graph.tensors[*tensor].maker.is_none_or(|maker| of(maker) <= of(k)))
             })
-            && machine.capacity.is_none_or(|most| self.fullest(&partitions) <= most * slack)
+            && (machine.dataflow || (!decisions.on_chip && kernels().all(|k| (0..k).all(|other| of(other) != of(k)))))
+    }
+
+    fn sharded_by_the_rules(&self) -> bool {
+        let strategy = &self.decisions.strategy;
+        self.graph.kernels.iter().zip(strategy).all(|(kernel, by)| {
+            let agrees = |owner: usize| finds_shards(kernel, *by, &self.graph.kernels[owner], strategy[owner]);
+            open(kernel, self.t).contains(by) && (self.t == 1 || kernel.weight_of.is_none_or(agrees))
+        })
     }
 
     fn share(&self, k: usize) -> f64 {
@@ -206,14 +234,14 @@ impl<'a> Model<'a> {
         let (s, graph) = (&self.sharded, self.graph);
         let inside = |k: usize| self.decisions.partition[k] == p;
         let kernels: Vec<usize> = (0..graph.kernels.len()).filter(|k| inside(*k)).collect();
-        let mut out = Partition { block: graph.kernels[kernels[0]].block, ..Partition::default() };
+        let mut out = Partition::default();
         let mut held = 0.0;
         for &k in &kernels {
             let kernel = &graph.kernels[k];
             let pieces = self.pieces(k).unwrap_or(1) as f64;
             held += self.holds(k) / pieces;
             if self.decisions.on_chip {
-                out.bytes += (if self.owns(k) { self.weight(k) } else { 0.0 } + self.gradient(k)) / self.b as f64;
+                out.bytes += (self.own_weight(k) + self.gradient(k)) / self.b as f64;
             } else if !kernel.lookup {
                 out.bytes += self.weight(k) + 2.0 * self.gradient(k);
             }
@@ -275,8 +303,8 @@ impl<'a> Model<'a> {
                     Conversion::ReduceScatter => Collective::ReduceScatter,
                     Conversion::AllToAll => Collective::AllToAll,
                 };
-                out.network += p.share * network::seconds(kind, p.bytes, &tensor_group);
-                out.joules += p.share * network::joules(kind, p.bytes, &tensor_group);
+                out.network += network::seconds(kind, p.bytes, &tensor_group);
+                out.joules += network::joules(kind, p.bytes, &tensor_group);
             }
             let mut by_scope = [0.0_f64; 3];
             for own in &self.graph.kernels[k].own {
@@ -293,51 +321,36 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Bytes that wait in DRAM while each partition runs: block by block, what another block made is an input.
+    /// Bytes that wait in DRAM while each partition runs.
     fn live(&self) -> Vec<f64> {
         let of = |k: usize| self.decisions.partition[k];
         let count = self.decisions.partition.iter().max().unwrap() + 1;
         let mut live = vec![0.0; count];
         let s = &self.sharded;
-        for block in 0..self.graph.blocks.len() {
-            let here = |k: usize| self.graph.kernels[k].block == block;
-            let own = (0..self.graph.kernels.len()).filter(|k| here(*k)).map(of);
-            let (start, end) = (own.clone().min().unwrap(), own.clone().max().unwrap());
-            let runs: Vec<usize> = own.collect();
-            for (tensor, it) in self.graph.tensors.iter().enumerate() {
-                let readers: Vec<_> = s.readers[tensor].iter().filter(|(k, _)| here(*k)).collect();
-                let maker = it.maker.filter(|m| here(*m));
-                if it.in_place || (maker.is_none() && readers.is_empty()) {
-                    continue;
-                }
-                let mut last = readers.iter().map(|(k, _)| of(*k)).max();
-                let first = maker.map_or(start, of);
-                let outside = maker.is_some() && s.readers[tensor].iter().any(|(k, _)| !here(*k));
-                if s.leaves(tensor) && (maker.is_some() || it.maker.is_none() || alt("liveout")) || outside {
-                    last = Some(end);
-                } else if maker.is_some() && last.is_none_or(|l| l == first) {
-                    continue;
-                }
-                let bytes = match maker {
-                    Some(_) => s.stored(tensor),
-                    None => {
-                        let each = readers.iter().map(|(k, slot)| s.loaded(tensor, *k, *slot));
-                        each.fold(0.0, f64::max)
-                    }
-                };
-                for p in first..=last.unwrap() {
-                    if runs.contains(&p) {
-                        live[p] += bytes;
-                    }
-                }
+        for (tensor, it) in self.graph.tensors.iter().enumerate() {
+            let read = s.readers[tensor].iter().map(|(k, _)| of(*k)).max();
+            let first = it.maker.map_or(0, of);
+            let last = match it.maker {
+                Some(_) if s.leaves(tensor) => Some(count - 1),
+                Some(_) => read.filter(|l| *l != first),
+                None => read,
+            };
+            let Some(last) = last.filter(|_| !it.in_place) else { continue };
+            for there in &mut live[first..=last] {
+                *there += s.stored(tensor);
             }
         }
         live
     }
 
-    /// Whether any kernel of the forward pass owns a weight, etc.: figures of a unit of a block.
-    pub fn of_block(&self, block: usize, each: impl Fn(usize) -> f64) -> f64 {
-        (0..self.graph.kernels.len()).filter(|k| self.graph.kernels[*k].block == block).map(each).sum()
+    /// A sum over the kernels of a layer.
+    pub fn of_layer(&self, each: impl Fn(usize) -> f64) -> f64 {
+        (0..self.graph.kernels.len()).map(each).sum()
+    }
+
+    /// Bytes of the weight of a kernel that no other owns.
+    pub fn own_weight(&self, k: usize) -> f64 {
+        if self.owns(k) { self.weight(k) } else { 0.0 }
     }
 
     pub fn is_backward(&self, k: usize) -> bool {
@@ -345,15 +358,13 @@ impl<'a> Model<'a> {
     }
 }
 
-/// Kernels on the longest way to each kernel, inside its block.
+/// Kernels on the longest way to each kernel.
 fn levels(graph: &Graph) -> Vec<u64> {
     let mut level = vec![0; graph.kernels.len()];
     for _ in 0..graph.kernels.len() {
         for (k, kernel) in graph.kernels.iter().enumerate() {
             for (tensor, _) in &kernel.reads {
-                if let Some(maker) = graph.tensors[*tensor].maker
-                    && graph.kernels[maker].block == kernel.block
-                {
+                if let Some(maker) = graph.tensors[*tensor].maker {
                     level[k] = level[k].max(level[maker] + 1);
                 }
             }

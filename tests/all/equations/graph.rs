@@ -52,13 +52,11 @@ pub struct Sharded<'a> {
     pub readers: Vec<Vec<(usize, Slot)>>,
 }
 
-/// What a kernel pays: kind and bytes of a collective among the chips of the tensor-parallel group, and how much of it a pass over its
-/// block bears.
+/// What a kernel pays: kind and bytes of a collective among the chips of the tensor-parallel group.
 #[derive(Debug, Clone, Copy)]
 pub struct Paid {
     pub kind: Conversion,
     pub bytes: f64,
-    pub share: f64,
 }
 
 pub fn backward(kernel: &Kernel) -> bool {
@@ -164,20 +162,9 @@ impl<'a> Sharded<'a> {
         (0..self.graph.tensors.len()).filter(move |x| self.graph.tensors[*x].carried_from == Some(tensor))
     }
 
-    /// Readers of the next repetition, where the tensor is carried there.
-    fn next_readers(&self, tensor: usize) -> Vec<(usize, Slot)> {
-        let kernels = &self.graph.kernels;
-        let block = self.graph.tensors[tensor].maker.map(|m| kernels[m].block);
-        let all = self.next(tensor).flat_map(|x| self.readers[x].iter().copied());
-        all.filter(|(k, _)| Some(kernels[*k].block) == block).collect()
-    }
-
-    fn repeats(&self, k: usize) -> u64 {
-        self.graph.blocks[self.graph.kernels[k].block]
-    }
-
-    pub fn same_block(&self, a: usize, b: usize) -> bool {
-        self.graph.kernels[a].block == self.graph.kernels[b].block
+    /// Readers of the next layer, where the tensor is carried there.
+    fn next_readers(&self, tensor: usize) -> impl Iterator<Item = (usize, Slot)> + '_ {
+        self.next(tensor).flat_map(|x| self.readers[x].iter().copied())
     }
 
     pub fn leaves(&self, tensor: usize) -> bool {
@@ -199,13 +186,9 @@ impl<'a> Sharded<'a> {
                 s * each.fold(0.0, f64::max)
             }
             Some(maker) => {
-                let counts = |k: usize| {
-                    self.of_the_pass(maker, k) && (self.same_block(maker, k) || self.repeats(k) > self.repeats(maker))
-                };
-                let mut readers = self.next_readers(tensor);
-                readers.extend(self.readers[tensor].iter().copied().filter(|(k, _)| counts(*k)));
-                let of_the_pass: Vec<f64> =
-                    readers.iter().map(|(k, slot)| self.shard(tensor, self.asked(*k, *slot))).collect();
+                let here = self.readers[tensor].iter().copied().filter(|(k, _)| self.of_the_pass(maker, *k));
+                let readers = self.next_readers(tensor).chain(here);
+                let of_the_pass: Vec<f64> = readers.map(|(k, slot)| self.shard(tensor, self.asked(k, slot))).collect();
                 if of_the_pass.is_empty() {
                     return s * self.shard(tensor, self.made(maker));
                 }
@@ -217,8 +200,8 @@ impl<'a> Sharded<'a> {
     pub fn loaded(&self, tensor: usize, k: usize, slot: Slot) -> f64 {
         let wanted = self.graph.micro as f64 * self.shard(tensor, self.asked(k, slot));
         match self.graph.tensors[tensor].maker {
-            Some(maker) if self.same_block(maker, k) || !alt("load") => wanted.min(self.stored(tensor)),
-            _ => wanted,
+            Some(_) => wanted.min(self.stored(tensor)),
+            None => wanted,
         }
     }
 
@@ -228,26 +211,24 @@ impl<'a> Sharded<'a> {
         for tensor in 0..self.graph.tensors.len() {
             let Some(maker) = self.graph.tensors[tensor].maker else { continue };
             let made = self.made(maker);
-            let (inside, outside): (Vec<_>, Vec<_>) =
-                self.readers[tensor].iter().copied().partition(|(k, _)| self.same_block(maker, *k));
             let (mut first, second): (Vec<_>, Vec<_>) =
-                inside.into_iter().partition(|(k, _)| self.of_the_pass(maker, *k));
+                self.readers[tensor].iter().copied().partition(|(k, _)| self.of_the_pass(maker, *k));
             first.extend(self.next_readers(tensor));
-            let mut pay = |payer: usize, asked: Layout, share: f64| {
+            let mut pay = |payer: usize, asked: Layout| {
                 let Some(kind) = convert(made, asked) else { return };
                 let whole = &self.graph.tensors[tensor];
                 let bytes = match kind {
                     Conversion::AllToAll => self.shard(tensor, made),
                     _ => (whole.rows * whole.columns * self.graph.word) as f64,
                 };
-                paid[payer].push(Paid { kind, bytes: bytes * self.graph.micro as f64, share });
+                paid[payer].push(Paid { kind, bytes: bytes * self.graph.micro as f64 });
             };
             let mut there: Vec<Layout> = Vec::new();
             for (k, slot) in first {
                 let asked = self.asked(k, slot);
                 if !there.contains(&asked) {
                     there.push(asked);
-                    pay(maker, asked, 1.0);
+                    pay(maker, asked);
                 }
             }
             let mut again: Vec<Layout> = Vec::new();
@@ -255,20 +236,8 @@ impl<'a> Sharded<'a> {
                 let asked = self.asked(k, slot);
                 if !again.contains(&asked) {
                     again.push(asked);
-                    pay(k, asked, 1.0);
+                    pay(k, asked);
                 }
-            }
-            let mut others: Vec<(Layout, bool)> = Vec::new();
-            for (k, slot) in outside {
-                let asked = self.asked(k, slot);
-                let own_pass = self.of_the_pass(maker, k);
-                let key = (asked, own_pass || alt("onepass"));
-                if (there.contains(&asked) && (own_pass || alt("there"))) || others.contains(&key) {
-                    continue;
-                }
-                others.push(key);
-                let payer = if self.repeats(maker) < self.repeats(k) { maker } else { k };
-                pay(payer, asked, 1.0 / self.repeats(payer) as f64);
             }
         }
         paid
@@ -286,6 +255,34 @@ pub fn convert(made: Layout, asked: Layout) -> Option<Conversion> {
     }
 }
 
-pub fn alt(name: &str) -> bool {
-    std::env::var_os(format!("ALT_{name}")).is_some()
+/// Strategies open to a kernel.
+pub fn open(kernel: &Kernel, t: u64) -> Vec<Strategy> {
+    if t == 1 {
+        return vec![Strategy::Replicate];
+    }
+    if kernel.outer > 1 {
+        return vec![Strategy::Outer];
+    }
+    let weighted = kernel.op == Op::Weight;
+    let product = weighted || kernel.op == Op::Pair;
+    let rows = kernel.m > 1 && !matches!(kernel.op, Op::Norm | Op::Opaque);
+    let contracted = product && kernel.k > 1 && kernel.pass != Pass::GradientOfWeight;
+    let columns = kernel.n > 1 && !weighted && kernel.op != Op::Opaque;
+    let all =
+        [(Strategy::M, rows), (Strategy::K, contracted), (Strategy::N, columns), (Strategy::Replicate, !weighted)];
+    all.into_iter().filter(|(_, there)| *there).map(|(strategy, _)| strategy).collect()
+}
+
+/// Whether a backward kernel by `strategy` finds the shards of the weight of `owner`, which runs by `theirs`.
+pub fn finds_shards(kernel: &Kernel, strategy: Strategy, owner: &Kernel, theirs: Strategy) -> bool {
+    let gradient = kernel.pass == Pass::GradientOfWeight;
+    match theirs {
+        Strategy::Outer if kernel.outer > 1 && owner.outer > 1 => strategy == Strategy::Outer,
+        Strategy::M | Strategy::Outer if gradient => strategy == Strategy::N,
+        Strategy::M | Strategy::Outer => strategy == Strategy::K,
+        Strategy::K if gradient => strategy == Strategy::M,
+        Strategy::K => matches!(strategy, Strategy::M | Strategy::Outer),
+        Strategy::Replicate => strategy == Strategy::Replicate,
+        Strategy::N => false,
+    }
 }

@@ -1,11 +1,11 @@
-//! The page of equations (docs/model.md), written again from the page alone: random graphs on random systems, mapped by the program, and
-//! every figure of the plan derived here. Nothing of the program's model, checker or search is used; what is shared is the YAML that this
-//! test writes and the figures that the program prints.
+//! The page of equations (docs/model.md), written again from the page alone: random graphs of one repeated layer on random systems,
+//! mapped by the program or with decisions drawn blindly, and every figure of the plan derived here, and whether it keeps the rules.
+//! Nothing of the program's model, checker or search is used; what is shared is the YAML that this test writes, the figures that the
+//! program prints, and the fields that only generators of workloads fill. Chains of blocks are neither on the page nor here.
 //!
 //! `FLOWSPACE_EQUATIONS=20` draws twenty times as many cases.
 
 mod case;
-mod chain;
 mod compute;
 mod derive;
 mod graph;
@@ -16,7 +16,7 @@ mod tally;
 
 use case::{Graph, Machine};
 use derive::{Decisions, Model};
-use flowspace::mapping::request::Pins;
+use flowspace::mapping::request::{MapError, Pins};
 use flowspace::mapping::{Answer, Request, map};
 use flowspace::spec::Node;
 use flowspace::system::System;
@@ -28,7 +28,7 @@ use tally::Tally;
 
 /// Where plans come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+enum From {
     /// The search at its defaults.
     Search,
     /// Decisions drawn blindly, figures by `check --recost`.
@@ -115,27 +115,27 @@ fn near(a: f64, b: f64) -> bool {
 
 /// A sum of parts that cancel may leave a little.
 fn is_dust(a: f64, b: f64) -> bool {
-    a.abs() < 1e-18 && b.abs() < 1e-18
+    a.abs() < 1e-15 && b.abs() < 1e-15
 }
 
 /// Plans looked at, what occurred in them, and what differed.
 #[derive(Default)]
-pub struct Survey {
-    pub tally: Tally,
-    pub faults: Vec<String>,
+struct Survey {
+    tally: Tally,
+    faults: Vec<String>,
 }
 
 impl Survey {
     /// Draws a case, has it mapped, derives it.
-    fn look(&mut self, seed: u64, chained: bool, from: From) {
+    fn look(&mut self, seed: u64, from: From) {
         let mut random = Random(seed);
-        let graph = if chained { chain::chain(&mut random) } else { random::graph(&mut random) };
+        let graph = random::graph(&mut random);
         let machine = random::machine(&mut random, graph.word);
         let (workload, system) = read(&graph, &machine);
         let drawn = random::decisions(&mut random, &graph, &machine);
         let of_search = |request: &Request| match map(&workload, &system, request) {
             Ok(Answer::Mapped(plan, _)) => Some((ours(&plan.decisions), serde_json::to_value(&plan.figures).unwrap())),
-            Ok(Answer::Infeasible(_)) => None,
+            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet(_)) => None,
             Err(e) => panic!("{e}\n{}{}", graph.yaml(), machine.yaml()),
         };
         let mut say = |decisions: &Decisions, what: &str| {
@@ -155,12 +155,14 @@ impl Survey {
             },
             From::Pinned => {
                 let there = theirs(&drawn);
+                let streamed = graph.kernels.iter().map(|k| if graph::along_k(k) { k.k } else { k.n });
+                let shortest = streamed.min().unwrap();
                 let pins = Pins {
                     uses: Some(there.uses.clone()),
                     sharding: there.sharding.iter().map(|s| Some(*s)).collect(),
-                    partition: if chained { Vec::new() } else { there.partition.iter().map(|p| Some(*p)).collect() },
+                    partition: there.partition.iter().map(|p| Some(*p)).collect(),
                 };
-                of_search(&Request { pins, tiles: Some(drawn.tiles), ..Request::default() })
+                of_search(&Request { pins, tiles: Some(drawn.tiles.min(shortest)), ..Request::default() })
             }
         };
         let Some((decisions, printed)) = answer else {
@@ -193,20 +195,20 @@ fn differences(model: &Model, printed: &Value) -> Vec<String> {
     out
 }
 
-pub fn survey(cases: u64, chained: bool, from: From) -> Survey {
+fn survey(cases: u64, from: From) -> Survey {
     let more = std::env::var("FLOWSPACE_EQUATIONS").ok().and_then(|v| v.parse().ok()).unwrap_or(1);
     let mut survey = Survey::default();
     for seed in 0..cases * more {
-        survey.look(seed, chained, from);
+        survey.look(seed, from);
     }
     survey
 }
 
 /// That all figures are those of the page, and that each of these features occurred at least so often.
 fn holds(survey: &Survey, features: &[(&str, u32)]) {
-    println!("{}", survey.tally);
-    let few: Vec<&String> = survey.faults.iter().take(3).collect();
-    assert!(few.is_empty(), "{} cases differ from docs/model.md:\n{}", survey.faults.len(), few[0]);
+    if let Some(first) = survey.faults.first() {
+        panic!("{} cases differ from docs/model.md, the first:\n{first}", survey.faults.len());
+    }
     for (name, least) in features {
         assert!(
             survey.tally.of(name) >= *least,
@@ -219,22 +221,15 @@ fn holds(survey: &Survey, features: &[(&str, u32)]) {
 
 #[test]
 fn plans_of_the_search_are_those_of_the_page() {
-    holds(&survey(1500, false, From::Search), tally::OF_SEARCH);
+    holds(&survey(1500, From::Search), tally::OF_SEARCH);
 }
 
 #[test]
 fn plans_drawn_blindly_are_those_of_the_page() {
-    holds(&survey(4000, false, From::Drawn), tally::OF_DRAWN);
+    holds(&survey(4000, From::Drawn), tally::OF_DRAWN);
 }
 
 #[test]
 fn pinned_plans_are_those_of_the_page() {
-    holds(&survey(1500, false, From::Pinned), tally::OF_PINNED);
-}
-
-#[test]
-fn chains_of_blocks_are_those_of_the_page() {
-    for (from, cases) in [(From::Search, 500), (From::Pinned, 500), (From::Drawn, 2000)] {
-        holds(&survey(cases, true, from), tally::OF_CHAINS);
-    }
+    holds(&survey(1500, From::Pinned), tally::OF_PINNED);
 }

@@ -42,13 +42,13 @@ impl Side<'_> {
         }
     }
 
-    /// What it may choose from.
-    fn broadcast(&self, bytes: f64) -> Vec<(f64, f64)> {
+    /// On several dimensions what a scatter and a gather cost more in latency than one message counts with the term of S.
+    fn broadcast(&self, bytes: f64) -> (f64, f64) {
         let (n, b, a) = (self.n as f64, self.bandwidth(), self.link.latency);
         match self.link.topology {
-            Topology::Ring => vec![(bytes / b, (n - 1.0) * a)],
-            Topology::Switch => vec![(bytes / b, self.log() * a)],
-            Topology::Full => vec![(bytes / b, a), (2.0 * bytes / (n * b), 2.0 * a)],
+            Topology::Ring => (bytes / b, (n - 1.0) * a),
+            Topology::Switch => (bytes / b, self.log() * a),
+            Topology::Full => ((bytes / b).min(2.0 * bytes / (n * b) + a), a),
         }
     }
 }
@@ -67,19 +67,16 @@ pub fn seconds(kind: Collective, bytes: f64, group: &[Side]) -> f64 {
         }
         sum
     };
-    // The slowest term of S and the sum of the latencies, the best choice of all dimensions together.
-    let at_once = |of: &dyn Fn(&Side) -> Vec<(f64, f64)>| {
-        let mut all = vec![(0.0_f64, 0.0)];
-        for side in &sides {
-            let choices = of(side);
-            all = all.iter().flat_map(|a| choices.iter().map(move |c| (a.0.max(c.0), a.1 + c.1))).collect();
-        }
-        all.into_iter().map(|(term, latency)| term + latency).fold(f64::INFINITY, f64::min)
+    // The slowest term of S and the sum of the latencies.
+    let at_once = |of: &dyn Fn(&Side) -> (f64, f64)| {
+        let all = sides.iter().map(|side| of(side));
+        let (slowest, latency) = all.fold((0.0_f64, 0.0), |a, (term, latency)| (a.0.max(term), a.1 + latency));
+        slowest + latency
     };
     match kind {
         Collective::AllReduce => 2.0 * scatter(),
         Collective::ReduceScatter | Collective::AllGather => scatter(),
-        Collective::AllToAll => at_once(&|s| vec![s.all_to_all(bytes)]),
+        Collective::AllToAll => at_once(&|s| s.all_to_all(bytes)),
         Collective::Broadcast => at_once(&|s| s.broadcast(bytes)),
         Collective::PointToPoint => sides.iter().map(|s| s.link.latency + bytes / s.bandwidth()).fold(0.0, f64::max),
     }

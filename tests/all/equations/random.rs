@@ -5,7 +5,7 @@ use super::case::{
     Tile, Topology, Waves,
 };
 use super::derive::Decisions;
-use super::graph::Strategy;
+use super::graph::{Strategy, finds_shards, open};
 
 /// Splitmix64 (Steele, Lea, Flood 2014).
 pub struct Random(pub u64);
@@ -33,14 +33,11 @@ impl Random {
     }
 }
 
-pub struct Builder<'r> {
+struct Builder<'r> {
     pub graph: Graph,
     pub random: &'r mut Random,
-    /// Block and pass of what is added.
-    pub block: usize,
-    pub pass: Pass,
-    /// Whether results may be written in parts.
-    pub parts: bool,
+    /// Pass of what is added.
+    pass: Pass,
 }
 
 /// A graph of one layer.
@@ -53,35 +50,36 @@ pub fn graph(random: &mut Random) -> Graph {
 }
 
 impl<'r> Builder<'r> {
-    pub fn new(random: &'r mut Random, training: bool) -> Self {
+    fn new(random: &'r mut Random, training: bool) -> Self {
         let micro = random.of(&[1, 1, 2, 3]);
         let graph = Graph {
             word: random.of(&[1, 2, 2, 4, 8]),
             training,
-            blocks: vec![random.whole(1, 6)],
+            repeat: random.whole(1, 6),
             batch: micro * random.whole(1, 12) + random.whole(0, micro - 1),
             micro,
             held: random.of(&[0.0, 0.0, 12_000.0]),
             tensors: Vec::new(),
             kernels: Vec::new(),
         };
-        Self { graph, random, block: 0, pass: Pass::Forward, parts: true }
+        Self { graph, random, pass: Pass::Forward }
     }
 }
 
 impl Builder<'_> {
-    pub fn input(&mut self, rows: u64, columns: u64) -> usize {
+    fn input(&mut self, rows: u64, columns: u64) -> usize {
         self.tensor(rows, columns, None, false)
     }
 
     fn tensor(&mut self, rows: u64, columns: u64, maker: Option<usize>, part: bool) -> usize {
-        let (output, carried_from, in_place) = (false, None, false);
+        let (output, carried_from) = (false, None);
+        let in_place = maker.is_some() && self.random.one_in(10);
         self.graph.tensors.push(Tensor { rows, columns, maker, part, output, carried_from, in_place });
         self.graph.tensors.len() - 1
     }
 
     /// A kernel, and the tensor that it writes.
-    pub fn kernel(&mut self, op: Op, (outer, m, k, n): (u64, u64, u64, u64), reads: Vec<(usize, Slot)>) -> usize {
+    fn kernel(&mut self, op: Op, (outer, m, k, n): (u64, u64, u64, u64), reads: Vec<(usize, Slot)>) -> usize {
         let product = matches!(op, Op::Weight | Op::Pair);
         let flop = match op {
             Op::Opaque => Some(self.random.whole(1, 100_000) as f64),
@@ -109,13 +107,12 @@ impl Builder<'_> {
             extra_dram,
             own,
             reads,
-            block: self.block,
             lhs_shared: 1,
             passes: if self.random.one_in(10) { self.random.whole(2, 3) } else { 1 },
             cache: if self.random.one_in(10) { self.random.whole(1, 4000) as f64 } else { 0.0 },
         });
         let index = self.graph.kernels.len() - 1;
-        if self.parts && !product && self.random.one_in(8) && outer * m > 1 {
+        if !product && self.random.one_in(8) && outer * m > 1 {
             // Written in two parts.
             let first = self.random.whole(1, outer * m - 1);
             let part = self.tensor(first, n, Some(index), true);
@@ -143,16 +140,16 @@ impl Builder<'_> {
         self.random.of(&all)
     }
 
-    pub fn size(&mut self) -> u64 {
+    fn size(&mut self) -> u64 {
         if self.random.one_in(2) { self.random.of(&[4, 8, 12, 16, 24, 32]) } else { self.random.whole(1, 40) }
     }
 
-    pub fn shape(&self, tensor: usize) -> (u64, u64) {
+    fn shape(&self, tensor: usize) -> (u64, u64) {
         (self.graph.tensors[tensor].rows, self.graph.tensors[tensor].columns)
     }
 
     /// A product of a weight and `x`, whose output has `rows` where that is asked.
-    pub fn weighted(&mut self, x: usize, rows: Option<u64>) -> usize {
+    fn weighted(&mut self, x: usize, rows: Option<u64>) -> usize {
         let (r, c) = self.shape(x);
         let outer = if rows.is_none() && self.random.one_in(5) { self.random.of(&[2, 3, 4]) } else { 1 };
         let m = rows.unwrap_or_else(|| self.size());
@@ -205,7 +202,7 @@ impl Builder<'_> {
     }
 
     /// A kernel that is no product.
-    pub fn plain(&mut self, x: usize, tensors: &[usize]) -> usize {
+    fn plain(&mut self, x: usize, tensors: &[usize]) -> usize {
         let (r, c) = self.shape(x);
         let op = self.random.of(&[Op::Elementwise, Op::Elementwise, Op::Norm, Op::Norm, Op::Opaque]);
         let outer = if self.random.one_in(3) { self.divisor(r, 8) } else { 1 };
@@ -375,13 +372,16 @@ impl Builder<'_> {
         }
     }
 
-    /// What nobody reads leaves the graph, mostly.
-    pub fn finish(mut self) -> Graph {
+    /// What nobody reads leaves the graph, mostly, and is not carried from layer to layer.
+    fn finish(mut self) -> Graph {
         for t in 0..self.graph.tensors.len() {
+            let read = self.graph.kernels.iter().any(|k| k.reads.iter().any(|(x, _)| *x == t));
+            if !read {
+                self.graph.tensors[t].carried_from = None;
+            }
             if self.graph.tensors[t].maker.is_none() {
                 continue;
             }
-            let read = self.graph.kernels.iter().any(|k| k.reads.iter().any(|(x, _)| *x == t));
             let weight = self.graph.kernels[self.graph.tensors[t].maker.unwrap()].pass == Pass::GradientOfWeight;
             let often = if read { 8 } else { 2 };
             self.graph.tensors[t].output |= !weight && self.random.one_in(often);
@@ -499,9 +499,8 @@ pub fn decisions(random: &mut Random, graph: &Graph, machine: &Machine) -> Decis
     }
     let product = |which: usize| uses.iter().map(|u| u[which]).product::<u64>();
     let (t, p) = (product(0), product(1));
-    let units: u64 = graph.blocks.iter().sum();
     let mut stages = vec![1; p as usize];
-    for _ in p..units.max(p) {
+    for _ in p..graph.repeat.max(p) {
         let at = random.whole(0, p - 1) as usize;
         stages[at] += 1;
     }
@@ -511,55 +510,33 @@ pub fn decisions(random: &mut Random, graph: &Graph, machine: &Machine) -> Decis
     }
     let waves = matches!(machine.efficiency, Efficiency::Waves(_));
     let tiles = if waves { 1 } else { random.of(&[1, 1, 2, 3, 4]) };
-    let on_chip = machine.dataflow && graph.blocks.len() == 1 && random.one_in(3);
-    let mut partition = vec![0; graph.kernels.len()];
+    let on_chip = machine.dataflow && random.one_in(3);
+    let mut partition = vec![0];
     let mut next = 0;
-    for k in 1..graph.kernels.len() {
-        let (a, b) = (&graph.kernels[k - 1], &graph.kernels[k]);
-        let cut = (a.pass == Pass::Forward) != (b.pass == Pass::Forward) || a.block != b.block;
+    for two in graph.kernels.windows(2) {
+        let cut = (two[0].pass == Pass::Forward) != (two[1].pass == Pass::Forward);
         if cut || !machine.dataflow || random.one_in(2) {
             next += 1;
         }
-        partition[k] = next;
+        partition.push(next);
+    }
+    if random.one_in(10) {
+        let last = partition.len() as u64 - 1;
+        let (a, b) = (random.whole(0, last) as usize, random.whole(0, last) as usize);
+        partition.swap(a, b);
     }
     Decisions { uses, stages, strategy, tiles, on_chip, partition }
 }
 
 fn strategy_of(random: &mut Random, graph: &Graph, kernel: &Kernel, so_far: &[Strategy], t: u64) -> Strategy {
-    if t == 1 {
-        return Strategy::Replicate;
-    }
-    if let Some(owner) = kernel.weight_of {
-        let gradient = kernel.pass == Pass::GradientOfWeight;
-        let alone = graph.kernels[owner].outer == 1 || kernel.outer == 1;
-        return match so_far[owner] {
-            Strategy::Outer if !alone => Strategy::Outer,
-            Strategy::M | Strategy::Outer if gradient => Strategy::N,
-            Strategy::M | Strategy::Outer => Strategy::K,
-            Strategy::K if kernel.outer > 1 => Strategy::Outer,
-            Strategy::K => Strategy::M,
-            other => other,
-        };
-    }
-    if kernel.outer > 1 {
-        return Strategy::Outer;
-    }
-    let mut open = Vec::new();
-    if kernel.m > 1 && !matches!(kernel.op, Op::Norm | Op::Opaque) {
-        open.push(Strategy::M);
-    }
-    if matches!(kernel.op, Op::Weight | Op::Pair)
-        && kernel.k > 1
-        && kernel.pass != Pass::GradientOfWeight
-        && !kernel.lookup
+    let mut open = open(kernel, t);
+    if let Some(owner) = kernel.weight_of
+        && !random.one_in(20)
     {
-        open.push(Strategy::K);
+        open.retain(|s| finds_shards(kernel, *s, &graph.kernels[owner], so_far[owner]));
     }
-    if kernel.n > 1 && !matches!(kernel.op, Op::Weight | Op::Opaque) {
-        open.push(Strategy::N);
-    }
-    if kernel.op != Op::Weight || open.is_empty() {
-        open.push(Strategy::Replicate);
+    if open.is_empty() || random.one_in(60) {
+        open = vec![Strategy::Outer, Strategy::M, Strategy::K, Strategy::N, Strategy::Replicate];
     }
     random.of(&open)
 }
