@@ -135,7 +135,7 @@ impl Survey {
         let drawn = random::decisions(&mut random, &graph, &machine);
         let of_search = |request: &Request| match map(&workload, &system, request) {
             Ok(Answer::Mapped(plan, _)) => Some((ours(&plan.decisions), serde_json::to_value(&plan.figures).unwrap())),
-            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet(_)) => None,
+            Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => None,
             Err(e) => panic!("{e}\n{}{}", graph.yaml(), machine.yaml()),
         };
         let mut say = |decisions: &Decisions, what: &str| {
