@@ -57,6 +57,11 @@ impl Workload {
     /// All size faults, or the cycle.
     pub fn checked(mut self) -> Result<Self, Vec<GraphError>> {
         let mut errors = Vec::new();
+        // What nobody reads is not handed on to the next layer.
+        self.tensors
+            .iter_mut()
+            .filter(|tensor| tensor.consumers.is_empty())
+            .for_each(|tensor| tensor.carried_from = None);
         let in_parts = self.operands_in_parts();
         for tensor in &self.tensors {
             for use_ in &tensor.consumers {

@@ -248,3 +248,16 @@ fn all_solvers_agree_on_a_small_point() {
     assert!(!text.contains(" NO"), "{text}");
     assert!(text.contains("engine: "), "{text}");
 }
+
+/// An input that is carried from layer to layer and read by nobody is not handed on between stages; before, the checker refused the plan.
+#[test]
+fn what_nobody_reads_is_not_handed_on() {
+    let scratch = Scratch::new("cli");
+    let graph = "kind: graph\nname: unread\nsource: 'assumed: a test'\nglobal_batch: 4\nmicro_batch: 1\nrepeat: 8\n\
+         inputs: [{ name: x, rows: 12, cols: 4, carried_from: z }, { name: i, rows: 12, cols: 4 }]\nkernels:\n  \
+         - { name: a, op: gemm_weight, m: 24, n: 4, k: 12, rhs: i, output: y }\n  \
+         - { name: b, op: gemm_weight, m: 12, n: 4, k: 24, rhs: y, output: z }\n";
+    let workload = scratch.write("unread.yaml", graph);
+    let answer = json(&map_small(&workload, &base("system.yaml"), &["--pp", "8"]));
+    assert_eq!(answer["iteration_parts"]["p2p_s"].as_f64(), Some(0.0), "{answer:#}");
+}

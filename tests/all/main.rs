@@ -5,6 +5,7 @@ mod catalogue;
 mod cli;
 mod dfmodel_studies;
 mod energy;
+mod equations;
 mod errors;
 mod executions;
 mod explain;

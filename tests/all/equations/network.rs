@@ -1,0 +1,115 @@
+//! Section 8 of docs/model.md, and the joules of section 11.
+
+use super::case::{Collective, Dimension, Topology};
+
+/// The chips of a group along one dimension.
+#[derive(Debug, Clone, Copy)]
+pub struct Side<'a> {
+    pub n: u64,
+    pub link: &'a Dimension,
+}
+
+impl Side<'_> {
+    fn bandwidth(&self) -> f64 {
+        self.link.bandwidth * self.link.efficiency
+    }
+
+    fn log(&self) -> f64 {
+        let mut rounds = 0;
+        while (1_u64 << rounds) < self.n {
+            rounds += 1;
+        }
+        f64::from(rounds)
+    }
+
+    /// Term of S and term of latency of a reduce-scatter.
+    fn scatter(&self, bytes: f64) -> (f64, f64) {
+        let (n, b, a) = (self.n as f64, self.bandwidth(), self.link.latency);
+        match self.link.topology {
+            Topology::Ring => ((n - 1.0) / n * bytes / b, (n - 1.0) * a),
+            Topology::Switch => ((n - 1.0) / n * bytes / b, self.log() * a),
+            Topology::Full => (bytes / (n * b), a),
+        }
+    }
+
+    fn all_to_all(&self, bytes: f64) -> (f64, f64) {
+        let (n, b, a) = (self.n as f64, self.bandwidth(), self.link.latency);
+        match self.link.topology {
+            Topology::Ring if self.n == 2 => (bytes / (2.0 * b), a),
+            Topology::Ring => (n / 8.0 * bytes / b, (self.n / 2) as f64 * a),
+            Topology::Switch => ((n - 1.0) / n * bytes / b, a),
+            Topology::Full => (bytes / (n * b), a),
+        }
+    }
+
+    /// On several dimensions what a scatter and a gather cost more in latency than one message counts with the term of S.
+    fn broadcast(&self, bytes: f64) -> (f64, f64) {
+        let (n, b, a) = (self.n as f64, self.bandwidth(), self.link.latency);
+        match self.link.topology {
+            Topology::Ring => (bytes / b, (n - 1.0) * a),
+            Topology::Switch => (bytes / b, self.log() * a),
+            Topology::Full => ((bytes / b).min(2.0 * bytes / (n * b) + a), a),
+        }
+    }
+}
+
+pub fn seconds(kind: Collective, bytes: f64, group: &[Side]) -> f64 {
+    let sides: Vec<&Side> = group.iter().filter(|s| s.n > 1).collect();
+    if sides.is_empty() || bytes == 0.0 {
+        return 0.0;
+    }
+    let scatter = || {
+        let (mut left, mut sum) = (bytes, 0.0);
+        for side in &sides {
+            let (term, latency) = side.scatter(left);
+            sum += term + latency;
+            left /= side.n as f64;
+        }
+        sum
+    };
+    // The slowest term of S and the sum of the latencies.
+    let at_once = |of: &dyn Fn(&Side) -> (f64, f64)| {
+        let all = sides.iter().map(|side| of(side));
+        let (slowest, latency) = all.fold((0.0_f64, 0.0), |a, (term, latency)| (a.0.max(term), a.1 + latency));
+        slowest + latency
+    };
+    match kind {
+        Collective::AllReduce => 2.0 * scatter(),
+        Collective::ReduceScatter | Collective::AllGather => scatter(),
+        Collective::AllToAll => at_once(&|s| s.all_to_all(bytes)),
+        Collective::Broadcast => at_once(&|s| s.broadcast(bytes)),
+        Collective::PointToPoint => sides.iter().map(|s| s.link.latency + bytes / s.bandwidth()).fold(0.0, f64::max),
+    }
+}
+
+/// Joules of a byte on a link beyond its idle power.
+pub fn per_byte(link: &Dimension) -> f64 {
+    link.per_byte.unwrap_or((1.0 - link.idle) * link.power / 1e9)
+}
+
+/// The side of least bandwidth.
+pub fn slowest<'a, 'b>(group: &'b [Side<'a>]) -> Option<&'b Side<'a>> {
+    group.iter().filter(|s| s.n > 1).min_by(|a, b| a.bandwidth().total_cmp(&b.bandwidth()))
+}
+
+/// Joules of one chip's links.
+pub fn joules(kind: Collective, bytes: f64, group: &[Side]) -> f64 {
+    let sides: Vec<&Side> = group.iter().filter(|s| s.n > 1).collect();
+    if kind == Collective::PointToPoint {
+        return slowest(group).map_or(0.0, |s| bytes * per_byte(s.link));
+    }
+    let (mut left, mut sum) = (bytes, 0.0);
+    for side in sides {
+        let n = side.n as f64;
+        let sent = match kind {
+            Collective::AllReduce => 2.0 * (n - 1.0) / n * left,
+            Collective::AllToAll if side.link.topology == Topology::Ring && side.n > 2 => n / 4.0 * left,
+            _ => (n - 1.0) / n * left,
+        };
+        sum += sent * per_byte(side.link);
+        if kind != Collective::AllToAll {
+            left /= n;
+        }
+    }
+    sum
+}
