@@ -478,7 +478,8 @@ impl Search<'_> {
             self.pricer.add(k);
             joined += 1;
             with |= bit(k);
-            if !self.may_go_on(walk) || self.watch.is_over() {
+            // What is not tried once the effort is spent stays open: the ideal that the walk began at is.
+            if !self.may_go_on(walk) || self.watch.is_over() || self.joins > self.effort.joins {
                 break;
             }
             self.take_leaves(walk, others, with, 0);
