@@ -31,7 +31,10 @@ fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
                 // A broadcast reaches n - 1 others, each once: as much as n chips send that pass on an n-th each.
                 CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::Broadcast => gather,
                 // Every chip keeps its n-th part of all it holds; what it sends goes as many hops as the topology asks.
-                CollectiveKind::AllToAll if d.topology == Topology::Ring && d.size > 2 => bytes * d.size as f64 / 4.0,
+                CollectiveKind::AllToAll if d.topology == Topology::Ring => {
+                    let hops: u64 = (1..d.size).map(|way| way.min(d.size - way)).sum();
+                    hops as f64 * bytes / d.size as f64
+                }
                 CollectiveKind::AllToAll => bytes - bytes / d.size as f64,
                 CollectiveKind::PointToPoint => 0.0,
             };

@@ -451,10 +451,9 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
     Ok(Sharding { strategies, record })
 }
 
-/// The largest tensor-parallel degree that a workload's outer problems allow to be split evenly: all their sizes must
-/// be multiples of it. Heads that several others share may also be fewer, then each lies on as many chips as share it.
-/// Returns the first kernel whose size is neither. DFModel's rules of layout cut problems where the workload lets them.
-pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<(&str, u64)> {
+/// Under DFModel's rules the problems of a kernel must divide evenly among `t` chips, unless the workload lets them be cut; heads that
+/// several others share may also be fewer, then each lies on as many chips as share it. The first kernel with neither, and its problems.
+pub fn uneven_outer(workload: &Workload, t: u64) -> Option<(&str, u64)> {
     let shared = |i: usize| {
         let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
         readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
@@ -465,14 +464,13 @@ pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<(&str
         .enumerate()
         .find(|(i, k)| {
             let outer = k.shape.outer;
-            let cut = k.outer_cut && rules == Layouts::Dfmodel;
             let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
-            outer > 1 && !cut && !even
+            outer > 1 && !k.outer_cut && !even
         })
         .map(|(_, k)| (k.name.as_str(), k.shape.outer))
 }
 
-/// Whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.
+/// Under DFModel's rules: whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.
 pub fn splittable(workload: &Workload, t: u64) -> bool {
     workload.kernels.iter().filter(|k| k.is_gemm()).all(|k| {
         k.shape.outer > 1 || [Axis::M, Axis::K, Axis::N].iter().any(|a| *a != k.tiled && k.shape.along(*a) >= t)

@@ -1,20 +1,22 @@
 //! Time of a collective among the chips of a group.
 //!
 //! A group spans one or more network dimensions, innermost first. S is the bytes of the whole tensor (for all-to-all:
-//! the bytes one chip holds), n the chips along a dimension, B the bandwidth of a link in one direction, a its latency.
+//! the bytes one chip holds), n the chips along a dimension, B the bandwidth of a link in one direction, a its latency, L the
+//! links of this bandwidth that a chip has in a ring (1: B is all that it sends; 2: to each neighbour).
 //!
 //! | topology | all-reduce | all-gather, reduce-scatter | all-to-all |
 //! |---|---|---|---|
-//! | ring | 2(n-1)/n S/B + 2(n-1)a | (n-1)/n S/B + (n-1)a | S n/(8B) + floor(n/2) a, both directions used |
+//! | ring | 2(n-1)/n S/(LB) + 2(n-1)a | (n-1)/n S/(LB) + (n-1)a | floor(n^2/4)/n S/(LB) + floor(n/2) a |
 //! | switch | 2(n-1)/n S/B + 2 ceil(log2 n) a | (n-1)/n S/B + ceil(log2 n) a | (n-1)/n S/B + a |
 //! | fully connected | 2/n S/B + 2a | S/(n B) + a | S/(n B) + a |
 //!
-//! Ring collectives of one direction are assumed except for all-to-all, where a byte travels n/4 hops on average over
-//! two links. Behind a switch the better of ring and tree latency is taken (the tree's, for n > 2). Several
+//! In a ring everything but a message to a neighbour uses all that a chip can send: reductions in two halves, one each way round,
+//! where there are two links; of an all-to-all each byte the shorter way, together floor(n^2/4)/n S byte-hops a chip (the sum of
+//! min(d, n - d) over the distances d, of S/n bytes each). Behind a switch the better of ring and tree latency is taken (the tree's, for n > 2). Several
 //! dimensions compose hierarchically: reduce-scatter inward, all-reduce at the outermost on what is left, all-gather
 //! back. An all-to-all is cut in chunks that take the dimensions in different orders, so all dimensions work at once and the one
 //! with the least bandwidth for its part counts. A broadcast is cut in chunks that follow each other through a ring or a tree:
-//! S/B + latency of the way; among fully connected chips, or when that is faster, it is scattered and gathered, 2S/(nB) + 2a.
+//! S/B (in a ring S/(LB)) + latency of the way; among fully connected chips, or when that is faster, it is scattered and gathered, 2S/(nB) + 2a.
 
 use super::dfmodel::prices;
 use crate::graph::{CollectiveKind, Kernel, Scope};
@@ -30,10 +32,24 @@ pub struct GroupDimension {
     pub size: u64,
     /// Bytes/s of a link in one direction.
     pub bandwidth: f64,
+    /// Links of this bandwidth that a chip has in a ring.
+    pub ring_links: u64,
     /// Seconds a hop.
     pub latency: f64,
     /// Joules a byte beyond what the link draws idle ([`super::energy`]).
     pub byte_j: f64,
+}
+
+impl GroupDimension {
+    /// Bytes/s that a chip sends in a ring.
+    fn ring_bandwidth(&self) -> f64 {
+        self.ring_links as f64 * self.bandwidth
+    }
+}
+
+/// Bytes that a chip's links in a ring of `n` carry for each byte of an all-to-all: each goes the shorter way round.
+pub fn ring_hops(n: u64) -> f64 {
+    (n * n / 4) as f64 / n as f64
 }
 
 /// The dimensions that a group has in a system, innermost first; `sizes[i]` is its extent along network dimension i.
@@ -46,7 +62,14 @@ pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
         let link = &system.network.dimensions[link].link.0;
         let latency = if system.model.latencies == Charge::Charged { link.latency.0 } else { 0.0 };
         let byte_j = super::energy::link_byte_j(link, &system.model);
-        GroupDimension { topology, size, bandwidth: reached * link.bandwidth.0, latency, byte_j }
+        GroupDimension {
+            topology,
+            size,
+            bandwidth: reached * link.bandwidth.0,
+            ring_links: link.ring_links,
+            latency,
+            byte_j,
+        }
     };
     let mut dimensions = Vec::new();
     for (i, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {
@@ -127,7 +150,7 @@ pub fn all_reduce(d: &GroupDimension, bytes: f64) -> f64 {
 pub fn reduce_scatter(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
-        Topology::Ring => (n - 1.0) / n * bytes / d.bandwidth + (n - 1.0) * d.latency,
+        Topology::Ring => (n - 1.0) / n * bytes / d.ring_bandwidth() + (n - 1.0) * d.latency,
         Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
         Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
     }
@@ -137,7 +160,7 @@ pub fn reduce_scatter(d: &GroupDimension, bytes: f64) -> f64 {
 pub fn broadcast(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
-        Topology::Ring => bytes / d.bandwidth + (n - 1.0) * d.latency,
+        Topology::Ring => bytes / d.ring_bandwidth() + (n - 1.0) * d.latency,
         Topology::Switch => bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
         Topology::FullyConnected => {
             (bytes / d.bandwidth + d.latency).min(2.0 * bytes / (n * d.bandwidth) + 2.0 * d.latency)
@@ -149,8 +172,7 @@ pub fn broadcast(d: &GroupDimension, bytes: f64) -> f64 {
 pub fn all_to_all(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
-        Topology::Ring if d.size == 2 => bytes / (2.0 * d.bandwidth) + d.latency,
-        Topology::Ring => n / 8.0 * bytes / d.bandwidth + (d.size / 2) as f64 * d.latency,
+        Topology::Ring => ring_hops(d.size) * bytes / d.ring_bandwidth() + (d.size / 2) as f64 * d.latency,
         Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + d.latency,
         Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
     }
@@ -231,7 +253,7 @@ mod tests {
     use super::*;
 
     fn dimension(topology: Topology, size: u64, latency: f64) -> GroupDimension {
-        GroupDimension { topology, size, bandwidth: 100e9, latency, byte_j: 0.0 }
+        GroupDimension { topology, size, bandwidth: 100e9, ring_links: 1, latency, byte_j: 0.0 }
     }
 
     /// By hand: 8 chips, 100 GB/s, 1 GB. Ring 2*7/8*10 ms = 17.5 ms; fully connected 2/8*10 ms = 2.5 ms.

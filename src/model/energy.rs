@@ -18,14 +18,14 @@
 //! |---|---|
 //! | all-reduce | 2(n-1)/n S |
 //! | all-gather, reduce-scatter, broadcast | (n-1)/n S |
-//! | all-to-all | (n-1)/n S behind a switch or fully connected; on a ring n/4 S (each byte goes n/4 hops on average), S/2 for n = 2 |
+//! | all-to-all | (n-1)/n S behind a switch or fully connected; on a ring floor(n^2/4)/n S (each byte the shorter way) |
 //! | point to point | S, on the slowest link of the group |
 //!
 //! Several dimensions compose as in [`super::collective`]. These are the same in every network model: DFModel's factors
 //! change the time, not what must be moved. The stages have R layers together however they are divided. Bytes that a model does
 //! not count as traffic (`weight_traffic` ignored or setup) cost none.
 
-use super::collective::{GroupDimension, OwnGroups, ranks};
+use super::collective::{GroupDimension, OwnGroups, ranks, ring_hops};
 use super::memory::optimizer_bytes_per_weight;
 use super::schedule::{Stage, microbatches, samples_per_pass};
 use crate::graph::{CollectiveKind, Kernel, Workload};
@@ -98,7 +98,7 @@ pub fn collective_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) 
             CollectiveKind::AllReduce => 2.0 * others * left,
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::Broadcast => others * left,
             CollectiveKind::AllToAll => match d.topology {
-                Topology::Ring if d.size > 2 => n / 4.0 * bytes,
+                Topology::Ring => ring_hops(d.size) * bytes,
                 _ => others * bytes,
             },
             CollectiveKind::PointToPoint => 0.0,

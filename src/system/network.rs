@@ -80,8 +80,12 @@ crate::spec! {
         name: String,
         /// Where each number comes from.
         source: Source,
-        /// Bandwidth in one direction between a chip and its neighbour (or its switch) in this dimension.
+        /// Bandwidth in one direction between a chip and its switch, or each chip that it is joined to; in a ring to both neighbours
+        /// together, or to each of them (`ring_links`).
         bandwidth: Bandwidth,
+        /// Links of this bandwidth that a chip has in a ring: 1, it is all that a chip sends; 2, one to each neighbour, so that
+        /// collectives go both ways round.
+        ring_links: u64 = 1,
         /// Time for the first byte from one chip to the next.
         latency: Seconds = Seconds(0.0),
         /// Price by bandwidth.
@@ -98,13 +102,19 @@ crate::spec! {
 fn check_link(link: &Link, node: &Node, reader: &mut Reader) {
     check_sources(
         &link.source,
-        &["bandwidth", "latency", "price", "power", "idle_share", "energy_per_byte"],
+        &["bandwidth", "ring_links", "latency", "price", "power", "idle_share", "energy_per_byte"],
         node,
         reader,
     );
     if link.bandwidth.0 < 1.0 {
         let at = node.get("bandwidth").unwrap_or(node);
         reader.within("bandwidth", |r| r.problem(at, format!("expected at least 1 B/s, found {}", at.describe())));
+    }
+    if !(1..=2).contains(&link.ring_links) {
+        let at = node.get("ring_links").unwrap_or(node);
+        let text =
+            format!("expected 1 (all that a chip sends in a ring) or 2 (to each neighbour), found {}", link.ring_links);
+        reader.within("ring_links", |r| r.problem(at, text));
     }
 }
 

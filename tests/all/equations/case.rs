@@ -163,6 +163,7 @@ pub struct Dimension {
     pub size: u64,
     pub topology: Topology,
     pub bandwidth: f64,
+    pub ring_links: u64,
     pub latency: f64,
     pub efficiency: f64,
     pub power: f64,
@@ -359,11 +360,12 @@ impl Machine {
                 Topology::Full => "fully_connected",
             };
             dimensions.push(format!(
-                "    - {{ size: {}, topology: {topology}, efficiency: {}, link: {{ name: l, {source}, bandwidth: {} B/s, latency: {} s, \
+                "    - {{ size: {}, topology: {topology}, efficiency: {}, link: {{ name: l, {source}, bandwidth: {} B/s, ring_links: {}, latency: {} s, \
                  price: $1/(GB/s), power: {} W/(GB/s), idle_share: {}{} }} }}\n",
                 d.size,
                 d.efficiency,
                 d.bandwidth,
+                d.ring_links,
                 d.latency,
                 d.power,
                 d.idle,

@@ -260,16 +260,18 @@ pub fn open(kernel: &Kernel, t: u64) -> Vec<Strategy> {
     if t == 1 {
         return vec![Strategy::Replicate];
     }
-    if kernel.outer > 1 {
-        return vec![Strategy::Outer];
-    }
-    let weighted = kernel.op == Op::Weight;
-    let product = weighted || kernel.op == Op::Pair;
-    let rows = kernel.m > 1 && !matches!(kernel.op, Op::Norm | Op::Opaque);
-    let contracted = product && kernel.k > 1 && kernel.pass != Pass::GradientOfWeight;
-    let columns = kernel.n > 1 && !weighted && kernel.op != Op::Opaque;
-    let all =
-        [(Strategy::M, rows), (Strategy::K, contracted), (Strategy::N, columns), (Strategy::Replicate, !weighted)];
+    let single = kernel.outer == 1;
+    let product = matches!(kernel.op, Op::Weight | Op::Pair);
+    let rows = single && kernel.m > 1 && !matches!(kernel.op, Op::Norm | Op::Opaque);
+    let contracted = single && product && kernel.k > 1 && kernel.pass != Pass::GradientOfWeight;
+    let columns = kernel.n > 1 && kernel.op != Op::Opaque;
+    let all = [
+        (Strategy::Outer, !single && (kernel.outer % t == 0 || t % kernel.outer == 0)),
+        (Strategy::M, rows),
+        (Strategy::K, contracted),
+        (Strategy::N, columns),
+        (Strategy::Replicate, true),
+    ];
     all.into_iter().filter(|(_, there)| *there).map(|(strategy, _)| strategy).collect()
 }
 
@@ -283,6 +285,6 @@ pub fn finds_shards(kernel: &Kernel, strategy: Strategy, owner: &Kernel, theirs:
         Strategy::K if gradient => strategy == Strategy::M,
         Strategy::K => matches!(strategy, Strategy::M | Strategy::Outer),
         Strategy::Replicate => strategy == Strategy::Replicate,
-        Strategy::N => false,
+        Strategy::N => !gradient && strategy == Strategy::N,
     }
 }

@@ -14,6 +14,11 @@ impl Side<'_> {
         self.link.bandwidth * self.link.efficiency
     }
 
+    /// What a chip sends in a ring.
+    fn round(&self) -> f64 {
+        self.link.ring_links as f64 * self.bandwidth()
+    }
+
     fn log(&self) -> f64 {
         let mut rounds = 0;
         while (1_u64 << rounds) < self.n {
@@ -26,7 +31,7 @@ impl Side<'_> {
     fn scatter(&self, bytes: f64) -> (f64, f64) {
         let (n, b, a) = (self.n as f64, self.bandwidth(), self.link.latency);
         match self.link.topology {
-            Topology::Ring => ((n - 1.0) / n * bytes / b, (n - 1.0) * a),
+            Topology::Ring => ((n - 1.0) / n * bytes / self.round(), (n - 1.0) * a),
             Topology::Switch => ((n - 1.0) / n * bytes / b, self.log() * a),
             Topology::Full => (bytes / (n * b), a),
         }
@@ -35,8 +40,7 @@ impl Side<'_> {
     fn all_to_all(&self, bytes: f64) -> (f64, f64) {
         let (n, b, a) = (self.n as f64, self.bandwidth(), self.link.latency);
         match self.link.topology {
-            Topology::Ring if self.n == 2 => (bytes / (2.0 * b), a),
-            Topology::Ring => (n / 8.0 * bytes / b, (self.n / 2) as f64 * a),
+            Topology::Ring => ((self.n * self.n / 4) as f64 / n * bytes / self.round(), (self.n / 2) as f64 * a),
             Topology::Switch => ((n - 1.0) / n * bytes / b, a),
             Topology::Full => (bytes / (n * b), a),
         }
@@ -46,7 +50,7 @@ impl Side<'_> {
     fn broadcast(&self, bytes: f64) -> (f64, f64) {
         let (n, b, a) = (self.n as f64, self.bandwidth(), self.link.latency);
         match self.link.topology {
-            Topology::Ring => (bytes / b, (n - 1.0) * a),
+            Topology::Ring => (bytes / self.round(), (n - 1.0) * a),
             Topology::Switch => (bytes / b, self.log() * a),
             Topology::Full => ((bytes / b).min(2.0 * bytes / (n * b) + a), a),
         }
@@ -103,7 +107,7 @@ pub fn joules(kind: Collective, bytes: f64, group: &[Side]) -> f64 {
         let n = side.n as f64;
         let sent = match kind {
             Collective::AllReduce => 2.0 * (n - 1.0) / n * left,
-            Collective::AllToAll if side.link.topology == Topology::Ring && side.n > 2 => n / 4.0 * left,
+            Collective::AllToAll if side.link.topology == Topology::Ring => (side.n * side.n / 4) as f64 / n * left,
             _ => (n - 1.0) / n * left,
         };
         sum += sent * per_byte(side.link);

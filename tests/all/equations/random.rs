@@ -403,6 +403,7 @@ pub fn machine(random: &mut Random, word: u64) -> Machine {
             size,
             topology,
             bandwidth: random.of(&[1e8, 1e9, 3e9, 5e10]),
+            ring_links: random.of(&[1, 2]),
             latency: random.of(&[0.0, 1e-7, 3e-6]),
             efficiency: random.of(&[1.0, 0.7]),
             power: random.of(&[0.01, 0.1]),
