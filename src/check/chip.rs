@@ -2,13 +2,17 @@
 
 use super::Derivation;
 use super::index::Copied;
-use crate::model::compute::{CoreOption, gradient_bytes, local, tensor_bytes, weight_bytes};
+use crate::model::compute::{CoreOption, Tiling, gradient_bytes, local, tensor_bytes, weight_bytes};
 use crate::model::layout::{Layout, produced};
 use crate::model::rate::Compute;
 use crate::plan::TOLERANCE;
 use crate::system::options::WeightTraffic;
 
 impl Derivation<'_> {
+    pub(super) fn tiling(&self) -> Tiling {
+        Tiling::new(self.d.tiles, &self.system.model)
+    }
+
     /// SRAM of the weights that stay on chip, each once, and of their gradients: all layers of the stage.
     pub(super) fn kept_bytes(&self) -> f64 {
         if !self.d.weights_on_chip {
@@ -63,7 +67,7 @@ impl Derivation<'_> {
         if held <= room * (1.0 + TOLERANCE) {
             return Ok(1.0);
         }
-        let rows = local(&self.w.kernels[k], self.d.sharding[k], self.tp, 1).rows as f64;
+        let rows = local(&self.w.kernels[k], self.d.sharding[k], self.tp, Tiling::WHOLE).rows as f64;
         if held / rows > room {
             return Err(format!(
                 "kernel {} alone needs {} of SRAM, the chip has {}",
@@ -87,7 +91,7 @@ impl Derivation<'_> {
         let made =
             tensor.producer.map_or(Layout::Replicated, |p| produced(self.d.sharding[p], self.system.model.layouts));
         self.system.model.crossing_buffers as f64
-            * tensor_bytes(tensor, made, self.tp, self.d.tiles, self.w.word_bytes).1
+            * tensor_bytes(tensor, made, self.tp, self.tiling(), self.w.word_bytes).1
     }
 
     /// Seconds of arithmetic of a partition. Shared cores: starting from the fewest, the slowest kernel gets its next

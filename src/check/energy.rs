@@ -65,9 +65,9 @@ impl Derivation<'_> {
             total += own.times as f64 * moved_j(own.kind, self.own.of(own.scope), bytes);
         }
         if options.layouts == Layouts::Dfmodel && strategy == Strategy::K {
-            let here = local(kernel, strategy, self.tp, self.d.tiles);
+            let here = local(kernel, strategy, self.tp, self.tiling());
             let output = here.rows as f64 * here.n as f64 * word;
-            let times = if kernel.tiled == Axis::K { 1.0 } else { self.d.tiles as f64 };
+            let times = if kernel.tiled == Axis::K { 1.0 } else { here.tiles as f64 };
             total += in_pass(CollectiveKind::AllReduce, output * times);
         }
         if self.w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
@@ -78,7 +78,7 @@ impl Derivation<'_> {
             let tensor = &self.w.tensors[id];
             for (layout, kind, share) in self.conversions_paid_by(k, id) {
                 let bytes = if options.layouts == Layouts::Dfmodel || kind == CollectiveKind::AllToAll {
-                    tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0
+                    tensor_bytes(tensor, layout, self.tp, self.tiling(), word).0
                 } else {
                     tensor.rows as f64 * tensor.cols as f64 * word
                 };

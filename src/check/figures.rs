@@ -3,7 +3,7 @@
 use super::Derivation;
 use super::index::Copied;
 use crate::graph::Use;
-use crate::model::compute::{extra_dram_share, gradient_bytes, local, tile_flop, weight_bytes};
+use crate::model::compute::{extra_dram_share, gradient_bytes, local, shard_flop, weight_bytes};
 use crate::model::memory::DramNeed;
 use crate::model::schedule::microbatches;
 use crate::plan::{Figures, PartitionFigures, TOLERANCE};
@@ -78,8 +78,8 @@ impl Derivation<'_> {
                         }
                     }
                 }
-                let shard = local(kernel, strategy, self.tp, self.d.tiles);
-                flop += tile_flop(kernel, &shard) * self.d.tiles as f64 * self.samples;
+                let shard = local(kernel, strategy, self.tp, self.tiling());
+                flop += shard_flop(kernel, &shard) * self.samples;
             }
             for at in self.index.copies_near(inside) {
                 let Copied { id, uses, leaves } = &self.index.copies[at];

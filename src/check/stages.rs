@@ -3,7 +3,7 @@
 
 use super::Derivation;
 use crate::graph::Use;
-use crate::model::compute::{gradient_bytes, tensor_bytes, weight_bytes};
+use crate::model::compute::{Tiling, gradient_bytes, tensor_bytes, weight_bytes};
 use crate::model::memory::{DramNeed, LayerNeed, of_layer};
 use crate::model::schedule::{Iteration, Stage, hand_over, iteration, microbatches, update_s};
 use crate::model::stages::{StageFigures, in_flight};
@@ -106,7 +106,7 @@ impl Derivation<'_> {
             }
             messages += 1;
             bytes += if self.system.model.pipeline == Pipeline::OneForwardOneBackward {
-                let of = |u: &&Use| tensor_bytes(tensor, self.wanted(u), self.tp, 1, self.w.word_bytes).0;
+                let of = |u: &&Use| tensor_bytes(tensor, self.wanted(u), self.tp, Tiling::WHOLE, self.w.word_bytes).0;
                 readers.iter().map(of).fold(0.0, f64::max)
             } else {
                 tensor.rows as f64 * tensor.cols as f64 * self.w.word_bytes

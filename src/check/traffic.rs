@@ -32,9 +32,9 @@ impl Derivation<'_> {
         let word = self.w.word_bytes;
         let seconds = |kind, bytes: f64| collective::seconds(kind, &self.tp_group, bytes * self.samples, options);
         let mut total = collective::own_seconds(kernel, &self.own, self.samples, options);
-        let here = local(kernel, self.d.sharding[k], self.tp, self.d.tiles);
+        let here = local(kernel, self.d.sharding[k], self.tp, self.tiling());
         if options.layouts == Layouts::Dfmodel && self.d.sharding[k] == Strategy::K {
-            let tiles = if kernel.tiled == Axis::K { 1.0 } else { self.d.tiles as f64 };
+            let tiles = if kernel.tiled == Axis::K { 1.0 } else { here.tiles as f64 };
             total += seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * tiles * word);
         }
         if self.w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
@@ -46,7 +46,7 @@ impl Derivation<'_> {
             for (layout, kind, share) in self.conversions_paid_by(k, id) {
                 let tensor = &self.w.tensors[id];
                 let full = tensor.rows as f64 * tensor.cols as f64 * word;
-                let shard = tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0;
+                let shard = tensor_bytes(tensor, layout, self.tp, self.tiling(), word).0;
                 let bytes = match (options.layouts, kind) {
                     (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => shard,
                     _ => full,
@@ -112,7 +112,7 @@ impl Derivation<'_> {
             return tensor.consumers.iter().map(|u| self.loaded_bytes(id, u)).fold(0.0, f64::max);
         };
         let word = self.w.word_bytes;
-        let bytes = |layout| tensor_bytes(tensor, layout, self.tp, self.d.tiles, word).0 * self.samples;
+        let bytes = |layout| tensor_bytes(tensor, layout, self.tp, self.tiling(), word).0 * self.samples;
         let made = bytes(produced(self.d.sharding[producer], self.system.model.layouts));
         if self.system.model.layouts == Layouts::Dfmodel {
             return made;
@@ -140,7 +140,7 @@ impl Derivation<'_> {
     pub(super) fn loaded_bytes(&self, id: usize, u: &Use) -> f64 {
         let tensor = &self.w.tensors[id];
         let layout = self.read_layout(tensor, u);
-        let bytes = tensor_bytes(tensor, layout, self.tp, self.d.tiles, self.w.word_bytes).0 * self.samples;
+        let bytes = tensor_bytes(tensor, layout, self.tp, self.tiling(), self.w.word_bytes).0 * self.samples;
         if tensor.producer.is_some() { bytes.min(self.stored_bytes(id)) } else { bytes }
     }
 
@@ -150,7 +150,8 @@ impl Derivation<'_> {
             return 0.0;
         }
         let tensor = &self.w.tensors[id];
-        let (whole, tile) = tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.d.tiles, self.w.word_bytes);
+        let (whole, tile) =
+            tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.tiling(), self.w.word_bytes);
         let needs_whole = if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() };
         let stationary = self.system.model.stationary_operands == Charge::Charged
             && needs_whole

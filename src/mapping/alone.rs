@@ -73,11 +73,11 @@ impl Search<'_> {
         let mut incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         let mut lead: Option<(Lead, Arc<Amounts>)> = None;
         let mut short = Vec::new();
-        // Tile counts that make those needless that divide them.
+        // Tile counts that make smaller ones needless.
         let mut whole: Vec<u64> = Vec::new();
         let mut solved = 0;
         for &tiles in counts {
-            if whole.iter().any(|more| more.is_multiple_of(tiles)) {
+            if whole.iter().any(|more| *more >= tiles) {
                 continue;
             }
             if self.out_of_time() {

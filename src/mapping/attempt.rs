@@ -88,7 +88,7 @@ impl Search<'_> {
                 return Ok(false);
             }
             // What `dominates` would find, without building it.
-            if whole.iter().any(|(more, mode)| *mode == weights_on_chip && more.is_multiple_of(tiles)) {
+            if whole.iter().any(|(more, mode)| *mode == weights_on_chip && *more >= tiles) {
                 continue;
             }
             let instance = match self.instance(at, &sharding.strategies, layout, live_limit) {

@@ -25,7 +25,7 @@ use super::search::{Best, Candidate, Found, Search, TIE};
 use super::sharding::Sharding;
 use super::tiling::tile_counts;
 use crate::model::Strategy;
-use crate::model::compute::tensor_bytes;
+use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::energy::{self, Energy};
 use crate::model::layout::required;
 use crate::model::memory;
@@ -136,7 +136,7 @@ impl Search<'_> {
             let across = tensor.consumers.iter().filter(|u| w.kernels[u.kernel].block != from);
             let bytes = across.clone().map(|u| {
                 let layout = required(&w.kernels[u.kernel], u.slot, sharding[u.kernel], self.system.model.layouts);
-                tensor_bytes(tensor, layout, degrees.tp, 1, w.word_bytes).0
+                tensor_bytes(tensor, layout, degrees.tp, Tiling::WHOLE, w.word_bytes).0
             });
             let Some(to) = across.clone().map(|u| w.kernels[u.kernel].block).next() else { continue };
             let cut = &mut out[from.min(to)];

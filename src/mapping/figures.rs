@@ -7,7 +7,7 @@ use super::instance::{self, Choice, PartitionCost};
 use super::search::{Best, Search, TIE};
 use crate::model::Strategy;
 use crate::model::collective;
-use crate::model::compute::{gradient_bytes, tensor_bytes, weight_bytes};
+use crate::model::compute::{Tiling, gradient_bytes, tensor_bytes, weight_bytes};
 use crate::model::energy::{self, Energy, LayerUse};
 use crate::model::layout::{Layout, required};
 use crate::model::memory::DramNeed;
@@ -82,7 +82,7 @@ impl Search<'_> {
                 let widest = tensor.consumers.iter().map(|u| {
                     let layout: Layout =
                         required(&w.kernels[u.kernel], u.slot, sharding[u.kernel], self.system.model.layouts);
-                    tensor_bytes(tensor, layout, degrees.tp, 1, w.word_bytes).0
+                    tensor_bytes(tensor, layout, degrees.tp, Tiling::WHOLE, w.word_bytes).0
                 });
                 widest.fold(0.0, f64::max)
             })

@@ -22,7 +22,7 @@ use crate::deadline::Deadline;
 use crate::execution::Recompute;
 use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use crate::graph::{Kernel, Op, Phase, Workload};
-use crate::model::compute::tensor_bytes;
+use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::required;
 use crate::model::memory::{kept_readers, of_layer};
 use crate::model::rate::Rate;
@@ -239,7 +239,7 @@ pub fn passes(plan: &Plan) -> Blocks {
         for tensor in graph.tensors.iter().filter(|t| t.carried_from.is_some()) {
             let bytes = tensor.consumers.iter().map(|u| {
                 let layout = required(&graph.kernels[u.kernel], u.slot, own[u.kernel], options.layouts);
-                tensor_bytes(tensor, layout, tp, 1, graph.word_bytes).0
+                tensor_bytes(tensor, layout, tp, Tiling::WHOLE, graph.word_bytes).0
             });
             out.hand_over = bytes.fold(out.hand_over, |most, b| most.max(b * samples));
         }

@@ -25,7 +25,7 @@ use super::instance::{self, Choice, Goal};
 use super::request::{MapError, Objective, Request};
 use super::search::Search;
 use crate::model::Strategy;
-use crate::model::compute::{local, tile_flop};
+use crate::model::compute::{Tiling, local, shard_flop};
 use crate::model::energy::{self, LayerUse};
 use crate::model::schedule::{Stage, iteration, samples_per_pass};
 use crate::plan::Figures;
@@ -202,8 +202,9 @@ impl Search<'_> {
     /// FLOP of kernel `k` on one chip in one pass.
     pub(super) fn kernel_flop(&self, k: usize, degrees: &Degrees, strategy: Strategy, tiles: u64) -> f64 {
         let kernel = &self.workload.kernels[k];
-        let here = local(kernel, strategy, degrees.tp, tiles);
-        tile_flop(kernel, &here) * tiles as f64 * samples_per_pass(self.workload, &self.system.model)
+        let options = &self.system.model;
+        let here = local(kernel, strategy, degrees.tp, Tiling::new(tiles, options));
+        shard_flop(kernel, &here) * samples_per_pass(self.workload, options)
     }
 
     /// The iteration of a layer's time, where the longest stage has `longest` layers.

@@ -8,7 +8,7 @@ use super::alone::Alone;
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
-    self, CoreOption, extra_dram, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
+    self, CoreOption, Tiling, extra_dram, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
 };
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
@@ -632,7 +632,7 @@ impl Amounts {
                 continue;
             }
             // Smallest piece: one row of the weight (or of the gradient).
-            let rows = local(&workload.kernels[i], sharding[i], t, 1).rows;
+            let rows = local(&workload.kernels[i], sharding[i], t, Tiling::WHOLE).rows;
             let smallest = kernel.resident_bytes / rows as f64;
             if smallest > room {
                 let needed = base_sram_bytes + buffers + smallest;
@@ -748,6 +748,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
     let Cut { degrees: (t, _, dp), sharding, tiles, .. } = cut;
     let word = workload.word_bytes;
     let rules = options.layouts;
+    let tiling = Tiling::new(tiles, options);
     let mut charges: Vec<(usize, Moved)> = Vec::new();
     let in_group = |kind, bytes: f64, passes: f64| Moved::Group(kind, bytes * samples, passes);
     let levels = workload.levels();
@@ -756,9 +757,9 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         if !kernel.collectives.is_empty() {
             charges.push((i, Moved::Own));
         }
-        let here = local(kernel, sharding[i], t, tiles);
+        let here = local(kernel, sharding[i], t, tiling);
         if rules == Layouts::Dfmodel && sharding[i] == Strategy::K {
-            let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { tiles as f64 };
+            let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { here.tiles as f64 };
             let bytes = here.rows as f64 * here.n as f64 * word * passes_over_tiles;
             charges.push((i, in_group(CollectiveKind::AllReduce, bytes, 1.0)));
         }
@@ -786,7 +787,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         let wanted =
             |u: &crate::workload::Use| required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
         let full = tensor.rows as f64 * tensor.cols as f64 * word;
-        let (made_bytes, made_tile) = tensor_bytes(tensor, made.unwrap_or(Layout::Replicated), t, tiles, word);
+        let (made_bytes, made_tile) = tensor_bytes(tensor, made.unwrap_or(Layout::Replicated), t, tiling, word);
 
         // Conversions: each layout once, charged to the producer; to the first reader where that is in another phase.
         let mut paid: Vec<(bool, Layout)> = Vec::new();
@@ -814,8 +815,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
                 paid.push((at_producer, to));
                 if let Ok(Some(kind)) = conversion(from, to) {
                     let bytes = match (rules, kind) {
-                        (Layouts::Dfmodel, _) => made_tile * tiles as f64,
-                        (_, CollectiveKind::AllToAll) => made_bytes,
+                        (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => made_bytes,
                         _ => full,
                     };
                     charges.push((payer, in_group(kind, bytes, share)));
@@ -824,7 +824,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         }
 
         let whole = options.stationary_operands == Charge::Charged;
-        let mut store_bytes = stored_bytes(workload, cut, rules, (id, &next[id]), made_bytes, samples);
+        let mut store_bytes = stored_bytes(workload, cut, options, (id, &next[id]), made_bytes, samples);
         let uses: Vec<UseCost> = tensor
             .consumers
             .iter()
@@ -832,7 +832,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
                 let consumer = &workload.kernels[u.kernel];
                 let (bytes, tile) = match rules {
                     Layouts::Dfmodel => (made_bytes, made_tile),
-                    Layouts::Flowspace => tensor_bytes(tensor, wanted(u), t, tiles, word),
+                    Layouts::Flowspace => tensor_bytes(tensor, wanted(u), t, tiling, word),
                 };
                 let level = tensor.producer.map_or(0, |p| levels[p]);
                 let depth = levels[u.kernel].abs_diff(level) as f64 + 1.0;
@@ -886,13 +886,14 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
 fn stored_bytes(
     workload: &Workload,
     cut: Cut<'_>,
-    rules: Layouts,
+    options: &ModelOptions,
     (id, next): (usize, &[usize]),
     made_bytes: f64,
     samples: f64,
 ) -> f64 {
     let word = workload.word_bytes;
     let tensor = &workload.tensors[id];
+    let rules = options.layouts;
     if rules == Layouts::Dfmodel {
         return made_bytes * samples;
     }
@@ -911,7 +912,7 @@ fn stored_bytes(
         .chain(carried)
         .map(|u| {
             let layout = required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
-            compute::tensor_bytes(tensor, layout, t, tiles, word).0
+            compute::tensor_bytes(tensor, layout, t, Tiling::new(tiles, options), word).0
         })
         .fold(0.0, f64::max);
     samples * if largest > 0.0 { largest } else { made_bytes }

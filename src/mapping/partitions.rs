@@ -140,8 +140,8 @@ impl Search<'_> {
             plan.map(|_| instance)
         };
         let strategies = &best.sharding.strategies;
-        let whole = counts.iter().all(|t| best.tiles.is_multiple_of(*t))
-            && tiling::is_whole(self.workload, self.system, best.degrees.tp, strategies, best.tiles);
+        let is_whole = |t: &u64| tiling::is_whole(self.workload, self.system, best.degrees.tp, strategies, *t);
+        let whole = counts.iter().chain([&best.tiles]).all(is_whole);
         let found = if whole {
             // Fewer tiles only need more SRAM, so that those that are as good are the last ones.
             let at = counts.partition_point(|t| as_good(*t).is_none());

@@ -34,7 +34,7 @@ use super::elimination::{Eliminated, eliminate};
 use super::record::{SolveRecord, Status};
 use super::solver::{Limits, Milp, SolverError, solve};
 use crate::model::collective;
-use crate::model::compute::{moved_bytes, tensor_bytes};
+use crate::model::compute::{Tiling, moved_bytes, tensor_bytes};
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
 use crate::model::rate::{Compute, Rate};
@@ -195,7 +195,7 @@ pub fn problem_in(
                             let bytes = match (rules, kind) {
                                 (_, None) => 0.0,
                                 (Layouts::Flowspace, Some(CollectiveKind::AllToAll)) => {
-                                    tensor_bytes(tensor, made, t, 1, word).0
+                                    tensor_bytes(tensor, made, t, Tiling::WHOLE, word).0
                                 }
                                 _ => full,
                             };
@@ -282,11 +282,13 @@ fn work_seconds(
     let rules = options.layouts;
     let read: f64 = operands.read[k]
         .iter()
-        .map(|(tensor, u)| tensor_bytes(&workload.tensors[*tensor], required(kernel, u.slot, s, rules), t, 1, word).0)
+        .map(|(tensor, u)| {
+            tensor_bytes(&workload.tensors[*tensor], required(kernel, u.slot, s, rules), t, Tiling::WHOLE, word).0
+        })
         .sum();
     let written: f64 = operands.made[k]
         .iter()
-        .map(|tensor| tensor_bytes(&workload.tensors[*tensor], produced(s, rules), t, 1, word).0)
+        .map(|tensor| tensor_bytes(&workload.tensors[*tensor], produced(s, rules), t, Tiling::WHOLE, word).0)
         .sum();
     let weights = match options.weight_traffic {
         WeightTraffic::Streamed => {

@@ -1,7 +1,7 @@
 //! Tile counts, and the split of a chip's cores among the kernels of a partition.
 
 use crate::model::Strategy;
-use crate::model::compute::{CoreOption, local};
+use crate::model::compute::{CoreOption, Tiling, local};
 use crate::model::divisors::divisors;
 use crate::system::options::{Layouts, TileCounts};
 use crate::system::{Efficiency, System};
@@ -11,7 +11,7 @@ use crate::workload::{Axis, Workload};
 const MOST_TILE_COUNTS: u64 = 4096;
 
 /// Tile counts worth trying, descending: more tiles need less SRAM. They divide (or, with `any`, do not exceed) the
-/// streamed size: the most common size along which the graph's kernels are tiled. One where kernels choose their tiles by themselves.
+/// streamed size ([`streamed_size`]). One where kernels choose their tiles by themselves.
 pub fn tile_counts(workload: &Workload, system: &System) -> Vec<u64> {
     if system.chip.0.waves().is_some() {
         return vec![1];
@@ -29,33 +29,33 @@ pub fn tile_counts(workload: &Workload, system: &System) -> Vec<u64> {
     counts
 }
 
-/// Whether so many tiles, and every number that divides it, cut all kernels and tensors of a sharding without a remainder. Then
-/// no time and no traffic depends on which of these counts is taken, and fewer tiles only need more SRAM: the count makes those
-/// that divide it needless.
+/// Whether so many tiles cut all kernels and tensors of a sharding without a remainder. Then no count has less time or traffic, and
+/// fewer tiles only need more SRAM: the count makes all smaller ones needless.
 pub fn is_whole(workload: &Workload, system: &System, t: u64, sharding: &[Strategy], tiles: u64) -> bool {
     // A kernel's time is its FLOP at a share of the peak, so that it does not depend on how it is cut.
     let constant = matches!(system.chip.0.efficiency, Efficiency::Constant(_));
     let plain = system.model.layouts == Layouts::Flowspace && constant;
+    let tiling = Tiling::new(tiles, &system.model);
+    let exact = |size: u64| matches!(tiling.of(size), (tiles, width) if tiles * width == size);
     plain
         && tiles > 0
         && workload.kernels.iter().zip(sharding).all(|(kernel, strategy)| {
-            let here = local(kernel, *strategy, t, 1);
+            let here = local(kernel, *strategy, t, Tiling::WHOLE);
             let along = if kernel.tiled == Axis::K { here.k } else { here.n };
-            along.is_multiple_of(tiles)
+            exact(along)
         })
-        && workload
-            .tensors
-            .iter()
-            .all(|tensor| tensor.cols.is_multiple_of(tiles) && tensor.cols.div_ceil(t.max(1)).is_multiple_of(tiles))
+        && workload.tensors.iter().all(|tensor| exact(tensor.cols) && exact(tensor.cols.div_ceil(t.max(1))))
 }
 
-/// The size most kernels are tiled along; of equally common ones the largest.
+/// The size most kernels are tiled along, of equally common ones the largest; of a workload on a process grid, whose panels shrink, the
+/// largest of all.
 pub fn streamed_size(workload: &Workload) -> u64 {
     let mut counts: std::collections::BTreeMap<u64, usize> = std::collections::BTreeMap::new();
     for kernel in &workload.kernels {
         *counts.entry(kernel.shape.along(kernel.tiled)).or_default() += 1;
     }
-    counts.into_iter().max_by_key(|(size, count)| (*count, *size)).map_or(1, |(size, _)| size)
+    let common = |count: usize| if workload.is_spread() { 1 } else { count };
+    counts.into_iter().max_by_key(|(size, count)| (common(*count), *size)).map_or(1, |(size, _)| size)
 }
 
 /// Seconds of the slowest kernel under the best integer split of `cores`; `None` when there are too few cores to give

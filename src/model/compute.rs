@@ -10,6 +10,30 @@ pub fn ceil_div(a: u64, b: u64) -> u64 {
     a.div_ceil(b.max(1))
 }
 
+/// How streamed sizes are cut: into so many tiles, of which those that hold nothing count or do not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tiling {
+    count: u64,
+    empty: Charge,
+}
+
+impl Tiling {
+    /// Everything in one tile.
+    pub const WHOLE: Self = Self { count: 1, empty: Charge::Ignored };
+
+    /// A plan's tile count under a model.
+    pub fn new(count: u64, options: &ModelOptions) -> Self {
+        Self { count, empty: options.empty_tiles }
+    }
+
+    /// Tiles of a size, and the width of each, ceil(size / count). A size that so wide tiles fill with fewer of them has fewer.
+    pub fn of(self, size: u64) -> (u64, u64) {
+        let width = ceil_div(size, self.count);
+        let tiles = if self.empty == Charge::Charged { self.count } else { ceil_div(size, width) };
+        (tiles, width)
+    }
+}
+
 /// What one chip computes of a kernel for one tile (model.md section 5, "Tiling and shards").
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Local {
@@ -19,10 +43,12 @@ pub struct Local {
     pub k: u64,
     /// Output columns, ceil(n / t) when they are split, of one tile for kernels tiled along n.
     pub n: u64,
+    /// Tiles.
+    pub tiles: u64,
 }
 
-/// Local sizes of `kernel` under `strategy` in a group of `t` chips with `tiles` tiles.
-pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
+/// Local sizes of `kernel` under `strategy` in a group of `t` chips.
+pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiling: Tiling) -> Local {
     let shape = &kernel.shape;
     let rows = match strategy {
         Strategy::Outer if !kernel.outer_cut => ceil_div(shape.outer, t) * shape.m,
@@ -31,9 +57,9 @@ pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64) -> Local {
     };
     let k = if strategy == Strategy::K { ceil_div(shape.k, t) } else { shape.k };
     let n = if strategy == Strategy::N { ceil_div(shape.n, t) } else { shape.n };
-    match kernel.tiled {
-        Axis::K => Local { rows, k: ceil_div(k, tiles), n },
-        _ => Local { rows, k, n: ceil_div(n, tiles) },
+    match (kernel.tiled, tiling.of(k), tiling.of(n)) {
+        (Axis::K, (tiles, k), _) => Local { rows, k, n, tiles },
+        (_, _, (tiles, n)) => Local { rows, k, n, tiles },
     }
 }
 
@@ -49,6 +75,11 @@ pub fn tile_flop(kernel: &Kernel, local: &Local) -> f64 {
         None if kernel.is_gemm() => 2.0 * elements * local.k as f64,
         None => elements,
     }
+}
+
+/// FLOP of all tiles of one sample on one chip.
+pub fn shard_flop(kernel: &Kernel, local: &Local) -> f64 {
+    local.tiles as f64 * tile_flop(kernel, local)
 }
 
 /// FLOP/s that a kernel reaches at most on a chip: the matrix peak, or the vector peak for kernels that are no GEMM
@@ -67,15 +98,8 @@ pub fn lanes_peak(chip: &Chip, options: &ModelOptions) -> f64 {
 }
 
 /// Seconds of all tiles of one sample at a constant efficiency u: tiles * F / (u * peak).
-pub fn seconds_at_efficiency(
-    chip: &Chip,
-    kernel: &Kernel,
-    local: &Local,
-    tiles: u64,
-    u: f64,
-    options: &ModelOptions,
-) -> f64 {
-    tiles as f64 * tile_flop(kernel, local) / (options.precision.round(u) * peak(chip, kernel, options))
+pub fn seconds_at_efficiency(chip: &Chip, kernel: &Kernel, local: &Local, u: f64, options: &ModelOptions) -> f64 {
+    shard_flop(kernel, local) / (options.precision.round(u) * peak(chip, kernel, options))
 }
 
 /// Elements that a look-up moves in one tile.
@@ -131,7 +155,7 @@ pub struct CoreOption {
 ///
 /// Only allocations at which a rounded-up quotient changes can be on this front, so the walk goes over the distinct
 /// values of ceil(m/(L W)) and ceil(n/(s H)): at most 2 sqrt(m/W) times 2 sqrt(n/H) of them.
-pub fn core_options(chip: &Chip, kernel: &Kernel, local: &Local, tiles: u64) -> Vec<CoreOption> {
+pub fn core_options(chip: &Chip, kernel: &Kernel, local: &Local) -> Vec<CoreOption> {
     let across = if kernel.lookup { looked_up(kernel, local) } else { local.rows };
     let lanes = breakpoints(ceil_div(across, chip.lanes), chip.cores);
     let stages = if kernel.is_gemm() && !kernel.lookup {
@@ -153,7 +177,7 @@ pub fn core_options(chip: &Chip, kernel: &Kernel, local: &Local, tiles: u64) -> 
     for (cores, cycles, lanes, stages) in all {
         if cycles < best {
             best = cycles;
-            let seconds = tiles as f64 * cycles as f64 / chip.frequency.0;
+            let seconds = local.tiles as f64 * cycles as f64 / chip.frequency.0;
             front.push(CoreOption { cores, lanes, stages, seconds });
         }
     }
@@ -177,10 +201,11 @@ fn breakpoints(size: u64, most: u64) -> Vec<u64> {
 }
 
 /// Bytes of one sample of a tensor on one chip, and of one tile of it, in a layout.
-pub fn tensor_bytes(tensor: &Tensor, layout: Layout, t: u64, tiles: u64, word: f64) -> (f64, f64) {
+pub fn tensor_bytes(tensor: &Tensor, layout: Layout, t: u64, tiling: Tiling, word: f64) -> (f64, f64) {
     let rows = if layout == Layout::Rows { ceil_div(tensor.rows, t) } else { tensor.rows };
     let cols = if layout == Layout::Cols { ceil_div(tensor.cols, t) } else { tensor.cols };
-    let tile = rows as f64 * ceil_div(cols, tiles) as f64 * word;
+    let (tiles, width) = tiling.of(cols);
+    let tile = rows as f64 * width as f64 * word;
     (tile * tiles as f64, tile)
 }
 
@@ -189,7 +214,7 @@ pub fn weight_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> f
     if kernel.weight_elements() == 0.0 {
         return 0.0;
     }
-    let local = local(kernel, strategy, t, 1);
+    let local = local(kernel, strategy, t, Tiling::WHOLE);
     local.rows as f64 * local.k as f64 * word
 }
 
@@ -225,13 +250,23 @@ pub fn gradient_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) ->
     if kernel.phase != Phase::BackwardWeight {
         return 0.0;
     }
-    let local = local(kernel, strategy, t, 1);
+    let local = local(kernel, strategy, t, Tiling::WHOLE);
     local.rows as f64 * local.n as f64 * word
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// By hand: 10 columns in 4 tiles are 4 of 3; in 7 they are 5 of 2, two of the 7 would be empty; one column is one tile.
+    #[test]
+    fn empty_tiles_are_not_run() {
+        let tiles = |count, empty, size| Tiling { count, empty }.of(size);
+        for (count, size, few, all) in [(4, 10, (4, 3), (4, 3)), (7, 10, (5, 2), (7, 2)), (8, 1, (1, 1), (8, 1))] {
+            assert_eq!(tiles(count, Charge::Ignored, size), few);
+            assert_eq!(tiles(count, Charge::Charged, size), all);
+        }
+    }
 
     /// By hand: ceil(10/x) takes 10, 5, 4, 3, 2, 1 first at x = 1, 2, 3, 4, 5, 10.
     #[test]

@@ -1,6 +1,6 @@
 //! What the DRAM beside a chip must hold.
 
-use super::compute::{extra_dram_share, gradient_bytes, tensor_bytes, weight_bytes};
+use super::compute::{Tiling, extra_dram_share, gradient_bytes, tensor_bytes, weight_bytes};
 use super::layout::{Strategy, produced, required};
 use crate::graph::{Op, Phase, Tensor, Use, Workload};
 use crate::system::ModelOptions;
@@ -148,7 +148,7 @@ pub fn of_layer(
         .tensors
         .iter()
         .filter_map(|tensor| {
-            let bytes = |layout| tensor_bytes(tensor, layout, t, 1, word).0;
+            let bytes = |layout| tensor_bytes(tensor, layout, t, Tiling::WHOLE, word).0;
             let Some(producer) = tensor.producer else {
                 let wanted = kept_readers(workload, tensor)
                     .map(|u| bytes(required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], options.layouts)));

@@ -15,7 +15,7 @@
 //! ([`Burst`](crate::system::kernels::Burst)). Vector work is its bytes, and its elements at the vector peak.
 
 use super::compute::{
-    CoreOption, ceil_div, core_options, lanes_peak, least_core_seconds, local, peak, seconds_at_efficiency,
+    CoreOption, Tiling, ceil_div, core_options, lanes_peak, least_core_seconds, local, peak, seconds_at_efficiency,
 };
 use super::kernel_time::{KernelTimes, Product};
 use super::layout::Strategy;
@@ -150,13 +150,13 @@ impl<'a> Rate<'a> {
         if let Some(waves) = &self.waves {
             return Compute::Seconds(waves.seconds(kernel, strategy, t, samples));
         }
-        let here = local(kernel, strategy, t, tiles);
+        let here = local(kernel, strategy, t, Tiling::new(tiles, self.options));
         match self.chip.efficiency {
             Efficiency::Constant(u) => {
-                Compute::Seconds(samples * seconds_at_efficiency(self.chip, kernel, &here, tiles, u.0, self.options))
+                Compute::Seconds(samples * seconds_at_efficiency(self.chip, kernel, &here, u.0, self.options))
             }
             _ => {
-                let options = core_options(self.chip, kernel, &here, tiles);
+                let options = core_options(self.chip, kernel, &here);
                 Compute::Cores(options.into_iter().map(|o| CoreOption { seconds: o.seconds * samples, ..o }).collect())
             }
         }

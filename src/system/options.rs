@@ -290,6 +290,8 @@ model_options! {
     phases: Phases = Phases::Apart, Phases::Apart;
     /// Which tile counts are searched.
     tile_counts: TileCounts = TileCounts::Divisors, TileCounts::Divisors;
+    /// Tiles that hold nothing, because a kernel or a tensor has fewer columns than all tiles have places: computed and moved like the others, or not.
+    empty_tiles: Charge = Charge::Ignored, Charge::Charged;
 }
 
 impl FromNode for ModelOptions {

@@ -160,10 +160,12 @@ impl HplSpec {
     fn lookahead(&self, b: &mut Builder, i: u64, s: u64, mut before: Vec<usize>) -> Vec<usize> {
         let width = self.block.min(s);
         let r = s - width;
+        // Of the last panel the block itself is left, and shared like all before it.
+        let edge = if r > 0 { r } else { width };
         if before.is_empty() {
             before = vec![Self::part(b, "C_0".into(), s, s, None)];
         }
-        let k = b.bare(format!("LU_{}", i + 1), Op::Gemm, Phase::Forward, (1, r.max(1), width, r.max(1)));
+        let k = b.bare(format!("LU_{}", i + 1), Op::Gemm, Phase::Forward, (1, edge, width, edge));
         for t in before {
             b.read(k, t, Slot::View);
         }
@@ -172,7 +174,7 @@ impl HplSpec {
         b.kernels[k].flop = Some(panel_flop(s, width) + solve_flop(r, width) + update_flop(r, width));
         b.kernels[k].collectives = vec![self.panel_broadcast(s), self.pivots(width)];
         b.kernels[k].collectives.extend(self.swap(width, r));
-        vec![Self::part(b, format!("C_{}", i + 1), r.max(1), r.max(1), Some(k))]
+        vec![Self::part(b, format!("C_{}", i + 1), edge, edge, Some(k))]
     }
 
     /// `before`: the columns of this panel, and the columns right of it if there are any.

@@ -27,7 +27,7 @@ use super::super::sharding::Problem;
 use super::relaxed::{Open, Relaxation};
 use crate::model::Strategy;
 use crate::model::collective;
-use crate::model::compute::{extra_dram, gradient_bytes, weight_bytes};
+use crate::model::compute::{Tiling, extra_dram, gradient_bytes, weight_bytes};
 use crate::model::layout::{Layout, produced};
 use crate::model::schedule::Stage;
 use crate::system::Overlap;
@@ -660,7 +660,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
         let (resident, room) = (weight + gradient, sram - buffers);
         let pieces = if resident <= room * (1.0 + CAPACITY_TOLERANCE) {
             1.0
-        } else if resident / crate::model::compute::local(kernel, s, t, 1).rows as f64 > room {
+        } else if resident / crate::model::compute::local(kernel, s, t, Tiling::WHOLE).rows as f64 > room {
             return None;
         } else {
             (resident / room).ceil().max(2.0)

@@ -5,7 +5,7 @@ use super::relaxed::{Open, Relaxation, least};
 use crate::graph::{Axis, CollectiveKind, Kernel, Tensor, Use};
 use crate::model::Strategy;
 use crate::model::collective;
-use crate::model::compute::{gradient_bytes, local};
+use crate::model::compute::{Tiling, gradient_bytes, local};
 use crate::model::energy;
 use crate::model::layout::{Layout, conversion, produced};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts};
@@ -44,8 +44,8 @@ impl Relaxation<'_> {
     fn reduced(&self, kernel: &Kernel, s: Strategy, tiles: u64) -> (Option<f64>, Option<f64>) {
         let (w, options, t) = (self.search.workload, &self.search.system.model, self.degrees.tp);
         let partial = (options.layouts == Layouts::Dfmodel && s == Strategy::K).then(|| {
-            let here = local(kernel, s, t, tiles);
-            let tiles = if kernel.tiled == Axis::K { 1.0 } else { tiles as f64 };
+            let here = local(kernel, s, t, Tiling::new(tiles, options));
+            let tiles = if kernel.tiled == Axis::K { 1.0 } else { here.tiles as f64 };
             here.rows as f64 * here.n as f64 * w.word_bytes * tiles * self.samples
         });
         let each_pass = w.training && options.gradient_reduction == GradientReduction::PerMicrobatch;

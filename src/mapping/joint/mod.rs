@@ -328,11 +328,11 @@ fn problem_in(unit: Unit, search: &Search<'_>, degrees: &Degrees) -> Option<Prob
     Some(problem)
 }
 
-/// Tile counts without those that a larger one makes needless: it cuts everything `whole`, and is a multiple of them.
+/// Tile counts, descending, without those that a larger one makes needless: it cuts everything `whole`.
 fn needed(tiles: Vec<u64>, whole: impl Fn(u64) -> bool) -> Vec<u64> {
     let mut kept: Vec<(u64, bool)> = Vec::with_capacity(tiles.len());
     for count in tiles {
-        if !kept.iter().any(|(more, whole)| *whole && more.is_multiple_of(count)) {
+        if !kept.iter().any(|(more, whole)| *whole && *more >= count) {
             kept.push((count, whole(count)));
         }
     }

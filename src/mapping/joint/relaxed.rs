@@ -14,7 +14,7 @@ use super::super::search::Search;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{
-    CoreOption, extra_dram, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
+    CoreOption, Tiling, extra_dram, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
 };
 use crate::model::layout::{Layout, produced, required};
 use crate::model::memory::{LayerNeed, kept_readers, optimizer_bytes_per_weight};
@@ -89,7 +89,13 @@ impl<'a> Relaxation<'a> {
 
     /// Bytes of a sample and of a tile of a tensor in a layout.
     pub(super) fn bytes(&self, tensor: &Tensor, layout: Layout, tiles: u64) -> (f64, f64) {
-        tensor_bytes(tensor, layout, self.degrees.tp, tiles, self.search.workload.word_bytes)
+        tensor_bytes(
+            tensor,
+            layout,
+            self.degrees.tp,
+            Tiling::new(tiles, &self.search.system.model),
+            self.search.workload.word_bytes,
+        )
     }
 
     pub(super) fn same_phase(&self, a: usize, b: usize) -> bool {
@@ -254,7 +260,8 @@ impl<'a> Relaxation<'a> {
             if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
                 continue;
             }
-            let rows = open[i].iter().map(|s| local(&w.kernels[i], *s, t, 1).rows).max().unwrap_or(1).max(1);
+            let rows =
+                open[i].iter().map(|s| local(&w.kernels[i], *s, t, Tiling::WHOLE).rows).max().unwrap_or(1).max(1);
             if kernel.resident_bytes / rows as f64 > room * (1.0 + CAPACITY_TOLERANCE) || room <= 0.0 {
                 return None;
             }

@@ -16,7 +16,7 @@ use super::separable::{self, Conversions, Own, Separable};
 use super::{Bounds, Context, MOST_KERNELS, MOST_TILE_COUNTS, Set};
 use crate::deadline::Deadline;
 use crate::model::Strategy;
-use crate::model::compute::tensor_bytes;
+use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::required;
 use crate::model::schedule::Stage;
 use crate::system::Style;
@@ -478,7 +478,7 @@ fn own(
             let stored = if other_phase { stored[id] } else { f64::INFINITY };
             let loads = tensor.consumers.iter().filter(|u| u.kernel == k).map(|u| {
                 let layout = required(kernel, u.slot, s, options.layouts);
-                (tensor_bytes(tensor, layout, degrees.tp, 1, w.word_bytes).0 * samples).min(stored)
+                (tensor_bytes(tensor, layout, degrees.tp, Tiling::WHOLE, w.word_bytes).0 * samples).min(stored)
             });
             dram += loads.fold(0.0, f64::max);
         }

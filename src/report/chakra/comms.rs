@@ -5,7 +5,7 @@
 
 use crate::graph::{CollectiveKind, Phase, Scope, Use};
 use crate::model::collective::{self, GroupDimension, OwnGroups};
-use crate::model::compute::{gradient_bytes, tensor_bytes};
+use crate::model::compute::{Tiling, gradient_bytes, tensor_bytes};
 use crate::model::layout::{Layout, conversion, produced, required};
 use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::plan::{Plan, agree};
@@ -126,7 +126,9 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
             let Ok(Some(kind)) = conversion(made, wanted) else { continue };
             let bytes = samples
                 * match kind {
-                    CollectiveKind::AllToAll => tensor_bytes(tensor, made, f.tp, d.tiles, w.word_bytes).0,
+                    CollectiveKind::AllToAll => {
+                        tensor_bytes(tensor, made, f.tp, Tiling::new(d.tiles, options), w.word_bytes).0
+                    }
                     _ => tensor.rows as f64 * tensor.cols as f64 * w.word_bytes,
                 };
             let seconds = collective::seconds(kind, &tensor_group, bytes, options);
@@ -174,7 +176,7 @@ pub(super) fn hand_overs(plan: &Plan) -> (Vec<u64>, Vec<u64>) {
                 continue;
             };
             let layout = required(kernel, u.slot, *strategy, plan.system.model.layouts);
-            bytes = bytes.max(tensor_bytes(tensor, layout, plan.figures.tp, 1, w.word_bytes).0);
+            bytes = bytes.max(tensor_bytes(tensor, layout, plan.figures.tp, Tiling::WHOLE, w.word_bytes).0);
             ahead &= kernel.phase == Phase::Forward;
         }
         let list = if ahead { &mut forward } else { &mut backward };

@@ -6,7 +6,7 @@
 
 use super::comms::{Comm, Paid};
 use crate::graph::Kernel;
-use crate::model::compute::{extra_dram_share, local, moved_bytes, peak, tensor_bytes, tile_flop};
+use crate::model::compute::{Tiling, extra_dram_share, local, moved_bytes, peak, shard_flop, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::schedule::samples_per_pass;
 use crate::plan::Plan;
@@ -37,10 +37,11 @@ pub(super) fn of_kernels(plan: &Plan, p: usize, whole: &Piece, comms: &[Paid]) -
         .collect();
     inside.sort_by_key(|(level, k, _)| (*level, *k));
     let samples = samples_per_pass(w, &plan.system.model);
+    let tiling = Tiling::new(d.tiles, &plan.system.model);
     let (mut flops, mut bytes, mut arithmetic) = (Vec::new(), Vec::new(), Vec::new());
     for (_, k, kernel) in &inside {
         let strategy = *d.sharding.get(*k).ok_or_else(|| format!("kernel {}: no strategy", kernel.name))?;
-        let flop = tile_flop(kernel, &local(kernel, strategy, tp, d.tiles)) * d.tiles as f64 * samples;
+        let flop = shard_flop(kernel, &local(kernel, strategy, tp, tiling)) * samples;
         flops.push(flop);
         arithmetic.push(flop / peak(&plan.system.chip.0, kernel, &plan.system.model));
         bytes.push(border_bytes(plan, p, *k, kernel, samples));
@@ -84,7 +85,7 @@ fn border_bytes(plan: &Plan, p: usize, k: usize, kernel: &Kernel, samples: f64) 
         sum += weight + 2.0 * gradient;
     }
     for tensor in &w.tensors {
-        let size = |layout| tensor_bytes(tensor, layout, tp, d.tiles, w.word_bytes).0 * samples;
+        let size = |layout| tensor_bytes(tensor, layout, tp, Tiling::new(d.tiles, options), w.word_bytes).0 * samples;
         if tensor.producer.is_none_or(elsewhere) {
             for u in tensor.consumers.iter().filter(|u| u.kernel == k) {
                 sum += size(required(kernel, u.slot, strategy, options.layouts));

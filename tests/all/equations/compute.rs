@@ -21,6 +21,12 @@ pub fn tile(sharded: &Sharded, k: usize) -> Local {
     local
 }
 
+/// Tiles of a kernel that are not empty.
+pub fn tiles(sharded: &Sharded, k: usize) -> u64 {
+    let local = sharded.local(k);
+    sharded.filled(if along_k(&sharded.graph.kernels[k]) { local.k } else { local.n })
+}
+
 pub fn is_product(kernel: &Kernel) -> bool {
     matches!(kernel.op, Op::Weight | Op::Pair) && !kernel.lookup
 }
@@ -91,7 +97,7 @@ pub fn beta(machine: &Machine, training: bool) -> f64 {
 pub fn seconds(machine: &Machine, sharded: &Sharded, k: usize) -> Seconds {
     let kernel = &sharded.graph.kernels[k];
     let peak = peak(machine, sharded.graph.word);
-    let repeated = (sharded.graph.micro * sharded.tiles) as f64;
+    let repeated = (sharded.graph.micro * tiles(sharded, k)) as f64;
     match &machine.efficiency {
         Efficiency::Share(u) => {
             let peak = if is_product(kernel) { peak } else { machine.vector_peak.unwrap_or(peak) };

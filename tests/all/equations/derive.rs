@@ -249,7 +249,7 @@ impl<'a> Model<'a> {
             out.bytes += kernel.extra_dram * graph.micro as f64 / self.share(k);
             let operands = kernel.reads.iter().map(|(tensor, slot)| s.loaded(*tensor, k, *slot));
             out.bytes += (pieces - 1.0) * operands.sum::<f64>();
-            out.flop += (graph.micro * s.tiles) as f64 * tile_flop(s, k);
+            out.flop += (graph.micro * compute::tiles(s, k)) as f64 * tile_flop(s, k);
         }
         for (tensor, it) in graph.tensors.iter().enumerate() {
             let here = it.maker.is_some_and(inside);

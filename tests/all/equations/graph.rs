@@ -148,7 +148,13 @@ impl<'a> Sharded<'a> {
     }
 
     pub fn shard(&self, tensor: usize, layout: Layout) -> f64 {
-        self.tile(tensor, layout) * self.tiles as f64
+        let (_, columns) = self.split(tensor, layout);
+        self.tile(tensor, layout) * self.filled(columns) as f64
+    }
+
+    /// Tiles of a size that are not empty.
+    pub fn filled(&self, size: u64) -> u64 {
+        size.div_ceil(size.div_ceil(self.tiles))
     }
 
     /// The shard without padding to tiles.
