@@ -41,7 +41,7 @@ use crate::model::rate::{Compute, Rate};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
 use crate::system::{Style, System};
-use crate::workload::{Axis, CollectiveKind, Phase, Use, Workload};
+use crate::workload::{Axis, CollectiveKind, Kernel, Phase, Use, Workload};
 use std::collections::BTreeMap;
 
 /// A sharding problem, free of where its costs come from.
@@ -128,9 +128,7 @@ pub fn problem_in(
     let rate = Rate::of(workload, system);
     // Of several blocks each counts as often as it is repeated, and what goes from one to another once.
     let times = |block: usize| if workload.is_chain() { workload.repeats(block) as f64 } else { 1.0 };
-    for (k, kernel) in workload.kernels.iter().enumerate() {
-        let open: Vec<Strategy> =
-            strategies(kernel, t, rules).into_iter().filter(|s| pins[k].is_none_or(|pin| pin == *s)).collect();
+    for (k, (kernel, open)) in workload.kernels.iter().zip(open_strategies(workload, t, rules, pins)).enumerate() {
         if open.is_empty() {
             return Err(kernel.name.clone());
         }
@@ -231,6 +229,32 @@ pub fn problem_in(
         }
     }
     Ok(problem)
+}
+
+/// The strategies of each kernel that its pin leaves, without those that no strategy of a kernel with the same weight agrees with.
+fn open_strategies(workload: &Workload, t: u64, rules: Layouts, pins: &[Option<Strategy>]) -> Vec<Vec<Strategy>> {
+    let pinned = |(kernel, pin): (&Kernel, &Option<Strategy>)| {
+        strategies(kernel, t, rules).into_iter().filter(|s| pin.is_none_or(|pin| pin == *s)).collect()
+    };
+    let mut open: Vec<Vec<Strategy>> = workload.kernels.iter().zip(pins).map(pinned).collect();
+    if rules != Layouts::Flowspace || t == 1 {
+        return open;
+    }
+    let shared =
+        workload.kernels.iter().enumerate().filter_map(|(k, kernel)| Some((kernel.weight_of?.kernel, k, kernel)));
+    let shared: Vec<(usize, usize, &Kernel)> = shared.collect();
+    loop {
+        let before: usize = open.iter().map(Vec::len).sum();
+        for (owner, k, kernel) in &shared {
+            let theirs = open[*owner].clone();
+            open[*k].retain(|s| theirs.iter().any(|o| weight_shards_agree(kernel, *s, *o)));
+            let ours = open[*k].clone();
+            open[*owner].retain(|o| ours.iter().any(|s| weight_shards_agree(kernel, *s, *o)));
+        }
+        if open.iter().map(Vec::len).sum::<usize>() == before {
+            return open;
+        }
+    }
 }
 
 /// The tensors that each kernel reads and makes, in the order of the workload's.
