@@ -41,7 +41,7 @@ use crate::model::rate::{Compute, Rate};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
 use crate::system::{Style, System};
-use crate::workload::{Axis, CollectiveKind, Kernel, Phase, Use, Workload};
+use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Use, Workload};
 use std::collections::BTreeMap;
 
 /// A sharding problem, free of where its costs come from.
@@ -104,10 +104,11 @@ pub fn problem(
         ShardingObjective::Time => Unit::Seconds,
         ShardingObjective::Bytes => Unit::Bytes,
     };
-    problem_in(unit, workload, system, degrees, pins)
+    let open = open_strategies(workload, degrees.tp, system.model.layouts, pins, true);
+    problem_of(open, unit, workload, system, degrees)
 }
 
-/// The same in a given unit.
+/// The same in a given unit, over all strategies: for a search that sees the memory.
 ///
 /// # Errors
 /// As [`problem`].
@@ -117,6 +118,17 @@ pub fn problem_in(
     system: &System,
     degrees: &Degrees,
     pins: &[Option<Strategy>],
+) -> Result<Problem, String> {
+    let open = open_strategies(workload, degrees.tp, system.model.layouts, pins, false);
+    problem_of(open, unit, workload, system, degrees)
+}
+
+fn problem_of(
+    open: Vec<Vec<Strategy>>,
+    unit: Unit,
+    workload: &Workload,
+    system: &System,
+    degrees: &Degrees,
 ) -> Result<Problem, String> {
     let options = &system.model;
     let rules = options.layouts;
@@ -128,7 +140,7 @@ pub fn problem_in(
     let rate = Rate::of(workload, system);
     // Of several blocks each counts as often as it is repeated, and what goes from one to another once.
     let times = |block: usize| if workload.is_chain() { workload.repeats(block) as f64 } else { 1.0 };
-    for (k, (kernel, open)) in workload.kernels.iter().zip(open_strategies(workload, t, rules, pins)).enumerate() {
+    for (k, (kernel, open)) in workload.kernels.iter().zip(open).enumerate() {
         if open.is_empty() {
             return Err(kernel.name.clone());
         }
@@ -231,10 +243,28 @@ pub fn problem_in(
     Ok(problem)
 }
 
-/// The strategies of each kernel that its pin leaves, without those that no strategy of a kernel with the same weight agrees with.
-fn open_strategies(workload: &Workload, t: u64, rules: Layouts, pins: &[Option<Strategy>]) -> Vec<Vec<Strategy>> {
+/// The strategies of each kernel that its pin leaves, without those that no strategy of a kernel with the same weight agrees with. With
+/// `divided` weights are divided wherever they can be: this pass does not see what whole ones take of the DRAM.
+fn open_strategies(
+    workload: &Workload,
+    t: u64,
+    rules: Layouts,
+    pins: &[Option<Strategy>],
+    divided: bool,
+) -> Vec<Vec<Strategy>> {
     let pinned = |(kernel, pin): (&Kernel, &Option<Strategy>)| {
-        strategies(kernel, t, rules).into_iter().filter(|s| pin.is_none_or(|pin| pin == *s)).collect()
+        let mut open = strategies(kernel, t, rules);
+        match pin {
+            Some(pin) => open.retain(|s| s == pin),
+            None if divided && rules == Layouts::Flowspace && kernel.op == Op::GemmWeight => {
+                let whole = |s: &Strategy| matches!(s, Strategy::N | Strategy::Replicate);
+                if open.iter().any(|s| !whole(s)) {
+                    open.retain(|s| !whole(s));
+                }
+            }
+            None => {}
+        }
+        open
     };
     let mut open: Vec<Vec<Strategy>> = workload.kernels.iter().zip(pins).map(pinned).collect();
     if rules != Layouts::Flowspace || t == 1 {

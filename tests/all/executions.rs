@@ -136,9 +136,7 @@ fn passes_are_those_of_the_graph() {
         let (selective, full) = (best(Recompute::Selective), best(Recompute::Full));
         let layer = |b: &flowspace::execution::block::Blocks| if name == "mixtral-8x7b" { b.experts } else { b.plain };
         assert!(layer(&full).kept < layer(&selective).kept && layer(&selective).kept < layer(&none).kept, "{name}");
-        let flop = [layer(&none), layer(&selective), layer(&full)].map(|b| b.flop);
-        // A small product that one cut leaves whole on every chip and the next does not may count more than a mask.
-        assert!(flop[2] > flop[1] && flop[1] > flop[0] * 0.99, "{name}: {flop:?}");
+        assert!(layer(&full).flop > layer(&selective).flop && layer(&selective).flop > layer(&none).flop, "{name}");
     }
 }
 
