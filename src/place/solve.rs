@@ -252,6 +252,8 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
             None => infeasible = true,
         }
     }
+    // Nothing keeps the balance where no placement has so small a largest load.
+    infeasible |= core_of.is_none() && instance.cap.is_some_and(|cap| load > cap);
     if !infeasible && objective > bound * (1.0 + GAP) {
         bound = bound.max(around::bound(instance, objective, end).min(objective));
     }
