@@ -241,7 +241,7 @@ fn ten_thousand_actors_have_a_stated_gap() {
     }
 }
 
-/// Whenever the time is over there is a placement, and a bound of what more time finds.
+/// Whenever the time is over there is a bound of what more time finds, and (but for `cut`) a placement.
 #[test]
 fn bounds_are_bounds_however_short_the_time() {
     let cores = equal(4);
@@ -255,7 +255,9 @@ fn bounds_are_bounds_however_short_the_time() {
             let best = run(5.0);
             for seconds in [0.0, 0.001, 0.01, 0.1] {
                 let short = run(seconds);
-                assert!(short.core_of.is_some(), "{} {objective} {acyclic} {seconds}", graph.name);
+                // Only a balance may take time to keep.
+                let found = short.core_of.is_some() || objective == Objective::Cut;
+                assert!(found, "{} {objective} {acyclic} {seconds}", graph.name);
                 assert!(short.bound <= best.objective * (1.0 + 1e-9), "{} {objective} {acyclic} {seconds}", graph.name);
                 assert!(best.bound <= short.objective * (1.0 + 1e-9), "{} {objective} {acyclic} {seconds}", graph.name);
             }

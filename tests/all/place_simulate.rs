@@ -63,12 +63,12 @@ fn a_profile_is_simulated_sized_and_drawn() {
     let events = timeline["traceEvents"].as_array().unwrap();
     assert!(events.iter().filter(|e| e["ph"] == "X").count() >= 12);
     assert!(events.iter().any(|e| e["name"] == "b" && e["tid"] == 1 && e["dur"] == 3.0), "{events:?}");
-    trace_events(&timeline, &["0", "1"]);
+    trace_events(&timeline, &["core 0", "core 1"]);
     // From the empty machine on: the first firing is that of the source, at 0.
     scratch.succeed(&["place", "simulate", "profile.xml", "--timeline", "s.json", "--from-start", "--recorded", "9"]);
     let timeline: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(scratch.0.join("s.json")).unwrap()).unwrap();
-    trace_events(&timeline, &["0", "1"]);
+    trace_events(&timeline, &["core 0", "core 1"]);
     let first = timeline["traceEvents"].as_array().unwrap().iter().find(|e| e["ph"] == "X").unwrap();
     assert_eq!((&first["name"], first["ts"].as_f64()), (&"a".into(), Some(0.0)), "{first}");
 }
