@@ -156,7 +156,7 @@ impl ExecutionArgs {
 pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Result<(), Failure> {
     let training = read_model(workload).is_some_and(|model| model.pass == ModelPass::Training);
     if training && system.software() == Software::Free {
-        eprintln!(
+        say!(
             "note: {command} takes this model as one graph, 1F1B, nothing computed again, no ZeRO; `flowspace map` searches its executions"
         );
         return Ok(());

@@ -158,7 +158,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
                     .draw(&stem.with_extension(""))
                     .map_err(|e| Failure::input(e.to_string()))?
                 {
-                    eprintln!("{}", file.display());
+                    say!("{}", file.display());
                 }
             }
             Ok(0)

@@ -140,7 +140,7 @@ fn dfmodel(args: &DfmodelArgs) -> Result<i32, Failure> {
     })?;
     let written = write(&args.out, &imported.files, args.force)?;
     for note in &imported.notes {
-        eprintln!("{file}: {note}");
+        say!("{file}: {note}");
     }
     super::print(&format!("read as generation {}\n{written}", imported.generation));
     Ok(0)
@@ -174,7 +174,7 @@ fn calculon(args: &CalculonArgs) -> Result<i32, Failure> {
     )?;
     let written = write(&args.out, &imported.files, args.force)?;
     for note in &imported.notes {
-        eprintln!("{}: {note}", note.part);
+        say!("{}: {note}", note.part);
     }
     super::print(&written);
     Ok(0)
@@ -197,7 +197,7 @@ fn hf(args: &HfArgs) -> Result<i32, Failure> {
 }
 
 fn tell(file: &str, notes: &[String]) {
-    notes.iter().for_each(|note| eprintln!("{file}: {note}"));
+    notes.iter().for_each(|note| say!("{file}: {note}"));
 }
 
 /// Tells on standard error what is assumed of a workload that is a configuration (`hf:config.json`); nothing of others. What is wrong

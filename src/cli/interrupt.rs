@@ -21,11 +21,11 @@ impl Interrupt {
             if !heard.swap(false, Ordering::Relaxed) {
                 std::process::exit(INTERRUPTED);
             }
-            eprintln!("interrupted: {told}; another interruption ends the program at once");
+            say!("interrupted: {told}; another interruption ends the program at once");
             ask();
         });
         if let Err(error) = set {
-            eprintln!("note: an interruption will end the program at once ({error})");
+            say!("note: an interruption will end the program at once ({error})");
         }
         Self { waiting }
     }

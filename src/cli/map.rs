@@ -291,7 +291,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
                 match args.format {
                     Format::Text => super::print(&text),
                     // Standard output is one JSON object.
-                    Format::Json => eprint!("{text}"),
+                    Format::Json => say!("{}", text.trim_end()),
                 }
                 let faults = compare::disagreements(&compared);
                 if !faults.is_empty() {
@@ -300,7 +300,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             }
             let exact = engine == Engine::Exact;
             if !record.reproducible && !exact && !is_interrupted() {
-                eprintln!("note: a solve was stopped by --time-limit; the same command may give another plan");
+                say!("note: a solve was stopped by --time-limit; the same command may give another plan");
             }
             Ok(0)
         }
@@ -368,7 +368,7 @@ fn recorded(node: &Node) -> Option<Result<(Node, Workload), Problems>> {
     let Ok(WorkloadSpec::Trace(spec)) = Reader::read::<WorkloadSpec>(node) else { return None };
     Some(spec.lower(node).and_then(|lowered| {
         for line in report::lowered_text(&lowered).lines() {
-            eprintln!("{line}");
+            say!("{line}");
         }
         explicit(&lowered.workload, &spec.source_text())
     }))

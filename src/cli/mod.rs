@@ -3,6 +3,14 @@
 //! Exit codes: 0 done; 1 the input is wrong or has no feasible mapping; 2 some points of a study failed or are infeasible; 3
 //! engines disagree (`map --all-solvers`); 130 interrupted.
 
+/// A line on standard error. Where nobody reads it (`2>&1 | head`) it is lost, and nothing fails.
+macro_rules! say {
+    ($($what:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($what)*);
+    }};
+}
+
 pub mod args;
 pub mod check;
 pub mod execution;
@@ -141,7 +149,7 @@ pub fn run(cli: Cli) -> i32 {
         Ok(code) => code,
         Err(failure) => {
             for line in failure.message.lines() {
-                eprintln!("error: {}", harmless(line));
+                say!("error: {}", harmless(line));
             }
             failure.code
         }
@@ -167,7 +175,7 @@ pub fn print(text: &str) {
             if e.kind() != std::io::ErrorKind::BrokenPipe
                 && !NOT_PRINTED.swap(true, std::sync::atomic::Ordering::Relaxed) =>
         {
-            eprintln!("error: cannot write to standard output: {}", crate::spec::node::io_reason(&e));
+            say!("error: cannot write to standard output: {}", crate::spec::node::io_reason(&e));
         }
         _ => {}
     }

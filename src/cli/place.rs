@@ -277,7 +277,13 @@ fn solve(args: &PlaceArgs) -> Result<i32, Failure> {
         engine: args.solver,
         seconds: Some(args.time_limit),
     };
-    let fail = |wrong: Vec<String>| Failure::input(wrong.join("\n"));
+    let fail = |wrong: Vec<String>| {
+        let at = |line: &String| match (&args.pins, line.strip_prefix("pins: ")) {
+            (Some(pins), Some(message)) => format!("{}: {message}", pins.display()),
+            _ => format!("{}: {line}", args.workload.display()),
+        };
+        Failure::input(wrong.iter().map(at).collect::<Vec<_>>().join("\n"))
+    };
     if low != high {
         if args.out.is_some() || args.stability.is_some() || args.pins.is_some() {
             return Err(Failure::input(

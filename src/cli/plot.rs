@@ -89,7 +89,7 @@ pub fn run(args: &PlotArgs) -> Result<i32, Failure> {
             draw_study(&table, &folder).map_err(|e| Failure::input(e.to_string()))?
         }
     };
-    drawn.left_out.iter().for_each(|reason| eprintln!("note: not drawn: {reason}"));
+    drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));
     super::print(&drawn.files.iter().map(|path| format!("{}\n", path.display())).collect::<String>());
     Ok(0)
 }

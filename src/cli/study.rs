@@ -63,15 +63,16 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     // From here on nothing waits for the flag: an interruption ends the program at once.
     drop(interrupt);
     if summary.stopped {
-        eprintln!(
+        say!(
             "stopped: {} of {} points finished; run the same command again to go on",
-            summary.finished, summary.points
+            summary.finished,
+            summary.points
         );
         return Ok(INTERRUPTED);
     }
     super::print(&text(&summary));
     if summary.failed + summary.infeasible == summary.points {
-        eprintln!("note: no figures: no point has a plan");
+        say!("note: no figures: no point has a plan");
     } else if !args.no_plots {
         let draw = || draw_study(&Table::read(&summary.results)?, &out);
         let drawn = draw().map_err(|e| Failure::input(e.to_string()))?;
@@ -81,7 +82,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
             let _ = writeln!(text, "{} (and .png)", path.display());
         }
         super::print(&text);
-        drawn.left_out.iter().for_each(|reason| eprintln!("note: not drawn: {reason}"));
+        drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));
     }
     Ok(if summary.failed + summary.infeasible > 0 { 2 } else { 0 })
 }

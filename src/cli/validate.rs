@@ -66,7 +66,7 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
     };
     let mut points = Vec::new();
     let mut take = |file: File| {
-        file.remarks.iter().for_each(|remark| eprintln!("note: {remark}"));
+        file.remarks.iter().for_each(|remark| say!("note: {remark}"));
         points.extend(file.rows.into_iter().map(Point::new));
     };
     let all = args.suites.is_empty() && args.points.is_empty();
@@ -99,9 +99,9 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
         let csv = report::csv(&scores).map_err(|e| Failure::input(e.to_string()))?;
         output::write(&folder.join("validation.csv"), csv)?;
         let files = report::draw(&scores, folder).map_err(|e| Failure::input(e.to_string()))?;
-        files.iter().for_each(|path| eprintln!("wrote {}", path.display()));
+        files.iter().for_each(|path| say!("wrote {}", path.display()));
     }
     let violations = scores.violations();
-    violations.iter().for_each(|line| eprintln!("not within its bound: {line}"));
+    violations.iter().for_each(|line| say!("not within its bound: {line}"));
     Ok(if violations.is_empty() { 0 } else { 2 })
 }

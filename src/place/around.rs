@@ -16,9 +16,10 @@
 //!
 //! Flows are never above the cut, also where they stop early, so that what is rounded or not finished makes the bound weaker, not wrong.
 
-use super::cover;
 use super::instance::{Edge, Instance};
 use super::placement::Objective;
+use super::{cover, frontier};
+use std::time::Instant;
 
 /// Arcs that all flows together look at.
 const MOST_STEPS: u64 = 400_000_000;
@@ -49,7 +50,7 @@ struct Around {
 
 impl Around {
     /// Cuts around every actor for sets of the largest loads `loads` (ticks).
-    fn new(instance: &Instance, price: impl Fn(&Edge) -> f64, loads: &[u64]) -> Self {
+    fn new(instance: &Instance, price: impl Fn(&Edge) -> f64, loads: &[u64], until: Instant) -> Self {
         let ticks = least_ticks(instance);
         let prices: Vec<f64> = instance.edges.iter().map(price).collect();
         let unit = prices.iter().sum::<f64>();
@@ -64,7 +65,7 @@ impl Around {
             'all: for i in order {
                 for load in loads {
                     flow.climb(i, &ticks, *load, &mut found[i]);
-                    if flow.steps > MOST_STEPS {
+                    if flow.steps > MOST_STEPS || Instant::now() >= until {
                         break 'all;
                     }
                 }
@@ -98,11 +99,12 @@ fn least_ticks(instance: &Instance) -> Vec<u64> {
 
 /// Loads between which `sum` is bounded.
 const LOADS: usize = 600;
-/// Loads for which cuts are sought.
+/// Loads for which cuts are sought, and for which frontiers are gone through.
 const SOUGHT: usize = 6;
+const CLOSER: usize = 20;
 
 /// A bound of the objective of every placement (free or not) that is better than `known`, from loads and the cuts around each actor; 0 for `bottleneck`.
-pub fn bound(instance: &Instance, known: f64) -> f64 {
+pub fn bound(instance: &Instance, known: f64, until: Instant) -> f64 {
     let wire = instance.least_wire();
     let seconds = |e: &Edge| e.seconds(1.0, wire);
     let low = instance.load_bound().max(1);
@@ -116,20 +118,36 @@ pub fn bound(instance: &Instance, known: f64) -> f64 {
         Objective::Bottleneck => 0.0,
         Objective::Cut => {
             let cap = instance.cap.unwrap_or(total);
-            let around = Around::new(instance, |e| e.bytes, &[cap]);
+            let around = Around::new(instance, |e| e.bytes, &[cap], until);
             let share =
                 |i: usize| 0.5 * around.ticks[i] as f64 * around.least(i, cap) / cap.max(1) as f64 * around.unit;
             let prices = (0..instance.n).map(share).collect();
-            cover::bound(instance, &around.ticks, cap, prices, around.cut(cap), known)
+            let narrow = frontier::bound(instance, &around.ticks, cap, |e| e.bytes, until);
+            let least = narrow.map_or(0.0, |n| n.cut).max(around.cut(cap));
+            // Covers relax what the frontier computes.
+            if narrow.is_some_and(|n| n.whole) || least >= known * (1.0 - 1e-9) {
+                return least;
+            }
+            cover::bound(instance, &around.ticks, cap, prices, around.cut(cap), known, until).max(least)
         }
         Objective::Sum => {
-            let around = Around::new(instance, seconds, &sought());
+            let around = Around::new(instance, seconds, &sought(), until);
+            // On narrow graphs a few loads more closely: what is cut at one is cut at every smaller one.
+            let mut closer: Vec<(u64, f64)> = Vec::new();
+            for j in (1..=CLOSER).map(|j| j * LOADS / CLOSER) {
+                let found = frontier::bound(instance, &around.ticks, load(j), seconds, until);
+                closer.extend(found.map(|found| (load(j), found.cut)));
+                if found.is_none_or(|found| !found.whole) {
+                    break;
+                }
+            }
+            let narrow = |t: u64| closer.iter().find(|(load, _)| *load >= t).map_or(0.0, |(_, cut)| *cut);
             // Largest loads from one to the next: the least of them, and the cut that the largest still asks for.
-            let least = |j: usize| in_seconds(load(j)) + around.cut(load(j + 1));
+            let least = |j: usize| in_seconds(load(j)) + around.cut(load(j + 1)).max(narrow(load(j + 1)));
             (0..LOADS).map(least).fold(in_seconds(high), f64::min)
         }
         Objective::PerCore => {
-            let around = Around::new(instance, seconds, &sought());
+            let around = Around::new(instance, seconds, &sought(), until);
             // Values that loads and borders may both have. More time asks for less border: what is too little, all below it is.
             let enough = |j: usize| around.border(load(j), instance.k) <= in_seconds(load(j));
             let first = (0..LOADS).find(|j| enough(*j)).unwrap_or(LOADS);

@@ -13,6 +13,7 @@
 
 use super::around::Flow;
 use super::instance::Instance;
+use std::time::Instant;
 
 /// Most actors of a graph that is covered.
 const MOST_ACTORS: usize = 600;
@@ -26,7 +27,15 @@ const PATIENCE: usize = 12;
 const SHORTEST: f64 = 1e-3;
 
 /// A bound of the bytes cut between parts of at most `load` ticks, no less than `begin`, whose prices by actor are given; `known` is a cut that was found.
-pub(super) fn bound(instance: &Instance, ticks: &[u64], load: u64, prices: Vec<f64>, begin: f64, known: f64) -> f64 {
+pub(super) fn bound(
+    instance: &Instance,
+    ticks: &[u64],
+    load: u64,
+    prices: Vec<f64>,
+    begin: f64,
+    known: f64,
+    until: Instant,
+) -> f64 {
     let n = instance.n;
     let unit: f64 = instance.edges.iter().map(|e| e.bytes).sum();
     let useful = known.is_finite() && known > begin && unit > 0.0 && unit.is_finite() && load > 0;
@@ -57,11 +66,15 @@ pub(super) fn bound(instance: &Instance, ticks: &[u64], load: u64, prices: Vec<f
     let (target, mut best) = (known / unit, begin / unit);
     // The bound where prices began holds for m of their own: what climbs may first fall below it.
     let (mut kept, mut top, mut share, mut since) = ((price.clone(), m.clone()), f64::NEG_INFINITY, 1.0, 0);
-    for _ in 0..ROUNDS {
+    'rounds: for _ in 0..ROUNDS {
         let mut value: f64 = price.iter().sum();
         let mut held = vec![0.0f64; n];
         let mut slope = vec![0.0f64; n];
         for i in (0..n).filter(|i| ticks[*i] <= load) {
+            // Half a round bounds nothing.
+            if Instant::now() >= until {
+                break 'rounds;
+            }
             let gain = |j: usize| if near[i][j] { m[i] * weight[j] - price[j] } else { f64::INFINITY };
             let v = flow.signed(i, gain) - m[i];
             if v < 0.0 {

@@ -2,7 +2,7 @@
 //!
 //! [`graph`] has actors and channels, [`cores`] processing elements and what a transfer between them takes, [`placement`] which
 //! actor lies on which core and what follows. [`instance`] has the numbers of one problem, which the engines read: [`stations`] (the least
-//! bottleneck of a chain of stages), [`chain`] (every objective over ideals or one order), [`pack`] (free placements), [`refine`] (moves and swaps), [`anneal`], [`milp`], [`around`] (a bound of transfers; of cuts with `cover`),
+//! bottleneck of a chain of stages), [`chain`] (every objective over ideals or one order), [`pack`] (free placements), [`refine`] (moves and swaps), [`anneal`], [`milp`], [`around`] (bounds of transfers, with `frontier` and `cover`),
 //! [`metis`]; [`solve`] runs them side by side, [`run`] as they are asked for, with [`replicas`]; [`stability`] draws the weights anew. [`spec`], [`import`] and
 //! [`mod@file`] read and write; [`check`] derives a placement again and knows none of the engines. [`simulate`] runs the firings of a placement with bounded FIFOs; [`files`] are the mapping files of actor runtimes. This stands beside `mapping`: neither imports the other.
 
@@ -15,6 +15,7 @@ mod cover;
 pub mod feasible;
 pub mod file;
 pub mod files;
+mod frontier;
 pub mod graph;
 pub mod ideals;
 pub mod import;

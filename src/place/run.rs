@@ -85,6 +85,19 @@ pub fn place(graph: &ActorGraph, cores: &Cores, ask: &Ask, pins: &[Option<usize>
         let sizes = capacities(graph);
         let instance = Instance::new(graph, &sizes, &own, &request).map_err(|e| fail(&e))?;
         let outcome = solve(&instance, ask.engine).map_err(|e| fail(&e))?;
+        if outcome.best.core_of.is_none()
+            && let Some(balance) = evenest(graph, &instance)
+        {
+            let asked = request.balance;
+            let none = if outcome.best.status == Status::Infeasible {
+                "there is"
+            } else {
+                "within the limits there was found"
+            };
+            return Err(fail(&format!(
+                "{none} no placement whose largest load is at most {asked} x the mean (--balance); with {balance} there is one"
+            )));
+        }
         match (&outcome.best.core_of, outcome.best.status) {
             (Some(_), _) => Ok(outcome),
             (None, Status::Infeasible) => Err(fail(
@@ -198,4 +211,18 @@ pub fn front(
     }
     replicas::mark_front(&mut points);
     Ok(points)
+}
+
+/// The least largest load over the mean that a placement is known for, rounded up; nothing where balance is not what was asked for.
+fn evenest(graph: &ActorGraph, instance: &Instance) -> Option<f64> {
+    if instance.request.objective != Objective::Cut {
+        return None;
+    }
+    let request = Request { objective: Objective::Bottleneck, ..instance.request.clone() };
+    let sizes = capacities(graph);
+    let even = Instance::new(graph, &sizes, instance.cores, &request).ok()?;
+    let core_of = solve(&even, Engine::Exact).ok()?.best.core_of?;
+    let imbalance = figures(graph, instance.cores, &core_of, &sizes).ok()?.imbalance;
+    let shown = (imbalance * 1e4).ceil() / 1e4;
+    (shown > instance.request.balance).then_some(shown)
 }

@@ -43,6 +43,10 @@ const MOST_TRIED: f64 = 20_000.0;
 const RUNS: usize = 4;
 /// Largest model, actors x cores, that `auto` hands to HiGHS.
 const MOST_CELLS: usize = 8_000;
+/// Seconds that a MILP asked for by name has in any case.
+const LEAST_LEFT: f64 = 0.05;
+/// Share of the time in which transfers of free placements are searched; the rest is for what proves them.
+const SEARCH: f64 = 0.6;
 /// Relative gap below which a placement is called optimal: whole picoseconds are rounded.
 pub const GAP: f64 = 1e-9;
 
@@ -68,20 +72,20 @@ pub fn solve(instance: &Instance, engine: Engine) -> Result<Outcome, SolverError
         Engine::Metis => engines.extend(metis(instance)?),
         Engine::B3 => {
             let begin = exact(instance, until);
-            engines.push(programme(instance, Solver::Highs, true, &begin, limit)?);
+            engines.push(programme(instance, Solver::Highs, true, &begin, left(until))?);
         }
         Engine::Exact => engines.push(exact(instance, until)),
         Engine::Highs | Engine::Cbc => {
             let begin = exact(instance, until);
             let solver = if engine == Engine::Cbc { Solver::Cbc } else { Solver::Highs };
-            engines.push(programme(instance, solver, false, &begin, limit)?);
+            engines.push(programme(instance, solver, false, &begin, left(until))?);
             engines.push(begin);
         }
         Engine::Auto => {
             let begin = exact(instance, until);
-            let left = until.saturating_duration_since(Instant::now()).as_secs_f64();
+            let left = left(until);
             let open = begin.core_of.is_none() || begin.gap() > GAP;
-            let again = open && Solver::Highs.is_built() && instance.n * instance.k <= MOST_CELLS && left > 0.05;
+            let again = open && Solver::Highs.is_built() && instance.n * instance.k <= MOST_CELLS && left > LEAST_LEFT;
             if again {
                 engines.push(programme(instance, Solver::Highs, false, &begin, left)?);
             }
@@ -89,6 +93,11 @@ pub fn solve(instance: &Instance, engine: Engine) -> Result<Outcome, SolverError
         }
     }
     Ok(Outcome { best: combined(&engines, start), engines })
+}
+
+/// Seconds that a MILP may take: what is left of the search, and enough to say what it starts from.
+fn left(until: Instant) -> f64 {
+    until.saturating_duration_since(Instant::now()).as_secs_f64().max(LEAST_LEFT)
 }
 
 /// The best placement of all engines with the best of their bounds.
@@ -127,6 +136,9 @@ fn combined(engines: &[Solved], start: Instant) -> Solved {
 pub fn exact(instance: &Instance, until: Instant) -> Solved {
     let clock = Instant::now();
     let request = instance.request;
+    let end = until;
+    let proves = !request.acyclic && request.objective != Objective::Bottleneck;
+    let until = if proves { clock + until.saturating_duration_since(clock).mul_f64(SEARCH) } else { until };
     let seconds = |ticks: u64| ticks as f64 / instance.rate;
     let timed = request.objective != Objective::Cut;
     let mut load = instance.load_bound();
@@ -145,7 +157,7 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
         let mut orders = vec![instance.order.clone()];
         let most = if instance.n > 2_000 { stations::MOST_IDEALS / 2 } else { stations::MOST_IDEALS };
         if instance.alike() {
-            let found = stations::bound(instance, most);
+            let found = stations::bound(instance, most, until);
             load = load.max(found.bound);
             orders.splice(0..0, found.orders);
         }
@@ -240,8 +252,10 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
             None => infeasible = true,
         }
     }
+    // Nothing keeps the balance where no placement has so small a largest load.
+    infeasible |= core_of.is_none() && instance.cap.is_some_and(|cap| load > cap);
     if !infeasible && objective > bound * (1.0 + GAP) {
-        bound = bound.max(around::bound(instance, objective).min(objective));
+        bound = bound.max(around::bound(instance, objective, end).min(objective));
     }
     if infeasible {
         bound = f64::INFINITY;
@@ -250,7 +264,7 @@ pub fn exact(instance: &Instance, until: Instant) -> Solved {
         Status::Infeasible
     } else if core_of.is_some() && objective <= bound * (1.0 + GAP) {
         Status::Optimal
-    } else if Instant::now() >= until {
+    } else if Instant::now() >= end {
         Status::TimeLimit
     } else {
         Status::NodeLimit

@@ -15,6 +15,7 @@
 
 use super::ideals::{Ideals, Near, near};
 use super::instance::Instance;
+use std::time::Instant;
 
 /// Most ideals of a backbone.
 pub const MOST_IDEALS: usize = 20_000;
@@ -43,8 +44,8 @@ pub struct Found {
     pub exact: bool,
 }
 
-/// The bound of all chains, and orders that come close; `None` for an empty graph.
-pub fn bound(instance: &Instance, most_ideals: usize) -> Found {
+/// The bound of all chains, and orders that come close. Where the time is over the bound is that of the loads refuted by then.
+pub fn bound(instance: &Instance, most_ideals: usize, until: Instant) -> Found {
     let weight = &instance.ticks[0];
     let mut least = instance.load_bound();
     let mut orders = Vec::new();
@@ -52,9 +53,9 @@ pub fn bound(instance: &Instance, most_ideals: usize) -> Found {
     for reverse in [false, true] {
         let order: Vec<usize> =
             if reverse { instance.order.iter().rev().copied().collect() } else { instance.order.clone() };
-        let line = Line::new(instance, &order, reverse, most_ideals);
+        let line = Line::new(instance, &order, reverse, most_ideals, until);
         exact = line.ideals.members.len() == instance.n;
-        let (bound, found) = line.least(instance.k as u64, least);
+        let (bound, found) = line.least(instance.k as u64, least, until);
         least = least.max(instance.whole(bound));
         let mut found = line.whole_order(instance, &order, &found, reverse);
         if reverse {
@@ -62,7 +63,7 @@ pub fn bound(instance: &Instance, most_ideals: usize) -> Found {
         }
         debug_assert_eq!(found.len(), weight.len());
         orders.push(found);
-        if exact {
+        if exact || Instant::now() >= until {
             break;
         }
     }
@@ -70,7 +71,7 @@ pub fn bound(instance: &Instance, most_ideals: usize) -> Found {
 }
 
 impl Line {
-    fn new(instance: &Instance, order: &[usize], reverse: bool, most: usize) -> Self {
+    fn new(instance: &Instance, order: &[usize], reverse: bool, most: usize, until: Instant) -> Self {
         let weight = &instance.ticks[0];
         let pick = |count: usize, by: &[usize]| {
             let mut chosen = vec![false; instance.n];
@@ -93,7 +94,7 @@ impl Line {
             let (mut low, mut high) = (0, by.len());
             let mut found = pick(high, by);
             if found.is_none() {
-                while high - low > 1 + high / 64 {
+                while high - low > 1 + high / 64 && Instant::now() < until {
                     let middle = low.midpoint(high);
                     match pick(middle, by) {
                         Some(some) => (low, found) = (middle, Some(some)),
@@ -108,7 +109,7 @@ impl Line {
             if best.as_ref().is_none_or(|(most, ..)| kept > *most) {
                 best = Some((kept, ideals, near));
             }
-            if low == by.len() {
+            if low == by.len() || Instant::now() >= until {
                 break;
             }
         }
@@ -135,33 +136,38 @@ impl Line {
         Self { weight: weights, required, done, total: weight.iter().sum(), ideals }
     }
 
-    /// The least feasible T of at least `least`, and the members in the order found for it.
-    fn least(&self, k: u64, least: u64) -> (u64, Vec<usize>) {
-        if let Some(order) = self.feasible(k, least) {
+    /// The least feasible T of at least `least`, and the members in the order found for it; where the time is over, the least that is not
+    /// refuted, and what was found by then.
+    fn least(&self, k: u64, least: u64, until: Instant) -> (u64, Vec<usize>) {
+        if let Some(order) = self.feasible(k, least, until) {
             return (least, order);
         }
+        let over = || Instant::now() >= until;
         let (mut low, mut high) = (least, least.max(1));
         let mut found = Vec::new();
-        while high < u64::MAX / (2 * k) {
+        while high < u64::MAX / (2 * k) && !over() {
             high = high.saturating_add(high / 16 + 1);
-            if let Some(order) = self.feasible(k, high) {
+            if let Some(order) = self.feasible(k, high, until) {
                 found = order;
                 break;
             }
-            low = high;
+            if !over() {
+                low = high;
+            }
         }
-        while high - low > 1 {
+        while high - low > 1 && !over() {
             let middle = low.midpoint(high);
-            match self.feasible(k, middle) {
+            match self.feasible(k, middle, until) {
                 Some(order) => (high, found) = (middle, order),
+                None if over() => {}
                 None => low = middle,
             }
         }
-        (high, found)
+        (if over() { low } else { high }, found)
     }
 
-    /// Members in an order that reaches the full ideal, if one does.
-    fn feasible(&self, k: u64, t: u64) -> Option<Vec<usize>> {
+    /// Members in an order that reaches the full ideal, if one does and the time suffices.
+    fn feasible(&self, k: u64, t: u64, until: Instant) -> Option<Vec<usize>> {
         #[derive(Clone, Copy)]
         struct State {
             at: u64,
@@ -178,6 +184,9 @@ impl Line {
         let mut of: Vec<Vec<u32>> = vec![Vec::new(); n];
         of[0].push(0);
         for id in 0..n {
+            if id % 256 == 255 && Instant::now() >= until {
+                return None;
+            }
             for at in 0..of[id].len() {
                 let index = of[id][at];
                 let state = states[index as usize];

@@ -7,6 +7,7 @@ use super::solve::{Engine, GAP, solve};
 use super::*;
 use crate::solver::record::Status;
 use proptest::prelude::*;
+use std::time::{Duration, Instant};
 
 /// Equal cores at one price.
 pub fn equal(k: usize, wire: Wire, local: Wire, memory: f64) -> Cores {
@@ -120,12 +121,17 @@ fn against_brute(graph: &ActorGraph, cores: &Cores, request: &Request, engine: E
     Ok(())
 }
 
+/// More time than anything here takes.
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(60)
+}
+
 /// No placement is below the bound of cuts around actors, and on a chain of equal actors and edges it is the optimum.
 fn cuts_around(graph: &ActorGraph, cores: &Cores, request: &Request) -> Result<(), TestCaseError> {
     let least = brute(graph, cores, request);
     let instance = solve::instance(graph, cores, request).unwrap();
     for known in [f64::INFINITY, least * 1.5, least * (1.0 + 1e-6)] {
-        let bound = around::bound(&instance, known);
+        let bound = around::bound(&instance, known, later());
         prop_assert!(bound <= least * (1.0 + 1e-9), "{}: bound {bound} above {least}", request.objective);
     }
     Ok(())
@@ -138,16 +144,16 @@ fn cuts_around_actors_of_a_chain() {
     let (graph, cores) = (graph(&vec![5; n], &edges), equal(k, NET, Wire::FREE, f64::INFINITY));
     let mut request = request(n, Objective::Cut, false);
     request.balance = 1.0;
-    let bound = around::bound(&solve::instance(&graph, &cores, &request).unwrap(), f64::INFINITY);
+    let bound = around::bound(&solve::instance(&graph, &cores, &request).unwrap(), f64::INFINITY, later());
     assert!((bound - 70.0).abs() < 1e-3, "seven edges of 10 bytes are cut: {bound}");
     // 40 us on each core and seven transfers of 0.1 + 1 us; fewer cores save 1.1 us each and cost more.
     request.objective = Objective::Sum;
-    let bound = around::bound(&solve::instance(&graph, &cores, &request).unwrap(), 40e-6 + 7.0 * 1.1e-6);
+    let bound = around::bound(&solve::instance(&graph, &cores, &request).unwrap(), 40e-6 + 7.0 * 1.1e-6, later());
     assert!((bound - 47.7e-6).abs() < 0.5e-6, "{bound}");
     // At 100 kB/s a transfer takes 100 us: two cores have one border each, and 160 us of work; more have two, on one core of them at least.
     let cores = equal(k, Wire { latency: 0.0, bandwidth: 1e5 }, Wire::FREE, f64::INFINITY);
     request.objective = Objective::PerCore;
-    let bound = around::bound(&solve::instance(&graph, &cores, &request).unwrap(), 160e-6);
+    let bound = around::bound(&solve::instance(&graph, &cores, &request).unwrap(), 160e-6, later());
     assert!(bound > 99e-6 && bound <= 160e-6, "{bound}");
 }
 

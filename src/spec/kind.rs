@@ -36,13 +36,15 @@ pub enum FileKind {
     Table,
     /// A recorded trace.
     Trace,
+    /// A mapping file or profile of an actor runtime.
+    Mapping,
 }
 
 /// Bytes at the start of a text that are looked at.
 const LOOKED_AT: usize = 1 << 16;
 
 impl FileKind {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::Workload,
         Self::System,
         Self::Chip,
@@ -58,6 +60,7 @@ impl FileKind {
         Self::Machines,
         Self::Table,
         Self::Trace,
+        Self::Mapping,
     ];
 
     /// Its name, as the structures read from such files have it ("a system").
@@ -78,6 +81,7 @@ impl FileKind {
             Self::Machines => "machines",
             Self::Table => "a table (CSV)",
             Self::Trace => "a recorded trace",
+            Self::Mapping => "a mapping file of an actor runtime (XML)",
         }
     }
 
@@ -108,6 +112,9 @@ impl FileKind {
             Self::Bounds => "`flowspace validate --bounds` takes it",
             Self::Machines => "`flowspace validate --machines` takes it",
             Self::Table => "`flowspace plot` takes results, `flowspace validate --points` measured points",
+            Self::Mapping => {
+                "`flowspace place simulate` and `flowspace place import` take it, `flowspace place --profile` takes its weights"
+            }
             Self::Trace => "`--workload trace:FILE` maps it, `flowspace trace info` says what it holds",
         }
     }
@@ -153,6 +160,9 @@ impl FileKind {
         if head.starts_with('{') {
             let traced = ["\"traceEvents\"", "\"schema\"", "\"deviceProperties\""];
             return traced.iter().any(|key| head.contains(key)).then_some(Self::Trace);
+        }
+        if head.starts_with('<') && (head.contains("<configuration") || head.contains("<Configuration")) {
+            return Some(Self::Mapping);
         }
         if is_table(head) {
             return Some(Self::Table);

@@ -335,7 +335,7 @@ impl Loader {
         })?;
         let parsed = Node::parse(&shown, &text);
         if !matches!(parsed, Ok(Node { value: Value::Map(_), .. }))
-            && let Some(kind @ (FileKind::Table | FileKind::Trace)) = FileKind::of_text(&text)
+            && let Some(kind @ (FileKind::Table | FileKind::Trace | FileKind::Mapping)) = FileKind::of_text(&text)
         {
             let origin = Origin { file: Arc::from(shown), line: 1 };
             return Err(Problem { origin, field, message: kind.instead_of("a file of YAML") });

@@ -63,6 +63,42 @@ fn a_profile_is_simulated_sized_and_drawn() {
     let events = timeline["traceEvents"].as_array().unwrap();
     assert!(events.iter().filter(|e| e["ph"] == "X").count() >= 12);
     assert!(events.iter().any(|e| e["name"] == "b" && e["tid"] == 1 && e["dur"] == 3.0), "{events:?}");
+    trace_events(&timeline, &["core 0", "core 1"]);
+    // From the empty machine on: the first firing is that of the source, at 0.
+    scratch.succeed(&["place", "simulate", "profile.xml", "--timeline", "s.json", "--from-start", "--recorded", "9"]);
+    let timeline: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(scratch.0.join("s.json")).unwrap()).unwrap();
+    trace_events(&timeline, &["core 0", "core 1"]);
+    let first = timeline["traceEvents"].as_array().unwrap().iter().find(|e| e["ph"] == "X").unwrap();
+    assert_eq!((&first["name"], first["ts"].as_f64()), (&"a".into(), Some(0.0)), "{first}");
+}
+
+/// The trace event format, as Perfetto and chrome://tracing read it: complete events (a begin has its end in it) with times from 0 on, in order and one after another
+/// on each track, tracks that each have one name, and nothing that is neither.
+fn trace_events(timeline: &serde_json::Value, tracks: &[&str]) {
+    assert!(["ms", "ns"].contains(&timeline["displayTimeUnit"].as_str().unwrap()));
+    let mut names = std::collections::BTreeMap::new();
+    let mut until = std::collections::BTreeMap::new();
+    for e in timeline["traceEvents"].as_array().unwrap() {
+        let track = (e["pid"].as_u64().unwrap(), e["tid"].as_u64().unwrap());
+        let name = e["name"].as_str().unwrap();
+        match e["ph"].as_str().unwrap() {
+            "M" => {
+                assert_eq!(name, "thread_name");
+                let named = e["args"]["name"].as_str().unwrap();
+                assert!(names.insert(track, named).is_none(), "{track:?} has two names");
+            }
+            "X" => {
+                let (start, took) = (e["ts"].as_f64().unwrap(), e["dur"].as_f64().unwrap());
+                let free = until.insert(track, start + took).unwrap_or(0.0);
+                assert!(took >= 0.0 && start >= free - 1e-6, "{e}: the core is busy until {free}");
+                assert!(!name.is_empty() && e["args"]["iteration"].is_u64(), "{e}");
+            }
+            other => panic!("an event of the kind {other}: {e}"),
+        }
+    }
+    assert!(until.keys().all(|track| names.contains_key(track)), "a track without a name");
+    assert_eq!(names.into_values().collect::<Vec<_>>(), tracks);
 }
 
 /// XML to .xcf and back is the file it was, but for what the forms do not share.

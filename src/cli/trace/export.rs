@@ -234,9 +234,7 @@ pub fn timeline(args: &OneToOneArgs) -> Result<i32, Failure> {
         }
     }
     if left_out > 0 {
-        eprintln!(
-            "warning: {left_out} nodes wait for themselves or for nodes that do, and have no place on the timeline"
-        );
+        say!("warning: {left_out} nodes wait for themselves or for nodes that do, and have no place on the timeline");
     }
     Ok(0)
 }

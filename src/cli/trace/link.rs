@@ -79,7 +79,7 @@ pub(super) fn read_and_link(
     };
     let device = device.map_err(|e| Failure::input(e.to_string()))?;
     for warning in host.iter().flat_map(|h| &h.warnings).chain(&device.warnings) {
-        eprintln!("warning: {warning}");
+        say!("warning: {warning}");
     }
     let steps = if steps.is_empty() { Steps::All } else { Steps::Numbers(steps.to_vec()) };
     let (trace, report) =
@@ -108,7 +108,7 @@ fn one_run(report: &LinkReport) -> Result<(), Failure> {
         return Err(Failure::input(format!("these are not two traces of one run: {found}")));
     }
     if host.max(device) < ONE_RUN.1 {
-        eprintln!("warning: these may not be two traces of one run: {found}");
+        say!("warning: these may not be two traces of one run: {found}");
     }
     Ok(())
 }

@@ -20,16 +20,20 @@ use std::collections::BinaryHeap;
 
 /// What looks on while firings run; the empty one costs nothing.
 pub(super) trait Observer {
+    /// Whether it does.
+    const LOOKS: bool = true;
     /// A firing of `actor` starts.
     fn start(&mut self, _engine: &Engine, _actor: usize) {}
     /// A firing of `actor` has ended and its tokens are booked.
     fn finish(&mut self, _engine: &Engine, _actor: usize) {}
-    /// The room of `fifo` (in the order of the engine) is about to change.
+    /// A firing starts or ends, and the room of `fifo` (in the order of the engine) is about to change by it.
     fn fill(&mut self, _engine: &Engine, _fifo: usize) {}
 }
 
 /// Nobody looks on.
-impl Observer for () {}
+impl Observer for () {
+    const LOOKS: bool = false;
+}
 
 #[derive(Debug, Clone, PartialEq)]
 struct Slot {
@@ -48,8 +52,9 @@ struct Actor {
     /// Conditions that do not hold: FIFOs with too few tokens or too little room, and one for good at its last firing.
     missing: u32,
     core: u32,
-    /// Its place in the turn of its core.
+    /// Its place in the turn of its core, and the word that has its bit.
     turn: u32,
+    word: u32,
     /// Its reads: a range of `Engine::reads`.
     reads: (u32, u32),
     /// Its writes: a range of the FIFOs.
@@ -78,9 +83,41 @@ struct Core {
     woken: bool,
 }
 
+/// When, and what ends or arrives: one number, so that the heap compares without a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct End(u128);
+
+impl End {
+    #[inline]
+    fn new(time: u64, what: u32) -> Self {
+        Self(u128::from(time) << 64 | u128::from(what))
+    }
+    #[inline]
+    fn time(self) -> u64 {
+        (self.0 >> 64) as u64
+    }
+    #[inline]
+    fn what(self) -> u32 {
+        self.0 as u32
+    }
+}
+
 const NONE: u32 = u32::MAX;
 /// Times are set back to zero beyond this, so that they never overflow.
 const FAR: u64 = 1 << 62;
+
+/// Whose turn it is on each core.
+#[derive(Debug, Clone)]
+struct Turns {
+    cores: Vec<Core>,
+    /// Actors by core, in turn.
+    actors: Vec<u32>,
+    ready: Vec<u64>,
+    /// Words of `ready` that are not zero, for cores that have several.
+    over: Vec<u64>,
+    /// Cores that may choose.
+    woken: Vec<u32>,
+}
 
 /// A run.
 #[derive(Debug, Clone)]
@@ -91,14 +128,9 @@ pub(super) struct Engine {
     pub(super) fifo_at: Vec<u32>,
     reads: Vec<u32>,
     actors: Vec<Actor>,
-    cores: Vec<Core>,
-    /// Actors by core, in turn.
-    turns: Vec<u32>,
-    ready: Vec<u64>,
-    over: Vec<u64>,
+    turns: Turns,
     /// Ends of firings (the core) and arrivals (cores + FIFO).
-    ends: BinaryHeap<Reverse<(u64, u32)>>,
-    woken: Vec<u32>,
+    ends: BinaryHeap<Reverse<End>>,
     /// Ticks since `epoch`.
     now: u64,
     epoch: u128,
@@ -157,7 +189,7 @@ impl Engine {
 
     /// Whether the core of an actor sleeps at this instant.
     pub(super) fn idle(&self, actor: usize) -> bool {
-        let core = &self.cores[self.actors[actor].core as usize];
+        let core = &self.turns.cores[self.actors[actor].core as usize];
         core.running == NONE && !core.woken
     }
 
@@ -191,7 +223,7 @@ impl Engine {
             self.actors[a].limit = limit(a);
             if self.actors[a].fired >= self.actors[a].limit {
                 if self.actors[a].missing == 0 {
-                    self.clear_ready(a);
+                    self.turns.unready(&self.actors[a]);
                 }
                 self.actors[a].missing += 1;
             }
@@ -200,24 +232,24 @@ impl Engine {
 
     /// Runs until the reference actor has ended an iteration, all sleep, or `most` firings have ended since the start.
     pub(super) fn run<O: Observer>(&mut self, observer: &mut O, most: u64) -> Pause {
-        let cores = self.cores.len() as u32;
+        let cores = self.turns.cores.len() as u32;
         // What the reference actor has ended when its next iteration is whole: no division for every firing.
         let due = (self.iterations() + 1).saturating_mul(self.per_iteration);
         loop {
             // Cores that may choose, at this instant.
-            while let Some(core) = self.woken.pop() {
-                self.cores[core as usize].woken = false;
-                if let Some(actor) = self.choose(core as usize) {
+            while let Some(core) = self.turns.woken.pop() {
+                if let Some(actor) = self.turns.choose(core as usize) {
                     self.start(actor, core as usize, observer);
                 }
             }
-            let Some(Reverse((time, _))) = self.ends.peek() else { return Pause::Asleep };
-            self.now = *time;
-            while let Some(Reverse((time, what))) = self.ends.peek().copied() {
-                if time != self.now {
+            let Some(Reverse(end)) = self.ends.peek() else { return Pause::Asleep };
+            self.now = end.time();
+            while let Some(Reverse(end)) = self.ends.peek().copied() {
+                if end.time() != self.now {
                     break;
                 }
                 self.ends.pop();
+                let what = end.what();
                 if what < cores { self.finish(what as usize, observer) } else { self.arrive((what - cores) as usize) }
             }
             if self.now >= FAR {
@@ -235,122 +267,86 @@ impl Engine {
     fn set_back(&mut self) {
         let now = self.now;
         self.epoch += u128::from(now);
-        self.ends = self.ends.drain().map(|Reverse((time, what))| Reverse((time - now, what))).collect();
-        for core in self.cores.iter_mut().filter(|c| c.running != NONE) {
+        self.ends = self.ends.drain().map(|Reverse(end)| Reverse(End::new(end.time() - now, end.what()))).collect();
+        for core in self.turns.cores.iter_mut().filter(|c| c.running != NONE) {
             core.end -= now;
         }
         self.now = 0;
     }
 
     #[inline]
-    fn set_ready(&mut self, actor: usize) {
-        let Actor { core, turn, .. } = self.actors[actor];
-        let core = &mut self.cores[core as usize];
-        let word = turn / 64;
-        self.ready[(core.words.0 + word) as usize] |= 1 << (turn % 64);
-        self.over[(core.over + word / 64) as usize] |= 1 << (word % 64);
-        if core.running == NONE && !core.woken {
-            core.woken = true;
-            self.woken.push(self.actors[actor].core);
-        }
-    }
-
-    #[inline]
-    fn clear_ready(&mut self, actor: usize) {
-        let Actor { core, turn, .. } = self.actors[actor];
-        let core = &self.cores[core as usize];
-        let word = turn / 64;
-        let bits = &mut self.ready[(core.words.0 + word) as usize];
-        *bits &= !(1 << (turn % 64));
-        if *bits == 0 {
-            self.over[(core.over + word / 64) as usize] &= !(1 << (word % 64));
-        }
-    }
-
-    /// The next actor of a core that may fire, in turn.
-    #[inline]
-    fn choose(&self, core: usize) -> Option<usize> {
-        let core = &self.cores[core];
-        if core.running != NONE || core.words.0 == core.words.1 {
-            return None;
-        }
-        let words = &self.ready[core.words.0 as usize..core.words.1 as usize];
-        let first = (core.next / 64) as usize;
-        let ahead = words[first] & (!0 << (core.next % 64));
-        let (word, bits) = if ahead != 0 {
-            (first, ahead)
-        } else if words.len() == 1 {
-            (0, words[0])
-        } else {
-            let over = &self.over[core.over as usize..core.over as usize + words.len().div_ceil(64)];
-            let word = next_bit(over, first + 1).or_else(|| next_bit(over, 0))?;
-            (word, words[word])
-        };
-        let turn = (bits != 0).then(|| word as u32 * 64 + bits.trailing_zeros())?;
-        Some(self.turns[(core.turns.0 + turn) as usize] as usize)
-    }
-
-    #[inline]
     fn start<O: Observer>(&mut self, actor: usize, core: usize, observer: &mut O) {
-        observer.start(self, actor);
+        if O::LOOKS {
+            observer.start(self, actor);
+            let (from, to) = self.actors[actor].writes;
+            for f in from..to {
+                observer.fill(self, f as usize);
+            }
+        }
         let record = &mut self.actors[actor];
+        let fifos = self.fifos.as_mut_slice();
         let mut missing = 0;
         for f in &self.reads[record.reads.0 as usize..record.reads.1 as usize] {
-            let fifo = &mut self.fifos[*f as usize];
+            let fifo = &mut fifos[*f as usize];
             fifo.tokens -= fifo.consumed;
             missing += u32::from(fifo.tokens < fifo.consumed);
         }
-        let (from, to) = (record.writes.0 as usize, record.writes.1 as usize);
-        record.fired += 1;
-        missing += u32::from(record.fired >= record.limit);
-        let end = self.now + record.seconds;
-        let turn = record.turn + 1;
-        for f in from..to {
-            observer.fill(self, f);
-            let fifo = &mut self.fifos[f];
+        for fifo in &mut fifos[record.writes.0 as usize..record.writes.1 as usize] {
             fifo.space -= fifo.produced;
             missing += u32::from(fifo.space < fifo.produced);
         }
+        record.fired += 1;
+        missing += u32::from(record.fired >= record.limit);
         // It could fire, so nothing was missing.
-        self.actors[actor].missing = missing;
+        record.missing = missing;
         if missing > 0 {
-            self.clear_ready(actor);
+            self.turns.unready(record);
         }
-        let record = &mut self.cores[core];
+        let end = self.now + record.seconds;
+        let turn = record.turn + 1;
+        let record = &mut self.turns.cores[core];
         record.running = actor as u32;
         record.end = end;
         record.next = if turn == record.turns.1 - record.turns.0 { 0 } else { turn };
-        self.ends.push(Reverse((end, core as u32)));
+        self.ends.push(Reverse(End::new(end, core as u32)));
     }
 
     #[inline]
     fn finish<O: Observer>(&mut self, core: usize, observer: &mut O) {
-        let actor = self.cores[core].running as usize;
-        self.cores[core].running = NONE;
-        if !self.cores[core].woken {
-            self.cores[core].woken = true;
-            self.woken.push(core as u32);
-        }
+        let actor = self.turns.cores[core].running as usize;
+        self.turns.free(core);
         self.firings += 1;
         self.ended += u64::from(actor == self.reference);
-        let (from, to) = self.actors[actor].reads;
-        for i in from as usize..to as usize {
-            let f = self.reads[i] as usize;
-            observer.fill(self, f);
-            let fifo = &mut self.fifos[f];
+        let Actor { reads, writes, .. } = self.actors[actor];
+        if O::LOOKS {
+            for i in reads.0..reads.1 {
+                observer.fill(self, self.reads[i as usize] as usize);
+            }
+        }
+        let (fifos, actors) = (self.fifos.as_mut_slice(), self.actors.as_mut_slice());
+        for f in &self.reads[reads.0 as usize..reads.1 as usize] {
+            let fifo = &mut fifos[*f as usize];
             let before = fifo.space;
             fifo.space += fifo.consumed;
             if before < fifo.produced && fifo.space >= fifo.produced {
-                let source = fifo.source as usize;
-                self.gained(source);
+                self.turns.gained(&mut actors[fifo.source as usize]);
             }
         }
-        let (from, to) = self.actors[actor].writes;
-        for f in from as usize..to as usize {
-            if self.late && self.delays[f] > 0 {
-                self.ends.push(Reverse((self.now + self.delays[f], (self.cores.len() + f) as u32)));
-            } else {
-                self.arrive(f);
+        if self.late {
+            for f in writes.0..writes.1 {
+                match self.delays[f as usize] {
+                    0 => self.arrive(f as usize),
+                    delay => {
+                        let what = self.turns.cores.len() as u32 + f;
+                        self.ends.push(Reverse(End::new(self.now + delay, what)));
+                    }
+                }
+            }
+        } else {
+            for fifo in &mut fifos[writes.0 as usize..writes.1 as usize] {
+                if fifo.arrive() {
+                    self.turns.gained(&mut actors[fifo.target as usize]);
+                }
             }
         }
         observer.finish(self, actor);
@@ -359,20 +355,8 @@ impl Engine {
     #[inline]
     fn arrive(&mut self, f: usize) {
         let fifo = &mut self.fifos[f];
-        let before = fifo.tokens;
-        fifo.tokens += fifo.produced;
-        if before < fifo.consumed && fifo.tokens >= fifo.consumed {
-            let target = fifo.target as usize;
-            self.gained(target);
-        }
-    }
-
-    #[inline]
-    fn gained(&mut self, actor: usize) {
-        let missing = &mut self.actors[actor].missing;
-        *missing -= 1;
-        if *missing == 0 {
-            self.set_ready(actor);
+        if fifo.arrive() {
+            self.turns.gained(&mut self.actors[fifo.target as usize]);
         }
     }
 
@@ -381,7 +365,7 @@ impl Engine {
         let phase = |e: &Self| e.ended % e.per_iteration;
         self.fifos == other.fifos
             && phase(self) == phase(other)
-            && self.cores.iter().zip(&other.cores).all(|(a, b)| {
+            && self.turns.cores.iter().zip(&other.turns.cores).all(|(a, b)| {
                 a.running == b.running
                     && a.next == b.next
                     && a.woken == b.woken
@@ -392,9 +376,93 @@ impl Engine {
 
     fn arrivals(&self) -> Vec<(u64, u32)> {
         let mut list: Vec<(u64, u32)> =
-            self.ends.iter().map(|Reverse((time, what))| (time - self.now, *what)).collect();
+            self.ends.iter().map(|Reverse(end)| (end.time() - self.now, end.what())).collect();
         list.sort_unstable();
         list
+    }
+}
+
+impl Slot {
+    /// Tokens of a firing arrive. Whether the reader has enough with these.
+    #[inline]
+    fn arrive(&mut self) -> bool {
+        let before = self.tokens;
+        self.tokens += self.produced;
+        before < self.consumed && self.tokens >= self.consumed
+    }
+}
+
+impl Turns {
+    /// A condition of an actor holds now.
+    #[inline]
+    fn gained(&mut self, actor: &mut Actor) {
+        actor.missing -= 1;
+        if actor.missing == 0 {
+            self.ready(actor);
+        }
+    }
+
+    /// An actor may fire.
+    #[inline]
+    fn ready(&mut self, actor: &Actor) {
+        let Actor { core: index, turn, word, .. } = *actor;
+        let core = &mut self.cores[index as usize];
+        self.ready[word as usize] |= 1 << (turn % 64);
+        if core.words.1 - core.words.0 > 1 {
+            let word = turn / 64;
+            self.over[(core.over + word / 64) as usize] |= 1 << (word % 64);
+        }
+        if core.running == NONE && !core.woken {
+            core.woken = true;
+            self.woken.push(index);
+        }
+    }
+
+    /// An actor may not fire.
+    #[inline]
+    fn unready(&mut self, actor: &Actor) {
+        let Actor { core, turn, word, .. } = *actor;
+        let bits = &mut self.ready[word as usize];
+        *bits &= !(1 << (turn % 64));
+        if *bits == 0 {
+            let core = &self.cores[core as usize];
+            if core.words.1 - core.words.0 > 1 {
+                let word = turn / 64;
+                self.over[(core.over + word / 64) as usize] &= !(1 << (word % 64));
+            }
+        }
+    }
+
+    /// A core has ended its firing.
+    #[inline]
+    fn free(&mut self, core: usize) {
+        let record = &mut self.cores[core];
+        record.running = NONE;
+        if !record.woken {
+            record.woken = true;
+            self.woken.push(core as u32);
+        }
+    }
+
+    /// The next actor of a woken core that may fire, in turn.
+    #[inline]
+    fn choose(&mut self, core: usize) -> Option<usize> {
+        let core = &mut self.cores[core];
+        core.woken = false;
+        let words = &self.ready[core.words.0 as usize..core.words.1 as usize];
+        let first = (core.next / 64) as usize;
+        let ahead = words.get(first)? & (!0 << (core.next % 64));
+        let (word, bits) = if ahead != 0 {
+            (first, ahead)
+        } else if words.len() == 1 {
+            (0, words[0])
+        } else {
+            let over = &self.over[core.over as usize..core.over as usize + words.len().div_ceil(64)];
+            let word = next_bit(over, first + 1).or_else(|| next_bit(over, 0))?;
+            (word, words[word])
+        };
+        let turn = (bits != 0).then(|| word as u32 * 64 + bits.trailing_zeros())?;
+        Some(self.actors[(core.turns.0 + turn) as usize] as usize)
     }
 }
 

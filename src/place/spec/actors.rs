@@ -124,6 +124,14 @@ impl ActorsSpec {
         let index: std::collections::HashMap<&str, usize> =
             spec.actors.iter().enumerate().map(|(i, a)| (a.name.as_str(), i)).collect();
         let names: Vec<&str> = spec.actors.iter().map(|a| a.name.as_str()).collect();
+        let mut seen = std::collections::HashSet::new();
+        for (i, name) in names.iter().enumerate().filter(|(_, name)| !seen.insert(**name)) {
+            problems.push(Problem {
+                origin: item("actors", i),
+                field: format!("actors.[{i}].name"),
+                message: format!("two actors are called {name:?}; rename one"),
+            });
+        }
         let mut channels = Vec::new();
         for (i, c) in spec.channels.iter().enumerate() {
             let mut end = |field: &str, name: &str| {
@@ -152,6 +160,13 @@ impl ActorsSpec {
             };
             let initial = whole("initial", c.initial);
             let capacity = c.capacity.map(|v| whole("capacity", v));
+            if capacity == Some(0) {
+                problems.push(Problem {
+                    origin: item("channels", i),
+                    field: format!("channels.[{i}].capacity"),
+                    message: "expected at least 1 token, found 0: a FIFO that holds nothing passes nothing on".into(),
+                });
+            }
             if let (Some(source), Some(target)) = (source, target) {
                 channels.push(Channel {
                     source,

@@ -1,6 +1,6 @@
 //! The state of a run before its first instant.
 
-use super::{Actor, Core, Engine, NONE, Slot};
+use super::{Actor, Core, Engine, NONE, Slot, Turns};
 use crate::place::simulate::net::Net;
 use crate::place::simulate::ticks::Ticks;
 use std::collections::BinaryHeap;
@@ -67,6 +67,7 @@ impl Engine {
                 missing: missing[a] + u32::from(limit == 0),
                 core: net.core_of[a] as u32,
                 turn: turn_of[a],
+                word: cores[net.core_of[a]].words.0 + turn_of[a] / 64,
                 reads: (from, reads.len() as u32),
                 writes: writes[a],
                 seconds: ticks.of(net.seconds[a]),
@@ -81,12 +82,14 @@ impl Engine {
             delays,
             fifo_at: order,
             reads,
-            cores,
-            turns,
-            ready: vec![0; words as usize],
-            over: vec![0; over as usize],
+            turns: Turns {
+                cores,
+                actors: turns,
+                ready: vec![0; words as usize],
+                over: vec![0; over as usize],
+                woken: Vec::with_capacity(by_core.len()),
+            },
             ends: BinaryHeap::with_capacity(by_core.len()),
-            woken: (0..by_core.len() as u32).collect(),
             now: 0,
             epoch: 0,
             firings: 0,
@@ -98,7 +101,7 @@ impl Engine {
         };
         for a in 0..n {
             if engine.actors[a].missing == 0 {
-                engine.set_ready(a);
+                engine.turns.ready(&engine.actors[a]);
             }
         }
         engine
