@@ -5,7 +5,7 @@
 #   scripts/figures.sh --full      also the studies that take minutes
 #   scripts/figures.sh --write     writes the documents anew (with --full: all of them)
 #
-# FLOWSPACE_POINTS=FOLDER and FLOWSPACE_TRACES=FOLDER add measured points and recorded traces that are not shipped, FLOWSPACE_FIGURES_ONLY=PART takes documents whose path has PART.
+# FLOWSPACE_POINTS=FOLDER and FLOWSPACE_TRACES=FOLDER add measured points and recorded traces that are not shipped, FLOWSPACE_FIGURES_ONLY=PART,PART takes documents whose path has a PART.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 for option in "$@"; do

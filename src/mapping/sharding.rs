@@ -68,6 +68,8 @@ pub struct Link {
     pub pairs: Vec<Vec<Option<(Layout, Layout)>>>,
     /// Group that pays the conversions; none for links that only couple strategies.
     pub group: Option<usize>,
+    /// The kernels one of which pays.
+    pub payers: Vec<usize>,
 }
 
 /// A solved sharding.
@@ -226,7 +228,12 @@ fn problem_of(
                     .collect();
                 pairs.push(row);
             }
-            problem.links.push(Link { from, to: u.kernel, pairs, group: Some(group) });
+            let payers = match (crosses, in_producers_phase) {
+                (true, _) => vec![from, u.kernel],
+                (false, true) => vec![from],
+                (false, false) => vec![u.kernel],
+            };
+            problem.links.push(Link { from, to: u.kernel, pairs, group: Some(group), payers });
         }
     }
     if rules == Layouts::Flowspace && t > 1 {
@@ -237,7 +244,7 @@ fn problem_of(
                 .iter()
                 .map(|a| problem.open[k].iter().map(|b| weight_shards_agree(kernel, *b, *a).then_some(none)).collect())
                 .collect();
-            problem.links.push(Link { from: owner, to: k, pairs, group: None });
+            problem.links.push(Link { from: owner, to: k, pairs, group: None, payers: Vec::new() });
         }
     }
     Ok(problem)

@@ -49,9 +49,10 @@ fn writing() -> bool {
     std::env::var("FLOWSPACE_FIGURES").is_ok_and(|word| word == "write")
 }
 
-/// Only the documents whose path contains this, for work on one of them.
+/// Only the documents whose path contains this, or one of these between commas, for work on some of them.
 fn wanted(path: &Path) -> bool {
-    std::env::var("FLOWSPACE_FIGURES_ONLY").map_or(true, |part| path.display().to_string().contains(&part))
+    let has = |parts: String| parts.split(',').any(|part| path.display().to_string().contains(part));
+    std::env::var("FLOWSPACE_FIGURES_ONLY").map_or(true, has)
 }
 
 #[test]

@@ -167,12 +167,8 @@ impl Separable {
             relaxed.kernels.iter().map(|k| k.serial_s).sum::<f64>() + used as f64 * relaxed.partition_overhead_s;
         let payers = (0..base.groups.len())
             .map(|g| {
-                let links = || base.links.iter().filter(|l| l.group == Some(g));
-                let crosses = links().any(|l| backward(l.from) != backward(l.to));
-                let mut payers: Vec<usize> = links().map(|l| l.from).collect();
-                if crosses {
-                    payers.extend(links().map(|l| l.to));
-                }
+                let links = base.links.iter().filter(|l| l.group == Some(g));
+                let mut payers: Vec<usize> = links.flat_map(|l| l.payers.iter().copied()).collect();
                 payers.sort_unstable();
                 payers.dedup();
                 payers

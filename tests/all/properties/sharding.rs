@@ -39,7 +39,7 @@ fn problem() -> impl Strategy<Value = Problem> {
                         .collect()
                 })
                 .collect();
-            problem.links.push(Link { from, to, pairs: table, group });
+            problem.links.push(Link { from, to, pairs: table, group, payers: Vec::new() });
         }
         for (g, costs) in groups.iter().enumerate() {
             for (c, cost) in costs.iter().enumerate() {
@@ -147,7 +147,7 @@ fn elimination_buys_layouts_for_many_readers() {
             let pairs = (0..4)
                 .map(|a| wants.iter().map(|to| (a != hole || k % 2 == 0).then_some((LAYOUTS[a], *to))).collect())
                 .collect();
-            problem.links.push(Link { from: 0, to: k + 1, pairs, group: Some(0) });
+            problem.links.push(Link { from: 0, to: k + 1, pairs, group: Some(0), payers: vec![0] });
         }
         let least = brute_force(&problem)?.expect("three strategies of the producer suit everyone");
         let Eliminated::Chosen(choice, cost) = eliminate(&problem) else {
@@ -182,7 +182,9 @@ fn beyond_elimination_a_milp_decides_where_there_is_one() {
     let problem = Problem {
         open: vec![Sharding::ALL[..4].to_vec(); kernels],
         cost: vec![vec![3.0, 1.0, 2.0, 4.0]; kernels],
-        links: pairs.map(|(from, to)| Link { from, to, pairs: agree.clone(), group: None }).collect(),
+        links: pairs
+            .map(|(from, to)| Link { from, to, pairs: agree.clone(), group: None, payers: Vec::new() })
+            .collect(),
         groups: Vec::new(),
     };
     assert_eq!(eliminate(&problem), Eliminated::TooWide);
@@ -217,7 +219,13 @@ fn c2_pairs_that_cannot_be_bind() {
     let problem = Problem {
         open: vec![vec![Sharding::M, Sharding::N]; 2],
         cost: vec![vec![0.0, 3.0], vec![0.0, 5.0]],
-        links: vec![Link { from: 0, to: 1, pairs: vec![vec![None, free], vec![free, free]], group: None }],
+        links: vec![Link {
+            from: 0,
+            to: 1,
+            pairs: vec![vec![None, free], vec![free, free]],
+            group: None,
+            payers: Vec::new(),
+        }],
         groups: Vec::new(),
     };
     let found = solve_problem(&problem, &Limits::default()).unwrap();
@@ -230,8 +238,13 @@ fn c2_pairs_that_cannot_be_bind() {
 #[test]
 fn c3_readers_of_one_tensor_share_a_conversion() {
     let gather = Some((Layout::Rows, Layout::Replicated));
-    let link =
-        |to: usize, group: usize| Link { from: 0, to, pairs: vec![vec![gather], vec![gather]], group: Some(group) };
+    let link = |to: usize, group: usize| Link {
+        from: 0,
+        to,
+        pairs: vec![vec![gather], vec![gather]],
+        group: Some(group),
+        payers: vec![0],
+    };
     let costs = BTreeMap::from([((Layout::Rows, Layout::Replicated), 7.0)]);
     let mut problem = Problem {
         open: vec![vec![Sharding::M, Sharding::Outer], vec![Sharding::Replicate], vec![Sharding::Replicate]],
@@ -253,7 +266,7 @@ fn a_problem_without_choice_can_be_infeasible() {
     let problem = Problem {
         open: vec![vec![Sharding::M]; 2],
         cost: vec![vec![1.0]; 2],
-        links: vec![Link { from: 0, to: 1, pairs: vec![vec![None]], group: None }],
+        links: vec![Link { from: 0, to: 1, pairs: vec![vec![None]], group: None, payers: Vec::new() }],
         groups: Vec::new(),
     };
     assert_eq!(solve_problem(&problem, &Limits::default()).unwrap().record.status, Status::Infeasible);
