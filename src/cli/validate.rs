@@ -64,9 +64,10 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
         Some(path) => machines::from(path)?,
         None => machines::shipped()?,
     };
-    let mut points = Vec::new();
+    let (mut points, mut refused) = (Vec::new(), Vec::new());
     let mut take = |file: File| {
         file.remarks.iter().for_each(|remark| say!("note: {remark}"));
+        refused.extend(file.refused);
         points.extend(file.rows.into_iter().map(Point::new));
     };
     let all = args.suites.is_empty() && args.points.is_empty();
@@ -87,7 +88,7 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
     if !faults.is_empty() {
         return Err(Failure::input(faults.join("\n")));
     }
-    let scores = score(points, &Models { machines }, &bounds);
+    let scores = score(points, refused, &Models { machines }, &bounds);
     let json = serde_json::to_string_pretty(&report::json(&scores)).map_err(|e| Failure::input(e.to_string()))?;
     match args.format {
         Format::Text => super::print(&report::text(&scores)),

@@ -3,7 +3,7 @@
 //! With T tokens of a microbatch on a chip (samples x seq / cp), h hidden, t tensor-parallel chips, a product of the forward pass
 //! T x n over k has two in the backward pass: T x k over n for its input, n x k over T for its weight. Widths of heads, perceptron and
 //! words are divided by t; an expert group divides experts. The attention core is batched products and vector work, or one kernel
-//! (`flash`) of the FLOP that the mask leaves, backward 5 products for the forward 2 (Dao 2023, arXiv 2307.08691, section 3.2).
+//! (`flash`: [`attention_kernel`](crate::model::attention_kernel)).
 //!
 //! Vector work by its least traffic, in passes over T h words (each input read and each output written once), times the stack's
 //! `elementwise` where software does worse. Forward: a norm 2, the sum at the end of a branch 3, its dropout 1/2 for the mask. Backward: a norm 3
@@ -13,6 +13,7 @@
 //! third pass for the softmax's output. Norms of queries and keys pass over those as a norm does over hidden channels. Under sequence parallelism the first kind is divided among t too.
 
 use super::machine::Machine;
+use crate::model::attention_kernel::FusedAttentionWork;
 use crate::model::kernel_time::Product;
 use crate::system::stack::Attention;
 use crate::workload::language::{AttentionCount, Head, LanguageModel, Position};
@@ -81,7 +82,7 @@ pub struct Kernels<'a> {
     rate: f64,
     head_rate: f64,
     batched_rate: f64,
-    fused_rate: f64,
+    wide_peak: f64,
     list: Vec<KernelTime>,
 }
 
@@ -99,7 +100,7 @@ impl<'a> Kernels<'a> {
             rate,
             head_rate,
             batched_rate: wide_peak * machine.batched_efficiency,
-            fused_rate: wide_peak * machine.fused_efficiency,
+            wide_peak,
             list: Vec::with_capacity(40),
         }
     }
@@ -155,17 +156,23 @@ impl<'a> Kernels<'a> {
         let batch = d.micro_batch as f64 * heads;
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
         if self.machine.stack.attention == Attention::Flash {
-            let seen = model.mean_attended(model.seq, AttentionCount::Masked);
-            let flop = 2.0 * batch * queries * seen * (qk + v);
-            // Queries, keys and values in, output out; keys and values once for each group of heads.
-            let kv_heads = (model.kv_heads() as f64 / t).max(1.0).min(heads);
-            let ends = batch * queries * (qk + v) * word;
-            let keys = d.micro_batch as f64 * kv_heads * s * (qk + v) * word;
-            let forward = self.machine.kernels.fused(flop, self.fused_rate, ends + keys);
-            self.push("attention", Phase::Forward, Work::Attention, flop, ends + keys, forward);
-            let (flop, bytes) = (2.5 * flop, 2.0 * (ends + keys) + ends);
-            let backward = self.machine.kernels.fused(flop, self.fused_rate, bytes);
-            self.push("attention", Phase::BackwardInput, Work::Attention, flop, bytes, backward);
+            let work = FusedAttentionWork {
+                heads: batch,
+                // A chip has at least one head of keys and values.
+                kv_heads: d.micro_batch as f64 * (model.kv_heads() as f64 / t).max(1.0).min(heads),
+                queries,
+                keys: s,
+                seen: model.mean_attended(model.seq, AttentionCount::Masked),
+                edges: if model.window.is_some() { 2.0 } else { f64::from(u8::from(model.causal)) },
+                key_width: qk,
+                value_width: v,
+                word,
+            };
+            let (kernel, times, peak) = (&self.machine.fused_attention, &self.machine.kernels, self.wide_peak);
+            let (forward, backward) = (work.forward(kernel, times, peak), work.backward(kernel, times, peak));
+            for (phase, cost) in [(Phase::Forward, forward), (Phase::BackwardInput, backward)] {
+                self.push("attention", phase, Work::Attention, cost.flop, cost.bytes, cost.seconds);
+            }
             return;
         }
         let products = [
@@ -174,7 +181,8 @@ impl<'a> Kernels<'a> {
         ];
         for (name, product) in products {
             let words = [word; 3];
-            let seconds = self.machine.kernels.product(&product, self.batched_rate, words);
+            let rate = self.batched_rate * self.machine.kernels.alignment([product.n, product.k]);
+            let seconds = self.machine.kernels.product(&product, rate, words);
             let bytes = product.bytes(words);
             self.push(name, Phase::Forward, Work::Attention, product.flop(), bytes, seconds);
             // Two of the same size backward, one for each operand.

@@ -6,6 +6,7 @@
 //! in several dimensions works hierarchically ([`collective`]).
 
 use crate::graph::CollectiveKind;
+use crate::model::attention_kernel::FusedKernel;
 use crate::model::collective::{self, GroupDimension};
 use crate::model::kernel_time::KernelTimes;
 use crate::model::rate::chip_peak;
@@ -29,8 +30,8 @@ pub struct Machine {
     rates: Vec<(DataType, f64)>,
     /// The same in the batched products of attention.
     pub batched_efficiency: f64,
-    /// The same in fused attention.
-    pub fused_efficiency: f64,
+    /// Fused attention as its software runs it, at what a long step sustains.
+    pub fused_attention: FusedKernel,
     /// Bytes of a chip's memory; `None` without limit.
     pub capacity: Option<f64>,
     /// Second tier: bytes/s to it, and its bytes (`None` without limit).
@@ -104,10 +105,15 @@ impl Machine {
             *rate *= kernels.efficiency_of(t.word());
         }
         out.batched_efficiency = kernels.batched_efficiency.0;
-        out.fused_efficiency = kernels.fused_attention_efficiency.unwrap_or(kernels.batched_efficiency).0;
         out.stack = match system.software {
             Some(Software::Ideal) => Stack::ideal(),
             _ => system.stack.as_ref().map_or_else(Stack::ideal, |s| s.0.clone()),
+        };
+        // The shares of these kernels are those of single ones: in a long step they fall as those of products do.
+        let sustained = (kernels.efficiency.0 / kernels.burst().efficiency.0).min(1.0);
+        out.fused_attention = match kernels.fused_attention_of(out.stack.attention_kernel.as_deref()) {
+            Some(kernel) => FusedKernel::new(kernel).scaled(sustained),
+            None => FusedKernel::of_share(kernels.batched_efficiency.0),
         };
         Ok(out)
     }
@@ -132,7 +138,7 @@ impl Machine {
             rates: peaks.clone(),
             peaks,
             batched_efficiency: 1.0,
-            fused_efficiency: 1.0,
+            fused_attention: FusedKernel::of_share(1.0),
             capacity: system.memory.0.capacity.map(|c| c.0),
             second_tier: system.offload.as_ref().map(|m| (m.0.bandwidth.0, m.0.capacity.map(|c| c.0))),
             dimensions,

@@ -5,6 +5,7 @@
 //! its tensor; functions take 2.
 
 use crate::execution::inference::Server;
+use crate::model::attention_kernel::{FusedAttentionWork, FusedKernel};
 use crate::model::kernel_time::Product;
 use crate::system::System;
 use crate::workload::language::DataType;
@@ -16,6 +17,7 @@ pub struct Bench {
     batched_efficiency: f64,
     launch: f64,
     peaks: Vec<(String, f64)>,
+    attention: Vec<(String, FusedKernel)>,
 }
 
 /// An operator of a framework.
@@ -48,6 +50,7 @@ impl Bench {
             batched_efficiency: kernels.burst().batched_efficiency.0,
             launch: kernels.launch.0,
             peaks: kernels.peak.0.iter().map(|(word, rate)| (word.clone(), rate.0)).collect(),
+            attention: kernels.fused_attention.0.iter().map(|(n, k)| (n.clone(), FusedKernel::new(k))).collect(),
         })
     }
 
@@ -112,6 +115,26 @@ impl Bench {
             Operator::LayerNorm(n) => self.host("layernorm") + vector(3.0, *n),
             Operator::Function(n) => self.host("gelu") + vector(2.0, *n),
         })
+    }
+
+    /// Seconds of attention in one kernel, on the device alone: the kernel of that name, or the chip's first.
+    ///
+    /// # Errors
+    /// The chip states no such kernel, or no peak for the type.
+    pub fn attention(
+        &self,
+        work: &FusedAttentionWork,
+        backward: bool,
+        precision: DataType,
+        name: Option<&str>,
+    ) -> Result<f64, String> {
+        let chip = &self.server.machine.name;
+        let peak = self.peak(precision)?;
+        let found = self.attention.iter().find(|(known, _)| name.is_none_or(|name| name == known));
+        let (_, kernel) = found.ok_or_else(|| format!("{chip}: no attention kernel {}", name.unwrap_or("at all")))?;
+        let times = &self.server.kernels;
+        let cost = if backward { work.backward(kernel, times, peak) } else { work.forward(kernel, times, peak) };
+        Ok(cost.seconds + self.launch)
     }
 
     /// Seconds of an all-reduce of `bytes` among `chips` neighbours.

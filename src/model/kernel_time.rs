@@ -19,6 +19,8 @@
 //! ceil(batch ceil(m/r) ceil(n/c) j / (h U)) (k/j) w, which bounds products of few tiles.
 //!
 //! **Vector work.** bytes / B + kernels x launch.
+//!
+//! **Fused attention**: [`attention_kernel`](super::attention_kernel).
 
 use crate::system::kernels::Kernels;
 
@@ -64,6 +66,8 @@ pub struct KernelTimes {
     fill: f64,
     launch: f64,
     bandwidth: f64,
+    vector: f64,
+    unaligned: f64,
     wait: f64,
     tiles_at_once: f64,
 }
@@ -90,6 +94,8 @@ impl KernelTimes {
             fill: kernels.fill.0,
             launch: kernels.launch.0,
             bandwidth: bandwidth * kernels.memory_efficiency.0,
+            vector: kernels.vector as f64,
+            unaligned: kernels.unaligned.0,
             wait: 0.0,
             tiles_at_once: 1.0,
         }
@@ -98,7 +104,17 @@ impl KernelTimes {
     /// Of a chip that computes at one rate whatever the sizes, beside a memory of `bandwidth` bytes/s that all kernels reach: no tiles, no waves.
     pub fn even(bandwidth: f64) -> Self {
         let one = Way { rows: 1.0, columns: 1.0, rate: 1.0, parts: 1.0 };
-        Self { options: vec![one], units: 1.0, fill: 0.0, launch: 0.0, bandwidth, wait: 0.0, tiles_at_once: 1.0 }
+        Self {
+            options: vec![one],
+            units: 1.0,
+            fill: 0.0,
+            launch: 0.0,
+            bandwidth,
+            vector: 1.0,
+            unaligned: 1.0,
+            wait: 0.0,
+            tiles_at_once: 1.0,
+        }
     }
 
     /// What single kernels take on it; `launch` seconds each instead of the chip's own.
@@ -116,6 +132,12 @@ impl KernelTimes {
     /// Bytes/s that kernels get from memory.
     pub fn bandwidth(&self) -> f64 {
         self.bandwidth
+    }
+
+    /// Rate, relative to others, of batched products whose matrices have rows of these sizes: matrix units load whole vectors, and a size that is
+    /// no multiple of one leaves the product to slower kernels.
+    pub fn alignment(&self, sizes: [f64; 2]) -> f64 {
+        if sizes.iter().all(|size| size % self.vector == 0.0) { 1.0 } else { self.unaligned }
     }
 
     /// Seconds of a product at `rate` FLOP/s on the whole chip (peak x efficiency), operands and result of `words` bytes an element.
@@ -145,6 +167,16 @@ impl KernelTimes {
             best = best.min(time);
         }
         best
+    }
+
+    /// Units that compute side by side.
+    pub fn units(&self) -> f64 {
+        self.units
+    }
+
+    /// Seconds of a kernel beyond its work.
+    pub fn launch(&self) -> f64 {
+        self.launch
     }
 
     /// Seconds of one kernel of `flop` at `rate` FLOP/s that moves `bytes`, whatever its shape.
@@ -195,6 +227,9 @@ mod tests {
         assert_eq!(chip("").product(&Product { k: 0.0, ..SQUARE }, 4.0, [1.0; 3]), 0.0);
         assert_eq!(chip("").vector(12.0, 2.0), 3.5);
         assert_eq!(chip("").fused(100.0, 4.0, 8.0), 25.25);
+        let eights = chip(", vector: 8, unaligned: 0.25");
+        assert_eq!((eights.alignment([104.0, 2048.0]), eights.alignment([108.0, 2048.0])), (1.0, 0.25));
+        assert_eq!(chip("").alignment([7.0, 3.0]), 1.0);
     }
 
     /// Units that wait 10 s for each element of k and hold two tiles at once: 4 tiles in one round of 8, 100 x 10 s; in half contractions 8 tiles in

@@ -1,5 +1,6 @@
 //! The performance model: one equation a function, sizes and seconds in, seconds out. It knows nothing of searching.
 
+pub mod attention_kernel;
 pub mod collective;
 pub mod compute;
 pub mod dfmodel;

@@ -4,7 +4,7 @@
 use super::source::{Source, check_sources};
 use crate::spec::{
     Node, Reader,
-    read::{Fraction, Table},
+    read::{Fraction, Share, Table},
 };
 use crate::units::{FlopRate, Seconds};
 
@@ -43,6 +43,27 @@ crate::spec! {
 }
 
 crate::spec! {
+    /// A kernel that computes attention whole: blocks of queries against blocks of keys, scores kept on chip.
+    #[derive(Copy)]
+    pub struct FusedAttention ("a fused attention kernel") {
+        /// Queries of a block.
+        rows: u64 = 128,
+        /// Keys of a block.
+        columns: u64 = 128,
+        /// Sizes of heads are padded to a multiple of this.
+        head_step: u64 = 32,
+        /// Share of the peak that the products of the forward pass reach.
+        forward: Fraction,
+        /// The same of the backward pass.
+        backward: Fraction,
+        /// Exponentials a second of the whole chip, one for each score; left out: they cost nothing.
+        exponentials: Option<FlopRate>,
+        /// Share of the exponentials (or of the products, where those are the shorter) that runs beside the other.
+        hidden: Share = Share(0.0),
+    }
+}
+
+crate::spec! {
     /// Kernels of a chip: tile and wave quantisation of products, traffic of vector work, launches.
     pub struct Kernels ("the kernels of a chip", check: check) {
         /// Where each number comes from.
@@ -59,8 +80,12 @@ crate::spec! {
         type_efficiency: Table<Fraction> = Table(Vec::new()),
         /// The same for the batched products of attention.
         batched_efficiency: Fraction,
-        /// The same for fused attention; left out: as batched products.
-        fused_attention_efficiency: Option<Fraction>,
+        /// Elements of which the size of a head and the tokens must be multiples for the batched products of attention to run at that share.
+        vector: u64 = 1,
+        /// Rate of those products relative to it where they are not.
+        unaligned: Fraction = Fraction(1.0),
+        /// Fused attention kernels by name; a stack's `attention_kernel` takes one of them. Left out: one at the share of batched products.
+        fused_attention: Table<FusedAttention> = Table(Vec::new()),
         /// Time of a wave before its first product.
         fill: Seconds = Seconds(0.0),
         /// Share of the memory's bandwidth that kernels reach.
@@ -86,7 +111,9 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         "efficiency",
         "type_efficiency",
         "batched_efficiency",
-        "fused_attention_efficiency",
+        "vector",
+        "unaligned",
+        "fused_attention",
         "fill",
         "memory_efficiency",
         "launch",
@@ -119,6 +146,11 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
     if kernels.burst.is_some_and(|b| b.tiles_at_once > MOST) {
         say("burst", format!("tiles_at_once: expected at most {MOST}"));
     }
+    for (name, kernel) in &kernels.fused_attention.0 {
+        if kernel.rows.max(kernel.columns).max(kernel.head_step) > MOST {
+            say("fused_attention", format!("{name}: expected blocks and heads of at most {MOST}"));
+        }
+    }
     if kernels.units > MOST {
         say("units", format!("expected at most {MOST}, found {}", kernels.units));
     }
@@ -137,6 +169,12 @@ impl Kernels {
     pub fn efficiency_of(&self, word: &str) -> f64 {
         let stated = self.type_efficiency.0.iter().find(|(w, _)| w == word);
         stated.map_or(self.efficiency, |(_, share)| *share).0
+    }
+
+    /// The fused attention kernel of that name, or the first where the chip has none of it or none is asked for.
+    pub fn fused_attention_of(&self, name: Option<&str>) -> Option<&FusedAttention> {
+        let list = &self.fused_attention.0;
+        list.iter().find(|(known, _)| Some(known.as_str()) == name).or(list.first()).map(|(_, kernel)| kernel)
     }
 
     /// What single kernels reach.

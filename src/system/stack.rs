@@ -64,6 +64,8 @@ crate::spec! {
         collectives_beside_gradients: Share = Share(0.0),
         /// How the attention core runs.
         attention: Attention = Attention::Flash,
+        /// Which of the chip's `fused_attention` kernels it runs; left out, or not among them: the chip's first.
+        attention_kernel: Option<String>,
         /// Bytes that norms, residuals and dropouts move over the least (each input read and each output written once).
         elementwise: f64 = 1.0,
         /// Vector kernels of a layer's forward pass, attention core apart.
@@ -110,7 +112,7 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 33] = [
+const NUMBERS: [&str; 34] = [
     "host_layer_forward",
     "host_layer_backward",
     "host_layer_recompute",
@@ -123,6 +125,7 @@ const NUMBERS: [&str; 33] = [
     "collective_overhead",
     "collectives_beside_gradients",
     "attention",
+    "attention_kernel",
     "elementwise",
     "vector_kernels_forward",
     "vector_kernels_backward",
@@ -185,6 +188,7 @@ impl Stack {
             collective_overhead: Seconds(0.0),
             collectives_beside_gradients: Share(0.0),
             attention: Attention::Flash,
+            attention_kernel: None,
             elementwise: 1.0,
             vector_kernels_forward: 9,
             vector_kernels_backward: 14,

@@ -19,6 +19,8 @@ crate::choice! {
         TrainingPublished = "training-published",
         /// Inference and single kernels.
         InferenceKernels = "inference-kernels",
+        /// Attention in one kernel, by itself.
+        AttentionKernels = "attention-kernels",
         /// Memory that papers print.
         Memory = "memory",
         /// Runs published to fit the memory, or not to.
@@ -46,6 +48,8 @@ impl Class {
             (.., Task::Inference { .. } | Task::LayerKernel { .. } | Task::Matmul { .. } | Task::BestMatmul { .. }) => {
                 Self::InferenceKernels
             }
+            (.., Task::Attention(_)) => Self::AttentionKernels,
+            (.., Task::Other { .. }) if row.workload.starts_with("attention ") => Self::AttentionKernels,
             (.., Task::Other { .. }) if row.workload.to_ascii_lowercase().starts_with("matmul") => {
                 Self::InferenceKernels
             }

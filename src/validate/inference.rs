@@ -1,6 +1,7 @@
 //! Inference and single kernels: which machine a measurement was taken on, and what the models say of it.
 
 use super::accelerators;
+use super::attention::AttentionCore;
 use super::boxes::{self, NVLINK_3, Parts, SN40L_NODE};
 use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
@@ -40,7 +41,9 @@ fn unknown(point: &Point) -> NotPredicted {
 pub fn parts(point: &Point) -> Option<Parts> {
     match &point.task {
         Task::Inference { .. } => served_by(point),
-        Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } => bench_of(point),
+        Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } | Task::Attention(_) => {
+            bench_of(point)
+        }
         _ => None,
     }
 }
@@ -72,6 +75,18 @@ pub fn product(point: &Point) -> Result<Prediction, NotPredicted> {
         }
         _ => Err(NotPredicted::because("no matrix product")),
     }
+}
+
+/// Seconds of an attention kernel, as the kernel that the notes name or the chip's first.
+///
+/// # Errors
+/// [`NotPredicted`]: a chip that is not described, a kernel that it does not have.
+pub fn attention(point: &Point, core: &AttentionCore) -> Result<Prediction, NotPredicted> {
+    let name = point.notes.attention_kernel.as_deref();
+    bench(point)?
+        .attention(&core.work(), core.backward, core.precision, name)
+        .map(Prediction::Seconds)
+        .map_err(NotPredicted)
 }
 
 /// Seconds of a kernel of one layer by its name in LLMCompass's data: queries, keys and values are three products there.

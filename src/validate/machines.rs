@@ -1,7 +1,6 @@
 //! On which system a measured training run is predicted: `validation/machines.yaml`.
 
 use super::accelerators;
-use super::class::Class;
 use super::point::Point;
 use super::predict::NotPredicted;
 use crate::execution::search::Pins;
@@ -15,6 +14,8 @@ crate::spec! {
     pub struct Known ("a machine") {
         /// The chip, by our name.
         chip: String,
+        /// A part of the row's accelerator (`40GB`); left out: any.
+        accelerator: Option<String>,
         /// The class of measurements; left out: any.
         class: Option<String>,
         /// A part of the row's source; left out: any.
@@ -63,11 +64,13 @@ pub fn from(path: &Path) -> Result<Vec<Known>, Problems> {
 }
 
 impl Known {
-    fn suits(&self, chip: &str, class: Class, source: &str, zero: Option<Zero>) -> bool {
+    fn suits(&self, chip: &str, point: &Point) -> bool {
+        let row = &point.row;
         self.chip == chip
-            && self.class.as_deref().is_none_or(|c| c == class.word())
-            && (self.runs_zero.is_none() || self.runs_zero == zero)
-            && self.of.as_deref().is_none_or(|part| source.contains(part))
+            && self.accelerator.as_deref().is_none_or(|part| row.accelerator.contains(part))
+            && self.class.as_deref().is_none_or(|c| c == point.class.word())
+            && (self.runs_zero.is_none() || self.runs_zero == point.notes.zero)
+            && self.of.as_deref().is_none_or(|part| row.source.contains(part))
     }
 
     /// A point's execution with what the machine's software does where the row does not say.
@@ -85,7 +88,14 @@ impl Known {
         }
         execution.overlap_dp |= self.overlap_dp && !point.notes.dp_not_overlapped;
         execution.overlap_tp |= self.overlap_tp && execution.tp > 1;
+        // That a source divides the training state says nothing of what its software hides.
+        execution.overlap_dp &= self.software_overlaps();
         execution
+    }
+
+    /// Whether its software can reduce gradients beside the backward pass.
+    fn software_overlaps(&self) -> bool {
+        self.system.0.stack.as_ref().is_none_or(|stack| stack.0.overlap_dp)
     }
 
     /// What is known of an execution whose degrees are not stated.
@@ -144,7 +154,7 @@ pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, &'a Kno
     let row = &point.row;
     let chips = row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
     let chip = accelerators::known(&row.accelerator).map_or(row.accelerator.as_str(), |a| a.name);
-    let found = list.iter().find(|k| k.suits(chip, point.class, &row.source, point.notes.zero));
+    let found = list.iter().find(|k| k.suits(chip, point));
     let known = found.ok_or_else(|| NotPredicted::because(format!("no description of a machine with {chip}")))?;
     let machine = Machine::new(&known.of_size(chips, slices(&row.system))).map_err(NotPredicted)?;
     Ok((machine, known))

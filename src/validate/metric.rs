@@ -15,6 +15,8 @@ pub enum Metric {
     KernelTime(String),
     /// Printed FLOP/s of one chip.
     FlopRate,
+    /// The same, where the source says that recomputation does not count.
+    ModelFlopRate,
     /// Model FLOP over what the chips' peak allows.
     Mfu,
     /// FLOP of the hardware, recomputation included, over what the chips' peak allows.
@@ -27,6 +29,10 @@ pub enum Metric {
     SequenceRate,
     /// Tokens a second.
     TokenRate,
+    /// Tokens a second of one chip.
+    ChipTokenRate,
+    /// Generated tokens a second.
+    OutputRate,
     /// Samples a second.
     SampleRate,
     /// Bytes of activations of one chip.
@@ -42,12 +48,14 @@ pub enum Metric {
 }
 
 /// The words of metrics in files.
-const WORDS: [(&str, Metric); 18] = [
+const WORDS: [(&str, Metric); 23] = [
     ("iteration_time", Metric::Time),
     ("train_step_time", Metric::Time),
     ("time", Metric::Time),
+    ("latency", Metric::Time),
     ("tflops_per_gpu", Metric::FlopRate),
     ("tflops_per_chip", Metric::FlopRate),
+    ("model_tflops_per_gpu", Metric::ModelFlopRate),
     ("mfu", Metric::Mfu),
     ("hfu", Metric::Hfu),
     ("fraction_of_peak", Metric::FractionOfPeak),
@@ -55,6 +63,9 @@ const WORDS: [(&str, Metric); 18] = [
     ("utilization_lower_bound", Metric::LeastUtilization),
     ("seq_per_s", Metric::SequenceRate),
     ("tokens_per_s", Metric::TokenRate),
+    ("tokens_per_s_per_gpu", Metric::ChipTokenRate),
+    ("tokens_per_s_per_chip", Metric::ChipTokenRate),
+    ("output_tokens_per_s", Metric::OutputRate),
     ("samples_per_s", Metric::SampleRate),
     ("activation_memory", Metric::ActivationMemory),
     ("params_and_optimizer_memory", Metric::StateMemory),
@@ -87,9 +98,11 @@ impl Metric {
     fn dimension(&self) -> Dimension {
         match self {
             Self::Time | Self::KernelTime(_) => Dimension::Seconds,
-            Self::FlopRate | Self::HplRate => Dimension::FlopRate,
+            Self::FlopRate | Self::ModelFlopRate | Self::HplRate => Dimension::FlopRate,
             Self::Mfu | Self::Hfu | Self::FractionOfPeak | Self::LeastUtilization => Dimension::Share,
-            Self::SequenceRate | Self::TokenRate | Self::SampleRate => Dimension::Rate,
+            Self::SequenceRate | Self::TokenRate | Self::ChipTokenRate | Self::OutputRate | Self::SampleRate => {
+                Dimension::Rate
+            }
             Self::ActivationMemory | Self::StateMemory => Dimension::Bytes,
             Self::Fits => Dimension::Truth,
             Self::AllReduceBus => Dimension::Bandwidth,
@@ -121,7 +134,7 @@ pub struct Unit {
 
 const GI: f64 = 1024.0 * 1024.0 * 1024.0;
 
-const UNITS: [Unit; 26] = {
+const UNITS: [Unit; 31] = {
     use Dimension::{Bandwidth, Bytes, FlopRate, Rate, Seconds, Share, Truth};
     const fn unit(word: &'static str, factor: f64, dimension: Dimension) -> Unit {
         Unit { word, factor, dimension }
@@ -142,6 +155,11 @@ const UNITS: [Unit; 26] = {
         unit("tokens/s", 1.0, Rate),
         unit("seq/s", 1.0, Rate),
         unit("samples/s", 1.0, Rate),
+        unit("images/s", 1.0, Rate),
+        unit("inf/s", 1.0, Rate),
+        unit("tok/s/GPU", 1.0, Rate),
+        unit("tok/s/chip", 1.0, Rate),
+        unit("tok/s/NPU", 1.0, Rate),
         unit("GiB", GI, Bytes),
         unit("GiB/GPU", GI, Bytes),
         unit("GiB/chip", GI, Bytes),
@@ -199,6 +217,8 @@ pub fn flop_count(point: &Point) -> FlopCount {
         _ if row.metric == Metric::FlopRate && point.recomputes_fully() && named(&["Megatron-DeepSpeed"]) => {
             FlopCount::MegatronRecomputed
         }
+        // Docs of frameworks that say so count their own products.
+        _ if row.metric == Metric::ModelFlopRate => FlopCount::MaskedProducts,
         _ if named(&["PaLM"]) => FlopCount::PalmModel,
         _ if named(&["Llama-3"]) => FlopCount::MaskedProducts,
         _ if named(&["MaxText", "Llama"]) => FlopCount::Products,
@@ -221,7 +241,7 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         (_, Prediction::Seconds(s)) if *s <= 0.0 || !s.is_finite() => {
             return Err("a predicted time of no length".into());
         }
-        (Metric::FlopRate, Prediction::Seconds(s)) => work(point)? / s / chips,
+        (Metric::FlopRate | Metric::ModelFlopRate, Prediction::Seconds(s)) => work(point)? / s / chips,
         (Metric::Mfu | Metric::Hfu | Metric::FractionOfPeak | Metric::LeastUtilization, Prediction::Seconds(s)) => {
             let peak = peak(&row.accelerator, point.published_precision())
                 .ok_or_else(|| format!("no peak known of {:?}", row.accelerator))?;
@@ -230,7 +250,8 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         (Metric::SequenceRate | Metric::SampleRate, Prediction::Seconds(s)) => {
             row.global_batch.ok_or("the batch is not stated")? as f64 / s
         }
-        (Metric::TokenRate, Prediction::Seconds(s)) => tokens(point)? / s,
+        (Metric::TokenRate | Metric::OutputRate, Prediction::Seconds(s)) => tokens(point)? / s,
+        (Metric::ChipTokenRate, Prediction::Seconds(s)) => tokens(point)? / s / chips,
         (Metric::AllReduceBus, Prediction::Seconds(s)) => match point.task {
             Task::AllReduce { bytes } => 2.0 * (chips - 1.0) / chips * bytes / s,
             _ => return Err("no size of the all-reduce".into()),
@@ -244,6 +265,7 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
 fn work(point: &Point) -> Result<f64, String> {
     match &point.task {
         Task::Matmul { m, n, k, .. } => Ok(2.0 * *m as f64 * *n as f64 * *k as f64),
+        Task::Attention(core) => Ok(core.printed_flop()),
         Task::Training => {
             let model = point.model.as_ref().ok_or("the model's sizes are not stated")?;
             let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
@@ -258,7 +280,9 @@ fn tokens(point: &Point) -> Result<f64, String> {
     let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
     match point.task {
         // Read and written tokens, as the inference benchmark counts them.
-        Task::Inference { prompt, generated } if point.notes.counts_prompt => {
+        Task::Inference { prompt, generated }
+            if point.notes.counts_prompt && point.row.metric != Metric::OutputRate =>
+        {
             Ok(batch * (prompt as f64 + generated as f64))
         }
         Task::Inference { generated, .. } => Ok(batch * generated as f64),

@@ -7,6 +7,7 @@
 //! the row's own unit; [`mod@score`] adds up the classes and holds them against [`bounds`]; [`report`] prints and draws.
 
 pub mod accelerators;
+pub mod attention;
 pub mod bounds;
 pub mod boxes;
 pub mod class;

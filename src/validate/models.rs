@@ -69,7 +69,7 @@ const LLAMA: Family = Family {
     ],
 };
 
-const FAMILIES: [Family; 6] = [
+const FAMILIES: [Family; 7] = [
     Family {
         words: &["llama-3", "llama3"],
         vocab: 128256,
@@ -87,6 +87,8 @@ const FAMILIES: [Family; 6] = [
         members: &[((118, 18432), (1, 73728, 256))],
         ..LLAMA
     },
+    // LLM Foundry's benchmark: learned positions (its parameters grow with the sequence), neither biases nor dropout.
+    Family { words: &["mpt"], biases: Biases::None, dropout: false, vocab: 50368, ..GPT },
     // MaxText's decoder: gated only where the notes say so; its default length and vocabulary.
     Family { words: &["maxtext"], gated: false, vocab: 32000, seq: Some(2048), members: &[], ..LLAMA },
     Family {

@@ -47,6 +47,8 @@ pub struct Notes {
     pub decode_after: Option<u64>,
     /// Rows, columns and contracted size of a matrix product.
     pub product: Option<(u64, u64, u64)>,
+    /// Attention kernel by the chips' name of it.
+    pub attention_kernel: Option<String>,
     /// Payload of a collective, in bytes.
     pub payload: Option<f64>,
     /// What is timed holds more than the step alone.
@@ -145,6 +147,10 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
         };
         if let Some((tp, pp)) = all {
             (facts.tp, facts.pp) = (tp, pp);
+        }
+        if let Some(generation) = clause.strip_prefix("FlashAttention-") {
+            let digits: String = generation.chars().take_while(char::is_ascii_digit).collect();
+            facts.attention_kernel = Some(format!("flash-{digits}"));
         }
         if let Some(sizes) = clause.strip_prefix("MxNxK ").and_then(three) {
             facts.product = Some(sizes);

@@ -1,5 +1,6 @@
 //! A measured point made ready for prediction: a task, and what it needs.
 
+use super::attention::AttentionCore;
 use super::class::Class;
 use super::metric::Metric;
 use super::models;
@@ -47,6 +48,8 @@ pub enum Task {
         /// Rows, columns and contracted size, where the source says them.
         shape: Option<(u64, u64, u64)>,
     },
+    /// An attention kernel on one chip.
+    Attention(AttentionCore),
     /// An all-reduce over all chips.
     AllReduce {
         /// Bytes of each chip.
@@ -147,8 +150,8 @@ fn task(row: &Row, notes: &Notes) -> Task {
     let workload = row.workload.as_str();
     let lower = workload.to_ascii_lowercase();
     let precision = || match () {
-        () if workload.contains("FP8") => DataType::Fp8,
-        () if workload.contains("BF16") => DataType::Bf16,
+        () if lower.contains("fp8") => DataType::Fp8,
+        () if lower.contains("bf16") => DataType::Bf16,
         () => notes.precision.unwrap_or(DataType::Fp16),
     };
     let other = |reason: &str| Task::Other { reason: reason.into() };
@@ -168,10 +171,19 @@ fn task(row: &Row, notes: &Notes) -> Task {
         }
         _ => {}
     }
+    if lower.starts_with("attention ") {
+        return match AttentionCore::read(workload, notes, &row.notes) {
+            Ok(core) => Task::Attention(core),
+            Err(reason) => Task::Other { reason },
+        };
+    }
     if lower.contains("best-shape matmul") {
         return Task::BestMatmul { precision: precision(), shape: notes.product };
     }
-    if lower.starts_with("matmul") {
+    if lower.starts_with("matmul") || lower.contains(" gemm m=") {
+        if lower.contains("groups=") {
+            return other("no model of grouped products");
+        }
         let size = |letter: &str| notes::number_after(workload, letter);
         return match (size("M="), size("N="), size("K=")) {
             (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => Task::Matmul { m, n, k, precision: precision() },

@@ -53,6 +53,7 @@ impl Predictor for Models {
             Task::Training => training::step(&self.machines, point),
             Task::Inference { .. } => inference::batch(point),
             Task::Matmul { .. } | Task::BestMatmul { .. } => inference::product(point),
+            Task::Attention(core) => inference::attention(point, core),
             Task::LayerKernel { name, decode_after } => inference::layer_kernel(point, name, *decode_after),
             Task::AllReduce { .. } => Err(NotPredicted::because("no description of this machine's network")),
             Task::Other { reason } => Err(NotPredicted::because(reason.clone())),

@@ -1,5 +1,5 @@
-//! Files of measured points: our columns, vTrain's, and those of `validation/hpl`. All faults of a file come at once, each with its
-//! line and column.
+//! Files of measured points: our columns, vTrain's, and those of `validation/hpl`. A row with a fault is left out and listed with its line and
+//! what is wrong in it; only what is no file of points, or has no row that can be read, is refused.
 
 use super::metric::{Metric, Unit};
 use super::row::{HplSizes, Origin, Row};
@@ -81,6 +81,17 @@ const MAX_FAULTS: usize = 100;
 /// Largest count read, as elsewhere in input files.
 const MAX_COUNT: u64 = 1 << 50;
 
+/// A row that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// `FILE:LINE`.
+    pub at: String,
+    /// Its name, where it has one.
+    pub id: String,
+    /// Every fault: column, what was expected, what was found.
+    pub reasons: Vec<String>,
+}
+
 /// What is wrong with a file of points.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("\n"))]
@@ -91,6 +102,8 @@ pub struct Faults(pub Vec<String>);
 pub struct File {
     /// Its rows.
     pub rows: Vec<Row>,
+    /// Rows that cannot be read.
+    pub refused: Vec<Refused>,
     /// What was left out.
     pub remarks: Vec<String>,
 }
@@ -133,54 +146,87 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
     if !extra.is_empty() {
         remarks.push(format!("{file}: columns that are not read: {}", extra.join(", ")));
     }
-    let mut table = Table { file, header: &header, faults: Vec::new(), lines: BTreeMap::new() };
-    for (name, count) in header.iter().fold(BTreeMap::new(), |mut counts: BTreeMap<&str, u64>, name| {
-        *counts.entry(name).or_default() += 1;
-        counts
-    }) {
-        if count > 1 && !name.is_empty() {
-            table.faults.push((1, format!("{file}:1: column {name:?} stands {count} times")));
-        }
+    let mut counts = BTreeMap::<&str, u64>::new();
+    header.iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    let twice: Vec<String> = counts
+        .into_iter()
+        .filter(|(name, count)| *count > 1 && !name.is_empty())
+        .map(|(name, count)| format!("{file}:1: column {name:?} stands {count} times"))
+        .collect();
+    if !twice.is_empty() {
+        return Err(Faults(twice));
     }
-    let mut rows = Vec::new();
-    for record in reader.records() {
-        match record {
-            Ok(record) if record.iter().all(|field| field.trim().is_empty()) => {}
-            Ok(record) => {
-                let line = record.position().map_or(0, csv::Position::line);
-                if record.len() != header.len() {
-                    let message =
-                        format!("{file}:{line}: {} fields, but the header has {}", record.len(), header.len());
-                    table.faults.push((line, message));
-                    continue;
-                }
-                let row = match origin {
-                    Origin::Ours => table.ours(&record, line),
-                    Origin::Vtrain => table.vtrain(&record, line),
-                    Origin::Hpl => table.hpl(&record, line),
-                };
-                rows.extend(row);
+    let mut table = Table { header: &header, faults: Vec::new(), lines: BTreeMap::new() };
+    let (mut rows, mut refused) = (Vec::new(), Vec::new());
+    let mut lines = Lines { bytes, at: 0, line: 1 };
+    for record in reader.byte_records() {
+        let record = record.map_err(|e| one(e.to_string()))?;
+        let line = lines.of(record.position().map_or(0, csv::Position::byte) as usize);
+        let mut refuse = |id: &str, reasons| {
+            refused.push(Refused { at: format!("{file}:{line}"), id: id.to_string(), reasons });
+        };
+        let record = match StringRecord::from_byte_record(record) {
+            Ok(record) => record,
+            Err(error) => {
+                refuse("", vec![error.to_string()]);
+                continue;
             }
-            Err(error) => table.faults.push((0, format!("{file}: {error}"))),
+        };
+        if record.iter().all(|field| field.trim().is_empty()) {
+            continue;
         }
-        if table.faults.len() > MAX_FAULTS {
-            break;
+        if record.len() != header.len() {
+            refuse("", vec![format!("{} fields, but the header has {}", record.len(), header.len())]);
+            continue;
+        }
+        let row = match origin {
+            Origin::Ours => table.ours(&record, line),
+            Origin::Vtrain => table.vtrain(&record, line),
+            Origin::Hpl => table.hpl(&record, line),
+        };
+        if table.faults.is_empty() {
+            rows.extend(row);
+        } else {
+            refuse(table.text(&record, "id"), std::mem::take(&mut table.faults));
         }
     }
-    if rows.is_empty() && table.faults.is_empty() {
+    if !rows.is_empty() {
+        return Ok(File { rows, refused, remarks });
+    }
+    if refused.is_empty() {
         return Err(one("a header and no points".into()));
     }
-    if table.faults.is_empty() {
-        return Ok(File { rows, remarks });
-    }
-    table.faults.sort();
-    table.faults.dedup();
-    let mut list: Vec<String> = table.faults.into_iter().map(|(_, message)| message).collect();
-    if list.len() > MAX_FAULTS {
-        list.truncate(MAX_FAULTS);
-        list.push(format!("{file}: further faults are not listed"));
+    let more = refused.len() > MAX_FAULTS;
+    let mut list: Vec<String> = refused
+        .iter()
+        .take(MAX_FAULTS)
+        .flat_map(|row| row.reasons.iter().map(|reason| format!("{}: {reason}", row.at)))
+        .collect();
+    if more {
+        list.push(format!("{file}: further rows are not listed"));
     }
     Err(Faults(list))
+}
+
+/// Lines of a file by the byte at which a record begins: the reader counts a record's line before the line break that ends the one before it,
+/// which is one too few where lines end in two characters.
+struct Lines<'b> {
+    bytes: &'b [u8],
+    at: usize,
+    line: u64,
+}
+
+impl Lines<'_> {
+    /// The line of the record that begins at `byte` or behind the line breaks there; called with rising bytes.
+    fn of(&mut self, byte: usize) -> u64 {
+        while let Some(c) = self.bytes.get(self.at)
+            && (self.at < byte || matches!(c, b'\r' | b'\n'))
+        {
+            self.line += u64::from(*c == b'\n');
+            self.at += 1;
+        }
+        self.line
+    }
 }
 
 /// The columns of ours without which a row says nothing.
@@ -208,10 +254,9 @@ fn unknown_header(header: &[String]) -> String {
 }
 
 struct Table<'t> {
-    file: &'t str,
     header: &'t [String],
-    /// Faults with their lines.
-    faults: Vec<(u64, String)>,
+    /// Faults of the row that is being read.
+    faults: Vec<String>,
     /// Where each name of a point stood.
     lines: BTreeMap<String, u64>,
 }
@@ -222,13 +267,13 @@ impl Table<'_> {
         at.and_then(|i| record.get(i)).unwrap_or_default().trim()
     }
 
-    fn fault(&mut self, line: u64, column: &str, expected: &str, found: &str) {
+    fn fault(&mut self, column: &str, expected: &str, found: &str) {
         let found = if found.is_empty() { "nothing".into() } else { format!("{found:?}") };
-        self.faults.push((line, format!("{}:{line}: {column}: expected {expected}, found {found}", self.file)));
+        self.faults.push(format!("{column}: expected {expected}, found {found}"));
     }
 
     /// A count, or nothing where the field is blank.
-    fn count(&mut self, record: &StringRecord, line: u64, column: &str) -> Option<u64> {
+    fn count(&mut self, record: &StringRecord, column: &str) -> Option<u64> {
         let text = self.text(record, column);
         if text.is_empty() {
             return None;
@@ -236,14 +281,14 @@ impl Table<'_> {
         match text.parse::<u64>() {
             Ok(value) if (1..=MAX_COUNT).contains(&value) => Some(value),
             _ => {
-                self.fault(line, column, "a whole number of at least 1, or nothing where it is not stated", text);
+                self.fault(column, "a whole number of at least 1, or nothing where it is not stated", text);
                 None
             }
         }
     }
 
     /// A number above zero, or nothing where the field is blank.
-    fn number(&mut self, record: &StringRecord, line: u64, column: &str) -> Option<f64> {
+    fn number(&mut self, record: &StringRecord, column: &str) -> Option<f64> {
         let text = self.text(record, column);
         if text.is_empty() {
             return None;
@@ -251,22 +296,15 @@ impl Table<'_> {
         match text.parse::<f64>() {
             Ok(value) if value.is_finite() && value > 0.0 => Some(value),
             _ => {
-                self.fault(line, column, "a number above zero", text);
+                self.fault(column, "a number above zero", text);
                 None
             }
         }
     }
 
-    fn needed<T>(
-        &mut self,
-        value: Option<T>,
-        record: &StringRecord,
-        line: u64,
-        column: &str,
-        expected: &str,
-    ) -> Option<T> {
+    fn needed<T>(&mut self, value: Option<T>, record: &StringRecord, column: &str, expected: &str) -> Option<T> {
         if value.is_none() && self.text(record, column).is_empty() {
-            self.fault(line, column, expected, "");
+            self.fault(column, expected, "");
         }
         value
     }
@@ -274,20 +312,20 @@ impl Table<'_> {
     fn ours(&mut self, record: &StringRecord, line: u64) -> Option<Row> {
         let id = self.text(record, "id").to_string();
         if id.is_empty() {
-            self.fault(line, "id", "a name of the point", "");
+            self.fault("id", "a name of the point", "");
         } else if let Some(before) = self.lines.insert(id.clone(), line) {
-            self.fault(line, "id", &format!("a name of its own (line {before} has it too)"), &id);
+            self.fault("id", &format!("a name of its own (line {before} has it too)"), &id);
         }
         let word = self.text(record, "metric");
         let metric = Metric::from_word(word);
         if metric.is_none() {
-            self.fault(line, "metric", &format!("one of {}", Metric::words()), word);
+            self.fault("metric", &format!("one of {}", Metric::words()), word);
         }
         let unit = metric.as_ref().and_then(|m| match Unit::read(self.text(record, "unit"), m) {
             Ok(unit) => Some(unit),
             Err(fits) => {
                 let found = self.text(record, "unit");
-                self.fault(line, "unit", &format!("a unit of {word}: {fits}"), found);
+                self.fault("unit", &format!("a unit of {word}: {fits}"), found);
                 None
             }
         });
@@ -296,29 +334,29 @@ impl Table<'_> {
                 "0" => Some(0.0),
                 "1" => Some(1.0),
                 other => {
-                    self.fault(line, "value", "1 (it fits) or 0", other);
+                    self.fault("value", "1 (it fits) or 0", other);
                     None
                 }
             }
         } else {
-            let value = self.number(record, line, "value");
-            self.needed(value, record, line, "value", "a number above zero")
+            let value = self.number(record, "value");
+            self.needed(value, record, "value", "a number above zero")
         };
         if let (Some(Metric::Mfu | Metric::Hfu), Some(unit), Some(value)) = (&metric, &unit, value)
             && value * unit.factor > 1.0
         {
-            self.fault(line, "value", "a share of the peak, at most 1 (100 %)", self.text(record, "value"));
+            self.fault("value", "a share of the peak, at most 1 (100 %)", self.text(record, "value"));
         }
         let seq_parallel = match self.text(record, "seq_parallel") {
             "" | "n/a" => None,
             "yes" | "true" => Some(true),
             "no" | "false" => Some(false),
             other => {
-                self.fault(line, "seq_parallel", "yes or no", other);
+                self.fault("seq_parallel", "yes or no", other);
                 None
             }
         };
-        let mut count = |column: &str| self.count(record, line, column);
+        let mut count = |column: &str| self.count(record, column);
         let (layers, hidden, heads, seq) = (count("layers"), count("hidden"), count("heads"), count("seq"));
         let (vocab, global_batch, micro_batch) = (count("vocab"), count("global_batch"), count("micro_batch"));
         let (chips, tp, pp, dp, interleave) =
@@ -326,9 +364,9 @@ impl Table<'_> {
         let hpl = HplSizes { n: count("n"), nb: count("nb"), p: count("p"), q: count("q") };
         if hpl.p.is_some() != hpl.q.is_some() {
             let (missing, found) = if hpl.p.is_some() { ("q", "p alone") } else { ("p", "q alone") };
-            self.fault(line, missing, "both sides of the process grid, or neither", found);
+            self.fault(missing, "both sides of the process grid, or neither", found);
         }
-        let params_b = self.number(record, line, "params_b");
+        let params_b = self.number(record, "params_b");
         let text = |column: &str| self.text(record, column).to_string();
         Some(Row {
             id,
@@ -364,15 +402,15 @@ impl Table<'_> {
 
     fn vtrain(&mut self, record: &StringRecord, line: u64) -> Option<Row> {
         let mut all = |column: &str| {
-            let value = self.count(record, line, column);
-            self.needed(value, record, line, column, "a whole number of at least 1")
+            let value = self.count(record, column);
+            self.needed(value, record, column, "a whole number of at least 1")
         };
         let (chips, batch, micro) = (all("gpus"), all("global_batch"), all("micro_batch"));
         let (hidden, heads, layers, seq) = (all("hidden"), all("heads"), all("layers"), all("seq"));
         let (tp, dp, pp) = (all("tp"), all("dp"), all("pp"));
-        let value = self.number(record, line, "iteration_ms");
-        let value = self.needed(value, record, line, "iteration_ms", "milliseconds")?;
-        let params_b = self.number(record, line, "params_billion");
+        let value = self.number(record, "iteration_ms");
+        let value = self.needed(value, record, "iteration_ms", "milliseconds")?;
+        let params_b = self.number(record, "params_billion");
         let multi = chips.is_some_and(|c| c > 8);
         Some(Row {
             id: format!("vtrain-{}-{line}", if multi { "multi" } else { "single" }),
@@ -409,11 +447,11 @@ impl Table<'_> {
     fn hpl(&mut self, record: &StringRecord, line: u64) -> Option<Row> {
         let machine = self.text(record, "machine").to_string();
         if machine.is_empty() {
-            self.fault(line, "machine", "the name of a machine", "");
+            self.fault("machine", "the name of a machine", "");
         }
-        let value = self.number(record, line, "rmax_pflops");
-        let value = self.needed(value, record, line, "rmax_pflops", "PFLOP/s");
-        let mut count = |column: &str| self.count(record, line, column);
+        let value = self.number(record, "rmax_pflops");
+        let value = self.needed(value, record, "rmax_pflops", "PFLOP/s");
+        let mut count = |column: &str| self.count(record, column);
         let hpl = HplSizes { n: count("n"), nb: count("block"), p: count("p"), q: count("q") };
         let file = self.text(record, "system").to_string();
         Some(Row {
@@ -469,10 +507,17 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_come_at_once_with_line_and_column() {
+    fn all_faults_come_at_once_with_line_and_column_and_refuse_their_row_alone() {
         let text = "id,layers,metric,value,unit,seq_parallel\na,x,time,1,s,\na,2,tmie,-1,s,maybe\nb,2,mfu,,s,\nc,1\n,1,fits,2,bool,\ne,1,mfu,130,%,\n";
         let Faults(faults) = read("a.csv", text.as_bytes()).unwrap_err();
         let faults = faults.join("\n");
+        let more = read("a.csv", format!("{text}f,1,time,3,s,yes\n").replace('\n', "\r\n").as_bytes()).unwrap();
+        assert_eq!(more.rows.iter().map(|row| (row.id.as_str(), row.line)).collect::<Vec<_>>(), [("f", 8)]);
+        assert_eq!(
+            more.refused.iter().map(|row| row.at.as_str()).collect::<Vec<_>>(),
+            [2, 3, 4, 5, 6, 7].map(|n| format!("a.csv:{n}"))
+        );
+        assert_eq!((more.refused[2].id.as_str(), more.refused[2].reasons.len()), ("b", 2));
         for part in [
             "a.csv:2: layers: expected a whole number of at least 1, or nothing where it is not stated, found \"x\"",
             "a.csv:3: id: expected a name of its own (line 2 has it too), found \"a\"",

@@ -50,7 +50,15 @@ pub fn text(scores: &Scores) -> String {
     for (reason, ids) in &missing {
         let _ = writeln!(out, "not predicted, {reason}: {} ({})", ids.len(), abridged(ids));
     }
-    if !missing.is_empty() {
+    // Many rows have the same fault: each is told once, with the places.
+    let mut faults: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for row in &scores.refused {
+        row.reasons.iter().for_each(|reason| faults.entry(reason).or_default().push(&row.at));
+    }
+    for (fault, places) in &faults {
+        let _ = writeln!(out, "not read, {fault}: {} ({})", places.len(), abridged(places));
+    }
+    if !missing.is_empty() || !faults.is_empty() {
         out.push('\n');
     }
     let mut table = Table::new();
@@ -78,6 +86,10 @@ pub fn text(scores: &Scores) -> String {
     }
     right(&mut table, &[1, 2, 3, 4, 6]);
     let _ = writeln!(out, "{table}");
+    if !scores.refused.is_empty() {
+        let all = scores.outcomes.len() + scores.refused.len();
+        let _ = writeln!(out, "{} of {all} rows cannot be read and count in no class", scores.refused.len());
+    }
     out
 }
 
@@ -96,7 +108,7 @@ fn abridged(ids: &[&str]) -> String {
     if ids.len() > 6 { format!("{shown}, ...") } else { shown }
 }
 
-/// The object that other programs read: `classes` and `rows`.
+/// The object that other programs read: `classes`, `rows`, and rows that are `refused`.
 pub fn json(scores: &Scores) -> Json {
     let classes: Vec<Json> = scores
         .classes
@@ -119,7 +131,9 @@ pub fn json(scores: &Scores) -> Json {
         })
         .collect();
     let rows: Vec<Json> = scores.outcomes.iter().map(row).collect();
-    json!({ "classes": classes, "rows": rows })
+    let refused: Vec<Json> =
+        scores.refused.iter().map(|r| json!({ "at": r.at, "id": r.id, "reasons": r.reasons })).collect();
+    json!({ "classes": classes, "rows": rows, "refused": refused })
 }
 
 fn row(outcome: &Outcome) -> Json {
@@ -176,12 +190,14 @@ pub fn csv(scores: &Scores) -> Result<String, csv::Error> {
 fn quantity(metric: &Metric) -> Option<(&'static str, &'static str, f64)> {
     Some(match metric {
         Metric::Time | Metric::KernelTime(_) => ("time", "time (s)", 1.0),
-        Metric::FlopRate => ("flop-rate", "TFLOP/s of a chip", 1e12),
+        Metric::FlopRate | Metric::ModelFlopRate => ("flop-rate", "TFLOP/s of a chip", 1e12),
         Metric::HplRate => ("hpl", "HPL (PFLOP/s)", 1e15),
         Metric::Mfu | Metric::Hfu | Metric::FractionOfPeak | Metric::LeastUtilization => {
             ("share", "share of the peak (%)", 0.01)
         }
-        Metric::SequenceRate | Metric::TokenRate | Metric::SampleRate => ("rate", "tokens or samples a second", 1.0),
+        Metric::SequenceRate | Metric::TokenRate | Metric::ChipTokenRate | Metric::OutputRate | Metric::SampleRate => {
+            ("rate", "tokens or samples a second", 1.0)
+        }
         Metric::ActivationMemory | Metric::StateMemory => {
             ("memory", "memory of a chip (GiB)", 1024.0 * 1024.0 * 1024.0)
         }

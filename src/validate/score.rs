@@ -5,6 +5,7 @@ use super::class::Class;
 use super::metric::{error_pct, express};
 use super::point::Point;
 use super::predict::{NotPredicted, Predictor};
+use super::read::Refused;
 use rayon::prelude::*;
 
 /// What became of one point.
@@ -68,6 +69,8 @@ pub struct Scores {
     pub outcomes: Vec<Outcome>,
     /// Classes that have points, in the order of their definition.
     pub classes: Vec<ClassScore>,
+    /// Rows that cannot be read, which belong to no class.
+    pub refused: Vec<Refused>,
 }
 
 impl Scores {
@@ -78,11 +81,11 @@ impl Scores {
 }
 
 /// Predicts every point and sums up. Points are independent and run in parallel; the order of the answer is that of the points.
-pub fn score(points: Vec<Point>, predictor: &dyn Predictor, bounds: &Bounds) -> Scores {
+pub fn score(points: Vec<Point>, refused: Vec<Refused>, predictor: &dyn Predictor, bounds: &Bounds) -> Scores {
     let outcomes: Vec<Outcome> =
         points.into_par_iter().map(|point| Outcome { predicted: predict(&point, predictor), point }).collect();
     let classes = Class::ALL.iter().filter_map(|class| class_score(*class, &outcomes, bounds)).collect();
-    Scores { outcomes, classes }
+    Scores { outcomes, classes, refused }
 }
 
 fn predict(point: &Point, predictor: &dyn Predictor) -> Result<(f64, f64), NotPredicted> {

@@ -127,7 +127,7 @@ fn classes_are_summed_up() {
     let bounds: Bounds =
         Reader::read(&Node::parse("b", "{classes: {inference-kernels: {mape_pct: 112.5, reason: x}}}").unwrap())
             .unwrap();
-    let scores = score(points("id,workload,accelerator,metric,value,unit", &rows), &Fixed(4.0), &bounds);
+    let scores = score(points("id,workload,accelerator,metric,value,unit", &rows), Vec::new(), &Fixed(4.0), &bounds);
     let class = &scores.classes[0];
     assert_eq!((class.points, class.n), (5, 4));
     assert_eq!((class.mape_pct, class.median_pct, class.worst_pct, class.bias_pct), (112.5, 75.0, 300.0, 87.5));
@@ -154,7 +154,8 @@ fn bounds_name_classes_that_there_are() {
 fn memory_is_within_its_bound() {
     let suite = SUITES.iter().find(|s| s.name == "memory").unwrap();
     let points: Vec<Point> = suite.read().unwrap().rows.into_iter().map(Point::new).collect();
-    let scores = score(points, &Models { machines: super::machines::shipped().unwrap() }, &bounds().unwrap());
+    let scores =
+        score(points, Vec::new(), &Models { machines: super::machines::shipped().unwrap() }, &bounds().unwrap());
     for class in &scores.classes {
         assert_eq!(class.points, class.n, "{}", class.class);
         assert!(class.mape_pct <= 0.05, "{}: {} %", class.class, class.mape_pct);

@@ -27,6 +27,8 @@ pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
         "accuracy" => accuracy("points", sources),
         "accuracy-shipped" => accuracy("validate", sources),
         "accuracy-inference" => accuracy_inference(sources),
+        "accuracy-long" => accuracy_long(sources),
+        "accuracy-attention" => accuracy_attention(sources),
         "calculon-measured" => beside_calculon(|t| &t.measured),
         "calculon-classes" => beside_calculon(|t| &t.classes),
         "calculon-causes" => beside_calculon(|t| &t.causes),
@@ -356,18 +358,70 @@ fn accuracy(id: &str, sources: &mut Sources) -> Result<String, String> {
     Ok(out)
 }
 
+/// A group of points by the beginning of their names: its title, whether a name is of it, and what stands around its figures.
+type Group = (&'static str, fn(&str) -> bool, &'static str);
+
 /// Errors of inference and kernels by where the points come from.
 fn accuracy_inference(sources: &mut Sources) -> Result<String, String> {
-    let Data::Json(answer) = sources.data("validate")? else { return Err("validate is no JSON".into()) };
+    let groups: [Group; 7] = [
+        ("products on A100", |id| id.starts_with("mm-a100"), ""),
+        ("products on MI210", |id| id.starts_with("mm-mi210"), ""),
+        ("kernels of a GPT-3 layer, four A100", |id| id.starts_with("layer-"), ""),
+        ("best-shape products", |id| id.starts_with("best-"), ""),
+        ("LLM-Inference-Bench, A100 40 GB", |id| id.starts_with("lib-a100"), ""),
+        ("LLM-Inference-Bench, eight SN40L", |id| id.starts_with("lib-sn40l"), ""),
+        ("class", |_| true, "**"),
+    ];
+    accuracy_of("validate", "inference-kernels", &groups, sources)
+}
+
+/// Errors of training at long sequences and odd shapes: the rows that constants were calibrated on by themselves.
+fn accuracy_long(sources: &mut Sources) -> Result<String, String> {
+    let groups: [Group; 9] = [
+        ("MPT 1.3B, A100 (calibrated on)", |id| id.starts_with("llmfoundry-a100") && id.contains("-1b-"), ""),
+        ("MPT 7B, A100", |id| id.starts_with("llmfoundry-a100") && id.contains("-7b-"), ""),
+        ("MPT 125M, A100", |id| id.starts_with("llmfoundry-a100") && id.contains("-125m-"), ""),
+        (
+            "MPT 1.3B, H100 (calibrated on)",
+            |id| id.starts_with("llmfoundry-h100") && id.contains("-1b-") && !id.ends_with("fp8"),
+            "",
+        ),
+        ("MPT 7B, H100", |id| id.starts_with("llmfoundry-h100") && id.contains("-7b-"), ""),
+        ("MPT 1.3B, H100 in FP8", |id| id.starts_with("llmfoundry-h100") && id.ends_with("fp8"), ""),
+        ("BLOOM, heads of 108", |id| id.starts_with("bloom-") && id.contains("h13824-a128"), ""),
+        ("BLOOM, other heads", |id| id.starts_with("bloom-") && !id.contains("h13824-a128"), ""),
+        ("all", |_| true, "**"),
+    ];
+    accuracy_of("points-long", "training-published", &groups, sources)
+}
+
+/// Errors of attention kernels by kernel and direction.
+fn accuracy_attention(sources: &mut Sources) -> Result<String, String> {
+    let groups: [Group; 5] = [
+        ("FlashAttention-2, Hopper, forward", |id| id.starts_with("fa-hopper-2") && id.contains("-fwd-"), ""),
+        ("FlashAttention-2, Hopper, backward", |id| id.starts_with("fa-hopper-2") && id.contains("-bwd-"), ""),
+        ("FlashAttention-3, Hopper, forward", |id| id.starts_with("fa-hopper-3") && id.contains("-fwd-"), ""),
+        ("FlashAttention-3, Hopper, backward", |id| id.starts_with("fa-hopper-3") && id.contains("-bwd-"), ""),
+        ("class", |_| true, "**"),
+    ];
+    accuracy_of("points-kernels", "attention-kernels", &groups, sources)
+}
+
+/// Errors of a class by groups of names.
+fn accuracy_of(source: &str, class: &str, groups: &[Group], sources: &mut Sources) -> Result<String, String> {
+    let answer = match sources.data(source)? {
+        Data::Json(answer) => answer,
+        _ => return Err(format!("{source} is no JSON")),
+    };
     let rows: Vec<(&str, f64)> = answer["rows"]
         .as_array()
         .into_iter()
         .flatten()
-        .filter(|row| row["class"] == "inference-kernels")
+        .filter(|row| row["class"] == class)
         .filter_map(|row| Some((row["id"].as_str()?, row["error_pct"].as_f64()?)))
         .collect();
     let mut out = String::from("| points | number | mean abs. error | signed | worst |\n|---|---|---|---|---|\n");
-    let mut line = |title: &str, fits: &dyn Fn(&str) -> bool, bold: &str| -> Result<(), String> {
+    for (title, fits, bold) in groups {
         let chosen: Vec<&(&str, f64)> = rows.iter().filter(|(id, _)| fits(id)).collect();
         let n = chosen.len() as f64;
         let (worst, most) =
@@ -378,15 +432,6 @@ fn accuracy_inference(sources: &mut Sources) -> Result<String, String> {
             "| {bold}{title}{bold} | {bold}{}{bold} | {bold}{mean:.1} %{bold} | {bold}{signed:+.1} %{bold} | {most:+.1} % (`{worst}`) |\n",
             chosen.len()
         ));
-        Ok(())
-    };
-    let begins = |prefix: &'static str| move |id: &str| id.starts_with(prefix);
-    line("products on A100", &begins("mm-a100"), "")?;
-    line("products on MI210", &begins("mm-mi210"), "")?;
-    line("kernels of a GPT-3 layer, four A100", &begins("layer-"), "")?;
-    line("best-shape products", &begins("best-"), "")?;
-    line("LLM-Inference-Bench, A100 40 GB", &begins("lib-a100"), "")?;
-    line("LLM-Inference-Bench, eight SN40L", &begins("lib-sn40l"), "")?;
-    line("class", &|_| true, "**")?;
+    }
     Ok(out)
 }
