@@ -272,7 +272,7 @@ pub fn open(kernel: &Kernel, t: u64) -> Vec<Strategy> {
     let contracted = single && product && kernel.k > 1 && kernel.pass != Pass::GradientOfWeight;
     let columns = kernel.n > 1 && kernel.op != Op::Opaque;
     let all = [
-        (Strategy::Outer, !single && (kernel.outer % t == 0 || t % kernel.outer == 0)),
+        (Strategy::Outer, !single && (kernel.outer.is_multiple_of(t) || t.is_multiple_of(kernel.outer))),
         (Strategy::M, rows),
         (Strategy::K, contracted),
         (Strategy::N, columns),
