@@ -6,7 +6,6 @@ use super::record::Infeasible;
 use super::search::Search;
 use super::sharding;
 use crate::model::stages::MOST_STAGES;
-use crate::system::options::Layouts;
 
 impl Search<'_> {
     pub(super) fn degrees_infeasible(&self, d: &Degrees) -> Option<Infeasible> {
@@ -35,11 +34,7 @@ impl Search<'_> {
                 mends: Vec::new(),
             });
         }
-        // Ours leave a kernel whole on every chip where nothing of it divides.
-        if self.system.model.layouts != Layouts::Dfmodel {
-            return None;
-        }
-        if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp) {
+        if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp, self.system.model.layouts) {
             return Some(Infeasible {
                 resource: "heads".into(),
                 needed: d.tp as f64,
