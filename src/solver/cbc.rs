@@ -6,15 +6,27 @@ use coin_cbc::raw::{SecondaryStatus, Status as Ended};
 use coin_cbc::{Col, Model, Sense};
 use std::time::Instant;
 
-pub(super) fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solved, SolverError> {
+/// Solves `milp`; without `preprocess` CBC takes the rows as they are.
+pub(super) fn solve(
+    milp: &Milp,
+    limits: &Limits,
+    start: Option<&[f64]>,
+    preprocess: bool,
+) -> Result<Solved, SolverError> {
     let clock = Instant::now();
     let (mut model, columns) = declare(milp);
     model.set_parameter("log", "0");
     model.set_parameter("slog", "0");
     // Half the gap, so that the bound derived from it below stays clear of rounding.
     model.set_parameter("ratio", &(0.5 * limits.gap).to_string());
-    model.set_parameter("randomSeed", &limits.seed.to_string());
-    model.set_parameter("randomCbcSeed", &limits.seed.to_string());
+    // To CBC a seed of 0 means the time of day, and then no run is like another.
+    let seed = (limits.seed % 0x7fff_ffff + 1).to_string();
+    model.set_parameter("randomSeed", &seed);
+    model.set_parameter("randomCbcSeed", &seed);
+    if !preprocess {
+        model.set_parameter("preprocess", "off");
+        model.set_parameter("presolve", "off");
+    }
     if let Some(seconds) = limits.seconds {
         model.set_parameter("sec", &seconds.to_string());
     }

@@ -234,15 +234,17 @@ pub fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
         Solver::Highs => highs::solve(milp, limits, start),
         #[cfg(feature = "cbc")]
         Solver::Cbc => {
-            // From a starting point CBC 2.10 was seen to return, as optimal, a point that breaks the rows; without it, the optimum.
-            let faulty = |solved: &Solved| solved.values.as_deref().and_then(|v| milp.broken(v)).map(str::to_string);
-            let first = cbc::solve(milp, limits, start)?;
-            let Some(row) = faulty(&first) else { return Ok(first) };
-            let again = if start.is_some() { cbc::solve(milp, limits, None)? } else { first };
-            match faulty(&again) {
-                None => Ok(again),
-                Some(_) => Err(SolverError::Failed(format!("CBC returned a point that breaks {row}"))),
+            // CBC 2.10 was seen to return, as optimal, points that break the rows: from a starting point, where without it the optimum
+            // came out, and now and then without one.
+            let mut broken = String::new();
+            for (start, preprocess) in [(start, true), (None, true), (None, false)] {
+                let solved = cbc::solve(milp, limits, start, preprocess)?;
+                match solved.values.as_deref().and_then(|v| milp.broken(v)) {
+                    None => return Ok(solved),
+                    Some(row) => broken = row.to_string(),
+                }
             }
+            Err(SolverError::Failed(format!("CBC returned a point that breaks {broken}")))
         }
         #[cfg(not(all(feature = "milp", feature = "cbc")))]
         missing => Err(SolverError::NotBuilt(missing)),
