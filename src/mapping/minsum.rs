@@ -6,7 +6,7 @@
 //! variable, from the one eliminated last to the first, takes the value that the caller prefers.
 
 /// Most entries of one table.
-const MOST_ENTRIES: usize = 1 << 16;
+const MOST_ENTRIES: usize = 1 << 18;
 
 /// Relative difference within which two choices cost the same.
 const TIE: f64 = 1e-12;

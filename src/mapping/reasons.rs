@@ -6,6 +6,7 @@ use super::record::Infeasible;
 use super::search::Search;
 use super::sharding;
 use crate::model::stages::MOST_STAGES;
+use crate::system::options::Layouts;
 
 impl Search<'_> {
     pub(super) fn degrees_infeasible(&self, d: &Degrees) -> Option<Infeasible> {
@@ -34,7 +35,9 @@ impl Search<'_> {
                 mends: Vec::new(),
             });
         }
-        if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp, self.system.model.layouts) {
+        let rules = self.system.model.layouts;
+        if let Some(kernel) = sharding::uneven_outer(w, d.tp, rules) {
+            let (outer, kernel) = (kernel.shape.outer, &kernel.name);
             return Some(Infeasible {
                 resource: "heads".into(),
                 needed: d.tp as f64,
@@ -44,7 +47,7 @@ impl Search<'_> {
                 mends: Vec::new(),
             });
         }
-        if !sharding::splittable(w, d.tp) {
+        if rules == Layouts::Dfmodel && !sharding::splittable(w, d.tp) {
             return Some(Infeasible {
                 resource: "sharding".into(),
                 needed: d.tp as f64,

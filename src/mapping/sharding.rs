@@ -41,7 +41,7 @@ use crate::model::rate::{Compute, Rate};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
 use crate::system::{Style, System};
-use crate::workload::{Axis, CollectiveKind, Phase, Use, Workload};
+use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Use, Workload};
 use std::collections::BTreeMap;
 
 /// A sharding problem, free of where its costs come from.
@@ -106,10 +106,11 @@ pub fn problem(
         ShardingObjective::Time => Unit::Seconds,
         ShardingObjective::Bytes => Unit::Bytes,
     };
-    problem_in(unit, workload, system, degrees, pins)
+    let open = open_strategies(workload, degrees.tp, system.model.layouts, pins, true);
+    problem_of(open, unit, workload, system, degrees)
 }
 
-/// The same in a given unit.
+/// The same in a given unit, over all strategies: for a search that sees the memory.
 ///
 /// # Errors
 /// As [`problem`].
@@ -119,6 +120,17 @@ pub fn problem_in(
     system: &System,
     degrees: &Degrees,
     pins: &[Option<Strategy>],
+) -> Result<Problem, String> {
+    let open = open_strategies(workload, degrees.tp, system.model.layouts, pins, false);
+    problem_of(open, unit, workload, system, degrees)
+}
+
+fn problem_of(
+    open: Vec<Vec<Strategy>>,
+    unit: Unit,
+    workload: &Workload,
+    system: &System,
+    degrees: &Degrees,
 ) -> Result<Problem, String> {
     let options = &system.model;
     let rules = options.layouts;
@@ -130,9 +142,7 @@ pub fn problem_in(
     let rate = Rate::of(workload, system);
     // Of several blocks each counts as often as it is repeated, and what goes from one to another once.
     let times = |block: usize| if workload.is_chain() { workload.repeats(block) as f64 } else { 1.0 };
-    for (k, kernel) in workload.kernels.iter().enumerate() {
-        let open: Vec<Strategy> =
-            strategies(kernel, t, rules).into_iter().filter(|s| pins[k].is_none_or(|pin| pin == *s)).collect();
+    for (k, (kernel, open)) in workload.kernels.iter().zip(open).enumerate() {
         if open.is_empty() {
             return Err(kernel.name.clone());
         }
@@ -238,6 +248,50 @@ pub fn problem_in(
         }
     }
     Ok(problem)
+}
+
+/// The strategies of each kernel that its pin leaves, without those that no strategy of a kernel with the same weight agrees with. With
+/// `divided` weights are divided wherever they can be: this pass does not see what whole ones take of the DRAM.
+fn open_strategies(
+    workload: &Workload,
+    t: u64,
+    rules: Layouts,
+    pins: &[Option<Strategy>],
+    divided: bool,
+) -> Vec<Vec<Strategy>> {
+    let pinned = |(kernel, pin): (&Kernel, &Option<Strategy>)| {
+        let mut open = strategies(kernel, t, rules);
+        match pin {
+            Some(pin) => open.retain(|s| s == pin),
+            None if divided && rules == Layouts::Flowspace && kernel.op == Op::GemmWeight => {
+                let whole = |s: &Strategy| matches!(s, Strategy::N | Strategy::Replicate);
+                if open.iter().any(|s| !whole(s)) {
+                    open.retain(|s| !whole(s));
+                }
+            }
+            None => {}
+        }
+        open
+    };
+    let mut open: Vec<Vec<Strategy>> = workload.kernels.iter().zip(pins).map(pinned).collect();
+    if rules != Layouts::Flowspace || t == 1 {
+        return open;
+    }
+    let shared =
+        workload.kernels.iter().enumerate().filter_map(|(k, kernel)| Some((kernel.weight_of?.kernel, k, kernel)));
+    let shared: Vec<(usize, usize, &Kernel)> = shared.collect();
+    loop {
+        let before: usize = open.iter().map(Vec::len).sum();
+        for (owner, k, kernel) in &shared {
+            let theirs = open[*owner].clone();
+            open[*k].retain(|s| theirs.iter().any(|o| weight_shards_agree(kernel, *s, *o)));
+            let ours = open[*k].clone();
+            open[*owner].retain(|o| ours.iter().any(|s| weight_shards_agree(kernel, *s, *o)));
+        }
+        if open.iter().map(Vec::len).sum::<usize>() == before {
+            return open;
+        }
+    }
 }
 
 /// The tensors that each kernel reads and makes, in the order of the workload's.
@@ -460,28 +514,32 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
     Ok(Sharding { strategies, record })
 }
 
-/// The largest tensor-parallel degree that a workload's outer problems allow to be split evenly: all their sizes must
-/// be multiples of it. Heads that several others share may also be fewer, then each lies on as many chips as share it.
-/// Returns the first kernel whose size is neither. DFModel's rules of layout cut problems where the workload lets them.
-pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<(&str, u64)> {
+/// The first kernel whose outer problems cannot be shared by `t` chips. In our model: problems with a trained weight each that come out
+/// uneven (others stay whole, see [`strategies`]). Under DFModel's rules: all that come out uneven, unless the workload lets them be cut;
+/// heads that several others share may also be fewer, then each lies on as many chips as share it.
+pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<&Kernel> {
+    if rules == Layouts::Flowspace {
+        let open = open_strategies(workload, t, rules, &vec![None; workload.kernels.len()], false);
+        return workload
+            .kernels
+            .iter()
+            .zip(open)
+            .find(|(k, open)| k.shape.outer > 1 && open.is_empty())
+            .map(|(k, _)| k);
+    }
     let shared = |i: usize| {
         let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
         readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
     };
-    workload
-        .kernels
-        .iter()
-        .enumerate()
-        .find(|(i, k)| {
-            let outer = k.shape.outer;
-            let cut = k.outer_cut && rules == Layouts::Dfmodel;
-            let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
-            outer > 1 && !cut && !even
-        })
-        .map(|(_, k)| (k.name.as_str(), k.shape.outer))
+    let uneven = |(i, k): &(usize, &Kernel)| {
+        let outer = k.shape.outer;
+        let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
+        outer > 1 && !k.outer_cut && !even
+    };
+    workload.kernels.iter().enumerate().find(uneven).map(|(_, k)| k)
 }
 
-/// Whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.
+/// Under DFModel's rules: whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.
 pub fn splittable(workload: &Workload, t: u64) -> bool {
     workload.kernels.iter().filter(|k| k.is_gemm()).all(|k| {
         k.shape.outer > 1 || [Axis::M, Axis::K, Axis::N].iter().any(|a| *a != k.tiled && k.shape.along(*a) >= t)

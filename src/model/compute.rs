@@ -229,11 +229,12 @@ pub fn moved_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> (f
 
 /// Chips among which the DRAM bytes that a kernel moves or keeps beside tensors and weights are divided: none where it is
 /// replicated; with its outer problems split, no more than there are problems (or groups of problems that share an
-/// operand): a key-value head lies whole on each chip that has one of its query heads.
+/// operand): a key-value head lies whole on each chip that has one of its query heads, and so do all of them where columns are split.
 pub fn extra_dram_share(kernel: &Kernel, strategy: Strategy, t: u64) -> f64 {
     match strategy {
         _ if kernel.extra_dram_on_each => 1.0,
         Strategy::Replicate => 1.0,
+        Strategy::N if kernel.shape.outer > 1 => 1.0,
         Strategy::Outer => t.min((kernel.shape.outer / kernel.lhs_shared.max(1)).max(1)) as f64,
         _ => t as f64,
     }

@@ -38,38 +38,30 @@ pub enum Layout {
 
 /// The strategies open to a kernel in a group of `t` chips.
 ///
-/// Both rule sets (model.md section 4): with several outer problems only `Outer`; the tiled axis and axes of size one
-/// are not split; a kernel with a weight is never replicated. Beyond DFModel's rules, ours let elementwise and norm kernels split
-/// the columns although tiles are cut from them too (sequence parallelism), keep norms from splitting the rows they
-/// reduce over, and keep weight gradients from splitting the tokens they contract over.
+/// Ours: outer problems are split among the chips where every chip then has as many, or every problem as many chips (which
+/// all compute it); or all of them are on every chip, whole or with some of the columns. Of one problem rows, contraction or columns
+/// are split, or nothing; axes of size one are not, norms do not split the rows they reduce over, and weight gradients not the tokens they
+/// contract over. DFModel's (model.md section 4): [`prices::strategies`].
 pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts) -> Vec<Strategy> {
     if t == 1 {
         return vec![Strategy::Replicate];
     }
-    if kernel.shape.outer > 1 {
-        return vec![Strategy::Outer];
+    if rules == Layouts::Dfmodel {
+        return prices::strategies(kernel);
     }
-    let has_weight = kernel.op == Op::GemmWeight;
-    let mut open = Vec::new();
     let splittable = |axis: Axis| kernel.shape.along(axis) > 1;
-    match rules {
-        Layouts::Dfmodel => return prices::strategies(kernel, has_weight),
-        Layouts::Flowspace => {
-            if !matches!(kernel.op, Op::Norm | Op::Opaque) && splittable(Axis::M) {
-                open.push(Strategy::M);
-            }
-            if kernel.is_gemm() && kernel.tiled != Axis::K && splittable(Axis::K) {
-                open.push(Strategy::K);
-            }
-            if !has_weight && kernel.op != Op::Opaque && splittable(Axis::N) {
-                open.push(Strategy::N);
-            }
-            if !has_weight {
-                open.push(Strategy::Replicate);
-            }
-        }
-    }
-    open
+    let outer = kernel.shape.outer;
+    let many = outer > 1;
+    let rows = !matches!(kernel.op, Op::Norm | Op::Opaque) && splittable(Axis::M);
+    let contracted = kernel.is_gemm() && kernel.tiled != Axis::K && splittable(Axis::K);
+    let open = [
+        (Strategy::Outer, many && (outer.is_multiple_of(t) || t.is_multiple_of(outer))),
+        (Strategy::M, !many && rows),
+        (Strategy::K, !many && contracted),
+        (Strategy::N, kernel.op != Op::Opaque && splittable(Axis::N)),
+        (Strategy::Replicate, true),
+    ];
+    open.into_iter().filter(|(_, open)| *open).map(|(strategy, _)| strategy).collect()
 }
 
 /// Layout of a kernel's output.
@@ -138,12 +130,14 @@ pub fn conversion(from: Layout, to: Layout) -> Result<Option<CollectiveKind>, ()
 /// Whether a backward kernel under `strategy` uses the shards of the weight that its forward kernel made under
 /// `owner`. The input gradient multiplies by the transposed weight (its k is the weight's rows), the weight gradient
 /// has the weight's input features as rows and its output features as columns, whichever the forward kernel has more of: a product of m
-/// output and k input features has a gradient of k x m.
+/// output and k input features has a gradient of k x m. For more than one chip: a weight with a gradient is always divided.
 pub fn weight_shards_agree(kernel: &Kernel, strategy: Strategy, owner: Strategy) -> bool {
     match (kernel.phase, owner) {
         (Phase::Forward, _) => true,
         // The same product again.
         (Phase::Recompute, _) => strategy == owner,
+        // The gradient of a weight that every chip has whole would be made by each of them, or be a sum over their tokens: what replicas do.
+        (Phase::BackwardWeight, Strategy::Replicate | Strategy::N) => false,
         (_, Strategy::Replicate) => strategy == Strategy::Replicate,
         // Problems with a weight each (experts) stay where they are.
         (_, Strategy::Outer) if kernel.shape.outer > 1 => strategy == Strategy::Outer,
@@ -151,7 +145,8 @@ pub fn weight_shards_agree(kernel: &Kernel, strategy: Strategy, owner: Strategy)
         (Phase::BackwardInput, Strategy::K) => matches!(strategy, Strategy::M | Strategy::Outer),
         (Phase::BackwardWeight, Strategy::Outer | Strategy::M) => strategy == Strategy::N,
         (Phase::BackwardWeight, Strategy::K) => strategy == Strategy::M,
-        (_, Strategy::N) => false,
+        // Each chip has its tokens and the whole weight.
+        (Phase::BackwardInput, Strategy::N) => strategy == Strategy::N,
     }
 }
 
@@ -172,6 +167,18 @@ mod tests {
             conversion(produced(Strategy::K, Layouts::Flowspace), Layout::Replicated),
             Ok(Some(CollectiveKind::AllReduce))
         );
+    }
+
+    /// Two heads on four chips are on two each; three heads on two chips are not split.
+    #[test]
+    fn heads_are_split_where_they_come_out_even() {
+        let w = gpt3(1024, 2, 512, 1, 8, Pass::Forward);
+        let scores = &w.kernels[w.kernel_index("MHA1").unwrap()];
+        assert_eq!(scores.shape.outer, 2);
+        let open = strategies(scores, 4, Layouts::Flowspace);
+        assert_eq!(open, [Strategy::Outer, Strategy::N, Strategy::Replicate]);
+        assert_eq!(strategies(scores, 3, Layouts::Flowspace), [Strategy::N, Strategy::Replicate]);
+        assert_eq!(strategies(scores, 3, Layouts::Dfmodel), [Strategy::Outer]);
     }
 
     #[test]

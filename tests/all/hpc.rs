@@ -10,7 +10,7 @@ fn tree(text: &str) -> Node {
     Node::parse("test.yaml", text).unwrap_or_else(|e| panic!("{e}"))
 }
 
-fn workload(text: &str) -> Workload {
+pub(super) fn workload(text: &str) -> Workload {
     WorkloadSpec::build(&tree(text)).unwrap_or_else(|e| panic!("{e}"))
 }
 
@@ -30,14 +30,14 @@ overlap: {overlap}
     ))
 }
 
-fn system(network: &str, overlap: &str) -> System {
+pub(super) fn system(network: &str, overlap: &str) -> System {
     System::build(&system_tree(network, overlap)).unwrap_or_else(|e| panic!("{e}"))
 }
 
-const LINK: &str =
+pub(super) const LINK: &str =
     "link: {name: l, source: 'assumed: test', bandwidth: 100 GB/s, latency: 1 us, price: $1/(GB/s), power: 1 W/(GB/s)}";
 
-fn mapped(workload: &Workload, system: &System) -> Box<Plan> {
+pub(super) fn mapped(workload: &Workload, system: &System) -> Box<Plan> {
     match map(workload, system, &Request::default()).unwrap() {
         Answer::Mapped(plan, record) => {
             assert_eq!(record.status, Status::Optimal);

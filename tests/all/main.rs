@@ -34,6 +34,7 @@ mod schemas;
 mod scratch;
 mod scripts;
 mod statement;
+mod strategies;
 mod study;
 mod study_sharing;
 mod trace_critical;

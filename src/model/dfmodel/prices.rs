@@ -1,21 +1,24 @@
 //! What things cost in DFModel: shards of kernels, layouts asked of their operands, collectives.
 
-use crate::graph::{Axis, CollectiveKind, Kernel, Slot};
+use crate::graph::{Axis, CollectiveKind, Kernel, Op, Slot};
 use crate::model::collective::{GroupDimension, ranks};
 use crate::model::{Layout, Strategy};
 use crate::system::Topology;
 use crate::system::options::{AllToAllMessages, GradientLink, ModelOptions};
 
-/// The strategies open to a kernel with one problem (model.md section 4): the tiled axis and axes of size one are not split, a
-/// kernel with a weight is never replicated.
-pub fn strategies(kernel: &Kernel, has_weight: bool) -> Vec<Strategy> {
+/// The strategies open to a kernel (model.md section 4): several outer problems are what is split; of one problem the tiled axis and
+/// axes of size one are not; a kernel with a weight is never replicated.
+pub fn strategies(kernel: &Kernel) -> Vec<Strategy> {
+    if kernel.shape.outer > 1 {
+        return vec![Strategy::Outer];
+    }
     let mut open = Vec::new();
     for (strategy, axis) in [(Strategy::M, Axis::M), (Strategy::K, Axis::K), (Strategy::N, Axis::N)] {
         if kernel.tiled != axis && kernel.shape.along(axis) > 1 && (axis != Axis::K || kernel.is_gemm()) {
             open.push(strategy);
         }
     }
-    if !has_weight {
+    if kernel.op != Op::GemmWeight {
         open.push(Strategy::Replicate);
     }
     open

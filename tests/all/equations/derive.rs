@@ -214,6 +214,7 @@ impl<'a> Model<'a> {
         let kernel = &self.graph.kernels[k];
         match self.decisions.strategy[k] {
             Strategy::Replicate => 1.0,
+            Strategy::N if kernel.outer > 1 => 1.0,
             Strategy::Outer => self.t.min(kernel.outer / kernel.lhs_shared) as f64,
             _ => self.t as f64,
         }

@@ -266,16 +266,18 @@ pub fn open(kernel: &Kernel, t: u64) -> Vec<Strategy> {
     if t == 1 {
         return vec![Strategy::Replicate];
     }
-    if kernel.outer > 1 {
-        return vec![Strategy::Outer];
-    }
-    let weighted = kernel.op == Op::Weight;
-    let product = weighted || kernel.op == Op::Pair;
-    let rows = kernel.m > 1 && !matches!(kernel.op, Op::Norm | Op::Opaque);
-    let contracted = product && kernel.k > 1 && kernel.pass != Pass::GradientOfWeight;
-    let columns = kernel.n > 1 && !weighted && kernel.op != Op::Opaque;
-    let all =
-        [(Strategy::M, rows), (Strategy::K, contracted), (Strategy::N, columns), (Strategy::Replicate, !weighted)];
+    let single = kernel.outer == 1;
+    let product = matches!(kernel.op, Op::Weight | Op::Pair);
+    let rows = single && kernel.m > 1 && !matches!(kernel.op, Op::Norm | Op::Opaque);
+    let contracted = single && product && kernel.k > 1 && kernel.pass != Pass::GradientOfWeight;
+    let columns = kernel.n > 1 && kernel.op != Op::Opaque;
+    let all = [
+        (Strategy::Outer, !single && (kernel.outer.is_multiple_of(t) || t.is_multiple_of(kernel.outer))),
+        (Strategy::M, rows),
+        (Strategy::K, contracted),
+        (Strategy::N, columns),
+        (Strategy::Replicate, true),
+    ];
     all.into_iter().filter(|(_, there)| *there).map(|(strategy, _)| strategy).collect()
 }
 
@@ -288,7 +290,7 @@ pub fn finds_shards(kernel: &Kernel, strategy: Strategy, owner: &Kernel, theirs:
         Strategy::M | Strategy::Outer => strategy == Strategy::K,
         Strategy::K if gradient => strategy == Strategy::M,
         Strategy::K => matches!(strategy, Strategy::M | Strategy::Outer),
-        Strategy::Replicate => strategy == Strategy::Replicate,
-        Strategy::N => false,
+        Strategy::Replicate => !gradient && strategy == Strategy::Replicate,
+        Strategy::N => !gradient && strategy == Strategy::N,
     }
 }

@@ -67,7 +67,7 @@ pub const OF_DRAWN: &[(&str, u32)] = &[
     ("a dimension divided", 85),
     ("an operand shared by outer problems", 40),
     ("caches", 300),
-    ("carried backward", 15),
+    ("carried backward", 10),
     ("carried forward", 300),
     ("collectives of its own", 450),
     ("extra DRAM", 550),

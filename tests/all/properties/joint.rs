@@ -90,8 +90,7 @@ fn strategies(w: &Workload) -> Vec<Vec<Sharding>> {
     w.kernels
         .iter()
         .map(|k| match k.op {
-            Op::GemmWeight => vec![Sharding::M, Sharding::K, Sharding::N],
-            Op::Gemm => vec![Sharding::M, Sharding::K, Sharding::N, Sharding::Replicate],
+            Op::GemmWeight | Op::Gemm => vec![Sharding::M, Sharding::K, Sharding::N, Sharding::Replicate],
             _ => vec![Sharding::M, Sharding::N, Sharding::Replicate],
         })
         .collect()

@@ -394,7 +394,7 @@ fn a_higher_clock_is_never_slower() {
 fn more_chips_of_a_free_degree_are_never_slower() {
     let chips = 2..=6u64;
     let tally = Cell::new((0, 0, 1.0_f64));
-    check(60, &(workload(false), any_system(), chips), |(mut w, mut s, chips)| {
+    check(24, &(workload(false), any_system(), chips), |(mut w, mut s, chips)| {
         w.global_batch = w.micro_batch * chips * 4;
         s.network.topology = Arrangement::Switch;
         let link = s.network.dimensions.first().map(|d| d.link.clone());
@@ -417,7 +417,7 @@ fn more_chips_of_a_free_degree_are_never_slower() {
     });
     let found = tally.get();
     println!("chips x 2: slower, of, at worst: {found:?}");
-    assert!(found.0 == 0 && found.1 > 20, "{found:?}");
+    assert!(found.0 == 0 && found.1 > 7, "{found:?}");
 }
 
 /// Names mean nothing.
