@@ -12,9 +12,10 @@ impl Derivation<'_> {
     pub(super) fn rules(&self, broken: &mut Vec<String>) {
         let name = |k: usize| &self.w.kernels[k].name;
         let rules = self.system.model.layouts;
+        let backward = self.w.has_backward();
         for (k, kernel) in self.w.kernels.iter().enumerate() {
             let strategy = self.d.sharding[k];
-            if !strategies(kernel, self.tp, rules).contains(&strategy) {
+            if !strategies(kernel, self.tp, rules, backward).contains(&strategy) {
                 broken.push(format!("kernel {} cannot be sharded by {strategy} among {} chips", kernel.name, self.tp));
             }
             if let Some(owner) = kernel.weight_of.filter(|_| rules == Layouts::Flowspace && self.tp > 1)

@@ -63,6 +63,11 @@ pub struct Workload {
 }
 
 impl Workload {
+    /// Whether some kernel belongs to the backward pass.
+    pub fn has_backward(&self) -> bool {
+        self.kernels.iter().any(|k| k.phase != Phase::Forward)
+    }
+
     /// FLOP of one iteration: all kernels, all layers, all samples, unsharded.
     pub fn flop_per_iteration(&self) -> f64 {
         if self.is_chain() {

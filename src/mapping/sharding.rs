@@ -259,8 +259,9 @@ fn open_strategies(
     pins: &[Option<Strategy>],
     divided: bool,
 ) -> Vec<Vec<Strategy>> {
+    let backward = workload.has_backward();
     let pinned = |(kernel, pin): (&Kernel, &Option<Strategy>)| {
-        let mut open = strategies(kernel, t, rules);
+        let mut open = strategies(kernel, t, rules, backward);
         match pin {
             Some(pin) => open.retain(|s| s == pin),
             None if divided && rules == Layouts::Flowspace && kernel.op == Op::GemmWeight => {

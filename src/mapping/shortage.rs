@@ -174,6 +174,9 @@ impl fmt::Display for Mend {
     }
 }
 
+/// Most sets of shardings of one search: dozens of amounts are tried, and a set that fits is found early or is rare.
+const SETS: u64 = 500;
+
 /// More than any chip has, and any point needs.
 const ENDLESS: f64 = 1e18;
 /// How near the bisection comes to the least amount.
@@ -276,7 +279,8 @@ impl<'a> Lacking<'a> {
         }
         let mend = Mend { changes: changes.to_vec(), least: false };
         let (workload, system, request) = mend.apply(self.workload, self.system, self.request);
-        match map_until(&workload, &system, &Request { any: true, ..request }, self.deadline) {
+        let request = Request { any: true, joint_nodes: request.joint_nodes.min(SETS), ..request };
+        match map_until(&workload, &system, &request, self.deadline) {
             Ok(Answer::Mapped(plan, _)) => Tried::Plan(plan),
             Ok(Answer::Infeasible(_)) => Tried::None,
             Err(

@@ -36,13 +36,13 @@ pub enum Layout {
     Partial,
 }
 
-/// The strategies open to a kernel in a group of `t` chips.
+/// The strategies open to a kernel in a group of `t` chips, in a workload with a `backward` pass or without.
 ///
 /// Ours: outer problems are split among the chips where every chip then has as many, or every problem as many chips (which
-/// all compute it); or all of them are on every chip, whole or with some of the columns. Of one problem rows, contraction or columns
-/// are split, or nothing; axes of size one are not, norms do not split the rows they reduce over, and weight gradients not the tokens they
+/// all compute it); where they come out uneven, and anywhere in a workload without a backward pass, all of them may be on every chip, whole
+/// or with some of the columns. Of one problem rows, contraction or columns are split, or nothing; axes of size one are not, norms do not split the rows they reduce over, and weight gradients not the tokens they
 /// contract over. DFModel's (model.md section 4): [`prices::strategies`].
-pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts) -> Vec<Strategy> {
+pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts, backward: bool) -> Vec<Strategy> {
     if t == 1 {
         return vec![Strategy::Replicate];
     }
@@ -52,14 +52,16 @@ pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts) -> Vec<Strategy> {
     let splittable = |axis: Axis| kernel.shape.along(axis) > 1;
     let outer = kernel.shape.outer;
     let many = outer > 1;
+    let even = many && (outer.is_multiple_of(t) || t.is_multiple_of(outer));
+    let together = !(even && backward);
     let rows = !matches!(kernel.op, Op::Norm | Op::Opaque) && splittable(Axis::M);
     let contracted = kernel.is_gemm() && kernel.tiled != Axis::K && splittable(Axis::K);
     let open = [
-        (Strategy::Outer, many && (outer.is_multiple_of(t) || t.is_multiple_of(outer))),
+        (Strategy::Outer, even),
         (Strategy::M, !many && rows),
         (Strategy::K, !many && contracted),
-        (Strategy::N, kernel.op != Op::Opaque && splittable(Axis::N)),
-        (Strategy::Replicate, true),
+        (Strategy::N, together && kernel.op != Op::Opaque && splittable(Axis::N)),
+        (Strategy::Replicate, together),
     ];
     open.into_iter().filter(|(_, open)| *open).map(|(strategy, _)| strategy).collect()
 }
@@ -175,17 +177,18 @@ mod tests {
         let w = gpt3(1024, 2, 512, 1, 8, Pass::Forward);
         let scores = &w.kernels[w.kernel_index("MHA1").unwrap()];
         assert_eq!(scores.shape.outer, 2);
-        let open = strategies(scores, 4, Layouts::Flowspace);
-        assert_eq!(open, [Strategy::Outer, Strategy::N, Strategy::Replicate]);
-        assert_eq!(strategies(scores, 3, Layouts::Flowspace), [Strategy::N, Strategy::Replicate]);
-        assert_eq!(strategies(scores, 3, Layouts::Dfmodel), [Strategy::Outer]);
+        let open = |t, backward| strategies(scores, t, Layouts::Flowspace, backward);
+        assert_eq!(open(4, false), [Strategy::Outer, Strategy::N, Strategy::Replicate]);
+        assert_eq!(open(4, true), [Strategy::Outer]);
+        assert_eq!(open(3, true), [Strategy::N, Strategy::Replicate]);
+        assert_eq!(strategies(scores, 3, Layouts::Dfmodel, false), [Strategy::Outer]);
     }
 
     #[test]
     fn norms_do_not_split_the_rows_they_reduce() {
         let w = gpt3(1024, 16, 64, 1, 8, Pass::Forward);
         let ln = &w.kernels[w.kernel_index("LN1").unwrap()];
-        assert!(!strategies(ln, 8, Layouts::Flowspace).contains(&Strategy::M));
-        assert!(strategies(ln, 8, Layouts::Flowspace).contains(&Strategy::N));
+        assert!(!strategies(ln, 8, Layouts::Flowspace, false).contains(&Strategy::M));
+        assert!(strategies(ln, 8, Layouts::Flowspace, false).contains(&Strategy::N));
     }
 }

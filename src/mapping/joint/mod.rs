@@ -404,12 +404,12 @@ fn prune(links: &[Link], all: &Open, open: &mut Open) -> bool {
 
 /// Bytes that a chip's DRAM must hold at least, whatever the sharding, without what waits between partitions.
 pub(super) fn least_resident(search: &Search<'_>, degrees: &Degrees) -> f64 {
-    let layouts = search.system.model.layouts;
+    let (layouts, backward) = (search.system.model.layouts, search.workload.has_backward());
     let kernels = search.workload.kernels.iter().zip(&search.pins_sharding);
     let open: Open = kernels
         .map(|(kernel, pin)| match pin {
             Some(pin) => vec![*pin],
-            None => strategies(kernel, degrees.tp, layouts),
+            None => strategies(kernel, degrees.tp, layouts, backward),
         })
         .collect();
     let pipe = search.pipe(degrees);

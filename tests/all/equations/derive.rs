@@ -206,7 +206,7 @@ impl<'a> Model<'a> {
         let strategy = &self.decisions.strategy;
         self.graph.kernels.iter().zip(strategy).all(|(kernel, by)| {
             let agrees = |owner: usize| finds_shards(kernel, *by, &self.graph.kernels[owner], strategy[owner]);
-            open(kernel, self.t).contains(by) && (self.t == 1 || kernel.weight_of.is_none_or(agrees))
+            open(self.graph, kernel, self.t).contains(by) && (self.t == 1 || kernel.weight_of.is_none_or(agrees))
         })
     }
 

@@ -262,7 +262,7 @@ pub fn convert(made: Layout, asked: Layout) -> Option<Conversion> {
 }
 
 /// Strategies open to a kernel.
-pub fn open(kernel: &Kernel, t: u64) -> Vec<Strategy> {
+pub fn open(graph: &Graph, kernel: &Kernel, t: u64) -> Vec<Strategy> {
     if t == 1 {
         return vec![Strategy::Replicate];
     }
@@ -271,12 +271,14 @@ pub fn open(kernel: &Kernel, t: u64) -> Vec<Strategy> {
     let rows = single && kernel.m > 1 && !matches!(kernel.op, Op::Norm | Op::Opaque);
     let contracted = single && product && kernel.k > 1 && kernel.pass != Pass::GradientOfWeight;
     let columns = kernel.n > 1 && kernel.op != Op::Opaque;
+    let even = !single && (kernel.outer.is_multiple_of(t) || t.is_multiple_of(kernel.outer));
+    let together = !even || !graph.kernels.iter().any(backward);
     let all = [
-        (Strategy::Outer, !single && (kernel.outer.is_multiple_of(t) || t.is_multiple_of(kernel.outer))),
+        (Strategy::Outer, even),
         (Strategy::M, rows),
         (Strategy::K, contracted),
-        (Strategy::N, columns),
-        (Strategy::Replicate, true),
+        (Strategy::N, columns && together),
+        (Strategy::Replicate, together),
     ];
     all.into_iter().filter(|(_, there)| *there).map(|(strategy, _)| strategy).collect()
 }

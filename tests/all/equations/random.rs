@@ -530,7 +530,11 @@ pub fn decisions(random: &mut Random, graph: &Graph, machine: &Machine) -> Decis
 }
 
 fn strategy_of(random: &mut Random, graph: &Graph, kernel: &Kernel, so_far: &[Strategy], t: u64) -> Strategy {
-    let mut open = open(kernel, t);
+    let mut open = open(graph, kernel, t);
+    let trained = |k: &Kernel| k.pass == Pass::GradientOfWeight && k.weight_of == Some(so_far.len());
+    if graph.kernels.iter().any(trained) && !random.one_in(20) {
+        open.retain(|s| !matches!(s, Strategy::N | Strategy::Replicate));
+    }
     if let Some(owner) = kernel.weight_of
         && !random.one_in(20)
     {

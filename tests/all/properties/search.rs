@@ -394,8 +394,10 @@ fn a_higher_clock_is_never_slower() {
 fn more_chips_of_a_free_degree_are_never_slower() {
     let chips = 2..=6u64;
     let tally = Cell::new((0, 0, 1.0_f64));
-    check(24, &(workload(false), any_system(), chips), |(mut w, mut s, chips)| {
+    check(60, &(workload(false), any_system(), chips), |(mut w, mut s, chips)| {
         w.global_batch = w.micro_batch * chips * 4;
+        // What fits does so on more chips too; to see that nothing fits at all takes long.
+        s.memory.0.capacity = None;
         s.network.topology = Arrangement::Switch;
         let link = s.network.dimensions.first().map(|d| d.link.clone());
         let Some(link) = link else { return Ok(()) };
@@ -417,7 +419,7 @@ fn more_chips_of_a_free_degree_are_never_slower() {
     });
     let found = tally.get();
     println!("chips x 2: slower, of, at worst: {found:?}");
-    assert!(found.0 == 0 && found.1 > 7, "{found:?}");
+    assert!(found.0 == 0 && found.1 > 20, "{found:?}");
 }
 
 /// Names mean nothing.
