@@ -4,7 +4,7 @@ use super::degrees::Degrees;
 use super::instance::{Instance, SramShort};
 use super::record::Infeasible;
 use super::search::Search;
-use super::sharding;
+use crate::model::layout::{Unshared, unshared};
 use crate::model::stages::MOST_STAGES;
 
 impl Search<'_> {
@@ -34,27 +34,19 @@ impl Search<'_> {
                 mends: Vec::new(),
             });
         }
-        if let Some((kernel, outer)) = sharding::uneven_outer(w, d.tp, self.system.model.layouts) {
-            return Some(Infeasible {
-                resource: "heads".into(),
-                needed: d.tp as f64,
-                available: outer as f64,
-                unit: "heads".into(),
-                remedy: format!("{outer} heads ({kernel}) are not divisible by TP = {}", d.tp),
-                mends: Vec::new(),
-            });
-        }
-        if !sharding::splittable(w, d.tp) {
-            return Some(Infeasible {
-                resource: "sharding".into(),
-                needed: d.tp as f64,
-                available: 1.0,
-                unit: "chips".into(),
-                remedy: format!("some kernel has no axis of {} parts", d.tp),
-                mends: Vec::new(),
-            });
-        }
-        None
+        let why = unshared(w, d.tp, self.system.model.layouts)?;
+        let (resource, available, unit) = match why {
+            Unshared::Outer { outer, .. } => ("heads", outer, "heads"),
+            Unshared::Small { .. } => ("sharding", 1, "chips"),
+        };
+        Some(Infeasible {
+            resource: resource.into(),
+            needed: d.tp as f64,
+            available: available as f64,
+            unit: unit.into(),
+            remedy: why.to_string(),
+            mends: Vec::new(),
+        })
     }
 
     /// How the chips share the kernels, for a person.

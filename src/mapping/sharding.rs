@@ -41,7 +41,7 @@ use crate::model::rate::{Compute, Rate};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
 use crate::system::{Style, System};
-use crate::workload::{Axis, CollectiveKind, Phase, Use, Workload};
+use crate::workload::{CollectiveKind, Phase, Use, Workload};
 use std::collections::BTreeMap;
 
 /// A sharding problem, free of where its costs come from.
@@ -289,6 +289,7 @@ fn work_seconds(
     let rules = options.layouts;
     let read: f64 = operands.read[k]
         .iter()
+        .filter(|(tensor, _)| options.counts(&workload.tensors[*tensor]))
         .map(|(tensor, u)| {
             tensor_bytes(&workload.tensors[*tensor], required(kernel, u.slot, s, rules), t, Tiling::WHOLE, word).0
         })
@@ -458,32 +459,4 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
             .collect()
     });
     Ok(Sharding { strategies, record })
-}
-
-/// The largest tensor-parallel degree that a workload's outer problems allow to be split evenly: all their sizes must
-/// be multiples of it. Heads that several others share may also be fewer, then each lies on as many chips as share it.
-/// Returns the first kernel whose size is neither. DFModel's rules of layout cut problems where the workload lets them.
-pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<(&str, u64)> {
-    let shared = |i: usize| {
-        let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
-        readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
-    };
-    workload
-        .kernels
-        .iter()
-        .enumerate()
-        .find(|(i, k)| {
-            let outer = k.shape.outer;
-            let cut = k.outer_cut && rules == Layouts::Dfmodel;
-            let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
-            outer > 1 && !cut && !even
-        })
-        .map(|(_, k)| (k.name.as_str(), k.shape.outer))
-}
-
-/// Whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.
-pub fn splittable(workload: &Workload, t: u64) -> bool {
-    workload.kernels.iter().filter(|k| k.is_gemm()).all(|k| {
-        k.shape.outer > 1 || [Axis::M, Axis::K, Axis::N].iter().any(|a| *a != k.tiled && k.shape.along(*a) >= t)
-    })
 }

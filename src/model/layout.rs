@@ -4,7 +4,7 @@
 //! asks of its operands follows from which axes a tensor's rows and columns are ([`Slot`]).
 
 use super::dfmodel::prices;
-use crate::graph::{Axis, CollectiveKind, Kernel, Op, Phase, Slot};
+use crate::graph::{Axis, CollectiveKind, Kernel, Op, Phase, Slot, Workload};
 use crate::system::options::Layouts;
 
 crate::choice! {
@@ -70,6 +70,53 @@ pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts) -> Vec<Strategy> {
         }
     }
     open
+}
+
+/// Why a group cannot share a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unshared<'a> {
+    /// Its outer problems cannot be dealt out evenly.
+    #[error("{outer} heads ({kernel}) are not divisible by TP = {t}")]
+    Outer {
+        /// Name of the kernel.
+        kernel: &'a str,
+        /// Its outer problems.
+        outer: u64,
+        /// Chips of the group.
+        t: u64,
+    },
+    /// It has no axis of as many parts.
+    #[error("kernel {kernel} has no axis of {t} parts")]
+    Small {
+        /// Name of the kernel.
+        kernel: &'a str,
+        /// Chips of the group.
+        t: u64,
+    },
+}
+
+/// The first kernel that a tensor-parallel group of `t` chips cannot share; search and checker ask here.
+///
+/// Outer problems must be a multiple of t. Heads that several others share may also divide it, then each lies on as many chips as share it. DFModel's rules of
+/// layout cut problems where the workload lets them. A product of one problem needs an axis, but the tiled one, of t parts.
+pub fn unshared(workload: &Workload, t: u64, rules: Layouts) -> Option<Unshared<'_>> {
+    let shared = |i: usize| {
+        let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
+        readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
+    };
+    let uneven = workload.kernels.iter().enumerate().find(|(i, k)| {
+        let outer = k.shape.outer;
+        let cut = k.outer_cut && rules == Layouts::Dfmodel;
+        let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
+        outer > 1 && !cut && !even
+    });
+    if let Some((_, kernel)) = uneven {
+        return Some(Unshared::Outer { kernel: &kernel.name, outer: kernel.shape.outer, t });
+    }
+    let parts = |k: &Kernel, axis: Axis| axis != k.tiled && k.shape.along(axis) >= t;
+    let small = workload.kernels.iter().filter(|k| k.is_gemm() && k.shape.outer == 1);
+    let small = small.filter(|k| ![Axis::M, Axis::K, Axis::N].iter().any(|axis| parts(k, *axis))).map(|k| &k.name);
+    small.map(|kernel| Unshared::Small { kernel, t }).next()
 }
 
 /// Layout of a kernel's output.

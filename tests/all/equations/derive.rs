@@ -1,6 +1,6 @@
 //! Sections 6 and 7 of docs/model.md: what a partition holds, moves and takes.
 
-use super::case::{Collective, Efficiency, Graph, Machine, Overlap, Scope, Slot, Topology};
+use super::case::{Collective, Efficiency, Graph, Machine, Op, Overlap, Scope, Slot, Topology};
 use super::compute::{self, Seconds, beta, tile_flop};
 use super::graph::{Conversion, Local, Paid, Sharded, Strategy, along_k, backward, finds_shards, open};
 use super::network::{self, Side};
@@ -207,7 +207,22 @@ impl<'a> Model<'a> {
         self.graph.kernels.iter().zip(strategy).all(|(kernel, by)| {
             let agrees = |owner: usize| finds_shards(kernel, *by, &self.graph.kernels[owner], strategy[owner]);
             open(kernel, self.t).contains(by) && (self.t == 1 || kernel.weight_of.is_none_or(agrees))
-        })
+        }) && (0..strategy.len()).all(|k| self.can_share(k))
+    }
+
+    fn can_share(&self, k: usize) -> bool {
+        let (t, kernel) = (self.t, &self.graph.kernels[k]);
+        if kernel.outer > 1 {
+            let made = |tensor: usize| self.graph.tensors[tensor].maker == Some(k);
+            let of_shared = |r: &super::case::Kernel| r.lhs_shared > 1 && r.reads.iter().any(|(x, _)| made(*x));
+            let shared = self.graph.kernels.iter().any(of_shared);
+            return kernel.outer % t == 0 || (shared && t % kernel.outer == 0);
+        }
+        let tiled = if along_k(kernel) { 2 } else { 3 };
+        let sizes = [kernel.m, kernel.k, kernel.n];
+        t == 1
+            || !matches!(kernel.op, Op::Weight | Op::Pair)
+            || sizes.iter().enumerate().any(|(axis, size)| axis + 1 != tiled && *size >= t)
     }
 
     fn share(&self, k: usize) -> f64 {
