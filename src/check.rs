@@ -6,8 +6,8 @@
 //! once (`index`), so that a graph of thousands of kernels takes seconds.
 //!
 //! A plan is correct when
-//! 1. every kernel has an open strategy, in the group of chips that the network's dimensions give it; backward kernels
-//!    use the shards of the weights they share; stages and replicas are no more than layers and samples;
+//! 1. every kernel has an open strategy, in the group of chips that the network's dimensions give it, and the group can share
+//!    every kernel; backward kernels use the shards of the weights they share; stages and replicas are no more than layers and samples;
 //! 2. no kernel runs before a kernel whose output it reads; forward kernels run before backward ones, those of one block
 //!    before those of the next, backward the other way; a chip that runs
 //!    kernel by kernel has one kernel a partition;

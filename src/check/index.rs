@@ -125,7 +125,7 @@ fn copies<'a>(w: &'a Workload, system: &System) -> Vec<Copied<'a>> {
     let charged = system.model.boundary_tensors == Charge::Charged;
     let mut out = Vec::with_capacity(w.tensors.len());
     for (id, tensor) in w.tensors.iter().enumerate() {
-        if tensor.carried_from.is_some() && !charged {
+        if !system.model.counts(tensor) {
             continue;
         }
         let leaves = tensor.output && charged;

@@ -2,7 +2,7 @@
 
 use super::Derivation;
 use crate::graph::Phase;
-use crate::model::layout::{conversion, produced, required, strategies, weight_shards_agree};
+use crate::model::layout::{conversion, produced, required, strategies, unshared, weight_shards_agree};
 use crate::model::stages;
 use crate::system::Style;
 use crate::system::options::{Layouts, Phases, Pipeline, WeightTraffic};
@@ -29,6 +29,7 @@ impl Derivation<'_> {
                 ));
             }
         }
+        broken.extend(unshared(self.w, self.tp, rules).map(|why| why.to_string()));
         broken.extend(stages::fault(self.system.model.pipeline, self.w.repeat, self.pp, &self.d.stages));
         let may_keep =
             self.system.chip.0.style == Style::Dataflow && self.system.model.weight_traffic == WeightTraffic::Streamed;

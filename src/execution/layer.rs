@@ -90,7 +90,7 @@ impl<'a> Kernels<'a> {
     /// For products of `peak` FLOP/s. Attention and head run in the type of the activations, also where the products with weights
     /// of a layer are narrower (as Transformer Engine does, and MLPerf's runs with it).
     pub fn new(machine: &'a Machine, model: &'a LanguageModel, division: Division, peak: f64) -> Self {
-        let compute = model.types.compute.unwrap_or(model.types.weights);
+        let compute = model.types.products();
         let (_, rate) = machine.rate_of(compute, (peak, peak));
         let (wide_peak, head_rate) = machine.rate_of(model.types.activations, (peak, rate));
         Self {

@@ -110,7 +110,7 @@ impl Machine {
             _ => system.stack.as_ref().map_or_else(Stack::ideal, |s| s.0.clone()),
         };
         // The shares of these kernels are those of single ones: in a long step they fall as those of products do.
-        let sustained = (kernels.efficiency.0 / kernels.burst().efficiency.0).min(1.0);
+        let sustained = kernels.burst.map_or(1.0, |burst| (kernels.efficiency.0 / burst.efficiency.0).min(1.0));
         out.fused_attention = match kernels.fused_attention_of(out.stack.attention_kernel.as_deref()) {
             Some(kernel) => FusedKernel::new(kernel).scaled(sustained),
             None => FusedKernel::of_share(kernels.batched_efficiency.0),
@@ -152,7 +152,7 @@ impl Machine {
     /// # Errors
     /// A sentence that names the missing data type and those there are.
     pub fn peak(&self, model: &LanguageModel) -> Result<f64, String> {
-        let wanted = model.types.compute.unwrap_or(model.types.weights);
+        let wanted = model.types.products();
         match self.peaks.iter().find(|(t, _)| *t == wanted) {
             Some((_, peak)) => Ok(*peak),
             None => {

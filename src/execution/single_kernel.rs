@@ -47,7 +47,7 @@ impl Bench {
         };
         Ok(Self {
             server,
-            batched_efficiency: kernels.burst().batched_efficiency.0,
+            batched_efficiency: kernels.burst_of("").batched_efficiency.0,
             launch: kernels.launch.0,
             peaks: kernels.peak.0.iter().map(|(word, rate)| (word.clone(), rate.0)).collect(),
             attention: kernels.fused_attention.0.iter().map(|(n, k)| (n.clone(), FusedKernel::new(k))).collect(),
@@ -56,13 +56,21 @@ impl Bench {
 
     /// The peak for a type; 16-bit types stand for each other.
     fn peak(&self, precision: DataType) -> Result<f64, String> {
-        let of = |word: &str| self.peaks.iter().find(|(w, _)| w == word).map(|(_, rate)| *rate);
-        let other = match precision {
-            DataType::Bf16 => "fp16",
-            DataType::Fp16 => "bf16",
-            _ => precision.word(),
+        self.peak_and_product(precision).map(|(peak, _)| peak)
+    }
+
+    /// The same, and FLOP/s of the best product.
+    fn peak_and_product(&self, precision: DataType) -> Result<(f64, f64), String> {
+        let of = |t: DataType| {
+            let found = self.peaks.iter().find(|(w, _)| w == t.word());
+            found.map(|(_, rate)| (*rate, rate * self.server.efficiency(t)))
         };
-        of(precision.word())
+        let other = match precision {
+            DataType::Bf16 => DataType::Fp16,
+            DataType::Fp16 => DataType::Bf16,
+            _ => precision,
+        };
+        of(precision)
             .or_else(|| of(other))
             .ok_or_else(|| format!("{}: the chip states no peak for {precision}", self.server.machine.name))
     }
@@ -77,7 +85,7 @@ impl Bench {
     /// # Errors
     /// The chip states no peak for the type.
     pub fn product(&self, product: &Product, precision: DataType) -> Result<f64, String> {
-        let rate = self.peak(precision)? * self.server.efficiency;
+        let (_, rate) = self.peak_and_product(precision)?;
         // Results have at least 16 bits.
         let words = [precision.bytes(), precision.bytes(), precision.bytes().max(2.0)];
         Ok(self.server.kernels.product(product, rate, words) + self.launch)
@@ -93,7 +101,7 @@ impl Bench {
                 let product = Product { batch: 1.0, m: m as f64, n: n as f64, k: k as f64 };
                 Ok(product.flop() / self.product(&product, precision)?)
             }
-            None => Ok(self.peak(precision)? * self.server.efficiency),
+            None => self.peak_and_product(precision).map(|(_, rate)| rate),
         }
     }
 

@@ -67,17 +67,19 @@ impl Workload {
                 }
             })
             .collect();
+        // What lies as kernel k has its rows and columns.
+        let share_of = |tensor: &Tensor, k: usize| {
+            (tensor.rows.div_ceil(parts(k, Axis::Outer) * parts(k, Axis::M)), tensor.cols.div_ceil(parts(k, Axis::N)))
+        };
         let tensors = self
             .tensors
             .iter()
             .map(|tensor| {
                 let (rows, cols) = match (tensor.producer, tensor.consumers.first()) {
-                    (Some(p), _) => (
-                        tensor.rows.div_ceil(parts(p, Axis::Outer) * parts(p, Axis::M)),
-                        tensor.cols.div_ceil(parts(p, Axis::N)),
-                    ),
-                    (None, Some(u)) => operand_size(&kernels[u.kernel], u.slot)
-                        .unwrap_or((tensor.rows.div_ceil(rows), tensor.cols.div_ceil(cols))),
+                    (Some(p), _) => share_of(tensor, p),
+                    (None, Some(u)) => {
+                        operand_size(&kernels[u.kernel], u.slot).unwrap_or_else(|| share_of(tensor, u.kernel))
+                    }
                     (None, None) => (tensor.rows, tensor.cols),
                 };
                 Tensor { rows, cols, ..tensor.clone() }

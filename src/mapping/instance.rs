@@ -778,8 +778,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
     }
     let mut tensors = Vec::new();
     for (id, tensor) in workload.tensors.iter().enumerate() {
-        let boundary = tensor.carried_from.is_some();
-        if boundary && options.boundary_tensors == Charge::Ignored {
+        if !options.counts(tensor) {
             continue;
         }
         // An input that is carried arrives as its reader wants it; the writer converts it.

@@ -4,9 +4,8 @@ use super::degrees::Degrees;
 use super::instance::{Instance, SramShort};
 use super::record::Infeasible;
 use super::search::Search;
-use super::sharding;
+use crate::model::layout::{Unshared, unshared};
 use crate::model::stages::MOST_STAGES;
-use crate::system::options::Layouts;
 
 impl Search<'_> {
     pub(super) fn degrees_infeasible(&self, d: &Degrees) -> Option<Infeasible> {
@@ -35,29 +34,19 @@ impl Search<'_> {
                 mends: Vec::new(),
             });
         }
-        let rules = self.system.model.layouts;
-        if let Some(kernel) = sharding::uneven_outer(w, d.tp, rules) {
-            let (outer, kernel) = (kernel.shape.outer, &kernel.name);
-            return Some(Infeasible {
-                resource: "heads".into(),
-                needed: d.tp as f64,
-                available: outer as f64,
-                unit: "heads".into(),
-                remedy: format!("{outer} heads ({kernel}) are not divisible by TP = {}", d.tp),
-                mends: Vec::new(),
-            });
-        }
-        if rules == Layouts::Dfmodel && !sharding::splittable(w, d.tp) {
-            return Some(Infeasible {
-                resource: "sharding".into(),
-                needed: d.tp as f64,
-                available: 1.0,
-                unit: "chips".into(),
-                remedy: format!("some kernel has no axis of {} parts", d.tp),
-                mends: Vec::new(),
-            });
-        }
-        None
+        let why = unshared(w, d.tp, self.system.model.layouts)?;
+        let (resource, available, unit) = match why {
+            Unshared::Outer { outer, .. } => ("heads", outer, "heads"),
+            Unshared::Small { .. } => ("sharding", 1, "chips"),
+        };
+        Some(Infeasible {
+            resource: resource.into(),
+            needed: d.tp as f64,
+            available: available as f64,
+            unit: unit.into(),
+            remedy: why.to_string(),
+            mends: Vec::new(),
+        })
     }
 
     /// How the chips share the kernels, for a person.

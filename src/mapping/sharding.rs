@@ -41,7 +41,7 @@ use crate::model::rate::{Compute, Rate};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
 use crate::system::{Style, System};
-use crate::workload::{Axis, CollectiveKind, Kernel, Op, Phase, Use, Workload};
+use crate::workload::{CollectiveKind, Kernel, Op, Phase, Use, Workload};
 use std::collections::BTreeMap;
 
 /// A sharding problem, free of where its costs come from.
@@ -344,6 +344,7 @@ fn work_seconds(
     let rules = options.layouts;
     let read: f64 = operands.read[k]
         .iter()
+        .filter(|(tensor, _)| options.counts(&workload.tensors[*tensor]))
         .map(|(tensor, u)| {
             tensor_bytes(&workload.tensors[*tensor], required(kernel, u.slot, s, rules), t, Tiling::WHOLE, word).0
         })
@@ -513,36 +514,4 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
             .collect()
     });
     Ok(Sharding { strategies, record })
-}
-
-/// The first kernel whose outer problems cannot be shared by `t` chips. In our model: problems with a trained weight each that come out
-/// uneven (others stay whole, see [`strategies`]). Under DFModel's rules: all that come out uneven, unless the workload lets them be cut;
-/// heads that several others share may also be fewer, then each lies on as many chips as share it.
-pub fn uneven_outer(workload: &Workload, t: u64, rules: Layouts) -> Option<&Kernel> {
-    if rules == Layouts::Flowspace {
-        let open = open_strategies(workload, t, rules, &vec![None; workload.kernels.len()], false);
-        return workload
-            .kernels
-            .iter()
-            .zip(open)
-            .find(|(k, open)| k.shape.outer > 1 && open.is_empty())
-            .map(|(k, _)| k);
-    }
-    let shared = |i: usize| {
-        let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
-        readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
-    };
-    let uneven = |(i, k): &(usize, &Kernel)| {
-        let outer = k.shape.outer;
-        let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
-        outer > 1 && !k.outer_cut && !even
-    };
-    workload.kernels.iter().enumerate().find(uneven).map(|(_, k)| k)
-}
-
-/// Under DFModel's rules: whether every axis that a kernel could be split along has at least `t` parts; weights gradients are tiled along k.
-pub fn splittable(workload: &Workload, t: u64) -> bool {
-    workload.kernels.iter().filter(|k| k.is_gemm()).all(|k| {
-        k.shape.outer > 1 || [Axis::M, Axis::K, Axis::N].iter().any(|a| *a != k.tiled && k.shape.along(*a) >= t)
-    })
 }

@@ -14,7 +14,7 @@
 //! tiles as wide as a full one: that is what makes small and odd products slow. (Tile and wave quantisation: NVIDIA, Matrix
 //! Multiplication Background User's Guide, 2020.)
 //!
-//! **Single kernels.** A chip may reach more in a burst than in a long step ([`Burst`](crate::system::kernels::Burst)). Where its units
+//! **Single kernels.** A chip may reach more in a burst than in a long step ([`Burst`]). Where its units
 //! wait w for each element of the contracted dimension and hide that among h tiles each, compute is at least
 //! ceil(batch ceil(m/r) ceil(n/c) j / (h U)) (k/j) w, which bounds products of few tiles.
 //!
@@ -22,7 +22,7 @@
 //!
 //! **Fused attention**: [`attention_kernel`](super::attention_kernel).
 
-use crate::system::kernels::Kernels;
+use crate::system::kernels::{Burst, Kernels};
 
 /// A product of `batch` pairs of matrices; the sizes are numbers of elements, and fractions of a row are rounded up where it is cut.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,8 +118,7 @@ impl KernelTimes {
     }
 
     /// What single kernels take on it; `launch` seconds each instead of the chip's own.
-    pub fn burst(kernels: &Kernels, bandwidth: f64, launch: f64) -> Self {
-        let burst = kernels.burst();
+    pub fn burst(kernels: &Kernels, burst: &Burst, bandwidth: f64, launch: f64) -> Self {
         Self {
             launch,
             bandwidth: bandwidth * burst.memory_efficiency.0,
@@ -242,7 +241,7 @@ mod tests {
              efficiency: 1, batched_efficiency: 1, memory_efficiency: 0.5, launch: 0.25 s, burst: {burst}}}"
         );
         let kernels = Reader::read::<Kernels>(&Node::parse("k.yaml", &text).unwrap()).unwrap();
-        let times = KernelTimes::burst(&kernels, 8.0, 1.0);
+        let times = KernelTimes::burst(&kernels, &kernels.burst_of("fp16"), 8.0, 1.0);
         // 500 s against 2 waves of 400 s: compute 800 s in halves, 800 s whole but 1000 s of waiting. Partial sums 8 x 2 x 16 / 8.
         assert_eq!(times.product(&SQUARE, 4.0, [1.0; 3]), 800.0 + 32.0 + 1.0);
         // Fast units: only the wait is left.

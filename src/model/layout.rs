@@ -4,7 +4,7 @@
 //! asks of its operands follows from which axes a tensor's rows and columns are ([`Slot`]).
 
 use super::dfmodel::prices;
-use crate::graph::{Axis, CollectiveKind, Kernel, Op, Phase, Slot};
+use crate::graph::{Axis, CollectiveKind, Kernel, Op, Phase, Slot, Workload};
 use crate::system::options::Layouts;
 
 crate::choice! {
@@ -64,6 +64,60 @@ pub fn strategies(kernel: &Kernel, t: u64, rules: Layouts, backward: bool) -> Ve
         (Strategy::Replicate, together),
     ];
     open.into_iter().filter(|(_, open)| *open).map(|(strategy, _)| strategy).collect()
+}
+
+/// Why a group cannot share a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unshared<'a> {
+    /// Its outer problems cannot be dealt out evenly.
+    #[error("{outer} heads ({kernel}) are not divisible by TP = {t}")]
+    Outer {
+        /// Name of the kernel.
+        kernel: &'a str,
+        /// Its outer problems.
+        outer: u64,
+        /// Chips of the group.
+        t: u64,
+    },
+    /// It has no axis of as many parts.
+    #[error("kernel {kernel} has no axis of {t} parts")]
+    Small {
+        /// Name of the kernel.
+        kernel: &'a str,
+        /// Chips of the group.
+        t: u64,
+    },
+}
+
+/// The first kernel that a tensor-parallel group of `t` chips cannot share; search and checker ask here.
+///
+/// In our model: outer problems with a trained weight each (experts) that come out uneven; others may be whole on every chip. Under DFModel's rules
+/// outer problems must be a multiple of t, unless the workload lets them be cut; heads that several others share may also divide it, then each
+/// lies on as many chips as share it; a product of one problem needs an axis, but the tiled one, of t parts.
+pub fn unshared(workload: &Workload, t: u64, rules: Layouts) -> Option<Unshared<'_>> {
+    if rules == Layouts::Flowspace {
+        let trained = |k: &Kernel| k.weight_of.filter(|_| k.phase == Phase::BackwardWeight).map(|w| w.kernel);
+        let mut trained = workload.kernels.iter().filter_map(trained).map(|owner| &workload.kernels[owner]);
+        let uneven = |outer: u64| !outer.is_multiple_of(t) && !t.is_multiple_of(outer);
+        let kernel = trained.find(|k| k.shape.outer > 1 && uneven(k.shape.outer))?;
+        return Some(Unshared::Outer { kernel: &kernel.name, outer: kernel.shape.outer, t });
+    }
+    let shared = |i: usize| {
+        let mut readers = workload.tensors.iter().filter(|x| x.producer == Some(i)).flat_map(|x| &x.consumers);
+        readers.any(|u| workload.kernels[u.kernel].lhs_shared > 1)
+    };
+    let uneven = workload.kernels.iter().enumerate().find(|(i, k)| {
+        let outer = k.shape.outer;
+        let even = outer.is_multiple_of(t) || (t.is_multiple_of(outer) && shared(*i));
+        outer > 1 && !k.outer_cut && !even
+    });
+    if let Some((_, kernel)) = uneven {
+        return Some(Unshared::Outer { kernel: &kernel.name, outer: kernel.shape.outer, t });
+    }
+    let parts = |k: &Kernel, axis: Axis| axis != k.tiled && k.shape.along(axis) >= t;
+    let small = workload.kernels.iter().filter(|k| k.is_gemm() && k.shape.outer == 1);
+    let small = small.filter(|k| ![Axis::M, Axis::K, Axis::N].iter().any(|axis| parts(k, *axis))).map(|k| &k.name);
+    small.map(|kernel| Unshared::Small { kernel, t }).next()
 }
 
 /// Layout of a kernel's output.

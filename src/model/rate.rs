@@ -129,8 +129,8 @@ impl<'a> Rate<'a> {
         let (times, product, batched) = match training {
             true => (KernelTimes::new(kernels, bandwidth), kernels.efficiency_of(word), kernels.batched_efficiency.0),
             false => {
-                let burst = kernels.burst();
-                (KernelTimes::burst(kernels, bandwidth, 0.0), burst.efficiency.0, burst.batched_efficiency.0)
+                let burst = kernels.burst_of(word);
+                (KernelTimes::burst(kernels, &burst, bandwidth, 0.0), burst.efficiency.0, burst.batched_efficiency.0)
             }
         };
         let dram_bytes_per_s = times.bandwidth();
@@ -258,8 +258,8 @@ mod tests {
          kernels: { source: 'assumed: a test', peak: { fp16: 8 FLOP/s, bf16: 4 FLOP/s, fp32: 2 FLOP/s }, units: 4,\n  \
          tiles: [{ rows: 2, columns: 2 }], efficiency: 0.5, batched_efficiency: 0.25, memory_efficiency: 0.5, launch: 3 s }\n";
 
-    fn system() -> System {
-        let chip = CHIP.replace('\n', "\n  ");
+    fn system(chip: &str) -> System {
+        let chip = chip.replace('\n', "\n  ");
         let text = format!(
             "name: s\nsource: test\nchip:\n  {chip}\nmemory: {{ name: m, bandwidth: 8 B/s, price: $1/(GB/s), power: 1 W/(GB/s), \
              source: 'assumed: a test' }}\nnetwork: {{ topology: single-chip }}\n"
@@ -291,7 +291,7 @@ mod tests {
     /// 36 tiles, 9 waves of 8 x 3 / (1/2) = 48 s; one of its two problems: 18 tiles, 5 waves. Kernel c: 60 elements at 2/s.
     #[test]
     fn waves_by_hand() {
-        let (system, w) = (system(), workload(""));
+        let (system, w) = (system(CHIP), workload(""));
         let w = Workload { training: true, ..w };
         let rate = Rate::of(&w, &system);
         assert_eq!(seconds(&rate, &w.kernels[0], Strategy::Replicate, 1), 192.0);
@@ -308,10 +308,29 @@ mod tests {
         assert_eq!(system_peak(&system, 2.0), 8.0);
     }
 
+    /// A share stated for the type of the words holds in training, and in inference where the chip states no burst: kernel a in 48 s x 1/2 / (1/4) a wave. A
+    /// burst is for all types.
+    #[test]
+    fn the_type_of_the_words_says_the_share() {
+        let stated = CHIP.replace(", efficiency: 0.5,", ", efficiency: 0.5, type_efficiency: { fp16: 0.25 },");
+        let burst = stated.replace(
+            "launch: 3 s }",
+            "launch: 3 s, burst: { efficiency: 1, batched_efficiency: 1, memory_efficiency: 1 } }",
+        );
+        let w = workload("");
+        for (chip, training, factor) in
+            [(&stated, true, 2.0), (&stated, false, 2.0), (&burst, true, 2.0), (&burst, false, 0.5)]
+        {
+            let (system, w) = (system(chip), Workload { training, ..w.clone() });
+            let rate = Rate::of(&w, &system);
+            assert_eq!(seconds(&rate, &w.kernels[0], Strategy::Replicate, 1), factor * 192.0, "{training}");
+        }
+    }
+
     /// Words of four bytes run at the peak of their type; of eight the chip has none.
     #[test]
     fn the_type_of_the_words_says_the_peak() {
-        let (system, wide) = (system(), workload("word: 4 B"));
+        let (system, wide) = (system(CHIP), workload("word: 4 B"));
         let training = Workload { training: true, ..wide };
         let rate = Rate::of(&training, &system);
         assert_eq!(seconds(&rate, &training.kernels[0], Strategy::Replicate, 1), 4.0 * 192.0);

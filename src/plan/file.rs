@@ -1,12 +1,12 @@
 //! Plans as YAML: self-contained (the workload and the system stand in them, references resolved), made to be read,
 //! edited and fed back.
 
-use super::{Decisions, DimensionUse, Figures, Plan};
+use super::{Decisions, DimensionUse, Figures, Plan, use_faults};
 use crate::graph::Workload;
 use crate::model::{Strategy, stages};
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
-use crate::system::{System, Topology};
+use crate::system::System;
 use crate::workload::WorkloadSpec;
 use serde_json::{Map, json};
 
@@ -199,38 +199,11 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
     };
     let keep_sharding = kept(&spec.pin.sharding, "sharding");
     let keep_partition = kept(&spec.pin.partitions, "partitions");
-    if spec.network_use.len() != system.network.dimensions.len() {
-        problems.push(Problem {
-            origin: at("network_use"),
-            field: "network_use".into(),
-            message: format!(
-                "the network has {} dimension(s), found {} entries",
-                system.network.dimensions.len(),
-                spec.network_use.len()
-            ),
-        });
-    }
-    for (i, (u, d)) in spec.network_use.iter().zip(&system.network.dimensions).enumerate() {
-        if u.chips() != d.size {
-            problems.push(Problem {
-                origin: at("network_use"),
-                field: format!("network_use.[{i}]"),
-                message: format!(
-                    "tp {} x pp {} x dp {} x rows {} x cols {} is not the dimension's size of {}",
-                    u.tp, u.pp, u.dp, u.rows, u.cols, d.size
-                ),
-            });
-        }
-    }
-    for (i, _) in spec.network_use.iter().enumerate().filter(|(_, u)| u.is_divided()) {
-        if i < system.network.dimensions.len() && system.network.topology_of(i) == Topology::Ring {
-            problems.push(Problem {
-                origin: at("network_use"),
-                field: format!("network_use.[{i}]"),
-                message: "expected one strategy for the whole ring (a part of a ring is no ring), found several".into(),
-            });
-        }
-    }
+    problems.extend(use_faults(&spec.network_use, &system).into_iter().map(|(field, message)| Problem {
+        origin: at("network_use"),
+        field,
+        message,
+    }));
     let most = workload.kernels.iter().map(|k| k.shape.along(k.tiled)).max().unwrap_or(1);
     if spec.tile_count > most {
         problems.push(Problem {

@@ -9,8 +9,8 @@ use crate::model::energy::Energy;
 use crate::model::memory::DramNeed;
 use crate::model::schedule::Iteration;
 use crate::model::stages::{self, StageFigures};
-use crate::system::System;
 use crate::system::price::ByPart;
+use crate::system::{System, Topology};
 use serde::Serialize;
 
 crate::spec! {
@@ -28,6 +28,31 @@ crate::spec! {
         /// Columns of the process grid.
         cols: u64 = 1,
     }
+}
+
+/// What is wrong with uses of the dimensions of a system's network: field and sentence.
+pub fn use_faults(uses: &[DimensionUse], system: &System) -> Vec<(String, String)> {
+    let network = &system.network;
+    let mut found = Vec::new();
+    if uses.len() != network.dimensions.len() {
+        let message =
+            format!("the network has {} dimension(s), found {} entries", network.dimensions.len(), uses.len());
+        found.push(("network_use".to_string(), message));
+    }
+    for (i, (u, d)) in uses.iter().zip(&network.dimensions).enumerate() {
+        if u.chips() != d.size {
+            let message = format!(
+                "tp {} x pp {} x dp {} x rows {} x cols {} is not the dimension's size of {}",
+                u.tp, u.pp, u.dp, u.rows, u.cols, d.size
+            );
+            found.push((format!("network_use.[{i}]"), message));
+        }
+        if u.is_divided() && network.topology_of(i) == Topology::Ring {
+            let message = "expected one strategy for the whole ring (a part of a ring is no ring), found several";
+            found.push((format!("network_use.[{i}]"), message.into()));
+        }
+    }
+    found
 }
 
 impl DimensionUse {

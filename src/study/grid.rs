@@ -9,6 +9,7 @@ use super::spec::{Position, SolveSpec, StudySpec};
 use super::store::KeyStart;
 use crate::mapping::{Infeasible, Request};
 use crate::place::ActorGraph;
+use crate::plan::use_faults;
 use crate::progress::Steps;
 use crate::spec::read::Ref;
 use crate::spec::{Loader, Node, Problem, Problems, Reader, Value, catalogue::Kind};
@@ -318,6 +319,15 @@ impl Study {
                 Problem { origin: at.origin.clone(), field: format!("solve.partitions.{name}"), message }
             })
             .collect();
+        let used = system.as_ref().filter(|_| !solve.network_use.is_empty());
+        let used = used.map_or(Vec::new(), |system| use_faults(&solve.network_use, system)).into_iter();
+        let at = solve_node.get("network_use").unwrap_or(&solve_node);
+        let used = used.map(|(field, message)| Problem {
+            origin: at.origin.clone(),
+            field: format!("solve.{field}"),
+            message,
+        });
+        let unknown: Vec<Problem> = unknown.into_iter().chain(used).collect();
         if !unknown.is_empty() {
             return Err(Problems(unknown));
         }

@@ -5,10 +5,10 @@ use super::field::{FieldPath, Fields, Root};
 use super::placed::PlaceSpec;
 use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
-use crate::mapping::request::JOINT_NODES;
-use crate::mapping::request::engine_from_word;
+use crate::mapping::request::{self, JOINT_NODES, engine_from_word};
 use crate::mapping::search::{Engine, MicroBatch, Objective, Passes, Request};
 use crate::mapping::solver::{Limits, Solver};
+use crate::plan::DimensionUse;
 use crate::report::csv;
 use crate::spec::nearest::nearest;
 use crate::spec::read::{Name, Table};
@@ -148,6 +148,8 @@ crate::spec! {
         pp: Option<u64>,
         /// Data parallelism.
         dp: Option<u64>,
+        /// What each dimension of the network serves, the innermost first, where not only the degrees are given.
+        network_use: Vec<DimensionUse> = Vec::new(),
         /// Most partitions of a layer.
         max_partitions: Option<u64>,
         /// Position of the partition of some kernels, from 0: what a vendor's compiler does, with the others free.
@@ -349,6 +351,7 @@ impl Default for SolveSpec {
             tp: None,
             pp: None,
             dp: None,
+            network_use: Vec::new(),
             max_partitions: None,
             partitions: Table::default(),
             split_dimensions: false,
@@ -378,6 +381,7 @@ impl SolveSpec {
         self.objective != Objective::Time
             || !self.blind_to.is_empty()
             || self.tiles.is_some()
+            || !self.network_use.is_empty()
             || self.max_partitions.is_some()
             || self.split_dimensions
             || self.sharding != Passes::Auto
@@ -391,7 +395,12 @@ impl SolveSpec {
             SolverWord::Cbc => (Engine::Milp, Solver::Cbc),
             SolverWord::Exact => (Engine::Exact, Solver::Highs),
         };
+        let pins = request::Pins {
+            uses: (!self.network_use.is_empty()).then(|| self.network_use.clone()),
+            ..request::Pins::default()
+        };
         Request {
+            pins,
             wanted: Wanted { tp: self.tp, pp: self.pp, dp: self.dp, split: self.split_dimensions },
             tiles: self.tiles,
             max_partitions: self.max_partitions.map(|n| usize::try_from(n).unwrap_or(usize::MAX)),

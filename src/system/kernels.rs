@@ -92,7 +92,7 @@ crate::spec! {
         memory_efficiency: Fraction,
         /// Time of a kernel on the device beyond its work.
         launch: Seconds,
-        /// What single kernels and the steps of inference reach; left out: what a training step sustains.
+        /// What single kernels and the steps of inference reach, in every data type; left out: what a training step sustains.
         burst: Option<Burst>,
     }
 }
@@ -177,10 +177,10 @@ impl Kernels {
         list.iter().find(|(known, _)| Some(known.as_str()) == name).or(list.first()).map(|(_, kernel)| kernel)
     }
 
-    /// What single kernels reach.
-    pub fn burst(&self) -> Burst {
+    /// What single kernels in a data type reach: as stated, for all types alike, or what a training step sustains in that type.
+    pub fn burst_of(&self, word: &str) -> Burst {
         self.burst.unwrap_or(Burst {
-            efficiency: self.efficiency,
+            efficiency: Fraction(self.efficiency_of(word)),
             batched_efficiency: self.batched_efficiency,
             memory_efficiency: self.memory_efficiency,
             wait: Seconds(0.0),

@@ -2,6 +2,7 @@
 //! what DFModel's public code computes so that its published rows reproduce. Each option is named after what it
 //! changes and can be set by itself.
 
+use crate::graph::Tensor;
 use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
 use serde::Serialize;
 use serde_json::json;
@@ -207,6 +208,10 @@ macro_rules! model_options {
             pub fn dfmodel() -> Self {
                 Self { preset: Preset::Dfmodel, $( $field: $df, )* }
             }
+            /// Whether a tensor counts: DFModel knows none that no kernel makes.
+            pub fn counts(&self, tensor: &Tensor) -> bool {
+                tensor.producer.is_some() || tensor.handed_on || self.boundary_tensors == Charge::Charged
+            }
         }
         crate::spec! {
             /// A preset and the options that differ from it.
@@ -257,7 +262,7 @@ model_options! {
     weight_traffic: WeightTraffic = WeightTraffic::Streamed, WeightTraffic::Ignored;
     /// Re-reading the inputs of a kernel whose weight does not fit on chip, once a piece of the weight.
     weight_tiling: Charge = Charge::Charged, Charge::Ignored;
-    /// Tensors that pass from layer to layer: written and read through DRAM.
+    /// What a graph takes in and gives out, from layer to layer too: read and written through DRAM.
     boundary_tensors: Charge = Charge::Charged, Charge::Ignored;
     /// Stationary operands of attention: held on chip whole, not tile by tile.
     stationary_operands: Charge = Charge::Charged, Charge::Ignored;

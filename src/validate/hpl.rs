@@ -32,7 +32,10 @@ pub fn predict(row: &Row) -> Result<Prediction, NotPredicted> {
             let why = "no system; a file of one, or its name in the catalogue, is due in the column system";
             return Err(NotPredicted::because(why));
         }
-        None => Loader.open(Path::new(&row.system), Some(Kind::System)).map_err(|e| failed(&e))?,
+        None => Loader
+            .open(Path::new(&row.system), Some(Kind::System))
+            .and_then(|node| Loader.expand_as(&node, "", Some(Kind::System)))
+            .map_err(|e| failed(&e))?,
     };
     let system = System::build(&tree).map_err(|e| failed(&e))?;
     let known = shipped.and_then(suites::hpl_sizes).unwrap_or_default();
@@ -131,6 +134,24 @@ mod tests {
         let memory = system.memory.0.capacity.unwrap().0 * system.chip_count() as f64;
         assert!(free.n.is_multiple_of(1024) && bytes <= 0.8 * memory && bytes > 0.79 * memory, "{free:?}");
         assert!(sizes(&HplSizes { nb: Some(8192), ..stated }, &row.hpl, &system).is_err());
+    }
+
+    /// TOP500's Rpeak and cores of Frontier: nodes of four MI250X and an EPYC of 64 cores, 16 FLOP a cycle, 2 GHz.
+    #[test]
+    fn the_peak_of_frontier_is_that_of_the_list() {
+        let rows = Suite::named("hpl").unwrap().read().unwrap().rows;
+        // Of 2023 the cores alone.
+        for (id, cores, rpeak) in
+            [("hpl-frontier-2022", 8_730_112, Some(1685.65)), ("hpl-frontier-2023", 8_699_904, None)]
+        {
+            let row = rows.iter().find(|r| r.id == id).unwrap();
+            let system = System::build(&Node::parse(id, suites::hpl_machine(row).unwrap()).unwrap()).unwrap();
+            let nodes = system.chip_count() / 4;
+            assert_eq!(nodes * (64 + 4 * 220), cores, "{id}");
+            let peak = crate::model::rate::system_peak(&system, 8.0) + nodes as f64 * 64.0 * 16.0 * 2e9;
+            let found = (peak / 1e13).round() / 100.0;
+            assert_eq!(found, rpeak.unwrap_or(found), "{id}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::bounds::Bounds;
 use super::read::{self, Faults, File};
 use super::row::{HplSizes, Row};
 use crate::spec::{Node, Problems, Reader};
+use crate::system::System;
 
 /// A suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,20 +76,28 @@ const MACHINES: [(&str, &str); 6] = [
     machine!("hgx-h100"),
 ];
 
-/// Names of runs in other tables.
-const ALSO: [(&str, &str); 1] = [("8xh100", "hgx-h100")];
-
-/// The shipped system file of a run of HPL, by the file that its row names, or by the row's own name.
+/// The shipped system file of a run of HPL, by its row's columns: the file's name in `system`, or the machine's words there and as many chips
+/// ("Frontier (Slingshot-11)" with 36,992). What the row is called says nothing.
 pub fn hpl_machine(row: &Row) -> Option<&'static str> {
-    let named = |machine: &str| {
-        let machine = ALSO.iter().find(|(other, _)| *other == machine).map_or(machine, |(_, ours)| ours);
-        MACHINES.iter().find(|(name, _)| *name == machine).map(|(_, text)| *text)
-    };
-    let bare = |text: &'_ str| -> String {
-        let text = text.strip_suffix(".yaml").unwrap_or(text);
-        text.strip_prefix("hpl-").unwrap_or(text).to_string()
-    };
-    named(&bare(&row.system)).or_else(|| named(&bare(&row.id)))
+    let file = row.system.strip_suffix(".yaml");
+    let bare = file.unwrap_or(&row.system);
+    let bare = bare.strip_prefix("hpl-").unwrap_or(bare);
+    if let Some((_, text)) = MACHINES.iter().find(|(name, _)| *name == bare) {
+        return Some(text);
+    }
+    if file.is_some() {
+        return None;
+    }
+    let lower = row.system.to_lowercase();
+    let there: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).collect();
+    // Years tell runs of one machine apart, as their chips do.
+    let of_name = |name: &str| name.split('-').filter(|w| w.parse::<u64>().is_err()).all(|w| there.contains(&w));
+    let chips = |text: &str| System::build(&Node::parse("validation/hpl", text).ok()?).ok().map(|s| s.chip_count());
+    let mut found = MACHINES.iter().filter(|(name, _)| of_name(name)).map(|(_, text)| *text);
+    match row.chips {
+        Some(stated) => found.find(|text| chips(text) == Some(stated)),
+        None => found.next().filter(|_| found.next().is_none()),
+    }
 }
 
 /// The sizes of the shipped row that ran on that system file.
@@ -130,10 +139,29 @@ mod tests {
             assert!(system.is_some() && row.hpl.n > row.hpl.nb, "{}", row.id);
             assert_eq!(hpl_sizes(system.unwrap()), Some(row.hpl), "{}", row.id);
         }
+    }
+
+    /// What a row is called decides nothing, its columns do.
+    #[test]
+    fn machines_are_those_of_the_columns() {
         let mut row = Suite::named("hpl").unwrap().read().unwrap().rows.remove(0);
-        (row.id, row.system) = ("hpl-8xh100".into(), "8 x H100".into());
-        assert_eq!(hpl_machine(&row), MACHINES.iter().find(|m| m.0 == "hgx-h100").map(|m| m.1));
-        (row.id, row.system) = ("aurora-2023".into(), "aurora".into());
-        assert_eq!(hpl_machine(&row), None);
+        for (system, chips, name) in [
+            ("one HGX H100 node", Some(8), Some("hgx-h100")),
+            ("Frontier (Slingshot-11)", Some(36_992), Some("frontier-2022")),
+            ("Frontier", Some(36_864), Some("frontier-2023")),
+            ("Frontier", Some(64), None),
+            ("Frontier", None, None),
+            ("Fugaku (Tofu-D 6D mesh/torus)", Some(158_976), Some("fugaku")),
+            ("Summit (fat tree)", None, Some("summit")),
+            ("hpl-sierra.yaml", None, Some("sierra")),
+            ("my/summit.yaml", None, None),
+            ("h100-dgx-8", Some(8), None),
+            ("Aurora (partial)", None, None),
+        ] {
+            for id in ["hpl-summit", "frontier-2022", "mine"] {
+                (row.id, row.system, row.chips) = (id.into(), system.into(), chips);
+                assert_eq!(hpl_machine(&row), MACHINES.iter().find(|m| Some(m.0) == name).map(|m| m.1), "{system}");
+            }
+        }
     }
 }

@@ -8,7 +8,8 @@
 //! T R d w bytes of all chips together.
 //!
 //! `interaction: chain` is DFModel's graph (model.md section 3): one chain of perceptrons, with look-ups and all-to-all on the
-//! last bottom layer and its backward kernel, and nothing outside it.
+//! last bottom layer and its backward kernel, and nothing outside it: the features, the loss's gradient and the result are no
+//! tensors of it (docs/dfmodel.md).
 
 use super::builder::Builder;
 use super::transformer::Pass;

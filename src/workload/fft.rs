@@ -101,8 +101,10 @@ impl FftSpec {
         let mut b = Builder::default();
         let first = self.step(&mut b, "Step_1", n1, n2);
         let second = self.step(&mut b, "Step_2", n2, n1);
-        // Each step has one tensor, its result.
+        // Each step has one tensor, its result; the first reads what is to be transformed.
         b.read(second, first, Slot::View);
+        let input = b.tensor("input", n1, n2, None);
+        b.read(first, input, Slot::View);
         b.tensors[second].output = true;
         b.tensors.iter_mut().for_each(|t| t.in_place = true);
         b.kernels[second].collectives = vec![exchange.clone(); self.exchanges.min(2) as usize];
@@ -172,8 +174,11 @@ mod tests {
         let w = spec(1 << 40, Method::Gemm).build();
         assert_eq!(w.kernels[0].shape.k, 512);
         assert_eq!(w.flop_per_iteration(), 2_251_799_813_685_248.0);
-        let share = w.on_grid(1024, 1);
-        assert_eq!((share.tensors[0].rows, share.tensors[0].cols), (1 << 20, 1 << 10));
+        // What a chip reads of the input is what it has of the first step.
+        let share = w.on_grid(32, 32);
+        for tensor in &share.tensors {
+            assert_eq!((tensor.rows, tensor.cols), (1 << 20, 1 << 10), "{}", tensor.name);
+        }
     }
 
     /// Any size: a square is cut in two; another length is padded by less than its root, and its FLOP follow from N1 and N2.

@@ -95,6 +95,9 @@ impl HplSpec {
                 Steps::Sequential => self.sequential(&mut b, i, s, left),
             };
         }
+        for t in left {
+            b.tensors[t].output = true;
+        }
         Workload {
             name: self.name.clone(),
             kernels: b.kernels,
@@ -125,7 +128,8 @@ impl HplSpec {
 
     /// DFModel's iteration (model.md section 5, HPL): m = s among the rows, k = s among the columns, n = B.
     fn gemm(&self, b: &mut Builder, i: u64, s: u64, before: &[usize]) -> Vec<usize> {
-        let inputs: Vec<(usize, Slot)> = before.iter().map(|t| (*t, Slot::View)).collect();
+        let mut inputs: Vec<(usize, Slot)> = before.iter().map(|t| (*t, Slot::View)).collect();
+        inputs.extend(inputs.is_empty().then(|| (Self::part(b, "C_0".into(), s, self.block.min(s), None), Slot::View)));
         let k = b.add(format!("Iteration_{}", i + 1), Op::Gemm, Phase::Forward, (1, s, s, self.block.min(s)), &inputs);
         b.kernels[k].spread = Some(Spread { rows: Some(Axis::M), cols: Some(Axis::K) });
         let broadcast = self.panel_broadcast(s);
@@ -174,6 +178,11 @@ impl HplSpec {
         b.kernels[k].flop = Some(panel_flop(s, width) + solve_flop(r, width) + update_flop(r, width));
         b.kernels[k].collectives = vec![self.panel_broadcast(s), self.pivots(width)];
         b.kernels[k].collectives.extend(self.swap(width, r));
+        if r > 0 {
+            // What the panel leaves for good: L, and U beside it.
+            let factors = Self::part(b, format!("LU_{}.factors", i + 1), s + r, width, Some(k));
+            b.tensors[factors].output = true;
+        }
         vec![Self::part(b, format!("C_{}", i + 1), edge, edge, Some(k))]
     }
 
@@ -194,6 +203,7 @@ impl HplSpec {
         b.kernels[panel].collectives = vec![self.panel_broadcast(s), self.pivots(width)];
         b.read(panel, before[0], Slot::View);
         let l = Self::part(b, format!("L_{}", i + 1), s, width, Some(panel));
+        b.tensors[l].output = true;
         let Some(right) = before.get(1).copied() else { return vec![l] };
 
         let swap = b.bare(format!("SWAP_{}", i + 1), Op::Opaque, Phase::Forward, (1, width, 1, r));
@@ -202,6 +212,7 @@ impl HplSpec {
         b.kernels[swap].collectives = self.swap(width, r).to_vec();
         b.read(swap, l, Slot::View);
         let u = Self::part(b, format!("U_{}", i + 1), width, r, Some(swap));
+        b.tensors[u].output = true;
 
         let update = b.bare(format!("UPDATE_{}", i + 1), Op::Gemm, Phase::Forward, (1, r, width, r));
         b.kernels[update].spread = Some(WHOLE_GRID);

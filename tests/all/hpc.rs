@@ -213,17 +213,43 @@ fn recommendation_takes_its_closed_form() {
     assert!((tables.network_s / links - 1.0).abs() < 1e-9, "{} s, {links} s", tables.network_s);
 }
 
-/// A transform of a length that is no power of two: products of a radix of 3 and butterflies share the closed form of their counts.
+/// Transforms of any length and radix against their closed form, on four chips: c2 = ceil(N2 / 4) transforms of length N1, then c1 = ceil(N1 / 4) of length
+/// N2. Butterflies take 5 N log2 N FLOP each, with N2 the root of the length, rounded down, and N1 = ceil(L / N2); products 2 N K with both the root and K = 4 log2(N) / log2(r) r,
+/// rounded down (of a power of two its halves). Each step reads and writes what a chip has of the data, the second what the first has made; a torus of 2 x 2 takes a quarter of all
+/// bytes over two links for its all-to-all, and two hops.
 #[test]
 fn transforms_of_any_size_take_their_closed_form() {
     let network = format!("  topology: torus-2d\n  dimensions:\n    - {{size: 2, {LINK}}}\n    - {{size: 2, {LINK}}}");
-    // 1000^2 = N1 N2; four chips have 250 transforms of each step.
-    let flop = 2.0 * 250.0 * 5.0 * 1000.0 * 1000f64.log2();
-    let products = 2.0 * 250.0 * 2.0 * 1000.0 * (4.0 * 1000f64.log2() / 3f64.log2() * 3.0).floor();
-    for (method, closed) in [("butterflies", flop), ("gemm, radix: 3", products)] {
-        let text = format!("{{kind: fft, name: f, source: 'assumed: test', length: 1000000, method: {method}}}");
-        let plan = mapped(&workload(&text), &system(&network, "none"));
-        let arithmetic: f64 = plan.figures.partitions.iter().map(|p| p.compute_s).sum();
-        assert!((arithmetic / (closed / 100e12) - 1.0).abs() < 1e-9, "{method}: {arithmetic} s");
+    let system = system(&network, "none");
+    for length in [1_000_000u64, 1_000_003, 12_345, 999_983 * 7, 1 << 20, 1 << 21, 3u64.pow(14), 10u64.pow(9)] {
+        for radix in [None, Some(2u64), Some(3), Some(10), Some(32), Some(1000)] {
+            let root = length.isqrt();
+            let bits = length.is_power_of_two().then(|| length.ilog2());
+            let (n1, n2) = match (bits, radix) {
+                (Some(bits), _) => (1 << bits.div_ceil(2), 1 << (bits / 2)),
+                (None, Some(_)) => (root, root),
+                (None, None) => (length.div_ceil(root), root),
+            };
+            let of = |n: u64| match radix {
+                // In this order a radix that is a power of two gives whole numbers.
+                Some(r) => 2.0 * n as f64 * (4.0 * (n as f64).log2() / (r as f64).log2() * r as f64).floor(),
+                None => 5.0 * n as f64 * (n as f64).log2(),
+            };
+            let (c1, c2) = (n1.div_ceil(4), n2.div_ceil(4));
+            // Stated FLOP are shared as the transforms are.
+            let flop = c2 as f64 * of(n1) + c1 as f64 * of(n2);
+            let bytes = 8.0 * (3 * n1 * c2 + n2 * c1) as f64;
+            let method = radix.map_or("butterflies".to_string(), |r| format!("gemm, radix: {r}"));
+            let text = format!("{{kind: fft, name: f, source: 'assumed: test', length: {length}, method: {method}}}");
+            let plan = mapped(&workload(&text), &system);
+            let sum =
+                |of: fn(&flowspace::plan::PartitionFigures) -> f64| plan.figures.partitions.iter().map(of).sum::<f64>();
+            let found = [sum(|p| p.compute_s), sum(|p| p.dram_s), sum(|p| p.network_s)];
+            let sent = 8.0 * (n1 * n2) as f64 / 4.0;
+            let closed = [flop / 100e12, bytes / 1e12, sent / 200e9 + 2e-6];
+            for (found, closed) in found.into_iter().zip(closed) {
+                assert!((found / closed - 1.0).abs() < 1e-9, "{length} {method}: {found} s, by hand {closed} s");
+            }
+        }
     }
 }

@@ -15,6 +15,7 @@ mod help;
 mod hpc;
 mod huggingface;
 mod import;
+mod import_generations;
 mod inference;
 mod interrupt;
 mod known;

@@ -86,6 +86,39 @@ fn every_figure_of_a_plan_is_compared() {
     assert!(Path::new(&path).exists());
 }
 
+/// A group of chips that cannot share a kernel is refused by the search and by the check of a pinned plan, in the same words: under DFModel's rules
+/// two heads on eight chips, and a product of which no axis has eight parts. In our model both can be had.
+#[test]
+fn search_and_check_refuse_the_same_groups() {
+    let scratch = Scratch::new("cli");
+    let heads = "outer: 2, m: 64, k: 16, n: 64, lhs: y, rhs: x";
+    let small = "m: 4, k: 4, n: 64, lhs: y, rhs: x";
+    for (sizes, x, y, by, said) in [
+        (heads, 32, (128, 16), "outer", "2 heads (a) are not divisible by TP = 8"),
+        (small, 4, (4, 4), "m", "kernel a has no axis of 8 parts"),
+    ] {
+        let workload = scratch.write(
+            "w.yaml",
+            &format!(
+                "kind: graph\nname: w\nsource: 'assumed: a test'\nglobal_batch: 8\ninputs:\n- {{ name: x, rows: {x}, cols: 64 }}\n\
+                 - {{ name: y, rows: {}, cols: {} }}\noutputs: [t]\nkernels:\n- {{ name: a, op: gemm, {sizes}, output: t }}\n",
+                y.0, y.1
+            ),
+        );
+        succeed(&map_small(&workload, &base("system.yaml"), &["--tp", "8"]));
+        let system = format!("from: {}\nmodel: {{ preset: dfmodel }}\n", base("system.yaml"));
+        let system = scratch.write("system.yaml", &system);
+        let path = scratch.file("plan.yaml");
+        succeed(&map_small(&workload, &system, &["--tp", "1", "--plan-out", &path]));
+        let text = edited(&scratch.read("plan.yaml"), "network_use", "[{ tp: 8 }]");
+        let pinned = scratch.write("pinned.yaml", &edited(&text, "sharding", &format!("{{ a: {by} }}")));
+        let refused = fail(&["check", &pinned]);
+        assert!(refused.contains(said), "{refused}");
+        let refused = fail(&map_small(&workload, &system, &["--tp", "8"]));
+        assert!(refused.contains(said), "{refused}");
+    }
+}
+
 #[test]
 fn what_a_plan_pins_is_kept() {
     let scratch = Scratch::new("cli");

@@ -154,9 +154,15 @@ fn hpl_points_of_ones_own_are_read_from_their_columns() {
         "large,h100-dgx-8,131072,1024,,,hpl_rmax,100,TFLOP/s",
         "narrow,h100-dgx-8,131072,1024,1,8,hpl_rmax,100,TFLOP/s",
         "usual,h100-dgx-8,,,,,hpl_rmax,100,TFLOP/s",
+        // Called as runs that are shipped, on a machine that is not theirs.
+        "hpl-summit,h100-dgx-8,131072,1024,1,8,hpl_rmax,100,TFLOP/s",
+        "frontier-2022,own.yaml,131072,1024,1,8,hpl_rmax,100,TFLOP/s",
         "no-grid,h100-dgx-8,65536,1024,3,5,hpl_rmax,100,TFLOP/s",
         "nowhere,no-such-machine,65536,1024,,,hpl_rmax,100,TFLOP/s",
     ];
+    let from = format!("from: {}\n", super::cli::root().join("systems/h100-dgx-8.yaml").display());
+    let own = scratch.write("own.yaml", &from);
+    let rows = rows.map(|row| row.replace("own.yaml", &own));
     let points = scratch.write("own.csv", &format!("id,system,n,nb,p,q,metric,value,unit\n{}\n", rows.join("\n")));
     let output = flowspace(&["validate", "--points", &points, "--format", "json"]);
     let answer: serde_json::Value =
@@ -169,6 +175,7 @@ fn hpl_points_of_ones_own_are_read_from_their_columns() {
     assert!(rate("large") > rate("small"), "{} {}", rate("large"), rate("small"));
     assert!(rate("narrow") <= rate("large") * (1.0 + 1e-9));
     assert!(rate("usual") > 0.0);
+    assert_eq!((rate("hpl-summit"), rate("frontier-2022")), (rate("narrow"), rate("narrow")));
     for (id, word) in [("no-grid", "no grid of 3 x 5"), ("nowhere", "no-such-machine")] {
         assert!(found(id).to_string().contains(word), "{}", found(id));
     }

@@ -3,7 +3,7 @@
 use crate::execution::machine::{Line, Machine, Traffic};
 use crate::model::kernel_time::KernelTimes;
 use crate::system::{Serving, System};
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{DataType, LanguageModel};
 
 /// A system that inference can be predicted on.
 #[derive(Debug, Clone)]
@@ -12,8 +12,8 @@ pub struct Server {
     pub machine: Machine,
     /// Seconds of kernels, without launches.
     pub kernels: KernelTimes,
-    /// Share of the peak that products reach.
-    pub efficiency: f64,
+    /// Share of the peak that products of each type of the chip reach.
+    efficiencies: Vec<(DataType, f64)>,
     /// The same in the prompt's attention.
     pub attention_efficiency: f64,
     /// Seconds from one kernel to the next.
@@ -33,15 +33,21 @@ impl Server {
             return Err(format!("chip {}: inference needs a section `kernels`", system.chip.0.name));
         };
         let serving = machine.stack.serving.unwrap_or_else(Serving::ideal);
-        let burst = kernels.burst();
+        let reached = |t: &DataType| (*t, kernels.burst_of(t.word()).efficiency.0);
+        let burst = kernels.burst_of("");
         Ok(Self {
-            kernels: KernelTimes::burst(kernels, system.memory.0.bandwidth.0, 0.0),
-            efficiency: burst.efficiency.0,
+            kernels: KernelTimes::burst(kernels, &burst, system.memory.0.bandwidth.0, 0.0),
+            efficiencies: DataType::ALL.iter().map(reached).collect(),
             attention_efficiency: burst.batched_efficiency.0,
             kernel: serving.kernel.unwrap_or(kernels.launch).0,
             serving,
             machine,
         })
+    }
+
+    /// Share of the peak that products of a type reach.
+    pub fn efficiency(&self, of: DataType) -> f64 {
+        self.efficiencies.iter().find(|(t, _)| *t == of).map_or(0.0, |(_, share)| *share)
     }
 
     /// Bytes/s at which a step reads the cache of a model.

@@ -119,7 +119,8 @@ impl<'a> Steps<'a> {
         let types = &self.model.types;
         let (a, w) = (types.activations.bytes(), types.weights.bytes());
         let product = Product { batch, m, n, k };
-        self.server.kernels.product(&product, self.peak * self.server.efficiency, [a, w, a])
+        let rate = self.peak * self.server.efficiency(types.products());
+        self.server.kernels.product(&product, rate, [a, w, a])
     }
 
     fn attention_products(&self, rows: f64) -> f64 {

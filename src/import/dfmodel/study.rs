@@ -52,6 +52,30 @@ fn parallelism(setup: &Setup, notes: &mut Vec<Note>, faults: &mut Vec<Fault>) ->
     Some(words)
 }
 
+/// Degrees that no mapping of ours has: more stages than layers, more replicas than microbatches.
+fn impossible(setup: &Setup, common: &Common, (pp, dp): (u64, u64), faults: &mut Vec<Fault>) {
+    let at = setup.system.network_place;
+    if let Workload::Llm(llm) = &setup.settings.workload
+        && pp > llm.layers
+    {
+        faults.push(Fault::at(at, "system", format!("PP = {pp} stages, but there are {} layers", llm.layers)));
+    }
+    let microbatches = common.global_batch / common.micro_batch.max(1);
+    if dp > microbatches.max(1) {
+        let text = format!(
+            "DP = {dp} replicas, but the batch of {} has {microbatches} microbatches of {}",
+            common.global_batch, common.micro_batch
+        );
+        faults.push(Fault::at(at, "system", text));
+    }
+}
+
+/// A dimension of that size that serves `word`.
+fn serves(word: &str, size: u64) -> DimensionUse {
+    let degree = |w: &str| if word == w { size } else { 1 };
+    DimensionUse { tp: degree("TP"), pp: degree("PP"), dp: degree("DP"), ..DimensionUse::NONE }
+}
+
 /// Degrees of TP, PP and DP, where the dimensions have sizes.
 fn degrees(setup: &Setup, words: &[String]) -> Option<[u64; 3]> {
     let mut degrees = [1u64; 3];
@@ -73,8 +97,15 @@ pub(super) fn tree(
     let mut solve = Map::new();
     if let Some(words) = parallelism(setup, notes, faults) {
         if let Some([tp, pp, dp]) = degrees(setup, &words) {
+            impossible(setup, common, (pp, dp), faults);
             for (word, degree) in [("tp", tp), ("pp", pp), ("dp", dp)] {
                 solve.insert(word.into(), json!(degree));
+            }
+            // Where sizes are equal the degrees do not say which dimension serves which.
+            let sizes: Vec<u64> = setup.system.dims.iter().filter_map(|d| d.size).collect();
+            if sizes.iter().enumerate().any(|(i, size)| *size > 1 && sizes[i + 1..].contains(size)) {
+                let uses: Vec<DimensionUse> = words.iter().zip(&sizes).map(|(w, size)| serves(w, *size)).collect();
+                solve.insert("network_use".into(), json!(uses));
             }
         } else {
             notes.push(Note::changed(
@@ -271,12 +302,8 @@ pub(super) fn plan(
     // Faults were noted for the study.
     let words = parallelism(setup, &mut Vec::new(), &mut Vec::new());
     let sizes = sizes(setup, &mut Vec::new());
-    let degree_of = |word: &str, size: u64| {
-        let degree = |w: &str| if word == w { size } else { 1 };
-        DimensionUse { tp: degree("TP"), pp: degree("PP"), dp: degree("DP"), ..DimensionUse::NONE }
-    };
     let uses: Option<Vec<DimensionUse>> = match (words, Family::named(setup)) {
-        (Some(words), _) => Some(words.iter().zip(&sizes).map(|(word, size)| degree_of(word, *size)).collect()),
+        (Some(words), _) => Some(words.iter().zip(&sizes).map(|(word, size)| serves(word, *size)).collect()),
         (None, Some(family)) if replicated(setup, family) => Family::Dlrm.uses(&sizes),
         (None, Some(family)) if spread => family.uses(&sizes),
         (None, _) => setup.system.dims.is_empty().then(Vec::new),

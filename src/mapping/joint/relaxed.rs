@@ -365,7 +365,7 @@ impl<'a> Relaxation<'a> {
         let whole = options.stationary_operands == Charge::Charged;
         let mut out = Vec::with_capacity(w.tensors.len());
         for (id, tensor) in w.tensors.iter().enumerate() {
-            if tensor.carried_from.is_some() && options.boundary_tensors == Charge::Ignored {
+            if !options.counts(tensor) {
                 continue;
             }
             let made = |tiles: u64, part: fn((f64, f64)) -> f64| match tensor.producer {

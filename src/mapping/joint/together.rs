@@ -469,7 +469,7 @@ fn own(
     let mut dram = if weights_on_chip { streamed.min(relaxation.kernel_dram(kernel, s, true)) } else { streamed };
     if let Some(stored) = stored {
         for (id, tensor) in w.tensors.iter().enumerate() {
-            if tensor.carried_from.is_some() && options.boundary_tensors == crate::system::options::Charge::Ignored {
+            if !options.counts(tensor) {
                 continue;
             }
             let forward = |k: usize| w.kernels[k].phase == Phase::Forward;

@@ -141,6 +141,13 @@ crate::spec! {
     }
 }
 
+impl Types {
+    /// What matrix products compute in.
+    pub fn products(&self) -> DataType {
+        self.compute.unwrap_or(self.weights)
+    }
+}
+
 impl Default for Types {
     fn default() -> Self {
         Self {

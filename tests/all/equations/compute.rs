@@ -173,7 +173,7 @@ fn by_waves(machine: &Machine, waves: &Waves, sharded: &Sharded, index: usize) -
     let by_type = waves.by_type.iter().find(|(name, _)| *name == kind).map(|(_, e)| *e);
     let e = match (weighted || kernel.pass == Pass::GradientOfWeight, burst) {
         (true, Some(b)) => b.efficiency,
-        (true, None) => by_type.filter(|_| graph.training).unwrap_or(waves.efficiency),
+        (true, None) => by_type.unwrap_or(waves.efficiency),
         (false, Some(b)) => b.batched,
         (false, None) => waves.batched,
     };

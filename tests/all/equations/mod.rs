@@ -226,7 +226,7 @@ fn plans_of_the_search_are_those_of_the_page() {
 
 #[test]
 fn plans_drawn_blindly_are_those_of_the_page() {
-    holds(&survey(4000, From::Drawn), tally::OF_DRAWN);
+    holds(&survey(5000, From::Drawn), tally::OF_DRAWN);
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub fn value(name: &str, sources: &mut Sources) -> Result<String, String> {
     if let Some((column, chip)) = name.strip_prefix("winners ").and_then(|rest| rest.split_once(' ')) {
         return winners(column, chip, sources);
     }
+    if let Some(rest) = name.strip_prefix("claims ") {
+        return claims::value(rest, sources);
+    }
     match name {
         // The largest saving of a free mapping over DFModel's stored one in the same semantics, per cent.
         "dfmodel-gain" => {
