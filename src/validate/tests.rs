@@ -2,6 +2,7 @@
 
 use super::bounds::Bounds;
 use super::metric::{error_pct, express};
+use super::point::Phase;
 use super::predict::Models;
 use super::suites::{SUITES, bounds};
 use super::*;
@@ -106,7 +107,7 @@ fn executions_from_columns_and_notes() {
     assert!(list[3].assumed.iter().any(|a| a.contains("fastest degrees")), "{:?}", list[3].assumed);
     assert!(list[4].incomplete.as_deref().unwrap().contains("= 64 are not its 96 chips"));
     assert_eq!((e(5).tp, e(5).pp, e(5).dp), (2, 2, 1));
-    assert_eq!(list[5].task, Task::Inference { prompt: 64, generated: 64 });
+    assert_eq!(list[5].task, Task::Inference { prompt: 64, generated: 64, phase: Phase::Whole });
     assert_eq!((list[5].model.as_ref().unwrap().seq, list[5].model.as_ref().unwrap().generated), (64, Some(64)));
 }
 

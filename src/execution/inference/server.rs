@@ -20,6 +20,8 @@ pub struct Server {
     pub kernel: f64,
     /// The software.
     pub serving: Serving,
+    /// Sequences come and go one by one, so that at any time their answers are half written: what of the memory they take on average counts.
+    pub steady: bool,
 }
 
 impl Server {
@@ -36,10 +38,11 @@ impl Server {
         let burst = kernels.burst();
         Ok(Self {
             kernels: KernelTimes::burst(kernels, system.memory.0.bandwidth.0, 0.0),
-            efficiency: burst.efficiency.0,
-            attention_efficiency: burst.batched_efficiency.0,
+            efficiency: burst.efficiency.0 * machine.stack.product_share.0,
+            attention_efficiency: burst.batched_efficiency.0 * machine.stack.product_share.0,
             kernel: serving.kernel.unwrap_or(kernels.launch).0,
             serving,
+            steady: false,
             machine,
         })
     }
