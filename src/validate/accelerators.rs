@@ -145,6 +145,6 @@ mod tests {
         assert!(known("Abacus").is_none() && known("").is_none());
         assert_eq!(peak("A100", DataType::Fp8), None);
         assert_eq!(peak("H100", DataType::Bf16), Some(989.4e12));
-        assert_eq!(known("A100-40GB").unwrap().memory.0.capacity.unwrap().0, 40e9);
+        assert_eq!(known("A100-40GB").unwrap().memory.0.capacity.unwrap().0, 40.0 * 1024f64.powi(3));
     }
 }

@@ -95,7 +95,7 @@ mod tests {
         };
         assert_eq!((sizes(4), sizes(12), sizes(1)), (vec![4], vec![8, 2], vec![]));
         let half = part_of_chip(system(h100, &h100.memory, None, 1).unwrap(), 0.5);
-        assert_eq!((half.memory.0.capacity.unwrap().0, half.memory.0.bandwidth.0), (40e9, 1.675e12));
+        assert_eq!((half.memory.0.capacity.unwrap().0, half.memory.0.bandwidth.0), (40.0 * 1024f64.powi(3), 1.675e12));
         assert_eq!(half.chip.0.kernels.unwrap().peak_of("bf16"), Some(494.7e12));
         assert!(system(known("WSE-2").unwrap(), &h100.memory, None, 2).unwrap_err().contains("between boxes"));
     }
