@@ -2,6 +2,7 @@
 
 use super::{Failure, output};
 use crate::spec::{Loader, Reader, nearest::meant, node::io_reason};
+use crate::validate::accelerators;
 use crate::validate::bounds::Bounds;
 use crate::validate::predict::Models;
 use crate::validate::read::{self, File};
@@ -32,6 +33,9 @@ pub struct ValidateArgs {
     /// Systems that training runs are predicted on, instead of those shipped in validation/machines.yaml.
     #[arg(long, value_name = "FILE.yaml")]
     pub machines: Option<PathBuf>,
+    /// Chips and software that rows name, instead of those shipped in validation/chips.yaml.
+    #[arg(long, value_name = "FILE.yaml")]
+    pub chips: Option<PathBuf>,
 }
 
 /// What is printed.
@@ -60,6 +64,9 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
         Some(path) => Reader::read::<Bounds>(&Loader.load(path, None)?)?,
         None => suites::bounds()?,
     };
+    if let Some(path) = &args.chips {
+        accelerators::take_from(path)?;
+    }
     let machines = match &args.machines {
         Some(path) => machines::from(path)?,
         None => machines::shipped()?,

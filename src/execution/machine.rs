@@ -73,14 +73,18 @@ pub enum Traffic {
 }
 
 impl Machine {
-    /// Of a system whose chip has `kernels` and runs kernel by kernel.
+    /// Of a system whose chip has `kernels` and runs kernel by kernel, or whose stack says what it makes of a dataflow chip.
     ///
     /// # Errors
     /// A sentence: why executions cannot be predicted on this system, and what would mend it.
     pub fn new(system: &System) -> Result<Self, String> {
         let chip = &system.chip.0;
-        if chip.style != Style::KernelByKernel {
-            return Err(format!("chip {}: executions are predicted for the style kernel_by_kernel", chip.name));
+        let told = system.stack.is_some() || system.software == Some(Software::Generic);
+        if chip.style != Style::KernelByKernel && !told {
+            return Err(format!(
+                "chip {}: executions are predicted for the style kernel_by_kernel, and for dataflow chips with a stack that says what its compiler reaches (`stack:`, such as sambaflow-o3, or `software: generic`)",
+                chip.name
+            ));
         }
         Self::of_any_style(system)
     }
@@ -101,19 +105,21 @@ impl Machine {
         let of = |t: &DataType| kernels.peak_of(t.word()).map(|p| (*t, p));
         let peaks: Vec<(DataType, f64)> = DataType::ALL.iter().filter_map(of).collect();
         let mut out = Self::of_parts(system, times, peaks);
-        for (t, rate) in &mut out.rates {
-            *rate *= kernels.efficiency_of(t.word());
-        }
-        out.batched_efficiency = kernels.batched_efficiency.0;
-        out.stack = match system.software {
-            Some(Software::Ideal) => Stack::ideal(),
-            _ => system.stack.as_ref().map_or_else(Stack::ideal, |s| s.0.clone()),
+        out.stack = match (system.software(), &system.stack) {
+            (Software::Generic, _) => Stack::generic(chip.style).clone(),
+            (Software::Ideal, _) | (_, None) => Stack::ideal(),
+            (_, Some(stack)) => stack.0.clone(),
         };
+        let share = out.stack.product_share.0;
+        for (t, rate) in &mut out.rates {
+            *rate *= kernels.efficiency_of(t.word()) * share;
+        }
+        out.batched_efficiency = kernels.batched_efficiency.0 * share;
         // The shares of these kernels are those of single ones: in a long step they fall as those of products do.
         let sustained = kernels.burst.map_or(1.0, |burst| (kernels.efficiency.0 / burst.efficiency.0).min(1.0));
         out.fused_attention = match kernels.fused_attention_of(out.stack.attention_kernel.as_deref()) {
-            Some(kernel) => FusedKernel::new(kernel).scaled(sustained),
-            None => FusedKernel::of_share(kernels.batched_efficiency.0),
+            Some(kernel) => FusedKernel::new(kernel).scaled(sustained * share),
+            None => FusedKernel::of_share(out.batched_efficiency),
         };
         Ok(out)
     }

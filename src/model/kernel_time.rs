@@ -18,6 +18,9 @@
 //! wait w for each element of the contracted dimension and hide that among h tiles each, compute is at least
 //! ceil(batch ceil(m/r) ceil(n/c) j / (h U)) (k/j) w, which bounds products of few tiles.
 //!
+//! A share of the result may be written after its products ([`Burst::exposed_result`](crate::system::kernels::Burst)): of products with a short
+//! contracted dimension that is a large part.
+//!
 //! **Vector work.** bytes / B + kernels x launch.
 //!
 //! **Fused attention**: [`attention_kernel`](super::attention_kernel).
@@ -70,6 +73,7 @@ pub struct KernelTimes {
     unaligned: f64,
     wait: f64,
     tiles_at_once: f64,
+    exposed: f64,
 }
 
 impl KernelTimes {
@@ -98,6 +102,7 @@ impl KernelTimes {
             unaligned: kernels.unaligned.0,
             wait: 0.0,
             tiles_at_once: 1.0,
+            exposed: 0.0,
         }
     }
 
@@ -114,6 +119,7 @@ impl KernelTimes {
             unaligned: 1.0,
             wait: 0.0,
             tiles_at_once: 1.0,
+            exposed: 0.0,
         }
     }
 
@@ -124,6 +130,7 @@ impl KernelTimes {
             bandwidth: bandwidth * burst.memory_efficiency.0,
             wait: burst.wait.0,
             tiles_at_once: burst.tiles_at_once as f64,
+            exposed: burst.exposed_result.0,
             ..Self::new(kernels, bandwidth)
         }
     }
@@ -145,7 +152,8 @@ impl KernelTimes {
         if p.flop() <= 0.0 {
             return 0.0;
         }
-        self.arithmetic(p, rate).max(p.bytes(words) / self.bandwidth) + self.launch
+        let written = self.exposed * p.batch * p.m * p.n * words[2] / self.bandwidth;
+        (self.arithmetic(p, rate) + written).max(p.bytes(words) / self.bandwidth) + self.launch
     }
 
     /// The same without its bytes and its launch: waves of tiles, and the partial sums of a divided contraction.

@@ -392,7 +392,7 @@ pub const COLUMNS: &[Column] = &[
     plan("executions", "Executions, serving: how many the search covered.", |_, _| f64::NAN),
     plan_text(
         "software",
-        "Executions: whose shardings and fusions the row stands for: the stack's name, `ideal` software, or `free`: the best mapping.",
+        "Executions: whose shardings and fusions the row stands for: the stack's name, `generic` or `ideal` software, or `free`: the best mapping.",
         |_, _| String::new(),
     ),
     plan(

@@ -251,15 +251,18 @@ pub fn software(system: &System) -> String {
             "What is possible: every block by the fastest tiles and partitions of the sharding that is best for its cut; no software is counted.".into()
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
+        (Software::Generic, _) => {
+            "What current software of this kind of chip takes (the stack generic of the catalogue, calibrated over several); the system names none.".into()
+        }
         _ => "What ideal software takes: shardings, fusions and overlaps of a stack without cost.".into(),
     }
 }
 
-/// The same as a name: of the stack, `ideal` or `free`.
+/// The same as a name: of the stack, `generic`, `ideal` or `free`.
 pub fn software_name(system: &System) -> String {
     match (system.software(), &system.stack) {
         (Software::Stack, Some(stack)) => stack.0.name.clone(),
-        (Software::Stack, None) => Software::Ideal.to_string(),
+        (Software::Stack, None) => Software::Generic.to_string(),
         (other, _) => other.to_string(),
     }
 }

@@ -136,6 +136,11 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// The `name:` that its file states.
+    pub fn title(&self) -> Option<&'static str> {
+        self.text.lines().find_map(|line| line.strip_prefix("name: ")).map(str::trim)
+    }
+
     /// The path that [`Loader`](super::Loader) takes for it.
     pub fn file(&self) -> PathBuf {
         PathBuf::from(format!("{SCHEME}{}", self.path))

@@ -15,9 +15,7 @@ use crate::report::statement;
 use crate::spec::{Node, Reader};
 use crate::system::{Software, Style, System};
 use crate::units::Bytes;
-use crate::validate::bounds::Bound;
-use crate::validate::class::Class;
-use crate::validate::suites;
+use crate::validate::coverage::{self, Work};
 use crate::workload::language::{AttentionCount, LanguageModel, ModelPass, is_language_model};
 use crate::workload::{Workload, WorkloadSpec};
 
@@ -66,15 +64,11 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
             let software = statement::software_name(system);
-            let class = match (system.chip.0.name.as_str(), machine.chips) {
-                ("A100", ..=8) => Class::VtrainSingleNode,
-                ("A100", _) => Class::VtrainMultiNode,
-                _ => Class::TrainingPublished,
-            };
             Outcome::Executed(Box::new(Executed {
                 prediction,
                 found,
-                error_band_pct: error_band(class).filter(|_| system.software() != Software::Free),
+                error_band_pct: coverage::band(&system.chip.0.name, &machine.stack.name, Work::Training)
+                    .filter(|_| system.software() != Software::Free),
                 software,
             }))
         }
@@ -107,7 +101,7 @@ fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcom
     let outcome = inference::search_until(&server, model, &wanted(limits), deadline)?;
     let layouts = outcome.predicted + outcome.out_of_memory;
     if let Some(prediction) = outcome.best {
-        let error_band_pct = error_band(Class::InferenceKernels);
+        let error_band_pct = coverage::band(&system.chip.0.name, &server.machine.stack.name, Work::Inference);
         let stopped = outcome.stopped;
         return Ok(Outcome::Served(Box::new(Served { prediction, layouts, stopped, error_band_pct })));
     }
@@ -167,9 +161,4 @@ fn short(machine: &Machine, found: &Found) -> Infeasible {
             mends: Vec::new(),
         },
     }
-}
-
-/// The measured error of a class of runs: vTrain's on A100, within a node or on more; else other published runs, or those of inference.
-fn error_band(class: Class) -> Option<f64> {
-    suites::bounds().ok()?.of(class).map(Bound::band)
 }

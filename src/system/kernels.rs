@@ -34,6 +34,8 @@ crate::spec! {
         batched_efficiency: Fraction,
         /// Share of the memory's bandwidth that streaming kernels reach.
         memory_efficiency: Fraction,
+        /// Share of a result that is written after its products and not beside those of the next tiles.
+        exposed_result: Share = Share(0.0),
         /// Time for each element of the contracted dimension that a unit waits for its operands: what bounds products with too few
         /// tiles to hide it.
         wait: Seconds = Seconds(0.0),
@@ -68,18 +70,20 @@ crate::spec! {
     pub struct Kernels ("the kernels of a chip", check: check) {
         /// Where each number comes from.
         source: Source,
-        /// Peak rate of products by data type (fp8, int8, fp16, bf16, fp32, fp64).
+        /// Peak rate of products by data type (fp4, fp8, int8, fp16, bf16, fp32, fp64).
         peak: Table<FlopRate>,
         /// Units that compute tiles side by side (streaming multiprocessors, matrix units): a wave is one tile on each.
         units: u64,
         /// Tiles among which the fastest is taken for each product.
-        tiles: Vec<Tile>,
+        /// Left out: those of common libraries of products on tensor cores.
+        tiles: Vec<Tile> = usual_tiles(),
         /// Best sustained share of the peak in a training step.
-        efficiency: Fraction,
+        /// Left out: the middle of the shipped chips.
+        efficiency: Fraction = Fraction(0.68),
         /// The same by data type, where it differs.
         type_efficiency: Table<Fraction> = Table(Vec::new()),
         /// The same for the batched products of attention.
-        batched_efficiency: Fraction,
+        batched_efficiency: Fraction = Fraction(0.5),
         /// Elements of which the size of a head and the tokens must be multiples for the batched products of attention to run at that share.
         vector: u64 = 1,
         /// Rate of those products relative to it where they are not.
@@ -89,16 +93,31 @@ crate::spec! {
         /// Time of a wave before its first product.
         fill: Seconds = Seconds(0.0),
         /// Share of the memory's bandwidth that kernels reach.
-        memory_efficiency: Fraction,
+        memory_efficiency: Fraction = Fraction(0.8),
         /// Time of a kernel on the device beyond its work.
-        launch: Seconds,
+        launch: Seconds = Seconds(4e-6),
         /// What single kernels and the steps of inference reach, in every data type; left out: what a training step sustains.
         burst: Option<Burst>,
     }
 }
 
+/// Tiles of a chip that does not state its own (NVIDIA, Matrix Multiplication Background User's Guide, 2020, names these sizes; rates assumed, as the H100's).
+fn usual_tiles() -> Vec<Tile> {
+    let tile = |rows, columns, rate, splits| Tile { rows, columns, rate: Fraction(rate), splits };
+    vec![
+        tile(256, 128, 1.0, 4),
+        tile(128, 256, 1.0, 4),
+        tile(128, 128, 0.9, 4),
+        tile(256, 64, 0.8, 4),
+        tile(64, 256, 0.8, 4),
+        tile(128, 64, 0.7, 1),
+        tile(64, 128, 0.7, 1),
+        tile(64, 64, 0.5, 1),
+    ]
+}
+
 /// Data types a peak may be given for.
-const TYPES: [&str; 6] = ["fp8", "int8", "fp16", "bf16", "fp32", "fp64"];
+const TYPES: [&str; 7] = ["fp4", "fp8", "int8", "fp16", "bf16", "fp32", "fp64"];
 
 /// Beyond this a number of units, or an edge of a tile, is a slip of the keyboard.
 const MOST: u64 = 1 << 24;
@@ -183,6 +202,7 @@ impl Kernels {
             efficiency: Fraction(self.efficiency_of(word)),
             batched_efficiency: self.batched_efficiency,
             memory_efficiency: self.memory_efficiency,
+            exposed_result: Share(0.0),
             wait: Seconds(0.0),
             tiles_at_once: 1,
         })

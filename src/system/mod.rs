@@ -31,6 +31,8 @@ crate::choice! {
     pub enum Software ("a software") {
         /// What the system's stack takes.
         Stack = "stack",
+        /// What current software of this kind of chip takes: the stacks `generic` and `generic-dataflow` of the catalogue.
+        Generic = "generic",
         /// What software without cost takes that shards and fuses as stacks do.
         Ideal = "ideal",
         /// What is possible: shardings, fusions and tiles of every block are searched.
@@ -51,10 +53,10 @@ crate::spec! {
         memory: Ref<Memory>,
         /// A second tier of memory beside each chip, to which an execution may offload: its bandwidth is that of the way there.
         offload: Option<Ref<Memory>>,
-        /// The software stack, for executions of language models ([`stack`]); left out: software without cost.
+        /// The software stack, for executions of language models ([`stack`]); left out: what `software` says.
         stack: Option<Ref<Stack>>,
-        /// What trains a language model: the stack, ideal software, or the best mapping there is; left out: the stack (ideal software without one) on
-        /// chips that run kernel by kernel, the best mapping on dataflow chips.
+        /// What trains and serves a language model: the stack, generic or ideal software, or the best mapping there is; left out: the stack (generic
+        /// software without one) on chips that run kernel by kernel, the best mapping on dataflow chips.
         software: Option<Software>,
         /// The network between chips.
         network: Network,
@@ -164,7 +166,7 @@ impl System {
         self.software.unwrap_or(match (self.chip.0.style, &self.stack) {
             (Style::Dataflow, _) => Software::Free,
             (Style::KernelByKernel, Some(_)) => Software::Stack,
-            (Style::KernelByKernel, None) => Software::Ideal,
+            (Style::KernelByKernel, None) => Software::Generic,
         })
     }
 

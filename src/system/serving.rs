@@ -48,6 +48,8 @@ crate::spec! {
         step_sequence: Seconds = Seconds(0.0),
         /// Time before the first token beyond the prompt's pass.
         request: Seconds = Seconds(0.0),
+        /// Whether prompts are read one after the other, so that a sequence has its first token after its own.
+        separate_prompts: bool = false,
         /// Whether microbatches of a pipeline run on its stages at the same time. Where not, each waits for the one before to
         /// leave the last stage.
         overlapped_stages: bool = true,
@@ -84,6 +86,7 @@ impl Serving {
             cache_share: Share(1.0),
             step_sequence: Seconds(0.0),
             request: Seconds(0.0),
+            separate_prompts: false,
             overlapped_stages: true,
         }
     }

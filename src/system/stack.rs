@@ -1,15 +1,18 @@
 //! Software between a model and the chips: what it fuses, what its host code costs, how it communicates.
 //!
 //! A stack file (`systems/stacks/*.yaml`) is one piece of software as it was run, with its calibrated times; a system names it
-//! under `stack`. Without one the software is ideal: no host time, elementwise chains fused, attention in one kernel.
+//! under `stack`. Without one the software is generic ([`Stack::generic`]): what current software of that kind of chip does.
 
+use super::Style;
 use super::serving::Serving;
 use super::source::{Source, check_sources};
 use crate::spec::{
-    Node, Reader,
+    Loader, Node, Reader, catalogue,
     read::{Fraction, Share, Table},
 };
 use crate::units::{Bytes, Seconds};
+use std::path::Path;
+use std::sync::LazyLock;
 
 crate::choice! {
     /// How the attention core runs.
@@ -66,6 +69,8 @@ crate::spec! {
         attention: Attention = Attention::Flash,
         /// Which of the chip's `fused_attention` kernels it runs; left out, or not among them: the chip's first.
         attention_kernel: Option<String>,
+        /// Share of the chip's rate of products that it reaches: what compilers leave of the peak beside what kernels can.
+        product_share: Fraction = Fraction(1.0),
         /// Bytes that norms, residuals and dropouts move over the least (each input read and each output written once).
         elementwise: f64 = 1.0,
         /// Vector kernels of a layer's forward pass, attention core apart.
@@ -112,7 +117,8 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 34] = [
+const NUMBERS: [&str; 35] = [
+    "product_share",
     "host_layer_forward",
     "host_layer_backward",
     "host_layer_recompute",
@@ -189,6 +195,7 @@ impl Stack {
             collectives_beside_gradients: Share(0.0),
             attention: Attention::Flash,
             attention_kernel: None,
+            product_share: Fraction(1.0),
             elementwise: 1.0,
             vector_kernels_forward: 9,
             vector_kernels_backward: 14,
@@ -210,6 +217,22 @@ impl Stack {
             memory_reserve: Bytes(0.0),
             serving: None,
             operators: None,
+        }
+    }
+
+    /// What current software of chips of a style does, from the catalogue.
+    pub fn generic(style: Style) -> &'static Self {
+        static STACKS: LazyLock<[Stack; 2]> = LazyLock::new(|| {
+            ["generic", "generic-dataflow"].map(|name| {
+                let path = format!("{}systems/stacks/{name}.yaml", catalogue::SCHEME);
+                let node = Loader.load(Path::new(&path), None).ok();
+                // Both are compiled in, and a test reads them.
+                node.and_then(|node| Reader::read(&node).ok()).unwrap_or_else(Stack::ideal)
+            })
+        });
+        match style {
+            Style::KernelByKernel => &STACKS[0],
+            Style::Dataflow => &STACKS[1],
         }
     }
 
@@ -237,6 +260,12 @@ mod tests {
         assert_eq!(stack.host_and_device(0.0, 0.0), 0.0);
         let sharp = Stack { host_exponent: 16.0, ..Stack::ideal() };
         assert!((sharp.host_and_device(1.0, 4.0) - 4.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn generic_software_is_there_for_both_styles() {
+        let names = [Style::KernelByKernel, Style::Dataflow].map(|style| Stack::generic(style).name.as_str());
+        assert_eq!(names, ["generic", "generic dataflow software"]);
     }
 
     #[test]

@@ -1,78 +1,68 @@
-//! Boxes of chips that inference and single kernels were measured on, from shipped parts.
+//! Systems of chips that measurements name, on which a row is predicted whose machine is not listed.
 
-use crate::spec::{FromNode, Loader, Reader, catalogue, read::Fraction, read::Ref};
+use super::accelerators::Listed;
+use crate::spec::read::{Fraction, Ref};
 use crate::system::network::{Arrangement, Network};
-use crate::system::{Dimension, ModelOptions, System};
-use std::path::Path;
+use crate::system::{Dimension, Memory, ModelOptions, Stack, System};
+use crate::units::{Bandwidth, Bytes, FlopRate};
 
-/// Links among the chips of a box.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Links {
-    /// Their file.
-    pub part: &'static str,
-    /// Their topology.
-    pub topology: Arrangement,
-    /// Share of their bandwidth that collectives reach.
-    pub efficiency: f64,
-}
-
-/// NVLink of A100: 0.7 of it is what LLMCompass's all-reduce of 403 MB among four reaches.
-pub const NVLINK_3: Links = Links { part: "links/nvlink-3", topology: Arrangement::Switch, efficiency: 0.7 };
-
-/// Every SN40L of a node to every other.
-pub const SN40L_NODE: Links =
-    Links { part: "links/sn40l-node", topology: Arrangement::FullyConnected, efficiency: 1.0 };
-
-/// A box of chips: shipped parts by folder and name.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Parts {
-    /// Chip.
-    pub chip: &'static str,
-    /// Memory.
-    pub memory: &'static str,
-    /// Software, where it is known.
-    pub stack: Option<&'static str>,
-    /// Links; left out where one chip works alone.
-    pub links: Option<Links>,
-}
-
-fn part<T: FromNode>(name: &str) -> Result<T, String> {
-    let path = format!("{}systems/{name}.yaml", catalogue::SCHEME);
-    let node = Loader.load(Path::new(&path), None).map_err(|e| e.to_string())?;
-    Reader::read(&node).map_err(|e| e.to_string())
-}
-
-/// The system of so many chips.
+/// The system of so many chips of a kind: within a box, or in boxes joined by the chips' outer links.
 ///
 /// # Errors
-/// A sentence: a part that is not shipped, or has a mistake.
-pub fn system(parts: &Parts, chips: u64) -> Result<System, String> {
-    let network = match parts.links.filter(|_| chips > 1) {
-        Some(links) => {
-            let efficiency = Fraction(links.efficiency);
-            let dimension = Dimension { size: chips, link: Ref(part(links.part)?), topology: None, efficiency };
-            Network { topology: links.topology, dimensions: vec![dimension], switch: None }
+/// A sentence: the chip has no link of that kind.
+pub fn system(listed: &Listed, memory: &Ref<Memory>, stack: Option<&Ref<Stack>>, chips: u64) -> Result<System, String> {
+    let name = &listed.chip.0.name;
+    let mut dimensions = Vec::new();
+    let mut add = |size: u64, link: Option<&Ref<crate::system::Link>>, topology, efficiency, what: &str| {
+        if size > 1 {
+            let link = link.ok_or_else(|| format!("no {what} is known of {name}"))?.clone();
+            dimensions.push(Dimension { size, link, topology: Some(topology), efficiency });
         }
-        None => Network { topology: Arrangement::SingleChip, dimensions: Vec::new(), switch: None },
+        Ok::<(), String>(())
     };
+    let inner = chips.min(listed.size);
+    add(inner, listed.link.as_ref(), listed.topology, listed.efficiency, "link between chips")?;
+    let outer = listed.outer.as_ref();
+    add(chips.div_ceil(inner.max(1)), outer, crate::system::Topology::Switch, Fraction(0.8), "link between boxes")?;
+    let topology = if dimensions.is_empty() { Arrangement::SingleChip } else { Arrangement::Custom };
     Ok(System {
-        name: parts.chip.trim_start_matches("chips/").to_string(),
+        name: name.clone(),
         source: "the machine of a measurement".into(),
-        chip: Ref(part(parts.chip)?),
-        memory: Ref(part(parts.memory)?),
+        chip: listed.chip.clone(),
+        memory: memory.clone(),
         offload: None,
         software: None,
-        stack: parts.stack.map(part).transpose()?.map(Ref),
-        network,
+        stack: stack.cloned(),
+        network: Network { topology, dimensions, switch: None },
         chips: None,
         overlap: None,
         model: ModelOptions::flowspace(),
     })
 }
 
+/// A share of each chip of a system: its peak, memory and bandwidth.
+pub fn part_of_chip(mut system: System, share: f64) -> System {
+    let memory = &mut system.memory.0;
+    memory.bandwidth = Bandwidth(memory.bandwidth.0 * share);
+    memory.capacity = memory.capacity.map(|c| Bytes(c.0 * share));
+    if let Some(kernels) = &mut system.chip.0.kernels {
+        kernels.peak.0.iter_mut().for_each(|(_, rate)| *rate = FlopRate(rate.0 * share));
+    }
+    system
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{FromNode, Loader, Reader, catalogue};
+    use crate::validate::accelerators::{known, shipped};
+    use std::path::Path;
+
+    fn part<T: FromNode>(name: &str) -> Result<T, String> {
+        let path = format!("{}systems/{name}.yaml", catalogue::SCHEME);
+        let node = Loader.load(Path::new(&path), None).map_err(|e| e.to_string())?;
+        Reader::read(&node).map_err(|e| e.to_string())
+    }
 
     #[test]
     fn every_part_is_read_as_what_it_is() {
@@ -90,5 +80,23 @@ mod tests {
             assert_eq!(read, Ok(()), "{name}");
         }
         assert!(part::<crate::system::Chip>("chips/none").is_err());
+    }
+
+    /// 12 H100 are a box of eight and half of another; half a chip has half of everything.
+    #[test]
+    fn boxes_by_hand() {
+        for listed in &shipped().unwrap().chips {
+            assert_eq!(system(listed, &listed.memory, Some(&listed.stack), 1).unwrap().chip_count(), 1);
+        }
+        let h100 = known("H100").unwrap();
+        let sizes = |chips| -> Vec<u64> {
+            let system = system(h100, &h100.memory, None, chips).unwrap();
+            system.network.dimensions.iter().map(|d| d.size).collect()
+        };
+        assert_eq!((sizes(4), sizes(12), sizes(1)), (vec![4], vec![8, 2], vec![]));
+        let half = part_of_chip(system(h100, &h100.memory, None, 1).unwrap(), 0.5);
+        assert_eq!((half.memory.0.capacity.unwrap().0, half.memory.0.bandwidth.0), (40.0 * 1024f64.powi(3), 1.675e12));
+        assert_eq!(half.chip.0.kernels.unwrap().peak_of("bf16"), Some(494.7e12));
+        assert!(system(known("WSE-2").unwrap(), &h100.memory, None, 2).unwrap_err().contains("between boxes"));
     }
 }

@@ -1,8 +1,11 @@
 //! Classes of measurements: those that are judged together.
 
+use super::accelerators::known;
+use super::coverage::Work;
 use super::metric::Metric;
 use super::point::Task;
 use super::row::{Origin, Row};
+use crate::system::Style;
 
 crate::choice! {
     /// A class of measurements.
@@ -21,6 +24,12 @@ crate::choice! {
         InferenceKernels = "inference-kernels",
         /// Attention in one kernel, by itself.
         AttentionKernels = "attention-kernels",
+        /// Matrix products by themselves.
+        Products = "products",
+        /// Training on dataflow chips.
+        Dataflow = "dataflow-training",
+        /// Largest memory that chips held.
+        PeakMemory = "peak-memory",
         /// Memory that papers print.
         Memory = "memory",
         /// Runs published to fit the memory, or not to.
@@ -35,6 +44,20 @@ crate::choice! {
 }
 
 impl Class {
+    /// The kind of work of its rows; `None` for kernels, memory and what is no model's.
+    pub fn work(self) -> Option<Work> {
+        match self {
+            Self::MegatronSc21
+            | Self::Korthikanti
+            | Self::VtrainMultiNode
+            | Self::VtrainSingleNode
+            | Self::TrainingPublished
+            | Self::Dataflow => Some(Work::Training),
+            Self::InferenceKernels => Some(Work::Inference),
+            _ => None,
+        }
+    }
+
     /// The class of a row.
     pub fn of(row: &Row, task: &Task) -> Self {
         let multi = row.chips.is_some_and(|chips| chips > 8);
@@ -42,17 +65,15 @@ impl Class {
             (Origin::Vtrain, ..) if multi => Self::VtrainMultiNode,
             (Origin::Vtrain, ..) => Self::VtrainSingleNode,
             (_, Metric::Fits, _) => Self::Fit,
+            (_, Metric::PeakMemory, _) => Self::PeakMemory,
             (.., Task::Memory) => Self::Memory,
             (.., Task::Hpl) => Self::Hpl,
-            (.., Task::AllReduce { .. }) | (_, Metric::AllReduceBus, _) => Self::Collectives,
-            (.., Task::Inference { .. } | Task::LayerKernel { .. } | Task::Matmul { .. } | Task::BestMatmul { .. }) => {
-                Self::InferenceKernels
-            }
+            (.., Task::AllReduce { .. } | Task::Gather { .. }) | (_, Metric::AllReduceBus, _) => Self::Collectives,
+            (.., Task::Matmul { .. } | Task::BestMatmul { .. }) => Self::Products,
+            (.., Task::Inference { .. } | Task::LayerKernel { .. }) => Self::InferenceKernels,
             (.., Task::Attention(_)) => Self::AttentionKernels,
             (.., Task::Other { .. }) if row.workload.starts_with("attention ") => Self::AttentionKernels,
-            (.., Task::Other { .. }) if row.workload.to_ascii_lowercase().starts_with("matmul") => {
-                Self::InferenceKernels
-            }
+            (.., Task::Other { .. }) if row.workload.to_ascii_lowercase().starts_with("matmul") => Self::Products,
             (.., Task::Other { .. }) if row.workload.to_ascii_lowercase().contains("train") => Self::TrainingPublished,
             (.., Task::Other { .. }) => Self::Other,
             // Table 2 of the paper (ZeRO-3 against Megatron) is no part of the class.
@@ -60,6 +81,9 @@ impl Class {
                 Self::MegatronSc21
             }
             (.., Task::Training) if row.source.contains("2205.05198") => Self::Korthikanti,
+            (.., Task::Training) if known(&row.accelerator).is_some_and(|l| l.chip.0.style == Style::Dataflow) => {
+                Self::Dataflow
+            }
             (.., Task::Training) => Self::TrainingPublished,
         }
     }

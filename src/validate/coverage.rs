@@ -4,6 +4,7 @@
 //! system and its parts where `validation/machines.yaml` gives it to a shipped training run (or to a class that is not shipped but is
 //! named there); the parts of the boxes of inference; the machines of HPL.
 
+use super::bounds::Bound;
 use super::class::Class;
 use super::point::{Point, Task};
 use super::suites::{self, SUITES};
@@ -12,6 +13,7 @@ use crate::spec::catalogue::{self, Entry, Kind};
 use crate::spec::{Loader, Node, Problems, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::LazyLock;
 
 /// How far off a class of measurements is.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -48,7 +50,7 @@ impl Coverage {
             for point in file.rows.into_iter().map(Point::new).filter(|p| p.incomplete.is_none()) {
                 match &point.task {
                     Task::Training => {
-                        let used = machines::machine(&known, &point).ok().map(|(_, machine)| machine);
+                        let used = machines::machine(&known, &point).ok().and_then(|(_, machine)| machine);
                         let index = used.and_then(|used| known.iter().position(|k| std::ptr::eq(k, used)));
                         if let Some(system) = index.and_then(|i| systems.get(i).copied().flatten()) {
                             found.add_whole(system, point.class)?;
@@ -60,11 +62,10 @@ impl Coverage {
                         entry.into_iter().for_each(|e| found.add(e, point.class));
                     }
                     _ => {
-                        let parts = inference::parts(&point);
-                        for name in parts.iter().flat_map(|p| [Some(p.chip), p.stack]).flatten() {
-                            let path = format!("systems/{name}.yaml");
-                            let entry = catalogue::entries().iter().find(|e| e.path == path);
-                            entry.into_iter().for_each(|e| found.add(e, point.class));
+                        let Some((chip, stack)) = inference::parts(&point) else { continue };
+                        for (kind, name) in [(Kind::Chip, Some(chip)), (Kind::Stack, stack)] {
+                            let named = |e: &&Entry| e.kind == kind && name.is_some_and(|n| e.title() == Some(n));
+                            catalogue::entries().iter().filter(named).for_each(|e| found.add(e, point.class));
                         }
                     }
                 }
@@ -102,6 +103,43 @@ impl Coverage {
         errors.sort_by(|one, other| other.pct.total_cmp(&one.pct));
         Ok(errors)
     }
+}
+
+/// A kind of work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Work {
+    /// Training steps.
+    Training,
+    /// Serving.
+    Inference,
+}
+
+/// What the error of a class grows by where only the chip, or only the stack, was part of it: what a stack left out costs beside one that is not.
+const BESIDE: f64 = 2.0;
+
+/// The error in per cent that a prediction may be expected to have: that of the worst class of this work which both the chip and the stack were part of;
+/// twice that of the worst which one of them was; else what predictions from datasheets with generic software are off on machines that nothing was fitted to.
+pub fn band(chip: &str, stack: &str, work: Work) -> Option<f64> {
+    static COVERAGE: LazyLock<Option<Coverage>> = LazyLock::new(|| Coverage::shipped().ok());
+    let coverage = COVERAGE.as_ref()?;
+    let of = |kind: Kind, name: &str| -> BTreeSet<Class> {
+        let named = |e: &&Entry| e.kind == kind && e.title() == Some(name);
+        let of_entry = |e: &Entry| coverage.0.get(e.path).cloned().unwrap_or_default();
+        let all = catalogue::entries().iter().filter(named).flat_map(of_entry);
+        all.filter(|class| class.work() == Some(work)).collect()
+    };
+    let bounds = suites::bounds().ok()?;
+    let worst = |classes: &mut dyn Iterator<Item = &Class>| {
+        classes.filter_map(|class| bounds.of(*class)).map(Bound::band).reduce(f64::max)
+    };
+    let (chip, stack) = (of(Kind::Chip, chip), of(Kind::Stack, stack));
+    let unseen = match work {
+        Work::Training => bounds.unseen_training_pct,
+        Work::Inference => bounds.unseen_inference_pct,
+    };
+    worst(&mut chip.intersection(&stack))
+        .or_else(|| worst(&mut chip.union(&stack)).map(|pct| (pct * BESIDE).min(unseen.unwrap_or(f64::INFINITY))))
+        .or(unseen)
 }
 
 /// The system of each entry of `validation/machines.yaml`.

@@ -1,62 +1,64 @@
 //! Inference and single kernels: which machine a measurement was taken on, and what the models say of it.
 
-use super::accelerators;
+use super::accelerators::{self, Listed};
 use super::attention::AttentionCore;
-use super::boxes::{self, NVLINK_3, Parts, SN40L_NODE};
+use super::metric::Served;
 use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
+use super::{boxes, machines};
 use crate::execution::inference::{Layout, Server, predict};
+use crate::execution::machine::Traffic;
 use crate::execution::single_kernel::{Bench, Operator};
 use crate::model::kernel_time::Product;
+use crate::spec::read::Ref;
+use crate::system::Stack;
 use crate::workload::language::{DataType, LanguageModel};
 
-/// Chips that single kernels were timed on: our name of it, parts, host time of an operator.
-const BENCHES: [(&str, Parts); 9] = {
-    const fn bench(chip: &'static str, memory: &'static str, stack: Option<&'static str>) -> Parts {
-        Parts { chip, memory, stack, links: Some(NVLINK_3) }
-    }
-    [
-        ("A100", bench("chips/a100", "memories/a100-80gb-hbm2e", Some("stacks/pytorch-operators-a100"))),
-        // The die of the H200.
-        ("H100", bench("chips/h200", "memories/h100-80gb-hbm3", None)),
-        ("H200", bench("chips/h200", "memories/h200-141gb-hbm3e", None)),
-        ("GH200", bench("chips/gh200", "memories/gh200-96gb-hbm3", None)),
-        ("MI210", bench("chips/mi210", "memories/mi210-64gb-hbm2e", Some("stacks/pytorch-operators-mi210"))),
-        ("MI250X", bench("chips/mi250x", "memories/mi250x-128gb-hbm2e", None)),
-        ("MI300X", bench("chips/mi300x", "memories/mi300x-192gb-hbm3", None)),
-        ("Gaudi 2", bench("chips/gaudi-2", "memories/gaudi-2-96gb-hbm2e", None)),
-        ("Gaudi 3", bench("chips/gaudi-3", "memories/gaudi-3-128gb-hbm2e", None)),
-    ]
-};
-
-fn unknown(point: &Point) -> NotPredicted {
-    NotPredicted::because(format!(
-        "no description of the machine {:?} with {:?}",
-        point.row.accelerator, point.row.system
-    ))
+fn listed(point: &Point) -> Result<&'static Listed, NotPredicted> {
+    let row = &point.row;
+    accelerators::known(&row.accelerator).ok_or_else(|| {
+        NotPredicted::because(format!("no description of the machine {:?} with {:?}", row.accelerator, row.system))
+    })
 }
 
-/// The parts of the machine that single kernels or inference of a point were measured on; `None` for other tasks, and for machines that
-/// are not described.
-pub fn parts(point: &Point) -> Option<Parts> {
+/// The chip that single kernels or inference of a point were measured on, and the software, by their names; `None` for other tasks, and for
+/// machines that are not described.
+pub fn parts(point: &Point) -> Option<(&'static str, Option<&'static str>)> {
+    let listed = accelerators::known(&point.row.accelerator)?;
+    let chip = listed.chip.0.name.as_str();
     match &point.task {
-        Task::Inference { .. } => served_by(point),
+        Task::Inference { .. } => Some((chip, Some(stack_of(point, listed).0.name.as_str()))),
         Task::Matmul { .. } | Task::BestMatmul { .. } | Task::LayerKernel { .. } | Task::Attention(_) => {
-            bench_of(point)
+            Some((chip, listed.operators.as_ref().map(|s| s.0.name.as_str())))
         }
         _ => None,
     }
 }
 
-fn bench_of(point: &Point) -> Option<Parts> {
-    let name = accelerators::known(&point.row.accelerator).map(|a| a.name);
-    BENCHES.iter().find(|(known, _)| Some(*known) == name).map(|(_, parts)| *parts)
+/// The software that the row names, or what current software of that kind of chip does.
+fn stack_of(point: &Point, listed: &'static Listed) -> &'static Ref<Stack> {
+    accelerators::software(&point.row, &listed.chip.0.name).unwrap_or(&listed.stack)
 }
 
 fn bench(point: &Point) -> Result<Bench, NotPredicted> {
-    let parts = bench_of(point).ok_or_else(|| unknown(point))?;
-    let system = boxes::system(&parts, point.row.chips.unwrap_or(1)).map_err(NotPredicted)?;
+    let listed = listed(point)?;
+    let memory = listed.bench_memory.as_ref().unwrap_or(&listed.memory);
+    let chips = point.row.chips.unwrap_or(1);
+    let operators = accelerators::software(&point.row, &listed.chip.0.name).filter(|s| s.0.operators.is_some());
+    let system = boxes::system(listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
     Bench::new(&system).map_err(NotPredicted)
+}
+
+/// Seconds of a collective over all chips of a row.
+///
+/// # Errors
+/// [`NotPredicted`]: a chip that is not described.
+pub fn collective(point: &Point, traffic: Traffic, bytes: f64) -> Result<Prediction, NotPredicted> {
+    let listed = listed(point)?;
+    let chips = point.row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
+    let system = boxes::system(listed, &listed.memory, Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
+    let server = Server::new(&system).map_err(NotPredicted)?;
+    Ok(Prediction::Seconds(server.machine.line(traffic, chips, 1).at(bytes) + server.serving.all_reduce.0))
 }
 
 /// Seconds of a matrix product, or the rate of the best.
@@ -144,40 +146,10 @@ fn kernel_of_layer(
     }
 }
 
-/// The parts of the server that a row of LLM-Inference-Bench names.
-fn served_by(point: &Point) -> Option<Parts> {
-    match accelerators::known(&point.row.accelerator).map(|a| a.name) {
-        // Polaris nodes: A100 of 40 GB. The later series of runs labels its layouts TP, PP and Hybrid TP = ...; in it microbatches
-        // overlap on the stages of a pipeline.
-        Some("A100") if point.row.system.contains("TensorRT") => {
-            let first = point.row.notes.split(';').next().unwrap_or_default();
-            let later = !first.contains("Parallelism");
-            let stack = if later { "stacks/tensorrt-llm-overlapped" } else { "stacks/tensorrt-llm" };
-            Some(Parts {
-                chip: "chips/a100",
-                memory: "memories/a100-40gb-hbm2",
-                stack: Some(stack),
-                links: Some(NVLINK_3),
-            })
-        }
-        Some("SN40L") => Some(Parts {
-            chip: "chips/sn40l",
-            memory: "memories/sn40l-hbm",
-            stack: Some("stacks/sambanova"),
-            links: Some(SN40L_NODE),
-        }),
-        _ => None,
-    }
-}
+/// Largest batch that a server is tried with where the source says that it was saturated.
+const MOST_AT_ONCE: u64 = 2048;
 
-/// The server that a row of LLM-Inference-Bench names.
-fn server(point: &Point) -> Result<Server, NotPredicted> {
-    let parts = served_by(point).ok_or_else(|| unknown(point))?;
-    let system = boxes::system(&parts, point.row.chips.unwrap_or(1)).map_err(NotPredicted)?;
-    Server::new(&system).map_err(NotPredicted)
-}
-
-/// Seconds of a batch from the prompts to the last token.
+/// A batch from the prompts to the last token; where the source states none, the one with the highest rate.
 ///
 /// # Errors
 /// [`NotPredicted`]: a machine that is not described, or a model that does not fit it.
@@ -185,7 +157,47 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     let (Some(model), Some(e)) = (&point.model, &point.execution) else {
         return Err(NotPredicted::because("the model or its layout is not stated"));
     };
+    let Task::Inference { prompt, generated, phase } = point.task else {
+        return Err(NotPredicted::because("no batch of sequences"));
+    };
+    let listed = listed(point)?;
+    let chips = point.row.chips.unwrap_or(1);
+    let mut system =
+        boxes::system(listed, &listed.memory, Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
+    if let Some(share) = point.row.share_of_chip {
+        system = boxes::part_of_chip(system, share);
+    }
+    let mut server = Server::new(&system).map_err(NotPredicted)?;
+    server.steady = point.row.global_batch.is_none();
+    let mut model = machines::in_types_of(&server.machine, model);
+    (model.seq, model.generated) = (prompt, (generated > 0).then_some(generated));
     let layout = Layout { tp: e.tp, pp: e.pp, dp: e.dp, ep: e.ep };
-    let found = predict(&server(point)?, model, layout, model.global_batch);
-    found.map(|p| Prediction::Seconds(p.latency_s)).map_err(|refusal| NotPredicted::because(refusal.to_string()))
+    let of = |batch: u64| predict(&server, &model, layout, batch);
+    let found = match point.row.global_batch {
+        Some(batch) => of(batch),
+        None => {
+            let mut best = of(layout.dp);
+            let mut batch = 2;
+            while batch <= MOST_AT_ONCE {
+                if let (Ok(next), Ok(known)) = (of(batch * layout.dp), &best)
+                    && next.tokens_per_s > known.tokens_per_s
+                {
+                    best = Ok(next);
+                }
+                batch *= 2;
+            }
+            best
+        }
+    };
+    let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
+    Ok(Prediction::Served(Served {
+        batch: found.batch as f64,
+        prompt: prompt as f64,
+        generated: generated as f64,
+        phase,
+        latency: found.latency_s,
+        first: found.ttft_s,
+        token: found.tpot_s,
+        bytes: found.memory.total(),
+    }))
 }

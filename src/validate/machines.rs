@@ -1,12 +1,14 @@
 //! On which system a measured training run is predicted: `validation/machines.yaml`.
 
 use super::accelerators;
+use super::boxes;
 use super::point::Point;
 use super::predict::NotPredicted;
 use crate::execution::search::Pins;
 use crate::execution::{Execution, Machine, Offload, Recompute, Schedule, Zero};
 use crate::spec::{Loader, Problems, Reader, catalogue, read::Ref};
 use crate::system::System;
+use crate::workload::language::{DataType, LanguageModel};
 use std::path::Path;
 
 crate::spec! {
@@ -146,18 +148,48 @@ fn slices(system: &str) -> u64 {
         .unwrap_or(1)
 }
 
-/// The machine a point ran on, with as many chips as it took, and its entry in the list.
+/// The machine a point ran on, with as many chips as it took, and its entry in the list; without one, the box of its chip with the software that the
+/// row names or, if it names none, what current software of that kind of chip does.
 ///
 /// # Errors
 /// [`NotPredicted`]: no description of the machine, or no number of chips.
-pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, &'a Known), NotPredicted> {
+pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, Option<&'a Known>), NotPredicted> {
     let row = &point.row;
     let chips = row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
-    let chip = accelerators::known(&row.accelerator).map_or(row.accelerator.as_str(), |a| a.name);
-    let found = list.iter().find(|k| k.suits(chip, point));
-    let known = found.ok_or_else(|| NotPredicted::because(format!("no description of a machine with {chip}")))?;
-    let machine = Machine::new(&known.of_size(chips, slices(&row.system))).map_err(NotPredicted)?;
-    Ok((machine, known))
+    let listed = accelerators::known(&row.accelerator);
+    let chip = listed.map_or(row.accelerator.as_str(), |l| l.chip.0.name.as_str());
+    let known = list.iter().find(|k| k.suits(chip, point));
+    let named = accelerators::software(row, chip);
+    let known = known.filter(|_| named.is_none());
+    let mut system = match (known, listed) {
+        (Some(known), _) => known.of_size(chips, slices(&row.system)),
+        (None, Some(listed)) => {
+            let stack = named.unwrap_or(&listed.stack);
+            boxes::system(listed, &listed.memory, Some(stack), chips).map_err(NotPredicted)?
+        }
+        (None, None) => return Err(NotPredicted::because(format!("no description of a machine with {chip}"))),
+    };
+    if let Some(share) = row.share_of_chip {
+        system = boxes::part_of_chip(system, share);
+    }
+    Ok((Machine::new(&system).map_err(NotPredicted)?, known))
+}
+
+/// The degrees that a row states, of an execution that is searched.
+pub fn stated(point: &Point) -> Pins {
+    let row = &point.row;
+    let cp = Some(point.notes.cp.unwrap_or(1));
+    Pins { tp: row.tp, pp: row.pp, dp: row.dp, cp, zero: point.notes.zero, ..Pins::default() }
+}
+
+/// A model in the 16-bit type that a machine's chip has.
+pub fn in_types_of(machine: &Machine, model: &LanguageModel) -> LanguageModel {
+    let mut model = model.clone();
+    let none = (0.0, 0.0);
+    if model.types.compute.is_none() && machine.rate_of(model.types.weights, none) == none {
+        model.types.compute = Some(DataType::Fp16);
+    }
+    model
 }
 
 #[cfg(test)]

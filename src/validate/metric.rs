@@ -1,9 +1,10 @@
 //! What was measured and in which unit; and how a predicted time becomes such a figure.
 
 use super::accelerators::peak;
-use super::point::{Point, Task};
+use super::point::{Phase, Point, Task};
 use super::predict::Prediction;
-use crate::workload::language::FlopCount;
+use crate::model::kernel_time::Product;
+use crate::workload::language::{DataType, FlopCount};
 use std::fmt;
 
 /// A measured quantity.
@@ -35,6 +36,24 @@ pub enum Metric {
     OutputRate,
     /// Samples a second.
     SampleRate,
+    /// Generated tokens a second of one chip.
+    OutputChipRate,
+    /// Tokens a second that one user sees: one over the time of a token.
+    UserTokenRate,
+    /// Time to the first token.
+    FirstToken,
+    /// Time of each further token.
+    TokenTime,
+    /// Time of a step on the chips alone.
+    DeviceTime,
+    /// Time of a step on the host alone.
+    HostTime,
+    /// Largest memory that one chip held.
+    PeakMemory,
+    /// Bytes of operands and results of a product over its time.
+    OperandBandwidth,
+    /// A quantity that this program has no model of, and why.
+    Unmodelled(&'static str),
     /// Bytes of activations of one chip.
     ActivationMemory,
     /// Bytes of weights, gradients and optimiser of one chip.
@@ -47,8 +66,15 @@ pub enum Metric {
     HplRate,
 }
 
+const NO_STEPS: &str = "how many steps a whole run takes is not stated";
+const NO_RL: &str = "no model of reinforcement learning, whose steps generate and train";
+const NO_TAIL: &str = "no model of arrivals, which tails of latency follow from";
+const NO_RATIO: &str = "a ratio of two measurements";
+const NO_PHASE: &str = "no model of phases that are served apart, or of a day of requests";
+const NO_LINK: &str = "no model of this traffic by itself";
+
 /// The words of metrics in files.
-const WORDS: [(&str, Metric); 23] = [
+const WORDS: [(&str, Metric); 57] = [
     ("iteration_time", Metric::Time),
     ("train_step_time", Metric::Time),
     ("time", Metric::Time),
@@ -72,6 +98,40 @@ const WORDS: [(&str, Metric); 23] = [
     ("fits", Metric::Fits),
     ("allreduce_busbw", Metric::AllReduceBus),
     ("hpl_rmax", Metric::HplRate),
+    ("step_latency_total", Metric::Time),
+    ("output_tokens_per_s_per_gpu", Metric::OutputChipRate),
+    ("output_tokens_per_s_per_chip", Metric::OutputChipRate),
+    ("tokens_per_s_per_user", Metric::UserTokenRate),
+    ("ttft", Metric::FirstToken),
+    ("ttft_p50", Metric::FirstToken),
+    ("tpot", Metric::TokenTime),
+    ("tpot_p50", Metric::TokenTime),
+    ("rdu_latency", Metric::DeviceTime),
+    ("device_time", Metric::DeviceTime),
+    ("host_latency", Metric::HostTime),
+    ("peak_memory", Metric::PeakMemory),
+    ("achieved_memory_bandwidth", Metric::OperandBandwidth),
+    ("busbw", Metric::AllReduceBus),
+    ("inferences_per_s", Metric::SampleRate),
+    ("time_to_train", Metric::Unmodelled(NO_STEPS)),
+    ("epoch_time", Metric::Unmodelled(NO_STEPS)),
+    ("rl_tokens_per_s_per_gpu", Metric::Unmodelled(NO_RL)),
+    ("rl_step_time", Metric::Unmodelled(NO_RL)),
+    ("p90_latency", Metric::Unmodelled(NO_TAIL)),
+    ("ttft_p99", Metric::Unmodelled(NO_TAIL)),
+    ("tpot_p99", Metric::Unmodelled(NO_TAIL)),
+    ("speedup", Metric::Unmodelled(NO_RATIO)),
+    ("prefill_tokens_per_s", Metric::Unmodelled(NO_PHASE)),
+    ("decode_tokens_per_s", Metric::Unmodelled(NO_PHASE)),
+    ("prefill_tokens_per_s_per_npu", Metric::Unmodelled(NO_PHASE)),
+    ("decode_tokens_per_s_per_npu", Metric::Unmodelled(NO_PHASE)),
+    ("input_tokens_per_s_per_node", Metric::Unmodelled(NO_PHASE)),
+    ("output_tokens_per_s_per_node", Metric::Unmodelled(NO_PHASE)),
+    ("aggregate_input_bandwidth", Metric::Unmodelled(NO_LINK)),
+    ("bottleneck_bandwidth", Metric::Unmodelled(NO_LINK)),
+    ("rdma_bandwidth", Metric::Unmodelled(NO_LINK)),
+    ("p2p_bandwidth", Metric::Unmodelled(NO_LINK)),
+    ("h2d_bandwidth", Metric::Unmodelled(NO_LINK)),
 ];
 
 impl Metric {
@@ -91,21 +151,41 @@ impl Metric {
 
     /// Whether a larger figure is a better one.
     pub fn more_is_faster(&self) -> bool {
-        !matches!(self, Self::Time | Self::KernelTime(_) | Self::ActivationMemory | Self::StateMemory | Self::Fits)
+        !matches!(self.dimension(), Dimension::Seconds | Dimension::Bytes | Dimension::Truth)
+    }
+
+    /// Whether it is a share of the peak.
+    pub(super) fn is_share(&self) -> bool {
+        self.dimension() == Dimension::Share
+    }
+
+    /// Whether it is a size.
+    pub(super) fn is_memory(&self) -> bool {
+        self.dimension() == Dimension::Bytes
     }
 
     /// The dimension of its unit.
     fn dimension(&self) -> Dimension {
         match self {
-            Self::Time | Self::KernelTime(_) => Dimension::Seconds,
+            Self::Time
+            | Self::KernelTime(_)
+            | Self::FirstToken
+            | Self::TokenTime
+            | Self::DeviceTime
+            | Self::HostTime => Dimension::Seconds,
             Self::FlopRate | Self::ModelFlopRate | Self::HplRate => Dimension::FlopRate,
             Self::Mfu | Self::Hfu | Self::FractionOfPeak | Self::LeastUtilization => Dimension::Share,
-            Self::SequenceRate | Self::TokenRate | Self::ChipTokenRate | Self::OutputRate | Self::SampleRate => {
-                Dimension::Rate
-            }
-            Self::ActivationMemory | Self::StateMemory => Dimension::Bytes,
+            Self::SequenceRate
+            | Self::TokenRate
+            | Self::ChipTokenRate
+            | Self::OutputRate
+            | Self::SampleRate
+            | Self::OutputChipRate
+            | Self::UserTokenRate => Dimension::Rate,
+            Self::ActivationMemory | Self::StateMemory | Self::PeakMemory => Dimension::Bytes,
             Self::Fits => Dimension::Truth,
-            Self::AllReduceBus => Dimension::Bandwidth,
+            Self::AllReduceBus | Self::OperandBandwidth => Dimension::Bandwidth,
+            Self::Unmodelled(_) => Dimension::Any,
         }
     }
 }
@@ -120,6 +200,7 @@ enum Dimension {
     Bytes,
     Truth,
     Bandwidth,
+    Any,
 }
 
 /// A unit of a file: its word, and its factor to seconds, FLOP/s, shares of 1, 1/s, bytes or bytes/s.
@@ -134,8 +215,8 @@ pub struct Unit {
 
 const GI: f64 = 1024.0 * 1024.0 * 1024.0;
 
-const UNITS: [Unit; 31] = {
-    use Dimension::{Bandwidth, Bytes, FlopRate, Rate, Seconds, Share, Truth};
+const UNITS: [Unit; 41] = {
+    use Dimension::{Any, Bandwidth, Bytes, FlopRate, Rate, Seconds, Share, Truth};
     const fn unit(word: &'static str, factor: f64, dimension: Dimension) -> Unit {
         Unit { word, factor, dimension }
     }
@@ -171,6 +252,16 @@ const UNITS: [Unit; 31] = {
         unit("Gbit/s", 0.125e9, Bandwidth),
         unit("GB/s", 1e9, Bandwidth),
         unit("TB/s", 1e12, Bandwidth),
+        unit("min", 60.0, Seconds),
+        unit("h", 3600.0, Seconds),
+        unit("ns", 1e-9, Seconds),
+        unit("tok/s/user", 1.0, Rate),
+        unit("tok/s/request", 1.0, Rate),
+        unit("tok/s (as printed)", 1.0, Rate),
+        unit("items/s", 1.0, Rate),
+        unit("GB/GPU (as printed)", 1e9, Bytes),
+        unit("MiB", 1024.0 * 1024.0, Bytes),
+        unit("", 1.0, Any),
     ]
 };
 
@@ -186,6 +277,9 @@ impl Unit {
     /// The words that would fit.
     pub fn read(word: &str, metric: &Metric) -> Result<Self, String> {
         let dimension = metric.dimension();
+        if dimension == Dimension::Any {
+            return Ok(UNITS.iter().find(|u| u.word == word).copied().unwrap_or(UNITS[UNITS.len() - 1]));
+        }
         UNITS.iter().find(|u| u.word == word && u.dimension == dimension).copied().ok_or_else(|| {
             UNITS.iter().filter(|u| u.dimension == dimension).map(|u| u.word).collect::<Vec<_>>().join(", ")
         })
@@ -236,7 +330,16 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
     let base = match (&row.metric, prediction) {
         (_, Prediction::InRowsQuantity(value)) => *value,
         (Metric::Time | Metric::KernelTime(_), Prediction::Seconds(s)) => *s,
-        (Metric::ActivationMemory | Metric::StateMemory, Prediction::Bytes(b)) => *b,
+        (Metric::ActivationMemory | Metric::StateMemory | Metric::PeakMemory, Prediction::Bytes(b)) => *b,
+        (Metric::DeviceTime | Metric::HostTime, Prediction::Seconds(s)) => *s,
+        (metric, Prediction::Served(served)) => served.express(point, metric)?,
+        (Metric::OperandBandwidth, Prediction::Seconds(s)) => match &point.task {
+            Task::Matmul { m, n, k, precision } => {
+                let product = Product { batch: 1.0, m: *m as f64, n: *n as f64, k: *k as f64 };
+                product.bytes(words(*precision)) / s
+            }
+            _ => return Err("no count of its bytes".into()),
+        },
         (Metric::Fits, Prediction::Fits(fits)) => f64::from(u8::from(*fits)),
         (_, Prediction::Seconds(s)) if *s <= 0.0 || !s.is_finite() => {
             return Err("a predicted time of no length".into());
@@ -254,6 +357,7 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         (Metric::ChipTokenRate, Prediction::Seconds(s)) => tokens(point)? / s / chips,
         (Metric::AllReduceBus, Prediction::Seconds(s)) => match point.task {
             Task::AllReduce { bytes } => 2.0 * (chips - 1.0) / chips * bytes / s,
+            Task::Gather { bytes } => (chips - 1.0) / chips * bytes / s,
             _ => return Err("no size of the all-reduce".into()),
         },
         (metric, prediction) => return Err(format!("{prediction:?} says nothing of {metric:?}")),
@@ -261,8 +365,70 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
     Ok(base / row.unit.factor)
 }
 
+/// A batch of sequences as it was served.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Served {
+    /// Sequences.
+    pub batch: f64,
+    /// Tokens of a prompt.
+    pub prompt: f64,
+    /// Tokens of an answer.
+    pub generated: f64,
+    /// What of it was timed.
+    pub phase: Phase,
+    /// Seconds from the requests to the last token.
+    pub latency: f64,
+    /// Seconds to the first token.
+    pub first: f64,
+    /// Seconds of each further token.
+    pub token: f64,
+    /// Bytes that the fullest chip holds.
+    pub bytes: f64,
+}
+
+impl Served {
+    fn express(&self, point: &Point, metric: &Metric) -> Result<f64, String> {
+        let chips = point.row.chips.unwrap_or(1) as f64;
+        let seconds = match self.phase {
+            Phase::Whole => self.latency,
+            Phase::Prompt => self.first,
+            Phase::Tokens => self.token,
+        };
+        if seconds <= 0.0 {
+            return Err("a predicted time of no length".into());
+        }
+        let read_and_written = point.notes.counts_prompt || self.generated <= 1.0;
+        let tokens = self.batch
+            * match (self.phase, metric) {
+                (Phase::Prompt, _) => self.prompt,
+                (Phase::Tokens, _) => 1.0,
+                // Read and written tokens, as the inference benchmark counts them.
+                (Phase::Whole, Metric::TokenRate | Metric::ChipTokenRate) if read_and_written => {
+                    self.prompt + self.generated
+                }
+                (Phase::Whole, _) => self.generated,
+            };
+        Ok(match metric {
+            Metric::Time => seconds,
+            Metric::FirstToken => self.first,
+            Metric::TokenTime if self.token > 0.0 => self.token,
+            Metric::UserTokenRate if self.token > 0.0 => 1.0 / self.token,
+            Metric::TokenRate | Metric::OutputRate => tokens / seconds,
+            Metric::ChipTokenRate | Metric::OutputChipRate => tokens / seconds / chips,
+            Metric::SampleRate | Metric::SequenceRate => self.batch / seconds,
+            Metric::PeakMemory => self.bytes,
+            _ => return Err(format!("a served batch says nothing of {metric:?}")),
+        })
+    }
+}
+
+/// Bytes of the operands and the result of a product: results have at least 16 bits.
+pub fn words(precision: DataType) -> [f64; 3] {
+    [precision.bytes(), precision.bytes(), precision.bytes().max(2.0)]
+}
+
 /// FLOP that the source counts for what was timed.
-fn work(point: &Point) -> Result<f64, String> {
+pub(super) fn work(point: &Point) -> Result<f64, String> {
     match &point.task {
         Task::Matmul { m, n, k, .. } => Ok(2.0 * *m as f64 * *n as f64 * *k as f64),
         Task::Attention(core) => Ok(core.printed_flop()),
@@ -278,16 +444,7 @@ fn work(point: &Point) -> Result<f64, String> {
 /// Tokens that a source counts in what was timed.
 fn tokens(point: &Point) -> Result<f64, String> {
     let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
-    match point.task {
-        // Read and written tokens, as the inference benchmark counts them.
-        Task::Inference { prompt, generated }
-            if point.notes.counts_prompt && point.row.metric != Metric::OutputRate =>
-        {
-            Ok(batch * (prompt as f64 + generated as f64))
-        }
-        Task::Inference { generated, .. } => Ok(batch * generated as f64),
-        _ => Ok(batch * point.row.seq.ok_or("the sequence length is not stated")? as f64),
-    }
+    Ok(batch * point.row.seq.ok_or("the sequence length is not stated")? as f64)
 }
 
 /// The error in per cent of the measured figure's time (or size): positive where predicted is slower or more, whatever way

@@ -15,6 +15,7 @@ pub mod closed_form;
 pub mod coverage;
 pub mod hpl;
 pub mod inference;
+mod lookup;
 pub mod machines;
 pub mod metric;
 pub mod models;

@@ -4,9 +4,16 @@
 //! it is follows from the family and, within it, from the sizes. Sources: the files under `workloads/language`.
 
 use super::notes::Notes;
-use super::row::Row;
+use super::row::{Origin, Row};
+use crate::spec::{
+    Loader, Reader,
+    catalogue::{self, Entry},
+};
+use crate::workload::WorkloadSpec;
+use crate::workload::language::is_language_model;
 use crate::workload::language::{Biases, LanguageModel, ModelPass, Norm, Position, Types, spec::Kind};
 use crate::workload::language::{DataType, Head};
+use std::sync::LazyLock;
 
 /// (layers, hidden): key-value heads, width of the perceptron, size of a head.
 type Member = ((u64, u64), (u64, u64, u64));
@@ -101,6 +108,74 @@ const FAMILIES: [Family; 7] = [
     },
 ];
 
+/// How far the parameters of a model's sizes may be off those that its source prints: of one that is taken to be the same, and of one that may be.
+const SAME_WITHIN: f64 = 0.03;
+const PARAMETERS_WITHIN: f64 = 0.08;
+
+fn all_parameters(model: &LanguageModel) -> f64 {
+    model.parameters().total()
+}
+
+/// The language models of the catalogue.
+fn catalogue_models() -> &'static [LanguageModel] {
+    static MODELS: LazyLock<Vec<LanguageModel>> = LazyLock::new(|| {
+        let of = |entry: &Entry| {
+            let node = Loader.load(&entry.file(), None).ok().filter(is_language_model)?;
+            match Reader::read::<WorkloadSpec>(&node) {
+                Ok(WorkloadSpec::Language(model)) => Some(*model),
+                _ => None,
+            }
+        };
+        catalogue::entries().iter().filter(|e| e.path.starts_with("workloads/language/")).filter_map(of).collect()
+    });
+    &MODELS
+}
+
+/// The model whose parameters are those that the row states: as its family is built, else the catalogue's of these sizes, else with the perceptron
+/// that the parameters leave.
+fn explained(row: &Row, model: LanguageModel, assumed: &mut Vec<String>) -> Result<LanguageModel, String> {
+    let Some(stated) = row.params_b.map(|p| p * 1e9) else { return Ok(model) };
+    let off = |model: &LanguageModel| (all_parameters(model) / stated - 1.0).abs();
+    if off(&model) <= SAME_WITHIN {
+        return Ok(model);
+    }
+    let same = |m: &&LanguageModel| (m.layers, m.hidden, m.heads) == (model.layers, model.hidden, model.heads);
+    let nearest = catalogue_models().iter().filter(same).min_by(|a, b| off(a).total_cmp(&off(b)));
+    if let Some(found) = nearest.filter(|found| off(found) <= SAME_WITHIN) {
+        assumed.push(format!("layers as those of {}", found.name));
+        return Ok(LanguageModel {
+            vocab: row.vocab.or(found.vocab),
+            name: model.name,
+            source: model.source,
+            types: model.types,
+            pass: model.pass,
+            seq: model.seq,
+            max_positions: None,
+            generated: model.generated,
+            global_batch: model.global_batch,
+            dropout: model.dropout && found.dropout,
+            ..found.clone()
+        });
+    }
+    if off(&model) <= PARAMETERS_WITHIN {
+        return Ok(model);
+    }
+    let (layers, h) = (model.layers as f64, model.hidden as f64);
+    let matrices = if model.gated { 3.0 } else { 2.0 };
+    let width = model.ffn() as f64 + (stated - all_parameters(&model)) / (layers * matrices * h);
+    // Of attention with fewer key-value heads the perceptron takes what it leaves; beyond that there are experts or other blocks.
+    if (1.0..=6.0).contains(&(width / h)) {
+        let ffn = ((width / 64.0).round() * 64.0) as u64;
+        assumed.push(format!("a perceptron of {ffn}, as its parameters say"));
+        return Ok(LanguageModel { ffn: Some(ffn), ..model });
+    }
+    Err(format!(
+        "its {:.4} billion parameters are not those of its layers ({:.4}): experts, or other blocks, whose sizes are not stated",
+        stated / 1e9,
+        all_parameters(&model) / 1e9
+    ))
+}
+
 /// The model of a row and what had to be assumed of it.
 ///
 /// # Errors
@@ -108,10 +183,15 @@ const FAMILIES: [Family; 7] = [
 pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(LanguageModel, Vec<String>), String> {
     let workload = row.workload.to_ascii_lowercase();
     let family = FAMILIES.iter().find(|f| f.words.iter().any(|w| workload.contains(w))).unwrap_or(&GPT);
-    let (Some(layers), Some(hidden), Some(heads)) = (row.layers, row.hidden, row.heads) else {
-        return Err("layers, hidden size or heads are not stated".into());
+    let (Some(layers), Some(hidden)) = (row.layers, row.hidden) else {
+        return Err("layers or hidden size are not stated".into());
     };
     let mut assumed = Vec::new();
+    let heads = row.heads.unwrap_or_else(|| {
+        let size = if hidden < 4096 { 64 } else { 128 };
+        assumed.push(format!("heads of {size}"));
+        hidden.div_ceil(size)
+    });
     let seq = match (notes.prompt_and_generated, row.seq, family.seq) {
         (Some((prompt, _)), _, _) => prompt,
         (None, Some(seq), _) => seq,
@@ -131,10 +211,15 @@ pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(L
         return Err(format!("{heads} heads do not divide a hidden size of {hidden}"));
     }
     let precision = notes.precision;
-    let types = Types {
-        // 8-bit runs keep weights and activations in 16 bits and convert before products.
-        compute: precision.filter(|p| matches!(p, DataType::Fp8 | DataType::Int8)),
-        ..Types::default()
+    let narrow = precision.filter(|p| matches!(p, DataType::Fp4 | DataType::Fp8 | DataType::Int8 | DataType::Fp32));
+    let types = match (narrow, pass) {
+        // Training in 8 bits keeps weights and activations in 16 bits and converts before products; served weights are stored as they are multiplied.
+        (Some(t), ModelPass::Inference) => {
+            // Checkpoints of 8 and 4 bits come with keys and values in 8.
+            let cache = matches!(t, DataType::Fp4 | DataType::Fp8).then_some(DataType::Fp8);
+            Types { weights: t, compute: narrow, cache, ..Types::default() }
+        }
+        _ => Types { compute: narrow, ..Types::default() },
     };
     let name = if row.workload.is_empty() { row.id.clone() } else { row.workload.clone() };
     let model = LanguageModel {
@@ -178,5 +263,9 @@ pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(L
         generated: notes.prompt_and_generated.map(|(_, generated)| generated),
         global_batch: batch,
     };
+    if notes.ffn.is_some() || row.origin != Origin::Ours {
+        return Ok((model, assumed));
+    }
+    let model = explained(row, model, &mut assumed)?;
     Ok((model, assumed))
 }

@@ -17,6 +17,8 @@ pub struct Notes {
     pub head_dim: Option<u64>,
     /// Heads of keys and values.
     pub kv_heads: Option<u64>,
+    /// Expert parallelism.
+    pub ep: Option<u64>,
     /// Context parallelism.
     pub cp: Option<u64>,
     /// Tensor parallelism.
@@ -61,11 +63,13 @@ type Take = fn(&mut Notes, u64);
 type Say = fn(&mut Notes);
 
 /// Phrases followed by a number.
-const BEFORE_NUMBER: [(&str, Take); 15] = [
+const BEFORE_NUMBER: [(&str, Take); 17] = [
     ("MLP ", |n, v| n.ffn = Some(v)),
     ("FFN ", |n, v| n.ffn = Some(v)),
     ("head dim ", |n, v| n.head_dim = Some(v)),
     ("CP ", |n, v| n.cp = Some(v)),
+    ("cp=", |n, v| n.cp = Some(v)),
+    ("ep=", |n, v| n.ep = Some(v)),
     ("DP alone is ", |n, v| n.dp = Some(v)),
     ("TP = ", |n, v| n.tp = Some(v)),
     ("PP = ", |n, v| n.pp = Some(v)),
@@ -106,7 +110,19 @@ const SAID: [(&str, Say); 18] = [
 ];
 
 /// Types that a run computes in although it mentions BF16: they come after the others.
-const NARROW: [(&str, DataType); 3] = [("FP8", DataType::Fp8), ("int8", DataType::Int8), ("INT8", DataType::Int8)];
+const NARROW: [(&str, DataType); 11] = [
+    ("FP8", DataType::Fp8),
+    ("fp8", DataType::Fp8),
+    ("float8", DataType::Fp8),
+    ("bfp8", DataType::Fp8),
+    ("NVFP4", DataType::Fp4),
+    ("MXFP4", DataType::Fp4),
+    ("weights FP4", DataType::Fp4),
+    ("precision FP4", DataType::Fp4),
+    ("4-bit", DataType::Fp4),
+    ("int8", DataType::Int8),
+    ("INT8", DataType::Int8),
+];
 
 /// Facts of a row's notes. `seq` and `chips` are those of its columns.
 pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
@@ -140,6 +156,9 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
         facts.counts_prompt = true;
     }
     for clause in notes.split(';').map(str::trim) {
+        if ["FP32", "TF32", "fp32", "tf32"].contains(&clause) {
+            facts.precision = Some(DataType::Fp32);
+        }
         let all = match clause {
             "TP" | "Tensor Parallelism" => Some((chips, Some(1))),
             "PP" | "Pipeline Parallelism" => Some((Some(1), chips)),
@@ -160,6 +179,16 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
         }
     }
     facts
+}
+
+/// Tokens of prompt and answer as workloads and notes write them: `ISL128 OSL2048`, `input 128, output 8`; one of them alone has an answer of one token.
+pub fn lengths(workload: &str, notes: &str) -> Option<(u64, u64)> {
+    let find = |phrases: [&str; 2]| {
+        let of = |text: &str| phrases.iter().find_map(|phrase| number_after(text, phrase));
+        of(workload).or_else(|| of(notes))
+    };
+    let prompt = find(["ISL", "input "])?;
+    Some((prompt, find(["OSL", "output "]).unwrap_or(1)))
 }
 
 /// The whole number behind the first place where `phrase` stands as words of its own.

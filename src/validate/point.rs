@@ -1,5 +1,6 @@
 //! A measured point made ready for prediction: a task, and what it needs.
 
+use super::accelerators;
 use super::attention::AttentionCore;
 use super::class::Class;
 use super::metric::Metric;
@@ -22,6 +23,8 @@ pub enum Task {
         prompt: u64,
         /// Tokens generated.
         generated: u64,
+        /// What of it was timed.
+        phase: Phase,
     },
     /// One kernel of one layer of [`Point::model`] in inference, under tensor parallelism.
     LayerKernel {
@@ -55,6 +58,11 @@ pub enum Task {
         /// Bytes of each chip.
         bytes: f64,
     },
+    /// A reduce-scatter or an all-gather over all chips.
+    Gather {
+        /// Bytes of the whole tensor.
+        bytes: f64,
+    },
     /// A run of HPL, with the row's sizes on the row's system.
     Hpl,
     /// Something this program has no model of.
@@ -62,6 +70,17 @@ pub enum Task {
         /// Why.
         reason: String,
     },
+}
+
+/// What of a batch of sequences was timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// From the requests to the last token.
+    Whole,
+    /// The prompts alone.
+    Prompt,
+    /// A token after the first.
+    Tokens,
 }
 
 /// What is said of an execution with degrees that follow from nothing.
@@ -91,10 +110,19 @@ pub struct Point {
 impl Point {
     /// The point of a row.
     pub fn new(mut row: Row) -> Self {
-        let notes = notes::read(&row.notes, row.seq, row.chips);
+        let mut notes = notes::read(&row.notes, row.seq, row.chips);
+        notes.prompt_and_generated = notes.prompt_and_generated.or_else(|| notes::lengths(&row.workload, &row.notes));
         row.global_batch = row.global_batch.or(notes.global_batch);
         let mut assumed = Vec::new();
         let mut incomplete = None;
+        // Submissions to MLPerf Training compute in 8 bits where the chip can.
+        if notes.precision.is_none()
+            && row.source.contains("mlcommons/training_results")
+            && accelerators::peak(&row.accelerator, DataType::Fp8).is_some()
+        {
+            notes.precision = Some(DataType::Fp8);
+            assumed.push("products in 8 bits".into());
+        }
         let task = task(&row, &notes);
         let class = Class::of(&row, &task);
         let pass = match task {
@@ -111,7 +139,10 @@ impl Point {
                 }
                 Err(reason) => incomplete = Some(reason),
             }
-            if row.global_batch.is_none() {
+            let at_most = matches!(row.metric, Metric::OutputRate | Metric::OutputChipRate);
+            if row.global_batch.is_none() && pass == ModelPass::Inference && at_most {
+                assumed.push("the batch that gives the highest rate".into());
+            } else if row.global_batch.is_none() {
                 incomplete.get_or_insert("the batch is not stated".into());
             }
             let says_what = ["full", "selective", "none"].iter().any(|w| row.recompute.starts_with(w));
@@ -137,6 +168,11 @@ impl Point {
             || self.row.recompute.starts_with("full")
     }
 
+    /// Whether adapters are trained beside frozen weights (Hu et al. 2021, arXiv 2106.09685).
+    pub fn trains_adapters(&self) -> bool {
+        self.task == Task::Training && self.row.workload.to_ascii_lowercase().contains("lora")
+    }
+
     /// The type whose peak a published share refers to: 16 bits, whatever the products ran in, unless the workload names another.
     pub fn published_precision(&self) -> DataType {
         match &self.task {
@@ -151,6 +187,10 @@ fn task(row: &Row, notes: &Notes) -> Task {
     let lower = workload.to_ascii_lowercase();
     let precision = || match () {
         () if lower.contains("fp8") => DataType::Fp8,
+        // Passes of Tenstorrent's multiplier, by which its datasheet gives rates: one, two, four.
+        () if lower.contains("lofi") => DataType::Fp4,
+        () if lower.contains("hifi2") => DataType::Fp8,
+        () if lower.contains("hifi4") => DataType::Fp16,
         () if lower.contains("bf16") => DataType::Bf16,
         () => notes.precision.unwrap_or(DataType::Fp16),
     };
@@ -160,8 +200,9 @@ fn task(row: &Row, notes: &Notes) -> Task {
         Metric::HplRate => {
             return Task::Hpl;
         }
-        Metric::AllReduceBus => {
-            return match notes.payload {
+        Metric::AllReduceBus if !lower.contains("all-gather") && !lower.contains("reduce-scatter") => {
+            let size = lower.strip_prefix("all-reduce ").and_then(|rest| rest.strip_suffix(" b")?.parse::<f64>().ok());
+            return match notes.payload.or(size) {
                 Some(bytes) => Task::AllReduce { bytes },
                 None => other("the size of the all-reduce is not stated"),
             };
@@ -170,6 +211,15 @@ fn task(row: &Row, notes: &Notes) -> Task {
             return Task::LayerKernel { name: name.clone(), decode_after: notes.decode_after };
         }
         _ => {}
+    }
+    if let Some(kind) = ["all-reduce ", "all-gather ", "reduce-scatter "].iter().find(|kind| lower.starts_with(**kind))
+    {
+        let bytes = lower.split_whitespace().find_map(|word| word.parse::<f64>().ok()).filter(|bytes| *bytes > 0.0);
+        return match bytes {
+            Some(bytes) if *kind == "all-reduce " => Task::AllReduce { bytes },
+            Some(bytes) => Task::Gather { bytes },
+            None => other("the size of the collective is not stated"),
+        };
     }
     if lower.starts_with("attention ") {
         return match AttentionCore::read(workload, notes, &row.notes) {
@@ -180,7 +230,8 @@ fn task(row: &Row, notes: &Notes) -> Task {
     if lower.contains("best-shape matmul") {
         return Task::BestMatmul { precision: precision(), shape: notes.product };
     }
-    if lower.starts_with("matmul") || lower.contains(" gemm m=") {
+    let product = ["m=", "n=", "k="].iter().all(|size| lower.contains(size));
+    if lower.starts_with("matmul") || product {
         if lower.contains("groups=") {
             return other("no model of grouped products");
         }
@@ -190,10 +241,23 @@ fn task(row: &Row, notes: &Notes) -> Task {
             _ => other("a matrix product of many sizes, of which the source gives the least share of the peak"),
         };
     }
-    if lower.contains("inference") {
+    let last = lower.split(" isl").next().unwrap_or_default().trim_end();
+    let phase = match () {
+        () if lower.contains("prefill") => Phase::Prompt,
+        () if last.ends_with(" decode") => Phase::Tokens,
+        () => Phase::Whole,
+    };
+    let of_tokens = matches!(
+        row.metric,
+        Metric::FirstToken | Metric::TokenTime | Metric::UserTokenRate | Metric::OutputRate | Metric::OutputChipRate
+    );
+    if lower.contains("inference") || phase == Phase::Prompt || of_tokens {
         return match (notes.prompt_and_generated, row.seq) {
-            (Some((prompt, generated)), _) => Task::Inference { prompt, generated },
-            (None, Some(seq)) => Task::Inference { prompt: seq, generated: 0 },
+            (Some((prompt, generated)), _) => Task::Inference { prompt, generated, phase },
+            (None, Some(seq)) if phase == Phase::Tokens || of_tokens => {
+                Task::Inference { prompt: seq, generated: 2, phase }
+            }
+            (None, Some(seq)) => Task::Inference { prompt: seq, generated: 0, phase },
             (None, None) => other("the lengths of prompt and answer are not stated"),
         };
     }
@@ -213,9 +277,10 @@ fn task(row: &Row, notes: &Notes) -> Task {
 fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<String>) -> Result<Execution, String> {
     let inference = matches!(task, Task::Inference { .. } | Task::LayerKernel { .. });
     let cp = notes.cp.unwrap_or(1);
-    let mut tp = row.tp.or(notes.tp);
-    let mut pp = row.pp.or(notes.pp);
-    let mut dp = notes.dp.or(row.dp);
+    let alone = (row.chips == Some(1) && cp == 1).then_some(1);
+    let mut tp = row.tp.or(notes.tp).or(alone);
+    let mut pp = row.pp.or(notes.pp).or(alone);
+    let mut dp = notes.dp.or(row.dp).or(alone);
     // Some tables count context parallelism among the replicas.
     if let (Some(t), Some(p), Some(d), Some(chips)) = (tp, pp, dp, row.chips)
         && cp > 1
@@ -275,7 +340,7 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
         tp,
         pp,
         dp,
-        ep: 1,
+        ep: notes.ep.unwrap_or(1),
         cp,
         micro_batch,
         schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },

@@ -1,6 +1,9 @@
 //! Who predicts a point.
 
+use super::metric::{Metric, Served};
 use super::point::{Point, Task};
+use crate::execution::machine::Traffic;
+
 use super::{closed_form, hpl, inference, machines::Known, training};
 
 /// What a predictor says of a point. [`metric::express`](super::metric::express) turns it into the row's unit.
@@ -11,6 +14,8 @@ pub enum Prediction {
     Seconds(f64),
     /// Bytes of one chip.
     Bytes(f64),
+    /// A batch of sequences.
+    Served(Served),
     /// Whether it fits the memory.
     Fits(bool),
     /// The row's own quantity in its base unit: FLOP/s, a share of 1, 1/s, bytes/s.
@@ -47,6 +52,9 @@ pub struct Models {
 
 impl Predictor for Models {
     fn predict(&self, point: &Point) -> Result<Prediction, NotPredicted> {
+        if let Metric::Unmodelled(why) = point.row.metric {
+            return Err(NotPredicted::because(why));
+        }
         match &point.task {
             Task::Memory => closed_form::memory(point),
             Task::Hpl => hpl::predict(&point.row),
@@ -55,7 +63,8 @@ impl Predictor for Models {
             Task::Matmul { .. } | Task::BestMatmul { .. } => inference::product(point),
             Task::Attention(core) => inference::attention(point, core),
             Task::LayerKernel { name, decode_after } => inference::layer_kernel(point, name, *decode_after),
-            Task::AllReduce { .. } => Err(NotPredicted::because("no description of this machine's network")),
+            Task::AllReduce { bytes } => inference::collective(point, Traffic::AllReduce, *bytes),
+            Task::Gather { bytes } => inference::collective(point, Traffic::Gather, *bytes),
             Task::Other { reason } => Err(NotPredicted::because(reason.clone())),
         }
     }

@@ -50,7 +50,7 @@ pub const COLUMNS: [Column; 29] = [
         "Selene (DGX A100)",
     ),
     stated("accelerator", "The chip, in words.", "A100-80GB"),
-    stated("chips", "Chips.", "512"),
+    stated("chips", "Chips; `0.5` is half a chip.", "512"),
     stated("tp", "Tensor parallelism.", "8"),
     stated("pp", "Pipeline stages.", "2"),
     stated("dp", "Replicas.", "32"),
@@ -359,9 +359,11 @@ impl Table<'_> {
         let mut count = |column: &str| self.count(record, column);
         let (layers, hidden, heads, seq) = (count("layers"), count("hidden"), count("heads"), count("seq"));
         let (vocab, global_batch, micro_batch) = (count("vocab"), count("global_batch"), count("micro_batch"));
-        let (chips, tp, pp, dp, interleave) =
-            (count("chips"), count("tp"), count("pp"), count("dp"), count("interleave"));
+        let (tp, pp, dp, interleave) = (count("tp"), count("pp"), count("dp"), count("interleave"));
         let hpl = HplSizes { n: count("n"), nb: count("nb"), p: count("p"), q: count("q") };
+        // `0.5`: half a chip.
+        let share_of_chip = self.text(record, "chips").parse::<f64>().ok().filter(|share| *share > 0.0 && *share < 1.0);
+        let chips = if share_of_chip.is_some() { Some(1) } else { self.count(record, "chips") };
         if hpl.p.is_some() != hpl.q.is_some() {
             let (missing, found) = if hpl.p.is_some() { ("q", "p alone") } else { ("p", "q alone") };
             self.fault(missing, "both sides of the process grid, or neither", found);
@@ -383,6 +385,7 @@ impl Table<'_> {
             system: text("system"),
             accelerator: text("accelerator"),
             chips,
+            share_of_chip,
             tp,
             pp,
             dp,
@@ -427,6 +430,7 @@ impl Table<'_> {
             system: "DGX A100".into(),
             accelerator: "A100-80GB".into(),
             chips,
+            share_of_chip: None,
             tp,
             pp,
             dp,
@@ -469,6 +473,7 @@ impl Table<'_> {
             system: if file.is_empty() { machine } else { file },
             accelerator: String::new(),
             chips: None,
+            share_of_chip: None,
             tp: None,
             pp: None,
             dp: None,

@@ -63,9 +63,22 @@ pub fn text(scores: &Scores) -> String {
     }
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["class", "points", "predicted", "mean", "median", "worst", "signed", "bound", ""]);
+    table.set_header([
+        "class",
+        "points",
+        "predicted",
+        "mean",
+        "median",
+        "worst",
+        "signed",
+        "look-up",
+        "source left out",
+        "bound",
+        "",
+    ]);
     for class in &scores.classes {
         let figure = |text: String| if class.n > 0 { text } else { "-".into() };
+        let of_others = |error: Option<f64>| error.map_or("-".into(), |e| format!("{e:.2} %"));
         table.add_row([
             class.class.to_string(),
             class.points.to_string(),
@@ -74,6 +87,8 @@ pub fn text(scores: &Scores) -> String {
             figure(format!("{:.2} %", class.median_pct)),
             figure(format!("{:+.2} % ({})", class.worst_pct, class.worst)),
             figure(format!("{:+.2} %", class.bias_pct)),
+            of_others(class.neighbour_pct),
+            of_others(class.left_out_pct),
             class.bound.map_or("-".into(), |(mape, bias)| format!("{mape} %, signed {bias:.1} %")),
             match () {
                 () if class.n == 0 => "nothing predicted",
@@ -84,7 +99,7 @@ pub fn text(scores: &Scores) -> String {
             .to_string(),
         ]);
     }
-    right(&mut table, &[1, 2, 3, 4, 6]);
+    right(&mut table, &[1, 2, 3, 4, 6, 7, 8]);
     let _ = writeln!(out, "{table}");
     if !scores.refused.is_empty() {
         let all = scores.outcomes.len() + scores.refused.len();
@@ -122,6 +137,8 @@ pub fn json(scores: &Scores) -> Json {
                 "median_pct": figure(c.median_pct),
                 "worst_pct": figure(c.worst_pct),
                 "bias_pct": figure(c.bias_pct),
+                "neighbour_pct": c.neighbour_pct.map(number),
+                "left_out_pct": c.left_out_pct.map(number),
                 "points": c.points,
                 "worst": c.worst,
                 "bound_mape_pct": c.bound.map(|b| number(b.0)),
@@ -189,20 +206,29 @@ pub fn csv(scores: &Scores) -> Result<String, csv::Error> {
 /// Kinds of figures: one for each quantity, since an axis has one unit.
 fn quantity(metric: &Metric) -> Option<(&'static str, &'static str, f64)> {
     Some(match metric {
-        Metric::Time | Metric::KernelTime(_) => ("time", "time (s)", 1.0),
+        Metric::Time
+        | Metric::KernelTime(_)
+        | Metric::FirstToken
+        | Metric::TokenTime
+        | Metric::DeviceTime
+        | Metric::HostTime => ("time", "time (s)", 1.0),
         Metric::FlopRate | Metric::ModelFlopRate => ("flop-rate", "TFLOP/s of a chip", 1e12),
         Metric::HplRate => ("hpl", "HPL (PFLOP/s)", 1e15),
         Metric::Mfu | Metric::Hfu | Metric::FractionOfPeak | Metric::LeastUtilization => {
             ("share", "share of the peak (%)", 0.01)
         }
-        Metric::SequenceRate | Metric::TokenRate | Metric::ChipTokenRate | Metric::OutputRate | Metric::SampleRate => {
-            ("rate", "tokens or samples a second", 1.0)
-        }
-        Metric::ActivationMemory | Metric::StateMemory => {
+        Metric::SequenceRate
+        | Metric::TokenRate
+        | Metric::ChipTokenRate
+        | Metric::OutputRate
+        | Metric::OutputChipRate
+        | Metric::UserTokenRate
+        | Metric::SampleRate => ("rate", "tokens or samples a second", 1.0),
+        Metric::ActivationMemory | Metric::StateMemory | Metric::PeakMemory => {
             ("memory", "memory of a chip (GiB)", 1024.0 * 1024.0 * 1024.0)
         }
-        Metric::AllReduceBus => ("bus", "bus bandwidth (GB/s)", 1e9),
-        Metric::Fits => return None,
+        Metric::AllReduceBus | Metric::OperandBandwidth => ("bus", "bus bandwidth (GB/s)", 1e9),
+        Metric::Fits | Metric::Unmodelled(_) => return None,
     })
 }
 

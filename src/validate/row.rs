@@ -33,6 +33,8 @@ pub struct Row {
     pub accelerator: String,
     /// Chips.
     pub chips: Option<u64>,
+    /// Share of a chip that was used, where it is less than one.
+    pub share_of_chip: Option<f64>,
     /// Tensor parallelism.
     pub tp: Option<u64>,
     /// Pipeline parallelism.

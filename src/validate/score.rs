@@ -2,6 +2,7 @@
 
 use super::bounds::Bounds;
 use super::class::Class;
+use super::lookup;
 use super::metric::{error_pct, express};
 use super::point::Point;
 use super::predict::{NotPredicted, Predictor};
@@ -37,6 +38,10 @@ pub struct ClassScore {
     pub worst: String,
     /// Mean signed error, per cent.
     pub bias_pct: f64,
+    /// Mean absolute error of a look-up of the nearest other row, per cent.
+    pub neighbour_pct: Option<f64>,
+    /// Mean absolute error with one factor of time fitted to the other sources, per cent.
+    pub left_out_pct: Option<f64>,
     /// Its bound: mean absolute and signed error in per cent.
     pub bound: Option<(f64, f64)>,
 }
@@ -113,6 +118,7 @@ fn class_score(class: Class, outcomes: &[Outcome], bounds: &Bounds) -> Option<Cl
     sizes.sort_by(f64::total_cmp);
     let middle = |i: usize| sizes.get(i).copied().unwrap_or(0.0);
     let median = if n % 2 == 1 { middle(n / 2) } else { (middle((n / 2).wrapping_sub(1)) + middle(n / 2)) / 2.0 };
+    let (neighbour_pct, left_out_pct) = lookup::errors(&of_class);
     let worst = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
     Some(ClassScore {
         class,
@@ -123,6 +129,8 @@ fn class_score(class: Class, outcomes: &[Outcome], bounds: &Bounds) -> Option<Cl
         worst_pct: worst.map_or(0.0, |w| w.0),
         worst: worst.map_or(String::new(), |w| w.1.to_string()),
         bias_pct: mean(|e| e),
+        neighbour_pct,
+        left_out_pct,
         bound: bounds.of(class).map(|b| (b.mape_pct, b.bias())),
     })
 }

@@ -260,7 +260,8 @@ pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u6
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
     let (prompt, generated) = (model.seq, model.generated.unwrap_or(0));
     let share = batch.div_ceil(layout.dp.max(1));
-    let room = memory::room(&steps, (prompt, generated), share);
+    let held = if server.steady { generated.div_ceil(2) } else { generated };
+    let room = memory::room(&steps, (prompt, held), share);
     if room.sequences == 0 {
         return Err(Refusal::Memory {
             needed: room.weights + room.buffers + room.sequence / server.serving.cache_share.0.max(f64::MIN_POSITIVE),
@@ -285,7 +286,11 @@ pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u6
         batch,
         at_once: at_once.saturating_mul(layout.dp).min(batch),
         waves: count,
-        ttft_s: first.prompt.total(),
+        ttft_s: if of.steps.server.serving.separate_prompts {
+            of.wave(1, 1).prompt.total()
+        } else {
+            first.prompt.total()
+        },
         last_ttft_s: last_ttft,
         tpot_s: if stepped { first.step.total() } else { 0.0 },
         last_tpot_s: if stepped { first.last_step } else { 0.0 },

@@ -20,6 +20,8 @@ pub struct Server {
     pub kernel: f64,
     /// The software.
     pub serving: Serving,
+    /// Sequences come and go one by one, so that at any time their answers are half written: what of the memory they take on average counts.
+    pub steady: bool,
 }
 
 impl Server {
@@ -33,14 +35,16 @@ impl Server {
             return Err(format!("chip {}: inference needs a section `kernels`", system.chip.0.name));
         };
         let serving = machine.stack.serving.unwrap_or_else(Serving::ideal);
-        let reached = |t: &DataType| (*t, kernels.burst_of(t.word()).efficiency.0);
+        let share = machine.stack.product_share.0;
+        let reached = |t: &DataType| (*t, kernels.burst_of(t.word()).efficiency.0 * share);
         let burst = kernels.burst_of("");
         Ok(Self {
             kernels: KernelTimes::burst(kernels, &burst, system.memory.0.bandwidth.0, 0.0),
             efficiencies: DataType::ALL.iter().map(reached).collect(),
-            attention_efficiency: burst.batched_efficiency.0,
+            attention_efficiency: burst.batched_efficiency.0 * share,
             kernel: serving.kernel.unwrap_or(kernels.launch).0,
             serving,
+            steady: false,
             machine,
         })
     }

@@ -96,6 +96,8 @@ crate::choice! {
 crate::choice! {
     /// The type of a number in memory.
     pub enum DataType ("a data type") {
+        /// 4-bit floating point with a scale for each block.
+        Fp4 = "fp4",
         /// 8-bit floating point.
         Fp8 = "fp8",
         /// 8-bit integer.
@@ -113,6 +115,8 @@ impl DataType {
     /// Bytes of one number.
     pub fn bytes(self) -> f64 {
         match self {
+            // A scale of 8 bits for each 16 numbers.
+            Self::Fp4 => 0.5625,
             Self::Fp8 | Self::Int8 => 1.0,
             Self::Fp16 | Self::Bf16 => 2.0,
             Self::Fp32 => 4.0,

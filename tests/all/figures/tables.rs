@@ -29,6 +29,9 @@ pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
         "accuracy-inference" => accuracy_inference(sources),
         "accuracy-long" => accuracy_long(sources),
         "accuracy-attention" => accuracy_attention(sources),
+        "accuracy-others" => accuracy("points-kernels", sources),
+        "accuracy-dataflow" => accuracy_dataflow(sources),
+        "accuracy-serving" => accuracy_serving(sources),
         "calculon-measured" => beside_calculon(|t| &t.measured),
         "calculon-classes" => beside_calculon(|t| &t.classes),
         "calculon-causes" => beside_calculon(|t| &t.causes),
@@ -339,7 +342,7 @@ fn beside_calculon(table: fn(&calculon::Tables) -> &String) -> Result<String, St
 fn accuracy(id: &str, sources: &mut Sources) -> Result<String, String> {
     let Data::Json(answer) = sources.data(id)? else { return Err(format!("{id} is no JSON")) };
     let mut out = String::from(
-        "| class | points | mean abs. error | median | signed | worst | bound |\n|---|---|---|---|---|---|---|\n",
+        "| class | points | mean abs. error | median | signed | worst | bound | look-up | source left out |\n|---|---|---|---|---|---|---|---|---|\n",
     );
     for class in answer["classes"].as_array().into_iter().flatten() {
         let figure = |key: &str| class[key].as_f64();
@@ -348,14 +351,17 @@ fn accuracy(id: &str, sources: &mut Sources) -> Result<String, String> {
             continue;
         };
         let share = |value: f64| format!("{value:+.1} %").replace("-0.0", "+0.0");
+        let other = |key: &str| figure(key).map_or("-".into(), |e| format!("{e:.1} %"));
         out.push_str(&format!(
-            "| {} | {} of {} | {mean:.1} % | {median:.1} % | {} | {} | {} |\n",
+            "| {} | {} of {} | {mean:.1} % | {median:.1} % | {} | {} | {} | {} | {} |\n",
             class["name"].as_str().unwrap_or_default(),
             class["n"],
             class["points"],
             share(signed),
             figure("worst_pct").map_or("-".into(), share),
             figure("bound_mape_pct").map_or("-".into(), |b| format!("{b} %")),
+            other("neighbour_pct"),
+            other("left_out_pct"),
         ));
     }
     Ok(out)
@@ -375,7 +381,7 @@ fn accuracy_inference(sources: &mut Sources) -> Result<String, String> {
         ("LLM-Inference-Bench, eight SN40L", |id| id.starts_with("lib-sn40l"), ""),
         ("class", |_| true, "**"),
     ];
-    accuracy_of("validate", "inference-kernels", &groups, sources)
+    accuracy_of("validate", "inference-kernels products", &groups, sources)
 }
 
 /// Errors of training at long sequences and odd shapes: the rows that constants were calibrated on by themselves.
@@ -396,6 +402,63 @@ fn accuracy_long(sources: &mut Sources) -> Result<String, String> {
         ("all", |_| true, "**"),
     ];
     accuracy_of("points-long", "training-published", &groups, sources)
+}
+
+/// Errors of training on dataflow chips: the rows that shares were calibrated on, and the others.
+fn accuracy_dataflow(sources: &mut Sources) -> Result<String, String> {
+    fn steps(id: &str, mode: &str) -> bool {
+        id.starts_with("dabench-sn30") && id.contains(mode) && id.ends_with("-rdu")
+    }
+    let groups: [Group; 9] = [
+        ("SambaFlow O3, hidden 1,600 (calibrated on)", |id| steps(id, "-o3-h1600-"), ""),
+        ("SambaFlow O3, hidden 1,024, 1,280, 3,200", |id| steps(id, "-o3-") && !id.contains("-h1600-"), ""),
+        ("SambaFlow O0, hidden 1,600 (calibrated on)", |id| steps(id, "-o0-h1600-"), ""),
+        ("SambaFlow O0, hidden 1,024 and 1,280", |id| steps(id, "-o0-") && !id.contains("-h1600-"), ""),
+        ("Poplar, GPT-2 on four GC200, batches of 64, 512, 4,096 (calibrated on)", poplar_calibrated, ""),
+        ("Poplar, the same, other batches", |id| id.starts_with("caraml-gc200-gpt") && !poplar_calibrated(id), ""),
+        ("Poplar, BERT-large of MLPerf", |id| id.starts_with("mlperf") && id.contains("ipu-pod"), ""),
+        ("CS-2, GPT (set by hand between two sources)", |id| id.contains("cs2-gp"), ""),
+        ("CS-2, BERT-large of 128 tokens", |id| id.contains("cs2-bert"), ""),
+    ];
+    accuracy_of("points-kernels", "dataflow-training", &groups, sources)
+}
+
+fn poplar_calibrated(id: &str) -> bool {
+    id.starts_with("caraml-gc200-gpt") && ["-b64", "-b512", "-b4096"].iter().any(|batch| id.ends_with(batch))
+}
+
+/// Errors of serving by software: each calibrated on a half of its rows or less (docs/accuracy-inference.md), or on none.
+fn accuracy_serving(sources: &mut Sources) -> Result<String, String> {
+    let groups: [Group; 12] = [
+        ("LLM-Inference-Bench, TensorRT-LLM on A100", |id| id.starts_with("lib-a100-40gb-tensorrt"), ""),
+        (
+            "LLM-Inference-Bench, TensorRT-LLM on H100, GH200",
+            |id| {
+                id.starts_with("lib-") && id.contains("h") && id.contains("0-80gb-tensorrt")
+                    || id.starts_with("lib-gh200-tensorrt")
+            },
+            "",
+        ),
+        (
+            "LLM-Inference-Bench, vLLM on A100, H100, GH200",
+            |id| id.starts_with("lib-") && id.contains("-vllm-") && !id.contains("-mi"),
+            "",
+        ),
+        ("LLM-Inference-Bench, vLLM on MI250 and MI300X", |id| id.starts_with("lib-mi"), ""),
+        ("LLM-Inference-Bench, DeepSpeed on Gaudi 2", |id| id.starts_with("lib-gaudi2"), ""),
+        ("TensorRT-LLM 0.17 under full load", |id| id.starts_with("trtllm-v0.17"), ""),
+        (
+            "TensorRT-LLM 1.0 and later under full load",
+            |id| id.starts_with("trtllm-v1.0") || id.starts_with("trtllm-main"),
+            "",
+        ),
+        ("TensorRT-LLM 0.9, batch stated", |id| id.starts_with("trtllm09"), ""),
+        ("FasterTransformer on A100", |id| id.starts_with("ft-fast"), ""),
+        ("Megatron-LM generating on A100", |id| id.starts_with("ft-mega"), ""),
+        ("Tenstorrent", |id| id.starts_with("tt"), ""),
+        ("WSE-2 (WaferLLM, T10, Ladder)", |id| id.starts_with("waferllm") && !id.contains("a100"), ""),
+    ];
+    accuracy_of("points-kernels", "inference-kernels", &groups, sources)
 }
 
 /// Errors of attention kernels by kernel and direction.
@@ -420,7 +483,7 @@ fn accuracy_of(source: &str, class: &str, groups: &[Group], sources: &mut Source
         .as_array()
         .into_iter()
         .flatten()
-        .filter(|row| row["class"] == class)
+        .filter(|row| class.split(' ').any(|class| row["class"] == class))
         .filter_map(|row| Some((row["id"].as_str()?, row["error_pct"].as_f64()?)))
         .collect();
     let mut out = String::from("| points | number | mean abs. error | signed | worst |\n|---|---|---|---|---|\n");
