@@ -143,7 +143,7 @@ impl FileKind {
                     || has("vector_kernels_forward"),
             ),
             (Self::Link, has("bandwidth") && has("latency")),
-            (Self::Memory, has("bandwidth") && has("capacity")),
+            (Self::Memory, has("bandwidth") && (has("capacity") || has("capacity_price"))),
             (Self::Bounds, has("classes")),
             (Self::Machines, has("machines")),
         ];
