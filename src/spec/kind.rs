@@ -137,6 +137,8 @@ impl FileKind {
             (
                 Self::Stack,
                 has("serving")
+                    || has("product_share")
+                    || has("operators")
                     || has("attention")
                     || has("host_layer_forward")
                     || has("host_microbatch")
