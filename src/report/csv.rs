@@ -210,8 +210,8 @@ pub const COLUMNS: &[Column] = &[
     }).higher(),
     plan("flop_per_iteration", "FLOP of one iteration, all chips.", |p, _| p.figures.flop_per_iteration),
     plan("flop_per_s", "FLOP/s of the whole system.", |p, _| flop_rate(p)).higher(),
-    plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / p.figures.cost.total()).higher(),
-    plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / p.figures.power.total()).higher(),
+    plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / p.figures.cost.known()).higher(),
+    plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / p.figures.power.known()).higher(),
     plan("layer_s", "Time of one pass over one layer on one chip: the sum over its partitions.", |p, _| {
         p.figures.layer_s
     }).lower(),
@@ -257,21 +257,21 @@ pub const COLUMNS: &[Column] = &[
         f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, |w| w.word_bytes)))
     }),
     system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
-    system("cost_usd", "Price of the system.", |s| Some(s.cost.total())).lower(),
+    system("cost_usd", "Price of the system; this and what follows from it are empty where the chips state none ($0).", |s| Some(s.cost.known())).lower(),
     system("chips_usd", "Price of its chips.", |s| Some(s.cost.chips)).lower(),
     system("memory_usd", "Price of its memories.", |s| Some(s.cost.memory)).lower(),
     system("links_usd", "Price of its links.", |s| Some(s.cost.links)).lower(),
     system("switches_usd", "Price of its switches and routers.", |s| Some(s.cost.switches)).lower(),
-    system("power_w", "Power of the system at full use.", |s| Some(s.power.total())).lower(),
+    system("power_w", "Power of the system at full use; this and what follows from it are empty where the chips state none (0 W).", |s| Some(s.power.known())).lower(),
     system("chips_w", "Power of its chips.", |s| Some(s.power.chips)).lower(),
     system("memory_w", "Power of its memories.", |s| Some(s.power.memory)).lower(),
     system("links_w", "Power of its links.", |s| Some(s.power.links)).lower(),
     system("switches_w", "Power of its switches and routers.", |s| Some(s.power.switches)).lower(),
     // Free systems have no throughput by price: a division by zero is printed as nothing.
     plan("samples_per_s_per_musd", "Throughput per million dollars of price.", |p, _| {
-        throughput(p) / (p.figures.cost.total() / 1e6)
+        throughput(p) / (p.figures.cost.known() / 1e6)
     }).higher(),
-    plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| throughput(p) / (p.figures.power.total() / 1e6)).higher(),
+    plan("samples_per_s_per_mw", "Throughput per megawatt.", |p, _| throughput(p) / (p.figures.power.known() / 1e6)).higher(),
     plan("nodes", "Branch-and-bound nodes of all solves.", |_, r| r.nodes as f64).lower(),
     plan_text("solver", "The engine that ran: `highs` or `cbc` where a MILP was solved, else `exact`.", |_, r| {
         r.solver.clone()
@@ -308,7 +308,7 @@ pub const COLUMNS: &[Column] = &[
     plan("objective", "Its value.", |_, r| r.value).lower(),
     plan("bound", "No mapping in the space searched has a smaller value.", |_, r| r.bound).lower(),
     plan_text("objective_unit", "Unit of the two: `s`, `J` or `$`.", |_, r| r.objective.unit().into()),
-    plan("energy_j", "Energy of an iteration, all parts, idle power included.", |p, _| p.figures.energy.total()).lower(),
+    plan("energy_j", "Energy of an iteration, all parts, idle power included.", |p, _| energy(p)).lower(),
     plan("energy_chips_j", "Energy of an iteration: chips.", |p, _| p.figures.energy.parts().chips).lower(),
     plan("energy_memory_j", "Energy of an iteration: memories.", |p, _| p.figures.energy.parts().memory).lower(),
     plan("energy_links_j", "Energy of an iteration: links.", |p, _| p.figures.energy.parts().links).lower(),
@@ -319,7 +319,7 @@ pub const COLUMNS: &[Column] = &[
         p.figures.energy.idle.total()
     }).lower(),
     plan("mean_power_w", "Energy of an iteration over its time.", |p, _| {
-        p.figures.energy.total() / p.figures.iteration_s()
+        energy(p) / p.figures.iteration_s()
     }).lower(),
     plan("j_per_sample", "Energy by sample.", |p, _| p.figures.j_per_sample(&p.workload)).lower(),
     plan("j_per_token", "Energy by token; empty where a sample has no tokens.", |p, _| {
@@ -327,12 +327,12 @@ pub const COLUMNS: &[Column] = &[
     }).lower(),
     plan("tokens_per_s", "Throughput in tokens; empty where a sample has none.", |p, _| tokens(p)).higher(),
     plan("tokens_per_s_per_usd", "Throughput in tokens per dollar of price.", |p, _| {
-        tokens(p) / p.figures.cost.total()
+        tokens(p) / p.figures.cost.known()
     }).higher(),
     plan(
         "tokens_per_s_per_w",
         "Throughput in tokens per watt of power at full use (per watt drawn: 1 / j_per_token).",
-        |p, _| tokens(p) / p.figures.power.total(),
+        |p, _| tokens(p) / p.figures.power.known(),
     ).higher(),
     plan("iteration_usd", "Dollars of an iteration: price of the system written off, and electricity.", |p, r| {
         spent(p, r).total()
@@ -344,7 +344,7 @@ pub const COLUMNS: &[Column] = &[
     }),
     plan("run_s", "Time of the run.", |p, r| iterations(p, r) * p.figures.iteration_s()).lower(),
     plan("run_kwh", "Energy of the run, without the facility's factor.", |p, r| {
-        iterations(p, r) * p.figures.energy.total() / 3.6e6
+        iterations(p, r) * energy(p) / 3.6e6
     }).lower(),
     plan("run_usd", "Dollars of the run.", |p, r| iterations(p, r) * spent(p, r).total()).lower(),
     text("budget_kind", "What `solve.budget` holds equal: `cost`, `power` or `chips`; empty without a budget.", |f| {
@@ -549,9 +549,14 @@ fn tokens(plan: &Plan) -> f64 {
     plan.figures.tokens_per_s(&plan.workload).unwrap_or(f64::NAN)
 }
 
+/// Joules of an iteration; not a number where the power of the chips is not known.
+fn energy(plan: &Plan) -> f64 {
+    if plan.figures.power.known().is_nan() { f64::NAN } else { plan.figures.energy.total() }
+}
+
 fn spent(plan: &Plan, record: &Record) -> Spent {
     let f = &plan.figures;
-    record.economics.iteration(f.cost.total(), f.iteration_s(), f.energy.total())
+    record.economics.iteration(f.cost.known(), f.iteration_s(), energy(plan))
 }
 
 /// Iterations of the run; not a number where none is stated.

@@ -24,6 +24,11 @@ impl ByPart {
     pub fn total(&self) -> f64 {
         self.chips + self.memory + self.links + self.switches
     }
+
+    /// The sum; not a number where the chips have none: then their price or power is not known, and a system of the rest would look cheap.
+    pub fn known(&self) -> f64 {
+        if self.chips > 0.0 { self.total() } else { f64::NAN }
+    }
 }
 
 /// GB/s of links and of switch ports in each dimension.
