@@ -232,7 +232,8 @@ impl Search<'_> {
                         () if nodes_left == 0 => LeftOpen::Sets,
                         () => LeftOpen::TooLarge,
                     };
-                    found.stop(left, bound);
+                    // What was stopped before it had a bound has that of its assignment.
+                    found.stop(left, bound.max(candidate.bound));
                 }
             }
         }

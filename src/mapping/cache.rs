@@ -61,11 +61,16 @@ pub fn clear() {
     super::amounts::clear();
 }
 
-/// The elimination of a sharding problem, worked out by `solve` if it is new.
+/// The elimination of a sharding problem, worked out by `solve` if it is new. What a deadline stopped is not kept.
 pub(super) fn sharding(problem: &Problem, solve: impl FnOnce() -> Eliminated) -> Eliminated {
     let place = SHARDINGS.place(problem_key(problem));
     let mut answer = place.lock().unwrap_or_else(PoisonError::into_inner);
-    answer.get_or_insert_with(solve).clone()
+    if let Some(known) = &*answer {
+        return known.clone();
+    }
+    let found = solve();
+    *answer = Some(found.clone()).filter(|found| *found != Eliminated::OutOfTime);
+    found
 }
 
 /// The best plan of a fusion problem that takes at most `cutoff` seconds (as [`super::exact::within`] reads it), worked out

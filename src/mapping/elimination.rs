@@ -12,6 +12,7 @@
 
 use super::minsum::{self, Least, Term};
 use super::sharding::{Link, Problem, price};
+use crate::deadline::Deadline;
 use crate::model::layout::{Layout, Strategy};
 
 /// The answer of the elimination.
@@ -23,6 +24,8 @@ pub enum Eliminated {
     Infeasible,
     /// Too many kernels depend on each other at once.
     TooWide,
+    /// The deadline passed.
+    OutOfTime,
 }
 
 /// Which of equally cheap strategies is taken: rows before columns, from which tiles are cut too (so that a shard of
@@ -38,13 +41,40 @@ pub(super) fn preference(strategy: Strategy) -> usize {
 }
 
 /// Solves a problem.
-pub fn eliminate(problem: &Problem) -> Eliminated {
-    let kernels = problem.open.len();
-    let mut sizes: Vec<usize> = problem.open.iter().map(Vec::len).collect();
-    if sizes.contains(&0) {
+pub fn eliminate(problem: &Problem, deadline: Deadline) -> Eliminated {
+    if problem.open.iter().any(Vec::is_empty) {
         return Eliminated::Infeasible;
     }
-    let Some(mut terms) = couplings(problem, &sizes) else { return Eliminated::TooWide };
+    let Some((terms, sizes)) = terms(problem) else { return Eliminated::TooWide };
+    match minsum::least(terms, &sizes, rank(problem), deadline) {
+        Least::TooWide => Eliminated::TooWide,
+        Least::OutOfTime => Eliminated::OutOfTime,
+        Least::Infeasible => Eliminated::Infeasible,
+        Least::Found(mut values, _) => {
+            values.truncate(problem.open.len());
+            let cost = price(problem, &values);
+            Eliminated::Chosen(values, cost)
+        }
+    }
+}
+
+/// A choice that costs little, by bounded work, and what it costs; `None` where none was found.
+pub(super) fn near(problem: &Problem) -> Option<(Vec<usize>, f64)> {
+    let (terms, sizes) = terms(problem)?;
+    let mut values = minsum::near(terms, &sizes, rank(problem))?;
+    values.truncate(problem.open.len());
+    let cost = price(problem, &values);
+    cost.is_finite().then_some((values, cost))
+}
+
+fn rank(problem: &Problem) -> impl Fn(usize, usize) -> usize {
+    |variable, value| problem.open.get(variable).map_or(0, |open| preference(open[value]))
+}
+
+/// The terms of a problem and the values of each variable; `None` when a term is too large.
+fn terms(problem: &Problem) -> Option<(Vec<Term>, Vec<usize>)> {
+    let mut sizes: Vec<usize> = problem.open.iter().map(Vec::len).collect();
+    let mut terms = couplings(problem, &sizes)?;
     terms.extend(problem.cost.iter().enumerate().map(|(k, cost)| Term::of_one(k, cost.clone())));
     let mut of_group: Vec<Vec<&Link>> = vec![Vec::new(); problem.groups.len()];
     for link in &problem.links {
@@ -54,20 +84,9 @@ pub fn eliminate(problem: &Problem) -> Eliminated {
     }
     for (costs, links) in problem.groups.iter().zip(of_group) {
         let paid = |pair: &(Layout, Layout)| costs.get(pair).copied().unwrap_or(0.0);
-        if group_terms(&|pair| paid(pair) > 0.0, &paid, links, &mut sizes, &mut terms).is_none() {
-            return Eliminated::TooWide;
-        }
+        group_terms(&|pair| paid(pair) > 0.0, &paid, links, &mut sizes, &mut terms)?;
     }
-    let rank = |variable: usize, value: usize| problem.open.get(variable).map_or(0, |open| preference(open[value]));
-    match minsum::least(terms, &sizes, rank) {
-        Least::TooWide => Eliminated::TooWide,
-        Least::Infeasible => Eliminated::Infeasible,
-        Least::Found(mut values, _) => {
-            values.truncate(kernels);
-            let cost = price(problem, &values);
-            Eliminated::Chosen(values, cost)
-        }
-    }
+    Some((terms, sizes))
 }
 
 /// What must agree; `None` when a term is too large.

@@ -5,6 +5,7 @@ use super::record::{Infeasible, SolveRecord, Status};
 use super::request::{Engine, LeftOpen, MapError};
 use super::search::{Candidate, Found, Search};
 use super::sharding::{self, Problem, Sharding};
+use super::solver::Limits;
 use std::sync::Arc;
 
 /// An assignment whose first pass is done.
@@ -95,7 +96,10 @@ impl Search<'_> {
 
     /// The sharding of an assignment: by elimination, and by the MILP where a solver is named; then both must agree.
     fn solve_sharding(&self, problem: &sharding::Problem) -> Result<Sharding, MapError> {
-        let exact = sharding::solve_exactly(problem, &self.limits())?;
+        // At most half of what is left of the seconds: a sharding is no plan yet.
+        let limits = self.limits();
+        let half = Limits { seconds: limits.seconds.map(|seconds| 0.5 * seconds), ..limits };
+        let exact = sharding::solve_exactly(problem, &half)?;
         let choice = problem.open.iter().any(|open| open.len() > 1);
         if choice && (self.request.engine == Engine::Milp || exact.record.nodes != Some(0)) {
             self.by_solver.set(true);
@@ -103,7 +107,7 @@ impl Search<'_> {
         if self.request.engine != Engine::Milp {
             return Ok(exact);
         }
-        let milp = sharding::solve_problem(problem, &self.limits())?;
+        let milp = sharding::solve_problem(problem, &half)?;
         let (one, other) = (exact.record.objective, milp.record.objective);
         let differ = match milp.record.status {
             Status::Optimal if one.is_infinite() => true,

@@ -30,9 +30,10 @@
 //! block that wants a layout which the block's own readers want too pays for it here, though not in the fusion problem.)
 
 use super::degrees::Degrees;
-use super::elimination::{Eliminated, eliminate};
+use super::elimination::{Eliminated, eliminate, near};
 use super::record::{SolveRecord, Status};
 use super::solver::{Limits, Milp, SolverError, solve};
+use crate::deadline::Deadline;
 use crate::model::collective;
 use crate::model::compute::{Tiling, moved_bytes, tensor_bytes};
 use crate::model::energy;
@@ -364,31 +365,59 @@ fn work_seconds(
     super::instance::combine(system.overlap(), arithmetic, dram, 0.0)
 }
 
-/// Columns of the MILP.
-struct Columns {
+/// The MILP of a problem, and what its columns stand for.
+#[derive(Default)]
+struct Model {
+    milp: Milp,
+    /// Columns s of each kernel.
     s: Vec<Vec<usize>>,
+    /// Columns y of each link.
+    y: Vec<Vec<Flow>>,
+    /// Columns q of each group, with the conversion.
+    q: Vec<Vec<((Layout, Layout), usize)>>,
 }
 
-/// Builds the MILP of a problem (C1; C2 and C3 by the functions it calls). Returns the columns of s.
-pub fn build(problem: &Problem) -> (Milp, Vec<Vec<usize>>) {
-    let mut milp = Milp::default();
+/// A column y: the strategies of producer and reader, and their conversion.
+struct Flow {
+    strategies: (usize, usize),
+    pair: (Layout, Layout),
+    column: usize,
+}
+
+impl Model {
+    /// The point of a choice of strategies (indices into `open`).
+    fn point(&self, problem: &Problem, choice: &[usize]) -> Vec<f64> {
+        let mut point = vec![0.0; self.milp.columns.len()];
+        self.s.iter().zip(choice).for_each(|(columns, a)| point[columns[*a]] = 1.0);
+        for (link, flows) in problem.links.iter().zip(&self.y) {
+            let chosen = (choice[link.from], choice[link.to]);
+            let Some(flow) = flows.iter().find(|flow| flow.strategies == chosen) else { continue };
+            point[flow.column] = 1.0;
+            let paid = link.group.and_then(|g| self.q[g].iter().find(|(pair, _)| *pair == flow.pair));
+            paid.into_iter().for_each(|(_, q)| point[*q] = 1.0);
+        }
+        point
+    }
+}
+
+/// Builds the MILP of a problem (C1; C2 and C3 by the functions it calls).
+fn build(problem: &Problem) -> Model {
+    let mut model = Model::default();
     let scale = scale_of(problem);
-    let mut columns = Columns { s: Vec::new() };
     for (k, open) in problem.open.iter().enumerate() {
         let s: Vec<usize> = open
             .iter()
             .zip(&problem.cost[k])
-            .map(|(a, cost)| milp.binary(format!("s_{k}_{a}"), cost / scale))
+            .map(|(a, cost)| model.milp.binary(format!("s_{k}_{a}"), cost / scale))
             .collect();
-        milp.equal(format!("C1_{k}"), s.iter().map(|c| (*c, 1.0)).collect(), 1.0);
-        columns.s.push(s);
+        model.milp.equal(format!("C1_{k}"), s.iter().map(|c| (*c, 1.0)).collect(), 1.0);
+        model.s.push(s);
     }
-    let mut flows: Vec<Vec<((Layout, Layout), usize)>> = Vec::new();
     for (l, link) in problem.links.iter().enumerate() {
-        flows.push(emit_flow(&mut milp, &columns, l, link));
+        emit_flow(&mut model, l, link);
     }
-    emit_groups(&mut milp, problem, &flows, scale);
-    (milp, columns.s)
+    emit_groups(&mut model, problem, scale);
+    model
 }
 
 fn scale_of(problem: &Problem) -> f64 {
@@ -403,17 +432,17 @@ fn scale_of(problem: &Problem) -> f64 {
 }
 
 /// C2.
-fn emit_flow(milp: &mut Milp, columns: &Columns, l: usize, link: &Link) -> Vec<((Layout, Layout), usize)> {
+fn emit_flow(Model { milp, s, y, .. }: &mut Model, l: usize, link: &Link) {
     let mut flows = Vec::new();
-    let mut from_terms: Vec<Vec<(usize, f64)>> = columns.s[link.from].iter().map(|c| vec![(*c, -1.0)]).collect();
-    let mut to_terms: Vec<Vec<(usize, f64)>> = columns.s[link.to].iter().map(|c| vec![(*c, -1.0)]).collect();
+    let mut from_terms: Vec<Vec<(usize, f64)>> = s[link.from].iter().map(|c| vec![(*c, -1.0)]).collect();
+    let mut to_terms: Vec<Vec<(usize, f64)>> = s[link.to].iter().map(|c| vec![(*c, -1.0)]).collect();
     for (a, row) in link.pairs.iter().enumerate() {
         for (b, pair) in row.iter().enumerate() {
-            let Some(pair) = pair else { continue };
-            let y = milp.continuous(format!("y_{l}_{a}_{b}"), 1.0, 0.0);
-            from_terms[a].push((y, 1.0));
-            to_terms[b].push((y, 1.0));
-            flows.push((*pair, y));
+            let Some(pair) = *pair else { continue };
+            let column = milp.continuous(format!("y_{l}_{a}_{b}"), 1.0, 0.0);
+            from_terms[a].push((column, 1.0));
+            to_terms[b].push((column, 1.0));
+            flows.push(Flow { strategies: (a, b), pair, column });
         }
     }
     for (a, terms) in from_terms.into_iter().enumerate() {
@@ -422,22 +451,29 @@ fn emit_flow(milp: &mut Milp, columns: &Columns, l: usize, link: &Link) -> Vec<(
     for (b, terms) in to_terms.into_iter().enumerate() {
         milp.equal(format!("C2_to_{l}_{b}"), terms, 0.0);
     }
-    flows
+    y.push(flows);
 }
 
 /// C3.
-fn emit_groups(milp: &mut Milp, problem: &Problem, flows: &[Vec<((Layout, Layout), usize)>], scale: f64) {
-    for (g, conversions) in problem.groups.iter().enumerate() {
+fn emit_groups(Model { milp, y, q, .. }: &mut Model, problem: &Problem, scale: f64) {
+    let mut links: Vec<Vec<usize>> = vec![Vec::new(); problem.groups.len()];
+    for (l, link) in problem.links.iter().enumerate() {
+        link.group.into_iter().for_each(|g| links[g].push(l));
+    }
+    for (g, (conversions, links)) in problem.groups.iter().zip(links).enumerate() {
+        let mut columns = Vec::new();
         for (i, (pair, cost)) in conversions.iter().enumerate().filter(|(_, (_, cost))| **cost > 0.0) {
-            let q = milp.continuous(format!("q_{g}_{i}"), f64::INFINITY, cost / scale);
-            for (l, _) in problem.links.iter().enumerate().filter(|(_, link)| link.group == Some(g)) {
-                let mut terms = vec![(q, 1.0)];
-                terms.extend(flows[l].iter().filter(|(p, _)| p == pair).map(|(_, y)| (*y, -1.0)));
+            let column = milp.continuous(format!("q_{g}_{i}"), f64::INFINITY, cost / scale);
+            for &l in &links {
+                let mut terms = vec![(column, 1.0)];
+                terms.extend(y[l].iter().filter(|flow| flow.pair == *pair).map(|flow| (flow.column, -1.0)));
                 if terms.len() > 1 {
                     milp.at_least(format!("C3_{g}_{i}_{l}"), terms, 0.0);
                 }
             }
+            columns.push((*pair, column));
         }
+        q.push(columns);
     }
 }
 
@@ -457,20 +493,37 @@ pub fn price(problem: &Problem, choice: &[usize]) -> f64 {
 }
 
 /// Solves a problem by elimination ([`super::elimination`]), or as a MILP where too many kernels depend on each other at
-/// once. Infeasible problems (no strategies agree) give a record with that status and no strategies.
+/// once, from a good sharding on that [`near`] finds. Infeasible problems (no strategies agree) give a record with that status and no
+/// strategies.
 ///
 /// # Errors
 /// [`SolverError`] of the solver.
 pub fn solve_exactly(problem: &Problem, limits: &Limits) -> Result<Sharding, SolverError> {
-    match super::cache::sharding(problem, || eliminate(problem)) {
-        Eliminated::Chosen(choice, cost) => Ok(Sharding {
-            strategies: choice.iter().zip(&problem.open).map(|(a, open)| open[*a]).collect(),
-            record: record_of(cost),
-        }),
+    let clock = Deadline::after(limits.seconds);
+    match super::cache::sharding(problem, || eliminate(problem, clock)) {
+        Eliminated::Chosen(choice, cost) => {
+            Ok(Sharding { strategies: chosen(problem, &choice), record: record_of(cost) })
+        }
         Eliminated::Infeasible => Ok(Sharding { strategies: Vec::new(), record: record_of(f64::INFINITY) }),
         Eliminated::TooWide if !limits.solver.is_built() => Err(SolverError::NeedsMilp(TOO_WIDE)),
-        Eliminated::TooWide => solve_problem(problem, limits),
+        Eliminated::TooWide => {
+            let start = near(problem);
+            solve_from(problem, &Limits { seconds: clock.left(), ..limits.clone() }, start)
+        }
+        Eliminated::OutOfTime => Ok(stopped(problem, near(problem), 0.0, Status::out_of_time())),
     }
+}
+
+/// What there is when the seconds end: a sharding if one was found, and the bound of all.
+fn stopped(problem: &Problem, found: Option<(Vec<usize>, f64)>, bound: f64, status: Status) -> Sharding {
+    let objective = found.as_ref().map_or(f64::INFINITY, |(_, cost)| *cost);
+    let record = SolveRecord { status, objective, bound, nodes: Some(0), seconds: 0.0 };
+    Sharding { strategies: found.map_or(Vec::new(), |(choice, _)| chosen(problem, &choice)), record }
+}
+
+/// The strategies of a choice (indices into `open`).
+fn chosen(problem: &Problem, choice: &[usize]) -> Vec<Strategy> {
+    choice.iter().zip(&problem.open).map(|(a, open)| open[*a]).collect()
 }
 
 /// What is beyond elimination.
@@ -494,24 +547,44 @@ fn record_of(cost: f64) -> SolveRecord {
 /// # Errors
 /// [`SolverError`] of the solver.
 pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, SolverError> {
+    solve_from(problem, limits, None)
+}
+
+/// The same, from a choice of strategies and what it costs on, which is the answer where the limits leave none better.
+fn solve_from(
+    problem: &Problem,
+    limits: &Limits,
+    start: Option<(Vec<usize>, f64)>,
+) -> Result<Sharding, SolverError> {
     if problem.open.iter().all(|open| open.len() == 1) {
-        let cost = price(problem, &vec![0; problem.open.len()]);
-        return Ok(Sharding { strategies: problem.open.iter().map(|o| o[0]).collect(), record: record_of(cost) });
+        let choice = vec![0; problem.open.len()];
+        return Ok(Sharding { strategies: chosen(problem, &choice), record: record_of(price(problem, &choice)) });
     }
-    let (milp, s) = build(problem);
+    let clock = Deadline::after(limits.seconds);
+    let model = build(problem);
+    if clock.is_over() {
+        return Ok(stopped(problem, start, 0.0, Status::out_of_time()));
+    }
     let scale = scale_of(problem);
-    let solved = solve(&milp, limits, None)?;
+    let point = start.as_ref().map(|(choice, _)| model.point(problem, choice));
+    let limits = Limits { seconds: clock.left(), ..limits.clone() };
+    let solved = solve(&model.milp, &limits, point.as_deref())?;
     let mut record = solved.record;
     record.objective *= scale;
     record.bound *= scale;
-    let strategies = solved.values.map_or(Vec::new(), |values| {
-        s.iter()
-            .zip(&problem.open)
-            .map(|(columns, open)| {
-                let best = (0..columns.len()).max_by(|a, b| values[columns[*a]].total_cmp(&values[columns[*b]]));
-                open[best.unwrap_or(0)]
-            })
-            .collect()
+    let Some(values) = solved.values else {
+        return Ok(match start {
+            Some(start) if record.status != Status::Infeasible => {
+                let bound = record.bound.max(0.0);
+                let Sharding { strategies, record: found } = stopped(problem, Some(start), bound, record.status);
+                Sharding { strategies, record: SolveRecord { nodes: record.nodes, seconds: record.seconds, ..found } }
+            }
+            _ => Sharding { strategies: Vec::new(), record },
+        });
+    };
+    let strategies = model.s.iter().zip(&problem.open).map(|(columns, open)| {
+        let best = (0..columns.len()).max_by(|a, b| values[columns[*a]].total_cmp(&values[columns[*b]]));
+        open[best.unwrap_or(0)]
     });
-    Ok(Sharding { strategies, record })
+    Ok(Sharding { strategies: strategies.collect(), record })
 }

@@ -21,6 +21,8 @@ pub(super) fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Resu
         (c"primal_feasibility_tolerance", Setting::Real(1e-9)),
     ];
     if let Some(seconds) = limits.seconds {
+        // This heuristic does not look at the clock (seconds, on models of 5,000 kernels), and all that it looks for is a start.
+        options.push((c"mip_heuristic_run_feasibility_jump", Setting::Switch(start.is_none())));
         options.push((c"time_limit", Setting::Real(seconds)));
     }
     if let Some(nodes) = limits.nodes {

@@ -25,6 +25,7 @@ use super::super::minsum::{self, Least, Term};
 use super::super::request::Objective;
 use super::super::sharding::Problem;
 use super::relaxed::{Open, Relaxation};
+use crate::deadline::Deadline;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{Tiling, extra_dram, gradient_bytes, weight_bytes};
@@ -129,6 +130,8 @@ struct Other {
 
 /// The numbers of an assignment of dimensions.
 pub struct Alone {
+    /// When the search must end.
+    deadline: Deadline,
     root: Open,
     sizes: Vec<usize>,
     /// By tile count and tensor.
@@ -186,6 +189,7 @@ impl Alone {
             Objective::Energy | Objective::Cost => 1.0,
         };
         let mut out = Self {
+            deadline: relaxation.search.deadline(),
             sizes: root.iter().map(Vec::len).collect(),
             root: root.clone(),
             tensors: tiles.iter().map(|t| sizes(relaxation, *t)).collect(),
@@ -489,9 +493,9 @@ impl Alone {
             }
         }
         let rank = |v: usize, value: usize| self.root.get(v).map_or(0, |open| preference(open[value]));
-        match minsum::least(terms, &self.sizes, rank) {
+        match minsum::least(terms, &self.sizes, rank, self.deadline) {
             Least::Infeasible => None,
-            Least::TooWide => Some((0.0, Vec::new())),
+            Least::TooWide | Least::OutOfTime => Some((0.0, Vec::new())),
             Least::Found(values, sum) => {
                 let room = if byte_price > 0.0 { byte_price * self.room } else { 0.0 };
                 let value = self.base + self.slope * (sum - room);

@@ -20,6 +20,7 @@ use super::super::instance::{Compute, Instance};
 use super::super::minsum::{self, Least, Term};
 use super::super::sharding::Problem;
 use super::relaxed::Open;
+use crate::deadline::Deadline;
 use crate::model::Strategy;
 use crate::model::layout::Layout;
 use crate::system::Overlap;
@@ -75,6 +76,8 @@ type Converted = (Term, Option<Term>);
 
 /// The separable bound of an assignment of dimensions.
 pub struct Separable {
+    /// When the search must end.
+    deadline: Deadline,
     /// Links and conversions in seconds; its own costs are not used.
     base: Problem,
     /// Values of the kernels' variables and of those of groups.
@@ -122,6 +125,7 @@ impl Separable {
         relaxed: &Instance,
         phases: &[Phase],
         loads_in_own: bool,
+        deadline: Deadline,
     ) -> Self {
         let backward = |k: usize| phases[k] != Phase::Forward;
         let pass = |k: usize| usize::from(relaxed.separate_phases && backward(k));
@@ -202,6 +206,7 @@ impl Separable {
         let coupled = couplings(&base, &sizes);
         let groups: Option<Vec<Vec<Converted>>> = (0..base.groups.len()).map(|g| of_group(g, &mut sizes)).collect();
         Self {
+            deadline,
             sizes,
             terms: coupled.zip(groups),
             base,
@@ -364,9 +369,9 @@ impl Separable {
             true => at(v, value).map_or(0, preference),
             false => 0,
         };
-        match minsum::least(terms, &among.sizes, rank) {
+        match minsum::least(terms, &among.sizes, rank, self.deadline) {
             Least::Infeasible => None,
-            Least::TooWide => Some((0.0, Vec::new())),
+            Least::TooWide | Least::OutOfTime => Some((0.0, Vec::new())),
             Least::Found(values, cost) => {
                 let dram: f64 = weights.iter().zip(&self.dram).map(|(w, d)| w.dram * d).sum();
                 let sharding = (0..self.base.open.len()).filter_map(|k| at(k, values[k])).collect();

@@ -81,7 +81,9 @@ impl<'a> Together<'a> {
             .map(|k| root[k].iter().map(|s| own(&relaxation, &relaxed, (k, *s), how)).collect())
             .collect();
         let phases: Vec<Phase> = w.kernels.iter().map(|k| k.phase).collect();
-        let mut separable = Separable::new((base, in_joules), relaxation.rates, own, &relaxed, &phases, loads_in_own);
+        let deadline = relaxation.search.deadline();
+        let mut separable =
+            Separable::new((base, in_joules), relaxation.rates, own, &relaxed, &phases, loads_in_own, deadline);
         let shares = relaxation.shares(&root);
         let held =
             (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect()).collect();

@@ -2,6 +2,7 @@
 
 use crate::properties::{check, near};
 use flowspace::mapping::Status;
+use flowspace::deadline::Deadline;
 use flowspace::mapping::elimination::{Eliminated, eliminate};
 use flowspace::mapping::sharding::{Link, Problem, price, solve_exactly, solve_problem};
 use flowspace::mapping::solver::{Limits, Solver};
@@ -112,7 +113,7 @@ fn elimination_is_brute_force() {
     let infeasible = std::cell::Cell::new(0);
     check(6000, &problem(), |problem| {
         let least = brute_force(&problem)?;
-        match (eliminate(&problem), least) {
+        match (eliminate(&problem, Deadline::never()), least) {
             (Eliminated::Infeasible, None) => infeasible.set(infeasible.get() + 1),
             (Eliminated::Chosen(choice, cost), Some(least)) => {
                 prop_assert!(near(cost, least, 1e-12), "{cost} for {least}");
@@ -123,6 +124,30 @@ fn elimination_is_brute_force() {
         Ok(())
     });
     assert!(infeasible.get() > 100, "{} infeasible", infeasible.get());
+}
+
+/// A deadline that is over leaves a sharding that costs what it says, where there is one, and a bound that holds.
+#[test]
+fn what_a_deadline_leaves_is_a_sharding() {
+    let (feasible, found) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+    check(2000, &problem(), |problem| {
+        let least = brute_force(&problem)?;
+        let hasty = solve_exactly(&problem, &Limits { seconds: Some(0.0), ..Limits::default() })
+            .map_err(|e| TestCaseError::fail(e.to_string()))?;
+        prop_assert!(hasty.record.bound <= least.unwrap_or(f64::INFINITY));
+        feasible.set(feasible.get() + usize::from(least.is_some()));
+        if hasty.strategies.is_empty() {
+            return Ok(());
+        }
+        let place = |(open, s): (&Vec<Sharding>, &Sharding)| open.iter().position(|o| o == s).expect("an open strategy");
+        let choice: Vec<usize> = problem.open.iter().zip(&hasty.strategies).map(place).collect();
+        let cost = from_definitions(&problem, &choice);
+        prop_assert!(cost.is_some_and(|cost| near(cost, hasty.record.objective, 1e-12)), "{cost:?}: {hasty:?}");
+        found.set(found.get() + 1);
+        Ok(())
+    });
+    let (feasible, found) = (feasible.get(), found.get());
+    assert!(found * 10 > feasible * 9, "{found} of {feasible}");
 }
 
 /// One tensor with many readers, as the workloads have it: a layout wanted by each reader, paid once. Elimination, which
@@ -150,7 +175,7 @@ fn elimination_buys_layouts_for_many_readers() {
             problem.links.push(Link { from: 0, to: k + 1, pairs, group: Some(0), payers: vec![0] });
         }
         let least = brute_force(&problem)?.expect("three strategies of the producer suit everyone");
-        let Eliminated::Chosen(choice, cost) = eliminate(&problem) else {
+        let Eliminated::Chosen(choice, cost) = eliminate(&problem, Deadline::never()) else {
             return Err(TestCaseError::fail("a choice exists"));
         };
         prop_assert!(near(cost, least, 1e-12) && near(price(&problem, &choice), least, 1e-12), "{cost} for {least}");
@@ -169,7 +194,7 @@ fn of_equal_shardings_the_rule_chooses() {
         links: Vec::new(),
         groups: Vec::new(),
     };
-    assert_eq!(eliminate(&problem), Eliminated::Chosen(vec![2; 3], 3.0));
+    assert_eq!(eliminate(&problem, Deadline::never()), Eliminated::Chosen(vec![2; 3], 3.0));
 }
 
 /// Twelve kernels of four strategies that must all be the same: each depends on all others, 4^11 entries of one table. By hand:
@@ -187,12 +212,17 @@ fn beyond_elimination_a_milp_decides_where_there_is_one() {
             .collect(),
         groups: Vec::new(),
     };
-    assert_eq!(eliminate(&problem), Eliminated::TooWide);
+    assert_eq!(eliminate(&problem, Deadline::never()), Eliminated::TooWide);
+    // Without time for a MILP the sharding that it starts from is the answer, and claims nothing.
+    let hasty = solve_exactly(&problem, &Limits { seconds: Some(0.0), ..Limits::default() });
     let solved = solve_exactly(&problem, &Limits::default());
     if Solver::Highs.is_built() {
         let solved = solved.unwrap();
         assert_eq!(solved.strategies, vec![Sharding::ALL[1]; kernels]);
         assert!(near(solved.record.objective, 12.0, 1e-6));
+        let hasty = hasty.unwrap();
+        assert_eq!(hasty.strategies, solved.strategies);
+        assert!(near(hasty.record.objective, 12.0, 1e-12) && hasty.record.bound <= 12.0);
     } else {
         let message = solved.unwrap_err().to_string();
         assert!(message.contains("needs a MILP engine, and this build has none: build with `cargo build"), "{message}");
