@@ -69,7 +69,7 @@ fn convert_file(bencher: divan::Bencher, name: &str) {
     bencher.bench(|| {
         let trace = file::read_from(Cursor::new(&bytes), Path::new("memory")).expect("a linked trace");
         let mut out = Vec::new();
-        write_to(&trace, &mut Conversion::new(&trace), &mut out).expect("memory");
+        write_to(&trace, &mut Conversion::new(&trace, &Default::default()), &mut out).expect("memory");
         out
     });
 }

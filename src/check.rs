@@ -232,6 +232,6 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
     }
     let mut figures = derivation.figures()?;
     figures.flop_per_iteration = whole.flop_per_iteration();
-    figures.utilization = figures.flop_per_iteration / (figures.iteration_s() * system_peak(system, whole.word_bytes));
+    figures.utilization = figures.flop_per_iteration / (figures.iteration_s() * system_peak(whole, system));
     Ok(figures)
 }

@@ -217,7 +217,7 @@ fn chip(entry: &Entry, memory: Option<&'static Entry>) -> Result<Vec<Value>, Pro
     let beside: Option<Memory> = memory.map(part).transpose()?;
     Ok(vec![
         json!(chip.style.word()),
-        figure(Some(chip_peak(&chip, &ModelOptions::flowspace(), HALF) / 1e12)),
+        figure(Some(chip_peak(&chip, &ModelOptions::flowspace(), HALF, false) / 1e12)),
         figure(Some(chip.sram.0 / (1u64 << 20) as f64)),
         memory.map_or(Value::Null, |m| json!(m.name)),
         figure(beside.as_ref().and_then(|m| m.capacity).map(|c| c.0 / GIB)),

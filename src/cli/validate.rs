@@ -1,5 +1,6 @@
 //! `flowspace validate`.
 
+use super::trace::critical_path::Format as TableFormat;
 use super::{Failure, output};
 use crate::spec::{Loader, Reader, nearest::meant, node::io_reason};
 use crate::validate::accelerators;
@@ -7,13 +8,17 @@ use crate::validate::bounds::Bounds;
 use crate::validate::predict::Models;
 use crate::validate::read::{self, File};
 use crate::validate::suites::{self, SUITES, Suite};
-use crate::validate::{Point, machines, report, score};
-use clap::{Args, ValueEnum};
+use crate::validate::{Point, machines, report, score, traces};
+use clap::{Args, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
 /// Arguments of `flowspace validate`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct ValidateArgs {
+    /// Other things than points.
+    #[command(subcommand)]
+    pub other: Option<Other>,
     /// Suites that are shipped: megatron-sc21, korthikanti, training, kernels, inference, memory, hpl. All of them where neither a
     /// suite nor a file is named.
     #[arg(value_name = "SUITE", value_parser = suite)]
@@ -38,6 +43,36 @@ pub struct ValidateArgs {
     pub chips: Option<PathBuf>,
 }
 
+/// What else is validated.
+#[derive(Debug, Subcommand)]
+pub enum Other {
+    /// Recorded traces: kernels timed anew on the machine that each was recorded on, and the step replayed with them
+    Traces(TracesArgs),
+}
+
+/// Arguments of `flowspace validate traces`.
+#[derive(Debug, Args)]
+pub struct TracesArgs {
+    /// A folder, searched with those inside it, or one file: Kineto traces (with the host trace of the same rank beside them, where there is
+    /// one) and linked traces.
+    pub place: PathBuf,
+    /// The chip of traces, instead of the one that they name.
+    #[arg(long, value_name = "CHIP")]
+    pub on: Option<String>,
+    /// The host trace beside PLACE, where that is one file.
+    #[arg(long, value_name = "FILE")]
+    pub host: Option<PathBuf>,
+    /// A trace of the same program on another chip: its step is predicted from PLACE, which is one file.
+    #[arg(long, value_name = "FILE", conflicts_with = "on")]
+    pub twin: Option<PathBuf>,
+    /// Chips and their names, instead of those shipped in validation/chips.yaml.
+    #[arg(long, value_name = "FILE.yaml")]
+    pub chips: Option<PathBuf>,
+    /// What is printed; CSV has a row a trace.
+    #[arg(long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+}
+
 /// What is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
@@ -60,6 +95,9 @@ fn suite(name: &str) -> Result<&'static str, String> {
 /// # Errors
 /// [`Failure`]: files that cannot be read or make no sense, output that cannot be written.
 pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
+    if let Some(Other::Traces(args)) = &args.other {
+        return of_traces(args);
+    }
     let bounds = match &args.bounds {
         Some(path) => Reader::read::<Bounds>(&Loader.load(path, None)?)?,
         None => suites::bounds()?,
@@ -112,4 +150,31 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
     let violations = scores.violations();
     violations.iter().for_each(|line| say!("not within its bound: {line}"));
     Ok(if violations.is_empty() { 0 } else { 2 })
+}
+
+fn of_traces(args: &TracesArgs) -> Result<i32, Failure> {
+    if let Some(path) = &args.chips {
+        accelerators::take_from(path)?;
+    }
+    let text = match &args.twin {
+        Some(twin) => {
+            let twins = traces::twins(&args.place, twin, [args.host.as_deref(), None]).map_err(Failure::input)?;
+            match args.format {
+                TableFormat::Text => traces::twins_text(&twins),
+                TableFormat::Json => format!("{:#}\n", serde_json::json!(twins)),
+                TableFormat::Csv => return Err(Failure::input("--twin has a table of operators: text or json")),
+            }
+        }
+        None => {
+            let scores =
+                traces::validate(&args.place, args.host.as_deref(), args.on.as_deref()).map_err(Failure::input)?;
+            match args.format {
+                TableFormat::Text => traces::text(&scores),
+                TableFormat::Json => format!("{}\n", traces::json(&scores)),
+                TableFormat::Csv => traces::csv(&scores),
+            }
+        }
+    };
+    super::print(&text);
+    Ok(0)
 }

@@ -207,7 +207,7 @@ impl Search<'_> {
             memory,
             dram_capacity: self.system.memory.0.capacity.map(|c| c.0),
             flop_per_iteration: flop,
-            utilization: flop / (iteration.total_s() * system_peak(self.system, w.word_bytes)),
+            utilization: flop / (iteration.total_s() * system_peak(w, self.system)),
             cost: price::cost(self.system),
             power: price::power(self.system),
             energy,

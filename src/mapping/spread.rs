@@ -133,7 +133,7 @@ pub(super) fn map(
     plan.workload = workload.clone();
     plan.figures.flop_per_iteration = workload.flop_per_iteration();
     plan.figures.utilization =
-        plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(system, workload.word_bytes));
+        plan.figures.flop_per_iteration / (plan.figures.iteration_s() * system_peak(workload, system));
     record.bound = bound.min(record.value);
     record.assignments = considered;
     record.solved = solved;

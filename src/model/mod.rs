@@ -8,6 +8,7 @@ pub mod divisors;
 pub mod energy;
 pub mod kernel_time;
 pub mod layout;
+pub mod library;
 pub mod memory;
 pub mod rate;
 pub mod schedule;

@@ -22,7 +22,7 @@ use super::layout::Strategy;
 use crate::graph::{Axis, Kernel, Op, Workload};
 use crate::system::kernels::Kernels;
 use crate::system::options::{Charge, ModelOptions};
-use crate::system::{Chip, Efficiency, System};
+use crate::system::{Chip, Efficiency, Style, System};
 
 /// Compute time of a kernel.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,22 +78,30 @@ fn type_and_peak(kernels: &Kernels, word_bytes: f64) -> Option<(&'static str, f6
 }
 
 /// Peak of one chip in FLOP/s for words of so many bytes: what utilisation is measured against.
-pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
-    match chip.waves().and_then(|kernels| type_and_peak(kernels, word_bytes)) {
+pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64, recorded: bool) -> f64 {
+    match waves(chip, recorded).and_then(|kernels| type_and_peak(kernels, word_bytes)) {
         Some((_, peak)) => peak,
         None => lanes_peak(chip, options),
     }
 }
 
-/// Peak of the whole system in FLOP/s for words of so many bytes.
-pub fn system_peak(system: &System, word_bytes: f64) -> f64 {
-    chip_peak(&system.chip.0, &system.model, word_bytes) * system.chip_count() as f64
+/// Peak of the whole system in FLOP/s for the words of a workload.
+pub fn system_peak(workload: &Workload, system: &System) -> f64 {
+    let chip = chip_peak(&system.chip.0, &system.model, workload.word_bytes, workload.recorded);
+    chip * system.chip_count() as f64
+}
+
+/// The kernels by which a chip takes a graph: where its `efficiency` is `waves`, and where the graph's own kernels were recorded
+/// ([`Workload::recorded`]) if it runs kernel by kernel.
+pub fn waves(chip: &Chip, recorded: bool) -> Option<&Kernels> {
+    let library = recorded && chip.style == Style::KernelByKernel;
+    chip.kernels.as_ref().filter(|_| library || chip.efficiency == Efficiency::Waves)
 }
 
 /// Why a system cannot compute a workload: its chip states no peak for the workload's words.
 pub fn fault(workload: &Workload, system: &System) -> Option<String> {
     let chip = &system.chip.0;
-    let kernels = chip.waves()?;
+    let kernels = waves(chip, workload.recorded)?;
     if type_and_peak(kernels, workload.word_bytes).is_some() {
         return None;
     }
@@ -111,15 +119,19 @@ pub fn fault(workload: &Workload, system: &System) -> Option<String> {
 impl<'a> Rate<'a> {
     /// Of the chips of a system with the words of a workload.
     pub fn of(workload: &Workload, system: &'a System) -> Self {
-        Self::with(system, workload.word_bytes, workload.training)
+        Self::by(waves(&system.chip.0, workload.recorded), system, workload.word_bytes, workload.training)
     }
 
     /// Of the chips of a system with words of so many bytes, in training or in the short steps of inference.
     pub fn with(system: &'a System, word_bytes: f64, training: bool) -> Self {
+        Self::by(waves(&system.chip.0, false), system, word_bytes, training)
+    }
+
+    fn by(kernels: Option<&Kernels>, system: &'a System, word_bytes: f64, training: bool) -> Self {
         let (chip, options) = (&system.chip.0, &system.model);
         let bandwidth = system.memory.0.bandwidth.0;
         let charged = |seconds: f64| if options.latencies == Charge::Charged { seconds } else { 0.0 };
-        let Some(kernels) = chip.waves() else {
+        let Some(kernels) = kernels else {
             let sram_bytes = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
             let launch_s = charged(chip.launch_overhead.0);
             return Self { chip, options, waves: None, dram_bytes_per_s: bandwidth, launch_s, sram_bytes };
@@ -305,7 +317,7 @@ mod tests {
         for kernel in &w.kernels {
             assert!(3.0 * rate.least_seconds(kernel) <= seconds(&rate, kernel, Strategy::Replicate, 1));
         }
-        assert_eq!(system_peak(&system, 2.0), 8.0);
+        assert_eq!(system_peak(&w, &system), 8.0);
     }
 
     /// A share stated for the type of the words holds in training, and in inference where the chip states no burst: kernel a in 48 s x 1/2 / (1/4) a wave. A
@@ -334,7 +346,7 @@ mod tests {
         let training = Workload { training: true, ..wide };
         let rate = Rate::of(&training, &system);
         assert_eq!(seconds(&rate, &training.kernels[0], Strategy::Replicate, 1), 4.0 * 192.0);
-        assert_eq!((system_peak(&system, 4.0), fault(&training, &system)), (2.0, None));
+        assert_eq!((system_peak(&training, &system), fault(&training, &system)), (2.0, None));
         let fault = fault(&workload("word: 8 B"), &system).unwrap();
         assert!(fault.contains("fp64") && fault.contains("fp16, bf16, fp32"), "{fault}");
     }

@@ -137,10 +137,3 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
         }
     }
 }
-
-impl Chip {
-    /// Its kernels, if it computes by waves: they then choose their tiles by themselves.
-    pub fn waves(&self) -> Option<&Kernels> {
-        self.kernels.as_ref().filter(|_| self.efficiency == Efficiency::Waves)
-    }
-}

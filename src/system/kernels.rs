@@ -70,7 +70,8 @@ crate::spec! {
     pub struct Kernels ("the kernels of a chip", check: check) {
         /// Where each number comes from.
         source: Source,
-        /// Peak rate of products by data type (fp4, fp8, int8, fp16, bf16, fp32, fp64).
+        /// Peak rate of products by data type (fp4, fp8, int8, fp16, bf16, fp32, fp64). `fp32` is what libraries multiply words of 32 bits at (TF32
+        /// where a chip has it), `fp32_ieee` the same with all their bits, where that is slower.
         peak: Table<FlopRate>,
         /// Units that compute tiles side by side (streaming multiprocessors, matrix units): a wave is one tile on each.
         units: u64,
@@ -96,6 +97,8 @@ crate::spec! {
         memory_efficiency: Fraction = Fraction(0.8),
         /// Time of a kernel on the device beyond its work.
         launch: Seconds = Seconds(4e-6),
+        /// Time that a kernel takes on the device besides its work, as profilers record kernels (not the time to the next, which `launch` holds).
+        start: Seconds = Seconds(1.5e-6),
         /// What single kernels and the steps of inference reach, in every data type; left out: what a training step sustains.
         burst: Option<Burst>,
     }
@@ -117,7 +120,7 @@ fn usual_tiles() -> Vec<Tile> {
 }
 
 /// Data types a peak may be given for.
-const TYPES: [&str; 7] = ["fp4", "fp8", "int8", "fp16", "bf16", "fp32", "fp64"];
+const TYPES: [&str; 8] = ["fp4", "fp8", "int8", "fp16", "bf16", "fp32", "fp32_ieee", "fp64"];
 
 /// Beyond this a number of units, or an edge of a tile, is a slip of the keyboard.
 const MOST: u64 = 1 << 24;
@@ -136,6 +139,7 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         "fill",
         "memory_efficiency",
         "launch",
+        "start",
         "burst",
     ];
     check_sources(&kernels.source, &numbers, node, reader);

@@ -21,7 +21,32 @@ pub fn open(path: &Path) -> Result<Bytes, TraceError> {
     if path.is_dir() {
         return Err(TraceError::new(path, "this is a folder; a trace file is expected"));
     }
-    unpack(File::open(path).map_err(fault)?).map_err(fault)
+    let mut source = unpack(File::open(path).map_err(fault)?).map_err(fault)?;
+    // Only what is looked at is read before it is known to be no archive.
+    let mut head = Vec::with_capacity(HEAD);
+    let cut = |e: io::Error| TraceError::new(path, format!("cannot be read: {e}"));
+    source.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(cut)?;
+    match archive(&head) {
+        Some(kind) => Err(TraceError::new(path, format!("this is {kind}: unpack it and name the trace inside"))),
+        None => Ok(Box::new(io::Cursor::new(head).chain(source))),
+    }
+}
+
+/// Bytes by which archives are told: a tar's first member has its magic number at 257.
+const HEAD: usize = 262;
+
+fn archive(head: &[u8]) -> Option<&'static str> {
+    if head.get(257..HEAD) == Some(b"ustar".as_slice()) {
+        Some("a tar archive")
+    } else if head.starts_with(b"PK\x03\x04") {
+        Some("a zip archive")
+    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+        Some("packed with zstd")
+    } else if head.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
+        Some("packed with xz")
+    } else {
+        None
+    }
 }
 
 /// Unpacks gzip; other bytes pass through.
@@ -44,6 +69,16 @@ mod tests {
     use super::*;
     use flate2::{Compression, write::GzEncoder};
     use std::io::Write as _;
+
+    #[test]
+    fn archives_are_told() {
+        let mut tar = vec![b'x'; 257];
+        tar.extend(b"ustar\0");
+        assert_eq!(archive(&tar), Some("a tar archive"));
+        assert_eq!(archive(b"PK\x03\x04rest"), Some("a zip archive"));
+        assert_eq!(archive(b"{\"traceEvents\": []}"), None);
+        assert_eq!(archive(&[]), None);
+    }
 
     #[test]
     fn plain_and_packed_give_the_same_bytes() {

@@ -47,7 +47,7 @@ impl Raw<'_> {
             Self::Int(i) => Some(*i),
             Self::Uint(u) => i64::try_from(*u).ok(),
             Self::Float(x) if x.fract() == 0.0 && x.abs() < 9e15 => Some(*x as i64),
-            Self::Str(s) => s.trim().parse().ok(),
+            Self::Str(s) => number(s),
             _ => None,
         }
     }
@@ -56,7 +56,7 @@ impl Raw<'_> {
     pub(crate) fn unsigned(&self) -> Option<u64> {
         match self {
             Self::Uint(u) => Some(*u),
-            Self::Str(s) => s.trim().parse().ok(),
+            Self::Str(s) => number(s),
             other => other.integer().and_then(|i| u64::try_from(i).ok()),
         }
     }
@@ -80,6 +80,15 @@ impl Raw<'_> {
     /// As a list of integers; `None` when it is not one.
     pub(crate) fn integers(&self) -> Option<Box<[i64]>> {
         self.list()?.iter().map(Raw::integer).collect()
+    }
+}
+
+/// A number in a text; ROCm writes pointers into fields that hold numbers elsewhere, as `0x7f3a`.
+fn number<T: std::str::FromStr + TryFrom<u64>>(text: &str) -> Option<T> {
+    let text = text.trim();
+    match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16).ok().and_then(|n| T::try_from(n).ok()),
+        None => text.parse().ok(),
     }
 }
 
@@ -170,4 +179,16 @@ pub(crate) fn unsigned<'de, A: MapAccess<'de>>(map: &mut A, name: &str) -> Resul
     let raw: Raw<'de> = field(map, name)?;
     raw.unsigned()
         .ok_or_else(|| de::Error::custom(format!("`{name}`: expected an integer of at least 0, found {}", raw.kind())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_are_numbers() {
+        let of = |text: &'static str| Raw::Str(text.into());
+        assert_eq!((of("0x0").integer(), of("0x7f").unsigned(), of(" 12 ").integer()), (Some(0), Some(127), Some(12)));
+        assert_eq!((of("0x").integer(), of("0xffffffffffffffff").integer(), of("x").unsigned()), (None, None, None));
+    }
 }

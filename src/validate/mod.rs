@@ -27,6 +27,7 @@ pub mod report;
 pub mod row;
 pub mod score;
 pub mod suites;
+pub mod traces;
 pub mod training;
 
 pub use class::Class;

@@ -157,6 +157,7 @@ impl MambaSpec {
             training: false,
             tokens_per_sample: Some(self.seq),
             held_bytes: 0.0,
+            recorded: false,
         }
     }
 

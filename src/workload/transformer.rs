@@ -165,6 +165,7 @@ impl TransformerSpec {
             training: self.pass == Pass::Training,
             tokens_per_sample: Some(self.seq),
             held_bytes: 0.0,
+            recorded: false,
         }
     }
 

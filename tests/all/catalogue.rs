@@ -258,7 +258,11 @@ fn chips_have_dfmodels_figures() {
     ];
     for (file, gflops, sram, price, power) in table {
         let chip = &chips[file];
-        close(chip_peak(chip, &ModelOptions::flowspace(), 2.0) / 1e9, gflops, &format!("{file}: peak in GFLOP/s"));
+        close(
+            chip_peak(chip, &ModelOptions::flowspace(), 2.0, false) / 1e9,
+            gflops,
+            &format!("{file}: peak in GFLOP/s"),
+        );
         close(chip.sram.0, sram, &format!("{file}: SRAM"));
         close(chip.price.0, price, &format!("{file}: price"));
         close(chip.power.0, power, &format!("{file}: power"));
@@ -267,7 +271,7 @@ fn chips_have_dfmodels_figures() {
     for (file, chip) in chips.iter().filter(|(file, _)| !table.iter().any(|row| row.0 == file.as_str())) {
         let kernels = chip.kernels.as_ref().unwrap_or_else(|| panic!("{file}: no figure in this test, and no kernels"));
         let stated = ["bf16", "fp16"].iter().filter_map(|word| kernels.peak_of(word)).fold(0.0, f64::max);
-        let lanes = chip_peak(chip, &ModelOptions::flowspace(), 2.0);
+        let lanes = chip_peak(chip, &ModelOptions::flowspace(), 2.0, false);
         assert!((lanes / stated - 1.0).abs() < 0.01, "{file}: {lanes} FLOP/s by lanes, {stated} stated");
     }
 }

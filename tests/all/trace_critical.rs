@@ -68,7 +68,7 @@ fn what_if_by_hand() {
     let graph = clip(&events, "", &(0..=0)).unwrap();
     let step = |scale: Vec<(&str, f64)>, no_launch| {
         let scale = scale.into_iter().map(|(c, f)| (Choice::parse(c).unwrap(), f)).collect();
-        what_if::run(&events, &graph, &Changes { scale, no_launch }).map(|r| r.step_ns())
+        what_if::run(&events, &graph, &Changes { scale, no_launch, ..Changes::default() }).map(|r| r.step_ns())
     };
     assert_eq!(step(vec![], false), Ok(200_000));
     // K2 takes nothing: it ends at 150, and the call returns 10 us later.
@@ -156,7 +156,7 @@ fn holds(events: &Events, annotation: &str) {
     assert!(path.iter().filter(|s| s.unit == s.after).all(|s| slack.ns[s.unit as usize] == 0));
     let unchanged = what_if::run(events, &graph, &Changes::default()).unwrap();
     assert_eq!(unchanged.step_ns(), graph.window.1 - graph.window.0);
-    let faster = what_if::run(events, &graph, &Changes { scale: vec![], no_launch: true }).unwrap();
+    let faster = what_if::run(events, &graph, &Changes { no_launch: true, ..Changes::default() }).unwrap();
     assert!(faster.step_ns() <= unchanged.step_ns());
     let mut drawn = Vec::new();
     overlay::write(events, &graph, &path, &slack, overlay::Show::All, &mut drawn).unwrap();
@@ -178,6 +178,25 @@ fn every_own_trace_is_tiled() {
         }
     }
     assert!(traces >= 5, "{traces}");
+}
+
+/// Operations that take no time on another system are operations that are removed.
+#[test]
+fn durations_of_another_system_are_taken() {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces");
+    let mut compared = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let Ok(events) = Events::read(&entry.unwrap().path()) else { continue };
+        let Ok(graph) = clip(&events, "", &(0..=0)) else { continue };
+        let device = events.list.iter().filter(|e| e.kind.on_device());
+        let durations = device.map(|e| ((e.start, e.correlation.max(0)), 0)).collect();
+        let other = what_if::run(&events, &graph, &Changes { durations, ..Changes::default() }).unwrap();
+        let scale = vec![(Choice::Device, 0.0)];
+        let Ok(removed) = what_if::run(&events, &graph, &Changes { scale, ..Changes::default() }) else { continue };
+        assert_eq!(other.step_ns(), removed.step_ns());
+        compared += 1;
+    }
+    assert!(compared >= 3, "{compared}");
 }
 
 /// Other analyses of HTA 0.6.1: `HTA_FEATURES` names a file of its results (`traces: {PATH: {temporal_breakdown: ...}}`).

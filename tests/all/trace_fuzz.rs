@@ -3,10 +3,11 @@
 //! `FLOWSPACE_FUZZ_CASES` sets the number of cases; `FLOWSPACE_FUZZ_SEED` another beginning.
 
 use flowspace::trace::chakra::{self, CommGroups, graph};
+use flowspace::trace::convert::{Conversion, write_to};
 use flowspace::trace::critical::compat::{Compat, Table, Window};
 use flowspace::trace::critical::{self, Events, Peers, Run, Slack, overlay, tiling};
 use flowspace::trace::detect::{self, Loaded};
-use flowspace::trace::{TraceErrors, graphs, host, kineto, report, summary, timeline};
+use flowspace::trace::{TraceErrors, graphs, host, kineto, link, report, summary, timeline};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
@@ -129,7 +130,14 @@ fn use_it(path: &Path, loaded: &Loaded) {
             graphs::graphml(trace, std::io::sink()).unwrap();
             timeline::of_chakra(trace, std::io::sink()).unwrap();
         }
-        Loaded::Kineto(trace) => timeline::of_kineto(trace, std::io::sink()).unwrap(),
+        Loaded::Kineto(trace) => {
+            timeline::of_kineto(trace, std::io::sink()).unwrap();
+            if let Ok((linked, _)) = link::link(None, trace, &link::Steps::All) {
+                let _ = flowspace::validate::traces::of_linked("t", &linked, Some("V100"));
+                let mut conversion = Conversion::new(&linked, &CommGroups::default());
+                write_to(&linked, &mut conversion, &mut std::io::sink()).unwrap();
+            }
+        }
         Loaded::Host(trace) => {
             let _ = trace.process_groups();
             trace.nodes.iter().for_each(|n| {

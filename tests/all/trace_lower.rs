@@ -652,12 +652,25 @@ fn measured_times_go_to_the_kernels() {
         flowspace(&["trace", "replay", &text(&linked), "--system", &text(&system), "--format", "json"]);
     assert_eq!(code, 0, "{err}");
     let replayed: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(
-        replayed["retimed"],
-        json!({"communication": [2, 2], "compute": [6, 7], "kept_ns": 30_000, "reasons": []})
-    );
+    let retimed = &replayed["retimed"];
+    assert_eq!((&retimed["communication"], &retimed["compute"]), (&json!([2, 2]), &json!([6, 7])));
+    assert_eq!((&retimed["kept_ns"], &retimed["reasons"]), (&json!(30_000), &json!([])));
+    // Activations of a few bytes take a start each.
+    assert_eq!(retimed["operators"]["relu_"], json!({"kernels": 2, "recorded_ns": 20_000, "ns": 3_000}));
+    assert_eq!(retimed["operators"]["mm"]["kernels"], json!(4));
     assert_eq!(replayed["recorded"]["communication_ns"], json!(100_000));
     assert!(replayed["replayed"]["communication_ns"].as_u64().unwrap() < 100_000, "{out}");
+    // For a simulator each kernel has its share of the FLOP, and at least one.
+    let simulated = dir.join("run.0.et");
+    let convert =
+        ["trace", "convert", &text(&linked), "--rank", "0", "--out", &text(&simulated), "--allow-unknown-size"];
+    let (code, _, err) = flowspace(&convert);
+    assert_eq!(code, 0, "{err}");
+    let nodes = flowspace::trace::chakra::read(&simulated).unwrap().nodes;
+    let counted: Vec<i64> = nodes.iter().filter_map(|n| n.int("num_ops")).collect();
+    let known = coverage(&load(&linked, &Request::default()).unwrap()).flop as i64;
+    assert!(counted.len() >= 7 && (counted.iter().sum::<i64>() - known - 1).abs() <= 7, "{counted:?} of {known}");
+    assert!(nodes.iter().filter(|n| n.int("num_ops").is_some()).all(|n| n.uint("tensor_size").is_some_and(|b| b > 0)));
     // Refused, with what is missing.
     for (args, part) in [
         (vec!["lower", device.to_str().unwrap()], "give the execution trace of the same run"),
@@ -669,11 +682,11 @@ fn measured_times_go_to_the_kernels() {
         assert_eq!((code, out.as_str()), (1, ""), "{args:?}");
         assert!(err.contains(part), "{args:?}: {err}");
     }
-    // A trace linked without a host trace has no tensors.
+    // A trace linked without a host trace has no tensors, where no shapes were recorded.
     let alone = dir.join("alone.et");
     flowspace(&["trace", "link", "--device", &text(&device), "--out", &text(&alone)]);
     let (code, _, err) = flowspace(&["trace", "lower", &text(&alone)]);
-    assert!(code == 1 && err.contains("linked without a host trace"), "{err}");
+    assert!(code == 1 && err.contains("without a host trace and without shapes"), "{err}");
 }
 
 /// Host traces of two ranks fit together; with another size of one sum they do not.

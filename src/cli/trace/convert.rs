@@ -1,16 +1,19 @@
 //! `flowspace trace convert`.
 
-use super::link::{Sources, linked};
+use super::link::{Sources, linked, read_and_link};
 use crate::cli::args::whole;
 use crate::cli::{Failure, output};
-use crate::trace::convert::{ConvertReport, write};
+use crate::trace::chakra::CommGroups;
+use crate::trace::convert::{Conversion, ConvertReport, to_file, write_to};
+use crate::trace::link::LinkedTrace;
+use crate::trace::runs::recorded::pairs;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace trace convert`.
 #[derive(Debug, Args)]
 pub struct ConvertArgs {
-    /// Linked trace; or give --device, and perhaps --host.
+    /// Linked trace; or a folder (or FOLDER/BEGINNING) with the host and Kineto traces of all ranks; or give --device, and perhaps --host.
     pub linked: Option<PathBuf>,
     /// The two traces.
     #[command(flatten)]
@@ -21,20 +24,51 @@ pub struct ConvertArgs {
     /// Rank, where the trace does not know it.
     #[arg(long, value_name = "N", value_parser = whole)]
     pub rank: Option<u64>,
-    /// Process groups to write; without it comm_group.json beside the trace.
+    /// Process groups to write; without it comm_group.json beside the trace. Groups that are there from other ranks stay.
     #[arg(long, value_name = "FILE")]
     pub groups: Option<PathBuf>,
+    /// Write collectives and messages whose bytes are not recorded too, with 0 bytes: a simulator then takes them for nothing.
+    #[arg(long)]
+    pub allow_unknown_size: bool,
 }
 
 /// Converts, writes, prints what was converted.
 ///
 /// # Errors
-/// [`Failure`]: a trace that cannot be read, a file that cannot be written.
+/// [`Failure`]: a trace that cannot be read, a file that cannot be written, collectives of unknown size.
 pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
     // The rank is known behind the trace alone; the folder is that of every rank.
     output::check([&args.out.with_extension("et")], [])?;
-    let mut trace = linked(args.linked.as_deref(), &args.sources)?;
-    trace.rank = args.rank.or(trace.rank);
+    let run = match &args.linked {
+        Some(place) if !place.is_file() => pairs(place).map_err(|e| Failure::input(e.to_string()))?,
+        _ => Default::default(),
+    };
+    if run.is_empty() {
+        let mut trace = linked(args.linked.as_deref(), &args.sources)?;
+        trace.rank = args.rank.or(trace.rank);
+        one(args, &trace)?;
+        // The program ends here: to take the trace apart string by string would be a tenth of its time.
+        std::mem::forget(trace);
+        return Ok(0);
+    }
+    if args.rank.is_some() {
+        return Err(Failure::input("--rank is for one trace; the ranks of a folder are in the files' names"));
+    }
+    for (rank, pair) in &run {
+        let Some(device) = &pair.device else {
+            let host = pair.host.as_deref().unwrap_or(Path::new("")).display();
+            return Err(Failure::input(format!("{host}: rank {rank} has no Kineto trace beside its host trace")));
+        };
+        let (mut trace, _) = read_and_link(pair.host.as_deref(), device, &args.sources.steps)?;
+        trace.rank = Some(*rank);
+        one(args, &trace)?;
+    }
+    Ok(0)
+}
+
+/// Converts one rank; the groups of those before stay in their file.
+fn one(args: &ConvertArgs, trace: &LinkedTrace) -> Result<(), Failure> {
+    let failure = |e: &dyn std::fmt::Display| Failure::input(e.to_string());
     let name = args.out.to_string_lossy();
     let out = if name.ends_with(".et") || name.ends_with(".et.gz") {
         args.out.clone()
@@ -46,13 +80,23 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
     };
     let beside = || out.parent().unwrap_or(Path::new("")).join("comm_group.json");
     let path = args.groups.clone().unwrap_or_else(beside);
-    output::check([&out, &path], args.linked.iter().chain(args.sources.files()).cloned())?;
-    let (report, groups) = write(&trace, &out).map_err(|e| Failure::input(e.to_string()))?;
-    output::write(&path, groups.json())?;
-    crate::cli::print(&text(&report));
-    // The program ends here: to take the trace apart string by string would be a tenth of its time.
-    std::mem::forget(trace);
-    Ok(0)
+    let inputs = args.linked.iter().chain(args.sources.files()).filter(|p| p.is_file()).cloned();
+    output::check([&out, &path], inputs)?;
+    let known = if path.is_file() { CommGroups::read(&path).map_err(|e| failure(&e))? } else { CommGroups::default() };
+    let mut conversion = Conversion::new(trace, &known).with_amounts(&out).map_err(Failure::input)?;
+    let unknown = conversion.unknown_sizes();
+    if !unknown.is_empty() && !args.allow_unknown_size {
+        let list: Vec<String> = unknown.iter().map(|(name, n)| format!("{name} x {n}")).collect();
+        return Err(Failure::input(format!(
+            "the bytes of these collectives and messages are not recorded: {}; give the host trace too (--host), or write them with 0 bytes \
+             (--allow-unknown-size)",
+            list.join(", ")
+        )));
+    }
+    to_file(&out, |file| write_to(trace, &mut conversion, file)).map_err(|e| failure(&e))?;
+    output::write(&path, conversion.groups.file().text())?;
+    crate::cli::print(&text(&conversion.report));
+    Ok(())
 }
 
 fn text(report: &ConvertReport) -> String {

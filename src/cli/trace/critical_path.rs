@@ -1,14 +1,20 @@
 //! `flowspace trace critical-path`.
 
 use crate::cli::{Failure, output};
+use crate::system::System;
 use crate::trace::critical::compat::{self, Compat, EdgeType, Table as Rows, WhatIf};
 use crate::trace::critical::overlay::{self, Show};
 use crate::trace::critical::shares::{By, NextPath, Share, next_paths, shares};
 use crate::trace::critical::what_if::{self, Changes, Choice};
 use crate::trace::critical::{Events, Graph, Peers, Run, Slack, Stretch, tiling, window};
+use crate::trace::kineto;
+use crate::trace::link::{LinkedNode, Steps, link, unlink};
+use crate::trace::replay::retime::{Target, retime};
+use crate::validate::traces;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 use serde_json::json;
+use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +30,7 @@ pub struct CriticalPathArgs {
     #[arg(long, value_name = "N|N..M", default_value = "0", value_parser = instances)]
     pub instance: RangeInclusive<usize>,
     /// Answer as another tool does, to the digit.
-    #[arg(long, value_enum, value_name = "TOOL", conflicts_with_all = ["scale", "remove", "no_launch", "overlay", "peers"])]
+    #[arg(long, value_enum, value_name = "TOOL", conflicts_with_all = ["scale", "remove", "no_launch", "system", "overlay", "peers"])]
     pub compat: Option<Tool>,
     /// With --compat: add edges without weight from launches to kernels, as CRITICAL_PATH_ADD_ZERO_WEIGHT_LAUNCH_EDGE=1 does.
     #[arg(long, requires = "compat")]
@@ -41,6 +47,10 @@ pub struct CriticalPathArgs {
     /// What if launches took no time, neither on the host nor until the operation begins.
     #[arg(long)]
     pub no_launch: bool,
+    /// What if the kernels ran on this system (a system file): their times by what its chip's libraries take, collectives by its network, what is not
+    /// known times the ratio of bandwidths where the trace names its device.
+    #[arg(long, value_name = "FILE")]
+    pub system: Option<PathBuf>,
     /// Write the timeline with the path in it, for Perfetto and chrome://tracing.
     #[arg(long, value_name = "OUT")]
     pub overlay: Option<PathBuf>,
@@ -268,7 +278,8 @@ fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
     let by = |what| shares(&events, &graph, &path, &slack, near_ns, what);
     let groups = [("operator", by(By::Operator)), ("module", by(By::Module)), ("layer", by(By::Layer))];
     let next = next_paths(&events, &graph, &recorded, &slack, args.paths.into());
-    let mut changes = Changes { scale: args.scale.clone(), no_launch: args.no_launch };
+    let durations = args.system.as_deref().map(|system| on_system(&args.file, system)).transpose()?.unwrap_or_default();
+    let mut changes = Changes { scale: args.scale.clone(), no_launch: args.no_launch, durations };
     changes.scale.extend(args.remove.iter().map(|c| (c.clone(), 0.0)));
     let changed = if changes.is_empty() {
         None
@@ -293,6 +304,23 @@ fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
         Format::Json => format!("{:#}\n", found.json()),
         Format::Csv => found.csv(),
     })
+}
+
+/// Nanoseconds of a trace's kernels on a system, by start and correlation.
+fn on_system(file: &Path, system: &Path) -> Result<HashMap<(i64, i64), u64>, Failure> {
+    let system = System::build(&System::inlined(&System::load(system)?)?)?;
+    let device = kineto::read(file)?;
+    let (trace, _) = link(None, &device, &Steps::All).map_err(|e| at(file, e.to_string()))?;
+    let recorded_on = trace.device_name.as_deref().and_then(traces::machine);
+    let host = match trace.nodes.iter().any(|n| n.host().is_some()) {
+        true => Some(unlink::host_trace(&trace, file)?),
+        false => None,
+    };
+    let target = Target { system: &system, recorded_on: recorded_on.as_ref(), communication: true };
+    let retimed = retime(&trace, host.as_ref(), target).map_err(|m| at(file, m))?;
+    let origin = trace.origin_ns - device.base_time_ns.unwrap_or(0);
+    let key = |n: &LinkedNode| (n.start_ns.saturating_add(origin), n.device().map_or(0, |d| d.correlation));
+    Ok(retimed.ns.iter().filter_map(|(node, ns)| Some((key(trace.node(*node)?), *ns))).collect())
 }
 
 fn us(ns: i64) -> String {

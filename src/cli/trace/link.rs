@@ -137,8 +137,9 @@ pub(super) fn linked(file: Option<&Path>, sources: &Sources) -> Result<LinkedTra
             }
         }
         (None, Some(device)) => {
+            // The answer alone goes to standard output: its reader may be a program.
             let (trace, report) = read_and_link(sources.host.as_deref(), device, &sources.steps)?;
-            crate::cli::print(&report.text());
+            report.text().lines().for_each(|line| say!("{line}"));
             Ok(trace)
         }
         (Some(_), Some(_)) => Err(Failure::input("give a linked trace or --device, not both")),

@@ -5,7 +5,7 @@ use crate::cli::Failure;
 use crate::cli::map::Format;
 use crate::system::System;
 use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
-use crate::trace::replay::retime::{Retimed, retime};
+use crate::trace::replay::retime::{Retimed, Target, retime};
 use crate::trace::replay::{Delays, Figures, Replay, Timing, recorded};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
@@ -27,7 +27,7 @@ pub struct ReplayArgs {
     /// them), or a part of their name. May be given more than once.
     #[arg(long, value_name = "WHAT=FACTOR", value_parser = scale)]
     pub scale: Vec<Scale>,
-    /// Time kernels and collectives anew on this system (a system file): collectives by its network, kernels by its chip's roofline. What
+    /// Time kernels and collectives anew on this system (a system file): collectives by its network, kernels by what its chip's libraries take. What
     /// is not known well enough keeps its recorded time; host time is kept.
     #[arg(long, value_name = "FILE")]
     pub system: Option<PathBuf>,
@@ -112,9 +112,10 @@ pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
 /// Durations on another system.
 fn on_system(trace: &LinkedTrace, path: &Path) -> Result<Retimed, Failure> {
     let system = System::build(&System::inlined(&System::load(path)?)?)?;
-    let host =
-        if trace.host_schema.is_some() { Some(unlink::host_trace(trace, Path::new("linked trace"))?) } else { None };
-    retime(trace, host.as_ref(), &system).map_err(Failure::input)
+    let described = trace.nodes.iter().any(|n| n.host().is_some());
+    let host = if described { Some(unlink::host_trace(trace, Path::new("linked trace"))?) } else { None };
+    let target = Target { system: &system, recorded_on: None, communication: true };
+    retime(trace, host.as_ref(), target).map_err(Failure::input)
 }
 
 fn retimed_text(r: &Retimed) -> String {

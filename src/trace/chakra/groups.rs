@@ -66,7 +66,7 @@ impl CommGroups {
                 format!("  {}: [{}]", serde_json::Value::from(name.as_str()), ranks.join(", "))
             })
             .collect();
-        format!("{{\n{}\n}}\n", lines.join(",\n"))
+        if lines.is_empty() { "{}\n".into() } else { format!("{{\n{}\n}}\n", lines.join(",\n")) }
     }
 
     /// Writes the file.

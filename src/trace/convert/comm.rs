@@ -1,6 +1,6 @@
 //! Communication in the terms of Chakra: kind, bytes, group, peers.
 
-use crate::trace::chakra::{Attr, CommType, Kind, Node, NodeType, Scalar, Value};
+use crate::trace::chakra::{Attr, CommGroups, CommType, Kind, Node, NodeType, Scalar, Value};
 use crate::trace::host::RECORD_PARAM_COMMS;
 use crate::trace::link::{LinkedNode, LinkedTrace};
 use crate::trace::{Collective, Text};
@@ -123,6 +123,14 @@ pub fn recorded_call(c: &Collective) -> Option<CommCall> {
     Some(CommCall { name, kind, collective, bytes: bytes(c, collective) })
 }
 
+/// Barriers are what PyTorch makes of them for NCCL: an all-reduce of one element. Simulators know no barrier.
+pub(super) fn simulated(call: CommCall) -> CommCall {
+    match call.collective {
+        Some(CommType::Barrier) => CommCall { collective: Some(CommType::AllReduce), bytes: 4, ..call },
+        _ => call,
+    }
+}
+
 /// Collectives that the host itself carries out, by the node that calls them, with their duration. There are none where
 /// communication kernels run. They are read from `record_param_comms`; where the backend records none (gloo), from the `c10d::` operators,
 /// and from the `gloo:` annotations that belong to none of these (buckets of `DistributedDataParallel`).
@@ -165,13 +173,19 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// The groups of a linked trace.
-    pub fn new(trace: &LinkedTrace) -> Self {
+    /// The groups of a linked trace beside those of ranks before: groups of the same ranks are one, and no number has two meanings.
+    pub fn new(trace: &LinkedTrace, known: &CommGroups) -> Self {
         let mut out = Self::default();
         let small = |name: &str| name.parse::<u32>().ok().filter(|&n| n <= i32::MAX as u32 && n.to_string() == name);
-        let mut free = trace.groups.iter().filter_map(|g| small(&g.name)).max().map_or(0, |n| n.saturating_add(1));
+        out.ranks.extend(known.0.iter().filter_map(|(name, ranks)| Some((small(name)?, ranks.clone()))));
+        let before = out.ranks.keys().copied().max();
+        let own = trace.groups.iter().filter_map(|g| small(&g.name)).max();
+        let mut free = before.max(own).map_or(0, |n| n.saturating_add(1));
         for g in &trace.groups {
-            let number = small(&g.name).unwrap_or_else(|| {
+            // Its own number if that is free or means the same; else that of a group of the same ranks; else a new one.
+            let fits = |n: &u32| out.ranks.get(n).is_none_or(|ranks| g.ranks.is_empty() || *ranks == g.ranks);
+            let same = || out.ranks.iter().find(|(_, r)| !g.ranks.is_empty() && **r == g.ranks).map(|(n, _)| *n);
+            let number = small(&g.name).filter(fits).or_else(same).unwrap_or_else(|| {
                 let n = free;
                 free = free.saturating_add(1);
                 n
@@ -189,16 +203,9 @@ impl Groups {
         self.number.get(name).copied().filter(|n| self.ranks.contains_key(n))
     }
 
-    /// The text of `comm_group.json`: number to ranks.
-    pub fn json(&self) -> String {
-        let groups: Vec<String> = self
-            .ranks
-            .iter()
-            .map(|(n, ranks)| {
-                format!("  \"{n}\": [{}]", ranks.iter().map(u64::to_string).collect::<Vec<_>>().join(", "))
-            })
-            .collect();
-        if groups.is_empty() { "{}\n".into() } else { format!("{{\n{}\n}}\n", groups.join(",\n")) }
+    /// As a file of groups.
+    pub fn file(&self) -> CommGroups {
+        CommGroups(self.ranks.iter().map(|(n, ranks)| (n.to_string(), ranks.clone())).collect())
     }
 }
 

@@ -10,9 +10,10 @@ mod comm;
 
 pub use comm::{CommCall, Groups, comm_call, element_bytes, host_calls, recorded_call};
 
-use super::chakra::{Attr, Io, Metadata, Node, NodeType, Scalar, VERSION, Writer};
+use super::chakra::{Attr, CommGroups, Io, Metadata, Node, NodeType, Scalar, VERSION, Writer};
 use super::link::file::micros;
-use super::link::{EdgeKind, End, Facts, HostFacts, LinkedNode, LinkedTrace, NodeKind, Ns};
+use super::link::{EdgeKind, End, Facts, HostFacts, LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
+use super::replay::retime::amounts;
 use super::{Text, TraceError};
 use flate2::{Compression, write::GzEncoder};
 use std::collections::{BTreeMap, HashMap};
@@ -49,6 +50,8 @@ pub struct Conversion<'a> {
     extra: HashMap<u32, Vec<u32>>,
     /// Collectives of the host, each followed by a node of its own.
     host_calls: HashMap<u32, (CommCall, u64)>,
+    /// FLOP and bytes of kernels, where known.
+    amounts: HashMap<u32, (f64, f64)>,
 }
 
 /// The attribute names, made once.
@@ -70,7 +73,7 @@ impl Names {
 
 impl<'a> Conversion<'a> {
     /// Plans the conversion of a linked trace.
-    pub fn new(trace: &'a LinkedTrace) -> Self {
+    pub fn new(trace: &'a LinkedTrace, known: &CommGroups) -> Self {
         let host_calls = comm::host_calls(trace);
         let mut ids = Vec::with_capacity(trace.nodes.len());
         let mut next = 0u64;
@@ -85,15 +88,41 @@ impl<'a> Conversion<'a> {
         let waited = waited(trace);
         let mut conversion = Self {
             trace,
-            groups: Groups::new(trace),
+            groups: Groups::new(trace, known),
             report: ConvertReport::default(),
             ids,
             own_ns: own_times(trace, &waited),
             extra: HashMap::new(),
             host_calls,
+            amounts: HashMap::new(),
         };
         conversion.plan_edges();
         conversion
+    }
+
+    /// Takes FLOP and bytes of kernels from the host trace in the linked one; without one, kernels have their time alone.
+    ///
+    /// # Errors
+    /// Arguments that cannot be read, in words.
+    pub fn with_amounts(mut self, path: &Path) -> Result<Self, String> {
+        if self.trace.nodes.iter().any(|n| n.host().is_some()) {
+            let host = unlink::host_trace(self.trace, path).map_err(|e| e.to_string())?;
+            self.amounts = amounts(self.trace, &host)?;
+        }
+        Ok(self)
+    }
+
+    /// Collectives and messages whose bytes are not recorded, by name with their number.
+    pub fn unknown_sizes(&self) -> BTreeMap<String, usize> {
+        let device = self.trace.device_nodes().filter_map(|i| self.trace.node(i)).filter(|n| n.is_communication());
+        let device = device.filter_map(|n| comm_call(self.trace, n));
+        let mut found = BTreeMap::new();
+        for call in device.chain(self.host_calls.values().map(|(call, _)| call.clone())) {
+            if comm::simulated(call.clone()).bytes == 0 {
+                *found.entry(call.name.to_string()).or_default() += 1;
+            }
+        }
+        found
     }
 
     fn id(&self, node: u32) -> Option<u64> {
@@ -189,7 +218,7 @@ impl<'a> Conversion<'a> {
             deps.dedup();
             self.report.dependencies += deps.len();
             let mut out = if on_device {
-                self.device_node(id, node, &mut names)
+                self.device_node(id, i, node, &mut names)
             } else {
                 self.host_node(id, i, node, &mut names)
             };
@@ -234,8 +263,8 @@ impl<'a> Conversion<'a> {
     }
 
     fn host_node(&self, id: u64, i: u32, node: &LinkedNode, names: &mut Names) -> Node {
-        let kind = if node.name.contains("process_group:init") { NodeType::Metadata } else { NodeType::Comp };
-        let mut out = Node::new(id, node.name.clone(), kind);
+        // The groups are in the file of groups; a metadata node would have to be one that the simulator can parse.
+        let mut out = Node::new(id, node.name.clone(), NodeType::Comp);
         let own = self.own_ns.get(i as usize).copied().unwrap_or(0);
         self.times(&mut out, node, own, names);
         if node.timed {
@@ -248,7 +277,7 @@ impl<'a> Conversion<'a> {
         out
     }
 
-    fn device_node(&mut self, id: u64, node: &LinkedNode, names: &mut Names) -> Node {
+    fn device_node(&mut self, id: u64, i: u32, node: &LinkedNode, names: &mut Names) -> Node {
         let mut out = Node::new(id, node.name.clone(), NodeType::Comp);
         self.times(&mut out, node, node.dur_ns, names);
         out.attrs.push(Attr::new(names.get("is_cpu_op"), Scalar::Bool(false)));
@@ -265,6 +294,13 @@ impl<'a> Conversion<'a> {
                 out.attrs.push(Attr::new(names.get("bytes"), Scalar::Uint64(bytes)));
             }
         }
+        // Simulators divide by either, and skip a node without bytes.
+        let moved = node.device().and_then(|d| d.bytes).map(|b| (0.0, b as f64));
+        if let Some((flop, bytes)) = self.amounts.get(&i).copied().or(moved) {
+            let whole = |x: f64| x.ceil().max(1.0);
+            out.attrs.push(Attr::new(names.get("num_ops"), Scalar::Int64(whole(flop) as i64)));
+            out.attrs.push(Attr::new(names.get("tensor_size"), Scalar::Uint64(whole(bytes) as u64)));
+        }
         if node.is_communication() {
             match comm_call(self.trace, node) {
                 Some(call) => self.communication(&mut out, &call, node, names),
@@ -275,6 +311,7 @@ impl<'a> Conversion<'a> {
     }
 
     fn communication(&mut self, out: &mut Node, call: &CommCall, node: &LinkedNode, names: &mut Names) {
+        let call = &comm::simulated(call.clone());
         let count = self.report.communication.entry(call.word().to_owned()).or_default();
         count.0 += 1;
         count.1 = count.1.saturating_add(call.bytes);
@@ -347,17 +384,7 @@ pub fn metadata(trace: &LinkedTrace) -> Metadata {
     Metadata { version: VERSION.into(), attrs, unknown: Vec::new() }
 }
 
-/// Converts and writes, gzip if the name ends in `.gz`.
-///
-/// # Errors
-/// [`TraceError`] when the file cannot be written.
-pub fn write(trace: &LinkedTrace, path: &Path) -> Result<(ConvertReport, Groups), TraceError> {
-    let mut conversion = Conversion::new(trace);
-    to_file(path, |out| write_to(trace, &mut conversion, out))?;
-    Ok((conversion.report, conversion.groups))
-}
-
-/// Converts and writes, not packed.
+/// Converts and writes to a writer.
 ///
 /// # Errors
 /// Those of the writer underneath.

@@ -4,6 +4,7 @@
 use super::events::{Event, Events, Kind};
 use super::graph::{Graph, UnitKind};
 use super::run::{Run, without_launches};
+use std::collections::HashMap;
 
 /// Which events a change means.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,12 +80,14 @@ pub struct Changes {
     pub scale: Vec<(Choice, f64)>,
     /// Launch calls and the delays behind them take no time.
     pub no_launch: bool,
+    /// Nanoseconds of device operations by recorded start and correlation (0 without one): those of another system. Factors multiply these.
+    pub durations: HashMap<(i64, i64), u64>,
 }
 
 impl Changes {
     /// Whether nothing is changed.
     pub fn is_empty(&self) -> bool {
-        self.scale.is_empty() && !self.no_launch
+        self.scale.is_empty() && !self.no_launch && self.durations.is_empty()
     }
 }
 
@@ -119,6 +122,9 @@ pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, Str
         {
             return 0;
         }
+        let other =
+            event.kind.on_device().then(|| changes.durations.get(&(event.start, event.correlation.max(0)))).flatten();
+        let ns = other.and_then(|ns| i64::try_from(*ns).ok()).unwrap_or(ns);
         match factors.get(&(event.name, event.kind)) {
             Some(&factor) if factor != 1.0 => (ns as f64 * factor).round() as i64,
             _ => ns,

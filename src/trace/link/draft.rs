@@ -3,7 +3,7 @@
 use super::groups::complete;
 use super::matching::Matching;
 use super::nest::{self, Nest, Span};
-use super::{Chosen, DeviceFacts, Facts, LinkReport, LinkedNode, NodeKind, calls, io};
+use super::{Chosen, DeviceFacts, Facts, LinkReport, LinkedNode, NodeKind, calls, io, operands};
 use crate::trace::host::HostTrace;
 use crate::trace::kineto::{Category, Event};
 use std::collections::HashMap;
@@ -81,6 +81,26 @@ impl<'a> Draft<'a> {
                 }
             }
             self.nests.push(nested);
+        }
+        if host.is_none() {
+            self.own_operands();
+        }
+    }
+
+    /// Without a host trace: what the device trace itself keeps of its operators' arguments, numbered in the order of their starts.
+    fn own_operands(&mut self) {
+        let usual = operands::usual_type(self.events);
+        let mut order: Vec<u32> = self.nests.iter().flat_map(|n| n.order.iter().map(|(node, _)| *node)).collect();
+        // Stable: of one thread the outer of two that begin together stays first.
+        order.sort_by_key(|&i| self.nodes.get(i as usize).map(|n| n.start_ns));
+        for (id, i) in (2u64..).zip(order) {
+            let event = self.event_of.get(i as usize).copied().flatten().and_then(|e| self.events.get(e as usize));
+            if let (Some(node), Some(event)) = (self.nodes.get_mut(i as usize), event)
+                && matches!(node.kind, NodeKind::Operator | NodeKind::Annotation)
+            {
+                let host = operands::host_node(event, id, u64::from(node.place) + 1, usual.as_ref());
+                node.facts = Facts::Host(Box::new(io::facts(&host)));
+            }
         }
     }
 

@@ -113,6 +113,7 @@ fn metadata(trace: &LinkedTrace) -> Metadata {
     if let Some(schema) = &trace.host_schema {
         attrs.push(Attr::new("schema", Scalar::String(schema.clone())));
     }
+    attrs.extend(trace.device_name.iter().map(|n| Attr::new("device_name", Scalar::String(n.clone()))));
     attrs.extend(trace.rank.map(|r| Attr::new("rank", Scalar::Uint64(r))));
     attrs.extend(trace.world_size.map(|w| Attr::new("world_size", Scalar::Uint64(w))));
     attrs.push(list(
@@ -322,6 +323,7 @@ fn head(metadata: &Metadata, path: &Path) -> Result<LinkedTrace, TraceError> {
     Ok(LinkedTrace {
         origin_ns: attr("origin_ns").and_then(Value::int).unwrap_or(0),
         host_schema: attr("schema").and_then(Value::text).map(Text::from),
+        device_name: attr("device_name").and_then(Value::text).map(Text::from),
         rank: attr("rank").and_then(Value::uint),
         world_size: attr("world_size").and_then(Value::uint),
         groups,

@@ -15,6 +15,7 @@ mod io;
 mod matching;
 mod model;
 pub(crate) mod nest;
+mod operands;
 mod order;
 mod report;
 pub mod unlink;
@@ -142,6 +143,7 @@ pub fn link(
     let mut trace = LinkedTrace {
         origin_ns: origin.saturating_add(device.base_time_ns.unwrap_or(0)),
         host_schema: host.map(|h| Text::from(h.schema.as_str())),
+        device_name: device.devices.iter().find_map(|d| d.name.as_deref()).map(Text::from),
         rank: device.distributed.rank,
         world_size: device.distributed.world_size,
         groups: groups::groups(host, device, &nodes),

@@ -15,6 +15,8 @@ pub struct LinkedTrace {
     pub origin_ns: i64,
     /// Schema of the host trace, where there was one.
     pub host_schema: Option<Text>,
+    /// Name of the devices, where recorded: `NVIDIA A100-SXM4-80GB`.
+    pub device_name: Option<Text>,
     /// Global rank, where recorded.
     pub rank: Option<u64>,
     /// Ranks of the run, where recorded.

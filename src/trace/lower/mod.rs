@@ -148,12 +148,16 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
 /// Opens a trace or graph as a program.
 ///
 /// # Errors
-/// All faults of the file; a step that is not there; a Kineto trace, which has no tensors to follow.
+/// All faults of the file; a step that is not there; a Kineto trace without shapes, which names no tensors.
 pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
     let options = Options { causal_discount: request.causal_discount };
     let kind = kind(path)?;
-    if let (Some(device), FileKind::Fx | FileKind::Linked) = (&request.kineto, kind) {
-        let what = if kind == FileKind::Fx { "an FX graph" } else { "a linked trace, which has its times," };
+    if let (Some(device), FileKind::Fx | FileKind::Linked | FileKind::Kineto) = (&request.kineto, kind) {
+        let what = match kind {
+            FileKind::Fx => "an FX graph",
+            FileKind::Linked => "a linked trace, which has its times,",
+            _ => "another, which has its own times,",
+        };
         return Err(TraceError::new(device, format!("a Kineto trace beside {what} is of no use"))
             .field("kineto")
             .into());
@@ -179,22 +183,47 @@ pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
         }
         FileKind::Linked => {
             let linked = link::file::read(path)?;
-            let trace = link::unlink::host_trace(&linked, path)?;
-            sound::host(&trace, path)?;
-            let measured = measured::Measured::of(&linked);
-            host::program_with(&trace, stem, request.steps, &options, &|_| None, Some(&measured))
-                .map_err(|e| TraceError::new(path, e))?
+            of_linked(&linked, path, stem, request, &options)?
         }
         FileKind::Kineto => {
-            return Err(TraceError::new(
-                path,
-                "a Kineto trace alone names no tensors (its \"Input Dims\" are sizes without identity, results are not recorded), so nothing \
-                 tells which kernel reads what; give the execution trace of the same run (ExecutionTraceObserver), with this file as kineto",
-            )
-            .into());
+            let device = kineto::read(path)?;
+            let (linked, _) =
+                link::link(None, &device, &link::Steps::All).map_err(|e| TraceError::new(path, e.to_string()))?;
+            of_linked(&linked, path, stem, request, &options)?
         }
     };
     sound::program(&program, path)?;
+    Ok(program)
+}
+
+/// A linked trace as a program. Of a device trace alone the operators' arguments have sizes but no identity: no kernel hands anything on.
+fn of_linked(
+    linked: &link::LinkedTrace,
+    path: &Path,
+    stem: &str,
+    request: &Request,
+    options: &Options,
+) -> Result<Program, TraceErrors> {
+    let trace = link::unlink::host_trace(linked, path)?;
+    sound::host(&trace, path)?;
+    if linked.host_schema.is_none() && trace.nodes.iter().all(|n| n.input_tensors().next().is_none()) {
+        return Err(TraceError::new(
+            path,
+            "this trace was recorded without a host trace and without shapes (record_shapes), so it names no tensors: give the execution trace \
+             of the same run (ExecutionTraceObserver), with this file as kineto, or link it with --host",
+        )
+        .into());
+    }
+    let measured = measured::Measured::of(linked);
+    let mut program = host::program_with(&trace, stem, request.steps, options, &|_| None, Some(&measured))
+        .map_err(|e| TraceError::new(path, e))?;
+    if linked.host_schema.is_none() {
+        program.notes.push(
+            "a Kineto trace alone gives tensors sizes but no identity: each kernel reads and writes memory of its own, and nothing says which \
+             one hands what to which; the execution trace of the same run would"
+                .into(),
+        );
+    }
     Ok(program)
 }
 

@@ -117,8 +117,8 @@ pub fn lowered_text(l: &Lowered) -> String {
     if l.left_out.vector_parameters > 0 {
         let _ = writeln!(
             out,
-            "not in the graph: {} parameters that are no weight of a product (biases, scales of norms, tables)",
-            l.left_out.vector_parameters
+            "held beside the graph: {} parameters of a rank that are no weight of a product (biases, scales of norms, tables), {:.4e} B on all ranks",
+            l.left_out.vector_parameters, l.workload.held_bytes
         );
     }
     if l.left_out.unread_bytes > 0 {

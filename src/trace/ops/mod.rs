@@ -9,8 +9,8 @@ pub mod call;
 mod elementwise;
 pub mod names;
 pub mod product;
-pub mod roofline;
 pub mod vector;
+pub mod work;
 
 pub use call::{Arg, Call, Element, TensorArg, plain_name};
 pub use vector::Class;

@@ -223,7 +223,7 @@ fn attention(call: &Call, options: &Options) -> Option<Flop> {
 
 /// The flag `is_causal`: the only truth value among the inputs that is one of the two the schema may hold; of the flash
 /// and efficient operators it is the first truth value that follows the tensors and the dropout probability.
-fn is_causal(call: &Call) -> bool {
+pub(super) fn is_causal(call: &Call) -> bool {
     let flags: Vec<bool> =
         call.inputs.iter().filter_map(|a| if let Arg::Bool(b) = a { Some(*b) } else { None }).collect();
     match call.op.as_str() {

@@ -1,21 +1,23 @@
-//! Durations of device operations on another system: collectives by the network's model, kernels by the roofline of the chip.
+//! Durations of device operations on another system: collectives by the network's model, kernels by what the chip's libraries take.
 //!
 //! A collective takes what [`crate::model::collective`] says for its bytes and the ranks of its group, placed on the innermost network
-//! dimensions. The kernels of an operator whose FLOP and bytes are known take its roofline time
-//! ([`crate::trace::ops::roofline`]), shared out in proportion to what they took. Everything else keeps its recorded
-//! time, and [`Retimed`] says how much that is. Host time is kept: another host is another question.
+//! dimensions. The kernels of an operator whose FLOP and bytes are known take the time of its call ([`crate::model::library`]), shared out in
+//! proportion to what they took. Everything else keeps its recorded time; where the system of the recording is told, times the ratio of
+//! the two bandwidths that kernels reach. [`Retimed`] says how much that is. Host time is kept: another host is another question.
 
 use crate::graph::CollectiveKind;
 use crate::model::collective::{group, seconds};
+use crate::model::library::Library;
 use crate::system::System;
 use crate::trace::chakra::{CommType, NodeType};
 use crate::trace::convert::comm_call;
 use crate::trace::host::HostTrace;
 use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind};
 use crate::trace::lower::host::{Steps, program};
-use crate::trace::ops::{Options, roofline};
+use crate::trace::lower::program::Step;
+use crate::trace::ops::{Options, work};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 /// Durations on a system, and how much of the trace they cover.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
@@ -27,10 +29,34 @@ pub struct Retimed {
     pub communication: (u64, u64),
     /// Other kernels timed anew, and all of them.
     pub compute: (u64, u64),
-    /// Recorded nanoseconds of the kernels that keep their time.
+    /// Recorded nanoseconds of the kernels that keep their time, or have it times the ratio of bandwidths.
     pub kept_ns: u64,
     /// Why communication kernels keep their time, each reason once.
     pub reasons: Vec<String>,
+    /// Recorded and new nanoseconds of the kernels of each operator that is timed anew.
+    pub operators: BTreeMap<String, OperatorTime>,
+}
+
+/// Kernels of an operator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct OperatorTime {
+    /// Kernels.
+    pub kernels: u64,
+    /// Recorded nanoseconds.
+    pub recorded_ns: u64,
+    /// Nanoseconds on the system.
+    pub ns: u64,
+}
+
+/// What is timed anew, and from where.
+#[derive(Debug, Clone, Copy)]
+pub struct Target<'a> {
+    /// The system.
+    pub system: &'a System,
+    /// That of the recording, where it is told.
+    pub recorded_on: Option<&'a System>,
+    /// Collectives too; they hold waiting for other ranks as recorded.
+    pub communication: bool,
 }
 
 /// Times the device operations of a linked trace anew. `host` is the host trace inside it, where there is one: without, only communication
@@ -38,20 +64,22 @@ pub struct Retimed {
 ///
 /// # Errors
 /// What the host trace cannot be read as, in words.
-pub fn retime(trace: &LinkedTrace, host: Option<&HostTrace>, system: &System) -> Result<Retimed, String> {
+pub fn retime(trace: &LinkedTrace, host: Option<&HostTrace>, target: Target<'_>) -> Result<Retimed, String> {
     let mut out = Retimed::default();
-    let of_step = match host {
-        Some(host) => step_times(host, system)?,
-        None => Steptimes::default(),
-    };
-    // Recorded time of the kernels of each operator that is counted.
-    let mut recorded: HashMap<u64, u64> = HashMap::new();
-    let mut kernels: Vec<(u32, Option<u64>)> = Vec::new();
+    let calls = host.map(Calls::of).transpose()?.unwrap_or_default();
+    let library = Library::new(target.system, calls.training);
+    let scale = target.recorded_on.map_or(1.0, |r| Library::new(r, calls.training).bandwidth() / library.bandwidth());
+    // The kernels of each operator that is counted.
+    let mut of_call: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    let mut kept: Vec<u32> = Vec::new();
     for at in trace.device_nodes() {
         let Some(node) = trace.node(at).filter(|n| n.kind == NodeKind::Kernel) else { continue };
         if node.is_communication() {
             out.communication.1 += 1;
-            match collective_seconds(trace, node, system) {
+            if !target.communication {
+                continue;
+            }
+            match collective_seconds(trace, node, target.system) {
                 Ok(s) => {
                     out.communication.0 += 1;
                     out.ns.insert(at, nanoseconds(s));
@@ -66,23 +94,77 @@ pub fn retime(trace: &LinkedTrace, host: Option<&HostTrace>, system: &System) ->
             continue;
         }
         out.compute.1 += 1;
-        let owner = of_step.owner(trace, node);
-        if let Some(owner) = owner {
-            let sum = recorded.entry(owner).or_insert(0);
-            *sum = sum.saturating_add(node.dur_ns);
+        match calls.owner(trace, node) {
+            Some(owner) => of_call.entry(owner).or_default().push(at),
+            None => kept.push(at),
         }
-        kernels.push((at, owner));
     }
-    for (at, owner) in kernels {
-        let Some(node) = trace.node(at) else { continue };
-        let target = owner.and_then(|o| Some((*of_step.seconds.get(&o)?, *recorded.get(&o)?)));
-        match target {
-            Some((s, sum)) if sum > 0 => {
-                out.compute.0 += 1;
-                out.ns.insert(at, nanoseconds(s * node.dur_ns as f64 / sum as f64));
+    for (owner, kernels) in of_call {
+        let named: Vec<&LinkedNode> = kernels.iter().filter_map(|k| trace.node(*k)).collect();
+        let recorded: u64 = named.iter().map(|n| n.dur_ns).fold(0, u64::saturating_add);
+        match calls.seconds(owner, &named, &library).filter(|_| recorded > 0) {
+            Some(s) => {
+                let op = calls.steps.get(&owner).map_or(String::new(), |s| s.call.op.clone());
+                let row = out.operators.entry(op).or_default();
+                for (at, node) in kernels.iter().zip(&named) {
+                    let ns = nanoseconds(s * node.dur_ns as f64 / recorded as f64);
+                    out.compute.0 += 1;
+                    out.ns.insert(*at, ns);
+                    row.kernels += 1;
+                    row.recorded_ns = row.recorded_ns.saturating_add(node.dur_ns);
+                    row.ns = row.ns.saturating_add(ns);
+                }
             }
-            _ => out.kept_ns = out.kept_ns.saturating_add(node.dur_ns),
+            None => kept.extend(kernels),
         }
+    }
+    for at in kept {
+        let Some(node) = trace.node(at) else { continue };
+        out.kept_ns = out.kept_ns.saturating_add(node.dur_ns);
+        if scale != 1.0 {
+            out.ns.insert(at, nanoseconds(node.dur_ns as f64 * 1e-9 * scale));
+        }
+    }
+    Ok(out)
+}
+
+/// FLOP and bytes of each kernel that computes, for simulators that time kernels by a roofline: the call's, shared out by time. Where they are not known, no
+/// FLOP, and the bytes that its time would move at the rate that the trace's other kernels without products reach; nothing where no such rate is known.
+pub(crate) fn amounts(trace: &LinkedTrace, host: &HostTrace) -> Result<HashMap<u32, (f64, f64)>, String> {
+    let calls = Calls::of(host)?;
+    let mut of_call: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+    let mut unknown: Vec<u32> = Vec::new();
+    for at in trace.device_nodes() {
+        let Some(node) = trace.node(at).filter(|n| n.kind == NodeKind::Kernel && !n.is_communication()) else {
+            continue;
+        };
+        match calls.owner(trace, node) {
+            Some(owner) => of_call.entry(owner).or_default().push(at),
+            None => unknown.push(at),
+        }
+    }
+    let mut out = HashMap::new();
+    let (mut bytes, mut seconds) = (0.0, 0.0);
+    for (owner, kernels) in of_call {
+        let took: f64 = kernels.iter().filter_map(|k| trace.node(*k)).map(|n| n.dur_ns as f64).sum();
+        let cost = calls.steps.get(&owner).map(|s| s.cost).filter(|c| c.bytes_known && !c.estimated);
+        let Some((cost, flop)) = cost.and_then(|c| Some((c, c.flop?))).filter(|_| took > 0.0) else {
+            unknown.extend(kernels);
+            continue;
+        };
+        if !work::multiplies(cost.class) {
+            bytes += cost.bytes() as f64;
+            seconds += took;
+        }
+        for (at, node) in kernels.iter().filter_map(|k| Some((*k, trace.node(*k)?))) {
+            let share = node.dur_ns as f64 / took;
+            out.insert(at, (flop as f64 * share, cost.bytes() as f64 * share));
+        }
+    }
+    if seconds > 0.0 {
+        out.extend(
+            unknown.iter().filter_map(|at| Some((*at, (0.0, trace.node(*at)?.dur_ns as f64 * bytes / seconds)))),
+        );
     }
     Ok(out)
 }
@@ -92,16 +174,37 @@ fn nanoseconds(s: f64) -> u64 {
     (s * 1e9).round().max(0.0) as u64
 }
 
-/// Roofline times of the counted operators.
+/// The counted operators of a host trace.
 #[derive(Default)]
-struct Steptimes {
-    /// Seconds by id of the host node.
-    seconds: HashMap<u64, f64>,
+struct Calls {
+    /// By id of the host node.
+    steps: HashMap<u64, Step>,
     /// Callers by id, for what is launched below an operator.
     callers: HashMap<u64, u64>,
+    training: bool,
 }
 
-impl Steptimes {
+impl Calls {
+    fn of(host: &HostTrace) -> Result<Self, String> {
+        let program = program(host, "trace", Steps::All, &Options::default(), &|_| None)?;
+        let callers = host.nodes.iter().map(|n| (n.id, n.parent)).collect();
+        let mut out = Self { callers, training: program.trains(), ..Self::default() };
+        for step in program.steps {
+            out.steps.entry(step.node).or_insert(step);
+        }
+        Ok(out)
+    }
+
+    /// Seconds of the calls of a node that launched these kernels; `None` where the FLOP or bytes of one are not known. An
+    /// estimate from a name is no ground to give up a measured time.
+    fn seconds(&self, id: u64, kernels: &[&LinkedNode], library: &Library<'_>) -> Option<f64> {
+        let names: Vec<&str> = kernels.iter().map(|k| &*k.name).collect();
+        // One call a node: all kernels are its own.
+        let step = self.steps.get(&id)?;
+        let call = work::work(&step.call, &step.cost, &names).filter(|_| !step.cost.estimated)?;
+        library.seconds(&call)
+    }
+
     /// The counted operator that a kernel belongs to.
     fn owner(&self, trace: &LinkedTrace, node: &LinkedNode) -> Option<u64> {
         let mut above = node.parent;
@@ -113,26 +216,13 @@ impl Steptimes {
             }
         };
         for _ in 0..=self.callers.len() {
-            if self.seconds.contains_key(&id) {
+            if self.steps.contains_key(&id) {
                 return Some(id);
             }
             id = *self.callers.get(&id)?;
         }
         None
     }
-}
-
-fn step_times(host: &HostTrace, system: &System) -> Result<Steptimes, String> {
-    let program = program(host, "trace", Steps::All, &Options::default(), &|_| None)?;
-    let training = program.trains();
-    let mut out = Steptimes { callers: host.nodes.iter().map(|n| (n.id, n.parent)).collect(), ..Steptimes::default() };
-    for step in &program.steps {
-        // An estimate from a name is no ground to give up a measured time.
-        if let Some(s) = roofline::seconds(&step.call, &step.cost, system, training).filter(|_| !step.cost.estimated) {
-            *out.seconds.entry(step.node).or_insert(0.0) += s;
-        }
-    }
-    Ok(out)
 }
 
 fn collective_seconds(trace: &LinkedTrace, node: &LinkedNode, system: &System) -> Result<f64, String> {

@@ -86,6 +86,7 @@ fn kernels(lanes: u32) -> Kernels {
         fill: Seconds(1e-7),
         memory_efficiency: Fraction(0.7),
         launch: Seconds(2e-6),
+        start: Seconds(1e-6),
         burst: lanes.is_multiple_of(2).then_some(Burst {
             exposed_result: Share(0.0),
             efficiency: Fraction(0.9),

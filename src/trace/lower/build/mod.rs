@@ -34,6 +34,8 @@ pub struct LeftOut {
     pub steps: BTreeMap<&'static str, (u64, u64)>,
     /// Elements of parameters that are no weight of a product.
     pub vector_parameters: u64,
+    /// Bytes of these on the recorded rank: they are held, not computed with.
+    pub vector_bytes: f64,
     /// Results that no kernel of the graph reads, besides the first of a kernel: bytes.
     pub unread_bytes: u64,
 }
@@ -134,12 +136,13 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
     if let Some(t) = builder.token.and_then(|(_, t)| builder.tensors.get_mut(t)) {
         t.output = true;
     }
-    builder.left_out.vector_parameters = program
-        .values
-        .iter()
-        .enumerate()
-        .filter(|(i, v)| v.origin == Origin::Parameter && !builder.owner.contains_key(i))
-        .fold(0u64, |n, (_, v)| n.saturating_add(v.elements));
+    for (i, v) in program.values.iter().enumerate() {
+        if v.origin == Origin::Parameter && !builder.owner.contains_key(&i) {
+            let left_out = &mut builder.left_out;
+            left_out.vector_parameters = left_out.vector_parameters.saturating_add(v.elements);
+            left_out.vector_bytes += v.elements as f64 * v.element_bytes as f64;
+        }
+    }
     let represented = builder.tensors.iter().map(|t| t.rows as f64 * t.cols as f64 * word).sum();
     let workload = Workload {
         name: program.name.clone(),
@@ -152,7 +155,8 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         micro_batch: batch,
         training: program.trains(),
         tokens_per_sample: None,
-        held_bytes: 0.0,
+        held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64,
+        recorded: true,
     };
     Built { workload, left_out: builder.left_out, bytes: (builder.actual_bytes, represented) }
 }

@@ -63,11 +63,14 @@ pub fn program_with(
                 return Err(format!("there is no step {n}; steps of this trace: {list}"));
             }
         },
-        Steps::Steady => match all.get(1).or_else(|| all.first()) {
+        Steps::Steady => match steps::busiest(trace, &all).and_then(|at| all.get(at)) {
             Some((number, range)) => {
                 if all.len() > 1 {
                     let there: Vec<String> = all.iter().map(|(n, _)| n.to_string()).collect();
-                    notes.push(format!("step {number} is taken; steps of the trace: {}", there.join(", ")));
+                    notes.push(format!(
+                        "step {number} is taken, which has most work; steps of the trace: {}",
+                        there.join(", ")
+                    ));
                 }
                 range.clone()
             }

@@ -9,7 +9,7 @@ pub enum Steps {
     All,
     /// The step with this number (from `ProfilerStep#N`, else counted from 0 by calls of an optimiser).
     Number(u64),
-    /// The second step where there are several (the first warms up), else the only one.
+    /// The step with most work (products, convolutions and attention called); of several the second of all (the first warms up) or the first.
     #[default]
     Steady,
 }
@@ -44,6 +44,25 @@ pub fn steps(trace: &HostTrace) -> Vec<(u64, std::ops::Range<u64>)> {
     found
 }
 
+/// Place of the step with most work: calls of products, convolutions and attention, then of anything.
+pub(super) fn busiest(trace: &HostTrace, steps: &[(u64, std::ops::Range<u64>)]) -> Option<usize> {
+    let mut work = vec![(0u64, 0u64); steps.len()];
+    for node in &trace.nodes {
+        // Ranges follow one another.
+        let at = steps.partition_point(|(_, range)| range.end <= node.id);
+        if let Some((_, score)) = steps.get(at).zip(work.get_mut(at)).filter(|((_, range), _)| range.contains(&node.id))
+        {
+            let class = class_of(plain_name(&node.name));
+            score.0 += u64::from(matches!(class, Class::Product | Class::Convolution | Class::Attention));
+            score.1 += 1;
+        }
+    }
+    // Steps of one program differ by a few nodes of the host: within a hundredth they are alike.
+    let most = work.iter().max().copied()?;
+    let alike = |w: &(u64, u64)| w.0 == most.0 && w.1 * 100 >= most.1 * 99;
+    if work.get(1).is_some_and(alike) { Some(1) } else { work.iter().position(alike) }
+}
+
 /// The largest id below each node.
 pub(super) fn below(trace: &HostTrace) -> HashMap<u64, u64> {
     let mut order: Vec<&HostNode> = trace.nodes.iter().collect();
@@ -69,5 +88,39 @@ pub(super) fn part_of(node: &HostNode) -> Option<Part> {
         Some(Part::Backward)
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trace(names: &[&str]) -> HostTrace {
+        let node = |(i, name): (usize, &&str)| {
+            format!(
+                "{{\"id\": {}, \"name\": \"{name}\", \"ctrl_deps\": 1, \"inputs\": {{\"values\": [], \"shapes\": [], \"types\": []}}, \
+                 \"outputs\": {{\"values\": [], \"shapes\": [], \"types\": []}}, \"attrs\": []}}",
+                i + 2
+            )
+        };
+        let nodes: Vec<String> = names.iter().enumerate().map(node).collect();
+        let text = format!("{{\"schema\": \"1.1.1-chakra.0.0.4\", \"nodes\": [{}]}}", nodes.join(","));
+        crate::trace::host::read_from(text.as_bytes(), std::path::Path::new("t")).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// The middle step has two products, the others one; among equal steps it is the second.
+    #[test]
+    fn the_step_with_most_work() {
+        let (p, mm) = ("ProfilerStep#", "aten::mm");
+        let at = |names: &[&str]| {
+            let trace = trace(names);
+            busiest(&trace, &steps(&trace))
+        };
+        let names = [format!("{p}3"), format!("{p}4"), format!("{p}5")];
+        let [a, b, c] = names.each_ref().map(String::as_str);
+        assert_eq!(at(&[a, mm, b, mm, c, mm, mm]), Some(2));
+        assert_eq!(at(&[a, mm, mm, b, mm, c, mm]), Some(0));
+        assert_eq!(at(&[a, mm, b, mm, c, mm]), Some(1));
+        assert_eq!(at(&[mm]), None);
     }
 }

@@ -1,0 +1,265 @@
+//! A device trace's own operators as nodes of a host trace: what `record_shapes` kept of their arguments.
+//!
+//! Shapes, types, strides and scalars are recorded, tensors' identities and results are not. So each argument is a storage of its own, and
+//! the first result has the sizes that the operator's definition gives it ([`result`]); an operator that
+//! writes in place hands its first argument back. FLOP and bytes can be told from that; what one operator hands to another cannot.
+
+use crate::trace::Text;
+use crate::trace::host::{Arg, HostNode, Tensor};
+use crate::trace::kineto::{Dims, Event, Operands};
+use crate::trace::ops::plain_name;
+use std::collections::HashMap;
+
+/// Bytes of an element of a type as Kineto names it; `None` for what is no tensor.
+fn element_bytes(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "double" | "long" | "long int" | "c10::complex<float>" => 8,
+        "float" | "int" | "unsigned int" => 4,
+        "c10::Half" | "c10::BFloat16" | "short" | "short int" => 2,
+        "bool" | "unsigned char" | "signed char" | "char" => 1,
+        name if name.starts_with("c10::Float8") => 1,
+        _ => return None,
+    })
+}
+
+/// The type that most operators of a trace take first: that of the tensors in lists, whose types are not recorded.
+pub(super) fn usual_type(events: &[Event]) -> Option<Text> {
+    let mut count: HashMap<&Text, usize> = HashMap::new();
+    for first in events.iter().filter_map(|e| e.operands()?.types.first()).filter(|t| element_bytes(t).is_some()) {
+        *count.entry(first).or_default() += 1;
+    }
+    count.into_iter().max_by_key(|(name, n)| (*n, (*name).clone())).map(|(name, _)| name.clone())
+}
+
+/// The operator or annotation of an event, as a host trace would have it. `id` numbers operators in the order of their starts.
+pub(super) fn host_node(event: &Event, id: u64, tid: u64, usual: Option<&Text>) -> HostNode {
+    let mut storage = id.saturating_mul(1 << 20);
+    let inputs = event.operands().map(|o| arguments(o, usual, &mut storage)).unwrap_or_default();
+    let op = plain_name(&event.name);
+    let outputs = result(op, &inputs).map(|(shape, dtype)| match inputs.first() {
+        Some(first @ Arg::Tensor(_)) if op.ends_with('_') && !op.ends_with("__") => first.clone(),
+        _ => tensor(shape, None, &dtype, &mut storage),
+    });
+    HostNode {
+        id,
+        name: event.name.clone(),
+        parent: 1,
+        rf_id: event.record_function_id,
+        fw_parent: 0,
+        seq_id: event.sequence.unwrap_or(-1),
+        scope: u64::from(event.name.starts_with("autograd::engine")),
+        tid,
+        fw_tid: event.fwd_thread.and_then(|t| u64::try_from(t).ok()).unwrap_or(0),
+        op_schema: Text::from(""),
+        inputs,
+        outputs: outputs.into_iter().collect(),
+        kernel_backend: None,
+        kernel_file: None,
+        collective: None,
+        ts_us: None,
+        dur_us: None,
+        others: Vec::new(),
+    }
+}
+
+fn tensor(shape: Vec<i64>, strides: Option<Box<[i64]>>, dtype: &Text, storage: &mut u64) -> Arg {
+    *storage = storage.saturating_add(1);
+    let elements = shape.iter().fold(1u64, |n, s| n.saturating_mul(u64::try_from(*s).unwrap_or(0)));
+    Arg::Tensor(Box::new(Tensor {
+        tensor_id: *storage,
+        storage_id: *storage,
+        offset: 0,
+        num_elem: elements,
+        elem_bytes: element_bytes(dtype).unwrap_or(4),
+        device: Text::from("cuda:0"),
+        dtype: dtype.clone(),
+        shape: shape.into(),
+        strides,
+    }))
+}
+
+fn arguments(o: &Operands, usual: Option<&Text>, storage: &mut u64) -> Vec<Arg> {
+    let count = o.dims.len().max(o.types.len());
+    (0..count)
+        .map(|i| {
+            let dtype = o.types.get(i);
+            let value = o.values.get(i).map_or("", |v| v);
+            match (o.dims.get(i), dtype) {
+                (Some(Dims::One(shape)), Some(dtype)) if element_bytes(dtype).is_some() => {
+                    let strides = match o.strides.get(i) {
+                        Some(Dims::One(s)) if s.len() == shape.len() => Some(s.clone()),
+                        _ => None,
+                    };
+                    tensor(shape.to_vec(), strides, dtype, storage)
+                }
+                (Some(Dims::Many(list)), _) if value.is_empty() => {
+                    let Some(usual) = usual else { return Arg::None };
+                    let one = |d: &Dims| match d {
+                        Dims::One(shape) => tensor(shape.to_vec(), None, usual, storage),
+                        Dims::Many(_) => Arg::None,
+                    };
+                    Arg::List(list.iter().map(one).collect())
+                }
+                _ => scalar(value),
+            }
+        })
+        .collect()
+}
+
+/// A scalar or list of scalars, as `Concrete Inputs` spells them: `1`, `0.5`, `False`, `[0, 0]`; nothing for what was not recorded.
+fn scalar(text: &str) -> Arg {
+    let text = text.trim();
+    if let Some(inner) = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')) {
+        let items = inner.split(',').map(str::trim).filter(|t| !t.is_empty());
+        return Arg::List(items.map(scalar).collect());
+    }
+    match text {
+        "" | "None" => Arg::None,
+        "True" => Arg::Bool(true),
+        "False" => Arg::Bool(false),
+        _ => match (text.parse::<i64>(), text.parse::<f64>()) {
+            (Ok(i), _) => Arg::Int(i),
+            (_, Ok(f)) => Arg::Float(f),
+            _ => Arg::Str(Text::from(text)),
+        },
+    }
+}
+
+/// Sizes and type of an operator's first result, where its definition and its arguments tell them.
+fn result(op: &str, inputs: &[Arg]) -> Option<(Vec<i64>, Text)> {
+    let at = |i: usize| inputs.get(i).and_then(Arg::tensor);
+    let matrix = |a: usize, b: usize| -> Option<(Vec<i64>, Text)> {
+        let (x, w) = (at(a)?, at(b)?);
+        let (columns, rows) = (w.shape.last()?, x.shape.split_last()?.1);
+        Some((rows.iter().chain([columns]).copied().collect(), x.dtype.clone()))
+    };
+    let like = |i: usize| at(i).map(|t| (t.shape.to_vec(), t.dtype.clone()));
+    match op {
+        "mm" | "bmm" | "_int_mm" | "_scaled_mm" => matrix(0, 1),
+        "addmm" | "baddbmm" | "_addmm_activation" | "addmm_" | "baddbmm_" => matrix(1, 2),
+        "linear" | "mkldnn_linear" => {
+            let (x, w) = (at(0)?, at(1)?);
+            let rows = x.shape.split_last()?.1;
+            Some((rows.iter().chain(w.shape.first()).copied().collect(), x.dtype.clone()))
+        }
+        // (input, weight, bias, stride, padding, dilation, ...); cuDNN's and MIOpen's have the padding first.
+        "convolution" | "_convolution" => convolved(inputs, 3, 4, 5),
+        "cudnn_convolution" => convolved(inputs, 3, 2, 4),
+        "miopen_convolution" => convolved(inputs, 4, 3, 5),
+        "embedding" => {
+            let (table, indices) = (at(0)?, at(1)?);
+            Some((indices.shape.iter().chain(table.shape.last()).copied().collect(), table.dtype.clone()))
+        }
+        "index_select" | "gather" | "index" => None,
+        "cat" | "stack" => {
+            let list = inputs.first()?.list()?;
+            let elements = list.iter().filter_map(Arg::tensor).map(|t| t.num_elem).fold(0u64, u64::saturating_add);
+            let first = list.iter().find_map(Arg::tensor)?;
+            Some((vec![i64::try_from(elements).ok()?], first.dtype.clone()))
+        }
+        "sum" | "mean" | "argmax" | "argmin" | "any" | "all" | "norm" | "var" | "std" => {
+            Some((vec![1], at(0)?.dtype.clone()))
+        }
+        _ if op.contains("norm") => like(0),
+        _ if op.contains("softmax") || op.contains("pool") => like(0),
+        _ if op.contains("attention") && !op.contains("backward") => like(0),
+        _ if op.starts_with("_foreach") || op.starts_with("_fused") => None,
+        _ => {
+            // One result an element, broadcast: as many dimensions as the longest argument has, each the largest. Sizes that do not go
+            // together are no operands of one element: the result is as the first.
+            let mut shape: Vec<i64> = Vec::new();
+            for t in inputs.iter().filter_map(Arg::tensor) {
+                if t.shape.len() > shape.len() {
+                    let mut longer = vec![1; t.shape.len() - shape.len()];
+                    longer.append(&mut shape);
+                    shape = longer;
+                }
+                let skip = shape.len() - t.shape.len();
+                for (mine, other) in shape.iter_mut().skip(skip).zip(t.shape.iter()) {
+                    if *mine != 1 && *other != 1 && *mine != *other {
+                        return like(0);
+                    }
+                    *mine = if *mine == 1 { *other } else { *mine };
+                }
+            }
+            Some((shape, at(0)?.dtype.clone()))
+        }
+    }
+}
+
+/// Sizes of a convolution's result, with the places of stride, padding and dilation among its arguments.
+fn convolved(inputs: &[Arg], stride: usize, padding: usize, dilation: usize) -> Option<(Vec<i64>, Text)> {
+    let (x, w) = (inputs.first()?.tensor()?, inputs.get(1)?.tensor()?);
+    let number = |at: usize, axis: usize| -> Option<i64> {
+        let list = inputs.get(at)?.ints()?;
+        list.get(axis).or(list.first()).copied()
+    };
+    let mut shape = vec![*x.shape.first()?, *w.shape.first()?];
+    for (axis, (size, filter)) in x.shape.get(2..)?.iter().zip(w.shape.get(2..)?).enumerate() {
+        let (s, p, d) = (number(stride, axis)?, number(padding, axis)?, number(dilation, axis)?);
+        let reach = d.checked_mul(filter.checked_sub(1)?)?.checked_add(1)?;
+        let room = size.checked_add(p.checked_mul(2)?)?.checked_sub(reach)?;
+        shape.push(room.checked_div(s)?.checked_add(1)?.max(0));
+    }
+    Some((shape, x.dtype.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trace::kineto;
+    use std::path::Path;
+
+    fn nodes(events: &str) -> Vec<HostNode> {
+        let text = format!("{{\"traceEvents\": [{events}]}}");
+        let trace = kineto::read_from(text.as_bytes(), Path::new("t")).unwrap();
+        let usual = usual_type(&trace.events);
+        trace.events.iter().map(|e| host_node(e, 2, 1, usual.as_ref())).collect()
+    }
+
+    fn op(name: &str, args: &str) -> String {
+        format!(
+            "{{\"ph\": \"X\", \"cat\": \"cpu_op\", \"name\": \"{name}\", \"pid\": 1, \"tid\": 1, \"ts\": 0, \"dur\": 1, \"args\": {{{args}}}}}"
+        )
+    }
+
+    fn shape(node: &HostNode) -> Vec<i64> {
+        node.output_tensors().next().unwrap().shape.to_vec()
+    }
+
+    #[test]
+    fn results_by_hand() {
+        let mm = op(
+            "aten::addmm",
+            r#""Input Dims": [[3], [4, 5], [5, 3], [], []], "Input type": ["float", "c10::Half", "c10::Half", "Scalar", "Scalar"], "Concrete Inputs": ["", "", "", "1", "0.5"]"#,
+        );
+        let conv = op(
+            "aten::cudnn_convolution",
+            r#""Input Dims": [[2, 3, 8, 9], [7, 3, 3, 3], [], [], []], "Input type": ["float", "float", "ScalarList", "ScalarList", "ScalarList"], "Concrete Inputs": ["", "", "[1, 0]", "[2, 2]", "[1, 1]"]"#,
+        );
+        let add = op("aten::add_", r#""Input Dims": [[2, 1, 4], [3, 1]], "Input type": ["float", "long int"]"#);
+        let cat = op("aten::cat", r#""Input Dims": [[[2, 2], [2, 3]], []], "Input type": ["TensorList", "Scalar"]"#);
+        let found = nodes(&[mm, conv, add, cat].join(","));
+        assert_eq!(shape(&found[0]), [4, 3]);
+        assert_eq!((&found[0].inputs[3], &found[0].inputs[4]), (&Arg::Int(1), &Arg::Float(0.5)));
+        // (8 + 2 - 3) / 2 + 1 and (9 - 3) / 2 + 1.
+        assert_eq!(shape(&found[1]), [2, 7, 4, 4]);
+        assert_eq!(found[2].outputs[0], found[2].inputs[0], "in place");
+        let joined = found[3].output_tensors().next().unwrap();
+        assert_eq!((joined.num_elem, &*joined.dtype), (10, "float"), "the type that most operators have");
+        let bytes: Vec<u64> = found[0].input_tensors().map(Tensor::bytes).collect();
+        assert_eq!(bytes, [12, 40, 30]);
+    }
+
+    #[test]
+    fn what_is_not_recorded_stays_unknown() {
+        let conv = op(
+            "aten::cudnn_convolution",
+            r#""Input Dims": [[2, 3, 8, 9], [7, 3, 3, 3], []], "Input type": ["float", "float", "GenericList"]"#,
+        );
+        let found = nodes(&[conv, op("aten::mul", "")].join(","));
+        assert!(found.iter().all(|n| n.outputs.is_empty()), "{found:?}");
+        assert_eq!(scalar("cuda:0"), Arg::Str(Text::from("cuda:0")));
+        assert_eq!(scalar("[1, -1]"), Arg::List(vec![Arg::Int(1), Arg::Int(-1)]));
+    }
+}
