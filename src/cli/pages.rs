@@ -132,6 +132,7 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
             "Many points at once: `flowspace study run FILE`. A base workload and a base system, and axes that change fields of them or of `solve:`. The results are described in [results.md](results.md).",
             &[
                 example!("Axes, rules, plots and every setting of `solve`", "study.yaml"),
+                example!("The front of a grid, found and proven without solving every point", "study-front.yaml"),
                 example!("Systems of equal price, power or number", "study-budget.yaml"),
                 example!("Training of a language model, most decisions given", "study-training.yaml"),
                 example!("Serving within limits", "study-serving.yaml"),

@@ -6,6 +6,7 @@ use super::interrupt::{INTERRUPTED, Interrupt};
 use crate::report::figures::draw_study;
 use crate::report::plot::short_number;
 use crate::report::table::Table;
+use crate::study::front::{self, FrontSummary, cover::Settled};
 use crate::study::progress::Show;
 use crate::study::{RunOptions, Study, Summary, run as run_study};
 use clap::Args;
@@ -59,10 +60,23 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         show: Show::Progress,
         stop,
     };
-    let summary = run_study(study, &options).map_err(|e| Failure::input(e.to_string()))?;
+    let search = study.spec.search.clone();
+    let (summary, front) = match search {
+        Some(search) => {
+            let found = front::run(study, &search, &options).map_err(|e| Failure::input(e.to_string()))?;
+            (found.run.clone(), Some(found))
+        }
+        None => (run_study(study, &options).map_err(|e| Failure::input(e.to_string()))?, None),
+    };
     // From here on nothing waits for the flag: an interruption ends the program at once.
     drop(interrupt);
-    if summary.stopped {
+    if let Some(front) = &front {
+        super::print(&front_text(front));
+        if summary.stopped {
+            say!("stopped; run the same command again to go on");
+            return Ok(INTERRUPTED);
+        }
+    } else if summary.stopped {
         say!(
             "stopped: {} of {} points finished; run the same command again to go on",
             summary.finished,
@@ -70,7 +84,9 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         );
         return Ok(INTERRUPTED);
     }
-    super::print(&text(&summary));
+    if front.is_none() {
+        super::print(&text(&summary));
+    }
     if summary.failed + summary.infeasible == summary.points {
         say!("note: no figures: no point has a plan");
     } else if !args.no_plots {
@@ -84,7 +100,53 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         super::print(&text);
         drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));
     }
-    Ok(if summary.failed + summary.infeasible > 0 { 2 } else { 0 })
+    // Points without a plan are as much of an answer to a search of the front as those with one.
+    let bad = if front.is_some() { summary.failed } else { summary.failed + summary.infeasible };
+    Ok(if bad > 0 { 2 } else { 0 })
+}
+
+/// What a search of the front found and proved.
+fn front_text(found: &FrontSummary) -> String {
+    let Settled { solved, reached, infeasible, outside, unknown, open } = found.settled;
+    let share = |points: u64| format!("{points} ({:.2} %)", 100.0 * points as f64 / found.run.points.max(1) as f64);
+    let mut out = format!(
+        "{} points of {} on the front of {}\n",
+        found.front.len(),
+        found.run.points,
+        found.objectives.join(", ")
+    );
+    let point = if unknown > 0 { "point that states its price and power" } else { "point" };
+    let nearness = format!(
+        "no {point} is better than one of the front by more than {:.3} % in any objective",
+        100.0 * found.within
+    );
+    let proven = match open {
+        0 if found.front.is_empty() => format!("proven: no {point} has a plan that keeps the constraints"),
+        0 if found.within == 0.0 => format!("proven: no other {point} is better than the front"),
+        0 => format!("proven: {nearness}"),
+        _ if found.within.is_finite() => format!("so far: {nearness}"),
+        _ => "so far nothing is proven".to_string(),
+    };
+    let order = match found.unordered.is_empty() {
+        true => "; given: the order of every axis, checked on all solved points".to_string(),
+        false => {
+            format!("; given: the order of the axes but {}, checked on all solved points", found.unordered.join(", "))
+        }
+    };
+    let _ = writeln!(out, "{proven}{order}");
+    let _ = writeln!(out, "{} solved in {:.1} s, of them {} now", share(solved), found.run.seconds, found.run.solved);
+    let closed = [
+        (reached, "closed: no better than a solved point"),
+        (infeasible, "closed: no more of anything than an infeasible point"),
+        (outside, "closed: no point keeps the constraints"),
+        (unknown, "not compared: their systems state no price or power"),
+        (open, "still open"),
+    ];
+    for (points, how) in closed.into_iter().filter(|(points, _)| *points > 0) {
+        let _ = writeln!(out, "{} {how}", share(points));
+    }
+    let _ = writeln!(out, "{}\n{}", found.table.display(), found.run.results.display());
+    out
 }
 
 /// The closing summary.

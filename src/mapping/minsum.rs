@@ -137,7 +137,10 @@ fn improve(terms: &[Term], sizes: &[usize], chosen: &mut [usize]) {
             let old = chosen[v];
             let mut sum = |value: usize| -> f64 {
                 chosen[v] = value;
-                of[v].iter().map(|term| term.table[term.scope.iter().fold(0, |at, w| at * sizes[*w] + chosen[*w])]).sum()
+                of[v]
+                    .iter()
+                    .map(|term| term.table[term.scope.iter().fold(0, |at, w| at * sizes[*w] + chosen[*w])])
+                    .sum()
             };
             let (mut best, mut least) = (old, sum(old) * (1.0 - TIE));
             for value in 0..*size {

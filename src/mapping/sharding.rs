@@ -493,7 +493,7 @@ pub fn price(problem: &Problem, choice: &[usize]) -> f64 {
 }
 
 /// Solves a problem by elimination ([`super::elimination`]), or as a MILP where too many kernels depend on each other at
-/// once, from a good sharding on that [`near`] finds. Infeasible problems (no strategies agree) give a record with that status and no
+/// once, from a good sharding on that `near` finds. Infeasible problems (no strategies agree) give a record with that status and no
 /// strategies.
 ///
 /// # Errors
@@ -551,11 +551,7 @@ pub fn solve_problem(problem: &Problem, limits: &Limits) -> Result<Sharding, Sol
 }
 
 /// The same, from a choice of strategies and what it costs on, which is the answer where the limits leave none better.
-fn solve_from(
-    problem: &Problem,
-    limits: &Limits,
-    start: Option<(Vec<usize>, f64)>,
-) -> Result<Sharding, SolverError> {
+fn solve_from(problem: &Problem, limits: &Limits, start: Option<(Vec<usize>, f64)>) -> Result<Sharding, SolverError> {
     if problem.open.iter().all(|open| open.len() == 1) {
         let choice = vec![0; problem.open.len()];
         return Ok(Sharding { strategies: chosen(problem, &choice), record: record_of(price(problem, &choice)) });

@@ -254,7 +254,7 @@ pub const COLUMNS: &[Column] = &[
     plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
     plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)).lower(),
     figure("peak_flop_per_s", "Matrix peak of one chip for the words of the workload.", |f| {
-        f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, |w| w.word_bytes)))
+        f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, |w| w.word_bytes), f.workload.is_some_and(|w| w.recorded)))
     }),
     system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
     system("cost_usd", "Price of the system; this and what follows from it are empty where the chips state none ($0).", |s| Some(s.cost.known())).lower(),
@@ -492,6 +492,20 @@ pub fn values(facts: &Facts<'_>) -> StringRecord {
         record.push_field(&digits);
     }
     record
+}
+
+/// The columns of what a system states whose smaller values are better: they need no plan.
+pub fn given_columns() -> impl Iterator<Item = &'static str> {
+    let given = COLUMNS.iter().filter(|c| matches!(c.value, Source::SystemNumber(_)) && c.better.is_some());
+    given.map(|c| c.name)
+}
+
+/// The value of one of [`given_columns`] for a system.
+pub fn of_system(column: &str, system: &System) -> Option<f64> {
+    match COLUMNS.iter().find(|c| c.name == column)?.value {
+        Source::SystemNumber(f) => f(&Priced::of(system)),
+        _ => None,
+    }
 }
 
 /// The column reference as a Markdown table.

@@ -1,8 +1,9 @@
 //! The axes of a study, resolved: labels, and the fields each of them sets.
 
-use super::field::{FieldPath, Fields};
-use super::spec::{AxisSpec, is_plain};
+use super::field::{FieldPath, Fields, Root};
+use super::spec::{AxisOrder, AxisSpec, is_plain};
 use crate::spec::{Node, Origin, Reader, Value};
+use crate::units::{Bandwidth, Bytes, Frequency, Quantity};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -13,6 +14,8 @@ pub struct Axis {
     pub name: String,
     /// Its labelled values, at least one.
     pub values: Vec<AxisValue>,
+    /// Where each has no less of anything than the one before: their positions from the least to the most.
+    pub ranks: Option<Vec<usize>>,
 }
 
 /// One value of an axis.
@@ -68,7 +71,35 @@ pub(super) fn resolve(spec: &AxisSpec, node: &Node, reader: &mut Reader) -> Opti
     }?;
     unique(&values, reader);
     let values: Vec<AxisValue> = values.into_iter().map(|(value, _)| value).collect();
-    Some(Axis { name, values })
+    let ranks = match spec.order {
+        Some(AxisOrder::Ascending) => Some((0..values.len()).collect()),
+        Some(AxisOrder::Descending) => Some((0..values.len()).rev().collect()),
+        Some(AxisOrder::Unordered) => None,
+        None => by_field(&values),
+    };
+    Some(Axis { name, values, ranks })
+}
+
+/// Fields of which more is never slower and never cheaper.
+const GROWING: [&str; 4] = ["bandwidth", "capacity", "sram", "frequency"];
+
+/// The order of values of one field that is known to act so, by how much they are.
+fn by_field(values: &[AxisValue]) -> Option<Vec<usize>> {
+    let amount = |value: &AxisValue| match value.overrides.as_slice() {
+        [Override { path, value, .. }] if path.root == Root::System => {
+            let grows = path.segments.last().is_some_and(|name| GROWING.contains(&name.as_str()));
+            let text = text(value);
+            let bytes = || Bytes::parse(&text).map(Quantity::base).ok();
+            let bandwidth = || Bandwidth::parse(&text).map(Quantity::base).ok();
+            let frequency = || Frequency::parse(&text).map(Quantity::base).ok();
+            grows.then(|| bytes().or_else(bandwidth).or_else(frequency)).flatten()
+        }
+        _ => None,
+    };
+    let amounts: Vec<f64> = values.iter().map(amount).collect::<Option<_>>()?;
+    let mut ranks: Vec<usize> = (0..values.len()).collect();
+    ranks.sort_by(|a, b| amounts[*a].total_cmp(&amounts[*b]));
+    Some(ranks)
 }
 
 /// `field:` and `values:`.

@@ -196,6 +196,11 @@ impl Study {
         choice
     }
 
+    /// The point with these values of the axes.
+    pub fn index(&self, choice: &[usize]) -> u64 {
+        self.axes.iter().zip(choice).fold(0, |index, (axis, value)| index * axis.values.len() as u64 + *value as u64)
+    }
+
     /// The label of each axis at point `index`.
     pub fn labels(&self, index: u64) -> Vec<&str> {
         let chosen = self.choice(index);

@@ -8,6 +8,7 @@ pub mod axis;
 mod blind;
 mod executed;
 pub mod field;
+pub mod front;
 pub mod grid;
 pub mod placed;
 pub mod progress;

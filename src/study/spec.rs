@@ -2,6 +2,7 @@
 
 use super::axis;
 use super::field::{FieldPath, Fields, Root};
+use super::front::SearchSpec;
 use super::placed::PlaceSpec;
 use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
@@ -42,6 +43,8 @@ crate::spec! {
         rules: Vec<RuleSpec> = Vec::new(),
         /// How each point is solved.
         solve: SolveSpec = SolveSpec::default(),
+        /// Solve no more points than the front needs, and prove that the others are no better.
+        search: Option<SearchSpec>,
         /// What is drawn.
         plots: PlotSpec = PlotSpec { heatmap: None },
     }
@@ -60,6 +63,20 @@ crate::spec! {
         values: Option<Vec<Node>>,
         /// For each label the fields it sets, and to what.
         points: Option<Table<Table<Node>>>,
+        /// How its values act, for a search of the front. Left out, it is known for a bandwidth, capacity, SRAM or frequency.
+        order: Option<AxisOrder>,
+    }
+}
+
+crate::choice! {
+    /// How the values of an axis act.
+    pub enum AxisOrder ("an order of an axis") {
+        /// Each is never slower, and neither price nor power of it is lower, than of the one before it.
+        Ascending = "ascending",
+        /// The same from the last to the first.
+        Descending = "descending",
+        /// Nothing is known: a search of the front looks at each.
+        Unordered = "unordered",
     }
 }
 
@@ -476,6 +493,30 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
             reader.within("system", |r| r.problem(node, message));
         }
         _ => {}
+    }
+    if study.search.is_some() {
+        let mut say = |field: &str, message: &str| {
+            let at = node.get("solve").and_then(|solve| solve.get(field)).unwrap_or(node);
+            reader.within(format!("solve.{field}"), |r| r.problem(at, message));
+        };
+        if study.solve.objective != Objective::Time {
+            say("objective", "a search of the front bounds rates by the least time; take it out");
+        }
+        if study.solve.budget.is_some() {
+            say(
+                "budget",
+                "scaled to a budget more of one thing is less of another, so that no part of the space has a bound; take it out, and limit price or power by search.constraints",
+            );
+        }
+        if !study.solve.blind_to.is_empty() {
+            say("blind_to", "the bound of a search that is blind says nothing of other systems; take it out");
+        }
+        if study.solve.place.is_some() {
+            say("place", "the front of placements is not searched; take search out");
+        }
+        if study.solve.serving != ServingSpec::default() {
+            say("serving", "with limits of time more of a chip may serve less; take them out, or search out");
+        }
     }
     let axes = node.get("axes").unwrap_or(node);
     if study.axes.is_empty() {

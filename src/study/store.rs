@@ -248,6 +248,22 @@ impl Store {
         Ok(rows)
     }
 
+    /// Writes a whole text file beside the old one and puts it in its place at once.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, StoreError> {
+        let (temporary, path) = (self.path(&format!(".{name}.new")), self.path(name));
+        let written = File::create(&temporary).and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.sync_all()
+        });
+        written
+            .and_then(|()| fs::rename(&temporary, &path))
+            .map_err(|source| StoreError::Write { path: path.clone(), source })?;
+        Ok(path)
+    }
+
     /// Writes a whole CSV file beside the old one and puts it in its place at once.
     ///
     /// # Errors

@@ -80,6 +80,9 @@ pub enum StudyError {
     /// The output folder.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Two points show that an axis does not act as a search of the front takes it to.
+    #[error("{0}")]
+    Disorder(String),
     /// The operating system gives no threads.
     #[error("cannot start {jobs} threads: {reason}; give a smaller --jobs")]
     Threads {
@@ -179,37 +182,7 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     if total > MAX_POINTS && !options.yes {
         return Err(StudyError::TooMany { points: total });
     }
-    let waiting = (options.show == Show::Progress).then(|| Waiting::begin("looking at the points", None));
-    let outlook = study.outlook();
-    drop(waiting);
-    if !outlook.every.is_empty() {
-        return Err(Problems(outlook.every).into());
-    }
-    if outlook.none_stands {
-        return Err(StudyError::NoneStands { points: total, problems: Problems(outlook.some) });
-    }
-    let (store, known) = Store::open(&options.out, study.name())?;
-    let progress = Progress::new(options.show, total);
-    for problem in &outlook.some {
-        progress.say(&format!("some points will fail: {problem}"));
-    }
-    // Threads without a point, or far more of them than processors, bring nothing and can choke a machine.
-    let jobs = options.jobs.min(usize::try_from(total).unwrap_or(usize::MAX)).clamp(1, MOST_JOBS);
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(jobs)
-        .stack_size(STACK)
-        .thread_name(|i| format!("point-{i}"))
-        .build()
-        .map_err(|e| StudyError::Threads { jobs, reason: e.to_string() })?;
-    let shared = Arc::new(Shared {
-        study,
-        solve,
-        total,
-        next: AtomicU64::new(0),
-        stop: options.stop.clone(),
-        halt: AtomicBool::new(false),
-        cells: Mutex::new(known.into_iter().map(|(key, solved)| (key, Arc::new(OnceLock::from(solved)))).collect()),
-    });
+    let Ready { shared, store, pool, progress, jobs } = ready(study, options, solve)?;
     // Every file is open before the first point is solved.
     let mut collector = Collector::new(&shared.study, store, progress)?;
     let (sender, receiver) = channel();
@@ -249,28 +222,76 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     Ok(summary)
 }
 
+/// A run that may begin: the study was looked at, and its folder is open.
+pub(super) struct Ready {
+    pub(super) shared: Arc<Shared>,
+    pub(super) store: Store,
+    pub(super) pool: rayon::ThreadPool,
+    pub(super) progress: Progress,
+    jobs: usize,
+}
+
+/// Looks at a study and opens its folder.
+pub(super) fn ready(study: Study, options: &RunOptions, solve: Arc<Solve>) -> Result<Ready, StudyError> {
+    let total = study.count().ok_or(StudyError::Endless)?;
+    let waiting = (options.show == Show::Progress).then(|| Waiting::begin("looking at the points", None));
+    let outlook = study.outlook();
+    drop(waiting);
+    if !outlook.every.is_empty() {
+        return Err(Problems(outlook.every).into());
+    }
+    if outlook.none_stands {
+        return Err(StudyError::NoneStands { points: total, problems: Problems(outlook.some) });
+    }
+    let (store, known) = Store::open(&options.out, study.name())?;
+    // How far a search of the front is cannot be told in points.
+    let show = if study.spec.search.is_some() { Show::Nothing } else { options.show };
+    let progress = Progress::new(show, total);
+    for problem in &outlook.some {
+        progress.say(&format!("some points will fail: {problem}"));
+    }
+    // Threads without a point, or far more of them than processors, bring nothing and can choke a machine.
+    let jobs = options.jobs.min(usize::try_from(total).unwrap_or(usize::MAX)).clamp(1, MOST_JOBS);
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(jobs)
+        .stack_size(STACK)
+        .thread_name(|i| format!("point-{i}"))
+        .build()
+        .map_err(|e| StudyError::Threads { jobs, reason: e.to_string() })?;
+    let shared = Arc::new(Shared {
+        study,
+        solve,
+        total,
+        next: AtomicU64::new(0),
+        stop: options.stop.clone(),
+        halt: AtomicBool::new(false),
+        cells: Mutex::new(known.into_iter().map(|(key, solved)| (key, Arc::new(OnceLock::from(solved)))).collect()),
+    });
+    Ok(Ready { shared, store, pool, progress, jobs })
+}
+
 /// Stack of a worker: as much as the main thread has, for solvers that recurse.
 const STACK: usize = 8 << 20;
 /// Longest time without a look at the stop flag.
 const TICK: Duration = Duration::from_millis(100);
 
 /// What the workers share.
-struct Shared {
-    study: Study,
+pub(super) struct Shared {
+    pub(super) study: Study,
     solve: Arc<Solve>,
     total: u64,
     next: AtomicU64,
-    stop: Arc<AtomicBool>,
+    pub(super) stop: Arc<AtomicBool>,
     halt: AtomicBool,
     /// Results by key. A cell is filled by the first that asks; others with the same key wait for it.
     cells: Mutex<HashMap<Key, Arc<OnceLock<Solved>>>>,
 }
 
 /// A finished point.
-struct Finished {
+pub(super) struct Finished {
     index: u64,
     key: Option<Key>,
-    solved: Solved,
+    pub(super) solved: Solved,
     /// Solved just now, not known before.
     fresh: bool,
 }
@@ -285,7 +306,8 @@ impl Shared {
         }
     }
 
-    fn finish(&self, index: u64) -> Finished {
+    /// Builds and solves a point, unless it is known.
+    pub(super) fn finish(&self, index: u64) -> Finished {
         let built = guarded(|| {
             let point = self.study.point(index).map_err(|problems| problems.to_string())?;
             let key = Key::of(&point)?;
@@ -347,10 +369,10 @@ struct Row {
 }
 
 /// The one that writes.
-struct Collector<'s> {
+pub(super) struct Collector<'s> {
     study: &'s Study,
     heatmap: String,
-    store: Store,
+    pub(super) store: Store,
     progress: Progress,
     rows: BTreeMap<u64, Row>,
     results: Rows,
@@ -359,12 +381,13 @@ struct Collector<'s> {
 }
 
 impl<'s> Collector<'s> {
-    fn new(study: &'s Study, store: Store, progress: Progress) -> Result<Self, StoreError> {
+    pub(super) fn new(study: &'s Study, store: Store, progress: Progress) -> Result<Self, StoreError> {
         let results = store.rows(RESULTS, &header(study.axis_names()))?;
         Ok(Self { study, heatmap: heatmap(study), store, progress, rows: BTreeMap::new(), results, next: 0 })
     }
 
-    fn take(&mut self, finished: Finished) -> Result<(), StoreError> {
+    /// Keeps a finished point.
+    pub(super) fn take(&mut self, finished: Finished) -> Result<(), StoreError> {
         let Finished { index, key, solved, fresh } = finished;
         if let Some(key) = key.filter(|_| fresh) {
             self.store.note(key, &solved)?;
@@ -382,13 +405,24 @@ impl<'s> Collector<'s> {
 
     /// Hands what was taken to the operating system. A kill before loses the points that finished since the last time: those
     /// in flight, and those whose lines are being written.
-    fn write_down(&mut self) -> Result<(), StoreError> {
+    pub(super) fn write_down(&mut self) -> Result<(), StoreError> {
         self.store.write_down()?;
         self.results.flush()
     }
 
+    /// The rows so far.
+    pub(super) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Adds the rows of some points to a table.
+    pub(super) fn push(&self, out: &mut Rows, points: &[u64]) -> Result<(), StoreError> {
+        let rows = points.iter().filter_map(|index| self.rows.get(index).map(|row| (*index, row)));
+        rows.into_iter().try_for_each(|(index, row)| push(out, self.study, &self.heatmap, index, row))
+    }
+
     /// Writes the final tables and counts.
-    fn close(self) -> Result<Summary, StoreError> {
+    pub(super) fn close(self) -> Result<Summary, StoreError> {
         let Self { study, heatmap, store, progress, rows, results, next } = self;
         progress.finish();
         let path = results.finish()?;

@@ -87,6 +87,7 @@ fn the_examples_are_read() {
         ("system.yaml", |name| drop(System::build(&example(name)).unwrap())),
         ("system-options.yaml", |name| drop(System::build(&example(name)).unwrap())),
         ("study.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
+        ("study-front.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-budget.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-training.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-serving.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),

@@ -342,3 +342,116 @@ fn a_study_of_which_no_point_stands_is_not_run() {
     folder.study("  - { name: what, points: { a: { system.chip.cores: none }, b: { workload.layers: 2 } } }\n");
     assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml"])), Some(2));
 }
+
+/// Rows of a table by point, each a map of its columns.
+fn rows(folder: &Folder, name: &str) -> Vec<std::collections::BTreeMap<String, String>> {
+    let text = folder.read(name);
+    let mut reader = csv::Reader::from_reader(text.as_bytes());
+    let header = reader.headers().unwrap().clone();
+    let row = |record: csv::StringRecord| {
+        header.iter().zip(record.iter()).map(|(a, b)| (a.to_string(), b.to_string())).collect()
+    };
+    reader.records().map(|record| row(record.unwrap())).collect()
+}
+
+const FRONT_AXES: &str = "  - { name: wires, field: 'system.network.dimensions.*.link.bandwidth', values: [40 GB/s, 10 GB/s, 5 GB/s, 20 GB/s] }
+  - { name: dram, field: system.memory.bandwidth, values: [1 GB/s, 2 GB/s, 4 GB/s, 8 GB/s, 16 GB/s] }
+  - { name: memory, field: system.memory.capacity, values: [1 kB, 1 GB] }
+  - { name: cores, field: system.chip.cores, values: [8, 16, 4] }
+";
+
+/// The front that is searched is that of all points, with fewer of them solved; a second run solves none; what is proven is written down.
+#[test]
+fn a_searched_front_is_that_of_all_points() {
+    let folder = Folder::new("front");
+    folder.study(FRONT_AXES);
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", "all"])), Some(2));
+    let value = |row: &std::collections::BTreeMap<String, String>| {
+        Some((row["samples_per_s"].parse::<f64>().ok()?, row["cost_usd"].parse::<f64>().ok()?))
+    };
+    let all: Vec<(f64, f64)> = rows(&folder, "all/results.csv").iter().filter_map(value).collect();
+    assert_eq!(all.len(), 60);
+    for (within, text) in [(0.0, "0 %"), (0.1, "10 %")] {
+        let study = folder.read("study.yaml");
+        let search = format!("search: {{ front: [max samples_per_s, min cost_usd], within: {text} }}\n");
+        fs::write(folder.0.join("search.yaml"), study + &search).unwrap();
+        let out = format!("front-{within}");
+        let run = ["study", "run", "search.yaml", "--no-plots", "--out", &out];
+        let first = folder.flowspace(&run);
+        assert_eq!(code(&first), Some(0), "{}", stderr(&first));
+        let front: Vec<(f64, f64)> = rows(&folder, &format!("{out}/front.csv")).iter().filter_map(value).collect();
+        let reaches =
+            |f: &(f64, f64), p: &(f64, f64)| f.0 * (1.0 + within + 1e-9) >= p.0 && f.1 <= p.1 * (1.0 + within + 1e-9);
+        assert!(all.iter().all(|p| front.iter().any(|f| reaches(f, p))), "{front:?}");
+        let beats = |a: &(f64, f64), b: &(f64, f64)| a != b && a.0 >= b.0 && a.1 <= b.1;
+        if within == 0.0 {
+            let mut expected: Vec<_> = all.iter().filter(|b| !all.iter().any(|a| beats(a, b))).copied().collect();
+            let mut found = front.clone();
+            for list in [&mut expected, &mut found] {
+                list.sort_by(|a, b| a.partial_cmp(b).unwrap());
+                list.dedup();
+            }
+            assert_eq!(found, expected);
+        }
+        let proof: serde_json::Value = serde_json::from_str(&folder.read(&format!("{out}/front.json"))).unwrap();
+        let points = |what: &str| proof[what]["points"].as_u64().unwrap();
+        let solved = rows(&folder, &format!("{out}/results.csv")).len() as u64;
+        assert_eq!((points("solved"), points("open"), proof["points"].as_u64()), (solved, 0, Some(120)));
+        assert!(solved < 60 && (within > 0.0 || front.len() > 2), "{proof}");
+        // What was found is known from then on, and comes out byte for byte.
+        let files = ["front.csv", "results.csv", "front.json"].map(|name| folder.read(&format!("{out}/{name}")));
+        let again = folder.flowspace(&run);
+        assert!(String::from_utf8_lossy(&again.stdout).contains("of them 0 now"), "{}", stderr(&again));
+        assert_eq!(files, ["front.csv", "results.csv", "front.json"].map(|name| folder.read(&format!("{out}/{name}"))));
+    }
+}
+
+/// An axis that does not act as it is said to is found out; what has no bound is refused with what has.
+#[test]
+fn a_searched_front_refuses_what_it_cannot_prove() {
+    let folder = Folder::new("front-bad");
+    let axis = "  - { name: cores, order: descending, field: system.chip.cores, values: [4, 8, 16, 32] }\n";
+    let search = "search: { front: [max samples_per_s, min cost_usd] }\n";
+    folder.study(axis);
+    let study = folder.read("study.yaml");
+    let run = |text: String| {
+        fs::write(folder.0.join("study.yaml"), text).unwrap();
+        let output = folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", "o"]);
+        (code(&output), stderr(&output))
+    };
+    let (code, message) = run(study.clone() + search);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.contains("one of cores does not act so; say order: unordered there"), "{message}");
+    // Chips without a price are compared with none, and that is said; so is that nothing keeps a constraint.
+    let axes = "  - { name: price, field: system.chip.price, values: [$0, $100] }\n";
+    for (constraint, told) in [
+        ("samples_per_s >= 1", "proven: no other point that states its price and power is better than the front"),
+        ("cost_usd <= $1", "proven: no point that states its price and power has a plan that keeps the constraints"),
+    ] {
+        let search = format!("search: {{ front: [max samples_per_s, min cost_usd], constraints: [{constraint}] }}\n");
+        folder.study(axes);
+        let text = folder.read("study.yaml") + &search;
+        fs::write(folder.0.join("study.yaml"), text).unwrap();
+        let output = folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", "p"]);
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(printed.contains(told), "{printed}");
+        assert!(printed.contains("1 (50.00 %) not compared: their systems state no price or power"), "{printed}");
+    }
+    for (search, told) in [
+        ("search: { front: [max utilization, min cost_usd] }", "utilization has no bound over many systems"),
+        ("search: { front: [min samples_per_s, min cost_usd] }", "better when higher; write max samples_per_s"),
+        ("search: { front: [max samples_per_s] }", "expected two to four objectives, found 1"),
+        ("search: { front: [samples_per_s, min cost_usd] }", "expected an objective, as max samples_per_s"),
+        ("search: { front: [min power_w, min cost_usd] }", "no objective depends on a mapping"),
+        ("search: { front: [max samples_per_s, min cost_usd], within: 120 % }", "expected a percentage"),
+        (
+            "search: { front: [max samples_per_s, min cost_usd], constraints: [power_w < 2 MW] }",
+            "expected a constraint",
+        ),
+        ("search: { front: [max samples_per_s, min cost_usd] }\nsolve: { objective: energy }", "solve.objective"),
+    ] {
+        let (code, message) = run(format!("{study}{search}\n"));
+        assert_eq!(code, Some(1), "{message}");
+        assert!(message.contains(told), "{search}: {message}");
+    }
+}

@@ -1,8 +1,8 @@
 //! The sharding problem: every choice of strategies, against the MILP.
 
 use crate::properties::{check, near};
-use flowspace::mapping::Status;
 use flowspace::deadline::Deadline;
+use flowspace::mapping::Status;
 use flowspace::mapping::elimination::{Eliminated, eliminate};
 use flowspace::mapping::sharding::{Link, Problem, price, solve_exactly, solve_problem};
 use flowspace::mapping::solver::{Limits, Solver};
@@ -139,7 +139,8 @@ fn what_a_deadline_leaves_is_a_sharding() {
         if hasty.strategies.is_empty() {
             return Ok(());
         }
-        let place = |(open, s): (&Vec<Sharding>, &Sharding)| open.iter().position(|o| o == s).expect("an open strategy");
+        let place =
+            |(open, s): (&Vec<Sharding>, &Sharding)| open.iter().position(|o| o == s).expect("an open strategy");
         let choice: Vec<usize> = problem.open.iter().zip(&hasty.strategies).map(place).collect();
         let cost = from_definitions(&problem, &choice);
         prop_assert!(cost.is_some_and(|cost| near(cost, hasty.record.objective, 1e-12)), "{cost:?}: {hasty:?}");

@@ -1,0 +1,238 @@
+//! The front of a grid of systems, found with a proof and without solving every point.
+//!
+//! [`aim`] says what is asked (`search:` of a study), [`cover`] is the branch and bound over boxes of the grid; here the two meet the
+//! study: points are built, priced and solved as a run of the whole grid does it, with the same journal, and what was found is written
+//! to `results.csv` (every point that was solved), `front.csv` (those of the front) and `front.json` (what was proven).
+
+pub mod aim;
+pub mod cover;
+
+pub use aim::SearchSpec;
+
+use super::grid::Study;
+use super::progress::Show;
+use super::store::{Solved, header};
+use super::sweep::{self, Collector, RunOptions, Shared, StudyError, Summary};
+use crate::report::csv::{FAILED, INFEASIBLE};
+use aim::Measure;
+use cover::{Covered, Ended, Found, Points, Question, Settled};
+use rayon::prelude::*;
+use serde_json::json;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// Name of the table of the front.
+pub const FRONT: &str = "front.csv";
+/// Name of what was proven.
+pub const PROOF: &str = "front.json";
+
+/// What a search of the front did.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FrontSummary {
+    /// Counts of the points that were solved.
+    pub run: Summary,
+    /// Points of the front, by index.
+    pub front: Vec<u64>,
+    /// How the points of the grid were settled.
+    pub settled: Settled,
+    /// No point of the grid is better than one of the front by more than this, in any objective.
+    pub within: f64,
+    /// The objectives, as the study has them.
+    pub objectives: Vec<String>,
+    /// Axes that are not ordered, so that each of their values was searched by itself.
+    pub unordered: Vec<String>,
+    /// The table of the front.
+    pub table: PathBuf,
+}
+
+/// Searches the front of a study into a folder.
+///
+/// # Errors
+/// As [`sweep::run`]; and [`StudyError::Disorder`] where two points show that an axis does not act as it should.
+pub fn run(study: Study, search: &SearchSpec, options: &RunOptions) -> Result<FrontSummary, StudyError> {
+    let clock = Instant::now();
+    let ready = sweep::ready(study, options, std::sync::Arc::new(sweep::solve))?;
+    let sweep::Ready { shared, store, pool, progress, .. } = ready;
+    let study = &shared.study;
+    let total = study.count().ok_or(StudyError::Endless)?;
+    let measures: Vec<Measure> =
+        search.front.iter().map(|aim| aim.0).chain(search.constraints.iter().map(|c| c.measure)).collect();
+    let question = Question {
+        sizes: study.axes.iter().map(|axis| axis.values.len()).collect(),
+        ordered: study.axes.iter().map(|axis| axis.ranks.is_some()).collect(),
+        objectives: search.front.len(),
+        limits: search.constraints.iter().map(|c| c.limit).collect(),
+        within: search.within.0,
+    };
+    let points = Grid {
+        shared: &shared,
+        pool: &pool,
+        measures: &measures,
+        collector: Collector::new(study, store, progress)?,
+        known: RefCell::default(),
+        clock,
+        told: clock,
+        show: options.show,
+    };
+    let (covered, grid) = cover::cover(&question, points).map_err(|ended| match ended {
+        Ended::Points(error) => error,
+        Ended::Disorder { low, high, measure, given } => {
+            StudyError::Disorder(disorder(study, &measures, (&low, &high), measure, given))
+        }
+    })?;
+    let Covered { solved, settled, within } = covered;
+    let index = |at: &[usize]| study.index(&by_rank(study, at));
+    let mut front: Vec<u64> = solved.iter().filter(|point| point.on_front).map(|point| index(&point.at)).collect();
+    front.sort_unstable();
+    let collector = grid.collector;
+    let axes = header(study.axis_names());
+    let table = collector.store.replace(FRONT, &axes, |out| collector.push(out, &front))?;
+    let objectives: Vec<String> = search.front.iter().map(|aim| aim.to_string()).collect();
+    let unordered = study.axes.iter().filter(|axis| axis.ranks.is_none()).map(|axis| axis.name.clone()).collect();
+    let share = |points: u64| points as f64 / total as f64;
+    let closed = |points: u64| json!({ "points": points, "share": share(points) });
+    let proof = json!({
+        "objectives": objectives,
+        "constraints": search.constraints.iter().map(|c| &c.text).collect::<Vec<_>>(),
+        "within": within,
+        "asked_within": search.within.0,
+        "points": total,
+        "front": front,
+        "solved": closed(settled.solved),
+        "no_better_than_a_solved_point": closed(settled.reached),
+        "below_an_infeasible_corner": closed(settled.infeasible),
+        "keeps_no_constraint": closed(settled.outside),
+        "states_no_price_or_power": closed(settled.unknown),
+        "open": closed(settled.open),
+        "unordered_axes": unordered,
+    });
+    collector.store.write(PROOF, &format!("{proof:#}\n"))?;
+    let mut run = collector.close()?;
+    run.points = total;
+    run.stopped = settled.open > 0;
+    run.seconds = clock.elapsed().as_secs_f64();
+    Ok(FrontSummary { run, front, settled, within, objectives, unordered, table })
+}
+
+/// Positions of the values of each axis, from their ranks.
+fn by_rank(study: &Study, at: &[usize]) -> Vec<usize> {
+    let position = |(rank, axis): (&usize, &super::axis::Axis)| axis.ranks.as_ref().map_or(*rank, |ranks| ranks[*rank]);
+    at.iter().zip(&study.axes).map(position).collect()
+}
+
+/// The grid, as the search sees it.
+struct Grid<'g> {
+    shared: &'g Shared,
+    pool: &'g rayon::ThreadPool,
+    measures: &'g [Measure],
+    collector: Collector<'g>,
+    /// What is given of points that were built.
+    known: RefCell<HashMap<u64, Option<Vec<f64>>>>,
+    clock: Instant,
+    told: Instant,
+    show: Show,
+}
+
+/// Time between two lines of progress.
+const EVERY: Duration = Duration::from_secs(5);
+/// Most points whose prices are kept.
+const MOST_KNOWN: usize = 1 << 20;
+
+impl Points for Grid<'_> {
+    type Error = StudyError;
+
+    fn given(&self, at: &[usize]) -> Option<Vec<f64>> {
+        let study = &self.shared.study;
+        let index = study.index(&by_rank(study, at));
+        if let Some(known) = self.known.borrow().get(&index) {
+            return known.clone();
+        }
+        let system = study.point(index).ok().and_then(|point| point.system);
+        let given =
+            system.and_then(|system| self.measures.iter().map(|m| m.given(&system)).collect::<Option<Vec<_>>>());
+        let mut known = self.known.borrow_mut();
+        if known.len() < MOST_KNOWN {
+            known.insert(index, given.clone());
+        }
+        given
+    }
+
+    fn solve(&mut self, points: &[Vec<usize>]) -> Result<Vec<Found>, StudyError> {
+        if self.shared.stop.load(Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        let study = &self.shared.study;
+        let indices: Vec<u64> = points.iter().map(|at| study.index(&by_rank(study, at))).collect();
+        let finished: Vec<sweep::Finished> =
+            self.pool.install(|| indices.par_iter().map(|index| self.shared.finish(*index)).collect());
+        let mut found = Vec::with_capacity(finished.len());
+        for point in finished {
+            found.push(self.read(&point.solved));
+            self.collector.take(point)?;
+        }
+        self.collector.write_down()?;
+        if self.show == Show::Progress && self.told.elapsed() >= EVERY {
+            self.told = Instant::now();
+            let (solved, seconds) = (self.collector.len(), self.clock.elapsed().as_secs_f64());
+            eprintln!("{solved} points solved in {seconds:.0} s");
+        }
+        Ok(found)
+    }
+}
+
+impl Grid<'_> {
+    /// What a row says.
+    fn read(&self, row: &Solved) -> Found {
+        let number = |column: &str| row.get(column).parse::<f64>().ok();
+        if row.get("status") == INFEASIBLE {
+            return Found::Infeasible;
+        }
+        let searched: Option<Vec<f64>> = self.measures.iter().map(|m| m.searched(number)).collect();
+        match (searched, number("gap")) {
+            (Some(searched), Some(gap)) if row.get("status") != FAILED => {
+                let least = |(value, measure): (&f64, &Measure)| {
+                    if measure.is_searched() { value * (1.0 - gap) } else { *value }
+                };
+                let least = searched.iter().zip(self.measures).map(least).collect();
+                Found::Plan { searched, least }
+            }
+            _ => Found::Failed,
+        }
+    }
+}
+
+/// Two points that show that an axis does not act as it should.
+fn disorder(
+    study: &Study,
+    measures: &[Measure],
+    (low, high): (&[usize], &[usize]),
+    measure: Option<usize>,
+    given: bool,
+) -> String {
+    let point = |at: &[usize]| {
+        let index = study.index(&by_rank(study, at));
+        format!("point {index} ({})", study.labels(index).join(" / "))
+    };
+    let differ: Vec<&str> = low
+        .iter()
+        .zip(high)
+        .zip(&study.axes)
+        .filter(|((a, b), _)| a != b)
+        .map(|(_, axis)| axis.name.as_str())
+        .collect();
+    let (low, high) = (point(low), point(high));
+    let differ = differ.join(", ");
+    let what = match measure.map(|i| measures[i]) {
+        Some(measure) if given => {
+            format!("{} of {low} is higher than that of {high}", measure.given_column().unwrap_or(measure.column))
+        }
+        Some(measure) => format!("{low} has a better {} than {high} can have", measure.column),
+        None => format!("{low} has a plan, {high} has none"),
+    };
+    format!(
+        "{what}, which has no less of anything by the order of its axes: one of {differ} does not act so; say order: unordered there"
+    )
+}
