@@ -615,7 +615,8 @@ mod tests {
             Ok(())
         });
         ran.unwrap();
-        assert!(fewer.get() > 1000 && exact.get() > 500, "{} with fewer, {} exact", fewer.get(), exact.get());
+        // Both lowest corners of a box are solved as a check, which of a space this small leaves little.
+        assert!(fewer.get() > 500 && exact.get() > 500, "{} with fewer, {} exact", fewer.get(), exact.get());
     }
 
     /// By hand: one axis of four values that costs 1, 2, 3, 4 and finds 8, 4, 4, 1. The third is no better than the second.
