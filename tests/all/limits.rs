@@ -69,10 +69,14 @@ fn a_shortest_path_ends_with_its_limit() {
 #[test]
 fn a_joint_search_ends_with_its_limit() {
     let workload = root().join("workloads/gpt3-1t-training.yaml");
-    let more = ["--sharding", "joint", "--split-dimensions", "--time-limit", "0.05s"];
-    let (value, code) = map(&workload, "h100-dgx-1024.yaml", &more);
-    is_an_answer(&value, code);
-    assert_eq!(value["status"], "time_limit", "{value:#}");
+    // A machine may be quick enough for the longer ones; it is at some other place in the search when each ends.
+    for limit in ["0.005s", "0.01s", "0.02s", "0.03s", "0.05s", "0.08s", "0.1s"] {
+        let more = ["--sharding", "joint", "--split-dimensions", "--time-limit", limit];
+        let (value, code) = map(&workload, "h100-dgx-1024.yaml", &more);
+        is_an_answer(&value, code);
+        let status = value["status"].as_str().unwrap();
+        assert!(status == "time_limit" || (limit > "0.05s" && status == "optimal"), "{limit}: {value:#}");
+    }
 }
 
 /// A language model whose executions are searched: the best so far, or none.

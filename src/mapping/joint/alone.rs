@@ -533,7 +533,7 @@ impl Alone {
                 return None;
             };
             let over = if sharding.is_empty() { 0.0 } else { self.holds(&sharding) - self.room };
-            let has_room = over <= 0.0;
+            let has_room = over <= 0.0 && !sharding.is_empty();
             let better = found.as_ref().is_none_or(|found| bound > found.bound);
             let before = found.take();
             let kept = before.as_ref().filter(|found| found.has_room && !has_room).map(|found| found.sharding.clone());

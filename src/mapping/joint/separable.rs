@@ -254,7 +254,8 @@ impl Separable {
         let mut price = bound.max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
         for _ in 0..PRICES {
             self.byte_price = price;
-            let Some((bound, sharding)) = self.least(open) else { break };
+            let found = self.least(open).filter(|(_, sharding)| !sharding.is_empty());
+            let Some((bound, sharding)) = found else { break };
             if bound > best.0 {
                 best = (bound, price);
             }
@@ -267,7 +268,7 @@ impl Separable {
             price = if high.is_finite() { 0.5 * (low + high) } else { 4.0 * price };
         }
         self.byte_price = 1e6 * price;
-        let least = self.least(open).map(|(_, sharding)| sharding);
+        let least = self.least(open).map(|(_, sharding)| sharding).filter(|sharding| !sharding.is_empty());
         self.starts = with_room.into_iter().chain(least).collect();
         self.byte_price = best.1;
         best.0
