@@ -1,6 +1,7 @@
 //! The axes of a study, resolved: labels, and the fields each of them sets.
 
 use super::field::{FieldPath, Fields, Root};
+use super::range;
 use super::spec::{AxisOrder, AxisSpec, is_plain};
 use crate::spec::{Node, Origin, Reader, Value};
 use crate::units::{Bandwidth, Bytes, Frequency, Quantity};
@@ -16,6 +17,8 @@ pub struct Axis {
     pub values: Vec<AxisValue>,
     /// Where each has no less of anything than the one before: their positions from the least to the most.
     pub ranks: Option<Vec<usize>>,
+    /// By rank, where the axis is one of rates by which times are divided, in base units: their ratios bound how much faster more is.
+    pub rates: Option<Vec<f64>>,
 }
 
 /// One value of an axis.
@@ -46,60 +49,64 @@ pub(super) fn resolve(spec: &AxisSpec, node: &Node, reader: &mut Reader) -> Opti
         let message = format!("expected letters, digits, - and _ alone (it heads a column), found {name:?}");
         reader.within("name", |r| r.problem(at, message));
     }
-    let values = match (&spec.field, &spec.values, &spec.points) {
-        (Some(_), Some(values), None) => shorthand(values, node, reader),
-        (None, None, Some(_)) => labelled(node, reader),
-        (Some(_), None, None) => {
+    let values = match (&spec.field, &spec.values, &spec.fields, &spec.points) {
+        (Some(_), Some(values), None, None) => shorthand(values, node, reader),
+        (None, None, Some(_), None) => together(node, reader),
+        (None, None, None, Some(_)) => labelled(node, reader),
+        (Some(_), None, None, None) => {
             reader.within("values", |r| r.problem(node, "missing; a field needs the list of its values"));
             None
         }
-        (None, Some(_), None) => {
+        (None, Some(_), None, None) => {
             reader.within("field", |r| r.problem(node, "missing; values need the field that takes them"));
             None
         }
-        (None, None, None) => {
-            reader.problem(node, "an axis needs either a field and its values, or points");
+        (None, None, None, None) => {
+            reader.problem(node, "an axis needs a field and its values, fields, or points");
             None
         }
         _ => {
-            let at = node.get("points").unwrap_or(node);
-            reader.within("points", |r| {
-                r.problem(at, "an axis has either a field and its values, or points, not both");
+            let name = if spec.points.is_some() { "points" } else { "fields" };
+            let at = node.get(name).unwrap_or(node);
+            reader.within(name, |r| {
+                r.problem(at, "an axis has one of a field and its values, fields, or points");
             });
             None
         }
     }?;
     unique(&values, reader);
     let values: Vec<AxisValue> = values.into_iter().map(|(value, _)| value).collect();
-    let ranks = match spec.order {
-        Some(AxisOrder::Ascending) => Some((0..values.len()).collect()),
-        Some(AxisOrder::Descending) => Some((0..values.len()).rev().collect()),
-        Some(AxisOrder::Unordered) => None,
-        None => by_field(&values),
+    let (ranks, rates) = match spec.order {
+        Some(AxisOrder::Ascending) => (Some((0..values.len()).collect()), None),
+        Some(AxisOrder::Descending) => (Some((0..values.len()).rev().collect()), None),
+        Some(AxisOrder::Unordered) => (None, None),
+        None => by_field(&values).map_or((None, None), |(ranks, rates)| (Some(ranks), rates)),
     };
-    Some(Axis { name, values, ranks })
+    Some(Axis { name, values, ranks, rates })
 }
 
-/// Fields of which more is never slower and never cheaper.
-const GROWING: [&str; 4] = ["bandwidth", "capacity", "sram", "frequency"];
+/// Fields of the system of which more is never slower and never cheaper, and whether they are rates.
+const GROWING: [(&str, bool); 4] = [("bandwidth", true), ("frequency", true), ("capacity", false), ("sram", false)];
 
-/// The order of values of one field that is known to act so, by how much they are.
-fn by_field(values: &[AxisValue]) -> Option<Vec<usize>> {
+/// The order of values of one field that is known to act so, by how much they are; and how much, of rates.
+fn by_field(values: &[AxisValue]) -> Option<(Vec<usize>, Option<Vec<f64>>)> {
     let amount = |value: &AxisValue| match value.overrides.as_slice() {
         [Override { path, value, .. }] if path.root == Root::System => {
-            let grows = path.segments.last().is_some_and(|name| GROWING.contains(&name.as_str()));
+            let (_, rate) = GROWING.iter().find(|(name, _)| path.segments.last().is_some_and(|last| last == name))?;
             let text = text(value);
             let bytes = || Bytes::parse(&text).map(Quantity::base).ok();
             let bandwidth = || Bandwidth::parse(&text).map(Quantity::base).ok();
             let frequency = || Frequency::parse(&text).map(Quantity::base).ok();
-            grows.then(|| bytes().or_else(bandwidth).or_else(frequency)).flatten()
+            bytes().or_else(bandwidth).or_else(frequency).map(|amount| (amount, *rate))
         }
         _ => None,
     };
-    let amounts: Vec<f64> = values.iter().map(amount).collect::<Option<_>>()?;
+    let amounts: Vec<(f64, bool)> = values.iter().map(amount).collect::<Option<_>>()?;
     let mut ranks: Vec<usize> = (0..values.len()).collect();
-    ranks.sort_by(|a, b| amounts[*a].total_cmp(&amounts[*b]));
-    Some(ranks)
+    ranks.sort_by(|a, b| amounts[*a].0.total_cmp(&amounts[*b].0));
+    let rates: Vec<f64> = ranks.iter().map(|at| amounts[*at].0).collect();
+    let divide = amounts.iter().all(|(amount, rate)| *rate && *amount > 0.0);
+    Some((ranks, divide.then_some(rates)))
 }
 
 /// `field:` and `values:`.
@@ -111,23 +118,62 @@ fn shorthand(values: &[Node], node: &Node, reader: &mut Reader) -> Option<Vec<(A
         reader.within("values", |r| r.problem(at, "the list is empty, so the grid would be; give at least one value"));
     }
     let path = path?;
+    let values = reader.within("values", |r| range::written_out(values, r));
     let read: Vec<Option<(AxisValue, Origin)>> = values
         .iter()
         .enumerate()
-        .map(|(i, value)| {
-            reader.within(format!("values.[{i}]"), |r| {
-                let label = label(value).or_else(|| {
-                    r.problem(value, format!("{} has no label of its own; name it under points", value.describe()));
-                    None
-                });
-                let value = frozen(value, &path, r)?;
-                let origin = value.origin.clone();
-                let overrides = vec![Override { path: path.clone(), value, origin: origin.clone() }];
-                Some((AxisValue { label: label?, overrides }, origin))
+        .map(|(i, value)| reader.within(format!("values.[{i}]"), |r| named(value, &path, r)))
+        .collect();
+    read.into_iter().collect::<Option<Vec<_>>>().filter(|v| !v.is_empty())
+}
+
+/// A value of one field, called what it is.
+fn named(value: &Node, path: &FieldPath, reader: &mut Reader) -> Option<(AxisValue, Origin)> {
+    let label = label(value).or_else(|| {
+        reader.problem(value, format!("{} has no label of its own; name it under points", value.describe()));
+        None
+    });
+    let value = frozen(value, path, reader)?;
+    let origin = value.origin.clone();
+    let overrides = vec![Override { path: path.clone(), value, origin: origin.clone() }];
+    Some((AxisValue { label: label?, overrides }, origin))
+}
+
+/// `fields:`: the first names the rows, the others change with it.
+fn together(node: &Node, reader: &mut Reader) -> Option<Vec<(AxisValue, Origin)>> {
+    let fields = node.get("fields")?;
+    let Value::Map(entries) = &fields.value else { return None };
+    let columns: Vec<Option<Vec<(AxisValue, Origin)>>> = entries
+        .iter()
+        .map(|(field, place, values)| {
+            let at = Node { origin: place.clone(), value: Value::Null };
+            let path = reader.within("fields", |r| path(field, &at, field, r))?;
+            let Value::List(values) = &values.value else { return None };
+            reader.within(format!("fields.{field}"), |r| {
+                let values = range::written_out(values, r);
+                values.iter().map(|value| named(value, &path, r)).collect()
             })
         })
         .collect();
-    read.into_iter().collect::<Option<Vec<_>>>().filter(|v| !v.is_empty())
+    let mut columns = columns.into_iter().collect::<Option<Vec<_>>>()?.into_iter();
+    let Some(mut first) = columns.next().filter(|first| !first.is_empty()) else {
+        reader.within("fields", |r| r.problem(fields, "expected at least one field with one value"));
+        return None;
+    };
+    for (column, (field, _, values)) in columns.zip(entries.iter().skip(1)) {
+        if column.len() != first.len() {
+            let message = format!(
+                "expected as many values as {} has, {}, found {}: they change together",
+                entries[0].0,
+                first.len(),
+                column.len()
+            );
+            reader.within(format!("fields.{field}"), |r| r.problem(values, message));
+            return None;
+        }
+        first.iter_mut().zip(column).for_each(|((value, _), (other, _))| value.overrides.extend(other.overrides));
+    }
+    Some(first)
 }
 
 /// `points:`.

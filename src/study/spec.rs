@@ -51,7 +51,7 @@ crate::spec! {
 }
 
 crate::spec! {
-    /// One axis: either one `field` and its `values`, or named `points` of any fields. Fields start with `workload.`,
+    /// One axis: one `field` and its `values`, several `fields` whose values change together, or named `points` of any fields. Fields start with `workload.`,
     /// `system.` or `solve.`; `workload` or `system` alone stands for the whole; `*` stands for every entry of a list
     /// (`system.network.dimensions.*.link`).
     pub struct AxisSpec ("an axis", check: check_axis) {
@@ -59,8 +59,11 @@ crate::spec! {
         name: Name,
         /// The field that takes the values.
         field: Option<String>,
-        /// Its values. A file is labelled by its name without folder and extension, anything else by its text.
+        /// Its values. A file is labelled by its name without folder and extension, anything else by its text. An item may be a range of them, both ends
+        /// included: `1..1024`, `100..2000 GB/s step 100`, `1..8 TB/s log 12` (twelve, apart by one factor), `0.1..0.9 linear 5`.
         values: Option<Vec<Node>>,
+        /// Fields that change together: of each a list of values (or ranges), all of the same length. The values of the first are the labels.
+        fields: Option<Table<Vec<Node>>>,
         /// For each label the fields it sets, and to what.
         points: Option<Table<Table<Node>>>,
         /// How its values act, for a search of the front. Left out, it is known for a bandwidth, capacity, SRAM or frequency.

@@ -6,16 +6,19 @@
 
 pub mod aim;
 pub mod cover;
+pub mod known;
 
 pub use aim::SearchSpec;
 
+use super::axis::Override;
+use super::field::Root;
 use super::grid::Study;
 use super::progress::Show;
 use super::store::{Solved, header};
 use super::sweep::{self, Collector, RunOptions, Shared, StudyError, Summary};
 use crate::report::csv::{FAILED, INFEASIBLE};
 use aim::Measure;
-use cover::{Covered, Ended, Found, Points, Question, Settled};
+use cover::{Covered, Ended, Found, Order, Points, Question, Settled};
 use rayon::prelude::*;
 use serde_json::json;
 use std::cell::RefCell;
@@ -62,7 +65,7 @@ pub fn run(study: Study, search: &SearchSpec, options: &RunOptions) -> Result<Fr
         search.front.iter().map(|aim| aim.0).chain(search.constraints.iter().map(|c| c.measure)).collect();
     let question = Question {
         sizes: study.axes.iter().map(|axis| axis.values.len()).collect(),
-        ordered: study.axes.iter().map(|axis| axis.ranks.is_some()).collect(),
+        orders: study.axes.iter().map(order).collect(),
         objectives: search.front.len(),
         limits: search.constraints.iter().map(|c| c.limit).collect(),
         within: search.within.0,
@@ -73,6 +76,8 @@ pub fn run(study: Study, search: &SearchSpec, options: &RunOptions) -> Result<Fr
         measures: &measures,
         collector: Collector::new(study, store, progress)?,
         known: RefCell::default(),
+        names_workload: of_workload(study),
+        classes: RefCell::default(),
         clock,
         told: clock,
         show: options.show,
@@ -117,6 +122,26 @@ pub fn run(study: Study, search: &SearchSpec, options: &RunOptions) -> Result<Fr
     Ok(FrontSummary { run, front, settled, within, objectives, unordered, table })
 }
 
+/// Which axes change the workload, by themselves or by a rule.
+fn of_workload(study: &Study) -> Vec<bool> {
+    let changes = |change: &Override| change.path.root == Root::Workload;
+    let mut of: Vec<bool> =
+        study.axes.iter().map(|axis| axis.values.iter().flat_map(|value| &value.overrides).any(changes)).collect();
+    for rule in study.rules.iter().filter(|rule| rule.overrides.iter().any(changes)) {
+        rule.when.iter().for_each(|(axis, _)| of[*axis] = true);
+    }
+    of
+}
+
+/// How an axis acts.
+fn order(axis: &super::axis::Axis) -> Order {
+    match (&axis.ranks, &axis.rates) {
+        (None, _) => Order::Unordered,
+        (Some(_), None) => Order::Amounts,
+        (Some(_), Some(rates)) => Order::Rates(rates.clone()),
+    }
+}
+
 /// Positions of the values of each axis, from their ranks.
 fn by_rank(study: &Study, at: &[usize]) -> Vec<usize> {
     let position = |(rank, axis): (&usize, &super::axis::Axis)| axis.ranks.as_ref().map_or(*rank, |ranks| ranks[*rank]);
@@ -131,6 +156,10 @@ struct Grid<'g> {
     collector: Collector<'g>,
     /// What is given of points that were built.
     known: RefCell<HashMap<u64, Option<Vec<f64>>>>,
+    /// Which axes change the workload.
+    names_workload: Vec<bool>,
+    /// For each choice of their values what its points are compared with, and the name of the workload: other workloads have other fronts.
+    classes: RefCell<HashMap<Vec<usize>, (usize, String)>>,
     clock: Instant,
     told: Instant,
     show: Show,
@@ -158,6 +187,27 @@ impl Points for Grid<'_> {
             known.insert(index, given.clone());
         }
         given
+    }
+
+    fn class(&self, at: &[usize]) -> usize {
+        let study = &self.shared.study;
+        // By the values of the axes that change the workload: the others are no part of its name.
+        let of_workload: Vec<usize> = by_rank(study, at)
+            .iter()
+            .zip(&self.names_workload)
+            .map(|(at, names)| if *names { *at } else { 0 })
+            .collect();
+        let mut classes = self.classes.borrow_mut();
+        if let Some((class, _)) = classes.get(&of_workload) {
+            return *class;
+        }
+        // One that cannot be built here may be elsewhere: it is compared with its like alone.
+        let point = study.point(study.index(&of_workload));
+        let name = point.map_or_else(|_| format!("{of_workload:?}"), |point| point.workload.name.clone());
+        let known = classes.values().find(|(_, known)| *known == name).map(|(class, _)| *class);
+        let class = known.unwrap_or_else(|| classes.values().map(|(class, _)| class + 1).max().unwrap_or(0));
+        classes.insert(of_workload, (class, name));
+        class
     }
 
     fn solve(&mut self, points: &[Vec<usize>]) -> Result<Vec<Found>, StudyError> {
