@@ -128,6 +128,8 @@ impl Growth {
     fn draw(self) {
         let Ok(folder) = std::env::var("FLOWSPACE_FIGURES") else { return };
         let chart = XyChart {
+            steps: false,
+            notes: Vec::new(),
             title: String::new(),
             x_label: self.x_label.into(),
             y_label: "seconds of one search".into(),
@@ -138,7 +140,7 @@ impl Growth {
         };
         let stem = root().join(folder).join(self.stem);
         chart.draw(&stem).expect("a figure");
-        let _ = std::fs::remove_file(stem.with_extension("png"));
+        let _ = ["png", "pdf"].map(|end| std::fs::remove_file(stem.with_extension(end)));
     }
 }
 

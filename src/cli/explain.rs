@@ -436,6 +436,7 @@ fn tornado(plan: &Plan, record: &Record, gains: &[Gain], by: f64) -> Tornado {
         title: format!("{} on {}", plan.workload.name, plan.system.name),
         x_label: format!("time saved by {by} % more, %"),
         names: ["mapped again".into(), "same decisions".into()],
+        notes: Vec::new(),
         levers,
     }
 }

@@ -3,7 +3,7 @@
 use super::Failure;
 use super::args::positive;
 use super::interrupt::{INTERRUPTED, Interrupt};
-use crate::report::figures::draw_study;
+use crate::report::figures::draw_all;
 use crate::report::plot::short_number;
 use crate::report::table::Table;
 use crate::study::front::{self, FrontSummary, cover::Settled};
@@ -61,6 +61,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         stop,
     };
     let search = study.spec.search.clone();
+    let figures = study.spec.plots.figures.clone();
     let (summary, front) = match search {
         Some(search) => {
             let found = front::run(study, &search, &options).map_err(|e| Failure::input(e.to_string()))?;
@@ -90,12 +91,12 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     if summary.failed + summary.infeasible == summary.points {
         say!("note: no figures: no point has a plan");
     } else if !args.no_plots {
-        let draw = || draw_study(&Table::read(&summary.results)?, &out);
+        let draw = || draw_all(&Table::read(&summary.results)?, &figures, &out);
         let drawn = draw().map_err(|e| Failure::input(e.to_string()))?;
         let mut text = String::new();
         for path in drawn.files.iter().filter(|path| path.extension().is_some_and(|e| e == "svg")) {
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{} (and .png)", path.display());
+            let _ = writeln!(text, "{} (and .png, .pdf)", path.display());
         }
         super::print(&text);
         drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));

@@ -2,12 +2,14 @@
 
 use super::csv::{BETWEEN_PARTITIONS, better};
 use super::plot::{
-    Better, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Scale, Series, StackedBars, Width, XValue,
-    XyChart, XyPoint, drawable,
+    Better, Missing, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Series, StackedBars, Style, drawable,
 };
 use super::table::{Table, TableError};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
+
+pub use asked::{FigureKind, FigureSpec, LegendWord, Length, OrderWord, unknown_columns};
+pub use drawn::draw_figure;
 
 /// Why figures cannot be drawn.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +25,9 @@ pub enum FigureError {
         "nothing to draw: no row has a number in both columns that the axes can show (between -1e150 and 1e150; above zero on a log axis)"
     )]
     Nothing,
+    /// Options that do not fit, columns that are not there: all of them.
+    #[error("{}", .0.join("\n"))]
+    Several(Vec<String>),
     /// The table has a header alone.
     #[error("nothing to draw: the table has a header and no rows")]
     NoRows,
@@ -39,14 +44,12 @@ pub enum FigureError {
 /// What was drawn.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Drawn {
-    /// The files, an SVG and a PNG for each figure.
+    /// The files, an SVG, a PNG and a PDF for each figure.
     pub files: Vec<PathBuf>,
     /// What was not drawn, and why.
     pub left_out: Vec<String>,
 }
 
-/// Bars whose labels fit under a figure of one column.
-const COLUMN_BARS: usize = 6;
 /// Points of a roofline that can be named; more are told apart by chip alone.
 const MOST_NAMED: usize = 8;
 /// Roofs that can be told apart; of more only that of each chip's fastest point is drawn.
@@ -69,7 +72,12 @@ pub fn draw_study(table: &Table, folder: &Path) -> Result<Drawn, FigureError> {
         results.pareto("pareto-power", "power_w", "power (W)", folder)?,
     ];
     figures.extend(heatmaps::draw(&results, folder)?);
-    figures.extend([results.bars(folder)?, results.partitions(folder)?, results.roofline(folder)?]);
+    let (all, plain) = (results.all(), Style::default());
+    figures.extend([
+        results.bars(&all, &folder.join("bars"), &plain, &[])?,
+        results.partitions(folder)?,
+        results.roofline(&all, &folder.join("roofline"), &plain, &[])?,
+    ]);
     for figure in figures {
         match figure {
             Figure::Files(files) => drawn.files.extend(files),
@@ -77,6 +85,71 @@ pub fn draw_study(table: &Table, folder: &Path) -> Result<Drawn, FigureError> {
         }
     }
     Ok(drawn)
+}
+
+/// Draws every figure of a study's results, and the further ones it asks for; one that cannot be drawn keeps no other back.
+///
+/// # Errors
+/// Like [`draw_study`].
+pub fn draw_all(table: &Table, further: &[FigureSpec], folder: &Path) -> Result<Drawn, FigureError> {
+    let mut drawn = draw_study(table, folder)?;
+    draw_further(table, further, folder, &mut drawn)?;
+    Ok(drawn)
+}
+
+/// Draws the fronts of several tables put together, over price and over power, and further figures.
+///
+/// # Errors
+/// Like [`draw_figure`].
+pub fn draw_overlaid(table: &Table, further: &[FigureSpec], folder: &Path) -> Result<Drawn, FigureError> {
+    table.axes()?;
+    let name = |text: &str| Some(crate::spec::read::Name(text.to_string()));
+    let mut drawn = Drawn::default();
+    let front = |stem: &str, x: &str, label: &str| FigureSpec {
+        name: name(stem),
+        x: name(x),
+        y: name("samples_per_s"),
+        x_label: Some(label.to_string()),
+        y_label: Some("throughput (samples/s)".into()),
+        ..FigureSpec::of(FigureKind::Pareto)
+    };
+    let fronts = [
+        front("pareto-cost-overlaid", "cost_usd", "price ($)"),
+        front("pareto-power-overlaid", "power_w", "power (W)"),
+    ];
+    draw_further(table, &fronts, folder, &mut drawn)?;
+    draw_further(table, further, folder, &mut drawn)?;
+    Ok(drawn)
+}
+
+fn draw_further(table: &Table, further: &[FigureSpec], folder: &Path, drawn: &mut Drawn) -> Result<(), FigureError> {
+    for figure in further {
+        let stem = figure.stem();
+        match draw_figure(table, figure, &folder.join(&stem)) {
+            Ok(one) => {
+                drawn.files.extend(one.files);
+                drawn.left_out.extend(one.left_out.into_iter().map(|reason| format!("{stem}: {reason}")));
+            }
+            Err(FigureError::Plot(error)) => return Err(FigureError::Plot(error)),
+            Err(error) => drawn.left_out.push(format!("{stem}: {error}")),
+        }
+    }
+    Ok(())
+}
+
+/// Several tables as one, each row with the name of its own in a last column.
+///
+/// # Errors
+/// A table that has that column already.
+pub fn together(tables: Vec<Table>) -> Result<Table, FigureError> {
+    if let Some(table) = tables.iter().find(|table| table.has(drawn::SOURCE)) {
+        return Err(FigureError::Several(vec![format!(
+            "{}: column {:?} is taken for the names of the tables that are drawn over each other; rename it",
+            table.path.display(),
+            drawn::SOURCE
+        )]));
+    }
+    Ok(Table::together(tables, drawn::SOURCE))
 }
 
 enum Figure {
@@ -97,6 +170,10 @@ struct Results<'t> {
     status: Vec<&'t str>,
     /// What points without a plan are short of.
     short: Vec<&'t str>,
+    workloads: Vec<&'t str>,
+    gaps: Vec<f64>,
+    /// Measured errors of predictions of the point's kind.
+    bands: Vec<f64>,
 }
 
 impl<'t> Results<'t> {
@@ -116,12 +193,23 @@ impl<'t> Results<'t> {
             throughput: numbers(table, "samples_per_s")?,
             status: table.texts("status")?,
             short: table.texts("short_of")?,
+            workloads: table.texts("workload")?,
+            gaps: numbers(table, "gap")?,
+            bands: numbers(table, "error_band_pct")?,
         })
+    }
+
+    fn all(&self) -> Vec<usize> {
+        (0..self.table.len()).collect()
     }
 
     /// Rows with a plan.
     fn mapped(&self) -> Vec<usize> {
-        (0..self.table.len()).filter(|row| self.throughput[*row].is_finite()).collect()
+        self.mapped_of(&self.all())
+    }
+
+    fn mapped_of(&self, rows: &[usize]) -> Vec<usize> {
+        rows.iter().copied().filter(|row| self.throughput[*row].is_finite()).collect()
     }
 
     /// The row of the fastest point among `rows`; of equals the first.
@@ -142,14 +230,63 @@ impl<'t> Results<'t> {
         members.iter().filter_map(|rows| self.fastest(rows)).collect()
     }
 
+    /// What a front is drawn of: workloads compete each with itself.
+    fn class(&self, row: usize) -> &str {
+        if self.several() { self.workloads[row] } else { "" }
+    }
+
+    /// Whether there are points of several workloads.
+    fn several(&self) -> bool {
+        self.workloads.iter().any(|workload| *workload != self.workloads[0])
+    }
+
+    /// The points without a plan by reason, each with its value of a column.
+    fn missing(&self, x: &[f64], rows: &[usize]) -> Vec<Missing> {
+        let rows: Vec<usize> = rows.iter().copied().filter(|row| !self.throughput[*row].is_finite()).collect();
+        let (of, reasons) = slots(rows.iter().map(|row| self.note(*row)).collect());
+        let mut found: Vec<Missing> = reasons.into_iter().map(|reason| Missing { reason, x: Vec::new() }).collect();
+        rows.iter().zip(of).for_each(|(row, reason)| found[reason].x.push(x[*row]));
+        found
+    }
+
+    /// The same as a remark.
+    fn missing_note(&self, rows: &[usize]) -> Vec<String> {
+        let each: Vec<String> = self
+            .missing(&vec![f64::NAN; self.table.len()], rows)
+            .iter()
+            .map(|m| format!("{} {}", m.x.len(), m.reason))
+            .collect();
+        if each.is_empty() { each } else { vec![format!("Without a plan: {}.", each.join(", "))] }
+    }
+
+    /// The value of a column at the bound that a search did not rule out; of columns that move with the time of an iteration.
+    fn reach(&self, row: usize, column: &str, value: f64) -> Option<f64> {
+        let gap = self.gaps[row];
+        let rate = column == "utilization" || column.contains("_per_s");
+        match self.status[row] {
+            PROVEN => None,
+            _ if !(0.0..1.0).contains(&gap) => None,
+            _ if rate => Some(value / (1.0 - gap)),
+            _ if column == "iteration_s" => Some(value * (1.0 - gap)),
+            _ => None,
+        }
+    }
+
     fn pareto(&self, stem: &str, column: &str, label: &str, folder: &Path) -> Result<Figure, FigureError> {
         let x = numbers(self.table, column)?;
+        if self.mapped().iter().all(|row| !x[*row].is_finite()) {
+            return Ok(Figure::LeftOut(format!("{stem}: no point with a plan has a number in column {column:?}")));
+        }
         let points = self.mapped().into_iter().map(|row| Point {
             label: self.labels[row].clone(),
-            group: self.groups[row].clone(),
+            group: if self.several() { self.workloads[row].to_string() } else { self.groups[row].clone() },
+            class: self.class(row).to_string(),
             x: x[row],
             y: self.throughput[row],
-            proven: self.status[row] == PROVEN,
+            open: self.status[row] != PROVEN,
+            reach: self.reach(row, "samples_per_s", self.throughput[row]),
+            unvalidated: self.unvalidated(row),
+            ..Point::default()
         });
         let chart = ParetoChart {
             title: self.title.clone(),
@@ -158,15 +295,23 @@ impl<'t> Results<'t> {
             x_better: direction(column, None)?,
             y_better: direction("samples_per_s", None)?,
             points: points.collect(),
-            x_scale: Scale::Auto,
-            y_scale: Scale::Auto,
+            missing: self.missing(&x, &self.all()),
+            class_name: "workload".into(),
+            ..ParetoChart::default()
         };
         Ok(Figure::Files(chart.draw(&folder.join(stem))?))
     }
 
+    /// Whether a point is of a kind that no measurement backs, in results that say so of some.
+    fn unvalidated(&self, row: usize) -> bool {
+        self.throughput[row].is_finite()
+            && !self.bands[row].is_finite()
+            && self.bands.iter().any(|band| band.is_finite())
+    }
+
     /// What each point spends a layer's time on.
-    fn bars(&self, folder: &Path) -> Result<Figure, FigureError> {
-        let mut shown = self.mapped();
+    fn bars(&self, rows: &[usize], stem: &Path, style: &Style, remarks: &[String]) -> Result<Figure, FigureError> {
+        let mut shown = self.mapped_of(rows);
         if shown.len() > MOST_BARS {
             let (group_of, _) = slots(shown.iter().map(|row| self.groups[*row].clone()).collect());
             shown = self.fastest_each(&shown, &group_of);
@@ -175,6 +320,15 @@ impl<'t> Results<'t> {
         let parts = PARTS.map(|(_, column, _)| numbers(self.table, column));
         let parts = parts.into_iter().collect::<Result<Vec<_>, _>>()?;
         let busy = |row: usize| parts.iter().map(|part| part[row]).sum::<f64>();
+        let whole = shown.len();
+        shown.retain(|row| busy(*row).is_finite());
+        if shown.is_empty() {
+            return Ok(Figure::LeftOut("bars: no point has the parts of a layer's time".into()));
+        }
+        let mut notes = [remarks, &self.missing_note(rows)].concat();
+        if whole < self.mapped_of(rows).len() {
+            notes.push(format!("Shown: the fastest of each {}.", self.axes.first().copied().unwrap_or("group")));
+        }
         let limits = self.table.texts("bottleneck")?;
         let chart = StackedBars {
             title: self.title.clone(),
@@ -190,10 +344,10 @@ impl<'t> Results<'t> {
                 })
                 .collect(),
             marked: shown.iter().map(|row| PARTS.iter().position(|(_, _, word)| *word == limits[*row])).collect(),
+            notes,
             log: false,
         };
-        let width = if shown.len() > COLUMN_BARS { Width::Full } else { Width::Auto };
-        Ok(Figure::Files(chart.draw_at(&folder.join("bars"), width)?))
+        Ok(Figure::Files(chart.draw_in(stem, style)?))
     }
 
     /// What each partition of the fastest point spends its time on.
@@ -206,6 +360,9 @@ impl<'t> Results<'t> {
             .split(BETWEEN_PARTITIONS)
             .map(|partition| partition.split('/').map(|t| t.parse().unwrap_or(f64::NAN)).collect())
             .collect();
+        if !times.iter().flatten().any(|t| t.is_finite()) {
+            return Ok(Figure::LeftOut("bars of partitions: the fastest point has no partitions".into()));
+        }
         let part = |times: &Vec<f64>, i: usize| times.get(i).copied().unwrap_or(f64::NAN);
         let most = times.iter().flatten().copied().filter(|t| t.is_finite()).fold(0.0, f64::max);
         let (unit, factor) =
@@ -229,23 +386,28 @@ impl<'t> Results<'t> {
                 .iter()
                 .map(|t| (0..PARTS.len()).reduce(|a, b| if part(t, b) > part(t, a) { b } else { a }))
                 .collect(),
+            notes: Vec::new(),
             log: false,
         };
         Ok(Figure::Files(chart.draw(&folder.join("bars-partitions"))?))
     }
 
     /// One chip's work on a layer under the roofs of its matrix peak and its memory.
-    fn roofline(&self, folder: &Path) -> Result<Figure, FigureError> {
+    fn roofline(&self, rows: &[usize], stem: &Path, style: &Style, remarks: &[String]) -> Result<Figure, FigureError> {
         let column = |name: &str| numbers(self.table, name);
         let (flop, bytes, seconds) = (column("layer_flop")?, column("layer_dram_bytes")?, column("layer_s")?);
         let (peaks, bandwidths) = (column("peak_flop_per_s")?, column("dram_bytes_per_s")?);
         let (chips, memories) = (self.table.texts("chip_name")?, self.table.texts("memory_name")?);
-        let mapped = self.mapped();
+        let mut mapped = self.mapped_of(rows);
+        mapped.retain(|row| drawable(flop[*row] / bytes[*row], true) && drawable(flop[*row] / seconds[*row], true));
+        if mapped.is_empty() {
+            return Ok(Figure::LeftOut("roofline: no point has work, traffic and time of a layer".into()));
+        }
         let roofs_of = |rows: &[usize]| {
             let mut roofs: Vec<Roof> = Vec::new();
             for row in rows {
-                let (peak_y, slope, group) = (peaks[*row], bandwidths[*row], chips[*row].to_string());
-                let roof = Roof { label: format!("{group}, {}", memories[*row]), peak_y, slope, group };
+                let (peak_y, slope) = (peaks[*row], bandwidths[*row]);
+                let roof = Roof { chip: chips[*row].to_string(), memory: memories[*row].to_string(), peak_y, slope };
                 // One more than fit is enough to know that they do not.
                 if roofs.len() <= MOST_ROOFS && !roofs.contains(&roof) {
                     roofs.push(roof);
@@ -253,15 +415,18 @@ impl<'t> Results<'t> {
             }
             roofs
         };
+        let mut notes = [remarks, &self.missing_note(rows)].concat();
         let mut roofs = roofs_of(&mapped);
         if roofs.len() > MOST_ROOFS {
             let (chip_of, _) = slots(mapped.iter().map(|row| chips[*row].to_string()).collect());
             roofs = roofs_of(&self.fastest_each(&mapped, &chip_of));
             roofs.truncate(MOST_ROOFS);
+            notes.push("Roofs: those of each chip's fastest point.".into());
         }
         let points = mapped.iter().map(|row| RoofPoint {
             label: if mapped.len() > MOST_NAMED { String::new() } else { self.labels[*row].clone() },
-            group: chips[*row].to_string(),
+            chip: chips[*row].to_string(),
+            memory: memories[*row].to_string(),
             x: flop[*row] / bytes[*row],
             y: flop[*row] / seconds[*row],
         });
@@ -271,8 +436,9 @@ impl<'t> Results<'t> {
             y_label: "FLOP/s of one chip".into(),
             points: points.collect(),
             roofs,
+            notes,
         };
-        Ok(Figure::Files(chart.draw(&folder.join("roofline"))?))
+        Ok(Figure::Files(chart.draw_in(stem, style)?))
     }
 }
 
@@ -321,126 +487,15 @@ fn slots(labels: Vec<String>) -> (Vec<usize>, Vec<String>) {
     (of, distinct)
 }
 
-/// Which chart of two columns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Points.
-    Scatter,
-    /// Points of a group joined in the order of x.
-    Line,
-    /// Points with the front of those that no other beats.
-    Pareto,
-}
-
-/// Two columns to be drawn against each other.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// Column of the horizontal axis: numbers or names.
-    pub x: String,
-    /// Column of the vertical axis: numbers.
-    pub y: String,
-    /// Column whose distinct values are the groups.
-    pub group: Option<String>,
-    /// Logarithmic horizontal axis.
-    pub log_x: bool,
-    /// Logarithmic vertical axis.
-    pub log_y: bool,
-    /// Which chart.
-    pub kind: Kind,
-    /// What is better in x, where not what its column says.
-    pub x_better: Option<Better>,
-    /// What is better in y, where not what its column says.
-    pub y_better: Option<Better>,
-}
-
-/// Draws two columns of any table.
-///
-/// # Errors
-/// [`FigureError`] for unknown columns, columns without numbers, and files that cannot be written.
-pub fn draw_pair(table: &Table, pair: &Pair, stem: &Path) -> Result<Drawn, FigureError> {
-    let y = table.numbers(&pair.y)?;
-    let names = table.texts(&pair.x)?;
-    let groups = match &pair.group {
-        Some(column) => table.texts(column)?,
-        None => vec![""; table.len()],
-    };
-    let numbers_of_x = table.numbers(&pair.x).ok();
-    if table.is_empty() {
-        return Err(FigureError::NoRows);
-    }
-    let shown =
-        |row: usize| drawable(y[row], pair.log_y) && numbers_of_x.as_ref().is_none_or(|x| drawable(x[row], pair.log_x));
-    let hidden = (0..table.len()).filter(|row| !shown(*row)).count();
-    if hidden == table.len() {
-        return Err(FigureError::Nothing);
-    }
-    let left_out = (hidden > 0).then(|| {
-        let zero = if pair.log_x || pair.log_y { ", or one that is not above zero on a log axis" } else { "" };
-        format!(
-            "{hidden} of {} rows, which lack a number between -1e150 and 1e150 in one of the columns{zero}",
-            table.len()
-        )
-    });
-    let drawn = |files: Vec<PathBuf>| Drawn { files, left_out: left_out.into_iter().collect() };
-    let scale = |log: bool| if log { Scale::Log } else { Scale::Auto };
-    let (x_label, y_label) = (pair.x.clone(), pair.y.clone());
-    if pair.kind == Kind::Pareto {
-        let x = table.numbers(&pair.x)?;
-        let (x_better, y_better) = (direction(&pair.x, pair.x_better)?, direction(&pair.y, pair.y_better)?);
-        // The axes of a study name its points; in other tables the group does.
-        let labels = match table.axes() {
-            Ok(axes) => {
-                let columns = axes.iter().map(|axis| table.texts(axis)).collect::<Result<Vec<_>, _>>()?;
-                (0..table.len()).map(|row| joined(&columns, row)).collect()
-            }
-            Err(_) => groups.iter().map(|group| (*group).to_string()).collect::<Vec<_>>(),
-        };
-        let status = table.texts("status").ok().filter(|_| table.axes().is_ok());
-        let points = (0..table.len()).filter(|row| x[*row].is_finite() && y[*row].is_finite()).map(|row| Point {
-            label: labels[row].clone(),
-            group: groups[row].to_string(),
-            x: x[row],
-            y: y[row],
-            // A table without a status says nothing of its points.
-            proven: status.as_ref().is_none_or(|status| status[row] == PROVEN),
-        });
-        let chart = ParetoChart {
-            title: String::new(),
-            x_label,
-            y_label,
-            x_better,
-            y_better,
-            points: points.collect(),
-            x_scale: scale(pair.log_x),
-            y_scale: scale(pair.log_y),
-        };
-        return Ok(drawn(chart.draw(stem)?));
-    }
-    let is_number = names.iter().all(|text| text.trim().is_empty() || text.trim().parse::<f64>().is_ok());
-    let numeric = if is_number || pair.log_x { Some(table.numbers(&pair.x)?) } else { None };
-    let x = |row: usize| match &numeric {
-        Some(numbers) => XValue::Number(numbers[row]),
-        None => XValue::Text(names[row].to_string()),
-    };
-    let points = (0..table.len()).map(|row| XyPoint { group: groups[row].to_string(), x: x(row), y: y[row] });
-    let chart = XyChart {
-        title: String::new(),
-        x_label,
-        y_label,
-        points: points.collect(),
-        lines: pair.kind == Kind::Line,
-        x_scale: scale(pair.log_x),
-        y_scale: scale(pair.log_y),
-    };
-    Ok(drawn(chart.draw(stem)?))
-}
-
 /// Which values of a column are better: as is stated, else as the column says.
 fn direction(column: &str, stated: Option<Better>) -> Result<Better, FigureError> {
     stated.or_else(|| better(column)).ok_or_else(|| FigureError::NoDirection { column: column.to_string() })
 }
 
+mod asked;
+mod drawn;
 mod heatmaps;
+mod volume;
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! A CSV file read back: header, rows, and columns as numbers or texts.
 
-use super::csv::{COLUMNS, LEADING, TRAILING};
+use super::csv::{COLUMNS, LEADING, is_fixed};
 use crate::spec::FileKind;
 use crate::spec::nearest::{near, quoted};
 use csv::{ReaderBuilder, StringRecord};
@@ -18,6 +18,8 @@ const MOST_LISTED: usize = 12;
 pub struct Table {
     /// The file it came from.
     pub path: PathBuf,
+    /// Where the tables came from that this one is put together of.
+    parts: Vec<PathBuf>,
     header: Vec<String>,
     rows: Vec<StringRecord>,
 }
@@ -132,7 +134,60 @@ impl Table {
             )));
         }
         let rows = reader.into_records().collect::<Result<Vec<_>, _>>().map_err(|e| fail(no_table(&e)))?;
-        Ok(Self { path: path.to_path_buf(), header, rows })
+        Ok(Self { path: path.to_path_buf(), parts: Vec::new(), header, rows })
+    }
+
+    /// Tables put together: every column that one of them has, empty where a table lacks it, and a last one of this name that says
+    /// which table a row is from: the study's name where they differ, else the file's folder or path.
+    pub fn together(tables: Vec<Table>, source: &str) -> Self {
+        let mut header: Vec<String> = Vec::new();
+        // The axes of all stand before the columns that results have.
+        let (own, fixed): (Vec<&String>, Vec<&String>) =
+            tables.iter().flat_map(|t| &t.header).partition(|name| !is_fixed(name));
+        let first = tables.iter().flat_map(|t| t.header.first()).filter(|name| is_fixed(name));
+        for name in first.chain(own).chain(fixed) {
+            if !header.contains(name) {
+                header.push(name.clone());
+            }
+        }
+        let study = |t: &Table| t.texts("study").ok().and_then(|s| s.first().map(|s| (*s).to_string()));
+        let folder = |t: &Table| {
+            let folder = t.path.parent().and_then(Path::file_name);
+            folder.map(|name| name.to_string_lossy().into_owned())
+        };
+        let path = |t: &Table| Some(t.path.display().to_string());
+        let names: [&dyn Fn(&Table) -> Option<String>; 3] = [&study, &folder, &path];
+        let differ = |name: &&dyn Fn(&Table) -> Option<String>| {
+            let of: Vec<Option<String>> = tables.iter().map(name).collect();
+            of.iter()
+                .enumerate()
+                .all(|(i, name)| name.as_ref().is_some_and(|n| !n.is_empty()) && !of[..i].contains(name))
+        };
+        let called = names.iter().find(|name| differ(name));
+        let mut rows = Vec::new();
+        for (i, table) in tables.iter().enumerate() {
+            let places: Vec<Option<usize>> = header.iter().map(|name| table.position(name)).collect();
+            let own = called.and_then(|name| name(table)).unwrap_or_else(|| format!("table {}", i + 1));
+            for row in &table.rows {
+                let fields = places.iter().map(|at| at.and_then(|at| row.get(at)).unwrap_or_default());
+                let mut record: StringRecord = fields.chain([own.as_str()]).collect();
+                record.set_position(row.position().cloned());
+                rows.push(record);
+            }
+        }
+        header.push(source.to_string());
+        let parts: Vec<PathBuf> = tables.iter().map(|t| t.path.clone()).collect();
+        Self { path: parts.first().cloned().unwrap_or_default(), parts, header, rows }
+    }
+
+    /// The files it came from.
+    pub fn paths(&self) -> Vec<&Path> {
+        if self.parts.is_empty() { vec![&self.path] } else { self.parts.iter().map(PathBuf::as_path).collect() }
+    }
+
+    /// Whether it has a column of this name.
+    pub fn has(&self, column: &str) -> bool {
+        self.position(column).is_some()
     }
 
     /// Number of rows.
@@ -154,6 +209,10 @@ impl Table {
     /// # Errors
     /// [`TableError::NoColumn`], naming the nearest.
     pub fn texts(&self, column: &str) -> Result<Vec<&str>, TableError> {
+        // Results leave out columns that no row fills.
+        if !self.has(column) && is_fixed(column) && self.is_results() {
+            return Ok(vec![""; self.rows.len()]);
+        }
         let position = self.position(column).ok_or_else(|| TableError::NoColumn {
             path: self.path.clone(),
             column: column.to_string(),
@@ -214,15 +273,19 @@ impl Table {
     /// # Errors
     /// [`TableError::NotResults`] when a column of the results is missing.
     pub fn axes(&self) -> Result<Vec<&str>, TableError> {
-        let fixed = COLUMNS.iter().map(|c| c.name).chain(TRAILING.iter().map(|t| t.0));
-        let missing = std::iter::once(LEADING.0).chain(fixed).find(|name| self.position(name).is_none());
-        if let Some(missing) = missing {
+        if let Some(missing) = NEEDED.into_iter().find(|name| self.position(name).is_none()) {
             return Err(TableError::NotResults { path: self.path.clone(), missing });
         }
-        let first = COLUMNS.first().map(|c| c.name).unwrap_or_default();
-        Ok(self.header.iter().map(String::as_str).skip(1).take_while(|name| *name != first).collect())
+        Ok(self.header.iter().map(String::as_str).skip(1).take_while(|name| !is_fixed(name)).collect())
+    }
+
+    fn is_results(&self) -> bool {
+        NEEDED.into_iter().all(|name| self.has(name))
     }
 }
+
+/// Columns that every row of results fills.
+const NEEDED: [&str; 4] = [LEADING.0, "status", "study", "key"];
 
 #[cfg(test)]
 mod tests {

@@ -11,6 +11,7 @@ use crate::mapping::search::{Engine, MicroBatch, Objective, Passes, Request};
 use crate::mapping::solver::{Limits, Solver};
 use crate::plan::DimensionUse;
 use crate::report::csv;
+use crate::report::figures::{FigureSpec, unknown_columns};
 use crate::spec::nearest::nearest;
 use crate::spec::read::{Name, Table};
 use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
@@ -46,7 +47,7 @@ crate::spec! {
         /// Solve no more points than the front needs, and prove that the others are no better.
         search: Option<SearchSpec>,
         /// What is drawn.
-        plots: PlotSpec = PlotSpec { heatmap: None },
+        plots: PlotSpec = PlotSpec { heatmap: None, figures: Vec::new() },
     }
 }
 
@@ -217,6 +218,8 @@ crate::spec! {
     pub struct PlotSpec ("plots") {
         /// The heat map; by default the first axes are its rows, the last its columns.
         heatmap: Option<HeatmapSpec>,
+        /// Further figures, any number.
+        figures: Vec<FigureSpec> = Vec::new(),
     }
 }
 
@@ -543,6 +546,31 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
     if let Some(heatmap) = &study.plots.heatmap {
         let at = node.get("plots").and_then(|p| p.get("heatmap")).unwrap_or(node);
         reader.within("plots.heatmap", |r| check_heatmap(study, heatmap, at, r));
+    }
+    check_figures(study, node, reader);
+}
+
+/// Columns that are not there, and figures that would be written over each other.
+fn check_figures(study: &StudySpec, node: &Node, reader: &mut Reader) {
+    let axes: Vec<&str> = study.axes.iter().map(|a| a.name.0.as_str()).collect();
+    let at = node.get("plots").and_then(|p| p.get("figures")).unwrap_or(node);
+    let mut stems: HashSet<String> = HashSet::new();
+    for (i, figure) in study.plots.figures.iter().enumerate() {
+        let at = match &at.value {
+            Value::List(items) => items.get(i).unwrap_or(at),
+            _ => at,
+        };
+        reader.within(format!("plots.figures.[{i}]"), |r| {
+            for (field, problem) in unknown_columns(figure, &axes) {
+                r.within(field, |r| r.problem(at.get(field).unwrap_or(at), problem));
+            }
+            if !stems.insert(figure.stem()) {
+                r.within("name", |r| {
+                    let stem = figure.stem();
+                    r.problem(at, format!("another figure is written to {stem:?} too; give each a name of its own"));
+                });
+            }
+        });
     }
 }
 

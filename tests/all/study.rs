@@ -97,6 +97,39 @@ fn a_study_from_file_to_figures() {
         assert_eq!(code(&plot), Some(0), "{}", stderr(&plot));
         assert!(folder.read("pair.svg").starts_with("<svg"));
     }
+    let results = "outputs/small/results.csv";
+    for kind in [
+        &["pareto", "--x", "cost_usd", "--y", "samples_per_s", "--z", "power_w"][..],
+        &["scatter", "--x", "cost_usd", "--y", "samples_per_s", "--z", "power_w", "--legend", "right"],
+        &["heatmap", "--x", "cores", "--y", "layers", "--z", "utilization", "--order", "name"],
+        &["line", "--x", "cores", "--y", "samples_per_s", "--font", "9", "--width", "88 mm", "--y-limits", "0:"],
+        &["bars", "--title", "Bars"],
+        &["roofline", "--legend", "bottom"],
+        &["tornado", "--y", "samples_per_s"],
+        &["parallel"],
+        &["matrix", "--columns", "cost_usd,samples_per_s"],
+        &["hypervolume", "--x", "cost_usd", "--y", "samples_per_s"],
+    ] {
+        let plot = folder.flowspace(&[&["plot", results, "--out", "one", "--kind"], kind].concat());
+        assert_eq!(code(&plot), Some(0), "{kind:?}: {}", stderr(&plot));
+        for end in ["svg", "png", "pdf"] {
+            let file = folder.0.join(format!("one.{end}"));
+            assert!(fs::metadata(&file).unwrap().len() > 500, "{kind:?}.{end}");
+            fs::remove_file(file).unwrap();
+        }
+    }
+    // The line says what it chose over.
+    let line = ["plot", results, "--kind", "line", "--x", "cores", "--y", "samples_per_s", "--out", "line"];
+    assert_eq!(code(&folder.flowspace(&line)), Some(0));
+    assert!(folder.read("line.svg").contains("Of layers: the best by samples_per_s"), "{}", folder.read("line.svg"));
+    // Two results over each other: a front each.
+    fs::create_dir(folder.0.join("again")).unwrap();
+    fs::write(folder.0.join("again/results.csv"), folder.read(results)).unwrap();
+    let both = folder.flowspace(&["plot", results, "again/results.csv", "--out", "both"]);
+    assert_eq!(code(&both), Some(0), "{}", stderr(&both));
+    let svg = folder.read("both/pareto-cost-overlaid.svg");
+    assert!(svg.contains("One front for each source") && svg.contains("again"), "{svg}");
+
     let names = folder.flowspace(&["plot", "outputs/small/results.csv", "--x", "status", "--y", "layer_s"]);
     assert_eq!(code(&names), Some(0), "{}", stderr(&names));
     let unknown = folder.flowspace(&["plot", "outputs/small/results.csv", "--x", "cost_us", "--y", "layer_s"]);

@@ -7,8 +7,8 @@ use super::{Figure, FigureError, Results, numbers, slots};
 use std::path::Path;
 
 /// Rows and columns of a heat map that can still be read.
-const MOST_ROWS: usize = 80;
-const MOST_COLS: usize = 60;
+pub(super) const MOST_ROWS: usize = 80;
+pub(super) const MOST_COLS: usize = 60;
 /// Panels in one figure, and figures of one study.
 const MOST_PANELS: usize = 24;
 const MOST_FIGURES: usize = 24;
@@ -136,7 +136,7 @@ fn panel(results: &Results<'_>, values: &[f64], title: &[String], grid: &[Vec<Ve
 
 impl Results<'_> {
     /// What an empty cell says.
-    fn note(&self, row: usize) -> String {
+    pub(super) fn note(&self, row: usize) -> String {
         match self.status[row] {
             INFEASIBLE => self.short.get(row).copied().unwrap_or_default().to_string(),
             FAILED => FAILED.to_string(),
@@ -156,6 +156,7 @@ fn one(asked: &Asked<'_>, rows: &Groups, cols: &Groups, value: &str, title: Stri
         value_label: value.to_string(),
         cells: panel.cells,
         notes: panel.notes,
+        remarks: Vec::new(),
     }
 }
 
@@ -172,7 +173,7 @@ fn value_label(column: &str) -> String {
 }
 
 /// A label as part of a file's name.
-fn file_name(label: &str) -> String {
+pub(super) fn file_name(label: &str) -> String {
     label.chars().map(|c| if c.is_alphanumeric() || "-_.".contains(c) { c } else { '-' }).collect()
 }
 

@@ -20,7 +20,12 @@ pub struct Range {
     lo: f64,
     hi: f64,
     log: bool,
+    /// Limits were given: what lies beyond them is not shown.
+    cut: bool,
 }
+
+/// Limits of an axis; what is not given follows from the values.
+pub type Limits = (Option<f64>, Option<f64>);
 
 /// Larger numbers than this are treated as infinite, so that no difference or ratio can overflow.
 const HUGE: f64 = 1e150;
@@ -38,28 +43,43 @@ impl Range {
         };
         let (lo, hi, found) = extent(values, log);
         match (found, log) {
-            (false, true) => Range { lo: 0.1, hi: 10.0, log },
-            (false, false) => Range { lo: 0.0, hi: 1.0, log },
+            (false, true) => Range { lo: 0.1, hi: 10.0, log, cut: false },
+            (false, false) => Range { lo: 0.0, hi: 1.0, log, cut: false },
             (true, true) => {
                 let decades = (hi / lo).log10();
                 let pad = if decades < 1e-6 { 0.5 } else { (decades * 0.06).max(0.02) };
-                Range { lo: lo / 10_f64.powf(pad), hi: hi * 10_f64.powf(pad), log }
+                Range { lo: lo / 10_f64.powf(pad), hi: hi * 10_f64.powf(pad), log, cut: false }
             }
             (true, false) => linear(lo, hi),
         }
+    }
+
+    /// The range within given limits; a limit that the axis cannot have (not positive on a log axis, the lower at or above the upper)
+    /// is left out.
+    #[must_use]
+    pub fn within(self, (lo, hi): Limits) -> Range {
+        let usable = |limit: Option<f64>| limit.filter(|limit| drawable(*limit, self.log));
+        let wanted = Range { lo: usable(lo).unwrap_or(self.lo), hi: usable(hi).unwrap_or(self.hi), ..self };
+        let cut = usable(lo).is_some() || usable(hi).is_some();
+        if cut && wanted.lo < wanted.hi { Range { cut, ..wanted } } else { self }
+    }
+
+    /// The range without limits: what lies beyond its ends has a place too.
+    pub(crate) fn open(self) -> Range {
+        Range { cut: false, ..self }
     }
 
     /// A linear range from 0 to a little above the largest value, for bars.
     pub fn from_zero(values: &[f64]) -> Range {
         let (_, hi, found) = extent(values, false);
         let hi = if found && hi > 1.0 / HUGE { hi * 1.04 } else { 1.0 };
-        Range { lo: 0.0, hi, log: false }
+        Range { lo: 0.0, hi, log: false, cut: false }
     }
 
     /// A logarithmic range; bounds that are not usable are replaced.
     pub fn log_between(lo: f64, hi: f64) -> Range {
         if drawable(lo, true) && drawable(hi, true) && hi > lo * 1.0001 {
-            Range { lo, hi, log: true }
+            Range { lo, hi, log: true, cut: false }
         } else {
             Range::over(&[lo, hi], Scale::Log)
         }
@@ -90,7 +110,7 @@ impl Range {
 
     /// Whether the axis can show a value at all.
     pub fn shows(&self, value: f64) -> bool {
-        drawable(value, self.log)
+        drawable(value, self.log) && (!self.cut || (self.lo <= value && value <= self.hi))
     }
 
     /// Where the value lies: 0 at the lower end, 1 at the upper end, `None` if it cannot be shown.
@@ -124,13 +144,13 @@ fn extent(values: &[f64], log: bool) -> (f64, f64, bool) {
 fn linear(lo: f64, hi: f64) -> Range {
     let size = lo.abs().max(hi.abs());
     if size < 1.0 / HUGE {
-        return Range { lo: -1.0, hi: 1.0, log: false };
+        return Range { lo: -1.0, hi: 1.0, log: false, cut: false };
     }
     if hi - lo <= size * 1e-9 {
-        return Range { lo: lo - size * 0.1, hi: hi + size * 0.1, log: false };
+        return Range { lo: lo - size * 0.1, hi: hi + size * 0.1, log: false, cut: false };
     }
     let pad = (hi - lo) * 0.05;
-    let mut range = Range { lo: lo - pad, hi: hi + pad, log: false };
+    let mut range = Range { lo: lo - pad, hi: hi + pad, log: false, cut: false };
     // Zero belongs on the axis when the data come near it: ratios can then be read off.
     if lo >= 0.0 && lo < 0.4 * hi {
         range.lo = 0.0;

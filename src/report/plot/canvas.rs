@@ -155,19 +155,79 @@ pub(crate) enum Op {
     },
 }
 
+impl Op {
+    /// The shape made larger about the origin.
+    fn zoom(&mut self, by: f64) {
+        let all = |points: &mut Vec<Pt>| points.iter_mut().for_each(|p| *p = (p.0 * by, p.1 * by));
+        match self {
+            Op::Stroke { points, width, .. } => {
+                all(points);
+                *width *= by;
+            }
+            Op::Fill { points, .. } => all(points),
+            Op::Disc { center, radius, .. } => {
+                *center = (center.0 * by, center.1 * by);
+                *radius *= by;
+            }
+            Op::Text { at, look, .. } => {
+                *at = (at.0 * by, at.1 * by);
+                look.size *= by;
+            }
+        }
+    }
+
+    /// The room a text takes: its capitals above the line and what hangs below it.
+    #[cfg(test)]
+    pub fn text_room(&self) -> Option<(&str, Rect)> {
+        let Op::Text { text, at, look } = self else { return None };
+        let width = fonts::width(text, look.size, look.bold);
+        let start = match look.align {
+            Align::Start => 0.0,
+            Align::Middle => -width / 2.0,
+            Align::End => -width,
+        };
+        let rect = if look.up {
+            Rect { x0: at.0 - look.cap(), y0: at.1 - start - width, x1: at.0, y1: at.1 - start }
+        } else {
+            Rect { x0: at.0 + start, y0: at.1 - look.cap(), x1: at.0 + start + width, y1: at.1 }
+        };
+        Some((text, rect))
+    }
+}
+
 /// A recorded drawing.
 #[derive(Debug)]
 pub(crate) struct Canvas {
     pub width: f64,
     pub height: f64,
     pub ops: Vec<Op>,
+    /// Lines from markers to their labels, and the markers with their radii: what a test holds against each other.
+    pub leaders: Vec<(Pt, Pt)>,
+    pub markers: Vec<(Pt, f64)>,
 }
 
 impl Canvas {
     /// An empty drawing; the height is set when it is known.
     pub fn new(width: f64) -> Result<Canvas, PlotError> {
         fonts::ensure()?;
-        Ok(Canvas { width, height: width, ops: Vec::new() })
+        Ok(Canvas { width, height: width, ops: Vec::new(), leaders: Vec::new(), markers: Vec::new() })
+    }
+
+    /// Everything made larger, text and lines too.
+    pub fn zoomed(mut self, by: f64) -> Canvas {
+        if by != 1.0 {
+            self.ops.iter_mut().for_each(|op| op.zoom(by));
+            self.leaders.iter_mut().for_each(|(a, b)| (*a, *b) = ((a.0 * by, a.1 * by), (b.0 * by, b.1 * by)));
+            self.markers.iter_mut().for_each(|(at, r)| (*at, *r) = ((at.0 * by, at.1 * by), *r * by));
+            (self.width, self.height) = (self.width * by, self.height * by);
+        }
+        self
+    }
+
+    /// The line from a marker to its label.
+    pub fn leader(&mut self, from: Pt, to: Pt, color: Rgb) {
+        self.leaders.push((from, to));
+        self.stroke(&[from, to], 0.4, color);
     }
 
     pub fn stroke(&mut self, points: &[Pt], width: f64, color: Rgb) {

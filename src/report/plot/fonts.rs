@@ -32,9 +32,7 @@ pub(crate) fn ensure() -> Result<(), PlotError> {
 
 /// Whether the font draws a character; where it does not, a box would stand in the figure.
 pub(crate) fn has(character: char) -> bool {
-    static FONT: OnceLock<Option<FontRef<'static>>> = OnceLock::new();
-    let font = FONT.get_or_init(|| FontRef::try_from_slice(REGULAR).ok());
-    character.is_ascii() || font.as_ref().is_none_or(|font| font.glyph_id(character).0 != 0)
+    character.is_ascii() || read(false).is_none_or(|font| font.glyph_id(character).0 != 0)
 }
 
 /// The width of a line of text whose em is `size` points.
@@ -47,4 +45,27 @@ pub(crate) fn width(text: &str, size: f64, bold: bool) -> f64 {
         Ok(((x0, _), (x1, _))) => f64::from(x1 - x0) / EM * size,
         Err(_) => 0.6 * size * text.chars().count() as f64,
     }
+}
+
+/// The font file.
+pub(crate) fn file(bold: bool) -> &'static [u8] {
+    if bold { BOLD } else { REGULAR }
+}
+
+fn read(bold: bool) -> Option<&'static FontRef<'static>> {
+    static FONTS: OnceLock<[Option<FontRef<'static>>; 2]> = OnceLock::new();
+    let fonts = FONTS.get_or_init(|| [REGULAR, BOLD].map(|bytes| FontRef::try_from_slice(bytes).ok()));
+    fonts[usize::from(bold)].as_ref()
+}
+
+/// The number of a character's glyph; 0 where the font has none.
+pub(crate) fn glyph(character: char, bold: bool) -> u16 {
+    read(bold).map_or(0, |font| font.glyph_id(character).0)
+}
+
+/// The width of a line of text by what its letters take each, without kerning: what a PDF viewer sets.
+pub(crate) fn advance(text: &str, size: f64, bold: bool) -> f64 {
+    let Some(font) = read(bold) else { return width(text, size, bold) };
+    let em = f64::from(font.units_per_em().unwrap_or(2048.0));
+    text.chars().map(|c| f64::from(font.h_advance_unscaled(font.glyph_id(c)))).sum::<f64>() / em * size
 }

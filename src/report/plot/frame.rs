@@ -54,6 +54,19 @@ impl Frame {
         self.y.fraction(value).map(|at| self.plot.y1 - at * self.plot.height())
     }
 
+    /// Like [`Frame::x_at`], for what is clipped afterwards: beyond the limits too.
+    pub fn x_anywhere(&self, value: f64) -> Option<f64> {
+        match &self.x {
+            Axis::Number(range) => range.open().fraction(value).map(|at| self.plot.x0 + at * self.plot.width()),
+            Axis::Slots(_) => None,
+        }
+    }
+
+    /// Likewise on the vertical axis.
+    pub fn y_anywhere(&self, value: f64) -> Option<f64> {
+        self.y.open().fraction(value).map(|at| self.plot.y1 - at * self.plot.height())
+    }
+
     /// The middle and the width of slot `index`.
     pub fn slot(&self, index: usize) -> (f64, f64) {
         let count = if let Axis::Slots(names) = &self.x { names.len().max(1) } else { 1 };
@@ -65,14 +78,15 @@ impl Frame {
 /// Draws the axes over the whole width of the canvas.
 pub(crate) fn draw(canvas: &mut Canvas, spec: Spec) -> Frame {
     let y_ticks = ticks(&spec.y, (spec.height / 22.0).clamp(3.0, 8.0) as usize);
-    let y_labels: Vec<String> = y_ticks.iter().map(|tick| minus(&tick.label)).collect();
+    let y_labels: Vec<String> = y_ticks.iter().map(|tick| written(&tick.label, spec.y_label)).collect();
     let y_title = text::wrap(spec.y_label, AXIS, false, spec.height, 2);
     let title_width = y_title.len() as f64 * AXIS * LEADING;
     let x0 =
         MARGIN + title_width + 3.0 + text::widest(y_labels.iter().map(String::as_str), TICK) + TICK_LENGTH + LABEL_GAP;
     let mut plot = Rect { x0, y0: spec.top, x1: canvas.width - MARGIN - 2.0, y1: spec.top + spec.height };
 
-    let x_ticks = if let Axis::Number(range) = &spec.x { number_ticks(range, &mut plot) } else { Vec::new() };
+    let x_ticks =
+        if let Axis::Number(range) = &spec.x { number_ticks(range, spec.x_label, &mut plot) } else { Vec::new() };
 
     for tick in &y_ticks {
         if let Some(at) = spec.y.fraction(tick.at) {
@@ -132,14 +146,14 @@ pub(crate) fn draw(canvas: &mut Canvas, spec: Spec) -> Frame {
 }
 
 /// Chooses as many ticks as fit without their labels touching, and makes room for the last label.
-fn number_ticks(range: &Range, plot: &mut Rect) -> Vec<(f64, String)> {
+fn number_ticks(range: &Range, title: &str, plot: &mut Rect) -> Vec<(f64, String)> {
     let most = (plot.width() / 26.0).clamp(2.0, 9.0) as usize;
     let mut found = Vec::new();
     for most in (2..=most).rev() {
         let labels: Vec<(f64, String, f64)> = ticks(range, most)
             .into_iter()
             .filter_map(|tick| {
-                let label = minus(&tick.label);
+                let label = written(&tick.label, title);
                 let width = fonts::width(&label, TICK, false);
                 range.fraction(tick.at).map(|at| (at, label, width))
             })
@@ -211,14 +225,31 @@ pub(crate) fn skipped(canvas: &mut Canvas, count: usize, what: &str, log: bool, 
         return y;
     }
     let plural = if count == 1 { "" } else { "s" };
-    let why =
-        if log { "not finite, beyond 1e150, or not positive on a log axis" } else { "not finite, or beyond 1e150" };
+    let why = if log {
+        "no number, outside the axes, or not positive on a log axis"
+    } else {
+        "no number, or outside the axes"
+    };
     note(canvas, &format!("{count} {what}{plural} not drawn ({why})."), y + 1.0)
 }
 
 /// Says in the middle of the plot that there is nothing in it.
 pub(crate) fn no_data(canvas: &mut Canvas, plot: &Rect) {
     canvas.text_mid("no data", plot.center(), Look::new(AXIS).color(MID).align(Align::Middle));
+}
+
+/// A tick's label under an axis title: of money with its sign and in billions, which nobody calls giga; of anything else as it is.
+pub(crate) fn written(label: &str, title: &str) -> String {
+    if !is_money(title) || label == "0" {
+        return minus(label);
+    }
+    let label = label.replace('G', "B");
+    label.strip_prefix('-').map_or_else(|| format!("${label}"), |size| format!("\u{2212}${size}"))
+}
+
+/// Whether numbers under a title are dollars: a price, or a column that ends in the unit. Rates by dollar are none.
+pub(crate) fn is_money(title: &str) -> bool {
+    title.ends_with("($)") || title.ends_with("_usd") || title.ends_with("(USD)")
 }
 
 /// Writes a true minus sign.

@@ -6,8 +6,9 @@ use super::axis::{Range, Scale, ticks};
 use super::canvas::{Align, Canvas, Look, Rect};
 use super::frame::{self, minus};
 use super::numbers::short_number;
+use super::style::Style;
 use super::theme::{self, AXIS, DARK, EMPTY, MARGIN, MID, SMALLEST, TICK};
-use super::{PlotError, Width, fonts, render, text};
+use super::{PlotError, fonts, render, text};
 
 /// A heat map with the value printed in each cell.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -28,6 +29,8 @@ pub struct Heatmap {
     pub cells: Vec<Vec<Option<f64>>>,
     /// Short texts for empty cells, by row, such as "DRAM" for a design that does not fit into memory.
     pub notes: Vec<Vec<Option<String>>>,
+    /// Remarks below.
+    pub remarks: Vec<String>,
 }
 
 const CELL_HEIGHT: f64 = 12.0;
@@ -54,40 +57,56 @@ struct Layout {
 }
 
 impl Heatmap {
-    /// Writes `<stem>.svg` and `<stem>.png`; the figure is one column wide if the numbers fit.
+    /// Writes the figure's files.
+    ///
+    /// # Errors
+    /// [`PlotError`]: a file that cannot be written.
     pub fn draw(&self, stem: &Path) -> Result<Vec<PathBuf>, PlotError> {
-        self.draw_at(stem, Width::Auto)
+        self.draw_in(stem, &Style::default())
     }
 
-    /// Like [`Heatmap::draw`], with a given width.
-    pub fn draw_at(&self, stem: &Path, width: Width) -> Result<Vec<PathBuf>, PlotError> {
+    /// Like `draw`, in a given style.
+    ///
+    /// # Errors
+    /// [`PlotError`]: a file that cannot be written.
+    pub fn draw_in(&self, stem: &Path, style: &Style) -> Result<Vec<PathBuf>, PlotError> {
+        render::write(&self.compose(style)?, stem)
+    }
+
+    pub(crate) fn compose(&self, style: &Style) -> Result<Canvas, PlotError> {
         let all: Vec<f64> =
             (0..self.rows.len()).flat_map(|r| (0..self.cols.len()).filter_map(move |c| self.value(r, c))).collect();
         let range = Range::tight(&all, Scale::Auto);
         let wide = self.layout(theme::COLUMN, &range).font < CELL_FONT;
-        let mut canvas = Canvas::new(width.points(wide))?;
+        let mut sheet = style.sheet(wide)?;
+        let y = sheet.begin(&self.title, Vec::new());
+        let canvas = &mut sheet.canvas;
         let mut layout = self.layout(canvas.width, &range);
-        let y = frame::title(&mut canvas, &self.title, MARGIN);
-        layout.grid.y0 = self.column_labels(&mut canvas, &layout, y);
-        layout.row = (FEW_ROWS / self.rows.len().max(1) as f64).clamp(CELL_HEIGHT, 1.6 * CELL_HEIGHT);
+        layout.grid.y0 = self.column_labels(canvas, &layout, y);
+        // The body is never smaller than its head.
+        let few = FEW_ROWS.max(layout.grid.y0 - y + 8.0);
+        let row = (few / self.rows.len().max(1) as f64).clamp(CELL_HEIGHT, 2.4 * CELL_HEIGHT);
+        layout.row = style.height.map_or(row, |_| style.height_or(0.0) / self.rows.len().max(1) as f64);
         layout.grid.y1 = layout.grid.y0 + layout.row * self.rows.len() as f64;
-        self.row_labels(&mut canvas, &layout);
-        let row_title_end = upright(&mut canvas, &self.row_title, MARGIN + AXIS * 0.8, layout.grid.center().1, y);
+        self.row_labels(canvas, &layout);
+        let row_title_end = upright(canvas, &self.row_title, MARGIN + AXIS * 0.8, layout.grid.center().1, y);
         for row in 0..self.rows.len() {
             for col in 0..self.cols.len() {
-                self.cell(&mut canvas, &layout, &range, row, col);
+                self.cell(canvas, &layout, &range, row, col);
             }
         }
         if self.rows.is_empty() || self.cols.is_empty() {
             layout.grid.y1 += 40.0;
-            frame::no_data(&mut canvas, &layout.grid);
+            frame::no_data(canvas, &layout.grid);
         }
-        let bar_end = color_bar(&mut canvas, &layout.grid, &range, &self.value_label, y).max(row_title_end);
+        let bar_end = color_bar(canvas, &layout.grid, &range, &self.value_label, y).max(row_title_end);
         let mut bottom = layout.grid.y1.max(bar_end) + 2.0;
+        for remark in &self.remarks {
+            bottom = frame::note(canvas, remark, bottom);
+        }
         let hidden = self.cells.iter().flatten().flatten().filter(|value| !range.shows(**value)).count();
-        bottom = frame::skipped(&mut canvas, hidden, "value", range.is_log(), bottom);
-        canvas.height = bottom + MARGIN;
-        render::write(&canvas, stem)
+        bottom = frame::skipped(canvas, hidden, "value", range.is_log(), bottom);
+        Ok(sheet.end(bottom))
     }
 
     /// The value of a cell, if it is a number that can be drawn at all.
@@ -195,7 +214,7 @@ pub(super) fn color_bar(canvas: &mut Canvas, grid: &Rect, range: &Range, label: 
         canvas.rect(Rect { y0: bar.y0, y1, ..bar }, theme::viridis(low + 0.5 / f64::from(steps)));
     }
     canvas.stroke_closed(&bar.corners(), 0.5, DARK);
-    for (at, label) in bar_ticks(range) {
+    for (at, label) in bar_ticks(range, label) {
         let y = bar.y1 - at * height;
         canvas.stroke(&[(bar.x1, y), (bar.x1 + 2.0, y)], 0.5, DARK);
         canvas.text_mid(&label, (bar.x1 + 3.5, y), Look::new(TICK));
@@ -213,17 +232,17 @@ pub(super) fn upright(canvas: &mut Canvas, title: &str, x: f64, middle: f64, top
     y + half
 }
 
-fn bar_ticks(range: &Range) -> Vec<(f64, String)> {
+fn bar_ticks(range: &Range, title: &str) -> Vec<(f64, String)> {
     ticks(range, 6)
         .into_iter()
-        .filter_map(|tick| Some((range.fraction(tick.at)?, minus(&tick.label))))
+        .filter_map(|tick| Some((range.fraction(tick.at)?, frame::written(&tick.label, title))))
         .filter(|(at, _)| (-0.001..=1.001).contains(at))
         .collect()
 }
 
 /// The room of the colour bar with its ticks and title.
 pub(super) fn bar_room(range: &Range, title: &str) -> f64 {
-    let labels = bar_ticks(range);
+    let labels = bar_ticks(range, title);
     let title = if title.trim().is_empty() { 0.0 } else { AXIS * 1.35 };
     BAR_WIDTH + 3.5 + text::widest(labels.iter().map(|(_, label)| label.as_str()), TICK) + title
 }

@@ -28,9 +28,19 @@ impl Groups {
         groups
     }
 
-    /// The number of the group, at most [`MOST_GROUPS`].
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The number of the group.
+    pub fn position(&self, name: &str) -> usize {
+        self.index.get(name).copied().unwrap_or(0)
+    }
+
+    /// The number of the group's sign, at most [`MOST_GROUPS`].
     pub fn index(&self, name: &str) -> usize {
-        self.index.get(name).copied().unwrap_or(0).min(MOST_GROUPS)
+        self.position(name).min(MOST_GROUPS)
     }
 
     pub fn color(&self, name: &str) -> Rgb {
@@ -39,15 +49,6 @@ impl Groups {
 
     pub fn shape(&self, name: &str) -> Shape {
         theme::shape(self.index(name))
-    }
-
-    /// The legend entries of these groups with the signs they have in `all`.
-    pub fn entries_as(&self, all: &Groups) -> Vec<Entry> {
-        let mut entries = self.entries();
-        for (entry, name) in entries.iter_mut().zip(&self.names).take(MOST_GROUPS) {
-            entry.swatch = Swatch::Marker(all.shape(name), all.color(name));
-        }
-        entries
     }
 
     /// The legend entries; none when there is only one group without a name.
@@ -102,6 +103,25 @@ impl Entry {
     pub fn new(label: &str, swatch: Swatch) -> Entry {
         Entry { label: label.to_string(), swatch }
     }
+
+    pub fn name(&self) -> &str {
+        &self.label
+    }
+
+    /// The entry with a box of its marker's colour.
+    pub fn boxed(self) -> Entry {
+        match self.swatch {
+            Swatch::Marker(_, color) => Entry { swatch: Swatch::Box(color), ..self },
+            _ => self,
+        }
+    }
+
+    /// The entry without its colour, where colour says something else.
+    pub fn grey(&mut self) {
+        if let Swatch::Marker(_, color) = &mut self.swatch {
+            *color = theme::MID;
+        }
+    }
 }
 
 const SIGN: f64 = 13.0;
@@ -110,6 +130,11 @@ const ENTRY_GAP: f64 = 9.0;
 /// The smallest gap that still separates entries in a row.
 const TIGHT_GAP: f64 = 5.0;
 const ROW: f64 = 10.5;
+
+/// The width of the legend in one column.
+pub(crate) fn column(entries: &[Entry]) -> f64 {
+    SIGN + SIGN_GAP + text::widest(entries.iter().map(|entry| entry.label.as_str()), TICK)
+}
 
 /// Draws the legend from `y` downwards between `x0` and `x1`, and returns where it ends.
 pub(crate) fn draw(canvas: &mut Canvas, entries: &[Entry], x0: f64, x1: f64, y: f64) -> f64 {

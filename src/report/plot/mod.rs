@@ -1,7 +1,7 @@
-//! Figures for papers: each chart is written as an SVG file and as a 300 dpi PNG file.
+//! Figures for papers: each chart is written as an SVG file, a PDF file, and a 300 dpi PNG file.
 //!
-//! A chart is a plain struct with the data and a `draw` method. `draw(stem)` writes `<stem>.svg` and `<stem>.png`
-//! and returns both paths. The same input always gives the same bytes. Data that cannot be drawn (not a number,
+//! A chart is a plain struct with the data and a `draw` method. `draw(stem)` writes `<stem>.svg`, `<stem>.png` and `<stem>.pdf`
+//! and returns their paths. The same input always gives the same bytes. Data that cannot be drawn (not a number,
 //! infinite, or not positive on a log axis) is left out, and the figure says how many values that were.
 //!
 //! All lengths are in points (1/72 inch), measured on the printed page: a figure is 252 points (3.5 inch, one column)
@@ -19,30 +19,38 @@ mod labels;
 mod legend;
 mod numbers;
 mod panels;
+mod parallel;
 mod pareto;
+mod pdf;
 mod png;
 mod render;
-mod roof_labels;
 mod roofline;
+mod scatter_matrix;
 mod stacks;
+mod style;
 mod text;
 mod theme;
 mod tornado;
+mod truetype;
 mod xy;
 
 use std::path::PathBuf;
 
 pub use agreement::{Agreement, AgreementPoint};
 pub(crate) use axis::drawable;
-pub use axis::{Range, Scale, Tick, ticks};
+pub use axis::{Limits, Range, Scale, Tick, ticks};
 pub use bars::{Series, StackedBars};
 pub use gantt::{Gantt, Stretch};
 pub use heatmap::Heatmap;
 pub use numbers::short_number;
 pub use panels::{HeatmapPanels, Panel};
-pub use pareto::{Better, ParetoChart, Point, pareto_front};
+pub use parallel::{Parallel, ParallelAxis, ParallelLine};
+pub(crate) use pareto::front_of;
+pub use pareto::{Better, Missing, ParetoChart, Point, Third, pareto_front};
 pub use roofline::{Roof, RoofPoint, Roofline};
+pub use scatter_matrix::{Dimension, MatrixPoint, ScatterMatrix};
 pub use stacks::{Flow, Stack, Stacks};
+pub use style::{LegendAt, Style};
 pub use tornado::{Lever, Tornado};
 pub use xy::{XValue, XyChart, XyPoint};
 
@@ -72,7 +80,7 @@ pub enum PlotError {
 }
 
 /// How wide the figure is on the printed page.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Width {
     /// One column unless the content needs the full width.
     #[default]
@@ -81,6 +89,8 @@ pub enum Width {
     Column,
     /// Both columns: 7 inch.
     Full,
+    /// So many points.
+    Points(f64),
 }
 
 impl Width {
@@ -89,6 +99,7 @@ impl Width {
         match self {
             Width::Column => theme::COLUMN,
             Width::Full => theme::FULL,
+            Width::Points(points) => points.clamp(72.0, 2000.0),
             Width::Auto if wide => theme::FULL,
             Width::Auto => theme::COLUMN,
         }

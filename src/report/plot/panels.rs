@@ -10,8 +10,9 @@ use super::canvas::{Align, Canvas, Look, Rect};
 use super::frame;
 use super::heatmap::{BAR_GAP, CELL_FONT, SEAM, bar_room, cell, color_bar};
 use super::numbers::magnitude;
-use super::theme::{AXIS, DARK, FULL, MARGIN, MID, SMALLEST, TICK};
-use super::{PlotError, Width, fonts, render, text};
+use super::style::Style;
+use super::theme::{AXIS, DARK, MARGIN, MID, SMALLEST, TICK};
+use super::{PlotError, fonts, render, text};
 
 /// Heat maps of the same rows and columns.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -121,12 +122,30 @@ fn label(labels: &[Vec<String>], i: usize, level: usize) -> &str {
 }
 
 impl HeatmapPanels {
-    /// Writes `<stem>.svg` and `<stem>.png`, as wide as needed.
+    /// Writes the figure's files.
+    ///
+    /// # Errors
+    /// [`PlotError`]: a file that cannot be written.
     pub fn draw(&self, stem: &Path) -> Result<Vec<PathBuf>, PlotError> {
+        self.draw_in(stem, &Style::default())
+    }
+
+    /// Like `draw`, in a given style.
+    ///
+    /// # Errors
+    /// [`PlotError`]: a file that cannot be written.
+    pub fn draw_in(&self, stem: &Path, style: &Style) -> Result<Vec<PathBuf>, PlotError> {
+        render::write(&self.compose(style)?, stem)
+    }
+
+    pub(crate) fn compose(&self, style: &Style) -> Result<Canvas, PlotError> {
         let all: Vec<f64> = self.panels.iter().flat_map(|panel| panel.values()).collect();
         let (scale, prefix) = magnitude(all.iter().copied().fold(0.0, f64::max));
         let scaled: Vec<f64> = all.iter().map(|value| value / scale).collect();
         let range = Range::tight(&scaled, self.scale);
+        let money = frame::is_money(&self.value_label);
+        let prefix = if money { format!("{}$", prefix.replace('G', "B")) } else { prefix };
+        let prefix = if money && self.value_label.contains("{}") { prefix.replace('$', "") } else { prefix };
         let value_label = match (self.value_label.contains("{}"), prefix.is_empty()) {
             (true, _) => self.value_label.replace("{}", &prefix),
             (false, true) => self.value_label.clone(),
@@ -143,9 +162,11 @@ impl HeatmapPanels {
         };
         let count = self.panels.len().max(1);
         let column_is_enough = fit(super::theme::COLUMN, count) >= NARROWEST + 3.0;
-        let mut canvas = Canvas::new(Width::Auto.points(!column_is_enough))?;
+        let mut sheet = style.sheet(!column_is_enough)?;
+        let mut y = sheet.begin(&self.title, Vec::new());
+        let canvas = &mut sheet.canvas;
         let mut beside = count.min(MOST);
-        while beside > 1 && fit(canvas.width, beside) < NARROWEST && canvas.width >= FULL {
+        while beside > 1 && fit(canvas.width, beside) < NARROWEST {
             beside -= 1;
         }
         // Equal rows of panels.
@@ -153,10 +174,11 @@ impl HeatmapPanels {
         let size = fit(canvas.width, beside).clamp(4.0, WIDEST);
 
         let cols = Slots::new(&self.cols, size);
-        let rows = Slots::new(&self.rows, (FEW_ROWS / self.rows.len().max(1) as f64).clamp(ROW, 1.6 * ROW));
         let font = self.font(&scaled, size);
         let head = self.column_label_room(size);
-        let mut y = frame::title(&mut canvas, &self.title, MARGIN);
+        // The body is never smaller than its head.
+        let row = FEW_ROWS.max(head + 8.0) / self.rows.len().max(1) as f64;
+        let rows = Slots::new(&self.rows, row.clamp(ROW, 2.4 * ROW));
         let top = y;
         let mut grid = Rect { x0: left, y0: f64::INFINITY, x1: left, y1: y };
         for (line, panels) in self.panels.chunks(beside).enumerate() {
@@ -167,7 +189,7 @@ impl HeatmapPanels {
                 panels.iter().map(|panel| text::wrap(&panel.title, AXIS, true, cols.end + GUTTER - 2.0, 3)).collect();
             let lines = titles.iter().map(Vec::len).max().unwrap_or(0);
             let y0 = y + lines as f64 * TITLE_LINE + head;
-            self.row_labels(&mut canvas, &rows, left, y0);
+            self.row_labels(canvas, &rows, left, y0);
             for (i, panel) in panels.iter().enumerate() {
                 let x0 = left + i as f64 * (cols.end + GUTTER);
                 let middle = x0 + cols.end / 2.0;
@@ -175,13 +197,13 @@ impl HeatmapPanels {
                     let base = y0 - head - 3.0 - line as f64 * TITLE_LINE;
                     canvas.text(title, (middle, base), Look::new(AXIS).bold().align(Align::Middle));
                 }
-                self.column_labels(&mut canvas, &cols, x0, y0);
+                self.column_labels(canvas, &cols, x0, y0);
                 for (r, row) in rows.at.iter().enumerate() {
                     for (c, col) in cols.at.iter().enumerate() {
                         let rect = Rect::at(x0 + col, y0 + row, size, rows.size).grown(-SEAM / 2.0);
                         let value = panel.value(r, c).map(|value| value / scale);
                         let shown = value.and_then(|value| Some((two_digits(value), range.fraction(value)?)));
-                        cell(&mut canvas, &rect, font, shown, panel.note(r, c));
+                        cell(canvas, &rect, font, shown, panel.note(r, c));
                     }
                 }
                 grid.x1 = grid.x1.max(x0 + cols.end);
@@ -192,13 +214,12 @@ impl HeatmapPanels {
         }
         if !grid.y0.is_finite() || self.rows.is_empty() || self.cols.is_empty() {
             grid = Rect { x0: left, y0: y, x1: canvas.width - right, y1: y + 40.0 };
-            frame::no_data(&mut canvas, &grid);
+            frame::no_data(canvas, &grid);
         }
-        let mut bottom = color_bar(&mut canvas, &grid, &range, &value_label, top).max(grid.y1) + 2.0;
+        let mut bottom = color_bar(canvas, &grid, &range, &value_label, top).max(grid.y1) + 2.0;
         let hidden = scaled.iter().filter(|value| !range.shows(**value)).count();
-        bottom = frame::skipped(&mut canvas, hidden, "value", range.is_log(), bottom);
-        canvas.height = bottom + MARGIN;
-        render::write(&canvas, stem)
+        bottom = frame::skipped(canvas, hidden, "value", range.is_log(), bottom);
+        Ok(sheet.end(bottom))
     }
 
     /// The font size at which every number fits into its cell.

@@ -1,4 +1,4 @@
-//! Playing a recorded drawing back on the two plotters backends.
+//! Playing a recorded drawing back on the two plotters backends; a PDF is written without them.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,6 +11,7 @@ use plotters::style::{Color, FontDesc, FontFamily, FontStyle, FontTransform, RGB
 use super::PlotError;
 use super::canvas::{Align, Canvas, Look, Op, Pt};
 use super::fonts;
+use super::pdf;
 use super::png;
 use super::theme::{Rgb, WHITE};
 
@@ -21,13 +22,15 @@ const DPI: f64 = 300.0;
 /// The bitmap is drawn this many times larger and averaged down, because plotters smooths edges poorly.
 const OVERSAMPLE: u32 = 3;
 
-/// Writes `<stem>.svg` and `<stem>.png`.
+/// Writes `<stem>.svg`, `<stem>.png` and `<stem>.pdf`.
 pub(crate) fn write(canvas: &Canvas, stem: &Path) -> Result<Vec<PathBuf>, PlotError> {
     let svg = with_suffix(stem, ".svg");
     let png = with_suffix(stem, ".png");
     write_svg(canvas, &svg)?;
     write_png(canvas, &png)?;
-    Ok(vec![svg, png])
+    let page = with_suffix(stem, ".pdf");
+    fs::write(&page, pdf::encode(canvas)?).map_err(|source| write_error(&page, source))?;
+    Ok(vec![svg, png, page])
 }
 
 /// Appends, because `Path::with_extension` would cut a stem such as "v1.2" short.

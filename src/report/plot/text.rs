@@ -67,14 +67,30 @@ pub(crate) fn wrap(text: &str, size: f64, bold: bool, room: f64, lines: usize) -
     rows.iter().map(|row| fit(row, size, bold, room)).collect()
 }
 
-/// Each of `texts` in at most three lines of `room` points; `None` if a text does not fit without being shortened.
+/// Each of `texts` in at most three lines of `room` points, broken at spaces, else in at most four also broken after `-`, `_`, `/` and `.`;
+/// `None` if a text does not fit without being shortened.
 pub(crate) fn wrap_whole(texts: &[String], size: f64, room: f64) -> Option<Vec<Vec<String>>> {
     let whole = |text: &String| {
         let lines = wrap(text, size, false, room, 3);
         let words = clean(text).split_whitespace().collect::<Vec<_>>().join(" ");
         (lines.join(" ") == words).then_some(lines)
     };
-    texts.iter().map(whole).collect()
+    let broken = |text: &String| {
+        let text = clean(text);
+        let mut lines: Vec<String> = vec![String::new()];
+        for part in text.split_inclusive([' ', '-', '_', '/', '.']) {
+            let last = lines.last_mut()?;
+            let longer = format!("{last}{part}");
+            if last.is_empty() || fonts::width(longer.trim_end(), size, false) <= room {
+                *last = longer;
+            } else {
+                lines.push(part.to_string());
+            }
+        }
+        let lines: Vec<String> = lines.iter().map(|line| line.trim().to_string()).collect();
+        (lines.len() <= 4 && lines.iter().all(|line| fonts::width(line, size, false) <= room)).then_some(lines)
+    };
+    texts.iter().map(whole).collect::<Option<Vec<_>>>().or_else(|| texts.iter().map(broken).collect())
 }
 
 /// The width of the widest of some texts.

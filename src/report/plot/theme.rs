@@ -127,6 +127,7 @@ pub(crate) fn shape(index: usize) -> Shape {
 /// Draws a marker of about the same area for every shape; `radius` is that of the circle.
 pub(crate) fn marker(canvas: &mut Canvas, shape: Shape, at: Pt, radius: f64, fill: Rgb, outline: Option<(Rgb, f64)>) {
     let (x, y) = at;
+    canvas.markers.push((at, radius));
     let regular = |corners: usize, size: f64, turn: f64| -> Vec<Pt> {
         (0..corners)
             .map(|i| {

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use super::axis::{Range, Scale, ticks};
 use super::canvas::{Align, Canvas, Look, Rect};
 use super::frame;
-use super::legend::{self, Entry, Swatch};
+use super::legend::{Entry, Swatch};
+use super::style::Style;
 use super::theme::{self, AXIS, BLACK, DARK, GRID, MARGIN, TICK};
-use super::{PlotError, Width, render, short_number, text};
+use super::{PlotError, render, short_number, text};
 
 /// One thing that is changed.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,6 +32,8 @@ pub struct Tornado {
     pub names: [String; 2],
     /// The bars, drawn in this order from the top.
     pub levers: Vec<Lever>,
+    /// Remarks below.
+    pub notes: Vec<String>,
 }
 
 /// Height of a bar's slot.
@@ -39,16 +42,27 @@ const SLOT: f64 = 13.0;
 const NAMES: f64 = 0.42;
 
 impl Tornado {
-    /// Writes `<stem>.svg` and `<stem>.png`.
+    /// Writes the figure's files.
     ///
     /// # Errors
     /// [`PlotError`]: a file that cannot be written.
     pub fn draw(&self, stem: &Path) -> Result<Vec<PathBuf>, PlotError> {
+        self.draw_in(stem, &Style::default())
+    }
+
+    /// Like `draw`, in a given style.
+    ///
+    /// # Errors
+    /// [`PlotError`]: a file that cannot be written.
+    pub fn draw_in(&self, stem: &Path, style: &Style) -> Result<Vec<PathBuf>, PlotError> {
+        render::write(&self.compose(style)?, stem)
+    }
+
+    pub(crate) fn compose(&self, style: &Style) -> Result<Canvas, PlotError> {
         // Names are not cut where the full width has room for them.
         let widest = text::widest(self.levers.iter().map(|l| l.name.as_str()), TICK);
         let wide = self.levers.len() > 16 || widest > theme::COLUMN * NAMES;
-        let mut canvas = Canvas::new(Width::Auto.points(wide))?;
-        let top = frame::title(&mut canvas, &self.title, MARGIN);
+        let mut sheet = style.sheet(wide)?;
         let entries: Vec<Entry> = self
             .names
             .iter()
@@ -56,8 +70,8 @@ impl Tornado {
             .filter(|(_, name)| !name.is_empty())
             .map(|(i, name)| Entry::new(name, Swatch::Box(theme::category(i))))
             .collect();
-        let (left, right) = (MARGIN, canvas.width - MARGIN);
-        let top = legend::draw(&mut canvas, &entries, left, right, top) + 6.0;
+        let top = sheet.begin(&self.title, entries) + 6.0;
+        let canvas = &mut sheet.canvas;
         let room = canvas.width * NAMES;
         let labels: Vec<String> = self.levers.iter().map(|l| text::fit(&l.name, TICK, false, room)).collect();
         let x0 = MARGIN + text::widest(labels.iter().map(String::as_str), TICK) + 5.0;
@@ -113,10 +127,14 @@ impl Tornado {
             canvas.text(&line, (canvas.width / 2.0, bottom), Look::new(AXIS).align(Align::Middle));
         }
         bottom += 3.0;
-        if skipped > 0 {
-            bottom = frame::note(&mut canvas, &format!("{skipped} not drawn (not finite)."), bottom);
+        bottom = sheet.legend(bottom);
+        let canvas = &mut sheet.canvas;
+        for note in &self.notes {
+            bottom = frame::note(canvas, note, bottom);
         }
-        canvas.height = bottom + MARGIN;
-        render::write(&canvas, stem)
+        if skipped > 0 {
+            bottom = frame::note(canvas, &format!("{skipped} not drawn (not finite)."), bottom);
+        }
+        Ok(sheet.end(bottom))
     }
 }

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use super::axis::{Range, Scale};
 use super::canvas::{Canvas, Pt};
 use super::frame::{self, Axis, Frame, Spec};
-use super::legend::{self, Groups};
+use super::legend::Groups;
 use super::numbers::short_number;
-use super::theme::{self, BLACK, MARGIN};
-use super::{PlotError, Width, render};
+use super::style::Style;
+use super::theme::{self, BLACK};
+use super::{PlotError, render};
 
 /// A position on the horizontal axis.
 #[derive(Debug, Clone, PartialEq)]
@@ -44,6 +45,10 @@ pub struct XyChart {
     pub points: Vec<XyPoint>,
     /// Connect the points of each group in the order of x; a point without a number for y interrupts the line.
     pub lines: bool,
+    /// Lines go level to the next x and then up or down: what holds until the next point.
+    pub steps: bool,
+    /// Remarks below.
+    pub notes: Vec<String>,
     /// Scale of the horizontal axis; no effect on names.
     pub x_scale: Scale,
     /// Scale of the vertical axis.
@@ -51,29 +56,39 @@ pub struct XyChart {
 }
 
 impl XyChart {
-    /// Writes `<stem>.svg` and `<stem>.png`; more than 24 names take the full width.
+    /// Writes the figure's files; more than 24 names take the full width.
+    ///
+    /// # Errors
+    /// [`PlotError`]: a file that cannot be written.
     pub fn draw(&self, stem: &Path) -> Result<Vec<PathBuf>, PlotError> {
-        self.draw_at(stem, Width::Auto)
+        self.draw_in(stem, &Style::default())
     }
 
-    /// Like [`XyChart::draw`], with a given width.
-    pub fn draw_at(&self, stem: &Path, width: Width) -> Result<Vec<PathBuf>, PlotError> {
-        let y = Range::over(&self.points.iter().map(|p| p.y).collect::<Vec<_>>(), self.y_scale);
+    /// Like [`XyChart::draw`], in a given style.
+    ///
+    /// # Errors
+    /// [`PlotError`]: a file that cannot be written.
+    pub fn draw_in(&self, stem: &Path, style: &Style) -> Result<Vec<PathBuf>, PlotError> {
+        render::write(&self.compose(style)?, stem)
+    }
+
+    pub(crate) fn compose(&self, style: &Style) -> Result<Canvas, PlotError> {
+        let ys: Vec<f64> = self.points.iter().map(|p| p.y).collect();
+        let y = Range::over(&ys, self.y_scale).within(style.y_limits);
         let slots = self.slots();
         let numbers: Vec<f64> = self.points.iter().filter_map(|p| number(&p.x)).collect();
-        let x = Range::over(&numbers, self.x_scale);
-        let mut canvas = Canvas::new(width.points(slots.as_ref().is_some_and(|(names, _)| names.len() > 24)))?;
+        let x = Range::over(&numbers, self.x_scale).within(style.x_limits);
+        let mut sheet = style.sheet(slots.as_ref().is_some_and(|(names, _)| names.len() > 24))?;
         let groups = Groups::of(self.points.iter().map(|p| p.group.as_str()));
-        let top = frame::title(&mut canvas, &self.title, MARGIN);
-        let (left, right) = (MARGIN, canvas.width - MARGIN);
-        let top = legend::draw(&mut canvas, &groups.entries(), left, right, top) + 2.0;
+        let top = sheet.begin(&self.title, groups.entries()) + 2.0;
         let axis = match &slots {
             Some((names, _)) => Axis::Slots(names.clone()),
             None => Axis::Number(x),
         };
-        let height = if canvas.width > theme::COLUMN { 180.0 } else { canvas.width * 0.6 };
+        let canvas = &mut sheet.canvas;
+        let height = style.height_or(if canvas.width > theme::COLUMN { 180.0 } else { canvas.width * 0.6 });
         let spec = Spec { x: axis, y, x_label: &self.x_label, y_label: &self.y_label, top, height };
-        let frame = frame::draw(&mut canvas, spec);
+        let frame = frame::draw(canvas, spec);
 
         // The position of each point; y is missing where the value cannot be drawn.
         let at: Vec<(Option<f64>, Option<f64>)> = self
@@ -82,11 +97,11 @@ impl XyChart {
             .map(|p| (place(&p.x, &frame, slots.as_ref().map(|(_, index)| index)), frame.y_at(p.y)))
             .collect();
         if self.lines {
-            self.connect(&mut canvas, &groups, &at);
+            self.connect(canvas, &groups, &at);
         }
         let shown: Vec<(usize, Pt)> = at.iter().enumerate().filter_map(|(i, at)| Some((i, at.0.zip(at.1)?))).collect();
         if shown.is_empty() {
-            frame::no_data(&mut canvas, &frame.plot);
+            frame::no_data(canvas, &frame.plot);
         }
         let radius = theme::point_radius(shown.len());
         for (i, at) in &shown {
@@ -94,12 +109,16 @@ impl XyChart {
             let color = groups.color(group);
             // Outlines of very many small markers would only darken the cloud.
             let outline = (shown.len() <= 1000).then(|| (theme::mix(color, BLACK, 0.4), 0.35));
-            theme::marker(&mut canvas, groups.shape(group), *at, radius, color, outline);
+            theme::marker(canvas, groups.shape(group), *at, radius, color, outline);
         }
         let log = y.is_log() || (slots.is_none() && x.is_log());
-        let bottom = frame::skipped(&mut canvas, self.points.len() - shown.len(), "point", log, frame.bottom);
-        canvas.height = bottom + MARGIN;
-        render::write(&canvas, stem)
+        let mut bottom = sheet.legend(frame.bottom);
+        let canvas = &mut sheet.canvas;
+        for note in &self.notes {
+            bottom = frame::note(canvas, note, bottom);
+        }
+        bottom = frame::skipped(canvas, self.points.len() - shown.len(), "point", log, bottom);
+        Ok(sheet.end(bottom))
     }
 
     /// The names on the horizontal axis in the order of appearance, and their numbers; `None` if all x are numbers.
@@ -129,7 +148,11 @@ impl XyChart {
         for (group, mut line) in by_group {
             line.sort_by(|a, b| a.0.total_cmp(&b.0));
             for run in line.split(|(_, y)| y.is_none()) {
-                let path: Vec<Pt> = run.iter().filter_map(|(x, y)| Some((*x, (*y)?))).collect();
+                let mut path: Vec<Pt> = run.iter().filter_map(|(x, y)| Some((*x, (*y)?))).collect();
+                if self.steps {
+                    let corners = path.windows(2).flat_map(|pair| [pair[0], (pair[1].0, pair[0].1)]);
+                    path = corners.chain(path.last().copied()).collect();
+                }
                 canvas.stroke(&path, 1.0, groups.color(group));
             }
         }
