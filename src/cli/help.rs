@@ -100,11 +100,16 @@ fn pages(command: &clap::Command) -> usize {
     1 + command.get_subcommands().filter(|c| !c.is_hide_set()).map(pages).sum::<usize>()
 }
 
+/// The commit that the program was built from.
+pub fn commit() -> &'static str {
+    option_env!("FLOWSPACE_COMMIT").unwrap_or("unknown (built outside its repository)")
+}
+
 /// Version, commit and engines.
 pub fn version() -> &'static str {
     static TEXT: std::sync::OnceLock<String> = std::sync::OnceLock::new();
     TEXT.get_or_init(|| {
-        let commit = option_env!("FLOWSPACE_COMMIT").unwrap_or("unknown (built outside its repository)");
+        let commit = commit();
         format!("{}\ncommit {commit}\nengines: {}", env!("CARGO_PKG_VERSION"), solver::engines().join(", "))
     })
 }

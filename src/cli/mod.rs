@@ -27,6 +27,7 @@ pub mod pages;
 pub mod place;
 pub mod plot;
 pub mod present;
+mod report;
 pub mod schema;
 pub mod show;
 pub mod study;
@@ -90,6 +91,8 @@ pub enum Command {
 pub enum StudyCommand {
     /// Run a study: every point of its grid, in parallel; run again to go on after an interruption.
     Run(study::StudyArgs),
+    /// Results as one HTML file to send (fronts, points with their plans, what is proven, where it comes from), or as tables for a paper.
+    Report(report::ReportArgs),
 }
 
 /// A command that could not be carried out: what to print on standard error, and the exit code.
@@ -134,6 +137,7 @@ pub fn run(cli: Cli) -> i32 {
         Command::Check(args) => check::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
+        Command::Study(StudyCommand::Report(args)) => report::run(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Import(command) => import::run(&command),
         Command::List(args) => list::run(&args),

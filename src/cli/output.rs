@@ -2,7 +2,7 @@
 //! output lies over an input or over another output. All of it is looked at before a command begins its work.
 
 use super::Failure;
-use crate::spec::{Node, Value, node::io_reason};
+use crate::spec::{Node, node::io_reason};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -50,16 +50,8 @@ pub(super) fn check<'p>(
 
 /// The files that a tree was read from.
 pub(super) fn files(tree: &Node) -> Vec<PathBuf> {
-    fn gather(node: &Node, found: &mut BTreeSet<PathBuf>) {
-        found.insert(PathBuf::from(node.origin.file.as_ref()));
-        match &node.value {
-            Value::List(items) => items.iter().for_each(|item| gather(item, found)),
-            Value::Map(entries) => entries.iter().for_each(|(_, _, child)| gather(child, found)),
-            Value::Null | Value::Scalar { .. } => {}
-        }
-    }
     let mut found = BTreeSet::new();
-    gather(tree, &mut found);
+    tree.files(&mut found);
     found.into_iter().collect()
 }
 

@@ -4,6 +4,8 @@ use super::Failure;
 use super::args::positive;
 use super::interrupt::{INTERRUPTED, Interrupt};
 use crate::report::figures::draw_all;
+use super::report::{manifest, write_manifest, write_page};
+use crate::report::html::REPORT;
 use crate::report::plot::short_number;
 use crate::report::table::Table;
 use crate::study::front::{self, FrontSummary, cover::Settled};
@@ -31,7 +33,7 @@ pub struct StudyArgs {
     /// Run a grid of more than 100000 points.
     #[arg(long)]
     pub yes: bool,
-    /// Write the tables only; `flowspace plot` draws the figures from them later.
+    /// Write the tables only; `flowspace plot` draws the figures from them later, `flowspace study report` the page.
     #[arg(long)]
     pub no_plots: bool,
 }
@@ -62,6 +64,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     };
     let search = study.spec.search.clone();
     let figures = study.spec.plots.figures.clone();
+    let manifest = manifest(&study);
     let (summary, front) = match search {
         Some(search) => {
             let found = front::run(study, &search, &options).map_err(|e| Failure::input(e.to_string()))?;
@@ -88,6 +91,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     if front.is_none() {
         super::print(&text(&summary));
     }
+    write_manifest(manifest, &out, front.is_some())?;
     if summary.failed + summary.infeasible == summary.points {
         say!("note: no figures: no point has a plan");
     } else if !args.no_plots {
@@ -100,6 +104,12 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         }
         super::print(&text);
         drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));
+    }
+    if !args.no_plots {
+        match write_page(&summary.results)? {
+            Ok(page) => super::print(&format!("{}\n", page.display())),
+            Err(reason) => say!("note: no {REPORT}: {reason}"),
+        }
     }
     // Points without a plan are as much of an answer to a search of the front as those with one.
     let bad = if front.is_some() { summary.failed } else { summary.failed + summary.infeasible };

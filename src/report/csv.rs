@@ -415,7 +415,7 @@ pub const COLUMNS: &[Column] = &[
     plan("generated_per_s_per_w", "Serving: the same by watt at full use.", |_, _| f64::NAN).higher(),
     plan_text("place_cores_name", "Placements: name of the cores.", |_, _| String::new()),
     plan("place_cores", "Placements: cores there are.", |_, _| f64::NAN),
-    plan("place_cores_used", "Placements: cores that hold an actor.", |_, _| f64::NAN),
+    plan("place_cores_used", "Placements: cores that hold an actor.", |_, _| f64::NAN).lower(),
     plan("place_actors", "Placements: actors of all replicas.", |_, _| f64::NAN),
     plan("place_replicas", "Placements: copies of the graph.", |_, _| f64::NAN),
     plan("place_bottleneck_s", "Placements: firings of the slowest core in an iteration.", |_, _| f64::NAN).lower(),

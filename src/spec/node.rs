@@ -4,6 +4,7 @@ use super::catalogue::{self, Kind};
 use super::kind::FileKind;
 use super::read::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -442,6 +443,23 @@ impl Loader {
 }
 
 impl Node {
+    /// Adds the files that this was read from, and those that it names for programs that are not YAML (`path`, `kineto` of a trace).
+    pub fn files(&self, found: &mut BTreeSet<PathBuf>) {
+        found.insert(PathBuf::from(self.origin.file.as_ref()));
+        match &self.value {
+            Value::List(items) => items.iter().for_each(|item| item.files(found)),
+            Value::Map(entries) => {
+                for (key, _, child) in entries {
+                    child.files(found);
+                    if let (Value::Scalar { text, .. }, "path" | "kineto") = (&child.value, key.as_str()) {
+                        found.insert(Loader.resolve(&child.origin, text));
+                    }
+                }
+            }
+            Value::Null | Value::Scalar { .. } => {}
+        }
+    }
+
     /// Replaces the child at `path` (keys, `*` for every entry of a list) by what the reference there names, so that
     /// the tree no longer depends on other files.
     ///

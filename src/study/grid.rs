@@ -18,8 +18,8 @@ use crate::system::options::Precision;
 use crate::system::{Chip, System};
 use crate::workload::language::{LanguageModel, is_language_model};
 use crate::workload::{Workload, WorkloadSpec};
-use std::collections::HashMap;
-use std::path::Path;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A study: its specification and the grid of its points. Nothing of the grid is held in memory but the axes.
@@ -166,6 +166,16 @@ impl Study {
     /// The name.
     pub fn name(&self) -> &str {
         &self.spec.name.0
+    }
+
+    /// The files that it was read from, with those that workloads are made of (traces); of the catalogue by its scheme.
+    pub fn files(&self) -> BTreeSet<PathBuf> {
+        let mut found = BTreeSet::from([PathBuf::from(&self.file)]);
+        let set = self.axes.iter().flat_map(|a| &a.values).flat_map(|v| &v.overrides);
+        let set = set.chain(self.rules.iter().flat_map(|rule| &rule.overrides)).map(|change| &change.value);
+        let system = self.spec.system.as_ref().map(|tree| &tree.0);
+        set.chain([&self.spec.workload.0]).chain(system).for_each(|tree| tree.files(&mut found));
+        found
     }
 
     /// Names of the axes.

@@ -19,6 +19,7 @@ pub mod store;
 pub mod sweep;
 
 pub use grid::{Point, Study};
+pub use store::MODEL_REVISION;
 pub use sweep::{RunOptions, StudyError, Summary, run};
 
 #[cfg(test)]

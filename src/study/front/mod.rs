@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// Name of the table of the front.
 pub const FRONT: &str = "front.csv";
 /// Name of what was proven.
-pub const PROOF: &str = "front.json";
+pub use crate::report::html::front::PROOF;
 
 /// What a search of the front did.
 #[derive(Debug, Clone, PartialEq)]
