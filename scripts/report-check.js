@@ -3,7 +3,7 @@
 (() => {
   const check = (holds, what) => { if (!holds) faults.push(what); };
   const table = JSON.parse(document.getElementById("data").textContent);
-  const column = name => { const c = table.columns.find(c => c.n === name); const numbers = c?.f ? new Float32Array(Uint8Array.from(atob(c.f), c => c.charCodeAt(0)).buffer) : null; return row => !c ? null : numbers ? (Number.isNaN(numbers[row]) ? null : Number(numbers[row].toPrecision(7))) : "c" in c ? c.c : c.d ? c.d[c.i[row]] : c.v[row]; };
+  const column = name => { const c = table.columns.find(c => c.n === name); if (c?.f) return columns.get(name).get; return row => !c ? null : "c" in c ? c.c : c.d ? c.d[c.i[row]] : c.v[row]; };
   const all = selector => [...document.querySelectorAll(selector)];
   const text = selector => document.querySelector(selector)?.textContent ?? "";
   const rows = Array.from({ length: table.rows }, (_, row) => row);

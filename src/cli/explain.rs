@@ -19,7 +19,7 @@ use crate::report::plot::{Lever, Tornado};
 use crate::report::statement;
 use crate::system::System;
 use crate::units::{Bytes, Seconds};
-use crate::workload::WorkloadSpec;
+use crate::workload::{Workload, WorkloadSpec};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Search")]
     pub time_limit: Option<f64>,
     /// How much more of each resource, in per cent.
-    #[arg(long, value_name = "PERCENT", default_value_t = 10.0, value_parser = percent, help_heading = "Output")]
+    #[arg(long, value_name = "PERCENT", default_value_t = MORE, value_parser = percent, help_heading = "Output")]
     pub by: f64,
     /// Draw the gains: STEM.svg and STEM.png.
     #[arg(long, value_name = "STEM", help_heading = "Output")]
@@ -174,6 +174,24 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             Ok(1)
         }
     }
+}
+
+/// Percent more of each resource where nothing else is asked for.
+const MORE: f64 = 10.0;
+
+/// What binds a plan that was found, and what more of each resource brings.
+///
+/// # Errors
+/// [`Failure`] of a search with more of something.
+pub(super) fn of_plan(plan: &Plan, record: &Record, request: &Request) -> Result<String, Failure> {
+    let gains = gains(plan, record, request, 1.0 + MORE / 100.0, Deadline::after(None))?;
+    let proven = statement::of_mapping(&plan.workload, &plan.system, request, record);
+    Ok(text(plan, &plan.figures, (record, &proven), &gains, MORE))
+}
+
+/// What would give an infeasible point a plan.
+pub(super) fn of_infeasible(workload: &Workload, system: &System, request: &Request, reason: &Infeasible) -> String {
+    remedies_text(reason, &remedies(workload, system, request, reason, Deadline::after(None)))
 }
 
 /// How often each partition runs while all blocks of a chain run once through (once, in a single layer), and the seconds that

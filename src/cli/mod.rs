@@ -26,8 +26,10 @@ mod output;
 pub mod pages;
 pub mod place;
 pub mod plot;
+mod point;
 pub mod present;
 mod report;
+mod rows;
 pub mod schema;
 pub mod show;
 pub mod study;
@@ -93,6 +95,12 @@ pub enum StudyCommand {
     Run(study::StudyArgs),
     /// Results as one HTML file to send (fronts, points with their plans, what is proven, where it comes from), or as tables for a paper.
     Report(report::ReportArgs),
+    /// One point of results: its labels, its plan, what binds it, its system; solved again from the same inputs, refused where they changed.
+    Show(point::ShowArgs),
+    /// Rows of results for which a condition holds.
+    Where(rows::WhereArgs),
+    /// What changed between two tables of results, and by how much.
+    Compare(rows::CompareArgs),
 }
 
 /// A command that could not be carried out: what to print on standard error, and the exit code.
@@ -138,6 +146,9 @@ pub fn run(cli: Cli) -> i32 {
         Command::Explain(args) => explain::run(&args),
         Command::Study(StudyCommand::Run(args)) => study::run(&args),
         Command::Study(StudyCommand::Report(args)) => report::run(&args),
+        Command::Study(StudyCommand::Show(args)) => point::run(&args),
+        Command::Study(StudyCommand::Where(args)) => rows::choose(&args),
+        Command::Study(StudyCommand::Compare(args)) => rows::compare(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Import(command) => import::run(&command),
         Command::List(args) => list::run(&args),

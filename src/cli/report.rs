@@ -79,6 +79,7 @@ pub(super) fn manifest(study: &Study) -> Manifest {
         study: study.name().to_string(),
         question: study.spec.question.clone(),
         source: study.spec.source.clone(),
+        file: study.file().to_string(),
         points: study.count().unwrap_or(u64::MAX),
         version: env!("CARGO_PKG_VERSION").to_string(),
         commit: help::commit().to_string(),

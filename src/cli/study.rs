@@ -3,14 +3,18 @@
 use super::Failure;
 use super::args::positive;
 use super::interrupt::{INTERRUPTED, Interrupt};
-use crate::report::figures::draw_all;
 use super::report::{manifest, write_manifest, write_page};
+use crate::progress::Waiting;
+use crate::report::columns::{Columns, settle};
+use crate::report::figures::draw_all;
 use crate::report::html::REPORT;
 use crate::report::plot::short_number;
 use crate::report::table::Table;
 use crate::study::front::{self, FrontSummary, cover::Settled};
 use crate::study::progress::Show;
-use crate::study::{RunOptions, Study, Summary, run as run_study};
+use crate::study::sweep::MAX_POINTS;
+use crate::study::{RunOptions, Study, Summary, dry, run as run_study};
+use crate::units::Seconds;
 use clap::Args;
 use std::fmt::Write as _;
 use std::num::NonZeroUsize;
@@ -36,6 +40,12 @@ pub struct StudyArgs {
     /// Write the tables only; `flowspace plot` draws the figures from them later, `flowspace study report` the page.
     #[arg(long)]
     pub no_plots: bool,
+    /// Say how many points there are, how many are solved already and how long the others may take; write nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Columns of results.csv beside the point, its labels and its status: filled (those that some row fills), all, or names.
+    #[arg(long, value_name = "NAME,NAME", default_value = "filled", value_parser = Columns::parse)]
+    pub columns: Columns,
 }
 
 /// Runs the study, prints a summary, draws its figures. The exit code is 2 where points failed or are infeasible.
@@ -45,23 +55,25 @@ pub struct StudyArgs {
 pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     let study = Study::load(&args.study)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("outputs").join(study.name()));
+    let jobs = args
+        .jobs
+        .and_then(|n| usize::try_from(n).ok())
+        .or_else(|| std::thread::available_parallelism().ok().map(NonZeroUsize::get))
+        .unwrap_or(1);
+    if args.dry_run {
+        let waiting = Waiting::begin("looking at the points", None);
+        let dry = dry::look(&study, &out);
+        drop(waiting);
+        super::print(&dry_text(&study, &dry, &out, jobs));
+        return Ok(0);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     let interrupt =
         Interrupt::catch("points that are finished are kept, those under way are left to the next run", move || {
             asked.store(true, Ordering::Relaxed)
         });
-    let options = RunOptions {
-        out: out.clone(),
-        jobs: args
-            .jobs
-            .and_then(|n| usize::try_from(n).ok())
-            .or_else(|| std::thread::available_parallelism().ok().map(NonZeroUsize::get))
-            .unwrap_or(1),
-        yes: args.yes,
-        show: Show::Progress,
-        stop,
-    };
+    let options = RunOptions { out: out.clone(), jobs, yes: args.yes, show: Show::Progress, stop };
     let search = study.spec.search.clone();
     let figures = study.spec.plots.figures.clone();
     let manifest = manifest(&study);
@@ -91,6 +103,9 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     if front.is_none() {
         super::print(&text(&summary));
     }
+    for table in std::iter::once(&summary.results).chain(front.iter().map(|front| &front.table)) {
+        settle(table, &args.columns).map_err(|e| super::output::failed(table, &e))?;
+    }
     write_manifest(manifest, &out, front.is_some())?;
     if summary.failed + summary.infeasible == summary.points {
         say!("note: no figures: no point has a plan");
@@ -114,6 +129,66 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     // Points without a plan are as much of an answer to a search of the front as those with one.
     let bad = if front.is_some() { summary.failed } else { summary.failed + summary.infeasible };
     Ok(if bad > 0 { 2 } else { 0 })
+}
+
+/// What a run would do.
+fn dry_text(study: &Study, dry: &dry::Dry, out: &Path, jobs: usize) -> String {
+    let points = dry.points.map_or("more than 2^64".to_string(), |points| points.to_string());
+    let axes: Vec<String> = dry.axes.iter().map(|(name, values)| format!("{name} {values}")).collect();
+    let mut text = format!("{}: {points} points = {}\n", study.name(), axes.join(" x "));
+    let mut line = |line: String| {
+        text.push_str(&line);
+        text.push('\n');
+    };
+    let all = dry.points == Some(dry.built);
+    let looked =
+        if all { "all looked at".to_string() } else { format!("{} looked at, spread over the grid", dry.built) };
+    line(format!(
+        "{looked}: {} different, {} of them solved by earlier runs into {}; {} cannot be built",
+        dry.different,
+        dry.known,
+        out.display(),
+        dry.wrong
+    ));
+    let left = dry.to_solve();
+    if left == 0.0 {
+        line("nothing is left to solve".to_string());
+    }
+    let n = dry.seconds.len();
+    match dry.estimate(jobs).filter(|_| left > 0.0) {
+        None if left > 0.0 => line("no estimate of the time: no point was timed".to_string()),
+        None => {}
+        Some((low, mean, high)) => {
+            let (least, most) = dry.seconds.iter().fold((f64::INFINITY, 0.0f64), |(a, b), s| (a.min(*s), b.max(*s)));
+            let how =
+                if dry.earlier { "timed by earlier runs" } else { "solved now, spread over the grid, one at a time" };
+            line(format!(
+                "{n} points {how}: {} each on the mean, {} to {}",
+                Seconds(dry.seconds.iter().sum::<f64>() / n as f64),
+                Seconds(least),
+                Seconds(most)
+            ));
+            let about = if all { "" } else { "about " };
+            let bound = if study.spec.search.is_some() { "at most " } else { "" };
+            line(format!(
+                "{bound}{about}{left:.0} points to solve, {jobs} at a time: about {} ({} to {}, two standard errors of the mean; points that run at the same time slow each other, which is not in it)",
+                Seconds(mean),
+                Seconds(low),
+                Seconds(high)
+            ));
+            if study.spec.search.is_some() {
+                line(
+                    "a search of the front solves what the front needs alone; how much that is shows while it runs"
+                        .to_string(),
+                );
+            }
+        }
+    }
+    if dry.points.is_none_or(|points| points > MAX_POINTS) && study.spec.search.is_none() {
+        line(format!("more than {MAX_POINTS} points run with --yes alone"));
+    }
+    line("nothing was written".to_string());
+    text
 }
 
 /// What a search of the front found and proved.

@@ -30,6 +30,8 @@ pub struct Manifest {
     pub question: Option<String>,
     /// Where its composition comes from.
     pub source: Option<String>,
+    /// Its file, as it was named; of the catalogue by `catalogue:`.
+    pub file: String,
     /// Points of its grid.
     pub points: u64,
     /// Version of this program.
@@ -149,6 +151,7 @@ mod tests {
             study: "s".into(),
             question: None,
             source: None,
+            file: "s.yaml".into(),
             points: 1,
             version: "1".into(),
             commit: "c".into(),

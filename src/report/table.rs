@@ -145,7 +145,12 @@ impl Table {
         let (own, fixed): (Vec<&String>, Vec<&String>) =
             tables.iter().flat_map(|t| &t.header).partition(|name| !is_fixed(name));
         let first = tables.iter().flat_map(|t| t.header.first()).filter(|name| is_fixed(name));
-        for name in first.chain(own).chain(fixed) {
+        // Not so the numbers of axes.
+        let is_axis = |name: &&String| tables.iter().any(|t| t.axes().is_ok_and(|axes| axes.contains(&name.as_str())));
+        let are_results = tables.iter().any(Self::is_results);
+        let (axes, numbers): (Vec<&String>, Vec<&String>) =
+            own.into_iter().partition(|name| !are_results || is_axis(name));
+        for name in first.chain(axes).chain(fixed).chain(numbers) {
             if !header.contains(name) {
                 header.push(name.clone());
             }
@@ -204,7 +209,12 @@ impl Table {
         self.header.iter().position(|name| name == column)
     }
 
-    /// The texts of a column.
+    /// The names of its columns.
+    pub fn header(&self) -> &[String] {
+        &self.header
+    }
+
+    /// The texts of a column. Of results a known column that is not there is one that no row fills.
     ///
     /// # Errors
     /// [`TableError::NoColumn`], naming the nearest.
@@ -268,7 +278,7 @@ impl Table {
         self.rows.iter().zip(&texts).map(parse).collect()
     }
 
-    /// The axes of a study's results: the columns between the first and those that every results file has.
+    /// The axes of a study's results: the columns between the first and those that every table of results may have.
     ///
     /// # Errors
     /// [`TableError::NotResults`] when a column of the results is missing.
@@ -285,7 +295,7 @@ impl Table {
 }
 
 /// Columns that every row of results fills.
-const NEEDED: [&str; 4] = [LEADING.0, "status", "study", "key"];
+pub(super) const NEEDED: [&str; 4] = [LEADING.0, "status", "study", "key"];
 
 #[cfg(test)]
 mod tests {

@@ -367,11 +367,30 @@ impl Study {
 
     /// The tree of a point's workload.
     fn workload_tree(&self, index: u64) -> Result<Node, Problems> {
-        let mut tree = self.spec.workload.0.clone();
-        for change in self.changes(&self.choice(index)).into_iter().filter(|c| c.path.root == Root::Workload) {
+        self.changed(index, Root::Workload, &self.spec.workload.0)
+    }
+
+    /// What a point makes of a tree.
+    fn changed(&self, index: u64, root: Root, tree: &Node) -> Result<Node, Problems> {
+        let mut tree = tree.clone();
+        for change in self.changes(&self.choice(index)).into_iter().filter(|c| c.path.root == root) {
             set(&mut tree, &change.path.segments, &change.value, &change.origin, &change.path)?;
         }
         Ok(tree)
+    }
+
+    /// The trees of a point's workload and system, with all that its axes set; placements have no system. Budgets scale the system after it is read.
+    ///
+    /// # Errors
+    /// [`Problems`]: a field that leads nowhere.
+    pub fn trees(&self, index: u64) -> Result<(Node, Option<Node>), Problems> {
+        let system = self.spec.system.as_ref().map(|tree| self.changed(index, Root::System, &tree.0)).transpose()?;
+        Ok((self.workload_tree(index)?, system))
+    }
+
+    /// The file it was read from.
+    pub fn file(&self) -> &str {
+        &self.file
     }
 
     /// The system that overrides make, from the tree of another point that differs in the values of the last of them alone.

@@ -4,8 +4,10 @@
 //! [`grid`] turn it into points, each made on demand; [`sweep`] solves them, and [`store`] keeps the results so that a run can be
 //! killed at any moment and continued by the same command.
 
+pub mod again;
 pub mod axis;
 mod blind;
+pub mod dry;
 mod executed;
 pub mod field;
 pub mod front;

@@ -488,3 +488,110 @@ fn a_searched_front_refuses_what_it_cannot_prove() {
         assert!(message.contains(told), "{search}: {message}");
     }
 }
+
+/// A finished study is read by other commands: a point with its plan, rows by a condition, two tables against each other; and told of before it is run.
+#[test]
+fn finished_studies_are_asked() {
+    let folder = Folder::new("asked");
+    folder.study("  - { name: dram, field: system.memory.bandwidth, values: [50 GB/s, 100 GB/s] }\n  - { name: memory, points: { none: { system.memory.capacity: 1 kB }, ample: { system.memory.capacity: 1 GB } } }\n");
+    let dry = folder.flowspace(&["study", "run", "study.yaml", "--out", "o", "--dry-run", "--jobs", "2"]);
+    let said = String::from_utf8_lossy(&dry.stdout).into_owned();
+    for part in [
+        "small: 4 points = dram 2 x memory 2",
+        "4 different, 0 of them solved",
+        "4 points solved now",
+        "4 points to solve, 2 at a time",
+        "nothing was written",
+    ] {
+        assert!(said.contains(part), "{part}: {said}{}", stderr(&dry));
+    }
+    assert!(code(&dry) == Some(0) && !folder.0.join("o").exists());
+    // Half of the points have no memory.
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml", "--out", "o", "--jobs", "2"])), Some(2));
+    let said = folder.flowspace(&["study", "run", "study.yaml", "--out", "o", "--dry-run"]);
+    assert!(String::from_utf8_lossy(&said.stdout).contains("nothing is left to solve"), "{said:?}");
+
+    // Columns: what no row fills is left out, the axis has its numbers, and both can be asked for otherwise.
+    let header = |name: &str| folder.read(name).lines().next().unwrap().to_string();
+    let table = folder.read("o/results.csv");
+    let first = header("o/results.csv");
+    assert!(
+        first.contains(",axis_dram_bytes_per_s,study,")
+            && !first.contains("ttft_s")
+            && table.contains(",50000000000,small,"),
+        "{first}"
+    );
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml", "--out", "o", "--columns", "all"])), Some(2));
+    assert!(header("o/results.csv").contains(",ttft_s,"));
+    assert_eq!(
+        code(&folder.flowspace(&["study", "run", "study.yaml", "--out", "few", "--columns", "samples_per_s,tp"])),
+        Some(2)
+    );
+    assert_eq!(header("few/results.csv"), "point,dram,memory,status,tp,samples_per_s,axis_dram_bytes_per_s,study,key");
+    let wrong = folder.flowspace(&["study", "run", "study.yaml", "--columns", "samples_per_z"]);
+    assert!(stderr(&wrong).contains("did you mean \"samples_per_s\""), "{}", stderr(&wrong));
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml", "--out", "o"])), Some(2));
+    assert_eq!(folder.read("o/results.csv"), table);
+
+    // Conditions.
+    let chosen =
+        folder.flowspace(&["study", "where", "o", "status == optimal and dram >= 0.1 TB/s", "--format", "csv"]);
+    let rows = String::from_utf8_lossy(&chosen.stdout).into_owned();
+    assert!(rows.lines().count() == 2 && rows.contains("\n3,100 GB/s,ample,"), "{rows}{}", stderr(&chosen));
+    let json = folder.flowspace(&["study", "where", "o", "short_of == dram", "--format", "json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
+    assert_eq!((json.as_array().unwrap().len(), &json[0]["short_of"]), (2, &serde_json::json!("dram")));
+    let wrong = folder.flowspace(&["study", "where", "o", "status = optimal and power_w < 2 GB"]);
+    assert!(
+        code(&wrong) == Some(1) && stderr(&wrong).contains("character 34: a power and a size cannot be compared"),
+        "{}",
+        stderr(&wrong)
+    );
+
+    // Two tables.
+    let same = folder.flowspace(&["study", "compare", "o", "few", "--columns", "samples_per_s"]);
+    assert!(String::from_utf8_lossy(&same.stdout).contains("no column differs"), "{same:?}");
+    let text = fs::read_to_string(folder.0.join("system.yaml")).unwrap();
+    fs::write(folder.0.join("system.yaml"), text.replace("frequency: 1 GHz", "frequency: 2 GHz")).unwrap();
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml", "--out", "fast", "--no-plots"])), Some(2));
+    let changed = folder.flowspace(&["study", "compare", "o", "fast", "--format", "json"]);
+    let changed: serde_json::Value = serde_json::from_slice(&changed.stdout).unwrap();
+    let rate = changed["changes"].as_array().unwrap().iter().find(|c| c["column"] == "samples_per_s").unwrap();
+    assert!(changed["both"] == 4 && rate["largest"].as_f64().unwrap() > 0.0, "{changed}");
+
+    // A point: refused where an input is not what it was, shown where it is again.
+    let point = |more: &[&str]| folder.flowspace(&[&["study", "show", "o", "--point", "3"], more].concat());
+    let refused = point(&[]);
+    assert!(code(&refused) == Some(1) && stderr(&refused).contains("system.yaml was changed"), "{}", stderr(&refused));
+    fs::write(folder.0.join("system.yaml"), text).unwrap();
+    let shown = String::from_utf8_lossy(&point(&[]).stdout).into_owned();
+    assert!(shown.contains("dram: 100 GB/s") && shown.contains("samples/s"), "{shown}");
+    fs::write(folder.0.join("plan.yaml"), point(&["--plan"]).stdout).unwrap();
+    assert_eq!(code(&folder.flowspace(&["check", "plan.yaml"])), Some(0));
+    assert!(String::from_utf8_lossy(&point(&["--explain"]).stdout).contains("bound by"));
+    assert!(String::from_utf8_lossy(&point(&["--resolved"]).stdout).contains("100 GB/s"));
+    let timeline: serde_json::Value = serde_json::from_slice(&point(&["--timeline"]).stdout).unwrap();
+    assert!(timeline["traceEvents"].as_array().unwrap().len() > 6);
+    let none = folder.flowspace(&["study", "show", "o", "--point", "0", "--plan"]);
+    assert!(code(&none) == Some(1) && stderr(&none).contains("the point has no plan"), "{}", stderr(&none));
+    let beyond = folder.flowspace(&["study", "show", "o", "--point", "4"]);
+    assert!(stderr(&beyond).contains("its 4 points are numbered from 0 to 3"), "{}", stderr(&beyond));
+
+    // The page, and the fronts as tables.
+    let page = folder.read("o/report.html");
+    assert!(page.contains("Content-Security-Policy") && page.contains("axis_dram_bytes_per_s"));
+    let markdown = folder.flowspace(&["study", "report", "o", "--markdown"]);
+    assert!(String::from_utf8_lossy(&markdown.stdout).contains("| dram | memory |"), "{markdown:?}");
+    let latex = folder.flowspace(&["study", "report", "o", "--latex", "--all", "--columns", "dram,samples_per_s"]);
+    let latex = String::from_utf8_lossy(&latex.stdout).into_owned();
+    assert!(
+        latex.contains("dram & samples\\_per\\_s") && latex.lines().filter(|l| l.ends_with("\\\\")).count() == 5,
+        "{latex}"
+    );
+    assert_eq!(code(&folder.flowspace(&["study", "report", "o", "--columns", "tp"])), Some(1));
+    let manifest: serde_json::Value = serde_json::from_str(&folder.read("o/manifest.json")).unwrap();
+    assert!(
+        manifest["inputs"].as_array().unwrap().iter().any(|i| i["file"].as_str().unwrap().ends_with("system.yaml")),
+        "{manifest}"
+    );
+}

@@ -3,7 +3,7 @@
 //! The page is `page.html` with the style sheet and the scripts of this folder and the table as JSON, nothing from outside: its policy
 //! forbids every address. Scripts make elements and set their text; no text of a table is ever read as HTML. [`front`] says which rows no other beats.
 
-use super::csv::{COLUMNS, LEADING, number};
+use super::csv::{COLUMNS, LEADING, is_fixed, number};
 use super::manifest::{self, Digest, Manifest};
 use super::plot::Better;
 use super::table::{Table, TableError};
@@ -52,7 +52,7 @@ const IN_FULL: [&str; 15] = [
 ];
 /// Digits of the numbers that are rounded.
 const DIGITS: usize = 6;
-/// From so many rows on only the objectives are in full, and numbers that would be longer as digits are single precision.
+/// From so many rows on only the objectives are in full, and numbers that would be longer as digits have five of them.
 const MANY_ROWS: usize = 2_000;
 
 /// Why there is no page.
@@ -130,6 +130,12 @@ fn data(table: &Table) -> Result<Json, ReportError> {
     for axis in &axes {
         columns.push(column(table, axis, "Axis of the study.", None, table.numbers(axis).is_ok())?);
     }
+    let amounts = |name: &&String| {
+        **name != LEADING.0 && !axes.contains(&name.as_str()) && !is_fixed(name) && table.numbers(name).is_ok()
+    };
+    for name in table.header().iter().filter(amounts) {
+        columns.push(column(table, name, "Labels of an axis, in the base unit.", None, true)?);
+    }
     for known in COLUMNS.iter().filter(|c| !NOT_SHOWN.contains(&c.name)) {
         columns.push(column(table, known.name, known.doc, known.better, known.is_number())?);
     }
@@ -144,7 +150,7 @@ fn data(table: &Table) -> Result<Json, ReportError> {
         "axes": axes,
         "columns": columns,
         "exact": exact,
-        "digits": DIGITS,
+        "digits": if many { 5 } else { DIGITS },
         "heatmap": first("heatmap")?,
         "pair": pair.map(|pair| json!({ "x": pair.x, "y": pair.y })),
         "proof": if vouched { front::proof(&table.path, manifest.as_ref())? } else { Json::Null },
@@ -184,7 +190,7 @@ fn column<'t>(
 
 impl Column<'_> {
     /// Its values in the shortest way (times of partitions of `many` rows: [`Levels`]): one after another (`v`), or the distinct ones (`d`) and the position of each row's (`i`), or (of `many` rows)
-    /// as single precision, the lowest byte first, in base 64 (`f`), where not a number stands for no value.
+    /// as [`singles`], the lowest byte first, in base 64 (`f`), where not a number stands for no value.
     fn json(&self, exact: bool, many: bool) -> Json {
         let mut out = Map::new();
         out.insert("n".into(), json!(self.name));
@@ -255,16 +261,23 @@ impl Column<'_> {
     }
 }
 
-/// Numbers in single precision; `None` where one of them is out of its range.
+/// Numbers as the upper three bytes of single precision, rounded (a sign, 8 bits of exponent, 15 of the fraction: within 2e-5); `None` where one of
+/// them is out of its range.
 fn singles(texts: &[&str]) -> Option<Vec<u8>> {
     let single = |text: &&str| match text.trim() {
-        "" => Some(f32::NAN),
-        text => text.parse::<f32>().ok().filter(|v| v.is_finite() && (*v == 0.0 || v.abs() >= f32::MIN_POSITIVE)),
+        "" => Some(f32::NAN.to_bits() >> 8),
+        text => {
+            let value: f32 = text.parse().ok()?;
+            let rounded = value.to_bits().checked_add(0x80)? & !0xff;
+            let back = f32::from_bits(rounded);
+            (back.is_finite() && (value == 0.0 || back.abs() >= f32::MIN_POSITIVE)).then_some(rounded >> 8)
+        }
     };
-    Some(texts.iter().map(single).collect::<Option<Vec<_>>>()?.into_iter().flat_map(f32::to_le_bytes).collect())
+    let bits = texts.iter().map(single).collect::<Option<Vec<u32>>>()?;
+    Some(bits.into_iter().flat_map(|bits| bits.to_le_bytes().into_iter().take(3)).collect())
 }
 
-/// Times of partitions (`1/2/3/4|...`) as levels between the shortest and the longest, even steps of their logarithm; 0 is no time.
+/// Times of partitions (`1/2/3/4|...`) as levels between the shortest and the longest, even steps of their logarithm in two digits of base 64; `-` is no time.
 struct Levels {
     low: f64,
     high: f64,
@@ -295,9 +308,15 @@ impl Levels {
         };
         let times = text.split(['|', '/']).filter(|time| !time.is_empty());
         let levels = times.map(|time| level(time.parse().unwrap_or(0.0)));
-        levels
-            .flat_map(|level| [level >> 6, level & 63].map(|digit| char::from(DIGITS_64[(digit & 63) as usize])))
-            .collect()
+        let digit = |level: u32| char::from(DIGITS_64[(level & 63) as usize]);
+        // No time is the most frequent one.
+        levels.fold(String::new(), |mut out, level| {
+            match level {
+                0 => out.push('-'),
+                level => out.extend([digit(level >> 6), digit(level)]),
+            }
+            out
+        })
     }
 }
 

@@ -2,19 +2,22 @@
 "use strict";
 // The table: columns by name, values by row, and how a number is written with its unit.
 const data = JSON.parse(document.getElementById("data").textContent);
-/** Numbers of single precision in base 64. */
+/** Numbers in base 64: the upper three bytes of single precision each, the lowest first. */
 function singles(text) {
-  const numbers = new Float32Array(Uint8Array.from(atob(text), c => c.charCodeAt(0)).buffer);
-  return row => Number.isNaN(numbers[row]) ? null : Number(numbers[row].toPrecision(7));
+  const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0)), bits = new Uint32Array(bytes.length / 3);
+  for (let i = 0; i < bits.length; i++) bits[i] = (bytes[3 * i] << 8) | (bytes[3 * i + 1] << 16) | (bytes[3 * i + 2] << 24);
+  const numbers = new Float32Array(bits.buffer);
+  return row => Number.isNaN(numbers[row]) ? null : Number(numbers[row].toPrecision(5));
 }
 const DIGITS_64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-/** Times of partitions as levels between the shortest and the longest: two digits each, four of them a partition. */
+/** Times of partitions as levels between the shortest and the longest: two digits each, `-` is no time; four of them a partition. */
 function levels({ low, high, t }) {
-  const time = (text, at) => {
-    const level = 64 * DIGITS_64.indexOf(text[at]) + DIGITS_64.indexOf(text[at + 1]);
-    return level === 0 ? 0 : Number((low * (high / low) ** ((level - 1) / 4094)).toPrecision(3));
+  const time = level => Number((low * (high / low) ** ((level - 1) / 4094)).toPrecision(3));
+  return row => {
+    const found = [], text = t[row];
+    for (let at = 0; at < text.length; at++) found.push(text[at] === "-" ? 0 : time(64 * DIGITS_64.indexOf(text[at]) + DIGITS_64.indexOf(text[++at])));
+    return Array.from({ length: found.length / 4 }, (_, i) => found.slice(4 * i, 4 * i + 4).join("/")).join("|");
   };
-  return row => Array.from({ length: t[row].length / 8 }, (_, i) => [0, 2, 4, 6].map(j => time(t[row], 8 * i + j)).join("/")).join("|");
 }
 const columns = new Map(data.columns.map(c => {
   const get = c.f ? singles(c.f) : c.t ? levels(c) : "c" in c ? () => c.c : c.d ? row => c.d[c.i[row]] : row => c.v[row];

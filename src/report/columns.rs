@@ -1,0 +1,296 @@
+//! Which columns a table of results has in the end, and what the labels of its axes amount to.
+//!
+//! A run writes every column, as rows come one by one; when it is finished, columns that no row fills are left out, and axes whose labels
+//! are amounts with a unit (`4 MB`) get a column of numbers in the base unit (`sram_bytes`). Readers take a column that is left out for an empty one.
+
+use super::csv::{COLUMNS, TRAILING, is_fixed};
+use super::table::NEEDED;
+use crate::spec::nearest::meant;
+use crate::units::{
+    Bandwidth, Bytes, EnergyPerByte, EnergyPerFlop, Flop, FlopRate, Frequency, Power, Price, Quantity, Seconds,
+};
+use csv::{Reader, StringRecord, Writer};
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter};
+use std::path::Path;
+
+/// What is kept beside the point, its labels, `status`, `study` and `key`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Columns {
+    /// Those that some row fills.
+    #[default]
+    Filled,
+    /// All there are.
+    All,
+    /// These.
+    Named(Vec<String>),
+}
+
+impl Columns {
+    /// `filled`, `all`, or names between commas.
+    ///
+    /// # Errors
+    /// Names that are no columns.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "filled" => return Ok(Self::Filled),
+            "all" => return Ok(Self::All),
+            _ => {}
+        }
+        let known: Vec<&str> = COLUMNS.iter().map(|c| c.name).collect();
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_string()).collect();
+        match names.iter().find(|name| !known.contains(&name.as_str())) {
+            None => Ok(Self::Named(names)),
+            Some(name) => Err(format!(
+                "there is no column {name:?}{}; `flowspace schema columns` lists them, `all` and `filled` stand for many",
+                meant(name, &known)
+            )),
+        }
+    }
+
+    fn keeps(&self, name: &str, filled: bool) -> bool {
+        match self {
+            Self::Filled => filled,
+            Self::All => true,
+            Self::Named(names) => names.iter().any(|named| named == name),
+        }
+    }
+}
+
+/// A kind of amount: the ending of a column that holds it in the base unit, and how it is read.
+#[derive(Debug, Clone, Copy)]
+pub struct Kind {
+    /// The ending.
+    pub unit: &'static str,
+    /// What it is, with article.
+    pub name: &'static str,
+    /// Its value in the base unit.
+    pub read: fn(&str) -> Option<f64>,
+}
+
+const fn kind<Q: Quantity>(unit: &'static str) -> Kind {
+    Kind { unit, name: Q::NAME, read: |text| Q::parse(text).map(Quantity::base).ok() }
+}
+
+/// The kinds, each before those that its ending ends with.
+pub const KINDS: [Kind; 10] = [
+    kind::<Bandwidth>("bytes_per_s"),
+    kind::<FlopRate>("flop_per_s"),
+    kind::<EnergyPerByte>("j_per_byte"),
+    kind::<EnergyPerFlop>("j_per_flop"),
+    kind::<Bytes>("bytes"),
+    kind::<Flop>("flop"),
+    kind::<Seconds>("s"),
+    kind::<Frequency>("hz"),
+    kind::<Power>("w"),
+    kind::<Price>("usd"),
+];
+
+/// The kind of amount that a column holds by its name.
+pub fn kind_of(column: &str) -> Option<Kind> {
+    let ends = |kind: &&Kind| column.strip_suffix(kind.unit).is_some_and(|rest| rest.is_empty() || rest.ends_with('_'));
+    // `samples_per_s` is no time.
+    KINDS.iter().find(ends).filter(|kind| kind.unit.contains("_per_") || !column.contains("_per_")).copied()
+}
+
+/// The one kind that all labels are amounts of.
+pub fn kind_of_labels<'t>(labels: impl Iterator<Item = &'t str> + Clone) -> Option<Kind> {
+    let first = labels.clone().next()?;
+    let fits = |kind: &&Kind| (kind.read)(first).is_some() && labels.clone().all(|label| (kind.read)(label).is_some());
+    KINDS.iter().find(fits).copied()
+}
+
+/// An axis whose labels may be amounts.
+struct Amounts {
+    /// Its column.
+    position: usize,
+    /// The labels seen.
+    labels: HashMap<String, f64>,
+    /// The kind that all of them are of so far; `None` before the first.
+    kind: Option<Kind>,
+    /// Whether some label is none.
+    spoilt: bool,
+}
+
+impl Amounts {
+    fn see(&mut self, label: &str) {
+        if self.spoilt || self.labels.contains_key(label) {
+            return;
+        }
+        let kind = self.kind.or_else(|| kind_of_labels(std::iter::once(label)));
+        match kind.and_then(|kind| (kind.read)(label)) {
+            Some(value) => {
+                self.labels.insert(label.to_string(), value);
+                self.kind = kind;
+            }
+            None => self.spoilt = true,
+        }
+    }
+}
+
+/// Leaves of the table at `path` the columns that `choice` keeps, and adds the numbers of its axes. Rows keep their order; what is read is never held whole.
+///
+/// # Errors
+/// When it cannot be read or written, or is no table; the old one stays then.
+pub fn settle(path: &Path, choice: &Columns) -> io::Result<()> {
+    let open = || -> io::Result<Reader<BufReader<File>>> { Ok(Reader::from_reader(BufReader::new(File::open(path)?))) };
+    let mut reader = open()?;
+    let header = reader.headers().map_err(io::Error::other)?.clone();
+    let first = header.iter().skip(1).position(is_fixed).map_or(header.len(), |at| at + 1);
+    let mut filled = vec![false; header.len()];
+    let mut axes: Vec<Amounts> =
+        (1..first).map(|position| Amounts { position, labels: HashMap::new(), kind: None, spoilt: false }).collect();
+    let mut row = StringRecord::new();
+    while reader.read_record(&mut row).map_err(io::Error::other)? {
+        row.iter().zip(&mut filled).for_each(|(text, filled)| *filled |= !text.is_empty());
+        axes.iter_mut().for_each(|axis| axis.see(row.get(axis.position).unwrap_or_default()));
+    }
+    // What comes from an earlier settling is made again.
+    let keeps = |(at, name): &(usize, &str)| {
+        *at < first
+            || NEEDED.contains(name)
+            || (TRAILING.iter().any(|(trailing, _)| trailing == name) && filled.get(*at) == Some(&true))
+            || (COLUMNS.iter().any(|c| c.name == *name) && choice.keeps(name, filled.get(*at) == Some(&true)))
+    };
+    let kept: Vec<(usize, &str)> = header.iter().enumerate().filter(keeps).collect();
+    axes.retain(|axis| !axis.spoilt && axis.kind.is_some());
+    let names: Vec<String> = axes
+        .iter()
+        .map(|axis| {
+            let unit = axis.kind.map_or("", |kind| kind.unit);
+            let name = format!("{}_{unit}", header.get(axis.position).unwrap_or_default());
+            // `dram_bytes_per_s` is what the system has, whatever an axis `dram` stands for.
+            if is_fixed(&name) || header.iter().take(first).any(|other| other == name) {
+                format!("axis_{name}")
+            } else {
+                name
+            }
+        })
+        .collect();
+    if kept.len() == header.len() && axes.is_empty() {
+        return Ok(());
+    }
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let temporary = path.with_file_name(format!(".{name}.columns"));
+    let written = (|| -> io::Result<()> {
+        let mut reader = open()?;
+        let mut writer = Writer::from_writer(BufWriter::new(File::create(&temporary)?));
+        let split = kept
+            .iter()
+            .position(|(_, name)| TRAILING.iter().any(|(trailing, _)| trailing == name))
+            .unwrap_or(kept.len());
+        let (main, last) = kept.split_at(split);
+        let line = |main: Vec<&str>, numbers: Vec<&str>, last: Vec<&str>| -> StringRecord {
+            [main, numbers, last].concat().into()
+        };
+        let heads = |part: &[(usize, &'_ str)]| part.iter().filter_map(|(at, _)| header.get(*at)).collect::<Vec<_>>();
+        writer
+            .write_record(&line(heads(main), names.iter().map(String::as_str).collect(), heads(last)))
+            .map_err(io::Error::other)?;
+        let mut row = StringRecord::new();
+        let texts: Vec<HashMap<&str, String>> = axes
+            .iter()
+            .map(|axis| axis.labels.iter().map(|(label, value)| (label.as_str(), super::csv::number(*value))).collect())
+            .collect();
+        while reader.read_record(&mut row).map_err(io::Error::other)? {
+            let cells = |part: &[(usize, &str)]| {
+                part.iter().map(|(at, _)| row.get(*at).unwrap_or_default()).collect::<Vec<_>>()
+            };
+            let number = |(axis, texts): (&Amounts, &'_ HashMap<&str, String>)| -> String {
+                texts.get(row.get(axis.position).unwrap_or_default()).cloned().unwrap_or_default()
+            };
+            let numbers: Vec<String> = axes.iter().zip(&texts).map(number).collect();
+            let numbers = numbers.iter().map(String::as_str).collect();
+            writer.write_record(&line(cells(main), numbers, cells(last))).map_err(io::Error::other)?;
+        }
+        writer
+            .into_inner()
+            .map_err(|e| e.into_error())?
+            .into_inner()
+            .map_err(io::IntoInnerError::into_error)?
+            .sync_all()?;
+        fs::rename(&temporary, path)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::table::Table;
+    use super::*;
+
+    #[test]
+    fn empty_columns_go_and_axes_get_numbers() {
+        let folder = std::env::temp_dir().join(format!("flowspace-columns-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("results.csv");
+        let names: Vec<&str> = COLUMNS.iter().map(|c| c.name).chain(TRAILING.iter().map(|t| t.0)).collect();
+        let write = |rows: &[[&str; 4]]| {
+            let mut text = format!("point,sram,dram,chip,{}\n", names.join(","));
+            for (i, labels) in rows.iter().enumerate() {
+                let value = |name: &&str| match *name {
+                    "status" => "optimal",
+                    "samples_per_s" => labels[3],
+                    "study" => "s",
+                    "key" => "k",
+                    _ => "",
+                };
+                text.push_str(&format!(
+                    "{i},{},{}\n",
+                    labels[..3].join(","),
+                    names.iter().map(value).collect::<Vec<_>>().join(",")
+                ));
+            }
+            fs::write(&path, text).unwrap();
+        };
+        let rows = [["4 MB", "1.5 TB/s", "h100", "2"], ["1 GiB", "900 GB/s", "4 MB", ""]];
+        write(&rows);
+        settle(&path, &Columns::Filled).unwrap();
+        let expected = "point,sram,dram,chip,status,samples_per_s,sram_bytes,axis_dram_bytes_per_s,study,key\n\
+                        0,4 MB,1.5 TB/s,h100,optimal,2,4000000,1500000000000,s,k\n\
+                        1,1 GiB,900 GB/s,4 MB,optimal,,1073741824,900000000000,s,k\n";
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        // Once more changes nothing; what is left out reads as empty, and the axes are the axes.
+        settle(&path, &Columns::Filled).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
+        let table = Table::read(&path).unwrap();
+        assert_eq!(table.axes().unwrap(), ["sram", "dram", "chip"]);
+        assert_eq!(table.texts("cost_usd").unwrap(), ["", ""]);
+        assert!(table.texts("cost_us").unwrap_err().to_string().contains("there is no column"));
+        assert_eq!(table.numbers("sram_bytes").unwrap(), [4e6, 1073741824.0]);
+        write(&rows);
+        settle(&path, &Columns::All).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap().lines().next().unwrap().split(',').count(), 4 + names.len() + 2);
+        write(&rows);
+        settle(&path, &Columns::parse("tp, iteration_s").unwrap()).unwrap();
+        assert!(
+            fs::read_to_string(&path).unwrap().starts_with("point,sram,dram,chip,status,tp,iteration_s,sram_bytes,")
+        );
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn kinds_follow_from_names() {
+        for (column, unit) in [
+            ("power_w", "w"),
+            ("iteration_s", "s"),
+            ("dram_bytes_per_s", "bytes_per_s"),
+            ("flop_per_s", "flop_per_s"),
+            ("total_bytes", "bytes"),
+            ("cost_usd", "usd"),
+        ] {
+            assert_eq!(kind_of(column).map(|k| k.unit), Some(unit), "{column}");
+        }
+        for column in ["samples_per_s", "samples_per_s_per_mw", "status", "utilization", "tp", "flop_per_s_per_usd"] {
+            assert!(kind_of(column).is_none(), "{column}");
+        }
+        let all = COLUMNS.iter().filter(|c| kind_of(c.name).is_some());
+        assert!(all.clone().count() > 30 && all.clone().all(|c| c.is_number()));
+        assert!(Columns::parse("samples_per_z").unwrap_err().contains("samples_per_s"));
+    }
+}
