@@ -289,7 +289,7 @@ mod tests {
         for column in ["samples_per_s", "samples_per_s_per_mw", "status", "utilization", "tp", "flop_per_s_per_usd"] {
             assert!(kind_of(column).is_none(), "{column}");
         }
-        let all = COLUMNS.iter().filter(|c| kind_of(c.name).is_some());
+        let all = COLUMNS.iter().filter(|c| kind_of(c.name).is_some() && c.name != "partition_times_s");
         assert!(all.clone().count() > 30 && all.clone().all(|c| c.is_number()));
         assert!(Columns::parse("samples_per_z").unwrap_err().contains("samples_per_s"));
     }

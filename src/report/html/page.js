@@ -125,7 +125,8 @@ function proofText() {
   const proof = data.proof;
   if (!proof) return null;
   const open = proof.open?.points ?? 0;
-  const near = Number.isFinite(proof.within) ? proof.within === 0 ? "no other point of the space is better than the front" : `no point of the space is better than one of the front by more than ${percent(proof.within)} in any objective` : "nothing is proven yet";
+  const point = proof.states_no_price_or_power?.points > 0 ? "point of the space that states its price and power" : "point of the space";
+  const near = Number.isFinite(proof.within) ? proof.within === 0 ? `no other ${point} is better than the front` : `no ${point} is better than one of the front by more than ${percent(proof.within)} in any objective` : "nothing is proven yet";
   return `${open ? "So far: " : "Proven: "}${near}. Given: the order of ${proof.unordered_axes?.length ? `the axes but ${proof.unordered_axes.join(", ")}` : "every axis"}, checked on all solved points.`;
 }
 function drawSays() {
@@ -168,7 +169,7 @@ function drawProof() {
     return [String(rows.length), status ?? "", String(proof ?? "").replaceAll("_", " "), covers === "true" ? "over all shardings" : covers === "false" ? "given the sharding of each assignment" : "", pointLink(worst(rows), gapOf(worst(rows)) || "-"), STATUS[status] ?? ""];
   });
   const proof = data.proof;
-  const rules = proof ? [["solved", "solved"], ["no_better_than_a_solved_point", "not solved: no better than a solved point"], ["below_an_infeasible_corner", "not solved: no more of anything than a point without a plan"], ["keeps_no_constraint", "not solved: keep no constraint"], ["open", "open"]]
+  const rules = proof ? [["solved", "solved"], ["no_better_than_a_solved_point", "not solved: no better than a solved point"], ["below_an_infeasible_corner", "not solved: no more of anything than a point without a plan"], ["keeps_no_constraint", "not solved: keep no constraint"], ["states_no_price_or_power", "not compared: their systems state no price or power"], ["open", "open"]]
     .filter(([key]) => proof[key]?.points > 0).map(([key, text]) => [String(proof[key].points), percent(proof[key].share), text]) : [];
   byId("proof").replaceChildren(...[
     proof ? el("p", {}, `Search of the front of ${proof.objectives.join(", ")}${proof.constraints?.length ? ` with ${proof.constraints.join(", ")}` : ""}. ${proofText()}`) : null,
