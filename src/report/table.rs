@@ -312,6 +312,30 @@ mod tests {
         assert!(matches!(table.axes(), Err(TableError::NotResults { .. })));
     }
 
+    /// Results may leave out columns that no row fills; other tables may not.
+    #[test]
+    fn columns_left_out_of_results_are_empty() {
+        let results = table("left-out", "point,chip,status,study,key\n0,a,optimal,s,k\n").unwrap();
+        assert_eq!(results.axes().unwrap(), ["chip"]);
+        assert_eq!(results.texts("reason").unwrap(), [""]);
+        assert!(matches!(results.numbers("gap"), Err(TableError::Empty { .. })));
+        assert!(matches!(results.texts("other"), Err(TableError::NoColumn { .. })));
+        let other = table("other", "chip,status\na,optimal\n").unwrap();
+        assert!(matches!(other.texts("reason"), Err(TableError::NoColumn { .. })));
+    }
+
+    #[test]
+    fn tables_are_put_together_by_name() {
+        let one = table("one", "point,chip,status,study,key\n0,a,optimal,s,k\n").unwrap();
+        let two = table("two", "point,link,status,gap,study,key\n0,x,optimal,0.1,t,k\n1,y,failed,,t,l\n").unwrap();
+        let both = Table::together(vec![one, two], "source");
+        assert_eq!(both.axes().unwrap(), ["chip", "link"]);
+        assert_eq!(both.texts("chip").unwrap(), ["a", "", ""]);
+        assert_eq!(both.texts("link").unwrap(), ["", "x", "y"]);
+        assert_eq!(both.texts("source").unwrap(), ["s", "t", "t"]);
+        assert_eq!(both.paths().len(), 2);
+    }
+
     #[test]
     fn what_is_no_table_is_an_error() {
         assert!(table("empty", "").is_err());

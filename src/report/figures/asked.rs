@@ -266,7 +266,10 @@ impl FigureSpec {
         let usual = self.columns.is_empty() && matches!(self.kind, FigureKind::Parallel | FigureKind::Matrix);
         for (field, names) in [("max", &self.max), ("min", &self.min)] {
             if !names.is_empty() && matches!(self.kind, FigureKind::Scatter | FigureKind::Bars | FigureKind::Roofline) {
-                found.push((field, format!("a direction is for figures with a front or a best point, a {kind} has neither")));
+                found.push((
+                    field,
+                    format!("a direction is for figures with a front or a best point, a {kind} has neither"),
+                ));
             } else if let Some(name) = names.iter().find(|name| !usual && !shown.contains(name)) {
                 found.push((field, format!("{:?} is none of the figure's columns", name.0)));
             }
