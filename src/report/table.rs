@@ -150,14 +150,15 @@ impl Table {
                 header.push(name.clone());
             }
         }
+        type Called<'f> = &'f dyn Fn(&Table) -> Option<String>;
         let study = |t: &Table| t.texts("study").ok().and_then(|s| s.first().map(|s| (*s).to_string()));
         let folder = |t: &Table| {
             let folder = t.path.parent().and_then(Path::file_name);
             folder.map(|name| name.to_string_lossy().into_owned())
         };
         let path = |t: &Table| Some(t.path.display().to_string());
-        let names: [&dyn Fn(&Table) -> Option<String>; 3] = [&study, &folder, &path];
-        let differ = |name: &&dyn Fn(&Table) -> Option<String>| {
+        let names: [Called<'_>; 3] = [&study, &folder, &path];
+        let differ = |name: &Called<'_>| {
             let of: Vec<Option<String>> = tables.iter().map(name).collect();
             of.iter()
                 .enumerate()

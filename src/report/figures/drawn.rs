@@ -306,7 +306,7 @@ impl<'t> Work<'t> {
             None => None,
         };
         let groups = self.groups()?;
-        self.order(&[groups.clone()], &y, Some(y_better));
+        self.order(std::slice::from_ref(&groups), &y, Some(y_better));
         let shown = |row: &usize| {
             drawable(x[*row], log_x) && drawable(y[*row], log_y) && z.as_ref().is_none_or(|z| drawable(z[*row], false))
         };
