@@ -70,7 +70,7 @@ pub struct ExplainArgs {
     /// How much more of each resource, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = MORE, value_parser = percent, help_heading = "Output")]
     pub by: f64,
-    /// Draw the gains: STEM.svg and STEM.png.
+    /// Draw the gains: STEM.svg, STEM.png and STEM.pdf.
     #[arg(long, value_name = "STEM", help_heading = "Output")]
     pub plot: Option<PathBuf>,
     /// Format on standard output.

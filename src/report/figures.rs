@@ -468,7 +468,8 @@ fn brief(kernels: &str) -> String {
 }
 
 fn joined(columns: &[Vec<&str>], row: usize) -> String {
-    columns.iter().map(|column| column[row]).collect::<Vec<_>>().join(" / ")
+    // Tables put together lack labels on the axes of the others.
+    columns.iter().map(|column| column[row]).filter(|label| !label.is_empty()).collect::<Vec<_>>().join(" / ")
 }
 
 /// The distinct labels in order of appearance, and the number of each row's.

@@ -155,14 +155,15 @@ impl Table {
                 header.push(name.clone());
             }
         }
+        type Called<'f> = &'f dyn Fn(&Table) -> Option<String>;
         let study = |t: &Table| t.texts("study").ok().and_then(|s| s.first().map(|s| (*s).to_string()));
         let folder = |t: &Table| {
             let folder = t.path.parent().and_then(Path::file_name);
             folder.map(|name| name.to_string_lossy().into_owned())
         };
         let path = |t: &Table| Some(t.path.display().to_string());
-        let names: [&dyn Fn(&Table) -> Option<String>; 3] = [&study, &folder, &path];
-        let differ = |name: &&dyn Fn(&Table) -> Option<String>| {
+        let names: [Called<'_>; 3] = [&study, &folder, &path];
+        let differ = |name: &Called<'_>| {
             let of: Vec<Option<String>> = tables.iter().map(name).collect();
             of.iter()
                 .enumerate()
@@ -320,6 +321,30 @@ mod tests {
         let unknown = table.texts("tiem_s").unwrap_err().to_string();
         assert!(unknown.contains("did you mean \"time_s\"? columns: chip, time_s, note"), "{unknown}");
         assert!(matches!(table.axes(), Err(TableError::NotResults { .. })));
+    }
+
+    /// Results may leave out columns that no row fills; other tables may not.
+    #[test]
+    fn columns_left_out_of_results_are_empty() {
+        let results = table("left-out", "point,chip,status,study,key\n0,a,optimal,s,k\n").unwrap();
+        assert_eq!(results.axes().unwrap(), ["chip"]);
+        assert_eq!(results.texts("reason").unwrap(), [""]);
+        assert!(matches!(results.numbers("gap"), Err(TableError::Empty { .. })));
+        assert!(matches!(results.texts("other"), Err(TableError::NoColumn { .. })));
+        let other = table("other", "chip,status\na,optimal\n").unwrap();
+        assert!(matches!(other.texts("reason"), Err(TableError::NoColumn { .. })));
+    }
+
+    #[test]
+    fn tables_are_put_together_by_name() {
+        let one = table("one", "point,chip,status,study,key\n0,a,optimal,s,k\n").unwrap();
+        let two = table("two", "point,link,status,gap,study,key\n0,x,optimal,0.1,t,k\n1,y,failed,,t,l\n").unwrap();
+        let both = Table::together(vec![one, two], "source");
+        assert_eq!(both.axes().unwrap(), ["chip", "link"]);
+        assert_eq!(both.texts("chip").unwrap(), ["a", "", ""]);
+        assert_eq!(both.texts("link").unwrap(), ["", "x", "y"]);
+        assert_eq!(both.texts("source").unwrap(), ["s", "t", "t"]);
+        assert_eq!(both.paths().len(), 2);
     }
 
     #[test]

@@ -327,7 +327,7 @@ fn unproven_points_are_marked_in_a_front() {
     let open = folder.read("o/results.csv").replacen(",optimal,", ",node_limit,", 1);
     fs::write(folder.0.join("o/results.csv"), open).unwrap();
     assert_eq!(code(&folder.flowspace(&["plot", "o/results.csv"])), Some(0));
-    assert!(folder.read("o/pareto-cost.svg").contains("Hollow: 1 of 3 are not proven the best of their search."));
+    assert!(folder.read("o/pareto-cost.svg").contains("Hollow: 1 of 3 are not proven the best of their search"));
     let pair =
         ["plot", "o/results.csv", "--x", "cost_usd", "--y", "samples_per_s", "--kind", "pareto", "--out", "pair"];
     assert_eq!(code(&folder.flowspace(&pair)), Some(0));

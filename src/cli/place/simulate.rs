@@ -44,7 +44,7 @@ pub struct SimulateArgs {
     /// Write a mapping file with the sizes (those found with --sizes): .xcf, or the runtime's XML.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Draw into this folder: core occupancy (gantt.svg, .png) and the placement (placement.svg, .png).
+    /// Draw into this folder: core occupancy (gantt.svg, .png, .pdf) and the placement (placement.svg, .png, .pdf).
     #[arg(long, value_name = "DIR")]
     pub figures: Option<PathBuf>,
     /// Write a timeline that Perfetto and chrome://tracing open.

@@ -306,7 +306,7 @@ impl<'t> Work<'t> {
             None => None,
         };
         let groups = self.groups()?;
-        self.order(&[groups.clone()], &y, Some(y_better));
+        self.order(std::slice::from_ref(&groups), &y, Some(y_better));
         let shown = |row: &usize| {
             drawable(x[*row], log_x) && drawable(y[*row], log_y) && z.as_ref().is_none_or(|z| drawable(z[*row], false))
         };
@@ -573,8 +573,10 @@ impl<'t> Work<'t> {
                 columns.iter().map(|(v, b)| (members.iter().map(|row| v[*row]).collect(), *b)).collect();
             let mut growth = Growth::default();
             for (i, point) in in_box(&own).iter().enumerate() {
-                if let Some(point) = point {
-                    growth.push(point);
+                let grew = point.as_ref().is_some_and(|point| growth.push(point));
+                // Level steps need no marker but at their ends.
+                if !grew && i > 0 && i + 1 < members.len() {
+                    continue;
                 }
                 let x = XValue::Number((i + 1) as f64);
                 points.push(XyPoint { group: class_of.clone(), x, y: growth.volume });

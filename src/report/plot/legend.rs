@@ -186,8 +186,11 @@ fn draw_entry(canvas: &mut Canvas, swatch: Swatch, label: &str, x: f64, y: f64) 
         Swatch::Outline => canvas.stroke_closed(&Rect::at(x + 3.0, mid - 3.0, 10.0, 6.0).corners(), 1.0, BLACK),
         Swatch::Line(color, dash) => canvas.dashed(&[(x, mid), (x + SIGN, mid)], 1.2, color, dash),
         Swatch::Roof(shape, color, dash) => {
-            canvas.dashed(&[(x, mid), (x + SIGN, mid)], 1.2, color, dash);
-            theme::marker(canvas, shape, (x + SIGN / 2.0, mid), 2.2, color, Some((theme::mix(color, BLACK, 0.5), 0.4)));
+            // Finer dashes, so that the pattern shows beside the marker.
+            let fine: Vec<f64> = dash.iter().map(|part| part * 0.5).collect();
+            canvas.dashed(&[(x, mid), (x + SIGN - 5.0, mid)], 1.2, color, &fine);
+            let at = (x + SIGN - 2.6, mid);
+            theme::marker(canvas, shape, at, 2.2, color, Some((theme::mix(color, BLACK, 0.5), 0.4)));
         }
         Swatch::Front => {
             canvas.stroke(

@@ -77,7 +77,7 @@ impl Parallel {
         let step = if count > 1 { (right - left) / (count - 1) as f64 } else { 0.0 };
         let names: Vec<Vec<String>> =
             self.axes.iter().map(|axis| text::wrap(&axis.title(), TICK, true, step.max(60.0) - 6.0, 3)).collect();
-        let head = names.iter().map(Vec::len).max().unwrap_or(0) as f64 * TICK * 1.2 + 3.0;
+        let head = names.iter().map(Vec::len).max().unwrap_or(0) as f64 * TICK * 1.2 + 6.0;
         let (y0, height) = (top + head, style.height_or(150.0));
         let y1 = y0 + height;
         let x_of = |i: usize| left + step * i as f64;
@@ -111,7 +111,7 @@ impl Parallel {
                 let middle = x.min(canvas.width - MARGIN - half).max(MARGIN + half);
                 canvas.text(
                     line,
-                    (middle, y0 - 4.0 - row as f64 * TICK * 1.2),
+                    (middle, y0 - 7.0 - row as f64 * TICK * 1.2),
                     Look::new(TICK).bold().align(Align::Middle),
                 );
             }

@@ -168,7 +168,7 @@ impl Roofline {
 
 fn same(a: f64, b: f64) -> bool {
     // Less than a line is wide on an axis of four decades.
-    (a / b).ln().abs() <= 0.02
+    (a / b).ln().abs() <= 0.04
 }
 
 /// Adds a roof's part to those there are.
@@ -219,7 +219,11 @@ fn entries(chips: &Groups, memories: &Groups, slants: &[Part], points: bool) -> 
     let alone = |memory: &str| slants.iter().filter(|s| s.names.iter().any(|(n, _)| n == memory)).count() <= 1;
     let mut named: Vec<&str> = Vec::new();
     for (i, slant) in slants.iter().enumerate() {
-        let rate = |value: f64| format!("{}B/s", short_number(value));
+        let rate = |value: f64| {
+            let text = short_number(value);
+            let prefix = text.find(|c: char| c.is_ascii_uppercase() || c == 'k').unwrap_or(text.len());
+            format!("{} {}B/s", &text[..prefix], &text[prefix..])
+        };
         let equal = slant.names.iter().all(|(_, value)| rate(*value) == rate(slant.value));
         let label = if equal {
             let names: Vec<&str> = slant.names.iter().map(|(name, _)| name.as_str()).collect();

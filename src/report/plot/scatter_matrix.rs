@@ -123,12 +123,12 @@ impl ScatterMatrix {
             }
         }
         let mut bottom = top + (high + GAP) * n as f64 - GAP;
-        for i in 0..n {
+        for (i, range) in ranges.iter().enumerate() {
             let (below, beside) = (cell(n - 1, i), cell(i, 0));
             let mut last = f64::NEG_INFINITY;
             for (value, label) in ends(i, side) {
                 let half = fonts::width(&label, NOTE, false) / 2.0;
-                let x = below.x0 + ranges[i].fraction(value).unwrap_or(0.0) * side;
+                let x = below.x0 + range.fraction(value).unwrap_or(0.0) * side;
                 let x = x.clamp(below.x0 + half - 2.0, (below.x1 - half + 2.0).max(below.x0));
                 if x - half > last + 3.0 {
                     canvas.text(&label, (x, below.y1 + 2.5 + NOTE * 0.73), Look::new(NOTE).align(Align::Middle));
@@ -138,7 +138,7 @@ impl ScatterMatrix {
             // The diagonal has no axis of its own at the left.
             let mut last = f64::INFINITY;
             for (value, label) in ends(i, high).into_iter().filter(|_| i > 0 || n == 1) {
-                let y = beside.y1 - ranges[i].fraction(value).unwrap_or(0.0) * high;
+                let y = beside.y1 - range.fraction(value).unwrap_or(0.0) * high;
                 let y = y.clamp(beside.y0 + 2.5, beside.y1 - 2.5);
                 if y < last - NOTE {
                     canvas.text_mid(&label, (beside.x0 - 3.0, y), Look::new(NOTE).align(Align::End));

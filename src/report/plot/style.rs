@@ -76,7 +76,7 @@ impl Sheet<'_> {
             LegendAt::None => top,
             LegendAt::Bottom | LegendAt::Right => {
                 if self.style.legend == LegendAt::Right && !entries.is_empty() {
-                    self.beside = legend::column(&entries).min(self.canvas.width * 0.45) + MARGIN;
+                    self.beside = (legend::column(&entries) + 2.0).min(self.canvas.width * 0.45) + MARGIN;
                     self.canvas.width -= self.beside;
                 }
                 self.entries = entries;

@@ -376,7 +376,7 @@ fn spread(seed: u64, count: usize) -> Vec<(f64, f64)> {
         .map(|_| {
             let clump = (next() * 4.0).floor();
             let (x, y) = (next(), next());
-            let far = if seed % 3 == 0 { 3.0 } else { 0.4 };
+            let far = if seed.is_multiple_of(3) { 3.0 } else { 0.4 };
             (10_f64.powf(6.0 + clump * far + 0.3 * x), 10_f64.powf(1.0 + 0.3 * clump + 0.4 * x * y))
         })
         .collect()
@@ -410,7 +410,7 @@ fn no_front_has_labels_on_each_other_or_leaders_through_markers() {
         let point = |(i, (x, y)): (usize, (f64, f64))| Point {
             label: format!("{} / {i}", word(i)),
             group: word(i % [1, 3, 6][seed as usize % 3]),
-            class: if seed % 4 == 0 { word(i % 3) } else { String::new() },
+            class: if seed.is_multiple_of(4) { word(i % 3) } else { String::new() },
             x,
             y,
             z: (x * y).sqrt(),
@@ -423,7 +423,7 @@ fn no_front_has_labels_on_each_other_or_leaders_through_markers() {
             x_label: "price ($)".into(),
             y_label: "throughput (samples/s)".into(),
             y_better: Better::Higher,
-            third: (seed % 5 == 0).then(|| Third { label: "power_w".into(), better: Better::Lower }),
+            third: seed.is_multiple_of(5).then(|| Third { label: "power_w".into(), better: Better::Lower }),
             points: spread(seed, count).into_iter().enumerate().map(point).collect(),
             missing: vec![Missing { reason: "dram".into(), x: vec![1e6, 3e7] }; seed as usize % 3],
             class_name: "workload".into(),
@@ -492,12 +492,16 @@ fn no_other_chart_has_texts_on_each_other_or_beyond_the_page() {
                 .enumerate()
                 .map(|(i, (x, y))| XyPoint {
                     group: word(i % 4),
-                    x: if n % 2 == 0 { XValue::Number(*x) } else { XValue::Text(names[i % names.len()].clone()) },
+                    x: if n.is_multiple_of(2) {
+                        XValue::Number(*x)
+                    } else {
+                        XValue::Text(names[i % names.len()].clone())
+                    },
                     y: *y,
                 })
                 .collect(),
             lines: true,
-            steps: n % 3 == 0,
+            steps: n.is_multiple_of(3),
             ..XyChart::default()
         };
         hold(&format!("xy {seed}"), xy.compose(&style));
