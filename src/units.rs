@@ -233,7 +233,7 @@ quantity!(
 quantity!(
     /// A price, in US dollars.
     Price, "a price", "$30_000",
-    [("$", 1.0), ("USD", 1.0)]
+    [("$", 1.0), ("USD", 1.0), ("$M", 1e6), ("$B", 1e9)]
 );
 quantity!(
     /// A price by bandwidth, in US dollars per GB/s (the unit in which DFModel prices memory, links and switches).
@@ -329,6 +329,8 @@ mod tests {
         assert_eq!(Bytes::parse("80 GiB"), Ok(Bytes(80.0 * 1024f64.powi(3))));
         assert_eq!(Bandwidth::parse("3.35TB/s"), Ok(Bandwidth(3.35e12)));
         assert_eq!(Price::parse("$30_000"), Ok(Price(30_000.0)));
+        assert_eq!(Price::parse("$125M"), Ok(Price(125e6)));
+        assert_eq!(Price::parse("$1.5 B"), Ok(Price(1.5e9)));
         assert_eq!(PricePerBandwidth::parse("$2/(GB/s)"), Ok(PricePerBandwidth(2.0)));
         assert_eq!(PowerPerBandwidth::parse("0.0104 W/(GB/s)"), Ok(PowerPerBandwidth(0.0104)));
         assert_eq!(Flop::parse("2.5e3 FLOP"), Ok(Flop(2500.0)));
@@ -411,6 +413,7 @@ mod tests {
         assert_eq!(Years(4.0 * 31_557_600.0).shortest(), "4 year");
         assert_eq!(Seconds(0.0).shortest(), "0 s");
         assert_eq!(Price(30_000.0).shortest(), "$30000");
+        assert_eq!(Price(125e6).shortest(), "$125M");
         assert_eq!(Bytes(80.0 * 1024f64.powi(3)).shortest(), "80 GiB");
     }
 

@@ -10,6 +10,7 @@ use crate::report::figures::draw_all;
 use crate::report::html::REPORT;
 use crate::report::plot::short_number;
 use crate::report::table::Table;
+use crate::study::front::aim::Constraint;
 use crate::study::front::{self, FrontSummary, cover::Settled};
 use crate::study::progress::Show;
 use crate::study::sweep::MAX_POINTS;
@@ -77,6 +78,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     let search = study.spec.search.clone();
     let figures = study.spec.plots.figures.clone();
     let manifest = manifest(&study);
+    let constraints = search.as_ref().map_or(Vec::new(), |search| search.constraints.clone());
     let (summary, front) = match search {
         Some(search) => {
             let found = front::run(study, &search, &options).map_err(|e| Failure::input(e.to_string()))?;
@@ -110,7 +112,15 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     if summary.failed + summary.infeasible == summary.points {
         say!("note: no figures: no point has a plan");
     } else if !args.no_plots {
-        let draw = || draw_all(&Table::read(&summary.results)?, &figures, &out);
+        // Designs that keep no constraint compete with none.
+        let draw = || {
+            let table = Table::read(&summary.results)?;
+            let limits: Vec<(Constraint, Vec<f64>)> = (constraints.into_iter())
+                .filter_map(|limit| table.numbers(limit.measure.column).ok().map(|values| (limit, values)))
+                .collect();
+            let kept = table.of_rows(|row| limits.iter().all(|(limit, values)| limit.keeps(values[row])));
+            draw_all(&kept, &figures, &out)
+        };
         let drawn = draw().map_err(|e| Failure::input(e.to_string()))?;
         let mut text = String::new();
         for path in drawn.files.iter().filter(|path| path.extension().is_some_and(|e| e == "svg")) {

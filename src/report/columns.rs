@@ -150,7 +150,8 @@ pub fn settle(path: &Path, choice: &Columns) -> io::Result<()> {
     let keeps = |(at, name): &(usize, &str)| {
         *at < first
             || NEEDED.contains(name)
-            || (TRAILING.iter().any(|(trailing, _)| trailing == name) && filled.get(*at) == Some(&true))
+            || (TRAILING.iter().any(|(trailing, _)| trailing == name)
+                && (*choice == Columns::All || filled.get(*at) == Some(&true)))
             || (COLUMNS.iter().any(|c| c.name == *name) && choice.keeps(name, filled.get(*at) == Some(&true)))
     };
     let kept: Vec<(usize, &str)> = header.iter().enumerate().filter(keeps).collect();

@@ -196,6 +196,14 @@ impl Table {
         self.position(column).is_some()
     }
 
+    /// The same with some of its rows.
+    #[must_use]
+    pub fn of_rows(mut self, keep: impl Fn(usize) -> bool) -> Self {
+        let rows = self.rows.into_iter().enumerate().filter(|(row, _)| keep(*row));
+        self.rows = rows.map(|(_, fields)| fields).collect();
+        self
+    }
+
     /// Number of rows.
     pub fn len(&self) -> usize {
         self.rows.len()

@@ -84,18 +84,20 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
             r.problem(at, format!("{chips} chips, but the network's dimensions have {product_text}"))
         });
     }
-    let memory = &system.memory.0;
     if system.model.memory_price != MemoryPrice::Bandwidth {
-        let mut needs = |field: &str, there: bool| {
-            if !there {
-                let at = node.get("memory").unwrap_or(node);
-                reader.within(format!("memory.{field}"), |r| {
-                    r.problem(at, format!("missing; model.memory_price {} needs it", system.model.memory_price));
-                });
-            }
-        };
-        needs("capacity", memory.capacity.is_some());
-        needs("capacity_price", memory.capacity_price.is_some());
+        let offload = system.offload.as_ref().map(|memory| ("offload", &memory.0));
+        for (part, memory) in std::iter::once(("memory", &system.memory.0)).chain(offload) {
+            let mut needs = |field: &str, there: bool| {
+                if !there {
+                    let at = node.get(part).unwrap_or(node);
+                    reader.within(format!("{part}.{field}"), |r| {
+                        r.problem(at, format!("missing; model.memory_price {} needs it", system.model.memory_price));
+                    });
+                }
+            };
+            needs("capacity", memory.capacity.is_some());
+            needs("capacity_price", memory.capacity_price.is_some());
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //! and what of it is drawn in any case; energy by use is in [`crate::model::energy`].
 
 use super::System;
+use super::memory::Memory;
 use super::network::{Link, SwitchPart, Topology};
 use super::options::{MemoryPrice, Precision};
 use serde::Serialize;
@@ -90,10 +91,12 @@ impl ByPart {
 /// Price of the system in dollars. Links cost nothing with one chip, switches nothing with four or fewer (DFModel).
 /// Memories are paid by bandwidth, by capacity, or by both, as the model's `memory_price` says.
 pub fn cost(system: &System) -> ByPart {
-    let memory = &system.memory.0;
-    let by_bandwidth = by_part(system, system.chip.0.price.0, memory.price.0, |l| l.price.0, |s| s.price.0);
-    let unit = memory.capacity_price.map_or(0.0, |p| system.model.precision.round(p.0));
-    let by_capacity = system.chip_count() as f64 * memory.capacity.map_or(0.0, |c| c.0) * unit;
+    let by_bandwidth = by_part(system, system.chip.0.price.0, |m| m.price.0, |l| l.price.0, |s| s.price.0);
+    let of_memory = |memory: &Memory| {
+        let unit = memory.capacity_price.map_or(0.0, |p| system.model.precision.round(p.0));
+        memory.capacity.map_or(0.0, |c| c.0) * unit
+    };
+    let by_capacity = system.chip_count() as f64 * memories(system).map(of_memory).sum::<f64>();
     let memory = match system.model.memory_price {
         MemoryPrice::Bandwidth => by_bandwidth.memory,
         MemoryPrice::Capacity => by_capacity,
@@ -104,23 +107,34 @@ pub fn cost(system: &System) -> ByPart {
 
 /// Power of the system in watts, at full use; counted like the cost.
 pub fn power(system: &System) -> ByPart {
-    by_part(system, system.chip.0.power.0, system.memory.0.power.0, |l| l.power.0, |s| s.power.0)
+    by_part(system, system.chip.0.power.0, |m| m.power.0, |l| l.power.0, |s| s.power.0)
 }
 
 /// What of [`power`] is drawn whatever the system does: the idle shares of the parts, and the switches whole.
 pub fn idle_power(system: &System) -> ByPart {
-    let (chip, memory) = (&system.chip.0, &system.memory.0);
+    let chip = &system.chip.0;
     by_part(
         system,
         chip.power.0 * chip.idle_share.0,
-        memory.power.0 * memory.idle_share.0,
+        |m| m.power.0 * m.idle_share.0,
         |l| l.power.0 * l.idle_share.0,
         |s| s.power.0,
     )
 }
 
-/// Chips by the piece; memory, links and switches by GB/s.
-fn by_part(system: &System, chip: f64, memory: f64, link: fn(&Link) -> f64, switch: fn(&SwitchPart) -> f64) -> ByPart {
+/// The memory of a chip, and the one beside it where there is one to offload to.
+fn memories(system: &System) -> impl Iterator<Item = &Memory> {
+    std::iter::once(&system.memory.0).chain(system.offload.as_ref().map(|memory| &memory.0))
+}
+
+/// Chips by the piece; memories, links and switches by GB/s.
+fn by_part(
+    system: &System,
+    chip: f64,
+    memory: fn(&Memory) -> f64,
+    link: fn(&Link) -> f64,
+    switch: fn(&SwitchPart) -> f64,
+) -> ByPart {
     let unit = |value: f64| system.model.precision.round(value);
     let chips = system.chip_count() as f64;
     let networks = link_and_switch_bandwidth(system);
@@ -130,7 +144,7 @@ fn by_part(system: &System, chip: f64, memory: f64, link: fn(&Link) -> f64, swit
     let switches: f64 = networks.iter().map(|(_, gbs)| gbs * port).sum();
     ByPart {
         chips: chips * unit(chip),
-        memory: chips * (system.memory.0.bandwidth.0 / 1e9) * unit(memory),
+        memory: chips * memories(system).map(|m| (m.bandwidth.0 / 1e9) * unit(memory(m))).sum::<f64>(),
         links: if chips > 1.0 { links } else { 0.0 },
         switches: if chips > 4.0 { switches } else { 0.0 },
     }

@@ -270,7 +270,9 @@ fn singles(texts: &[&str]) -> Option<Vec<u8>> {
             let value: f32 = text.parse().ok()?;
             let rounded = value.to_bits().checked_add(0x80)? & !0xff;
             let back = f32::from_bits(rounded);
-            (back.is_finite() && (value == 0.0 || back.abs() >= f32::MIN_POSITIVE)).then_some(rounded >> 8)
+            // What is too small to be written so is not nothing.
+            let nothing = text.parse::<f64>() == Ok(0.0);
+            (back.is_finite() && (nothing || back.abs() >= f32::MIN_POSITIVE)).then_some(rounded >> 8)
         }
     };
     let bits = texts.iter().map(single).collect::<Option<Vec<u32>>>()?;

@@ -198,6 +198,13 @@ pub struct Constraint {
 }
 
 impl Constraint {
+    /// Whether a value of its column keeps it; what has none does.
+    pub fn keeps(&self, value: f64) -> bool {
+        let slack = 1.0 + 1e-9;
+        value.is_nan()
+            || if self.measure.higher { value * self.limit * slack >= 1.0 } else { value <= self.limit * slack }
+    }
+
     fn parse(text: &str) -> Result<Self, String> {
         let sign = ["<=", ">="].into_iter().find_map(|sign| text.split_once(sign).map(|parts| (sign, parts)));
         let Some((sign, (column, value))) = sign else {
@@ -292,6 +299,9 @@ mod tests {
         assert_eq!(Constraint::parse("samples_per_s >= 4").unwrap().limit, 0.25);
         assert_eq!(Constraint::parse("cost_usd <= $10_000_000").unwrap().limit, 1e7);
         assert_eq!(Constraint::parse("iteration_s<=20 ms").unwrap().limit, 0.02);
+        assert!(power.keeps(2e6) && !power.keeps(2.1e6) && power.keeps(f64::NAN));
+        let rate = Constraint::parse("samples_per_s >= 4").unwrap();
+        assert!(rate.keeps(4.0) && !rate.keeps(3.9));
         for (text, part) in [
             ("power_w < 2", "expected a constraint"),
             ("power_w >= 2 MW", "write <="),
