@@ -237,7 +237,7 @@ impl Column<'_> {
         let value = |text: &str| -> Json {
             match self.is_number {
                 // As it stands: a JSON number in the digits of the table.
-                true => text.parse::<f64>().ok().filter(|v| v.is_finite()).map_or(Json::Null, |v| json_number(v)),
+                true => text.parse::<f64>().ok().filter(|v| v.is_finite()).map_or(Json::Null, json_number),
                 false => json!(text),
             }
         };
