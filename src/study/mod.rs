@@ -15,7 +15,7 @@ pub mod grid;
 pub mod placed;
 pub mod progress;
 mod range;
-mod rule;
+pub mod rule;
 pub mod spec;
 pub mod store;
 pub mod sweep;
