@@ -6,6 +6,7 @@ use super::super::plot::{Better, pareto_front};
 use super::super::table::{Table, TableError};
 use crate::spec::node::io_reason;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// The proof of a front, as a search writes it beside its results.
@@ -75,8 +76,17 @@ fn numbers(table: &Table, column: &str) -> Result<Vec<f64>, TableError> {
 /// [`TableError`]: columns that are not there or hold something else than numbers.
 pub fn fronts(table: &Table, pair: &Pair) -> Result<Vec<(String, Vec<usize>)>, TableError> {
     let (x, y, workloads) = (numbers(table, &pair.x)?, numbers(table, &pair.y)?, table.texts("workload")?);
+    // Of a search the points of its front: others may keep no constraint.
+    let proof = proof(&table.path, Manifest::beside(&table.path)?.as_ref())?;
+    let searched: Option<BTreeSet<u64>> =
+        proof.get("front").and_then(Json::as_array).map(|points| points.iter().filter_map(Json::as_u64).collect());
+    let points = table.texts("point")?;
+    let of_front = |row: usize| {
+        searched.as_ref().is_none_or(|front| points[row].parse().is_ok_and(|point: u64| front.contains(&point)))
+    };
+    let has_both = |row: usize| x[row].is_finite() && y[row].is_finite();
     let mut found: Vec<(String, Vec<usize>)> = Vec::new();
-    for (row, workload) in workloads.iter().enumerate().filter(|(row, _)| x[*row].is_finite() && y[*row].is_finite()) {
+    for (row, workload) in workloads.iter().enumerate().filter(|(row, _)| has_both(*row) && of_front(*row)) {
         match found.iter_mut().find(|(name, _)| name == workload) {
             Some((_, rows)) => rows.push(row),
             None => found.push(((*workload).to_string(), vec![row])),

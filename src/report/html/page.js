@@ -147,9 +147,13 @@ function drawHead() {
   const grid = data.proof?.points ?? manifest?.points;
   byId("counts").textContent = `${data.rows} point${data.rows === 1 ? "" : "s"}${grid && grid !== data.rows ? ` solved of ${grid}` : ""}: ${counts.join(", ")}.`;
   const aims = [["samples_per_s", "Most samples/s"], ["generated_per_s", "Most generated tokens/s"], ["samples_per_s_per_musd", "Most samples/s per M$"], ["samples_per_s_per_mw", "Most samples/s per MW"], ["j_per_sample", "Least energy per sample"], ["place_bottleneck_s", "Fastest slowest core"]];
+  // Of a search the points of the front alone keep its constraints, and in its objectives alone is the best of them the best of all.
+  const points = data.proof ? new Set(data.proof.front) : null;
+  const proven = points && new Set(everyRow.filter(row => points.has(value("point", row))));
+  const asked = aims.filter(([column]) => !proven || data.proof.objectives.some(aim => aim.endsWith(` ${column}`)));
   // By workload: across workloads none of these can be compared.
-  const cards = workloads.length > 3 ? [] : workloads.flatMap(name => aims.map(([column, title]) => {
-    const rows = everyRow.filter(row => String(value("workload", row) ?? "") === name && number(column, row) > 0);
+  const cards = workloads.length > 3 ? [] : workloads.flatMap(name => asked.map(([column, title]) => {
+    const rows = everyRow.filter(row => (!proven || proven.has(row)) && String(value("workload", row) ?? "") === name && number(column, row) > 0);
     if (rows.length < 2) return null;
     const best = rows.reduce((a, row) => turn(column) * number(column, row) < turn(column) * number(column, a) ? row : a);
     return el("div", { class: "card" }, el("span", { class: "quiet" }, workloads.length > 1 ? `${title}, ${name}` : title), el("b", {}, cell(column, best)), pointLink(best));
@@ -225,7 +229,8 @@ function start() {
   tableControls();
   heatStart();
   heatControls();
-  byId("heat-section").hidden = data.axes.every(axis => distinct(axis).length < 2);
+  // Of a search the cells would be the best of what was solved, not of what there is.
+  byId("heat-section").hidden = Boolean(data.proof) || data.axes.every(axis => distinct(axis).length < 2);
   redraw();
   drawPoint();
   drawProof();
