@@ -2,6 +2,7 @@
 
 use crate::spec::nearest::meant;
 use crate::units::{Quantity, QuantityError, Seconds, Years};
+use std::num::NonZeroUsize;
 
 /// What to say of a word that is none of those that are known.
 pub fn none_of(text: &str, words: &[&str]) -> String {
@@ -33,6 +34,12 @@ pub fn whole(text: &str) -> Result<u64, String> {
 /// What is due.
 pub fn seed(text: &str) -> Result<u32, String> {
     text.parse().map_err(|_| format!("expected a whole number from 0 to {}, found {text:?}", u32::MAX))
+}
+
+/// Points solved at the same time: as asked for, or as many as there are processors.
+pub fn jobs(asked: Option<u64>) -> usize {
+    let processors = || std::thread::available_parallelism().ok().map(NonZeroUsize::get);
+    asked.and_then(|n| usize::try_from(n).ok()).or_else(processors).unwrap_or(1)
 }
 
 /// A fraction below 1.

@@ -1,7 +1,8 @@
 //! The command line: one file a sub-command. `main.rs` parses, calls and exits; everything that can be tested is here.
 //!
 //! Exit codes: 0 done; 1 the input is wrong or has no feasible mapping; 2 some points of a study failed or are infeasible; 3
-//! engines disagree (`map --all-solvers`); 130 interrupted.
+//! engines disagree (`map --all-solvers`), or a folder of parts belongs to another program or study; 4 parts of a study are missing; 5 two
+//! attempts at a point proved different things; 75 stopped before the end, call it again; 130 interrupted.
 
 /// A line on standard error. Where nobody reads it (`2>&1 | head`) it is lost, and nothing fails.
 macro_rules! say {
@@ -24,6 +25,7 @@ pub mod map;
 pub mod money;
 mod output;
 pub mod pages;
+pub mod parts;
 pub mod place;
 pub mod plot;
 mod point;
@@ -33,6 +35,7 @@ mod rows;
 pub mod schema;
 pub mod show;
 pub mod study;
+pub mod submit;
 pub mod trace;
 pub mod validate;
 
@@ -101,6 +104,18 @@ pub enum StudyCommand {
     Where(rows::WhereArgs),
     /// What changed between two tables of results, and by how much.
     Compare(rows::CompareArgs),
+    /// Split a study into parts that processes on any machines of a shared folder finish, each by `study work`.
+    Plan(parts::PlanArgs),
+    /// Finish one part of a planned study; called again it goes on. Exit code 75: stopped before the end, call it again.
+    Work(parts::WorkArgs),
+    /// Give the parts of a planned study to a cluster: an array of jobs, and a job behind it that merges.
+    Submit(submit::SubmitArgs),
+    /// Say how far a planned study is, from its files alone. Exit code 4 where parts are missing.
+    Status(parts::StatusArgs),
+    /// Print the numbers of the parts that are not finished, as an array of jobs takes them: 3,17,40-52.
+    Missing(parts::MissingArgs),
+    /// Join the finished parts into results.csv, byte for byte as `study run` writes it. Exit code 4 where parts are missing, 75 where a search goes on.
+    Merge(parts::MergeArgs),
 }
 
 /// A command that could not be carried out: what to print on standard error, and the exit code.
@@ -149,6 +164,12 @@ pub fn run(cli: Cli) -> i32 {
         Command::Study(StudyCommand::Show(args)) => point::run(&args),
         Command::Study(StudyCommand::Where(args)) => rows::choose(&args),
         Command::Study(StudyCommand::Compare(args)) => rows::compare(&args),
+        Command::Study(StudyCommand::Plan(args)) => parts::plan(&args),
+        Command::Study(StudyCommand::Work(args)) => parts::work(&args),
+        Command::Study(StudyCommand::Submit(args)) => submit::run(&args),
+        Command::Study(StudyCommand::Status(args)) => parts::status(&args),
+        Command::Study(StudyCommand::Missing(args)) => parts::missing(&args),
+        Command::Study(StudyCommand::Merge(args)) => parts::merge(&args),
         Command::Plot(args) => plot::run(&args),
         Command::Import(command) => import::run(&command),
         Command::List(args) => list::run(&args),

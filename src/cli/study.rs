@@ -1,13 +1,14 @@
 //! `flowspace study run`.
 
 use super::Failure;
-use super::args::positive;
+use super::args::{jobs, positive};
 use super::interrupt::{INTERRUPTED, Interrupt};
 use super::report::{manifest, write_manifest, write_page};
 use crate::progress::Waiting;
 use crate::report::columns::{Columns, settle};
-use crate::report::figures::draw_all;
+use crate::report::figures::{FigureSpec, draw_all};
 use crate::report::html::REPORT;
+use crate::report::manifest::{Manifest, folder};
 use crate::report::plot::short_number;
 use crate::report::table::Table;
 use crate::study::front::aim::Constraint;
@@ -18,7 +19,6 @@ use crate::study::{RunOptions, Study, Summary, dry, run as run_study};
 use crate::units::Seconds;
 use clap::Args;
 use std::fmt::Write as _;
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,11 +56,7 @@ pub struct StudyArgs {
 pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     let study = Study::load(&args.study)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("outputs").join(study.name()));
-    let jobs = args
-        .jobs
-        .and_then(|n| usize::try_from(n).ok())
-        .or_else(|| std::thread::available_parallelism().ok().map(NonZeroUsize::get))
-        .unwrap_or(1);
+    let jobs = jobs(args.jobs);
     if args.dry_run {
         let waiting = Waiting::begin("looking at the points", None);
         let dry = dry::look(&study, &out);
@@ -75,10 +71,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
             asked.store(true, Ordering::Relaxed)
         });
     let options = RunOptions { out: out.clone(), jobs, yes: args.yes, show: Show::Progress, stop };
-    let search = study.spec.search.clone();
-    let figures = study.spec.plots.figures.clone();
-    let manifest = manifest(&study);
-    let constraints = search.as_ref().map_or(Vec::new(), |search| search.constraints.clone());
+    let (search, beside) = (study.spec.search.clone(), Beside::of(&study, args.columns.clone(), args.no_plots));
     let (summary, front) = match search {
         Some(search) => {
             let found = front::run(study, &search, &options).map_err(|e| Failure::input(e.to_string()))?;
@@ -89,7 +82,8 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     // From here on nothing waits for the flag: an interruption ends the program at once.
     drop(interrupt);
     if let Some(front) = &front {
-        super::print(&front_text(front));
+        let how = format!("solved in {:.1} s, of them {} now", summary.seconds, summary.solved);
+        super::print(&front_text(front, &how));
         if summary.stopped {
             say!("stopped; run the same command again to go on");
             return Ok(INTERRUPTED);
@@ -105,40 +99,84 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     if front.is_none() {
         super::print(&text(&summary));
     }
-    for table in std::iter::once(&summary.results).chain(front.iter().map(|front| &front.table)) {
-        settle(table, &args.columns).map_err(|e| super::output::failed(table, &e))?;
-    }
-    write_manifest(manifest, &out, front.is_some())?;
-    if summary.failed + summary.infeasible == summary.points {
-        say!("note: no figures: no point has a plan");
-    } else if !args.no_plots {
-        // Designs that keep no constraint compete with none.
-        let draw = || {
-            let table = Table::read(&summary.results)?;
-            let limits: Vec<(Constraint, Vec<f64>)> = (constraints.into_iter())
-                .filter_map(|limit| table.numbers(limit.measure.column).ok().map(|values| (limit, values)))
-                .collect();
-            let kept = table.of_rows(|row| limits.iter().all(|(limit, values)| limit.keeps(values[row])));
-            draw_all(&kept, &figures, &out)
-        };
-        let drawn = draw().map_err(|e| Failure::input(e.to_string()))?;
-        let mut text = String::new();
-        for path in drawn.files.iter().filter(|path| path.extension().is_some_and(|e| e == "svg")) {
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{} (and .png, .pdf)", path.display());
-        }
-        super::print(&text);
-        drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));
-    }
-    if !args.no_plots {
-        match write_page(&summary.results)? {
-            Ok(page) => super::print(&format!("{}\n", page.display())),
-            Err(reason) => say!("note: no {REPORT}: {reason}"),
-        }
-    }
+    let tables: Vec<&Path> = std::iter::once(&*summary.results).chain(front.iter().map(|f| &*f.table)).collect();
+    beside.settle(&tables)?;
+    let rows = summary.finished;
+    beside.write(&summary.results, rows, summary.failed + summary.infeasible == rows)?;
     // Points without a plan are as much of an answer to a search of the front as those with one.
     let bad = if front.is_some() { summary.failed } else { summary.failed + summary.infeasible };
     Ok(if bad > 0 { 2 } else { 0 })
+}
+
+/// What is written beside the rows of a study: the columns that are kept, the manifest, figures and page.
+pub(super) struct Beside {
+    manifest: Manifest,
+    searched: bool,
+    constraints: Vec<Constraint>,
+    figures: Vec<FigureSpec>,
+    columns: Columns,
+    no_plots: bool,
+}
+
+impl Beside {
+    /// Of a study: its inputs are those that were read.
+    pub(super) fn of(study: &Study, columns: Columns, no_plots: bool) -> Self {
+        let search = study.spec.search.as_ref();
+        Self {
+            manifest: manifest(study),
+            searched: search.is_some(),
+            constraints: search.map_or(Vec::new(), |search| search.constraints.clone()),
+            figures: study.spec.plots.figures.clone(),
+            columns,
+            no_plots,
+        }
+    }
+
+    /// Leaves the columns of the tables that were asked for.
+    pub(super) fn settle(&self, tables: &[&Path]) -> Result<(), Failure> {
+        tables.iter().try_for_each(|table| settle(table, &self.columns).map_err(|e| super::output::failed(table, &e)))
+    }
+
+    /// Writes the rest beside results of so many rows, `planless` if none of them has a plan.
+    pub(super) fn write(self, results: &Path, rows: u64, planless: bool) -> Result<(), Failure> {
+        let out = folder(results);
+        write_manifest(self.manifest, &out, self.searched)?;
+        if self.no_plots {
+            return Ok(());
+        }
+        if rows > MAX_POINTS {
+            say!(
+                "note: no figures and no {REPORT} of more than {MAX_POINTS} rows; `flowspace study where` chooses some"
+            );
+            return Ok(());
+        }
+        if planless {
+            say!("note: no figures: no point has a plan");
+        } else {
+            // Designs that keep no constraint compete with none.
+            let draw = || {
+                let table = Table::read(results)?;
+                let limits: Vec<(Constraint, Vec<f64>)> = (self.constraints.into_iter())
+                    .filter_map(|limit| table.numbers(limit.measure.column).ok().map(|values| (limit, values)))
+                    .collect();
+                let kept = table.of_rows(|row| limits.iter().all(|(limit, values)| limit.keeps(values[row])));
+                draw_all(&kept, &self.figures, &out)
+            };
+            let drawn = draw().map_err(|e| Failure::input(e.to_string()))?;
+            let mut text = String::new();
+            for path in drawn.files.iter().filter(|path| path.extension().is_some_and(|e| e == "svg")) {
+                // Writing to a String cannot fail.
+                let _ = writeln!(text, "{} (and .png, .pdf)", path.display());
+            }
+            super::print(&text);
+            drawn.left_out.iter().for_each(|reason| say!("note: not drawn: {reason}"));
+        }
+        match write_page(results)? {
+            Ok(page) => super::print(&format!("{}\n", page.display())),
+            Err(reason) => say!("note: no {REPORT}: {reason}"),
+        }
+        Ok(())
+    }
 }
 
 /// What a run would do.
@@ -201,8 +239,8 @@ fn dry_text(study: &Study, dry: &dry::Dry, out: &Path, jobs: usize) -> String {
     text
 }
 
-/// What a search of the front found and proved.
-fn front_text(found: &FrontSummary) -> String {
+/// What a search of the front found and proved; `how` its points were solved.
+pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
     let Settled { solved, reached, infeasible, outside, unknown, open } = found.settled;
     let share = |points: u64| format!("{points} ({:.2} %)", 100.0 * points as f64 / found.run.points.max(1) as f64);
     let mut out = format!(
@@ -230,7 +268,7 @@ fn front_text(found: &FrontSummary) -> String {
         }
     };
     let _ = writeln!(out, "{proven}{order}");
-    let _ = writeln!(out, "{} solved in {:.1} s, of them {} now", share(solved), found.run.seconds, found.run.solved);
+    let _ = writeln!(out, "{} {how}", share(solved));
     let closed = [
         (reached, "closed: no better than a solved point"),
         (infeasible, "closed: no more of anything than an infeasible point"),

@@ -114,6 +114,10 @@ struct Amounts {
 }
 
 impl Amounts {
+    fn new(position: usize) -> Self {
+        Self { position, labels: HashMap::new(), kind: None, spoilt: false }
+    }
+
     fn see(&mut self, label: &str) {
         if self.spoilt || self.labels.contains_key(label) {
             return;
@@ -129,6 +133,87 @@ impl Amounts {
     }
 }
 
+/// Which columns of a table are kept, and the numbers its axes get.
+#[derive(Debug)]
+pub struct Layout {
+    /// Kept columns before the numbers of the axes, by their place in the whole table.
+    main: Vec<usize>,
+    /// Name of each column of numbers, the place of its axis, and the text of the number by label.
+    numbers: Vec<(String, usize, HashMap<String, String>)>,
+    /// Kept columns behind them.
+    last: Vec<usize>,
+}
+
+impl Layout {
+    /// Of a table with this header, of whose columns these are filled, and whose axes have these labels.
+    fn new(header: &[&str], filled: &[bool], axes: Vec<Amounts>, choice: &Columns) -> Self {
+        let first = first_fixed(header);
+        let trailing = |name: &str| TRAILING.iter().any(|(trailing, _)| *trailing == name);
+        // What comes from an earlier settling is made again.
+        let keeps = |(at, name): &(usize, &str)| {
+            let filled = filled.get(*at) == Some(&true);
+            *at < first
+                || NEEDED.contains(name)
+                || (trailing(name) && (*choice == Columns::All || filled))
+                || (COLUMNS.iter().any(|c| c.name == *name) && choice.keeps(name, filled))
+        };
+        let kept = header.iter().copied().enumerate().filter(keeps);
+        let (last, main): (Vec<_>, Vec<_>) = kept.partition(|(_, name)| trailing(name));
+        let number = |axis: Amounts| {
+            let kind = axis.kind.filter(|_| !axis.spoilt)?;
+            let name = format!("{}_{}", header.get(axis.position)?, kind.unit);
+            // `dram_bytes_per_s` is what the system has, whatever an axis `dram` stands for.
+            let taken = is_fixed(&name) || header.iter().take(first).any(|other| *other == name);
+            let texts = axis.labels.into_iter().map(|(label, value)| (label, super::csv::number(value))).collect();
+            Some((if taken { format!("axis_{name}") } else { name }, axis.position, texts))
+        };
+        let places = |kept: Vec<(usize, &str)>| kept.into_iter().map(|(at, _)| at).collect();
+        Self { main: places(main), numbers: axes.into_iter().filter_map(number).collect(), last: places(last) }
+    }
+
+    /// Of a table with this header, of whose columns these are filled, and whose axes have these labels; the axes stand behind the first column.
+    pub fn of<'t>(
+        header: &[&str],
+        filled: &[bool],
+        axes: impl Iterator<Item = Vec<&'t str>>,
+        choice: &Columns,
+    ) -> Self {
+        let amounts = |(at, labels): (usize, Vec<&str>)| {
+            let mut amounts = Amounts::new(at + 1);
+            labels.iter().for_each(|label| amounts.see(label));
+            amounts
+        };
+        Self::new(header, filled, axes.enumerate().map(amounts).collect(), choice)
+    }
+
+    /// Of a table of so many columns that stays as it is.
+    pub fn whole(columns: usize) -> Self {
+        Self { main: (0..columns).collect(), numbers: Vec::new(), last: Vec::new() }
+    }
+
+    /// The header of what is kept.
+    pub fn header<'t>(&'t self, header: &[&'t str]) -> Vec<&'t str> {
+        let named = |at: &usize| header.get(*at).copied().unwrap_or_default();
+        let numbers = self.numbers.iter().map(|(name, _, _)| name.as_str());
+        self.main.iter().map(named).chain(numbers).chain(self.last.iter().map(named)).collect()
+    }
+
+    /// What is kept of a row; `cell` says what stands at a place of the whole table.
+    pub fn row<'t>(&'t self, cell: impl Fn(usize) -> &'t str) -> Vec<&'t str> {
+        let number = |(_, axis, texts): &'t (String, usize, HashMap<String, String>)| {
+            texts.get(cell(*axis)).map(String::as_str).unwrap_or_default()
+        };
+        let numbers = self.numbers.iter().map(number);
+        let kept = |at: &usize| cell(*at);
+        self.main.iter().map(kept).chain(numbers).chain(self.last.iter().map(kept)).collect()
+    }
+}
+
+/// The place of the first column that every table has; those before it are the point and its labels.
+fn first_fixed(header: &[&str]) -> usize {
+    header.iter().skip(1).position(|name| is_fixed(name)).map_or(header.len(), |at| at + 1)
+}
+
 /// Leaves of the table at `path` the columns that `choice` keeps, and adds the numbers of its axes. Rows keep their order; what is read is never held whole.
 ///
 /// # Errors
@@ -137,39 +222,16 @@ pub fn settle(path: &Path, choice: &Columns) -> io::Result<()> {
     let open = || -> io::Result<Reader<BufReader<File>>> { Ok(Reader::from_reader(BufReader::new(File::open(path)?))) };
     let mut reader = open()?;
     let header = reader.headers().map_err(io::Error::other)?.clone();
-    let first = header.iter().skip(1).position(is_fixed).map_or(header.len(), |at| at + 1);
+    let header: Vec<&str> = header.iter().collect();
     let mut filled = vec![false; header.len()];
-    let mut axes: Vec<Amounts> =
-        (1..first).map(|position| Amounts { position, labels: HashMap::new(), kind: None, spoilt: false }).collect();
+    let mut axes: Vec<Amounts> = (1..first_fixed(&header)).map(Amounts::new).collect();
     let mut row = StringRecord::new();
     while reader.read_record(&mut row).map_err(io::Error::other)? {
         row.iter().zip(&mut filled).for_each(|(text, filled)| *filled |= !text.is_empty());
         axes.iter_mut().for_each(|axis| axis.see(row.get(axis.position).unwrap_or_default()));
     }
-    // What comes from an earlier settling is made again.
-    let keeps = |(at, name): &(usize, &str)| {
-        *at < first
-            || NEEDED.contains(name)
-            || (TRAILING.iter().any(|(trailing, _)| trailing == name)
-                && (*choice == Columns::All || filled.get(*at) == Some(&true)))
-            || (COLUMNS.iter().any(|c| c.name == *name) && choice.keeps(name, filled.get(*at) == Some(&true)))
-    };
-    let kept: Vec<(usize, &str)> = header.iter().enumerate().filter(keeps).collect();
-    axes.retain(|axis| !axis.spoilt && axis.kind.is_some());
-    let names: Vec<String> = axes
-        .iter()
-        .map(|axis| {
-            let unit = axis.kind.map_or("", |kind| kind.unit);
-            let name = format!("{}_{unit}", header.get(axis.position).unwrap_or_default());
-            // `dram_bytes_per_s` is what the system has, whatever an axis `dram` stands for.
-            if is_fixed(&name) || header.iter().take(first).any(|other| other == name) {
-                format!("axis_{name}")
-            } else {
-                name
-            }
-        })
-        .collect();
-    if kept.len() == header.len() && axes.is_empty() {
+    let layout = Layout::new(&header, &filled, axes, choice);
+    if layout.header(&header) == header {
         return Ok(());
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -177,33 +239,11 @@ pub fn settle(path: &Path, choice: &Columns) -> io::Result<()> {
     let written = (|| -> io::Result<()> {
         let mut reader = open()?;
         let mut writer = Writer::from_writer(BufWriter::new(File::create(&temporary)?));
-        let split = kept
-            .iter()
-            .position(|(_, name)| TRAILING.iter().any(|(trailing, _)| trailing == name))
-            .unwrap_or(kept.len());
-        let (main, last) = kept.split_at(split);
-        let line = |main: Vec<&str>, numbers: Vec<&str>, last: Vec<&str>| -> StringRecord {
-            [main, numbers, last].concat().into()
-        };
-        let heads = |part: &[(usize, &'_ str)]| part.iter().filter_map(|(at, _)| header.get(*at)).collect::<Vec<_>>();
-        writer
-            .write_record(&line(heads(main), names.iter().map(String::as_str).collect(), heads(last)))
-            .map_err(io::Error::other)?;
+        writer.write_record(layout.header(&header)).map_err(io::Error::other)?;
         let mut row = StringRecord::new();
-        let texts: Vec<HashMap<&str, String>> = axes
-            .iter()
-            .map(|axis| axis.labels.iter().map(|(label, value)| (label.as_str(), super::csv::number(*value))).collect())
-            .collect();
         while reader.read_record(&mut row).map_err(io::Error::other)? {
-            let cells = |part: &[(usize, &str)]| {
-                part.iter().map(|(at, _)| row.get(*at).unwrap_or_default()).collect::<Vec<_>>()
-            };
-            let number = |(axis, texts): (&Amounts, &'_ HashMap<&str, String>)| -> String {
-                texts.get(row.get(axis.position).unwrap_or_default()).cloned().unwrap_or_default()
-            };
-            let numbers: Vec<String> = axes.iter().zip(&texts).map(number).collect();
-            let numbers = numbers.iter().map(String::as_str).collect();
-            writer.write_record(&line(cells(main), numbers, cells(last))).map_err(io::Error::other)?;
+            let cells = layout.row(|at| row.get(at).unwrap_or_default());
+            writer.write_record(cells).map_err(io::Error::other)?;
         }
         writer
             .into_inner()

@@ -53,11 +53,12 @@ pub struct Manifest {
 impl Digest {
     /// Of a file on disk or in the catalogue; `None` where it cannot be read.
     pub fn of(path: &Path) -> Option<Self> {
-        let bytes = match catalogue::text(path) {
-            Some((_, text)) => text.as_bytes().to_vec(),
-            None => std::fs::read(path).ok()?,
+        let mut hasher = blake3::Hasher::new();
+        match catalogue::text(path) {
+            Some((_, text)) => hasher.update(text.as_bytes()),
+            None => hasher.update_reader(std::fs::File::open(path).ok()?).ok()?,
         };
-        Some(Self { file: path.display().to_string(), blake3: blake3::hash(&bytes).to_string() })
+        Some(Self { file: path.display().to_string(), blake3: hasher.finalize().to_string() })
     }
 
     /// Of a file in `folder`, under its name there.

@@ -93,7 +93,7 @@ impl Key {
         Ok(Self(key))
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    pub(super) fn parse(text: &str) -> Option<Self> {
         let mut key = [0; 16];
         let digits = text.as_bytes();
         if digits.len() != 2 * key.len() {
@@ -154,113 +154,71 @@ pub enum StoreError {
     },
 }
 
-/// An output folder, locked for one run.
-#[derive(Debug)]
-pub struct Store {
-    folder: PathBuf,
-    journal: File,
-    /// Lines that are not in the journal yet.
-    lines: String,
-    /// Held for the life of the run; the operating system lets go of it however the run ends.
-    _lock: File,
+/// A folder that tables are written into: each beside its old one under a name of this process, then put in its place at once.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    path: PathBuf,
+    /// Ends the names of files that are not whole yet, so that two processes do not write the same one.
+    unfinished: String,
 }
 
-impl Store {
-    /// Opens the folder of a study, creating it where needed, and reads its journal.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the folder cannot be written, another run is at work in it, or it is another study's.
-    pub fn open(folder: &Path, study: &str) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
-        let at = |path: &Path| {
-            let path = path.to_path_buf();
-            move |source| StoreError::Write { path, source }
-        };
-        if folder.symlink_metadata().is_ok() && !folder.is_dir() {
-            return Err(at(folder)(io::Error::other("it is there, but it is no folder")));
-        }
-        fs::create_dir_all(folder).map_err(at(folder))?;
-        let lock_path = folder.join(LOCK);
-        let lock = OpenOptions::new().create(true).append(true).open(&lock_path).map_err(at(&lock_path))?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: folder.to_path_buf() }),
-            // A file system without locks: then one run at a time is up to the user.
-            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
-            Err(TryLockError::Error(e)) => return Err(at(&lock_path)(e)),
-        }
-        // The lock says whose the folder is.
-        let owner = fs::read_to_string(&lock_path).unwrap_or_default();
-        match owner.lines().next().filter(|owner| !owner.is_empty()) {
-            Some(owner) if owner != study => {
-                return Err(StoreError::Other { path: folder.to_path_buf(), owner: owner.into() });
-            }
-            Some(_) => {}
-            None => writeln!(&lock, "{study}").map_err(at(&lock_path))?,
-        }
-        let path = folder.join(JOURNAL);
-        let mut journal = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(at(&path))?;
-        let known = read_journal(&journal).map_err(at(&path))?;
-        end_last_line(&mut journal).map_err(at(&path))?;
-        Ok((Self { folder: folder.to_path_buf(), journal, lines: String::new(), _lock: lock }, known))
+impl Folder {
+    /// A folder that one process at a time writes into, or several that have each an ending of their own.
+    pub fn new(path: &Path, ending: &str) -> Self {
+        Self { path: path.to_path_buf(), unfinished: format!("{ending}.new") }
     }
 
     /// The path of a file in the folder.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.join(name)
+        self.path.join(name)
     }
 
-    /// Adds a finished point to what [`Store::write_down`] appends to the journal. Points that failed are left out: the next
-    /// run tries them again.
+    /// Creates the folder and those above it.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be put in words.
-    pub fn note(&mut self, key: Key, solved: &Solved) -> Result<(), StoreError> {
-        if solved.get("status") == FAILED {
-            return Ok(());
+    /// [`StoreError`] when it cannot be.
+    pub fn create(&self) -> Result<(), StoreError> {
+        if self.path.symlink_metadata().is_ok() && !self.path.is_dir() {
+            return Err(cannot(&self.path)(io::Error::other("it is there, but it is no folder")));
         }
-        let body = Body { key: key.to_string(), solve_s: solved.solve_s, values: Values(&solved.values) };
-        let body = serde_json::to_string(&body)
-            .map_err(|e| StoreError::Write { path: self.path(JOURNAL), source: e.into() })?;
-        [PREFIX, &checksum(&body), MIDDLE, &body, SUFFIX, "\n"].into_iter().for_each(|part| self.lines.push_str(part));
-        Ok(())
-    }
-
-    /// Appends what was noted to the journal, in one write: a kill leaves at most one line cut off.
-    ///
-    /// # Errors
-    /// [`StoreError`] when it cannot be written.
-    pub fn write_down(&mut self) -> Result<(), StoreError> {
-        let written = self.journal.write_all(self.lines.as_bytes());
-        self.lines.clear();
-        written.map_err(|source| StoreError::Write { path: self.path(JOURNAL), source })
+        fs::create_dir_all(&self.path).map_err(cannot(&self.path))
     }
 
     /// Starts a CSV file that grows row by row.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be written.
-    pub fn rows(&self, name: &str, header: &[&str]) -> Result<Rows, StoreError> {
+    pub fn rows(&self, name: &str, header: &[&str]) -> Result<Rows<BufWriter<File>>, StoreError> {
         let path = self.path(name);
-        let file = File::create(&path).map_err(|source| StoreError::Write { path: path.clone(), source })?;
-        let mut rows = Rows { writer: csv::Writer::from_writer(BufWriter::new(file)), path };
-        rows.push(header.iter().copied())?;
+        let file = File::create(&path).map_err(cannot(&path))?;
+        let mut rows = Rows::new(BufWriter::new(file), path, header)?;
         rows.flush()?;
         Ok(rows)
     }
 
-    /// Writes a whole text file beside the old one and puts it in its place at once.
+    /// Writes a whole file beside the old one and puts it in its place at once.
     ///
     /// # Errors
-    /// [`StoreError`] when it cannot be written.
-    pub fn write(&self, name: &str, text: &str) -> Result<PathBuf, StoreError> {
-        let (temporary, path) = (self.path(&format!(".{name}.new")), self.path(name));
-        let written = File::create(&temporary).and_then(|mut file| {
-            file.write_all(text.as_bytes())?;
+    /// [`StoreError`] when it cannot be written; nothing is left of it then.
+    pub fn write(&self, name: &str, content: &[u8]) -> Result<PathBuf, StoreError> {
+        self.put(name, |path| {
+            let mut file = File::create(path)?;
+            file.write_all(content)?;
             file.sync_all()
-        });
-        written
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|source| StoreError::Write { path: path.clone(), source })?;
+        })
+    }
+
+    /// Fills a file beside the old one and puts it in its place at once.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written; nothing is left of it then.
+    pub fn put(&self, name: &str, fill: impl FnOnce(&Path) -> io::Result<()>) -> Result<PathBuf, StoreError> {
+        let (temporary, path) = (self.path(&self.temporary(name)), self.path(name));
+        let written = fill(&temporary).and_then(|()| fs::rename(&temporary, &path)).and_then(|()| self.sync());
+        written.map_err(|source| {
+            let _ = fs::remove_file(&temporary);
+            cannot(&path)(source)
+        })?;
         Ok(path)
     }
 
@@ -272,34 +230,175 @@ impl Store {
         &self,
         name: &str,
         header: &[&str],
-        fill: impl FnOnce(&mut Rows) -> Result<(), StoreError>,
+        fill: impl FnOnce(&mut Rows<BufWriter<File>>) -> Result<(), StoreError>,
     ) -> Result<PathBuf, StoreError> {
-        let temporary = format!(".{name}.new");
+        let temporary = self.temporary(name);
         let mut rows = self.rows(&temporary, header)?;
-        fill(&mut rows)?;
-        rows.finish()?;
+        let filled = fill(&mut rows).and_then(|()| rows.finish());
         let path = self.path(name);
-        fs::rename(self.path(&temporary), &path).map_err(|source| StoreError::Write { path: path.clone(), source })?;
-        Ok(path)
+        let placed = filled.and_then(|_| fs::rename(self.path(&temporary), &path).map_err(cannot(&path)));
+        if placed.is_err() {
+            let _ = fs::remove_file(self.path(&temporary));
+        }
+        placed.map(|()| path)
+    }
+
+    fn temporary(&self, name: &str) -> String {
+        format!(".{name}.{}", self.unfinished)
+    }
+
+    /// A name in a folder is on the disk when the folder is.
+    fn sync(&self) -> io::Result<()> {
+        if cfg!(unix) { File::open(&self.path)?.sync_all() } else { Ok(()) }
+    }
+}
+
+/// The error of a file that cannot be written.
+pub(super) fn cannot(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    let path = path.to_path_buf();
+    move |source| StoreError::Write { path: path.clone(), source }
+}
+
+/// A journal being written, by one process alone.
+#[derive(Debug)]
+pub struct Journal {
+    path: PathBuf,
+    file: File,
+    /// Lines that are not in the file yet.
+    lines: String,
+}
+
+impl Journal {
+    /// Opens a journal to go on with it, and reads what it has.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be read or written.
+    pub fn resume(path: PathBuf) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
+        let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(cannot(&path))?;
+        let mut known = HashMap::new();
+        let kept = |key, solved| {
+            known.insert(key, solved);
+        };
+        read_journal(&file, kept).map_err(cannot(&path))?;
+        end_last_line(&mut file).map_err(cannot(&path))?;
+        Ok((Self { path, file, lines: String::new() }, known))
+    }
+
+    /// Begins a journal that is not there yet.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written, or is there.
+    pub fn begin(path: PathBuf) -> Result<Self, StoreError> {
+        let file = OpenOptions::new().create_new(true).append(true).open(&path).map_err(cannot(&path))?;
+        Ok(Self { path, file, lines: String::new() })
+    }
+
+    /// Adds a finished point to what [`Journal::write_down`] appends. Points that failed are left out: the next run tries them again.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be put in words.
+    pub fn note(&mut self, key: Key, solved: &Solved) -> Result<(), StoreError> {
+        if solved.get("status") == FAILED {
+            return Ok(());
+        }
+        let body = Body { key: key.to_string(), solve_s: solved.solve_s, values: Values(&solved.values) };
+        let body = serde_json::to_string(&body).map_err(|e| cannot(&self.path)(e.into()))?;
+        [PREFIX, &checksum(&body), MIDDLE, &body, SUFFIX, "\n"].into_iter().for_each(|part| self.lines.push_str(part));
+        Ok(())
+    }
+
+    /// Appends what was noted to the file, in one write: a kill leaves at most one line cut off.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn write_down(&mut self) -> Result<(), StoreError> {
+        let written = self.file.write_all(self.lines.as_bytes());
+        self.lines.clear();
+        written.map_err(cannot(&self.path))
+    }
+
+    /// Waits until what was written is on the disk.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it does not get there.
+    pub fn sync(&mut self) -> Result<(), StoreError> {
+        self.write_down()?;
+        self.file.sync_data().map_err(cannot(&self.path))
+    }
+}
+
+/// An output folder, locked for one run.
+#[derive(Debug)]
+pub struct Store {
+    /// Where its tables are.
+    pub folder: Folder,
+    /// What is finished.
+    pub journal: Journal,
+    /// Held for the life of the run; the operating system lets go of it however the run ends.
+    _lock: File,
+}
+
+impl Store {
+    /// Opens the folder of a study, creating it where needed, and reads its journal.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the folder cannot be written, another run is at work in it, or it is another study's.
+    pub fn open(path: &Path, study: &str) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
+        let folder = Folder::new(path, "");
+        let lock = lock(&folder, study)?;
+        let (journal, known) = Journal::resume(folder.path(JOURNAL))?;
+        Ok((Self { folder, journal, _lock: lock }, known))
+    }
+}
+
+/// Creates a folder, takes it for a study, and locks it until what is returned is dropped.
+///
+/// # Errors
+/// [`StoreError`] when it cannot be written, another run is at work in it, or it is another study's.
+pub(super) fn lock(folder: &Folder, study: &str) -> Result<File, StoreError> {
+    folder.create()?;
+    let path = folder.path(LOCK);
+    let lock = OpenOptions::new().create(true).append(true).open(&path).map_err(cannot(&path))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Err(StoreError::InUse { path: folder.path.clone() }),
+        // A file system without locks: then one run at a time is up to the user.
+        Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
+        Err(TryLockError::Error(e)) => return Err(cannot(&path)(e)),
+    }
+    // The lock says whose the folder is.
+    let owner = fs::read_to_string(&path).unwrap_or_default();
+    match owner.lines().next().filter(|owner| !owner.is_empty()) {
+        Some(owner) if owner != study => Err(StoreError::Other { path: folder.path.clone(), owner: owner.into() }),
+        Some(_) => Ok(lock),
+        None => writeln!(&lock, "{study}").map_err(cannot(&path)).map(|()| lock),
     }
 }
 
 /// A CSV file being written.
 #[derive(Debug)]
-pub struct Rows {
-    writer: csv::Writer<BufWriter<File>>,
+pub struct Rows<W: Write> {
+    writer: csv::Writer<W>,
     path: PathBuf,
 }
 
-impl Rows {
+impl<W: Write> Rows<W> {
+    /// A table that begins with its header; `path` is for messages.
+    ///
+    /// # Errors
+    /// [`StoreError`] when it cannot be written.
+    pub fn new(to: W, path: PathBuf, header: &[&str]) -> Result<Self, StoreError> {
+        let mut rows = Self { writer: csv::Writer::from_writer(to), path };
+        rows.push(header.iter().copied())?;
+        Ok(rows)
+    }
+
     /// Adds a row.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be written.
     pub fn push<'f>(&mut self, fields: impl IntoIterator<Item = &'f str>) -> Result<(), StoreError> {
-        self.writer
-            .write_record(fields)
-            .map_err(|e| StoreError::Write { path: self.path.clone(), source: io::Error::other(e) })
+        self.writer.write_record(fields).map_err(|e| cannot(&self.path)(io::Error::other(e)))
     }
 
     /// Hands what was added to the operating system.
@@ -307,11 +406,11 @@ impl Rows {
     /// # Errors
     /// [`StoreError`] when it cannot be written.
     pub fn flush(&mut self) -> Result<(), StoreError> {
-        self.writer.flush().map_err(|source| StoreError::Write { path: self.path.clone(), source })
+        self.writer.flush().map_err(cannot(&self.path))
     }
 }
 
-impl Rows {
+impl Rows<BufWriter<File>> {
     /// Ends the file, so that it is on the disk: before it takes another's place, or when it is whole.
     ///
     /// # Errors
@@ -322,7 +421,7 @@ impl Rows {
         let file = file.and_then(|buffered| buffered.into_inner().map_err(io::IntoInnerError::into_error));
         match file.and_then(|file| file.sync_all()) {
             Ok(()) => Ok(path),
-            Err(source) => Err(StoreError::Write { path, source }),
+            Err(source) => Err(cannot(&path)(source)),
         }
     }
 }
@@ -361,19 +460,18 @@ fn checksum(body: &str) -> String {
     blake3::hash(body.as_bytes()).to_hex().chars().take(32).collect()
 }
 
-/// The points of a journal, by key; of lines with the same key the last.
-fn read_journal(file: &File) -> io::Result<HashMap<Key, Solved>> {
-    let mut known = HashMap::new();
+/// The whole lines of a journal, one after the other.
+pub(super) fn read_journal(file: &File, mut each: impl FnMut(Key, Solved)) -> io::Result<()> {
     let mut reader = BufReader::new(file);
     reader.seek(SeekFrom::Start(0))?;
     let mut line = Vec::new();
     loop {
         line.clear();
         if reader.read_until(b'\n', &mut line)? == 0 {
-            return Ok(known);
+            return Ok(());
         }
         if let Some((key, solved)) = std::str::from_utf8(&line).ok().and_then(read_line) {
-            known.insert(key, solved);
+            each(key, solved);
         }
     }
 }
@@ -427,10 +525,10 @@ mod tests {
     fn damaged_lines_are_passed_over() {
         let body = "{\"key\":\"00\"}";
         let good = format!("{PREFIX}{}{MIDDLE}{body}{SUFFIX}\n", checksum(body));
-        assert_eq!(read_line(&good), None, "a key of the wrong length");
-        assert_eq!(read_line(&good[..good.len() - 3]), None);
-        assert_eq!(read_line(&good.replace("00", "01")), None);
-        assert_eq!(read_line(""), None);
-        assert_eq!(read_line("{}\n"), None);
+        assert!(read_line(&good).is_none(), "a key of the wrong length");
+        assert!(read_line(&good[..good.len() - 3]).is_none());
+        assert!(read_line(&good.replace("00", "01")).is_none());
+        assert!(read_line("").is_none());
+        assert!(read_line("{}\n").is_none());
     }
 }

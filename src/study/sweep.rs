@@ -16,6 +16,8 @@ use crate::report::csv::{FAILED, Facts, INFEASIBLE, Outcome, better, number, val
 use crate::report::plot::Better;
 use crate::spec::Problems;
 use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{BufWriter, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -134,6 +136,19 @@ pub struct Summary {
     pub results: PathBuf,
 }
 
+impl Summary {
+    /// Counts a row by its status.
+    pub(super) fn count(&mut self, status: &str) {
+        match status {
+            "optimal" => self.optimal += 1,
+            INFEASIBLE => self.infeasible += 1,
+            FAILED => self.failed += 1,
+            status if status == Status::Blind.word() => self.blind += 1,
+            _ => self.limited += 1,
+        }
+    }
+}
+
 /// What solves a point.
 pub(super) type Solve = dyn Fn(&Point) -> Result<Answer, String> + Send + Sync;
 
@@ -156,6 +171,11 @@ fn first(problems: &Problems) -> String {
 /// when the folder cannot be written any more. A point that fails is a row, not an error.
 pub fn run(study: Study, options: &RunOptions) -> Result<Summary, StudyError> {
     run_with(study, options, Arc::new(solve))
+}
+
+/// What solves the points of a study.
+pub(super) fn solver() -> Arc<Solve> {
+    Arc::new(solve)
 }
 
 /// The search, and the check of its answer.
@@ -182,39 +202,15 @@ pub(super) fn run_with(study: Study, options: &RunOptions, solve: Arc<Solve>) ->
     if total > MAX_POINTS && !options.yes {
         return Err(StudyError::TooMany { points: total });
     }
-    let Ready { shared, store, pool, progress, jobs } = ready(study, options, solve)?;
+    let Ready { shared, store, pool, progress } = ready(study, options, solve)?;
     // Every file is open before the first point is solved.
     let mut collector = Collector::new(&shared.study, store, progress)?;
-    let (sender, receiver) = channel();
-    for _ in 0..jobs {
-        let (shared, sender) = (shared.clone(), sender.clone());
-        // Not a scope: a scope would wait for solves in flight, and a stop must not.
-        pool.spawn(move || shared.work(&sender));
-    }
-    drop(sender);
-
-    let mut stopped = false;
-    while collector.rows.len() as u64 != total && !stopped {
-        let received = match receiver.recv_timeout(TICK) {
-            // What has finished meanwhile is written in one go.
-            Ok(finished) => std::iter::once(finished)
-                .chain(receiver.try_iter())
-                .try_for_each(|finished| collector.take(finished))
-                .and_then(|()| collector.write_down()),
-            Err(RecvTimeoutError::Timeout) => Ok(()),
-            Err(RecvTimeoutError::Disconnected) => break,
-        };
-        if let Err(error) = received {
-            shared.halt.store(true, Ordering::Relaxed);
-            return Err(error.into());
-        }
+    shared.drive(&pool, None, |finished| {
+        let any = !finished.is_empty();
+        finished.into_iter().try_for_each(|finished| collector.take(finished))?;
         collector.progress.tick();
-        stopped = options.stop.load(Ordering::Relaxed);
-    }
-    shared.halt.store(true, Ordering::Relaxed);
-    // What finished between the last look and the stop is on disk too.
-    receiver.try_iter().try_for_each(|finished| collector.take(finished))?;
-    collector.write_down()?;
+        if any { collector.write_down() } else { Ok(()) }
+    })?;
     let mut summary = collector.close()?;
     summary.stopped = summary.finished < total;
     summary.points = total;
@@ -228,7 +224,6 @@ pub(super) struct Ready {
     pub(super) store: Store,
     pub(super) pool: rayon::ThreadPool,
     pub(super) progress: Progress,
-    jobs: usize,
 }
 
 /// Looks at a study and opens its folder.
@@ -250,24 +245,21 @@ pub(super) fn ready(study: Study, options: &RunOptions, solve: Arc<Solve>) -> Re
     for problem in &outlook.some {
         progress.say(&format!("some points will fail: {problem}"));
     }
+    let pool = pool(options.jobs, total)?;
+    let shared = Arc::new(Shared::new(study, solve, known, options.stop.clone()));
+    Ok(Ready { shared, store, pool, progress })
+}
+
+/// Threads that solve `points` points.
+pub(super) fn pool(jobs: usize, points: u64) -> Result<rayon::ThreadPool, StudyError> {
     // Threads without a point, or far more of them than processors, bring nothing and can choke a machine.
-    let jobs = options.jobs.min(usize::try_from(total).unwrap_or(usize::MAX)).clamp(1, MOST_JOBS);
-    let pool = rayon::ThreadPoolBuilder::new()
+    let jobs = jobs.min(usize::try_from(points).unwrap_or(usize::MAX)).clamp(1, MOST_JOBS);
+    rayon::ThreadPoolBuilder::new()
         .num_threads(jobs)
         .stack_size(STACK)
         .thread_name(|i| format!("point-{i}"))
         .build()
-        .map_err(|e| StudyError::Threads { jobs, reason: e.to_string() })?;
-    let shared = Arc::new(Shared {
-        study,
-        solve,
-        total,
-        next: AtomicU64::new(0),
-        stop: options.stop.clone(),
-        halt: AtomicBool::new(false),
-        cells: Mutex::new(known.into_iter().map(|(key, solved)| (key, Arc::new(OnceLock::from(solved)))).collect()),
-    });
-    Ok(Ready { shared, store, pool, progress, jobs })
+        .map_err(|e| StudyError::Threads { jobs, reason: e.to_string() })
 }
 
 /// Stack of a worker: as much as the main thread has, for solvers that recurse.
@@ -279,7 +271,8 @@ const TICK: Duration = Duration::from_millis(100);
 pub(super) struct Shared {
     pub(super) study: Study,
     solve: Arc<Solve>,
-    total: u64,
+    /// Which points are to be finished.
+    pub(super) wanted: Wanted,
     next: AtomicU64,
     pub(super) stop: Arc<AtomicBool>,
     halt: AtomicBool,
@@ -287,20 +280,83 @@ pub(super) struct Shared {
     cells: Mutex<HashMap<Key, Arc<OnceLock<Solved>>>>,
 }
 
+/// Which points of a grid are to be finished.
+pub(super) enum Wanted {
+    /// The first so many.
+    First(u64),
+    /// These.
+    These(Vec<u64>),
+}
+
+impl Wanted {
+    fn get(&self, at: u64) -> Option<u64> {
+        match self {
+            Self::First(count) => (at < *count).then_some(at),
+            Self::These(points) => points.get(usize::try_from(at).ok()?).copied(),
+        }
+    }
+}
+
 /// A finished point.
+#[derive(Clone)]
 pub(super) struct Finished {
-    index: u64,
-    key: Option<Key>,
+    pub(super) index: u64,
+    pub(super) key: Option<Key>,
     pub(super) solved: Solved,
     /// Solved just now, not known before.
-    fresh: bool,
+    pub(super) fresh: bool,
 }
 
 impl Shared {
+    /// Of a study, all of whose points are wanted.
+    pub(super) fn new(study: Study, solve: Arc<Solve>, known: HashMap<Key, Solved>, stop: Arc<AtomicBool>) -> Self {
+        Self {
+            wanted: Wanted::First(study.count().unwrap_or(u64::MAX)),
+            study,
+            solve,
+            next: AtomicU64::new(0),
+            stop,
+            halt: AtomicBool::new(false),
+            cells: Mutex::new(known.into_iter().map(|(key, solved)| (key, Arc::new(OnceLock::from(solved)))).collect()),
+        }
+    }
+
+    /// Finishes the points that are wanted, on all threads of the pool, and hands on what is finished at least every
+    /// [`TICK`]. A stop does not wait for the points under way; after `until` no further point is begun.
+    pub(super) fn drive(
+        self: &Arc<Self>,
+        pool: &rayon::ThreadPool,
+        until: Option<Instant>,
+        mut take: impl FnMut(Vec<Finished>) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        let (sender, receiver) = channel();
+        for _ in 0..pool.current_num_threads() {
+            let (shared, sender) = (self.clone(), sender.clone());
+            // Not a scope: a scope would wait for solves in flight, and a stop must not.
+            pool.spawn(move || shared.work(&sender));
+        }
+        drop(sender);
+        let mut taken = Ok(());
+        while taken.is_ok() && !self.stop.load(Ordering::Relaxed) {
+            taken = match receiver.recv_timeout(TICK) {
+                // What has finished meanwhile is written in one go.
+                Ok(finished) => take(std::iter::once(finished).chain(receiver.try_iter()).collect()),
+                Err(RecvTimeoutError::Timeout) => take(Vec::new()),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            if until.is_some_and(|until| Instant::now() >= until) {
+                self.halt.store(true, Ordering::Relaxed);
+            }
+        }
+        self.halt.store(true, Ordering::Relaxed);
+        // What finished between the last look and the stop is on disk too.
+        taken.and_then(|()| take(receiver.try_iter().collect()))
+    }
+
     fn work(&self, sender: &Sender<Finished>) {
         while !self.stop.load(Ordering::Relaxed) && !self.halt.load(Ordering::Relaxed) {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= self.total || sender.send(self.finish(index)).is_err() {
+            let next = self.wanted.get(self.next.fetch_add(1, Ordering::Relaxed));
+            if next.is_none_or(|index| sender.send(self.finish(index)).is_err()) {
                 return;
             }
         }
@@ -360,12 +416,29 @@ fn guarded<T>(f: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
 }
 
 /// A row known so far.
-struct Row {
+pub(super) struct Row {
     key: String,
-    solved: Solved,
+    pub(super) solved: Solved,
     /// Position in the order of finishing, from 1.
     order: u64,
     fresh: bool,
+}
+
+impl Row {
+    /// The row of what finished as the `order`th.
+    pub(super) fn new(finished: Finished, order: u64) -> Self {
+        let Finished { key, solved, fresh, .. } = finished;
+        Self { key: key.map(|k| k.to_string()).unwrap_or_default(), solved, order, fresh }
+    }
+}
+
+/// Header of the table of wall-clock figures.
+pub(super) const TIMING: [&str; 5] = ["point", "key", "solve_s", "finished", "solved_now"];
+
+/// Adds a row to the table of wall-clock figures.
+pub(super) fn push_timing<W: Write>(out: &mut Rows<W>, index: u64, row: &Row) -> Result<(), StoreError> {
+    let (index, order) = (index.to_string(), row.order.to_string());
+    out.push([&index, row.key.as_str(), &number(row.solved.solve_s), &order, &row.fresh.to_string()])
 }
 
 /// The one that writes.
@@ -375,26 +448,23 @@ pub(super) struct Collector<'s> {
     pub(super) store: Store,
     progress: Progress,
     rows: BTreeMap<u64, Row>,
-    results: Rows,
+    results: Rows<BufWriter<File>>,
     /// The first row that `results` does not have yet.
     next: u64,
 }
 
 impl<'s> Collector<'s> {
     pub(super) fn new(study: &'s Study, store: Store, progress: Progress) -> Result<Self, StoreError> {
-        let results = store.rows(RESULTS, &header(study.axis_names()))?;
+        let results = store.folder.rows(RESULTS, &header(study.axis_names()))?;
         Ok(Self { study, heatmap: heatmap(study), store, progress, rows: BTreeMap::new(), results, next: 0 })
     }
 
     /// Keeps a finished point.
     pub(super) fn take(&mut self, finished: Finished) -> Result<(), StoreError> {
-        let Finished { index, key, solved, fresh } = finished;
-        if let Some(key) = key.filter(|_| fresh) {
-            self.store.note(key, &solved)?;
+        if let Some(key) = finished.key.filter(|_| finished.fresh) {
+            self.store.journal.note(key, &finished.solved)?;
         }
-        let key = key.map(|k| k.to_string()).unwrap_or_default();
-        let order = self.rows.len() as u64 + 1;
-        self.rows.insert(index, Row { key, solved, order, fresh });
+        self.rows.insert(finished.index, Row::new(finished, self.rows.len() as u64 + 1));
         while let Some(row) = self.rows.get(&self.next) {
             push(&mut self.results, self.study, &self.heatmap, self.next, row)?;
             self.next += 1;
@@ -406,7 +476,7 @@ impl<'s> Collector<'s> {
     /// Hands what was taken to the operating system. A kill before loses the points that finished since the last time: those
     /// in flight, and those whose lines are being written.
     pub(super) fn write_down(&mut self) -> Result<(), StoreError> {
-        self.store.write_down()?;
+        self.store.journal.write_down()?;
         self.results.flush()
     }
 
@@ -416,7 +486,7 @@ impl<'s> Collector<'s> {
     }
 
     /// Adds the rows of some points to a table.
-    pub(super) fn push(&self, out: &mut Rows, points: &[u64]) -> Result<(), StoreError> {
+    pub(super) fn push<W: Write>(&self, out: &mut Rows<W>, points: &[u64]) -> Result<(), StoreError> {
         let rows = points.iter().filter_map(|index| self.rows.get(index).map(|row| (*index, row)));
         rows.into_iter().try_for_each(|(index, row)| push(out, self.study, &self.heatmap, index, row))
     }
@@ -430,32 +500,17 @@ impl<'s> Collector<'s> {
             // The rows came in order: the file has them all.
             path
         } else {
-            store.replace(RESULTS, &header(study.axis_names()), |out| {
+            store.folder.replace(RESULTS, &header(study.axis_names()), |out| {
                 rows.iter().try_for_each(|(index, row)| push(out, study, &heatmap, *index, row))
             })?
         };
-        store.replace(TIMINGS, &["point", "key", "solve_s", "finished", "solved_now"], |out| {
-            rows.iter().try_for_each(|(index, row)| {
-                let fields = [
-                    index.to_string(),
-                    row.key.clone(),
-                    number(row.solved.solve_s),
-                    row.order.to_string(),
-                    row.fresh.to_string(),
-                ];
-                out.push(fields.iter().map(String::as_str))
-            })
-        })?;
+        store
+            .folder
+            .replace(TIMINGS, &TIMING, |out| rows.iter().try_for_each(|(index, row)| push_timing(out, *index, row)))?;
         let mut summary = Summary { finished: rows.len() as u64, results, ..Summary::default() };
         for row in rows.values() {
             summary.solved += u64::from(row.fresh);
-            match row.solved.get("status") {
-                "optimal" => summary.optimal += 1,
-                INFEASIBLE => summary.infeasible += 1,
-                FAILED => summary.failed += 1,
-                status if status == Status::Blind.word() => summary.blind += 1,
-                _ => summary.limited += 1,
-            }
+            summary.count(row.solved.get("status"));
         }
         summary.best = ["samples_per_s", "samples_per_s_per_musd", "samples_per_s_per_mw", "j_per_sample", "run_usd"]
             .into_iter()
@@ -465,18 +520,28 @@ impl<'s> Collector<'s> {
     }
 }
 
-fn push(out: &mut Rows, study: &Study, heatmap: &str, index: u64, row: &Row) -> Result<(), StoreError> {
-    let point = index.to_string();
-    let fields = std::iter::once(point.as_str()).chain(study.labels(index)).chain(row.solved.values.iter()).chain([
+/// The fields of a row of the results; `point` is its index in words.
+pub(super) fn fields<'r>(
+    point: &'r str,
+    study: &'r Study,
+    heatmap: &'r str,
+    index: u64,
+    row: &'r Row,
+) -> impl Iterator<Item = &'r str> {
+    std::iter::once(point).chain(study.labels(index)).chain(row.solved.values.iter()).chain([
         study.name(),
         heatmap,
         row.key.as_str(),
-    ]);
-    out.push(fields)
+    ])
+}
+
+/// Adds a row to the results.
+fn push<W: Write>(out: &mut Rows<W>, study: &Study, heatmap: &str, index: u64, row: &Row) -> Result<(), StoreError> {
+    out.push(fields(&index.to_string(), study, heatmap, index, row))
 }
 
 /// The study's heat map as its column says it.
-fn heatmap(study: &Study) -> String {
+pub(super) fn heatmap(study: &Study) -> String {
     let Some(spec) = &study.spec.plots.heatmap else { return String::new() };
     let join = |names: &[crate::spec::read::Name]| names.iter().map(|n| n.0.as_str()).collect::<Vec<_>>().join("+");
     [&spec.rows, &spec.cols, &spec.value.0, &spec.panels, &spec.figures].map(|names| join(names)).join(";")

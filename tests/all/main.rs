@@ -26,6 +26,7 @@ mod names;
 mod other_solvers;
 mod outputs;
 mod pages;
+mod parts;
 mod place;
 mod place_simulate;
 mod plans;

@@ -21,6 +21,8 @@ crate::spec! {
         within: Tolerance = Tolerance(0.0),
         /// What every point of the front keeps: `COLUMN <= VALUE` or `COLUMN >= VALUE`, in the column's unit or with one (`power_w <= 2 MW`).
         constraints: Vec<Constraint> = Vec::new(),
+        /// Points that are asked for at the same time, as many as can be solved at once: more of them make a few more solves, and fewer rounds of them.
+        at_once: u64 = 4,
     }
 }
 
@@ -271,6 +273,10 @@ fn check_search(search: &SearchSpec, node: &Node, reader: &mut Reader) {
     }
     if !search.front.iter().any(|aim| aim.0.is_searched()) {
         say("no objective depends on a mapping; `study run` without search prices every point at once".into());
+    }
+    if search.at_once == 0 {
+        let at = node.get("at_once").unwrap_or(node);
+        reader.within("at_once", |r| r.problem(at, "expected a whole number of at least 1, found 0"));
     }
 }
 

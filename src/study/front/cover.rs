@@ -17,9 +17,6 @@ use super::known::{Broken, Known};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap};
 
-/// Boxes whose corners are solved at the same time: a fixed number, so that the result does not depend on the threads.
-const AT_ONCE: usize = 4;
-
 /// Relative difference that rounding explains.
 pub(super) const ROUNDING: f64 = 1e-9;
 
@@ -36,6 +33,8 @@ pub struct Question {
     pub limits: Vec<f64>,
     /// How much worse than a point, in any objective, the point that stands for it may be.
     pub within: f64,
+    /// Boxes whose corners are solved at the same time: a stated number, so that the result does not depend on the threads.
+    pub at_once: usize,
 }
 
 /// How an axis acts on what a search finds.
@@ -363,7 +362,7 @@ impl<P: Points> Search<'_, P> {
     fn run(&mut self) -> Result<bool, Ended<P::Error>> {
         loop {
             let mut corners: Vec<Part> = Vec::new();
-            while corners.len() < AT_ONCE {
+            while corners.len() < self.question.at_once {
                 let Some(mut part) = self.heap.pop() else { break };
                 self.learn(&mut part);
                 let Some(part) = self.still_open(part) else { continue };
@@ -401,7 +400,7 @@ impl<P: Points> Search<'_, P> {
 
     /// Solves points; whether all of them.
     fn ask(&mut self, points: &[Vec<usize>]) -> Result<bool, Ended<P::Error>> {
-        for points in points.chunks(AT_ONCE) {
+        for points in points.chunks(self.question.at_once.max(1)) {
             let found = self.points.solve(points).map_err(Ended::Points)?;
             let all = found.len() == points.len();
             for (at, found) in points.iter().zip(found) {
@@ -565,8 +564,9 @@ mod tests {
             let steps = prop::collection::vec(0..4u32, sizes.iter().sum::<usize>() * measures * 2);
             let limits = prop::collection::vec(2.0..40.0f64, constraints);
             let within = prop_oneof![Just(0.0), 0.01..0.5f64];
-            (steps, limits, within, 0..3usize, prop_oneof![Just(0.0), 0.0..0.2f64], any::<bool>()).prop_map(
-                move |(steps, limits, within, feasible_from, gap, classes)| {
+            let gap = prop_oneof![Just(0.0), 0.0..0.2f64];
+            (steps, limits, within, 0..3usize, gap, any::<bool>(), 1..9usize).prop_map(
+                move |(steps, limits, within, feasible_from, gap, classes, at_once)| {
                     let mut steps = steps.into_iter();
                     let mut table = |rises: bool| -> Vec<Vec<Vec<f64>>> {
                         let axis = |(size, order): (&usize, &Order), steps: &mut dyn Iterator<Item = u32>| {
@@ -597,8 +597,8 @@ mod tests {
                         (0..measures).map(of).collect()
                     };
                     let (found, given) = (table(false), table(true));
-                    let question =
-                        Question { sizes: sizes.clone(), orders: orders.clone(), objectives, limits, within };
+                    let (sizes, orders) = (sizes.clone(), orders.clone());
+                    let question = Question { sizes, orders, objectives, limits, within, at_once };
                     Made { question, found, given, feasible_from, gap, classes }
                 },
             )
@@ -676,6 +676,7 @@ mod tests {
                 objectives: 2,
                 limits: vec![],
                 within: 0.0,
+                at_once: 4,
             },
             found: vec![vec![vec![8.0, 4.0, 4.0, 1.0]], vec![vec![0.0; 4]]],
             given: vec![vec![vec![0.0; 4]], vec![vec![1.0, 2.0, 3.0, 4.0]]],

@@ -13,9 +13,9 @@ pub use aim::SearchSpec;
 use super::axis::Override;
 use super::field::Root;
 use super::grid::Study;
-use super::progress::Show;
-use super::store::{Solved, header};
-use super::sweep::{self, Collector, RunOptions, Shared, StudyError, Summary};
+use super::progress::{Progress, Show};
+use super::store::{Solved, Store, header};
+use super::sweep::{self, Collector, Finished, RunOptions, Shared, StudyError, Summary};
 use crate::report::csv::{FAILED, INFEASIBLE};
 use aim::Measure;
 use cover::{Covered, Ended, Found, Order, Points, Question, Settled};
@@ -57,44 +57,99 @@ pub struct FrontSummary {
 /// As [`sweep::run`]; and [`StudyError::Disorder`] where two points show that an axis does not act as it should.
 pub fn run(study: Study, search: &SearchSpec, options: &RunOptions) -> Result<FrontSummary, StudyError> {
     let clock = Instant::now();
-    let ready = sweep::ready(study, options, std::sync::Arc::new(sweep::solve))?;
+    let ready = sweep::ready(study, options, sweep::solver())?;
     let sweep::Ready { shared, store, pool, progress, .. } = ready;
-    let study = &shared.study;
-    let total = study.count().ok_or(StudyError::Endless)?;
-    let measures: Vec<Measure> =
-        search.front.iter().map(|aim| aim.0).chain(search.constraints.iter().map(|c| c.measure)).collect();
+    let collector = Collector::new(&shared.study, store, progress)?;
+    let solving = Solving { shared: &shared, pool: &pool, collector, clock, told: clock, show: options.show };
+    let (covered, solving) = covered(&shared.study, search, solving)?;
+    conclude(&shared.study, search, &covered, solving.collector, clock)
+}
+
+/// How far a search comes with the points that are solved.
+pub(super) enum Replayed {
+    /// To its end.
+    Whole(Covered),
+    /// To where it needs these points, each once.
+    Wants(Vec<u64>),
+}
+
+/// Searches the front as far as the solved points reach: the search takes the same way each time, so that what it asks for follows from
+/// what was found before.
+pub(super) fn replay(
+    study: &Study,
+    search: &SearchSpec,
+    solved: &HashMap<u64, Finished>,
+) -> Result<Replayed, StudyError> {
+    let (covered, known) = covered(study, search, Known { solved, wanted: Vec::new() })?;
+    Ok(if known.wanted.is_empty() { Replayed::Whole(covered) } else { Replayed::Wants(known.wanted) })
+}
+
+/// Writes the tables of a search that came to its end with the points that are solved.
+pub(super) fn write(
+    study: &Study,
+    search: &SearchSpec,
+    covered: &Covered,
+    mut solved: HashMap<u64, Finished>,
+    store: Store,
+) -> Result<FrontSummary, StudyError> {
+    let clock = Instant::now();
+    let mut collector = Collector::new(study, store, Progress::new(Show::Nothing, 0))?;
+    for point in &covered.solved {
+        if let Some(finished) = solved.remove(&study.index(&by_rank(study, &point.at))) {
+            collector.take(finished)?;
+        }
+    }
+    conclude(study, search, covered, collector, clock)
+}
+
+/// The columns that a search compares points by: its objectives, then its constraints.
+fn measures(search: &SearchSpec) -> Vec<Measure> {
+    search.front.iter().map(|aim| aim.0).chain(search.constraints.iter().map(|c| c.measure)).collect()
+}
+
+/// The search itself.
+fn covered<A: Answers>(study: &Study, search: &SearchSpec, answers: A) -> Result<(Covered, A), StudyError> {
+    let measures = measures(search);
     let question = Question {
         sizes: study.axes.iter().map(|axis| axis.values.len()).collect(),
         orders: study.axes.iter().map(order).collect(),
         objectives: search.front.len(),
         limits: search.constraints.iter().map(|c| c.limit).collect(),
         within: search.within.0,
+        at_once: usize::try_from(search.at_once).unwrap_or(usize::MAX),
     };
-    let points = Grid {
-        shared: &shared,
-        pool: &pool,
+    let grid = Grid {
+        study,
+        answers,
         measures: &measures,
-        collector: Collector::new(study, store, progress)?,
         known: RefCell::default(),
         names_workload: of_workload(study),
         classes: RefCell::default(),
-        clock,
-        told: clock,
-        show: options.show,
     };
-    let (covered, grid) = cover::cover(&question, points).map_err(|ended| match ended {
+    let (covered, grid) = cover::cover(&question, grid).map_err(|ended| match ended {
         Ended::Points(error) => error,
         Ended::Disorder { low, high, measure, given } => {
             StudyError::Disorder(disorder(study, &measures, (&low, &high), measure, given))
         }
     })?;
+    Ok((covered, grid.answers))
+}
+
+/// Writes what was found.
+fn conclude(
+    study: &Study,
+    search: &SearchSpec,
+    covered: &Covered,
+    collector: Collector<'_>,
+    clock: Instant,
+) -> Result<FrontSummary, StudyError> {
+    let total = study.count().ok_or(StudyError::Endless)?;
     let Covered { solved, settled, within } = covered;
     let index = |at: &[usize]| study.index(&by_rank(study, at));
     let mut front: Vec<u64> = solved.iter().filter(|point| point.on_front).map(|point| index(&point.at)).collect();
     front.sort_unstable();
-    let collector = grid.collector;
     let axes = header(study.axis_names());
-    let table = collector.store.replace(FRONT, &axes, |out| collector.push(out, &front))?;
+    let table = collector.store.folder.replace(FRONT, &axes, |out| collector.push(out, &front))?;
     let objectives: Vec<String> = search.front.iter().map(|aim| aim.to_string()).collect();
     let unordered = study.axes.iter().filter(|axis| axis.ranks.is_none()).map(|axis| axis.name.clone()).collect();
     let share = |points: u64| points as f64 / total as f64;
@@ -114,12 +169,12 @@ pub fn run(study: Study, search: &SearchSpec, options: &RunOptions) -> Result<Fr
         "open": closed(settled.open),
         "unordered_axes": unordered,
     });
-    collector.store.write(PROOF, &format!("{proof:#}\n"))?;
+    collector.store.folder.write(PROOF, format!("{proof:#}\n").as_bytes())?;
     let mut run = collector.close()?;
     run.points = total;
     run.stopped = settled.open > 0;
     run.seconds = clock.elapsed().as_secs_f64();
-    Ok(FrontSummary { run, front, settled, within, objectives, unordered, table })
+    Ok(FrontSummary { run, front, settled: *settled, within: *within, objectives, unordered, table })
 }
 
 /// Which axes change the workload, by themselves or by a rule.
@@ -148,21 +203,74 @@ fn by_rank(study: &Study, at: &[usize]) -> Vec<usize> {
     at.iter().zip(&study.axes).map(position).collect()
 }
 
-/// The grid, as the search sees it.
-struct Grid<'g> {
+/// Where solved points come from.
+trait Answers {
+    /// The rows of points; fewer than were asked for when the search has to end there.
+    fn rows(&mut self, points: &[u64], read: &dyn Fn(&Solved) -> Found) -> Result<Vec<Found>, StudyError>;
+}
+
+/// They are solved when they are asked for.
+struct Solving<'g> {
     shared: &'g Shared,
     pool: &'g rayon::ThreadPool,
-    measures: &'g [Measure],
     collector: Collector<'g>,
+    clock: Instant,
+    told: Instant,
+    show: Show,
+}
+
+impl Answers for Solving<'_> {
+    fn rows(&mut self, points: &[u64], read: &dyn Fn(&Solved) -> Found) -> Result<Vec<Found>, StudyError> {
+        if self.shared.stop.load(Ordering::Relaxed) {
+            return Ok(Vec::new());
+        }
+        let finished: Vec<Finished> =
+            self.pool.install(|| points.par_iter().map(|index| self.shared.finish(*index)).collect());
+        let mut found = Vec::with_capacity(finished.len());
+        for point in finished {
+            found.push(read(&point.solved));
+            self.collector.take(point)?;
+        }
+        self.collector.write_down()?;
+        if self.show == Show::Progress && self.told.elapsed() >= EVERY {
+            self.told = Instant::now();
+            let (solved, seconds) = (self.collector.len(), self.clock.elapsed().as_secs_f64());
+            eprintln!("{solved} points solved in {seconds:.0} s");
+        }
+        Ok(found)
+    }
+}
+
+/// They were solved before, or are to be solved before the search goes on.
+struct Known<'g> {
+    solved: &'g HashMap<u64, Finished>,
+    wanted: Vec<u64>,
+}
+
+impl Answers for Known<'_> {
+    fn rows(&mut self, points: &[u64], read: &dyn Fn(&Solved) -> Found) -> Result<Vec<Found>, StudyError> {
+        let mut wanted: Vec<u64> = points.iter().filter(|point| !self.solved.contains_key(point)).copied().collect();
+        if !wanted.is_empty() {
+            wanted.sort_unstable();
+            wanted.dedup();
+            self.wanted = wanted;
+            return Ok(Vec::new());
+        }
+        Ok(points.iter().filter_map(|point| self.solved.get(point)).map(|point| read(&point.solved)).collect())
+    }
+}
+
+/// The grid, as the search sees it.
+struct Grid<'g, A> {
+    study: &'g Study,
+    answers: A,
+    measures: &'g [Measure],
     /// What is given of points that were built.
     known: RefCell<HashMap<u64, Option<Vec<f64>>>>,
     /// Which axes change the workload.
     names_workload: Vec<bool>,
     /// For each choice of their values what its points are compared with, and the name of the workload: other workloads have other fronts.
     classes: RefCell<HashMap<Vec<usize>, (usize, String)>>,
-    clock: Instant,
-    told: Instant,
-    show: Show,
 }
 
 /// Time between two lines of progress.
@@ -170,11 +278,11 @@ const EVERY: Duration = Duration::from_secs(5);
 /// Most points whose prices are kept.
 const MOST_KNOWN: usize = 1 << 20;
 
-impl Points for Grid<'_> {
+impl<A: Answers> Points for Grid<'_, A> {
     type Error = StudyError;
 
     fn given(&self, at: &[usize]) -> Option<Vec<f64>> {
-        let study = &self.shared.study;
+        let study = self.study;
         let index = study.index(&by_rank(study, at));
         if let Some(known) = self.known.borrow().get(&index) {
             return known.clone();
@@ -190,7 +298,7 @@ impl Points for Grid<'_> {
     }
 
     fn class(&self, at: &[usize]) -> usize {
-        let study = &self.shared.study;
+        let study = self.study;
         // By the values of the axes that change the workload: the others are no part of its name.
         let of_workload: Vec<usize> = by_rank(study, at)
             .iter()
@@ -211,46 +319,29 @@ impl Points for Grid<'_> {
     }
 
     fn solve(&mut self, points: &[Vec<usize>]) -> Result<Vec<Found>, StudyError> {
-        if self.shared.stop.load(Ordering::Relaxed) {
-            return Ok(Vec::new());
-        }
-        let study = &self.shared.study;
+        let study = self.study;
         let indices: Vec<u64> = points.iter().map(|at| study.index(&by_rank(study, at))).collect();
-        let finished: Vec<sweep::Finished> =
-            self.pool.install(|| indices.par_iter().map(|index| self.shared.finish(*index)).collect());
-        let mut found = Vec::with_capacity(finished.len());
-        for point in finished {
-            found.push(self.read(&point.solved));
-            self.collector.take(point)?;
-        }
-        self.collector.write_down()?;
-        if self.show == Show::Progress && self.told.elapsed() >= EVERY {
-            self.told = Instant::now();
-            let (solved, seconds) = (self.collector.len(), self.clock.elapsed().as_secs_f64());
-            eprintln!("{solved} points solved in {seconds:.0} s");
-        }
-        Ok(found)
+        let measures = self.measures;
+        self.answers.rows(&indices, &|row| read(measures, row))
     }
 }
 
-impl Grid<'_> {
-    /// What a row says.
-    fn read(&self, row: &Solved) -> Found {
-        let number = |column: &str| row.get(column).parse::<f64>().ok();
-        if row.get("status") == INFEASIBLE {
-            return Found::Infeasible;
+/// What a row says.
+fn read(measures: &[Measure], row: &Solved) -> Found {
+    let number = |column: &str| row.get(column).parse::<f64>().ok();
+    if row.get("status") == INFEASIBLE {
+        return Found::Infeasible;
+    }
+    let searched: Option<Vec<f64>> = measures.iter().map(|m| m.searched(number)).collect();
+    match (searched, number("gap")) {
+        (Some(searched), Some(gap)) if row.get("status") != FAILED => {
+            let least = |(value, measure): (&f64, &Measure)| {
+                if measure.is_searched() { value * (1.0 - gap) } else { *value }
+            };
+            let least = searched.iter().zip(measures).map(least).collect();
+            Found::Plan { searched, least }
         }
-        let searched: Option<Vec<f64>> = self.measures.iter().map(|m| m.searched(number)).collect();
-        match (searched, number("gap")) {
-            (Some(searched), Some(gap)) if row.get("status") != FAILED => {
-                let least = |(value, measure): (&f64, &Measure)| {
-                    if measure.is_searched() { value * (1.0 - gap) } else { *value }
-                };
-                let least = searched.iter().zip(self.measures).map(least).collect();
-                Found::Plan { searched, least }
-            }
-            _ => Found::Failed,
-        }
+        _ => Found::Failed,
     }
 }
 
