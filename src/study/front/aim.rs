@@ -274,10 +274,6 @@ fn check_search(search: &SearchSpec, node: &Node, reader: &mut Reader) {
     if !search.front.iter().any(|aim| aim.0.is_searched()) {
         say("no objective depends on a mapping; `study run` without search prices every point at once".into());
     }
-    if search.at_once == 0 {
-        let at = node.get("at_once").unwrap_or(node);
-        reader.within("at_once", |r| r.problem(at, "expected a whole number of at least 1, found 0"));
-    }
 }
 
 #[cfg(test)]
