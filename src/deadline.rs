@@ -11,7 +11,12 @@ use std::time::{Duration, Instant};
 /// Whether the user asked this process to end with what it has. Only the command line sets it, for commands that search one point.
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// Ends every deadline of this process, once and for all.
+/// Makes nothing of an earlier [`interrupt`]: before another command of the same process.
+pub fn begin() {
+    INTERRUPTED.store(false, Ordering::Relaxed);
+}
+
+/// Ends every deadline of this process until [`begin`].
 pub fn interrupt() {
     INTERRUPTED.store(true, Ordering::Relaxed);
 }

@@ -1,5 +1,6 @@
 //! Ctrl-C (and a request of the system to end): the first lets a command end with what it has, the second ends it at once.
 
+use super::embed;
 use crate::deadline;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +17,11 @@ impl Interrupt {
     /// The first interruption says `told` and calls `ask`, which lets the command end.
     pub(super) fn catch(told: &'static str, ask: impl Fn() + Send + 'static) -> Self {
         let waiting = Arc::new(AtomicBool::new(true));
+        if embed::is_on() {
+            // Handlers of signals are the other program's.
+            embed::heed(Box::new(ask));
+            return Self { waiting };
+        }
         let heard = waiting.clone();
         let set = ctrlc::set_handler(move || {
             if !heard.swap(false, Ordering::Relaxed) {
@@ -39,5 +45,6 @@ impl Interrupt {
 impl Drop for Interrupt {
     fn drop(&mut self) {
         self.waiting.store(false, Ordering::Relaxed);
+        embed::heed_no_more();
     }
 }

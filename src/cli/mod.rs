@@ -8,12 +8,15 @@
 macro_rules! say {
     ($($what:tt)*) => {{
         use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($what)*);
+        if !$crate::cli::embed::err(&format!("{}\n", format_args!($($what)*))) {
+            let _ = writeln!(std::io::stderr(), $($what)*);
+        }
     }};
 }
 
 pub mod args;
 pub mod check;
+pub mod embed;
 pub mod execution;
 pub mod explain;
 pub mod help;
@@ -41,6 +44,7 @@ pub mod validate;
 
 use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};
+use crate::study::progress::Show;
 use clap::{Parser, Subcommand};
 
 /// Finds provably best mappings of machine-learning and HPC workloads onto systems of chips, memories and networks.
@@ -193,6 +197,11 @@ pub fn run(cli: Cli) -> i32 {
     if crate::deadline::is_interrupted() { interrupt::INTERRUPTED } else { code }
 }
 
+/// Whether to show how far a run is: inside another program nobody looks.
+fn show() -> Show {
+    if embed::is_on() { Show::Nothing } else { Show::Progress }
+}
+
 /// A line without control characters, which a terminal would take for commands.
 fn harmless(line: &str) -> String {
     let shown = |c: char| if c.is_control() && c != '\t' { c.escape_default().to_string() } else { c.to_string() };
@@ -205,6 +214,9 @@ static NOT_PRINTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBoo
 /// Writes to standard output. A reader that went away (`flowspace ... | head`) is no error; a full disk is, and the exit code says so.
 pub fn print(text: &str) {
     use std::io::Write as _;
+    if embed::out(text) {
+        return;
+    }
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(e)

@@ -9,7 +9,6 @@ use crate::progress::Waiting;
 use crate::report::columns::Columns;
 use crate::study::dry;
 use crate::study::parts::{self, Merged, PartsError, Plan, Progress, WorkOptions};
-use crate::study::progress::Show;
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -189,7 +188,7 @@ pub fn work(args: &WorkArgs) -> Result<i32, Failure> {
         jobs: jobs(args.jobs),
         budget: args.time_budget.map(Duration::from_secs_f64),
         checkpoint: Duration::from_secs_f64(args.checkpoint),
-        show: Show::Progress,
+        show: super::show(),
         stop: stop.clone(),
     })?;
     drop(interrupt);

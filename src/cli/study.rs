@@ -13,7 +13,6 @@ use crate::report::plot::short_number;
 use crate::report::table::Table;
 use crate::study::front::aim::Constraint;
 use crate::study::front::{self, FrontSummary, cover::Settled};
-use crate::study::progress::Show;
 use crate::study::sweep::MAX_POINTS;
 use crate::study::{RunOptions, Study, Summary, dry, run as run_study};
 use crate::units::Seconds;
@@ -70,7 +69,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
         Interrupt::catch("points that are finished are kept, those under way are left to the next run", move || {
             asked.store(true, Ordering::Relaxed)
         });
-    let options = RunOptions { out: out.clone(), jobs, yes: args.yes, show: Show::Progress, stop };
+    let options = RunOptions { out: out.clone(), jobs, yes: args.yes, show: super::show(), stop };
     let (search, beside) = (study.spec.search.clone(), Beside::of(&study, args.columns.clone(), args.no_plots));
     let (summary, front) = match search {
         Some(search) => {
@@ -183,7 +182,8 @@ impl Beside {
 fn dry_text(study: &Study, dry: &dry::Dry, out: &Path, jobs: usize) -> String {
     let points = dry.points.map_or("more than 2^64".to_string(), |points| points.to_string());
     let axes: Vec<String> = dry.axes.iter().map(|(name, values)| format!("{name} {values}")).collect();
-    let mut text = format!("{}: {points} points = {}\n", study.name(), axes.join(" x "));
+    let of = if study.spec.sample.is_some() { ", a sample of" } else { " =" };
+    let mut text = format!("{}: {points} points{of} {}\n", study.name(), axes.join(" x "));
     let mut line = |line: String| {
         text.push_str(&line);
         text.push('\n');

@@ -94,6 +94,12 @@ pub fn kind_of(column: &str) -> Option<Kind> {
     KINDS.iter().find(ends).filter(|kind| kind.unit.contains("_per_") || !column.contains("_per_")).copied()
 }
 
+/// The unit of a column by its name: `bytes/s`, `samples/s`; `None` of texts, counts and shares.
+pub fn unit_of(column: &str) -> Option<String> {
+    let unit = kind_of(column).map(|kind| kind.unit).or_else(|| column.contains("_per_").then_some(column));
+    unit.map(|unit| unit.replace("_per_", "/"))
+}
+
 /// The one kind that all labels are amounts of.
 pub fn kind_of_labels<'t>(labels: impl Iterator<Item = &'t str> + Clone) -> Option<Kind> {
     let first = labels.clone().next()?;
@@ -329,6 +335,11 @@ mod tests {
         }
         for column in ["samples_per_s", "samples_per_s_per_mw", "status", "utilization", "tp", "flop_per_s_per_usd"] {
             assert!(kind_of(column).is_none(), "{column}");
+        }
+        for (column, unit) in
+            [("dram_bytes_per_s", Some("bytes/s")), ("samples_per_s_per_mw", Some("samples/s/mw")), ("tp", None)]
+        {
+            assert_eq!(unit_of(column).as_deref(), unit, "{column}");
         }
         let all = COLUMNS.iter().filter(|c| kind_of(c.name).is_some() && c.name != "partition_times_s");
         assert!(all.clone().count() > 30 && all.clone().all(|c| c.is_number()));

@@ -31,6 +31,8 @@ pub struct Study {
     pub axes: Vec<Axis>,
     /// What depends on several axes at once.
     pub rules: Vec<Rule>,
+    /// Of a sample the points of the grid.
+    sample: Option<Vec<u64>>,
     solve: Node,
     file: String,
     built: Built,
@@ -158,9 +160,17 @@ impl Study {
                 reader.problem(&at, "a study of placements has no system that could be changed; take the field out");
             }
         }
+        let sample = match (&spec.sample, &axes) {
+            (Some(sample), Some(axes)) => {
+                let sizes: Vec<usize> = axes.iter().map(|axis| axis.values.len()).collect();
+                let at = node.get("sample").unwrap_or(&node);
+                sample.of(&sizes).map_err(|reason| reader.within("sample", |r| r.problem(at, reason))).ok()
+            }
+            _ => None,
+        };
         let (axes, rules) = reader.finish_with(axes.zip(rules), &node)?;
         let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
-        Ok(Self { spec, axes, rules, solve, file: node.origin.file.to_string(), built: Built::default() })
+        Ok(Self { spec, axes, rules, sample, solve, file: node.origin.file.to_string(), built: Built::default() })
     }
 
     /// The name.
@@ -183,14 +193,18 @@ impl Study {
         self.axes.iter().map(|axis| axis.name.as_str())
     }
 
-    /// The number of points; `None` above 2^64.
+    /// The number of points, of a sample or of the grid; `None` above 2^64.
     pub fn count(&self) -> Option<u64> {
+        if let Some(sample) = &self.sample {
+            return Some(sample.len() as u64);
+        }
         self.axes.iter().try_fold(1u64, |count, axis| count.checked_mul(axis.values.len() as u64))
     }
 
-    /// Which value of each axis point `index` has: the digits of the index, the last axis fastest.
+    /// Which value of each axis point `index` has: the digits of its place in the grid, the last axis fastest.
     fn choice(&self, index: u64) -> Vec<usize> {
-        let mut rest = index;
+        let sampled = self.sample.as_ref().and_then(|sample| sample.get(usize::try_from(index).ok()?));
+        let mut rest = sampled.copied().unwrap_or(index);
         let mut choice: Vec<usize> = self
             .axes
             .iter()

@@ -17,6 +17,7 @@ pub mod placed;
 pub mod progress;
 mod range;
 pub mod rule;
+pub mod sample;
 pub mod spec;
 pub mod store;
 pub mod sweep;

@@ -4,6 +4,7 @@ use super::axis;
 use super::field::{FieldPath, Fields, Root};
 use super::front::SearchSpec;
 use super::placed::PlaceSpec;
+use super::sample::Sample;
 use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::{self, JOINT_NODES, engine_from_word};
@@ -42,6 +43,8 @@ crate::spec! {
         axes: Vec<AxisSpec>,
         /// What depends on several axes at once.
         rules: Vec<RuleSpec> = Vec::new(),
+        /// So many points of the grid instead of all, spread evenly over every axis: `500 sobol`, or `500 sobol seed 2` for others.
+        sample: Option<Sample>,
         /// How each point is solved.
         solve: SolveSpec = SolveSpec::default(),
         /// Solve no more points than the front needs, and prove that the others are no better.
@@ -546,6 +549,11 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
     if let Some(heatmap) = &study.plots.heatmap {
         let at = node.get("plots").and_then(|p| p.get("heatmap")).unwrap_or(node);
         reader.within("plots.heatmap", |r| check_heatmap(study, heatmap, at, r));
+    }
+    if let (Some(_), Some(_), Some(at)) = (&study.sample, &study.search, node.get("sample")) {
+        reader.within("sample", |r| {
+            r.problem(at, "a search proves what it says of every point of its grid; take sample or search out")
+        });
     }
     check_figures(study, node, reader);
 }

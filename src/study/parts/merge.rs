@@ -1,6 +1,6 @@
 //! The parts of a round joined: to the results of a grid, or to what a search of the front asks for next.
 
-use super::round::{Round, table};
+use super::round::{Round, part_of, table};
 use super::{PARTS, PartsError, Plan, TIMES, ranges};
 use crate::report::columns::{Columns, Layout};
 use crate::report::csv::{COLUMNS, FAILED, INFEASIBLE, TRAILING};
@@ -150,7 +150,7 @@ impl Plan {
         let stop = || cannot(&self.folder.path(to))(io::Error::other("a part is damaged"));
         let written = self.folder.replace(to, &layout.header(header), |out: &mut Rows<_>| {
             for point in 0..round.count() {
-                let number = round.part_of(point);
+                let number = part_of(point, round.parts);
                 let Some(part) = parts.get_mut(&number) else { continue };
                 let read = part.next().unwrap_or(false);
                 if !read || part.cell(0).parse() != Ok(point) {

@@ -337,6 +337,11 @@ impl Plan {
         Ok(Round::now(self)?.parts)
     }
 
+    /// The part of a grid that a point is in.
+    pub fn part_of(&self, point: u64) -> u64 {
+        round::part_of(point, self.sheet.parts)
+    }
+
     /// The parts that are not finished, ascending.
     ///
     /// # Errors

@@ -75,17 +75,12 @@ impl Round {
     /// The points of a part, ascending.
     pub fn points_of(&self, part: u64) -> Vec<u64> {
         match self.number {
-            None => (0..self.total).filter(|point| self.part_of(*point) == part).collect(),
+            None => (0..self.total).filter(|point| part_of(*point, self.parts) == part).collect(),
             Some(_) => {
                 let mine = |(at, _): &(usize, &u64)| *at as u64 % self.parts == part;
                 self.points.iter().enumerate().filter(mine).map(|(_, point)| *point).collect()
             }
         }
-    }
-
-    /// Which part a point of a grid is in.
-    pub fn part_of(&self, point: u64) -> u64 {
-        part_of(point, self.parts)
     }
 
     /// The parts that are not finished, ascending.
@@ -110,7 +105,7 @@ pub(super) fn table(stem: &str) -> String {
 }
 
 /// Which of `parts` a point is in: neighbours, which cost alike, come to different ones (the finaliser of `SplitMix64`).
-fn part_of(point: u64, parts: u64) -> u64 {
+pub(super) fn part_of(point: u64, parts: u64) -> u64 {
     let mut z = point.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
