@@ -271,6 +271,42 @@ quantity!(
     [("s", 1.0), ("years", 31_557_600.0), ("year", 31_557_600.0), ("months", 31_557_600.0 / 12.0), ("days", 86_400.0)]
 );
 
+quantity!(
+    /// An area of silicon, in square millimetres.
+    Area, "an area", "826 mm2",
+    [("mm2", 1.0), ("um2", 1e-6), ("cm2", 100.0)]
+);
+quantity!(
+    /// An area by bandwidth, in square millimetres per GB/s.
+    AreaPerBandwidth, "an area by bandwidth", "0.11 mm2/(GB/s)",
+    [("mm2/(GB/s)", 1.0)]
+);
+quantity!(
+    /// A density of memory, in bytes per square millimetre.
+    CapacityPerArea, "a density of memory", "1.5 MiB/mm2",
+    [("B/mm2", 1.0), ("kB/mm2", 1e3), ("MB/mm2", 1e6), ("KiB/mm2", KI), ("MiB/mm2", KI * KI)]
+);
+quantity!(
+    /// A power by area, in watts per square millimetre.
+    PowerPerArea, "a power by area", "0.1 W/mm2",
+    [("W/mm2", 1.0), ("mW/mm2", 1e-3)]
+);
+quantity!(
+    /// A price by area, in US dollars per square millimetre.
+    PricePerArea, "a price by area", "$0.5/mm2",
+    [("$/mm2", 1.0), ("USD/mm2", 1.0)]
+);
+quantity!(
+    /// A density of defects, by square millimetre.
+    DefectDensity, "a density of defects", "0.1 /cm2",
+    [("/mm2", 1.0), ("/cm2", 0.01)]
+);
+quantity!(
+    /// A length, in millimetres.
+    Length, "a length", "300 mm",
+    [("mm", 1.0), ("cm", 10.0), ("m", 1000.0)]
+);
+
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write_scaled(

@@ -17,7 +17,7 @@ use crate::plan::{Figures, Plan};
 use crate::progress::Waiting;
 use crate::report::plot::{Lever, Tornado};
 use crate::report::statement;
-use crate::system::System;
+use crate::system::{Die, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::{Workload, WorkloadSpec};
 use clap::{Args, ValueEnum};
@@ -358,6 +358,9 @@ fn text(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), gains
             100.0 * (figures.iteration_s() / record.value - 1.0)
         ));
     }
+    if let Some(die) = Die::of(&plan.system) {
+        out.push_str(&format!("\n{}, part by part:\n{}", plan.system.chip.0.name, super::show::text(&die)));
+    }
     out
 }
 
@@ -373,7 +376,7 @@ fn json_of(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), ga
     let named = |parts: Vec<(&str, f64)>| {
         parts.into_iter().map(|(name, v)| (name.to_string(), json!(v))).collect::<serde_json::Map<_, _>>()
     };
-    json!({
+    let mut value = json!({
         "workload": plan.workload.name,
         "system": plan.system.name,
         "iteration_s": figures.iteration_s(),
@@ -405,7 +408,11 @@ fn json_of(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), ga
             "gain": g.share(record.value),
             "gain_same_decisions": g.unchanged_share(record.value),
         })).collect::<Vec<_>>(),
-    })
+    });
+    if let Some(die) = Die::of(&plan.system) {
+        value["die"] = json!(die);
+    }
+    value
 }
 
 fn table_of(header: &[&str], rows: Vec<Vec<String>>) -> Result<String, Failure> {

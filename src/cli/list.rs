@@ -8,7 +8,7 @@ use crate::spec::catalogue::{Entry, Kind, entries};
 use crate::spec::{FromNode, Loader, Problems, Reader};
 use crate::study::Study;
 use crate::system::options::ModelOptions;
-use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System};
+use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System, Technology};
 use crate::validate::coverage::Coverage;
 use crate::workload::WorkloadSpec;
 use crate::workload::language::LanguageModel;
@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// Arguments of `flowspace list`.
 #[derive(Debug, Args)]
 pub struct ListArgs {
-    /// What to list: chips, memories, links, switches, stacks, cores, systems, workloads or studies; everything if left out.
+    /// What to list: chips, memories, links, switches, stacks, cores, technologies, systems, workloads or studies; everything if left out.
     #[arg(value_name = "KIND", value_parser = kind)]
     pub kind: Option<Kind>,
     /// Format on standard output: tables, an object with a list for each kind, or a table of one kind.
@@ -101,6 +101,14 @@ fn listing(kind: Kind, coverage: &Coverage) -> Result<Listing, Problems> {
         Kind::Switch => &["name", "price_usd_per_gb_per_s", "power_w_per_gb_per_s"],
         Kind::Stack => &["name", "software", "attention", "validated_error_pct", "validated_by"],
         Kind::Cores => &["name", "cores", "matrix_gflop_per_s", "memory_gb_per_s", "memory_mib", "network"],
+        Kind::Technology => &[
+            "name",
+            "sram_mib_per_mm2",
+            "wafer_price_usd",
+            "defects_per_cm2",
+            "die_limit_mm2",
+            "good_dies_of_100_mm2_pct",
+        ],
         Kind::System => {
             &["name", "chips", "chip", "memory", "topology", "sizes", "stack", "validated_error_pct", "validated_by"]
         }
@@ -131,6 +139,7 @@ fn listing(kind: Kind, coverage: &Coverage) -> Result<Listing, Problems> {
                 vec![json!(stack.name), json!(stack.attention.word())]
             }
             Kind::Cores => cores(entry)?,
+            Kind::Technology => technology(entry)?,
             Kind::System => system(entry)?,
             Kind::Workload => workload(entry)?,
             Kind::Study => study(entry)?,
@@ -162,6 +171,17 @@ fn cores(entry: &Entry) -> Result<Vec<Value>, Problems> {
         figure(first.map(|c| c.memory_bandwidth.0 / 1e9)),
         figure(first.and_then(|c| c.memory).map(|m| m.0 * 1024.0 / GIB)),
         json!(network),
+    ])
+}
+
+fn technology(entry: &Entry) -> Result<Vec<Value>, Problems> {
+    let t: Technology = part(entry)?;
+    Ok(vec![
+        figure(Some(t.sram.0 / (1u64 << 20) as f64)),
+        figure(Some(t.wafer_price.0)),
+        figure(Some(t.defects.0 * 100.0)),
+        figure(Some(t.most_area.0)),
+        figure(Some(t.yield_of(100.0) * 100.0)),
     ])
 }
 
@@ -326,13 +346,16 @@ fn heading(column: &str) -> String {
 }
 
 /// Ends of columns' names, and the units they stand for; longer ones first.
-const UNITS: [(&str, &str); 12] = [
+const UNITS: [(&str, &str); 15] = [
+    ("_mib_per_mm2", "MiB/mm2"),
+    ("_per_cm2", "/ cm2"),
     ("_usd_per_gb_per_s", "$/(GB/s)"),
     ("_w_per_gb_per_s", "W/(GB/s)"),
     ("_tflop_per_s", "TFLOP/s"),
     ("_gb_per_s", "GB/s"),
     ("pflop_per_iteration", "PFLOP/iteration"),
     ("_billion", "/ 1e9"),
+    ("_mm2", "mm2"),
     ("_gib", "GiB"),
     ("_mib", "MiB"),
     ("_us", "us"),

@@ -11,7 +11,7 @@ use crate::spec::markdown::{Page, render, without_example};
 use crate::spec::schema::document;
 use crate::spec::{FromNode, Problem};
 use crate::study::spec::StudySpec;
-use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System};
+use crate::system::{Chip, Link, Memory, Stack, SwitchPart, System, Technology};
 use crate::units::{self, Quantity};
 use crate::validate::read::COLUMNS;
 use crate::workload::WorkloadSpec;
@@ -29,6 +29,7 @@ const PAGES: &[(&str, &str)] = &[
     ("Link", "link.md"),
     ("SwitchPart", "switch.md"),
     ("Stack", "stack.md"),
+    ("Technology", "technology.md"),
     ("System", "system.md"),
     ("CoresSpec", "cores.md"),
     ("TransformerSpec", "workload.md"),
@@ -105,12 +106,15 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
         Kind::Chip => described::<Chip>(
             "Chip files",
             "A chip, named under `chip:` of a [system](system.md).",
-            &[example!("A chip that runs kernel by kernel", "chip.yaml")],
+            &[
+                example!("A chip that runs kernel by kernel", "chip.yaml"),
+                example!("A chip whose area, power and price are summed from its parts", "chip-area.yaml"),
+            ],
         ),
         Kind::Memory => described::<Memory>(
             "Memory files",
             "A memory, named under `memory:` or `offload:` of a [system](system.md).",
-            &[example!("A memory", "memory.yaml")],
+            &[example!("A memory", "memory.yaml"), example!("Stacks of memory", "memory-stacks.yaml")],
         ),
         Kind::Link => described::<Link>(
             "Link files",
@@ -121,6 +125,11 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
             "Switch files",
             "A switch, named under `network: switch:` of a [system](system.md).",
             &[example!("A switch", "switch.yaml")],
+        ),
+        Kind::Technology => described::<Technology>(
+            "Technology files",
+            "A process technology, named under `area: technology:` of a [chip](chip.md): what area, power and price of the chip are summed from ([codesign.md](../codesign.md)).",
+            &[example!("A technology", "technology.yaml")],
         ),
         Kind::Stack => described::<Stack>(
             "Stack files",
@@ -234,6 +243,7 @@ pub fn index() -> String {
         ("memory", "a memory"),
         ("link", "a link of a network"),
         ("switch", "a switch of a network"),
+        ("technology", "what a process makes of area, energy and price"),
         ("stack", "software: host times, what is fused, how it serves"),
         ("study", "many points: axes, rules, settings of the search, plots"),
         ("plan", "the decisions of a mapping and its figures"),
@@ -270,6 +280,13 @@ pub fn index() -> String {
         EnergyPerByte,
         EnergyPerFlop,
         PricePerEnergy,
+        Area,
+        AreaPerBandwidth,
+        CapacityPerArea,
+        PowerPerArea,
+        PricePerArea,
+        DefectDensity,
+        Length,
         Years
     );
     out

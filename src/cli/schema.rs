@@ -38,6 +38,8 @@ pub enum Kind {
     Link,
     /// A switch.
     Switch,
+    /// A process technology.
+    Technology,
     /// A software stack.
     Stack,
     /// A study.

@@ -28,6 +28,9 @@ impl<'a> Executions<'a> {
     /// # Errors
     /// A sentence: why there are none on this system.
     pub fn new(system: &System, model: &'a LanguageModel, limits: &Limits) -> Result<Self, String> {
+        if let Some(die) = system.too_large() {
+            return Err(format!("infeasible (die): {}", die.beyond_limit()));
+        }
         match (system.software(), &system.stack) {
             (Software::Free, _) => {
                 Ok(Self { machine: Machine::of_graphs(system), model, free: Some(Free::new(system, model, limits)?) })

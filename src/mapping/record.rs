@@ -2,6 +2,7 @@
 
 use super::shortage::Mend;
 pub use crate::solver::record::{SolveRecord, Status, relative_gap};
+use crate::system::System;
 use serde::Serialize;
 
 /// Why a point has no plan: what is short, by how much, and what would mend it.
@@ -21,6 +22,21 @@ pub struct Infeasible {
     /// What mends it: any of these, each confirmed by mapping the changed point.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub mends: Vec<Mend>,
+}
+
+impl Infeasible {
+    /// A system whose dies are larger than can be made.
+    pub fn of_die(system: &System) -> Option<Self> {
+        let die = system.too_large()?;
+        Some(Self {
+            resource: "die".into(),
+            needed: die.mm2,
+            available: die.most_mm2,
+            unit: "mm2".into(),
+            remedy: die.beyond_limit(),
+            mends: Vec::new(),
+        })
+    }
 }
 
 impl std::fmt::Display for Infeasible {

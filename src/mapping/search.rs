@@ -51,6 +51,9 @@ use std::sync::Arc;
 /// # Errors
 /// [`MapError`]: contradictory requests, a failing solver, or two engines that disagree.
 pub fn map(workload: &Workload, system: &System, request: &Request) -> Result<Answer, MapError> {
+    if let Some(reason) = Infeasible::of_die(system) {
+        return Ok(Answer::Infeasible(reason));
+    }
     let clock = Deadline::after(request.limits.seconds);
     match map_until(workload, system, request, clock) {
         Ok(Answer::Infeasible(reason)) if !request.any => {

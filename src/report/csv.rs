@@ -16,7 +16,7 @@ use crate::plan::{Bottleneck, PartitionFigures, Plan};
 use crate::system::budget::Fitted;
 use crate::system::economics::Spent;
 use crate::system::price::ByPart;
-use crate::system::{System, price};
+use crate::system::{Die, System, price};
 use csv::StringRecord;
 use std::fmt::Write as _;
 
@@ -87,11 +87,12 @@ struct Priced<'a> {
     system: &'a System,
     cost: ByPart,
     power: ByPart,
+    die: Option<Die>,
 }
 
 impl<'a> Priced<'a> {
     fn of(system: &'a System) -> Self {
-        Self { system, cost: price::cost(system), power: price::power(system) }
+        Self { system, cost: price::cost(system), power: price::power(system), die: Die::of(system) }
     }
 }
 
@@ -123,6 +124,11 @@ impl Column {
     /// The column with smaller values as the better ones.
     const fn lower(self) -> Self {
         Self { better: Some(Better::Lower), ..self }
+    }
+
+    /// Whether it says something of the system alone.
+    pub fn is_of_system(&self) -> bool {
+        matches!(self.value, Source::SystemText(_) | Source::SystemNumber(_))
     }
 
     /// Whether it holds numbers.
@@ -267,6 +273,8 @@ pub const COLUMNS: &[Column] = &[
     system("memory_w", "Power of its memories.", |s| Some(s.power.memory)).lower(),
     system("links_w", "Power of its links.", |s| Some(s.power.links)).lower(),
     system("switches_w", "Power of its switches and routers.", |s| Some(s.power.switches)).lower(),
+    system("die_mm2", "Area of the die of a chip; this and the next are empty where the chip's price and power are stated and not summed from its parts.", |s| s.die.as_ref().map(|die| die.mm2)).lower(),
+    system("package_w", "Power of one chip at full use with the stacks of memory beside it.", |s| s.die.as_ref().map(Die::package_w)).lower(),
     // Free systems have no throughput by price: a division by zero is printed as nothing.
     plan("samples_per_s_per_musd", "Throughput per million dollars of price.", |p, _| {
         throughput(p) / (p.figures.cost.known() / 1e6)

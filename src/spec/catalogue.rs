@@ -32,7 +32,9 @@ pub enum Kind {
     Stack,
     /// `systems/cores`
     Cores,
-    /// `systems`, `systems/clusters`, `validation/hpl`
+    /// `systems/technologies`
+    Technology,
+    /// `systems`, `systems/clusters`, `validation/hpl`, `validation/dies`
     System,
     /// `workloads`
     Workload,
@@ -42,13 +44,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Chip,
         Self::Memory,
         Self::Link,
         Self::Switch,
         Self::Stack,
         Self::Cores,
+        Self::Technology,
         Self::System,
         Self::Workload,
         Self::Study,
@@ -63,6 +66,7 @@ impl Kind {
             Self::Switch => "switch",
             Self::Stack => "stack",
             Self::Cores => "cores",
+            Self::Technology => "technology",
             Self::System => "system",
             Self::Workload => "workload",
             Self::Study => "study",
@@ -78,6 +82,7 @@ impl Kind {
             Self::Switch => "switches",
             Self::Stack => "stacks",
             Self::Cores => "cores",
+            Self::Technology => "technologies",
             Self::System => "systems",
             Self::Workload => "workloads",
             Self::Study => "studies",
@@ -111,7 +116,8 @@ impl Kind {
             ["systems", "switches", name] => (Self::Switch, name.to_string()),
             ["systems", "stacks", name] => (Self::Stack, name.to_string()),
             ["systems", "cores", name] => (Self::Cores, name.to_string()),
-            ["systems", name] | ["systems", "clusters", name] | ["validation", "hpl", name] => {
+            ["systems", "technologies", name] => (Self::Technology, name.to_string()),
+            ["systems", name] | ["systems", "clusters", name] | ["validation", "hpl" | "dies", name] => {
                 (Self::System, name.to_string())
             }
             ["workloads", .., name] => (Self::Workload, name.to_string()),

@@ -24,6 +24,8 @@ pub enum FileKind {
     Plan,
     /// An execution of a language model.
     Execution,
+    /// A process technology.
+    Technology,
     /// The cores of a chip.
     Cores,
     /// A placement of actors on cores.
@@ -44,7 +46,7 @@ pub enum FileKind {
 const LOOKED_AT: usize = 1 << 16;
 
 impl FileKind {
-    const ALL: [Self; 16] = [
+    const ALL: [Self; 17] = [
         Self::Workload,
         Self::System,
         Self::Chip,
@@ -54,6 +56,7 @@ impl FileKind {
         Self::Study,
         Self::Plan,
         Self::Execution,
+        Self::Technology,
         Self::Cores,
         Self::Placement,
         Self::Bounds,
@@ -75,6 +78,7 @@ impl FileKind {
             Self::Study => "a study",
             Self::Plan => "a plan",
             Self::Execution => "an execution file",
+            Self::Technology => "a technology",
             Self::Cores => "the cores of a chip",
             Self::Placement => "a placement",
             Self::Bounds => "bounds of classes",
@@ -107,6 +111,7 @@ impl FileKind {
             Self::Study => "`flowspace study run` runs it, `flowspace plot` draws the results.csv of the run",
             Self::Plan => "`flowspace check`, `flowspace explain` and `flowspace map --plan` take it",
             Self::Execution => "`flowspace map --execution` takes it",
+            Self::Technology => "the key `technology` under `area` of a chip names it",
             Self::Cores => "`flowspace place --cores` takes it",
             Self::Placement => "`flowspace check` takes it",
             Self::Bounds => "`flowspace validate --bounds` takes it",
@@ -124,7 +129,7 @@ impl FileKind {
         let has = |key: &str| node.get(key).is_some();
         let map = matches!(node.value, Value::Map(_));
         let word = |key: &str| matches!(node.get(key).map(|n| &n.value), Some(Value::Scalar { .. }));
-        let kinds: [(Self, bool); 14] = [
+        let kinds: [(Self, bool); 15] = [
             (Self::Trace, has("traceEvents") || (has("schema") && has("nodes"))),
             (Self::Plan, has("flowspace_plan")),
             (Self::Placement, has("flowspace_placement")),
@@ -133,6 +138,7 @@ impl FileKind {
             (Self::Execution, has("execution")),
             (Self::System, has("network") && (has("chip") || has("memory"))),
             (Self::Workload, word("kind")),
+            (Self::Technology, has("wafer_price") && has("most_area")),
             (Self::Chip, has("cores") && has("frequency")),
             (
                 Self::Stack,
@@ -214,6 +220,7 @@ mod tests {
             ("systems/memories", FileKind::Memory),
             ("systems/links", FileKind::Link),
             ("systems/cores", FileKind::Cores),
+            ("systems/technologies", FileKind::Technology),
             ("systems/stacks", FileKind::Stack),
             ("workloads", FileKind::Workload),
             ("workloads/language", FileKind::Workload),

@@ -80,6 +80,13 @@ pub fn again(table: &Table, study: &Study, index: u64, changed: impl Fn() -> Str
     if study.count().is_none_or(|count| index >= count) || study.labels(index) != labels {
         return Err(fail(format!("the study {} has another grid", study.name())));
     }
+    if let Some(parts) = study.mixed(index) {
+        let parts: Vec<String> = parts.iter().map(u64::to_string).collect();
+        return Err(AgainError::Failed(format!(
+            "point {index} is the mean of the points {}, and has no plan of its own; show one of them",
+            parts.join(", ")
+        )));
+    }
     let point = study.point(index)?;
     let key = Key::of(&point).map_err(AgainError::Failed)?.to_string();
     if table.texts("key")?[row] != key {

@@ -4,7 +4,7 @@ use super::field::{FieldPath, Fields, Root};
 use super::range;
 use super::spec::{AxisOrder, AxisSpec, is_plain};
 use crate::spec::{Node, Origin, Reader, Value};
-use crate::units::{Bandwidth, Bytes, Frequency, Quantity};
+use crate::units::{Bandwidth, Bytes, FlopRate, Frequency, Quantity};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -19,6 +19,8 @@ pub struct Axis {
     pub ranks: Option<Vec<usize>>,
     /// By rank, where the axis is one of rates by which times are divided, in base units: their ratios bound how much faster more is.
     pub rates: Option<Vec<f64>>,
+    /// Whether it is that of several workloads, the last value being their mix ([`super::mix`]).
+    pub mixes: bool,
 }
 
 /// One value of an axis.
@@ -82,30 +84,55 @@ pub(super) fn resolve(spec: &AxisSpec, node: &Node, reader: &mut Reader) -> Opti
         Some(AxisOrder::Unordered) => (None, None),
         None => by_field(&values).map_or((None, None), |(ranks, rates)| (Some(ranks), rates)),
     };
-    Some(Axis { name, values, ranks, rates })
+    Some(Axis { name, values, ranks, rates, mixes: false })
 }
 
-/// Fields of the system of which more is never slower and never cheaper, and whether they are rates.
-const GROWING: [(&str, bool); 4] = [("bandwidth", true), ("frequency", true), ("capacity", false), ("sram", false)];
+/// Fields of the system of which more is never slower and never cheaper, and whether they are rates. Units are no rates: what they can hold at
+/// once is a question of what fits.
+const GROWING: [(&str, bool); 9] = [
+    ("bandwidth", true),
+    ("frequency", true),
+    ("capacity", false),
+    ("sram", false),
+    ("cores", false),
+    ("lanes", false),
+    ("stages", false),
+    ("stacks", false),
+    ("vector_peak", false),
+];
 
-/// The order of values of one field that is known to act so, by how much they are; and how much, of rates.
+/// The order of values of fields that are known to act so, by how much they are; and how much, of one field that is a rate.
 fn by_field(values: &[AxisValue]) -> Option<(Vec<usize>, Option<Vec<f64>>)> {
-    let amount = |value: &AxisValue| match value.overrides.as_slice() {
-        [Override { path, value, .. }] if path.root == Root::System => {
+    let amount = |change: &Override| match change {
+        Override { path, value, .. } if path.root == Root::System => {
             let (_, rate) = GROWING.iter().find(|(name, _)| path.segments.last().is_some_and(|last| last == name))?;
             let text = text(value);
             let bytes = || Bytes::parse(&text).map(Quantity::base).ok();
             let bandwidth = || Bandwidth::parse(&text).map(Quantity::base).ok();
             let frequency = || Frequency::parse(&text).map(Quantity::base).ok();
-            bytes().or_else(bandwidth).or_else(frequency).map(|amount| (amount, *rate))
+            let flops = || FlopRate::parse(&text).map(Quantity::base).ok();
+            let count = || text.replace('_', "").parse::<u64>().map(|n| n as f64).ok();
+            let amount = bytes().or_else(bandwidth).or_else(frequency).or_else(flops).or_else(count);
+            amount.map(|amount| (amount, *rate))
         }
         _ => None,
     };
-    let amounts: Vec<(f64, bool)> = values.iter().map(amount).collect::<Option<_>>()?;
+    let amounts: Vec<Vec<(f64, bool)>> =
+        values.iter().map(|value| value.overrides.iter().map(amount).collect()).collect::<Option<_>>()?;
+    let fields = |value: &AxisValue| value.overrides.iter().map(|change| change.path.clone()).collect::<Vec<_>>();
+    let of_all = fields(values.first()?);
+    if of_all.is_empty() || values.iter().any(|value| fields(value) != of_all) {
+        return None;
+    }
     let mut ranks: Vec<usize> = (0..values.len()).collect();
-    ranks.sort_by(|a, b| amounts[*a].0.total_cmp(&amounts[*b].0));
-    let rates: Vec<f64> = ranks.iter().map(|at| amounts[*at].0).collect();
-    let divide = amounts.iter().all(|(amount, rate)| *rate && *amount > 0.0);
+    ranks.sort_by(|a, b| amounts[*a][0].0.total_cmp(&amounts[*b][0].0));
+    // Fields that change together have an order where each has that of the first.
+    let rises = |field: usize| ranks.windows(2).all(|w| amounts[w[0]][field].0 <= amounts[w[1]][field].0);
+    if !(0..of_all.len()).all(rises) {
+        return None;
+    }
+    let rates: Vec<f64> = ranks.iter().map(|at| amounts[*at][0].0).collect();
+    let divide = of_all.len() == 1 && amounts.iter().all(|amount| amount[0].1 && amount[0].0 > 0.0);
     Some((ranks, divide.then_some(rates)))
 }
 

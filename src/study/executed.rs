@@ -52,6 +52,9 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     if matches!(point.fitted, Some(Err(_))) {
         return Ok(None);
     }
+    if let Some(reason) = Infeasible::of_die(system) {
+        return Ok(Some(Outcome::Infeasible(reason)));
+    }
     if point.solve.objective != Objective::Time || !point.solve.blind_to.is_empty() {
         return Err("executions of language models are searched for the objective time, and see everything".into());
     }

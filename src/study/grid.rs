@@ -3,6 +3,7 @@
 use super::axis::{self, Axis, Override};
 use super::executed;
 use super::field::{FieldPath, Root, set};
+use super::mix;
 use super::placed;
 use super::rule::{self, Rule};
 use super::spec::{Position, SolveSpec, StudySpec};
@@ -148,6 +149,7 @@ impl Study {
         };
         let axes: Option<Vec<Axis>> =
             spec.axes.iter().zip(items).map(|(axis, item)| axis::resolve(axis, item, &mut reader)).collect();
+        let axes = axes.map(|axes| mix::axis(&spec).into_iter().chain(axes).collect::<Vec<Axis>>());
         let rules = axes.as_deref().and_then(|axes| rule::resolve(&spec.rules, &node, axes, &mut reader));
         if let (Some(axes), Some(rules)) = (&axes, &rules) {
             rule::overwritten(axes, rules, &mut reader);
@@ -184,8 +186,15 @@ impl Study {
         let set = self.axes.iter().flat_map(|a| &a.values).flat_map(|v| &v.overrides);
         let set = set.chain(self.rules.iter().flat_map(|rule| &rule.overrides)).map(|change| &change.value);
         let system = self.spec.system.as_ref().map(|tree| &tree.0);
-        set.chain([&self.spec.workload.0]).chain(system).for_each(|tree| tree.files(&mut found));
+        set.chain([self.workload()]).chain(system).for_each(|tree| tree.files(&mut found));
         found
+    }
+
+    /// The tree of the workload that the axes start from; of several the first.
+    fn workload(&self) -> &Node {
+        let first = self.spec.workloads.first().map(|task| &task.workload);
+        // A study has one of the two.
+        self.spec.workload.as_ref().or(first).map_or(&self.solve, |tree| &tree.0)
     }
 
     /// Names of the axes.
@@ -247,13 +256,31 @@ impl Study {
     /// # Errors
     /// All [`Problems`] of its workload, its system and its solve settings.
     pub fn point(&self, index: u64) -> Result<Point, Problems> {
+        let point = self.point_as_it_is(index)?;
+        if !self.is_beyond(index) {
+            return Ok(point);
+        }
+        Ok(Point { system: point.system.map(|system| system.without_die_limit()), ..point })
+    }
+
+    /// The number by which a point is asked for as if dies had no limit. Its labels are those of the point.
+    pub(super) fn beyond(&self, index: u64) -> u64 {
+        self.count().map_or(index, |count| index.saturating_add(count))
+    }
+
+    /// Whether a number is one of [`Study::beyond`].
+    pub(super) fn is_beyond(&self, index: u64) -> bool {
+        self.count().is_some_and(|count| index >= count)
+    }
+
+    fn point_as_it_is(&self, index: u64) -> Result<Point, Problems> {
         let mut solve = self.solve.clone();
         let mut problems: Vec<Problem> = Vec::new();
         let changes = self.changes(&self.choice(index));
         let of_workload = changes.iter().filter(|c| c.path.root == Root::Workload);
         let made_by: Vec<usize> = of_workload.map(|c| std::ptr::from_ref(*c) as usize).collect();
         let known = lock(&self.built.0.workloads).get(&made_by).cloned();
-        let mut workload = known.is_none().then(|| self.spec.workload.0.clone());
+        let mut workload = known.is_none().then(|| self.workload().clone());
         let of_system: Vec<&Override> = changes.iter().copied().filter(|c| c.path.root == Root::System).collect();
         let system = self.system_again(&of_system);
         // What is wrong is told of a tree made from the start.
@@ -381,7 +408,7 @@ impl Study {
 
     /// The tree of a point's workload.
     fn workload_tree(&self, index: u64) -> Result<Node, Problems> {
-        self.changed(index, Root::Workload, &self.spec.workload.0)
+        self.changed(index, Root::Workload, self.workload())
     }
 
     /// What a point makes of a tree.

@@ -12,6 +12,7 @@ mod executed;
 pub mod field;
 pub mod front;
 pub mod grid;
+pub mod mix;
 pub mod parts;
 pub mod placed;
 pub mod progress;

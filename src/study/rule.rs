@@ -146,6 +146,8 @@ pub(super) fn overwritten(axes: &[Axis], rules: &[Rule], reader: &mut Reader) {
         steps.push(Step::Axis(i, axis));
         steps.extend(rules.iter().enumerate().filter(|(_, r)| r.after() == i).map(|(j, rule)| Step::Rule(j, rule)));
     }
+    // The axis of several workloads is none of the file's list.
+    let first = axes.iter().take_while(|axis| axis.mixes).count();
     for (n, later) in steps.iter().enumerate() {
         for earlier in &steps[..n] {
             let excused = match (earlier, later) {
@@ -162,8 +164,8 @@ pub(super) fn overwritten(axes: &[Axis], rules: &[Rule], reader: &mut Reader) {
             });
             let Some((path, origin, hidden)) = clash else { continue };
             let (place, remedy) = match later {
-                Step::Axis(i, _) if path == hidden => (format!("axes.[{i}]"), "set it in one place"),
-                Step::Axis(i, _) => (format!("axes.[{i}]"), "put this axis first"),
+                Step::Axis(i, _) if path == hidden => (format!("axes.[{}]", i - first), "set it in one place"),
+                Step::Axis(i, _) => (format!("axes.[{}]", i - first), "put this axis first"),
                 Step::Rule(j, _) => (format!("rules.[{j}]"), "name that axis under when, or set it in one place"),
             };
             let owner = match earlier {
@@ -206,7 +208,8 @@ pub(super) fn under_budget(spec: &StudySpec, axes: &[Axis], reader: &mut Reader)
             let message = format!(
                 "sets {path}, which the budget of the study scales, so that it has no effect; leave the axis out, or let the budget scale another dimension (solve.budget.dimension)"
             );
-            reader.within(format!("axes.[{i}]"), |r| r.problem(&at, message));
+            let first = axes.iter().take_while(|axis| axis.mixes).count();
+            reader.within(format!("axes.[{}]", i - first), |r| r.problem(&at, message));
         }
     }
 }

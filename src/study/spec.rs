@@ -3,6 +3,7 @@
 use super::axis;
 use super::field::{FieldPath, Fields, Root};
 use super::front::SearchSpec;
+use super::mix::{self, Mean, TaskSpec};
 use super::placed::PlaceSpec;
 use super::sample::Sample;
 use crate::execution::Pins;
@@ -35,8 +36,13 @@ crate::spec! {
         question: Option<String>,
         /// Where its composition comes from.
         source: Option<String>,
-        /// The workload that the axes start from.
-        workload: WorkloadTree,
+        /// The workload that the axes start from; needed unless there are several (`workloads`).
+        workload: Option<WorkloadTree>,
+        /// Several workloads, for all of which each design is solved: they are the values of a first axis `task`, whose last value `mix` is their
+        /// weighted mean. A search of the front is one of the mix.
+        workloads: Vec<TaskSpec> = Vec::new(),
+        /// Which mean the mix is.
+        mean: Mean = Mean::Geometric,
         /// The system that the axes start from; studies of placements (`solve.place`) have none.
         system: Option<SystemTree>,
         /// What is varied.
@@ -490,6 +496,11 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
             r.problem(at, format!("expected letters, digits, -, _ and . alone (it names a folder), found {name:?}"));
         });
     }
+    if study.workload.is_none() && node.get("workloads").is_none() {
+        let message = format!("missing; expected {}, or several workloads", WorkloadTree::expected());
+        reader.within("workload", |r| r.problem(node, message));
+    }
+    mix::check(study, node, reader);
     match (study.system.is_some(), study.solve.place.is_some()) {
         (true, true) => {
             let at = node.get("system").unwrap_or(node);
@@ -558,9 +569,15 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
     check_figures(study, node, reader);
 }
 
+/// Names of the axes, that of several workloads first.
+fn axis_names(study: &StudySpec) -> Vec<&str> {
+    let tasks = (!study.workloads.is_empty()).then_some(mix::AXIS);
+    tasks.into_iter().chain(study.axes.iter().map(|a| a.name.0.as_str())).collect()
+}
+
 /// Columns that are not there, and figures that would be written over each other.
 fn check_figures(study: &StudySpec, node: &Node, reader: &mut Reader) {
-    let axes: Vec<&str> = study.axes.iter().map(|a| a.name.0.as_str()).collect();
+    let axes = axis_names(study);
     let at = node.get("plots").and_then(|p| p.get("figures")).unwrap_or(node);
     let mut stems: HashSet<String> = HashSet::new();
     for (i, figure) in study.plots.figures.iter().enumerate() {
@@ -583,7 +600,7 @@ fn check_figures(study: &StudySpec, node: &Node, reader: &mut Reader) {
 }
 
 fn check_heatmap(study: &StudySpec, heatmap: &HeatmapSpec, node: &Node, reader: &mut Reader) {
-    let axes: Vec<&str> = study.axes.iter().map(|a| a.name.0.as_str()).collect();
+    let axes = axis_names(study);
     let known = |name: &str, of: &[&str], what: &str| match nearest(name, of) {
         Some(near) => format!("there is no {what} {name:?}; did you mean {near:?}?"),
         None => format!("there is no {what} {name:?}; there is {}", of.join(", ")),

@@ -93,6 +93,18 @@ impl Key {
         Ok(Self(key))
     }
 
+    /// The key of a mean of points: of their keys, and of how they are weighted.
+    pub(super) fn of_mix(keys: &[Self], weights: &str) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for key in keys {
+            hasher.update(&key.0);
+        }
+        let hash = hasher.update(weights.as_bytes()).finalize();
+        let mut key = [0; 16];
+        key.iter_mut().zip(hash.as_bytes()).for_each(|(to, from)| *to = *from);
+        Self(key)
+    }
+
     pub(super) fn parse(text: &str) -> Option<Self> {
         let mut key = [0; 16];
         let digits = text.as_bytes();

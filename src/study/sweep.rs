@@ -7,9 +7,9 @@
 use super::grid::{Point, Study};
 use super::progress::{Progress, Show};
 use super::store::{Key, RESULTS, Rows, Solved, Store, StoreError, TIMINGS, header};
-use super::{blind, executed, placed};
+use super::{blind, executed, mix, placed};
 use crate::check;
-use crate::mapping::{Answer, Status};
+use crate::mapping::{Answer, Infeasible, Status};
 use crate::plan::Plan;
 use crate::progress::Waiting;
 use crate::report::csv::{FAILED, Facts, INFEASIBLE, Outcome, better, number, values};
@@ -297,6 +297,14 @@ impl Wanted {
     }
 }
 
+/// What a point is solved by.
+enum Wants {
+    /// A search.
+    Point(Box<Point>),
+    /// The rows of these points.
+    Mean(Vec<u64>),
+}
+
 /// A finished point.
 #[derive(Clone)]
 pub(super) struct Finished {
@@ -364,12 +372,15 @@ impl Shared {
 
     /// Builds and solves a point, unless it is known.
     pub(super) fn finish(&self, index: u64) -> Finished {
-        let built = guarded(|| {
-            let point = self.study.point(index).map_err(|problems| problems.to_string())?;
-            let key = Key::of(&point)?;
-            Ok((point, key))
+        let built = guarded(|| match self.study.mixed(index) {
+            Some(parts) => Ok((Wants::Mean(parts), mix::key(&self.study, index)?)),
+            None => {
+                let point = self.study.point(index).map_err(|problems| problems.to_string())?;
+                let key = Key::of(&point)?;
+                Ok((Wants::Point(Box::new(point)), key))
+            }
         });
-        let (point, key) = match built {
+        let (wants, key) = match built {
             Ok(built) => built,
             Err(reason) => {
                 let outcome = Outcome::Failed(reason);
@@ -381,7 +392,13 @@ impl Shared {
         let mut fresh = false;
         let solved = cell.get_or_init(|| {
             fresh = true;
-            self.answer(&point)
+            match &wants {
+                Wants::Point(point) => self.answer(point),
+                Wants::Mean(parts) => {
+                    let rows: Vec<Solved> = parts.iter().map(|part| self.finish(*part).solved).collect();
+                    mix::row(&self.study.spec, &rows)
+                }
+            }
         });
         Finished { index, key: Some(key), solved: solved.clone(), fresh }
     }
@@ -404,6 +421,15 @@ impl Shared {
         let row = answered.unwrap_or_else(|reason| row(&Outcome::Failed(reason)));
         Solved { values: row.into(), solve_s: clock.elapsed().as_secs_f64() }
     }
+}
+
+/// The row of a point whose dies are larger than can be made.
+fn refused(study: &Study, index: u64) -> Option<Finished> {
+    let point = study.point(index).ok()?;
+    let outcome = Outcome::Infeasible(Infeasible::of_die(point.system.as_ref()?)?);
+    let facts = Facts { workload: Some(&point.workload), system: point.system.as_ref(), fitted: None, outcome: &outcome };
+    let solved = Solved { values: values(&facts).into(), solve_s: 0.0 };
+    Some(Finished { index, key: Key::of(&point).ok(), solved, fresh: false })
 }
 
 /// Turns a panic into a text, as one of many points must not end the others.
@@ -464,6 +490,10 @@ impl<'s> Collector<'s> {
         if let Some(key) = finished.key.filter(|_| finished.fresh) {
             self.store.journal.note(key, &finished.solved)?;
         }
+        // What bounds others, but is no point of the grid, gets no row.
+        if self.study.is_beyond(finished.index) {
+            return Ok(());
+        }
         self.rows.insert(finished.index, Row::new(finished, self.rows.len() as u64 + 1));
         while let Some(row) = self.rows.get(&self.next) {
             push(&mut self.results, self.study, &self.heatmap, self.next, row)?;
@@ -478,6 +508,24 @@ impl<'s> Collector<'s> {
     pub(super) fn write_down(&mut self) -> Result<(), StoreError> {
         self.store.journal.write_down()?;
         self.results.flush()
+    }
+
+    /// Adds the row of a point of a search that needed no solve: a design whose die cannot be made, and the mean of several workloads.
+    pub(super) fn complete(&mut self, index: u64) -> Result<(), StoreError> {
+        let study = self.study;
+        let parts = study.mixed(index);
+        for part in parts.iter().flatten().chain(parts.is_none().then_some(&index)) {
+            if let (false, Some(finished)) = (self.rows.contains_key(part), refused(study, *part)) {
+                self.take(finished)?;
+            }
+        }
+        let rows: Option<Vec<Solved>> =
+            parts.map(|parts| parts.iter().filter_map(|part| Some(self.rows.get(part)?.solved.clone())).collect());
+        if let Some(rows) = rows.filter(|rows| rows.len() == study.spec.workloads.len()) {
+            let (key, solved) = (mix::key(study, index).ok(), mix::row(&study.spec, &rows));
+            self.take(Finished { index, key, solved, fresh: false })?;
+        }
+        Ok(())
     }
 
     /// The rows so far.
@@ -551,8 +599,10 @@ pub(super) fn heatmap(study: &Study) -> String {
 fn best(study: &Study, rows: &BTreeMap<u64, Row>, column: &str) -> Vec<Best> {
     let (Some(at), Some(better)) = (Solved::position(column), better(column)) else { return Vec::new() };
     let value = |row: &Row| row.solved.values.get(at).and_then(|text| text.parse().ok());
-    let mut found: Vec<(f64, u64)> =
-        rows.iter().filter_map(|(index, row)| value(row).map(|value| (value, *index))).collect();
+    // Of several workloads the mix says which design is best.
+    let counts = |index: &u64| study.spec.workloads.is_empty() || study.mixed(*index).is_some();
+    let rows = rows.iter().filter(|(index, _)| counts(index));
+    let mut found: Vec<(f64, u64)> = rows.filter_map(|(index, row)| value(row).map(|value| (value, *index))).collect();
     let order = |a: f64, b: f64| match better {
         Better::Lower => a.total_cmp(&b),
         Better::Higher => b.total_cmp(&a),

@@ -214,6 +214,7 @@ impl BudgetSpec {
         system.chips = None;
         let mut used = |size: u64| {
             system.network.dimensions[position].size = size;
+            system.sum_up();
             kind.of(system)
         };
         let least = used(1);

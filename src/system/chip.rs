@@ -1,5 +1,6 @@
 //! Chips.
 
+use super::area::{self, AreaSpec};
 use super::kernels::Kernels;
 use super::source::{Source, check_sources};
 use crate::spec::{
@@ -85,10 +86,12 @@ crate::spec! {
         launch_overhead: Seconds = Seconds(0.0),
         /// How single kernels behave: for executions of language models, and for graphs where `efficiency` is `waves`.
         kernels: Option<Kernels>,
-        /// Price of one chip.
-        price: Price,
-        /// Power of one chip at work.
-        power: Power,
+        /// What its area, power and price are summed from; then `price`, `power` and `idle_share` are left out.
+        area: Option<AreaSpec>,
+        /// Price of one chip; needed unless it is summed from `area`.
+        price: Price = Price(0.0),
+        /// Power of one chip at work; needed unless it is summed from `area`.
+        power: Power = Power(0.0),
         /// Share of the power that it draws whether it computes or waits.
         idle_share: Share = Share(0.2),
         /// Energy of one FLOP beyond that; where it is left out, the rest of the power while it computes.
@@ -114,6 +117,7 @@ const NUMBERS: [&str; 12] = [
 
 fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
     check_sources(&chip.source, &NUMBERS, node, reader);
+    area::check_chip(chip, node, reader);
     let mut positive = |field: &str, value: f64| {
         if value <= 0.0 {
             let at = node.get(field).unwrap_or(node);

@@ -1,7 +1,10 @@
 //! Memories.
 
 use super::source::{Source, check_sources};
-use crate::spec::{Node, Reader, read::Share};
+use crate::spec::{
+    Node, Reader,
+    read::{Name, Share},
+};
 use crate::units::{Bandwidth, Bytes, EnergyPerByte, PowerPerBandwidth, PricePerBandwidth, PricePerCapacity};
 
 crate::spec! {
@@ -11,10 +14,14 @@ crate::spec! {
         name: String,
         /// Where each number comes from.
         source: Source,
-        /// Bandwidth of one chip's memory.
+        /// Bandwidth of one chip's memory; where `stacks` says how many, of each stack.
         bandwidth: Bandwidth,
-        /// Capacity of one chip's memory; left out: without limit.
+        /// Capacity of one chip's memory, or of each stack; left out: without limit.
         capacity: Option<Bytes>,
+        /// Stacks of this memory beside one chip.
+        stacks: Option<u64>,
+        /// Kind of interface, as the technology of a chip with `area` names it (`hbm3`).
+        interface: Option<Name>,
         /// Price by bandwidth.
         price: PricePerBandwidth,
         /// Price by capacity; which of the two prices count says `model.memory_price`.
@@ -29,7 +36,7 @@ crate::spec! {
 }
 
 fn check(memory: &Memory, node: &Node, reader: &mut Reader) {
-    let numbers = ["bandwidth", "capacity", "price", "capacity_price", "power", "idle_share", "energy_per_byte"];
+    let numbers = ["bandwidth", "capacity", "stacks", "price", "capacity_price", "power", "idle_share", "energy_per_byte"];
     check_sources(&memory.source, &numbers, node, reader);
     for (field, value) in [("bandwidth", memory.bandwidth.0), ("capacity", memory.capacity.map_or(1.0, |c| c.0))] {
         if value < 1.0 {
@@ -38,5 +45,15 @@ fn check(memory: &Memory, node: &Node, reader: &mut Reader) {
                 r.problem(at, format!("expected at least one in its base unit, found {}", at.describe()))
             });
         }
+    }
+}
+
+impl Memory {
+    /// The memory with bandwidth and capacity of all its stacks together.
+    pub(super) fn stacked(mut self) -> Self {
+        let stacks = self.stacks.unwrap_or(1) as f64;
+        self.bandwidth.0 *= stacks;
+        self.capacity.iter_mut().for_each(|capacity| capacity.0 *= stacks);
+        self
     }
 }

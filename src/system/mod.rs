@@ -3,6 +3,7 @@
 //! A system file composes parts by reference: it names a chip, a memory and the dimensions of a network. Every
 //! hardware number carries its source ([`source`]).
 
+pub mod area;
 pub mod budget;
 pub mod chip;
 pub mod economics;
@@ -14,7 +15,9 @@ pub mod price;
 pub mod serving;
 pub mod source;
 pub mod stack;
+pub mod technology;
 
+pub use area::Die;
 pub use chip::{Chip, Efficiency, Style};
 pub use kernels::{Kernels, Tile};
 pub use memory::Memory;
@@ -22,6 +25,7 @@ pub use network::{Dimension, Link, Network, SwitchPart, Topology};
 pub use options::{MemoryPrice, ModelOptions, Overlap};
 pub use serving::Serving;
 pub use stack::Stack;
+pub use technology::Technology;
 
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, catalogue::Kind, read::Ref};
 use std::path::Path;
@@ -84,6 +88,7 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
             r.problem(at, format!("{chips} chips, but the network's dimensions have {product_text}"))
         });
     }
+    area::check_memory(system, node, reader);
     if system.model.memory_price != MemoryPrice::Bandwidth {
         let offload = system.offload.as_ref().map(|memory| ("offload", &memory.0));
         for (part, memory) in std::iter::once(("memory", &system.memory.0)).chain(offload) {
@@ -130,12 +135,15 @@ impl System {
     fn build_by(mut reader: Reader, node: &Node) -> Result<Self, Problems> {
         let system = Self::from_node(node, &mut reader);
         let mut system: Self = reader.finish_with(system, node)?;
+        system.memory.0 = system.memory.0.stacked();
+        system.offload = system.offload.map(|memory| Ref(memory.0.stacked()));
         if system.model.precision == options::Precision::Float32 {
             // The unit of these fields is the giga.
             let round = |value: f64| system.model.precision.round(value / 1e9) * 1e9;
             system.chip.0.frequency.0 = round(system.chip.0.frequency.0);
             system.memory.0.bandwidth.0 = round(system.memory.0.bandwidth.0);
         }
+        system.sum_up();
         Ok(system)
     }
 
@@ -147,6 +155,7 @@ impl System {
         let mut tree = Loader.expand_as(node, "", Some(Kind::System))?;
         for path in [
             &["chip"][..],
+            &["chip", "area", "technology"],
             &["memory"],
             &["offload"],
             &["stack"],

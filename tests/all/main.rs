@@ -3,6 +3,7 @@
 mod calculon;
 mod catalogue;
 mod cli;
+mod codesign;
 mod dfmodel_studies;
 mod energy;
 mod equations;

@@ -30,6 +30,9 @@ impl Server {
     /// # Errors
     /// A sentence: why inference cannot be predicted on this system, and what would mend it.
     pub fn new(system: &System) -> Result<Self, String> {
+        if let Some(die) = system.too_large() {
+            return Err(format!("infeasible (die): {}", die.beyond_limit()));
+        }
         let machine = Machine::of_any_style(system)?;
         let Some(kernels) = &system.chip.0.kernels else {
             return Err(format!("chip {}: inference needs a section `kernels`", system.chip.0.name));

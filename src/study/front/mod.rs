@@ -16,7 +16,9 @@ use super::grid::Study;
 use super::progress::{Progress, Show};
 use super::store::{Solved, Store, header};
 use super::sweep::{self, Collector, Finished, RunOptions, Shared, StudyError, Summary};
+use super::mix;
 use crate::report::csv::{FAILED, INFEASIBLE};
+use crate::system::{Die, System};
 use aim::Measure;
 use cover::{Covered, Ended, Found, Order, Points, Question, Settled};
 use rayon::prelude::*;
@@ -95,8 +97,9 @@ pub(super) fn write(
     let clock = Instant::now();
     let mut collector = Collector::new(study, store, Progress::new(Show::Nothing, 0))?;
     for point in &covered.solved {
-        if let Some(finished) = solved.remove(&study.index(&by_rank(study, &point.at))) {
-            collector.take(finished)?;
+        let index = study.index(&by_rank(study, &point.at));
+        for part in study.mixed(index).unwrap_or_else(|| vec![index]) {
+            solved.remove(&part).map_or(Ok(()), |finished| collector.take(finished))?;
         }
     }
     conclude(study, search, covered, collector, clock)
@@ -111,10 +114,11 @@ fn measures(search: &SearchSpec) -> Vec<Measure> {
 fn covered<A: Answers>(study: &Study, search: &SearchSpec, answers: A) -> Result<(Covered, A), StudyError> {
     let measures = measures(search);
     let question = Question {
-        sizes: study.axes.iter().map(|axis| axis.values.len()).collect(),
+        sizes: study.searched().map(|(_, values)| values).collect(),
         orders: study.axes.iter().map(order).collect(),
         objectives: search.front.len(),
-        limits: search.constraints.iter().map(|c| c.limit).collect(),
+        // The last is the size of dies, over the largest that can be made: what is beyond is solved for its bound, but no design.
+        limits: search.constraints.iter().map(|c| c.limit).chain([1.0]).collect(),
         within: search.within.0,
         at_once: usize::try_from(search.at_once).unwrap_or(usize::MAX),
     };
@@ -140,21 +144,23 @@ fn conclude(
     study: &Study,
     search: &SearchSpec,
     covered: &Covered,
-    collector: Collector<'_>,
+    mut collector: Collector<'_>,
     clock: Instant,
 ) -> Result<FrontSummary, StudyError> {
-    let total = study.count().ok_or(StudyError::Endless)?;
+    study.count().ok_or(StudyError::Endless)?;
+    let total: u64 = study.searched().map(|(_, values)| values as u64).product();
     let Covered { solved, settled, within } = covered;
     let index = |at: &[usize]| study.index(&by_rank(study, at));
     let mut front: Vec<u64> = solved.iter().filter(|point| point.on_front).map(|point| index(&point.at)).collect();
     front.sort_unstable();
+    solved.iter().try_for_each(|point| collector.complete(index(&point.at)))?;
     let axes = header(study.axis_names());
     let table = collector.store.folder.replace(FRONT, &axes, |out| collector.push(out, &front))?;
     let objectives: Vec<String> = search.front.iter().map(|aim| aim.to_string()).collect();
-    let unordered = study.axes.iter().filter(|axis| axis.ranks.is_none()).map(|axis| axis.name.clone()).collect();
+    let unordered = study.axes.iter().filter(|axis| axis.ranks.is_none() && !axis.mixes).map(|axis| axis.name.clone()).collect();
     let share = |points: u64| points as f64 / total as f64;
     let closed = |points: u64| json!({ "points": points, "share": share(points) });
-    let proof = json!({
+    let mut proof = json!({
         "objectives": objectives,
         "constraints": search.constraints.iter().map(|c| &c.text).collect::<Vec<_>>(),
         "within": within,
@@ -169,9 +175,15 @@ fn conclude(
         "open": closed(settled.open),
         "unordered_axes": unordered,
     });
+    if !study.spec.workloads.is_empty() {
+        // Each design has a row for each of them, and one of their mix.
+        proof["workloads"] = study.spec.workloads.len().into();
+    }
     collector.store.folder.write(PROOF, format!("{proof:#}\n").as_bytes())?;
     let mut run = collector.close()?;
     run.points = total;
+    // Of several workloads every design is as many solves.
+    run.solved = run.solved.div_ceil(study.spec.workloads.len().max(1) as u64);
     run.stopped = settled.open > 0;
     run.seconds = clock.elapsed().as_secs_f64();
     Ok(FrontSummary { run, front, settled: *settled, within: *within, objectives, unordered, table })
@@ -199,14 +211,18 @@ fn order(axis: &super::axis::Axis) -> Order {
 
 /// Positions of the values of each axis, from their ranks.
 fn by_rank(study: &Study, at: &[usize]) -> Vec<usize> {
-    let position = |(rank, axis): (&usize, &super::axis::Axis)| axis.ranks.as_ref().map_or(*rank, |ranks| ranks[*rank]);
+    let position = |(rank, axis): (&usize, &super::axis::Axis)| match &axis.ranks {
+        Some(ranks) => ranks[*rank],
+        None if axis.mixes => axis.values.len() - 1,
+        None => *rank,
+    };
     at.iter().zip(&study.axes).map(position).collect()
 }
 
 /// Where solved points come from.
 trait Answers {
     /// The rows of points; fewer than were asked for when the search has to end there.
-    fn rows(&mut self, points: &[u64], read: &dyn Fn(&Solved) -> Found) -> Result<Vec<Found>, StudyError>;
+    fn rows(&mut self, points: &[u64]) -> Result<Vec<Solved>, StudyError>;
 }
 
 /// They are solved when they are asked for.
@@ -220,7 +236,7 @@ struct Solving<'g> {
 }
 
 impl Answers for Solving<'_> {
-    fn rows(&mut self, points: &[u64], read: &dyn Fn(&Solved) -> Found) -> Result<Vec<Found>, StudyError> {
+    fn rows(&mut self, points: &[u64]) -> Result<Vec<Solved>, StudyError> {
         if self.shared.stop.load(Ordering::Relaxed) {
             return Ok(Vec::new());
         }
@@ -228,7 +244,7 @@ impl Answers for Solving<'_> {
             self.pool.install(|| points.par_iter().map(|index| self.shared.finish(*index)).collect());
         let mut found = Vec::with_capacity(finished.len());
         for point in finished {
-            found.push(read(&point.solved));
+            found.push(point.solved.clone());
             self.collector.take(point)?;
         }
         self.collector.write_down()?;
@@ -248,7 +264,7 @@ struct Known<'g> {
 }
 
 impl Answers for Known<'_> {
-    fn rows(&mut self, points: &[u64], read: &dyn Fn(&Solved) -> Found) -> Result<Vec<Found>, StudyError> {
+    fn rows(&mut self, points: &[u64]) -> Result<Vec<Solved>, StudyError> {
         let mut wanted: Vec<u64> = points.iter().filter(|point| !self.solved.contains_key(point)).copied().collect();
         if !wanted.is_empty() {
             wanted.sort_unstable();
@@ -256,7 +272,7 @@ impl Answers for Known<'_> {
             self.wanted = wanted;
             return Ok(Vec::new());
         }
-        Ok(points.iter().filter_map(|point| self.solved.get(point)).map(|point| read(&point.solved)).collect())
+        Ok(points.iter().filter_map(|point| self.solved.get(point)).map(|point| point.solved.clone()).collect())
     }
 }
 
@@ -288,8 +304,9 @@ impl<A: Answers> Points for Grid<'_, A> {
             return known.clone();
         }
         let system = study.point(index).ok().and_then(|point| point.system);
-        let given =
-            system.and_then(|system| self.measures.iter().map(|m| m.given(&system)).collect::<Option<Vec<_>>>());
+        let given = system.and_then(|system| {
+            self.measures.iter().map(|m| m.given(&system)).chain([Some(of_limit(&system))]).collect::<Option<Vec<_>>>()
+        });
         let mut known = self.known.borrow_mut();
         if known.len() < MOST_KNOWN {
             known.insert(index, given.clone());
@@ -321,10 +338,41 @@ impl<A: Answers> Points for Grid<'_, A> {
     fn solve(&mut self, points: &[Vec<usize>]) -> Result<Vec<Found>, StudyError> {
         let study = self.study;
         let indices: Vec<u64> = points.iter().map(|at| study.index(&by_rank(study, at))).collect();
-        let measures = self.measures;
-        self.answers.rows(&indices, &|row| read(measures, row))
+        // A mean is that of its parts; what cannot be made is asked for as if it could.
+        let asked: Vec<Vec<u64>> = indices
+            .iter()
+            .zip(points)
+            .map(|(index, at)| {
+                let beyond = self.given(at).and_then(|given| given.last().copied()).is_some_and(|size| size > MOST_OF_LIMIT);
+                let parts = study.mixed(*index).unwrap_or_else(|| vec![*index]);
+                parts.into_iter().map(|part| if beyond { study.beyond(part) } else { part }).collect()
+            })
+            .collect();
+        let all: Vec<u64> = asked.iter().flatten().copied().collect();
+        let rows = self.answers.rows(&all)?;
+        if rows.len() < all.len() {
+            return Ok(Vec::new());
+        }
+        let mut rows = rows.into_iter();
+        let read_one = |(asked, index): (&Vec<u64>, &u64)| {
+            let rows: Vec<Solved> = rows.by_ref().take(asked.len()).collect();
+            match (study.mixed(*index), rows.first()) {
+                (None, Some(row)) => read(self.measures, row),
+                (None, None) => Found::Failed,
+                (Some(_), _) => read(self.measures, &mix::row(&study.spec, &rows)),
+            }
+        };
+        Ok(asked.iter().zip(&indices).map(read_one).collect())
     }
 }
+
+/// The size of the dies of a system over the largest that can be made; nothing where chips are not summed from parts.
+fn of_limit(system: &System) -> f64 {
+    Die::of(system).map_or(0.0, |die| die.mm2 / die.most_mm2)
+}
+
+/// Above this a die is too large, as [`Die::too_large`] has it.
+const MOST_OF_LIMIT: f64 = 1.0 + 1e-9;
 
 /// What a row says.
 fn read(measures: &[Measure], row: &Solved) -> Found {
@@ -338,8 +386,9 @@ fn read(measures: &[Measure], row: &Solved) -> Found {
             let least = |(value, measure): (&f64, &Measure)| {
                 if measure.is_searched() { value * (1.0 - gap) } else { *value }
             };
-            let least = searched.iter().zip(measures).map(least).collect();
-            Found::Plan { searched, least }
+            // The size of a die is given.
+            let least = searched.iter().zip(measures).map(least).chain([1.0]).collect();
+            Found::Plan { searched: searched.iter().copied().chain([1.0]).collect(), least }
         }
         _ => Found::Failed,
     }
@@ -366,11 +415,12 @@ fn disorder(
         .collect();
     let (low, high) = (point(low), point(high));
     let differ = differ.join(", ");
-    let what = match measure.map(|i| measures[i]) {
-        Some(measure) if given => {
+    let what = match measure.map(|i| measures.get(i)) {
+        Some(None) => format!("the die of {low} is larger than that of {high}"),
+        Some(Some(measure)) if given => {
             format!("{} of {low} is higher than that of {high}", measure.given_column().unwrap_or(measure.column))
         }
-        Some(measure) => format!("{low} has a better {} than {high} can have", measure.column),
+        Some(Some(measure)) => format!("{low} has a better {} than {high} can have", measure.column),
         None => format!("{low} has a plan, {high} has none"),
     };
     format!(
