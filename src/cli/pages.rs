@@ -142,6 +142,7 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
             &[
                 example!("Axes, rules, plots and every setting of `solve`", "study.yaml"),
                 example!("The front of a grid, found and proven without solving every point", "study-front.yaml"),
+                example!("Several workloads with weights", "study-mix.yaml"),
                 example!("Systems of equal price, power or number", "study-budget.yaml"),
                 example!("Training of a language model, most decisions given", "study-training.yaml"),
                 example!("Serving within limits", "study-serving.yaml"),

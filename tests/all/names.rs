@@ -66,7 +66,9 @@ fn a_name_and_a_copy_mean_what_the_file_means() {
             Kind::Workload => WorkloadSpec::load(path).unwrap().to_json(),
             _ => {
                 let node = Loader.open(path, Some(entry.kind)).unwrap();
-                Loader.expand_as(&node, "", Some(entry.kind)).unwrap().to_json()
+                let mut tree = Loader.expand_as(&node, "", Some(entry.kind)).unwrap();
+                tree.inline(&["area", "technology"], &Loader).unwrap();
+                tree.to_json()
             }
         };
         if entry.kind == Kind::Study {

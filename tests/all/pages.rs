@@ -11,7 +11,7 @@ use flowspace::place::spec::{ActorsSpec, CoresSpec};
 use flowspace::plan::file;
 use flowspace::spec::{FromNode, Loader, Node, Reader};
 use flowspace::study::Study;
-use flowspace::system::{Chip, Link, Memory, Stack, SwitchPart, System};
+use flowspace::system::{Chip, Link, Memory, Stack, SwitchPart, System, Technology};
 use flowspace::validate::read;
 use flowspace::workload::WorkloadSpec;
 use std::path::{Path, PathBuf};
@@ -74,6 +74,9 @@ fn the_examples_are_read() {
         ("link.yaml", reads::<Link>),
         ("switch.yaml", reads::<SwitchPart>),
         ("stack.yaml", reads::<Stack>),
+        ("technology.yaml", reads::<Technology>),
+        ("chip-area.yaml", reads::<Chip>),
+        ("memory-stacks.yaml", reads::<Memory>),
         ("execution.yaml", reads::<ExecutionFile>),
         ("cores.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
         ("cores-mesh.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
@@ -88,6 +91,7 @@ fn the_examples_are_read() {
         ("system-options.yaml", |name| drop(System::build(&example(name)).unwrap())),
         ("study.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-front.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
+        ("study-mix.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-budget.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-training.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),
         ("study-serving.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),

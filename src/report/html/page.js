@@ -144,7 +144,8 @@ function drawHead() {
   byId("question").textContent = manifest?.question ?? "";
   byId("question").hidden = !manifest?.question;
   const counts = distinct("status").map(status => `${everyRow.filter(row => String(value("status", row) ?? "") === status).length} ${{ optimal: "proven optimal", time_limit: "stopped by time", node_limit: "stopped by nodes", blind: "chosen blindly" }[status] ?? status}`);
-  const grid = data.proof?.points ?? manifest?.points;
+  const each = data.proof?.workloads ? data.proof.workloads + 1 : 1;
+  const grid = data.proof ? data.proof.points * each : manifest?.points;
   byId("counts").textContent = `${data.rows} point${data.rows === 1 ? "" : "s"}${grid && grid !== data.rows ? ` solved of ${grid}` : ""}: ${counts.join(", ")}.`;
   const aims = [["samples_per_s", "Most samples/s"], ["generated_per_s", "Most generated tokens/s"], ["samples_per_s_per_musd", "Most samples/s per M$"], ["samples_per_s_per_mw", "Most samples/s per MW"], ["j_per_sample", "Least energy per sample"], ["place_bottleneck_s", "Fastest slowest core"]];
   // Of a search the points of the front alone keep its constraints, and in its objectives alone is the best of them the best of all.
