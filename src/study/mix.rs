@@ -128,7 +128,7 @@ impl Study {
         let axis = self.axes.first().filter(|axis| axis.mixes)?;
         let tasks = axis.values.len() as u64 - 1;
         let designs = self.count()? / (tasks + 1);
-        let design = index.checked_sub(tasks * designs)?;
+        let design = index.checked_sub(tasks * designs).filter(|design| *design < designs)?;
         Some((0..tasks).map(|task| task * designs + design).collect())
     }
 

@@ -72,7 +72,7 @@ fn check(area: &AreaSpec, node: &Node, reader: &mut Reader) {
         });
     }
     let macs: Vec<&str> = area.technology.0.mac.0.iter().map(|(word, _)| word.as_str()).collect();
-    if !macs.contains(&area.mac.0.as_str()) {
+    if !macs.is_empty() && !macs.contains(&area.mac.0.as_str()) {
         let at = node.get("mac").unwrap_or(node);
         let found = &area.mac.0;
         let name = &area.technology.0.name;
@@ -141,11 +141,12 @@ pub(super) fn check_memory(system: &System, node: &Node, reader: &mut Reader) {
     }
     let known: Vec<&str> = technology.dram.0.iter().map(|(word, _)| word.as_str()).collect();
     let found = match &memory.interface {
-        None => "missing".to_string(),
-        Some(name) if !known.contains(&name.0.as_str()) => format!("found {:?}", name.0),
+        None => String::new(),
+        Some(name) if !known.contains(&name.0.as_str()) => format!(", found {:?}", name.0),
         Some(_) => return,
     };
-    let message = format!("{found}; {} has interfaces to {}", technology.name, known.join(", "));
+    let missing = if memory.interface.is_none() { "missing; " } else { "" };
+    let message = format!("{missing}expected an interface that {} has: {}{found}", technology.name, known.join(", "));
     reader.within("memory.interface", |r| r.problem(at, message));
 }
 
@@ -391,7 +392,7 @@ pub(crate) mod tests {
         let stacks = system(&area(""), "").unwrap_err();
         assert!(stacks.contains("memory.stacks: missing") && stacks.contains("memory.interface: missing"), "{stacks}");
         let kind = system(&area(""), ", stacks: 4, interface: ddr").unwrap_err();
-        assert!(kind.contains("found \"ddr\"; T has interfaces to hbm"), "{kind}");
+        assert!(kind.contains("expected an interface that T has: hbm, found \"ddr\""), "{kind}");
         let mac = system(&area(", mac: fp3"), STACKS).unwrap_err();
         assert!(mac.contains("expected a unit that T has: bf16, found \"fp3\""), "{mac}");
         let source = system(&area(", spare_cores: 0.1"), STACKS).unwrap_err();
