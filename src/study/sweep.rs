@@ -427,7 +427,8 @@ impl Shared {
 fn refused(study: &Study, index: u64) -> Option<Finished> {
     let point = study.point(index).ok()?;
     let outcome = Outcome::Infeasible(Infeasible::of_die(point.system.as_ref()?)?);
-    let facts = Facts { workload: Some(&point.workload), system: point.system.as_ref(), fitted: None, outcome: &outcome };
+    let facts =
+        Facts { workload: Some(&point.workload), system: point.system.as_ref(), fitted: None, outcome: &outcome };
     let solved = Solved { values: values(&facts).into(), solve_s: 0.0 };
     Some(Finished { index, key: Key::of(&point).ok(), solved, fresh: false })
 }

@@ -374,7 +374,8 @@ pub(crate) mod tests {
 
     #[test]
     fn spares_and_margins_by_hand() {
-        let more = ", spare_cores: 0.5, spare_stacks: 1, critical_share: 0.5, price_over_cost: 3, source: 'assumed: test'";
+        let more =
+            ", spare_cores: 0.5, spare_stacks: 1, critical_share: 0.5, price_over_cost: 3, source: 'assumed: test'";
         let die = Die::of(&system(&area(more), STACKS).unwrap()).unwrap();
         // Half as many units, lanes and cores again, and a fifth interface: 229 mm2 + a quarter.
         assert!((die.mm2 - (196.0 + 23.0 + 10.0) * 1.25).abs() < 1e-9, "{die:?}");

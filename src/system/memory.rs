@@ -36,7 +36,8 @@ crate::spec! {
 }
 
 fn check(memory: &Memory, node: &Node, reader: &mut Reader) {
-    let numbers = ["bandwidth", "capacity", "stacks", "price", "capacity_price", "power", "idle_share", "energy_per_byte"];
+    let numbers =
+        ["bandwidth", "capacity", "stacks", "price", "capacity_price", "power", "idle_share", "energy_per_byte"];
     check_sources(&memory.source, &numbers, node, reader);
     for (field, value) in [("bandwidth", memory.bandwidth.0), ("capacity", memory.capacity.map_or(1.0, |c| c.0))] {
         if value < 1.0 {

@@ -69,9 +69,10 @@ fn parts<T: FromNode>(folder: &str) -> BTreeMap<String, T> {
 }
 
 fn systems() -> BTreeMap<String, System> {
-    read_all(files("systems", &["chips", "clusters", "cores", "memories", "links", "switches", "stacks", "technologies"]), |path| {
-        System::build(&System::load(path)?)
-    })
+    read_all(
+        files("systems", &["chips", "clusters", "cores", "memories", "links", "switches", "stacks", "technologies"]),
+        |path| System::build(&System::load(path)?),
+    )
 }
 
 fn workloads() -> BTreeMap<String, Workload> {

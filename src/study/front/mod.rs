@@ -13,10 +13,10 @@ pub use aim::SearchSpec;
 use super::axis::Override;
 use super::field::Root;
 use super::grid::Study;
+use super::mix;
 use super::progress::{Progress, Show};
 use super::store::{Solved, Store, header};
 use super::sweep::{self, Collector, Finished, RunOptions, Shared, StudyError, Summary};
-use super::mix;
 use crate::report::csv::{FAILED, INFEASIBLE};
 use crate::system::{Die, System};
 use aim::Measure;
@@ -157,7 +157,8 @@ fn conclude(
     let axes = header(study.axis_names());
     let table = collector.store.folder.replace(FRONT, &axes, |out| collector.push(out, &front))?;
     let objectives: Vec<String> = search.front.iter().map(|aim| aim.to_string()).collect();
-    let unordered = study.axes.iter().filter(|axis| axis.ranks.is_none() && !axis.mixes).map(|axis| axis.name.clone()).collect();
+    let unordered =
+        study.axes.iter().filter(|axis| axis.ranks.is_none() && !axis.mixes).map(|axis| axis.name.clone()).collect();
     let share = |points: u64| points as f64 / total as f64;
     let closed = |points: u64| json!({ "points": points, "share": share(points) });
     let mut proof = json!({
@@ -343,7 +344,8 @@ impl<A: Answers> Points for Grid<'_, A> {
             .iter()
             .zip(points)
             .map(|(index, at)| {
-                let beyond = self.given(at).and_then(|given| given.last().copied()).is_some_and(|size| size > MOST_OF_LIMIT);
+                let beyond =
+                    self.given(at).and_then(|given| given.last().copied()).is_some_and(|size| size > MOST_OF_LIMIT);
                 let parts = study.mixed(*index).unwrap_or_else(|| vec![*index]);
                 parts.into_iter().map(|part| if beyond { study.beyond(part) } else { part }).collect()
             })
