@@ -478,12 +478,14 @@ pub(super) struct Collector<'s> {
     results: Rows<BufWriter<File>>,
     /// The first row that `results` does not have yet.
     next: u64,
+    /// What was solved and has no row.
+    beyond: u64,
 }
 
 impl<'s> Collector<'s> {
     pub(super) fn new(study: &'s Study, store: Store, progress: Progress) -> Result<Self, StoreError> {
         let results = store.folder.rows(RESULTS, &header(study.axis_names()))?;
-        Ok(Self { study, heatmap: heatmap(study), store, progress, rows: BTreeMap::new(), results, next: 0 })
+        Ok(Self { study, heatmap: heatmap(study), store, progress, rows: BTreeMap::new(), results, next: 0, beyond: 0 })
     }
 
     /// Keeps a finished point.
@@ -493,6 +495,7 @@ impl<'s> Collector<'s> {
         }
         // What bounds others, but is no point of the grid, gets no row.
         if self.study.is_beyond(finished.index) {
+            self.beyond += u64::from(finished.fresh);
             return Ok(());
         }
         self.rows.insert(finished.index, Row::new(finished, self.rows.len() as u64 + 1));
@@ -542,7 +545,7 @@ impl<'s> Collector<'s> {
 
     /// Writes the final tables and counts.
     pub(super) fn close(self) -> Result<Summary, StoreError> {
-        let Self { study, heatmap, store, progress, rows, results, next } = self;
+        let Self { study, heatmap, store, progress, rows, results, next, beyond } = self;
         progress.finish();
         let path = results.finish()?;
         let results = if next == rows.len() as u64 {
