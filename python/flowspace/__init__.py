@@ -114,12 +114,16 @@ def read(path: PathLike, engine: str = "pandas") -> Any:
     None) and ``path``.
     """
     table = _table(path)
-    if engine not in ("pandas", "polars"):
-        raise ValueError("expected engine pandas or polars, found {!r}".format(engine))
     try:
         data = table.read_bytes()
     except OSError as error:
         raise InputError("{}: {}".format(table, error.strerror or error), 1) from None
+    return _frame(data, table, engine)
+
+
+def _frame(data: bytes, table: _Path, engine: str) -> Any:
+    if engine not in ("pandas", "polars"):
+        raise ValueError("expected engine pandas or polars, found {!r}".format(engine))
     header = data.split(b"\n", 1)[0].decode().strip().split(",")
     known = columns()
     if header[0] != "point" or "status" not in header:
@@ -179,9 +183,10 @@ def show(results: Any, point: int, **options: Any) -> str:
     return run("study", "show", _path_of(results), "--point", point, *_options(options))
 
 
-def where(results: Any, condition: str, **options: Any) -> str:
-    """Rows of results for which a condition holds, as CSV: ``where(frame, "status == optimal and chips <= 512")``."""
-    return run("study", "where", _path_of(results), condition, *_options(options))
+def where(results: Any, condition: str, engine: str = "pandas") -> Any:
+    """Rows of results for which a condition holds, as :func:`read` does: ``where(frame, "status == optimal and cost_usd < $10M")``."""
+    path = _path_of(results)
+    return _frame(run("study", "where", path, condition, "--format", "csv").encode(), _Path(path), engine)
 
 
 def compare(a: Any, b: Any, **options: Any) -> Any:

@@ -119,7 +119,10 @@ def test_figures_are_those_of_the_program(small, tmp_path):
 def test_points_rows_and_differences(small):
     frame = flowspace.read(small / "out")
     assert flowspace.show(frame, 4) == program("study", "show", small / "out/results.csv", "--point", 4).stdout
-    assert len(flowspace.where(small / "out", "status == infeasible").splitlines()) == 1 + 3
+    none = flowspace.where(small / "out", "status == infeasible")
+    assert list(none.point) == list(frame.point[frame.status == "infeasible"]) and len(none) == 3
+    with pytest.raises(flowspace.InputError, match="statuz"):
+        flowspace.where(frame, "statuz == optimal")
     assert isinstance(flowspace.compare(frame, small / "out"), (dict, list))
 
 
@@ -149,7 +152,7 @@ def test_errors_say_what_the_program_says(tmp_path):
     with pytest.raises(flowspace.InputError, match="other.csv"):
         flowspace.read(tmp_path / "other.csv")
     with pytest.raises(ValueError, match="arrow"):
-        flowspace.read(tmp_path, engine="arrow")
+        flowspace.read(tmp_path / "other.csv", engine="arrow")
     with pytest.raises(TypeError):
         flowspace.show(3, 1)
 
