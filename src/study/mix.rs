@@ -77,6 +77,11 @@ pub(super) fn check(study: &StudySpec, node: &Node, reader: &mut Reader) {
     if study.solve.place.is_some() {
         reader.within("workloads", |r| r.problem(at, "placements are not mixed; place one workload at a time"));
     }
+    if let Some(at) = node.get("sample") {
+        reader.within("sample", |r| {
+            r.problem(at, "each design is solved for all of `workloads`, which a sample of points is not; take one of the two out");
+        });
+    }
     if let Some(i) = study.axes.iter().position(|axis| axis.name.0 == AXIS) {
         reader.within(format!("axes.[{i}].name"), |r| {
             r.problem(at, format!("{AXIS:?} is the axis of `workloads`; choose another name"));

@@ -559,7 +559,7 @@ impl<'s> Collector<'s> {
         store
             .folder
             .replace(TIMINGS, &TIMING, |out| rows.iter().try_for_each(|(index, row)| push_timing(out, *index, row)))?;
-        let mut summary = Summary { finished: rows.len() as u64, results, ..Summary::default() };
+        let mut summary = Summary { finished: rows.len() as u64, solved: beyond, results, ..Summary::default() };
         for row in rows.values() {
             summary.solved += u64::from(row.fresh);
             summary.count(row.solved.get("status"));

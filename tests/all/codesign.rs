@@ -265,6 +265,10 @@ fn weighted_workloads_are_checked() {
             "workloads: [{ workload: small.yaml }, { workload: small.yaml }]",
             "workloads.[1].name: \"small\" stands twice or is the name of the mean",
         ),
+        (
+            "workloads: [{ workload: small.yaml }, { workload: wide.yaml }]\nsample: 2 sobol",
+            "sample: each design is solved for all of `workloads`",
+        ),
         ("workloads: [{ name: mix, workload: small.yaml }]", "\"mix\" stands twice or is the name of the mean"),
         (
             "workloads: [{ workload: small.yaml }]\nmean: median",
