@@ -19,7 +19,10 @@ pub fn table(plan: &Plan) -> String {
         ("energy of an iteration", &f.energy.parts(), "J"),
         ("of it idle", &f.energy.idle, "J"),
     ] {
+        // Where chips state no price or power, theirs is unknown, and so is the sum.
+        let known = part.chips > 0.0;
         let cell = |x: f64| match unit {
+            _ if !known && x == 0.0 => "not stated".to_string(),
             "$" => format!("${}", significant(x)),
             unit => format!("{} {unit}", significant(x)),
         };
@@ -29,7 +32,7 @@ pub fn table(plan: &Plan) -> String {
             cell(part.memory),
             cell(part.links),
             cell(part.switches),
-            cell(part.total()),
+            if known { cell(part.total()) } else { "not stated".to_string() },
         ]);
     }
     align(&mut money, &[1, 2, 3, 4, 5]);

@@ -255,6 +255,7 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
         100.0 * found.within
     );
     let proven = match open {
+        0 if found.front.is_empty() && found.constraints == 0 => format!("proven: no {point} has a plan"),
         0 if found.front.is_empty() => format!("proven: no {point} has a plan that keeps the constraints"),
         0 if found.within == 0.0 => format!("proven: no other {point} is better than the front"),
         0 => format!("proven: {nearness}"),

@@ -264,15 +264,15 @@ pub const COLUMNS: &[Column] = &[
     }),
     system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
     system("cost_usd", "Price of the system; this and what follows from it are empty where the chips state none ($0).", |s| Some(s.cost.known())).lower(),
-    system("chips_usd", "Price of its chips.", |s| Some(s.cost.chips)).lower(),
-    system("memory_usd", "Price of its memories.", |s| Some(s.cost.memory)).lower(),
-    system("links_usd", "Price of its links.", |s| Some(s.cost.links)).lower(),
-    system("switches_usd", "Price of its switches and routers.", |s| Some(s.cost.switches)).lower(),
+    system("chips_usd", "Price of its chips.", |s| part(&s.cost, s.cost.chips)).lower(),
+    system("memory_usd", "Price of its memories.", |s| part(&s.cost, s.cost.memory)).lower(),
+    system("links_usd", "Price of its links.", |s| part(&s.cost, s.cost.links)).lower(),
+    system("switches_usd", "Price of its switches and routers.", |s| part(&s.cost, s.cost.switches)).lower(),
     system("power_w", "Power of the system at full use; this and what follows from it are empty where the chips state none (0 W).", |s| Some(s.power.known())).lower(),
-    system("chips_w", "Power of its chips.", |s| Some(s.power.chips)).lower(),
-    system("memory_w", "Power of its memories.", |s| Some(s.power.memory)).lower(),
-    system("links_w", "Power of its links.", |s| Some(s.power.links)).lower(),
-    system("switches_w", "Power of its switches and routers.", |s| Some(s.power.switches)).lower(),
+    system("chips_w", "Power of its chips.", |s| part(&s.power, s.power.chips)).lower(),
+    system("memory_w", "Power of its memories.", |s| part(&s.power, s.power.memory)).lower(),
+    system("links_w", "Power of its links.", |s| part(&s.power, s.power.links)).lower(),
+    system("switches_w", "Power of its switches and routers.", |s| part(&s.power, s.power.switches)).lower(),
     system("die_mm2", "Area of the die of a chip; this and the next are empty where the chip's price and power are stated and not summed from its parts.", |s| s.die.as_ref().map(|die| die.mm2)).lower(),
     system("package_w", "Power of one chip at full use with the stacks of memory beside it.", |s| s.die.as_ref().map(Die::package_w)).lower(),
     // Free systems have no throughput by price: a division by zero is printed as nothing.
@@ -317,21 +317,21 @@ pub const COLUMNS: &[Column] = &[
     plan("bound", "No mapping in the space searched has a smaller value.", |_, r| r.bound).lower(),
     plan_text("objective_unit", "Unit of the two: `s`, `J` or `$`.", |_, r| r.objective.unit().into()),
     plan("energy_j", "Energy of an iteration, all parts, idle power included.", |p, _| energy(p)).lower(),
-    plan("energy_chips_j", "Energy of an iteration: chips.", |p, _| p.figures.energy.parts().chips).lower(),
-    plan("energy_memory_j", "Energy of an iteration: memories.", |p, _| p.figures.energy.parts().memory).lower(),
-    plan("energy_links_j", "Energy of an iteration: links.", |p, _| p.figures.energy.parts().links).lower(),
+    plan("energy_chips_j", "Energy of an iteration: chips.", |p, _| energy_part(p, p.figures.energy.parts().chips)).lower(),
+    plan("energy_memory_j", "Energy of an iteration: memories.", |p, _| energy_part(p, p.figures.energy.parts().memory)).lower(),
+    plan("energy_links_j", "Energy of an iteration: links.", |p, _| energy_part(p, p.figures.energy.parts().links)).lower(),
     plan("energy_switches_j", "Energy of an iteration: switches and routers.", |p, _| {
-        p.figures.energy.parts().switches
+        energy_part(p, p.figures.energy.parts().switches)
     }).lower(),
     plan("energy_idle_j", "What of the energy is drawn whatever the system does.", |p, _| {
-        p.figures.energy.idle.total()
+        energy_part(p, p.figures.energy.idle.total())
     }).lower(),
     plan("mean_power_w", "Energy of an iteration over its time.", |p, _| {
         energy(p) / p.figures.iteration_s()
     }).lower(),
-    plan("j_per_sample", "Energy by sample.", |p, _| p.figures.j_per_sample(&p.workload)).lower(),
+    plan("j_per_sample", "Energy by sample.", |p, _| energy_part(p, p.figures.j_per_sample(&p.workload))).lower(),
     plan("j_per_token", "Energy by token; empty where a sample has no tokens.", |p, _| {
-        p.figures.j_per_token(&p.workload).unwrap_or(f64::NAN)
+        p.figures.j_per_token(&p.workload).map_or(f64::NAN, |joules| energy_part(p, joules))
     }).lower(),
     plan("tokens_per_s", "Throughput in tokens; empty where a sample has none.", |p, _| tokens(p)).higher(),
     plan("tokens_per_s_per_usd", "Throughput in tokens per dollar of price.", |p, _| {
@@ -574,6 +574,16 @@ fn tokens(plan: &Plan) -> f64 {
 /// Joules of an iteration; not a number where the power of the chips is not known.
 fn energy(plan: &Plan) -> f64 {
     if plan.figures.power.known().is_nan() { f64::NAN } else { plan.figures.energy.total() }
+}
+
+/// Joules of an iteration that are part of [`energy`].
+fn energy_part(plan: &Plan, joules: f64) -> f64 {
+    if energy(plan).is_nan() { f64::NAN } else { joules }
+}
+
+/// What a kind of part costs or draws: nothing is no number where the chips state none.
+fn part(whole: &ByPart, part: f64) -> Option<f64> {
+    (part > 0.0 || whole.known().is_finite()).then_some(part)
 }
 
 fn spent(plan: &Plan, record: &Record) -> Spent {

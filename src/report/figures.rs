@@ -1,6 +1,8 @@
 //! The figures of a study, drawn from its `results.csv` alone.
 
 use super::csv::{BETWEEN_PARTITIONS, better};
+use super::html::front;
+use super::manifest::Manifest;
 use super::plot::{
     Better, Missing, ParetoChart, PlotError, Point, Roof, RoofPoint, Roofline, Series, StackedBars, Style, drawable,
 };
@@ -67,17 +69,25 @@ const PROVEN: &str = "optimal";
 pub fn draw_study(table: &Table, folder: &Path) -> Result<Drawn, FigureError> {
     let results = Results::new(table)?;
     let mut drawn = Drawn::default();
-    let mut figures = vec![
-        results.pareto("pareto-cost", "cost_usd", "price ($)", folder)?,
-        results.pareto("pareto-power", "power_w", "power (W)", folder)?,
-    ];
-    figures.extend(heatmaps::draw(&results, folder)?);
+    // A search solves what its own front needs: of other columns, and of whole rows of the grid, it knows nothing.
+    let searched = searched(table);
+    let mut figures = Vec::new();
+    for (stem, column, label) in [("pareto-cost", "cost_usd", "price ($)"), ("pareto-power", "power_w", "power (W)")] {
+        let asked =
+            |aims: &Vec<String>| ["samples_per_s", column].iter().all(|name| aims.iter().any(|aim| aim == name));
+        figures.push(match &searched {
+            Some(aims) if !asked(aims) => Figure::LeftOut(format!("{stem}: the search was for another front")),
+            _ => results.pareto(stem, column, label, folder)?,
+        });
+    }
     let (all, plain) = (results.all(), Style::default());
-    figures.extend([
-        results.bars(&all, &folder.join("bars"), &plain, &[])?,
-        results.partitions(folder)?,
-        results.roofline(&all, &folder.join("roofline"), &plain, &[])?,
-    ]);
+    if searched.is_some() {
+        figures.push(Figure::LeftOut("heat map and bars: a search solves some points of each row of the grid".into()));
+    } else {
+        figures.extend(heatmaps::draw(&results, folder)?);
+        figures.push(results.bars(&all, &folder.join("bars"), &plain, &[])?);
+    }
+    figures.extend([results.partitions(folder)?, results.roofline(&all, &folder.join("roofline"), &plain, &[])?]);
     for figure in figures {
         match figure {
             Figure::Files(files) => drawn.files.extend(files),
@@ -85,6 +95,14 @@ pub fn draw_study(table: &Table, folder: &Path) -> Result<Drawn, FigureError> {
         }
     }
     Ok(drawn)
+}
+
+/// The columns of the objectives, where a search of the front made the table.
+fn searched(table: &Table) -> Option<Vec<String>> {
+    let manifest = Manifest::beside(&table.path).ok()?;
+    let proof = front::proof(&table.path, manifest.as_ref()).ok()?;
+    let aims = proof.get("objectives")?.as_array()?;
+    Some(aims.iter().filter_map(|aim| aim.as_str()?.split(' ').next_back().map(str::to_string)).collect())
 }
 
 /// Draws every figure of a study's results, and the further ones it asks for; one that cannot be drawn keeps no other back.

@@ -61,7 +61,7 @@ pub fn look(study: &Study, out: &Path) -> Dry {
     let built = total.min(MOST_BUILT);
     let timed = timings(&out.join(TIMINGS));
     let mut seen = HashSet::new();
-    let mut fresh: Vec<Point> = Vec::new();
+    let mut fresh: Vec<(String, Point)> = Vec::new();
     let (mut wrong, mut known) = (0, 0);
     // An even stride would meet the same value of an axis again and again.
     let spread = |i: u64| (u128::from(i) * u128::from(total) / u128::from(built.max(1))) as u64;
@@ -72,7 +72,7 @@ pub fn look(study: &Study, out: &Path) -> Dry {
             None => wrong += 1,
             Some((key, point)) => {
                 if seen.insert(key.clone()) {
-                    if timed.contains_key(&key) { known += 1 } else { fresh.push(point) }
+                    if timed.contains_key(&key) { known += 1 } else { fresh.push((key, point)) }
                 }
             }
         }
@@ -82,8 +82,9 @@ pub fn look(study: &Study, out: &Path) -> Dry {
     if !earlier {
         seconds.clear();
         let begun = Instant::now();
-        let step = fresh.len().div_ceil(MOST_SOLVED).max(1);
-        for point in fresh.iter().step_by(step) {
+        // By their keys, which are hashes: every so many of the grid would meet one value of an inner axis alone.
+        fresh.sort_by(|a, b| a.0.cmp(&b.0));
+        for (_, point) in fresh.iter().take(MOST_SOLVED) {
             if begun.elapsed() > ENOUGH {
                 break;
             }

@@ -53,6 +53,12 @@ pub(super) fn draw(results: &Results<'_>, folder: &Path) -> Result<Vec<Figure>, 
     let mut drawn = Vec::new();
     for value in &asked.values {
         let all = numbers(results.table, value)?;
+        // Points without a plan are a figure; plans without the value are none.
+        let planned = |row: usize| ![INFEASIBLE, FAILED].contains(&results.status[row]);
+        if all.iter().all(|value| !value.is_finite()) && (0..all.len()).any(planned) {
+            drawn.push(Figure::LeftOut(format!("heat map: no point has a number in column {value:?}")));
+            continue;
+        }
         for (f, figure) in figures.labels.iter().enumerate() {
             let mut grids: Vec<Vec<Vec<Vec<usize>>>> = vec![vec![vec![Vec::new(); width]; height]; panels.labels.len()];
             for row in (0..results.table.len()).filter(|row| figures.of[*row] == f) {

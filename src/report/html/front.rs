@@ -103,7 +103,7 @@ pub fn fronts(table: &Table, pair: &Pair) -> Result<Vec<(String, Vec<usize>)>, T
 ///
 /// # Errors
 /// [`TableError::Read`] where it cannot be read.
-pub(super) fn proof(table: &Path, manifest: Option<&Manifest>) -> Result<Json, TableError> {
+pub fn proof(table: &Path, manifest: Option<&Manifest>) -> Result<Json, TableError> {
     let folder = folder(table);
     if !manifest.is_some_and(|m| m.vouches(&folder, PROOF)) {
         return Ok(Json::Null);

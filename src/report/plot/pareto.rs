@@ -112,6 +112,9 @@ pub struct ParetoChart {
     pub y_scale: Scale,
 }
 
+/// Relative difference that rounding explains: a search of the front takes no less for better.
+const ROUNDING: f64 = 1e-9;
+
 /// The indices of the points that no other point beats, from the best x to the best y.
 ///
 /// A point is beaten by one that is at least as good in both objectives and better in one. So of equal points all are
@@ -127,7 +130,7 @@ pub fn pareto_front(points: &[(f64, f64)], x_better: Better, y_better: Better) -
     let mut front = Vec::new();
     let mut last: Option<(f64, f64)> = None;
     for (x, y, index) in order {
-        if last.is_none_or(|(best_x, best_y)| y < best_y || (x == best_x && y == best_y)) {
+        if last.is_none_or(|(best_x, best_y)| best_y - y > ROUNDING * best_y.abs() || (x == best_x && y == best_y)) {
             last = Some((x, y));
             front.push(index);
         }
@@ -149,7 +152,7 @@ pub(crate) fn front_of(points: &[Vec<f64>]) -> Vec<usize> {
     for i in order {
         let beaten = |by: &usize| {
             let by = &points[*by];
-            by != &points[i] && by.iter().zip(&points[i]).all(|(a, b)| a <= b)
+            by != &points[i] && by.iter().zip(&points[i]).all(|(a, b)| a - b <= ROUNDING * b.abs())
         };
         if !front.iter().any(beaten) {
             front.push(i);

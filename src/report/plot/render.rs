@@ -29,7 +29,7 @@ pub(crate) fn write(canvas: &Canvas, stem: &Path) -> Result<Vec<PathBuf>, PlotEr
     write_svg(canvas, &svg)?;
     write_png(canvas, &png)?;
     let page = with_suffix(stem, ".pdf");
-    fs::write(&page, pdf::encode(canvas)?).map_err(|source| write_error(&page, source))?;
+    put(&page, &pdf::encode(canvas)?)?;
     Ok(vec![svg, png, page])
 }
 
@@ -49,7 +49,17 @@ fn write_svg(canvas: &Canvas, path: &Path) -> Result<(), PlotError> {
     // The size in points, so that a paper includes the figure at its designed size.
     let plain = format!("width=\"{}\" height=\"{}\"", size.0, size.1);
     let sized = format!("width=\"{}pt\" height=\"{}pt\" stroke-linejoin=\"round\"", canvas.width, canvas.height);
-    fs::write(path, out.replacen(&plain, &sized, 1)).map_err(|source| write_error(path, source))
+    put(path, out.replacen(&plain, &sized, 1).as_bytes())
+}
+
+/// Writes a file beside the old one and puts it in its place at once: where the disk is full, none is cut short.
+fn put(path: &Path, bytes: &[u8]) -> Result<(), PlotError> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let temporary = path.with_file_name(format!(".{name}.new"));
+    fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, path)).map_err(|source| {
+        let _ = fs::remove_file(&temporary);
+        write_error(path, source)
+    })
 }
 
 fn write_png(canvas: &Canvas, path: &Path) -> Result<(), PlotError> {
@@ -64,7 +74,7 @@ fn write_png(canvas: &Canvas, path: &Path) -> Result<(), PlotError> {
     let small = average(&large, width as usize, height as usize, OVERSAMPLE as usize);
     drop(large);
     let bytes = png::encode(&small, (width, height), DPI).map_err(|source| write_error(path, source))?;
-    fs::write(path, bytes).map_err(|source| write_error(path, source))
+    put(path, &bytes)
 }
 
 fn draw_error(path: &Path, message: String) -> PlotError {

@@ -47,6 +47,8 @@ pub struct FrontSummary {
     pub within: f64,
     /// The objectives, as the study has them.
     pub objectives: Vec<String>,
+    /// How many constraints it has.
+    pub constraints: usize,
     /// Axes that are not ordered, so that each of their values was searched by itself.
     pub unordered: Vec<String>,
     /// The table of the front.
@@ -187,7 +189,16 @@ fn conclude(
     run.solved = run.solved.div_ceil(study.spec.workloads.len().max(1) as u64);
     run.stopped = settled.open > 0;
     run.seconds = clock.elapsed().as_secs_f64();
-    Ok(FrontSummary { run, front, settled: *settled, within: *within, objectives, unordered, table })
+    Ok(FrontSummary {
+        run,
+        front,
+        settled: *settled,
+        within: *within,
+        objectives,
+        constraints: search.constraints.len(),
+        unordered,
+        table,
+    })
 }
 
 /// Which axes change the workload, by themselves or by a rule.
