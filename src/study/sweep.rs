@@ -545,7 +545,7 @@ impl<'s> Collector<'s> {
 
     /// Writes the final tables and counts.
     pub(super) fn close(self) -> Result<Summary, StoreError> {
-        let Self { study, heatmap, store, progress, rows, results, next, .. } = self;
+        let Self { study, heatmap, store, progress, rows, results, next, beyond } = self;
         progress.finish();
         let path = results.finish()?;
         let results = if next == rows.len() as u64 {
