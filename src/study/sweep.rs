@@ -330,7 +330,8 @@ impl Shared {
     }
 
     /// Finishes the points that are wanted, on all threads of the pool, and hands on what is finished at least every
-    /// [`TICK`]. A stop does not wait for the points under way; after `until` no further point is begun.
+    /// [`TICK`]. A stop does not wait for the points under way; after `until` no further point is begun, but one is solved in any case: who
+    /// comes again with as little time comes to an end.
     pub(super) fn drive(
         self: &Arc<Self>,
         pool: &rayon::ThreadPool,
@@ -344,15 +345,19 @@ impl Shared {
             pool.spawn(move || shared.work(&sender));
         }
         drop(sender);
-        let mut taken = Ok(());
+        let (mut taken, mut fresh) = (Ok(()), false);
         while taken.is_ok() && !self.stop.load(Ordering::Relaxed) {
             taken = match receiver.recv_timeout(TICK) {
                 // What has finished meanwhile is written in one go.
-                Ok(finished) => take(std::iter::once(finished).chain(receiver.try_iter()).collect()),
+                Ok(finished) => {
+                    let finished: Vec<Finished> = std::iter::once(finished).chain(receiver.try_iter()).collect();
+                    fresh |= finished.iter().any(|finished| finished.fresh);
+                    take(finished)
+                }
                 Err(RecvTimeoutError::Timeout) => take(Vec::new()),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
-            if until.is_some_and(|until| Instant::now() >= until) {
+            if fresh && until.is_some_and(|until| Instant::now() >= until) {
                 self.halt.store(true, Ordering::Relaxed);
             }
         }

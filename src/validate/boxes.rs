@@ -61,6 +61,8 @@ mod tests {
     fn part<T: FromNode>(name: &str) -> Result<T, String> {
         let path = format!("{}systems/{name}.yaml", catalogue::SCHEME);
         let node = Loader.load(Path::new(&path), None).map_err(|e| e.to_string())?;
+        // One may begin with another (`from`).
+        let node = Loader.expand_as(&node, "", None).map_err(|e| e.to_string())?;
         Reader::read(&node).map_err(|e| e.to_string())
     }
 
@@ -74,6 +76,7 @@ mod tests {
                 Some("links") => part::<crate::system::Link>(name).map(|_| ()),
                 Some("switches") => part::<crate::system::SwitchPart>(name).map(|_| ()),
                 Some("cores") => part::<crate::place::spec::CoresSpec>(name).map(|_| ()),
+                Some("technologies") => part::<crate::system::technology::Technology>(name).map(|_| ()),
                 Some("stacks") => part::<crate::system::Stack>(name).map(|_| ()),
                 _ => part::<System>(name).map(|_| ()),
             };

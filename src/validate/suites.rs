@@ -119,6 +119,8 @@ mod tests {
             .filter_map(Result::ok)
             .filter(|e| e.path().is_dir())
             .map(|e| e.file_name().to_string_lossy().into_owned())
+            // Chips whose published areas and powers technologies are held against (tests/all/codesign.rs): no suite of rows.
+            .filter(|name| name != "dies")
             .collect();
         assert_eq!(folders, SUITES.iter().map(|s| s.name.to_string()).collect());
         let mut ids = BTreeSet::new();

@@ -4,7 +4,7 @@
 //! process writes a journal of its own and reads those of all others of its part, so processes that end at any moment, and several
 //! at work on one part, cost time and never a row. Nothing is deleted.
 //!
-//! A grid is one round of parts. A search of the front has several: what it solves next follows from what was found, so [`merge`] plays
+//! A grid is one round of parts. A search of the front has several: what it solves next follows from what was found, so [`Plan::merge`] plays
 //! the search again with the rows of all rounds and either ends it or plans the next round.
 //!
 //! ```text
