@@ -174,6 +174,8 @@ def test_other_threads_go_on_and_an_interruption_ends_a_study(tmp_path):
         while not done.wait(0.01):
             ticks.append(time.monotonic())
 
+    # A shell's background jobs are started with SIGINT ignored, and then Python does not set its own handler.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     ticking = threading.Thread(target=tick)
     timer = threading.Timer(1.0, lambda: os.kill(os.getpid(), signal.SIGINT))
     ticking.start()
@@ -186,6 +188,7 @@ def test_other_threads_go_on_and_an_interruption_ends_a_study(tmp_path):
         done.set()
         ticking.join()
         timer.cancel()
+        signal.signal(signal.SIGINT, before)
     assert len(ticks) > 10, "the lock of Python was held"
     # What was finished is kept, and the next command runs as if nothing had been.
     assert (tmp_path / "out/journal.jsonl").stat().st_size > 0
