@@ -291,6 +291,9 @@ pub fn merge(args: &MergeArgs) -> Result<i32, Failure> {
             beside.settle(&[&found.run.results, &found.table])?;
             let run = &found.run;
             beside.write(&run.results, run.finished, run.failed + run.infeasible == run.finished)?;
+            if !found.wide.is_empty() {
+                return Ok(2);
+            }
         }
         Merged::Next { round, points, parts } => {
             super::print(&format!(

@@ -104,7 +104,9 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     beside.write(&summary.results, rows, summary.failed + summary.infeasible == rows)?;
     // Points without a plan are as much of an answer to a search of the front as those with one.
     let bad = if front.is_some() { summary.failed } else { summary.failed + summary.infeasible };
-    Ok(if bad > 0 { 2 } else { 0 })
+    // Less was proven than was asked for.
+    let wide = front.is_some_and(|front| !front.wide.is_empty());
+    Ok(if bad > 0 || wide { 2 } else { 0 })
 }
 
 /// What is written beside the rows of a study: the columns that are kept, the manifest, figures and page.
@@ -243,22 +245,28 @@ fn dry_text(study: &Study, dry: &dry::Dry, out: &Path, jobs: usize) -> String {
 pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
     let Settled { solved, reached, infeasible, outside, unknown, open } = found.settled;
     let share = |points: u64| format!("{points} ({:.2} %)", 100.0 * points as f64 / found.run.points.max(1) as f64);
-    let mut out = format!(
-        "{} points of {} on the front of {}\n",
-        found.front.len(),
-        found.run.points,
-        found.objectives.join(", ")
-    );
-    let point = if unknown > 0 { "point that states its price and power" } else { "point" };
+    let points = found.front.len();
+    let mut out = format!("{points} point{} of {}", if points == 1 { "" } else { "s" }, found.run.points);
+    let _ = writeln!(out, " on the front of {}", found.objectives.join(", "));
+    let mut point = "point".to_string();
+    if !found.continuous.is_empty() {
+        let _ = write!(point, ", and nothing between the values of {},", found.continuous.join(", "));
+    }
+    if unknown > 0 {
+        point.push_str(" that states its price and power");
+    }
     let nearness = format!(
         "no {point} is better than one of the front by more than {:.3} % in any objective",
         100.0 * found.within
     );
     let proven = match open {
+        0 if found.front.is_empty() && !found.wide.is_empty() => {
+            "proven: nothing that was solved keeps the constraints; of what lies between nothing is".to_string()
+        }
         0 if found.front.is_empty() && found.constraints == 0 => format!("proven: no {point} has a plan"),
         0 if found.front.is_empty() => format!("proven: no {point} has a plan that keeps the constraints"),
         0 if found.within == 0.0 => format!("proven: no other {point} is better than the front"),
-        0 => format!("proven: {nearness}"),
+        0 if found.within.is_finite() => format!("proven: {nearness}"),
         _ if found.within.is_finite() => format!("so far: {nearness}"),
         _ => "so far nothing is proven".to_string(),
     };
@@ -269,6 +277,13 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
         }
     };
     let _ = writeln!(out, "{proven}{order}");
+    if !found.wide.is_empty() {
+        let _ = writeln!(
+            out,
+            "the intervals of {} are too wide for the tolerance: give more of them (1..8 TB/s continuous 4096) or a larger one",
+            found.wide.join(", ")
+        );
+    }
     let _ = writeln!(out, "{} {how}", share(solved));
     let closed = [
         (reached, "closed: no better than a solved point"),

@@ -19,6 +19,8 @@ pub struct Axis {
     pub ranks: Option<Vec<usize>>,
     /// By rank, where the axis is one of rates by which times are divided, in base units: their ratios bound how much faster more is.
     pub rates: Option<Vec<f64>>,
+    /// Whether the values between two of them count too.
+    pub continuous: bool,
     /// Whether it is that of several workloads, the last value being their mix ([`super::mix`]).
     pub mixes: bool,
 }
@@ -84,7 +86,30 @@ pub(super) fn resolve(spec: &AxisSpec, node: &Node, reader: &mut Reader) -> Opti
         Some(AxisOrder::Unordered) => (None, None),
         None => by_field(&values).map_or((None, None), |(ranks, rates)| (Some(ranks), rates)),
     };
-    Some(Axis { name, values, ranks, rates, mixes: false })
+    let continuous = continuous(spec, node, ranks.is_some(), reader);
+    Some(Axis { name, values, ranks, rates, continuous, mixes: false })
+}
+
+/// Whether an axis has every value between two; notes where it cannot.
+fn continuous(spec: &AxisSpec, node: &Node, ordered: bool, reader: &mut Reader) -> bool {
+    let fields = || spec.fields.iter().flat_map(|table| &table.0).any(|(_, values)| range::is_continuous(values));
+    if fields() {
+        let at = node.get("fields").unwrap_or(node);
+        let message = "a continuous range is that of one field: expected field and values, or ranges of points (log, linear, step)";
+        reader.within("fields", |r| r.problem(at, message));
+    }
+    let Some(values) = spec.values.as_ref().filter(|values| range::is_continuous(values)) else { return false };
+    let at = node.get("values").unwrap_or(node);
+    if values.len() > 1 {
+        let message =
+            format!("a continuous range is all that its axis has, found {} values beside it", values.len() - 1);
+        reader.within("values", |r| r.problem(at, message));
+    } else if !ordered {
+        let message = "what lies between two values is bounded by them along an ordered axis alone: say order: ascending, if no value is slower \
+                       or cheaper than a lower one";
+        reader.within("values", |r| r.problem(at, message));
+    }
+    true
 }
 
 /// Fields of the system of which more is never slower and never cheaper, and whether they are rates. Units are no rates: what they can hold at

@@ -124,7 +124,7 @@ pub(super) fn axis(study: &StudySpec) -> Option<Axis> {
     // The mix has a system of its own alone; what it is built with is no part of it.
     values.push(AxisValue { label: MIX.into(), overrides: Vec::new() });
     let mixed = !study.workloads.is_empty();
-    mixed.then_some(Axis { name: AXIS.into(), values, ranks: None, rates: None, mixes: true })
+    mixed.then_some(Axis { name: AXIS.into(), values, ranks: None, rates: None, continuous: false, mixes: true })
 }
 
 impl Study {

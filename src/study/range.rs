@@ -1,13 +1,18 @@
 //! Values of an axis in a few words: `1..1024`, `100..2000 GB/s step 100`, `1..8 TB/s log 12`, `0.1..0.9 linear 5`. Both ends are values.
+//! `1..8 TB/s continuous` is every value between: the ends of [`INTERVALS`] intervals (or of as many as stand behind it) are points, and what
+//! lies inside of an interval is judged by its ends ([`super::front`]).
 
 use crate::spec::{Node, Reader, Value};
 
 /// Most values of a range.
 const MOST: usize = 100_000;
 
+/// Intervals of a continuous range that says no other count. Many cost nothing: a search halves the range no further than it needs.
+const INTERVALS: usize = 1024;
+
 /// What a range looks like, for messages.
-const EXPECTED: &str =
-    "a range as 1..1024, 100..2000 GB/s step 100, 1..8 TB/s log 12 (values apart by one factor) or 0.1..0.9 linear 5";
+const EXPECTED: &str = "a range as 1..1024, 100..2000 GB/s step 100, 1..8 TB/s log 12 (values apart by one factor), 0.1..0.9 linear 5 or \
+     1..8 TB/s continuous";
 
 /// The list with every range in it written out; notes what is wrong with one.
 pub(super) fn written_out(values: &[Node], reader: &mut Reader) -> Vec<Node> {
@@ -29,6 +34,17 @@ pub(super) fn written_out(values: &[Node], reader: &mut Reader) -> Vec<Node> {
     all
 }
 
+/// Whether one of the values is every value between two.
+pub(super) fn is_continuous(values: &[Node]) -> bool {
+    values.iter().any(|value| match &value.value {
+        Value::Scalar { text, .. } => is_range(text) && text.split_whitespace().any(|word| word == CONTINUOUS),
+        _ => false,
+    })
+}
+
+/// The word for every value between two.
+const CONTINUOUS: &str = "continuous";
+
 /// Whether a text is meant as a range: a number, two dots, and something.
 fn is_range(text: &str) -> bool {
     text.split_once("..").is_some_and(|(low, _)| number(low.trim()).is_some())
@@ -46,7 +62,7 @@ fn texts(text: &str) -> Result<Vec<String>, String> {
     let mut words: Vec<&str> = rest.split_whitespace().collect();
     let low = number(low.trim()).ok_or_else(wrong)?;
     // How far apart, from the end of the text.
-    let spacing = words.iter().position(|word| matches!(*word, "step" | "log" | "linear"));
+    let spacing = words.iter().position(|word| matches!(*word, "step" | "log" | "linear" | CONTINUOUS));
     let spacing: Vec<&str> = spacing.map_or(Vec::new(), |at| words.split_off(at));
     let (high, unit) = match words.as_slice() {
         [high] => (*high, ""),
@@ -61,6 +77,8 @@ fn texts(text: &str) -> Result<Vec<String>, String> {
         Ok(count) if (2..=MOST).contains(&count) => Ok(count),
         _ => Err(format!("expected a count of values from 2 to {MOST}, found {text:?}")),
     };
+    let by_factor = |n: usize| (0..n).map(move |i| low * (high / low).powf(i as f64 / (n - 1) as f64)).collect();
+    let by_step = |n: usize| (0..n).map(move |i| low + (high - low) * i as f64 / (n - 1) as f64).collect();
     let values: Vec<f64> = match spacing.as_slice() {
         [] if low.fract() == 0.0 && high.fract() == 0.0 => stepped(low, high, 1.0)?,
         [] => return Err(format!("expected how far apart the values are (step, log or linear), found {text:?}")),
@@ -71,11 +89,24 @@ fn texts(text: &str) -> Result<Vec<String>, String> {
         ["log", _] if low <= 0.0 => return Err(format!("expected ends above zero for log, found {text:?}")),
         ["log", n] => {
             let n = count(n)?;
-            (0..n).map(|i| four_digits(low * (high / low).powf(i as f64 / (n - 1) as f64))).collect()
+            rounded(by_factor(n))
         }
         ["linear", n] => {
             let n = count(n)?;
-            (0..n).map(|i| four_digits(low + (high - low) * i as f64 / (n - 1) as f64)).collect()
+            rounded(by_step(n))
+        }
+        [CONTINUOUS, n @ ..] if n.len() <= 1 => {
+            let intervals =
+                match n {
+                    [n] => n.parse::<usize>().ok().filter(|n| (1..MOST).contains(n)).ok_or_else(|| {
+                        format!("expected a count of intervals from 1 to {}, found {text:?}", MOST - 1)
+                    })?,
+                    _ => INTERVALS,
+                };
+            if low == high {
+                return Err(format!("expected two different ends, found {text:?}"));
+            }
+            rounded(if low > 0.0 { by_factor(intervals + 1) } else { by_step(intervals + 1) })
         }
         _ => return Err(wrong()),
     };
@@ -100,9 +131,13 @@ fn stepped(low: f64, high: f64, step: f64) -> Result<Vec<f64>, String> {
     Ok((0..=steps as usize).map(|i| clean(low + step * i as f64)).collect())
 }
 
-/// A value to four digits, which is what a label can hold.
-fn four_digits(value: f64) -> f64 {
-    format!("{value:.3e}").parse().unwrap_or(value)
+/// The values to four digits, which is what a label can well hold; to more where two of them would be one.
+fn rounded(values: Vec<f64>) -> Vec<f64> {
+    let to = |digits: usize| -> Vec<f64> {
+        values.iter().map(|value| format!("{value:.*e}", digits - 1).parse().unwrap_or(*value)).collect()
+    };
+    let apart = |values: &Vec<f64>| values.windows(2).all(|pair| pair[0] < pair[1]);
+    (4..17).map(to).find(apart).unwrap_or(values)
 }
 
 #[cfg(test)]
@@ -120,6 +155,17 @@ mod tests {
         assert_eq!(all("1..10 GB/s log 4"), "1 GB/s, 2.154 GB/s, 4.642 GB/s, 10 GB/s");
         assert_eq!(all("100..1_000 W linear 4"), "100 W, 400 W, 700 W, 1000 W");
         assert_eq!(texts("1..1024").unwrap().len(), 1024);
+        assert_eq!(all("1..16 TB/s continuous 4"), "1 TB/s, 2 TB/s, 4 TB/s, 8 TB/s, 16 TB/s");
+        assert_eq!(all("0..1 continuous 2"), "0, 0.5, 1");
+        assert_eq!(texts("1..8 TB/s continuous").unwrap().len(), INTERVALS + 1);
+        // Close values have as many digits as keep them apart.
+        assert_eq!(all("1..1.0004 linear 3"), "1, 1.0002, 1.0004");
+        for text in ["1..2 log 100000", "1000..1001 GB continuous 1000"] {
+            let mut values = texts(text).unwrap();
+            let count = values.len();
+            values.dedup();
+            assert_eq!(values.len(), count, "{text}");
+        }
     }
 
     #[test]
@@ -139,6 +185,10 @@ mod tests {
             ("1..4 TB / s log 3", "expected a range"),
             ("1..1_000_000_000", "at most"),
             ("1..x", "expected a range"),
+            ("1..1 continuous", "two different ends"),
+            ("1..2 continuous 0", "count of intervals"),
+            ("1..2 continuous x", "count of intervals"),
+            ("1..2 continuous 4 4", "expected a range"),
         ] {
             match texts(text) {
                 Err(message) => assert!(!part.is_empty() && message.contains(part), "{text}: {message}"),

@@ -94,6 +94,13 @@ fn conditions(
             whole = false;
             continue;
         };
+        if axes[position].continuous {
+            let message =
+                format!("axis {name:?} is continuous: what holds at one of its values says nothing of those beside it");
+            reader.within(name.clone(), |r| r.problem(at, message));
+            whole = false;
+            continue;
+        }
         let known: Vec<&str> = axes[position].values.iter().map(|value| value.label.as_str()).collect();
         let mut values = BTreeSet::new();
         for label in &labels.0 {

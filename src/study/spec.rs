@@ -5,6 +5,7 @@ use super::field::{FieldPath, Fields, Root};
 use super::front::SearchSpec;
 use super::mix::{self, Mean, TaskSpec};
 use super::placed::PlaceSpec;
+use super::range;
 use super::sample::Sample;
 use crate::execution::Pins;
 use crate::mapping::degrees::Wanted;
@@ -70,7 +71,8 @@ crate::spec! {
         /// The field that takes the values.
         field: Option<String>,
         /// Its values. A file is labelled by its name without folder and extension, anything else by its text. An item may be a range of them, both ends
-        /// included: `1..1024`, `100..2000 GB/s step 100`, `1..8 TB/s log 12` (twelve, apart by one factor), `0.1..0.9 linear 5`.
+        /// included: `1..1024`, `100..2000 GB/s step 100`, `1..8 TB/s log 12` (twelve, apart by one factor), `0.1..0.9 linear 5`. For a
+        /// search of the front `1..8 TB/s continuous` is every value between: the ends of 1,024 intervals, or of as many as stand behind it, are solved as needed.
         values: Option<Vec<Node>>,
         /// Fields that change together: of each a list of values (or ranges), all of the same length. The values of the first are the labels.
         fields: Option<Table<Vec<Node>>>,
@@ -541,6 +543,19 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
     let axes = node.get("axes").unwrap_or(node);
     if study.axes.is_empty() {
         reader.within("axes", |r| r.problem(axes, "expected at least one axis; `flowspace map` solves a single point"));
+    }
+    if study.search.as_ref().map_or(study.sample.is_none(), |search| search.within.0 == 0.0) {
+        for (i, axis) in study.axes.iter().enumerate() {
+            if axis.values.as_ref().is_some_and(|values| range::is_continuous(values)) {
+                let message = match study.search {
+                    Some(_) => {
+                        "between two values there are always others, so that no front of a continuous axis is exact: give search.within, as 1 %"
+                    }
+                    None => "a continuous range is for search: or sample:; a grid has values, as 1..8 TB/s log 12",
+                };
+                reader.within(format!("axes.[{i}].values"), |r| r.problem(axes, message));
+            }
+        }
     }
     let mut seen: HashSet<&str> = HashSet::new();
     for (i, axis) in study.axes.iter().enumerate() {

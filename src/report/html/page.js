@@ -125,9 +125,11 @@ function proofText() {
   const proof = data.proof;
   if (!proof) return null;
   const open = proof.open?.points ?? 0;
-  const point = proof.states_no_price_or_power?.points > 0 ? "point of the space that states its price and power" : "point of the space";
-  const near = Number.isFinite(proof.within) ? proof.within === 0 ? `no other ${point} is better than the front` : `no ${point} is better than one of the front by more than ${percent(proof.within)} in any objective` : "nothing is proven yet";
-  return `${open ? "So far: " : "Proven: "}${near}. Given: the order of ${proof.unordered_axes?.length ? `the axes but ${proof.unordered_axes.join(", ")}` : "every axis"}, checked on all solved points.`;
+  const between = proof.continuous_axes?.length ? `, and nothing between the values of ${proof.continuous_axes.join(", ")},` : "";
+  const point = `point of the space${between}${proof.states_no_price_or_power?.points > 0 ? " that states its price and power" : ""}`;
+  const wide = proof.too_wide_axes?.length && !open ? ` The intervals of ${proof.too_wide_axes.join(", ")} are too wide for the tolerance of ${percent(proof.asked_within)}.` : "";
+  const near = Number.isFinite(proof.within) ? proof.within === 0 ? `no other ${point} is better than the front` : `no ${point} is better than one of the front by more than ${percent(proof.within)} in any objective` : open ? "nothing is proven yet" : "nothing that was solved keeps the constraints; of what lies between nothing is proven";
+  return `${open ? "So far: " : "Proven: "}${near}. Given: the order of ${proof.unordered_axes?.length ? `the axes but ${proof.unordered_axes.join(", ")}` : "every axis"}, checked on all solved points.${wide}`;
 }
 function drawSays() {
   const lines = fronts().map((rows, i) => [state.workload === "" ? workloads[i] : state.workload, rows.length]);

@@ -10,6 +10,10 @@
 //! That an axis acts so is taken as given, and checked on all pairs of solved points. The lowest corner of each box that the search begins
 //! with is solved too: no front needs it, but an axis that runs the other way round would close that box by its highest corner alone.
 //!
+//! Along a *continuous* axis the points are the ends of intervals, and each stands for all that lies between it and the one before it: a box
+//! then has its lowest corner one value lower, where no point of it is cheaper. Of a single interval the upper end is solved, and if that does
+//! not close it nothing does: the tolerance that is proven is then that of the widest interval.
+//!
 //! Every measure is a product of what a search finds and of what is given, smaller being better: `1 / samples_per_s`, `cost_usd`, or
 //! `cost_usd / samples_per_s`.
 
@@ -20,6 +24,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// Relative difference that rounding explains.
 pub(super) const ROUNDING: f64 = 1e-9;
 
+/// As how many values a continuous axis counts where the widest axis of a box is looked for.
+const VALUES: f64 = 16.0;
+
 /// What is asked of the points.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
@@ -27,6 +34,8 @@ pub struct Question {
     pub sizes: Vec<usize>,
     /// How each axis acts.
     pub orders: Vec<Order>,
+    /// Of which (ordered) axes what lies between two values counts too.
+    pub continuous: Vec<bool>,
     /// The first measures are objectives; those after them are constraints.
     pub objectives: usize,
     /// The largest value of each constraint.
@@ -49,6 +58,11 @@ pub enum Order {
 }
 
 impl Question {
+    /// The lowest corner of what a box stands for, from its lowest ranks.
+    fn floor(&self, low: &[usize]) -> Vec<usize> {
+        low.iter().zip(&self.continuous).map(|(at, continuous)| at.saturating_sub(usize::from(*continuous))).collect()
+    }
+
     /// Ranks with none along ordered axes: points that share them can say something of each other.
     pub fn choice(&self, at: &[usize]) -> Vec<usize> {
         let choice = |(at, order): (&usize, &Order)| if *order == Order::Unordered { *at } else { 0 };
@@ -118,7 +132,7 @@ pub struct Settled {
     pub outside: u64,
     /// In boxes of which nothing is given, as of chips without a price: they are compared with none.
     pub unknown: u64,
-    /// In boxes that are still open.
+    /// In boxes that are still open, for the search was stopped.
     pub open: u64,
 }
 
@@ -129,8 +143,10 @@ pub struct Covered {
     pub solved: Vec<Solved>,
     /// All points of the grid.
     pub settled: Settled,
-    /// No point of the grid is better than a point of the front by more than this, in any objective.
+    /// No point of the space is better than a point of the front by more than this, in any objective.
     pub within: f64,
+    /// Axes whose intervals are too wide for the tolerance that was asked for.
+    pub wide: Vec<usize>,
 }
 
 /// Why there is none.
@@ -157,7 +173,7 @@ pub enum Ended<E> {
 struct Part {
     low: Vec<usize>,
     high: Vec<usize>,
-    /// What is given at the lowest corner.
+    /// What is given at the lowest corner of what it stands for.
     given: Vec<f64>,
     /// The least that a search could find at the highest corner, as far as is known.
     least: Vec<f64>,
@@ -212,6 +228,8 @@ struct Search<'q, P: Points> {
     /// Of each class the points of the front.
     fronts: BTreeMap<usize, Front>,
     heap: BinaryHeap<Part>,
+    /// Single intervals whose upper end is solved, and which that did not close.
+    narrow: Vec<Part>,
     settled: Settled,
     made: u64,
 }
@@ -227,12 +245,26 @@ pub fn cover<P: Points>(question: &Question, points: P) -> Result<(Covered, P), 
         known: Known::default(),
         fronts: BTreeMap::new(),
         heap: BinaryHeap::new(),
+        narrow: Vec::new(),
         settled: Settled::default(),
         made: 0,
     };
     let finished = search.begin()? && search.run()?;
-    let Search { known, fronts, heap, mut settled, points, .. } = search;
+    let Search { known, fronts, heap, narrow, mut settled, points, .. } = search;
     let mut within = question.within;
+    let mut wide = Vec::new();
+    for part in narrow {
+        // What was found after it may close it.
+        let front = fronts.get(&part.class).map_or(&[][..], Vec::as_slice);
+        let excess = distance(front, &part.bounds(question.objectives));
+        if excess > question.within + ROUNDING {
+            within = within.max(excess);
+            let floor = question.floor(&part.low);
+            wide.extend((0..floor.len()).filter(|axis| floor[*axis] < part.high[*axis]));
+        }
+    }
+    wide.sort_unstable();
+    wide.dedup();
     if !finished {
         for part in heap {
             settled.open += part.points() - known.inside(question, &part.low, &part.high);
@@ -245,7 +277,7 @@ pub fn cover<P: Points>(question: &Question, points: P) -> Result<(Covered, P), 
     let counted =
         settled.solved + settled.reached + settled.infeasible + settled.outside + settled.unknown + settled.open;
     debug_assert_eq!(counted, question.sizes.iter().map(|n| *n as u64).product::<u64>());
-    Ok((Covered { solved, settled, within }, points))
+    Ok((Covered { solved, settled, within, wide }, points))
 }
 
 impl<P: Points> Search<'_, P> {
@@ -286,12 +318,13 @@ impl<P: Points> Search<'_, P> {
 
     /// A part of what is still to be settled; a point that was solved already is none.
     fn add(&mut self, low: Vec<usize>, high: Vec<usize>, least: Vec<f64>, solved: bool) -> Result<(), Ended<P::Error>> {
-        let given = self.points.given(&low);
+        let floor = self.question.floor(&low);
+        let given = self.points.given(&floor);
         // Prices are known without a solve: their order is checked at every corner.
         if let (Some(a), Some(b)) = (&given, self.points.given(&high))
             && let Some(measure) = falls(a, &b)
         {
-            return Err(Ended::Disorder { low, high, measure: Some(measure), given: true });
+            return Err(Ended::Disorder { low: floor, high, measure: Some(measure), given: true });
         }
         if given.is_none() && self.points.given(&high).is_none() {
             let points: u64 = low.iter().zip(&high).map(|(low, high)| (high - low + 1) as u64).product();
@@ -339,6 +372,9 @@ impl<P: Points> Search<'_, P> {
             return None;
         }
         if part.solved && part.low == part.high {
+            if self.question.floor(&part.low) != part.high {
+                self.narrow.push(part);
+            }
             return None;
         }
         Some(part)
@@ -424,10 +460,15 @@ impl<P: Points> Search<'_, P> {
         self.add(part.low.clone(), high, part.least.clone(), false)
     }
 
-    /// The axis along which a part is halved: the one with most values in it.
+    /// The axis along which a part is halved: the one with most values in it, a continuous one counting as [`VALUES`] however fine it is.
     fn widest(&self, part: &Part) -> Option<usize> {
-        let values = |axis: &usize| (part.high[*axis] - part.low[*axis], std::cmp::Reverse(*axis));
-        (0..part.low.len()).filter(|axis| part.high[*axis] > part.low[*axis]).max_by_key(values)
+        let Question { sizes, continuous, .. } = self.question;
+        let values = |axis: &usize| {
+            let inside = (part.high[*axis] - part.low[*axis]) as f64;
+            if continuous[*axis] { inside * VALUES / sizes[*axis] as f64 } else { inside }
+        };
+        let axes = (0..part.low.len()).filter(|axis| part.high[*axis] > part.low[*axis]);
+        axes.max_by(|a, b| values(a).total_cmp(&values(b)).then(b.cmp(a)))
     }
 
     /// Keeps a solved point, after a look at whether it agrees with the others.
@@ -484,6 +525,8 @@ mod tests {
         /// ordered.
         found: Vec<Vec<Vec<f64>>>,
         given: Vec<Vec<Vec<f64>>>,
+        /// Along each axis so many of those values are one of the question's: between the others of a continuous one lie more.
+        fine: Vec<usize>,
         /// Points whose ranks along the first axis are lower have no plan.
         feasible_from: usize,
         /// How far the least that could be found is below what is found.
@@ -496,6 +539,10 @@ mod tests {
             // A maximum and a sum: plateaus as bottlenecks make them, and slopes.
             let parts: Vec<f64> = of.iter().zip(at).map(|(values, i)| values[*i]).collect();
             parts.iter().copied().fold(1.0, f64::max) + 0.1 * parts.iter().sum::<f64>()
+        }
+        /// A point of the question among all.
+        fn finely(&self, at: &[usize]) -> Vec<usize> {
+            at.iter().zip(&self.fine).map(|(at, fine)| at * fine).collect()
         }
         fn values(&self, at: &[usize]) -> Option<Vec<f64>> {
             let first = &self.question.orders[0];
@@ -510,8 +557,11 @@ mod tests {
         }
         fn all(&self) -> Vec<Vec<usize>> {
             let mut all = vec![Vec::new()];
-            for size in &self.question.sizes {
-                all = all.iter().flat_map(|at| (0..*size).map(move |i| [at.clone(), vec![i]].concat())).collect();
+            for (size, fine) in self.question.sizes.iter().zip(&self.fine) {
+                all = all
+                    .iter()
+                    .flat_map(|at| (0..=(size - 1) * fine).map(move |i| [at.clone(), vec![i]].concat()))
+                    .collect();
             }
             all
         }
@@ -528,16 +578,20 @@ mod tests {
             self.made.class(at)
         }
         fn given(&self, at: &[usize]) -> Option<Vec<f64>> {
-            Some(self.made.given.iter().map(|of| Made::part(of, at)).collect())
+            let at = self.made.finely(at);
+            Some(self.made.given.iter().map(|of| Made::part(of, &at)).collect())
         }
         fn solve(&mut self, points: &[Vec<usize>]) -> Result<Vec<Found>, ()> {
             self.solved += points.len();
-            let found = |at: &Vec<usize>| match self.made.values(at) {
-                None => Found::Infeasible,
-                Some(_) => {
-                    let searched: Vec<f64> = self.made.found.iter().map(|of| Made::part(of, at)).collect();
-                    let least = searched.iter().map(|value| value * (1.0 - self.made.gap)).collect();
-                    Found::Plan { searched, least }
+            let found = |at: &Vec<usize>| {
+                let at = self.made.finely(at);
+                match self.made.values(&at) {
+                    None => Found::Infeasible,
+                    Some(_) => {
+                        let searched: Vec<f64> = self.made.found.iter().map(|of| Made::part(of, &at)).collect();
+                        let least = searched.iter().map(|value| value * (1.0 - self.made.gap)).collect();
+                        Found::Plan { searched, least }
+                    }
                 }
             };
             Ok(points.iter().map(found).collect())
@@ -545,10 +599,13 @@ mod tests {
     }
 
     fn made() -> impl Strategy<Value = Made> {
-        let axis = (1..6usize, 0..3usize, prop::collection::vec(0..3u32, 6));
+        // Of an axis that is continuous two or three values lie between those of the question.
+        let axis = (1..6usize, 0..3usize, prop::collection::vec(0..3u32, 17), prop_oneof![Just(1), Just(1), 3..5usize]);
         (prop::collection::vec(axis, 1..4), 2..4usize, 0..2usize).prop_flat_map(|(axes, objectives, constraints)| {
             let sizes: Vec<usize> = axes.iter().map(|(size, ..)| *size).collect();
-            let order = |(size, kind, steps): &(usize, usize, Vec<u32>)| match kind {
+            let fine: Vec<usize> = axes.iter().map(|(_, kind, _, fine)| if *kind == 0 { 1 } else { *fine }).collect();
+            let all: Vec<usize> = sizes.iter().zip(&fine).map(|(size, fine)| (size - 1) * fine + 1).collect();
+            let order = |(size, kind, steps, fine): &(usize, usize, Vec<u32>, usize)| match kind {
                 0 => Order::Unordered,
                 1 => Order::Amounts,
                 _ => {
@@ -556,12 +613,12 @@ mod tests {
                         *rate += f64::from(*step);
                         Some(*rate)
                     });
-                    Order::Rates(rates.take(*size).collect())
+                    Order::Rates(rates.take((size - 1) * fine + 1).collect())
                 }
             };
-            let orders: Vec<Order> = axes.iter().map(order).collect();
+            let finely: Vec<Order> = axes.iter().map(order).collect();
             let measures = objectives + constraints;
-            let steps = prop::collection::vec(0..4u32, sizes.iter().sum::<usize>() * measures * 2);
+            let steps = prop::collection::vec(0..4u32, all.iter().sum::<usize>() * measures * 2);
             let limits = prop::collection::vec(2.0..40.0f64, constraints);
             let within = prop_oneof![Just(0.0), 0.01..0.5f64];
             let gap = prop_oneof![Just(0.0), 0.0..0.2f64];
@@ -593,13 +650,24 @@ mod tests {
                             }
                             values
                         };
-                        let of = |_| sizes.iter().zip(&orders).map(|pair| axis(pair, &mut steps)).collect();
+                        let of = |_| all.iter().zip(&finely).map(|pair| axis(pair, &mut steps)).collect();
                         (0..measures).map(of).collect()
                     };
                     let (found, given) = (table(false), table(true));
-                    let (sizes, orders) = (sizes.clone(), orders.clone());
-                    let question = Question { sizes, orders, objectives, limits, within, at_once };
-                    Made { question, found, given, feasible_from, gap, classes }
+                    let coarse = |(order, fine): (&Order, &usize)| match order {
+                        Order::Rates(rates) => Order::Rates(rates.iter().step_by(*fine).copied().collect()),
+                        order => order.clone(),
+                    };
+                    let question = Question {
+                        sizes: sizes.clone(),
+                        orders: finely.iter().zip(&fine).map(coarse).collect(),
+                        continuous: fine.iter().map(|fine| *fine > 1).collect(),
+                        objectives,
+                        limits,
+                        within,
+                        at_once,
+                    };
+                    Made { question, found, given, fine: fine.clone(), feasible_from, gap, classes }
                 },
             )
         })
@@ -611,7 +679,7 @@ mod tests {
     fn a_cover_is_what_all_points_say() {
         let config = Config { cases: 3000, failure_persistence: None, ..Config::default() };
         let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
-        let (fewer, exact) = (std::cell::Cell::new(0), std::cell::Cell::new(0));
+        let [fewer, exact, between, wide] = [(); 4].map(|()| std::cell::Cell::new(0));
         let ran = runner.run(&made(), |made| {
             let question = made.question.clone();
             let all = made.all();
@@ -623,7 +691,11 @@ mod tests {
                 + settled.outside
                 + settled.unknown
                 + settled.open;
-            prop_assert_eq!(sum, all.len() as u64);
+            prop_assert_eq!(sum, question.sizes.iter().product::<usize>() as u64);
+            let continuous = question.continuous.contains(&true);
+            between.set(between.get() + u32::from(continuous && covered.wide.is_empty()));
+            wide.set(wide.get() + u32::from(!covered.wide.is_empty() && covered.within.is_finite()));
+            prop_assert!(covered.wide.iter().all(|axis| question.continuous[*axis]));
             prop_assert_eq!((settled.open, settled.solved), (0, asked.solved as u64));
             fewer.set(fewer.get() + u32::from(asked.solved < all.len()));
             let kept = |at: &Vec<usize>| {
@@ -632,23 +704,24 @@ mod tests {
                 let keeps = constraints.iter().zip(&question.limits).all(|(a, b)| *a <= b * (1.0 + ROUNDING));
                 keeps.then(|| objectives.to_vec())
             };
-            prop_assert!(covered.within <= question.within);
+            prop_assert_eq!(covered.within <= question.within, covered.wide.is_empty());
             for class in 0..2 {
                 let of_class = |at: &&Vec<usize>| made.class(at) == class;
                 let on_front = covered.solved.iter().filter(|point| point.on_front).map(|point| &point.at);
-                let mut front: Vec<Vec<f64>> = on_front.filter(of_class).map(|at| kept(at).unwrap()).collect();
+                let mut front: Vec<Vec<f64>> =
+                    on_front.filter(of_class).map(|at| kept(&made.finely(at)).unwrap()).collect();
                 let values: Vec<Vec<f64>> = all.iter().filter(of_class).filter_map(kept).collect();
                 for point in &values {
                     let reaches =
-                        |f: &Vec<f64>| f.iter().zip(point).all(|(a, b)| *a <= b * (1.0 + question.within + 1e-7));
-                    prop_assert!(front.iter().any(reaches), "{point:?} of {front:?}");
+                        |f: &Vec<f64>| f.iter().zip(point).all(|(a, b)| *a <= b * (1.0 + covered.within + 1e-7));
+                    prop_assert!(covered.within.is_infinite() || front.iter().any(reaches), "{point:?} of {front:?}");
                 }
                 // What differs in the last digits alone is equal.
                 let rounded = |values: &Vec<f64>| values.iter().map(|v| (v * 1e9).round()).collect::<Vec<f64>>();
                 let values: Vec<Vec<f64>> = values.iter().map(rounded).collect();
                 front = front.iter().map(rounded).collect();
                 let better = |a: &Vec<f64>, b: &Vec<f64>| a != b && a.iter().zip(b).all(|(a, b)| a <= b);
-                if question.within == 0.0 && made.gap == 0.0 {
+                if question.within == 0.0 && made.gap == 0.0 && !continuous {
                     let best = |of: &[Vec<f64>]| {
                         let mut best: Vec<Vec<f64>> =
                             of.iter().filter(|a| !of.iter().any(|b| better(b, a))).cloned().collect();
@@ -664,7 +737,8 @@ mod tests {
         });
         ran.unwrap();
         // Both lowest corners of a box are solved as a check, which of a space this small leaves little.
-        assert!(fewer.get() > 500 && exact.get() > 1000, "{} with fewer, {} exact", fewer.get(), exact.get());
+        let counts = [&fewer, &exact, &between, &wide].map(std::cell::Cell::get);
+        assert!(counts.iter().zip([500, 400, 100, 100]).all(|(count, least)| *count > least), "{counts:?}");
     }
 
     /// By hand: one axis of four values that costs 1, 2, 3, 4 and finds 8, 4, 4, 1. The third is no better than the second.
@@ -673,6 +747,7 @@ mod tests {
             question: Question {
                 sizes: vec![4],
                 orders: vec![Order::Amounts],
+                continuous: vec![false],
                 objectives: 2,
                 limits: vec![],
                 within: 0.0,
@@ -680,6 +755,7 @@ mod tests {
             },
             found: vec![vec![vec![8.0, 4.0, 4.0, 1.0]], vec![vec![0.0; 4]]],
             given: vec![vec![vec![0.0; 4]], vec![vec![1.0, 2.0, 3.0, 4.0]]],
+            fine: vec![1],
             feasible_from: 0,
             gap: 0.0,
             classes: false,

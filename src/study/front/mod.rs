@@ -43,7 +43,7 @@ pub struct FrontSummary {
     pub front: Vec<u64>,
     /// How the points of the grid were settled.
     pub settled: Settled,
-    /// No point of the grid is better than one of the front by more than this, in any objective.
+    /// No point of the space is better than one of the front by more than this, in any objective.
     pub within: f64,
     /// The objectives, as the study has them.
     pub objectives: Vec<String>,
@@ -51,6 +51,10 @@ pub struct FrontSummary {
     pub constraints: usize,
     /// Axes that are not ordered, so that each of their values was searched by itself.
     pub unordered: Vec<String>,
+    /// Axes of which the values between count too.
+    pub continuous: Vec<String>,
+    /// Those of them whose intervals are too wide for the tolerance that was asked for.
+    pub wide: Vec<String>,
     /// The table of the front.
     pub table: PathBuf,
 }
@@ -118,6 +122,7 @@ fn covered<A: Answers>(study: &Study, search: &SearchSpec, answers: A) -> Result
     let question = Question {
         sizes: study.searched().map(|(_, values)| values).collect(),
         orders: study.axes.iter().map(order).collect(),
+        continuous: study.axes.iter().map(|axis| axis.continuous).collect(),
         objectives: search.front.len(),
         // The last is the size of dies, over the largest that can be made: what is beyond is solved for its bound, but no design.
         limits: search.constraints.iter().map(|c| c.limit).chain([1.0]).collect(),
@@ -151,7 +156,7 @@ fn conclude(
 ) -> Result<FrontSummary, StudyError> {
     study.count().ok_or(StudyError::Endless)?;
     let total: u64 = study.searched().map(|(_, values)| values as u64).product();
-    let Covered { solved, settled, within } = covered;
+    let Covered { solved, settled, within, wide } = covered;
     let index = |at: &[usize]| study.index(&by_rank(study, at));
     let mut front: Vec<u64> = solved.iter().filter(|point| point.on_front).map(|point| index(&point.at)).collect();
     front.sort_unstable();
@@ -161,6 +166,10 @@ fn conclude(
     let objectives: Vec<String> = search.front.iter().map(|aim| aim.to_string()).collect();
     let unordered =
         study.axes.iter().filter(|axis| axis.ranks.is_none() && !axis.mixes).map(|axis| axis.name.clone()).collect();
+    let names = |of: &dyn Fn(usize) -> bool| -> Vec<String> {
+        study.axes.iter().enumerate().filter(|(at, _)| of(*at)).map(|(_, axis)| axis.name.clone()).collect()
+    };
+    let (continuous, wide) = (names(&|at| study.axes[at].continuous), names(&|at| wide.contains(&at)));
     let share = |points: u64| points as f64 / total as f64;
     let closed = |points: u64| json!({ "points": points, "share": share(points) });
     let mut proof = json!({
@@ -177,6 +186,8 @@ fn conclude(
         "states_no_price_or_power": closed(settled.unknown),
         "open": closed(settled.open),
         "unordered_axes": unordered,
+        "continuous_axes": continuous,
+        "too_wide_axes": wide,
     });
     if !study.spec.workloads.is_empty() {
         // Each design has a row for each of them, and one of their mix.
@@ -197,6 +208,8 @@ fn conclude(
         objectives,
         constraints: search.constraints.len(),
         unordered,
+        continuous,
+        wide,
         table,
     })
 }
