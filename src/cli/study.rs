@@ -244,10 +244,16 @@ fn dry_text(study: &Study, dry: &dry::Dry, out: &Path, jobs: usize) -> String {
 /// What a search of the front found and proved; `how` its points were solved.
 pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
     let Settled { solved, reached, infeasible, outside, unknown, open } = found.settled;
-    let share = |points: u64| format!("{points} ({:.2} %)", 100.0 * points as f64 / found.run.points.max(1) as f64);
+    let percent = |points: u64| format!("{:.2} %", 100.0 * points as f64 / found.run.points.max(1) as f64);
+    // Of a continuous space the number of intervals says nothing but their share does.
+    let share = |points: u64| match found.continuous.is_empty() {
+        true => format!("{points} ({})", percent(points)),
+        false => percent(points),
+    };
     let points = found.front.len();
-    let mut out = format!("{points} point{} of {}", if points == 1 { "" } else { "s" }, found.run.points);
-    let _ = writeln!(out, " on the front of {}", found.objectives.join(", "));
+    let of = if found.continuous.is_empty() { format!(" of {}", found.run.points) } else { String::new() };
+    let mut out = format!("{points} point{}{of} on the front of ", if points == 1 { "" } else { "s" });
+    let _ = writeln!(out, "{}", found.objectives.join(", "));
     let mut point = "point".to_string();
     if !found.continuous.is_empty() {
         let _ = write!(point, ", and nothing between the values of {},", found.continuous.join(", "));
@@ -284,7 +290,7 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
             found.wide.join(", ")
         );
     }
-    let _ = writeln!(out, "{} {how}", share(solved));
+    let _ = writeln!(out, "{} {how}", if found.continuous.is_empty() { share(solved) } else { solved.to_string() });
     let closed = [
         (reached, "closed: no better than a solved point"),
         (infeasible, "closed: no more of anything than an infeasible point"),

@@ -439,6 +439,58 @@ fn a_searched_front_is_that_of_all_points() {
     }
 }
 
+/// What lies between the values of a continuous axis counts: no point of a grid of others is better than the front by more than was proven. Intervals that
+/// are too wide for the tolerance are said to be, with what is proven all the same.
+#[test]
+fn the_front_of_continuous_axes_is_that_of_other_points() {
+    let folder = Folder::new("continuous");
+    let axes = |wires: &str, dram: &str, memory: &str| {
+        format!(
+            "  - {{ name: wires, field: 'system.network.dimensions.*.link.bandwidth', values: [5..40 GB/s {wires}] }}
+  - {{ name: dram, field: system.memory.bandwidth, values: [1..16 GB/s {dram}] }}
+  - {{ name: memory, field: system.memory.capacity, values: [1..1000000 kB {memory}] }}
+  - {{ name: cores, field: system.chip.cores, values: [8, 16, 4] }}
+"
+        )
+    };
+    folder.study(&axes("log 14", "log 18", "log 5"));
+    assert_eq!(code(&folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", "all"])), Some(2));
+    let value = |row: &std::collections::BTreeMap<String, String>| {
+        Some((row["samples_per_s"].parse::<f64>().ok()?, row["cost_usd"].parse::<f64>().ok()?))
+    };
+    let all: Vec<(f64, f64)> = rows(&folder, "all/results.csv").iter().filter_map(value).collect();
+    assert!(all.len() > 1000, "{}", all.len());
+    for (intervals, asked, wide) in [("continuous", 0.05, false), ("continuous 3", 0.01, true)] {
+        folder.study(&axes(intervals, intervals, intervals));
+        let search = format!("search: {{ front: [max samples_per_s, min cost_usd], within: {} % }}\n", 100.0 * asked);
+        fs::write(folder.0.join("search.yaml"), folder.read("study.yaml") + &search).unwrap();
+        let run = ["study", "run", "search.yaml", "--no-plots", "--out", &format!("front-{wide}")];
+        let output = folder.flowspace(&run);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert_eq!(code(&output), Some(if wide { 2 } else { 0 }), "{said}{}", stderr(&output));
+        assert!(
+            said.contains("proven: no point, and nothing between the values of wires, dram, memory, is better"),
+            "{said}"
+        );
+        assert_eq!(said.contains("are too wide for the tolerance"), wide, "{said}");
+        let proof: serde_json::Value = serde_json::from_str(&folder.read(&format!("front-{wide}/front.json"))).unwrap();
+        let within = proof["within"].as_f64().unwrap();
+        assert!(if wide { within > asked } else { within == asked }, "{proof}");
+        assert_eq!(
+            (proof["too_wide_axes"].as_array().unwrap().is_empty(), &proof["open"]["points"]),
+            (!wide, &0.into())
+        );
+        let front: Vec<(f64, f64)> =
+            rows(&folder, &format!("front-{wide}/front.csv")).iter().filter_map(value).collect();
+        let reaches =
+            |f: &(f64, f64), p: &(f64, f64)| f.0 * (1.0 + within + 1e-9) >= p.0 && f.1 <= p.1 * (1.0 + within + 1e-9);
+        let missed: Vec<_> = all.iter().filter(|p| !front.iter().any(|f| reaches(f, p))).collect();
+        assert!(missed.is_empty(), "{missed:?} {front:?}");
+        // What is proven is no more than it takes: some point is better than the front.
+        assert!(all.iter().any(|p| front.iter().all(|f| f.0 < p.0 || f.1 > p.1)), "{front:?}");
+    }
+}
+
 /// An axis that does not act as it is said to is found out; what has no bound is refused with what has.
 #[test]
 fn a_searched_front_refuses_what_it_cannot_prove() {
@@ -486,6 +538,45 @@ fn a_searched_front_refuses_what_it_cannot_prove() {
         let (code, message) = run(format!("{study}{search}\n"));
         assert_eq!(code, Some(1), "{message}");
         assert!(message.contains(told), "{search}: {message}");
+    }
+    let dram = "  - { name: dram, field: system.memory.bandwidth, values: [1..16 GB/s continuous] }\n";
+    let front = "search: { front: [max samples_per_s, min cost_usd], within: 1 % }\n";
+    for (axes, rest, told) in [
+        (
+            dram,
+            "",
+            "study.yaml:5: axes.[0].values: a continuous range is for search: or sample:; a grid has values, as 1..8 TB/s log 12",
+        ),
+        (
+            dram,
+            "search: { front: [max samples_per_s, min cost_usd] }\n",
+            "no front of a continuous axis is exact: give search.within",
+        ),
+        (
+            "  - { name: a, fields: { system.memory.bandwidth: [1..16 GB/s continuous] } }\n",
+            front,
+            "a continuous range is that of one field",
+        ),
+        (
+            "  - { name: a, field: system.memory.bandwidth, values: [1..16 GB/s continuous, 20 GB/s] }\n",
+            front,
+            "a continuous range is all that its axis has, found 1 values beside it",
+        ),
+        (
+            "  - { name: a, field: system.memory.idle_share, values: [0.1..0.4 continuous 4] }\n",
+            front,
+            "bounded by them along an ordered axis alone: say order: ascending",
+        ),
+        (
+            dram,
+            "search: { front: [max samples_per_s, min cost_usd], within: 1 % }\nrules: [{ when: { dram: 1 GB/s }, set: { system.memory.capacity: 1 GB } }]\n",
+            "axis \"dram\" is continuous",
+        ),
+    ] {
+        folder.study(axes);
+        let (code, message) = run(folder.read("study.yaml") + rest);
+        assert_eq!(code, Some(1), "{message}");
+        assert!(message.contains(told), "{axes}{rest}: {message}");
     }
 }
 
