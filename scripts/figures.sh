@@ -19,4 +19,4 @@ for option in "$@"; do
     esac
 done
 . scripts/setup.sh cbc
-cargo test --release --locked --features cbc --test all -- --nocapture figures:: pages::
+cargo test --release --locked --features cbc,parquet --test all -- --nocapture figures:: pages::

@@ -30,9 +30,9 @@ fi
 cargo build --release --locked --quiet ${FLOWSPACE_FEATURES:+--features "$FLOWSPACE_FEATURES"}
 program=${CARGO_TARGET_DIR:-$PWD/target}/release/flowspace
 cp "$program" "$work/flowspace"
-# For this machine, not for many: no libraries are put into the wheel. What Python's macros need of shared crates makes cargo compile the library once more.
+# For this machine, not for many: no libraries are put into the wheel. The library is that of the program: cargo compiles it once for both.
 "$work/venv/bin/maturin" build --release --locked --quiet --compatibility linux --interpreter "$work/venv/bin/python" --manifest-path python/Cargo.toml \
-    --out "$work/wheel" ${FLOWSPACE_FEATURES:+--features "flowspace/$FLOWSPACE_FEATURES"}
+    --out "$work/wheel" ${FLOWSPACE_FEATURES:+--features "flowspace/${FLOWSPACE_FEATURES//,/,flowspace/}"}
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --no-input "$work"/wheel/*.whl
 ls -l "$work"/wheel/*.whl | awk '{ print $NF ": " $5 " bytes" }'
 # Away from the sources: what is tested is what was installed.

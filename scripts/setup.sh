@@ -3,7 +3,7 @@
 # all is there. Usage: . scripts/setup.sh [no-milp|cbc]
 #   (nothing)  with HiGHS, as by default
 #   no-milp    without a MILP engine (--no-default-features)
-#   cbc        with HiGHS and CBC (--features cbc)
+#   cbc        with HiGHS and CBC (--features cbc, and with Parquet, which needs nothing of the machine, cbc,parquet)
 # Ends with exit code 69 where something is missing that it cannot install.
 set -euo pipefail
 

@@ -111,9 +111,13 @@ def read(path: PathLike, engine: str = "pandas") -> Any:
 
     ``path`` is the folder of a study or a table in it (``results.csv``, ``front.csv``). Columns of numbers are floating point with NaN (polars: null) where
     they are empty, all others are texts. Of pandas ``attrs`` has ``units`` (of every column with one), ``manifest`` (what the study was run with, or
-    None) and ``path``.
+    None) and ``path``. The same table in Parquet beside it (``parquet=True`` of :func:`study`) is read instead where its manifest vouches for both, as that
+    is quicker; pandas needs pyarrow for it.
     """
     table = _table(path)
+    typed = table.with_suffix(".parquet")
+    if table.suffix == ".csv" and typed.exists() and _can_read_parquet(engine) and _native.vouched([table, typed]):
+        return _typed_frame(typed, table, engine)
     try:
         data = table.read_bytes()
     except OSError as error:
@@ -121,31 +125,34 @@ def read(path: PathLike, engine: str = "pandas") -> Any:
     return _frame(data, table, engine)
 
 
+def _can_read_parquet(engine: str) -> bool:
+    from importlib.util import find_spec
+
+    return engine == "polars" or (engine == "pandas" and find_spec("pyarrow") is not None)
+
+
+def _typed_frame(typed: _Path, table: _Path, engine: str) -> Any:
+    if engine == "polars":
+        import polars
+
+        return polars.read_parquet(typed)
+    import pandas
+
+    frame = pandas.read_parquet(typed)
+    # As the CSV reads: texts that are empty are texts.
+    texts = [name for name in frame.columns if frame[name].dtype.kind not in "if"]
+    frame[texts] = frame[texts].astype("str").where(frame[texts].notna(), "")
+    _describe(frame, list(frame.columns), table)
+    return frame
+
+
 def _frame(data: bytes, table: _Path, engine: str) -> Any:
     if engine not in ("pandas", "polars"):
         raise ValueError("expected engine pandas or polars, found {!r}".format(engine))
     header = data.split(b"\n", 1)[0].decode().strip().split(",")
-    known = columns()
     if header[0] != "point" or "status" not in header:
         raise InputError("{}: expected the results of a study (columns point, ..., status, ...)".format(table), 1)
-    known_units = units()
-    suffixes = ("bytes_per_s", "flop_per_s", "j_per_byte", "j_per_flop", "bytes", "flop", "s", "hz", "w", "usd")
-    axes = header[1:min(header.index(name) for name in header if name in known and name != "point")]
-
-    def number_of_axis(name: str) -> Optional[str]:
-        # Numbers of an axis stand in a column of its name and the base unit.
-        for axis in axes:
-            for start in (axis + "_", "axis_" + axis + "_"):
-                if name not in known and name.startswith(start) and name[len(start):] in suffixes:
-                    return name[len(start):].replace("_per_", "/")
-        return None
-
-    of_axes = {name: number_of_axis(name) for name in header}
-    numbers = {name for name in header if (name in known and known[name]["number"]) or of_axes[name]}
-    manifest = None
-    beside = table.parent / "manifest.json"
-    if beside.exists():
-        manifest = _json.loads(beside.read_text())
+    numbers = set(_numbers(header))
     if engine == "polars":
         import polars
 
@@ -155,12 +162,38 @@ def _frame(data: bytes, table: _Path, engine: str) -> Any:
 
     types = {name: ("int64" if name == "point" else "float64" if name in numbers else "str") for name in header}
     frame = pandas.read_csv(_io.BytesIO(data), dtype=types, keep_default_na=False, na_values={name: [""] for name in numbers})
-    frame.attrs["units"] = {
-        name: known_units.get(name) or of_axes[name] for name in header if name in numbers and (name in known_units or of_axes[name])
-    }
-    frame.attrs["manifest"] = manifest
-    frame.attrs["path"] = str(table)
+    _describe(frame, header, table)
     return frame
+
+
+def _numbers(header: "list[str]") -> "dict[str, Optional[str]]":
+    """The columns of numbers, each with its unit where it has one."""
+    known, known_units = columns(), units()
+    suffixes = ("bytes_per_s", "flop_per_s", "j_per_byte", "j_per_flop", "bytes", "flop", "s", "hz", "w", "usd")
+    axes = header[1:min(header.index(name) for name in header if name in known and name != "point")]
+
+    def of_axis(name: str) -> Optional[str]:
+        # Numbers of an axis stand in a column of its name and the base unit.
+        for axis in axes:
+            for start in (axis + "_", "axis_" + axis + "_"):
+                if name not in known and name.startswith(start) and name[len(start):] in suffixes:
+                    return name[len(start):].replace("_per_", "/")
+        return None
+
+    found = {}
+    for name in header:
+        unit = of_axis(name)
+        if unit or (name in known and known[name]["number"]):
+            found[name] = known_units.get(name) or unit
+    return found
+
+
+def _describe(frame: Any, header: "list[str]", table: _Path) -> None:
+    """What a table of pandas says beside its rows."""
+    beside = table.parent / "manifest.json"
+    frame.attrs["units"] = {name: unit for name, unit in _numbers(header).items() if unit}
+    frame.attrs["manifest"] = _json.loads(beside.read_text()) if beside.exists() else None
+    frame.attrs["path"] = str(table)
 
 
 def study(file: PathLike, out: Optional[PathLike] = None, engine: str = "pandas", plots: bool = False, **options: Any) -> Any:

@@ -4,8 +4,10 @@
 use flowspace::cli::embed;
 use flowspace::report::columns::unit_of;
 use flowspace::report::csv::{COLUMNS, LEADING, TRAILING};
+use flowspace::report::manifest::{Manifest, folder};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
+use std::path::PathBuf;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -54,10 +56,21 @@ fn columns() -> Vec<(String, bool, Option<String>, String)> {
     std::iter::once(text(&LEADING)).chain(COLUMNS.iter().map(column)).chain(TRAILING.iter().map(text)).collect()
 }
 
+/// Whether these tables are as they were written, by the manifest beside them.
+#[pyfunction]
+fn vouched(tables: Vec<PathBuf>) -> bool {
+    let is = |table: &PathBuf| {
+        let name = table.file_name().unwrap_or_default().to_string_lossy();
+        matches!(Manifest::beside(table), Ok(Some(manifest)) if manifest.vouches(&folder(table), &name))
+    };
+    tables.iter().all(is)
+}
+
 /// The native module.
 #[pymodule]
 fn flowspace_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run, module)?)?;
     module.add_function(wrap_pyfunction!(columns, module)?)?;
+    module.add_function(wrap_pyfunction!(vouched, module)?)?;
     module.add("__version__", env!("CARGO_PKG_VERSION"))
 }

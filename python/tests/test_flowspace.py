@@ -88,6 +88,22 @@ def test_what_is_read_is_what_is_written(small):
     assert frame["point"].dtype.kind == "i"
 
 
+def test_parquet_is_the_csv(small, tmp_path):
+    out = tmp_path / "out"
+    table = flowspace.study(small / "study.yaml", out=out, engine="polars", parquet=True)
+    assert (out / "results.csv").read_bytes() == (small / "out/results.csv").read_bytes()
+    typed = polars.read_parquet(out / "results.parquet")
+    plain = flowspace.read(small / "out", engine="polars")
+    assert typed.equals(table) and typed.equals(plain) and typed.schema == plain.schema
+    assert typed["iteration_s"].null_count() == 3 and typed.schema["iteration_s"] == polars.Float64
+    # By pyarrow where it is there.
+    pandas.testing.assert_frame_equal(flowspace.read(out), flowspace.read(small / "out"))
+    # A table that was changed afterwards is read as it is, not as its Parquet was.
+    text = (out / "results.csv").read_text()
+    (out / "results.csv").write_text("\n".join(text.splitlines()[:4]) + "\n")
+    assert len(flowspace.read(out, engine="polars")) == 3
+
+
 def test_units_and_where_it_comes_from(small):
     frame = flowspace.read(small / "out")
     units = frame.attrs["units"]

@@ -4,7 +4,7 @@ use super::Failure;
 use super::args::{jobs, positive, time};
 use super::interrupt::{INTERRUPTED, Interrupt};
 use super::report::manifest;
-use super::study::{Beside, front_text};
+use super::study::{Beside, front_text, with_parquet};
 use crate::progress::Waiting;
 use crate::report::columns::Columns;
 use crate::study::dry;
@@ -115,6 +115,9 @@ pub struct MergeArgs {
     /// Columns of results.csv beside the point, its labels and its status: filled (those that some row fills), all, or names.
     #[arg(long, value_name = "NAME,NAME", default_value = "filled", value_parser = Columns::parse)]
     pub columns: Columns,
+    /// Write results.parquet (and front.parquet) beside the CSV too: typed columns in base units. Of builds with the feature `parquet`.
+    #[arg(long, conflicts_with = "partial")]
+    pub parquet: bool,
 }
 
 impl From<PartsError> for Failure {
@@ -266,6 +269,7 @@ pub fn missing(args: &MissingArgs) -> Result<i32, Failure> {
 /// # Errors
 /// [`Failure`]: parts that are missing or damaged, another version, a folder that cannot be written.
 pub fn merge(args: &MergeArgs) -> Result<i32, Failure> {
+    with_parquet(args.parquet)?;
     let plan = open(&args.folder)?;
     if args.partial {
         let joined = plan.partial(&args.columns)?;
@@ -273,7 +277,7 @@ pub fn merge(args: &MergeArgs) -> Result<i32, Failure> {
         return Ok(if joined.rows == plan.sheet.of.points { 0 } else { INCOMPLETE });
     }
     let wait = Duration::from_secs_f64(args.wait.unwrap_or(0.0));
-    let beside = Beside::of(&plan.study, args.columns.clone(), args.no_plots);
+    let beside = Beside::of(&plan.study, args.columns.clone(), args.parquet, args.no_plots);
     match plan.merge(&args.columns, wait)? {
         Merged::Grid(joined) => {
             let without = joined.infeasible + joined.failed;

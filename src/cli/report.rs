@@ -95,9 +95,18 @@ pub(super) fn manifest(study: &Study) -> Manifest {
 ///
 /// # Errors
 /// [`Failure`] where it cannot be written.
-pub(super) fn write_manifest(mut manifest: Manifest, out: &Path, searched: bool) -> Result<(), Failure> {
-    let tables: &[&str] = if searched { &[RESULTS, FRONT, PROOF] } else { &[RESULTS] };
-    manifest.outputs = tables.iter().filter_map(|name| Digest::within(out, name)).collect();
+pub(super) fn write_manifest(
+    mut manifest: Manifest,
+    out: &Path,
+    searched: bool,
+    parquet: bool,
+) -> Result<(), Failure> {
+    let tables: &[&str] = if searched { &[RESULTS, FRONT] } else { &[RESULTS] };
+    let typed = |name: &&str| crate::report::parquet::beside(Path::new(name)).display().to_string();
+    let mut names: Vec<String> = tables.iter().map(|name| (*name).to_string()).collect();
+    names.extend(tables.iter().filter(|_| parquet).map(typed));
+    names.extend(searched.then(|| PROOF.to_string()));
+    manifest.outputs = names.iter().filter_map(|name| Digest::within(out, name)).collect();
     manifest.ended = now();
     let text = serde_json::to_string_pretty(&manifest).map_err(|e| Failure::input(format!("internal error: {e}")))?;
     output::write(&out.join(MANIFEST), text + "\n")

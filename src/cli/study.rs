@@ -9,10 +9,11 @@ use crate::report::columns::{Columns, settle};
 use crate::report::figures::{FigureSpec, draw_all};
 use crate::report::html::REPORT;
 use crate::report::manifest::{Manifest, folder};
+use crate::report::parquet;
 use crate::report::plot::short_number;
-use crate::report::table::Table;
+use crate::report::table::{RESULTS, Table};
 use crate::study::front::aim::Constraint;
-use crate::study::front::{self, FrontSummary, cover::Settled};
+use crate::study::front::{self, FRONT, FrontSummary, cover::Settled};
 use crate::study::sweep::MAX_POINTS;
 use crate::study::{RunOptions, Study, Summary, dry, run as run_study};
 use crate::units::Seconds;
@@ -46,6 +47,9 @@ pub struct StudyArgs {
     /// Columns of results.csv beside the point, its labels and its status: filled (those that some row fills), all, or names.
     #[arg(long, value_name = "NAME,NAME", default_value = "filled", value_parser = Columns::parse)]
     pub columns: Columns,
+    /// Write results.parquet (and front.parquet) beside the CSV too: typed columns in base units. Of builds with the feature `parquet`.
+    #[arg(long)]
+    pub parquet: bool,
 }
 
 /// Runs the study, prints a summary, draws its figures. The exit code is 2 where points failed or are infeasible.
@@ -53,6 +57,7 @@ pub struct StudyArgs {
 /// # Errors
 /// [`Failure`]: a study that is wrong or too large, or a folder that cannot be written.
 pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
+    with_parquet(args.parquet)?;
     let study = Study::load(&args.study)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("outputs").join(study.name()));
     let jobs = jobs(args.jobs);
@@ -70,7 +75,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
             asked.store(true, Ordering::Relaxed)
         });
     let options = RunOptions { out: out.clone(), jobs, yes: args.yes, show: super::show(), stop };
-    let (search, beside) = (study.spec.search.clone(), Beside::of(&study, args.columns.clone(), args.no_plots));
+    let (search, beside) = (study.spec.search.clone(), Beside::of(&study, args.columns.clone(), args.parquet, args.no_plots));
     let (summary, front) = match search {
         Some(search) => {
             let found = front::run(study, &search, &options).map_err(|e| Failure::input(e.to_string()))?;
@@ -109,19 +114,28 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     Ok(if bad > 0 || wide { 2 } else { 0 })
 }
 
-/// What is written beside the rows of a study: the columns that are kept, the manifest, figures and page.
+/// Whether what was asked for can be written, before anything is solved.
+///
+/// # Errors
+/// [`Failure`] where this program writes no Parquet.
+pub(super) fn with_parquet(asked: bool) -> Result<(), Failure> {
+    if asked { parquet::available().map_err(Failure::input) } else { Ok(()) }
+}
+
+/// What is written beside the rows of a study: the columns that are kept, Parquet, the manifest, figures and page.
 pub(super) struct Beside {
     manifest: Manifest,
     searched: bool,
     constraints: Vec<Constraint>,
     figures: Vec<FigureSpec>,
     columns: Columns,
+    parquet: bool,
     no_plots: bool,
 }
 
 impl Beside {
     /// Of a study: its inputs are those that were read.
-    pub(super) fn of(study: &Study, columns: Columns, no_plots: bool) -> Self {
+    pub(super) fn of(study: &Study, columns: Columns, parquet: bool, no_plots: bool) -> Self {
         let search = study.spec.search.as_ref();
         Self {
             manifest: manifest(study),
@@ -129,6 +143,7 @@ impl Beside {
             constraints: search.map_or(Vec::new(), |search| search.constraints.clone()),
             figures: study.spec.plots.figures.clone(),
             columns,
+            parquet,
             no_plots,
         }
     }
@@ -141,7 +156,18 @@ impl Beside {
     /// Writes the rest beside results of so many rows, `planless` if none of them has a plan.
     pub(super) fn write(self, results: &Path, rows: u64, planless: bool) -> Result<(), Failure> {
         let out = folder(results);
-        write_manifest(self.manifest, &out, self.searched)?;
+        let mut tables: Vec<PathBuf> = [RESULTS, FRONT].map(|name| out.join(name)).into();
+        tables.truncate(1 + usize::from(self.searched));
+        for table in &tables {
+            let typed = parquet::beside(table);
+            if self.parquet {
+                let path = parquet::write(table).map_err(|e| super::output::failed(&typed, &e))?;
+                super::print(&format!("{}\n", path.display()));
+            } else if typed.exists() {
+                say!("note: {} is of an earlier run; --parquet writes it anew", typed.display());
+            }
+        }
+        write_manifest(self.manifest, &out, self.searched, self.parquet)?;
         if self.no_plots {
             return Ok(());
         }

@@ -220,6 +220,19 @@ fn first_fixed(header: &[&str]) -> usize {
     header.iter().skip(1).position(|name| is_fixed(name)).map_or(header.len(), |at| at + 1)
 }
 
+/// Whether a column of a table of results with this header holds numbers: one that results have, or the numbers of an axis.
+pub fn holds_numbers(header: &[&str], name: &str) -> bool {
+    if is_fixed(name) {
+        return COLUMNS.iter().any(|column| column.name == name && column.is_number());
+    }
+    let axes = header.get(1..first_fixed(header)).unwrap_or_default();
+    let of = |axis: &&str| {
+        let rest = name.strip_prefix("axis_").unwrap_or(name).strip_prefix(axis).or_else(|| name.strip_prefix(axis));
+        rest.and_then(|rest| rest.strip_prefix('_')).is_some_and(|unit| KINDS.iter().any(|kind| kind.unit == unit))
+    };
+    !axes.contains(&name) && axes.iter().any(of)
+}
+
 /// Leaves of the table at `path` the columns that `choice` keeps, and adds the numbers of its axes. Rows keep their order; what is read is never held whole.
 ///
 /// # Errors

@@ -247,6 +247,36 @@ fn two_proofs_that_differ_are_an_error_of_their_own() {
 }
 
 #[test]
+fn parquet_stands_beside_the_table_or_the_answer_says_how() {
+    let folder = planned("parts-parquet");
+    let run = ["study", "run", "study.yaml", "--out", "typed", "--no-plots", "--parquet"];
+    if !cfg!(feature = "parquet") {
+        let output = folder.run(&run);
+        assert_eq!(output.status.code(), Some(1));
+        assert!(stderr(&output).contains("cargo build --release --features parquet"), "{}", stderr(&output));
+        assert!(!folder.0.join("typed").exists());
+        return;
+    }
+    succeed(&folder, &run);
+    (0..3).for_each(|part| {
+        succeed(&folder, &["study", "work", "run", "--part", &part.to_string()]);
+    });
+    let merged = succeed(&folder, &["study", "merge", "run", "--no-plots", "--parquet"]);
+    assert!(merged.ends_with("run/results.parquet\n"), "{merged}");
+    let bytes = |file: &str| fs::read(folder.0.join(file)).unwrap();
+    assert_eq!(bytes("run/results.csv"), bytes("whole/results.csv"));
+    assert_eq!(bytes("run/results.parquet"), bytes("typed/results.parquet"));
+    assert!(folder.read("run/manifest.json").contains("\"results.parquet\""));
+    // A run without it leaves the file of before, and says so.
+    let again = folder.run(&["study", "run", "study.yaml", "--out", "typed", "--no-plots"]);
+    assert!(stderr(&again).contains("typed/results.parquet is of an earlier run"), "{}", stderr(&again));
+    assert!(!folder.read("typed/manifest.json").contains("results.parquet"));
+    folder.write("search.yaml", SEARCH);
+    let searched = succeed(&folder, &["study", "run", "search.yaml", "--out", "front", "--no-plots", "--parquet"]);
+    assert!(searched.contains("front/results.parquet\nfront/front.parquet\n"), "{searched}");
+}
+
+#[test]
 fn what_is_submitted_is_printed() {
     let folder = planned("parts-submit");
     let command = ["study", "submit", "run", "--dry-run", "--time", "2h", "--cpus", "4", "--mem", "16 GiB"];
