@@ -5,7 +5,7 @@
 use flowspace::report::columns::Columns;
 use flowspace::report::manifest::{Digest, Manifest};
 use flowspace::report::table::RESULTS;
-use flowspace::study::parts::{self, Merged, Plan};
+use flowspace::study::parts::{self, Merged, Plan, PlanOptions};
 use flowspace::study::{RunOptions, Study, run};
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -126,7 +126,8 @@ fn main() {
     fs::create_dir_all(&folder).expect("a folder");
     let (header, row) = solved(&folder);
     let (file, out) = (study(&folder, points), folder.join("run"));
-    let plan = parts::plan(&file, &out, |_| PARTS, true, &[], manifest).expect("a plan");
+    let options = PlanOptions { yes: true, reuse: &[], copy: false };
+    let plan = parts::plan(&file, &out, |_| PARTS, options, manifest).expect("a plan");
     let bytes = write_parts(&plan, &out, &header, &row);
     println!("{} points in {PARTS} parts, {:.2} GB", plan.sheet.of.points, bytes as f64 / 1e9);
     println!("peak of memory before the merge: {:.0} MiB", peak_mib());

@@ -8,7 +8,7 @@ use super::study::{Beside, front_text, with_parquet};
 use crate::progress::Waiting;
 use crate::report::columns::Columns;
 use crate::study::dry;
-use crate::study::parts::{self, Merged, PartsError, Plan, Progress, WorkOptions};
+use crate::study::parts::{self, Merged, PartsError, Plan, PlanOptions, Progress, WorkOptions};
 use clap::{Args, ValueEnum};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -46,6 +46,9 @@ pub struct PlanArgs {
     /// Plan a grid of more than 100000 points.
     #[arg(long)]
     pub yes: bool,
+    /// Leave the study's files where they are; every machine must see them there. Otherwise they are copied into the folder (1 GiB at most).
+    #[arg(long)]
+    pub no_copy: bool,
 }
 
 /// Arguments of `flowspace study work`.
@@ -154,7 +157,18 @@ pub fn plan(args: &PlanArgs) -> Result<i32, Failure> {
         estimate = whole;
         whole.map_or(PARTS, |whole| (whole / each).ceil().clamp(1.0, parts::MOST_PARTS as f64) as u64)
     };
-    let plan = parts::plan(&args.study, &args.out, count, args.yes, &args.reuse, manifest)?;
+    let options = PlanOptions { yes: args.yes, reuse: &args.reuse, copy: !args.no_copy };
+    let plan = parts::plan(&args.study, &args.out, count, options, manifest)?;
+    if let Some(copied) = &plan.copied {
+        let (folder, bytes) = (args.out.join(parts::INPUTS), crate::units::Bytes(copied.bytes as f64));
+        say!("{} files of the study ({bytes}) copied into {}", copied.files, folder.display());
+        for file in &copied.left {
+            say!(
+                "note: {} is named by an absolute path and not copied: every machine must see it there",
+                file.display()
+            );
+        }
+    }
     if args.part_time.is_some() {
         match estimate {
             Some(whole) => say!("about {} of one processor for the whole grid", crate::units::Seconds(whole)),
@@ -277,7 +291,8 @@ pub fn merge(args: &MergeArgs) -> Result<i32, Failure> {
         return Ok(if joined.rows == plan.sheet.of.points { 0 } else { INCOMPLETE });
     }
     let wait = Duration::from_secs_f64(args.wait.unwrap_or(0.0));
-    let beside = Beside::of(&plan.study, args.columns.clone(), args.parquet, args.no_plots);
+    let of = plan.sheet.of.clone();
+    let beside = Beside::of(&plan.study, of, args.columns.clone(), args.parquet, args.no_plots);
     match plan.merge(&args.columns, wait)? {
         Merged::Grid(joined) => {
             let without = joined.infeasible + joined.failed;

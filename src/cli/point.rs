@@ -6,16 +6,17 @@ use crate::check;
 use crate::plan::{Plan, file};
 use crate::progress::Waiting;
 use crate::report::csv::{COLUMNS, Outcome};
-use crate::report::manifest::{Digest, Manifest};
+use crate::report::manifest::{Digest, Manifest, folder};
 use crate::report::table::Table;
 use crate::spec::Loader;
 use crate::study::Study;
 use crate::study::again::{Again, again};
+use crate::study::parts::INPUTS;
 use crate::trace::timeline::Events;
 use clap::Args;
 use serde_json::json;
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace study show`.
 #[derive(Debug, Args)]
@@ -51,7 +52,12 @@ pub fn run(args: &ShowArgs) -> Result<i32, Failure> {
     let manifest = Manifest::beside(&table.path).map_err(|e| Failure::input(e.to_string()))?;
     let path = match (&args.study, &manifest) {
         (Some(path), _) => path.clone(),
-        (None, Some(manifest)) => PathBuf::from(manifest.file.strip_prefix("catalogue:").unwrap_or(&manifest.file)),
+        (None, Some(manifest)) => {
+            // A planned study carries its files with it.
+            let carried = folder(&table.path).join(&manifest.file);
+            let named = manifest.file.strip_prefix("catalogue:").unwrap_or(&manifest.file);
+            if manifest.file.starts_with(INPUTS) && carried.is_file() { carried } else { PathBuf::from(named) }
+        }
         (None, None) => {
             return Err(Failure::input(format!(
                 "{}: no manifest.json lies beside it, which would say what made it; name the study with --study",
@@ -71,7 +77,7 @@ pub fn run(args: &ShowArgs) -> Result<i32, Failure> {
         Failure::input(format!("{problems}{named}"))
     })?;
     let waiting = Waiting::begin("solving the point again", None);
-    let shown = again(&table, &study, args.point, || changed(manifest.as_ref(), &study))
+    let shown = again(&table, &study, args.point, || changed(manifest.as_ref(), &study, &folder(&table.path)))
         .map_err(|e| Failure::input(e.to_string()))?;
     drop(waiting);
     if let Some((column, then, now)) = shown.other.first() {
@@ -90,9 +96,12 @@ pub fn run(args: &ShowArgs) -> Result<i32, Failure> {
 }
 
 /// Which of the inputs are not those that the manifest names.
-fn changed(manifest: Option<&Manifest>, study: &Study) -> String {
+fn changed(manifest: Option<&Manifest>, study: &Study, folder: &Path) -> String {
     let Some(manifest) = manifest else { return "its inputs, or the program, are other ones".into() };
-    let now = super::report::manifest(study);
+    let mut now = super::report::manifest(study);
+    if manifest.file.starts_with(INPUTS) {
+        now = now.within(folder);
+    }
     let mut found: Vec<String> = Vec::new();
     for (what, then, now) in
         [("the program", &manifest.version, &now.version), ("its commit", &manifest.commit, &now.commit)]

@@ -95,12 +95,7 @@ pub(super) fn manifest(study: &Study) -> Manifest {
 ///
 /// # Errors
 /// [`Failure`] where it cannot be written.
-pub(super) fn write_manifest(
-    mut manifest: Manifest,
-    out: &Path,
-    searched: bool,
-    parquet: bool,
-) -> Result<(), Failure> {
+pub(super) fn write_manifest(mut manifest: Manifest, out: &Path, searched: bool, parquet: bool) -> Result<(), Failure> {
     let tables: &[&str] = if searched { &[RESULTS, FRONT] } else { &[RESULTS] };
     let typed = |name: &&str| crate::report::parquet::beside(Path::new(name)).display().to_string();
     let mut names: Vec<String> = tables.iter().map(|name| (*name).to_string()).collect();

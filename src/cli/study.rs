@@ -75,7 +75,10 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
             asked.store(true, Ordering::Relaxed)
         });
     let options = RunOptions { out: out.clone(), jobs, yes: args.yes, show: super::show(), stop };
-    let (search, beside) = (study.spec.search.clone(), Beside::of(&study, args.columns.clone(), args.parquet, args.no_plots));
+    let (search, beside) = (
+        study.spec.search.clone(),
+        Beside::of(&study, manifest(&study), args.columns.clone(), args.parquet, args.no_plots),
+    );
     let (summary, front) = match search {
         Some(search) => {
             let found = front::run(study, &search, &options).map_err(|e| Failure::input(e.to_string()))?;
@@ -134,11 +137,11 @@ pub(super) struct Beside {
 }
 
 impl Beside {
-    /// Of a study: its inputs are those that were read.
-    pub(super) fn of(study: &Study, columns: Columns, parquet: bool, no_plots: bool) -> Self {
+    /// Of a study with these inputs.
+    pub(super) fn of(study: &Study, manifest: Manifest, columns: Columns, parquet: bool, no_plots: bool) -> Self {
         let search = study.spec.search.as_ref();
         Self {
-            manifest: manifest(study),
+            manifest,
             searched: search.is_some(),
             constraints: search.map_or(Vec::new(), |search| search.constraints.clone()),
             figures: study.spec.plots.figures.clone(),

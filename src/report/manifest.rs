@@ -6,7 +6,7 @@ use super::table::{RESULTS, TableError};
 use crate::spec::catalogue;
 use crate::spec::node::io_reason;
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Its name.
@@ -82,6 +82,23 @@ impl Manifest {
         }
     }
 
+    /// The same, with the inputs that lie in a folder named as from there: a planned study carries its inputs with it.
+    #[must_use]
+    pub fn within(mut self, folder: &Path) -> Self {
+        let folder = normal(folder);
+        let inside = |file: &str| {
+            let path = normal(Path::new(file));
+            // From here every relative path is inside.
+            let inside = folder.as_os_str().is_empty() && path.is_relative() && !path.starts_with("..");
+            let rest = if inside { Some(path.as_path()) } else { path.strip_prefix(&folder).ok() };
+            rest.map_or(file.to_string(), |rest| rest.display().to_string())
+        };
+        self.file = inside(&self.file);
+        self.inputs.iter_mut().for_each(|input| input.file = inside(&input.file));
+        self.inputs.sort_by(|a, b| a.file.cmp(&b.file));
+        self
+    }
+
     /// Whether the file of this name in `folder` is still the one that was written.
     pub fn vouches(&self, folder: &Path, name: &str) -> bool {
         let written = self.outputs.iter().find(|output| output.file == name);
@@ -92,6 +109,23 @@ impl Manifest {
     pub fn is_of(&self, table: &Path) -> bool {
         table.file_name().is_some_and(|name| name == RESULTS) && self.vouches(&folder(table), RESULTS)
     }
+}
+
+/// A path without `.`, and without `..` but at its beginning.
+pub fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir if matches!(out.components().next_back(), Some(Component::Normal(_))) => {
+                out.pop();
+            }
+            // Above the root is the root.
+            Component::ParentDir if out.has_root() => {}
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// The folder of a file.

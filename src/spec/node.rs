@@ -4,6 +4,7 @@ use super::catalogue::{self, Kind};
 use super::kind::FileKind;
 use super::read::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -293,7 +294,19 @@ const NOT_READ_TWICE: &str =
 /// Most files that name each other in a row.
 const MOST_IN_A_ROW: usize = 16;
 
+thread_local! {
+    /// The files read since [`Loader::noting`] began.
+    static READ: RefCell<Option<BTreeSet<PathBuf>>> = const { RefCell::new(None) };
+}
+
 impl Loader {
+    /// Does something, and says which files this thread read meanwhile; a file that leaves nothing in a tree (`from:` alone) is among them.
+    pub fn noting<T>(work: impl FnOnce() -> T) -> (T, BTreeSet<PathBuf>) {
+        let before = READ.replace(Some(BTreeSet::new()));
+        let done = work();
+        (done, READ.replace(before).unwrap_or_default())
+    }
+
     /// Reads and parses `path`.
     ///
     /// # Errors
@@ -329,6 +342,7 @@ impl Loader {
             return Err(fail(format!("{shown:?} is larger than 64 MiB")));
         }
         let bytes = std::fs::read(path).map_err(|e| unreadable(&e))?;
+        READ.with_borrow_mut(|read| read.as_mut().map(|read| read.insert(path.to_path_buf())));
         let text = String::from_utf8(bytes).map_err(|e| {
             let utf_16 = matches!(e.as_bytes(), [0xff, 0xfe, ..] | [0xfe, 0xff, ..]);
             let instead = if utf_16 { " but UTF-16; save it as UTF-8" } else { "" };

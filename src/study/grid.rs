@@ -36,6 +36,8 @@ pub struct Study {
     sample: Option<Vec<u64>>,
     solve: Node,
     file: String,
+    /// The files that were read for it.
+    read: BTreeSet<PathBuf>,
     built: Built,
 }
 
@@ -139,6 +141,11 @@ impl Study {
     /// All [`Problems`] of the study file: what is missing or unknown, fields that lead nowhere, labels that stand
     /// twice, files that cannot be read.
     pub fn load(path: &Path) -> Result<Self, Problems> {
+        let (study, read) = Loader::noting(|| Self::read(path));
+        Ok(Self { read, ..study? })
+    }
+
+    fn read(path: &Path) -> Result<Self, Problems> {
         let node = Loader.open(path, Some(Kind::Study))?;
         let node = Loader.expand_as(&node, "", Some(Kind::Study))?;
         let spec: StudySpec = Reader::read(&node)?;
@@ -172,7 +179,16 @@ impl Study {
         };
         let (axes, rules) = reader.finish_with(axes.zip(rules), &node)?;
         let solve = node.get("solve").cloned().unwrap_or(Node { origin: node.origin.clone(), value: Value::Null });
-        Ok(Self { spec, axes, rules, sample, solve, file: node.origin.file.to_string(), built: Built::default() })
+        Ok(Self {
+            spec,
+            axes,
+            rules,
+            sample,
+            solve,
+            file: node.origin.file.to_string(),
+            read: BTreeSet::new(),
+            built: Built::default(),
+        })
     }
 
     /// The name.
@@ -182,7 +198,8 @@ impl Study {
 
     /// The files that it was read from, with those that workloads are made of (traces); of the catalogue by its scheme.
     pub fn files(&self) -> BTreeSet<PathBuf> {
-        let mut found = BTreeSet::from([PathBuf::from(&self.file)]);
+        let mut found = self.read.clone();
+        found.insert(PathBuf::from(&self.file));
         let set = self.axes.iter().flat_map(|a| &a.values).flat_map(|v| &v.overrides);
         let set = set.chain(self.rules.iter().flat_map(|rule| &rule.overrides)).map(|change| &change.value);
         let system = self.spec.system.as_ref().map(|tree| &tree.0);

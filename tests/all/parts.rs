@@ -143,13 +143,27 @@ fn another_version_or_study_is_refused() {
         assert!(stderr(&output).contains("the version of the program was 0.0.1"), "{}", stderr(&output));
     }
     folder.write("run/plan.json", &manifest);
+    // Copies of its own, or the study's files: either is refused where it was changed.
+    succeed(&folder, &["study", "plan", "study.yaml", "--out", "there", "--parts", "3", "--no-copy"]);
+    assert!(!folder.0.join("there/inputs").exists());
     folder.write("system.yaml", &SYSTEM.replace("100 GB/s", "120 GB/s"));
-    let output = folder.run(&["study", "work", "run", "--part", "0"]);
+    let output = folder.run(&["study", "work", "there", "--part", "0"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("system.yaml was "), "{}", stderr(&output));
+    succeed(&folder, &["study", "work", "run", "--part", "1"]);
+    // Planned once more it is another study.
+    let output = folder.run(&["study", "plan", "study.yaml", "--out", "run", "--parts", "3"]);
+    assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
+    assert!(stderr(&output).contains("the digest of inputs/system.yaml was "), "{}", stderr(&output));
     folder.write("system.yaml", SYSTEM);
-    study(&folder, "[4, 8, 16]");
+    succeed(&folder, &["study", "plan", "study.yaml", "--out", "run", "--parts", "3"]);
+    folder.write("run/inputs/system.yaml", &SYSTEM.replace("100 GB/s", "120 GB/s"));
     let output = folder.run(&["study", "work", "run", "--part", "0"]);
+    assert_eq!(output.status.code(), Some(3));
+    assert!(stderr(&output).contains("the digest of inputs/system.yaml was "), "{}", stderr(&output));
+    folder.write("run/inputs/system.yaml", SYSTEM);
+    study(&folder, "[4, 8, 16]");
+    let output = folder.run(&["study", "work", "there", "--part", "0"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("study.yaml was "), "{}", stderr(&output));
     // What is the same in the wider study is taken over.
@@ -159,6 +173,94 @@ fn another_version_or_study_is_refused() {
     succeed(&folder, &["study", "merge", "wider"]);
     succeed(&folder, &["study", "run", "study.yaml", "--out", "again", "--no-plots"]);
     assert_eq!(folder.read("wider/results.csv"), folder.read("again/results.csv"));
+}
+
+/// A study whose files lie in several folders: references up and down again, a file that only names another, a chip of its own file.
+fn scattered(name: &str) -> Scratch {
+    let folder = Scratch::new(name);
+    for below in ["models", "machines/chips", "studies/mine"] {
+        fs::create_dir_all(folder.0.join(below)).unwrap();
+    }
+    folder.write("models/tiny.yaml", WORKLOAD);
+    folder.write("models/named.yaml", "from: tiny.yaml\n");
+    let at = SYSTEM.find("  {name: chip").unwrap();
+    let (chip, rest) = SYSTEM[at..].split_once("}\n").unwrap();
+    folder.write("machines/chips/c.yaml", &format!("{}}}\n", chip.trim_start()));
+    let system = format!("{}{rest}", SYSTEM[..at].replace("chip:\n", "chip: ../machines/chips/c.yaml\n"));
+    folder.write("machines/four.yaml", &system);
+    let axes = "  - {name: cores, field: system.chip.cores, values: [4, 8, 12, 16]}\n  - {name: heads, field: workload.heads, values: [2, 4, 8]}\n";
+    // By way of a folder that holds no file of the study.
+    let study = format!(
+        "name: scattered\nworkload: ../mine/../../models/named.yaml\nsystem: ../../machines/four.yaml\naxes:\n{axes}"
+    );
+    folder.write("studies/mine/study.yaml", &study);
+    folder
+}
+
+#[test]
+fn a_plan_carries_its_inputs() {
+    let folder = scattered("parts-carried");
+    succeed(&folder, &["study", "run", "studies/mine/study.yaml", "--out", "whole", "--no-plots"]);
+    let output = folder.run(&["study", "plan", "studies/mine/study.yaml", "--out", "run", "--parts", "2"]);
+    assert!(stderr(&output).contains("5 files of the study"), "{}", stderr(&output));
+    let mut names: Vec<String> = Vec::new();
+    let sheet: serde_json::Value = serde_json::from_str(&folder.read("run/plan.json")).unwrap();
+    for input in sheet["of"]["inputs"].as_array().unwrap() {
+        names.push(input["file"].as_str().unwrap().to_string());
+        assert!(folder.0.join("run").join(names.last().unwrap()).is_file(), "{names:?}");
+    }
+    let places = ["machines/chips/c.yaml", "machines/four.yaml", "models/named.yaml", "models/tiny.yaml"];
+    let expected: Vec<String> =
+        places.iter().chain(&["studies/mine/study.yaml"]).map(|file| format!("inputs/{file}")).collect();
+    assert_eq!(names, expected);
+    // The files go away, and the run goes elsewhere.
+    for gone in ["models", "machines", "studies"] {
+        fs::rename(folder.0.join(gone), folder.0.join(format!("{gone}.gone"))).unwrap();
+    }
+    fs::create_dir(folder.0.join("elsewhere")).unwrap();
+    fs::rename(folder.0.join("run"), folder.0.join("elsewhere/run")).unwrap();
+    for part in ["0", "1"] {
+        succeed(&folder, &["study", "work", "elsewhere/run", "--part", part, "--jobs", "1"]);
+    }
+    assert!(succeed(&folder, &["study", "status", "elsewhere/run"]).contains("2 of 2 parts finished"));
+    succeed(&folder, &["study", "merge", "elsewhere/run", "--no-plots"]);
+    assert_eq!(folder.read("elsewhere/run/results.csv"), folder.read("whole/results.csv"));
+    // A row explains itself from what was carried.
+    let shown = succeed(&folder, &["study", "show", "elsewhere/run", "--point", "5", "--resolved"]);
+    assert!(shown.contains("cores: 8"), "{shown}");
+    // A copy that is missing is an error that names it.
+    fs::remove_file(folder.0.join("elsewhere/run/inputs/models/tiny.yaml")).unwrap();
+    let output = folder.run(&["study", "merge", "elsewhere/run", "--no-plots"]);
+    assert!(output.status.code() == Some(1) && stderr(&output).contains("tiny.yaml"), "{}", stderr(&output));
+}
+
+#[test]
+fn what_cannot_be_carried_is_said() {
+    let folder = scattered("parts-absolute");
+    let root = folder.0.canonicalize().unwrap();
+    let absolute =
+        folder.read("studies/mine/study.yaml").replace("../../machines", &format!("{}/machines", root.display()));
+    folder.write("studies/mine/study.yaml", &absolute);
+    let output = folder.run(&["study", "plan", "studies/mine/study.yaml", "--out", "run", "--parts", "2"]);
+    let text = stderr(&output);
+    assert!(
+        text.contains("3 files of the study") && text.matches("is named by an absolute path").count() == 2,
+        "{text}"
+    );
+    assert!(!root.join("run/inputs/machines/four.yaml").exists());
+    folder.write("machines/chips/c.yaml", &folder.read("machines/chips/c.yaml").replace("0.9", "0.8"));
+    let output = folder.run(&["study", "work", "run", "--part", "0"]);
+    assert!(output.status.code() == Some(3) && stderr(&output).contains("c.yaml was "), "{}", stderr(&output));
+    // What lies where a copy is due is never written over: here the study itself.
+    fs::create_dir(root.join("inputs")).unwrap();
+    folder.write("inputs/study.yaml", &absolute.replace("../mine/../../", "../"));
+    folder.write("inputs/models", "something else\n");
+    let output = folder.run(&["study", "plan", "inputs/study.yaml", "--out", "."]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert!(!root.join("plan.json").exists() && folder.read("inputs/models") == "something else\n");
+    // Of the catalogue nothing is copied: it travels in the program.
+    let output = folder.run(&["study", "plan", "quickstart", "--out", "shipped"]);
+    assert!(output.status.success() && !root.join("shipped/inputs").exists(), "{}", stderr(&output));
 }
 
 /// Cores and bandwidth of memory against the price, searched.

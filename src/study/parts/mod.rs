@@ -9,16 +9,19 @@
 //!
 //! ```text
 //! plan.json                 what the folder belongs to, once
+//! inputs/                   the files of the study
 //! rounds/000.json           points of a round of a search
 //! parts/00017.csv           rows of a finished part (003-00017.csv in a search)
 //! timings/00017.csv         seconds of its points
 //! journal/00017.ATTEMPT     points as they finish, a file each process
 //! ```
 
+mod inputs;
 mod merge;
 mod round;
 mod work;
 
+pub use inputs::{Copied, INPUTS};
 pub use merge::{Joined, Merged};
 pub use work::{WorkOptions, Worked};
 
@@ -29,6 +32,7 @@ use super::sweep::{MAX_POINTS, StudyError};
 use crate::report::manifest::Manifest;
 use crate::spec::Problems;
 use crate::spec::node::io_reason;
+use inputs::Places;
 use round::Round;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
@@ -41,7 +45,7 @@ pub const MOST_PARTS: u64 = 1_000;
 
 /// Name of what a folder of parts belongs to.
 pub const PLAN: &str = "plan.json";
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 const PARTS: &str = "parts";
 const TIMES: &str = "timings";
 const JOURNALS: &str = "journal";
@@ -51,13 +55,15 @@ const JOURNALS: &str = "journal";
 pub struct Sheet {
     /// Of the folder.
     pub format: u32,
-    /// File of the study, from the root.
+    /// File of the study, from the root, when it was planned.
     pub file: PathBuf,
+    /// The copy that is worked with, from this folder; none where it is the file itself.
+    pub copy: Option<PathBuf>,
     /// Parts of a round.
     pub parts: u64,
     /// Folders of earlier runs whose points are taken over.
     pub reuse: Vec<PathBuf>,
-    /// Program and inputs.
+    /// Program and inputs; those in this folder by their path in it.
     pub of: Manifest,
 }
 
@@ -96,6 +102,14 @@ pub enum PartsError {
         path: PathBuf,
         /// What is another there.
         what: &'static str,
+    },
+    /// A file of the study that cannot be copied.
+    #[error("{} is not copied into the folder of the run: {reason}; with --no-copy the study's files stay where they are, and every machine must see them there", path.display())]
+    Uncopied {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
     },
     /// A part that the study does not have.
     #[error("there is no part {part}: the study has {parts} now, 0 to {}", parts - 1)]
@@ -167,6 +181,19 @@ pub struct Plan {
     pub sheet: Sheet,
     /// The study.
     pub study: Study,
+    /// What was copied, where it was planned just now.
+    pub copied: Option<Copied>,
+}
+
+/// How a study is planned.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanOptions<'a> {
+    /// Plan more than [`MAX_POINTS`] points.
+    pub yes: bool,
+    /// Folders of earlier runs whose points are taken over.
+    pub reuse: &'a [PathBuf],
+    /// Whether the study's files are copied into the folder.
+    pub copy: bool,
 }
 
 /// The path from the root, as work may begin in another folder; a name of the catalogue stays one.
@@ -182,14 +209,13 @@ pub fn plan(
     file: &Path,
     out: &Path,
     parts: impl FnOnce(&Study) -> u64,
-    yes: bool,
-    reuse: &[PathBuf],
+    options: PlanOptions<'_>,
     describe: impl Fn(&Study) -> Manifest,
 ) -> Result<Plan, PartsError> {
     let file = from_root(file);
     let study = Study::load(&file)?;
     let points = study.count().ok_or(StudyError::Endless)?;
-    if points > MAX_POINTS && !yes && study.spec.search.is_none() {
+    if points > MAX_POINTS && !options.yes && study.spec.search.is_none() {
         return Err(StudyError::TooMany { points }.into());
     }
     let outlook = study.outlook();
@@ -199,16 +225,22 @@ pub fn plan(
     if outlook.none_stands {
         return Err(StudyError::NoneStands { points, problems: Problems(outlook.some) }.into());
     }
-    let reuse: Vec<PathBuf> = reuse.iter().map(|path| from_root(path)).collect();
+    let reuse: Vec<PathBuf> = options.reuse.iter().map(|path| from_root(path)).collect();
     for folder in &reuse {
         journals(folder, None)?;
     }
     let parts = parts(&study).clamp(1, MOST_PARTS).min(points.max(1));
-    let sheet = Sheet { format: FORMAT, file, parts, reuse, of: describe(&study) };
     let folder = Folder::new(out, "");
     let _lock = lock(&folder, study.name())?;
+    // Of the catalogue nothing is to be copied: it travels in the program.
+    let places = Some(Places::of(&study)).filter(|places| options.copy && places.files.contains_key(&file));
+    let mut sheet = Sheet { format: FORMAT, file, copy: None, parts, reuse, of: describe(&study) };
     if folder.path(PLAN).exists() {
         let plan = open(out, describe)?;
+        same_inputs(out, &plan.sheet.of, &Places::of(&study).renamed(sheet.of, &plan.sheet.of), FILES)?;
+        if plan.sheet.copy.is_some() != places.is_some() {
+            return Err(PartsError::Planned { path: out.into(), what: "other files (its own copies, or the study's)" });
+        }
         let Sheet { parts, reuse, .. } = &plan.sheet;
         return match (*parts == sheet.parts, *reuse == sheet.reuse) {
             (true, true) => Ok(plan),
@@ -219,7 +251,18 @@ pub fn plan(
     for name in [JOURNALS, PARTS, TIMES] {
         Folder::new(&folder.path(name), "").create()?;
     }
-    let plan = Plan { folder, path: out.to_path_buf(), sheet, study };
+    let (study, copied) = match places {
+        None => (study, None),
+        Some(places) => {
+            let (study, copied) = places.copy(&sheet.file, out)?;
+            let of = describe(&study).within(out);
+            // What was looked at is what was copied.
+            same_inputs(out, &places.renamed(sheet.of, &of), &of, FILES)?;
+            (sheet.of, sheet.copy) = (of, places.files.get(&sheet.file).cloned());
+            (study, Some(copied))
+        }
+    };
+    let plan = Plan { folder, path: out.to_path_buf(), sheet, study, copied };
     if let Some(search) = &plan.study.spec.search
         && let Replayed::Wants(points) = front::replay(&plan.study, search, &HashMap::new())?
     {
@@ -249,24 +292,49 @@ pub fn open(path: &Path, describe: impl Fn(&Study) -> Manifest) -> Result<Plan, 
     if sheet.parts == 0 {
         return Err(bad("it states no parts".into()));
     }
-    let study = Study::load(&sheet.file)?;
-    let (was, is) = (&sheet.of, describe(&study));
+    let (study, is, files) = match &sheet.copy {
+        None => {
+            let study = Study::load(&sheet.file)?;
+            let is = describe(&study);
+            (study, is, FILES)
+        }
+        Some(copy) => {
+            let study = Study::load(&path.join(copy))?;
+            let is = describe(&study).within(path);
+            (study, is, COPIES)
+        }
+    };
+    let was = &sheet.of;
     same("the version of the program", was.version.clone(), is.version.clone(), program)?;
     same("the commit of the program", was.commit.clone(), is.commit.clone(), program)?;
     same("the revision of the model", was.model_revision.to_string(), is.model_revision.to_string(), program)?;
     same("the list of engines", was.engines.join(", "), is.engines.join(", "), program)?;
-    let files = "put the study and the files it names back as they were, or plan it anew in another folder (--reuse takes over points that are the same)";
+    same_inputs(path, was, &is, files)?;
+    same("the number of points", was.points.to_string(), is.points.to_string(), files)?;
+    Ok(Plan { folder, path: path.to_path_buf(), sheet, study, copied: None })
+}
+
+/// What can be done where the study's files are others than those that were planned with.
+const FILES: &str = "put the study and the files it names back as they were, or plan it anew in another folder (--reuse takes over points that are the same)";
+/// The same of their copies.
+const COPIES: &str = "the parts are worked at with the copies in this folder: put them back as they were, or plan it anew in another folder (--reuse takes over points that are the same)";
+
+/// Whether inputs are those of before, by their digests.
+fn same_inputs(path: &Path, was: &Manifest, is: &Manifest, with: &'static str) -> Result<(), PartsError> {
     let digests = |of: &Manifest| -> BTreeMap<String, String> {
         of.inputs.iter().map(|input| (input.file.clone(), input.blake3.clone())).collect()
     };
-    let (before, now) = (digests(was), digests(&is));
+    let (before, now) = (digests(was), digests(is));
     for file in before.keys().chain(now.keys()) {
         let digest =
             |of: &BTreeMap<String, String>| of.get(file).map_or("none".to_string(), |d| d.chars().take(16).collect());
-        same(&format!("the digest of {file}"), digest(&before), digest(&now), files)?;
+        let (was, is) = (digest(&before), digest(&now));
+        if was != is {
+            let what = format!("the digest of {file}");
+            return Err(PartsError::Differs { path: path.to_path_buf(), what, was, is, with });
+        }
     }
-    same("the number of points", was.points.to_string(), is.points.to_string(), files)?;
-    Ok(Plan { folder, path: path.to_path_buf(), sheet, study })
+    Ok(())
 }
 
 /// The journals of a folder: those whose names begin so, or all, and that of a run of the whole study.
