@@ -11,7 +11,9 @@ import io as _io
 import json as _json
 import os as _os
 import shutil as _shutil
+import sys as _sys
 import tempfile as _tempfile
+import warnings as _warnings
 from pathlib import Path as _Path
 from typing import Any, Mapping, Optional, Sequence, Union
 
@@ -19,7 +21,7 @@ from . import flowspace_native as _native
 
 __version__: str = _native.__version__
 __all__ = [
-    "Error", "Figure", "InputError", "Mapped", "columns", "compare", "explain", "figure", "front", "map", "read", "run", "show", "study", "units",
+    "Error", "Figure", "InputError", "Mapped", "Note", "columns", "compare", "explain", "figure", "front", "map", "read", "run", "show", "study", "units",
     "where",
 ]
 
@@ -32,6 +34,10 @@ class Error(Exception):
     def __init__(self, message: str, code: int):
         super().__init__(message)
         self.code = code
+
+
+class Note(UserWarning):
+    """What the program says beside its answer: a table that was altered, points that were solved anew, figures that were not drawn."""
 
 
 class InputError(Error, ValueError):
@@ -47,7 +53,19 @@ def run(*words: Any) -> str:
     if code not in (0, 2):
         lines = [line[len("error: "):] if line.startswith("error: ") else line for line in err.strip().splitlines()]
         raise (InputError if code == 1 else Error)("\n".join(lines) or out.strip() or "exit code {}".format(code), code)
+    for line in err.splitlines():
+        for start in ("note: ", "warning: "):
+            if line.startswith(start):
+                _warnings.warn(line[len(start):], Note, stacklevel=_depth())
     return out
+
+
+def _depth() -> int:
+    """How far up the caller of this package is."""
+    frame, depth = _sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__") == __name__:
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _options(options: Mapping[str, Any]) -> "list[str]":

@@ -142,6 +142,16 @@ def test_points_rows_and_differences(small):
     assert isinstance(flowspace.compare(frame, small / "out"), (dict, list))
 
 
+def test_what_the_program_notes_is_a_warning(small, tmp_path):
+    flowspace.study(small / "study.yaml", out=tmp_path / "out")
+    table = tmp_path / "out/results.csv"
+    table.write_text(table.read_text().replace(",infeasible,", ",failed,"))
+    with pytest.warns(flowspace.Note, match="was altered since") as caught:
+        flowspace.where(table, "status == failed")
+    # It points at who called.
+    assert caught[0].filename == __file__
+
+
 def test_the_front_of_a_search(tmp_path):
     text = STUDY.format(root=ROOT) + "search: {front: [max samples_per_s, min cost_usd]}\n"
     (tmp_path / "study.yaml").write_text(text)

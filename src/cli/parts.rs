@@ -69,6 +69,12 @@ pub struct WorkArgs {
     /// Longest time between two waits for the disk: what a machine that loses its power can lose.
     #[arg(long, value_name = "TIME", value_parser = time, default_value = "30s")]
     pub checkpoint: f64,
+    /// Solve this point alone; for the command itself, which solves points so that end its process.
+    #[arg(long, value_name = "N", hide = true, requires = "into")]
+    pub point: Option<u64>,
+    /// Where its row goes.
+    #[arg(long, value_name = "FILE", hide = true, requires = "point")]
+    pub into: Option<PathBuf>,
 }
 
 /// Arguments of `flowspace study status`.
@@ -194,6 +200,10 @@ pub fn plan(args: &PlanArgs) -> Result<i32, Failure> {
 /// [`Failure`]: no such part, another version, a folder that cannot be written.
 pub fn work(args: &WorkArgs) -> Result<i32, Failure> {
     let plan = open(&args.folder)?;
+    if let (Some(point), Some(into)) = (args.point, &args.into) {
+        plan.work_alone(point, into)?;
+        return Ok(0);
+    }
     let stop = Arc::new(AtomicBool::new(false));
     let asked = stop.clone();
     let interrupt = Interrupt::catch(
@@ -205,10 +215,15 @@ pub fn work(args: &WorkArgs) -> Result<i32, Failure> {
         jobs: jobs(args.jobs),
         budget: args.time_budget.map(Duration::from_secs_f64),
         checkpoint: Duration::from_secs_f64(args.checkpoint),
+        // Inside another program there is none of ours.
+        program: if super::embed::is_on() { None } else { std::env::current_exe().ok() },
         show: super::show(),
         stop: stop.clone(),
     })?;
     drop(interrupt);
+    if worked.damaged > 0 {
+        say!("note: {} lines of journals are damaged: their points were solved anew", worked.damaged);
+    }
     super::print(&format!(
         "part {}: {} of {} points finished, {} of them known from before, {} solved now\n",
         args.part, worked.finished, worked.points, worked.known, worked.solved
@@ -260,7 +275,14 @@ fn status_text(progress: &Progress) -> String {
     }
     for (part, open) in missing.iter().filter(|(_, open)| open.attempts > 0).take(MOST_NAMED) {
         let (attempts, lines) = (open.attempts, open.lines);
-        let _ = writeln!(text, "  part {part}: begun {attempts} times, {lines} points noted");
+        let _ = write!(text, "  part {part}: begun {attempts} times, {lines} points noted");
+        let often: Vec<String> = (open.within.iter().filter(|(_, ends)| **ends > 1).take(MOST_NAMED))
+            .map(|(point, ends)| format!("{point} ({ends} times)"))
+            .collect();
+        let _ = match often.is_empty() {
+            true => writeln!(text),
+            false => writeln!(text, "; processes ended, or are, in the middle of points {}", often.join(", ")),
+        };
     }
     text
 }

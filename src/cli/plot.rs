@@ -149,6 +149,7 @@ pub fn run(args: &PlotArgs) -> Result<i32, Failure> {
     }
     let tables = args.results.iter().map(|path| Table::read(path)).collect::<Result<Vec<_>, _>>();
     let mut tables = tables.map_err(|e| Failure::input(e.to_string()))?;
+    args.results.iter().for_each(|path| super::rows::say_if_altered(path));
     let table = if tables.len() == 1 { tables.remove(0) } else { together(tables).map_err(fail)? };
     let drawn: Drawn = if asked {
         let stem = stem(args, &spec, &beside);

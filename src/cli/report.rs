@@ -4,7 +4,7 @@ use super::{Failure, help, output};
 use crate::report::html::{self, REPORT};
 use crate::report::manifest::{Digest, MANIFEST, Manifest, folder, now};
 use crate::report::paper::{self, Markup};
-use crate::report::table::{RESULTS, Table};
+use crate::report::table::RESULTS;
 use crate::study::front::{FRONT, PROOF};
 use crate::study::{MODEL_REVISION, Study};
 use clap::Args;
@@ -56,7 +56,7 @@ pub fn run(args: &ReportArgs) -> Result<i32, Failure> {
         let beside = [RESULTS, MANIFEST, PROOF].map(|name| folder(&path).join(name));
         output::check([out], beside.into_iter().chain([path.clone()]))?;
     }
-    let table = Table::read(&path).map_err(|e| Failure::input(e.to_string()))?;
+    let table = super::rows::read(&path)?;
     let text = match markup {
         None => html::page(&table).map_err(|e| Failure::input(e.to_string()))?,
         Some(markup) => {

@@ -3,6 +3,7 @@
 use super::Failure;
 use super::present::{align, plain};
 use crate::report::difference::{self, Comparison};
+use crate::report::manifest::{MANIFEST, Manifest, folder};
 use crate::report::plot::short_number;
 use crate::report::query::Query;
 use crate::report::table::{RESULTS, Table};
@@ -75,7 +76,22 @@ fn tolerance(text: &str) -> Result<f64, String> {
 /// Reads the table of a file or folder.
 pub(super) fn read(path: &Path) -> Result<Table, Failure> {
     let path = if path.is_dir() { path.join(RESULTS) } else { path.to_path_buf() };
-    Table::read(&path).map_err(|e| Failure::input(e.to_string()))
+    let table = Table::read(&path).map_err(|e| Failure::input(e.to_string()))?;
+    say_if_altered(&path);
+    Ok(table)
+}
+
+/// Says of a table that it is not the one that its manifest names. What is read is what stands there; what was proven of it is another matter.
+pub(super) fn say_if_altered(path: &Path) {
+    let Ok(Some(manifest)) = Manifest::beside(path) else { return };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if manifest.outputs.iter().any(|output| output.file == name) && !manifest.vouches(&folder(path), &name) {
+        say!(
+            "note: {} was altered since {} (its digest is not the one in {MANIFEST}): its rows may not be those that were solved",
+            path.display(),
+            manifest.ended
+        );
+    }
 }
 
 /// Columns shown beside the axes and those of the condition, where rows have them.

@@ -88,6 +88,7 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     };
     // From here on nothing waits for the flag: an interruption ends the program at once.
     drop(interrupt);
+    summary.notes.iter().for_each(|note| say!("note: {note}"));
     if let Some(front) = &front {
         let how = format!("solved in {:.1} s, of them {} now", summary.seconds, summary.solved);
         super::print(&front_text(front, &how));

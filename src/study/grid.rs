@@ -131,6 +131,25 @@ fn addresses(changes: &[&Override]) -> Vec<usize> {
     changes.iter().map(|c| std::ptr::from_ref(*c) as usize).collect()
 }
 
+fn word(node: &Node) -> String {
+    if let Value::Scalar { text, .. } = &node.value { text.clone() } else { String::new() }
+}
+
+/// HPL of another order is another run: where a study sets the order, the name says it, so that orders do not compete.
+fn sized(tree: &mut Node, changes: &[&Override]) {
+    let sets = |field: &str| {
+        let mut paths = changes.iter().filter(|c| c.path.root == Root::Workload).map(|c| c.path.segments.as_slice());
+        paths.any(|segments| matches!(segments, [only] if only == field))
+    };
+    if tree.get("kind").map(word).as_deref() != Some("hpl") || !sets("n") || sets("name") {
+        return;
+    }
+    if let (Some(name), Some(n)) = (tree.get("name"), tree.get("n")) {
+        let name = Node::scalar(format!("{} n={}", word(name), word(n).replace('_', "")), name.origin.clone());
+        tree.set("name", name.origin.clone(), name);
+    }
+}
+
 /// Most points looked at before the run.
 const SAMPLE: u64 = 256;
 
@@ -303,7 +322,7 @@ impl Study {
         // What is wrong is told of a tree made from the start.
         let start = self.spec.system.as_ref().filter(|_| system.is_none());
         let mut tree_of_system = start.map(|s| s.0.clone());
-        for change in changes {
+        for change in &changes {
             let tree = match change.path.root {
                 Root::Workload => match &mut workload {
                     Some(workload) => workload,
@@ -342,7 +361,8 @@ impl Study {
         let workload = match (known, workload) {
             (Some(known), _) => Some(known),
             (None, None) => None,
-            (None, Some(tree)) => {
+            (None, Some(mut tree)) => {
+                sized(&mut tree, &changes);
                 language = system.as_ref().and_then(|system| executed::language(&tree, system, solve.as_ref().ok()));
                 let built = match &language {
                     Some(model) => Ok(executed::stand_in(model)),
@@ -431,8 +451,12 @@ impl Study {
     /// What a point makes of a tree.
     fn changed(&self, index: u64, root: Root, tree: &Node) -> Result<Node, Problems> {
         let mut tree = tree.clone();
-        for change in self.changes(&self.choice(index)).into_iter().filter(|c| c.path.root == root) {
+        let changes = self.changes(&self.choice(index));
+        for change in changes.iter().filter(|c| c.path.root == root) {
             set(&mut tree, &change.path.segments, &change.value, &change.origin, &change.path)?;
+        }
+        if root == Root::Workload {
+            sized(&mut tree, &changes);
         }
         Ok(tree)
     }

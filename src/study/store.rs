@@ -281,19 +281,19 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens a journal to go on with it, and reads what it has.
+    /// Opens a journal to go on with it, and reads what it has: results by key, and how many lines say nothing that can be used.
     ///
     /// # Errors
     /// [`StoreError`] when it cannot be read or written.
-    pub fn resume(path: PathBuf) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
+    pub fn resume(path: PathBuf) -> Result<(Self, HashMap<Key, Solved>, u64), StoreError> {
         let mut file = OpenOptions::new().create(true).read(true).append(true).open(&path).map_err(cannot(&path))?;
         let mut known = HashMap::new();
         let kept = |key, solved| {
             known.insert(key, solved);
         };
-        read_journal(&file, kept).map_err(cannot(&path))?;
+        let damaged = read_journal(&file, kept).map_err(cannot(&path))?;
         end_last_line(&mut file).map_err(cannot(&path))?;
-        Ok((Self { path, file, lines: String::new() }, known))
+        Ok((Self { path, file, lines: String::new() }, known, damaged))
     }
 
     /// Begins a journal that is not there yet.
@@ -346,6 +346,8 @@ pub struct Store {
     pub folder: Folder,
     /// What is finished.
     pub journal: Journal,
+    /// What is amiss with it, for the user: points that were solved once are solved anew.
+    pub notes: Vec<String>,
     /// Held for the life of the run; the operating system lets go of it however the run ends.
     _lock: File,
 }
@@ -358,8 +360,18 @@ impl Store {
     pub fn open(path: &Path, study: &str) -> Result<(Self, HashMap<Key, Solved>), StoreError> {
         let folder = Folder::new(path, "");
         let lock = lock(&folder, study)?;
-        let (journal, known) = Journal::resume(folder.path(JOURNAL))?;
-        Ok((Self { folder, journal, _lock: lock }, known))
+        let results = folder.path(RESULTS).exists();
+        let (journal, known, damaged) = Journal::resume(folder.path(JOURNAL))?;
+        let path = journal.path.display();
+        let mut notes = Vec::new();
+        if damaged > 0 {
+            notes.push(format!(
+                "{path}: {damaged} lines are damaged, cut off or of another version, and were passed over: their points were solved anew"
+            ));
+        } else if results && known.is_empty() {
+            notes.push(format!("{path} had no points, though {RESULTS} lies beside it: all points were solved anew"));
+        }
+        Ok((Self { folder, journal, notes, _lock: lock }, known))
     }
 }
 
@@ -472,18 +484,20 @@ fn checksum(body: &str) -> String {
     blake3::hash(body.as_bytes()).to_hex().chars().take(32).collect()
 }
 
-/// The whole lines of a journal, one after the other.
-pub(super) fn read_journal(file: &File, mut each: impl FnMut(Key, Solved)) -> io::Result<()> {
+/// The whole lines of a journal, one after the other; how many others there are, but for a last one that was cut off.
+pub(super) fn read_journal(file: &File, mut each: impl FnMut(Key, Solved)) -> io::Result<u64> {
     let mut reader = BufReader::new(file);
     reader.seek(SeekFrom::Start(0))?;
     let mut line = Vec::new();
+    let mut damaged = 0;
     loop {
         line.clear();
         if reader.read_until(b'\n', &mut line)? == 0 {
-            return Ok(());
+            return Ok(damaged);
         }
-        if let Some((key, solved)) = std::str::from_utf8(&line).ok().and_then(read_line) {
-            each(key, solved);
+        match std::str::from_utf8(&line).ok().and_then(read_line) {
+            Some((key, solved)) => each(key, solved),
+            None => damaged += u64::from(line.ends_with(b"\n")),
         }
     }
 }

@@ -134,6 +134,8 @@ pub struct Summary {
     pub best: Vec<(&'static str, Vec<Best>)>,
     /// The results.
     pub results: PathBuf,
+    /// What the user should know of the run.
+    pub notes: Vec<String>,
 }
 
 impl Summary {
@@ -148,6 +150,9 @@ impl Summary {
         }
     }
 }
+
+/// What finishes one of the points that are wanted.
+pub(super) type Each = dyn Fn(&Shared, u64) -> Option<Finished> + Send + Sync;
 
 /// What solves a point.
 pub(super) type Solve = dyn Fn(&Point) -> Result<Answer, String> + Send + Sync;
@@ -273,6 +278,8 @@ pub(super) struct Shared {
     solve: Arc<Solve>,
     /// Which points are to be finished.
     pub(super) wanted: Wanted,
+    /// How each is, where not by [`Shared::finish`] alone; nothing where work stops.
+    pub(super) each: Option<Box<Each>>,
     next: AtomicU64,
     pub(super) stop: Arc<AtomicBool>,
     halt: AtomicBool,
@@ -320,6 +327,7 @@ impl Shared {
     pub(super) fn new(study: Study, solve: Arc<Solve>, known: HashMap<Key, Solved>, stop: Arc<AtomicBool>) -> Self {
         Self {
             wanted: Wanted::First(study.count().unwrap_or(u64::MAX)),
+            each: None,
             study,
             solve,
             next: AtomicU64::new(0),
@@ -369,7 +377,11 @@ impl Shared {
     fn work(&self, sender: &Sender<Finished>) {
         while !self.stop.load(Ordering::Relaxed) && !self.halt.load(Ordering::Relaxed) {
             let next = self.wanted.get(self.next.fetch_add(1, Ordering::Relaxed));
-            if next.is_none_or(|index| sender.send(self.finish(index)).is_err()) {
+            let finished = next.and_then(|index| match &self.each {
+                Some(each) => each(self, index),
+                None => Some(self.finish(index)),
+            });
+            if finished.is_none_or(|finished| sender.send(finished).is_err()) {
                 return;
             }
         }
@@ -564,7 +576,8 @@ impl<'s> Collector<'s> {
         store
             .folder
             .replace(TIMINGS, &TIMING, |out| rows.iter().try_for_each(|(index, row)| push_timing(out, *index, row)))?;
-        let mut summary = Summary { finished: rows.len() as u64, solved: beyond, results, ..Summary::default() };
+        let mut summary =
+            Summary { finished: rows.len() as u64, solved: beyond, results, notes: store.notes, ..Summary::default() };
         for row in rows.values() {
             summary.solved += u64::from(row.fresh);
             summary.count(row.solved.get("status"));

@@ -263,6 +263,121 @@ fn what_cannot_be_carried_is_said() {
     assert!(output.status.success() && !root.join("shipped/inputs").exists(), "{}", stderr(&output));
 }
 
+/// Two points of some seconds each, as HiGHS is to prove them.
+#[cfg(target_os = "linux")]
+const SLOW: &str = "
+name: slow
+workload: gpt3-175b-training
+system: sn30-1024-torus-2d
+solve: {solver: highs}
+axes:
+  - {name: sram, field: system.chip.sram, values: [320 MB, 640 MB]}
+";
+
+/// Waits until something is there.
+#[cfg(target_os = "linux")]
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let clock = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(clock.elapsed() < Duration::from_secs(300), "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Ends a worker in the middle of its first point.
+#[cfg(target_os = "linux")]
+fn ended_within(folder: &Scratch, point: &str) {
+    let before = fs::read_dir(folder.0.join("run/begun")).unwrap().count();
+    let mut child = worker(folder, 0);
+    until("the point", || {
+        let files: Vec<_> =
+            fs::read_dir(folder.0.join("run/begun")).unwrap().map(|file| file.unwrap().path()).collect();
+        let begun = files.iter().any(|file| fs::read_to_string(file).unwrap().ends_with(&format!("+ {point}\n")));
+        let ended = child.try_wait().unwrap();
+        assert!(ended.is_none(), "the part is finished: {ended:?}");
+        (files.len() > before && begun).then_some(())
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The process that a worker solves a point in.
+#[cfg(target_os = "linux")]
+fn process_of(worker: u32) -> Option<u32> {
+    let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes.into_iter().find(|process: &u32| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+        status.lines().any(|line| line.strip_prefix("PPid:").is_some_and(|of| of.trim() == worker.to_string()))
+    })
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_point_that_ends_its_process_gets_one_of_its_own() {
+    let folder = Scratch::new("parts-apart");
+    folder.write("study.yaml", SLOW);
+    succeed(&folder, &["study", "run", "study.yaml", "--out", "whole", "--no-plots"]);
+    for out in ["run", "first"] {
+        if out == "first" {
+            fs::rename(folder.0.join("run"), folder.0.join(out)).unwrap();
+        }
+        succeed(&folder, &["study", "plan", "study.yaml", "--out", "run", "--parts", "1"]);
+        ended_within(&folder, "0");
+        // It comes last now: the other one is begun first, and ends by itself.
+        let mut child = worker(&folder, 0);
+        until("the other point", || {
+            let files = fs::read_dir(folder.0.join("run/begun")).unwrap();
+            let texts: Vec<String> = files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect();
+            texts.iter().any(|text| text == "+ 1\n- 1\n+ 0\n").then_some(())
+        });
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let status = folder.run(&["study", "status", "run"]);
+        let text = String::from_utf8(status.stdout).unwrap();
+        assert!(text.contains("in the middle of points 0 (2 times)"), "{text}");
+        let mut child = worker(&folder, 0);
+        let id = child.id();
+        if out == "run" {
+            // The process of its own brings what a run brings.
+            until("a process of its own", || process_of(id));
+            assert!(child.wait().unwrap().success());
+            succeed(&folder, &["study", "merge", "run", "--no-plots"]);
+            assert_eq!(folder.read("run/results.csv"), folder.read("whole/results.csv"));
+            let mut begun = fs::read_dir(folder.0.join("run/begun")).unwrap().map(|file| file.unwrap().file_name());
+            assert!(begun.all(|name| !name.to_string_lossy().starts_with('.')), "an answer was left");
+            continue;
+        }
+        // Ended as well, it leaves a row that says so, and the other point its own.
+        let own = until("a process of its own", || process_of(id));
+        assert!(Command::new("kill").args(["-9", &own.to_string()]).status().unwrap().success());
+        assert!(child.wait().unwrap().success());
+        succeed(&folder, &["study", "merge", "run", "--no-plots", "--columns", "reason,iteration_s"]);
+        let (results, whole) = (folder.read("run/results.csv"), folder.read("whole/results.csv"));
+        let rows: Vec<&str> = results.lines().collect();
+        let reason = "2 processes ended in the middle of this point, and one that had nothing else to do was ended by signal 9 (SIGKILL";
+        assert!(rows[1].starts_with("0,320 MB,failed,") && rows[1].contains(reason), "{results}");
+        assert!(rows[2].starts_with("1,640 MB,optimal,") && whole.lines().count() == rows.len(), "{results}");
+    }
+    // A worker that ends takes the process with it.
+    succeed(&folder, &["study", "plan", "study.yaml", "--out", "run-on", "--parts", "1"]);
+    folder.write("run-on/begun/00000.a", "+ 0\n+ 1\n");
+    folder.write("run-on/begun/00000.b", "+ 0\n+ 1\n");
+    fs::rename(folder.0.join("run"), folder.0.join("second")).unwrap();
+    fs::rename(folder.0.join("run-on"), folder.0.join("run")).unwrap();
+    let mut child = worker(&folder, 0);
+    let id = child.id();
+    let own = until("a process of its own", || process_of(id));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    until("its end", || {
+        let status = fs::read_to_string(format!("/proc/{own}/status")).unwrap_or_default();
+        (status.is_empty() || status.contains("State:\tZ")).then_some(())
+    });
+}
+
 /// Cores and bandwidth of memory against the price, searched.
 const SEARCH: &str = "
 name: searched
@@ -338,6 +453,17 @@ fn two_proofs_that_differ_are_an_error_of_their_own() {
     fs::remove_file(folder.0.join("run/parts/00000.csv")).unwrap();
     let journal = fs::read_dir(folder.0.join("run/journal")).unwrap().next().unwrap().unwrap().path();
     let line = fs::read_to_string(&journal).unwrap().lines().next().unwrap().to_string();
+    // A line of it that is damaged is told, and its point solved anew.
+    let text = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, text.replacen("\"iteration_s\":\"", "\"iteration_s\":\"1", 1)).unwrap();
+    let output = folder.run(&["study", "work", "run", "--part", "0"]);
+    assert!(
+        output.status.success() && stderr(&output).contains("note: 1 lines of journals are damaged"),
+        "{}",
+        stderr(&output)
+    );
+    fs::write(&journal, text).unwrap();
+    fs::remove_file(folder.0.join("run/parts/00000.csv")).unwrap();
     let body = line.split_once("\"body\":").unwrap().1.strip_suffix('}').unwrap();
     let at = body.find("\"iteration_s\":\"").unwrap() + "\"iteration_s\":\"".len();
     let other = format!("{}9{}", &body[..at], &body[at..]);

@@ -686,3 +686,58 @@ fn finished_studies_are_asked() {
         "{manifest}"
     );
 }
+
+#[test]
+fn what_was_altered_or_lost_is_said() {
+    let folder = Folder::new("altered");
+    folder.study("  - {name: cores, field: system.chip.cores, values: [8, 16]}\n");
+    let run = ["study", "run", "study.yaml", "--out", "out", "--no-plots"];
+    let whole = folder.flowspace(&run);
+    assert!(code(&whole) == Some(0) && !stderr(&whole).contains("note:"), "{}", stderr(&whole));
+    let results = folder.read("out/results.csv");
+    let reads: [&[&str]; 4] = [
+        &["study", "where", "out", "status == optimal"],
+        &["study", "compare", "out", "out"],
+        &["study", "report", "out", "--markdown"],
+        &["plot", "out/results.csv", "--x", "cost_usd", "--y", "samples_per_s", "--out", "figure"],
+    ];
+    for read in reads {
+        let output = folder.flowspace(read);
+        assert!(!stderr(&output).contains("altered"), "{read:?}: {}", stderr(&output));
+    }
+    fs::write(folder.0.join("out/results.csv"), results.replace(",optimal,", ",feasible,")).unwrap();
+    for read in reads {
+        let output = folder.flowspace(read);
+        let said = stderr(&output);
+        assert!(said.contains("results.csv was altered since 2"), "{read:?}: {said}");
+    }
+    // A line of the journal that is damaged, and a journal that is gone.
+    let journal = folder.0.join("out/journal.jsonl");
+    let text = fs::read_to_string(&journal).unwrap();
+    fs::write(&journal, text.replacen("body", "bodi", 1)).unwrap();
+    let output = folder.flowspace(&run);
+    assert!(stderr(&output).contains("journal.jsonl: 1 lines are damaged"), "{}", stderr(&output));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("\n1 solved in "));
+    fs::write(&journal, "").unwrap();
+    let output = folder.flowspace(&run);
+    assert!(stderr(&output).contains("had no points, though results.csv lies beside it"), "{}", stderr(&output));
+    assert_eq!(folder.read("out/results.csv"), results);
+}
+
+#[test]
+fn orders_of_hpl_do_not_compete() {
+    let folder = Folder::new("hpl");
+    fs::write(folder.0.join("workload.yaml"), "kind: hpl\nname: HPL\nsource: made up\nn: 4096\nblock: 512\n").unwrap();
+    folder.study("  - {name: n, field: workload.n, values: [2048, 4_096]}\n");
+    let run = folder.flowspace(&["study", "run", "study.yaml", "--out", "out", "--no-plots"]);
+    assert_eq!(code(&run), Some(0), "{}", stderr(&run));
+    let results = folder.read("out/results.csv");
+    assert!(results.contains(",HPL n=2048,") && results.contains(",HPL n=4096,"), "{results}");
+    // Solved again it is the same point.
+    let shown = folder.flowspace(&["study", "show", "out", "--point", "1"]);
+    assert!(code(&shown) == Some(0) && !stderr(&shown).contains("error"), "{}", stderr(&shown));
+    // As it stands in the file it keeps its name.
+    folder.study("  - {name: cores, field: system.chip.cores, values: [8, 16]}\n");
+    folder.flowspace(&["study", "run", "study.yaml", "--out", "plain", "--no-plots"]);
+    assert!(folder.read("plain/results.csv").contains(",HPL,"));
+}

@@ -14,8 +14,10 @@
 //! parts/00017.csv           rows of a finished part (003-00017.csv in a search)
 //! timings/00017.csv         seconds of its points
 //! journal/00017.ATTEMPT     points as they finish, a file each process
+//! begun/00017.ATTEMPT       points as they are begun and end
 //! ```
 
+mod apart;
 mod inputs;
 mod merge;
 mod round;
@@ -118,6 +120,24 @@ pub enum PartsError {
         part: u64,
         /// How many there are.
         parts: u64,
+    },
+    /// A point that the study does not have.
+    #[error("there is no point {point}: the study has {points}, from 0")]
+    NoPoint {
+        /// Asked for.
+        point: u64,
+        /// How many there are.
+        points: u64,
+    },
+    /// No process for a point that others ended in the middle of.
+    #[error("point {point} ended the processes that were at it, and {} cannot be started to solve it by itself: {reason}", path.display())]
+    NoProcess {
+        /// The program.
+        path: PathBuf,
+        /// The point.
+        point: u64,
+        /// Why.
+        reason: String,
     },
     /// Parts are not finished.
     #[error("{missing} of {parts} parts are not finished: {which}; finish each with `flowspace study work {} --part N`", path.display())]
@@ -248,7 +268,7 @@ pub fn plan(
             (true, false) => Err(PartsError::Planned { path: out.into(), what: "other folders to take points from" }),
         };
     }
-    for name in [JOURNALS, PARTS, TIMES] {
+    for name in [JOURNALS, PARTS, TIMES, apart::BEGUN] {
         Folder::new(&folder.path(name), "").create()?;
     }
     let (study, copied) = match places {
@@ -390,6 +410,8 @@ pub struct Open {
     pub attempts: u64,
     /// Lines of their journals.
     pub lines: u64,
+    /// Points that processes began and did not end, and how many; those that still run are among them.
+    pub within: BTreeMap<u64, u32>,
 }
 
 impl Plan {
@@ -432,6 +454,7 @@ impl Plan {
                 let file = File::open(&path).map_err(cannot(&path))?;
                 open.lines += BufReader::new(file).split(b'\n').count() as u64;
             }
+            open.within = apart::ends(&self.folder, &round.stem(part))?;
             missing.insert(part, open);
         }
         let asked = match round.number {

@@ -1,5 +1,6 @@
 //! One part of a round finished: its points solved, each noted in the journal of this process, and at the end its table.
 
+use super::apart::Apart;
 use super::round::{Round, table};
 use super::{JOURNALS, PARTS, PartsError, Plan, TIMES, journals};
 use crate::mapping::Status;
@@ -10,6 +11,7 @@ use crate::study::sweep::{self, Row, Shared, TIMING, Wanted};
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -25,6 +27,8 @@ pub struct WorkOptions {
     pub budget: Option<Duration>,
     /// Longest time between two waits for the disk.
     pub checkpoint: Duration,
+    /// The program that solves points by themselves in whose middle processes ended; where it is left out they are solved with the others.
+    pub program: Option<PathBuf>,
     /// Whether to tell how far it is.
     pub show: Show,
     /// Set from elsewhere to stop.
@@ -44,6 +48,8 @@ pub struct Worked {
     pub solved: u64,
     /// Whether the part stands.
     pub whole: bool,
+    /// Lines of earlier attempts that are damaged: their points were solved anew.
+    pub damaged: u64,
 }
 
 impl Plan {
@@ -57,26 +63,37 @@ impl Plan {
         if part >= round.parts {
             return Err(PartsError::NoPart { part, parts: round.parts });
         }
-        let (stem, points) = (round.stem(part), round.points_of(part));
+        let (stem, mut points) = (round.stem(part), round.points_of(part));
         let count = points.len() as u64;
         if self.under(PARTS, "").path(&table(&stem)).exists() {
-            return Ok(Worked { points: count, finished: count, known: count, solved: 0, whole: true });
+            return Ok(Worked { points: count, finished: count, known: count, solved: 0, whole: true, damaged: 0 });
         }
-        let known = self.known(&stem)?;
+        let (known, damaged) = self.known(&stem)?;
         // The clock tells processes of one number on different machines apart.
         let clock = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let attempt = format!("{}-{clock:x}", std::process::id());
         let mut journal = Journal::begin(self.under(JOURNALS, "").path(&format!("{stem}.{attempt}")))?;
         let (out, timings) = (self.under(PARTS, &attempt), self.under(TIMES, &attempt));
+        let apart = Apart::new(
+            &self.folder,
+            &self.path,
+            (part, &stem, &attempt),
+            options.program.clone(),
+            options.stop.clone(),
+        )?;
+        apart.order(&mut points);
+        let apart = Arc::new(apart);
         let pool = sweep::pool(options.jobs, count)?;
         let mut shared = Shared::new(self.study, sweep::solver(), known, options.stop.clone());
         shared.wanted = Wanted::These(points);
+        let each = apart.clone();
+        shared.each = Some(Box::new(move |shared, point| each.finish(shared, point)));
         let shared = Arc::new(shared);
         let mut progress = Progress::new(options.show, count);
         let mut rows: BTreeMap<u64, Row> = BTreeMap::new();
         let mut synced = Instant::now();
         let mut solved = 0;
-        shared.drive(&pool, until, |finished| {
+        let driven = shared.drive(&pool, until, |finished| {
             for finished in finished {
                 if let Some(key) = finished.key.filter(|_| finished.fresh) {
                     journal.note(key, &finished.solved)?;
@@ -92,9 +109,12 @@ impl Plan {
                 journal.sync()?;
             }
             Ok(())
-        })?;
+        });
+        let left = apart.leave();
+        driven?;
         progress.finish();
         journal.sync()?;
+        left?;
         let (finished, whole) = (rows.len() as u64, rows.len() as u64 == count);
         if whole {
             // The table of the part last: it says that all is there.
@@ -104,20 +124,20 @@ impl Plan {
             let heatmap = sweep::heatmap(&shared.study);
             write_part(&out, &table(&stem), &shared.study, &heatmap, &rows)?;
         }
-        Ok(Worked { points: count, finished, known: finished - solved.min(finished), solved, whole })
+        Ok(Worked { points: count, finished, known: finished - solved.min(finished), solved, whole, damaged })
     }
 
-    /// What was solved before: by other attempts at the part, and in folders to take points from.
-    fn known(&self, stem: &str) -> Result<HashMap<Key, Solved>, PartsError> {
+    /// What was solved before, by other attempts at the part and in folders to take points from; and how many lines of journals are damaged.
+    fn known(&self, stem: &str) -> Result<(HashMap<Key, Solved>, u64), PartsError> {
         let mut files = journals(&self.path, Some(&format!("{stem}.")))?;
         for folder in &self.sheet.reuse {
             files.extend(journals(folder, None)?);
         }
         let mut known = HashMap::new();
-        let mut wrong = None;
+        let (mut wrong, mut damaged) = (None, 0);
         for path in files {
             let file = File::open(&path).map_err(cannot(&path))?;
-            read_journal(&file, |key, solved| match known.entry(key) {
+            damaged += read_journal(&file, |key, solved| match known.entry(key) {
                 Entry::Vacant(entry) => {
                     entry.insert(solved);
                 }
@@ -135,7 +155,7 @@ impl Plan {
             })
             .map_err(cannot(&path))?;
         }
-        wrong.map_or(Ok(known), Err)
+        wrong.map_or(Ok((known, damaged)), Err)
     }
 }
 
