@@ -100,6 +100,34 @@ pub fn unit_of(column: &str) -> Option<String> {
     unit.map(|unit| unit.replace("_per_", "/"))
 }
 
+/// A column as the title of an axis: what it is, and its unit as it is written: `power (W)`, `samples/s`; without a unit its name.
+pub fn titled(column: &str) -> String {
+    let symbol = |unit: &str| match unit {
+        "bytes_per_s" => "bytes/s".to_string(),
+        "flop_per_s" => "FLOP/s".to_string(),
+        "j_per_byte" => "J/byte".to_string(),
+        "j_per_flop" => "J/FLOP".to_string(),
+        "flop" => "FLOP".to_string(),
+        "hz" => "Hz".to_string(),
+        "w" => "W".to_string(),
+        "mw" => "MW".to_string(),
+        "j" => "J".to_string(),
+        "usd" => "$".to_string(),
+        "musd" => "million $".to_string(),
+        "pct" => "%".to_string(),
+        other => other.replace('_', " "),
+    };
+    let unit = kind_of(column).map(|kind| kind.unit).or_else(|| column.ends_with("_pct").then_some("pct"));
+    match unit {
+        Some(unit) => match column.strip_suffix(unit).map(|name| name.trim_end_matches('_').replace('_', " ")) {
+            Some(name) if !name.is_empty() => format!("{name} ({})", symbol(unit)),
+            _ => symbol(unit),
+        },
+        None if column.contains("_per_") => column.split("_per_").map(symbol).collect::<Vec<_>>().join("/"),
+        None => column.to_string(),
+    }
+}
+
 /// The one kind that all labels are amounts of.
 pub fn kind_of_labels<'t>(labels: impl Iterator<Item = &'t str> + Clone) -> Option<Kind> {
     let first = labels.clone().next()?;
@@ -353,6 +381,21 @@ mod tests {
             [("dram_bytes_per_s", Some("bytes/s")), ("samples_per_s_per_mw", Some("samples/s/mw")), ("tp", None)]
         {
             assert_eq!(unit_of(column).as_deref(), unit, "{column}");
+        }
+        for (column, title) in [
+            ("power_w", "power (W)"),
+            ("cost_usd", "cost ($)"),
+            ("samples_per_s", "samples/s"),
+            ("samples_per_s_per_musd", "samples/s/million $"),
+            ("j_per_sample", "J/sample"),
+            ("dram_bytes_per_s", "dram (bytes/s)"),
+            ("flop_per_s", "FLOP/s"),
+            ("iteration_s", "iteration (s)"),
+            ("error_band_pct", "error band (%)"),
+            ("utilization", "utilization"),
+            ("tp", "tp"),
+        ] {
+            assert_eq!(titled(column), title);
         }
         let all = COLUMNS.iter().filter(|c| kind_of(c.name).is_some() && c.name != "partition_times_s");
         assert!(all.clone().count() > 30 && all.clone().all(|c| c.is_number()));

@@ -1,5 +1,6 @@
 //! Drawing a figure that was asked for, from any table.
 
+use super::super::columns::titled;
 use super::super::csv::TRAILING;
 use super::super::plot::{
     Better, Dimension, Heatmap, Lever, MatrixPoint, Parallel, ParallelAxis, ParallelLine, ParetoChart, Point, Scale,
@@ -141,7 +142,7 @@ impl<'t> Work<'t> {
     }
 
     fn label(&self, own: &Option<String>, column: &str) -> String {
-        own.clone().unwrap_or_else(|| column.to_string())
+        own.clone().unwrap_or_else(|| titled(column))
     }
 
     fn scale(log: Option<bool>) -> Scale {
@@ -302,7 +303,7 @@ impl<'t> Work<'t> {
         let direction = |column: &str| if no_front { Ok(Better::Lower) } else { self.direction(column) };
         let (x_better, y_better) = (direction(x_column)?, direction(y_column)?);
         let third = match &self.spec.z {
-            Some(z) => Some(Third { label: z.0.clone(), better: direction(&z.0)? }),
+            Some(z) => Some(Third { label: titled(&z.0), better: direction(&z.0)? }),
             None => None,
         };
         let groups = self.groups()?;
@@ -385,7 +386,7 @@ impl<'t> Work<'t> {
             cols: col_names,
             row_title: self.label(&self.spec.y_label, y),
             col_title: self.label(&self.spec.x_label, x),
-            value_label: z.to_string(),
+            value_label: titled(z),
             cells,
             notes,
             remarks: self.notes.clone(),
@@ -441,15 +442,19 @@ impl<'t> Work<'t> {
         levers.sort_by(|a, b| b.value.abs().total_cmp(&a.value.abs()).then(a.name.cmp(&b.name)));
         let chosen =
             if self.spec.fixed.0.len() == axes.len() { "" } else { ", the best of those that fit what is fixed" };
-        let unit = crate::report::plot::short_number(values[base]);
-        self.notes.push(format!("Base{chosen}: {}; {column} {unit}.", super::joined(&texts, base)));
+        let value = crate::report::plot::short_number(values[base]);
+        self.notes.push(format!("Base{chosen}: {}; {} {value}.", super::joined(&texts, base), titled(column)));
         if without > 0 {
             self.notes.push(format!("{without} neighbours of the base have no {column}."));
         }
         let two = levers.iter().any(|lever| lever.fixed.is_some());
         let chart = Tornado {
             title: self.title.clone(),
-            x_label: self.spec.x_label.clone().unwrap_or_else(|| format!("change of {column} by one axis alone, %")),
+            x_label: self
+                .spec
+                .x_label
+                .clone()
+                .unwrap_or_else(|| format!("change of {} by one axis alone, %", titled(column))),
             names: if two { ["largest change".into(), "the other way".into()] } else { Default::default() },
             levers,
             notes: self.notes.clone(),
@@ -521,7 +526,7 @@ impl<'t> Work<'t> {
                 values.push(numbers);
             }
             let better = self.direction(column).ok().filter(|_| names.is_empty());
-            axes.push(ParallelAxis { name: column.clone(), scale: Scale::Auto, names, better });
+            axes.push(ParallelAxis { name: titled(column), scale: Scale::Auto, names, better });
         }
         let lines = self.rows.iter().map(|row| ParallelLine {
             group: groups[*row].to_string(),
@@ -546,7 +551,7 @@ impl<'t> Work<'t> {
         });
         let chart = ScatterMatrix {
             title: self.title.clone(),
-            dimensions: columns.iter().map(|c| Dimension { name: c.clone(), scale: Scale::Auto }).collect(),
+            dimensions: columns.iter().map(|c| Dimension { name: titled(c), scale: Scale::Auto }).collect(),
             points: points.collect(),
             notes: self.notes.clone(),
         };

@@ -37,6 +37,8 @@ const CELL_HEIGHT: f64 = 12.0;
 /// Fewer rows than fill this height are drawn higher.
 const FEW_ROWS: f64 = 90.0;
 pub(super) const CELL_FONT: f64 = 6.5;
+/// Numbers that would be smaller are left out: they would run into each other.
+const LEAST_FONT: f64 = SMALLEST * 0.8;
 const BAR_WIDTH: f64 = 8.0;
 /// Between the cells and the colour bar.
 pub(super) const BAR_GAP: f64 = 8.0;
@@ -101,6 +103,9 @@ impl Heatmap {
         }
         let bar_end = color_bar(canvas, &layout.grid, &range, &self.value_label, y).max(row_title_end);
         let mut bottom = layout.grid.y1.max(bar_end) + 2.0;
+        if layout.font < LEAST_FONT && !all.is_empty() {
+            bottom = frame::note(canvas, "The cells are too narrow for their numbers: the colours say them.", bottom);
+        }
         for remark in &self.remarks {
             bottom = frame::note(canvas, remark, bottom);
         }
@@ -187,8 +192,10 @@ pub(super) fn cell(canvas: &mut Canvas, rect: &Rect, font: f64, value: Option<(S
     if let Some((text, at)) = value {
         let color = theme::viridis(at);
         canvas.rect(*rect, color);
-        let look = Look::new(font.max(SMALLEST * 0.8)).align(Align::Middle);
-        canvas.text_mid(&minus(&text), rect.center(), look.color(theme::text_on(color)));
+        if font >= LEAST_FONT {
+            let look = Look::new(font).align(Align::Middle);
+            canvas.text_mid(&minus(&text), rect.center(), look.color(theme::text_on(color)));
+        }
         return;
     }
     canvas.rect(*rect, EMPTY);

@@ -115,7 +115,8 @@ impl Roofline {
             // On axes of ratios a roof's rise is a straight line from any point of it to its knee.
             let line = line(&frame, (x.lo(), part.value * x.lo()), (part.until / part.value, part.until));
             if let Some((a, b)) = line {
-                canvas.dashed(&[a, b], ROOF_WIDTH, MID, DASHES[i % DASHES.len()]);
+                let (grey, dash) = stroke_of(i);
+                canvas.dashed(&[a, b], ROOF_WIDTH, grey, dash);
                 lines.push((a, b));
             }
         }
@@ -176,12 +177,25 @@ fn add(parts: &mut Vec<Part>, value: f64, name: &str, until: f64, better: fn(f64
     match parts.iter_mut().find(|part| same(part.value, value)) {
         Some(part) => {
             part.until = better(part.until, until);
-            if !part.names.iter().any(|(other, _)| other == name) {
+            if !part.names.iter().any(|(other, of)| other == name && rate(*of) == rate(value)) {
                 part.names.push((name.to_string(), value));
             }
         }
         None => parts.push(Part { value, names: vec![(name.to_string(), value)], until }),
     }
+}
+
+/// Bytes a second in words.
+fn rate(value: f64) -> String {
+    let text = short_number(value);
+    let prefix = text.find(|c: char| c.is_ascii_uppercase() || c == 'k').unwrap_or(text.len());
+    format!("{} {}B/s", &text[..prefix], &text[prefix..])
+}
+
+/// How the line of a bandwidth is drawn: dashes, and where there are more bandwidths than dashes another grey.
+fn stroke_of(i: usize) -> (Rgb, &'static [f64]) {
+    let greys = [MID, BLACK, theme::mix(MID, theme::WHITE, 0.45)];
+    (greys[i / DASHES.len() % greys.len()], DASHES[i % DASHES.len()])
 }
 
 /// The slanted parts, each up to the highest peak of the roofs that share it.
@@ -219,11 +233,6 @@ fn entries(chips: &Groups, memories: &Groups, slants: &[Part], points: bool) -> 
     let alone = |memory: &str| slants.iter().filter(|s| s.names.iter().any(|(n, _)| n == memory)).count() <= 1;
     let mut named: Vec<&str> = Vec::new();
     for (i, slant) in slants.iter().enumerate() {
-        let rate = |value: f64| {
-            let text = short_number(value);
-            let prefix = text.find(|c: char| c.is_ascii_uppercase() || c == 'k').unwrap_or(text.len());
-            format!("{} {}B/s", &text[..prefix], &text[prefix..])
-        };
         let equal = slant.names.iter().all(|(_, value)| rate(*value) == rate(slant.value));
         let label = if equal {
             let names: Vec<&str> = slant.names.iter().map(|(name, _)| name.as_str()).collect();
@@ -233,13 +242,13 @@ fn entries(chips: &Groups, memories: &Groups, slants: &[Part], points: bool) -> 
                 slant.names.iter().map(|(name, value)| format!("{name}: {}", rate(*value))).collect();
             each.join(", ")
         };
-        let dash = DASHES[i % DASHES.len()];
+        let (grey, dash) = stroke_of(i);
         let swatch = match slant.names.as_slice() {
             [(memory, _)] if alone(memory) && points => {
                 named.push(memory);
-                Swatch::Roof(memories.shape(memory), MID, dash)
+                Swatch::Roof(memories.shape(memory), grey, dash)
             }
-            _ => Swatch::Line(MID, dash),
+            _ => Swatch::Line(grey, dash),
         };
         entries.push(Entry::new(label.trim_start_matches(": "), swatch));
     }

@@ -161,6 +161,13 @@ impl ScatterMatrix {
         }
         bottom = sheet.legend(bottom);
         let canvas = &mut sheet.canvas;
+        if !shown.is_empty() {
+            bottom = frame::note(
+                canvas,
+                "Diagonal: how many designs have such values; the number is the count of the highest bar.",
+                bottom,
+            );
+        }
         for note in &self.notes {
             bottom = frame::note(canvas, note, bottom);
         }
@@ -184,6 +191,14 @@ impl ScatterMatrix {
             let height = plot.height() * 0.9 * *count as f64 / most;
             let x = plot.x0 + bin as f64 * width;
             canvas.rect(Rect { x0: x, y0: plot.y1 - height, x1: x + width, y1: plot.y1 }, theme::mix(DARK, WHITE, 0.6));
+        }
+        // The scale: what the first of the highest bars counts, above it.
+        if let Some(bin) = counts.iter().position(|count| *count > 0 && *count as f64 == most) {
+            let text = most.to_string();
+            let half = fonts::width(&text, NOTE, false) / 2.0;
+            let x =
+                (plot.x0 + (bin as f64 + 0.5) * width).clamp(plot.x0 + half + 1.0, (plot.x1 - half - 1.0).max(plot.x0));
+            canvas.text(&text, (x, plot.y1 - plot.height() * 0.9 - 1.5), Look::new(NOTE).align(Align::Middle));
         }
     }
 }
