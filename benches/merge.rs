@@ -1,9 +1,10 @@
-//! How the merge of a study in parts grows: `cargo bench --features cbc --bench merge`, with `FLOWSPACE_POINTS_MERGED=10000000` as many points as that
+//! How the merge of a study in parts grows: `cargo bench --features cbc,parquet --bench merge`, with `FLOWSPACE_POINTS_MERGED=10000000` as many points as that
 //! (1,000,000 if left out). No point is solved but one: parts are written with rows of its columns and other numbers, as `study work` would, in
-//! the folder that `TMPDIR` names. Prints bytes, seconds and the peak of memory.
+//! the folder that `TMPDIR` names. Without `parquet` the table is written as CSV alone. Prints bytes, seconds and the peak of memory.
 
 use flowspace::report::columns::Columns;
 use flowspace::report::manifest::{Digest, Manifest};
+use flowspace::report::parquet;
 use flowspace::report::table::RESULTS;
 use flowspace::study::parts::{self, Merged, Plan, PlanOptions};
 use flowspace::study::{RunOptions, Study, run};
@@ -142,5 +143,11 @@ fn main() {
         size as f64 / 1e9,
         peak_mib()
     );
+    if parquet::available().is_ok() {
+        let clock = Instant::now();
+        let typed = parquet::write(&joined.results).expect("a table");
+        let (seconds, size) = (clock.elapsed().as_secs_f64(), fs::metadata(typed).expect("its size").len());
+        println!("as Parquet {:.2} GB in {seconds:.1} s, peak {:.0} MiB", size as f64 / 1e9, peak_mib());
+    }
     fs::remove_dir_all(&folder).expect("nothing left");
 }
