@@ -2,6 +2,7 @@
 //! kernel / tensor graph with the sizes of one sample, unsharded, and folds its layers.
 
 pub mod build;
+mod callers;
 pub mod coverage;
 pub mod fold;
 pub mod host;
@@ -17,6 +18,7 @@ use crate::graph::Workload;
 use coverage::Coverage;
 use host::Steps;
 use program::Program;
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -166,19 +168,29 @@ pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
     let program = match kind {
         FileKind::Fx => fx::read(path, &options)?,
         FileKind::Host => {
-            let trace = super::host::read(path)?;
-            sound::host(&trace, path)?;
-            let measured = request.kineto.as_deref().map(|device| times(&trace, device)).transpose()?;
+            let mut trace = super::host::read(path)?;
+            let linked = request.kineto.as_deref().map(|device| times(&trace, device)).transpose()?;
+            let uncertain = match &linked {
+                Some((_, callers)) => callers::by_time(&mut trace, callers),
+                None => {
+                    sound::host(&trace, path)?;
+                    callers::mend(&mut trace)
+                }
+            };
+            if linked.is_some() {
+                sound::host(&trace, path)?;
+            }
             let mut program = host::program_with(
                 &trace,
                 stem,
                 request.steps,
                 &options,
                 &|node| node.dur_us.and_then(|d| (d >= 0).then_some(d as f64 * 1e-6)),
-                measured.as_ref(),
+                linked.as_ref().map(|(measured, _)| measured),
             )
             .map_err(|e| TraceError::new(path, e))?;
             program.notes.extend(trace.warnings);
+            program.uncertain = uncertain;
             program
         }
         FileKind::Linked => {
@@ -227,12 +239,15 @@ fn of_linked(
     Ok(program)
 }
 
-/// The times of a Kineto trace, by the nodes of the host trace of the same run.
-fn times(trace: &super::host::HostTrace, device: &Path) -> Result<measured::Measured, TraceErrors> {
+/// The times of a Kineto trace, by the nodes of the host trace of the same run, and who called these nodes by time.
+fn times(
+    trace: &super::host::HostTrace,
+    device: &Path,
+) -> Result<(measured::Measured, HashMap<u64, u64>), TraceErrors> {
     let device_trace = kineto::read(device)?;
     let (linked, _) = link::link(Some(trace), &device_trace, &link::Steps::All)
         .map_err(|e| TraceError::new(device, e.to_string()).field("kineto"))?;
-    Ok(measured::Measured::of(&linked))
+    Ok((measured::Measured::of(&linked), link::unlink::callers(&linked)))
 }
 
 /// Lowers a program.

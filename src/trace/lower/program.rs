@@ -5,6 +5,7 @@
 //! their own offset, sizes and strides ([`TensorArg::storage`] is the index of the value).
 
 use crate::trace::ops::{Call, Cost, TensorArg};
+use std::collections::HashSet;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,6 +100,8 @@ pub struct Program {
     pub steps: Vec<Step>,
     /// What a reader should know.
     pub notes: Vec<String>,
+    /// Nodes whose place among the others is not certain: their callers were lost, or cannot have called them.
+    pub uncertain: HashSet<u64>,
 }
 
 impl Program {

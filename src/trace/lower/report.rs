@@ -72,10 +72,23 @@ pub fn coverage_text(c: &Coverage) -> String {
     for (part, flop) in &c.by_part {
         let _ = writeln!(out, "{}: {flop} FLOP", format!("{part:?}").to_lowercase());
     }
+    out.push_str(&untrusted(c));
     if !c.unknown.is_empty() {
         let _ = writeln!(out, "unknown operators: {}", c.unknown.join(", "));
     }
     out
+}
+
+/// The share of a step whose callers could not be trusted; nothing if all could.
+fn untrusted(c: &Coverage) -> String {
+    let Some(u) = c.untrusted else { return String::new() };
+    format!(
+        "not certain: {} of {} calls ({} of the FLOP) name callers that are not there or that cannot have called them; each is counted by \
+         itself, and may be a part of another (--kineto with the device trace of the same run settles it)\n",
+        u.calls,
+        c.calls,
+        percent(u.flop as f64 / (c.flop as f64).max(1.0))
+    )
 }
 
 /// What became of a trace.
@@ -124,6 +137,7 @@ pub fn lowered_text(l: &Lowered) -> String {
     if l.left_out.unread_bytes > 0 {
         let _ = writeln!(out, "not in the graph: {} B of second results that no kernel reads", l.left_out.unread_bytes);
     }
+    out.push_str(&untrusted(&l.coverage));
     for note in &l.notes {
         let _ = writeln!(out, "note: {note}");
     }

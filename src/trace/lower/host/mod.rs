@@ -18,6 +18,7 @@ mod values;
 
 pub use steps::{Steps, steps};
 
+use super::callers;
 use super::measured::Measured;
 use super::program::{Comm, Origin, Part, Program, Step, Value};
 use crate::trace::host::{Arg as HostArg, HostNode, HostTrace, Tensor};
@@ -25,8 +26,8 @@ use crate::trace::ops::call::mutated_arguments;
 use crate::trace::ops::names::{guessed, is_collective};
 use crate::trace::ops::{Arg, Call, Class, Element, Options, TensorArg, class_of, cost, is_registered, plain_name};
 use std::collections::{HashMap, HashSet};
-use steps::part_of;
-use values::tensor_arg;
+pub(super) use steps::part_of;
+pub(super) use values::tensor_arg;
 
 /// Turns a host trace into a program. `seconds` tells the measured time of a node, where there is one.
 pub fn program(
@@ -77,8 +78,11 @@ pub fn program_with(
             None => 0..u64::MAX,
         },
     };
-    let mut order: Vec<&HostNode> = trace.nodes.iter().filter(|n| range.contains(&n.id) || n.is_root()).collect();
-    order.sort_by_key(|n| n.id);
+    let order: Vec<&HostNode> = callers::order(trace)
+        .into_iter()
+        .filter_map(|i| trace.nodes.get(i))
+        .filter(|n| range.contains(&n.id) || n.is_root())
+        .collect();
     let mut walk = Walk::new(&order, options, seconds);
     // With one process group there is no doubt whose a collective is.
     let groups: HashMap<String, u64> =
