@@ -719,3 +719,66 @@ fn ranks_are_checked_from_recorded_traces() {
     let (code, _, err) = flowspace(&["trace", "check", root.join("nobody").to_str().unwrap()]);
     assert!(code == 1 && err.contains("neither files PREFIX.<rank>.et"), "{err}");
 }
+
+/// Half-precision layers, look-ups by indices of 8 bytes in a table of single precision, statistics of a norm in single precision.
+fn mixed_trace() -> Value {
+    // 4 samples of 6 tokens, a table of 100 rows of 8 words of 4 bytes, a weight of 8 x 16 half words.
+    let tensor = |id: u64, shape: &[u64], bytes: u64| {
+        json!([id, id + 100, 0, shape.iter().product::<u64>(), bytes, "cuda:0"])
+    };
+    let of = |list: &[(u64, &[u64], &str)]| {
+        let bytes = |t: &str| if t.contains("long") { 8 } else if t.contains("Half") { 2 } else { 4 };
+        json!({
+            "values": list.iter().map(|(id, shape, t)| tensor(*id, shape, bytes(t))).collect::<Vec<_>>(),
+            "shapes": list.iter().map(|(_, shape, _)| json!(shape)).collect::<Vec<_>>(),
+            "types": list.iter().map(|(_, _, t)| format!("Tensor({t})")).collect::<Vec<_>>(),
+        })
+    };
+    let op = |id: u64, name: &str, schema: &str, inputs: Value, outputs: Value| {
+        json!({"id": id, "name": name, "ctrl_deps": 1, "inputs": inputs, "outputs": outputs,
+            "attrs": [{"name": "rf_id", "type": "uint64", "value": id}, {"name": "fw_parent", "type": "uint64", "value": 0},
+                {"name": "seq_id", "type": "int64", "value": -1}, {"name": "scope", "type": "uint64", "value": 0},
+                {"name": "tid", "type": "uint64", "value": 1}, {"name": "fw_tid", "type": "uint64", "value": 0},
+                {"name": "op_schema", "type": "string", "value": schema}]})
+    };
+    let (single, half, index) = ("float", "c10::Half", "long int");
+    let root = json!({"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, "inputs": of(&[]), "outputs": of(&[]), "attrs": []});
+    let mut norm = of(&[(4, &[24, 8], single)]);
+    for (key, value) in [("values", json!([8])), ("shapes", json!([[]])), ("types", json!("GenericList[Int]"))] {
+        norm[key].as_array_mut().unwrap().push(value);
+    }
+    json!({"schema": "1.1.1-chakra.0.0.4", "nodes": [
+        root,
+        op(3, "aten::embedding", "", of(&[(2, &[100, 8], single), (3, &[4, 6], index)]), of(&[(4, &[4, 6, 8], single)])),
+        op(4, "aten::native_layer_norm", "", norm,
+            of(&[(5, &[24, 8], single), (6, &[24, 1], single), (7, &[24, 1], single)])),
+        op(5, "aten::_to_copy", "", of(&[(5, &[24, 8], single)]), of(&[(8, &[24, 8], half)])),
+        op(6, "aten::mm", "", of(&[(8, &[24, 8], half), (9, &[8, 16], half)]), of(&[(10, &[24, 16], half)])),
+        op(7, "aten::relu", "", of(&[(10, &[24, 16], half)]), of(&[(11, &[24, 16], half)])),
+        op(8, "aten::mm", "", of(&[(11, &[24, 16], half), (12, &[16, 32], half)]), of(&[(13, &[24, 32], half)])),
+    ]})
+}
+
+/// By hand: each tensor has the bytes of its own type, the table is held, and only the rows that are looked up are moved.
+#[test]
+fn tensors_have_the_bytes_of_their_types() {
+    let dir = folder("mixed");
+    let file = written(&dir, "mixed.json", &mixed_trace());
+    let l = lowered(&file, &Request { batch: Some(4), ..Request::default() });
+    let w = &l.workload;
+    assert_eq!(w.word_bytes, 2.0);
+    let of = |name: &str| w.tensors.iter().find(|t| t.name.starts_with(name)).unwrap_or_else(|| panic!("{name}: {:?}", w.tensors));
+    let bytes = |name: &str| of(name).bytes(w.word_bytes);
+    // One sample: 6 tokens of 8 features.
+    assert_eq!((bytes("in103"), bytes("embedding_3"), bytes("native_layer_norm_4")), (48.0, 192.0, 192.0));
+    assert_eq!((bytes("_to_copy_5"), bytes("mm_6"), bytes("mm_8")), (96.0, 192.0, 384.0));
+    let kernel = |name: &str| w.kernels.iter().find(|k| k.name.starts_with(name)).unwrap();
+    assert_eq!((kernel("embedding").extra_dram_bytes, kernel("embedding").word), (192.0, Some(4.0)));
+    assert_eq!((kernel("native_layer_norm").word, kernel("mm_6").word), (Some(4.0), None));
+    assert_eq!(w.held_bytes, 3200.0, "the table of 100 x 8 words of 4 bytes");
+    // The same through a file, and all in one word where that is asked for.
+    let (_, back) = explicit(w, "test").unwrap();
+    assert_eq!(&back, w);
+    let one = lowered(&file, &Request { batch: Some(4), word: Some(2.0), ..Request::default() });
+    assert!(one.workload.tensors.iter().all(|t| t.word.is_none()) && one.workload.kernels.iter().all(|k| k.word.is_none()));
+}

@@ -267,7 +267,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         );
     }
     let word = request.word.unwrap_or_else(|| common_word(program));
-    let built = build::build(program, &parallel, batch, word);
+    let built = build::build(program, &parallel, batch, (word, request.word.is_none()));
     if built.workload.kernels.is_empty() {
         return Err("the step has no kernel of a forward or backward pass".into());
     }
@@ -278,15 +278,6 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         return Err(format!("micro_batch: expected at most the {global} samples of an iteration, found {micro}"));
     }
     whole.micro_batch = request.micro_batch.unwrap_or(batch).min(whole.global_batch).max(1);
-    // All but single-precision and half-precision parts of one graph are rare; the reader learns how far off one word for all is.
-    let (recorded, represented) = built.bytes;
-    if recorded > 0.0 && (represented / recorded - 1.0).abs() > 0.01 {
-        notes.push(format!(
-            "tensors hold {:.3} GB a sample as recorded and {:.3} GB with one word of {word} B for all",
-            recorded / 1e9,
-            represented / 1e9
-        ));
-    }
     let whole = whole
         .checked()
         .map_err(|errors| errors.iter().take(20).map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;

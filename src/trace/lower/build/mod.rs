@@ -47,8 +47,6 @@ pub struct Built {
     pub workload: Workload,
     /// What is left out.
     pub left_out: LeftOut,
-    /// Bytes of the tensors as recorded, and as the graph has them (one word for all).
-    pub bytes: (f64, f64),
 }
 
 #[derive(Debug, Clone, Default)]
@@ -74,7 +72,11 @@ struct Builder<'p> {
     /// Forward weight products whose gradient has not been met: kernel, streamed value.
     open_gradients: Vec<(usize, usize)>,
     left_out: LeftOut,
-    actual_bytes: f64,
+    /// Bytes of an element of the graph, and whether tensors and kernels of other types state theirs.
+    word: f64,
+    types: bool,
+    /// Bytes of an element that the step at hand computes with, where these are not the graph's.
+    computes_with: Option<f64>,
     names: HashSet<String>,
     /// Bytes a second of the recording, where times were measured.
     bandwidth: Option<f64>,
@@ -104,7 +106,8 @@ fn excluded(step: &Step, program: &Program) -> Option<&'static str> {
 }
 
 /// Builds the graph.
-pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> Built {
+/// `types`: tensors and kernels of other types than `word` state theirs.
+pub fn build(program: &Program, parallel: &Parallel, batch: u64, (word, types): (f64, bool)) -> Built {
     let mut builder = Builder {
         program,
         parallel,
@@ -117,7 +120,9 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         owner: HashMap::new(),
         open_gradients: Vec::new(),
         left_out: LeftOut::default(),
-        actual_bytes: 0.0,
+        word,
+        types,
+        computes_with: None,
         names: HashSet::new(),
         bandwidth: measured::bandwidth(program),
         token: None,
@@ -143,7 +148,6 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
             left_out.vector_bytes += v.elements as f64 * v.element_bytes as f64;
         }
     }
-    let represented = builder.tensors.iter().map(|t| t.rows as f64 * t.cols as f64 * word).sum();
     let workload = Workload {
         name: program.name.clone(),
         kernels: builder.kernels,
@@ -158,7 +162,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64,
         recorded: true,
     };
-    Built { workload, left_out: builder.left_out, bytes: (builder.actual_bytes, represented) }
+    Built { workload, left_out: builder.left_out }
 }
 
 impl Builder<'_> {
@@ -212,6 +216,9 @@ impl Builder<'_> {
     }
 
     fn step(&mut self, index: usize, step: &Step) {
+        let widest = step.call.input_tensors().into_iter().chain(step.call.output_tensors());
+        let floats = widest.filter(|t| t.element == crate::trace::ops::Element::Float);
+        self.computes_with = floats.map(|t| t.element_bytes).max().and_then(|width| self.own_word(width));
         let first = self.kernels.len();
         match step.cost.class {
             Class::Product if self.product(index, step) => {}
