@@ -9,6 +9,7 @@ pub mod host;
 pub mod measured;
 pub mod parallel;
 pub mod program;
+pub mod recover;
 pub mod report;
 pub mod sound;
 pub mod views;
@@ -47,6 +48,10 @@ pub struct Request {
     pub tp: Option<u64>,
     /// Data-parallel degree of the recording.
     pub dp: Option<u64>,
+    /// Stages of the recorded pipeline.
+    pub pp: Option<u64>,
+    /// Expert-parallel degree of the recording.
+    pub ep: Option<u64>,
     /// Bytes of one element.
     pub word: Option<f64>,
     /// Samples of one iteration.
@@ -66,6 +71,8 @@ impl Default for Request {
             batch: None,
             tp: None,
             dp: None,
+            pp: None,
+            ep: None,
             word: None,
             global_batch: None,
             micro_batch: None,
@@ -257,7 +264,10 @@ fn times(
 pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
     sound::request(program, request)?;
     let coverage = coverage::coverage(program);
-    let parallel = parallel::find(program, request.tp, request.dp);
+    let parallel = parallel::find(
+        program,
+        parallel::Asked { tp: request.tp, dp: request.dp, pp: request.pp, ep: request.ep },
+    );
     let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
     let mut notes = program.notes.clone();
     if request.batch.is_none() && batch == 1 && program.batch != Some(1) {
@@ -291,6 +301,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
             (w, Some(f))
         }
     };
+    let workload = stages(workload, &parallel, folded.is_some(), &mut notes);
     notes.extend(parallel.notes.iter().cloned());
     notes.extend(measured::note(program));
     Ok(Lowered {
@@ -304,6 +315,18 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         folded,
         notes,
     })
+}
+
+/// The layers of all stages of a recorded pipeline, of which the trace has one.
+fn stages(mut workload: Workload, parallel: &parallel::Parallel, folded: bool, notes: &mut Vec<String>) -> Workload {
+    if parallel.pp > 1 && folded {
+        workload.repeat = workload.repeat.saturating_mul(parallel.pp);
+        let layers = workload.repeat / parallel.pp;
+        notes.push(format!("{layers} layers of one stage of {}: the graph has {}", parallel.pp, workload.repeat));
+    } else if parallel.pp > 1 {
+        notes.push(format!("the graph is one stage of {}; fold: layer makes it the layers of all", parallel.pp));
+    }
+    workload
 }
 
 /// The element size that most bytes of floating-point values have.

@@ -91,22 +91,37 @@ fn untrusted(c: &Coverage) -> String {
     )
 }
 
+/// Degrees of the recording.
+fn degrees(l: &Lowered) -> String {
+    let p = &l.parallel;
+    let mut text = format!("TP {}, DP {}", p.tp, p.dp);
+    for (name, degree) in [("PP", p.pp), ("EP", p.ep)] {
+        if degree > 1 {
+            let _ = write!(text, ", {name} {degree}");
+        }
+    }
+    text
+}
+
 /// What became of a trace.
 pub fn lowered_text(l: &Lowered) -> String {
     let mut out = String::new();
     let w = &l.workload;
     let _ = writeln!(
         out,
-        "{}: {} kernels, {} tensors, repeat {}, {} samples on each of {} replicas; recorded with TP {}, DP {}",
+        "{}: {} kernels, {} tensors, repeat {}, {} samples on each of {} replicas; recorded with {}",
         w.name,
         w.kernels.len(),
         w.tensors.len(),
         w.repeat,
         l.batch,
         l.parallel.dp,
-        l.parallel.tp,
-        l.parallel.dp
+        degrees(l)
     );
+    for f in &l.parallel.recovered.table {
+        let ranks = f.ranks.map_or("an unknown number of".into(), |r| r.to_string());
+        let _ = writeln!(out, "recovered: {}: {} {} among {ranks} ranks, {} B", f.role.name(), f.calls, f.kind, f.bytes);
+    }
     let _ = writeln!(out, "unfolded: {} kernels, {:.6e} FLOP a sample", l.unfolded_kernels, l.unfolded_flop);
     if let Some(f) = &l.folded {
         let _ = writeln!(
@@ -153,6 +168,9 @@ pub fn lowered_json(l: &Lowered) -> Value {
         "batch": l.batch,
         "tp": l.parallel.tp,
         "dp": l.parallel.dp,
+        "pp": l.parallel.pp,
+        "ep": l.parallel.ep,
+        "recovered": l.parallel.recovered.table,
         "unfolded_kernels": l.unfolded_kernels,
         "unfolded_flop_per_sample": l.unfolded_flop,
         "folded": l.folded,

@@ -62,6 +62,8 @@ pub fn numbers(request: &Request) -> Vec<(&'static str, String)> {
     for (field, value, most) in [
         ("tp", request.tp, MOST),
         ("dp", request.dp, MOST),
+        ("pp", request.pp, MOST),
+        ("ep", request.ep, MOST),
         ("batch", request.batch, MOST),
         ("global_batch", request.global_batch, MOST_SAMPLES),
         ("micro_batch", request.micro_batch, MOST_SAMPLES),
