@@ -35,7 +35,8 @@ impl Derivation<'_> {
         let here = local(kernel, self.d.sharding[k], self.tp, self.tiling());
         if options.layouts == Layouts::Dfmodel && self.d.sharding[k] == Strategy::K {
             let tiles = if kernel.tiled == Axis::K { 1.0 } else { here.tiles as f64 };
-            total += seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * tiles * kernel.word_or(word));
+            total +=
+                seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * tiles * kernel.word_or(word));
         }
         if self.w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let bytes =

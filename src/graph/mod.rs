@@ -118,10 +118,6 @@ impl Workload {
     /// Bytes of one sample that pass from one layer to the next (forward and, in training, back): what a pipeline
     /// stage sends to its neighbour.
     pub fn carried_bytes(&self) -> f64 {
-        self.tensors
-            .iter()
-            .filter(|t| t.carried_from.is_some())
-            .map(|t| t.bytes(self.word_bytes))
-            .sum()
+        self.tensors.iter().filter(|t| t.carried_from.is_some()).map(|t| t.bytes(self.word_bytes)).sum()
     }
 }

@@ -151,7 +151,15 @@ impl<'a> Rate<'a> {
         let Some(kernels) = kernels else {
             let sram_bytes = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
             let launch_s = charged(chip.launch_overhead.0);
-            return Self { chip, options, waves: None, others: Vec::new(), dram_bytes_per_s: bandwidth, launch_s, sram_bytes };
+            return Self {
+                chip,
+                options,
+                waves: None,
+                others: Vec::new(),
+                dram_bytes_per_s: bandwidth,
+                launch_s,
+                sram_bytes,
+            };
         };
         // Without a peak nothing is computed ([`fault`] says so before anything is asked).
         let (word, peak) = type_and_peak(kernels, word_bytes).unwrap_or(("", 0.0));
@@ -166,7 +174,15 @@ impl<'a> Rate<'a> {
         let vector = chip.vector_peak.map_or(peak, |v| v.0);
         let waves = Waves { times, product: peak * product, batched: peak * batched, vector };
         let launch_s = charged(kernels.launch.0);
-        Self { chip, options, waves: Some(waves), others: Vec::new(), dram_bytes_per_s, launch_s, sram_bytes: f64::INFINITY }
+        Self {
+            chip,
+            options,
+            waves: Some(waves),
+            others: Vec::new(),
+            dram_bytes_per_s,
+            launch_s,
+            sram_bytes: f64::INFINITY,
+        }
     }
 
     /// Whether kernels choose their tiles by themselves, so that the graph's tile count decides nothing.

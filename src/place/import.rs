@@ -242,10 +242,7 @@ fn of_workload(workload: &Workload, options: Build) -> Result<ActorGraph, String
     let size = |t: &Tensor| t.bytes(word) * samples as f64;
     let mut moved = vec![0.0; workload.kernels.len()];
     for t in &workload.tensors {
-        t.producer
-            .into_iter()
-            .chain(t.consumers.iter().map(|u| u.kernel))
-            .for_each(|k| moved[k] += size(t));
+        t.producer.into_iter().chain(t.consumers.iter().map(|u| u.kernel)).for_each(|k| moved[k] += size(t));
     }
     let actors = order
         .iter()

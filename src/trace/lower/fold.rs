@@ -138,7 +138,20 @@ fn signatures(whole: &Workload) -> Vec<usize> {
     let mut texts: Vec<String> = whole
         .kernels
         .iter()
-        .map(|k| format!("{:?} {:?} {:?} {} {:?}", k.op, k.phase, k.shape, k.window, (k.flop.map(f64::to_bits), bits(k.word), k.collectives.iter().map(|c| (c.kind, c.scope)).collect::<Vec<_>>())))
+        .map(|k| {
+            format!(
+                "{:?} {:?} {:?} {} {:?}",
+                k.op,
+                k.phase,
+                k.shape,
+                k.window,
+                (
+                    k.flop.map(f64::to_bits),
+                    bits(k.word),
+                    k.collectives.iter().map(|c| (c.kind, c.scope)).collect::<Vec<_>>()
+                )
+            )
+        })
         .collect();
     let mut reads: Vec<Vec<(Slot, u64, u64, u64)>> = vec![Vec::new(); whole.kernels.len()];
     for t in &whole.tensors {

@@ -7,6 +7,7 @@ pub mod coverage;
 pub mod fold;
 pub mod host;
 pub mod measured;
+mod microbatch;
 pub mod parallel;
 pub mod program;
 pub mod recover;
@@ -90,8 +91,10 @@ pub struct Lowered {
     pub coverage: Coverage,
     /// Degrees of the recording.
     pub parallel: parallel::Parallel,
-    /// Samples of the recorded step on one rank.
+    /// Samples of one microbatch of the recorded step on one rank.
     pub batch: u64,
+    /// Microbatches of the recorded step, each of `batch` samples: the graph is one of them.
+    pub microbatches: u64,
     /// Calls not in the graph.
     pub left_out: build::LeftOut,
     /// FLOP of a sample of the unfolded graph.
@@ -262,12 +265,17 @@ fn times(
 /// # Errors
 /// What is wrong with the request or the graph, in words.
 pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
-    sound::request(program, request)?;
     let coverage = coverage::coverage(program);
-    let parallel = parallel::find(
-        program,
-        parallel::Asked { tp: request.tp, dp: request.dp, pp: request.pp, ep: request.ep },
-    );
+    let recorded = program;
+    let split = microbatch::split(program);
+    let microbatches = split.as_ref().map_or(1, |(count, _)| *count);
+    let program = split.as_ref().map_or(program, |(_, one)| one);
+    sound::request(program, request)?;
+    let mut parallel =
+        parallel::find(program, parallel::Asked { tp: request.tp, dp: request.dp, pp: request.pp, ep: request.ep });
+    if split.is_some() {
+        parallel.recovered.table = recover::recover(recorded).table;
+    }
     let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
     let mut notes = program.notes.clone();
     if request.batch.is_none() && batch == 1 && program.batch != Some(1) {
@@ -282,7 +290,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         return Err("the step has no kernel of a forward or backward pass".into());
     }
     let mut whole = built.workload;
-    whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp));
+    whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp).saturating_mul(microbatches));
     if let Some(micro) = request.micro_batch.filter(|m| *m > whole.global_batch) {
         let global = whole.global_batch;
         return Err(format!("micro_batch: expected at most the {global} samples of an iteration, found {micro}"));
@@ -309,6 +317,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         coverage,
         parallel,
         batch,
+        microbatches,
         left_out: built.left_out,
         unfolded_flop,
         unfolded_kernels,

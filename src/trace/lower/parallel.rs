@@ -11,8 +11,8 @@
 //! as recorded.
 
 use super::program::{Origin, Part, Program, Step};
-use crate::trace::ops::Class;
 use super::recover::{self, Recovered, Role};
+use crate::trace::ops::Class;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Parallelism found in a trace.
@@ -133,7 +133,9 @@ pub fn find(program: &Program, asked: Asked) -> Parallel {
     }
     let of_activations = recovered.steps(&[Role::Tensor]);
     let scattered: Vec<usize> = (recovered.steps(&[Role::Sequence]).into_iter())
-        .filter(|i| program.steps.get(*i).and_then(|s| s.comm.as_ref()).is_some_and(|c| c.kind.contains("reducescatter")))
+        .filter(|i| {
+            program.steps.get(*i).and_then(|s| s.comm.as_ref()).is_some_and(|c| c.kind.contains("reducescatter"))
+        })
         .collect();
     if found.tp > 1 {
         follow(program, &mut found, &of_activations, &scattered);
@@ -208,7 +210,9 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[usize], scattered: &[
     let mut waiting: Vec<usize> = Vec::new();
     // What is made of the tokens that a rank keeps is a shard along the tokens.
     for step in scattered.iter().filter_map(|i| program.steps.get(*i)) {
-        for reader in program.steps.iter().filter(|s| s.comm.is_none() && s.reads.iter().any(|r| step.writes.contains(r))) {
+        for reader in
+            program.steps.iter().filter(|s| s.comm.is_none() && s.reads.iter().any(|r| step.writes.contains(r)))
+        {
             waiting.extend(reader.writes.iter().copied().filter(|w| activation(*w)));
         }
     }

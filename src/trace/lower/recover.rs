@@ -122,13 +122,26 @@ struct Near {
     weight: bool,
     /// It was there before the step.
     given: bool,
+    /// It is looked up in tables of embeddings, or goes back to them.
+    tables: bool,
+}
+
+/// Whether an operator looks up in tables of embeddings, under whatever name a library gives it (`fbgemm::split_embedding_codegen_lookup_...`).
+fn of_tables(step: &Step) -> bool {
+    step.cost.class == Class::Lookup || step.call.op.to_ascii_lowercase().contains("embedding")
 }
 
 /// What values pass through unchanged in kind: copies, activations, other collectives.
 fn passes_through(class: Class) -> bool {
     matches!(
         class,
-        Class::Copy | Class::Fill | Class::View | Class::Elementwise | Class::Generated | Class::Collective | Class::Composite
+        Class::Copy
+            | Class::Fill
+            | Class::View
+            | Class::Elementwise
+            | Class::Generated
+            | Class::Collective
+            | Class::Composite
     )
 }
 
@@ -143,6 +156,7 @@ impl Around<'_> {
             match self.program.values.get(v).map(|x| x.origin) {
                 Some(Origin::Made(p)) => {
                     let Some(step) = self.program.steps.get(p) else { continue };
+                    near.tables |= of_tables(step);
                     if passes_through(step.cost.class) {
                         waiting.extend(&step.reads);
                     } else {
@@ -164,6 +178,7 @@ impl Around<'_> {
                 continue;
             }
             for step in self.readers.get(&v).into_iter().flatten().filter_map(|i| self.program.steps.get(*i)) {
+                near.tables |= of_tables(step);
                 if passes_through(step.cost.class) {
                     waiting.extend(&step.writes);
                     continue;
@@ -214,8 +229,7 @@ pub fn recover(program: &Program) -> Recovered {
                         && s.reads.iter().any(|r| step.writes.contains(r))
                 })
             };
-            let activations =
-                step.part == Part::Forward || (sums_forward && step.part == Part::Backward && read());
+            let activations = step.part == Part::Forward || (sums_forward && step.part == Part::Backward && read());
             Some(if activations { Role::Tensor } else { Role::Data })
         } else if kind.contains("allgather") {
             let (before, after) = (around.before(&inputs), around.after(&step.writes));
@@ -234,7 +248,7 @@ pub fn recover(program: &Program) -> Recovered {
             let near = |class| before.classes.contains(&class) || after.classes.contains(&class);
             let integers = step.call.input_tensors().iter().all(|t| t.element != Element::Float);
             match () {
-                () if near(Class::Lookup) => Some(Role::Tables),
+                () if before.tables || after.tables => Some(Role::Tables),
                 () if integers => None,
                 () if near(Class::Attention) => Some(Role::Context),
                 () if near(Class::Product) => Some(Role::Expert),
@@ -272,6 +286,13 @@ pub fn recover(program: &Program) -> Recovered {
             None => continue,
         };
         roles.insert(i, role);
+    }
+    // Tables and experts do not lie in the same group: gradients of tables are far from the tables in a trace.
+    let of_tables: HashSet<_> = roles.iter().filter(|(_, r)| **r == Role::Tables).map(|(i, _)| group(*i)).collect();
+    for (i, role) in roles.iter_mut().filter(|(_, r)| **r == Role::Expert) {
+        if of_tables.contains(&group(*i)) {
+            *role = Role::Tables;
+        }
     }
     let mut sums: BTreeMap<(Role, String, Option<u64>), (u64, u64)> = BTreeMap::new();
     for (i, role) in &roles {

@@ -118,9 +118,17 @@ pub fn lowered_text(l: &Lowered) -> String {
         l.parallel.dp,
         degrees(l)
     );
+    if l.microbatches > 1 {
+        let _ = writeln!(
+            out,
+            "{} microbatches of {} samples in the recorded step: the graph is one of them",
+            l.microbatches, l.batch
+        );
+    }
     for f in &l.parallel.recovered.table {
         let ranks = f.ranks.map_or("an unknown number of".into(), |r| r.to_string());
-        let _ = writeln!(out, "recovered: {}: {} {} among {ranks} ranks, {} B", f.role.name(), f.calls, f.kind, f.bytes);
+        let _ =
+            writeln!(out, "recovered: {}: {} {} among {ranks} ranks, {} B", f.role.name(), f.calls, f.kind, f.bytes);
     }
     let _ = writeln!(out, "unfolded: {} kernels, {:.6e} FLOP a sample", l.unfolded_kernels, l.unfolded_flop);
     if let Some(f) = &l.folded {
@@ -166,6 +174,7 @@ pub fn lowered_json(l: &Lowered) -> Value {
         "kernels": l.workload.kernels.len(),
         "repeat": l.workload.repeat,
         "batch": l.batch,
+        "microbatches": l.microbatches,
         "tp": l.parallel.tp,
         "dp": l.parallel.dp,
         "pp": l.parallel.pp,

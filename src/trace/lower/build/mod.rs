@@ -22,9 +22,7 @@ use super::measured;
 use super::parallel::Parallel;
 use super::program::{Origin, Part, Program, Step};
 use super::recover::Role;
-use crate::graph::{
-    Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, Workload,
-};
+use crate::graph::{Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, Workload};
 use crate::graph::{WeightOf, operand_size};
 use crate::trace::ops::Class;
 use crate::trace::ops::call::{Arg, TensorArg, product};
@@ -209,7 +207,8 @@ impl Builder<'_> {
     /// Bytes of the experts that lie on other ranks of the recording: the graph has the work of all samples' experts, but the weights of one rank's.
     fn experts_elsewhere(&self) -> f64 {
         let floats = |s: &Step| s.call.input_tensors().iter().all(|t| t.element == crate::trace::ops::Element::Float);
-        let exchanges = self.parallel.recovered.steps(&[Role::Expert]).into_iter().filter_map(|i| self.program.steps.get(i));
+        let exchanges =
+            self.parallel.recovered.steps(&[Role::Expert]).into_iter().filter_map(|i| self.program.steps.get(i));
         // To the experts and back, in turn.
         let there = exchanges.filter(|s| s.part == Part::Forward && floats(s)).step_by(2);
         let mut waiting: Vec<usize> = there.flat_map(|s| s.writes.iter().copied()).collect();
@@ -226,7 +225,8 @@ impl Builder<'_> {
             for step in readers.get(&v).into_iter().flatten() {
                 waiting.extend(&step.writes);
                 let weights = step.call.input_tensors();
-                kernels.extend(weights.iter().filter_map(|t| self.owner.get(&(self.parallel.root(t.storage), t.offset))));
+                kernels
+                    .extend(weights.iter().filter_map(|t| self.owner.get(&(self.parallel.root(t.storage), t.offset))));
             }
         }
         let held = kernels.iter().filter_map(|k| self.kernels.get(*k));
