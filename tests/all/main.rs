@@ -40,6 +40,7 @@ mod statement;
 mod strategies;
 mod study;
 mod study_sharing;
+mod trace_callers;
 mod trace_critical;
 mod trace_formats;
 mod trace_fuzz;

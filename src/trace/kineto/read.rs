@@ -194,7 +194,7 @@ impl Category {
             "cpu_op" | "Operator" => Self::CpuOp,
             "user_annotation" => Self::UserAnnotation,
             "gpu_user_annotation" => Self::GpuUserAnnotation,
-            "kernel" | "Kernel" => Self::Kernel,
+            "kernel" | "Kernel" | "mtia_ccp_events" => Self::Kernel,
             "gpu_memcpy" | "Memcpy" => Self::Memcpy,
             "gpu_memset" | "Memset" => Self::Memset,
             "cuda_sync" => Self::Sync,
