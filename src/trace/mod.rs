@@ -20,6 +20,7 @@ pub mod kineto;
 pub mod link;
 pub mod lower;
 pub mod ops;
+pub mod output;
 pub(crate) mod raw;
 pub mod replay;
 pub mod report;

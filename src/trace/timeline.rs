@@ -1,8 +1,10 @@
 //! Timelines for Perfetto and chrome://tracing, from Chakra and Kineto traces.
 
+use super::chakra::pass::{Fault, Nodes, Pass};
 use super::chakra::{self, NodeType, graph};
 use super::kineto::KinetoTrace;
 use serde_json::json;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes complete events one a line, inside the list that viewers expect.
@@ -85,55 +87,95 @@ fn track(node: &chakra::Node) -> usize {
     }
 }
 
+/// Where each node of a trace begins.
+struct Starts {
+    /// By place in the file, us; none for nodes in or behind a cycle. Empty where the trace says itself.
+    at: Vec<Option<u64>>,
+    /// The first recorded start, us.
+    zero: u64,
+    left_out: usize,
+}
+
+/// A first pass: recorded starts, or the dependencies to find them from.
+fn starts(trace: &impl Pass) -> Result<Starts, Fault> {
+    let mut zero: Option<u64> = None;
+    let mut links: Vec<graph::Links> = Vec::new();
+    let mut durations: Vec<(u64, u8)> = Vec::new();
+    trace.pass(&mut Nodes(|node: &chakra::Node| {
+        if node.start_micros > 0 {
+            zero = Some(zero.map_or(node.start_micros, |z| z.min(node.start_micros)));
+            (links, durations) = Default::default();
+        } else if zero.is_none() {
+            links.push(graph::Links::from(node));
+            durations.push((node.duration_micros, track(node) as u8));
+        }
+        Ok(())
+    }))?;
+    if let Some(zero) = zero {
+        return Ok(Starts { at: Vec::new(), zero, left_out: 0 });
+    }
+    let order = graph::order(&links);
+    let mut at = vec![None; links.len()];
+    let mut ends: HashMap<u64, u64> = HashMap::with_capacity(links.len());
+    let mut free = [0u64; TRACKS.len()];
+    for &i in &order {
+        let (Some(node), Some(&(duration, tid))) = (links.get(i), durations.get(i)) else { continue };
+        let deps = node.data.iter().chain(&node.ctrl);
+        let ready = deps.filter_map(|d| ends.get(d).copied()).max().unwrap_or(0);
+        let Some(slot) = free.get_mut(usize::from(tid)) else { continue };
+        let start = ready.max(*slot);
+        *slot = start.saturating_add(duration);
+        ends.insert(node.id, *slot);
+        if let Some(place) = at.get_mut(i) {
+            *place = Some(start);
+        }
+    }
+    Ok(Starts { at, zero: 0, left_out: links.len() - order.len() })
+}
+
 /// Writes a Chakra trace: by its own start times where it has any, else each node as soon as its dependencies have ended and its track is
-/// free, in the order in which the feeder issues nodes. Nodes in or behind a cycle have no such time and are left out; their number is
+/// free, the order being that in which the feeder issues nodes. Nodes in or behind a cycle have no such time and are left out; their number is
 /// returned.
 ///
 /// # Errors
-/// Those of the writer underneath.
-pub fn of_chakra(trace: &chakra::Trace, out: impl Write) -> io::Result<usize> {
+/// [`Fault`]: a trace that cannot be read, or the writer underneath.
+pub fn of_chakra(trace: &impl Pass, out: impl Write) -> Result<usize, Fault> {
+    let starts = starts(trace)?;
     let mut events = Events::new(out)?;
     for (tid, name) in TRACKS.iter().enumerate() {
         events.put(&json!({"ph": "M", "name": "thread_name", "pid": 0, "tid": tid, "args": {"name": name}}))?;
     }
-    let recorded = trace.nodes.iter().any(|n| n.start_micros > 0);
-    let links: Vec<graph::Links> = trace.nodes.iter().map(graph::Links::from).collect();
-    let order = if recorded { (0..trace.nodes.len()).collect() } else { graph::order(&links) };
-    let zero =
-        if recorded { trace.nodes.iter().map(|n| n.start_micros).filter(|s| *s > 0).min().unwrap_or(0) } else { 0 };
-    let mut ends: std::collections::HashMap<u64, u64> = std::collections::HashMap::new();
-    let mut free = [0u64; TRACKS.len()];
-    for &i in &order {
-        let Some(node) = trace.nodes.get(i) else { continue };
-        let tid = track(node);
-        let start = if recorded {
-            node.start_micros.saturating_sub(zero)
-        } else {
-            let ready = node.deps().filter_map(|d| ends.get(&d).copied()).max().unwrap_or(0);
-            ready.max(free.get(tid).copied().unwrap_or(0))
+    let mut place = 0;
+    trace.pass(&mut Nodes(|node: &chakra::Node| {
+        let start = match starts.at.get(place) {
+            Some(start) => *start,
+            None => Some(node.start_micros.saturating_sub(starts.zero)),
         };
-        let end = start.saturating_add(node.duration_micros);
-        ends.insert(node.id, end);
-        if let Some(slot) = free.get_mut(tid) {
-            *slot = end;
+        place += 1;
+        match start {
+            Some(start) => events.put(&event(node, start)),
+            None => Ok(()),
         }
-        let mut args = serde_json::Map::new();
-        args.insert("id".into(), node.id.into());
-        for name in ["comm_size", "num_ops", "tensor_size", "stream", "comm_src", "comm_dst", "comm_tag"] {
-            if let Some(value) = node.int(name) {
-                args.insert(name.into(), value.into());
-            }
-        }
-        for (name, value) in [("comm_type", node.comm_type().map(|c| c.name().to_owned())), ("group", node.group())] {
-            if let Some(value) = value {
-                args.insert(name.into(), value.into());
-            }
-        }
-        events.put(&json!({
-            "ph": "X", "cat": node.kind.name(), "name": &*node.name, "pid": 0, "tid": tid,
-            "ts": start, "dur": node.duration_micros, "args": args,
-        }))?;
-    }
+    }))?;
     events.finish()?;
-    Ok(trace.nodes.len() - order.len())
+    Ok(starts.left_out)
+}
+
+fn event(node: &chakra::Node, start: u64) -> serde_json::Value {
+    let mut args = serde_json::Map::new();
+    args.insert("id".into(), node.id.into());
+    for name in ["comm_size", "num_ops", "tensor_size", "stream", "comm_src", "comm_dst", "comm_tag"] {
+        if let Some(value) = node.int(name) {
+            args.insert(name.into(), value.into());
+        }
+    }
+    for (name, value) in [("comm_type", node.comm_type().map(|c| c.name().to_owned())), ("group", node.group())] {
+        if let Some(value) = value {
+            args.insert(name.into(), value.into());
+        }
+    }
+    json!({
+        "ph": "X", "cat": node.kind.name(), "name": &*node.name, "pid": 0, "tid": track(node),
+        "ts": start, "dur": node.duration_micros, "args": args,
+    })
 }

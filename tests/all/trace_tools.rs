@@ -514,3 +514,52 @@ fn mismatches_between_ranks_are_found() {
     assert_eq!(faults.len(), 1);
     assert!(faults[0].1.contains("small.0.et: node 1: data_deps: there is no node 9999"), "{faults:?}");
 }
+
+/// Every form of a trace leads to the same dot, GraphML and timeline; the timeline is in the file's order, whatever the order of the
+/// dependencies.
+#[test]
+fn graphs_and_timelines_of_every_form_are_one() {
+    let folder = scratch("graph_forms");
+    let mut trace = chakra::read(&corpus("stages/small.0.et")).unwrap();
+    trace.nodes.reverse(); // children before their parents
+    let et = folder.join("t.et");
+    chakra::write(&trace, &et).unwrap();
+    for (name, command) in [("t.json", "to-json"), ("t.txt", "to-text"), ("t.json.gz", "to-json"), ("u.et.gz", "to-et")]
+    {
+        let path = text(&folder.join(name));
+        out(&["trace", command, &text(&et), "--out", &path]);
+        for what in ["to-dot", "to-graphml", "timeline"] {
+            assert!(out(&["trace", what, &text(&et)]) == out(&["trace", what, &path]), "{what} of {name}");
+        }
+    }
+    let timeline: Value = serde_json::from_str(&out(&["trace", "timeline", &text(&et)])).unwrap();
+    let spans: Vec<&Value> = timeline["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").collect();
+    let ids: Vec<u64> = spans.iter().map(|e| e["args"]["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, trace.nodes.iter().map(|n| n.id).collect::<Vec<_>>());
+    // No node begins before what it depends on has ended.
+    let end = |id: u64| {
+        let e = spans[ids.iter().position(|&i| i == id).unwrap()];
+        e["ts"].as_u64().unwrap() + e["dur"].as_u64().unwrap()
+    };
+    for (node, span) in trace.nodes.iter().zip(&spans) {
+        assert!(node.deps().all(|d| end(d) <= span["ts"].as_u64().unwrap()), "node {}", node.id);
+    }
+}
+
+/// A trace whose end is missing leaves no half-written file behind, and what a link leads to is not removed.
+#[test]
+fn half_a_file_is_not_left() {
+    let folder = scratch("half");
+    let whole = std::fs::read(corpus("stages/small.0.et")).unwrap();
+    let cut = folder.join("cut.et");
+    std::fs::write(&cut, &whole[..whole.len() - 3]).unwrap();
+    for (command, name) in
+        [("to-json", "a.json"), ("to-et", "b.et"), ("to-dot", "c.dot"), ("to-graphml", "d.xml"), ("timeline", "e.json")]
+    {
+        let path = folder.join(name);
+        let output = flowspace(&["trace", command, &text(&cut), "--out", &text(&path)]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains("the file ends inside a message"), "{command}: {error}");
+        assert!(!path.exists(), "{command} left {name}");
+    }
+}
