@@ -11,6 +11,7 @@ pub mod detect;
 pub mod error;
 pub mod fx;
 pub mod fx_nodes;
+pub mod generate;
 pub mod graphs;
 pub mod host;
 pub mod input;

@@ -3,6 +3,7 @@
 use super::chakra::pass::{Fault, Nodes, Pass};
 use super::chakra::{self, NodeType, graph};
 use super::kineto::KinetoTrace;
+use foldhash::fast::RandomState;
 use serde_json::json;
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -87,78 +88,114 @@ fn track(node: &chakra::Node) -> usize {
     }
 }
 
-/// Where each node of a trace begins.
-struct Starts {
-    /// By place in the file, us; none for nodes in or behind a cycle. Empty where the trace says itself.
-    at: Vec<Option<u64>>,
-    /// The first recorded start, us.
-    zero: u64,
-    left_out: usize,
+/// When each node of a trace begins.
+enum Starts {
+    /// As recorded, counted from the first, us.
+    Recorded(u64),
+    /// Every dependency is on a smaller id and ids ascend: the file's order is the feeder's, and each start follows in passing.
+    InOrder(Schedule),
+    /// By place in the file, us; none for nodes in or behind a cycle.
+    Found(Vec<Option<u64>>),
 }
 
-/// A first pass: recorded starts, or the dependencies to find them from.
+/// When nodes have ended and tracks are free, us.
+#[derive(Default)]
+struct Schedule {
+    ends: HashMap<u64, u64, RandomState>,
+    free: [u64; TRACKS.len()],
+}
+
+impl Schedule {
+    /// Puts a node behind its dependencies and what its track did before; gives its start.
+    fn put(&mut self, id: u64, deps: impl Iterator<Item = u64>, duration: u64, tid: usize) -> u64 {
+        let ready = deps.filter_map(|d| self.ends.get(&d).copied()).max().unwrap_or(0);
+        let start = ready.max(self.free.get(tid).copied().unwrap_or(0));
+        let end = start.saturating_add(duration);
+        self.ends.insert(id, end);
+        if let Some(slot) = self.free.get_mut(tid) {
+            *slot = end;
+        }
+        start
+    }
+}
+
+/// Looks through a trace for its starts. Where the order is not plain the dependencies are gone through twice more.
 fn starts(trace: &impl Pass) -> Result<Starts, Fault> {
-    let mut zero: Option<u64> = None;
-    let mut links: Vec<graph::Links> = Vec::new();
-    let mut durations: Vec<(u64, u8)> = Vec::new();
+    let (mut zero, mut in_order) = (None::<u64>, true);
+    let (mut ids, mut works) = (Vec::new(), Vec::new());
     trace.pass(&mut Nodes(|node: &chakra::Node| {
         if node.start_micros > 0 {
             zero = Some(zero.map_or(node.start_micros, |z| z.min(node.start_micros)));
-            (links, durations) = Default::default();
-        } else if zero.is_none() {
-            links.push(graph::Links::from(node));
-            durations.push((node.duration_micros, track(node) as u8));
         }
+        in_order = in_order && ids.last().is_none_or(|l| *l < node.id) && node.deps().all(|d| d < node.id);
+        ids.push(node.id);
+        works.push((node.duration_micros, track(node)));
         Ok(())
     }))?;
     if let Some(zero) = zero {
-        return Ok(Starts { at: Vec::new(), zero, left_out: 0 });
+        return Ok(Starts::Recorded(zero));
     }
-    let order = graph::order(&links);
-    let mut at = vec![None; links.len()];
-    let mut ends: HashMap<u64, u64> = HashMap::with_capacity(links.len());
+    if in_order {
+        return Ok(Starts::InOrder(Schedule::default()));
+    }
+    let index = graph::Index::new(ids.iter().copied());
+    let edges = |edge: &mut dyn FnMut(u32, u32)| {
+        let mut to = 0u32;
+        trace.pass(&mut Nodes(|node: &chakra::Node| {
+            node.deps().filter_map(|d| index.get(d)).for_each(|from| edge(from, to));
+            to += 1;
+            Ok(())
+        }))
+    };
+    let mut found = vec![None; ids.len()];
+    let mut ready = vec![0u64; ids.len()];
     let mut free = [0u64; TRACKS.len()];
-    for &i in &order {
-        let (Some(node), Some(&(duration, tid))) = (links.get(i), durations.get(i)) else { continue };
-        let deps = node.data.iter().chain(&node.ctrl);
-        let ready = deps.filter_map(|d| ends.get(d).copied()).max().unwrap_or(0);
-        let Some(slot) = free.get_mut(usize::from(tid)) else { continue };
-        let start = ready.max(*slot);
-        *slot = start.saturating_add(duration);
-        ends.insert(node.id, *slot);
-        if let Some(place) = at.get_mut(i) {
-            *place = Some(start);
+    graph::issue(&ids, edges, |place, behind| {
+        let at = place as usize;
+        let (Some(&(duration, tid)), Some(&ready_at)) = (works.get(at), ready.get(at)) else { return };
+        let (Some(free), Some(slot)) = (free.get_mut(tid), found.get_mut(at)) else { return };
+        let start = ready_at.max(*free);
+        *slot = Some(start);
+        *free = start.saturating_add(duration);
+        for &to in behind {
+            if let Some(time) = ready.get_mut(to as usize) {
+                *time = (*time).max(*free);
+            }
         }
-    }
-    Ok(Starts { at, zero: 0, left_out: links.len() - order.len() })
+    })?;
+    Ok(Starts::Found(found))
 }
 
 /// Writes a Chakra trace: by its own start times where it has any, else each node as soon as its dependencies have ended and its track is
-/// free, the order being that in which the feeder issues nodes. Nodes in or behind a cycle have no such time and are left out; their number is
+/// free, taken in the order in which the feeder issues nodes. Nodes in or behind a cycle have no such time and are left out; their number is
 /// returned.
 ///
 /// # Errors
 /// [`Fault`]: a trace that cannot be read, or the writer underneath.
 pub fn of_chakra(trace: &impl Pass, out: impl Write) -> Result<usize, Fault> {
-    let starts = starts(trace)?;
+    let mut starts = starts(trace)?;
     let mut events = Events::new(out)?;
     for (tid, name) in TRACKS.iter().enumerate() {
         events.put(&json!({"ph": "M", "name": "thread_name", "pid": 0, "tid": tid, "args": {"name": name}}))?;
     }
-    let mut place = 0;
+    let (mut place, mut left_out) = (0usize, 0);
     trace.pass(&mut Nodes(|node: &chakra::Node| {
-        let start = match starts.at.get(place) {
-            Some(start) => *start,
-            None => Some(node.start_micros.saturating_sub(starts.zero)),
+        let start = match &mut starts {
+            Starts::Recorded(zero) => Some(node.start_micros.saturating_sub(*zero)),
+            Starts::InOrder(schedule) => Some(schedule.put(node.id, node.deps(), node.duration_micros, track(node))),
+            Starts::Found(found) => found.get(place).copied().flatten(),
         };
         place += 1;
         match start {
             Some(start) => events.put(&event(node, start)),
-            None => Ok(()),
+            None => {
+                left_out += 1;
+                Ok(())
+            }
         }
     }))?;
     events.finish()?;
-    Ok(starts.left_out)
+    Ok(left_out)
 }
 
 fn event(node: &chakra::Node, start: u64) -> serde_json::Value {
