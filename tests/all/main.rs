@@ -41,6 +41,7 @@ mod strategies;
 mod study;
 mod study_sharing;
 mod trace_critical;
+mod trace_executions;
 mod trace_formats;
 mod trace_fuzz;
 mod trace_link;

@@ -3,10 +3,14 @@
 use crate::cli::args::positive;
 use crate::cli::map::Format;
 use crate::cli::{Failure, print};
+use crate::deadline::Deadline;
+use crate::execution::Pins;
+use crate::mapping::executions::Executions;
 use crate::mapping::search::Request;
+use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, map};
 use crate::plan::{Plan, file};
-use crate::report::chakra::{Granularity, Wanted, Written, write};
+use crate::report::chakra::{Granularity, Wanted, Written, execution, write};
 use crate::spec::Loader;
 use crate::system::System;
 use crate::trace::generate;
@@ -27,6 +31,9 @@ pub struct GenerateArgs {
     /// System file.
     #[arg(long, value_name = "FILE", requires = "workload")]
     pub system: Option<PathBuf>,
+    /// With a language model on a chip with `kernels`: the execution (a file as `flowspace map --plan-out` writes it); the fastest one if left out.
+    #[arg(long, value_name = "FILE", requires = "workload")]
+    pub execution: Option<PathBuf>,
     /// Plan file to write traces of, instead.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["layers", "pattern"])]
     pub plan: Option<PathBuf>,
@@ -86,9 +93,12 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
     if let Some(ranks) = args.ranks {
         return alike(args, ranks, &prefix);
     }
-    let plan = plan(args)?;
     let wanted =
         Wanted { prefix, microbatches: args.microbatches, most_nodes: args.max_nodes, granularity: args.granularity };
+    if let Some(code) = of_execution(args, &wanted)? {
+        return Ok(code);
+    }
+    let plan = plan(args)?;
     let written = write(&plan, &args.out, &wanted).map_err(Failure::input)?;
     print(&match args.format {
         Format::Text => text(&plan, &written, args),
@@ -97,6 +107,58 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
         }
     });
     Ok(0)
+}
+
+/// Writes traces of an execution, if the workload is a language model and the system's chip has `kernels`.
+fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Failure> {
+    let (Some(workload), Some(system)) = (&args.workload, &args.system) else { return Ok(None) };
+    let tree = WorkloadSpec::load(workload)?;
+    let system = System::build(&System::load(system)?)?;
+    let model = crate::cli::execution::read_model(&tree).filter(|_| system.chip.0.kernels.is_some());
+    let Some(model) = model else {
+        return match &args.execution {
+            Some(_) => Err(Failure::input("--execution is for a language model on a chip with `kernels`")),
+            None => Ok(None),
+        };
+    };
+    if args.granularity == Granularity::Kernel {
+        return Err(Failure::input(
+            "--granularity kernel is for plans of graphs; an execution has a node a layer and pass",
+        ));
+    }
+    let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
+    let prediction = match &args.execution {
+        Some(path) => {
+            let execution = crate::cli::execution::read_execution(path)?;
+            executions.predict(&execution, Deadline::never()).map_err(|refusal| Failure::input(refusal.to_string()))?.0
+        }
+        None => {
+            let found = executions.search(&Pins::default(), Deadline::never()).map_err(Failure::input)?;
+            let reason = || Failure::input(found.reason(&executions.machine));
+            found.best.clone().ok_or_else(reason)?
+        }
+    };
+    let e = &prediction.execution;
+    let written =
+        execution::write(&executions.machine, &model, &prediction, &args.out, wanted).map_err(Failure::input)?;
+    print(&match args.format {
+        Format::Text => format!(
+            "{} on {}: TP {}, PP {}, DP {}, CP {}, EP {}, {}\n{}",
+            model.name,
+            system.name,
+            e.tp,
+            e.pp,
+            e.dp,
+            e.cp,
+            e.ep,
+            e.schedule,
+            what(&written, args)
+        ),
+        Format::Json => {
+            format!("{}\n", serde_json::to_string_pretty(&written).map_err(|e| Failure::input(e.to_string()))?)
+        }
+    });
+    Ok(Some(0))
 }
 
 /// Writes traces that are the same on every rank.
@@ -170,16 +232,16 @@ fn plan(args: &GenerateArgs) -> Result<Plan, Failure> {
 
 fn text(plan: &Plan, written: &Written, args: &GenerateArgs) -> String {
     let f = &plan.figures;
+    let head = format!("{} on {}: TP {}, PP {}, DP {}\n", plan.workload.name, plan.system.name, f.tp, f.pp, f.dp);
+    head + &what(written, args)
+}
+
+/// What was written.
+fn what(written: &Written, args: &GenerateArgs) -> String {
     let bytes: Vec<String> =
         written.bytes.iter().map(|(kind, bytes)| format!("{kind} {}", Bytes(*bytes as f64))).collect();
     format!(
-        "{} on {}: TP {}, PP {}, DP {}\n{} traces with {} nodes in {}, {} groups in comm_group.json\n{} microbatches{}\n\
-         all ranks together: {} FLOP; {}\n",
-        plan.workload.name,
-        plan.system.name,
-        f.tp,
-        f.pp,
-        f.dp,
+        "{} traces with {} nodes in {}, {} groups in comm_group.json\n{} microbatches{}\nall ranks together: {} FLOP; {}\n",
         written.ranks,
         written.nodes,
         args.out.display(),

@@ -95,12 +95,23 @@ fn every_type() -> Node {
             Kind::Bool => (0..10).map(|i| Scalar::Bool(i % 2 == 0)).collect(),
             Kind::String => (12345..12355).map(|i| Scalar::String(i.to_string().into())).collect(),
             Kind::Bytes => (12345..12355).map(|i| Scalar::Bytes(i.to_string().into_bytes().into())).collect(),
-            _ => vec![one, other],
+            _ => vec![positive(one), other],
         };
         let value = Some(Value::List(kind, items));
         out.attrs.push(Attr { name: format!("{name}_list").into(), doc: Text::default(), value, unknown: Vec::new() });
     }
     out
+}
+
+/// In lists the first number is positive.
+fn positive(scalar: Scalar) -> Scalar {
+    match scalar {
+        Scalar::Sint32(n) => Scalar::Sint32(n.abs()),
+        Scalar::Sint64(n) => Scalar::Sint64(n.abs()),
+        Scalar::Sfixed32(n) => Scalar::Sfixed32(n.abs()),
+        Scalar::Sfixed64(n) => Scalar::Sfixed64(n.abs()),
+        other => other,
+    }
 }
 
 /// The values of numbers in Chakra's file.
