@@ -90,7 +90,9 @@ pub fn next_paths(events: &Events, graph: &Graph, run: &Run, slack: &Slack, most
     taken[0] = true;
     taken[last] = true;
     run.path_to(graph, last).iter().for_each(|e| taken[e.from as usize] = true);
-    let mut order: Vec<u32> = (1..last as u32).collect();
+    // The critical path is left out at once: it is a good part of all units.
+    let free = |u: &u32| !matches!(graph.units[*u as usize].kind, UnitKind::Edge | UnitKind::Wait);
+    let mut order: Vec<u32> = (1..last as u32).filter(|u| !taken[*u as usize]).filter(free).collect();
     let length = |u: u32| graph.units[u as usize].end - graph.units[u as usize].start;
     let key = |&u: &u32| (slack.ns[u as usize], std::cmp::Reverse(length(u)), u);
     let mut out = Vec::new();
@@ -112,7 +114,7 @@ pub fn next_paths(events: &Events, graph: &Graph, run: &Run, slack: &Slack, most
             continue;
         };
         sorted = more;
-        if taken[unit as usize] || matches!(graph.units[unit as usize].kind, UnitKind::Edge | UnitKind::Wait) {
+        if taken[unit as usize] {
             continue;
         }
         let before = run.path_to(graph, unit as usize).into_iter().map(|e| e.from);
