@@ -9,6 +9,7 @@ use std::path::Path;
 
 /// A piece of a trace, as a reader hands it on.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // one is handed on at a time, and taken apart at once
 pub enum Part {
     /// What stands before the nodes; not every form has it.
     Metadata(Metadata),
