@@ -18,8 +18,14 @@ pub type Bytes = Box<dyn Read + Send>;
 /// [`TraceError`] when the file cannot be opened or read.
 pub fn open(path: &Path) -> Result<Bytes, TraceError> {
     let fault = |e: io::Error| TraceError::io(path, &e);
-    if path.is_dir() {
+    // Looked at before it is opened: opening a pipe waits for its writer, and a device may have no end.
+    let kind = std::fs::metadata(path).map_err(fault)?;
+    if kind.is_dir() {
         return Err(TraceError::new(path, "this is a folder; a trace file is expected"));
+    }
+    if !kind.is_file() {
+        let what = "this is a pipe or a device; a trace is read more than once, so that a file is expected: write it to one first";
+        return Err(TraceError::new(path, what));
     }
     let mut source = unpack(File::open(path).map_err(fault)?).map_err(fault)?;
     // Only what is looked at is read before it is known to be no archive.

@@ -42,6 +42,7 @@ mod study;
 mod study_sharing;
 mod trace_callers;
 mod trace_critical;
+mod trace_executions;
 mod trace_formats;
 mod trace_fuzz;
 mod trace_link;
