@@ -194,6 +194,81 @@ impl Pipe {
     }
 }
 
+/// Ratios of what is kept to what a layer holds that [`Pipe::cuts`] looks at: from the first to the last, each so many times the one before.
+const RATIOS: (f64, f64, f64) = (1e-3, 30.0, 1.05);
+
+impl Pipe {
+    /// Pairs (a, b) such that a P + b K <= 1 wherever some division into stages of at most `longest` layers holds no more than a byte in
+    /// its fullest stage, for a layer that holds P and keeps K; and with C bytes wherever it is at most C. Together they are the convex hull of
+    /// all such (P, K), but for the steps between the ratios K / P that are looked at. None where one pair says all ([`Pipe::shares`]).
+    ///
+    /// Along a ratio the largest P is found by bisection of what [`Pipe::least_longest`] asks: sum_s min(longest, floor((1 + K) / (P + K f_s))) >= R.
+    /// Less of either fits too, so that between two ratios P is at most that of the first and K at most that of the second.
+    pub fn cuts(&self, longest: u64) -> Vec<(f64, f64)> {
+        if self.equal || self.in_flight.len() == 1 {
+            return Vec::new();
+        }
+        // Stages with as many microbatches are alike.
+        let mut alike: Vec<(f64, u64)> = Vec::new();
+        for f in self.in_flight.iter().map(|f| *f as f64) {
+            match alike.last_mut() {
+                Some((same, count)) if *same == f => *count += 1,
+                _ => alike.push((f, 1)),
+            }
+        }
+        let fits = |p: f64, k: f64| {
+            let layers = alike.iter().map(|(f, count)| {
+                let most = ((1.0 + k) / (p + k * f)).floor();
+                (most >= 1.0).then(|| (most.min(longest as f64)) * *count as f64)
+            });
+            layers.sum::<Option<f64>>().is_some_and(|layers| layers >= self.layers as f64)
+        };
+        // The largest scale of a direction that fits, from above.
+        let largest = |p: f64, k: f64| {
+            let (mut low, mut high) = (0.0, 2.0);
+            for _ in 0..40 {
+                let middle = 0.5 * (low + high);
+                if fits(p * middle, k * middle) { low = middle } else { high = middle }
+            }
+            if high < 2.0 { high * (1.0 + 1e-9) } else { f64::INFINITY }
+        };
+        let (weights_alone, kept_alone) = (largest(1.0, 0.0), largest(0.0, 1.0));
+        if !kept_alone.is_finite() || !weights_alone.is_finite() {
+            return Vec::new();
+        }
+        let (first, last, step) = RATIOS;
+        let ratios = std::iter::successors(Some(first), |ratio| Some(ratio * step).filter(|ratio| *ratio < last));
+        // Corners of the stairs that hold all of them: the largest P of a ratio, and the largest K of the next.
+        let mut corners: Vec<(f64, f64)> = Vec::new();
+        let mut p = weights_alone;
+        for ratio in ratios {
+            let next = largest(1.0, ratio);
+            corners.push((p, ratio * next));
+            p = next;
+        }
+        corners.push((p, kept_alone));
+        // Their upper hull, from the most P on; (P, 0) and (0, K) close it.
+        let mut hull: Vec<(f64, f64)> = vec![(weights_alone, 0.0)];
+        for corner in corners.into_iter().chain([(0.0, kept_alone)]) {
+            let inside =
+                |a: (f64, f64), b: (f64, f64)| (b.0 - a.0) * (corner.1 - a.1) - (b.1 - a.1) * (corner.0 - a.0) <= 0.0;
+            while let [.., a, b] = hull.as_slice()
+                && inside(*a, *b)
+            {
+                hull.pop();
+            }
+            hull.push(corner);
+        }
+        // The line through two of them: a x + b y = 1.
+        let line = |pair: &[(f64, f64)]| {
+            let ((x, y), (u, v)) = (pair[0], pair[1]);
+            let determinant = x * v - u * y;
+            (determinant > 0.0).then(|| ((v - y).max(0.0) / determinant, (x - u).max(0.0) / determinant))
+        };
+        hull.windows(2).filter_map(line).filter(|(a, b)| a.is_finite() && b.is_finite()).collect()
+    }
+}
+
 impl Search<'_> {
     /// The stages of an assignment.
     pub(super) fn pipe(&self, degrees: &Degrees) -> Pipe {
@@ -255,6 +330,34 @@ mod tests {
 
     fn most(pipe: &Pipe, need: &LayerNeed, layers: &[u64]) -> f64 {
         layers.iter().zip(&pipe.in_flight).map(|(n, f)| need.of_stage(*n, *f).total()).fold(0.0, f64::max)
+    }
+
+    /// No cut says more than the fullest stage of the best division holds; the largest mostly says nearly as much, and more than the shares that are best for
+    /// the layer itself where its stages could be cut anywhere.
+    #[test]
+    fn cuts_against_divisions() {
+        let mut random = random(5);
+        let (mut fit, mut cut_off, mut near) = (0, 0, 0);
+        for _ in 0..300 {
+            let layers = 2 + random(40);
+            let pp = 2 + random(layers.min(12) - 1);
+            let pipe = Pipe::new(Pipeline::OneForwardOneBackward, layers, pp, (1 + random(20)) as f64);
+            let longest = pipe.shortest() + random(pipe.longest() - pipe.shortest() + 1);
+            let cuts = pipe.cuts(longest);
+            for _ in 0..20 {
+                let (weights, kept) = ((1 + random(1000)) as f64, random(300) as f64);
+                let need = LayerNeed { weights, kept, ..LayerNeed::default() };
+                let least = pipe.fullest(&need, longest).total();
+                let most = cuts.iter().map(|(a, b)| a * weights + b * kept).fold(0.0, f64::max);
+                assert!(most <= least * (1.0 + 1e-8), "{pipe:?} {longest} {need:?}: {most} of {least}");
+                fit += 1;
+                near += usize::from(most >= 0.9 * least);
+                // What the shares for the least layer say is less.
+                let (a, b) = pipe.shares(&need, longest);
+                cut_off += usize::from(most > (a * weights + b * kept) * (1.0 + 1e-9));
+            }
+        }
+        assert!(near * 2 > fit && cut_off * 2 > fit, "{near} near and {cut_off} beyond the shares of {fit}");
     }
 
     /// Least longest stage, fullest stage of its division, and the linear bound, against all divisions; what fits and what

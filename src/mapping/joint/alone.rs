@@ -151,7 +151,11 @@ pub struct Alone {
     /// The objective of an iteration without layers, and what it grows by with the value of a layer.
     base: f64,
     slope: f64,
-    held: Vec<Vec<f64>>,
+    /// By kernel and strategy: bytes that a layer holds, what it keeps of a microbatch, and what waits between the passes.
+    need: Vec<Vec<[f64; 3]>>,
+    /// What some chip holds at least of the first two ([`Relaxation::shares`], then [`Relaxation::more_shares`]), and so of all three.
+    shares: Vec<(f64, f64)>,
+    held: Vec<Vec<Vec<f64>>>,
     room: f64,
 }
 
@@ -160,6 +164,8 @@ pub struct Priced {
     pub bound: f64,
     /// Value of a layer that a byte in the DRAM is priced at.
     pub price: f64,
+    /// Which of the shares say what is held.
+    pub shares: usize,
     /// A sharding, and whether it leaves room.
     pub sharding: Vec<Strategy>,
     pub has_room: bool,
@@ -204,11 +210,20 @@ impl Alone {
             goal: relaxation.rates.goal(0.0),
             base: without,
             slope,
-            held: (0..root.len())
-                .map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect())
+            need: (0..root.len())
+                .map(|k| {
+                    let of = |s: &Strategy| {
+                        let held = |shares| relaxation.held_by(k, *s, shares);
+                        [held((1.0, 0.0)), held((0.0, 1.0)), relaxation.waits_by(k, *s)]
+                    };
+                    root[k].iter().map(of).collect()
+                })
                 .collect(),
+            shares: Vec::new(),
+            held: Vec::new(),
             room: relaxation.search.dram_capacity() - relaxation.held_by_all(),
         };
+        out.hold(shares);
         out.link(relaxation)?;
         for link in base.links.iter().filter(|link| link.pairs.iter().flatten().any(Option::is_none)) {
             let allowed = |a: usize, b: usize| if link.pairs[a][b].is_some() { 0.0 } else { f64::INFINITY };
@@ -269,6 +284,25 @@ impl Alone {
         }
         out.any = out.terms(&(0..tiles.len()).collect::<Vec<_>>())?;
         Some(out)
+    }
+
+    /// What is held by shares of what a layer holds and keeps.
+    fn hold(&mut self, (layers, copies): (f64, f64)) {
+        let bytes = |need: &[f64; 3]| layers * need[0] + copies * need[1] + need[2];
+        self.held.push(self.need.iter().map(|of| of.iter().map(bytes).collect()).collect());
+        self.shares.push((layers, copies));
+    }
+
+    /// Looks at what is held by more shares than the first.
+    pub fn hold_more(&mut self, relaxation: &Relaxation<'_>) {
+        relaxation.more_shares().into_iter().for_each(|shares| self.hold(shares));
+    }
+
+    /// The shares by which a sharding holds most, and whether that is more than there is room for.
+    pub fn fullest(&self, sharding: &[Strategy]) -> (usize, bool) {
+        let held = (0..self.held.len()).map(|shares| self.holds(sharding, shares));
+        let fullest = held.enumerate().max_by(|a, b| a.1.total_cmp(&b.1).then(b.0.cmp(&a.0)));
+        fullest.map_or((0, false), |(shares, bytes)| (shares, bytes > self.room))
     }
 
     /// Finds what the terms of each kernel depend on, with variables for sets of layouts.
@@ -476,7 +510,7 @@ impl Alone {
     /// The least iteration over the shardings of `open`, each kernel at the best of some tile counts, with a price on each byte in
     /// the DRAM beyond its room, and a sharding that reaches it. `None` where nothing agrees or fits the SRAM; zero and no sharding
     /// where too many kernels depend on each other at once.
-    fn least(&self, open: &Open, tiles: &[usize], byte_price: f64) -> Option<(f64, Vec<Strategy>)> {
+    fn least(&self, open: &Open, tiles: &[usize], (byte_price, shares): (f64, usize)) -> Option<(f64, Vec<Strategy>)> {
         let at_tiles = match tiles.len() == self.local.len() {
             true => Some(self.any.clone()),
             false => self.terms(tiles),
@@ -489,7 +523,7 @@ impl Alone {
                     true => byte_price * held,
                     false => f64::INFINITY,
                 };
-                terms.push(Term::of_one(k, all.iter().zip(&self.held[k]).map(cost).collect()));
+                terms.push(Term::of_one(k, all.iter().zip(&self.held[shares][k]).map(cost).collect()));
             }
         }
         let rank = |v: usize, value: usize| self.root.get(v).map_or(0, |open| preference(open[value]));
@@ -509,11 +543,12 @@ impl Alone {
 
     /// Whether every sharding of a set holds more in the DRAM than there is.
     pub fn holds_too_much(&self, open: &Open) -> bool {
-        let least = |k: usize| {
-            let held = self.root[k].iter().zip(&self.held[k]).filter(|(s, _)| open[k].contains(s));
+        let least = |held: &[Vec<f64>], k: usize| {
+            let held = self.root[k].iter().zip(&held[k]).filter(|(s, _)| open[k].contains(s));
             held.map(|(_, bytes)| *bytes).fold(f64::INFINITY, f64::min)
         };
-        (0..open.len()).map(least).sum::<f64>() * (1.0 - CAPACITY_TOLERANCE) > self.room
+        let sum = |held: &Vec<Vec<f64>>| (0..open.len()).map(|k| least(held, k)).sum::<f64>();
+        self.held.iter().any(|held| sum(held) * (1.0 - CAPACITY_TOLERANCE) > self.room)
     }
 
     /// [`Alone::least`] at a price that is moved from `from` to where the bound, a concave function of it, is larger, for as long as
@@ -522,17 +557,17 @@ impl Alone {
         &self,
         open: &Open,
         tiles: &[usize],
-        (from, rounds): (f64, usize),
+        (from, shares, rounds): (f64, usize, usize),
         best: f64,
     ) -> Option<Priced> {
         let (mut low, mut high, mut price) = (0.0, f64::INFINITY, from);
         let mut found: Option<Priced> = None;
         for _ in 0..=rounds {
-            let Some((bound, sharding)) = self.least(open, tiles, price) else {
+            let Some((bound, sharding)) = self.least(open, tiles, (price, shares)) else {
                 // Nothing agrees, whatever the price.
                 return None;
             };
-            let over = if sharding.is_empty() { 0.0 } else { self.holds(&sharding) - self.room };
+            let over = if sharding.is_empty() { 0.0 } else { self.holds(&sharding, shares) - self.room };
             let has_room = over <= 0.0 && !sharding.is_empty();
             let better = found.as_ref().is_none_or(|found| bound > found.bound);
             let before = found.take();
@@ -542,7 +577,13 @@ impl Alone {
                     true => Priced { sharding, has_room, ..found },
                     false => found,
                 },
-                _ => Priced { bound, price, has_room: has_room || kept.is_some(), sharding: kept.unwrap_or(sharding) },
+                _ => Priced {
+                    bound,
+                    price,
+                    shares,
+                    has_room: has_room || kept.is_some(),
+                    sharding: kept.unwrap_or(sharding),
+                },
             });
             let closed = found.as_ref().is_some_and(|found| found.bound >= best);
             if closed || !self.room.is_finite() || over == 0.0 || (has_room && price == 0.0) {
@@ -568,21 +609,23 @@ impl Alone {
 
     /// The sharding of a set that holds least in the DRAM.
     pub fn least_memory(&self, open: &Open, tiles: &[usize]) -> Option<Vec<Strategy>> {
-        let (bound, _) = self.least(open, tiles, 0.0)?;
+        let (bound, _) = self.least(open, tiles, (0.0, 0))?;
         let price = (bound / self.slope).max(f64::MIN_POSITIVE) / self.room.abs().max(1.0);
-        self.least(open, tiles, 1e6 * price).map(|(_, sharding)| sharding).filter(|sharding| !sharding.is_empty())
+        self.least(open, tiles, (1e6 * price, 0)).map(|(_, sharding)| sharding).filter(|sharding| !sharding.is_empty())
     }
 
     /// Bytes in the DRAM that a sharding decides.
-    fn holds(&self, sharding: &[Strategy]) -> f64 {
-        let of = |k: usize| self.root[k].iter().position(|s| *s == sharding[k]).map_or(0.0, |s| self.held[k][s]);
+    fn holds(&self, sharding: &[Strategy], shares: usize) -> f64 {
+        let held = &self.held[shares];
+        let of = |k: usize| self.root[k].iter().position(|s| *s == sharding[k]).map_or(0.0, |s| held[k][s]);
         (0..sharding.len()).map(of).sum()
     }
 
     /// The kernel to split a set at, where its sharding does not fit: the one with the largest choice of bytes in the DRAM.
-    pub fn split(&self, open: &Open) -> Option<usize> {
+    pub fn split(&self, open: &Open, shares: usize) -> Option<usize> {
         let choice = |k: usize| {
-            let held = self.root[k].iter().zip(&self.held[k]).filter(|(s, _)| open[k].contains(s)).map(|(_, h)| *h);
+            let held =
+                self.root[k].iter().zip(&self.held[shares][k]).filter(|(s, _)| open[k].contains(s)).map(|(_, h)| *h);
             let (least, most) = held.fold((f64::INFINITY, 0.0_f64), |(a, b), h| (a.min(h), b.max(h)));
             most - least
         };

@@ -7,6 +7,7 @@ use super::super::search::TIE;
 use super::super::sharding::Problem;
 use super::alone::{Alone, Priced};
 use super::relaxed::Relaxation;
+use super::separable::SHARES;
 use super::{Bounds, Context, Set};
 use crate::model::Strategy;
 
@@ -25,9 +26,22 @@ pub struct KernelByKernel {
 impl KernelByKernel {
     /// For the shardings of `base`. `None` as for [`Alone::new`].
     pub fn new(relaxation: &Relaxation<'_>, base: &Problem, tiles: &[u64]) -> Option<Self> {
-        let alone = Alone::new(relaxation, base, tiles)?;
+        let mut alone = Alone::new(relaxation, base, tiles)?;
         let all: Vec<usize> = (0..tiles.len()).collect();
-        let root = alone.least_priced(&base.open, &all, (0.0, PRICES), f64::INFINITY);
+        let mut root = alone.least_priced(&base.open, &all, (0.0, 0, PRICES), f64::INFINITY);
+        alone.hold_more(relaxation);
+        for _ in 0..SHARES {
+            let Some(found) = root.as_ref().filter(|found| !found.sharding.is_empty()) else { break };
+            let (shares, too_much) = alone.fullest(&found.sharding);
+            if !too_much || shares == found.shares {
+                break;
+            }
+            let other = alone.least_priced(&base.open, &all, (found.price, shares, PRICES), f64::INFINITY);
+            match other {
+                Some(other) if other.bound > found.bound => root = Some(other),
+                _ => break,
+            }
+        }
         let with_room = root.as_ref().filter(|root| root.has_room).map(|root| root.sharding.clone());
         let starts = with_room.into_iter().chain(alone.least_memory(&base.open, &all)).collect();
         Some(Self { alone, root, starts })
@@ -43,10 +57,20 @@ impl Bounds for KernelByKernel {
         if self.alone.holds_too_much(&set.open) {
             return Ok(None);
         }
-        let from = set.byte_price.or(self.root.as_ref().map(|root| root.price)).unwrap_or(0.0);
-        let found = self.alone.least_priced(&set.open, &set.tiles, (from, MORE_PRICES), best * (1.0 - TIE));
-        let Some(found) = found.filter(|found| found.bound < best * (1.0 - TIE)) else { return Ok(None) };
-        set.byte_price = Some(found.price);
+        let of_all = self.root.as_ref().map(|root| (root.price, root.shares));
+        let (from, shares) = set.byte_price.or(of_all).unwrap_or((0.0, 0));
+        let near = best * (1.0 - TIE);
+        let priced = |from, shares| self.alone.least_priced(&set.open, &set.tiles, (from, shares, MORE_PRICES), near);
+        let Some(mut found) = priced(from, shares).filter(|found| found.bound < near) else { return Ok(None) };
+        // What holds too much by other shares is told by them.
+        let (fullest, too_much) = self.alone.fullest(&found.sharding);
+        if too_much && fullest != shares && !found.sharding.is_empty() {
+            let Some(other) = priced(found.price, fullest).filter(|other| other.bound < near) else { return Ok(None) };
+            if other.bound > found.bound {
+                found = other;
+            }
+        }
+        set.byte_price = Some((found.price, found.shares));
         Ok(Some((found.bound, found.sharding)))
     }
 
@@ -58,7 +82,8 @@ impl Bounds for KernelByKernel {
         if set.tiles.len() > 1 {
             return Ok(set.split_tiles());
         }
-        Ok(self.alone.split(&set.open).map_or(Vec::new(), |k| set.split(k)))
+        let shares = set.byte_price.map_or(0, |(_, shares)| shares);
+        Ok(self.alone.split(&set.open, shares).map_or(Vec::new(), |k| set.split(k)))
     }
 
     /// Its least sum is what it takes.

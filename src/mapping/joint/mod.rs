@@ -69,8 +69,8 @@ struct Set {
     /// Best partitions of the relaxed passes of a set that contains this one: with weights streamed or kept on chip, forward and
     /// backward.
     known: [[Option<Rc<Path>>; 2]; 2],
-    /// Price of a byte in the DRAM at which the bound of a set that contains this one was greatest.
-    byte_price: Option<f64>,
+    /// Price of a byte in the DRAM at which the bound of a set that contains this one was greatest, and which shares of layers say what is held.
+    byte_price: Option<(f64, usize)>,
 }
 
 impl Set {

@@ -123,6 +123,14 @@ impl<'a> Relaxation<'a> {
         self.search.pipe(self.degrees).shares(&self.least_need(open), self.longest.1)
     }
 
+    /// The same shares for other layers than the least: what any of them says holds, and for any layer one of them nearly says what fits
+    /// ([`Pipe::cuts`]).
+    ///
+    /// [`Pipe::cuts`]: super::super::stages::Pipe::cuts
+    pub fn more_shares(&self) -> Vec<(f64, f64)> {
+        self.search.pipe(self.degrees).cuts(self.longest.1)
+    }
+
     /// Bytes in a chip's DRAM that no sharding changes.
     pub fn held_by_all(&self) -> f64 {
         self.search.workload.held_bytes / self.search.system.chip_count() as f64
@@ -159,6 +167,42 @@ impl<'a> Relaxation<'a> {
             bytes += kept * w.micro_batch as f64 * copies;
         }
         bytes
+    }
+
+    /// Bytes that wait in a chip's DRAM between the passes, whatever the partitions, as far as a kernel's strategy decides them: all that
+    /// was made or given before the backward pass and is read in it or leaves the layer, stored as its widest reader wants it
+    /// ([`super::super::instance`]), so no less than as the first does. Beside what [`Self::held_by`] counts, where one layer's
+    /// activations of one microbatch are left to what waits. Nothing where there is one pass, or several blocks.
+    pub fn waits_by(&self, i: usize, s: Strategy) -> f64 {
+        let (w, options) = (self.search.workload, &self.search.system.model);
+        let forward = |k: usize| self.kernel(k).phase == Phase::Forward;
+        let several = w.kernels.iter().any(|k| k.block != w.kernels[0].block);
+        let passes = (0..w.kernels.len()).any(forward) && !(0..w.kernels.len()).all(forward);
+        if !passes || several || options.layouts != Layouts::Flowspace || options.memory_state != MemoryState::Full {
+            return 0.0;
+        }
+        let waits = |tensor: &Tensor| {
+            let leaves = tensor.output && options.boundary_tensors == Charge::Charged;
+            !tensor.in_place
+                && tensor.producer.is_none_or(forward)
+                && (leaves || tensor.consumers.iter().any(|u| !forward(u.kernel)))
+        };
+        let bytes = |(id, tensor): (usize, &Tensor)| {
+            let carried = self.next[id].iter().flat_map(|c| &w.tensors[*c].consumers);
+            let mut readers = tensor
+                .consumers
+                .iter()
+                .filter(|u| tensor.producer.is_none_or(|p| self.same_phase(p, u.kernel)))
+                .chain(carried);
+            let (decides, layout) = match (readers.next(), tensor.producer) {
+                (Some(u), _) => (u.kernel, self.wanted(u, s)),
+                (None, Some(p)) => (p, produced(s, options.layouts)),
+                (None, None) => return 0.0,
+            };
+            if decides == i { self.bytes(tensor, layout, 1).0 } else { 0.0 }
+        };
+        let all: f64 = w.tensors.iter().enumerate().filter(|(_, tensor)| waits(tensor)).map(bytes).sum();
+        all * w.micro_batch as f64
     }
 
     /// What the schedule needs to know, at its least.

@@ -32,6 +32,8 @@ pub type Conversions = BTreeMap<(Layout, Layout), f64>;
 
 /// Prices of memory that are tried.
 const PRICES: usize = 24;
+/// Shares of what layers hold by which memory is priced, one after the other, while the best of one holds too much by another.
+pub const SHARES: usize = 8;
 
 /// Weights of a bundle; at least zero, and of parts that overlap they sum to at most one.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -101,6 +103,8 @@ pub struct Separable {
     weights: Vec<Weights>,
     /// Bytes in the DRAM by kernel and strategy, and what there is for them.
     held: Vec<Vec<f64>>,
+    /// The same bytes by other shares of what layers hold: no more than the room by any.
+    others: Vec<Vec<Vec<f64>>>,
     room: f64,
     /// Value of a layer that a byte is priced at.
     byte_price: f64,
@@ -109,9 +113,9 @@ pub struct Separable {
 }
 
 impl Separable {
-    /// Tells what each strategy keeps in the DRAM, and how much may be kept.
-    pub fn limit_memory(&mut self, held: Vec<Vec<f64>>, room: f64) {
-        (self.held, self.room) = (held, room);
+    /// Tells what each strategy keeps in the DRAM, by one share of what layers hold and by others, and how much may be kept by any of them.
+    pub fn limit_memory(&mut self, held: Vec<Vec<f64>>, others: Vec<Vec<Vec<f64>>>, room: f64) {
+        (self.held, self.others, self.room) = (held, others, room);
     }
 
     /// From the sharding problem (in seconds, and the conversions of its groups in joules where they count), the kernels' own parts,
@@ -222,6 +226,7 @@ impl Separable {
             weights,
             held: Vec::new(),
             room: f64::INFINITY,
+            others: Vec::new(),
             byte_price: 0.0,
             starts: Vec::new(),
         }
@@ -234,16 +239,37 @@ impl Separable {
 
     /// Moves the weights, and the price of memory, to where the bound over `open` is largest; gives that bound.
     pub fn tune(&mut self, open: &Open, rounds: usize) -> f64 {
-        let bound = self.weigh(open, rounds);
-        self.price_memory(open, bound)
+        let unpriced = self.weigh(open, rounds);
+        let mut bound = self.price_memory(open, unpriced);
+        // The best of one share may hold too much by another, which then says more.
+        for _ in 0..SHARES {
+            let Some((_, sharding)) = self.least(open).filter(|(_, sharding)| !sharding.is_empty()) else { break };
+            let holds = |held: &Vec<Vec<f64>>| self.holds(held, &sharding);
+            let fullest = self.others.iter().max_by(|a, b| holds(a).total_cmp(&holds(b)));
+            let Some(fullest) = fullest.filter(|held| holds(held) > self.room && **held != self.held).cloned() else {
+                break;
+            };
+            let before = (std::mem::replace(&mut self.held, fullest), self.byte_price, self.starts.clone());
+            self.byte_price = 0.0;
+            let other = self.price_memory(open, unpriced);
+            if other <= bound {
+                (self.held, self.byte_price, self.starts) = before;
+                break;
+            }
+            bound = other;
+        }
+        bound
+    }
+
+    /// Bytes in the DRAM that a sharding decides.
+    fn holds(&self, held: &[Vec<f64>], sharding: &[Strategy]) -> f64 {
+        let at = |k: usize| self.base.open[k].iter().position(|s| *s == sharding[k]).unwrap_or(0);
+        (0..sharding.len()).map(|k| held[k][at(k)]).sum()
     }
 
     /// Of the price of a byte the bound is a concave function: it rises while the sharding found is too large.
     fn price_memory(&mut self, open: &Open, bound: f64) -> f64 {
-        let needs = |of: &Self, sharding: &[Strategy]| -> f64 {
-            let at = |k: usize| of.base.open[k].iter().position(|s| *s == sharding[k]).unwrap_or(0);
-            (0..sharding.len()).map(|k| of.held[k][at(k)]).sum()
-        };
+        let needs = |of: &Self, sharding: &[Strategy]| of.holds(&of.held, sharding);
         let Some((_, sharding)) = self.least(open) else { return f64::INFINITY };
         if sharding.is_empty() || !self.room.is_finite() || needs(self, &sharding) <= self.room {
             return bound;

@@ -85,9 +85,12 @@ impl<'a> Together<'a> {
         let mut separable =
             Separable::new((base, in_joules), relaxation.rates, own, &relaxed, &phases, loads_in_own, deadline);
         let shares = relaxation.shares(&root);
-        let held =
-            (0..w.kernels.len()).map(|k| root[k].iter().map(|s| relaxation.held_by(k, *s, shares)).collect()).collect();
-        separable.limit_memory(held, search.dram_capacity() - relaxation.held_by_all());
+        let held = |shares: (f64, f64)| -> Vec<Vec<f64>> {
+            let held = |k: usize, s: Strategy| relaxation.held_by(k, s, shares) + relaxation.waits_by(k, s);
+            (0..w.kernels.len()).map(|k| root[k].iter().map(|s| held(k, *s)).collect()).collect()
+        };
+        let others = relaxation.more_shares().into_iter().map(held).collect();
+        separable.limit_memory(held(shares), others, search.dram_capacity() - relaxation.held_by_all());
         separable.tune(&root, ROUNDS);
         let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
         let given_up = Cell::new(0);
