@@ -230,6 +230,8 @@ impl Tally {
             ),
             ("padding to shards", t > 1 && split),
             ("several kernels in a partition", together),
+            ("pipelines that fill", model.partitions().iter().any(|p| p.filling > 0.0)),
+            ("operands waited for whole", kernels().any(|k| model.waits_for_all(k))),
             ("overlap of nothing", machine.overlap == Some(Overlap::None)),
             ("ring", on(Topology::Ring)),
             ("ring of links to each neighbour", machine.dimensions.iter().any(|d| d.ring_links == 2)),
