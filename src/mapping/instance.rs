@@ -181,6 +181,11 @@ fn begins_of(lags: &mut [(usize, usize, f64)]) -> BTreeMap<usize, f64> {
     begins
 }
 
+/// Part of a pass by which the last kernel begins after the first, from the lags between kernels.
+pub(super) fn longest_lag(mut lags: Vec<(usize, usize, f64)>) -> f64 {
+    begins_of(&mut lags).into_values().fold(0.0, f64::max)
+}
+
 /// Time of parts that overlap or not (model.md section 5, "Partition time").
 pub fn combine(overlap: Overlap, compute: f64, dram: f64, network: f64) -> f64 {
     match overlap {
@@ -268,7 +273,7 @@ impl Instance {
             }
         }
         cost.dram_s = cost.dram_bytes / self.dram_bytes_per_s;
-        cost.lag = begins_of(&mut lags).into_values().fold(0.0, f64::max);
+        cost.lag = longest_lag(lags);
         Some(cost)
     }
 
@@ -280,7 +285,7 @@ impl Instance {
             let Some(from) = tensor.producer.filter(inside) else { continue };
             lags.extend(tensor.uses.iter().filter(|u| inside(&u.kernel)).map(|u| (from, u.kernel, u.lag)));
         }
-        begins_of(&mut lags).into_values().fold(0.0, f64::max)
+        longest_lag(lags)
     }
 
     /// What a partition counts in the objective.
