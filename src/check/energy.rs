@@ -66,7 +66,7 @@ impl Derivation<'_> {
         }
         if options.layouts == Layouts::Dfmodel && strategy == Strategy::K {
             let here = local(kernel, strategy, self.tp, self.tiling());
-            let output = here.rows as f64 * here.n as f64 * word;
+            let output = here.rows as f64 * here.n as f64 * kernel.word_or(word);
             let times = if kernel.tiled == Axis::K { 1.0 } else { here.tiles as f64 };
             total += in_pass(CollectiveKind::AllReduce, output * times);
         }
@@ -80,7 +80,7 @@ impl Derivation<'_> {
                 let bytes = if options.layouts == Layouts::Dfmodel || kind == CollectiveKind::AllToAll {
                     tensor_bytes(tensor, layout, self.tp, self.tiling(), word).0
                 } else {
-                    tensor.rows as f64 * tensor.cols as f64 * word
+                    tensor.bytes(word)
                 };
                 total += in_pass(kind, bytes) * share;
             }

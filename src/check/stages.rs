@@ -109,7 +109,7 @@ impl Derivation<'_> {
                 let of = |u: &&Use| tensor_bytes(tensor, self.wanted(u), self.tp, Tiling::WHOLE, self.w.word_bytes).0;
                 readers.iter().map(of).fold(0.0, f64::max)
             } else {
-                tensor.rows as f64 * tensor.cols as f64 * self.w.word_bytes
+                tensor.bytes(self.w.word_bytes)
             };
         }
         (bytes, messages)

@@ -36,7 +36,8 @@ impl Derivation<'_> {
         let here = local(kernel, self.d.sharding[k], self.tp, self.tiling());
         if options.layouts == Layouts::Dfmodel && self.d.sharding[k] == Strategy::K {
             let tiles = if kernel.tiled == Axis::K { 1.0 } else { here.tiles as f64 };
-            total += seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * tiles * word);
+            total +=
+                seconds(CollectiveKind::AllReduce, here.rows as f64 * here.n as f64 * tiles * kernel.word_or(word));
         }
         if self.w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let bytes =
@@ -46,7 +47,7 @@ impl Derivation<'_> {
         for &id in &self.index.tensors_of[k] {
             for (layout, kind, share) in self.conversions_paid_by(k, id) {
                 let tensor = &self.w.tensors[id];
-                let full = tensor.rows as f64 * tensor.cols as f64 * word;
+                let full = tensor.bytes(word);
                 let shard = tensor_bytes(tensor, layout, self.tp, self.tiling(), word).0;
                 let bytes = match (options.layouts, kind) {
                     (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => shard,

@@ -254,7 +254,7 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
     })
 }
 
-fn read_model(node: &Node) -> Option<LanguageModel> {
+pub(super) fn read_model(node: &Node) -> Option<LanguageModel> {
     if !is_language_model(node) {
         return None;
     }
@@ -376,7 +376,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
     Ok(0)
 }
 
-fn read_execution(path: &Path) -> Result<Execution, Failure> {
+pub(super) fn read_execution(path: &Path) -> Result<Execution, Failure> {
     let node = Loader.load(path, None)?;
     let node = Loader.expand(&node, "")?;
     Ok(Reader::read::<ExecutionFile>(&node)?.execution)

@@ -273,7 +273,7 @@ fn dry_text(study: &Study, dry: &dry::Dry, out: &Path, jobs: usize) -> String {
 
 /// What a search of the front found and proved; `how` its points were solved.
 pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
-    let Settled { solved, reached, infeasible, outside, unknown, open } = found.settled;
+    let Settled { solved, reached, infeasible, outside, unknown, failed, open } = found.settled;
     let percent = |points: u64| format!("{:.2} %", 100.0 * points as f64 / found.run.points.max(1) as f64);
     // Of a continuous space the number of intervals says nothing but their share does.
     let share = |points: u64| match found.continuous.is_empty() {
@@ -288,7 +288,11 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
     if !found.continuous.is_empty() {
         let _ = write!(point, ", and nothing between the values of {},", found.continuous.join(", "));
     }
+    if failed > 0 {
+        point.push_str(" that could be solved");
+    }
     if unknown > 0 {
+        point.push_str(if failed > 0 { " and" } else { "" });
         point.push_str(" that states its price and power");
     }
     let nearness = format!(
@@ -297,7 +301,7 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
     );
     let proven = match open {
         0 if found.front.is_empty() && !found.wide.is_empty() => {
-            "proven: nothing that was solved keeps the constraints; of what lies between nothing is".to_string()
+            "nothing that was solved keeps the constraints; of what lies between nothing is proven".to_string()
         }
         0 if found.front.is_empty() && found.constraints == 0 => format!("proven: no {point} has a plan"),
         0 if found.front.is_empty() => format!("proven: no {point} has a plan that keeps the constraints"),
@@ -313,7 +317,7 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
         }
     };
     let _ = writeln!(out, "{proven}{order}");
-    if !found.wide.is_empty() {
+    if !found.wide.is_empty() && open == 0 {
         let _ = writeln!(
             out,
             "the intervals of {} are too wide for the tolerance: give more of them (1..8 TB/s continuous 4096) or a larger one",
@@ -326,6 +330,7 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
         (infeasible, "closed: no more of anything than an infeasible point"),
         (outside, "closed: no point keeps the constraints"),
         (unknown, "not compared: their systems state no price or power"),
+        (failed, "not compared: the ends of their ranges could not be solved (column reason)"),
         (open, "still open"),
     ];
     for (points, how) in closed.into_iter().filter(|(points, _)| *points > 0) {

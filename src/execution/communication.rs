@@ -66,6 +66,33 @@ pub(super) fn beside(communication: f64, work: f64) -> (f64, f64) {
     (communication - hidden, hidden)
 }
 
+/// Bytes of a microbatch's hidden activation on a chip, all channels.
+pub fn hidden_bytes(model: &LanguageModel, division: &Division) -> f64 {
+    let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
+    tokens * model.hidden as f64 * model.types.activations.bytes()
+}
+
+/// Bytes of a chip's keys and values, which go around the ring of context parallelism.
+pub fn keys_and_values_bytes(model: &LanguageModel, division: &Division) -> f64 {
+    let t = division.tp as f64;
+    let widths = (model.query_width() + model.value_width()) as f64;
+    let width = match model.latent_attention {
+        Some(_) => model.heads as f64 * widths / t,
+        None => (model.kv_heads() as f64 / t).max(1.0) * widths,
+    };
+    let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
+    tokens * width * model.types.activations.bytes()
+}
+
+/// Bytes that a chip sends to the experts of a layer, and gets back; none without experts.
+pub fn expert_bytes(model: &LanguageModel, division: &Division) -> f64 {
+    let Some(e) = model.experts else { return 0.0 };
+    let hidden = hidden_bytes(model, division);
+    // Under sequence parallelism each tensor-parallel chip sends its own tokens.
+    let own = if division.sequence_parallel { hidden / division.tp as f64 } else { hidden };
+    own * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0)
+}
+
 impl LayerCommunication {
     /// Of one layer whose kernels sum to `sums`.
     pub fn of(
@@ -76,9 +103,7 @@ impl LayerCommunication {
         with_experts: bool,
         sums: &Sums,
     ) -> Self {
-        let word = model.types.activations.bytes();
-        let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
-        let hidden = tokens * model.hidden as f64 * word;
+        let hidden = hidden_bytes(model, division);
         let overhead = machine.stack.collective_overhead.0;
         let mut out = Self::default();
         let (t, cp, ep) = (division.tp, division.cp, division.ep);
@@ -112,13 +137,7 @@ impl LayerCommunication {
             }
         }
         if cp > 1 {
-            let width = match model.latent_attention {
-                Some(_) => (model.heads * (model.query_width() + model.value_width())) as f64 / t as f64,
-                None => {
-                    (model.kv_heads() as f64 / t as f64).max(1.0) * (model.query_width() + model.value_width()) as f64
-                }
-            };
-            let hop = machine.line(Traffic::Next, cp, t).at(tokens * width * word);
+            let hop = machine.line(Traffic::Next, cp, t).at(keys_and_values_bytes(model, division));
             let hops = (cp - 1) as f64;
             let others = 1.0 - 1.0 / cp as f64;
             let (waits, hides) = beside(hops * hop, sums.forward_attention * others);
@@ -128,10 +147,8 @@ impl LayerCommunication {
             out.backward.cp = waits;
             out.backward.hidden += hides;
         }
-        if let Some(e) = model.experts.filter(|_| with_experts && ep > 1) {
-            // Under sequence parallelism each tensor-parallel chip sends its own tokens.
-            let own = if division.sequence_parallel { hidden / t as f64 } else { hidden };
-            let sent = own * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
+        if model.experts.is_some() && with_experts && ep > 1 {
+            let sent = expert_bytes(model, division);
             let both = 2.0 * (machine.line(Traffic::AllToAll, ep, t).at(sent) + overhead);
             out.forward.ep = both;
             out.backward.ep = both;
@@ -172,8 +189,7 @@ impl IterationLinks {
 
 /// Bytes that a chip hands to the next stage for one microbatch.
 pub fn hand_over_bytes(machine: &Machine, model: &LanguageModel, division: &Division) -> f64 {
-    let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
-    let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
+    let hidden = hidden_bytes(model, division);
     let divided = division.sequence_parallel || machine.stack.hand_over == HandOver::Scattered;
     if divided { hidden / division.tp as f64 } else { hidden }
 }

@@ -15,6 +15,7 @@ pub mod inference;
 pub mod layer;
 pub mod machine;
 pub mod memory;
+pub mod passes;
 pub mod policy;
 pub mod predict;
 pub mod schedule;

@@ -122,6 +122,9 @@ pub struct Kernel {
     pub cache_bytes: f64,
     /// For backward kernels: whose weight.
     pub weight_of: Option<WeightOf>,
+    /// Bytes of one element that it computes with, where these are not the graph's ([`Workload::word_bytes`](super::Workload::word_bytes)): they tell the
+    /// peak that it runs at, and the size of its weight, of that weight's gradient and of its partial sums.
+    pub word: Option<f64>,
     /// Its block ([`Workload::blocks`](super::Workload::blocks)).
     pub block: usize,
     /// Whether it looks rows of its weight up (or adds to them) instead of multiplying: a table of embeddings. The weight is held,
@@ -150,6 +153,7 @@ impl Default for Kernel {
             collectives: Vec::new(),
             spread: None,
             weight_of: None,
+            word: None,
             block: 0,
             lookup: false,
         }
@@ -166,6 +170,10 @@ impl Kernel {
             (None, Op::GemmWeight | Op::Gemm) => 2.0 * s.rows() as f64 * s.k as f64 * s.n as f64,
             (None, _) => s.rows() as f64 * s.n as f64,
         }
+    }
+    /// Bytes of one element that it computes with; `usual` are those of the graph.
+    pub fn word_or(&self, usual: f64) -> f64 {
+        self.word.unwrap_or(usual)
     }
     /// Elements of the weight it owns or re-uses (`outer m k`); zero for kernels without one.
     pub fn weight_elements(&self) -> f64 {

@@ -48,7 +48,7 @@ pub struct Workload {
     /// Blocks of the chain that the graph is (embedding, layers, head), in the order of the forward pass ([`mod@chain`]);
     /// none where the whole graph is repeated.
     pub blocks: Vec<Block>,
-    /// Bytes of one element.
+    /// Bytes of one element, of those tensors and kernels that state none of their own.
     pub word_bytes: f64,
     /// Samples of one iteration.
     pub global_batch: u64,
@@ -118,10 +118,6 @@ impl Workload {
     /// Bytes of one sample that pass from one layer to the next (forward and, in training, back): what a pipeline
     /// stage sends to its neighbour.
     pub fn carried_bytes(&self) -> f64 {
-        self.tensors
-            .iter()
-            .filter(|t| t.carried_from.is_some())
-            .map(|t| t.rows as f64 * t.cols as f64 * self.word_bytes)
-            .sum()
+        self.tensors.iter().filter(|t| t.carried_from.is_some()).map(|t| t.bytes(self.word_bytes)).sum()
     }
 }

@@ -72,6 +72,8 @@ pub struct Tensor {
     pub carried_from: Option<usize>,
     /// Whether it overwrites data that lies in DRAM all the time ([`Workload::held_bytes`](super::Workload::held_bytes)): it waits there without taking more.
     pub in_place: bool,
+    /// Bytes of one of its elements where these are not the graph's ([`Workload::word_bytes`](super::Workload::word_bytes)): indices, statistics, masks.
+    pub word: Option<f64>,
     /// Of a block by itself ([`Workload::of_block`](super::Workload::of_block)): whether it is an input that another block made.
     pub handed_on: bool,
 }
@@ -88,8 +90,21 @@ impl Tensor {
             output: false,
             carried_from: None,
             in_place: false,
+            word: None,
             handed_on: false,
         }
+    }
+}
+
+impl Tensor {
+    /// Bytes of one element; `usual` are those of the graph.
+    pub fn word_or(&self, usual: f64) -> f64 {
+        self.word.unwrap_or(usual)
+    }
+
+    /// Bytes of one sample; `usual` are those of an element of the graph.
+    pub fn bytes(&self, usual: f64) -> f64 {
+        self.rows as f64 * self.cols as f64 * self.word_or(usual)
     }
 }
 

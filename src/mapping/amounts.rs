@@ -231,6 +231,7 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
         spread,
         cache_bytes,
         weight_of,
+        word,
         block,
         lookup,
     } = kernel;
@@ -240,6 +241,7 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
     [*extra_dram_bytes, *cache_bytes].into_iter().for_each(|x| content.real(x));
     content.index(Some(*block));
     [*lookup, *extra_dram_on_each, *outer_cut].into_iter().for_each(|x| content.flag(x));
+    content.real(word.unwrap_or(0.0));
     content.flag(flop.is_some());
     content.real(flop.unwrap_or(0.0));
     for own in collectives {
@@ -254,12 +256,13 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
 }
 
 fn of_tensor(content: &mut Content, tensor: &Tensor) {
-    let Tensor { name: _, rows, cols, producer, consumers, output, carried_from, in_place, handed_on } = tensor;
+    let Tensor { name: _, rows, cols, producer, consumers, output, carried_from, in_place, word, handed_on } = tensor;
     [*rows, *cols, consumers.len() as u64].into_iter().for_each(|x| content.whole(x));
     content.index(*producer);
     content.index(*carried_from);
     content.flag(*output);
     content.flag(*in_place);
+    content.real(word.unwrap_or(0.0));
     content.flag(*handed_on);
     for u in consumers {
         content.whole(u.kernel as u64);

@@ -106,7 +106,7 @@ impl Search<'_> {
                 .kernels
                 .iter()
                 .filter(|k| !k.lookup)
-                .map(|k| k.weight_elements() * self.workload.word_bytes / t)
+                .map(|k| k.weight_elements() * k.word_or(self.workload.word_bytes) / t)
                 .sum(),
             flop: self.workload.kernels.iter().map(|k| k.flop() * samples / t).sum(),
         });

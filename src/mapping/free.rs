@@ -144,7 +144,7 @@ impl Inner for Free {
             let seconds = |forward: bool| {
                 let here = || w.kernels.iter().filter(of).filter(|k| (k.phase == Phase::Forward) == forward);
                 let arithmetic: f64 = here().map(|k| rate.least_seconds(k) * samples / t).sum();
-                let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * w.word_bytes / t);
+                let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * k.word_or(w.word_bytes) / t);
                 let dram = streamed.sum::<f64>() / rate.dram_bytes_per_s;
                 let launch = if here().next().is_some() { rate.launch_s } else { 0.0 };
                 launch + if self.system.overlap() == Overlap::None { arithmetic + dram } else { arithmetic.max(dram) }
@@ -153,7 +153,7 @@ impl Inner for Free {
                 Some(p) => p.phase == Phase::Forward && is_kept(w, tensor, b),
                 None => kept_readers(w, tensor).any(|u| w.kernels[u.kernel].block == b),
             });
-            let kept: f64 = kept.map(|tensor| (tensor.rows * tensor.cols) as f64 * w.word_bytes).sum();
+            let kept: f64 = kept.map(|tensor| tensor.bytes(w.word_bytes)).sum();
             *pass_of(&mut out, &block.name) = BlockPass {
                 forward_pass: seconds(true),
                 backward_pass: seconds(false),

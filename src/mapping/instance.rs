@@ -828,7 +828,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         let here = local(kernel, sharding[i], t, tiling);
         if rules == Layouts::Dfmodel && sharding[i] == Strategy::K {
             let passes_over_tiles = if kernel.tiled == crate::workload::Axis::K { 1.0 } else { here.tiles as f64 };
-            let bytes = here.rows as f64 * here.n as f64 * word * passes_over_tiles;
+            let bytes = here.rows as f64 * here.n as f64 * kernel.word_or(word) * passes_over_tiles;
             charges.push((i, in_group(CollectiveKind::AllReduce, bytes, 1.0)));
         }
         if workload.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
@@ -853,7 +853,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
         let made = tensor.producer.map(|p| produced(sharding[p], rules));
         let wanted =
             |u: &crate::workload::Use| required(&workload.kernels[u.kernel], u.slot, sharding[u.kernel], rules);
-        let full = tensor.rows as f64 * tensor.cols as f64 * word;
+        let full = tensor.bytes(word);
         let (made_bytes, made_tile) = tensor_bytes(tensor, made.unwrap_or(Layout::Replicated), t, tiling, word);
 
         // Conversions: each layout once, charged to the producer; to the first reader where that is in another phase.

@@ -150,7 +150,7 @@ fn problem_of(
         let cost = open
             .iter()
             .map(|s| {
-                let full = kernel.shape.rows() as f64 * kernel.shape.n as f64 * word;
+                let full = kernel.shape.rows() as f64 * kernel.shape.n as f64 * kernel.word_or(word);
                 let reduces = rules == Layouts::Dfmodel && *s == Strategy::K && t > 1;
                 match unit {
                     Unit::Bytes => return if reduces { full } else { 0.0 },
@@ -204,7 +204,7 @@ fn problem_of(
                         let made = produced(*a, rules);
                         let wanted = required(&workload.kernels[u.kernel], u.slot, *b, rules);
                         conversion(made, wanted).ok().map(|kind| {
-                            let full = tensor.rows as f64 * tensor.cols as f64 * word;
+                            let full = tensor.bytes(word);
                             let bytes = match (rules, kind) {
                                 (_, None) => 0.0,
                                 (Layouts::Flowspace, Some(CollectiveKind::AllToAll)) => {

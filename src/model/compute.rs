@@ -216,7 +216,7 @@ pub fn tensor_bytes(tensor: &Tensor, layout: Layout, t: u64, tiling: Tiling, wor
     let rows = if layout == Layout::Rows { ceil_div(tensor.rows, t) } else { tensor.rows };
     let cols = if layout == Layout::Cols { ceil_div(tensor.cols, t) } else { tensor.cols };
     let (tiles, width) = tiling.of(cols);
-    let tile = rows as f64 * width as f64 * word;
+    let tile = rows as f64 * width as f64 * tensor.word_or(word);
     (tile * tiles as f64, tile)
 }
 
@@ -226,7 +226,7 @@ pub fn weight_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) -> f
         return 0.0;
     }
     let local = local(kernel, strategy, t, Tiling::WHOLE);
-    local.rows as f64 * local.k as f64 * word
+    local.rows as f64 * local.k as f64 * kernel.word_or(word)
 }
 
 /// Bytes of its weight and of its gradient that a kernel moves through the chip in a pass: of a table only what is looked up,
@@ -262,7 +262,7 @@ pub fn gradient_bytes(kernel: &Kernel, strategy: Strategy, t: u64, word: f64) ->
         return 0.0;
     }
     let local = local(kernel, strategy, t, Tiling::WHOLE);
-    local.rows as f64 * local.n as f64 * word
+    local.rows as f64 * local.n as f64 * kernel.word_or(word)
 }
 
 #[cfg(test)]

@@ -49,7 +49,9 @@ struct Waves {
 pub struct Rate<'a> {
     chip: &'a Chip,
     options: &'a ModelOptions,
+    /// By waves: of the graph's words, and of each other size that kernels state, where the chip has a peak for it.
     waves: Option<Waves>,
+    others: Vec<(f64, Waves)>,
     /// DRAM traffic that kernels reach, bytes/s.
     pub dram_bytes_per_s: f64,
     /// Seconds from one partition to the next.
@@ -102,16 +104,16 @@ pub fn waves(chip: &Chip, recorded: bool) -> Option<&Kernels> {
 pub fn fault(workload: &Workload, system: &System) -> Option<String> {
     let chip = &system.chip.0;
     let kernels = waves(chip, workload.recorded)?;
-    if type_and_peak(kernels, workload.word_bytes).is_some() {
-        return None;
-    }
+    let lacking = |word: &f64| type_and_peak(kernels, *word).is_none();
+    let mut of_products = workload.kernels.iter().filter(|k| k.is_gemm() && !k.lookup).filter_map(|k| k.word);
+    let word = [workload.word_bytes].into_iter().find(lacking).or_else(|| of_products.find(lacking))?;
     let there: Vec<&str> = kernels.peak.0.iter().map(|(word, _)| word.as_str()).collect();
     Some(format!(
         "chip {}: kernels.peak states none of {} for the workload's words of {} B (it has {}); add the peak, or give the chip an \
          efficiency such as 0.9",
         chip.name,
-        types(workload.word_bytes).join(", "),
-        workload.word_bytes,
+        types(word).join(", "),
+        word,
         there.join(", ")
     ))
 }
@@ -119,7 +121,22 @@ pub fn fault(workload: &Workload, system: &System) -> Option<String> {
 impl<'a> Rate<'a> {
     /// Of the chips of a system with the words of a workload.
     pub fn of(workload: &Workload, system: &'a System) -> Self {
-        Self::by(waves(&system.chip.0, workload.recorded), system, workload.word_bytes, workload.training)
+        let kernels = waves(&system.chip.0, workload.recorded);
+        let mut rate = Self::by(kernels, system, workload.word_bytes, workload.training);
+        for word in workload.kernels.iter().filter_map(|k| k.word) {
+            let known = word == workload.word_bytes || rate.others.iter().any(|(w, _)| *w == word);
+            if !known && kernels.is_some_and(|k| type_and_peak(k, word).is_some()) {
+                let other = Self::by(kernels, system, word, workload.training).waves;
+                rate.others.extend(other.map(|waves| (word, waves)));
+            }
+        }
+        rate
+    }
+
+    /// The waves of a kernel: those of its own words; of words that the chip states no peak for (vector work alone) those of the graph.
+    fn waves_of(&self, kernel: &Kernel) -> Option<&Waves> {
+        let own = kernel.word.and_then(|word| self.others.iter().find(|(w, _)| *w == word));
+        own.map(|(_, waves)| waves).or(self.waves.as_ref())
     }
 
     /// Of the chips of a system with words of so many bytes, in training or in the short steps of inference.
@@ -134,7 +151,15 @@ impl<'a> Rate<'a> {
         let Some(kernels) = kernels else {
             let sram_bytes = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
             let launch_s = charged(chip.launch_overhead.0);
-            return Self { chip, options, waves: None, dram_bytes_per_s: bandwidth, launch_s, sram_bytes };
+            return Self {
+                chip,
+                options,
+                waves: None,
+                others: Vec::new(),
+                dram_bytes_per_s: bandwidth,
+                launch_s,
+                sram_bytes,
+            };
         };
         // Without a peak nothing is computed ([`fault`] says so before anything is asked).
         let (word, peak) = type_and_peak(kernels, word_bytes).unwrap_or(("", 0.0));
@@ -149,7 +174,15 @@ impl<'a> Rate<'a> {
         let vector = chip.vector_peak.map_or(peak, |v| v.0);
         let waves = Waves { times, product: peak * product, batched: peak * batched, vector };
         let launch_s = charged(kernels.launch.0);
-        Self { chip, options, waves: Some(waves), dram_bytes_per_s, launch_s, sram_bytes: f64::INFINITY }
+        Self {
+            chip,
+            options,
+            waves: Some(waves),
+            others: Vec::new(),
+            dram_bytes_per_s,
+            launch_s,
+            sram_bytes: f64::INFINITY,
+        }
     }
 
     /// Whether kernels choose their tiles by themselves, so that the graph's tile count decides nothing.
@@ -165,7 +198,7 @@ impl<'a> Rate<'a> {
 
     /// Arithmetic of a kernel under `strategy` in a group of `t` chips, for all `tiles` tiles of `samples` samples.
     pub fn compute(&self, kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64, samples: f64) -> Compute {
-        if let Some(waves) = &self.waves {
+        if let Some(waves) = self.waves_of(kernel) {
             return Compute::Seconds(waves.seconds(kernel, strategy, t, samples));
         }
         let here = local(kernel, strategy, t, Tiling::new(tiles, self.options));
@@ -182,7 +215,7 @@ impl<'a> Rate<'a> {
 
     /// Seconds of a kernel's arithmetic for one sample on one chip that nothing beats, however it is cut.
     pub fn least_seconds(&self, kernel: &Kernel) -> f64 {
-        if let Some(waves) = &self.waves {
+        if let Some(waves) = self.waves_of(kernel) {
             return kernel.flop() / waves.rate(kernel);
         }
         match (self.chip.efficiency, kernel.flop) {
@@ -343,6 +376,23 @@ mod tests {
             let rate = Rate::of(&w, &system);
             assert_eq!(seconds(&rate, &w.kernels[0], Strategy::Replicate, 1), factor * 192.0, "{training}");
         }
+    }
+
+    /// A kernel of words of its own runs at the peak of these, beside kernels at that of the graph's; vector work whose type the chip states no peak
+    /// for is taken as the graph's, a product of such a type cannot be computed.
+    #[test]
+    fn kernels_of_other_words_run_at_their_own_peak() {
+        let (system, mut w) = (system(CHIP), workload("training: true"));
+        w.kernels[1].word = Some(4.0);
+        w.kernels[2].word = Some(8.0);
+        let rate = Rate::of(&w, &system);
+        assert_eq!(seconds(&rate, &w.kernels[0], Strategy::Replicate, 1), 192.0);
+        assert_eq!(seconds(&rate, &w.kernels[1], Strategy::Replicate, 1), 4.0 * 432.0);
+        assert_eq!(seconds(&rate, &w.kernels[2], Strategy::Replicate, 1), 30.0);
+        assert!(3.0 * rate.least_seconds(&w.kernels[1]) <= 4.0 * 432.0);
+        assert_eq!(fault(&w, &system), None);
+        w.kernels[0].word = Some(8.0);
+        assert!(fault(&w, &system).unwrap().contains("fp64"));
     }
 
     /// Words of four bytes run at the peak of their type; of eight the chip has none.

@@ -14,7 +14,7 @@ use crate::trace::lower::{self, FileKind};
 use crate::trace::ops::{Class, Options};
 use crate::trace::{TraceErrors, fx_nodes};
 use crate::workload::trace::TraceSpec;
-use crate::workload::{Phase, Workload, WorkloadSpec};
+use crate::workload::{Phase, Tensor, Workload, WorkloadSpec};
 use std::path::Path;
 
 /// How a workload becomes actors.
@@ -239,19 +239,16 @@ fn of_workload(workload: &Workload, options: Build) -> Result<ActorGraph, String
         }
     }
     order.iter().enumerate().for_each(|(i, (k, c))| at[*k][*c as usize] = i);
-    let size = |rows: u64, cols: u64| rows as f64 * cols as f64 * word * samples as f64;
+    let size = |t: &Tensor| t.bytes(word) * samples as f64;
     let mut moved = vec![0.0; workload.kernels.len()];
     for t in &workload.tensors {
-        t.producer
-            .into_iter()
-            .chain(t.consumers.iter().map(|u| u.kernel))
-            .for_each(|k| moved[k] += size(t.rows, t.cols));
+        t.producer.into_iter().chain(t.consumers.iter().map(|u| u.kernel)).for_each(|k| moved[k] += size(t));
     }
     let actors = order
         .iter()
         .map(|(k, c)| {
             let kernel = &workload.kernels[*k];
-            let weights = kernel.weight_elements() * word;
+            let weights = kernel.weight_elements() * kernel.word_or(word);
             let read = if kernel.lookup { 0.0 } else { weights };
             Actor {
                 name: if copies[kernel.block] == 1 { kernel.name.clone() } else { format!("{}.{c}", kernel.name) },
@@ -289,7 +286,7 @@ fn of_workload(workload: &Workload, options: Build) -> Result<ActorGraph, String
                 let from = from.min(copies[workload.kernels[p].block] - 1);
                 let (source, target) = (at[p][from as usize], at[u.kernel][c as usize]);
                 if source != target {
-                    channels.push(channel(source, &tensor.name, target, &tensor.name, size(tensor.rows, tensor.cols)));
+                    channels.push(channel(source, &tensor.name, target, &tensor.name, size(tensor)));
                 }
             }
         }

@@ -1,10 +1,13 @@
 //! The axes of a study, resolved: labels, and the fields each of them sets.
 
-use super::field::{FieldPath, Fields, Root};
+use super::field::{Amounts, FieldPath, Fields, Root};
 use super::range;
 use super::spec::{AxisOrder, AxisSpec, is_plain};
 use crate::spec::{Node, Origin, Reader, Value};
-use crate::units::{Bandwidth, Bytes, FlopRate, Frequency, Quantity};
+use crate::units::{
+    Area, Bandwidth, Bytes, EnergyPerByte, EnergyPerFlop, FlopRate, Frequency, Power, Price, PricePerBandwidth,
+    PricePerCapacity, Quantity, Seconds,
+};
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -90,6 +93,50 @@ pub(super) fn resolve(spec: &AxisSpec, node: &Node, reader: &mut Reader) -> Opti
     Some(Axis { name, values, ranks, rates, continuous, mixes: false })
 }
 
+/// Whether the field of an axis takes every number with the unit of a range.
+///
+/// # Errors
+/// What it takes instead.
+fn takes_any(spec: &AxisSpec, range: &Node) -> Result<(), String> {
+    let Some(path) = spec.field.as_deref().and_then(|field| FieldPath::parse(field).ok()) else { return Ok(()) };
+    let text = text(range);
+    match Fields::get().amounts(&path) {
+        Amounts::Numbers => Ok(()),
+        Amounts::Whole => {
+            Err(format!("{path} takes whole numbers alone: expected a list or a range of them, found {text:?}"))
+        }
+        Amounts::None => Err(format!("{path} has no values between two others, found {text:?}")),
+        Amounts::Quantity(example) => {
+            // One number with the unit.
+            let unit = text.split("..").nth(1).and_then(|high| high.split_whitespace().nth(1)).unwrap_or_default();
+            let unit = if unit == "continuous" { "" } else { unit };
+            parses(example, format!("1 {unit}").trim()).map_err(|why| format!("{path}: {why}"))
+        }
+    }
+}
+
+/// Whether a text is of the quantity that has this example.
+fn parses(example: &str, text: &str) -> Result<(), String> {
+    fn of<Q: Quantity>(example: &str, text: &str) -> Option<Result<(), String>> {
+        (Q::EXAMPLE == example).then(|| Q::parse(text).map(|_| ()).map_err(|e| e.to_string()))
+    }
+    let known = [
+        of::<Bytes>,
+        of::<Bandwidth>,
+        of::<FlopRate>,
+        of::<Seconds>,
+        of::<Frequency>,
+        of::<Power>,
+        of::<Price>,
+        of::<Area>,
+        of::<PricePerBandwidth>,
+        of::<PricePerCapacity>,
+        of::<EnergyPerByte>,
+        of::<EnergyPerFlop>,
+    ];
+    known.iter().find_map(|of| of(example, text)).unwrap_or(Ok(()))
+}
+
 /// Whether an axis has every value between two; notes where it cannot.
 fn continuous(spec: &AxisSpec, node: &Node, ordered: bool, reader: &mut Reader) -> bool {
     let fields = || spec.fields.iter().flat_map(|table| &table.0).any(|(_, values)| range::is_continuous(values));
@@ -103,6 +150,8 @@ fn continuous(spec: &AxisSpec, node: &Node, ordered: bool, reader: &mut Reader) 
     if values.len() > 1 {
         let message =
             format!("a continuous range is all that its axis has, found {} values beside it", values.len() - 1);
+        reader.within("values", |r| r.problem(at, message));
+    } else if let Err(message) = takes_any(spec, &values[0]) {
         reader.within("values", |r| r.problem(at, message));
     } else if !ordered {
         let message = "what lies between two values is bounded by them along an ordered axis alone: say order: ascending, if no value is slower \

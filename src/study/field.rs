@@ -104,6 +104,19 @@ pub struct Fields {
     solve: Json,
 }
 
+/// What numbers a field takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Amounts<'s> {
+    /// Any.
+    Numbers,
+    /// Whole ones.
+    Whole,
+    /// With a unit, as in this example.
+    Quantity(&'s str),
+    /// None.
+    None,
+}
+
 /// The segment that stands for every entry of a list.
 const EVERY: &str = "*";
 
@@ -147,6 +160,19 @@ impl Fields {
             so_far = format!("{so_far}.{segment}");
         }
         Ok(here)
+    }
+
+    /// What numbers the field at a path takes.
+    pub fn amounts(&self, path: &FieldPath) -> Amounts<'_> {
+        let here = self.at(path).unwrap_or_default();
+        let is = |kind: &str| here.iter().any(|schema| schema.get("type").and_then(Json::as_str) == Some(kind));
+        let example = here.iter().find_map(|schema| schema.get("examples")?.get(0)?.as_str());
+        match example {
+            _ if is("number") => Amounts::Numbers,
+            Some(example) => Amounts::Quantity(example),
+            None if is("integer") => Amounts::Whole,
+            None => Amounts::None,
+        }
     }
 
     /// `node`, to stand at `path`, with every file it names read in. Problems are noted in `problems`; where there are

@@ -153,6 +153,11 @@ fn sized(tree: &mut Node, changes: &[&Override]) {
 /// Most points looked at before the run.
 const SAMPLE: u64 = 256;
 
+/// Fields of `solve` that a search of the front refuses ([`spec::unbounded`]).
+const SEARCHED: [&str; 5] = ["objective", "budget", "blind_to", "place", "serving"];
+/// Most points of which all are built to say that none can be.
+const MOST_LOOKED_AT: u64 = 100_000;
+
 impl Study {
     /// Loads a study file, or the study of that name in the catalogue, with every file it names.
     ///
@@ -186,6 +191,19 @@ impl Study {
             for change in set.chain(rules.iter().flat_map(|r| &r.overrides)).filter(|c| c.path.root == Root::System) {
                 let at = Node { origin: change.origin.clone(), value: Value::Null };
                 reader.problem(&at, "a study of placements has no system that could be changed; take the field out");
+            }
+        }
+        if let (Some(_), Some(axes), Some(rules)) = (&spec.search, &axes, &rules) {
+            let set = axes.iter().flat_map(|a| &a.values).flat_map(|v| &v.overrides);
+            let mut told: Vec<&FieldPath> = Vec::new();
+            for change in set.chain(rules.iter().flat_map(|r| &r.overrides)).filter(|c| c.path.root == Root::Solve) {
+                let of_all = || SEARCHED.into_iter().find(|field| change.value.get(field).is_some());
+                let field = change.path.segments.first().map(String::as_str).or_else(of_all);
+                if let Some(why) = field.and_then(super::spec::unbounded).filter(|_| !told.contains(&&change.path)) {
+                    told.push(&change.path);
+                    let at = Node { origin: change.origin.clone(), value: Value::Null };
+                    reader.within(change.path.to_string(), |r| r.problem(&at, why));
+                }
             }
         }
         let sample = match (&spec.sample, &axes) {
@@ -557,8 +575,9 @@ impl Study {
         }
         let every = every.unwrap_or_default();
         some.retain(|problem| !every.contains(problem));
-        // A sample without a sound point is no proof; the look at all points ends with the first that is sound.
-        let none_stands = !stands && (0..count).all(|index| self.point(index).is_err());
+        // A sample without a sound point is no proof; the look at all points ends with the first that is sound. Of a space that is too large for it
+        // the points fail one by one.
+        let none_stands = !stands && count <= MOST_LOOKED_AT && (0..count).all(|index| self.point(index).is_err());
         Outlook { every, some, none_stands }
     }
 }

@@ -45,9 +45,11 @@ pub(super) fn is_continuous(values: &[Node]) -> bool {
 /// The word for every value between two.
 const CONTINUOUS: &str = "continuous";
 
-/// Whether a text is meant as a range: a number, two dots, and something.
+/// Whether a text is meant as a range: a number (with a unit, which is wrong), two dots, and a number.
 fn is_range(text: &str) -> bool {
-    text.split_once("..").is_some_and(|(low, _)| number(low.trim()).is_some())
+    let begins = |text: &str| text.trim().trim_start_matches('-').starts_with(|c: char| c.is_ascii_digit());
+    let alone = |text: &str| number(text.trim().trim_start_matches('-')).is_some();
+    text.split_once("..").is_some_and(|(low, high)| alone(low) || (begins(low) && begins(high)))
 }
 
 fn number(text: &str) -> Option<f64> {
@@ -60,6 +62,12 @@ fn texts(text: &str) -> Result<Vec<String>, String> {
     let wrong = || format!("expected {EXPECTED}, found {text:?}");
     let (low, rest) = text.split_once("..").ok_or_else(wrong)?;
     let mut words: Vec<&str> = rest.split_whitespace().collect();
+    if low.trim().starts_with('-') {
+        return Err(format!("expected ends of zero or more, found {text:?}"));
+    }
+    if number(low.trim()).is_none() && low.trim().contains(|c: char| c.is_alphabetic()) {
+        return Err(format!("a range has its unit at its end, as 1..8 TB/s log 12, found {text:?}"));
+    }
     let low = number(low.trim()).ok_or_else(wrong)?;
     // How far apart, from the end of the text.
     let spacing = words.iter().position(|word| matches!(*word, "step" | "log" | "linear" | CONTINUOUS));
@@ -103,10 +111,10 @@ fn texts(text: &str) -> Result<Vec<String>, String> {
                     })?,
                     _ => INTERVALS,
                 };
-            if low == high {
-                return Err(format!("expected two different ends, found {text:?}"));
+            if low <= 0.0 || low == high {
+                return Err(format!("expected two different ends above zero, found {text:?}"));
             }
-            rounded(if low > 0.0 { by_factor(intervals + 1) } else { by_step(intervals + 1) })
+            rounded(by_factor(intervals + 1))
         }
         _ => return Err(wrong()),
     };
@@ -156,7 +164,6 @@ mod tests {
         assert_eq!(all("100..1_000 W linear 4"), "100 W, 400 W, 700 W, 1000 W");
         assert_eq!(texts("1..1024").unwrap().len(), 1024);
         assert_eq!(all("1..16 TB/s continuous 4"), "1 TB/s, 2 TB/s, 4 TB/s, 8 TB/s, 16 TB/s");
-        assert_eq!(all("0..1 continuous 2"), "0, 0.5, 1");
         assert_eq!(texts("1..8 TB/s continuous").unwrap().len(), INTERVALS + 1);
         // Close values have as many digits as keep them apart.
         assert_eq!(all("1..1.0004 linear 3"), "1, 1.0002, 1.0004");
@@ -170,7 +177,7 @@ mod tests {
 
     #[test]
     fn what_is_no_range() {
-        for text in ["../a.yaml", "h100", "1.5 TB/s", "a..b", "..", "-1..4"] {
+        for text in ["../a.yaml", "h100", "1.5 TB/s", "a..b", "..", "a/1..4", "3 files/../x"] {
             assert!(!is_range(text), "{text}");
         }
         for (text, part) in [
@@ -186,6 +193,9 @@ mod tests {
             ("1..1_000_000_000", "at most"),
             ("1..x", "expected a range"),
             ("1..1 continuous", "two different ends"),
+            ("0..1 continuous", "ends above zero"),
+            ("1 TB/s..8 TB/s continuous", "its unit at its end"),
+            ("-1..8 GB", "ends of zero or more"),
             ("1..2 continuous 0", "count of intervals"),
             ("1..2 continuous x", "count of intervals"),
             ("1..2 continuous 4 4", "expected a range"),

@@ -107,7 +107,14 @@ pub fn detect(path: &Path) -> Result<Format, TraceError> {
     let mut source = input::open(path)?;
     let mut head = Vec::new();
     source.by_ref().take(1 << 12).read_to_end(&mut head).map_err(fault)?;
+    let snapshot = [&b"\"device_traces\""[..], b"\"segments\""].iter().any(|k| head.windows(k.len()).any(|w| w == *k));
     let unknown = || {
+        if snapshot {
+            return TraceError::new(
+                path,
+                "this is a snapshot of a device's memory (torch.cuda.memory), which is no trace of operators: record one with torch.profiler",
+            );
+        }
         TraceError::new(
             path,
             "this JSON is no trace: expected `traceEvents` (Kineto), `schema` and `nodes` (PyTorch's execution trace), \

@@ -18,14 +18,26 @@ pub type Bytes = Box<dyn Read + Send>;
 /// [`TraceError`] when the file cannot be opened or read.
 pub fn open(path: &Path) -> Result<Bytes, TraceError> {
     let fault = |e: io::Error| TraceError::io(path, &e);
-    if path.is_dir() {
+    // Looked at before it is opened: opening a pipe waits for its writer, and a device may have no end.
+    let kind = std::fs::metadata(path).map_err(fault)?;
+    if kind.is_dir() {
         return Err(TraceError::new(path, "this is a folder; a trace file is expected"));
+    }
+    if !kind.is_file() {
+        let what = "this is a pipe or a device; a trace is read more than once, so that a file is expected: write it to one first";
+        return Err(TraceError::new(path, what));
     }
     let mut source = unpack(File::open(path).map_err(fault)?).map_err(fault)?;
     // Only what is looked at is read before it is known to be no archive.
     let mut head = Vec::with_capacity(HEAD);
     let cut = |e: io::Error| TraceError::new(path, format!("cannot be read: {e}"));
     source.by_ref().take(HEAD as u64).read_to_end(&mut head).map_err(cut)?;
+    if is_pickle(&head) {
+        return Err(TraceError::new(
+            path,
+            "this is a Python pickle (torch.cuda.memory writes its snapshots so), which is no trace of operators: record one with torch.profiler",
+        ));
+    }
     match archive(&head) {
         Some(kind) => Err(TraceError::new(path, format!("this is {kind}: unpack it and name the trace inside"))),
         None => Ok(Box::new(io::Cursor::new(head).chain(source))),
@@ -47,6 +59,11 @@ fn archive(head: &[u8]) -> Option<&'static str> {
     } else {
         None
     }
+}
+
+/// Python's pickles from protocol 2 on; no message of a Chakra trace has such a field first.
+fn is_pickle(head: &[u8]) -> bool {
+    matches!(head, [0x80, 4 | 5, 0x95, ..] | [0x80, 2 | 3, b'}' | b']' | b'(' | b'c', ..])
 }
 
 /// Unpacks gzip; other bytes pass through.
@@ -78,6 +95,9 @@ mod tests {
         assert_eq!(archive(b"PK\x03\x04rest"), Some("a zip archive"));
         assert_eq!(archive(b"{\"traceEvents\": []}"), None);
         assert_eq!(archive(&[]), None);
+        // pickle.dumps({}, 4) and (…, 2); a Chakra trace whose first message has 512 bytes.
+        assert!(is_pickle(b"\x80\x04\x95\x02\0\0\0\0\0\0\0}\x94.") && is_pickle(b"\x80\x02}q\x00."));
+        assert!(!is_pickle(b"\x80\x04\x0a\x05"));
     }
 
     #[test]

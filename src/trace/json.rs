@@ -106,6 +106,16 @@ impl<R: Read> Cutter<R> {
         }
     }
 
+    /// What is held of the text from the present byte on; it may end anywhere.
+    pub(crate) fn ahead(&self) -> &[u8] {
+        self.buffer.get(self.at..).unwrap_or_default()
+    }
+
+    /// Goes on behind bytes of [`Self::ahead`] that were looked at.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.at = (self.at + bytes).min(self.buffer.len());
+    }
+
     /// One whole value: its byte and its text.
     pub(crate) fn value(&mut self) -> Result<(u64, &[u8]), JsonFault> {
         let first = match self.peek()? {

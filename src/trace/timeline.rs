@@ -1,8 +1,11 @@
 //! Timelines for Perfetto and chrome://tracing, from Chakra and Kineto traces.
 
+use super::chakra::pass::{Fault, Nodes, Pass};
 use super::chakra::{self, NodeType, graph};
 use super::kineto::KinetoTrace;
+use foldhash::fast::RandomState;
 use serde_json::json;
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Writes complete events one a line, inside the list that viewers expect.
@@ -85,55 +88,131 @@ fn track(node: &chakra::Node) -> usize {
     }
 }
 
+/// When each node of a trace begins.
+enum Starts {
+    /// As recorded, counted from the first, us.
+    Recorded(u64),
+    /// Every dependency is on a smaller id and ids ascend: the file's order is the feeder's, and each start follows in passing.
+    InOrder(Schedule),
+    /// By place in the file, us; none for nodes in or behind a cycle.
+    Found(Vec<Option<u64>>),
+}
+
+/// When nodes have ended and tracks are free, us.
+#[derive(Default)]
+struct Schedule {
+    ends: HashMap<u64, u64, RandomState>,
+    free: [u64; TRACKS.len()],
+}
+
+impl Schedule {
+    /// Puts a node behind its dependencies and what its track did before; gives its start.
+    fn put(&mut self, id: u64, deps: impl Iterator<Item = u64>, duration: u64, tid: usize) -> u64 {
+        let ready = deps.filter_map(|d| self.ends.get(&d).copied()).max().unwrap_or(0);
+        let start = ready.max(self.free.get(tid).copied().unwrap_or(0));
+        let end = start.saturating_add(duration);
+        self.ends.insert(id, end);
+        if let Some(slot) = self.free.get_mut(tid) {
+            *slot = end;
+        }
+        start
+    }
+}
+
+/// Looks through a trace for its starts. Where the order is not plain the dependencies are gone through twice more.
+fn starts(trace: &impl Pass) -> Result<Starts, Fault> {
+    let (mut zero, mut in_order) = (None::<u64>, true);
+    let (mut ids, mut works) = (Vec::new(), Vec::new());
+    trace.pass(&mut Nodes(|node: &chakra::Node| {
+        if node.start_micros > 0 {
+            zero = Some(zero.map_or(node.start_micros, |z| z.min(node.start_micros)));
+        }
+        in_order = in_order && ids.last().is_none_or(|l| *l < node.id) && node.deps().all(|d| d < node.id);
+        ids.push(node.id);
+        works.push((node.duration_micros, track(node)));
+        Ok(())
+    }))?;
+    if let Some(zero) = zero {
+        return Ok(Starts::Recorded(zero));
+    }
+    if in_order {
+        return Ok(Starts::InOrder(Schedule::default()));
+    }
+    let index = graph::Index::new(ids.iter().copied());
+    let edges = |edge: &mut dyn FnMut(u32, u32)| {
+        let mut to = 0u32;
+        trace.pass(&mut Nodes(|node: &chakra::Node| {
+            node.deps().filter_map(|d| index.get(d)).for_each(|from| edge(from, to));
+            to += 1;
+            Ok(())
+        }))
+    };
+    let mut found = vec![None; ids.len()];
+    let mut ready = vec![0u64; ids.len()];
+    let mut free = [0u64; TRACKS.len()];
+    graph::issue(&ids, edges, |place, behind| {
+        let at = place as usize;
+        let (Some(&(duration, tid)), Some(&ready_at)) = (works.get(at), ready.get(at)) else { return };
+        let (Some(free), Some(slot)) = (free.get_mut(tid), found.get_mut(at)) else { return };
+        let start = ready_at.max(*free);
+        *slot = Some(start);
+        *free = start.saturating_add(duration);
+        for &to in behind {
+            if let Some(time) = ready.get_mut(to as usize) {
+                *time = (*time).max(*free);
+            }
+        }
+    })?;
+    Ok(Starts::Found(found))
+}
+
 /// Writes a Chakra trace: by its own start times where it has any, else each node as soon as its dependencies have ended and its track is
-/// free, in the order in which the feeder issues nodes. Nodes in or behind a cycle have no such time and are left out; their number is
+/// free, taken in the order in which the feeder issues nodes. Nodes in or behind a cycle have no such time and are left out; their number is
 /// returned.
 ///
 /// # Errors
-/// Those of the writer underneath.
-pub fn of_chakra(trace: &chakra::Trace, out: impl Write) -> io::Result<usize> {
+/// [`Fault`]: a trace that cannot be read, or the writer underneath.
+pub fn of_chakra(trace: &impl Pass, out: impl Write) -> Result<usize, Fault> {
+    let mut starts = starts(trace)?;
     let mut events = Events::new(out)?;
     for (tid, name) in TRACKS.iter().enumerate() {
         events.put(&json!({"ph": "M", "name": "thread_name", "pid": 0, "tid": tid, "args": {"name": name}}))?;
     }
-    let recorded = trace.nodes.iter().any(|n| n.start_micros > 0);
-    let links: Vec<graph::Links> = trace.nodes.iter().map(graph::Links::from).collect();
-    let order = if recorded { (0..trace.nodes.len()).collect() } else { graph::order(&links) };
-    let zero =
-        if recorded { trace.nodes.iter().map(|n| n.start_micros).filter(|s| *s > 0).min().unwrap_or(0) } else { 0 };
-    let mut ends: std::collections::HashMap<u64, u64> = std::collections::HashMap::new();
-    let mut free = [0u64; TRACKS.len()];
-    for &i in &order {
-        let Some(node) = trace.nodes.get(i) else { continue };
-        let tid = track(node);
-        let start = if recorded {
-            node.start_micros.saturating_sub(zero)
-        } else {
-            let ready = node.deps().filter_map(|d| ends.get(&d).copied()).max().unwrap_or(0);
-            ready.max(free.get(tid).copied().unwrap_or(0))
+    let (mut place, mut left_out) = (0usize, 0);
+    trace.pass(&mut Nodes(|node: &chakra::Node| {
+        let start = match &mut starts {
+            Starts::Recorded(zero) => Some(node.start_micros.saturating_sub(*zero)),
+            Starts::InOrder(schedule) => Some(schedule.put(node.id, node.deps(), node.duration_micros, track(node))),
+            Starts::Found(found) => found.get(place).copied().flatten(),
         };
-        let end = start.saturating_add(node.duration_micros);
-        ends.insert(node.id, end);
-        if let Some(slot) = free.get_mut(tid) {
-            *slot = end;
-        }
-        let mut args = serde_json::Map::new();
-        args.insert("id".into(), node.id.into());
-        for name in ["comm_size", "num_ops", "tensor_size", "stream", "comm_src", "comm_dst", "comm_tag"] {
-            if let Some(value) = node.int(name) {
-                args.insert(name.into(), value.into());
+        place += 1;
+        match start {
+            Some(start) => events.put(&event(node, start)),
+            None => {
+                left_out += 1;
+                Ok(())
             }
         }
-        for (name, value) in [("comm_type", node.comm_type().map(|c| c.name().to_owned())), ("group", node.group())] {
-            if let Some(value) = value {
-                args.insert(name.into(), value.into());
-            }
-        }
-        events.put(&json!({
-            "ph": "X", "cat": node.kind.name(), "name": &*node.name, "pid": 0, "tid": tid,
-            "ts": start, "dur": node.duration_micros, "args": args,
-        }))?;
-    }
+    }))?;
     events.finish()?;
-    Ok(trace.nodes.len() - order.len())
+    Ok(left_out)
+}
+
+fn event(node: &chakra::Node, start: u64) -> serde_json::Value {
+    let mut args = serde_json::Map::new();
+    args.insert("id".into(), node.id.into());
+    for name in ["comm_size", "num_ops", "tensor_size", "stream", "comm_src", "comm_dst", "comm_tag"] {
+        if let Some(value) = node.int(name) {
+            args.insert(name.into(), value.into());
+        }
+    }
+    for (name, value) in [("comm_type", node.comm_type().map(|c| c.name().to_owned())), ("group", node.group())] {
+        if let Some(value) = value {
+            args.insert(name.into(), value.into());
+        }
+    }
+    json!({
+        "ph": "X", "cat": node.kind.name(), "name": &*node.name, "pid": 0, "tid": track(node),
+        "ts": start, "dur": node.duration_micros, "args": args,
+    })
 }

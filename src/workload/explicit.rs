@@ -78,7 +78,7 @@ crate::spec! {
 
 crate::spec! {
     /// A tensor that comes from outside.
-    pub struct InputSpec ("an input tensor") {
+    pub struct InputSpec ("an input tensor", check: check_input) {
         /// Its name.
         name: String,
         /// Rows (features, channels).
@@ -87,18 +87,22 @@ crate::spec! {
         cols: u64,
         /// The tensor of the previous repetition that it is.
         carried_from: Option<String>,
+        /// Bytes of one of its elements (indices, masks); left out: those of the graph.
+        word: Option<Bytes>,
     }
 }
 
 crate::spec! {
     /// A tensor that a kernel writes, with its own size.
-    pub struct PartSpec ("a tensor written") {
+    pub struct PartSpec ("a tensor written", check: check_part) {
         /// Its name.
         name: String,
         /// Rows.
         rows: u64,
         /// Columns of one sample.
         cols: u64,
+        /// Bytes of one of its elements (statistics); left out: those of the graph.
+        word: Option<Bytes>,
     }
 }
 
@@ -139,6 +143,9 @@ crate::spec! {
         /// Tensors written instead of, or besides, `output`, with their sizes: the parts of an output that is read in parts, or
         /// further results.
         parts: Vec<PartSpec> = Vec::new(),
+        /// Bytes of one element that it computes with, of its `output`, and of its weight where it has one; left out: those of the graph. It runs at the
+        /// peak of this type where the chip's kernels state peaks by type.
+        word: Option<Bytes>,
         /// FLOP of one sample: of opaque kernels, and of elementwise and norm kernels that do not spend one an element.
         flop: Option<Flop>,
         /// DRAM bytes of one sample beyond tensors and weights.
@@ -185,6 +192,27 @@ impl CollectiveSpec {
 /// Largest size along one axis, so that products of three stay exact enough in `f64` and never overflow `u64`.
 const MAX_SIZE: u64 = 1 << 31;
 
+/// What a size of one element must be.
+const WORD: &str = "expected a size above 0 B and at most 64 B";
+
+fn word_fits(word: Bytes) -> bool {
+    word.0 > 0.0 && word.0 <= 64.0
+}
+
+fn check_input(input: &InputSpec, node: &Node, reader: &mut Reader) {
+    check_word(input.word, node, reader);
+}
+
+fn check_part(part: &PartSpec, node: &Node, reader: &mut Reader) {
+    check_word(part.word, node, reader);
+}
+
+fn check_word(word: Option<Bytes>, node: &Node, reader: &mut Reader) {
+    if word.is_some_and(|w| !word_fits(w)) {
+        reader.within("word", |r| r.problem(node.get("word").unwrap_or(node), WORD));
+    }
+}
+
 fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
     let gemm = matches!(kernel.op, Op::Gemm | Op::GemmWeight);
     for (field, value) in [("outer", kernel.outer), ("m", kernel.m), ("n", kernel.n), ("k", kernel.k.unwrap_or(1))] {
@@ -225,6 +253,9 @@ fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
     }
     if kernel.op == Op::Opaque && kernel.flop.is_none() {
         say("flop", "missing; op opaque states its flop");
+    }
+    if kernel.word.is_some_and(|w| !word_fits(w)) {
+        say("word", WORD);
     }
     let table = kernel.op == Op::GemmWeight && kernel.phase == Phase::Forward;
     if kernel.lookup && !table && kernel.phase != Phase::BackwardWeight {
@@ -296,12 +327,14 @@ impl GraphSpec {
                     format!("duplicate tensor name {:?}", input.name),
                 );
             }
-            tensors.push(Tensor::new(&input.name, input.rows, input.cols, None));
+            let word = input.word.map(|w| w.0);
+            tensors.push(Tensor { word, ..Tensor::new(&input.name, input.rows, input.cols, None) });
         }
         for (i, kernel) in self.kernels.iter().enumerate() {
-            let whole = kernel.output.iter().map(|name| (name, "output", kernel.outer * kernel.m, kernel.n));
-            for (name, field, rows, cols) in
-                whole.chain(kernel.parts.iter().map(|p| (&p.name, "parts", p.rows, p.cols)))
+            let size = (kernel.outer * kernel.m, kernel.n);
+            let whole = kernel.output.iter().map(|name| (name, "output", size, kernel.word));
+            for (name, field, (rows, cols), word) in
+                whole.chain(kernel.parts.iter().map(|p| (&p.name, "parts", (p.rows, p.cols), p.word)))
             {
                 if tensor_of.insert(name, tensors.len()).is_some() {
                     say(
@@ -310,7 +343,8 @@ impl GraphSpec {
                         format!("tensor {name:?} has two producers"),
                     );
                 }
-                tensors.push(Tensor::new(name, rows, cols, Some(i)));
+                let word = word.map(|w| w.0);
+                tensors.push(Tensor { word, ..Tensor::new(name, rows, cols, Some(i)) });
             }
         }
         let mut block_of: HashMap<&str, usize> = HashMap::new();
@@ -399,6 +433,7 @@ impl GraphSpec {
                 lookup: spec.lookup,
                 extra_dram_on_each: spec.extra_dram_on_each,
                 outer_cut: spec.outer_cut,
+                word: spec.word.map(|w| w.0),
                 ..Kernel::default()
             });
         }

@@ -43,6 +43,10 @@ crate::spec! {
         tp: Option<u64>,
         /// Data-parallel degree that the trace was recorded with.
         dp: Option<u64>,
+        /// Stages of the pipeline that the trace was recorded with: folded layers are those of all stages.
+        pp: Option<u64>,
+        /// Expert-parallel degree that the trace was recorded with: the experts of all ranks are held.
+        ep: Option<u64>,
         /// Bytes of one element.
         word: Option<Bytes>,
         /// Samples of one iteration; left out: those of the recorded step on all replicas.
@@ -97,6 +101,8 @@ impl TraceSpec {
             batch: self.batch,
             tp: self.tp,
             dp: self.dp,
+            pp: self.pp,
+            ep: self.ep,
             word: self.word.map(|w| w.0),
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,

@@ -14,6 +14,11 @@ fn word(text: &str) -> String {
     if first && plain && !reserved { text.into() } else { serde_json::Value::String(text.into()).to_string() }
 }
 
+/// Bytes of an element that are not the graph's, as a further field.
+fn bytes(own: Option<f64>) -> String {
+    own.map_or(String::new(), |b| format!(", word: {b} B"))
+}
+
 fn list(words: &[String]) -> String {
     format!("[{}]", words.join(", "))
 }
@@ -50,7 +55,8 @@ pub fn graph(w: &Workload, source: &str) -> String {
             .carried_from
             .and_then(|c| w.tensors.get(c))
             .map_or(String::new(), |c| format!(", carried_from: {}", word(&c.name)));
-        let _ = writeln!(out, "  - {{ name: {}, rows: {}, cols: {}{carried} }}", word(&t.name), t.rows, t.cols);
+        let own = bytes(t.word);
+        let _ = writeln!(out, "  - {{ name: {}, rows: {}, cols: {}{own}{carried} }}", word(&t.name), t.rows, t.cols);
     }
     let outputs: Vec<String> = w.tensors.iter().filter(|t| t.output).map(|t| word(&t.name)).collect();
     if !outputs.is_empty() {
@@ -105,15 +111,21 @@ pub fn graph(w: &Workload, source: &str) -> String {
             }
         }
         let made: Vec<usize> = (0..w.tensors.len()).filter(|t| w.tensors[*t].producer == Some(i)).collect();
-        let main = made.iter().find(|t| (w.tensors[**t].rows, w.tensors[**t].cols) == (k.shape.rows(), k.shape.n));
+        let main = made.iter().find(|t| {
+            let t = &w.tensors[**t];
+            (t.rows, t.cols, t.word) == (k.shape.rows(), k.shape.n, k.word)
+        });
         if let Some(t) = main {
             fields.push(format!("output: {}", word(&w.tensors[*t].name)));
+        }
+        if let Some(own) = k.word {
+            fields.push(format!("word: {own} B"));
         }
         let parts: Vec<String> = made
             .iter()
             .filter(|t| Some(*t) != main)
             .map(|t| &w.tensors[*t])
-            .map(|t| format!("{{ name: {}, rows: {}, cols: {} }}", word(&t.name), t.rows, t.cols))
+            .map(|t| format!("{{ name: {}, rows: {}, cols: {}{} }}", word(&t.name), t.rows, t.cols, bytes(t.word)))
             .collect();
         if !parts.is_empty() {
             fields.push(format!("parts: {}", list(&parts)));

@@ -539,6 +539,44 @@ fn a_searched_front_refuses_what_it_cannot_prove() {
         assert_eq!(code, Some(1), "{message}");
         assert!(message.contains(told), "{search}: {message}");
     }
+    // What has no bound is refused from an axis or a rule as well: what fits and what is fast would not be a question of more.
+    for (axes, rest, told) in [
+        (
+            "  - { name: a, field: system.memory.bandwidth, values: [1 GB/s, 2 GB/s] }\n  - { name: b, points: { x: { solve.serving: { max_tpot: 20 ms } } } }\n",
+            "",
+            "study.yaml:6: solve.serving: with limits of time more of a chip may serve less",
+        ),
+        ("  - { name: b, points: { x: { solve.budget: { cost: $36M } } } }\n", "", "solve.budget: scaled to a budget"),
+        (
+            "  - { name: b, field: solve.objective, values: [time, energy] }\n",
+            "",
+            "solve.objective: a search of the front bounds",
+        ),
+        (
+            "  - { name: a, field: system.memory.bandwidth, values: [1 GB/s, 2 GB/s] }\n",
+            "rules: [{ when: { a: 1 GB/s }, set: { solve.blind_to: [network] } }]\n",
+            "solve.blind_to: the bound of a search that is blind",
+        ),
+    ] {
+        folder.study(axes);
+        let (code, message) =
+            run(folder.read("study.yaml") + rest + "search: { front: [max samples_per_s, min cost_usd] }\n");
+        assert_eq!(code, Some(1), "{axes}: {message}");
+        assert!(message.contains(told), "{axes}{rest}: {message}");
+    }
+    // Points that cannot be solved are compared with none, and are said to be.
+    folder.study("  - { name: dram, field: system.memory.bandwidth, values: [1..16 GB/s continuous] }\n  - { name: b, points: { x: {}, y: { solve.tp: 7 } } }\n");
+    let text = folder.read("study.yaml") + "search: { front: [max samples_per_s, min cost_usd], within: 5 % }\n";
+    fs::write(folder.0.join("study.yaml"), text).unwrap();
+    let output = folder.flowspace(&["study", "run", "study.yaml", "--no-plots", "--out", "f"]);
+    let printed = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{printed}{}", stderr(&output));
+    assert!(
+        printed.contains("proven: no point, and nothing between the values of dram, that could be solved is better"),
+        "{printed}"
+    );
+    assert!(printed.contains("not compared: the ends of their ranges could not be solved"), "{printed}");
+    assert!(rows(&folder, "f/results.csv").iter().filter(|row| row["status"] == "failed").count() == 2, "{printed}");
     let dram = "  - { name: dram, field: system.memory.bandwidth, values: [1..16 GB/s continuous] }\n";
     let front = "search: { front: [max samples_per_s, min cost_usd], within: 1 % }\n";
     for (axes, rest, told) in [
@@ -566,6 +604,16 @@ fn a_searched_front_refuses_what_it_cannot_prove() {
             "  - { name: a, field: system.memory.idle_share, values: [0.1..0.4 continuous 4] }\n",
             front,
             "bounded by them along an ordered axis alone: say order: ascending",
+        ),
+        (
+            "  - { name: a, field: system.memory.bandwidth, values: [1..16 GB continuous] }\n",
+            front,
+            "axes.[0].values: system.memory.bandwidth: \"GB\" is not a unit of a bandwidth",
+        ),
+        (
+            "  - { name: a, field: workload.layers, order: ascending, values: [1..16 continuous] }\n",
+            front,
+            "workload.layers takes whole numbers alone",
         ),
         (
             dram,

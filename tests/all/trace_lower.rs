@@ -719,3 +719,246 @@ fn ranks_are_checked_from_recorded_traces() {
     let (code, _, err) = flowspace(&["trace", "check", root.join("nobody").to_str().unwrap()]);
     assert!(code == 1 && err.contains("neither files PREFIX.<rank>.et"), "{err}");
 }
+
+/// Half-precision layers, look-ups by indices of 8 bytes in a table of single precision, statistics of a norm in single precision.
+fn mixed_trace() -> Value {
+    // 4 samples of 6 tokens, a table of 100 rows of 8 words of 4 bytes, a weight of 8 x 16 half words.
+    let tensor =
+        |id: u64, shape: &[u64], bytes: u64| json!([id, id + 100, 0, shape.iter().product::<u64>(), bytes, "cuda:0"]);
+    let of = |list: &[(u64, &[u64], &str)]| {
+        let bytes = |t: &str| {
+            if t.contains("long") {
+                8
+            } else if t.contains("Half") {
+                2
+            } else {
+                4
+            }
+        };
+        json!({
+            "values": list.iter().map(|(id, shape, t)| tensor(*id, shape, bytes(t))).collect::<Vec<_>>(),
+            "shapes": list.iter().map(|(_, shape, _)| json!(shape)).collect::<Vec<_>>(),
+            "types": list.iter().map(|(_, _, t)| format!("Tensor({t})")).collect::<Vec<_>>(),
+        })
+    };
+    let op = |id: u64, name: &str, schema: &str, inputs: Value, outputs: Value| {
+        json!({"id": id, "name": name, "ctrl_deps": 1, "inputs": inputs, "outputs": outputs,
+            "attrs": [{"name": "rf_id", "type": "uint64", "value": id}, {"name": "fw_parent", "type": "uint64", "value": 0},
+                {"name": "seq_id", "type": "int64", "value": -1}, {"name": "scope", "type": "uint64", "value": 0},
+                {"name": "tid", "type": "uint64", "value": 1}, {"name": "fw_tid", "type": "uint64", "value": 0},
+                {"name": "op_schema", "type": "string", "value": schema}]})
+    };
+    let (single, half, index) = ("float", "c10::Half", "long int");
+    let root = json!({"id": 1, "name": "[pytorch|profiler|execution_trace|process]", "ctrl_deps": 1, "inputs": of(&[]), "outputs": of(&[]), "attrs": []});
+    let mut norm = of(&[(4, &[24, 8], single)]);
+    for (key, value) in [("values", json!([8])), ("shapes", json!([[]])), ("types", json!("GenericList[Int]"))] {
+        norm[key].as_array_mut().unwrap().push(value);
+    }
+    json!({"schema": "1.1.1-chakra.0.0.4", "nodes": [
+        root,
+        op(3, "aten::embedding", "", of(&[(2, &[100, 8], single), (3, &[4, 6], index)]), of(&[(4, &[4, 6, 8], single)])),
+        op(4, "aten::native_layer_norm", "", norm,
+            of(&[(5, &[24, 8], single), (6, &[24, 1], single), (7, &[24, 1], single)])),
+        op(5, "aten::_to_copy", "", of(&[(5, &[24, 8], single)]), of(&[(8, &[24, 8], half)])),
+        op(6, "aten::mm", "", of(&[(8, &[24, 8], half), (9, &[8, 16], half)]), of(&[(10, &[24, 16], half)])),
+        op(7, "aten::relu", "", of(&[(10, &[24, 16], half)]), of(&[(11, &[24, 16], half)])),
+        op(8, "aten::mm", "", of(&[(11, &[24, 16], half), (12, &[16, 32], half)]), of(&[(13, &[24, 32], half)])),
+    ]})
+}
+
+/// By hand: each tensor has the bytes of its own type, the table is held, and only the rows that are looked up are moved.
+#[test]
+fn tensors_have_the_bytes_of_their_types() {
+    let dir = folder("mixed");
+    let file = written(&dir, "mixed.json", &mixed_trace());
+    let l = lowered(&file, &Request { batch: Some(4), ..Request::default() });
+    let w = &l.workload;
+    assert_eq!(w.word_bytes, 2.0);
+    let of = |name: &str| {
+        w.tensors.iter().find(|t| t.name.starts_with(name)).unwrap_or_else(|| panic!("{name}: {:?}", w.tensors))
+    };
+    let bytes = |name: &str| of(name).bytes(w.word_bytes);
+    // One sample: 6 tokens of 8 features.
+    assert_eq!((bytes("in103"), bytes("embedding_3"), bytes("native_layer_norm_4")), (48.0, 192.0, 192.0));
+    assert_eq!((bytes("_to_copy_5"), bytes("mm_6"), bytes("mm_8")), (96.0, 192.0, 384.0));
+    let kernel = |name: &str| w.kernels.iter().find(|k| k.name.starts_with(name)).unwrap();
+    assert_eq!((kernel("embedding").extra_dram_bytes, kernel("embedding").word), (192.0, Some(4.0)));
+    assert_eq!((kernel("native_layer_norm").word, kernel("mm_6").word), (Some(4.0), None));
+    assert_eq!(w.held_bytes, 3200.0, "the table of 100 x 8 words of 4 bytes");
+    // The same through a file, and all in one word where that is asked for.
+    let (_, back) = explicit(w, "test").unwrap();
+    assert_eq!(&back, w);
+    let one = lowered(&file, &Request { batch: Some(4), word: Some(2.0), ..Request::default() });
+    assert!(
+        one.workload.tensors.iter().all(|t| t.word.is_none()) && one.workload.kernels.iter().all(|k| k.word.is_none())
+    );
+}
+
+/// A host trace of schema 1.0.1 of these operators: name, arguments, results. Collectives are those of a group of so many ranks: what they write,
+/// what they read.
+fn of_operators(list: &[(&str, &[(u64, &[u64])], &[(u64, &[u64])])], ranks: u64) -> Value {
+    let mut nodes = vec![
+        node(1, 0, "[pytorch|profiler|execution_trace|process]", "", &[], &[]),
+        node(2, 1, "[pytorch|profiler|execution_trace|thread]", "", &[], &[]),
+    ];
+    for (i, (name, inputs, outputs)) in list.iter().enumerate() {
+        let id = 10 * (i as u64 + 1);
+        let Some(kind) = name.strip_prefix("c10d::") else {
+            nodes.push(node(id, 2, name, "", inputs, outputs));
+            continue;
+        };
+        nodes.push(node(id, 2, name, "", &[outputs[0], inputs[0]], &[]));
+        let mut c = node(id + 1, id, "record_param_comms", "", inputs, outputs);
+        for (field, more) in [
+            ("inputs", json!([7, 93825114103440u64, 0, kind, [], [], ranks])),
+            ("input_shapes", json!([[], [], [], [], [], [], []])),
+            ("input_types", json!(["Int", "Int", "Int", "String", "GenericList[]", "GenericList[]", "Int"])),
+        ] {
+            c[field].as_array_mut().unwrap().extend(more.as_array().unwrap().clone());
+        }
+        nodes.push(c);
+    }
+    json!({"schema": "1.0.1", "pid": 1, "time": "now", "start_ts": 0, "finish_ts": 1, "nodes": nodes})
+}
+
+use flowspace::trace::lower::recover::Role;
+
+fn roles(l: &Lowered) -> Vec<(Role, u64, Option<u64>)> {
+    l.parallel.recovered.table.iter().map(|f| (f.role, f.calls, f.ranks)).collect()
+}
+
+/// Sequence parallelism of two ranks: 12 tokens, of which a rank normalises 6; products over all of them on half of the features.
+#[test]
+fn tokens_split_between_products_are_put_together() {
+    let dir = folder("sequence");
+    let document = of_operators(
+        &[
+            ("aten::_softmax", &[(10, &[6, 8])], &[(11, &[6, 8])]),
+            ("c10d::_allgather_base_", &[(11, &[6, 8])], &[(12, &[12, 8])]),
+            ("aten::mm", &[(12, &[12, 8]), (100, &[8, 8])], &[(13, &[12, 8])]),
+            ("aten::relu", &[(13, &[12, 8])], &[(14, &[12, 8])]),
+            ("aten::mm", &[(14, &[12, 8]), (101, &[8, 8])], &[(15, &[12, 8])]),
+            ("c10d::_reduce_scatter_base_", &[(15, &[12, 8])], &[(16, &[6, 8])]),
+            ("aten::_softmax", &[(16, &[6, 8])], &[(17, &[6, 8])]),
+            ("c10d::_allgather_base_", &[(17, &[6, 8])], &[(18, &[12, 8])]),
+            ("aten::mm", &[(18, &[12, 8]), (102, &[8, 8])], &[(19, &[12, 8])]),
+            ("aten::relu", &[(19, &[12, 8])], &[(20, &[12, 8])]),
+            ("aten::mm", &[(20, &[12, 8]), (103, &[8, 8])], &[(21, &[12, 8])]),
+            ("c10d::_reduce_scatter_base_", &[(21, &[12, 8])], &[(22, &[6, 8])]),
+        ],
+        2,
+    );
+    let file = written(&dir, "host.json", &document);
+    let l = lowered(&file, &Request { batch: Some(1), ..Request::default() });
+    assert_eq!((l.parallel.tp, l.parallel.dp), (2, 1), "{:?}", roles(&l));
+    assert_eq!(roles(&l), [(Role::Sequence, 2, Some(2)), (Role::Sequence, 2, Some(2))]);
+    let shapes: Vec<(u64, u64, u64)> =
+        l.workload.kernels.iter().filter(|k| k.is_gemm()).map(|k| (k.shape.m, k.shape.k, k.shape.n)).collect();
+    assert_eq!(shapes, [(16, 8, 12), (8, 16, 12), (16, 8, 12), (8, 16, 12)]);
+    // The second norm reads what the product before it made, all 12 tokens of it.
+    let norms: Vec<_> = l.workload.kernels.iter().filter(|k| k.name.contains("softmax")).collect();
+    assert_eq!(norms[1].shape.rows() * norms[1].shape.n, 96, "{norms:?}");
+    assert!(l.notes.iter().all(|n| !n.contains("left")), "{:?}", l.notes);
+}
+
+/// Parameters of two ranks, gathered before they are multiplied with.
+#[test]
+fn gathered_parameters_are_weights() {
+    let dir = folder("sharded_parameters");
+    let document = of_operators(
+        &[
+            ("c10d::_allgather_base_", &[(300, &[32])], &[(301, &[8, 8])]),
+            ("aten::mm", &[(10, &[12, 8]), (301, &[8, 8])], &[(13, &[12, 8])]),
+            ("c10d::_allgather_base_", &[(302, &[32])], &[(303, &[8, 8])]),
+            ("aten::mm", &[(13, &[12, 8]), (303, &[8, 8])], &[(15, &[12, 8])]),
+        ],
+        2,
+    );
+    let l = lowered(&written(&dir, "host.json", &document), &Request { batch: Some(1), ..Request::default() });
+    assert_eq!((l.parallel.tp, l.parallel.dp, l.workload.global_batch), (1, 2, 2), "{:?}", roles(&l));
+    assert_eq!(roles(&l), [(Role::ShardedParameters, 2, Some(2))]);
+    assert!(l.workload.kernels.iter().all(|k| k.op == Op::GemmWeight && k.weight_elements() == 64.0));
+    assert_eq!(l.workload.held_bytes, 0.0);
+}
+
+/// Four ranks with experts of their own: the all-to-alls belong to the kernels around them, the experts of all ranks are held.
+#[test]
+fn experts_are_exchanged_among_the_chosen_ranks() {
+    let dir = folder("experts");
+    let document = of_operators(
+        &[
+            ("aten::mm", &[(10, &[12, 8]), (100, &[8, 8])], &[(11, &[12, 8])]),
+            ("c10d::alltoall_base_", &[(11, &[12, 8])], &[(12, &[12, 8])]),
+            ("aten::mm", &[(12, &[12, 8]), (101, &[8, 16])], &[(13, &[12, 16])]),
+            ("aten::mm", &[(13, &[12, 16]), (102, &[16, 8])], &[(14, &[12, 8])]),
+            ("c10d::alltoall_base_", &[(14, &[12, 8])], &[(15, &[12, 8])]),
+            ("aten::mm", &[(15, &[12, 8]), (103, &[8, 8])], &[(16, &[12, 8])]),
+        ],
+        4,
+    );
+    let file = written(&dir, "host.json", &document);
+    let one = Request { batch: Some(1), ..Request::default() };
+    let l = lowered(&file, &one);
+    assert_eq!((l.parallel.ep, l.parallel.tp, roles(&l)), (4, 1, vec![(Role::Expert, 2, Some(4))]));
+    let made: Vec<usize> = l.workload.kernels.iter().map(|k| k.collectives.len()).collect();
+    assert_eq!(made, [1, 0, 1, 0]);
+    // 12 tokens of 8 half words.
+    assert_eq!(l.workload.kernels[0].collectives[0].bytes, 192.0);
+    // Two weights of 128 half words on each of three other ranks.
+    assert_eq!(l.workload.held_bytes, 3.0 * 2.0 * 256.0);
+    let l = lowered(&file, &Request { ep: Some(2), ..one });
+    assert_eq!((l.parallel.ep, l.workload.held_bytes), (2, 512.0));
+    assert!(l.notes.iter().any(|n| n.contains("ep 2 is as given")), "{:?}", l.notes);
+    let (code, out, err) = flowspace(&["trace", "lower", file.to_str().unwrap(), "--batch", "1", "--pp", "3"]);
+    assert_eq!(code, 0, "{err}");
+    assert!(out.contains("recovered: expert parallelism (EP): 2 alltoallbase among 4 ranks, 384 B"), "{out}");
+    assert!(out.contains("PP 3, EP 4") && out.contains("the graph is one stage of 3"), "{out}");
+}
+
+/// Three microbatches of one model, one after another: the graph is one of them.
+#[test]
+fn microbatches_are_told_by_what_they_share() {
+    let dir = folder("microbatches");
+    let one = layers_fx(2, true);
+    let nodes = one["nodes"].as_array().unwrap().clone();
+    let parameter = |name: &str| nodes.iter().any(|n| n["name"] == name && n["kind"] == "param");
+    fn renamed(value: &Value, parameter: &dyn Fn(&str) -> bool, suffix: &str) -> Value {
+        match value {
+            Value::Object(map) => map
+                .iter()
+                .map(|(k, v)| match (k.as_str(), v.as_str()) {
+                    ("ref" | "name", Some(name)) if !parameter(name) => (k.clone(), json!(format!("{name}{suffix}"))),
+                    _ => (k.clone(), renamed(v, parameter, suffix)),
+                })
+                .collect(),
+            Value::Array(list) => list.iter().map(|v| renamed(v, parameter, suffix)).collect(),
+            other => other.clone(),
+        }
+    }
+    let mut all = nodes.clone();
+    for suffix in ["_b", "_c"] {
+        let more = nodes.iter().filter(|n| n["kind"] != "param").map(|n| renamed(n, &parameter, suffix));
+        all.extend(more.collect::<Vec<_>>());
+    }
+    let mut thrice = one.clone();
+    thrice["nodes"] = all.into();
+    let whole = lowered(&written(&dir, "one.json", &one), &Request::default());
+    let l = lowered(&written(&dir, "three.json", &thrice), &Request::default());
+    assert_eq!((whole.microbatches, l.microbatches), (1, 3));
+    assert_eq!((l.workload.micro_batch, l.workload.global_batch), (whole.batch, 3 * whole.batch));
+    assert_eq!(flop(&l.workload), flop(&whole.workload));
+    assert_eq!(l.coverage.flop, 3 * whole.coverage.flop);
+}
+
+/// Eight ranks that share out their tables (DLRM): the exchanges belong to kernels, the tables of all ranks are held.
+#[test]
+fn tables_of_all_ranks_are_held() {
+    let Some(shared) = shared() else { return };
+    let l = lowered(&shared.join("traces/param/dlrm/dlrm_eg_0.json.gz"), &Request::default());
+    assert_eq!((l.parallel.tp, l.parallel.dp, l.parallel.ep), (1, 8, 1), "{:?}", roles(&l));
+    let exchanges: u64 = roles(&l).iter().filter(|(r, _, _)| *r == Role::Tables).map(|(_, n, _)| n).sum();
+    assert_eq!(exchanges, 5);
+    let own: usize = l.workload.kernels.iter().map(|k| k.collectives.len()).sum();
+    assert_eq!(own, 5);
+    assert!(l.workload.held_bytes > 40e9);
+}

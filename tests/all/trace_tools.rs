@@ -514,3 +514,330 @@ fn mismatches_between_ranks_are_found() {
     assert_eq!(faults.len(), 1);
     assert!(faults[0].1.contains("small.0.et: node 1: data_deps: there is no node 9999"), "{faults:?}");
 }
+
+/// Every form of a trace leads to the same dot, GraphML and timeline; the timeline is in the file's order, whatever the order of the
+/// dependencies.
+#[test]
+fn graphs_and_timelines_of_every_form_are_one() {
+    let folder = scratch("graph_forms");
+    let mut trace = chakra::read(&corpus("stages/small.0.et")).unwrap();
+    trace.nodes.reverse(); // children before their parents
+    let et = folder.join("t.et");
+    chakra::write(&trace, &et).unwrap();
+    for (name, command) in [("t.json", "to-json"), ("t.txt", "to-text"), ("t.json.gz", "to-json"), ("u.et.gz", "to-et")]
+    {
+        let path = text(&folder.join(name));
+        out(&["trace", command, &text(&et), "--out", &path]);
+        for what in ["to-dot", "to-graphml", "timeline"] {
+            assert!(out(&["trace", what, &text(&et)]) == out(&["trace", what, &path]), "{what} of {name}");
+        }
+    }
+    let timeline: Value = serde_json::from_str(&out(&["trace", "timeline", &text(&et)])).unwrap();
+    let spans: Vec<&Value> = timeline["traceEvents"].as_array().unwrap().iter().filter(|e| e["ph"] == "X").collect();
+    let ids: Vec<u64> = spans.iter().map(|e| e["args"]["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids, trace.nodes.iter().map(|n| n.id).collect::<Vec<_>>());
+    // No node begins before what it depends on has ended.
+    let end = |id: u64| {
+        let e = spans[ids.iter().position(|&i| i == id).unwrap()];
+        e["ts"].as_u64().unwrap() + e["dur"].as_u64().unwrap()
+    };
+    for (node, span) in trace.nodes.iter().zip(&spans) {
+        assert!(node.deps().all(|d| end(d) <= span["ts"].as_u64().unwrap()), "node {}", node.id);
+    }
+}
+
+/// A trace whose end is missing leaves no half-written file behind, and what a link leads to is not removed.
+#[test]
+fn half_a_file_is_not_left() {
+    let folder = scratch("half");
+    let whole = std::fs::read(corpus("stages/small.0.et")).unwrap();
+    let cut = folder.join("cut.et");
+    std::fs::write(&cut, &whole[..whole.len() - 3]).unwrap();
+    for (command, name) in
+        [("to-json", "a.json"), ("to-et", "b.et"), ("to-dot", "c.dot"), ("to-graphml", "d.xml"), ("timeline", "e.json")]
+    {
+        let path = folder.join(name);
+        let output = flowspace(&["trace", command, &text(&cut), "--out", &text(&path)]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && error.contains("the file ends inside a message"), "{command}: {error}");
+        assert!(!path.exists(), "{command} left {name}");
+    }
+}
+
+/// The nodes of a file by our reader, whose graph must be able to run.
+fn running(path: &Path) -> Vec<Node> {
+    let trace = chakra::read(path).unwrap();
+    assert!(trace.warnings.is_empty());
+    let links: Vec<chakra::graph::Links> = trace.nodes.iter().map(chakra::graph::Links::from).collect();
+    let faults = chakra::graph::faults(&links, path);
+    assert!(faults.is_empty(), "{faults:?}");
+    trace.nodes
+}
+
+/// Name and dependencies by name, for comparison by hand.
+fn by_name(nodes: &[Node]) -> Vec<String> {
+    let name = |id: u64| nodes.iter().find(|n| n.id == id).unwrap().name.to_string();
+    let short = |n: &str| n.replace("COMP_NODE_", "").replace("COMM_COLL_NODE_", "");
+    let deps = |n: &Node| n.data_deps.iter().map(|d| short(&name(*d))).collect::<Vec<_>>().join(" ");
+    nodes.iter().map(|n| format!("{} < {}", short(&n.name), deps(n)).trim_end_matches(" < ").to_owned()).collect()
+}
+
+#[test]
+fn text_workloads_become_traces() {
+    let folder = scratch("layers");
+    let file = folder.join("w.txt");
+    let trace = |head: &str, rows: &[&str], passes: &str| {
+        std::fs::write(&file, format!("{head}\n{}\n{}\n", rows.len(), rows.join("\n"))).unwrap();
+        let to = folder.join(format!("{}-{passes}", head.split(' ').next().unwrap()));
+        out(&["trace", "generate", "--layers", &text(&file), "--ranks", "2", "--passes", passes, "--out", &text(&to)]);
+        let nodes = running(&to.join("trace.0.et"));
+        assert!(std::fs::read(to.join("trace.0.et")).unwrap() == std::fs::read(to.join("trace.1.et")).unwrap());
+        assert!(nodes.iter().all(|n| n.flag("is_cpu_op") == Some(false)));
+        nodes
+    };
+    let a = "a\t-1\t10\tALLGATHER\t100\t11\tALLREDUCE\t101\t12\tREDUCESCATTER\t102\t1";
+    let b = "b -1 20 ALLGATHER 200 21 ALLREDUCE 201 22 ALLREDUCE 202 1";
+    let quiet = "q -1 30 NONE 0 31 NONE 0 32 NONE 0 1";
+    assert_eq!(by_name(&trace("MICRO", &[a, b, quiet], "1")), ["a_REDUCESCATTER", "b_ALLREDUCE"]);
+    let data = trace("DATA", &[a, b], "2");
+    let pass = [
+        "a_FWD",
+        "b_FWD < a_FWD",
+        "b_BWD_WG < b_FWD",
+        "b_ALLREDUCE < b_BWD_WG",
+        "b_BWD_IG < b_BWD_WG",
+        "a_BWD_WG < b_BWD_IG",
+        "a_REDUCESCATTER < a_BWD_WG",
+    ];
+    assert_eq!(by_name(&data)[..7], pass);
+    // The next pass uses the weights that this one reduced.
+    assert_eq!((data[7].data_deps.as_slice(), data[8].data_deps.as_slice()), (&[6][..], &[7, 3][..]));
+    assert_eq!(data.iter().map(|n| n.duration_micros).sum::<u64>(), 2 * (10 + 20 + 12 + 22 + 21));
+    assert_eq!((data[3].comm_type(), data[3].uint("comm_size")), (Some(CommType::AllReduce), Some(202)));
+    let forward = ["a_FWD", "a_ALLGATHER < a_FWD", "b_FWD < a_ALLGATHER", "b_ALLGATHER < b_FWD"];
+    let model = by_name(&trace("MODEL", &[a, b], "1"));
+    assert_eq!(model[..4], forward);
+    assert_eq!(
+        model[4..],
+        [
+            "b_BWD_IG < b_ALLGATHER",
+            "b_ALLREDUCE < b_BWD_IG",
+            "b_BWD_WG < b_BWD_IG",
+            "a_BWD_IG < b_BWD_WG b_ALLREDUCE",
+            "a_BWD_WG < a_BWD_IG",
+        ]
+    );
+    let hybrid = by_name(&trace("HYBRID_DATA_MODEL", &[a, b], "1"));
+    assert_eq!(hybrid[..4], forward);
+    assert_eq!(
+        hybrid[4..],
+        [
+            "b_BWD_IG < b_ALLGATHER",
+            "b_IG_COMM__ALLREDUCE < b_BWD_IG",
+            "b_BWD_WG < b_BWD_IG",
+            "b_ALLREDUCE < b_BWD_WG",
+            "a_BWD_IG < b_BWD_WG b_IG_COMM__ALLREDUCE",
+            "a_BWD_WG < a_BWD_IG",
+            "a_REDUCESCATTER < a_BWD_WG",
+        ]
+    );
+    assert_eq!(trace("HYBRID_MODEL_DATA", &[a, b], "1").len(), 11);
+    let tables = "t -1 1 ALLTOALL 1000 2 ALLTOALL 1001 3 NONE 0 1";
+    let dlrm = by_name(&trace("HYBRID_DLRM 1", &[tables, a, b], "1"));
+    assert_eq!(
+        dlrm,
+        [
+            "t_FWD",
+            "t_ALLTOALL < t_FWD",
+            "a_FWD < t_FWD t_ALLTOALL",
+            "b_FWD < a_FWD",
+            "b_BWD_WG < b_FWD",
+            "b_ALLREDUCE < b_BWD_WG",
+            "b_BWD_IG < b_BWD_WG",
+            "t_ALLTOALL < b_BWD_IG",
+            "a_BWD_WG < b_BWD_IG",
+            "a_REDUCESCATTER < a_BWD_WG",
+            "a_BWD_IG < a_BWD_WG",
+            "t_BWD_WG < a_BWD_IG t_ALLTOALL",
+        ]
+    );
+    // What waits for a collective of nothing waits for the computation before it.
+    assert_eq!(by_name(&trace("MODEL", &[quiet, b], "1"))[1], "b_FWD < q_FWD");
+    for (wrong, wanted) in [
+        ("HYBRID_TRANSFORMER\n1\na -1 1 NONE 0 1 NONE 0 1 NONE 0 1", "line 1: expected MICRO, DATA"),
+        ("DATA\nx\n", "line 2: expected the number of layers, found \"x\""),
+        ("DATA\n2\na -1 1 NONE 0 1 NONE 0 1 NONE 0 1", "line 3: 2 layers are announced, 1 are there"),
+        ("DATA\n1\na -1 1 NONE 0", "line 3: expected 12 words, found 5"),
+        ("DATA\n1\na -1 1 SUM 0 1 NONE 0 1 NONE 0 1", "line 3: forward pass: expected NONE, ALLREDUCE"),
+        ("DATA\n1\na -1 1 NONE 0 -1 NONE 0 1 NONE 0 1", "line 3: input's gradient: expected a time"),
+        (
+            "DATA\n1\na -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 1.5 1",
+            "line 3: weight's gradient: expected whole bytes, found \"1.5\"",
+        ),
+        ("HYBRID_DLRM 3\n1\na -1 1 NONE 0 1 NONE 0 1 NONE 0 1", "line 1: the last bottom layer is 3"),
+        ("", "the file is empty"),
+    ] {
+        std::fs::write(&file, wrong).unwrap();
+        let output = flowspace(&[
+            "trace",
+            "generate",
+            "--layers",
+            &text(&file),
+            "--ranks",
+            "2",
+            "--out",
+            &text(&folder.join("no")),
+        ]);
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && error.contains(wanted), "{wrong:?}: {error}");
+        assert!(!folder.join("no").exists());
+    }
+}
+
+#[test]
+fn patterns_become_traces() {
+    let folder = scratch("patterns");
+    let to = text(&folder);
+    let make = |name: &str| {
+        let args = ["--runtime", "7", "--tensor-size", "64", "--comm-size", "4096"];
+        let all: Vec<&str> =
+            ["trace", "generate", "--pattern", name, "--ranks", "3", "--out", &to].into_iter().chain(args).collect();
+        out(&all);
+        assert!(folder.join(format!("{name}.2.et")).is_file() && !folder.join(format!("{name}.3.et")).exists());
+        running(&folder.join(format!("{name}.1.et")))
+    };
+    for (name, kind, deps) in [
+        ("one_comp_node", NodeType::Comp, &[0][..]),
+        ("two_comp_nodes_independent", NodeType::Comp, &[0, 0]),
+        ("two_comp_nodes_dependent", NodeType::Comp, &[0, 1]),
+        ("one_remote_mem_load_node", NodeType::MemLoad, &[0]),
+        ("one_remote_mem_store_node", NodeType::MemStore, &[0]),
+        ("one_comm_send_node", NodeType::Send, &[0]),
+        ("one_comm_recv_node", NodeType::Recv, &[0]),
+    ] {
+        let nodes = make(name);
+        assert_eq!(nodes.iter().map(|n| n.data_deps.len()).collect::<Vec<_>>(), deps, "{name}");
+        assert!(nodes.iter().all(|n| n.kind == kind && n.flag("is_cpu_op") == Some(false)), "{name}");
+        let (us, size) = if kind == NodeType::Comp { (7, None) } else { (0, Some(64)) };
+        assert!(nodes.iter().all(|n| (n.duration_micros, n.uint("tensor_size")) == (us, size)), "{name}");
+    }
+    for (name, kind, bytes) in [
+        ("all_reduce", CommType::AllReduce, 4096),
+        ("all_to_all", CommType::AllToAll, 4096),
+        ("all_gather", CommType::AllGather, 4096),
+        ("reduce_scatter", CommType::ReduceScatter, 4096),
+        ("broadcast", CommType::Broadcast, 4096),
+        ("barrier", CommType::Barrier, 0),
+    ] {
+        let nodes = make(name);
+        assert_eq!(
+            (nodes.len(), nodes[0].comm_type(), nodes[0].uint("comm_size")),
+            (1, Some(kind), Some(bytes)),
+            "{name}"
+        );
+    }
+    let all = &make("one_metadata_node_all_types")[0];
+    let arms: std::collections::BTreeSet<String> = all.attrs.iter().map(|a| a.value.as_ref().unwrap().arm()).collect();
+    assert_eq!((all.kind, all.attrs.len(), arms.len()), (NodeType::Metadata, 30, 30));
+    assert_eq!((all.int("sint64"), all.text("string").as_deref()), (Some(-9_876_543_210), Some("12345")));
+    for wrong in [
+        &["--pattern", "all_reduce"][..],
+        &["--pattern", "all_reduce", "--ranks", "0"],
+        &["--ranks", "2"],
+        &["--pattern", "no", "--ranks", "1"],
+    ] {
+        let all: Vec<&str> = ["trace", "generate", "--out", &to].into_iter().chain(wrong.iter().copied()).collect();
+        assert!(!flowspace(&all).status.success(), "{wrong:?}");
+    }
+}
+
+/// What Chakra's own tools wrote is what is written here, where such files are at hand: names, types, dependencies, times and sizes.
+#[test]
+fn generated_as_chakras_tools_do() {
+    let found = ["../shared/traces", "../../shared/traces"].iter().map(|p| root().join(p)).find(|p| p.is_dir());
+    let Some(shared) = found else {
+        println!("no ../shared/traces: traces of Chakra's tools are not compared");
+        return;
+    };
+    let folder = scratch("as_chakra");
+    let theirs = |path: &Path| {
+        let mut nodes = chakra::read(path).unwrap().nodes;
+        // Their counter goes on from rank to rank.
+        let first = nodes.iter().map(|n| n.id).min().unwrap();
+        for node in &mut nodes {
+            node.id -= first;
+            node.data_deps.iter_mut().for_each(|d| *d -= first);
+            node.attrs.retain(|a| &*a.name != "is_cpu_op");
+        }
+        nodes
+    };
+    let tools = shared.join("generated-chakra-tools");
+    let workload = tools.join("text/MLP_ModelParallel/MLP_ModelParallel.txt");
+    out(&["trace", "generate", "--layers", &text(&workload), "--ranks", "8", "--out", &text(&folder)]);
+    for rank in 0..8 {
+        let written = theirs(&tools.join(format!("text/MLP_ModelParallel/MLP_ModelParallel.{rank}.et")));
+        assert_eq!(theirs(&folder.join(format!("trace.{rank}.et"))), written);
+    }
+    for name in
+        ["one_remote_mem_load_node", "two_comp_nodes_dependent", "one_comm_send_node", "one_metadata_node_all_types"]
+    {
+        out(&["trace", "generate", "--pattern", name, "--ranks", "1", "--out", &text(&folder)]);
+        let (mut ours, mut written) =
+            (theirs(&folder.join(format!("{name}.0.et"))), theirs(&tools.join(format!("{name}.0.et"))));
+        for node in ours.iter_mut().chain(&mut written) {
+            node.attrs.iter_mut().for_each(|a| a.doc = "".into());
+        }
+        assert_eq!(ours, written, "{name}");
+    }
+    for (name, other) in [("all_reduce", "ALL_REDUCE"), ("barrier", "BARRIER")] {
+        out(&["trace", "generate", "--pattern", name, "--ranks", "1", "--out", &text(&folder)]);
+        assert_eq!(theirs(&folder.join(format!("{name}.0.et"))), theirs(&tools.join(format!("{other}.0.et"))));
+    }
+}
+
+/// Files without an end, or that nobody writes, are refused at once by every command that reads a trace.
+#[cfg(unix)]
+#[test]
+fn inputs_without_an_end() {
+    let folder = scratch("endless");
+    let fifo = text(&folder.join("fifo"));
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let zeros = text(&folder.join("zeros.et"));
+    std::fs::File::create(&zeros).unwrap().set_len(1 << 40).unwrap(); // a hole of a tebibyte
+    let bomb = text(&folder.join("bomb.json.gz"));
+    {
+        use std::io::Write as _;
+        let mut packed =
+            flate2::write::GzEncoder::new(std::fs::File::create(&bomb).unwrap(), flate2::Compression::best());
+        packed.write_all(b"{\"traceEvents\": [").unwrap();
+        (0..256).for_each(|_| packed.write_all(&[b'['; 1 << 16]).unwrap());
+        packed.finish().unwrap();
+    }
+    let (o, layer) = (text(&folder.join("o.et")), text(&folder.join("o")));
+    let commands: [&[&str]; 15] = [
+        &["info", "X"],
+        &["flops", "X"],
+        &["lower", "X"],
+        &["link", "--device", "X", "--out", &o],
+        &["convert", "--device", "X", "--out", &o],
+        &["convert", "X", "--out", &o],
+        &["replay", "X"],
+        &["critical-path", "X"],
+        &["report", "X"],
+        &["to-json", "X"],
+        &["to-text", "X"],
+        &["to-et", "X", "--out", &o],
+        &["to-dot", "X"],
+        &["timeline", "X"],
+        &["generate", "--layers", "X", "--ranks", "1", "--out", &layer],
+    ];
+    for command in commands {
+        for input in ["/dev/zero", &fifo, &zeros, &bomb] {
+            let args: Vec<&str> = ["trace"].iter().chain(command).map(|a| if *a == "X" { input } else { *a }).collect();
+            let output = flowspace(&args);
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(matches!(output.status.code(), Some(1 | 2)), "{args:?}: {error}");
+            assert!(!error.contains("panicked") && error.len() < 20_000, "{args:?}: {error}");
+        }
+    }
+}

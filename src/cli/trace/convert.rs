@@ -4,8 +4,9 @@ use super::link::{Sources, linked, read_and_link};
 use crate::cli::args::whole;
 use crate::cli::{Failure, output};
 use crate::trace::chakra::CommGroups;
-use crate::trace::convert::{Conversion, ConvertReport, to_file, write_to};
+use crate::trace::convert::{Conversion, ConvertReport, write_to};
 use crate::trace::link::LinkedTrace;
+use crate::trace::output::fill;
 use crate::trace::runs::recorded::pairs;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ fn one(args: &ConvertArgs, trace: &LinkedTrace) -> Result<(), Failure> {
             list.join(", ")
         )));
     }
-    to_file(&out, |file| write_to(trace, &mut conversion, file)).map_err(|e| failure(&e))?;
+    fill(Some(&out), |file| write_to(trace, &mut conversion, file)).map_err(|e| output::failed(&out, &e))?;
     output::write(&path, conversion.groups.file().text())?;
     crate::cli::print(&text(&conversion.report));
     Ok(())

@@ -3,12 +3,12 @@
 use crate::cli::{Failure, output};
 use crate::spec::node::io_reason;
 use crate::trace::chakra::json::{Form, JsonWriter};
+use crate::trace::chakra::pass::{Fault, Pass, Stored, Visitor};
 use crate::trace::chakra::text::TextWriter;
-use crate::trace::detect::{self, Loaded};
-use crate::trace::{TraceError, chakra, graphs, timeline as timelines};
+use crate::trace::output::{Out, fill};
+use crate::trace::{TraceError, chakra, detect, graphs, kineto, timeline as timelines};
 use clap::{Args, ValueEnum};
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A file in, a file out.
@@ -45,116 +45,75 @@ pub enum JsonForm {
     Jsonizer,
 }
 
-type Out = BufWriter<Box<dyn Write>>;
-
 /// Opens the output, lets `write` fill it, and says what went wrong in whose terms.
-fn fill(path: Option<&Path>, input: &Path, write: impl FnOnce(&mut Out) -> io::Result<()>) -> Result<(), Failure> {
+fn write(path: Option<&Path>, input: &Path, write: impl FnOnce(&mut Out) -> Result<(), Fault>) -> Result<(), Failure> {
     output::check(path.map(Path::to_path_buf).as_ref(), [input.to_path_buf()])?;
-    let inner: Box<dyn Write> = match path {
-        Some(path) => Box::new(File::create(path).map_err(|e| output::failed(path, &e))?),
-        None => Box::new(io::stdout()),
-    };
-    let mut out = BufWriter::with_capacity(1 << 18, inner);
-    match (write(&mut out).and_then(|()| out.flush()), path) {
+    match (fill(path, write), path) {
         (Ok(()), _) => Ok(()),
         // The reader went away: nothing is wrong.
-        (Err(e), None) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        (Err(e), Some(path)) => Err(output::failed(path, &e)),
-        (Err(e), None) => Err(Failure::input(format!("cannot write to standard output: {}", io_reason(&e)))),
+        (Err(Fault::Output(e)), None) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        (Err(Fault::Output(e)), Some(path)) => Err(output::failed(path, &e)),
+        (Err(Fault::Output(e)), None) => {
+            Err(Failure::input(format!("cannot write to standard output: {}", io_reason(&e))))
+        }
+        (Err(Fault::Input(errors)), _) => Err(errors.into()),
     }
 }
 
-/// What can be done with a Chakra trace node by node.
-trait Sink {
-    fn start(&mut self, metadata: &chakra::Metadata) -> io::Result<()>;
-    fn node(&mut self, node: &chakra::Node) -> io::Result<()>;
+/// Forms that a trace is written in piece by piece.
+#[derive(Clone, Copy)]
+enum To {
+    Json(Form),
+    Text,
+    Et,
 }
 
-/// Passes a trace on node by node: an `.et` is never held whole.
-fn stream(input: &Path, sink: &mut dyn Sink) -> Result<io::Result<()>, Failure> {
-    if detect::detect(input)? == detect::Format::Chakra {
-        let reader = chakra::Reader::new(crate::trace::input::open(input)?, input)?;
-        if let Err(e) = sink.start(reader.metadata()) {
-            return Ok(Err(e));
+enum Writer<'o> {
+    Json(JsonWriter<&'o mut Out>),
+    Text(TextWriter<&'o mut Out>),
+    Et(chakra::Writer<&'o mut Out>),
+}
+
+/// Passes what a trace holds on to a writer, which begins with the metadata.
+struct Writing<'o> {
+    to: To,
+    out: Option<&'o mut Out>,
+    writer: Option<Writer<'o>>,
+}
+
+impl Visitor for Writing<'_> {
+    fn metadata(&mut self, metadata: &chakra::Metadata) -> io::Result<()> {
+        if let Some(out) = self.out.take() {
+            self.writer = Some(match self.to {
+                To::Json(form) => Writer::Json(JsonWriter::new(out, form, metadata)?),
+                To::Text => Writer::Text(TextWriter::new(out, metadata)?),
+                To::Et => Writer::Et(chakra::Writer::new(out, metadata)?),
+            });
         }
-        for node in reader {
-            if let Err(e) = sink.node(&node?) {
-                return Ok(Err(e));
-            }
-        }
-        return Ok(Ok(()));
+        Ok(())
     }
-    let trace = detect::load_chakra(input)?;
-    Ok(sink.start(&trace.metadata).and_then(|()| trace.nodes.iter().try_for_each(|n| sink.node(n))))
+    fn node(&mut self, node: &chakra::Node) -> io::Result<()> {
+        match &mut self.writer {
+            Some(Writer::Json(writer)) => writer.node(node),
+            Some(Writer::Text(writer)) => writer.node(node),
+            Some(Writer::Et(writer)) => writer.node(node),
+            None => Ok(()),
+        }
+    }
 }
 
-/// Streams into an output; faults of the input win over those of the output.
-fn stream_to(
-    path: Option<&Path>,
-    input: &Path,
-    make: impl for<'a> Fn(&'a mut Out) -> Box<dyn Sink + 'a>,
-    end: &str,
-) -> Result<(), Failure> {
-    detect::detect(input)?;
-    let mut failed = None;
-    fill(path, input, |out| {
-        let result = {
-            let mut sink = make(out);
-            stream(input, sink.as_mut())
-        };
-        match result {
-            Ok(written) => written.and_then(|()| out.write_all(end.as_bytes())),
-            Err(failure) => {
-                failed = Some(failure);
-                Ok(())
-            }
+/// Writes a trace in another form; it is never held whole.
+fn turn(input: &Path, path: Option<&Path>, to: To) -> Result<i32, Failure> {
+    let trace = Stored::open(input)?;
+    write(path, input, |out| {
+        let mut writing = Writing { to, out: Some(out), writer: None };
+        trace.pass(&mut writing)?;
+        if let Some(Writer::Json(writer)) = writing.writer {
+            writer.finish()?;
         }
+        Ok(())
     })?;
-    match failed {
-        Some(failure) => {
-            if let Some(path) = path {
-                // Half a file is worse than none. That it cannot be removed changes nothing about the failure.
-                let _ = std::fs::remove_file(path);
-            }
-            Err(failure)
-        }
-        None => Ok(()),
-    }
-}
-
-struct JsonSink<'a> {
-    out: Option<&'a mut Out>,
-    form: Form,
-    writer: Option<JsonWriter<&'a mut Out>>,
-}
-
-impl Sink for JsonSink<'_> {
-    fn start(&mut self, metadata: &chakra::Metadata) -> io::Result<()> {
-        if let Some(out) = self.out.take() {
-            self.writer = Some(JsonWriter::new(out, self.form, metadata)?);
-        }
-        Ok(())
-    }
-    fn node(&mut self, node: &chakra::Node) -> io::Result<()> {
-        self.writer.as_mut().map_or(Ok(()), |w| w.node(node))
-    }
-}
-
-struct TextSink<'a> {
-    out: Option<&'a mut Out>,
-    writer: Option<TextWriter<&'a mut Out>>,
-}
-
-impl Sink for TextSink<'_> {
-    fn start(&mut self, metadata: &chakra::Metadata) -> io::Result<()> {
-        if let Some(out) = self.out.take() {
-            self.writer = Some(TextWriter::new(out, metadata)?);
-        }
-        Ok(())
-    }
-    fn node(&mut self, node: &chakra::Node) -> io::Result<()> {
-        self.writer.as_mut().map_or(Ok(()), |w| w.node(node))
-    }
+    Ok(0)
 }
 
 /// Writes JSON.
@@ -167,10 +126,7 @@ pub fn to_json(args: &ToJsonArgs) -> Result<i32, Failure> {
         JsonForm::Lines => Form::Lines,
         JsonForm::Jsonizer => Form::Jsonizer,
     };
-    // The writer itself would end the list; here the sink is gone by then.
-    let end = if form == Form::Array { "\n]\n" } else { "" };
-    stream_to(args.out.as_deref(), &args.input, |out| Box::new(JsonSink { out: Some(out), form, writer: None }), end)?;
-    Ok(0)
+    turn(&args.input, args.out.as_deref(), To::Json(form))
 }
 
 /// Writes text protobuf.
@@ -178,8 +134,7 @@ pub fn to_json(args: &ToJsonArgs) -> Result<i32, Failure> {
 /// # Errors
 /// [`Failure`]: bad input, or an output that cannot be written.
 pub fn to_text(args: &OneToOneArgs) -> Result<i32, Failure> {
-    stream_to(args.out.as_deref(), &args.input, |out| Box::new(TextSink { out: Some(out), writer: None }), "")?;
-    Ok(0)
+    turn(&args.input, args.out.as_deref(), To::Text)
 }
 
 /// Writes `.et`.
@@ -190,10 +145,7 @@ pub fn to_et(args: &OneToOneArgs) -> Result<i32, Failure> {
     let Some(path) = &args.out else {
         return Err(Failure::input("--out is needed: a .et is not for the terminal"));
     };
-    let trace = detect::load_chakra(&args.input)?;
-    output::check([path], [args.input.clone()])?;
-    chakra::write(&trace, path)?;
-    Ok(0)
+    turn(&args.input, Some(path), To::Et)
 }
 
 /// Writes Graphviz.
@@ -201,8 +153,8 @@ pub fn to_et(args: &OneToOneArgs) -> Result<i32, Failure> {
 /// # Errors
 /// [`Failure`]: bad input, or an output that cannot be written.
 pub fn to_dot(args: &OneToOneArgs) -> Result<i32, Failure> {
-    let trace = detect::load_chakra(&args.input)?;
-    fill(args.out.as_deref(), &args.input, |out| graphs::dot(&trace, out))?;
+    let trace = Stored::open(&args.input)?;
+    write(args.out.as_deref(), &args.input, |out| graphs::dot(&trace, out))?;
     Ok(0)
 }
 
@@ -211,8 +163,8 @@ pub fn to_dot(args: &OneToOneArgs) -> Result<i32, Failure> {
 /// # Errors
 /// [`Failure`]: bad input, or an output that cannot be written.
 pub fn to_graphml(args: &OneToOneArgs) -> Result<i32, Failure> {
-    let trace = detect::load_chakra(&args.input)?;
-    fill(args.out.as_deref(), &args.input, |out| graphs::graphml(&trace, out))?;
+    let trace = Stored::open(&args.input)?;
+    write(args.out.as_deref(), &args.input, |out| graphs::graphml(&trace, out))?;
     Ok(0)
 }
 
@@ -221,18 +173,21 @@ pub fn to_graphml(args: &OneToOneArgs) -> Result<i32, Failure> {
 /// # Errors
 /// [`Failure`]: bad input, or an output that cannot be written.
 pub fn timeline(args: &OneToOneArgs) -> Result<i32, Failure> {
-    let mut left_out = 0;
-    match detect::load(&args.input)? {
-        (_, Loaded::Chakra(trace)) => fill(args.out.as_deref(), &args.input, |out| {
-            left_out = timelines::of_chakra(&trace, out)?;
-            Ok(())
-        })?,
-        (_, Loaded::Kineto(trace)) => fill(args.out.as_deref(), &args.input, |out| timelines::of_kineto(&trace, out))?,
-        (format, _) => {
-            let message = format!("expected a Chakra or Kineto trace, found a file of format \"{}\"", format.name());
-            return Err(TraceError::new(&args.input, message).into());
-        }
+    let format = detect::detect(&args.input)?;
+    if format == detect::Format::Kineto {
+        let trace = kineto::read(&args.input)?;
+        write(args.out.as_deref(), &args.input, |out| Ok(timelines::of_kineto(&trace, out)?))?;
+        return Ok(0);
     }
+    let trace = Stored::of(&args.input, format).ok_or_else(|| {
+        let message = format!("expected a Chakra or Kineto trace, found a file of format \"{}\"", format.name());
+        TraceError::new(&args.input, message)
+    })?;
+    let mut left_out = 0;
+    write(args.out.as_deref(), &args.input, |out| {
+        left_out = timelines::of_chakra(&trace, out)?;
+        Ok(())
+    })?;
     if left_out > 0 {
         say!("warning: {left_out} nodes wait for themselves or for nodes that do, and have no place on the timeline");
     }

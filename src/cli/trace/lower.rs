@@ -41,6 +41,12 @@ pub struct LowerArgs {
     /// Data-parallel degree of the recording; as the collectives tell if left out.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub dp: Option<u64>,
+    /// Stages of the recorded pipeline; as its process groups tell if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub pp: Option<u64>,
+    /// Expert-parallel degree of the recording; as the all-to-alls tell if left out.
+    #[arg(long, value_name = "N", value_parser = positive)]
+    pub ep: Option<u64>,
     /// Size of one element, such as 2B; that of most values if left out.
     #[arg(long, value_name = "SIZE", value_parser = element)]
     pub word: Option<Bytes>,
@@ -85,6 +91,8 @@ pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
         batch: args.batch,
         tp: args.tp,
         dp: args.dp,
+        pp: args.pp,
+        ep: args.ep,
         word: args.word,
         global_batch: args.global_batch,
         micro_batch: args.micro_batch,

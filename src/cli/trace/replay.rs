@@ -34,6 +34,9 @@ pub struct ReplayArgs {
     /// Format of the answer on standard output.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     pub format: Format,
+    /// The same as --format json.
+    #[arg(long, conflicts_with = "format")]
+    pub json: bool,
 }
 
 /// [`Delays`], as typed.
@@ -99,7 +102,7 @@ pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
         if factor == 1.0 { ns } else { (ns as f64 * factor).round() as u64 }
     });
     let recorded = recorded(&trace);
-    let text = if args.format == Format::Json {
+    let text = if args.json || args.format == Format::Json {
         as_json(&recorded, &replay, &timing, retimed.as_ref())
     } else {
         let header = retimed.as_ref().map(retimed_text).unwrap_or_default();

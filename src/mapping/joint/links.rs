@@ -46,7 +46,7 @@ impl Relaxation<'_> {
         let partial = (options.layouts == Layouts::Dfmodel && s == Strategy::K).then(|| {
             let here = local(kernel, s, t, Tiling::new(tiles, options));
             let tiles = if kernel.tiled == Axis::K { 1.0 } else { here.tiles as f64 };
-            here.rows as f64 * here.n as f64 * w.word_bytes * tiles * self.samples
+            here.rows as f64 * here.n as f64 * kernel.word_or(w.word_bytes) * tiles * self.samples
         });
         let each_pass = w.training && options.gradient_reduction == GradientReduction::PerMicrobatch;
         let gradient = each_pass.then(|| gradient_bytes(kernel, s, t, w.word_bytes) / self.passes);
@@ -88,7 +88,7 @@ impl Relaxation<'_> {
     ) -> Result<Option<(CollectiveKind, f64)>, ()> {
         let kind = conversion(made, wanted).map_err(|_| ())?;
         Ok(kind.map(|kind| {
-            let full = tensor.rows as f64 * tensor.cols as f64 * self.search.workload.word_bytes;
+            let full = tensor.bytes(self.search.workload.word_bytes);
             let bytes = match (self.layouts(), kind) {
                 (Layouts::Dfmodel, _) | (_, CollectiveKind::AllToAll) => self.bytes(tensor, made, tiles).0,
                 _ => full,

@@ -129,7 +129,7 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
                     CollectiveKind::AllToAll => {
                         tensor_bytes(tensor, made, f.tp, Tiling::new(d.tiles, options), w.word_bytes).0
                     }
-                    _ => tensor.rows as f64 * tensor.cols as f64 * w.word_bytes,
+                    _ => tensor.bytes(w.word_bytes),
                 };
             let seconds = collective::seconds(kind, &tensor_group, bytes, options);
             let payer = if at_producer { producer } else { u.kernel };

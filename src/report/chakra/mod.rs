@@ -9,6 +9,7 @@
 //! then pipeline, then data parallelism.
 
 mod comms;
+pub mod execution;
 mod pieces;
 
 use crate::graph::{Phase, Scope};

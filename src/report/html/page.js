@@ -126,7 +126,7 @@ function proofText() {
   if (!proof) return null;
   const open = proof.open?.points ?? 0;
   const between = proof.continuous_axes?.length ? `, and nothing between the values of ${proof.continuous_axes.join(", ")},` : "";
-  const point = `point of the space${between}${proof.states_no_price_or_power?.points > 0 ? " that states its price and power" : ""}`;
+  const point = `point of the space${between}${proof.could_not_be_solved?.points > 0 ? " that could be solved" : ""}${proof.states_no_price_or_power?.points > 0 ? " that states its price and power" : ""}`;
   const wide = proof.too_wide_axes?.length && !open ? ` The intervals of ${proof.too_wide_axes.join(", ")} are too wide for the tolerance of ${percent(proof.asked_within)}.` : "";
   const near = Number.isFinite(proof.within) ? proof.within === 0 ? `no other ${point} is better than the front` : `no ${point} is better than one of the front by more than ${percent(proof.within)} in any objective` : open ? "nothing is proven yet" : "nothing that was solved keeps the constraints; of what lies between nothing is proven";
   return `${open ? "So far: " : "Proven: "}${near}. Given: the order of ${proof.unordered_axes?.length ? `the axes but ${proof.unordered_axes.join(", ")}` : "every axis"}, checked on all solved points.${wide}`;
@@ -176,7 +176,7 @@ function drawProof() {
     return [String(rows.length), status ?? "", String(proof ?? "").replaceAll("_", " "), covers === "true" ? "over all shardings" : covers === "false" ? "given the sharding of each assignment" : "", pointLink(worst(rows), gapOf(worst(rows)) || "-"), STATUS[status] ?? ""];
   });
   const proof = data.proof;
-  const rules = proof ? [["solved", "solved"], ["no_better_than_a_solved_point", "not solved: no better than a solved point"], ["below_an_infeasible_corner", "not solved: no more of anything than a point without a plan"], ["keeps_no_constraint", "not solved: keep no constraint"], ["states_no_price_or_power", "not compared: their systems state no price or power"], ["open", "open"]]
+  const rules = proof ? [["solved", "solved"], ["no_better_than_a_solved_point", "not solved: no better than a solved point"], ["below_an_infeasible_corner", "not solved: no more of anything than a point without a plan"], ["keeps_no_constraint", "not solved: keep no constraint"], ["states_no_price_or_power", "not compared: their systems state no price or power"], ["could_not_be_solved", "not compared: the ends of their ranges could not be solved"], ["open", "open"]]
     .filter(([key]) => proof[key]?.points > 0).map(([key, text]) => [String(proof[key].points), percent(proof[key].share), text]) : [];
   byId("proof").replaceChildren(...[
     proof ? el("p", {}, `Search of the front of ${proof.objectives.join(", ")}${proof.constraints?.length ? ` with ${proof.constraints.join(", ")}` : ""}. ${proofText()}`) : null,

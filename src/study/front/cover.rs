@@ -98,6 +98,10 @@ pub trait Points {
     type Error;
     /// What each measure has of the point itself (1 where it has nothing of it); `None` where the point cannot be built.
     fn given(&self, at: &[usize]) -> Option<Vec<f64>>;
+    /// Whether a point can be built at all.
+    fn stands(&self, _at: &[usize]) -> bool {
+        true
+    }
     /// Which points a point is compared with: those of the same number.
     fn class(&self, _at: &[usize]) -> usize {
         0
@@ -132,6 +136,8 @@ pub struct Settled {
     pub outside: u64,
     /// In boxes of which nothing is given, as of chips without a price: they are compared with none.
     pub unknown: u64,
+    /// In boxes of which neither the lowest nor the highest point could be solved: they are compared with none.
+    pub failed: u64,
     /// In boxes that are still open, for the search was stopped.
     pub open: u64,
 }
@@ -274,8 +280,13 @@ pub fn cover<P: Points>(question: &Question, points: P) -> Result<(Covered, P), 
     let mut solved = known.into_solved();
     fronts.values().flatten().for_each(|(_, at)| solved[*at].on_front = true);
     settled.solved = solved.len() as u64;
-    let counted =
-        settled.solved + settled.reached + settled.infeasible + settled.outside + settled.unknown + settled.open;
+    let counted = settled.solved
+        + settled.reached
+        + settled.infeasible
+        + settled.outside
+        + settled.unknown
+        + settled.failed
+        + settled.open;
     debug_assert_eq!(counted, question.sizes.iter().map(|n| *n as u64).product::<u64>());
     Ok((Covered { solved, settled, within, wide }, points))
 }
@@ -328,7 +339,13 @@ impl<P: Points> Search<'_, P> {
         }
         if given.is_none() && self.points.given(&high).is_none() {
             let points: u64 = low.iter().zip(&high).map(|(low, high)| (high - low + 1) as u64).product();
-            self.settled.unknown += points - self.known.inside(self.question, &low, &high);
+            let stands = self.points.stands(&low) || self.points.stands(&high);
+            if !stands {
+                // A row says why.
+                self.ask(&[low.clone()])?;
+            }
+            let closed = if stands { &mut self.settled.unknown } else { &mut self.settled.failed };
+            *closed += points - self.known.inside(self.question, &low, &high);
             return Ok(());
         }
         let given = given.unwrap_or_else(|| vec![0.0; self.measures()]);
@@ -371,6 +388,10 @@ impl<P: Points> Search<'_, P> {
             *closed += part.points() - self.known.inside(self.question, &part.low, &part.high);
             return None;
         }
+        if self.known.failed(&part.high) && self.known.failed(&part.low) {
+            self.settled.failed += part.points() - self.known.inside(self.question, &part.low, &part.high);
+            return None;
+        }
         if part.solved && part.low == part.high {
             if self.question.floor(&part.low) != part.high {
                 self.narrow.push(part);
@@ -407,7 +428,14 @@ impl<P: Points> Search<'_, P> {
                     self.heap.push(part);
                     continue;
                 }
-                if part.solved || self.stays_open(&part) {
+                if self.known.failed(&part.high) && !self.known.has(&part.low) {
+                    // Where its lowest corner fails too nothing is said of what lies between.
+                    let low = part.low.clone();
+                    self.heap.push(part);
+                    if !self.ask(&[low])? {
+                        return Ok(false);
+                    }
+                } else if part.solved || self.stays_open(&part) {
                     self.split(&part)?;
                 } else if corners.iter().any(|other| other.high == part.high) {
                     // Its corner is being solved.
@@ -690,6 +718,7 @@ mod tests {
                 + settled.infeasible
                 + settled.outside
                 + settled.unknown
+                + settled.failed
                 + settled.open;
             prop_assert_eq!(sum, question.sizes.iter().product::<usize>() as u64);
             let continuous = question.continuous.contains(&true);

@@ -101,6 +101,11 @@ impl Known {
         self.places.contains_key(at)
     }
 
+    /// Whether a point could not be solved.
+    pub fn failed(&self, at: &[usize]) -> bool {
+        self.places.get(at).is_some_and(|place| self.solved[*place].found == Found::Failed)
+    }
+
     /// Solved points between two corners that agree along the axes without an order.
     pub fn inside(&self, question: &Question, low: &[usize], high: &[usize]) -> u64 {
         if low == high {

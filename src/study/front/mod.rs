@@ -184,6 +184,7 @@ fn conclude(
         "below_an_infeasible_corner": closed(settled.infeasible),
         "keeps_no_constraint": closed(settled.outside),
         "states_no_price_or_power": closed(settled.unknown),
+        "could_not_be_solved": closed(settled.failed),
         "open": closed(settled.open),
         "unordered_axes": unordered,
         "continuous_axes": continuous,
@@ -337,6 +338,10 @@ impl<A: Answers> Points for Grid<'_, A> {
             known.insert(index, given.clone());
         }
         given
+    }
+
+    fn stands(&self, at: &[usize]) -> bool {
+        self.study.point(self.study.index(&by_rank(self.study, at))).is_ok()
     }
 
     fn class(&self, at: &[usize]) -> usize {

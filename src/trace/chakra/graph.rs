@@ -2,7 +2,7 @@
 
 use super::Node;
 use crate::trace::error::TraceError;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::BinaryHeap;
 use std::path::Path;
 
 /// Ids shown of a cycle.
@@ -28,13 +28,13 @@ impl From<&Node> for Links {
 /// Every fault of a graph: duplicated ids, dependencies that dangle, cycles (one for each knot). Empty for a graph that can run.
 pub fn faults(nodes: &[Links], path: &Path) -> Vec<TraceError> {
     let mut errors = Vec::new();
-    let index = index(nodes);
+    let index = Index::new(nodes.iter().map(|n| n.id));
     for (i, node) in nodes.iter().enumerate() {
-        if index.get(&node.id) != Some(&i) {
+        if index.get(node.id) != Some(i as u32) {
             errors.push(TraceError::new(path, "another node has this id, too").node(node.id).field("id"));
         }
         for (field, deps) in [("data_deps", &node.data), ("ctrl_deps", &node.ctrl)] {
-            for dep in deps.iter().filter(|d| !index.contains_key(d)) {
+            for dep in deps.iter().filter(|d| index.get(**d).is_none()) {
                 errors.push(TraceError::new(path, format!("there is no node {dep}")).node(node.id).field(field));
             }
         }
@@ -45,59 +45,88 @@ pub fn faults(nodes: &[Links], path: &Path) -> Vec<TraceError> {
 }
 
 /// Place of each id; of two nodes with one id, the first.
-fn index(nodes: &[Links]) -> HashMap<u64, usize> {
-    let mut index = HashMap::with_capacity(nodes.len());
-    for (i, node) in nodes.iter().enumerate() {
-        index.entry(node.id).or_insert(i);
+#[derive(Debug)]
+pub struct Index(Vec<(u64, u32)>);
+
+impl Index {
+    /// Of ids by place.
+    pub fn new(ids: impl Iterator<Item = u64>) -> Self {
+        let mut all: Vec<(u64, u32)> = ids.zip(0u32..).collect();
+        all.sort_unstable();
+        all.dedup_by_key(|(id, _)| *id);
+        Self(all)
     }
-    index
+
+    /// The place of an id.
+    pub fn get(&self, id: u64) -> Option<u32> {
+        let at = self.0.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        self.0.get(at).map(|(_, place)| *place)
+    }
 }
 
 /// Places of the nodes in an order that respects the dependencies, the smallest id first where there is a choice; nodes in or behind cycles
 /// are left out. This is the order in which Chakra's feeder issues nodes.
 pub fn order(nodes: &[Links]) -> Vec<usize> {
-    sorted(nodes, &index(nodes)).0
+    sorted(nodes, &Index::new(nodes.iter().map(|n| n.id))).0
 }
 
 /// The order, and how many dependencies of each node are left.
-fn sorted(nodes: &[Links], index: &HashMap<u64, usize>) -> (Vec<usize>, Vec<usize>) {
-    let mut waits = vec![0usize; nodes.len()];
-    let mut starts: Vec<usize> = vec![0; nodes.len() + 1];
-    let edges = || {
-        nodes.iter().enumerate().flat_map(|(i, node)| {
-            node.data.iter().chain(&node.ctrl).filter_map(move |d| index.get(d).map(|&from| (from, i)))
-        })
+fn sorted(nodes: &[Links], index: &Index) -> (Vec<usize>, Vec<u32>) {
+    let ids: Vec<u64> = nodes.iter().map(|n| n.id).collect();
+    let edges = |edge: &mut dyn FnMut(u32, u32)| {
+        for (to, node) in (0u32..).zip(nodes) {
+            node.data.iter().chain(&node.ctrl).filter_map(|d| index.get(*d)).for_each(|from| edge(from, to));
+        }
+        Ok::<(), std::convert::Infallible>(())
     };
-    for (from, to) in edges() {
-        if let (Some(w), Some(s)) = (waits.get_mut(to), starts.get_mut(from + 1)) {
+    let mut out = Vec::with_capacity(nodes.len());
+    let waits = issue(&ids, edges, |place, _| out.push(place as usize)).unwrap_or_else(|never| match never {});
+    (out, waits)
+}
+
+/// Issues nodes as [`order`] does: `issued` is told each place, and the places of those that depend on it. `edges` says all dependencies (place
+/// before, place behind), twice: only who waits for whom is held, in four bytes each. What is returned is how many dependencies of each node
+/// are left.
+///
+/// # Errors
+/// Those of `edges`.
+pub fn issue<E>(
+    ids: &[u64],
+    mut edges: impl FnMut(&mut dyn FnMut(u32, u32)) -> Result<(), E>,
+    mut issued: impl FnMut(u32, &[u32]),
+) -> Result<Vec<u32>, E> {
+    let mut waits = vec![0u32; ids.len()];
+    let mut starts: Vec<usize> = vec![0; ids.len() + 1];
+    edges(&mut |from, to| {
+        if let (Some(w), Some(s)) = (waits.get_mut(to as usize), starts.get_mut(from as usize + 1)) {
             *w += 1;
             *s += 1;
         }
-    }
+    })?;
     let mut sum = 0;
     for s in &mut starts {
         sum += *s;
         *s = sum;
     }
     let mut next = starts.clone();
-    let mut after = vec![0usize; sum];
-    for (from, to) in edges() {
-        if let Some(place) = next.get_mut(from) {
+    let mut after = vec![0u32; sum];
+    edges(&mut |from, to| {
+        if let Some(place) = next.get_mut(from as usize) {
             if let Some(slot) = after.get_mut(*place) {
                 *slot = to;
             }
             *place += 1;
         }
-    }
-    let key = |i: usize| nodes.get(i).map(|n| std::cmp::Reverse((n.id, i)));
-    let mut ready: BinaryHeap<_> =
-        waits.iter().enumerate().filter(|(_, w)| **w == 0).filter_map(|(i, _)| key(i)).collect();
-    let mut out = Vec::with_capacity(nodes.len());
+    })?;
+    drop(next);
+    let key = |i: u32| ids.get(i as usize).map(|id| std::cmp::Reverse((*id, i)));
+    let mut ready: BinaryHeap<_> = (0u32..).zip(&waits).filter(|(_, w)| **w == 0).filter_map(|(i, _)| key(i)).collect();
     while let Some(std::cmp::Reverse((_, i))) = ready.pop() {
-        out.push(i);
-        let range = starts.get(i).copied().unwrap_or(0)..starts.get(i + 1).copied().unwrap_or(0);
-        for &to in after.get(range).unwrap_or_default() {
-            if let Some(w) = waits.get_mut(to) {
+        let range = starts.get(i as usize).copied().unwrap_or(0)..starts.get(i as usize + 1).copied().unwrap_or(0);
+        let behind = after.get(range).unwrap_or_default();
+        issued(i, behind);
+        for &to in behind {
+            if let Some(w) = waits.get_mut(to as usize) {
                 *w -= 1;
                 if *w == 0 {
                     ready.extend(key(to));
@@ -105,11 +134,11 @@ fn sorted(nodes: &[Links], index: &HashMap<u64, usize>) -> (Vec<usize>, Vec<usiz
             }
         }
     }
-    (out, waits)
+    Ok(waits)
 }
 
 /// One cycle of each knot among the nodes that still wait: follow waiting dependencies until a node comes again.
-fn cycles(nodes: &[Links], index: &HashMap<u64, usize>, waits: &[usize], path: &Path) -> Vec<TraceError> {
+fn cycles(nodes: &[Links], index: &Index, waits: &[u32], path: &Path) -> Vec<TraceError> {
     let waiting = |i: &usize| waits.get(*i).is_some_and(|w| *w > 0);
     // 0: not seen; else the number of the walk that saw it.
     let mut seen = vec![0usize; nodes.len()];
@@ -137,9 +166,9 @@ fn cycles(nodes: &[Links], index: &HashMap<u64, usize>, waits: &[usize], path: &
             }
             walk.push(at);
             // A node that waits depends on another that waits.
-            let next = nodes
-                .get(at)
-                .and_then(|n| n.data.iter().chain(&n.ctrl).filter_map(|d| index.get(d).copied()).find(waiting));
+            let next = nodes.get(at).and_then(|n| {
+                n.data.iter().chain(&n.ctrl).filter_map(|d| index.get(*d).map(|i| i as usize)).find(waiting)
+            });
             match next {
                 Some(i) => at = i,
                 None => break,

@@ -1,110 +1,20 @@
-//! Chakra traces as JSON: protocol buffers' own JSON mapping (as a list, as lines, or one object after another as Chakra's jsonizer prints
+//! Reading Chakra traces from JSON: protocol buffers' own JSON mapping (as a list, as lines, or one object after another as Chakra's jsonizer prints
 //! them), and the JSON that Chakra's feeder reads (`workload_graph`).
 
+use super::pass::{Fault, Part, collect};
 use super::read::{metadata_from_bytes, node_from_bytes};
 use super::value::{Attr, Scalar};
-use super::write::{metadata_bytes, node_bytes};
-use super::{Metadata, Node, NodeType, Trace};
+use super::{Node, NodeType, Trace};
 use crate::trace::error::{MOST_ERRORS, TraceError, TraceErrors};
 use crate::trace::intern::Interner;
 use crate::trace::json::{Cutter, JsonFault};
 use crate::trace::{input, schema};
-use prost_reflect::{DeserializeOptions, DynamicMessage, MessageDescriptor, SerializeOptions};
+use prost_reflect::{DeserializeOptions, DynamicMessage};
 use serde_json::Value;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::Path;
 
-/// How the objects of a trace follow each other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
-    /// A list: the metadata, then the nodes; one a line.
-    Array,
-    /// One object a line.
-    Lines,
-    /// Indented objects one after another without separator, as `chakra_jsonizer` prints them.
-    Jsonizer,
-}
-
-/// Writes JSON node by node.
-pub struct JsonWriter<W> {
-    out: W,
-    form: Form,
-    nodes: MessageDescriptor,
-}
-
-impl<W: Write> JsonWriter<W> {
-    /// Starts with the metadata.
-    ///
-    /// # Errors
-    /// Those of the writer underneath.
-    pub fn new(mut out: W, form: Form, metadata: &Metadata) -> io::Result<Self> {
-        let nodes = schema::descriptor("Node").map_err(io::Error::other)?;
-        let kind = schema::descriptor("GlobalMetadata").map_err(io::Error::other)?;
-        if form == Form::Array {
-            out.write_all(b"[\n")?;
-        }
-        let mut writer = Self { out, form, nodes };
-        writer.object(&kind, &metadata_bytes(metadata))?;
-        Ok(writer)
-    }
-
-    /// Writes one node.
-    ///
-    /// # Errors
-    /// Those of the writer underneath.
-    pub fn node(&mut self, node: &Node) -> io::Result<()> {
-        if self.form == Form::Array {
-            self.out.write_all(b",\n")?;
-        }
-        let kind = self.nodes.clone();
-        self.object(&kind, &node_bytes(node))
-    }
-
-    /// Ends the text; gives the writer underneath, which the caller flushes.
-    ///
-    /// # Errors
-    /// Those of the writer underneath.
-    pub fn finish(mut self) -> io::Result<W> {
-        if self.form == Form::Array {
-            self.out.write_all(b"\n]\n")?;
-        }
-        Ok(self.out)
-    }
-
-    fn object(&mut self, kind: &MessageDescriptor, bytes: &[u8]) -> io::Result<()> {
-        let message = DynamicMessage::decode(kind.clone(), bytes).map_err(io::Error::other)?;
-        let options = SerializeOptions::new();
-        match self.form {
-            Form::Array | Form::Lines => {
-                message.serialize_with_options(&mut serde_json::Serializer::new(&mut self.out), &options)?;
-                if self.form == Form::Lines {
-                    self.out.write_all(b"\n")?;
-                }
-            }
-            Form::Jsonizer => {
-                let mut text = Vec::new();
-                message.serialize_with_options(&mut serde_json::Serializer::pretty(&mut text), &options)?;
-                self.out.write_all(ascii(&String::from_utf8_lossy(&text)).as_bytes())?;
-            }
-        }
-        Ok(())
-    }
-}
-
-/// With everything beyond ASCII escaped, as Python's `json` does. Such characters stand in strings alone.
-fn ascii(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_ascii() {
-            out.push(c);
-        } else {
-            for unit in c.encode_utf16(&mut [0; 2]) {
-                out.push_str(&format!("\\u{unit:04x}"));
-            }
-        }
-    }
-    out
-}
+pub use super::json_text::{Form, JsonWriter};
 
 /// Reads any of these JSON forms from a file, plain or gzip.
 ///
@@ -119,24 +29,46 @@ pub fn read(path: &Path) -> Result<Trace, TraceErrors> {
 /// # Errors
 /// As [`read`].
 pub fn read_from(source: impl Read, path: &Path) -> Result<Trace, TraceErrors> {
+    collect(|take| parts(source, path, take), path)
+}
+
+/// Hands on piece by piece what [`read_from`] holds.
+pub(super) fn parts(source: impl Read, path: &Path, take: &mut dyn FnMut(Part) -> io::Result<()>) -> Result<(), Fault> {
     let mut reader =
-        JsonReader { path, strings: Interner::default(), trace: Trace::default(), errors: Vec::new(), count: 0 };
+        JsonReader { path, strings: Interner::default(), take, unwritten: None, errors: Vec::new(), count: 0 };
     if let Err(fault) = reader.all(&mut Cutter::new(source)) {
         reader.errors.push(TraceError::new(path, fault.message).at(fault.byte));
     }
-    if reader.errors.is_empty() { Ok(reader.trace) } else { Err(TraceErrors(reader.errors)) }
+    match reader.unwritten {
+        _ if !reader.errors.is_empty() => Err(TraceErrors(reader.errors).into()),
+        Some(e) => Err(e.into()),
+        None => Ok(()),
+    }
 }
 
 struct JsonReader<'p> {
     path: &'p Path,
     strings: Interner,
-    trace: Trace,
+    take: &'p mut dyn FnMut(Part) -> io::Result<()>,
+    /// Why the taker takes no more.
+    unwritten: Option<io::Error>,
     errors: Vec<TraceError>,
     /// Objects read.
     count: u64,
 }
 
 impl JsonReader<'_> {
+    /// After the first fault nothing is handed on; the others are looked for all the same.
+    fn hand_on(&mut self, part: Part) {
+        if self.errors.is_empty() && self.unwritten.is_none() {
+            self.unwritten = (self.take)(part).err();
+        }
+    }
+
+    fn done(&self) -> bool {
+        self.errors.len() >= MOST_ERRORS || self.unwritten.is_some()
+    }
+
     fn all<R: Read>(&mut self, cutter: &mut Cutter<R>) -> Result<(), JsonFault> {
         match cutter.peek()? {
             None => return Err(cutter.fault("the file is empty; a Chakra trace is expected")),
@@ -144,7 +76,7 @@ impl JsonReader<'_> {
                 cutter.enter_array()?;
                 while let Some((byte, text)) = cutter.element(self.count == 0)? {
                     self.object(byte, text);
-                    if self.errors.len() >= MOST_ERRORS {
+                    if self.done() {
                         return Ok(());
                     }
                 }
@@ -160,7 +92,7 @@ impl JsonReader<'_> {
                 return cutter.end();
             }
             self.object(byte, text);
-            if self.errors.len() >= MOST_ERRORS {
+            if self.done() {
                 return Ok(());
             }
         }
@@ -186,16 +118,17 @@ impl JsonReader<'_> {
         let result = if index == 0 && !is_node {
             message("GlobalMetadata", value)
                 .and_then(|bytes| metadata_from_bytes(&bytes, &mut self.strings))
-                .map(|metadata| self.trace.metadata = metadata)
+                .map(Part::Metadata)
         } else {
             let id = value.get("id").map(|id| id.as_str().map_or_else(|| id.to_string(), str::to_owned));
             message("Node", value)
                 .and_then(|bytes| node_from_bytes(&bytes, &mut self.strings))
-                .map(|node| self.trace.nodes.push(node))
+                .map(Part::Node)
                 .map_err(|e| format!("node {}: {e}", id.unwrap_or_else(|| format!("#{index}"))))
         };
-        if let Err(message) = result {
-            self.errors.push(TraceError::new(self.path, message).at(byte));
+        match result {
+            Ok(part) => self.hand_on(part),
+            Err(message) => self.errors.push(TraceError::new(self.path, message).at(byte)),
         }
     }
 
@@ -212,7 +145,7 @@ impl JsonReader<'_> {
             let mut index = 0u64;
             while let Some((byte, text)) = cutter.element(index == 0)? {
                 match self.feeder_node(text) {
-                    Ok(node) => self.trace.nodes.push(node),
+                    Ok(node) => self.hand_on(Part::Node(node)),
                     Err((node, field, message)) => {
                         let node = node.unwrap_or_else(|| format!("#{index}"));
                         let error = TraceError::new(self.path, message).at(byte).node(node);
@@ -220,7 +153,7 @@ impl JsonReader<'_> {
                     }
                 }
                 index += 1;
-                if self.errors.len() >= MOST_ERRORS {
+                if self.done() {
                     return Ok(());
                 }
             }

@@ -7,6 +7,8 @@
 pub mod graph;
 pub mod groups;
 pub mod json;
+mod json_text;
+pub mod pass;
 pub mod read;
 pub mod text;
 pub mod value;
@@ -14,6 +16,7 @@ mod wire;
 pub mod write;
 
 pub use groups::CommGroups;
+pub use pass::{Pass, Stored};
 pub use read::{Reader, read, read_from};
 pub use value::{Attr, Kind, Scalar, Value};
 pub use write::{Writer, write};

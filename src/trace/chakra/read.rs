@@ -12,6 +12,9 @@ use std::path::{Path, PathBuf};
 /// Protocol buffers allow no longer message.
 const LONGEST_MESSAGE: u64 = 1 << 31;
 
+/// A file of zeros is a file of empty messages: it is not read to its end.
+const MOST_EMPTY: u64 = 1000;
+
 /// Reads a trace from a file, plain or gzip.
 ///
 /// # Errors
@@ -55,6 +58,8 @@ pub struct Reader<R> {
     done: bool,
     metadata: Metadata,
     warnings: Vec<String>,
+    /// Empty messages one after another.
+    empty: u64,
     /// Attributes of the last node: the next has as many, as a rule.
     usual_attrs: usize,
 }
@@ -75,6 +80,7 @@ impl<R: Read> Reader<R> {
             done: false,
             metadata: Metadata::default(),
             warnings: Vec::new(),
+            empty: 0,
             usual_attrs: 0,
         };
         let Some(start) = reader.frame()? else {
@@ -188,6 +194,12 @@ impl<R: Read> Iterator for Reader<R> {
             let index = self.index;
             self.index += 1;
             if self.message.is_empty() {
+                self.empty += 1;
+                if self.empty > MOST_EMPTY {
+                    self.done = true;
+                    let message = "more than 1000 empty messages one after another: this is no Chakra trace";
+                    return Some(Err(TraceError::new(&self.path, message).at(start)));
+                }
                 if self.warnings.len() < MOST_ERRORS {
                     self.warnings.push(format!(
                         "byte {start}: an empty message was skipped; Chakra's own tools stop reading here"
@@ -195,6 +207,7 @@ impl<R: Read> Iterator for Reader<R> {
                 }
                 continue;
             }
+            self.empty = 0;
             let mut node = Node::new(0, self.strings.get(""), NodeType::Invalid);
             node.attrs.reserve_exact(self.usual_attrs);
             let mut known = false;

@@ -1,5 +1,6 @@
 //! Chakra traces as text protobuf: `metadata { ... }` and then a `node { ... }` for each node, each in protocol buffers' text format.
 
+use super::pass::{Fault, Part, collect};
 use super::read::{metadata_from_bytes, node_from_bytes};
 use super::write::{metadata_bytes, node_bytes};
 use super::{Metadata, Node, Trace};
@@ -70,9 +71,13 @@ pub fn read(path: &Path) -> Result<Trace, TraceErrors> {
 /// # Errors
 /// As [`read`].
 pub fn read_from(source: impl Read, path: &Path) -> Result<Trace, TraceErrors> {
+    collect(|take| parts(source, path, take), path)
+}
+
+/// Hands on piece by piece what [`read_from`] holds; after the first fault nothing, but the others are looked for all the same.
+pub(super) fn parts(source: impl Read, path: &Path, take: &mut dyn FnMut(Part) -> io::Result<()>) -> Result<(), Fault> {
     let mut blocks = Blocks { bytes: BufReader::new(source), byte: 0 };
     let mut strings = Interner::default();
-    let mut trace = Trace::default();
     let mut errors: Vec<TraceError> = Vec::new();
     let (mut index, mut metadata) = (0u64, false);
     loop {
@@ -92,13 +97,15 @@ pub fn read_from(source: impl Read, path: &Path) -> Result<Trace, TraceErrors> {
             "metadata" => {
                 metadata = true;
                 match parse("GlobalMetadata", &block.text).and_then(|b| metadata_from_bytes(&b, &mut strings)) {
-                    Ok(found) => trace.metadata = found,
+                    Ok(found) if errors.is_empty() => take(Part::Metadata(found))?,
+                    Ok(_) => {}
                     Err(e) => errors.push(located(e).field("metadata")),
                 }
             }
             "node" | "nodes" => {
                 match parse("Node", &block.text).and_then(|b| node_from_bytes(&b, &mut strings)) {
-                    Ok(node) => trace.nodes.push(node),
+                    Ok(node) if errors.is_empty() => take(Part::Node(node))?,
+                    Ok(_) => {}
                     Err(e) => errors.push(located(e).node(format!("#{index}"))),
                 }
                 index += 1;
@@ -110,14 +117,14 @@ pub fn read_from(source: impl Read, path: &Path) -> Result<Trace, TraceErrors> {
         }
     }
     if !errors.is_empty() {
-        return Err(TraceErrors(errors));
+        return Err(TraceErrors(errors).into());
     }
     if !metadata && index == 0 {
         return Err(
             TraceError::new(path, "the file is empty; `metadata { ... }` and `node { ... }` are expected").into()
         );
     }
-    Ok(trace)
+    Ok(())
 }
 
 fn parse(kind: &str, text: &str) -> Result<Vec<u8>, String> {

@@ -69,6 +69,42 @@ impl Kind {
         3 + 2 * self as u32 + u32::from(list)
     }
 
+    /// The name of a scalar or a list in protocol buffers' JSON: `int64Val`, `boolList`.
+    pub(super) fn json_name(self, list: bool) -> &'static str {
+        match (self, list) {
+            (Self::Double, false) => "doubleVal",
+            (Self::Double, true) => "doubleList",
+            (Self::Float, false) => "floatVal",
+            (Self::Float, true) => "floatList",
+            (Self::Int32, false) => "int32Val",
+            (Self::Int32, true) => "int32List",
+            (Self::Int64, false) => "int64Val",
+            (Self::Int64, true) => "int64List",
+            (Self::Uint32, false) => "uint32Val",
+            (Self::Uint32, true) => "uint32List",
+            (Self::Uint64, false) => "uint64Val",
+            (Self::Uint64, true) => "uint64List",
+            (Self::Sint32, false) => "sint32Val",
+            (Self::Sint32, true) => "sint32List",
+            (Self::Sint64, false) => "sint64Val",
+            (Self::Sint64, true) => "sint64List",
+            (Self::Fixed32, false) => "fixed32Val",
+            (Self::Fixed32, true) => "fixed32List",
+            (Self::Fixed64, false) => "fixed64Val",
+            (Self::Fixed64, true) => "fixed64List",
+            (Self::Sfixed32, false) => "sfixed32Val",
+            (Self::Sfixed32, true) => "sfixed32List",
+            (Self::Sfixed64, false) => "sfixed64Val",
+            (Self::Sfixed64, true) => "sfixed64List",
+            (Self::Bool, false) => "boolVal",
+            (Self::Bool, true) => "boolList",
+            (Self::String, false) => "stringVal",
+            (Self::String, true) => "stringList",
+            (Self::Bytes, false) => "bytesVal",
+            (Self::Bytes, true) => "bytesList",
+        }
+    }
+
     /// The name in the schema: `int64`.
     pub fn name(self) -> &'static str {
         match self {

@@ -4,8 +4,8 @@ use super::value::{Attr, Kind, Scalar, Value};
 use super::wire::{WireType, put_bytes, put_number, put_numbers, put_tag, put_text, put_varint};
 use super::{Io, Metadata, Node, Trace};
 use crate::trace::error::TraceError;
-use flate2::{Compression, write::GzEncoder};
-use std::io::{self, BufWriter, Write};
+use crate::trace::output;
+use std::io::{self, Write};
 use std::path::Path;
 
 /// Writes a trace to a file, gzip if its name ends in `.gz`.
@@ -13,17 +13,7 @@ use std::path::Path;
 /// # Errors
 /// [`TraceError`] when the file cannot be written.
 pub fn write(trace: &Trace, path: &Path) -> Result<(), TraceError> {
-    let fault = |e: io::Error| TraceError::io(path, &e);
-    let file = BufWriter::with_capacity(1 << 18, std::fs::File::create(path).map_err(fault)?);
-    if path.extension().is_some_and(|e| e == "gz") {
-        let packed = GzEncoder::new(file, Compression::default());
-        write_to(trace, packed)
-            .and_then(|packed| packed.finish()?.into_inner().map_err(|e| e.into_error()))
-            .map_err(fault)?;
-    } else {
-        write_to(trace, file).and_then(|mut file| file.flush()).map_err(fault)?;
-    }
-    Ok(())
+    output::fill(Some(path), |out| write_to(trace, out).map(drop)).map_err(|e| TraceError::io(path, &e))
 }
 
 fn write_to<W: Write>(trace: &Trace, out: W) -> io::Result<W> {

@@ -10,14 +10,13 @@ mod comm;
 
 pub use comm::{CommCall, Groups, comm_call, element_bytes, host_calls, recorded_call};
 
+use super::Text;
 use super::chakra::{Attr, CommGroups, Io, Metadata, Node, NodeType, Scalar, VERSION, Writer};
 use super::link::file::micros;
 use super::link::{EdgeKind, End, Facts, HostFacts, LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
 use super::replay::retime::amounts;
-use super::{Text, TraceError};
-use flate2::{Compression, write::GzEncoder};
 use std::collections::{BTreeMap, HashMap};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::Path;
 
 /// What was converted, and what was left out.
@@ -391,23 +390,4 @@ pub fn metadata(trace: &LinkedTrace) -> Metadata {
 pub fn write_to(trace: &LinkedTrace, conversion: &mut Conversion<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = Writer::new(out, &metadata(trace))?;
     conversion.nodes(|node| writer.node(node))
-}
-
-/// Opens a file, packed if its name ends in `.gz`, lets `write` write, and closes it.
-///
-/// # Errors
-/// [`TraceError`] when the file cannot be written.
-pub(crate) fn to_file(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), TraceError> {
-    let go = || -> io::Result<()> {
-        let mut file = BufWriter::with_capacity(1 << 18, std::fs::File::create(path)?);
-        if path.extension().is_some_and(|e| e == "gz") {
-            let mut packed = GzEncoder::new(file, Compression::fast());
-            write(&mut packed)?;
-            file = packed.finish()?;
-        } else {
-            write(&mut file)?;
-        }
-        file.flush()
-    };
-    go().map_err(|e| TraceError::new(path, format!("cannot be written: {e}")))
 }

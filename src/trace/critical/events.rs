@@ -1,9 +1,11 @@
-//! The events of a trace that a timeline is made of, in whole nanoseconds: 80 bytes each, names held once.
+//! The events of a trace that a timeline is made of, in whole nanoseconds: 56 bytes each, names held once.
 
 use super::symbols::Symbols;
-use crate::trace::kineto::{Category, Seen, scan, scan_from};
+use crate::trace::kineto::{Category, Seen, Wrong, scan, scan_from};
 use crate::trace::raw::Raw;
 use crate::trace::{TraceError, TraceErrors};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
 use std::io::Read;
 use std::path::Path;
 
@@ -67,6 +69,10 @@ pub struct Events {
     pub list: Vec<Event>,
     /// Names, processes, threads and collectives.
     pub names: Symbols,
+    /// Names of processes and threads that are numbers.
+    tracks: HashMap<i64, u32, RandomState>,
+    /// By name, whether a kernel of it communicates.
+    communicating: Vec<Option<bool>>,
 }
 
 impl Events {
@@ -76,7 +82,7 @@ impl Events {
     /// [`TraceErrors`]: what cannot be read; a trace without operators, calls and kernels.
     pub fn read(path: &Path) -> Result<Self, TraceErrors> {
         let mut out = Self::default();
-        scan(path, |seen| out.keep(seen))?;
+        scan(path, |index, seen| out.keep(index, seen))?;
         out.checked(path)
     }
 
@@ -86,7 +92,7 @@ impl Events {
     /// As [`Self::read`].
     pub fn read_from(source: impl Read, path: &Path) -> Result<Self, TraceErrors> {
         let mut out = Self::default();
-        scan_from(source, path, |seen| out.keep(seen))?;
+        scan_from(source, path, |index, seen| out.keep(index, seen))?;
         out.checked(path)
     }
 
@@ -111,7 +117,36 @@ impl Events {
         ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0))
     }
 
-    fn keep(&mut self, seen: &Seen<'_>) -> Result<(), (String, String)> {
+    /// The number of a process or thread. Few there are, and each writes thousands of events: numbers are not made text again.
+    fn track(&mut self, raw: Option<&Raw<'_>>) -> u32 {
+        match raw {
+            Some(Raw::Str(text)) => self.names.add(text),
+            Some(Raw::Int(number)) => match self.tracks.get(number) {
+                Some(&id) => id,
+                None => {
+                    let id = self.names.add(&number.to_string());
+                    self.tracks.insert(*number, id);
+                    id
+                }
+            },
+            Some(other) => self.names.add(&other.kind()),
+            None => self.names.add("0"),
+        }
+    }
+
+    /// Whether a kernel communicates, by its name, which is looked at once.
+    fn communicates(&mut self, name: u32) -> bool {
+        let at = name as usize;
+        if self.communicating.len() <= at {
+            self.communicating.resize(at + 1, None);
+        }
+        let names = &self.names;
+        self.communicating.get_mut(at).is_some_and(|known| {
+            *known.get_or_insert_with(|| crate::trace::link::is_communication_kernel(names.name(name)))
+        })
+    }
+
+    fn keep(&mut self, index: u32, seen: &Seen<'_>) -> Result<(), Wrong> {
         if seen.phase.as_deref() != Some("X") || seen.dur.is_none() {
             return Ok(());
         }
@@ -122,7 +157,6 @@ impl Events {
             Category::UserAnnotation => Kind::Annotation,
             Category::PythonFunction => Kind::Python,
             Category::Runtime | Category::Driver => Kind::Call,
-            Category::Kernel if crate::trace::link::is_communication_kernel(name) => Kind::Communication,
             Category::Kernel => Kind::Kernel,
             Category::Memcpy | Category::Memset => Kind::Copy,
             _ => return Ok(()),
@@ -137,12 +171,9 @@ impl Events {
         let end = end.ok_or_else(|| wrong("the event lies more than 73 years from zero".into()))?;
         let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::integer);
         let small = |raw: &Option<Raw<'_>>| integer(raw).and_then(|i| i32::try_from(i).ok());
-        let mut track = |raw: &Option<Raw<'_>>| match raw {
-            Some(Raw::Str(text)) => self.names.add(text),
-            Some(other) => self.names.add(&other.kind()),
-            None => self.names.add("0"),
-        };
-        let (pid, tid) = (track(&seen.pid), track(&seen.tid));
+        let (pid, tid) = (self.track(seen.pid.as_ref()), self.track(seen.tid.as_ref()));
+        let name = self.names.add(name);
+        let kind = if kind == Kind::Kernel && self.communicates(name) { Kind::Communication } else { kind };
         let args = &seen.args;
         let word = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::text).unwrap_or_default().to_owned();
         let collective = match kind {
@@ -151,8 +182,8 @@ impl Events {
         };
         let on_device = kind.on_device();
         let event = Event {
-            index: seen.index,
-            name: self.names.add(name),
+            index,
+            name,
             pid,
             tid,
             start,

@@ -90,15 +90,31 @@ pub fn next_paths(events: &Events, graph: &Graph, run: &Run, slack: &Slack, most
     taken[0] = true;
     taken[last] = true;
     run.path_to(graph, last).iter().for_each(|e| taken[e.from as usize] = true);
-    let mut order: Vec<u32> = (1..last as u32).collect();
+    // The critical path is left out at once: it is a good part of all units.
+    let free = |u: &u32| !matches!(graph.units[*u as usize].kind, UnitKind::Edge | UnitKind::Wait);
+    let mut order: Vec<u32> = (1..last as u32).filter(|u| !taken[*u as usize]).filter(free).collect();
     let length = |u: u32| graph.units[u as usize].end - graph.units[u as usize].start;
-    order.sort_by_key(|&u| (slack.ns[u as usize], std::cmp::Reverse(length(u)), u));
+    let key = |&u: &u32| (slack.ns[u as usize], std::cmp::Reverse(length(u)), u);
     let mut out = Vec::new();
-    for unit in order {
-        if out.len() >= most {
-            break;
-        }
-        if taken[unit as usize] || matches!(graph.units[unit as usize].kind, UnitKind::Edge | UnitKind::Wait) {
+    // Few are asked for: sorted piece by piece, as they are needed.
+    let (mut rest, mut piece) = (order.as_mut_slice(), 1024);
+    let mut sorted: &[u32] = &[];
+    while out.len() < most {
+        let Some((&unit, more)) = sorted.split_first() else {
+            if rest.is_empty() {
+                break;
+            }
+            let n = rest.len().min(piece);
+            if n < rest.len() {
+                rest.select_nth_unstable_by_key(n, key);
+            }
+            let (next, behind) = std::mem::take(&mut rest).split_at_mut(n);
+            next.sort_unstable_by_key(key);
+            (sorted, rest, piece) = (next, behind, piece * 4);
+            continue;
+        };
+        sorted = more;
+        if taken[unit as usize] {
             continue;
         }
         let before = run.path_to(graph, unit as usize).into_iter().map(|e| e.from);

@@ -27,7 +27,19 @@ pub fn callers(trace: &HostTrace) -> Vec<Links> {
 /// Every fault of a trace that would make its numbers wrong: ids that stand twice, callers that are not there or
 /// that call themselves, tensors whose sizes are negative, absurd or not those of their elements.
 pub fn faults(trace: &HostTrace, path: &Path) -> Vec<TraceError> {
-    let mut errors: Vec<TraceError> = graph::faults(&callers(trace), path)
+    faults_with(trace, &callers(trace), path)
+}
+
+/// The same but for callers that are not there, which can be done without.
+pub fn faults_but_lost_callers(trace: &HostTrace, path: &Path) -> Vec<TraceError> {
+    let known = trace.index();
+    let mut links = callers(trace);
+    links.iter_mut().for_each(|l| l.ctrl.retain(|c| known.contains_key(c)));
+    faults_with(trace, &links, path)
+}
+
+fn faults_with(trace: &HostTrace, callers: &[Links], path: &Path) -> Vec<TraceError> {
+    let mut errors: Vec<TraceError> = graph::faults(callers, path)
         .into_iter()
         .map(|e| {
             let of_callers = matches!(e.field.as_deref(), Some("ctrl_deps" | "data_deps or ctrl_deps"));

@@ -1,86 +1,23 @@
-//! One event, as written.
+//! What the arguments of an event say.
 
+use super::written::Arguments;
 use super::{Dims, Extra};
 use crate::trace::collective::list_of_integers;
 use crate::trace::intern::Interner;
-use crate::trace::raw::{Key, Raw, field};
+use crate::trace::raw::Raw;
 use crate::trace::{Collective, Text};
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::fmt;
 
-/// An event before it is judged.
+/// All arguments of an event.
 #[derive(Default)]
-pub(super) struct RawEvent<'a> {
-    pub(super) phase: Option<Cow<'a, str>>,
-    pub(super) category: Option<Cow<'a, str>>,
-    pub(super) name: Option<Cow<'a, str>>,
-    pub(super) pid: Option<Raw<'a>>,
-    pub(super) tid: Option<Raw<'a>>,
-    pub(super) id: Option<Raw<'a>>,
-    pub(super) ts: Option<&'a RawValue>,
-    pub(super) dur: Option<&'a RawValue>,
-    pub(super) args: Vec<(Cow<'a, str>, Raw<'a>)>,
-}
+pub(super) struct All<'a>(pub(super) Vec<(Cow<'a, str>, Raw<'a>)>);
 
-impl<'de> Deserialize<'de> for RawEvent<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct EventVisitor;
-        impl<'de> Visitor<'de> for EventVisitor {
-            type Value = RawEvent<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an event (an object)")
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut out = RawEvent::default();
-                while let Some(Key(key)) = map.next_key()? {
-                    match &*key {
-                        "ph" => out.phase = Some(field::<A, Key<'de>>(&mut map, "ph")?.0),
-                        "cat" => out.category = Some(field::<A, Key<'de>>(&mut map, "cat")?.0),
-                        "name" => out.name = Some(field::<A, Key<'de>>(&mut map, "name")?.0),
-                        "pid" => out.pid = Some(field(&mut map, "pid")?),
-                        "tid" => out.tid = Some(field(&mut map, "tid")?),
-                        "id" => out.id = Some(field(&mut map, "id")?),
-                        "ts" => out.ts = Some(field(&mut map, "ts")?),
-                        "dur" => out.dur = Some(field(&mut map, "dur")?),
-                        "args" => out.args = field::<A, Arguments<'de>>(&mut map, "args")?.0,
-                        _ => {
-                            map.next_value::<serde::de::IgnoredAny>()?;
-                        }
-                    }
-                }
-                Ok(out)
-            }
-        }
-        deserializer.deserialize_map(EventVisitor)
+impl<'a> Arguments<'a> for All<'a> {
+    fn wants(_: &str) -> bool {
+        true
     }
-}
-
-/// The arguments: an object, or `null`.
-struct Arguments<'a>(Vec<(Cow<'a, str>, Raw<'a>)>);
-
-impl<'de> Deserialize<'de> for Arguments<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct ArgumentsVisitor;
-        impl<'de> Visitor<'de> for ArgumentsVisitor {
-            type Value = Arguments<'de>;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object of arguments")
-            }
-            fn visit_unit<E>(self) -> Result<Self::Value, E> {
-                Ok(Arguments(Vec::new()))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut out = Vec::new();
-                while let Some(Key(key)) = map.next_key()? {
-                    let value = field(&mut map, &key)?;
-                    out.push((key, value));
-                }
-                Ok(Arguments(out))
-            }
-        }
-        deserializer.deserialize_any(ArgumentsVisitor)
+    fn put(&mut self, key: Cow<'a, str>, value: Raw<'a>) {
+        self.0.push((key, value));
     }
 }
 

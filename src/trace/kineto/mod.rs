@@ -3,13 +3,17 @@
 //! Times are kept in whole nanoseconds: the file's microseconds, whole or decimal, are converted digit by digit.
 
 mod event;
+mod quick;
 mod read;
 mod scan;
 mod time;
+mod walk;
+mod written;
 
 pub use read::{read, read_from};
 pub(crate) use scan::{Seen, scan, scan_from};
 pub use time::nanoseconds;
+pub(crate) use walk::Wrong;
 
 use super::{Collective, Text};
 use std::collections::BTreeMap;

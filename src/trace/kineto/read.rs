@@ -1,12 +1,13 @@
 //! Reading a Kineto trace, event by event.
 
-use super::event::{RawEvent, arguments};
+use super::event::{All, arguments};
 use super::time::nanoseconds;
+use super::walk::{Reader, Wrong, short, walk};
+use super::written::Written;
 use super::{Category, DeviceProperties, Distributed, Event, Flow, KinetoTrace, Track};
-use crate::trace::error::{MOST_ERRORS, TraceError, TraceErrors};
+use crate::trace::error::TraceErrors;
 use crate::trace::host::ProcessGroup;
 use crate::trace::intern::Interner;
-use crate::trace::json::{Cutter, JsonFault};
 use crate::trace::raw::Raw;
 use crate::trace::{detect, input};
 use serde_json::Value;
@@ -26,87 +27,42 @@ pub fn read(path: &Path) -> Result<KinetoTrace, TraceErrors> {
 /// # Errors
 /// As [`read`].
 pub fn read_from(source: impl Read, path: &Path) -> Result<KinetoTrace, TraceErrors> {
-    let mut cutter = Cutter::new(source);
-    let mut reader = Reader { path, strings: Interner::default(), trace: KinetoTrace::default(), errors: Vec::new() };
-    if let Err(fault) = reader.outer(&mut cutter) {
-        reader.errors.push(TraceError::new(path, fault.message).at(fault.byte));
-    }
-    if reader.errors.is_empty() { Ok(reader.trace) } else { Err(TraceErrors(reader.errors)) }
+    let mut reader = Whole { strings: Interner::default(), trace: KinetoTrace::default() };
+    walk(source, path, &mut reader)?;
+    Ok(reader.trace)
 }
 
-struct Reader<'p> {
-    path: &'p Path,
+/// Keeps everything.
+struct Whole {
     strings: Interner,
     trace: KinetoTrace,
-    errors: Vec<TraceError>,
 }
 
-impl Reader<'_> {
-    fn outer<R: Read>(&mut self, cutter: &mut Cutter<R>) -> Result<(), JsonFault> {
-        // Chrome's format allows the bare list of events, too.
-        if cutter.peek()? == Some(b'[') {
-            self.events(cutter)?;
-            return if self.errors.is_empty() { cutter.end() } else { Ok(()) };
+impl Reader for Whole {
+    type Args<'a> = All<'a>;
+    const ABOUT: &'static [&'static str] = &["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "traceName"];
+
+    fn about(&mut self, key: &str, value: &Value) {
+        match key {
+            "deviceProperties" => self.trace.devices = devices(value),
+            "distributedInfo" => self.trace.distributed = distributed(value),
+            "baseTimeNanoseconds" => self.trace.base_time_ns = value.as_i64(),
+            _ => self.trace.trace_name = value.as_str().map(str::to_owned),
         }
-        cutter.enter_object()?;
-        let (mut first, mut events) = (true, false);
-        while let Some(key) = cutter.key(first)? {
-            first = false;
-            match key.as_str() {
-                "traceEvents" => {
-                    events = true;
-                    self.events(cutter)?;
-                    if self.errors.len() >= MOST_ERRORS {
-                        return Ok(());
-                    }
-                }
-                "deviceProperties" | "distributedInfo" | "baseTimeNanoseconds" | "traceName" => {
-                    let (byte, text) = cutter.value()?;
-                    let value: Value = serde_json::from_slice(text)
-                        .map_err(|e| JsonFault { byte, message: format!("`{key}`: this is not JSON: {e}") })?;
-                    match key.as_str() {
-                        "deviceProperties" => self.trace.devices = devices(&value),
-                        "distributedInfo" => self.trace.distributed = distributed(&value),
-                        "baseTimeNanoseconds" => self.trace.base_time_ns = value.as_i64(),
-                        _ => self.trace.trace_name = value.as_str().map(str::to_owned),
-                    }
-                }
-                _ => {
-                    cutter.value()?;
-                }
-            }
-        }
-        cutter.end()?;
-        if events { Ok(()) } else { Err(cutter.fault("`traceEvents` is missing: this is no Kineto trace")) }
     }
 
-    fn events<R: Read>(&mut self, cutter: &mut Cutter<R>) -> Result<(), JsonFault> {
-        cutter.enter_array()?;
-        let mut index = 0u64;
-        while let Some((byte, text)) = cutter.element(index == 0)? {
-            let result = match serde_json::from_slice::<RawEvent<'_>>(text) {
-                Ok(raw) => self.event(&raw).map_err(|(field, message)| {
-                    TraceError::new(self.path, message).at(byte).node(label(index, raw.name.as_deref())).field(field)
-                }),
-                Err(e) => Err(TraceError::new(self.path, e.to_string()).at(byte).node(format!("traceEvents[{index}]"))),
-            };
-            if let Err(error) = result {
-                self.errors.push(error);
-                if self.errors.len() >= MOST_ERRORS {
-                    return Ok(());
-                }
-            }
-            index += 1;
-        }
-        Ok(())
+    fn event<'a>(&mut self, _: u32, event: &Written<'a, All<'a>>) -> Result<(), Wrong> {
+        self.keep(event)
     }
+}
 
+impl Whole {
     /// Keeps or counts one event; an error is a field and a message.
-    fn event(&mut self, raw: &RawEvent<'_>) -> Result<(), (String, String)> {
+    fn keep(&mut self, raw: &Written<'_, All<'_>>) -> Result<(), Wrong> {
         let missing = |field: &str| (field.to_owned(), "missing".to_owned());
         let phase = raw.phase.as_deref().ok_or_else(|| missing("ph"))?;
         let category = raw.category.as_deref().unwrap_or_default();
-        let time = |field: &str, text: Option<&serde_json::value::RawValue>| match text.map(|t| t.get()) {
+        let time = |field: &str, text: Option<&str>| match text {
             None => Err(missing(field)),
             Some(t) => {
                 nanoseconds(t).ok_or_else(|| (field.to_owned(), format!("expected microseconds, found {}", short(t))))
@@ -134,7 +90,7 @@ impl Reader<'_> {
         }
         let name = raw.name.as_deref().ok_or_else(|| missing("name"))?;
         let category = self.category(category);
-        let (n, extra) = arguments(&raw.args, &mut self.strings)?;
+        let (n, extra) = arguments(&raw.args.0, &mut self.strings)?;
         let dur_ns = match raw.dur {
             // The span of an operator that never returned has no duration.
             None => 0,
@@ -194,7 +150,7 @@ impl Category {
             "cpu_op" | "Operator" => Self::CpuOp,
             "user_annotation" => Self::UserAnnotation,
             "gpu_user_annotation" => Self::GpuUserAnnotation,
-            "kernel" | "Kernel" => Self::Kernel,
+            "kernel" | "Kernel" | "mtia_ccp_events" => Self::Kernel,
             "gpu_memcpy" | "Memcpy" => Self::Memcpy,
             "gpu_memset" | "Memset" => Self::Memset,
             "cuda_sync" => Self::Sync,
@@ -206,19 +162,6 @@ impl Category {
             other if other.ends_with("_driver") => Self::Driver,
             _ => return None,
         })
-    }
-}
-
-/// The first characters of a text, for messages.
-pub(super) fn short(text: &str) -> String {
-    text.chars().take(40).collect()
-}
-
-/// What messages call an event.
-pub(super) fn label(index: u64, name: Option<&str>) -> String {
-    match name {
-        Some(name) => format!("traceEvents[{index}] ({})", short(name)),
-        None => format!("traceEvents[{index}]"),
     }
 }
 

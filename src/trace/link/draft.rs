@@ -4,7 +4,8 @@ use super::groups::complete;
 use super::matching::Matching;
 use super::nest::{self, Nest, Span};
 use super::{Chosen, DeviceFacts, Facts, LinkReport, LinkedNode, NodeKind, calls, io, operands};
-use crate::trace::host::HostTrace;
+use crate::trace::chakra::graph;
+use crate::trace::host::{HostTrace, check};
 use crate::trace::kineto::{Category, Event};
 use std::collections::HashMap;
 
@@ -166,8 +167,8 @@ impl<'a> Draft<'a> {
     pub(super) fn untimed_nodes(&mut self, host: &HostTrace, matching: &Matching, all: bool) {
         let node_of_event: HashMap<u32, u32> =
             (0u32..).zip(&self.event_of).filter_map(|(i, e)| e.map(|e| (e, i))).collect();
-        let mut order: Vec<usize> = (0..host.nodes.len()).collect();
-        order.sort_by_key(|&i| host.nodes.get(i).map(|n| n.id));
+        // By id, callers before callees.
+        let order = graph::order(&check::callers(host));
         let mut last: HashMap<u64, u32> = HashMap::new(); // observer's thread -> node
         let mut of_id: HashMap<u64, u32> = HashMap::new();
         let mut first_of_thread: HashMap<u64, u32> = HashMap::new();
@@ -193,6 +194,11 @@ impl<'a> Draft<'a> {
                 last.get(&n.tid).or_else(|| first_of_thread.get(&n.tid)).and_then(|&b| self.nodes.get(b as usize));
             let (place, start_ns) = before.map_or((0, 0), |b| (b.place, b.start_ns));
             let start_ns = if last.contains_key(&n.tid) { start_ns } else { 0 };
+            let parent = of_id.get(&n.parent).copied();
+            // Whoever called it had begun, on the same thread.
+            let caller = parent.and_then(|p| self.nodes.get(p as usize)).map(|p| (p.place, p.start_ns));
+            let place = caller.map_or(place, |(place, _)| place);
+            let start_ns = start_ns.max(caller.map_or(0, |(_, begun)| begun));
             self.nodes.push(LinkedNode {
                 name: n.name.clone(),
                 kind: NodeKind::Operator,
@@ -200,7 +206,7 @@ impl<'a> Draft<'a> {
                 start_ns,
                 dur_ns: 0,
                 timed: false,
-                parent: of_id.get(&n.parent).copied(),
+                parent,
                 launch: None,
                 collective: n.collective.clone().or_else(|| calls::collective(n).map(Box::new)),
                 facts: Facts::Host(Box::new(io::facts(n))),

@@ -80,7 +80,7 @@ pub fn micros(ns: u64) -> u64 {
 /// # Errors
 /// [`TraceError`] when the file cannot be written.
 pub fn write(trace: &LinkedTrace, path: &Path) -> Result<(), TraceError> {
-    crate::trace::convert::to_file(path, |out| write_to(trace, out))
+    crate::trace::output::fill(Some(path), |out| write_to(trace, out)).map_err(|e| TraceError::io(path, &e))
 }
 
 /// Writes a linked trace, not packed.

@@ -2,10 +2,11 @@
 //!
 //! Arguments are kept in Python's notation; they are read as JSON once quotes and words are JSON's. Strides are not kept.
 
-use super::{Facts, Io, LinkedTrace};
+use super::{Facts, Io, LinkedNode, LinkedTrace};
 use crate::trace::error::MOST_ERRORS;
 use crate::trace::host::{Arg, HostNode, HostTrace, arguments_of};
 use crate::trace::{Collective, Interner, TraceError, TraceErrors};
+use std::collections::HashMap;
 use std::path::Path;
 
 /// The nodes of the host trace, in the order of their ids; `path` is for messages.
@@ -19,14 +20,7 @@ pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceE
     let mut errors = Vec::new();
     for (at, node) in linked.nodes.iter().enumerate() {
         let Facts::Host(facts) = &node.facts else { continue };
-        let mut above = node.parent;
-        let parent = loop {
-            let Some(n) = above.and_then(|a| linked.node(a)) else { break 1 };
-            match n.host() {
-                Some(f) => break f.id,
-                None => above = n.parent,
-            }
-        };
+        let parent = caller(linked, node.parent);
         let mut args = |io: &Io, field: &str| -> Vec<Arg> {
             arguments(io, &mut strings).unwrap_or_else(|message| {
                 errors.push(TraceError::new(path, message).node(at).field(field));
@@ -70,6 +64,23 @@ pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceE
     }
     trace.nodes.sort_by_key(|n| n.id);
     Ok(trace)
+}
+
+/// Host node of the nearest caller that is one; 1, the process, if there is none.
+fn caller(linked: &LinkedTrace, mut above: Option<u32>) -> u64 {
+    loop {
+        let Some(n) = above.and_then(|a| linked.node(a)) else { return 1 };
+        match n.host() {
+            Some(f) => return f.id,
+            None => above = n.parent,
+        }
+    }
+}
+
+/// Who called each host node, by id: those that were timed by time, the others as the host trace says.
+pub fn callers(linked: &LinkedTrace) -> HashMap<u64, u64> {
+    let of = |n: &LinkedNode| n.host().map(|f| (f.id, caller(linked, n.parent)));
+    linked.nodes.iter().filter_map(of).collect()
 }
 
 /// Arguments of a collective, if they say which group it is made in: an operator that knows only its tensors leaves that to its callees.

@@ -45,6 +45,15 @@ pub struct Shares {
     pub collective: f64,
 }
 
+/// What could not be trusted of a trace's call tree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
+pub struct Untrusted {
+    /// Calls counted.
+    pub calls: u64,
+    /// Their FLOP.
+    pub flop: u64,
+}
+
 /// Coverage of a program.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Coverage {
@@ -64,6 +73,9 @@ pub struct Coverage {
     pub of_calls: Shares,
     /// Shares of measured time.
     pub of_time: Option<Shares>,
+    /// Calls whose callers were lost or cannot have called them: they are counted by themselves, but may be parts of others. `None`: there are
+    /// none.
+    pub untrusted: Option<Untrusted>,
     /// By operator, most FLOP first.
     pub ops: Vec<OpRow>,
     /// Operators whose FLOP are not known, by name.
@@ -76,6 +88,7 @@ pub fn coverage(program: &Program) -> Coverage {
     let mut by_part: BTreeMap<Part, u64> = BTreeMap::new();
     let mut calls = Shares::default();
     let mut time = Shares::default();
+    let mut untrusted = Untrusted::default();
     let (mut total, mut seconds, mut timed) = (0u64, 0.0, false);
     for step in &program.steps {
         let cost = &step.cost;
@@ -105,6 +118,10 @@ pub fn coverage(program: &Program) -> Coverage {
         row.unknown_bytes += u64::from(!cost.bytes_known);
         let part = by_part.entry(step.part).or_insert(0);
         *part = part.saturating_add(cost.flop.unwrap_or(0));
+        if program.uncertain.contains(&step.node) {
+            untrusted.calls += 1;
+            untrusted.flop = untrusted.flop.saturating_add(cost.flop.unwrap_or(0));
+        }
         total += 1;
         seconds += s;
         for (shares, weight) in [(&mut calls, 1.0), (&mut time, s)] {
@@ -145,6 +162,7 @@ pub fn coverage(program: &Program) -> Coverage {
         by_part,
         seconds: timed.then_some(seconds),
         of_calls: scaled(calls, total as f64),
+        untrusted: (untrusted.calls > 0).then_some(untrusted),
         of_time: timed.then(|| scaled(time, seconds)),
         unknown: ops.iter().filter(|r| r.unknown_flop > 0).map(|r| r.op.clone()).collect(),
         ops,

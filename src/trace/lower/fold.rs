@@ -128,20 +128,38 @@ impl Stretch {
     }
 }
 
+/// Bytes of an element as a number that can be compared: 0 for those of the graph.
+fn bits(word: Option<f64>) -> u64 {
+    word.map_or(0, f64::to_bits)
+}
+
 /// Numbers that are equal for kernels that do the same.
 fn signatures(whole: &Workload) -> Vec<usize> {
     let mut texts: Vec<String> = whole
         .kernels
         .iter()
-        .map(|k| format!("{:?} {:?} {:?} {} {:?}", k.op, k.phase, k.shape, k.window, k.flop.map(f64::to_bits),))
+        .map(|k| {
+            format!(
+                "{:?} {:?} {:?} {} {:?}",
+                k.op,
+                k.phase,
+                k.shape,
+                k.window,
+                (
+                    k.flop.map(f64::to_bits),
+                    bits(k.word),
+                    k.collectives.iter().map(|c| (c.kind, c.scope)).collect::<Vec<_>>()
+                )
+            )
+        })
         .collect();
-    let mut reads: Vec<Vec<(Slot, u64, u64)>> = vec![Vec::new(); whole.kernels.len()];
+    let mut reads: Vec<Vec<(Slot, u64, u64, u64)>> = vec![Vec::new(); whole.kernels.len()];
     for t in &whole.tensors {
         for u in &t.consumers {
-            reads[u.kernel].push((u.slot, t.rows, t.cols));
+            reads[u.kernel].push((u.slot, t.rows, t.cols, bits(t.word)));
         }
         if let Some(p) = t.producer {
-            texts[p].push_str(&format!(" > {} {}", t.rows, t.cols));
+            texts[p].push_str(&format!(" > {} {} {}", t.rows, t.cols, bits(t.word)));
         }
     }
     let mut numbers: HashMap<String, usize> = HashMap::new();
@@ -225,8 +243,8 @@ enum Source {
     Same(usize, usize),
     /// Kernel of the neighbour: the layer before in the forward pass, behind in the backward pass.
     Neighbour(usize, usize),
-    /// Anything else: rows, columns.
-    Outside(u64, u64),
+    /// Anything else: rows, columns, and bytes of an element that are not the graph's (as bits; 0 for none).
+    Outside(u64, u64, u64),
 }
 
 type Edges = BTreeSet<(usize, Source, Slot)>;
@@ -263,10 +281,10 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                         } else if neighbour {
                             Source::Neighbour(from, which)
                         } else {
-                            Source::Outside(t.rows, t.cols)
+                            Source::Outside(t.rows, t.cols, bits(t.word))
                         }
                     }
-                    None => Source::Outside(t.rows, t.cols),
+                    None => Source::Outside(t.rows, t.cols, bits(t.word)),
                 };
                 edges.insert((*at, from, u.slot));
             }
@@ -331,11 +349,11 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
             });
             made.insert((at, which), tensors.len());
             let name = format!("{}.out{suffix}", names[at]);
-            tensors.push(Tensor { output: leaves, ..Tensor::new(name, t.rows, t.cols, Some(at)) });
+            tensors.push(Tensor { output: leaves, word: t.word, ..Tensor::new(name, t.rows, t.cols, Some(at)) });
         }
     }
     let mut carried: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-    let mut outside: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+    let mut outside: BTreeMap<(u64, u64, u64), usize> = BTreeMap::new();
     for (at, from, slot) in merged {
         let tensor = match from {
             Source::Same(p, which) => made.get(&(p, which)).copied(),
@@ -347,17 +365,19 @@ fn assemble(whole: &Workload, forward: &[Vec<usize>], backward: &[Vec<usize>]) -
                     let t = &tensors[source];
                     let name = if p < width { "layer.in" } else { "layer.grad_in" };
                     let copy = Tensor::new(format!("{name}.{}", names[p]), t.rows, t.cols, None);
-                    let copy = Tensor { carried_from: Some(source), ..copy };
+                    let copy = Tensor { carried_from: Some(source), word: t.word, ..copy };
                     tensors[source].output = true;
                     tensors.push(copy);
                 }
                 Some(entry)
             }
-            Source::Outside(rows, cols) => {
+            Source::Outside(rows, cols, word) => {
                 let next = tensors.len();
-                let entry = *outside.entry((rows, cols)).or_insert(next);
+                let entry = *outside.entry((rows, cols, word)).or_insert(next);
                 if entry == next {
-                    tensors.push(Tensor::new(format!("outside.{}", outside.len()), rows, cols, None));
+                    let word = (word != 0).then(|| f64::from_bits(word));
+                    let name = format!("outside.{}", outside.len());
+                    tensors.push(Tensor { word, ..Tensor::new(name, rows, cols, None) });
                 }
                 Some(entry)
             }

@@ -2,12 +2,15 @@
 //! kernel / tensor graph with the sizes of one sample, unsharded, and folds its layers.
 
 pub mod build;
+mod callers;
 pub mod coverage;
 pub mod fold;
 pub mod host;
 pub mod measured;
+mod microbatch;
 pub mod parallel;
 pub mod program;
+pub mod recover;
 pub mod report;
 pub mod sound;
 pub mod views;
@@ -17,6 +20,7 @@ use crate::graph::Workload;
 use coverage::Coverage;
 use host::Steps;
 use program::Program;
+use std::collections::HashMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
@@ -45,6 +49,10 @@ pub struct Request {
     pub tp: Option<u64>,
     /// Data-parallel degree of the recording.
     pub dp: Option<u64>,
+    /// Stages of the recorded pipeline.
+    pub pp: Option<u64>,
+    /// Expert-parallel degree of the recording.
+    pub ep: Option<u64>,
     /// Bytes of one element.
     pub word: Option<f64>,
     /// Samples of one iteration.
@@ -64,6 +72,8 @@ impl Default for Request {
             batch: None,
             tp: None,
             dp: None,
+            pp: None,
+            ep: None,
             word: None,
             global_batch: None,
             micro_batch: None,
@@ -81,8 +91,10 @@ pub struct Lowered {
     pub coverage: Coverage,
     /// Degrees of the recording.
     pub parallel: parallel::Parallel,
-    /// Samples of the recorded step on one rank.
+    /// Samples of one microbatch of the recorded step on one rank.
     pub batch: u64,
+    /// Microbatches of the recorded step, each of `batch` samples: the graph is one of them.
+    pub microbatches: u64,
     /// Calls not in the graph.
     pub left_out: build::LeftOut,
     /// FLOP of a sample of the unfolded graph.
@@ -166,19 +178,29 @@ pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
     let program = match kind {
         FileKind::Fx => fx::read(path, &options)?,
         FileKind::Host => {
-            let trace = super::host::read(path)?;
-            sound::host(&trace, path)?;
-            let measured = request.kineto.as_deref().map(|device| times(&trace, device)).transpose()?;
+            let mut trace = super::host::read(path)?;
+            let linked = request.kineto.as_deref().map(|device| times(&trace, device)).transpose()?;
+            let uncertain = match &linked {
+                Some((_, callers)) => callers::by_time(&mut trace, callers),
+                None => {
+                    sound::host(&trace, path)?;
+                    callers::mend(&mut trace)
+                }
+            };
+            if linked.is_some() {
+                sound::host(&trace, path)?;
+            }
             let mut program = host::program_with(
                 &trace,
                 stem,
                 request.steps,
                 &options,
                 &|node| node.dur_us.and_then(|d| (d >= 0).then_some(d as f64 * 1e-6)),
-                measured.as_ref(),
+                linked.as_ref().map(|(measured, _)| measured),
             )
             .map_err(|e| TraceError::new(path, e))?;
             program.notes.extend(trace.warnings);
+            program.uncertain = uncertain;
             program
         }
         FileKind::Linked => {
@@ -227,12 +249,15 @@ fn of_linked(
     Ok(program)
 }
 
-/// The times of a Kineto trace, by the nodes of the host trace of the same run.
-fn times(trace: &super::host::HostTrace, device: &Path) -> Result<measured::Measured, TraceErrors> {
+/// The times of a Kineto trace, by the nodes of the host trace of the same run, and who called these nodes by time.
+fn times(
+    trace: &super::host::HostTrace,
+    device: &Path,
+) -> Result<(measured::Measured, HashMap<u64, u64>), TraceErrors> {
     let device_trace = kineto::read(device)?;
     let (linked, _) = link::link(Some(trace), &device_trace, &link::Steps::All)
         .map_err(|e| TraceError::new(device, e.to_string()).field("kineto"))?;
-    Ok(measured::Measured::of(&linked))
+    Ok((measured::Measured::of(&linked), link::unlink::callers(&linked)))
 }
 
 /// Lowers a program.
@@ -240,9 +265,17 @@ fn times(trace: &super::host::HostTrace, device: &Path) -> Result<measured::Meas
 /// # Errors
 /// What is wrong with the request or the graph, in words.
 pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
-    sound::request(program, request)?;
     let coverage = coverage::coverage(program);
-    let parallel = parallel::find(program, request.tp, request.dp);
+    let recorded = program;
+    let split = microbatch::split(program);
+    let microbatches = split.as_ref().map_or(1, |(count, _)| *count);
+    let program = split.as_ref().map_or(program, |(_, one)| one);
+    sound::request(program, request)?;
+    let mut parallel =
+        parallel::find(program, parallel::Asked { tp: request.tp, dp: request.dp, pp: request.pp, ep: request.ep });
+    if split.is_some() {
+        parallel.recovered.table = recover::recover(recorded).table;
+    }
     let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
     let mut notes = program.notes.clone();
     if request.batch.is_none() && batch == 1 && program.batch != Some(1) {
@@ -252,26 +285,17 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         );
     }
     let word = request.word.unwrap_or_else(|| common_word(program));
-    let built = build::build(program, &parallel, batch, word);
+    let built = build::build(program, &parallel, batch, (word, request.word.is_none()));
     if built.workload.kernels.is_empty() {
         return Err("the step has no kernel of a forward or backward pass".into());
     }
     let mut whole = built.workload;
-    whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp));
+    whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp).saturating_mul(microbatches));
     if let Some(micro) = request.micro_batch.filter(|m| *m > whole.global_batch) {
         let global = whole.global_batch;
         return Err(format!("micro_batch: expected at most the {global} samples of an iteration, found {micro}"));
     }
     whole.micro_batch = request.micro_batch.unwrap_or(batch).min(whole.global_batch).max(1);
-    // All but single-precision and half-precision parts of one graph are rare; the reader learns how far off one word for all is.
-    let (recorded, represented) = built.bytes;
-    if recorded > 0.0 && (represented / recorded - 1.0).abs() > 0.01 {
-        notes.push(format!(
-            "tensors hold {:.3} GB a sample as recorded and {:.3} GB with one word of {word} B for all",
-            recorded / 1e9,
-            represented / 1e9
-        ));
-    }
     let whole = whole
         .checked()
         .map_err(|errors| errors.iter().take(20).map(ToString::to_string).collect::<Vec<_>>().join("\n"))?;
@@ -285,6 +309,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
             (w, Some(f))
         }
     };
+    let workload = stages(workload, &parallel, folded.is_some(), &mut notes);
     notes.extend(parallel.notes.iter().cloned());
     notes.extend(measured::note(program));
     Ok(Lowered {
@@ -292,12 +317,25 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
         coverage,
         parallel,
         batch,
+        microbatches,
         left_out: built.left_out,
         unfolded_flop,
         unfolded_kernels,
         folded,
         notes,
     })
+}
+
+/// The layers of all stages of a recorded pipeline, of which the trace has one.
+fn stages(mut workload: Workload, parallel: &parallel::Parallel, folded: bool, notes: &mut Vec<String>) -> Workload {
+    if parallel.pp > 1 && folded {
+        workload.repeat = workload.repeat.saturating_mul(parallel.pp);
+        let layers = workload.repeat / parallel.pp;
+        notes.push(format!("{layers} layers of one stage of {}: the graph has {}", parallel.pp, workload.repeat));
+    } else if parallel.pp > 1 {
+        notes.push(format!("the graph is one stage of {}; fold: layer makes it the layers of all", parallel.pp));
+    }
+    workload
 }
 
 /// The element size that most bytes of floating-point values have.

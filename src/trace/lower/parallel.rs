@@ -6,12 +6,14 @@
 //! `1/TP`), forwards and backwards until nothing changes. The backward pass is alike: the gradient of a
 //! column-parallel product's input is summed. All-reduces of gradients, outside activations, tell the data-parallel degree.
 //!
-//! What does not fit this picture (a shard read by an unsharded product, all-gathers and reduce-scatters of sequence
-//! parallelism, all-to-alls) is reported and left as recorded.
+//! Reduce-scatters and all-gathers of sequence parallelism are such sums, with the tokens split in between. All-to-alls hand on what they were given.
+//! Which collective is for what: [`super::recover`]. What does not fit this picture (a shard read by an unsharded product) is reported and left
+//! as recorded.
 
 use super::program::{Origin, Part, Program, Step};
+use super::recover::{self, Recovered, Role};
 use crate::trace::ops::Class;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Parallelism found in a trace.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -26,6 +28,16 @@ pub struct Parallel {
     pub row_parallel: HashSet<usize>,
     /// Values that are other values, summed or copied among ranks.
     pub alias: HashMap<usize, usize>,
+    /// Stages of the recorded pipeline; 1 if none. The step is that of one of them.
+    pub pp: u64,
+    /// Expert-parallel degree; 1 if none.
+    pub ep: u64,
+    /// What each collective is for.
+    pub recovered: Recovered,
+    /// Results of the gathers of sequence parallelism: whole, though what they are gathered from is a shard.
+    gathered: HashSet<usize>,
+    /// First gathered version of each shard of parameters.
+    first_gathered: HashMap<usize, usize>,
     /// What could not be interpreted.
     pub notes: Vec<String>,
 }
@@ -57,63 +69,76 @@ fn weight_gradient(step: &Step) -> bool {
     step.cost.class == Class::Product && matches!(step.call.op.as_str(), "mm" | "addmm") && step.part == Part::Backward
 }
 
-/// Finds parallelism. `tp` and `dp` override what the trace tells.
-pub fn find(program: &Program, tp: Option<u64>, dp: Option<u64>) -> Parallel {
-    let mut found = Parallel { tp: tp.unwrap_or(1).max(1), dp: dp.unwrap_or(1).max(1), ..Parallel::default() };
-    let mut sums: Vec<(usize, u64)> = Vec::new();
-    let mut other: HashMap<String, u64> = HashMap::new();
+/// Degrees that were asked for, whatever the trace tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Tensor parallelism.
+    pub tp: Option<u64>,
+    /// Data parallelism.
+    pub dp: Option<u64>,
+    /// Stages of a pipeline.
+    pub pp: Option<u64>,
+    /// Expert parallelism.
+    pub ep: Option<u64>,
+}
+
+/// Finds parallelism.
+pub fn find(program: &Program, asked: Asked) -> Parallel {
+    let recovered = recover::recover(program);
+    let mut found = Parallel { tp: 1, dp: 1, pp: 1, ep: 1, ..Parallel::default() };
+    for (name, option, roles, asked, degree) in [
+        ("activations are summed or split", "tp", &[Role::Tensor, Role::Sequence][..], asked.tp, &mut found.tp),
+        ("gradients are summed", "dp", &[Role::Data, Role::ShardedParameters][..], asked.dp, &mut found.dp),
+        ("messages pass between stages", "pp", &[Role::Pipeline][..], asked.pp, &mut found.pp),
+        ("tokens go to their experts", "ep", &[Role::Expert][..], asked.ep, &mut found.ep),
+    ] {
+        let told = recovered.degree(roles);
+        *degree = asked.or(told.flatten()).unwrap_or(1).max(1);
+        if let (None, Some(None)) = (asked, told) {
+            found.notes.push(format!(
+                "{name} among ranks, but the trace does not say how many: give {option}; sizes are left as recorded"
+            ));
+        }
+        let recorded: Vec<u64> = (recovered.table.iter())
+            .filter(|f| roles.contains(&f.role))
+            .filter_map(|f| f.ranks.filter(|r| *r > 1))
+            .collect::<BTreeSet<u64>>()
+            .into_iter()
+            .collect();
+        if let Some(asked) = asked.filter(|a| !recorded.is_empty() && !recorded.contains(a)) {
+            let ranks: Vec<String> = recorded.iter().map(u64::to_string).collect();
+            found.notes.push(format!(
+                "{option} {asked} is as given; the groups in which {name} have {} ranks, so the sizes scaled back may be wrong",
+                ranks.join(", ")
+            ));
+        }
+    }
+    // Tables that lie on all ranks, where nothing else tells how many there are.
+    if let (None, 1, Some(Some(ranks))) = (asked.dp, found.dp, recovered.degree(&[Role::Tables])) {
+        found.dp = (ranks / found.tp).max(1);
+    }
+    let mut left: BTreeMap<&str, u64> = BTreeMap::new();
     for (i, step) in program.steps.iter().enumerate() {
         let Some(comm) = &step.comm else { continue };
-        let inputs: Vec<usize> = step.call.input_tensors().iter().map(|t| t.storage).collect();
-        let in_place = step.writes.len() == inputs.len()
-            && step.writes.iter().zip(&inputs).all(|(w, r)| {
-                let e = |v: &usize| program.values.get(*v).map(|x| x.elements);
-                w > r && e(w) == e(r)
-            });
-        if in_place && (comm.kind.contains("allreduce") || comm.kind.contains("broadcast")) {
-            found.alias.extend(step.writes.iter().copied().zip(inputs.iter().copied()));
-        }
-        if comm.kind.contains("allreduce") {
-            sums.push((i, comm.ranks.unwrap_or(0)));
-        } else if !comm.kind.contains("broadcast") {
-            *other.entry(comm.kind.clone()).or_insert(0) += 1;
-        }
+        let Some(role) = recovered.roles.get(&i).copied() else {
+            *left.entry(&comm.kind).or_insert(0) += 1;
+            continue;
+        };
+        found.exchanged(program, step, role);
     }
-    // A sum is one of activations if a forward or backward kernel that is no gradient work reads its result.
-    let readers = |values: &[usize]| {
-        program.steps.iter().any(|s| {
-            s.comm.is_none()
-                && matches!(s.part, Part::Forward | Part::Backward)
-                && s.reads.iter().any(|r| values.contains(r))
+    for (kind, count) in left {
+        found.notes.push(format!(
+            "{count} {kind} collectives are left out: nothing around them tells what they are for; what they exchange is left as recorded"
+        ));
+    }
+    let of_activations = recovered.steps(&[Role::Tensor]);
+    let scattered: Vec<usize> = (recovered.steps(&[Role::Sequence]).into_iter())
+        .filter(|i| {
+            program.steps.get(*i).and_then(|s| s.comm.as_ref()).is_some_and(|c| c.kind.contains("reducescatter"))
         })
-    };
-    let forward_sum = sums.iter().any(|(i, _)| program.steps[*i].part == Part::Forward);
-    let mut of_activations: Vec<(usize, u64)> = Vec::new();
-    for (i, ranks) in &sums {
-        let step = &program.steps[*i];
-        if step.part == Part::Forward || (forward_sum && step.part == Part::Backward && readers(&step.writes)) {
-            of_activations.push((*i, *ranks));
-        } else if dp.is_none() && *ranks > 1 {
-            found.dp = found.dp.max(*ranks);
-        }
-    }
-    for (kind, count) in &other {
-        found.notes.push(format!("{count} {kind} collectives are left out; what they exchange is left as recorded"));
-    }
-    found.notes.sort();
-    if tp.is_none() {
-        let mut counts: HashMap<u64, u64> = HashMap::new();
-        of_activations.iter().for_each(|(_, ranks)| *counts.entry(*ranks).or_insert(0) += 1);
-        match counts.into_iter().filter(|(ranks, _)| *ranks > 1).max_by_key(|(ranks, count)| (*count, *ranks)) {
-            Some((ranks, _)) => found.tp = ranks,
-            None if !of_activations.is_empty() => found.notes.push(
-                "activations are summed among ranks, but the trace does not say how many: give tp; sizes are left as recorded".into(),
-            ),
-            None => {}
-        }
-    }
+        .collect();
     if found.tp > 1 {
-        follow(program, &mut found, &of_activations);
+        follow(program, &mut found, &of_activations, &scattered);
         if found.sharded.is_empty() && found.row_parallel.is_empty() {
             found.notes.push(format!(
                 "tp {} is as given: no sum of activations tells which sizes are shards, so all are left as recorded",
@@ -121,22 +146,45 @@ pub fn find(program: &Program, tp: Option<u64>, dp: Option<u64>) -> Parallel {
             ));
         }
     }
-    let recorded: HashSet<u64> = of_activations.iter().map(|(_, ranks)| *ranks).filter(|r| *r > 1).collect();
-    if let (Some(tp), false) = (tp, recorded.is_empty())
-        && !recorded.contains(&tp)
-    {
-        let mut ranks: Vec<String> = recorded.iter().map(u64::to_string).collect();
-        ranks.sort();
-        found.notes.push(format!(
-            "tp {tp} is as given; the groups that sum activations have {} ranks, so the sizes scaled back may be wrong",
-            ranks.join(", ")
-        ));
-    }
+    found.recovered = recovered;
     found
 }
 
+impl Parallel {
+    /// What a collective hands on is what it was given, summed, gathered or exchanged.
+    fn exchanged(&mut self, program: &Program, step: &Step, role: Role) {
+        let Some(comm) = &step.comm else { return };
+        let elements = |v: &usize| program.values.get(*v).map(|x| x.elements);
+        let inputs = recover::taken(step);
+        let pairs = || step.writes.iter().copied().zip(inputs.iter().copied()).filter(|(w, r)| w > r);
+        let as_many = step.writes.len() == inputs.len();
+        let in_place = as_many && step.writes.iter().zip(&inputs).all(|(w, r)| w > r && elements(w) == elements(r));
+        match role {
+            _ if in_place && (comm.kind.contains("allreduce") || comm.kind.contains("broadcast")) => {
+                self.alias.extend(pairs());
+            }
+            // Exchanged evenly: the same for other samples.
+            Role::Tables | Role::Expert | Role::Context if in_place && comm.kind.contains("alltoall") => {
+                self.alias.extend(pairs());
+            }
+            Role::Sequence if inputs.len() == 1 => {
+                self.alias.extend(step.writes.iter().map(|w| (*w, inputs[0])).filter(|(w, r)| w > r));
+                if comm.kind.contains("allgather") {
+                    self.gathered.extend(&step.writes);
+                }
+            }
+            // Gathered again for the backward pass: the same parameter.
+            Role::ShardedParameters if comm.kind.contains("allgather") && inputs.len() == 1 => {
+                let first = *self.first_gathered.entry(inputs[0]).or_insert(step.writes.first().copied().unwrap_or(0));
+                self.alias.extend(step.writes.iter().map(|w| (*w, first)).filter(|(w, r)| w > r));
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Marks shards from the sums on, until nothing changes.
-fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
+fn follow(program: &Program, found: &mut Parallel, sums: &[usize], scattered: &[usize]) {
     let mut readers: HashMap<usize, Vec<usize>> = HashMap::new();
     for (i, step) in program.steps.iter().enumerate().filter(|(_, s)| s.comm.is_none()) {
         for v in &step.reads {
@@ -145,7 +193,7 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
     }
     let value = |v: usize| program.values.get(v);
     let mut summed: HashSet<usize> =
-        sums.iter().flat_map(|(i, _)| program.steps[*i].call.input_tensors().into_iter().map(|t| t.storage)).collect();
+        sums.iter().chain(scattered).flat_map(|i| recover::taken(&program.steps[*i])).collect();
     // A copy made to be summed is as partial as what it copies.
     let mut copies: Vec<usize> = summed.iter().copied().collect();
     while let Some(v) = copies.pop() {
@@ -160,6 +208,14 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
     }
     let activation = |v: usize| value(v).is_some_and(|x| x.float && x.origin != Origin::Parameter);
     let mut waiting: Vec<usize> = Vec::new();
+    // What is made of the tokens that a rank keeps is a shard along the tokens.
+    for step in scattered.iter().filter_map(|i| program.steps.get(*i)) {
+        for reader in
+            program.steps.iter().filter(|s| s.comm.is_none() && s.reads.iter().any(|r| step.writes.contains(r)))
+        {
+            waiting.extend(reader.writes.iter().copied().filter(|w| activation(*w)));
+        }
+    }
     let mut lookups = 0u64;
     let mut partial: Vec<usize> = summed.iter().copied().collect();
     partial.sort_unstable();
@@ -208,7 +264,8 @@ fn follow(program: &Program, found: &mut Parallel, sums: &[(usize, u64)]) {
                 continue;
             }
             if weight_product(program, step) {
-                conflicts += 1;
+                // A gathered operand is whole.
+                conflicts += u64::from(!step.reads.iter().any(|r| found.gathered.contains(r) && found.root(*r) == v));
                 continue;
             }
             if weight_gradient(step) {

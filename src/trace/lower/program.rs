@@ -5,6 +5,7 @@
 //! their own offset, sizes and strides ([`TensorArg::storage`] is the index of the value).
 
 use crate::trace::ops::{Call, Cost, TensorArg};
+use std::collections::HashSet;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +87,27 @@ pub struct Step {
     pub inferred: bool,
 }
 
+/// Which arguments of an operator are its weights.
+pub fn weight_places(op: &str) -> &'static [usize] {
+    match op {
+        "mm" | "_scaled_mm" | "mv" => &[1],
+        "addmm" => &[0, 2],
+        "linear" | "mkldnn_linear" => &[1, 2],
+        "convolution" | "_convolution" | "cudnn_convolution" | "mkldnn_convolution" => &[1, 2],
+        "embedding" | "_embedding_bag" => &[0],
+        "native_layer_norm" => &[2, 3],
+        "native_batch_norm"
+        | "cudnn_batch_norm"
+        | "_native_batch_norm_legit_functional"
+        | "_native_batch_norm_legit_no_training"
+        | "native_group_norm" => &[1, 2],
+        "_fused_rms_norm" => &[2],
+        "_cudnn_rnn" => &[1],
+        "mkldnn_rnn_layer" => &[1, 2, 3, 4],
+        _ => &[],
+    }
+}
+
 /// A recorded step.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Program {
@@ -99,6 +121,8 @@ pub struct Program {
     pub steps: Vec<Step>,
     /// What a reader should know.
     pub notes: Vec<String>,
+    /// Nodes whose place among the others is not certain: their callers were lost, or cannot have called them.
+    pub uncertain: HashSet<u64>,
 }
 
 impl Program {
@@ -144,23 +168,7 @@ impl Program {
             streamed.extend(step.call.tensor(at).map(|t| t.storage));
         }
         for step in &self.steps {
-            let weights: &[usize] = match step.call.op.as_str() {
-                "mm" | "_scaled_mm" | "mv" => &[1],
-                "addmm" => &[0, 2],
-                "linear" | "mkldnn_linear" => &[1, 2],
-                "convolution" | "_convolution" | "cudnn_convolution" | "mkldnn_convolution" => &[1, 2],
-                "embedding" | "_embedding_bag" => &[0],
-                "native_layer_norm" => &[2, 3],
-                "native_batch_norm"
-                | "cudnn_batch_norm"
-                | "_native_batch_norm_legit_functional"
-                | "_native_batch_norm_legit_no_training"
-                | "native_group_norm" => &[1, 2],
-                "_fused_rms_norm" => &[2],
-                "_cudnn_rnn" => &[1],
-                "mkldnn_rnn_layer" => &[1, 2, 3, 4],
-                _ => &[],
-            };
+            let weights = weight_places(&step.call.op);
             for i in weights {
                 let mut found: Vec<&TensorArg> = Vec::new();
                 if let Some(arg) = step.call.inputs.get(*i) {
@@ -170,8 +178,20 @@ impl Program {
                     .extend(found.iter().filter(|t| t.element == crate::trace::ops::Element::Float).map(|t| t.storage));
             }
         }
+        // What was gathered from shards that were there before is the parameter; the shards themselves are only read to be gathered.
+        let given = |v: &usize| self.values.get(*v).is_some_and(|x| !matches!(x.origin, Origin::Made(_)));
+        let gathered: HashSet<usize> = (self.steps.iter())
+            .filter(|s| s.comm.as_ref().is_some_and(|c| c.kind.contains("allgather")))
+            .filter(|s| s.call.input_tensors().iter().all(|t| given(&t.storage)))
+            .flat_map(|s| s.writes.iter().copied())
+            .collect();
+        for p in parameters.iter().filter(|p| gathered.contains(p)) {
+            if let Some(value) = self.values.get_mut(*p) {
+                value.origin = Origin::Parameter;
+            }
+        }
         // Vectors and scalars that were there before the step are biases and scales.
-        for step in self.steps.iter().filter(|s| s.part == Part::Forward) {
+        for step in self.steps.iter().filter(|s| s.part == Part::Forward && s.comm.is_none()) {
             for v in &step.reads {
                 let vector = self.values.get(*v).is_some_and(|x| x.float && x.shape.len() <= 1);
                 if vector {

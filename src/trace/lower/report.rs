@@ -72,10 +72,35 @@ pub fn coverage_text(c: &Coverage) -> String {
     for (part, flop) in &c.by_part {
         let _ = writeln!(out, "{}: {flop} FLOP", format!("{part:?}").to_lowercase());
     }
+    out.push_str(&untrusted(c));
     if !c.unknown.is_empty() {
         let _ = writeln!(out, "unknown operators: {}", c.unknown.join(", "));
     }
     out
+}
+
+/// The share of a step whose callers could not be trusted; nothing if all could.
+fn untrusted(c: &Coverage) -> String {
+    let Some(u) = c.untrusted else { return String::new() };
+    format!(
+        "not certain: {} of {} calls ({} of the FLOP) name callers that are not there or that cannot have called them; each is counted by \
+         itself, and may be a part of another (--kineto with the device trace of the same run settles it)\n",
+        u.calls,
+        c.calls,
+        percent(u.flop as f64 / (c.flop as f64).max(1.0))
+    )
+}
+
+/// Degrees of the recording.
+fn degrees(l: &Lowered) -> String {
+    let p = &l.parallel;
+    let mut text = format!("TP {}, DP {}", p.tp, p.dp);
+    for (name, degree) in [("PP", p.pp), ("EP", p.ep)] {
+        if degree > 1 {
+            let _ = write!(text, ", {name} {degree}");
+        }
+    }
+    text
 }
 
 /// What became of a trace.
@@ -84,16 +109,27 @@ pub fn lowered_text(l: &Lowered) -> String {
     let w = &l.workload;
     let _ = writeln!(
         out,
-        "{}: {} kernels, {} tensors, repeat {}, {} samples on each of {} replicas; recorded with TP {}, DP {}",
+        "{}: {} kernels, {} tensors, repeat {}, {} samples on each of {} replicas; recorded with {}",
         w.name,
         w.kernels.len(),
         w.tensors.len(),
         w.repeat,
         l.batch,
         l.parallel.dp,
-        l.parallel.tp,
-        l.parallel.dp
+        degrees(l)
     );
+    if l.microbatches > 1 {
+        let _ = writeln!(
+            out,
+            "{} microbatches of {} samples in the recorded step: the graph is one of them",
+            l.microbatches, l.batch
+        );
+    }
+    for f in &l.parallel.recovered.table {
+        let ranks = f.ranks.map_or("an unknown number of".into(), |r| r.to_string());
+        let _ =
+            writeln!(out, "recovered: {}: {} {} among {ranks} ranks, {} B", f.role.name(), f.calls, f.kind, f.bytes);
+    }
     let _ = writeln!(out, "unfolded: {} kernels, {:.6e} FLOP a sample", l.unfolded_kernels, l.unfolded_flop);
     if let Some(f) = &l.folded {
         let _ = writeln!(
@@ -124,6 +160,7 @@ pub fn lowered_text(l: &Lowered) -> String {
     if l.left_out.unread_bytes > 0 {
         let _ = writeln!(out, "not in the graph: {} B of second results that no kernel reads", l.left_out.unread_bytes);
     }
+    out.push_str(&untrusted(&l.coverage));
     for note in &l.notes {
         let _ = writeln!(out, "note: {note}");
     }
@@ -137,8 +174,12 @@ pub fn lowered_json(l: &Lowered) -> Value {
         "kernels": l.workload.kernels.len(),
         "repeat": l.workload.repeat,
         "batch": l.batch,
+        "microbatches": l.microbatches,
         "tp": l.parallel.tp,
         "dp": l.parallel.dp,
+        "pp": l.parallel.pp,
+        "ep": l.parallel.ep,
+        "recovered": l.parallel.recovered.table,
         "unfolded_kernels": l.unfolded_kernels,
         "unfolded_flop_per_sample": l.unfolded_flop,
         "folded": l.folded,

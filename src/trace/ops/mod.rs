@@ -113,10 +113,11 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
     let mut cost =
         Cost { read_bytes: span_bytes(&read), written_bytes: span_bytes(&written), bytes_known: named, ..blank };
     if class == Class::Lookup {
-        // Only the rows asked for are read: as many as are written (or, scattering, as the source has), and the indices.
+        // Only the rows asked for are read: as many as are looked up (or, scattering, as the source has), and the indices.
         let table = read.first().map_or(0, |t| t.bytes());
         let indices: Vec<&TensorArg> = read.iter().copied().filter(|t| t.element != Element::Float).collect();
-        let moved = cost.written_bytes.min(table.max(1)).max(span_bytes(&indices));
+        let rows = looked_up_bytes(call).unwrap_or(cost.written_bytes);
+        let moved = rows.min(table.max(1)).max(span_bytes(&indices));
         cost.read_bytes = cost.read_bytes.min(moved.saturating_add(span_bytes(&indices)));
     }
     if let Some(f) = product::flop(call, options) {
@@ -152,6 +153,23 @@ pub fn cost(call: &Call, options: &Options) -> Cost {
         },
     }
     cost
+}
+
+/// Bytes of the rows that a call looks up in its first argument, each look-up once, but no more than there are; `None` for other calls.
+pub fn looked_up_bytes(call: &Call) -> Option<u64> {
+    let table = call.tensor(0)?;
+    let rows = match call.op.as_str() {
+        // Bags are summed: more rows are read than written.
+        "embedding" | "_embedding_bag" | "_embedding_bag_forward_only" => {
+            let each = table.last().saturating_mul(table.element_bytes);
+            call.tensor(1)?.elements().saturating_mul(each)
+        }
+        "index_select" | "gather" | "index" | "take" | "_unsafe_index" | "masked_select" => {
+            call.output(0)?.elements().saturating_mul(table.element_bytes)
+        }
+        _ => return None,
+    };
+    Some(rows.min(table.bytes()))
 }
 
 /// Window of a pooling call: its second argument.

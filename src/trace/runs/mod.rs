@@ -7,10 +7,9 @@ pub mod recorded;
 pub use degrees::{Family, Layout, layout};
 pub use matching::{Mismatch, check};
 
+use super::chakra::pass::{Fault, Nodes, Pass};
 use super::chakra::{self, CommGroups, CommType, Node, NodeType, graph};
-use super::detect;
 use super::error::{TraceError, TraceErrors};
-use super::input;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -172,18 +171,17 @@ pub fn load(place: &Path, groups: Option<&Path>) -> Result<Run, TraceErrors> {
 fn rank(number: u64, path: &Path, faults: &mut Vec<TraceError>) -> Result<Rank, TraceErrors> {
     let mut links = Vec::new();
     let mut comms: BTreeMap<usize, Comm> = BTreeMap::new();
-    let mut take = |node: &Node| {
+    let pass = chakra::Stored::open(path)?.pass(&mut Nodes(|node: &Node| {
         if let Some(found) = comm(node, number, path, faults) {
             comms.insert(links.len(), found);
         }
         links.push(graph::Links::from(node));
-    };
-    if detect::detect(path)? == detect::Format::Chakra {
-        for node in chakra::Reader::new(input::open(path)?, path)? {
-            take(&node?);
-        }
-    } else {
-        detect::load_chakra(path)?.nodes.iter().for_each(take);
+        Ok(())
+    }));
+    match pass {
+        Ok(()) => {}
+        Err(Fault::Input(errors)) => return Err(errors),
+        Err(Fault::Output(e)) => return Err(TraceError::io(path, &e).into()),
     }
     faults.extend(graph::faults(&links, path));
     let nodes = links.len() as u64;

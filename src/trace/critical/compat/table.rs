@@ -2,7 +2,7 @@
 //! The rules are those of facebookresearch/HolisticTraceAnalysis, tag v0.6.1 (MIT), read from its sources; the code is our own.
 
 use crate::trace::critical::symbols::Symbols;
-use crate::trace::kineto::{Seen, scan, scan_from};
+use crate::trace::kineto::{Seen, Wrong, scan, scan_from};
 use crate::trace::raw::Raw;
 use crate::trace::{TraceError, TraceErrors};
 use foldhash::fast::RandomState;
@@ -70,7 +70,7 @@ impl Table {
     /// [`TraceErrors`]: what cannot be read; a trace without complete events.
     pub fn read(path: &Path) -> Result<Self, TraceErrors> {
         let mut table = Self::default();
-        scan(path, |seen| table.keep(seen))?;
+        scan(path, |index, seen| table.keep(index, seen))?;
         table.finished(path)
     }
 
@@ -80,7 +80,7 @@ impl Table {
     /// As [`Self::read`].
     pub fn read_from(source: impl Read, path: &Path) -> Result<Self, TraceErrors> {
         let mut table = Self::default();
-        scan_from(source, path, |seen| table.keep(seen))?;
+        scan_from(source, path, |index, seen| table.keep(index, seen))?;
         table.finished(path)
     }
 
@@ -103,9 +103,9 @@ impl Table {
         self.symbols.name(row.name)
     }
 
-    fn keep(&mut self, seen: &Seen<'_>) -> Result<(), (String, String)> {
+    fn keep(&mut self, index: u32, seen: &Seen<'_>) -> Result<(), Wrong> {
         let (Some(dur), Some(category)) = (seen.dur, seen.category.as_deref()) else { return Ok(()) };
-        if category == "Trace" || dur.get() == "null" {
+        if category == "Trace" || dur == "null" {
             return Ok(());
         }
         let missing = |field: &str| (field.to_owned(), "missing".to_owned());
@@ -115,8 +115,8 @@ impl Table {
             value.ok_or_else(|| (field.to_owned(), format!("expected microseconds, found {found}")))
         };
         let name = seen.name.as_deref().ok_or_else(|| missing("name"))?;
-        let written = seen.ts.ok_or_else(|| missing("ts"))?.get();
-        let (ts, dur) = (number("ts", written)?, number("dur", dur.get())?);
+        let written = seen.ts.ok_or_else(|| missing("ts"))?;
+        let (ts, dur) = (number("ts", written)?, number("dur", dur)?);
         // Events may overlap by parts of a microsecond: HTA rounds inwards. Whole numbers stay what they are.
         let (start, end) = (ts.ceil(), (ts + dur).floor());
         let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(whole).unwrap_or(-1);
@@ -127,7 +127,7 @@ impl Table {
         };
         let args = &seen.args;
         let row = Row {
-            index: seen.index,
+            index,
             name: self.symbols.add(name),
             category: self.symbols.add(category),
             pid: self.tracks.add(&track(&seen.pid)),

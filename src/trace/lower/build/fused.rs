@@ -40,7 +40,7 @@ impl Builder<'_> {
             self.place_image(x.storage, channels, pixels(&x));
             let shape = Shape { outer: groups, m: out_rows, k: w1 * area, n: positions };
             let id = self.kernel(name, Op::GemmWeight, phase, shape, area, None);
-            self.own_weight(id, self.parallel.root(w.storage), x.storage);
+            self.own_weight(id, (self.parallel.root(w.storage), w.offset), x.storage);
             self.read(id, &x, &[Slot::Rhs]);
             let channels_out = groups * out_rows;
             let size = (channels_out, self.per_sample(out) / channels_out.max(1));
@@ -48,7 +48,7 @@ impl Builder<'_> {
             return true;
         }
         let Some(grad) = step.call.tensor(0).cloned() else { return false };
-        let weight = self.parallel.root(w.storage);
+        let weight = (self.parallel.root(w.storage), w.offset);
         if mask(0)
             && let Some(dx) = step.call.output(0).map(|t| t.storage)
         {

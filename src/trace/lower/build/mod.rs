@@ -21,7 +21,8 @@ pub use batch::{batch, may_be_batch};
 use super::measured;
 use super::parallel::Parallel;
 use super::program::{Origin, Part, Program, Step};
-use crate::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
+use super::recover::Role;
+use crate::graph::{Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, Workload};
 use crate::graph::{WeightOf, operand_size};
 use crate::trace::ops::Class;
 use crate::trace::ops::call::{Arg, TensorArg, product};
@@ -47,8 +48,6 @@ pub struct Built {
     pub workload: Workload,
     /// What is left out.
     pub left_out: LeftOut,
-    /// Bytes of the tensors as recorded, and as the graph has them (one word for all).
-    pub bytes: (f64, f64),
 }
 
 #[derive(Debug, Clone, Default)]
@@ -69,12 +68,20 @@ struct Builder<'p> {
     /// Offsets of the equal parts in which a value is read.
     parts: HashMap<usize, Vec<u64>>,
     read_later: HashSet<usize>,
-    /// Forward kernel of a weight.
-    owner: HashMap<usize, usize>,
+    /// Forward kernel of a weight: of a value, from an element on (many weights may be gathered in one).
+    owner: HashMap<(usize, u64), usize>,
+    /// Values of which products own parts.
+    owned: HashSet<usize>,
+    /// Collectives of the recording that the next kernel makes.
+    next: Vec<Collective>,
     /// Forward weight products whose gradient has not been met: kernel, streamed value.
     open_gradients: Vec<(usize, usize)>,
     left_out: LeftOut,
-    actual_bytes: f64,
+    /// Bytes of an element of the graph, and whether tensors and kernels of other types state theirs.
+    word: f64,
+    types: bool,
+    /// Bytes of an element that the step at hand computes with, where these are not the graph's.
+    computes_with: Option<f64>,
     names: HashSet<String>,
     /// Bytes a second of the recording, where times were measured.
     bandwidth: Option<f64>,
@@ -104,7 +111,8 @@ fn excluded(step: &Step, program: &Program) -> Option<&'static str> {
 }
 
 /// Builds the graph.
-pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> Built {
+/// `types`: tensors and kernels of other types than `word` state theirs.
+pub fn build(program: &Program, parallel: &Parallel, batch: u64, (word, types): (f64, bool)) -> Built {
     let mut builder = Builder {
         program,
         parallel,
@@ -115,9 +123,13 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         parts: HashMap::new(),
         read_later: HashSet::new(),
         owner: HashMap::new(),
+        owned: HashSet::new(),
+        next: Vec::new(),
         open_gradients: Vec::new(),
         left_out: LeftOut::default(),
-        actual_bytes: 0.0,
+        word,
+        types,
+        computes_with: None,
         names: HashSet::new(),
         bandwidth: measured::bandwidth(program),
         token: None,
@@ -125,6 +137,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
     builder.find_parts();
     for (i, step) in program.steps.iter().enumerate() {
         match excluded(step, program) {
+            Some(_) if builder.exchange(i, step) => {}
             Some(reason) => {
                 let entry = builder.left_out.steps.entry(reason).or_insert((0, 0));
                 entry.0 += 1;
@@ -137,13 +150,13 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         t.output = true;
     }
     for (i, v) in program.values.iter().enumerate() {
-        if v.origin == Origin::Parameter && !builder.owner.contains_key(&i) {
+        if v.origin == Origin::Parameter && !builder.owned.contains(&i) && !parallel.alias.contains_key(&i) {
             let left_out = &mut builder.left_out;
             left_out.vector_parameters = left_out.vector_parameters.saturating_add(v.elements);
             left_out.vector_bytes += v.elements as f64 * v.element_bytes as f64;
         }
     }
-    let represented = builder.tensors.iter().map(|t| t.rows as f64 * t.cols as f64 * word).sum();
+    let others = builder.experts_elsewhere();
     let workload = Workload {
         name: program.name.clone(),
         kernels: builder.kernels,
@@ -155,13 +168,72 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, word: f64) -> B
         micro_batch: batch,
         training: program.trains(),
         tokens_per_sample: None,
-        held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64,
+        held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64 + others,
         recorded: true,
     };
-    Built { workload, left_out: builder.left_out, bytes: (builder.actual_bytes, represented) }
+    Built { workload, left_out: builder.left_out }
 }
 
 impl Builder<'_> {
+    /// An exchange of tokens, look-ups or heads as a collective of the kernel whose result it exchanges, or of the next one: its group is then that of
+    /// the degrees chosen, not the recorded one.
+    fn exchange(&mut self, index: usize, step: &Step) -> bool {
+        let (Some(comm), Some(role)) = (&step.comm, self.parallel.recovered.roles.get(&index)) else { return false };
+        let scope = match role {
+            Role::Tables => Scope::All,
+            Role::Expert | Role::Context => Scope::Data,
+            _ => return false,
+        };
+        let kind = match () {
+            () if comm.kind.contains("alltoall") => CollectiveKind::AllToAll,
+            () if comm.kind.contains("allgather") => CollectiveKind::AllGather,
+            () if comm.kind.contains("send") => CollectiveKind::PointToPoint,
+            () => return false,
+        };
+        let taken = step.call.input_tensors();
+        let bytes = taken.iter().fold(0u64, |n, t| n.saturating_add(t.bytes())) as f64;
+        let bytes = bytes * self.step_shards(step) as f64 / self.batch as f64;
+        let made = taken.first().and_then(|t| self.placed.get(&self.parallel.root(t.storage)));
+        let producer = made.and_then(|p| self.tensors.get(*p.tensors.first()?)?.producer);
+        let phase = Self::phase(step);
+        let own = Collective { kind, bytes, scope, times: 1 };
+        match producer.and_then(|k| self.kernels.get_mut(k)).filter(|k| k.phase == phase) {
+            Some(kernel) => kernel.collectives.push(own),
+            None => self.next.push(own),
+        }
+        true
+    }
+
+    /// Bytes of the experts that lie on other ranks of the recording: the graph has the work of all samples' experts, but the weights of one rank's.
+    fn experts_elsewhere(&self) -> f64 {
+        let floats = |s: &Step| s.call.input_tensors().iter().all(|t| t.element == crate::trace::ops::Element::Float);
+        let exchanges =
+            self.parallel.recovered.steps(&[Role::Expert]).into_iter().filter_map(|i| self.program.steps.get(i));
+        // To the experts and back, in turn.
+        let there = exchanges.filter(|s| s.part == Part::Forward && floats(s)).step_by(2);
+        let mut waiting: Vec<usize> = there.flat_map(|s| s.writes.iter().copied()).collect();
+        let mut seen: HashSet<usize> = HashSet::new();
+        let mut kernels: HashSet<usize> = HashSet::new();
+        let mut readers: HashMap<usize, Vec<&Step>> = HashMap::new();
+        for step in self.program.steps.iter().filter(|s| s.part == Part::Forward && s.comm.is_none()) {
+            step.reads.iter().for_each(|v| readers.entry(*v).or_default().push(step));
+        }
+        while let Some(v) = waiting.pop() {
+            if !seen.insert(v) {
+                continue;
+            }
+            for step in readers.get(&v).into_iter().flatten() {
+                waiting.extend(&step.writes);
+                let weights = step.call.input_tensors();
+                kernels
+                    .extend(weights.iter().filter_map(|t| self.owner.get(&(self.parallel.root(t.storage), t.offset))));
+            }
+        }
+        let held = kernels.iter().filter_map(|k| self.kernels.get(*k));
+        let bytes: f64 = held.map(|k| k.weight_elements() * k.word_or(self.word)).sum();
+        bytes * (self.parallel.ep.max(1) - 1) as f64
+    }
+
     /// Values of which every reader takes one of several equal, separate parts.
     fn find_parts(&mut self) {
         let mut windows: HashMap<usize, HashSet<(u64, u64)>> = HashMap::new();
@@ -212,6 +284,9 @@ impl Builder<'_> {
     }
 
     fn step(&mut self, index: usize, step: &Step) {
+        let widest = step.call.input_tensors().into_iter().chain(step.call.output_tensors());
+        let floats = widest.filter(|t| t.element == crate::trace::ops::Element::Float);
+        self.computes_with = floats.map(|t| t.element_bytes).max().and_then(|width| self.own_word(width));
         let first = self.kernels.len();
         match step.cost.class {
             Class::Product if self.product(index, step) => {}
@@ -219,6 +294,9 @@ impl Builder<'_> {
             Class::Attention if self.attention(step) => {}
             _ if step.writes.is_empty() => self.opaque(step),
             _ => self.vector(step),
+        }
+        if let Some(k) = self.kernels.get_mut(first) {
+            k.collectives.append(&mut self.next);
         }
         let extra = measured::extra_bytes(step, self.bandwidth) * self.step_shards(step) as f64 / self.batch as f64;
         let opaque = step.writes.is_empty();

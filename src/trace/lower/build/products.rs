@@ -62,7 +62,7 @@ impl Builder<'_> {
                 if wb { n = n.saturating_mul(tp) } else { p = p.saturating_mul(tp) }
             }
             // The weight's rows are the output's rows. `mm(w, x)` has them in front.
-            let (weight, stream, m, cols) = if wb { (vb, &a, n, p) } else { (va, &b, p, n) };
+            let (weight, stream, m, cols) = if wb { ((vb, b.offset), &a, n, p) } else { ((va, a.offset), &b, p, n) };
             let cols = if cols.is_multiple_of(self.batch) { cols / self.batch } else { cols };
             let id = self.kernel(name, Op::GemmWeight, phase, Shape { outer: 1, m, k, n: cols }, 1, None);
             self.own_weight(id, weight, stream.storage);
@@ -100,10 +100,11 @@ impl Builder<'_> {
     }
 
     /// Notes whose weight a kernel uses: its own, or that of the forward kernel that has it.
-    pub(super) fn own_weight(&mut self, kernel: usize, weight: usize, stream: usize) {
+    pub(super) fn own_weight(&mut self, kernel: usize, weight: (usize, u64), stream: usize) {
         let forward = self.kernels.get(kernel).is_some_and(|k| k.phase == Phase::Forward);
         if forward {
             self.owner.entry(weight).or_insert(kernel);
+            self.owned.insert(weight.0);
             self.open_gradients.push((kernel, self.parallel.root(stream)));
         } else if let (Some(owner), Some(k)) = (self.owner.get(&weight), self.kernels.get_mut(kernel)) {
             k.weight_of = Some(WeightOf { kernel: *owner });

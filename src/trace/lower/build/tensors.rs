@@ -74,12 +74,12 @@ impl Builder<'_> {
         let mut tensors = Vec::new();
         let pieces = if split { offsets.len() } else { 1 };
         let read = self.read_later.contains(&value);
-        self.actual_bytes += r as f64 * c as f64 * pieces as f64 * width as f64;
         for i in 0..pieces {
             tensors.push(self.tensors.len());
             let name = if split { format!("{name}.{i}") } else { name.clone() };
             let output = producer.is_some() && !read && !gradient;
-            self.tensors.push(Tensor { output, ..Tensor::new(name, r.max(1), c.max(1), producer) });
+            let word = self.own_word(width);
+            self.tensors.push(Tensor { output, word, ..Tensor::new(name, r.max(1), c.max(1), producer) });
         }
         if !split {
             self.parts.remove(&value);
@@ -87,6 +87,12 @@ impl Builder<'_> {
         let placed = Placed { rows: rows.max(1), cols: cols.max(1), tensors };
         self.placed.insert(value, placed.clone());
         placed
+    }
+
+    /// Bytes of an element where these are not the graph's. One word for all was asked for: none are.
+    pub(super) fn own_word(&self, width: u64) -> Option<f64> {
+        let width = width as f64;
+        (self.types && width > 0.0 && width != self.word).then_some(width)
     }
 
     /// Several results of one call have its name.
@@ -191,6 +197,7 @@ impl Builder<'_> {
             window,
             tiled: Axis::N,
             flop,
+            word: self.computes_with,
             extra_dram_bytes: 0.0,
             ..Kernel::default()
         });

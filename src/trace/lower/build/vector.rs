@@ -1,14 +1,22 @@
 //! Everything that is no product: one kernel a call, its rows and columns those of its largest operand.
 
 use super::*;
+use crate::trace::ops::looked_up_bytes;
 
 impl Builder<'_> {
     /// Everything that is no product: elementwise, norms, reductions, copies, and what is known by FLOP and bytes only.
     pub(super) fn vector(&mut self, step: &Step) {
+        // Rows of a table that was there before the step: it is no tensor of the graph, only what is looked up is moved.
+        let looked_up = looked_up_bytes(&step.call);
+        let table = looked_up.and(step.call.tensor(0)).map(|t| t.storage).filter(|v| {
+            self.program.values.get(self.parallel.root(*v)).is_some_and(|x| !matches!(x.origin, Origin::Made(_)))
+        });
         let floats: Vec<TensorArg> = crate::trace::ops::reads(&step.call)
             .into_iter()
             .filter(|t| {
-                t.element == crate::trace::ops::Element::Float && !self.is_parameter(self.parallel.root(t.storage))
+                t.element == crate::trace::ops::Element::Float
+                    && !self.is_parameter(self.parallel.root(t.storage))
+                    && Some(t.storage) != table
             })
             .cloned()
             .collect();
@@ -53,17 +61,15 @@ impl Builder<'_> {
         let flop = step.cost.flop.unwrap_or(0) as f64 * self.step_shards(step) as f64 / self.batch as f64;
         let stated = (op == Op::Opaque || flop != rows as f64 * cols as f64).then_some(flop);
         let id = self.kernel(self.name(step, ""), op, Self::phase(step), shape, 1, stated);
-        if class == Class::Lookup
-            && let Some(k) = self.kernels.get_mut(id)
-        {
-            // Rows of a table that is no tensor of the graph.
-            let table = step
-                .call
-                .tensor(0)
-                .is_some_and(|t| self.program.values.get(t.storage).is_some_and(|v| v.origin == Origin::Parameter));
-            if table {
-                k.extra_dram_bytes = step.cost.written_bytes as f64 / self.batch as f64;
-            }
+        if let (Some(_), Some(moved), Some(k)) = (table, looked_up, self.kernels.get_mut(id)) {
+            k.extra_dram_bytes = moved as f64 / self.batch as f64;
+        }
+        // Indices and masks.
+        let integers = crate::trace::ops::reads(&step.call).into_iter().filter(|t| {
+            matches!(t.element, crate::trace::ops::Element::Int | crate::trace::ops::Element::Bool) && t.elements() > 1
+        });
+        for t in integers.cloned().collect::<Vec<_>>() {
+            self.read(id, &t, &[]);
         }
         for t in &floats {
             self.read(id, t, &[Slot::Data]);

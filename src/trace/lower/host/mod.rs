@@ -18,6 +18,7 @@ mod values;
 
 pub use steps::{Steps, steps};
 
+use super::callers;
 use super::measured::Measured;
 use super::program::{Comm, Origin, Part, Program, Step, Value};
 use crate::trace::host::{Arg as HostArg, HostNode, HostTrace, Tensor};
@@ -25,8 +26,8 @@ use crate::trace::ops::call::mutated_arguments;
 use crate::trace::ops::names::{guessed, is_collective};
 use crate::trace::ops::{Arg, Call, Class, Element, Options, TensorArg, class_of, cost, is_registered, plain_name};
 use std::collections::{HashMap, HashSet};
-use steps::part_of;
-use values::tensor_arg;
+pub(super) use steps::part_of;
+pub(super) use values::tensor_arg;
 
 /// Turns a host trace into a program. `seconds` tells the measured time of a node, where there is one.
 pub fn program(
@@ -77,8 +78,11 @@ pub fn program_with(
             None => 0..u64::MAX,
         },
     };
-    let mut order: Vec<&HostNode> = trace.nodes.iter().filter(|n| range.contains(&n.id) || n.is_root()).collect();
-    order.sort_by_key(|n| n.id);
+    let order: Vec<&HostNode> = callers::order(trace)
+        .into_iter()
+        .filter_map(|i| trace.nodes.get(i))
+        .filter(|n| range.contains(&n.id) || n.is_root())
+        .collect();
     let mut walk = Walk::new(&order, options, seconds);
     // With one process group there is no doubt whose a collective is.
     let groups: HashMap<String, u64> =
@@ -93,6 +97,13 @@ pub fn program_with(
     }
     let places = walk.places;
     let mut program = walk.program;
+    // Of one group some calls tell its size, others do not.
+    let sizes: HashMap<String, u64> = (program.steps.iter())
+        .filter_map(|s| s.comm.as_ref().and_then(|c| Some((c.group.clone()?, c.ranks?))))
+        .collect();
+    for comm in program.steps.iter_mut().filter_map(|s| s.comm.as_mut()) {
+        comm.ranks = comm.ranks.or_else(|| comm.group.as_ref().and_then(|g| sizes.get(g).copied()));
+    }
     if let Some(measured) = measured {
         let inside = |id: u64| places.contains_key(&id);
         let part = |id: u64| places.get(&id).map_or(Part::Forward, |p| p.part);
@@ -336,9 +347,23 @@ impl<'t> Walk<'t> {
         if kind.starts_with("wait") || kind.starts_with("barrier") || tensors.is_empty() {
             return;
         }
-        let inputs: Vec<Arg> = node.inputs.iter().map(|a| self.read_arg(a)).collect();
-        let outs: Vec<&Tensor> = node.output_tensors().filter(|t| t.is_defined() && t.num_elem > 0).collect();
-        let written = if outs.is_empty() { tensors } else { outs };
+        // Operators of c10d that hand nothing back have what they write as their first argument, what they read as their second.
+        let into = ["allgather", "reducescatter", "alltoall"].iter().any(|k| kind.contains(k))
+            && node.name.starts_with("c10d::")
+            && node.inputs.iter().take(2).filter(|a| a.tensors().any(Tensor::is_defined)).count() == 2;
+        let of = |arg: &'t HostArg| arg.tensors().filter(|t| t.is_defined() && t.num_elem > 0).collect::<Vec<_>>();
+        let read: &[HostArg] = if into { node.inputs.get(1..2).unwrap_or_default() } else { &node.inputs };
+        let inputs: Vec<Arg> = read.iter().map(|a| self.read_arg(a)).collect();
+        let outs: Vec<&Tensor> = match node.inputs.first().filter(|_| into) {
+            Some(first) => of(first),
+            None => node.output_tensors().filter(|t| t.is_defined() && t.num_elem > 0).collect(),
+        };
+        let sends = kind.starts_with("send") || kind.starts_with("isend");
+        let written = match () {
+            () if sends => Vec::new(),
+            () if outs.is_empty() => tensors,
+            () => outs,
+        };
         let mut writes = Vec::new();
         let mut outputs = Vec::new();
         let mut seen = HashSet::new();
@@ -353,7 +378,8 @@ impl<'t> Walk<'t> {
         let ranks = described
             .and_then(|c| c.group_size)
             .or_else(|| group.as_ref().and_then(|g| self.groups.get(g).copied()))
-            .or(self.only_group);
+            .or(self.only_group)
+            .or_else(|| described.map(|c| c.in_split.len().max(c.out_split.len()) as u64).filter(|n| *n > 0));
         let comm = Comm { kind, ranks, group };
         let call =
             Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new(), returned: Vec::new() };

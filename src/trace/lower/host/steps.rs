@@ -78,7 +78,7 @@ pub(super) fn below(trace: &HostTrace) -> HashMap<u64, u64> {
 }
 
 /// The part of the step that a node begins, if it begins one.
-pub(super) fn part_of(node: &HostNode) -> Option<Part> {
+pub(in crate::trace::lower) fn part_of(node: &HostNode) -> Option<Part> {
     let name: &str = &node.name;
     if name.starts_with("Optimizer.") || name.eq_ignore_ascii_case("## optimizer ##") || name == "## zero_grad ##" {
         Some(Part::Optimiser)

@@ -96,7 +96,7 @@ pub(super) fn sizes(t: &Tensor) -> Vec<u64> {
     t.shape.iter().map(|s| u64::try_from(*s).unwrap_or(0)).collect()
 }
 
-pub(super) fn tensor_arg(t: &Tensor, value: usize) -> Arg {
+pub(in crate::trace::lower) fn tensor_arg(t: &Tensor, value: usize) -> Arg {
     Arg::Tensor(TensorArg {
         storage: value,
         offset: t.offset,

@@ -1,0 +1,185 @@
+//! In which order a stage takes the passes of its microbatches, schedule by schedule.
+//!
+//! GPipe: all forward, then all backward. 1F1B (Narayanan et al. 2021, arXiv 2104.04473, section 2.2.1): as many forward passes ahead as stages are
+//! behind, then one forward, one backward. Interleaved (the same, 2.2.2, and the warm-up of Megatron-LM): microbatches go through a stage's chunks
+//! in groups of pp; 2 (stages behind) + (chunks - 1) pp passes ahead. Zero bubble (Qi et al. 2023, arXiv 2401.10241, ZB-H1): the order of 1F1B; stage s
+//! takes the gradients of weights s microbatches after those of inputs, so that the last stage passes its gradients on early and has the weights'
+//! for its end.
+
+use super::spec::{Execution, Schedule};
+
+/// What is done for a microbatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pass {
+    /// Forward.
+    Forward,
+    /// Backward; under zero bubble without gradients of weights.
+    Backward,
+    /// Gradients of weights, where they are taken by themselves.
+    Weight,
+}
+
+/// One pass of one microbatch through one chunk of a stage's layers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Step {
+    /// Which.
+    pub pass: Pass,
+    /// Microbatch.
+    pub microbatch: u64,
+    /// Chunk; 0 where the schedule is not interleaved.
+    pub chunk: u64,
+}
+
+/// The steps of a stage, in order. An interleaved schedule needs microbatches that `pp` divides.
+pub fn order(e: &Execution, stage: u64, microbatches: u64) -> Vec<Step> {
+    let (pp, m) = (e.pp.max(1), microbatches);
+    let chunks = if e.schedule == Schedule::Interleaved { e.chunks.max(1) } else { 1 };
+    let total = m * chunks;
+    let behind = pp.saturating_sub(stage + 1);
+    let ahead = match e.schedule {
+        Schedule::GPipe => total,
+        Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind,
+        Schedule::Interleaved => 2 * behind + (chunks - 1) * pp,
+    };
+    let ahead = ahead.min(total);
+    let place = |k: u64| {
+        let group = pp * chunks;
+        if chunks == 1 { (k, 0) } else { (k / group * pp + k % pp, k % group / pp) }
+    };
+    let forward = |k: u64| {
+        let (microbatch, chunk) = place(k);
+        Step { pass: Pass::Forward, microbatch, chunk }
+    };
+    let backward = |k: u64| {
+        let (microbatch, chunk) = place(k);
+        Step { pass: Pass::Backward, microbatch, chunk: chunks - 1 - chunk }
+    };
+    let weight = |microbatch: u64| Step { pass: Pass::Weight, microbatch, chunk: 0 };
+    let mut out: Vec<Step> = (0..ahead).map(forward).collect();
+    let split = e.schedule == Schedule::ZeroBubble;
+    for k in 0..total {
+        if ahead + k < total {
+            out.push(forward(ahead + k));
+        }
+        out.push(backward(k));
+        if split && k >= stage {
+            out.push(weight(k - stage));
+        }
+    }
+    if split {
+        out.extend((total.saturating_sub(stage)..total).map(weight));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::execution::memory::in_flight;
+    use crate::execution::{Offload, Recompute, Zero};
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn plain() -> Execution {
+        Execution {
+            tp: 1,
+            pp: 1,
+            dp: 1,
+            ep: 1,
+            cp: 1,
+            micro_batch: 1,
+            schedule: Schedule::OneForwardOneBackward,
+            chunks: 1,
+            recompute: Recompute::None,
+            sequence_parallel: false,
+            zero: Zero::Off,
+            offload: Offload::None,
+            overlap_dp: false,
+            overlap_tp: false,
+        }
+    }
+
+    /// Runs all stages side by side, each in its order: nobody may wait for ever, and no stage keeps more than the memory model says.
+    fn runs(e: &Execution, m: u64) {
+        let orders: Vec<Vec<Step>> = (0..e.pp).map(|s| order(e, s, m)).collect();
+        let mut done: BTreeSet<(u64, Step)> = BTreeSet::new();
+        let mut next = vec![0usize; orders.len()];
+        let mut kept = vec![0i64; orders.len()];
+        loop {
+            let mut moved = false;
+            for (s, list) in (0..e.pp).zip(&orders) {
+                while let Some(&step) = list.get(next[s as usize]) {
+                    let with = |pass, chunk| Step { pass, chunk, ..step };
+                    let last = s + 1 == e.pp;
+                    let before = match step.pass {
+                        Pass::Forward if s > 0 => Some((s - 1, step)),
+                        Pass::Forward if step.chunk > 0 => Some((e.pp - 1, with(Pass::Forward, step.chunk - 1))),
+                        Pass::Forward => None,
+                        Pass::Backward if !last => Some((s + 1, step)),
+                        Pass::Backward if step.chunk + 1 < e.chunks => Some((0, with(Pass::Backward, step.chunk + 1))),
+                        Pass::Backward => Some((s, with(Pass::Forward, step.chunk))),
+                        Pass::Weight => Some((s, with(Pass::Backward, step.chunk))),
+                    };
+                    if before.is_some_and(|b| !done.contains(&b)) {
+                        break;
+                    }
+                    match step.pass {
+                        Pass::Forward => kept[s as usize] += 1,
+                        Pass::Backward => {
+                            assert!(done.contains(&(s, with(Pass::Forward, step.chunk))), "{e:?} stage {s}: {step:?}");
+                            kept[s as usize] -= 1;
+                        }
+                        Pass::Weight => {}
+                    }
+                    let most = (in_flight(e, s, m as f64) * e.chunks as f64).round() as i64;
+                    assert!(kept[s as usize] <= most, "{e:?} stage {s} keeps {} of {most}", kept[s as usize]);
+                    assert!(done.insert((s, step)), "{step:?} twice");
+                    next[s as usize] += 1;
+                    moved = true;
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        let mut counts: BTreeMap<Pass, u64> = BTreeMap::new();
+        done.iter().for_each(|(_, step)| *counts.entry(step.pass).or_default() += 1);
+        let each = e.pp * m * e.chunks;
+        assert_eq!(counts[&Pass::Forward], each, "{e:?}, {m}: somebody waits for ever");
+        assert_eq!(counts[&Pass::Backward], each, "{e:?}, {m}");
+        let weights = if e.schedule == Schedule::ZeroBubble { each } else { 0 };
+        assert_eq!(counts.get(&Pass::Weight).copied().unwrap_or(0), weights);
+    }
+
+    #[test]
+    fn every_schedule_runs_to_its_end() {
+        for pp in 1..=6 {
+            for m in 1..=13 {
+                for schedule in [Schedule::GPipe, Schedule::OneForwardOneBackward, Schedule::ZeroBubble] {
+                    runs(&Execution { pp, schedule, ..plain() }, m);
+                }
+            }
+            for chunks in (2..=4).filter(|_| pp > 1) {
+                for groups in 1..=3 {
+                    let e = Execution { pp, chunks, schedule: Schedule::Interleaved, ..plain() };
+                    runs(&e, groups * pp);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn orders_by_hand() {
+        let of = |e: &Execution, stage, m| {
+            let word = |s: &Step| format!("{}{}", ["F", "B", "W"][s.pass as usize], s.microbatch);
+            order(e, stage, m).iter().map(word).collect::<Vec<_>>().join(" ")
+        };
+        let e = |schedule| Execution { pp: 3, schedule, ..plain() };
+        assert_eq!(of(&e(Schedule::GPipe), 1, 2), "F0 F1 B0 B1");
+        assert_eq!(of(&e(Schedule::OneForwardOneBackward), 0, 4), "F0 F1 F2 B0 F3 B1 B2 B3");
+        assert_eq!(of(&e(Schedule::ZeroBubble), 0, 3), "F0 F1 F2 B0 W0 B1 W1 B2 W2");
+        assert_eq!(of(&e(Schedule::ZeroBubble), 2, 3), "F0 B0 F1 B1 F2 B2 W0 W1 W2");
+        let two = Execution { pp: 2, chunks: 2, ..e(Schedule::Interleaved) };
+        // The last stage: two ahead, chunk by chunk in groups of two.
+        assert_eq!(of(&two, 1, 2), "F0 F1 F0 B0 F1 B1 B0 B1");
+    }
+}

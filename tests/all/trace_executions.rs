@@ -1,0 +1,122 @@
+//! Traces of executions of language models: `flowspace trace generate` in every schedule, read back by our reader.
+
+use crate::scratch::Scratch;
+use flowspace::trace::chakra::{self, CommGroups, Node, NodeType};
+use std::collections::BTreeMap;
+
+const DENSE: &str = "{kind: language_model, name: small, source: a test, layers: 8, hidden: 256, heads: 8, vocab: 1024, tied_embeddings: true, \
+                     seq: 128, global_batch: 32}";
+const EXPERTS: &str = "{kind: language_model, name: some, source: a test, layers: 4, hidden: 256, heads: 8, gated: true, vocab: 1024, seq: 128, \
+                       global_batch: 32, experts: {count: 4, top_k: 2, ffn: 256, first_dense_layers: 1}}";
+
+/// Sums of all ranks, checked on the way: every graph can run, every message is received as it was sent, every collective has all its ranks.
+#[derive(Debug, Default)]
+struct Sums {
+    flop: f64,
+    nodes: u64,
+    bytes: BTreeMap<String, u128>,
+}
+
+fn ranks(scratch: &Scratch, folder: &str, ranks: u64) -> Sums {
+    let folder = scratch.0.join(folder);
+    let groups = CommGroups::read(&folder.join("comm_group.json")).unwrap();
+    let mut out = Sums::default();
+    // Source, destination, tag: bytes as sent and as received.
+    let mut messages: BTreeMap<(i64, i64, i64), [Vec<u64>; 2]> = BTreeMap::new();
+    // Group: what each rank says there, in order.
+    let mut calls: BTreeMap<String, BTreeMap<u64, Vec<(i64, u64)>>> = BTreeMap::new();
+    for rank in 0..ranks {
+        let path = folder.join(format!("trace.{rank}.et"));
+        let nodes: Vec<Node> = chakra::read(&path).unwrap().nodes;
+        let links: Vec<chakra::graph::Links> = nodes.iter().map(chakra::graph::Links::from).collect();
+        assert!(chakra::graph::faults(&links, &path).is_empty());
+        out.nodes += nodes.len() as u64;
+        for node in &nodes {
+            assert_eq!(node.flag("is_cpu_op"), Some(false));
+            if node.kind == NodeType::Comp {
+                assert!(
+                    node.uint("num_ops") > Some(0) && node.uint("tensor_size") > Some(0) && node.duration_micros > 0
+                );
+                out.flop += if &*node.name == "optimizer" { 0.0 } else { node.number("num_ops").unwrap() };
+                continue;
+            }
+            let size = node.uint("comm_size").unwrap();
+            assert!(size > 0, "{}", node.name);
+            let word = node.comm_type().map_or_else(|| node.kind.name(), |c| c.name().to_owned());
+            *out.bytes.entry(word).or_default() += u128::from(size);
+            match node.comm_type() {
+                Some(kind) => {
+                    let group = node.group().unwrap();
+                    calls.entry(group).or_default().entry(rank).or_default().push((kind.number(), size));
+                }
+                None => {
+                    let at = |name| node.int(name).unwrap();
+                    let key = (at("comm_src"), at("comm_dst"), at("comm_tag"));
+                    let received = node.kind == NodeType::Recv;
+                    assert_eq!(if received { key.1 } else { key.0 }, rank as i64);
+                    messages.entry(key).or_default()[usize::from(received)].push(size);
+                }
+            }
+        }
+    }
+    for (key, [sent, received]) in &messages {
+        assert!(sent.len() == 1 && sent == received, "{key:?}: {sent:?} {received:?}");
+    }
+    for (group, by_rank) in &calls {
+        let members: Vec<u64> = by_rank.keys().copied().collect();
+        assert_eq!(groups.0[group], members, "group {group}");
+        let first = by_rank.values().next().unwrap();
+        assert!(by_rank.values().all(|list| list == first), "group {group}: ranks differ");
+    }
+    out
+}
+
+#[test]
+fn every_schedule_has_a_trace_with_the_predictions_work() {
+    let scratch = Scratch::new("trace_executions");
+    let system = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/clusters/selene-2022.yaml");
+    let system = system.display().to_string();
+    let base = "tp: 2, pp: 2, dp: 2, micro_batch: 1";
+    let mut plain = None;
+    for (name, execution) in [
+        ("1f1b", format!("{base}, schedule: 1f1b")),
+        ("gpipe", format!("{base}, schedule: gpipe")),
+        ("zero_bubble", format!("{base}, schedule: zero_bubble")),
+        ("interleaved", format!("{base}, schedule: interleaved, chunks: 2")),
+        ("sharded", format!("{base}, schedule: 1f1b, zero: 3, sequence_parallel: true, recompute: full")),
+        ("context", "tp: 1, pp: 4, cp: 2, dp: 1, micro_batch: 2, zero: 1, recompute: selective".into()),
+        ("experts", "tp: 1, pp: 2, dp: 4, ep: 2, micro_batch: 1, zero: 2".into()),
+    ] {
+        scratch.write("model.yaml", if name == "experts" { EXPERTS } else { DENSE });
+        scratch.write("e.yaml", &format!("name: e\nsource: a test\nexecution: {{{execution}}}\n"));
+        let common = ["--workload", "model.yaml", "--system", &system, "--execution", "e.yaml"];
+        let args: Vec<&str> =
+            ["trace", "generate", "--out", name, "--format", "json"].into_iter().chain(common).collect();
+        let written: serde_json::Value = serde_json::from_str(&scratch.succeed(&args)).unwrap();
+        let found = ranks(&scratch, name, 8);
+        assert_eq!(written["nodes"], found.nodes, "{name}");
+        for (kind, bytes) in &found.bytes {
+            let short = kind.trim_start_matches("COMM_").trim_end_matches("_NODE");
+            assert_eq!(written["bytes"][short].as_u64().map(u128::from), Some(*bytes), "{name} {kind}");
+        }
+        // The prediction's own FLOP: its share of the peak times peak, chips and time.
+        let args: Vec<&str> = ["map", "--format", "json"].into_iter().chain(common).collect();
+        let map: serde_json::Value = serde_json::from_str(&scratch.succeed(&args)).unwrap();
+        let (share, total) = (map["hardware_flop_utilization"].as_f64(), map["iteration_s"].as_f64());
+        let wanted = share.unwrap() * total.unwrap() * 8.0 * 312e12;
+        assert!((found.flop / wanted - 1.0).abs() < 1e-3, "{name}: {} FLOP, predicted {wanted}", found.flop);
+        // Schedules differ in the order of the work, not in the work.
+        if ["1f1b", "gpipe", "zero_bubble"].contains(&name) {
+            let now = (found.flop.round(), found.bytes.clone());
+            let (flop, bytes) = plain.get_or_insert_with(|| now.clone());
+            assert!((*flop / now.0 - 1.0).abs() < 1e-6 && *bytes == now.1, "{name}: {now:?}");
+        }
+        scratch.succeed(&["trace", "check", name]);
+    }
+    // By hand, 1F1B: 8 layers, 16 microbatches of each of 2 replicas, hidden activation 128 x 256 x 2 bytes; two all-reduces a layer
+    // each way, one of the embedding forward, one of the head backward, on 2 ranks.
+    let reduces: u128 = 2 * 16 * 2 * (8 * 4 + 2) * (128 * 256 * 2);
+    let bytes = plain.unwrap().1;
+    assert_eq!(bytes["COMM_SEND_NODE"], bytes["COMM_RECV_NODE"]);
+    assert!(bytes["ALL_REDUCE"] > reduces, "{bytes:?}");
+}
