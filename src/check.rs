@@ -88,6 +88,7 @@ fn pairs(a: &Figures, b: &Figures) -> Vec<(Place, &'static str, f64, f64)> {
             ("dram_s", x.dram_s, y.dram_s),
             ("network_s", x.network_s, y.network_s),
             ("overhead_s", x.overhead_s, y.overhead_s),
+            ("filling_s", x.filling_s, y.filling_s),
             ("time_s", x.time_s, y.time_s),
             ("sram_bytes", x.sram_bytes, y.sram_bytes),
             ("live_bytes", x.live_bytes, y.live_bytes),

@@ -110,18 +110,20 @@ impl Derivation<'_> {
                 ));
             }
             let dram_s = dram / bandwidth;
-            let time_s = overhead_s
-                + match self.system.overlap() {
-                    Overlap::Full => [compute_s, dram_s, network_s].into_iter().fold(0.0, f64::max),
-                    Overlap::ComputeMemory => compute_s.max(dram_s) + network_s,
-                    Overlap::None => compute_s + dram_s + network_s,
-                };
+            let steady_s = match self.system.overlap() {
+                Overlap::Full => [compute_s, dram_s, network_s].into_iter().fold(0.0, f64::max),
+                Overlap::ComputeMemory => compute_s.max(dram_s) + network_s,
+                Overlap::None => compute_s + dram_s + network_s,
+            };
+            let filling_s = steady_s * self.last_begins(inside);
+            let time_s = overhead_s + steady_s + filling_s;
             partitions.push(PartitionFigures {
                 kernels: inside.iter().map(|k| self.w.kernels[*k].name.clone()).collect(),
                 compute_s,
                 dram_s,
                 network_s,
                 overhead_s,
+                filling_s,
                 time_s,
                 sram_bytes: sram,
                 live_bytes: live_bytes[p],

@@ -1,9 +1,10 @@
 //! What is moved: who reads a tensor in which layout, which conversions that takes and who pays, bytes stored and loaded.
 
 use super::Derivation;
+use super::index::Copied;
 use crate::graph::{Axis, CollectiveKind, Phase, Tensor, Use};
 use crate::model::collective;
-use crate::model::compute::{gradient_bytes, local, tensor_bytes};
+use crate::model::compute::{gradient_bytes, lag, local, tensor_bytes};
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
 use crate::model::schedule::microbatches;
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts};
@@ -145,6 +146,48 @@ impl Derivation<'_> {
         if tensor.producer.is_some() { bytes.min(self.stored_bytes(id)) } else { bytes }
     }
 
+    /// Whether a reader needs an operand whole before it can begin.
+    fn needs_whole(&self, u: &Use, on_chip: bool) -> bool {
+        self.system.model.stationary_operands == Charge::Charged
+            && self.w.kernels[u.kernel].tiled == Axis::N
+            && if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() }
+    }
+
+    /// When the last kernel of a partition begins after the first, as a part of its pass: found by letting each reader wait for what it
+    /// reads of the others until none waits longer.
+    pub(super) fn last_begins(&self, inside: &[usize]) -> f64 {
+        if !self.rate.fills() || inside.len() < 2 {
+            return 0.0;
+        }
+        let mut waits: Vec<(usize, usize, f64)> = Vec::new();
+        for at in self.index.copies_near(inside) {
+            let Copied { id, uses, .. } = &self.index.copies[at];
+            let tensor = &self.w.tensors[*id];
+            let Some(from) = tensor.producer.and_then(|p| inside.binary_search(&p).ok()) else { continue };
+            for u in uses.iter() {
+                let Ok(to) = inside.binary_search(&u.kernel) else { continue };
+                let cut = tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.tiling(), self.w.word_bytes);
+                let after = lag(&self.w.kernels[inside[from]], self.needs_whole(u, true), cut, self.samples);
+                waits.push((from, to, after));
+            }
+        }
+        let mut begins = vec![0.0_f64; inside.len()];
+        // No way has more kernels than there are.
+        for _ in inside {
+            let mut moved = false;
+            for (from, to, after) in &waits {
+                let begin = begins[*from] + after;
+                if begin > begins[*to] {
+                    (begins[*to], moved) = (begin, true);
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        begins.into_iter().fold(0.0, f64::max)
+    }
+
     /// SRAM of a reader's buffer: loaded from DRAM, or passed on chip.
     pub(super) fn buffer(&self, id: usize, u: &Use, on_chip: bool, levels: &[usize]) -> f64 {
         if self.rate.chooses_tiles() {
@@ -153,10 +196,7 @@ impl Derivation<'_> {
         let tensor = &self.w.tensors[id];
         let (whole, tile) =
             tensor_bytes(tensor, self.read_layout(tensor, u), self.tp, self.tiling(), self.w.word_bytes);
-        let needs_whole = if on_chip { u.slot.is_whole_on_chip() } else { u.slot.is_stationary() };
-        let stationary = self.system.model.stationary_operands == Charge::Charged
-            && needs_whole
-            && self.w.kernels[u.kernel].tiled == Axis::N;
+        let stationary = self.needs_whole(u, on_chip);
         let depth = if on_chip {
             levels[u.kernel].abs_diff(tensor.producer.map_or(0, |p| levels[p])) as f64 + 1.0
         } else {

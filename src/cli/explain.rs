@@ -390,6 +390,7 @@ fn json_of(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), ga
             "dram_s": p.dram_s,
             "network_s": p.network_s,
             "overhead_s": p.overhead_s,
+            "filling_s": p.filling_s,
             "sram_share": p.sram_bytes / plan.system.chip.0.sram.0,
             "kernels": p.kernels,
         })).collect::<Vec<_>>(),

@@ -88,6 +88,7 @@ pub fn figures_text(plan: &Plan) -> String {
     let layer: [f64; 4] = f.partitions.iter().fold([0.0; 4], |sum, p| {
         [sum[0] + p.compute_s, sum[1] + p.dram_s, sum[2] + p.network_s, sum[3] + p.overhead_s]
     });
+    let filling: f64 = f.partitions.iter().map(|p| p.filling_s).sum();
     let mut time = plain();
     let blocks = plan.blocks();
     let unit = if blocks.len() > 1 { "one of each block, one pass" } else { "one layer, one pass" };
@@ -103,7 +104,7 @@ pub fn figures_text(plan: &Plan) -> String {
         ("compute", layer[0]),
         ("DRAM", layer[1]),
         ("network", layer[2]),
-        ("overhead", layer[3]),
+        if filling > 0.0 { ("overhead, filling", layer[3] + filling) } else { ("overhead", layer[3]) },
         ("together", f.layer_s),
     ];
     for ((name, seconds), (part, part_s)) in parts.iter().zip(&layers) {
@@ -265,7 +266,7 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
         .map(|p| {
             json!({
                 "kernels": p.kernels, "compute_s": p.compute_s, "dram_s": p.dram_s, "network_s": p.network_s,
-                "overhead_s": p.overhead_s, "time_s": p.time_s, "sram_bytes": p.sram_bytes,
+                "overhead_s": p.overhead_s, "filling_s": p.filling_s, "time_s": p.time_s, "sram_bytes": p.sram_bytes,
                 "dram_bytes": p.dram_bytes, "live_bytes": p.live_bytes, "link_j": p.link_j,
                 "bottleneck": p.bottleneck(),
             })

@@ -158,9 +158,12 @@ impl Graph {
                 let passed = tensor.producer.is_some();
                 let mine = |k: usize| {
                     let uses = tensor.uses.iter().filter(|u| u.kernel == k);
-                    let onchip = |u: &UseCost| if passed { u.onchip_buffer } else { 0.0 };
-                    let mut bits: Vec<[u64; 3]> =
-                        uses.map(|u| [u.load_bytes, u.load_buffer, onchip(u)].map(f64::to_bits)).collect();
+                    let onchip = |u: &UseCost| if passed { [u.onchip_buffer, u.lag] } else { [0.0; 2] };
+                    let all = |u: &UseCost| {
+                        let [buffer, lag] = onchip(u);
+                        [u.load_bytes, u.load_buffer, buffer, lag].map(f64::to_bits)
+                    };
+                    let mut bits: Vec<[u64; 4]> = uses.map(all).collect();
                     bits.sort_unstable();
                     bits
                 };
@@ -448,7 +451,10 @@ impl Search<'_> {
                     false => (bits, at + 1),
                 };
                 match leaf.others.len() <= 128 {
-                    true => Kind::Here(leaf.shape, leaf.others.iter().fold((0, 0), here).0),
+                    true => {
+                        let begin = self.pricer.begin(leaf.kernel).to_bits();
+                        Kind::Here(leaf.shape, leaf.others.iter().fold((0, 0), here).0, begin)
+                    }
                     false => Kind::Single(i),
                 }
             } else {
@@ -530,8 +536,8 @@ struct Walk {
 enum Kind {
     /// All others ran before.
     Settled(usize),
-    /// Some of the others are in this partition: which, by their places.
-    Here(usize, u128),
+    /// Some of the others are in this partition: which, by their places, and when a leaf begins after them.
+    Here(usize, u128, u64),
     /// Some are still to come.
     Single(usize),
 }

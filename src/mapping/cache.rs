@@ -225,7 +225,7 @@ fn instance_key(instance: &Instance) -> Key {
         content.whole(tensor.uses.len() as u64);
         for u in &tensor.uses {
             content.whole(u.kernel as u64);
-            [u.load_bytes, u.load_buffer, u.onchip_buffer].into_iter().for_each(|x| content.real(x));
+            [u.load_bytes, u.load_buffer, u.onchip_buffer, u.lag].into_iter().for_each(|x| content.real(x));
         }
     }
     content.key()

@@ -27,11 +27,12 @@ pub fn dominates(a: &Instance, b: &Instance) -> bool {
                     no_more(x.load_bytes, y.load_bytes)
                         && no_more(x.load_buffer, y.load_buffer)
                         && no_more(x.onchip_buffer, y.onchip_buffer)
+                        && no_more(x.lag, y.lag)
                 })
         })
 }
 
-/// Whether two instances differ in SRAM alone.
+/// Whether two instances differ in SRAM alone, and in how long pipelines fill.
 pub fn same_costs(a: &Instance, b: &Instance) -> bool {
     let same = |x: f64, y: f64| (x - y).abs() <= 1e-12 * x.abs().max(y.abs());
     let constant = same(a.goal.constant, b.goal.constant);

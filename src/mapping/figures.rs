@@ -178,6 +178,7 @@ impl Search<'_> {
                     dram_s: cost.dram_s,
                     network_s: cost.network_s,
                     overhead_s: cost.serial_s,
+                    filling_s: cost.filling_s(best.instance.overlap),
                     time_s: cost.time_s(best.instance.overlap),
                     sram_bytes: cost.sram_bytes,
                     live_bytes: cost.live_bytes,

@@ -208,7 +208,7 @@ pub fn passes(plan: &Plan) -> Blocks {
             Overlap::None => figures.compute_s + figures.dram_s,
             _ => figures.compute_s.max(figures.dram_s),
         };
-        let waited = (figures.time_s - figures.overhead_s - alone).max(0.0);
+        let waited = (figures.time_s - figures.overhead_s - figures.filling_s - alone).max(0.0);
         let kernels = figures.time_s - waited;
         let again = share(&|k| k.phase == Phase::Recompute);
         live[block] = live[block].max(figures.live_bytes);

@@ -12,7 +12,9 @@
 //!   ld[t,p]    >= 0     seconds to load t into p
 //!   buf[t,p]   >= 0     share of the SRAM that t takes in p
 //!   live[t,p]  [0,1]    t waits in DRAM while p runs (only where DRAM could be short)
-//!   c[p], time[p] >= 0  seconds of arithmetic; of the partition
+//!   c[p], pace[p], time[p] >= 0  seconds of arithmetic; of the steady pipeline of tiles; of the partition
+//!   begin[k]   >= 0     part of the pass by which k begins after the first kernel of its partition (only where pipelines fill)
+//!   late[p,i]  binary   the last kernel of p begins by at least the i-th of the lags that ways through the graph add up to
 //! Seconds are divided by the problem's lower bound and bytes by the capacity they are held against, so that every
 //! coefficient is about one.
 //!
@@ -30,15 +32,17 @@
 //!   F6  sum_t live_t live[t,p] <= 1
 //!   F7  sum_o x[k,p,o] = A[k,p];  sum cores x <= cores;  c[p] >= sum_o seconds x[k,p,o];
 //!       sum cores seconds x <= cores c[p] (core-seconds; implied, and what makes the bound tight)
-//!   F8  time[p] >= each part that overlaps, or their sum
+//!   F8  pace[p] >= each part that overlaps, or their sum;  time[p] >= pace[p]
 //!   F9  a kernel that fits only in pieces is alone, as is every kernel of a chip that runs kernel by kernel; used partitions come first; pins;
 //!       sum of z[p] <= the limit
+//!   F10 begin[v] >= begin[u] + lag - M (2 - A[u,p] - A[v,p]) for t: u -> v;  sum_i (lag_i - lag_(i-1)) late[p,i] >= begin[k] - M (1 - A[k,p]);
+//!       late[p,i] <= late[p,i-1];  time[p] >= (1 + lag_i) pace[p] - lag_i U (1 - late[p,i]), U no less than any pace
 //! ```
 //!
 //! Forward kernels have the first partitions and backward kernels the rest where the phases are kept apart.
-//! Not modelled: filling and draining of the pipeline inside a partition; several tile counts in one mapping.
+//! Not modelled: several tile counts in one mapping.
 
-use super::instance::{Compute, Goal, Instance};
+use super::instance::{Compute, Goal, Instance, combine};
 use super::solver::{Limits, Milp, Solved, SolverError, solve};
 use super::tiling;
 use crate::system::Overlap;
@@ -56,6 +60,8 @@ pub struct FusionModel {
     stored: Vec<Vec<Option<usize>>>,
     /// Columns of z[p].
     used: Vec<Option<usize>>,
+    /// Columns of late[p,i], and the lag that each stands for.
+    late: Vec<Vec<(usize, f64)>>,
     /// Seconds of one unit of the time columns.
     time_scale: f64,
     /// Seconds (or what the goal counts in) of one unit of the objective.
@@ -103,7 +109,11 @@ impl PartitionCounts {
         let (p, n) = (self.total() as u64, instance.kernels.len() as u64);
         let reads: usize = instance.tensors.iter().filter(|t| t.producer.is_some()).map(|t| t.uses.len()).sum();
         let first = if instance.kernel_by_kernel { n } else { n.saturating_mul(n) };
-        (reads as u64).saturating_mul(p.saturating_mul(p)).saturating_add(first.saturating_mul(p))
+        let late = lags(instance).1.iter().map(|ways| ways.len() as u64).max().unwrap_or(0);
+        (reads as u64)
+            .saturating_mul(p.saturating_mul(p))
+            .saturating_add(first.saturating_mul(p))
+            .saturating_add(late.saturating_mul(p.saturating_mul(n)))
     }
 }
 
@@ -121,12 +131,14 @@ pub fn build(instance: &Instance, counts: PartitionCounts) -> FusionModel {
         core: vec![vec![Vec::new(); counts.total()]; n],
         stored: vec![vec![None; counts.total()]; instance.tensors.len()],
         used: vec![None; counts.total()],
+        late: vec![Vec::new(); counts.total()],
         time_scale: scale,
         scale: unit,
     };
     emit_assignment(&mut model, instance, counts);
     emit_order(&mut model, instance, counts);
     emit_partitions(&mut model, instance, counts);
+    emit_lags(&mut model, instance, counts);
     emit_memory_and_time(&mut model, instance, counts);
     model
 }
@@ -255,6 +267,104 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
             }
         }
     }
+}
+
+/// The lags between kernels that may share a partition (producer, reader, lag), and for each kernel all that they can add up to on ways
+/// that end at it, ascending; none where no pipeline fills.
+fn lags(instance: &Instance) -> (Vec<(usize, usize, f64)>, Vec<Vec<f64>>) {
+    let mut between = std::collections::BTreeMap::new();
+    for tensor in &instance.tensors {
+        let Some(from) = tensor.producer else { continue };
+        for u in &tensor.uses {
+            let apart =
+                instance.separate_phases && instance.kernels[from].backward != instance.kernels[u.kernel].backward;
+            if !apart {
+                let lag: &mut f64 = between.entry((u.kernel, from)).or_default();
+                *lag = lag.max(u.lag);
+            }
+        }
+    }
+    let mut ways: Vec<Vec<f64>> = vec![Vec::new(); instance.kernels.len()];
+    if instance.kernel_by_kernel || between.values().all(|lag| *lag <= 0.0) {
+        return (Vec::new(), ways);
+    }
+    // By readers, of which each comes after what it reads.
+    for ((reader, from), lag) in &between {
+        let more: Vec<f64> = ways[*from].iter().map(|way| way + lag).chain([*lag]).filter(|way| *way > 0.0).collect();
+        ways[*reader].extend(more);
+        merge(&mut ways[*reader]);
+    }
+    (between.into_iter().map(|((reader, from), lag)| (from, reader, lag)).collect(), ways)
+}
+
+/// Sorts lags; those that differ by rounding alone become one, the largest.
+fn merge(lags: &mut Vec<f64>) {
+    lags.sort_unstable_by(|a, b| b.total_cmp(a));
+    lags.dedup_by(|less, more| *more - *less <= 1e-9 * *more);
+    lags.reverse();
+}
+
+/// F10 but for the time.
+fn emit_lags(model: &mut FusionModel, instance: &Instance, counts: PartitionCounts) {
+    let (between, ways) = lags(instance);
+    let most = |k: usize| ways[k].last().copied().unwrap_or(0.0);
+    for p in 0..counts.total() {
+        let inside = (0..ways.len()).filter(|k| model.assign[*k][p].is_some());
+        let mut levels: Vec<f64> = inside.flat_map(|k| ways[k].iter().copied()).collect();
+        merge(&mut levels);
+        for (i, lag) in levels.into_iter().enumerate() {
+            let column = model.milp.binary(format!("late_{p}_{i}"), 0.0);
+            if let Some((before, _)) = model.late[p].last() {
+                model.milp.at_least(format!("F10_late_{p}_{i}"), vec![(*before, 1.0), (column, -1.0)], 0.0);
+            }
+            model.late[p].push((column, lag));
+        }
+    }
+    // Ascending, so that what a kernel waits for is known when a point is completed.
+    let begin: Vec<Option<usize>> = (0..ways.len())
+        .map(|k| (!ways[k].is_empty()).then(|| model.milp.continuous(format!("begin_{k}"), f64::INFINITY, 0.0)))
+        .collect();
+    for (from, reader, lag) in between {
+        let Some(of_reader) = begin[reader] else { continue };
+        let large = most(from) + lag;
+        for p in 0..counts.total() {
+            if model.assign[from][p].is_none() || model.assign[reader][p].is_none() {
+                continue;
+            }
+            let mut terms = vec![(of_reader, 1.0)];
+            terms.extend(begin[from].map(|of| (of, -1.0)));
+            terms.extend(model.a(from, p, -large));
+            terms.extend(model.a(reader, p, -large));
+            model.milp.at_least(format!("F10_begin_{from}_{reader}_{p}"), terms, lag - 2.0 * large);
+        }
+    }
+    for p in 0..counts.total() {
+        for (k, begin) in begin.iter().enumerate() {
+            let Some(begin) = begin.filter(|_| model.assign[k][p].is_some()) else { continue };
+            let mut before = 0.0;
+            let mut terms = vec![(begin, -1.0)];
+            for (column, lag) in &model.late[p] {
+                terms.push((*column, lag - before));
+                before = *lag;
+            }
+            terms.extend(model.a(k, p, -most(k)));
+            model.milp.at_least(format!("F10_last_{k}_{p}"), terms, -most(k));
+        }
+    }
+}
+
+/// No partition's steady pipeline takes longer, seconds.
+fn longest_pace(instance: &Instance) -> f64 {
+    let compute = instance.kernels.iter().map(|k| match &k.compute {
+        Compute::Seconds(s) => (*s, 0.0),
+        Compute::Cores(options) => (0.0, options.iter().map(|o| o.seconds).fold(0.0, f64::max)),
+    });
+    let (seconds, slowest) = compute.fold((0.0, 0.0_f64), |(sum, most), (s, o)| (sum + s, most.max(o)));
+    let load = |t: &super::instance::TensorCost| t.uses.iter().map(|u| u.load_bytes).fold(0.0, f64::max);
+    let bytes = instance.kernels.iter().map(|k| k.dram_bytes).sum::<f64>()
+        + instance.tensors.iter().map(|t| t.store_bytes + load(t)).sum::<f64>();
+    let network = instance.kernels.iter().map(|k| k.network_s).sum();
+    combine(instance.overlap, seconds + slowest, bytes / instance.dram_bytes_per_s, network)
 }
 
 /// F3 to F8.
@@ -462,7 +572,11 @@ fn emit_time(
     network: Vec<(usize, f64)>,
 ) {
     let second = model.second(instance);
-    let time = model.milp.continuous(format!("time_{p}"), f64::INFINITY, second);
+    let fills = !model.late[p].is_empty();
+    let pace = match fills {
+        true => model.milp.continuous(format!("pace_{p}"), f64::INFINITY, 0.0),
+        false => model.milp.continuous(format!("time_{p}"), f64::INFINITY, second),
+    };
     let groups: Vec<Vec<(usize, f64)>> = match instance.overlap {
         Overlap::Full => vec![compute, dram, network],
         Overlap::ComputeMemory => {
@@ -471,9 +585,19 @@ fn emit_time(
         Overlap::None => vec![[compute, dram, network].concat()],
     };
     for (i, group) in groups.into_iter().enumerate() {
-        let mut terms = vec![(time, 1.0)];
+        let mut terms = vec![(pace, 1.0)];
         terms.extend(negate(&group));
         model.milp.at_least(format!("F8_{p}_{i}"), terms, 0.0);
+    }
+    if !fills {
+        return;
+    }
+    let time = model.milp.continuous(format!("time_{p}"), f64::INFINITY, second);
+    model.milp.at_least(format!("F8_pace_{p}"), vec![(time, 1.0), (pace, -1.0)], 0.0);
+    let most = longest_pace(instance) / model.time_scale;
+    for (i, (late, lag)) in model.late[p].clone().into_iter().enumerate() {
+        let terms = vec![(time, 1.0), (pace, -1.0 - lag), (late, -lag * most)];
+        model.milp.at_least(format!("F10_time_{p}_{i}"), terms, -lag * most);
     }
 }
 
@@ -501,6 +625,10 @@ impl FusionModel {
                     Compute::Seconds(_) => None,
                 })
                 .collect();
+            let lag = instance.lag_of(&members);
+            for (late, at_least) in &self.late[p] {
+                values[*late] = f64::from(u8::from(*at_least <= lag * (1.0 + 1e-9)));
+            }
             let options: Vec<&[_]> = with_cores.iter().map(|(_, o)| *o).collect();
             let (_, chosen) = tiling::split(&options, instance.cores)?;
             for ((k, _), o) in with_cores.iter().zip(chosen) {

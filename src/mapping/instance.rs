@@ -18,6 +18,7 @@ use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::system::options::{Charge, Fanout, GradientReduction, Layouts, Overlap, Phases, WeightTraffic};
 use crate::system::{ModelOptions, Style, System};
 use crate::workload::{CollectiveKind, Phase, Workload};
+use std::collections::BTreeMap;
 
 /// One kernel.
 #[derive(Debug, Clone, PartialEq)]
@@ -49,6 +50,8 @@ pub struct UseCost {
     pub load_buffer: f64,
     /// SRAM bytes while it is passed on chip.
     pub onchip_buffer: f64,
+    /// Where it is passed on chip, the part of a pass by which this kernel begins after the one that makes it.
+    pub lag: f64,
 }
 
 /// One tensor.
@@ -142,13 +145,45 @@ pub struct PartitionCost {
     pub live_bytes: f64,
     /// DRAM bytes moved.
     pub dram_bytes: f64,
+    /// Part of a pass by which the last kernel begins after the first: the longest way through the lags of the tensors that are
+    /// passed on chip.
+    pub lag: f64,
 }
 
 impl PartitionCost {
     /// Seconds of the partition.
     pub fn time_s(&self, overlap: Overlap) -> f64 {
-        combine(overlap, self.compute_s, self.dram_s, self.network_s) + self.serial_s
+        piped(combine(overlap, self.compute_s, self.dram_s, self.network_s), self.lag) + self.serial_s
     }
+
+    /// Of these, seconds in which the pipeline of tiles fills and drains.
+    pub fn filling_s(&self, overlap: Overlap) -> f64 {
+        combine(overlap, self.compute_s, self.dram_s, self.network_s) * self.lag
+    }
+}
+
+/// Seconds of a pipeline of tiles whose kernels all take as long as the slowest step lets them, and the last of which begins by a part
+/// of the pass after the first.
+pub fn piped(seconds: f64, lag: f64) -> f64 {
+    seconds + seconds * lag
+}
+
+/// When kernels begin, at the earliest, from the lags (producer, reader, lag) between kernels numbered in a topological order: those that
+/// wait for another.
+fn begins_of(lags: &mut [(usize, usize, f64)]) -> BTreeMap<usize, f64> {
+    lags.sort_unstable_by_key(|(producer, ..)| *producer);
+    let mut begins = BTreeMap::new();
+    for (producer, reader, lag) in lags.iter() {
+        let begin = begins.get(producer).copied().unwrap_or(0.0) + lag;
+        let latest: &mut f64 = begins.entry(*reader).or_default();
+        *latest = latest.max(begin);
+    }
+    begins
+}
+
+/// Part of a pass by which the last kernel begins after the first, from the lags between kernels.
+pub(super) fn longest_lag(mut lags: Vec<(usize, usize, f64)>) -> f64 {
+    begins_of(&mut lags).into_values().fold(0.0, f64::max)
 }
 
 /// Time of parts that overlap or not (model.md section 5, "Partition time").
@@ -203,6 +238,7 @@ impl Instance {
     /// split of the cores serves it, or a kernel that must be alone is not.
     pub fn partition(&self, members: &[usize], when: impl Fn(usize) -> When) -> Option<PartitionCost> {
         let mut cost = self.without_tensors(members)?;
+        let mut lags = Vec::new();
         for tensor in &self.tensors {
             let made = tensor.producer.map_or(When::Before, &when);
             let here = made == When::Now;
@@ -211,7 +247,10 @@ impl Instance {
             let mut waits_for = false;
             for u in &tensor.uses {
                 match when(u.kernel) {
-                    When::Now if here => buffer = buffer.max(u.onchip_buffer),
+                    When::Now if here => {
+                        buffer = buffer.max(u.onchip_buffer);
+                        lags.extend(tensor.producer.map(|p| (p, u.kernel, u.lag)));
+                    }
                     When::Now => {
                         load = load.max(u.load_bytes);
                         buffer = buffer.max(u.load_buffer);
@@ -234,7 +273,19 @@ impl Instance {
             }
         }
         cost.dram_s = cost.dram_bytes / self.dram_bytes_per_s;
+        cost.lag = longest_lag(lags);
         Some(cost)
+    }
+
+    /// Part of a pass by which the last kernel of a partition begins after the first.
+    pub(super) fn lag_of(&self, members: &[usize]) -> f64 {
+        let inside = |k: &usize| members.binary_search(k).is_ok();
+        let mut lags = Vec::new();
+        for tensor in &self.tensors {
+            let Some(from) = tensor.producer.filter(inside) else { continue };
+            lags.extend(tensor.uses.iter().filter(|u| inside(&u.kernel)).map(|u| (from, u.kernel, u.lag)));
+        }
+        longest_lag(lags)
     }
 
     /// What a partition counts in the objective.
@@ -292,6 +343,8 @@ impl Instance {
         // What waits, as it begins (at its partition) and as it ends (after it).
         let mut begins = vec![0.0; count];
         let mut ends = vec![0.0; count + 1];
+        // Between kernels of one partition.
+        let mut lags = Vec::new();
         // Partition, load, buffer of the readers of one tensor, each partition once.
         let mut reads: Vec<(usize, f64, f64)> = Vec::new();
         for tensor in &self.tensors {
@@ -299,6 +352,9 @@ impl Instance {
             reads.clear();
             for u in &tensor.uses {
                 let p = assignment[u.kernel];
+                if made == Some(p) {
+                    lags.extend(tensor.producer.map(|from| (from, u.kernel, u.lag)));
+                }
                 let (load, buffer) =
                     if made == Some(p) { (0.0, u.onchip_buffer) } else { (u.load_bytes, u.load_buffer) };
                 match reads.iter_mut().find(|(q, ..)| *q == p) {
@@ -329,6 +385,10 @@ impl Instance {
             live += begins[p] - ends[p];
             cost.live_bytes = live;
             cost.dram_s = cost.dram_bytes / self.dram_bytes_per_s;
+        }
+        for (k, begin) in begins_of(&mut lags) {
+            let lag = &mut costs[assignment[k]].lag;
+            *lag = lag.max(begin);
         }
         Some(costs)
     }
@@ -623,6 +683,9 @@ impl Amounts {
         if rate.chooses_tiles() {
             nothing_on_chip(&mut kernels, &mut tensors);
         }
+        if !rate.fills() {
+            nothing_fills(&mut tensors);
+        }
         let mut short: Option<SramShort> = None;
         let alone = buffers_alone(&tensors, kernels.len());
         for (i, kernel) in kernels.iter_mut().enumerate() {
@@ -686,6 +749,11 @@ pub(super) fn nothing_on_chip(kernels: &mut [KernelCost], tensors: &mut [TensorC
         tensor.store_buffer = 0.0;
         tensor.uses.iter_mut().for_each(|u| (u.load_buffer, u.onchip_buffer) = (0.0, 0.0));
     }
+}
+
+/// Where no pipeline of tiles fills and drains, nothing waits for the first tile.
+pub(super) fn nothing_fills(tensors: &mut [TensorCost]) {
+    tensors.iter_mut().flat_map(|tensor| &mut tensor.uses).for_each(|u| u.lag = 0.0);
 }
 
 /// Buffers of each kernel in a partition of its own: of each tensor the largest that it needs.
@@ -848,6 +916,9 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
                     },
                     load_buffer: if stationary { bytes } else { options.crossing_buffers as f64 * tile },
                     onchip_buffer: if whole_on_chip { bytes.max(depth * tile) } else { depth * tile },
+                    lag: tensor
+                        .producer
+                        .map_or(0.0, |p| compute::lag(&workload.kernels[p], whole_on_chip, (bytes, tile), samples)),
                 }
             })
             .collect();

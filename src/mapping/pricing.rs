@@ -7,10 +7,10 @@
 //! start at one ideal is a depth-first search with one of them a step.
 //!
 //! Some parts of a cost only grow while kernels join: arithmetic, collectives, loads, residents, buffers of readers,
-//! cores. What is only grown past a limit stays past it, so that a walk may turn back ([`Pricer::hopeless`],
+//! cores, the lag of the last kernel behind the first. What is only grown past a limit stays past it, so that a walk may turn back ([`Pricer::hopeless`],
 //! [`Pricer::least_value`]). Stores and their buffers may go again when the last reader joins.
 
-use super::instance::{CAPACITY_TOLERANCE, Compute, Instance, PartitionCost, When, combine};
+use super::instance::{CAPACITY_TOLERANCE, Compute, Instance, PartitionCost, When, combine, piped};
 use crate::model::compute::CoreOption;
 
 /// A reader of a tensor, seen from the reader.
@@ -20,6 +20,7 @@ struct Read {
     load_bytes: f64,
     load_buffer: f64,
     onchip_buffer: f64,
+    lag: f64,
 }
 
 /// What a tensor adds to the partition under way.
@@ -51,6 +52,8 @@ struct Sums {
     sram: f64,
     sram_of_stores: f64,
     live: f64,
+    /// When the last kernel to begin does, as a part of the pass.
+    lag: f64,
 }
 
 /// What a step of the walk must restore.
@@ -68,6 +71,8 @@ pub(super) struct Pricer<'a> {
     /// All times of all core options, ascending.
     times: Vec<f64>,
     place: Vec<When>,
+    /// When each kernel of the partition begins, as a part of the pass.
+    begins: Vec<f64>,
     held: Vec<Held>,
     sums: Sums,
     steps: Vec<Step>,
@@ -89,6 +94,7 @@ impl<'a> Pricer<'a> {
                     load_bytes: u.load_bytes,
                     load_buffer: u.load_buffer,
                     onchip_buffer: u.onchip_buffer,
+                    lag: u.lag,
                 });
             }
         }
@@ -109,6 +115,7 @@ impl<'a> Pricer<'a> {
             read,
             times,
             place: vec![When::After; n],
+            begins: vec![0.0; n],
             held: vec![Held::default(); instance.tensors.len()],
             sums: Sums::default(),
             steps: Vec::new(),
@@ -201,6 +208,17 @@ impl<'a> Pricer<'a> {
         for i in 0..self.read[k].len() {
             self.join_reader(self.read[k][i]);
         }
+        self.begins[k] = self.begin(k);
+        self.sums.lag = self.sums.lag.max(self.begins[k]);
+    }
+
+    /// When a kernel begins in the partition under way, as a part of the pass: after what it reads of the kernels there.
+    pub(super) fn begin(&self, k: usize) -> f64 {
+        let waits = self.read[k].iter().filter_map(|read| {
+            let producer = self.instance.tensors[read.tensor].producer?;
+            (self.place[producer] == When::Now).then(|| self.begins[producer] + read.lag)
+        });
+        waits.fold(0.0, f64::max)
     }
 
     fn join_reader(&mut self, read: Read) {
@@ -285,7 +303,7 @@ impl<'a> Pricer<'a> {
         let (s, instance) = (&self.sums, self.instance);
         let compute_s = self.compute_s();
         let dram_s = s.dram / instance.dram_bytes_per_s;
-        let time_s = combine(instance.overlap, compute_s, dram_s, s.network) + s.serial;
+        let time_s = piped(combine(instance.overlap, compute_s, dram_s, s.network), s.lag) + s.serial;
         instance.goal.value(time_s, compute_s, s.dram)
     }
 
@@ -301,6 +319,7 @@ impl<'a> Pricer<'a> {
             sram_bytes: s.sram + s.sram_of_stores,
             live_bytes: s.live,
             dram_bytes,
+            lag: s.lag,
         }
     }
 }

@@ -63,6 +63,17 @@ pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiling: Tiling) -> Loc
     }
 }
 
+/// The part of a pass of so many samples by which a reader on the same chip begins after the kernel that makes its operand, which is
+/// cut into tiles of `tile` out of `bytes`: after the operand's first tile, or, where it must be there `whole` first, after a sample;
+/// after the whole pass where the producer is tiled along its contraction, for it adds up its result to the end.
+pub fn lag(producer: &Kernel, whole: bool, (bytes, tile): (f64, f64), samples: f64) -> f64 {
+    match producer.tiled {
+        Axis::K => 1.0,
+        _ if whole || bytes <= tile => 1.0 / samples,
+        _ => tile / (bytes * samples),
+    }
+}
+
 /// FLOP of one tile on one chip: 2 m n k for GEMMs, m n otherwise (model.md section 5, F_v); of a kernel that states its
 /// FLOP, these in proportion to the tile's part of the iteration space.
 pub fn tile_flop(kernel: &Kernel, local: &Local) -> f64 {

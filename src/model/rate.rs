@@ -190,6 +190,12 @@ impl<'a> Rate<'a> {
         self.waves.is_some()
     }
 
+    /// Whether partitions are pipelines of tiles whose filling and draining counts.
+    pub fn fills(&self) -> bool {
+        let counted = self.options.pipeline_filling == Charge::Charged;
+        counted && self.chip.style == Style::Dataflow && !self.chooses_tiles()
+    }
+
     /// Arithmetic of a kernel under `strategy` in a group of `t` chips, for all `tiles` tiles of `samples` samples.
     pub fn compute(&self, kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64, samples: f64) -> Compute {
         if let Some(waves) = self.waves_of(kernel) {

@@ -146,6 +146,8 @@ pub struct PartitionFigures {
     pub network_s: f64,
     /// Seconds of launches and set-up, never overlapped.
     pub overhead_s: f64,
+    /// Seconds in which its pipeline of tiles fills and drains.
+    pub filling_s: f64,
     /// Seconds of the partition.
     pub time_s: f64,
     /// Bytes of on-chip memory in use.

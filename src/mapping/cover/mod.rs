@@ -26,7 +26,7 @@
 mod prices;
 
 use self::prices::Pricing;
-use super::instance::{CAPACITY_TOLERANCE, Instance, PartitionCost};
+use super::instance::{CAPACITY_TOLERANCE, Instance, PartitionCost, longest_lag};
 use super::relaxed::fluid_s;
 use crate::deadline::Deadline;
 use std::collections::{BTreeMap, HashSet};
@@ -57,6 +57,8 @@ struct Piece {
     network_s: f64,
     serial_s: f64,
     sram_bytes: f64,
+    /// Part of a pass by which its last kernel begins after the first.
+    lag: f64,
     /// Colours in it, and colours that may run beside it.
     own: Colours,
     beside: Colours,
@@ -166,13 +168,17 @@ impl<'a> Graph<'a> {
         let mut touched: Vec<usize> = members.iter().flat_map(|k| self.tensors[*k].iter().copied()).collect();
         touched.sort_unstable();
         touched.dedup();
+        let mut lags = Vec::new();
         for t in touched {
             let tensor = &self.instance.tensors[t];
             let here = tensor.producer.is_some_and(|p| members.contains(&p));
             let (mut load, mut buffer, mut elsewhere): (f64, f64, bool) = (0.0, 0.0, false);
             for u in &tensor.uses {
                 match (members.contains(&u.kernel), here) {
-                    (true, true) => buffer = buffer.max(u.onchip_buffer),
+                    (true, true) => {
+                        buffer = buffer.max(u.onchip_buffer);
+                        lags.extend(tensor.producer.map(|p| (p, u.kernel, u.lag)));
+                    }
                     (true, false) => {
                         load = load.max(u.load_bytes);
                         buffer = buffer.max(u.load_buffer);
@@ -188,6 +194,7 @@ impl<'a> Graph<'a> {
             cost.sram_bytes += buffer;
         }
         cost.dram_s = cost.dram_bytes / self.instance.dram_bytes_per_s;
+        cost.lag = longest_lag(lags);
         Some(cost)
     }
 
@@ -312,7 +319,7 @@ impl<'a> Graph<'a> {
 }
 
 /// Kernels of each colour, and the numbers of their costs: equal pieces have equal kinds.
-type Kind = (Vec<(usize, u32)>, [u64; 6]);
+type Kind = (Vec<(usize, u32)>, [u64; 7]);
 
 /// Pieces as they are found.
 struct Found<'a> {
@@ -348,11 +355,12 @@ impl Found<'_> {
             network_s: cost.network_s,
             serial_s: cost.serial_s - instance.partition_overhead_s,
             sram_bytes: cost.sram_bytes - instance.base_sram_bytes,
+            lag: cost.lag,
             own,
             beside,
         };
-        let numbers =
-            [piece.fluid_s, piece.compute_s, piece.dram_bytes, piece.network_s, piece.serial_s, piece.sram_bytes];
+        let p = &piece;
+        let numbers = [p.fluid_s, p.compute_s, p.dram_bytes, p.network_s, p.serial_s, p.sram_bytes, p.lag];
         if self.known.insert((piece.kernels.clone(), numbers.map(f64::to_bits))) {
             self.pieces.push(piece);
         }

@@ -2,7 +2,7 @@
 
 use super::Piece;
 use crate::deadline::Deadline;
-use crate::mapping::instance::{CAPACITY_TOLERANCE, Instance, combine};
+use crate::mapping::instance::{CAPACITY_TOLERANCE, Instance, combine, piped};
 use crate::mapping::solver::{Limits, Milp, Solver, solve};
 
 /// Most unions looked at while prices are found, and most rounds of it.
@@ -23,6 +23,8 @@ struct Sums {
     network_s: f64,
     serial_s: f64,
     sram_bytes: f64,
+    /// Part of a pass by which the last kernel begins after the first: of pieces that share no tensor the longest.
+    lag: f64,
     price: f64,
 }
 
@@ -35,6 +37,7 @@ impl Sums {
             network_s: self.network_s + piece.network_s,
             serial_s: self.serial_s + piece.serial_s,
             sram_bytes: self.sram_bytes + piece.sram_bytes,
+            lag: self.lag.max(piece.lag),
             price: self.price + price,
         }
     }
@@ -66,7 +69,8 @@ impl<'a> Pricing<'a> {
         let i = self.instance;
         let compute = sums.fluid_s.max(sums.compute_s);
         let dram = sums.dram_bytes / i.dram_bytes_per_s;
-        let time = combine(i.overlap, compute, dram, sums.network_s) + sums.serial_s + i.partition_overhead_s;
+        let pace = combine(i.overlap, compute, dram, sums.network_s);
+        let time = piped(pace, sums.lag) + sums.serial_s + i.partition_overhead_s;
         i.goal.value(time, compute, sums.dram_bytes)
     }
 
@@ -256,7 +260,8 @@ impl Walk<'_, '_> {
         self.weights.iter().all(|w| {
             let worth = |price: f64, fluid: f64, bytes: f64, network: f64, serial: f64| {
                 let dram = bytes / i.dram_bytes_per_s;
-                let time = w[0] * fluid + w[1] * dram + w[2] * network + serial;
+                // More pieces begin no earlier.
+                let time = piped(w[0] * fluid + w[1] * dram + w[2] * network, sums.lag) + serial;
                 price * self.most.ratio - i.goal.value(time, fluid, bytes)
             };
             let own = worth(sums.price, sums.fluid_s, sums.dram_bytes, sums.network_s, sums.serial_s)

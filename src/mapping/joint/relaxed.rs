@@ -14,7 +14,8 @@ use super::super::search::Search;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{
-    CoreOption, Tiling, extra_dram, extra_dram_share, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
+    CoreOption, Tiling, extra_dram, extra_dram_share, gradient_bytes, lag, local, moved_bytes, tensor_bytes,
+    weight_bytes,
 };
 use crate::model::layout::{Layout, produced, required};
 use crate::model::memory::{LayerNeed, kept_readers, optimizer_bytes_per_weight};
@@ -298,6 +299,9 @@ impl<'a> Relaxation<'a> {
         if self.search.rate.chooses_tiles() {
             super::super::instance::nothing_on_chip(&mut kernels, &mut tensors);
         }
+        if !self.search.rate.fills() {
+            super::super::instance::nothing_fills(&mut tensors);
+        }
         let alone = super::super::instance::buffers_alone(&tensors, kernels.len());
         for (i, kernel) in kernels.iter_mut().enumerate() {
             let room = sram - base_sram_bytes - alone[i];
@@ -445,6 +449,11 @@ impl<'a> Relaxation<'a> {
                         } else {
                             depth * tile
                         },
+                        // The least of those of its layouts, at most tiles.
+                        lag: tensor.producer.map_or(0.0, |p| {
+                            let share = read(u, many, |(bytes, tile)| if bytes > 0.0 { tile / bytes } else { 1.0 });
+                            lag(self.kernel(p), along_n && u.slot.is_whole_on_chip(), (1.0, share), self.samples)
+                        }),
                     }
                 })
                 .collect();

@@ -173,7 +173,7 @@ impl<'a> Job<'a> {
                 name: format!("partition {p}"),
                 flop: figures.flop.round() as u64,
                 dram_bytes: comms::whole_bytes(figures.dram_bytes),
-                micros: ((seconds + figures.overhead_s) * 1e6).round().max(1.0) as u64,
+                micros: ((seconds + figures.filling_s + figures.overhead_s) * 1e6).round().max(1.0) as u64,
                 before: Vec::new(),
                 after: comms.iter().map(|paid| paid.comm).collect(),
             };

@@ -379,7 +379,7 @@ impl Machine {
             None => "",
         };
         format!(
-            "name: s\n{source}\nchip: {{ {chip} }}\nmemory: {{ {memory} }}\n{overlap}network:\n  topology: custom\n  switch: {{ name: x, \
+            "name: s\n{source}\nmodel: {{ pipeline_filling: charged }}\nchip: {{ {chip} }}\nmemory: {{ {memory} }}\n{overlap}network:\n  topology: custom\n  switch: {{ name: x, \
              {source}, price: $1/(GB/s), power: {} W/(GB/s) }}\n  dimensions:\n{}",
             self.switch_power,
             dimensions.concat()

@@ -23,6 +23,7 @@ pub struct Partition {
     pub dram: f64,
     pub network: f64,
     pub launch: f64,
+    pub filling: f64,
     pub time: f64,
     pub sram: f64,
     pub live: f64,
@@ -285,13 +286,45 @@ impl<'a> Model<'a> {
             (None, true) => Overlap::Full,
             (None, false) => Overlap::ComputeMemory,
         };
-        out.time = out.launch
-            + match overlap {
-                Overlap::Full => out.compute.max(out.dram).max(out.network),
-                Overlap::ComputeMemory => out.compute.max(out.dram) + out.network,
-                Overlap::None => out.compute + out.dram + out.network,
-            };
+        let pace = match overlap {
+            Overlap::Full => out.compute.max(out.dram).max(out.network),
+            Overlap::ComputeMemory => out.compute.max(out.dram) + out.network,
+            Overlap::None => out.compute + out.dram + out.network,
+        };
+        if self.machine.dataflow && !self.waves() {
+            out.filling = pace * kernels.iter().map(|k| self.begins(*k)).fold(0.0, f64::max);
+        }
+        out.time = out.launch + pace + out.filling;
         out
+    }
+
+    /// When a kernel begins after the first of its partition, as a part of the pace.
+    fn begins(&self, k: usize) -> f64 {
+        let (s, graph) = (&self.sharded, self.graph);
+        let of = |kernel: usize| self.decisions.partition[kernel];
+        let mut latest = 0.0_f64;
+        for (tensor, slot) in &graph.kernels[k].reads {
+            let Some(maker) = graph.tensors[*tensor].maker.filter(|maker| of(*maker) == of(k)) else { continue };
+            let samples = graph.micro as f64;
+            let wait = if along_k(&graph.kernels[maker]) {
+                1.0
+            } else if self.whole_needed(k, *slot, true) {
+                1.0 / samples
+            } else {
+                1.0 / (samples * s.filled(s.split(*tensor, s.asked(k, *slot)).1) as f64)
+            };
+            latest = latest.max(self.begins(maker) + wait);
+        }
+        latest
+    }
+
+    /// Whether a kernel waits for all tiles of what another of its partition makes.
+    pub fn waits_for_all(&self, k: usize) -> bool {
+        let of = |kernel: usize| self.decisions.partition[kernel];
+        self.machine.dataflow
+            && self.graph.kernels[k].reads.iter().any(|(tensor, slot)| {
+                self.whole_needed(k, *slot, true) && self.graph.tensors[*tensor].maker.is_some_and(|m| of(m) == of(k))
+            })
     }
 
     fn network(&self, kernels: &[usize], paid: &[Vec<Paid>], out: &mut Partition) {

@@ -133,7 +133,7 @@ impl<'a> Sharded<'a> {
         }
     }
 
-    fn split(&self, tensor: usize, layout: Layout) -> (u64, u64) {
+    pub fn split(&self, tensor: usize, layout: Layout) -> (u64, u64) {
         let it = &self.graph.tensors[tensor];
         match layout {
             Layout::Rows => (it.rows.div_ceil(self.t), it.columns),

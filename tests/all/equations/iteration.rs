@@ -112,6 +112,7 @@ impl Model<'_> {
                 ("dram_s", p.dram),
                 ("network_s", p.network),
                 ("overhead_s", p.launch),
+                ("filling_s", p.filling),
                 ("time_s", p.time),
                 ("sram_bytes", p.sram),
                 ("live_bytes", p.live),

@@ -6,7 +6,7 @@ use flowspace::mapping::Status;
 use flowspace::mapping::exact;
 use flowspace::mapping::fusion::{self, PartitionCounts};
 use flowspace::mapping::ideals::{Ideals, MAX_IDEALS};
-use flowspace::mapping::instance::{Compute, Instance};
+use flowspace::mapping::instance::{Compute, Goal, Instance, KernelCost, TensorCost, UseCost};
 use flowspace::mapping::solver::{Limits, Milp, Solver};
 use flowspace::system::Overlap;
 use proptest::prelude::*;
@@ -113,14 +113,27 @@ fn from_definitions(i: &Instance, at: &[usize]) -> Option<f64> {
         let compute = fixed + slowest_of_all_splits(i, &inside)?;
         let network = sum(&|k| i.kernels[k].network_s);
         let dram = dram / i.dram_bytes_per_s;
-        total += match i.overlap {
+        let steady = match i.overlap {
             Overlap::Full => compute.max(dram).max(network),
             Overlap::ComputeMemory => compute.max(dram) + network,
             Overlap::None => compute + dram + network,
         };
+        total += steady * (1.0 + inside.iter().map(|k| begins(i, at, *k)).fold(0.0, f64::max));
         total += sum(&|k| i.kernels[k].serial_s) + i.partition_overhead_s;
     }
     Some(total)
+}
+
+/// When a kernel begins in its partition: each that it reads there has a lead on it.
+fn begins(i: &Instance, at: &[usize], k: usize) -> f64 {
+    let mut latest = 0.0_f64;
+    for t in &i.tensors {
+        let Some(maker) = t.producer.filter(|maker| at[*maker] == at[k]) else { continue };
+        for u in t.uses.iter().filter(|u| u.kernel == k) {
+            latest = latest.max(begins(i, at, maker) + u.lag);
+        }
+    }
+    latest
 }
 
 /// The slowest kernel under the best of all choices of options that the cores allow.
@@ -429,4 +442,106 @@ fn a_larger_chip_is_never_slower() {
         Ok(())
     });
     tally.is_even("larger chips");
+}
+
+/// Kernels a, b, c in one partition, 1 s of arithmetic each, cut into four tiles: the chip is divided so that a tile takes each of them
+/// 3 s / 4 = 0.75 s. c begins two tiles after a, at 1.5 s, and ends at 4.5 s; where it needs the result of b whole, it begins when b has
+/// ended, at 0.75 + 3 s, and ends at 6.75 s.
+#[test]
+fn three_kernels_and_four_tiles_by_hand() {
+    let kernel = KernelCost {
+        compute: Compute::Seconds(1.0),
+        network_s: 0.0,
+        serial_s: 0.0,
+        resident_bytes: 0.0,
+        dram_bytes: 0.0,
+        pieces: 1,
+        backward: false,
+    };
+    let of = |lag: f64| {
+        let tensor = |from: usize, lag: f64| TensorCost {
+            producer: Some(from),
+            output: false,
+            store_bytes: 8.0,
+            store_buffer: 0.0,
+            live_bytes: 0.0,
+            uses: vec![UseCost { kernel: from + 1, load_bytes: 8.0, load_buffer: 0.0, onchip_buffer: 0.0, lag }],
+        };
+        Instance {
+            kernels: vec![kernel.clone(); 3],
+            tensors: vec![tensor(0, 0.25), tensor(1, lag)],
+            sram_bytes: 1.0,
+            base_sram_bytes: 0.0,
+            live_limit: f64::INFINITY,
+            cores: 1,
+            dram_bytes_per_s: 4.0,
+            overlap: Overlap::Full,
+            partition_overhead_s: 0.0,
+            kernel_by_kernel: false,
+            separate_phases: false,
+            pins: vec![None; 3],
+            max_partitions: None,
+            goal: Goal::TIME,
+        }
+    };
+    let (streamed, whole) = (of(0.25), of(1.0));
+    assert_eq!(streamed.evaluate(&[0, 0, 0]).map(|(time, _)| time), Some(4.5));
+    assert_eq!(whole.evaluate(&[0, 0, 0]).map(|(time, _)| time), Some(6.75));
+    // Apart b and c store and load 8 bytes, 2 s: max(2, 2) + 2 x 0.25 s of a and b, 2 s of c, 4.5 s.
+    assert_eq!(whole.evaluate(&[0, 0, 1]).map(|(time, _)| time), Some(4.5));
+    let solve = |i: &Instance| exact::solve(i, &Ideals::of(i, MAX_IDEALS).expect("few kernels")).expect("a plan");
+    assert_eq!((solve(&streamed).objective, solve(&whole).objective), (4.5, 4.5));
+    assert_eq!(solve(&whole).assignment, [0, 0, 1]);
+}
+
+/// What a partition takes is what its tiles take one by one: a kernel takes a tile when it has done the one before and those that
+/// it reads have done theirs (all, where it needs them whole), and a step takes the longest part of the partition over the tiles.
+#[test]
+fn partitions_take_as_long_as_their_tiles_one_by_one() {
+    let filled = std::cell::Cell::new(0);
+    let strategy = (instance(6).prop_map(without_rules), 1..=6u64, prop::collection::vec(any::<bool>(), 24));
+    check(1500, &strategy, |(mut instance, tiles, whole)| {
+        let mut choices = whole.iter().cycle();
+        for u in instance.tensors.iter_mut().flat_map(|t| &mut t.uses) {
+            u.lag = if *choices.next().expect("endless") { 1.0 } else { 1.0 / tiles as f64 };
+        }
+        let n = instance.kernels.len();
+        let Some((time, costs)) = instance.evaluate(&vec![0; n]) else { return Ok(()) };
+        // The step at which each kernel ends each of its tiles.
+        let mut ends = vec![vec![0u64; tiles as usize]; n];
+        for k in 0..n {
+            for tile in 0..tiles as usize {
+                let mut ready = if tile > 0 { ends[k][tile - 1] } else { 0 };
+                for t in &instance.tensors {
+                    let Some(maker) = t.producer else { continue };
+                    for u in t.uses.iter().filter(|u| u.kernel == k) {
+                        let awaited = if u.lag == 1.0 { tiles as usize - 1 } else { tile };
+                        ready = ready.max(ends[maker][awaited]);
+                    }
+                }
+                ends[k][tile] = ready + 1;
+            }
+        }
+        let steps = ends.iter().filter_map(|of| of.last()).max().copied().unwrap_or(0) as f64;
+        let c = &costs[0];
+        let steady = match instance.overlap {
+            Overlap::Full => c.compute_s.max(c.dram_s).max(c.network_s),
+            Overlap::ComputeMemory => c.compute_s.max(c.dram_s) + c.network_s,
+            Overlap::None => c.compute_s + c.dram_s + c.network_s,
+        };
+        let by_steps = steps * steady / tiles as f64 + c.serial_s;
+        prop_assert!(near(time, by_steps, 1e-12), "{time}, step by step {by_steps}");
+        filled.set(filled.get() + u32::from(steps > tiles as f64));
+        Ok(())
+    });
+    assert!(filled.get() > 300, "{} pipelines", filled.get());
+}
+
+/// One partition of everything breaks no rule.
+fn without_rules(mut instance: Instance) -> Instance {
+    instance.pins = vec![None; instance.kernels.len()];
+    (instance.max_partitions, instance.separate_phases, instance.kernel_by_kernel) = (None, false, false);
+    (instance.sram_bytes, instance.live_limit) = (1e6, f64::INFINITY);
+    instance.kernels.iter_mut().for_each(|kernel| (kernel.pieces, kernel.backward) = (1, false));
+    instance
 }

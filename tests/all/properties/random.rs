@@ -60,7 +60,7 @@ fn kernel() -> impl Strategy<Value = RawKernel> {
 #[derive(Debug, Clone)]
 struct RawTensor {
     producer: Option<usize>,
-    uses: Vec<(usize, [f64; 3])>,
+    uses: Vec<(usize, [f64; 4])>,
     output: bool,
     store: f64,
     store_buffer: f64,
@@ -68,7 +68,9 @@ struct RawTensor {
 }
 
 fn tensor() -> impl Strategy<Value = RawTensor> {
-    let use_ = (0..8usize, [whole(6), whole(5), whole(5)]);
+    // Of a chip that pipelines tiles, by an eighth of a pass or after half of it.
+    let lag = prop_oneof![Just(0.125), Just(0.125), Just(0.125), Just(0.5), Just(0.0)];
+    let use_ = (0..8usize, (whole(6), whole(5), whole(5), lag).prop_map(|(a, b, c, lag)| [a, b, c, lag]));
     (weighted(0.85, 0..8usize), vec(use_, 0..=3), prop::bool::weighted(0.2), (whole(6), whole(5), whole(5))).prop_map(
         |(producer, uses, output, (store, store_buffer, live))| RawTensor {
             producer,
@@ -98,6 +100,8 @@ struct RawChip {
     /// Kernels whose pin counts.
     pinned: Vec<usize>,
     max_partitions: Option<usize>,
+    /// Whether pipelines of tiles fill and drain.
+    fills: bool,
 }
 
 fn chip() -> impl Strategy<Value = RawChip> {
@@ -107,13 +111,17 @@ fn chip() -> impl Strategy<Value = RawChip> {
     (
         (sram, prop_oneof![3 => Just(0.0), 1 => whole(4)], live, 2..=7u64, (1..=4u32).prop_map(f64::from), overlap),
         (prop_oneof![Just(0.0), quarters(8)], prop::bool::weighted(0.1), weighted(0.35, 0..=8usize), 0..3u8),
-        (prop_oneof![3 => Just(Vec::new()), 1 => vec(0..8usize, 1..=3)], weighted(0.2, 1..=5usize)),
+        (
+            prop_oneof![3 => Just(Vec::new()), 1 => vec(0..8usize, 1..=3)],
+            weighted(0.2, 1..=5usize),
+            prop::bool::weighted(0.7),
+        ),
     )
         .prop_map(
             |(
                 (sram, base, live_limit, cores, bandwidth, overlap),
                 (overhead, kernel_by_kernel, backward_from, compute),
-                (pinned, max_partitions),
+                (pinned, max_partitions, fills),
             )| {
                 RawChip {
                     sram,
@@ -128,6 +136,7 @@ fn chip() -> impl Strategy<Value = RawChip> {
                     compute,
                     pinned,
                     max_partitions,
+                    fills,
                 }
             },
         )
@@ -150,11 +159,12 @@ fn assemble(kernels: &[RawKernel], tensors: &[RawTensor], chip: &RawChip) -> Ins
                 .uses
                 .iter()
                 .filter(|_| first < n)
-                .map(|(k, [load_bytes, load_buffer, onchip_buffer])| UseCost {
+                .map(|(k, [load_bytes, load_buffer, onchip_buffer, lag])| UseCost {
                     kernel: first + k % (n - first),
                     load_bytes: *load_bytes,
                     load_buffer: *load_buffer,
                     onchip_buffer: *onchip_buffer,
+                    lag: if chip.fills { *lag } else { 0.0 },
                 })
                 .collect();
             TensorCost {

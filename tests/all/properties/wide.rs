@@ -27,7 +27,7 @@ fn best(instance: &Instance) -> Option<f64> {
 /// The relaxed problem of every pool is no worse than the best plan, whatever prices the ascent ends with.
 #[test]
 fn no_plan_beats_the_relaxation() {
-    let count = std::cell::Cell::new((0u32, 0u32));
+    let count = std::cell::Cell::new((0u32, 0u32, 0u32));
     let pools = prop_oneof![Just((1, 0)), Just((0, 1)), Just((1, 1)), Just((2, 0)), Just((2, 1))];
     check(8000, &(instance(8).prop_map(free), pools, prop::bool::ANY), |(instance, pool, known)| {
         // The passes are relaxed apart.
@@ -40,13 +40,15 @@ fn no_plan_beats_the_relaxation() {
         };
         let bound = relaxed.bound;
         prop_assert!(bound <= optimum + 1e-9 * optimum.abs().max(1.0), "bound {bound}, best {optimum}");
-        let (cases, close) = count.get();
-        count.set((cases + 1, close + u32::from(bound >= 0.99 * optimum)));
+        // What pooled kernels wait for is not in the bound: it is close where no pipeline fills.
+        let plain = instance.tensors.iter().flat_map(|t| &t.uses).all(|u| u.lag == 0.0);
+        let (cases, without, close) = count.get();
+        count.set((cases + 1, without + u32::from(plain), close + u32::from(plain && bound >= 0.99 * optimum)));
         Ok(())
     });
-    let (cases, close) = count.get();
-    println!("{cases} relaxations, {close} within 1 %");
-    assert!(cases > 1500 && close * 5 > cases, "{cases} {close}");
+    let (cases, plain, close) = count.get();
+    println!("{cases} relaxations, {plain} without pipelines that fill, {close} of these within 1 %");
+    assert!(cases > 1500 && plain > 400 && close * 5 > plain, "{cases} {plain} {close}");
 }
 
 /// The same of the covering by pieces.
@@ -87,7 +89,7 @@ fn layers() -> impl Strategy<Value = Instance> {
             store_bytes: 1.0,
             store_buffer: 1.0,
             live_bytes: 1.0,
-            uses: vec![UseCost { kernel: 0, load_bytes: 1.0, load_buffer: 1.0, onchip_buffer: 2.0 }],
+            uses: vec![UseCost { kernel: 0, load_bytes: 1.0, load_buffer: 1.0, onchip_buffer: 2.0, lag: 0.25 }],
         };
         let tensor = |i: usize| random.tensors.get(i).cloned().unwrap_or_else(|| some.clone());
         let read = |tensor: &TensorCost, i: usize, kernel: usize| {
