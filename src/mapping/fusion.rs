@@ -269,9 +269,12 @@ fn emit_partitions(model: &mut FusionModel, instance: &Instance, counts: Partiti
     }
 }
 
-/// The lags between kernels that may share a partition (producer, reader, lag), and for each kernel all that they can add up to on ways
+/// Between kernels (producer, reader, lag), and the sums of each kernel.
+type Lags = (Vec<(usize, usize, f64)>, Vec<Vec<f64>>);
+
+/// The lags between kernels that may share a partition, and for each kernel all that they can add up to on ways
 /// that end at it, ascending; none where no pipeline fills.
-fn lags(instance: &Instance) -> (Vec<(usize, usize, f64)>, Vec<Vec<f64>>) {
+fn lags(instance: &Instance) -> Lags {
     let mut between = std::collections::BTreeMap::new();
     for tensor in &instance.tensors {
         let Some(from) = tensor.producer else { continue };

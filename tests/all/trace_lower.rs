@@ -794,9 +794,12 @@ fn tensors_have_the_bytes_of_their_types() {
     );
 }
 
+/// Tensors by number, with their shapes.
+type Shapes<'t> = &'t [(u64, &'t [u64])];
+
 /// A host trace of schema 1.0.1 of these operators: name, arguments, results. Collectives are those of a group of so many ranks: what they write,
 /// what they read.
-fn of_operators(list: &[(&str, &[(u64, &[u64])], &[(u64, &[u64])])], ranks: u64) -> Value {
+fn of_operators(list: &[(&str, Shapes<'_>, Shapes<'_>)], ranks: u64) -> Value {
     let mut nodes = vec![
         node(1, 0, "[pytorch|profiler|execution_trace|process]", "", &[], &[]),
         node(2, 1, "[pytorch|profiler|execution_trace|thread]", "", &[], &[]),

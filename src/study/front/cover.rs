@@ -342,7 +342,7 @@ impl<P: Points> Search<'_, P> {
             let stands = self.points.stands(&low) || self.points.stands(&high);
             if !stands {
                 // A row says why.
-                self.ask(&[low.clone()])?;
+                self.ask(std::slice::from_ref(&low))?;
             }
             let closed = if stands { &mut self.settled.unknown } else { &mut self.settled.failed };
             *closed += points - self.known.inside(self.question, &low, &high);

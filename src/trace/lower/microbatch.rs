@@ -90,7 +90,8 @@ pub fn split(program: &Program) -> Option<(u64, Program)> {
         step.and_then(|s| s.cost.flop).unwrap_or(0) as f64
     };
     // Parts that do the same, by what they do in order.
-    let mut alike: HashMap<Vec<(&str, &[u64])>, Vec<&Vec<usize>>> = HashMap::new();
+    type Signature<'s> = Vec<(&'s str, &'s [u64])>;
+    let mut alike: BTreeMap<Signature<'_>, Vec<&Vec<usize>>> = BTreeMap::new();
     for part in parts.values() {
         if part.iter().filter(|i| flop(i) > 0.0).count() < LEAST_PRODUCTS {
             continue;
