@@ -223,16 +223,16 @@ impl Pipe {
             });
             layers.sum::<Option<f64>>().is_some_and(|layers| layers >= self.layers as f64)
         };
-        // The largest scale of a direction that fits, from above.
-        let largest = |p: f64, k: f64| {
-            let (mut low, mut high) = (0.0, 2.0);
-            for _ in 0..40 {
+        // The largest scale of a direction that fits, from above, between one that does and one that does not.
+        let largest = |p: f64, k: f64, (mut low, mut high): (f64, f64)| {
+            let most = high;
+            while high - low > 1e-10 * high {
                 let middle = 0.5 * (low + high);
                 if fits(p * middle, k * middle) { low = middle } else { high = middle }
             }
-            if high < 2.0 { high * (1.0 + 1e-9) } else { f64::INFINITY }
+            if high < most { high * (1.0 + 1e-9) } else { f64::INFINITY }
         };
-        let (weights_alone, kept_alone) = (largest(1.0, 0.0), largest(0.0, 1.0));
+        let (weights_alone, kept_alone) = (largest(1.0, 0.0, (0.0, 2.0)), largest(0.0, 1.0, (0.0, 2.0)));
         if !kept_alone.is_finite() || !weights_alone.is_finite() {
             return Vec::new();
         }
@@ -242,7 +242,9 @@ impl Pipe {
         let mut corners: Vec<(f64, f64)> = Vec::new();
         let mut p = weights_alone;
         for ratio in ratios {
-            let next = largest(1.0, ratio);
+            // With as much kept it is this much less that fits in any case, and no more than before.
+            let low = if ratio > first { p / step * (1.0 - 1e-6) } else { 0.0 };
+            let next = largest(1.0, ratio, (low, p * (1.0 + 1e-6)));
             corners.push((p, ratio * next));
             p = next;
         }

@@ -153,8 +153,6 @@ fn sized(tree: &mut Node, changes: &[&Override]) {
 /// Most points looked at before the run.
 const SAMPLE: u64 = 256;
 
-/// Fields of `solve` that a search of the front refuses ([`spec::unbounded`]).
-const SEARCHED: [&str; 5] = ["objective", "budget", "blind_to", "place", "serving"];
 /// Most points of which all are built to say that none can be.
 const MOST_LOOKED_AT: u64 = 100_000;
 
@@ -197,9 +195,13 @@ impl Study {
             let set = axes.iter().flat_map(|a| &a.values).flat_map(|v| &v.overrides);
             let mut told: Vec<&FieldPath> = Vec::new();
             for change in set.chain(rules.iter().flat_map(|r| &r.overrides)).filter(|c| c.path.root == Root::Solve) {
-                let of_all = || SEARCHED.into_iter().find(|field| change.value.get(field).is_some());
-                let field = change.path.segments.first().map(String::as_str).or_else(of_all);
-                if let Some(why) = field.and_then(super::spec::unbounded).filter(|_| !told.contains(&&change.path)) {
+                // A field of `solve`, or all of it at once.
+                let sets = |field: &str| match change.path.segments.first() {
+                    Some(first) => first == field,
+                    None => change.value.get(field).is_some(),
+                };
+                let found = super::spec::UNBOUNDED.into_iter().find(|(field, _)| sets(field));
+                if let Some((_, why)) = found.filter(|_| !told.contains(&&change.path)) {
                     told.push(&change.path);
                     let at = Node { origin: change.origin.clone(), value: Value::Null };
                     reader.within(change.path.to_string(), |r| r.problem(&at, why));

@@ -490,19 +490,17 @@ pub(super) fn is_plain(name: &str, extra: &str) -> bool {
     name.chars().all(|c| c.is_alphanumeric() || extra.contains(c))
 }
 
-/// Why a search of the front has no bounds where a field of `solve` is set, by the study, an axis or a rule.
-pub(super) fn unbounded(field: &str) -> Option<&'static str> {
-    Some(match field {
-        "objective" => "a search of the front bounds rates by the least time; take it out",
-        "budget" => {
-            "scaled to a budget more of one thing is less of another, so that no part of the space has a bound; take it out, and limit price or power by search.constraints"
-        }
-        "blind_to" => "the bound of a search that is blind says nothing of other systems; take it out",
-        "place" => "the front of placements is not searched; take search out",
-        "serving" => "with limits of time more of a chip may serve less; take them out, or search out",
-        _ => return None,
-    })
-}
+/// Fields of `solve` with which a search of the front has no bounds, whether the study, an axis or a rule sets them, and why.
+pub(super) const UNBOUNDED: [(&str, &str); 5] = [
+    ("objective", "a search of the front bounds rates by the least time; take it out"),
+    (
+        "budget",
+        "scaled to a budget more of one thing is less of another, so that no part of the space has a bound; take it out, and limit price or power by search.constraints",
+    ),
+    ("blind_to", "the bound of a search that is blind says nothing of other systems; take it out"),
+    ("place", "the front of placements is not searched; take search out"),
+    ("serving", "with limits of time more of a chip may serve less; take them out, or search out"),
+];
 
 fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
     let name = &study.name.0;
@@ -531,17 +529,17 @@ fn check_study(study: &StudySpec, node: &Node, reader: &mut Reader) {
         _ => {}
     }
     if study.search.is_some() {
-        let set = [
-            ("objective", study.solve.objective != Objective::Time),
-            ("budget", study.solve.budget.is_some()),
-            ("blind_to", !study.solve.blind_to.is_empty()),
-            ("place", study.solve.place.is_some()),
-            ("serving", study.solve.serving != ServingSpec::default()),
-        ];
-        for (field, _) in set.iter().filter(|(_, set)| *set) {
+        let solve = &study.solve;
+        let set = |field: &str| match field {
+            "objective" => solve.objective != Objective::Time,
+            "budget" => solve.budget.is_some(),
+            "blind_to" => !solve.blind_to.is_empty(),
+            "place" => solve.place.is_some(),
+            _ => solve.serving != ServingSpec::default(),
+        };
+        for (field, why) in UNBOUNDED.into_iter().filter(|(field, _)| set(field)) {
             let at = node.get("solve").and_then(|solve| solve.get(field)).unwrap_or(node);
-            let message = unbounded(field).unwrap_or_default();
-            reader.within(format!("solve.{field}"), |r| r.problem(at, message));
+            reader.within(format!("solve.{field}"), |r| r.problem(at, why));
         }
     }
     let axes = node.get("axes").unwrap_or(node);

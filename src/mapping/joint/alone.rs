@@ -153,8 +153,7 @@ pub struct Alone {
     slope: f64,
     /// By kernel and strategy: bytes that a layer holds, what it keeps of a microbatch, and what waits between the passes.
     need: Vec<Vec<[f64; 3]>>,
-    /// What some chip holds at least of the first two ([`Relaxation::shares`], then [`Relaxation::more_shares`]), and so of all three.
-    shares: Vec<(f64, f64)>,
+    /// What some chip holds at least of all three, by the shares of the first two ([`Relaxation::shares`], then [`Relaxation::more_shares`]).
     held: Vec<Vec<Vec<f64>>>,
     room: f64,
 }
@@ -219,7 +218,6 @@ impl Alone {
                     root[k].iter().map(of).collect()
                 })
                 .collect(),
-            shares: Vec::new(),
             held: Vec::new(),
             room: relaxation.search.dram_capacity() - relaxation.held_by_all(),
         };
@@ -290,7 +288,6 @@ impl Alone {
     fn hold(&mut self, (layers, copies): (f64, f64)) {
         let bytes = |need: &[f64; 3]| layers * need[0] + copies * need[1] + need[2];
         self.held.push(self.need.iter().map(|of| of.iter().map(bytes).collect()).collect());
-        self.shares.push((layers, copies));
     }
 
     /// Looks at what is held by more shares than the first.

@@ -142,6 +142,14 @@ pub struct Settled {
     pub open: u64,
 }
 
+impl Settled {
+    /// All of them, each counted once.
+    pub fn all(&self) -> u64 {
+        let Self { solved, reached, infeasible, outside, unknown, failed, open } = *self;
+        solved + reached + infeasible + outside + unknown + failed + open
+    }
+}
+
 /// The outcome.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Covered {
@@ -280,14 +288,7 @@ pub fn cover<P: Points>(question: &Question, points: P) -> Result<(Covered, P), 
     let mut solved = known.into_solved();
     fronts.values().flatten().for_each(|(_, at)| solved[*at].on_front = true);
     settled.solved = solved.len() as u64;
-    let counted = settled.solved
-        + settled.reached
-        + settled.infeasible
-        + settled.outside
-        + settled.unknown
-        + settled.failed
-        + settled.open;
-    debug_assert_eq!(counted, question.sizes.iter().map(|n| *n as u64).product::<u64>());
+    debug_assert_eq!(settled.all(), question.sizes.iter().map(|n| *n as u64).product::<u64>());
     Ok((Covered { solved, settled, within, wide }, points))
 }
 
@@ -713,14 +714,7 @@ mod tests {
             let all = made.all();
             let (covered, asked) = cover(&question, Asked { made: made.clone(), solved: 0 }).unwrap();
             let settled = covered.settled;
-            let sum = settled.solved
-                + settled.reached
-                + settled.infeasible
-                + settled.outside
-                + settled.unknown
-                + settled.failed
-                + settled.open;
-            prop_assert_eq!(sum, question.sizes.iter().product::<usize>() as u64);
+            prop_assert_eq!(settled.all(), question.sizes.iter().product::<usize>() as u64);
             let continuous = question.continuous.contains(&true);
             between.set(between.get() + u32::from(continuous && covered.wide.is_empty()));
             wide.set(wide.get() + u32::from(!covered.wide.is_empty() && covered.within.is_finite()));
