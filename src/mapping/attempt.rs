@@ -5,7 +5,7 @@ use super::degrees::Degrees;
 use super::dominance::dominates;
 use super::first_pass::Tried;
 use super::ideals::Ideals;
-use super::instance::{self, Instance};
+use super::instance::Instance;
 use super::joint::{self, Context, Ended};
 use super::partitions::Fused;
 use super::record::SolveRecord;
@@ -18,6 +18,15 @@ use std::sync::Arc;
 
 /// Lengths of the longest stage that the joint search bounds one by one; all that are longer have one bound.
 const TOLD_APART: usize = 4;
+
+/// A sharding of an assignment, with what the first pass's objective says of it: infinite where its strategies do not agree.
+pub(super) fn evaluated(tried: &Tried, strategies: &[Strategy]) -> Sharding {
+    let at = |k: usize| tried.pass.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
+    let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
+    let objective = sharding::price(&tried.pass.problem, &choice);
+    let record = SolveRecord { objective, ..tried.pass.sharding.record.clone() };
+    Sharding { strategies: strategies.to_vec(), record }
+}
 
 impl Search<'_> {
     /// Solves a sharding (at every tile count, or each of some, descending) with every division into stages that can still win: from the one with the shortest longest stage on,
@@ -75,7 +84,7 @@ impl Search<'_> {
         // Tile counts of those tried that make smaller ones needless.
         let mut whole: Vec<(u64, bool)> = Vec::new();
         let is_whole = |tiles| tiling::is_whole(self.workload, self.system, degrees.tp, &sharding.strategies, tiles);
-        let modes: &[bool] = if instance::may_keep_weights(self.system) { &[true, false] } else { &[false] };
+        let modes: &[bool] = if self.keeps_weights { &[true, false] } else { &[false] };
         let any = self.request.any;
         for (tiles, weights_on_chip) in counts.into_iter().flat_map(|t| modes.iter().map(move |m| (t, *m))) {
             let layout = (tiles, weights_on_chip);
@@ -190,6 +199,9 @@ impl Search<'_> {
         ideals: &mut Option<Ideals>,
         found: &mut Found,
     ) -> Result<(), MapError> {
+        if self.workload.is_chain() {
+            return if only_starts { Ok(()) } else { self.try_all_shardings_of_blocks(tried, best, found) };
+        }
         let candidate = &tried.candidate;
         let pipe = self.pipe(&candidate.degrees);
         // Stages as equal as can be take least time and most memory. Told apart by their longest stage, divisions have bounds that
@@ -208,11 +220,7 @@ impl Search<'_> {
             let before = nodes_left;
             let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
             let mut evaluate = |strategies: &[Strategy], tiles: &[u64], ideals: &mut Option<Ideals>| {
-                let at = |k: usize| tried.pass.problem.open[k].iter().position(|s| *s == strategies[k]).unwrap_or(0);
-                let choice: Vec<usize> = (0..strategies.len()).map(at).collect();
-                let objective = sharding::price(&tried.pass.problem, &choice);
-                let record = SolveRecord { objective, ..tried.pass.sharding.record.clone() };
-                let sharding = Sharding { strategies: strategies.to_vec(), record };
+                let sharding = evaluated(tried, strategies);
                 self.try_sharding(candidate, (&sharding, Some(tiles)), best, ideals, found)?;
                 Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
             };

@@ -20,7 +20,7 @@ use super::figures::use_of;
 use super::instance::{Instance, PartitionCost};
 use super::partitions::Fused;
 use super::record::SolveRecord;
-use super::request::{LeftOpen, MapError, Objective, Passes, Proof, Request};
+use super::request::{LeftOpen, MapError, Objective, Proof, Request};
 use super::search::{Best, Candidate, Found, Search, TIE};
 use super::sharding::Sharding;
 use super::tiling::tile_counts;
@@ -66,9 +66,6 @@ pub(super) fn allowed(system: &System, request: &Request) -> Result<(), MapError
             "is mapped for time only, as its blocks are divided among the stages by time: leave --objective (in a study solve.objective) out; the answer states energy \
              and cost too",
         );
-    }
-    if request.passes == Passes::Joint {
-        return says("takes two passes: there is no --sharding joint for it");
     }
     if request.max_partitions.is_some() || request.pins.partition.iter().any(Option::is_some) {
         return says("takes no pinned partitions and no --max-partitions");

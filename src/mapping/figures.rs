@@ -112,7 +112,7 @@ impl Search<'_> {
         });
         let arithmetic = sums.arithmetic_s;
         let streamed = options.weight_traffic == WeightTraffic::Streamed;
-        let streamed = streamed && !instance::may_keep_weights(self.system);
+        let streamed = streamed && !self.keeps_weights;
         let dram_bytes = if streamed { sums.weight_bytes } else { 0.0 };
         let dram = dram_bytes / self.rate.dram_bytes_per_s;
         // Whatever the sharding, kernels make their own collectives.

@@ -8,7 +8,7 @@
 use super::blocks::Part;
 use super::degrees::Degrees;
 use super::ideals::Ideals;
-use super::instance::{Instance, may_keep_weights};
+use super::instance::Instance;
 use super::partitions::Fused;
 use super::request::{Known, LeftOpen, MapError};
 use super::search::{Best, Candidate, Found, Search, TIE};
@@ -73,7 +73,7 @@ impl Search<'_> {
             None => (1..=streamed_size(self.workload)).contains(&plan.tiles),
         };
         let whole = plan.sharding.len() == n && plan.partition.len() == n;
-        if !(possible && asked && tiles && whole) || (plan.weights_on_chip && !may_keep_weights(self.system)) {
+        if !(possible && asked && tiles && whole) || (plan.weights_on_chip && !self.keeps_weights) {
             return None;
         }
         let degrees = Degrees::new(self.system, plan.uses.clone());

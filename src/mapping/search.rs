@@ -24,7 +24,7 @@ use super::degrees::{Degrees, assignments};
 use super::first_pass::Tried;
 use super::goal::Worth;
 use super::ideals::Ideals;
-use super::instance::{Amounts, Choice, Instance, SramShort};
+use super::instance::{Amounts, Choice, Instance, SramShort, may_keep_weights};
 use super::joint;
 use super::record::Infeasible;
 pub use super::request::{
@@ -130,13 +130,7 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Deadli
     let workloads: Vec<Cow<'_, Workload>> = sizes.into_iter().map(of_size).collect();
     let searches: Result<Vec<Search<'_>>, MapError> =
         workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
-    let answer = run(&searches?)?;
-    match answer {
-        Answer::Infeasible(_) if request.tries_jointly(system, workload.kernels.len()) => {
-            search(workload, system, &Request { passes: Passes::Joint, ..request.clone() }, clock)
-        }
-        answer => Ok(answer),
-    }
+    run(&searches?)
 }
 
 /// Kernel by kernel every kernel is a partition: fewer are not possible.
@@ -188,6 +182,8 @@ pub(super) struct Search<'a> {
     /// The blocks of a chain; none of other workloads.
     pub(super) blocks: Vec<blocks::BlockGraph>,
     pub(super) clock: Deadline,
+    /// Whether weights may stay on chip for the iteration.
+    pub(super) keeps_weights: bool,
     /// Whether a MILP was solved.
     pub(super) by_solver: Cell<bool>,
 }
@@ -264,6 +260,7 @@ impl<'a> Search<'a> {
             system,
             request,
             clock,
+            keeps_weights: may_keep_weights(system),
             by_solver: Cell::new(false),
             worth: Worth::of(request, system)?,
             rate: Rate::of(workload, system),
@@ -392,6 +389,21 @@ pub(super) struct Found {
 }
 
 impl Found {
+    pub(super) fn new() -> Self {
+        Self {
+            reasons: Vec::new(),
+            considered: 0,
+            solved: 0,
+            nodes: 0,
+            joint_nodes: 0,
+            reproducible: true,
+            left: None,
+            unproven: f64::INFINITY,
+            memory: wide::Memory::default(),
+            block_ideals: Vec::new(),
+        }
+    }
+
     /// A limit left something out that `bound` bounds from below.
     pub(super) fn stop(&mut self, left: LeftOpen, bound: f64) {
         self.left = Some(left);
@@ -406,18 +418,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
         return Err(MapError::Request("no size of a microbatch fits the batch".into()));
     };
     let request = first.request;
-    let mut found = Found {
-        reasons: Vec::new(),
-        considered: 0,
-        solved: 0,
-        nodes: 0,
-        joint_nodes: 0,
-        reproducible: true,
-        left: None,
-        unproven: f64::INFINITY,
-        memory: wide::Memory::default(),
-        block_ideals: Vec::new(),
-    };
+    let mut found = Found::new();
     let mut candidates: Vec<Candidate> = Vec::new();
     for (of, search) in searches.iter().enumerate() {
         candidates.extend(search.candidates(of, &mut found)?);
@@ -430,8 +431,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let mut best: Option<Best> = None;
     let mut ideals: Option<Ideals> = None;
     let mut tried: Vec<Tried> = Vec::new();
-    // Of a chain of blocks no other shardings are searched: its bound holds given each assignment's.
-    let joint = request.is_joint(first.system, first.workload.kernels.len()) && !first.workload.is_chain();
+    let joint = request.is_joint(first.system);
     for (of, search) in searches.iter().enumerate() {
         for known in request.known.iter().filter(|known| known.micro_batch == search.workload.micro_batch) {
             search.try_known(of, known, &mut best, &mut ideals, &mut found)?;

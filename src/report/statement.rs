@@ -100,7 +100,6 @@ impl Space {
         given.extend(request.max_partitions.map(|most| format!("at most {most} partitions")));
         let one_sharding = match () {
             () if joint || pinned == n || grid => None,
-            () if workload.is_chain() => Some("of a workload of several blocks no other is searched"),
             () if request.passes == Passes::TwoPass => {
                 Some("--sharding joint, in a study solve.sharding, searches all")
             }
@@ -192,19 +191,12 @@ fn open(left: LeftOpen, request: &Request) -> String {
 
 /// Of a point that has no mapping.
 pub fn of_infeasible(workload: &Workload, system: &System, request: &Request) -> String {
-    let joint = joint(workload, system, request);
-    format!("Infeasible: nothing fits {}.", Space::of(workload, system, request, joint).words())
-}
-
-/// Whether a search that finds nothing has looked at all shardings.
-fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
-    let n = workload.kernels.len();
-    (request.is_joint(system, n) || request.tries_jointly(system, n)) && !workload.is_chain()
+    format!("Infeasible: nothing fits {}.", Space::of(workload, system, request, request.is_joint(system)).words())
 }
 
 /// Of a search that something ended before it had a plan.
 pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, left: LeftOpen) -> String {
-    let all = Space::of(workload, system, request, joint(workload, system, request)).words();
+    let all = Space::of(workload, system, request, request.is_joint(system)).words();
     format!("No plan yet {all}; there may be one, as {}.", open(left, request))
 }
 

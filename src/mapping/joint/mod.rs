@@ -19,6 +19,7 @@
 mod alone;
 mod alone_bounds;
 mod links;
+mod of_blocks;
 pub mod relaxed;
 pub mod separable;
 mod together;

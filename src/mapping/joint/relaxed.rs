@@ -110,7 +110,7 @@ impl<'a> Relaxation<'a> {
     }
 
     /// What a layer asks of the DRAM, each kind at its least.
-    fn least_need(&self, open: &Open) -> LayerNeed {
+    pub(super) fn least_need(&self, open: &Open) -> LayerNeed {
         let each = open.iter().enumerate();
         let whole = each.clone().map(|(k, open)| least(open, |s| self.held_by(k, s, (1.0, 0.0)))).sum();
         let kept = each.map(|(k, open)| least(open, |s| self.held_by(k, s, (0.0, 1.0)))).sum();

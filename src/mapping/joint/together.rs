@@ -5,7 +5,7 @@ use super::super::best_first::{self, Effort};
 use super::super::cache;
 use super::super::exact::{self, Path, Searched};
 use super::super::ideals::{Ideals, MAX_IDEALS};
-use super::super::instance::{Instance, When, may_keep_weights};
+use super::super::instance::{Instance, When};
 use super::super::partitions::Fused;
 use super::super::request::{Engine, MapError};
 use super::super::search::{Search, TIE};
@@ -68,7 +68,7 @@ impl<'a> Together<'a> {
             [one] => (*one, *one),
             several => (1, *several.first()?),
         };
-        let modes: &[bool] = if may_keep_weights(system) { &[true, false] } else { &[false] };
+        let modes: &[bool] = if search.keeps_weights { &[true, false] } else { &[false] };
         let keeps = modes.contains(&true) && relaxation.instance(&root, ends, true).is_some();
         let modes: &[bool] = if keeps { &[true, false] } else { &[false] };
         // What keeping the weights on chip saves is saved in the bound too.

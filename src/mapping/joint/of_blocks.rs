@@ -1,0 +1,665 @@
+//! All shardings of a chain of blocks (embedding, layers, head), by branch and bound.
+//!
+//! A plan's partitions do not mix blocks ([`super::super::blocks`]), and its iteration grows with the seconds of a unit of each block, with what a unit holds,
+//! and with its weights and gradients ([`super::super::chain`]). So the least of each block by itself, divided among the stages at best, bounds all shardings:
+//!
+//! ```text
+//! iteration(sharding) >= division(least seconds, least bytes held, least weights and gradients of each block)
+//! ```
+//!
+//! A block's least seconds are those of a graph by itself: the same joint search as for any other, on one stage and without a limit of DRAM. What joins
+//! the blocks are the tensors that go from one to another: how they lie in DRAM, and who converts them. Both are taken at their least where the
+//! strategies at their ends are open, and as they are where those are decided. So sets are split by the strategies of these ends first, then by tile count
+//! (which is one for all blocks), then by the kernels whose strategies differ most in what they hold. A set whose strategies are all decided is evaluated as it is.
+
+use super::super::attempt::evaluated;
+use super::super::chain::BlockLoad;
+use super::super::degrees::Degrees;
+use super::super::first_pass::Tried;
+use super::super::request::{Engine, LeftOpen, MapError, Passes, Pins, Request};
+use super::super::search::{Best, Candidate, Found, Search, TIE};
+use super::super::sharding::{Link, Problem, Unit, price};
+use super::super::tiling::tile_counts;
+use super::relaxed::{Open, Relaxation, least};
+use super::{couplings, problem_in, prune};
+use crate::graph::{Collective, Scope, Use};
+use crate::model::Strategy;
+use crate::model::compute::{Tiling, tensor_bytes};
+use crate::model::layout::{Layout, conversion, produced, required};
+use crate::model::schedule::{hand_over, microbatches, samples_per_pass};
+use crate::system::System;
+use crate::system::options::{Charge, GradientReduction, NetworkModel};
+use crate::workload::{CollectiveKind, Phase, Tensor, Workload};
+use std::collections::{BTreeMap, BinaryHeap};
+use std::rc::Rc;
+
+/// A block by itself.
+#[derive(Debug, Clone)]
+struct Least {
+    /// No sharding of the set gives a unit and a microbatch fewer.
+    seconds: f64,
+    /// One that comes near.
+    sharding: Vec<Strategy>,
+    /// What the tensors at its ends were taken for.
+    ends: Ends,
+}
+
+/// What is said of a block's ends: the inputs that lie smaller in the DRAM than their readers want them, bytes that results take there beyond what the
+/// block by itself says, and the conversions that its kernels pay.
+#[derive(Debug, Clone, PartialEq, Default)]
+struct Ends {
+    /// Tensor of the block, whether readers of the backward pass, and the factor.
+    scaled: Vec<(usize, bool, f64)>,
+    /// Kernel of the block, and bytes of a sample on a chip.
+    stored: Vec<(usize, f64)>,
+    /// Kernel of the block.
+    converted: Vec<(usize, Collective)>,
+}
+
+/// A set of shardings.
+#[derive(Debug, Clone)]
+struct Set {
+    open: Open,
+    /// One tile count, or all.
+    tiles: Option<u64>,
+    /// Of the set that this was split from, then its own.
+    blocks: Vec<Rc<Least>>,
+}
+
+struct Node {
+    bound: f64,
+    /// Of equal bounds the one made last: it is nearest to being decided.
+    made: u64,
+    set: Set,
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+impl Eq for Node {}
+impl PartialOrd for Node {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Node {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.bound.total_cmp(&self.bound).then(self.made.cmp(&other.made))
+    }
+}
+
+/// The search of a chain on one assignment.
+struct Blocks<'a> {
+    search: &'a Search<'a>,
+    degrees: &'a Degrees,
+    /// Without a limit of DRAM and without what happens once an iteration.
+    system: System,
+    /// What each block holds.
+    needs: Vec<Relaxation<'a>>,
+    links: Vec<Link>,
+    /// Strategies as the links number them; below it those that some neighbour agrees with.
+    problem: &'a Problem,
+    root: Open,
+    tiles: Vec<u64>,
+    /// Tensors that go from one block to another, and the kernels at each.
+    crossing: Vec<(usize, Vec<usize>)>,
+    known: BTreeMap<(usize, Option<u64>, Vec<Option<Strategy>>), Vec<Rc<Least>>>,
+}
+
+impl Search<'_> {
+    /// [`Search::try_all_shardings`] of a chain of blocks.
+    pub(in crate::mapping) fn try_all_shardings_of_blocks(
+        &self,
+        tried: &Tried,
+        best: &mut Option<Best>,
+        found: &mut Found,
+    ) -> Result<(), MapError> {
+        let degrees = &tried.candidate.degrees;
+        if degrees.tp <= 1 {
+            return Ok(());
+        }
+        let Some(problem) = problem_in(Unit::Seconds, self, degrees) else { return Ok(()) };
+        if problem.open.iter().all(|open| open.len() == 1) {
+            return Ok(());
+        }
+        let links = couplings(&problem);
+        let mut root = problem.open.clone();
+        if !prune(&links, &problem.open, &mut root) {
+            return Ok(());
+        }
+        let plain = Request::default();
+        let blocks: Result<Vec<Search<'_>>, MapError> =
+            self.blocks.iter().map(|(w, _)| Search::new(w, self.system, &plain, self.clock)).collect();
+        let blocks = blocks?;
+        let mut system = self.system.clone();
+        system.memory.0.capacity = None;
+        system.model.optimizer_step = Charge::Ignored;
+        if system.model.gradient_reduction == GradientReduction::PerIteration {
+            system.model.gradient_reduction = GradientReduction::Ignored;
+        }
+        let search = Blocks {
+            search: self,
+            degrees,
+            system,
+            needs: blocks.iter().map(|block| Relaxation::new(block, degrees, (1, 1))).collect(),
+            links,
+            problem: &problem,
+            root,
+            tiles: match self.request.tiles {
+                Some(tiles) => vec![tiles],
+                None => tile_counts(self.workload, self.system),
+            },
+            crossing: crossing(self.workload),
+            known: BTreeMap::new(),
+        };
+        search.run(tried, best, found)
+    }
+}
+
+/// Tensors that go from one block to another, and the kernels that decide how: the one that makes it, and all that read it here or in the next repetition.
+fn crossing(w: &Workload) -> Vec<(usize, Vec<usize>)> {
+    let block = |k: usize| w.kernels[k].block;
+    let of = |(id, tensor): (usize, &Tensor)| {
+        let p = tensor.producer?;
+        tensor.consumers.iter().any(|u| block(u.kernel) != block(p)).then(|| {
+            let next = w.tensors.iter().filter(|t| t.carried_from == Some(id)).flat_map(|t| &t.consumers);
+            let mut kernels: Vec<usize> = tensor.consumers.iter().chain(next).map(|u| u.kernel).collect();
+            kernels.push(p);
+            kernels.sort_unstable();
+            kernels.dedup();
+            (id, kernels)
+        })
+    };
+    w.tensors.iter().enumerate().filter_map(of).collect()
+}
+
+impl Blocks<'_> {
+    fn run(mut self, tried: &Tried, best: &mut Option<Best>, found: &mut Found) -> Result<(), MapError> {
+        let value = |best: &Option<Best>| best.as_ref().map_or(f64::INFINITY, |b| b.objective);
+        let candidate = &tried.candidate;
+        let near = 1.0 - self.search.request.limits.gap.max(TIE);
+        let mut seen: Vec<Vec<Strategy>> = vec![tried.pass.sharding.strategies.clone()];
+        let mut evaluate = |sharding: Vec<Strategy>, best: &mut Option<Best>, found: &mut Found| {
+            if seen.contains(&sharding) {
+                return Ok(());
+            }
+            let at = |k: usize| self.problem.open[k].iter().position(|s| *s == sharding[k]).unwrap_or(0);
+            let agree = price(self.problem, &(0..sharding.len()).map(at).collect::<Vec<_>>()).is_finite();
+            let priced = evaluated(tried, &sharding);
+            seen.push(sharding);
+            match agree {
+                true => self.search.try_chain(candidate, &priced, best, found),
+                false => Ok(()),
+            }
+        };
+        if value(best).is_infinite() {
+            evaluate(self.least_held(), best, found)?;
+        }
+        let mut heap = BinaryHeap::new();
+        let mut made = 0;
+        let root = Set { open: self.root.clone(), tiles: None, blocks: Vec::new() };
+        if let Some((bound, set)) = self.bound(root, value(best), found)? {
+            heap.push(Node { bound: bound.max(candidate.bound), made, set });
+        }
+        while let Some(Node { bound, set, .. }) = heap.pop() {
+            if bound >= value(best) * (1.0 - TIE) || (self.search.request.any && best.is_some()) {
+                return Ok(());
+            }
+            if bound >= value(best) * near {
+                found.unproven = found.unproven.min(bound);
+                return Ok(());
+            }
+            if self.search.out_of_time() || found.joint_nodes >= self.search.request.joint_nodes {
+                let left = if self.search.out_of_time() { LeftOpen::out_of_time() } else { LeftOpen::Sets };
+                found.stop(left, bound);
+                return Ok(());
+            }
+            found.joint_nodes += 1;
+            let sharding = self.joined(&set);
+            evaluate(sharding.clone(), best, found)?;
+            if bound >= value(best) * (1.0 - TIE) {
+                continue;
+            }
+            let children = self.split(&set, &sharding);
+            if children.is_empty() {
+                // Decided, and its plan was looked at: what is below it is what waits in the DRAM, or who overlaps with whom.
+                found.unproven = found.unproven.min(bound);
+            }
+            for mut child in children {
+                if !prune(&self.links, &self.problem.open, &mut child.open) {
+                    continue;
+                }
+                if let Some((own, child)) = self.bound(child, value(best), found)? {
+                    made += 1;
+                    heap.push(Node { bound: own.max(bound), made, set: child });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of a set.
+    fn split(&self, set: &Set, sharding: &[Strategy]) -> Vec<Set> {
+        let by = |k: usize| -> Vec<Set> {
+            let with = |s: &Strategy| {
+                let mut child = set.clone();
+                child.open[k] = vec![*s];
+                child
+            };
+            set.open[k].iter().map(with).collect()
+        };
+        let is_open = |k: &usize| set.open[*k].len() > 1;
+        // The end of the dearest tensor first: of those with most bytes, as it lies.
+        let w = self.search.workload;
+        let bytes = |id: usize| w.tensors[id].bytes(w.word_bytes) * self.converts(id, sharding);
+        let of = |(id, kernels): &(usize, Vec<usize>)| {
+            kernels.iter().copied().find(is_open).map(|k| (bytes(*id), std::cmp::Reverse(k)))
+        };
+        let end = self.crossing.iter().filter_map(of).max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        if let Some((_, std::cmp::Reverse(k))) = end {
+            return by(k);
+        }
+        if set.tiles.is_none() && self.tiles.len() > 1 {
+            return self.tiles.iter().map(|t| Set { tiles: Some(*t), ..set.clone() }).collect();
+        }
+        let held = |k: &usize| {
+            let each = set.open[*k].iter().map(|s| self.held(*k, *s));
+            let (low, high) = each.fold((f64::INFINITY, 0.0_f64), |(low, high), b| (low.min(b), high.max(b)));
+            high - low
+        };
+        let open = (0..set.open.len()).filter(is_open);
+        open.max_by(|a, b| held(a).total_cmp(&held(b)).then(b.cmp(a))).map_or(Vec::new(), by)
+    }
+
+    /// How many conversions a tensor asks for between blocks.
+    fn converts(&self, id: usize, sharding: &[Strategy]) -> f64 {
+        let w = self.search.workload;
+        let tensor = &w.tensors[id];
+        let Some(p) = tensor.producer else { return 0.0 };
+        let across = tensor.consumers.iter().filter(|u| w.kernels[u.kernel].block != w.kernels[p].block);
+        let made = produced(sharding[p], self.search.system.model.layouts);
+        1.0 + across.filter(|u| self.wanted(u, sharding[u.kernel]) != made).count() as f64
+    }
+
+    fn wanted(&self, u: &Use, s: Strategy) -> Layout {
+        required(&self.search.workload.kernels[u.kernel], u.slot, s, self.search.system.model.layouts)
+    }
+
+    /// Where a kernel of the whole stands: its block, and its place in that.
+    fn place(&self, k: usize) -> (usize, usize) {
+        let b = self.search.workload.kernels[k].block;
+        (b, self.search.blocks[b].1.binary_search(&k).unwrap_or(0))
+    }
+
+    /// Bytes that a kernel's strategy decides in the DRAM and in what is reduced once an iteration, of one unit.
+    fn held(&self, k: usize, s: Strategy) -> f64 {
+        let (b, at) = self.place(k);
+        self.needs[b].held_by(at, s, (1.0, 1.0))
+    }
+
+    /// The best of each block together.
+    fn joined(&self, set: &Set) -> Vec<Strategy> {
+        let of = |k: usize| {
+            let (b, at) = self.place(k);
+            let own = set.blocks.get(b).and_then(|least| least.sharding.get(at)).copied();
+            own.filter(|s| set.open[k].contains(s)).unwrap_or(set.open[k][0])
+        };
+        (0..set.open.len()).map(of).collect()
+    }
+
+    /// A sharding that holds little: kernel by kernel, those with the largest choice first.
+    fn least_held(&self) -> Vec<Strategy> {
+        let mut open = self.root.clone();
+        let choice = |k: usize| {
+            let each = self.root[k].iter().map(|s| self.held(k, *s));
+            let (low, high) = each.fold((f64::INFINITY, 0.0_f64), |(low, high), b| (low.min(b), high.max(b)));
+            high - low
+        };
+        let mut order: Vec<usize> = (0..open.len()).collect();
+        order.sort_by(|a, b| choice(*b).total_cmp(&choice(*a)).then(a.cmp(b)));
+        for k in order {
+            let mut by_bytes = open[k].clone();
+            by_bytes.sort_by(|a, b| self.held(k, *a).total_cmp(&self.held(k, *b)));
+            for s in by_bytes {
+                let mut with = open.clone();
+                with[k] = vec![s];
+                if prune(&self.links, &self.problem.open, &mut with) {
+                    open = with;
+                    break;
+                }
+            }
+        }
+        open.iter().map(|of| of[0]).collect()
+    }
+
+    /// No plan of a set takes less; `None` where none beats `best`, or none fits.
+    fn bound(&mut self, mut set: Set, best: f64, found: &mut Found) -> Result<Option<(f64, Set)>, MapError> {
+        let blocks = self.search.blocks.len();
+        let parents = std::mem::take(&mut set.blocks);
+        let floor = |seconds: &[f64], of: &Self| -> Option<f64> {
+            let update = |g: f64, w: f64| of.search.update(of.degrees, g, w);
+            let chain = of.search.chain(of.degrees, of.loads(&set.open, seconds), &update);
+            chain.divide().map(|(seconds, _)| seconds * (1.0 - TIE * 1e-2))
+        };
+        // What is known of the larger set holds for this one.
+        let mut seconds: Vec<f64> = (0..blocks).map(|b| parents.get(b).map_or(0.0, |p| p.seconds)).collect();
+        match floor(&seconds, self) {
+            Some(bound) if bound < best * (1.0 - TIE) => {}
+            _ => return Ok(None),
+        }
+        // The block that is repeated most says most.
+        let mut order: Vec<usize> = (0..blocks).collect();
+        order.sort_by_key(|b| std::cmp::Reverse(self.search.blocks[*b].0.repeat));
+        let mut own: Vec<Option<Rc<Least>>> = vec![None; blocks];
+        let mut bound = 0.0;
+        for b in order {
+            let Some(least) = self.least(b, &set, parents.get(b), found)? else { return Ok(None) };
+            seconds[b] = seconds[b].max(least.seconds);
+            own[b] = Some(least);
+            match floor(&seconds, self) {
+                Some(now) if now < best * (1.0 - TIE) => bound = now,
+                _ => return Ok(None),
+            }
+        }
+        set.blocks = own.into_iter().flatten().collect();
+        Ok(Some((bound, set)))
+    }
+
+    /// What a set's blocks ask of the stages at least, their units taking `seconds`.
+    fn loads(&self, open: &Open, seconds: &[f64]) -> Vec<BlockLoad> {
+        let (w, degrees) = (self.search.workload, self.degrees);
+        let samples = samples_per_pass(w, &self.search.system.model);
+        let over = |bytes: f64, messages: u64| hand_over(&degrees.pp_group, bytes * samples, messages);
+        let mut onward = vec![(0.0, 0u64); self.needs.len()];
+        for (id, _) in &self.crossing {
+            let tensor = &w.tensors[*id];
+            let Some(from) = tensor.producer.map(|p| w.kernels[p].block) else { continue };
+            let across = tensor.consumers.iter().filter(|u| w.kernels[u.kernel].block != from);
+            let bytes = across.clone().map(|u| least(&open[u.kernel], |s| self.bytes(tensor, self.wanted(u, s), 1)));
+            let Some(to) = across.clone().map(|u| w.kernels[u.kernel].block).next() else { continue };
+            let cut = &mut onward[from.min(to)];
+            cut.0 += bytes.fold(0.0, f64::max);
+            cut.1 += 1;
+        }
+        let of = |(b, need): (usize, &Relaxation<'_>)| {
+            let (graph, kernels) = &self.search.blocks[b];
+            let own: Open = kernels.iter().map(|k| open[*k].clone()).collect();
+            let stage = need.stage(&own);
+            BlockLoad {
+                repeat: graph.repeat,
+                pass_s: seconds[b],
+                need: need.least_need(&own),
+                live: 0.0,
+                gradient_bytes: stage.layer_gradient_bytes,
+                weight_bytes: stage.layer_weight_bytes,
+                inside_s: over(stage.carried_bytes, stage.hand_overs),
+                onward_s: over(onward[b].0, onward[b].1),
+            }
+        };
+        self.needs.iter().enumerate().map(of).collect()
+    }
+
+    /// Bytes of a sample of a tensor in a layout, padded to tiles.
+    fn bytes(&self, tensor: &Tensor, layout: Layout, tiles: u64) -> f64 {
+        let tiling = Tiling::new(tiles, &self.search.system.model);
+        tensor_bytes(tensor, layout, self.degrees.tp, tiling, self.search.workload.word_bytes).0
+    }
+
+    /// The least seconds of a block in a set; `None` where it has no plan.
+    fn least(
+        &mut self,
+        b: usize,
+        set: &Set,
+        parent: Option<&Rc<Least>>,
+        found: &mut Found,
+    ) -> Result<Option<Rc<Least>>, MapError> {
+        let (graph, kernels) = &self.search.blocks[b];
+        let pins: Vec<Option<Strategy>> = kernels
+            .iter()
+            .map(|k| match set.open[*k].as_slice() {
+                [one] => Some(*one),
+                _ => None,
+            })
+            .collect();
+        let ends = self.ends(b, set);
+        let keeps = |least: &Least| {
+            least.ends == ends && least.sharding.iter().zip(&pins).all(|(s, pin)| pin.is_none_or(|pin| pin == *s))
+        };
+        // The best of a larger set that is in this one is its best too, as far as the tile count is the same.
+        if let Some(parent) = parent.filter(|parent| keeps(parent) && (set.tiles.is_none() || self.tiles.len() == 1)) {
+            return Ok(Some(parent.clone()));
+        }
+        let key = (b, set.tiles, pins.clone());
+        if let Some(known) = self.known.get(&key).and_then(|of| of.iter().find(|known| known.ends == ends)) {
+            return Ok(Some(known.clone()));
+        }
+        let w = with_ends(graph, &ends, self.degrees.tp as f64);
+        let spent = found.joint_nodes;
+        let request = Request {
+            tiles: set.tiles.or(self.search.request.tiles),
+            pins: Pins { sharding: pins, ..Pins::default() },
+            engine: Engine::Exact,
+            limits: self.search.limits(),
+            passes: Passes::Joint,
+            joint_nodes: self.search.request.joint_nodes.saturating_sub(spent),
+            ..Request::default()
+        };
+        let one_stage = Degrees { pp: 1, ..self.degrees.clone() };
+        let Some((seconds, sharding, nodes)) =
+            alone((&w, &self.system), &request, self.search.deadline(), (one_stage, found))?
+        else {
+            return Ok(None);
+        };
+        found.joint_nodes += nodes;
+        let passes = microbatches(&w, &self.system.model, self.degrees.dp);
+        let least = Rc::new(Least { seconds: seconds / passes * (1.0 - TIE * 1e-2), sharding, ends });
+        self.known.entry(key).or_default().push(least.clone());
+        Ok(Some(least))
+    }
+
+    /// What is certain of a block's ends in a set.
+    fn ends(&self, b: usize, set: &Set) -> Ends {
+        let w = self.search.workload;
+        let graph = &self.search.blocks[b].0;
+        let block = |k: usize| w.kernels[k].block;
+        let mut out = Ends::default();
+        for (id, kernels) in &self.crossing {
+            let tensor = &w.tensors[*id];
+            let (Some(p), true) = (tensor.producer, kernels.iter().any(|k| block(*k) == b)) else { continue };
+            let Some(at) = graph.tensors.iter().position(|t| t.name == tensor.name) else { continue };
+            let counts = set.tiles.map_or(self.tiles.clone(), |t| vec![t]);
+            let factor = |of: &dyn Fn(u64) -> f64| counts.iter().map(|t| of(*t)).fold(f64::INFINITY, f64::min);
+            match block(p) == b {
+                true => {
+                    let more = factor(&|t| self.stored_beyond(*id, &set.open, t));
+                    if more != 0.0 {
+                        out.stored.push((self.place(p).1, more));
+                    }
+                }
+                false => {
+                    for backward in [false, true] {
+                        let read = |u: &&Use| {
+                            block(u.kernel) == b && (w.kernels[u.kernel].phase != Phase::Forward) == backward
+                        };
+                        let readers: Vec<&Use> = tensor.consumers.iter().filter(read).collect();
+                        let share = |t: u64| {
+                            let (stored, _) = self.stored(*id, &set.open, t);
+                            let of = |u: &&Use| {
+                                let widest =
+                                    set.open[u.kernel].iter().map(|s| self.bytes(tensor, self.wanted(u, *s), t));
+                                stored / widest.fold(0.0, f64::max)
+                            };
+                            readers.iter().map(of).fold(1.0, f64::min)
+                        };
+                        let factor = factor(&share);
+                        if factor < 1.0 && !readers.is_empty() {
+                            out.scaled.push((at, backward, factor));
+                        }
+                    }
+                }
+            }
+            self.conversions((*id, p), kernels, set, (b, &mut out.converted));
+        }
+        out
+    }
+
+    /// Bytes of a sample of a tensor as it lies in the DRAM, at least ([`super::super::instance`]: as the widest of those readers wants it that it is
+    /// converted for, else as it is made); and as the block by itself has it, at most.
+    fn stored(&self, id: usize, open: &Open, tiles: u64) -> (f64, f64) {
+        let w = self.search.workload;
+        let tensor = &w.tensors[id];
+        let Some(p) = tensor.producer else { return (f64::INFINITY, f64::INFINITY) };
+        let made = |s: Strategy| self.bytes(tensor, produced(s, self.search.system.model.layouts), tiles);
+        let block = |k: usize| w.kernels[k].block;
+        let forward = |k: usize| w.kernels[k].phase == Phase::Forward;
+        let more = |u: &Use| w.repeats(block(u.kernel)) > w.repeats(block(p));
+        let carried = w.tensors.iter().filter(|t| t.carried_from == Some(id)).flat_map(|t| &t.consumers);
+        let here = |u: &&Use| forward(u.kernel) == forward(p) && block(u.kernel) == block(p);
+        let own: Vec<&Use> = tensor.consumers.iter().filter(here).chain(carried).collect();
+        let others = |u: &&Use| forward(u.kernel) == forward(p) && block(u.kernel) != block(p) && more(u);
+        let others: Vec<&Use> = tensor.consumers.iter().filter(others).collect();
+        let least_of = |u: &&Use| least(&open[u.kernel], |s| self.bytes(tensor, self.wanted(u, s), tiles));
+        let most_of =
+            |u: &&Use| open[u.kernel].iter().map(|s| self.bytes(tensor, self.wanted(u, *s), tiles)).fold(0.0, f64::max);
+        let whole = own.iter().chain(&others).map(least_of).fold(0.0, f64::max);
+        let alone = own.iter().map(most_of).fold(0.0, f64::max);
+        let most_made = open[p].iter().map(|s| made(*s)).fold(0.0, f64::max);
+        (
+            if own.is_empty() && others.is_empty() { least(&open[p], made) } else { whole },
+            if own.is_empty() { most_made } else { alone },
+        )
+    }
+
+    /// Bytes that a block's result takes in the DRAM beyond what the block by itself says, at least: as many as readers elsewhere want where nobody here
+    /// reads it.
+    fn stored_beyond(&self, id: usize, open: &Open, tiles: u64) -> f64 {
+        let w = self.search.workload;
+        let tensor = &w.tensors[id];
+        let block = |k: usize| w.kernels[k].block;
+        let p = tensor.producer.unwrap_or(0);
+        let inside = tensor.consumers.iter().any(|u| block(u.kernel) == block(p))
+            || w.tensors.iter().any(|t| t.carried_from == Some(id) && !t.consumers.is_empty());
+        // Where it is read here too, those elsewhere only make it larger.
+        let elsewhere = tensor.consumers.iter().any(|u| {
+            w.repeats(block(u.kernel)) > w.repeats(block(p))
+                && (w.kernels[u.kernel].phase == Phase::Forward) == (w.kernels[p].phase == Phase::Forward)
+        });
+        let (whole, alone) = self.stored(id, open, tiles);
+        if inside || !elsewhere { 0.0 } else { whole - alone }
+    }
+
+    /// The conversions of a tensor from one block to another that kernels of a block pay once a microbatch, where all is decided.
+    fn conversions(
+        &self,
+        (id, p): (usize, usize),
+        kernels: &[usize],
+        set: &Set,
+        (b, out): (usize, &mut Vec<(usize, Collective)>),
+    ) {
+        let w = self.search.workload;
+        let options = &self.search.system.model;
+        let flowspace = options.network_model == NetworkModel::Flowspace;
+        // Whole it is padded least.
+        let tiles = set.tiles.or((self.tiles.len() == 1).then(|| self.tiles[0])).unwrap_or(1);
+        if !flowspace || kernels.iter().any(|k| set.open[*k].len() > 1) {
+            return;
+        }
+        let tensor = &w.tensors[id];
+        let block = |k: usize| w.kernels[k].block;
+        let forward = |k: usize| w.kernels[k].phase == Phase::Forward;
+        let made = produced(set.open[p][0], options.layouts);
+        let wanted = |u: &Use| self.wanted(u, set.open[u.kernel][0]);
+        let carried = w.tensors.iter().filter(|t| t.carried_from == Some(id)).flat_map(|t| &t.consumers);
+        let inside = tensor.consumers.iter().filter(|u| block(u.kernel) == block(p) && forward(u.kernel) == forward(p));
+        let mut paid: Vec<Layout> = inside.chain(carried).map(wanted).collect();
+        for u in tensor.consumers.iter().filter(|u| block(u.kernel) != block(p)) {
+            let to = wanted(u);
+            if paid.contains(&to) {
+                continue;
+            }
+            paid.push(to);
+            let fewer = w.repeats(block(u.kernel)) <= w.repeats(block(p));
+            let payer = if fewer { u.kernel } else { p };
+            // Paid once by a block that is repeated it is next to nothing of a unit.
+            if block(payer) != b || w.repeats(b) > 1 {
+                continue;
+            }
+            if let Ok(Some(kind)) = conversion(made, to) {
+                let bytes = match kind {
+                    CollectiveKind::AllToAll => self.bytes(tensor, made, tiles) * self.degrees.tp as f64,
+                    _ => tensor.bytes(w.word_bytes),
+                };
+                let (_, at) = self.place(payer);
+                out.push((at, Collective { kind, bytes, scope: Scope::Tensor, times: 1 }));
+            }
+        }
+    }
+}
+
+/// A block of which the tensors at its ends are as they are said to be; `share`: among how many chips bytes of a kernel may be shared.
+fn with_ends(graph: &Workload, ends: &Ends, share: f64) -> Workload {
+    let mut w = Workload { repeat: 1, ..graph.clone() };
+    for (k, collective) in &ends.converted {
+        w.kernels[*k].collectives.push(collective.clone());
+    }
+    for (k, bytes) in &ends.stored {
+        let kernel = &mut w.kernels[*k];
+        // A kernel whose own bytes are shared keeps them so: less of what it stores is a bound too.
+        let on_each = kernel.extra_dram_on_each || kernel.extra_dram_bytes == 0.0;
+        if on_each || *bytes < 0.0 {
+            kernel.extra_dram_bytes += bytes * if on_each { 1.0 } else { share };
+            kernel.extra_dram_on_each = on_each;
+        }
+    }
+    let word = w.word_bytes;
+    for (id, backward, factor) in &ends.scaled {
+        let smaller = w.tensors[*id].word_or(word) * factor;
+        let whole = w.tensors[*id].producer.is_some()
+            || w.tensors[*id].consumers.iter().all(|u| (w.kernels[u.kernel].phase != Phase::Forward) == *backward);
+        if whole {
+            w.tensors[*id].word = Some(smaller);
+            continue;
+        }
+        // No partition has readers of both passes, so that those of one may read a tensor of their own.
+        let in_backward = |u: &Use| (w.kernels[u.kernel].phase != Phase::Forward) == *backward;
+        let (own, others): (Vec<Use>, Vec<Use>) = w.tensors[*id].consumers.iter().copied().partition(in_backward);
+        let name = format!("{} of the {} pass", w.tensors[*id].name, if *backward { "backward" } else { "forward" });
+        let apart = Tensor { name, consumers: own, word: Some(smaller), ..w.tensors[*id].clone() };
+        w.tensors[*id].consumers = others;
+        w.tensors.push(apart);
+    }
+    w
+}
+
+/// The least iteration of a graph on one assignment over all shardings, one that comes near, and the sets that were looked at; `None` where it has no plan.
+fn alone(
+    (w, system): (&Workload, &System),
+    request: &Request,
+    clock: crate::deadline::Deadline,
+    (degrees, outer): (Degrees, &mut Found),
+) -> Result<Option<(f64, Vec<Strategy>, u64)>, MapError> {
+    let search = Search { keeps_weights: false, ..Search::new(w, system, request, clock)? };
+    let mut found = Found::new();
+    let candidate = Candidate { bound: search.assignment_bound(&degrees), degrees, of: 0 };
+    let least = candidate.bound;
+    let (mut best, mut ideals) = (None, None);
+    if let Some(first) = search.first_pass(candidate, &mut found)? {
+        search.try_sharding(&first.candidate, (&first.pass.sharding, None), &mut best, &mut ideals, &mut found)?;
+        search.try_all_shardings((&first, false), &mut best, &mut ideals, &mut found)?;
+    }
+    outer.solved += found.solved;
+    outer.nodes += found.nodes;
+    outer.reproducible &= found.reproducible;
+    let nodes = found.joint_nodes;
+    Ok(match best {
+        Some(best) => Some((best.objective.min(found.unproven), best.sharding.strategies, nodes)),
+        // Stopped before it had a plan.
+        None if found.left.is_some() => Some((least, Vec::new(), nodes)),
+        None => {
+            outer.reasons.append(&mut found.reasons);
+            None
+        }
+    })
+}
