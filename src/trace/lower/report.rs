@@ -143,6 +143,13 @@ pub fn lowered_text(l: &Lowered) -> String {
             f.outside_flop,
             f.outside_weights
         );
+        if f.lacking_flop > 0.0 {
+            let _ = writeln!(
+                out,
+                "folded: as if all layers were whole; the first or last lacks {:.4e} FLOP of these in the recording",
+                f.lacking_flop
+            );
+        }
         for (name, flop) in f.outside.iter().filter(|(_, flop)| *flop > 0.0).take(8) {
             let _ = writeln!(out, "  outside: {name}, {flop:.4e} FLOP");
         }
