@@ -25,7 +25,7 @@ pub(super) struct Layers {
     slots: Vec<Vec<Option<usize>>>,
     /// Kernels of the forward pass in a layer.
     pub(super) width: usize,
-    /// The layers that have every kernel.
+    /// The layers that have every kernel and no others between them.
     full: Range<usize>,
     /// Kernels more than the others, of the layers at the ends.
     more: usize,
@@ -65,7 +65,7 @@ impl Layers {
     pub(super) fn with(&self, slots: Vec<Option<usize>>, more: usize, ahead: bool) -> Self {
         let mut out = self.clone();
         out.more += more;
-        let whole = slots.iter().all(Option::is_some);
+        let whole = more == 0 && slots.iter().all(Option::is_some);
         if ahead {
             out.slots.insert(0, slots);
             let start = if whole && self.full.start == 0 { 0 } else { self.full.start + 1 };
