@@ -74,7 +74,12 @@ pub fn coverage_text(c: &Coverage) -> String {
     }
     out.push_str(&untrusted(c));
     if !c.unknown.is_empty() {
-        let _ = writeln!(out, "unknown operators: {}", c.unknown.join(", "));
+        let how = if c.of_time.is_some() {
+            "their kernels keep the recorded time"
+        } else {
+            "--kineto with the device trace gives their kernels the recorded time"
+        };
+        let _ = writeln!(out, "unknown operators: {} ({how})", c.unknown.join(", "));
     }
     out
 }
