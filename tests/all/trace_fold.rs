@@ -52,10 +52,6 @@ fn layers_at_the_ends_may_differ_by_light_kernels() {
         let more = behind(forward(5), &format!("u{layer}"), "aten.relu.default", &format!("g{layer}"), &[24, 16]);
         all(&more, 5, 5, 0.0, 2);
     }
-    // One alone in the middle: what is in front of it and what is behind are not the same layers, the longer stretch is folded.
-    let middle = behind(forward(6), "u2", "aten.relu.default", "g2", &[24, 16]);
-    let file = written(&dir, "g.json", &middle);
-    assert_eq!(lowered(&file, &Request { fold: Fold::Layer, ..Request::default() }).folded.unwrap().layers, 4);
     // The last layer's residual is left out: 48 FLOP, which the head reads the product instead of.
     all(&without(forward(5), &[("add4", "d4")]), 5, 5, 48.0, 1);
     // Two layers, of which only one is whole.

@@ -196,7 +196,7 @@ impl<'a> Job<'a> {
         let ends = |stage: &Vec<u64>| {
             let mut there = stage.iter().enumerate().filter(|(_, units)| **units > 0).map(|(block, _)| block);
             let first = there.next().unwrap_or_default();
-            (first, there.last().unwrap_or(first))
+            (first, there.next_back().unwrap_or(first))
         };
         let pairs = units.iter().zip(units.iter().skip(1));
         let crossings = pairs.map(|(one, next)| Crossing::of(plan, ends(one).1, ends(next).0)).collect();
