@@ -1,10 +1,11 @@
 """Records the small PyTorch traces in tests/traces: execution trace and Kineto trace of the same run, on the CPU.
 
-Usage: python scripts/record_traces.py [OUT_DIR]      (needs PyTorch; any build with the gloo backend does)
+Usage: python scripts/record_traces.py [OUT_DIR]      (needs PyTorch, any build with the gloo backend, and for gpt2 transformers)
 
 Writes torch_<case>[_rank<r>]_{host,device}.json.gz. Cases:
   mlp         two training steps of a two-layer perceptron with AdamW
   attention   one training step of one attention block with a convolution in front
+  gpt2        one training step of a GPT-2 of Hugging Face: 6 layers, hidden 32, dropout, random weights
   ddp         two processes: DistributedDataParallel, one training step
   collectives two processes: one call of each collective and one send/receive pair
 """
@@ -84,6 +85,22 @@ def attention():
     return step
 
 
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(n_layer=6, n_embd=32, n_head=2, n_positions=32, vocab_size=100, attn_implementation="sdpa")
+    model = GPT2LMHeadModel(config).train()
+    opt = torch.optim.SGD(model.parameters(), lr=0.1)
+    ids = torch.randint(0, 100, (2, 16))
+
+    def step():
+        model(input_ids=ids, labels=ids, use_cache=False).loss.backward()
+        opt.step()
+        opt.zero_grad()
+
+    return step
+
+
 def ddp(rank):
     net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 8)))
     opt = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -138,6 +155,7 @@ def main():
     torch.manual_seed(7)
     record(os.path.join(out, "torch_mlp"), mlp(), 2)
     record(os.path.join(out, "torch_attention"), attention(), 1)
+    record(os.path.join(out, "torch_gpt2"), gpt2(), 1)
     for name in ("ddp", "collectives"):
         with tempfile.TemporaryDirectory() as folder:
             mp.spawn(worker, args=(out, os.path.join(folder, "store"), name), nprocs=WORLD)

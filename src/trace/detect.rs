@@ -91,10 +91,14 @@ pub fn load(path: &Path) -> Result<(Format, Loaded), TraceErrors> {
 pub fn load_chakra(path: &Path) -> Result<chakra::Trace, TraceErrors> {
     match load(path)? {
         (_, Loaded::Chakra(trace)) => Ok(trace),
-        (format, _) => {
-            Err(TraceError::new(path, format!("expected a Chakra trace, found a file of format \"{}\"", format.name()))
-                .into())
-        }
+        (format, _) => Err(TraceError::new(
+            path,
+            format!(
+                "expected a Chakra trace, found a file of format \"{}\" (`flowspace trace convert` makes one)",
+                format.name()
+            ),
+        )
+        .into()),
     }
 }
 

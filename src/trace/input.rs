@@ -21,7 +21,10 @@ pub fn open(path: &Path) -> Result<Bytes, TraceError> {
     // Looked at before it is opened: opening a pipe waits for its writer, and a device may have no end.
     let kind = std::fs::metadata(path).map_err(fault)?;
     if kind.is_dir() {
-        return Err(TraceError::new(path, "this is a folder; a trace file is expected"));
+        return Err(TraceError::new(
+            path,
+            "this is a folder; a trace file is expected (`flowspace trace check` and `trace convert` take the folder of a run)",
+        ));
     }
     if !kind.is_file() {
         let what = "this is a pipe or a device; a trace is read more than once, so that a file is expected: write it to one first";

@@ -2,7 +2,8 @@
 
 use super::explicit::GraphSpec;
 use super::{Workload, write};
-use crate::spec::{Loader, Node, Origin, Problem, Problems, Reader, Value};
+use crate::spec::schema::Definitions;
+use crate::spec::{FromNode, Loader, Node, Origin, Problem, Problems, Reader, Value};
 use crate::trace::lower::{self, Fold, Lowered, Request, host::Steps};
 use crate::units::Bytes;
 use std::collections::HashMap;
@@ -14,6 +15,30 @@ crate::choice! {
     pub enum Kind ("a kind of workload") {
         /// A recorded trace or an exported graph.
         Trace = "trace",
+    }
+}
+
+/// Number of a step; recorders count from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(transparent)]
+pub struct StepNumber(pub u64);
+
+impl FromNode for StepNumber {
+    fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
+        let number = match &node.value {
+            Value::Scalar { text, .. } => text.parse::<u64>().ok().map(Self),
+            _ => None,
+        };
+        if number.is_none() {
+            reader.problem(node, format!("expected {}, found {}", Self::expected(), node.describe()));
+        }
+        number
+    }
+    fn schema(_: &mut Definitions) -> serde_json::Value {
+        serde_json::json!({ "type": "integer", "minimum": 0 })
+    }
+    fn expected() -> String {
+        "the number of a step, a whole number of at least 0".into()
     }
 }
 
@@ -31,8 +56,8 @@ crate::spec! {
         path: String,
         /// The Kineto trace of the same run, relative to this file: its times go to the kernels.
         kineto: Option<String>,
-        /// Number of the step; left out: the second where there are several.
-        step: Option<u64>,
+        /// Number of the step; left out: the one with most work.
+        step: Option<StepNumber>,
         /// Fold repeated layers. Kernels outside the layers are then left out.
         fold: Fold = Fold::None,
         /// Count causal attention without the masked half.
@@ -95,7 +120,7 @@ impl TraceSpec {
     /// How the trace is lowered.
     pub fn request(&self) -> Request {
         Request {
-            steps: self.step.map_or(Steps::Steady, Steps::Number),
+            steps: self.step.map_or(Steps::Steady, |step| Steps::Number(step.0)),
             causal_discount: self.causal_discount,
             fold: self.fold,
             batch: self.batch,

@@ -8,7 +8,7 @@ use flowspace::trace::{fx, host as host_trace};
 use std::path::{Path, PathBuf};
 
 /// The reference data beside the checkout, where there is any.
-fn shared() -> Option<PathBuf> {
+pub(super) fn shared() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = ["../shared", "../../shared"].iter().map(|p| root.join(p)).find(|p| p.is_dir());
     if found.is_none() {
@@ -86,14 +86,14 @@ use serde_json::{Value, json};
 use std::process::Command;
 
 /// A folder of its own for each test.
-fn folder(name: &str) -> PathBuf {
+pub(super) fn folder(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("trace_lower_{name}"));
     let _ = std::fs::remove_dir_all(&path);
     std::fs::create_dir_all(&path).unwrap();
     path
 }
 
-fn written(dir: &Path, name: &str, document: &Value) -> PathBuf {
+pub(super) fn written(dir: &Path, name: &str, document: &Value) -> PathBuf {
     let path = dir.join(name);
     std::fs::write(&path, document.to_string()).unwrap();
     path
@@ -101,7 +101,7 @@ fn written(dir: &Path, name: &str, document: &Value) -> PathBuf {
 
 /// Pre-norm perceptron layers with a residual, batch 4, 6 tokens of 8 features, 16 inside, and a head, as an FX graph; with the
 /// gradients of its products if `train`.
-fn layers_fx(layers: usize, train: bool) -> Value {
+pub(super) fn layers_fx(layers: usize, train: bool) -> Value {
     let mut nodes: Vec<Value> = Vec::new();
     let mut add = |name: String, target: &str, kind: Option<&str>, args: Value, shape: &[u64]| {
         let op = if kind.is_some() { "placeholder" } else { "call_function" };
@@ -154,12 +154,12 @@ fn layers_fx(layers: usize, train: bool) -> Value {
     json!({"format": "aten-fx-json/1", "model": "layers", "batch": b, "nodes": nodes})
 }
 
-fn lowered(path: &Path, request: &Request) -> Lowered {
+pub(super) fn lowered(path: &Path, request: &Request) -> Lowered {
     let program = load(path, request).unwrap_or_else(|e| panic!("{e}"));
     lower(&program, request).unwrap()
 }
 
-fn flop(w: &Workload) -> f64 {
+pub(super) fn flop(w: &Workload) -> f64 {
     w.kernels.iter().map(Kernel::flop).sum()
 }
 
@@ -244,7 +244,7 @@ fn written_graphs_are_the_graph() {
     }
 }
 
-fn flowspace(args: &[&str]) -> (i32, String, String) {
+pub(super) fn flowspace(args: &[&str]) -> (i32, String, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_flowspace"))
         .args(args)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -317,7 +317,14 @@ fn a_changed_trace_is_another_workload() {
 }
 
 /// A node of an execution trace, schema 1.0.1.
-fn node(id: u64, parent: u64, name: &str, schema: &str, inputs: &[(u64, &[u64])], outputs: &[(u64, &[u64])]) -> Value {
+pub(super) fn node(
+    id: u64,
+    parent: u64,
+    name: &str,
+    schema: &str,
+    inputs: &[(u64, &[u64])],
+    outputs: &[(u64, &[u64])],
+) -> Value {
     let tensor =
         |(storage, shape): &(u64, &[u64])| json!([storage, storage, 0, shape.iter().product::<u64>(), 2, "cuda:0"]);
     let values = |list: &[(u64, &[u64])]| list.iter().map(tensor).collect::<Vec<_>>();

@@ -53,12 +53,16 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
         return Ok(0);
     }
     if args.rank.is_some() {
-        return Err(Failure::input("--rank is for one trace; the ranks of a folder are in the files' names"));
+        return Err(Failure::input(
+            "--rank is for one trace; the ranks of a folder are in the files' names: leave it out",
+        ));
     }
     for (rank, pair) in &run {
         let Some(device) = &pair.device else {
             let host = pair.host.as_deref().unwrap_or(Path::new("")).display();
-            return Err(Failure::input(format!("{host}: rank {rank} has no Kineto trace beside its host trace")));
+            return Err(Failure::input(format!(
+                "{host}: rank {rank} has no Kineto trace beside its host trace: expected one in this folder whose name has the same rank (such as device.{rank}.json.gz)"
+            )));
         };
         let (mut trace, _) = read_and_link(pair.host.as_deref(), device, &args.sources.steps)?;
         trace.rank = Some(*rank);

@@ -162,7 +162,11 @@ pub(super) fn right(mut table: Table, columns: &[usize]) -> String {
 fn compatible(args: &CriticalPathArgs) -> Result<String, Failure> {
     let rows = Rows::read(&args.file)?;
     let asked = compat::Window { annotation: args.annotation.clone(), instances: args.instance.clone() };
-    let found = Compat::new(&rows, &asked, args.launch_edges).map_err(|m| at(&args.file, m))?;
+    let found = Compat::new(&rows, &asked, args.launch_edges).map_err(|m| {
+        // What HTA does not do, this program's own analysis may.
+        let how = if m.contains("HTA 0.6.1 ") { "; without --compat the trace is analysed" } else { "" };
+        at(&args.file, format!("{m}{how}"))
+    })?;
     let graph = &found.graph;
     let of = |kind: EdgeType| {
         let all = graph.edges.iter().filter(|e| e.kind == kind);

@@ -117,13 +117,15 @@ fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Fai
     let model = crate::cli::execution::read_model(&tree).filter(|_| system.chip.0.kernels.is_some());
     let Some(model) = model else {
         return match &args.execution {
-            Some(_) => Err(Failure::input("--execution is for a language model on a chip with `kernels`")),
+            Some(_) => Err(Failure::input(
+                "--execution is for a language model on a chip with `kernels`; the plan of another one: --plan, or --workload and --system alone",
+            )),
             None => Ok(None),
         };
     };
     if args.granularity == Granularity::Kernel {
         return Err(Failure::input(
-            "--granularity kernel is for plans of graphs; an execution has a node a layer and pass",
+            "--granularity kernel is for plans of graphs; an execution has a node a layer and pass: leave it out",
         ));
     }
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;

@@ -105,7 +105,9 @@ fn one_run(report: &LinkReport) -> Result<(), Failure> {
         100.0 * device
     );
     if host.max(device) < ONE_RUN.0 {
-        return Err(Failure::input(format!("these are not two traces of one run: {found}")));
+        return Err(Failure::input(format!(
+            "these are not two traces of one run: {found}; the device trace alone is linked without --host"
+        )));
     }
     if host.max(device) < ONE_RUN.1 {
         say!("warning: these may not be two traces of one run: {found}");

@@ -6,7 +6,7 @@ use crate::cli::{Failure, output};
 use crate::spec::Problems;
 use crate::trace::lower::{Fold, report};
 use crate::units::Bytes;
-use crate::workload::trace::{Kind, TraceSpec};
+use crate::workload::trace::{Kind, StepNumber, TraceSpec};
 use crate::workload::write;
 use clap::Args;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct LowerArgs {
     /// Fold the repeated layer: none or layer. Kernels outside the layers are then left out, and listed.
     #[arg(long, value_name = "FOLD", default_value = "none")]
     pub fold: String,
-    /// Number of the step; the second if left out.
+    /// Number of the step; the one with most work if left out.
     #[arg(long, value_name = "N", value_parser = whole)]
     pub step: Option<u64>,
     /// Count causal attention without the masked half.
@@ -85,7 +85,7 @@ pub fn run(args: &LowerArgs) -> Result<i32, Failure> {
         source: None,
         path: args.file.display().to_string(),
         kineto: args.kineto.as_ref().map(|k| k.display().to_string()),
-        step: args.step,
+        step: args.step.map(StepNumber),
         fold,
         causal_discount: args.causal_discount,
         batch: args.batch,

@@ -87,7 +87,10 @@ pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
     let trace = linked(args.linked.as_deref(), &args.sources)?;
     for s in &args.scale {
         if !trace.nodes.iter().any(|n| n.kind.on_device() && s.applies(n)) {
-            return Err(Failure::input(format!("--scale {}: no device operation of the trace is meant by it", s.what)));
+            return Err(Failure::input(format!(
+                "--scale {}: no device operation of the trace is meant by it (`flowspace trace report` lists their names)",
+                s.what
+            )));
         }
     }
     let delays = match args.delays {

@@ -12,6 +12,15 @@ use crate::plan::{Plan, agree};
 use crate::system::options::{Charge, Fanout, GradientReduction};
 use crate::trace::chakra::CommType;
 
+/// The repetition of a block that is next to another block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// Of a block before: the first.
+    First,
+    /// Of a block behind: the last.
+    Last,
+}
+
 /// One collective of a pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Comm {
@@ -23,6 +32,8 @@ pub(super) struct Comm {
     pub(super) bytes: u64,
     /// How often, one after another.
     pub(super) times: u64,
+    /// Not in each repetition of its block, but in this one: what goes from block to block is converted once a microbatch.
+    pub(super) only: Option<End>,
 }
 
 /// A collective and the kernel that the model charges it to.
@@ -105,20 +116,21 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
         let strategy = |k: usize| d.sharding.get(k).copied().ok_or("a kernel without strategy");
         let made = produced(strategy(producer)?, options.layouts);
         let forward = |k: usize| w.kernels.get(k).is_some_and(|kernel| kernel.phase == Phase::Forward);
+        let block = |k: usize| w.kernels.get(k).map_or(0, |kernel| kernel.block);
         let next =
             w.tensors.iter().filter(|t| options.boundary_tensors == Charge::Charged && t.carried_from == Some(id));
-        let readers: Vec<(&Use, bool)> = tensor
-            .consumers
-            .iter()
-            .map(|u| (u, false))
+        let (inside, across): (Vec<&Use>, Vec<&Use>) =
+            tensor.consumers.iter().partition(|u| block(u.kernel) == block(producer));
+        let readers = (inside.into_iter().map(|u| (u, false)))
             .chain(next.flat_map(|t| t.consumers.iter().map(|u| (u, true))))
-            .collect();
+            .chain(across.into_iter().map(|u| (u, false)));
         let mut done: Vec<(bool, Layout)> = Vec::new();
         for (u, next_layer) in readers {
             let kernel = w.kernels.get(u.kernel).ok_or("a reader that does not exist")?;
             let wanted = required(kernel, u.slot, strategy(u.kernel)?, options.layouts);
+            let crosses = !next_layer && block(u.kernel) != block(producer);
             // The producer pays for readers of its phase and of the next layer, the first reader of another phase for itself.
-            let at_producer = next_layer || forward(producer) == forward(u.kernel);
+            let at_producer = next_layer || crosses || forward(producer) == forward(u.kernel);
             if options.tensor_fanout == Fanout::Shared && done.contains(&(at_producer, wanted)) {
                 continue;
             }
@@ -132,8 +144,17 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
                     _ => tensor.bytes(w.word_bytes),
                 };
             let seconds = collective::seconds(kind, &tensor_group, bytes, options);
-            let payer = if at_producer { producer } else { u.kernel };
-            put(payer, !at_producer, comm(Scope::Tensor, kind, bytes, f.tp, 1)?, seconds);
+            // Between blocks the one that is repeated less pays, the reader's of equals.
+            let fewer = w.repeats(block(u.kernel)) <= w.repeats(block(producer));
+            let (payer, other) =
+                if !at_producer || (crosses && fewer) { (u.kernel, producer) } else { (producer, u.kernel) };
+            let (only, share) = match crosses {
+                true if block(other) < block(payer) => (Some(End::First), w.repeats(block(payer)) as f64),
+                true => (Some(End::Last), w.repeats(block(payer)) as f64),
+                false => (None, 1.0),
+            };
+            let comm = comm(Scope::Tensor, kind, bytes, f.tp, 1)?.map(|comm| Comm { only, ..comm });
+            put(payer, payer != producer, comm, seconds / share);
         }
     }
     Ok(out)
@@ -154,7 +175,7 @@ fn comm(scope: Scope, kind: CollectiveKind, bytes: f64, ranks: u64, times: u64) 
             return Err("a kernel that sends to one other chip has no Chakra trace yet".into());
         }
     };
-    Ok(Some(Comm { scope, kind, bytes: whole_bytes(bytes / share), times }))
+    Ok(Some(Comm { scope, kind, bytes: whole_bytes(bytes / share), times, only: None }))
 }
 
 /// Bytes as a whole number, rounded up.
@@ -163,24 +184,44 @@ pub(super) fn whole_bytes(bytes: f64) -> u64 {
     (bytes - 1e-6 * bytes.max(1.0).log10()).ceil().max(0.0) as u64
 }
 
-/// Bytes that a chip passes to the next stage for one microbatch, one entry a tensor: forward ones, and backward ones.
-pub(super) fn hand_overs(plan: &Plan) -> (Vec<u64>, Vec<u64>) {
-    let w = &plan.workload;
-    let (mut forward, mut backward) = (Vec::new(), Vec::new());
-    for tensor in w.tensors.iter().filter(|t| t.carried_from.is_some()) {
-        let mut bytes: f64 = 0.0;
-        let mut ahead = true;
-        for u in &tensor.consumers {
-            let (Some(kernel), Some(strategy)) = (w.kernels.get(u.kernel), plan.decisions.sharding.get(u.kernel))
-            else {
-                continue;
+/// Bytes that a chip passes across a cut between two stages for one microbatch, one entry a tensor.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub(super) struct Crossing {
+    /// Activations, to the next stage.
+    pub(super) forward: Vec<u64>,
+    /// Gradients, to the stage before.
+    pub(super) backward: Vec<u64>,
+}
+
+impl Crossing {
+    /// Between a unit of the block `before` and the next one, of the block `after`: what a block carries, or what one hands to the other, as the reader
+    /// wants it.
+    pub(super) fn of(plan: &Plan, before: usize, after: usize) -> Self {
+        let w = &plan.workload;
+        let block = |k: usize| w.kernels.get(k).map_or(0, |kernel| kernel.block);
+        let mut out = Self::default();
+        for tensor in &w.tensors {
+            let made = |id: usize| w.tensors.get(id).and_then(|t| t.producer);
+            let (maker, reader) = if before == after {
+                (tensor.carried_from.map(made), before)
+            } else {
+                let maker = tensor.producer.filter(|p| block(*p) == before || block(*p) == after);
+                (maker.map(Some), if maker.is_some_and(|p| block(p) == before) { after } else { before })
             };
-            let layout = required(kernel, u.slot, *strategy, plan.system.model.layouts);
-            bytes = bytes.max(tensor_bytes(tensor, layout, plan.figures.tp, Tiling::WHOLE, w.word_bytes).0);
-            ahead &= kernel.phase == Phase::Forward;
+            let Some(maker) = maker else { continue };
+            let bytes = (tensor.consumers.iter())
+                .filter(|u| block(u.kernel) == reader)
+                .filter_map(|u| Some((u, w.kernels.get(u.kernel)?, plan.decisions.sharding.get(u.kernel)?)))
+                .map(|(u, kernel, strategy)| {
+                    let layout = required(kernel, u.slot, *strategy, plan.system.model.layouts);
+                    tensor_bytes(tensor, layout, plan.figures.tp, Tiling::WHOLE, w.word_bytes).0
+                })
+                .reduce(f64::max);
+            let Some(bytes) = bytes else { continue };
+            let ahead = maker.and_then(|p| w.kernels.get(p)).is_none_or(|k| k.phase == Phase::Forward);
+            let list = if ahead { &mut out.forward } else { &mut out.backward };
+            list.push(whole_bytes(bytes * w.micro_batch as f64));
         }
-        let list = if ahead { &mut forward } else { &mut backward };
-        list.push(whole_bytes(bytes * w.micro_batch as f64));
+        out
     }
-    (forward, backward)
 }

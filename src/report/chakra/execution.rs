@@ -10,6 +10,7 @@
 //! Ranks: tensor parallelism fastest, then replicas (context inside data; experts inside both), then stages, as on the network.
 
 use super::comms::whole_bytes;
+use super::nodes::{Nodes, metadata, number, text};
 use super::{Wanted, Written};
 use crate::execution::block::BlockPass;
 use crate::execution::communication::{Exposed, LayerCommunication, expert_bytes, hidden_bytes, keys_and_values_bytes};
@@ -18,7 +19,7 @@ use crate::execution::passes::{Pass, Step, order};
 use crate::execution::schedule::{ChipWeights, Constants, StageKind, stages};
 use crate::execution::{Execution, Machine, Offload, Prediction, Recompute, Schedule, Zero};
 use crate::trace::TraceError;
-use crate::trace::chakra::{Attr, CommGroups, CommType, Metadata, Node, NodeType, Scalar, VERSION, Writer};
+use crate::trace::chakra::{CommGroups, CommType, Metadata, NodeType};
 use crate::trace::output::fill;
 use crate::workload::language::LanguageModel;
 use std::collections::BTreeMap;
@@ -122,7 +123,7 @@ pub fn write(
     let most = u128::from(e.chips()) / u128::from(e.pp) * u128::from(job.microbatches) * u128::from(a_microbatch);
     if most > u128::from(wanted.most_nodes) {
         return Err(format!(
-            "{} ranks may have {most} nodes together, more than {}: write fewer microbatches than {}, or allow more nodes",
+            "{} ranks may have {most} nodes together, more than {}: write fewer microbatches than {} (--microbatches), or allow more nodes (--max-nodes)",
             e.chips(),
             wanted.most_nodes,
             job.microbatches
@@ -133,9 +134,8 @@ pub fn write(
         let path = folder.join(format!("{}.{rank}.et", wanted.prefix));
         fill(Some(&path), |out| {
             let place = job.place(rank);
-            let writer = Writer::new(out, &job.metadata())?;
-            Sheet { job: &job, place, rank, writer, written: &mut written, id: 0, tail: Vec::new(), said: Vec::new() }
-                .iteration()
+            let nodes = Nodes::new(out, &job.metadata(), &mut written)?;
+            Sheet { job: &job, place, rank, nodes, tail: Vec::new(), said: Vec::new() }.iteration()
         })
         .map_err(|e: io::Error| TraceError::io(&path, &e).to_string())?;
     }
@@ -180,11 +180,8 @@ impl<'a> Job<'a> {
     }
 
     fn metadata(&self) -> Metadata {
-        let text = |name: &str, value: &str| Attr::new(name, Scalar::String(value.into()));
-        let number = |name: &str, value: u64| Attr::new(name, Scalar::Int64(i64::try_from(value).unwrap_or(i64::MAX)));
         let e = self.e;
         let mut attrs = vec![
-            text("generator", concat!("flowspace ", env!("CARGO_PKG_VERSION"))),
             text("workload", &self.model.name),
             text("system", &self.machine.name),
             text("schedule", &e.schedule.to_string()),
@@ -192,7 +189,7 @@ impl<'a> Job<'a> {
         let numbers = [("tp", e.tp), ("pp", e.pp), ("dp", e.dp), ("cp", e.cp), ("ep", e.ep), ("chunks", e.chunks)];
         attrs.extend(numbers.map(|(name, value)| number(name, value)));
         attrs.push(number("microbatches", self.microbatches));
-        Metadata { version: VERSION.into(), attrs, unknown: Vec::new() }
+        metadata(attrs)
     }
 
     fn place(&self, rank: u64) -> Place {
@@ -429,9 +426,7 @@ struct Sheet<'a, W> {
     job: &'a Job<'a>,
     place: Place,
     rank: u64,
-    writer: Writer<W>,
-    written: &'a mut Written,
-    id: u64,
+    nodes: Nodes<'a, W>,
     /// What the next computation waits for.
     tail: Vec<u64>,
     /// The last of the collectives beside the computation.
@@ -439,32 +434,14 @@ struct Sheet<'a, W> {
 }
 
 impl<W: Write> Sheet<'_, W> {
-    fn put(&mut self, name: &str, kind: NodeType, deps: &[u64], micros: u64, attrs: Vec<Attr>) -> io::Result<u64> {
-        let mut node = Node::new(self.id, name.into(), kind);
-        node.data_deps = deps.to_vec();
-        node.data_deps.sort_unstable();
-        node.data_deps.dedup();
-        node.duration_micros = micros;
-        node.attrs = attrs;
-        node.attrs.push(Attr::new("is_cpu_op", Scalar::Bool(false)));
-        self.writer.node(&node)?;
-        self.id += 1;
-        self.written.nodes += 1;
-        Ok(node.id)
-    }
-
     fn compute(&mut self, name: &str, amount: &Amount, counts: bool) -> io::Result<()> {
-        // ASTRA-sim divides both ways: neither may be 0.
         let flop = amount.flop.round().max(1.0) as u64;
-        let attrs = vec![
-            Attr::new("num_ops", Scalar::Int64(i64::try_from(flop).unwrap_or(i64::MAX))),
-            Attr::new("tensor_size", Scalar::Uint64(whole_bytes(amount.bytes).max(1))),
-        ];
         if counts {
-            self.written.flop += u128::from(flop);
+            self.nodes.written.flop += u128::from(flop);
         }
         let tail = std::mem::take(&mut self.tail);
-        let id = self.put(name, NodeType::Comp, &tail, (amount.seconds * 1e6).round().max(1.0) as u64, attrs)?;
+        let micros = (amount.seconds * 1e6).round().max(1.0) as u64;
+        let id = self.nodes.compute(name, &tail, (flop, whole_bytes(amount.bytes), micros))?;
         self.tail = vec![id];
         Ok(())
     }
@@ -473,15 +450,8 @@ impl<W: Write> Sheet<'_, W> {
     fn talk(&mut self, name: &str, comms: &[Comm], beside: bool) -> io::Result<()> {
         for comm in comms {
             let Some(group) = self.job.names.get(&self.job.head(comm.group, self.place)) else { continue };
-            let bytes = whole_bytes(comm.bytes);
-            let attrs = vec![
-                Attr::new("comm_type", Scalar::Int64(comm.kind.number())),
-                Attr::new("comm_size", Scalar::Int64(i64::try_from(bytes).unwrap_or(i64::MAX))),
-                Attr::new("pg_name", Scalar::String(group.as_str().into())),
-            ];
-            *self.written.bytes.entry(comm.kind.name().into()).or_default() += u128::from(bytes);
             let deps = if beside { [self.tail.as_slice(), &self.said].concat() } else { self.tail.clone() };
-            let id = self.put(&format!("{name}, {}", comm.kind.name()), NodeType::Coll, &deps, 0, attrs)?;
+            let id = self.nodes.collective(name, &deps, group, comm.kind, whole_bytes(comm.bytes))?;
             *(if beside { &mut self.said } else { &mut self.tail }) = vec![id];
         }
         Ok(())
@@ -497,7 +467,7 @@ impl<W: Write> Sheet<'_, W> {
             self.step(&step)?;
         }
         self.update()?;
-        self.writer.finish().flush()
+        self.nodes.finish()
     }
 
     fn step(&mut self, step: &Step) -> io::Result<()> {
@@ -560,19 +530,9 @@ impl<W: Write> Sheet<'_, W> {
             _ => piece + 1,
         };
         let pieces = pp * self.job.e.chunks.max(1);
-        let tag = ((m * pieces + left) * 2 + u64::from(pass != Pass::Forward)) % (1 << 31);
-        let small = |n: u64| Scalar::Int32(i32::try_from(n).unwrap_or(i32::MAX));
-        let size = self.job.hand_over;
-        let attrs = vec![
-            Attr::new("comm_src", small(src)),
-            Attr::new("comm_dst", small(dst)),
-            Attr::new("comm_tag", small(tag)),
-            Attr::new("comm_size", Scalar::Int64(i64::try_from(size).unwrap_or(i64::MAX))),
-        ];
-        let word = if kind == NodeType::Send { "SEND" } else { "RECV" };
-        *self.written.bytes.entry(word.into()).or_default() += u128::from(size);
+        let tag = (m * pieces + left) * 2 + u64::from(pass != Pass::Forward);
         let what = if pass == Pass::Forward { "activations" } else { "gradients" };
-        self.put(&format!("microbatch {m}, {what}, {word}"), kind, deps, 0, attrs)
+        self.nodes.message(&format!("microbatch {m}, {what}"), deps, kind, (src, dst), tag, self.job.hand_over)
     }
 
     /// Gradients among the replicas, the optimiser, and its weights.

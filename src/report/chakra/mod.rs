@@ -10,16 +10,19 @@
 
 mod comms;
 pub mod execution;
+mod nodes;
 mod pieces;
 
 use crate::graph::{Phase, Scope};
 use crate::model::compute::{gradient_bytes, weight_bytes};
 use crate::model::memory::optimizer_bytes_per_weight;
+use crate::model::stages::of_blocks;
 use crate::plan::Plan;
 use crate::system::options::{Charge, GradientReduction, Layouts, Overlap, Pipeline};
 use crate::trace::TraceError;
-use crate::trace::chakra::{CommGroups, CommType, Metadata, Node, NodeType, Scalar, VERSION, Writer, value::Attr};
-use comms::Comm;
+use crate::trace::chakra::{CommGroups, CommType, NodeType};
+use comms::{Comm, Crossing, End};
+use nodes::{Nodes, metadata, number, text};
 use pieces::Piece;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -77,6 +80,7 @@ pub struct Written {
 /// One partition of one pass.
 struct Part {
     forward: bool,
+    block: usize,
     pieces: Vec<Piece>,
 }
 
@@ -98,8 +102,12 @@ struct Place {
 struct Job<'a> {
     plan: &'a Plan,
     parts: Vec<Part>,
-    forward_bytes: Vec<u64>,
-    backward_bytes: Vec<u64>,
+    /// Names of the blocks, in the order of the forward pass.
+    blocks: Vec<String>,
+    /// Repetitions of each block in each stage.
+    units: Vec<Vec<u64>>,
+    /// What crosses from each stage to the next.
+    crossings: Vec<Crossing>,
     microbatches: u64,
     places: Vec<Place>,
     ranks: BTreeMap<Place, u64>,
@@ -116,7 +124,7 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
     let nodes = job.nodes();
     if nodes > u128::from(wanted.most_nodes) {
         return Err(format!(
-            "{} ranks would have {nodes} nodes together, more than {}: write fewer microbatches than {}, or allow more nodes",
+            "{} ranks would have {nodes} nodes together, more than {}: write fewer microbatches than {} (--microbatches), or allow more nodes (--max-nodes)",
             job.places.len(),
             wanted.most_nodes,
             job.microbatches
@@ -137,7 +145,7 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
         let file = BufWriter::with_capacity(1 << 18, File::create(&path).map_err(fault)?);
         let mut sheet = Sheet::new(&job, *place, file, &mut written).map_err(fault)?;
         sheet.iteration().map_err(fault)?;
-        sheet.writer.finish().flush().map_err(fault)?;
+        sheet.nodes.finish().map_err(fault)?;
     }
     groups.write(&folder.join("comm_group.json")).map_err(|e| e.to_string())?;
     Ok(written)
@@ -148,11 +156,10 @@ impl<'a> Job<'a> {
         let options = &plan.system.model;
         if options.pipeline != Pipeline::OneForwardOneBackward || options.layouts != Layouts::Flowspace {
             return Err(
-                "traces follow flowspace's own model (1F1B): this plan uses DFModel's schedule or layouts".into()
+                "traces follow flowspace's own model (1F1B): this plan uses DFModel's schedule or layouts (the system's model: flowspace \
+                 instead of dfmodel makes one that has traces)"
+                    .into(),
             );
-        }
-        if plan.workload.is_chain() {
-            return Err("a workload of several blocks has no Chakra trace yet".into());
         }
         if plan.workload.is_spread() {
             return Err("a workload on a process grid has no Chakra trace yet".into());
@@ -181,15 +188,25 @@ impl<'a> Job<'a> {
                 Granularity::Partition => vec![whole],
                 Granularity::Kernel => pieces::of_kernels(plan, p, &whole, &comms)?,
             };
-            parts.push(Part { forward: inside.is_some_and(|k| k.phase == Phase::Forward), pieces });
+            let (forward, block) = (inside.is_some_and(|k| k.phase == Phase::Forward), inside.map_or(0, |k| k.block));
+            parts.push(Part { forward, block, pieces });
         }
-        let (forward_bytes, backward_bytes) = comms::hand_overs(plan);
+        let repeats: Vec<u64> = (0..w.block_count()).map(|b| w.repeats(b)).collect();
+        let units = of_blocks(&plan.decisions.stages, &repeats);
+        let ends = |stage: &Vec<u64>| {
+            let mut there = stage.iter().enumerate().filter(|(_, units)| **units > 0).map(|(block, _)| block);
+            let first = there.next().unwrap_or_default();
+            (first, there.next_back().unwrap_or(first))
+        };
+        let pairs = units.iter().zip(units.iter().skip(1));
+        let crossings = pairs.map(|(one, next)| Crossing::of(plan, ends(one).1, ends(next).0)).collect();
         let all = plan.figures.iteration.microbatches.max(1.0) as u64;
         let mut job = Self {
             plan,
             parts,
-            forward_bytes,
-            backward_bytes,
+            blocks: plan.blocks().into_iter().map(|(name, ..)| name).collect(),
+            units,
+            crossings,
             microbatches: wanted.microbatches.unwrap_or(all).min(all),
             places: Vec::new(),
             ranks: BTreeMap::new(),
@@ -255,25 +272,60 @@ impl<'a> Job<'a> {
         groups
     }
 
-    fn layers(&self, stage: u64) -> u64 {
-        // The stages of DFModel's schedules are equal: of those the last lack what does not divide.
-        let before: u64 = self.plan.decisions.stages.iter().take(stage as usize).sum();
-        let here = self.plan.decisions.stages.get(stage as usize).copied().unwrap_or(0);
-        here.min(self.plan.workload.repeat.saturating_sub(before))
+    /// Repetitions of each block in a stage.
+    fn units(&self, stage: u64) -> &[u64] {
+        self.units.get(stage as usize).map_or(&[], Vec::as_slice)
+    }
+
+    /// What crosses between a stage and the one before it.
+    fn before(&self, stage: u64) -> Option<&Crossing> {
+        self.crossings.get(stage.checked_sub(1)? as usize)
+    }
+
+    /// Whether a collective belongs to a repetition of a block in a stage, counted from the first one there.
+    fn has(&self, comm: &Comm, stage: u64, block: usize, unit: u64) -> bool {
+        let of = |stages: &[Vec<u64>]| stages.iter().filter_map(|s| s.get(block)).sum::<u64>();
+        let at = of(self.units.get(..stage as usize).unwrap_or_default()) + unit;
+        match comm.only {
+            None => true,
+            Some(End::First) => at == 0,
+            Some(End::Last) => at + 1 == of(&self.units),
+        }
     }
 
     /// Nodes of all ranks.
     fn nodes(&self) -> u128 {
-        let per_layer: u128 = self
-            .parts
-            .iter()
-            .map(|p| p.pieces.len() as u128 + p.comms().map(|c| u128::from(c.times)).sum::<u128>())
-            .sum();
-        let handed = (self.forward_bytes.len() + self.backward_bytes.len()) as u128;
-        let one = |place: &Place| {
-            u128::from(self.microbatches) * (u128::from(self.layers(place.stage)) * per_layer + 2 * handed) + 2
+        let of_stage = |stage: usize, units: &Vec<u64>| -> u128 {
+            let of_unit = |block: usize, unit: u64| -> u128 {
+                let parts = self.parts.iter().filter(|p| p.block == block);
+                parts
+                    .map(|p| {
+                        let comms = p.comms().filter(|c| self.has(c, stage as u64, block, unit));
+                        p.pieces.len() as u128 + comms.map(|c| u128::from(c.times)).sum::<u128>()
+                    })
+                    .sum()
+            };
+            // Those between the ends are alike.
+            let of_block = |(block, n): (usize, &u64)| match *n {
+                0 => 0,
+                1 => of_unit(block, 0),
+                n => of_unit(block, 0) + of_unit(block, n - 1) + u128::from(n - 2) * self.plain(block),
+            };
+            let sides = [self.before(stage as u64), self.before(stage as u64 + 1)];
+            let messages: usize = sides.into_iter().flatten().map(|c| c.forward.len() + c.backward.len()).sum();
+            units.iter().enumerate().map(of_block).sum::<u128>() + messages as u128
         };
-        self.places.iter().map(one).sum()
+        let stages: Vec<u128> = self.units.iter().enumerate().map(|(stage, units)| of_stage(stage, units)).collect();
+        let of = |place: &Place| stages.get(place.stage as usize).copied().unwrap_or_default();
+        self.places.iter().map(|place| u128::from(self.microbatches) * of(place) + 2).sum()
+    }
+
+    /// Nodes of a repetition of a block that is next to no other block.
+    fn plain(&self, block: usize) -> u128 {
+        let of = |p: &Part| {
+            p.pieces.len() as u128 + p.comms().filter(|c| c.only.is_none()).map(|c| u128::from(c.times)).sum::<u128>()
+        };
+        self.parts.iter().filter(|p| p.block == block).map(of).sum()
     }
 }
 
@@ -281,66 +333,35 @@ impl<'a> Job<'a> {
 struct Sheet<'a, W> {
     job: &'a Job<'a>,
     place: Place,
-    writer: Writer<W>,
-    written: &'a mut Written,
-    id: u64,
+    nodes: Nodes<'a, W>,
     /// What the next node waits for.
     tail: Vec<u64>,
 }
 
 impl<'a, W: Write> Sheet<'a, W> {
     fn new(job: &'a Job<'a>, place: Place, out: W, written: &'a mut Written) -> std::io::Result<Self> {
-        let text = |name: &str, value: &str| Attr::new(name, Scalar::String(value.into()));
-        let number = |name: &str, value: u64| Attr::new(name, Scalar::Int64(i64::try_from(value).unwrap_or(i64::MAX)));
-        let metadata = Metadata {
-            version: VERSION.into(),
-            attrs: vec![
-                text("generator", concat!("flowspace ", env!("CARGO_PKG_VERSION"))),
-                text("workload", &job.plan.workload.name),
-                text("system", &job.plan.system.name),
-                number("tp", job.plan.figures.tp),
-                number("pp", job.plan.figures.pp),
-                number("dp", job.plan.figures.dp),
-                number("microbatches", job.microbatches),
-            ],
-            unknown: Vec::new(),
-        };
-        Ok(Self { job, place, writer: Writer::new(out, &metadata)?, written, id: 0, tail: Vec::new() })
-    }
-
-    fn put(&mut self, name: &str, kind: NodeType, deps: &[u64], micros: u64, attrs: Vec<Attr>) -> std::io::Result<u64> {
-        let mut node = Node::new(self.id, name.into(), kind);
-        node.data_deps = deps.to_vec();
-        node.duration_micros = micros;
-        node.attrs = attrs;
-        node.attrs.push(Attr::new("is_cpu_op", Scalar::Bool(false)));
-        self.writer.node(&node)?;
-        self.id += 1;
-        self.written.nodes += 1;
-        Ok(node.id)
+        let (plan, f) = (job.plan, &job.plan.figures);
+        let metadata = metadata(vec![
+            text("workload", &plan.workload.name),
+            text("system", &plan.system.name),
+            number("tp", f.tp),
+            number("pp", f.pp),
+            number("dp", f.dp),
+            number("microbatches", job.microbatches),
+        ]);
+        Ok(Self { job, place, nodes: Nodes::new(out, &metadata, written)?, tail: Vec::new() })
     }
 
     fn compute(&mut self, name: &str, flop: u64, bytes: u64, micros: u64) -> std::io::Result<u64> {
-        // ASTRA-sim divides both ways: neither may be 0.
-        let attrs = vec![
-            Attr::new("num_ops", Scalar::Int64(i64::try_from(flop.max(1)).unwrap_or(i64::MAX))),
-            Attr::new("tensor_size", Scalar::Uint64(bytes.max(1))),
-        ];
         let tail = std::mem::take(&mut self.tail);
-        self.put(name, NodeType::Comp, &tail, micros, attrs)
+        self.nodes.compute(name, &tail, (flop, bytes, micros))
     }
 
     fn collective(&mut self, name: &str, comm: &Comm, deps: &[u64]) -> std::io::Result<Option<u64>> {
         let Some(group) = Job::head(comm.scope, self.place).and_then(|head| self.job.names.get(&head)) else {
             return Ok(None);
         };
-        let attrs = vec![
-            Attr::new("comm_type", Scalar::Int64(comm.kind.number())),
-            Attr::new("comm_size", Scalar::Int64(i64::try_from(comm.bytes).unwrap_or(i64::MAX))),
-            Attr::new("pg_name", Scalar::String(group.as_str().into())),
-        ];
-        *self.written.bytes.entry(comm.kind.name().into()).or_default() += u128::from(comm.bytes);
-        self.put(name, NodeType::Coll, deps, 0, attrs).map(Some)
+        self.nodes.collective(name, deps, group, comm.kind, comm.bytes).map(Some)
     }
 
     fn iteration(&mut self) -> std::io::Result<()> {
@@ -367,52 +388,64 @@ impl<'a, W: Write> Sheet<'a, W> {
     fn pass(&mut self, m: u64, forward: bool) -> std::io::Result<()> {
         let job = self.job;
         let word = if forward { "forward" } else { "backward" };
-        let (stage, last) = (self.place.stage, job.plan.figures.pp - 1);
-        let (from, to) = match forward {
-            true => (stage.checked_sub(1), (stage < last).then(|| stage + 1)),
-            false => ((stage < last).then(|| stage + 1), stage.checked_sub(1)),
-        };
-        let bytes = if forward { &job.forward_bytes } else { &job.backward_bytes };
-        if let Some(peer) = from {
+        let stage = self.place.stage;
+        let behind = (stage + 1, job.before(stage + 1));
+        let ahead = (stage.saturating_sub(1), job.before(stage));
+        let (from, to) = if forward { (ahead, behind) } else { (behind, ahead) };
+        let bytes = |crossing: &Crossing| if forward { crossing.forward.clone() } else { crossing.backward.clone() };
+        if let (peer, Some(crossing)) = from {
             let tail = std::mem::take(&mut self.tail);
-            for (i, size) in bytes.iter().enumerate() {
-                let id = self.message(NodeType::Recv, peer, m, forward, i, *size, &tail)?;
+            for (i, size) in bytes(crossing).into_iter().enumerate() {
+                let id = self.message(NodeType::Recv, peer, m, forward, i, size, &tail)?;
                 self.tail.push(id);
             }
         }
-        for layer in 0..job.layers(stage) {
-            for part in job.parts.iter().filter(|part| part.forward == forward) {
-                self.partition(part, &format!("microbatch {m}, layer {layer}, {word}"))?;
+        let mut blocks: Vec<(usize, u64)> = job.units(stage).iter().copied().enumerate().collect();
+        if !forward {
+            blocks.reverse();
+        }
+        for (block, units) in blocks {
+            let name = job.blocks.get(block).map_or("layer", String::as_str);
+            for at in 0..units {
+                let unit = if forward { at } else { units - 1 - at };
+                for part in job.parts.iter().filter(|part| part.forward == forward && part.block == block) {
+                    self.partition(part, unit, &format!("microbatch {m}, {name} {unit}, {word}"))?;
+                }
             }
         }
-        if let Some(peer) = to {
+        if let (peer, Some(crossing)) = to {
             let tail = self.tail.clone();
-            for (i, size) in bytes.iter().enumerate() {
-                self.message(NodeType::Send, peer, m, forward, i, *size, &tail)?;
+            for (i, size) in bytes(crossing).into_iter().enumerate() {
+                self.message(NodeType::Send, peer, m, forward, i, size, &tail)?;
             }
         }
         Ok(())
     }
 
     /// One partition of one layer: its computation piece by piece, its collectives one after another, beside the computation or between it.
-    fn partition(&mut self, part: &Part, prefix: &str) -> std::io::Result<()> {
+    fn partition(&mut self, part: &Part, unit: u64, prefix: &str) -> std::io::Result<()> {
+        let (job, stage) = (self.job, self.place.stage);
+        let here = |comms: &[Comm]| -> Vec<Comm> {
+            comms.iter().filter(|c| job.has(c, stage, part.block, unit)).copied().collect()
+        };
         let beside = self.job.plan.system.overlap() == Overlap::Full;
         let mut chain = self.tail.clone();
         let mut heard = false;
         for piece in &part.pieces {
             let name = format!("{prefix}, {}", piece.name);
+            let (before, after) = (here(&piece.before), here(&piece.after));
             if !beside {
-                self.talk(&name, &piece.before, None)?;
+                self.talk(&name, &before, None)?;
             }
             let node = self.compute(&name, piece.flop, piece.dram_bytes, piece.micros)?;
-            self.written.flop += u128::from(piece.flop.max(1));
+            self.nodes.written.flop += u128::from(piece.flop.max(1));
             self.tail = vec![node];
             if beside {
-                for comms in [&piece.before, &piece.after] {
+                for comms in [&before, &after] {
                     heard |= self.talk(&name, comms, Some(&mut chain))?;
                 }
             } else {
-                self.talk(&name, &piece.after, None)?;
+                self.talk(&name, &after, None)?;
             }
         }
         if heard {
@@ -427,7 +460,7 @@ impl<'a, W: Write> Sheet<'a, W> {
         let mut any = false;
         for comm in comms {
             for _ in 0..comm.times {
-                if let Some(id) = self.collective(&format!("{name}, {}", comm.kind.name()), comm, &at)? {
+                if let Some(id) = self.collective(name, comm, &at)? {
                     at = vec![id];
                     any = true;
                 }
@@ -456,20 +489,12 @@ impl<'a, W: Write> Sheet<'a, W> {
         let rank = |place: Place| self.job.ranks.get(&place).copied().unwrap_or_default();
         let (own, peer) = (rank(self.place), rank(Place { stage, ..self.place }));
         let (src, dst) = if kind == NodeType::Send { (own, peer) } else { (peer, own) };
-        let small = |n: u64| Scalar::Int32(i32::try_from(n).unwrap_or(i32::MAX));
-        let messages = self.job.forward_bytes.len().max(self.job.backward_bytes.len()) as u64;
-        // One tag a microbatch, direction and tensor; it may come round again after 2^31 of them.
-        let tag = ((m * 2 + u64::from(!forward)) * messages + i as u64) % (1 << 31);
-        let attrs = vec![
-            Attr::new("comm_src", small(src)),
-            Attr::new("comm_dst", small(dst)),
-            Attr::new("comm_tag", small(tag)),
-            Attr::new("comm_size", Scalar::Int64(i64::try_from(size).unwrap_or(i64::MAX))),
-        ];
-        let word = if kind == NodeType::Send { "SEND" } else { "RECV" };
-        *self.written.bytes.entry(word.into()).or_default() += u128::from(size);
+        let most = |c: &Crossing| c.forward.len().max(c.backward.len());
+        let messages = self.job.crossings.iter().map(most).max().unwrap_or_default() as u64;
+        // One tag a microbatch, direction and tensor.
+        let tag = (m * 2 + u64::from(!forward)) * messages + i as u64;
         let way = if forward { "activations" } else { "gradients" };
-        self.put(&format!("microbatch {m}, {way}, {word}"), kind, deps, 0, attrs)
+        self.nodes.message(&format!("microbatch {m}, {way}"), deps, kind, (src, dst), tag, size)
     }
 
     /// Gradients among the replicas, and the optimiser.
@@ -479,25 +504,28 @@ impl<'a, W: Write> Sheet<'a, W> {
         if !w.training {
             return Ok(());
         }
-        let layers = self.job.layers(self.place.stage) as f64;
+        let units = self.job.units(self.place.stage);
+        let times = |block: usize| units.get(block).map_or(0.0, |n| *n as f64);
         let kernels = || w.kernels.iter().zip(&plan.decisions.sharding);
-        let gradients: f64 = kernels().map(|(k, s)| gradient_bytes(k, *s, f.tp, w.word_bytes)).sum();
+        let gradients: f64 = kernels().map(|(k, s)| gradient_bytes(k, *s, f.tp, w.word_bytes) * times(k.block)).sum();
         if options.gradient_reduction == GradientReduction::PerIteration && gradients > 0.0 && f.dp > 1 {
-            let bytes = comms::whole_bytes(gradients * layers);
-            let comm = Comm { scope: Scope::Data, kind: CommType::AllReduce, bytes, times: 1 };
+            let bytes = comms::whole_bytes(gradients);
+            let comm = Comm { scope: Scope::Data, kind: CommType::AllReduce, bytes, times: 1, only: None };
             let tail = self.tail.clone();
-            if let Some(id) = self.collective("gradients, ALL_REDUCE", &comm, &tail)? {
+            if let Some(id) = self.collective("gradients", &comm, &tail)? {
                 self.tail = vec![id];
             }
         }
         if options.optimizer_step == Charge::Charged {
             let weights: f64 = kernels()
                 .filter(|(k, _)| k.owns_weight())
-                .map(|(k, s)| weight_bytes(k, *s, f.tp, w.word_bytes) / w.word_bytes)
+                .map(|(k, s)| weight_bytes(k, *s, f.tp, w.word_bytes) / w.word_bytes * times(k.block))
                 .sum();
-            let bytes = weights * layers * (2.0 * w.word_bytes + 2.0 * optimizer_bytes_per_weight(w.word_bytes));
+            let bytes = weights * (2.0 * w.word_bytes + 2.0 * optimizer_bytes_per_weight(w.word_bytes));
             if bytes >= 1.0 {
-                let micros = (f.iteration.optimizer_s * 1e6).round().max(1.0) as u64;
+                let seconds =
+                    f.stages.get(self.place.stage as usize).map_or(f.iteration.optimizer_s, |s| s.optimizer_s);
+                let micros = (seconds * 1e6).round().max(1.0) as u64;
                 let id = self.compute("optimizer", 1, comms::whole_bytes(bytes), micros)?;
                 self.tail = vec![id];
             }

@@ -102,7 +102,10 @@ impl<'p> Stored<'p> {
     pub fn open(path: &'p Path) -> Result<Self, TraceError> {
         let format = detect::detect(path)?;
         Self::of(path, format).ok_or_else(|| {
-            let message = format!("expected a Chakra trace, found a file of format \"{}\"", format.name());
+            let message = format!(
+                "expected a Chakra trace, found a file of format \"{}\" (`flowspace trace convert` makes one)",
+                format.name()
+            );
             TraceError::new(path, message)
         })
     }

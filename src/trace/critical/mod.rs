@@ -32,7 +32,13 @@ pub fn window(events: &Events, annotation: &str, instances: &RangeInclusive<usiz
     let named = events.names.mask(|n| n.contains(annotation));
     let mut all: Vec<&Event> = events.list.iter().filter(|e| named[e.name as usize] && !e.kind.on_device()).collect();
     if all.is_empty() {
-        return Err(format!("no host event's name holds {annotation:?}"));
+        let marks = events.names.mask(|n| n.starts_with("ProfilerStep"));
+        let steps = events.list.iter().filter(|e| marks[e.name as usize] && !e.kind.on_device()).count();
+        let how = match steps {
+            0 => "; without --annotation the window is the whole trace".into(),
+            n => format!("; `--annotation ProfilerStep` has {n} instances"),
+        };
+        return Err(format!("no host event's name holds {annotation:?}{how}"));
     }
     all.sort_by_key(|e| (e.start, e.index));
     let (first, last) = (*instances.start(), *instances.end());

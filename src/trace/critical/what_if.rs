@@ -99,7 +99,9 @@ pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, Str
     let inside = |u: &super::graph::Unit| events.list.get(u.event as usize);
     for (choice, _) in &changes.scale {
         if !graph.units.iter().filter_map(inside).any(|e| choice.means(events, e)) {
-            return Err(format!("{choice}: no event of the window is meant by it"));
+            return Err(format!(
+                "{choice}: no event of the window is meant by it (`flowspace trace report` lists the names of kernels)"
+            ));
         }
     }
     // By name and kind once, not by unit.

@@ -107,6 +107,11 @@ pub struct Lowered {
     pub notes: Vec<String>,
 }
 
+/// How a field of a request is given: in words for a message.
+pub(super) fn given(field: &str) -> String {
+    format!("`--{0}`, or `?{field}=` of a reference", field.replace('_', "-"))
+}
+
 /// Kinds of file that can be lowered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
@@ -147,7 +152,7 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
         Err(TraceError::new(
             path,
             "a Chakra trace names no tensors and no shapes, so FLOP and bytes cannot be told; give the PyTorch execution trace it was \
-             made of, or a trace linked by `flowspace trace link`",
+             made of, or a trace linked by `flowspace trace link --host HOST --device KINETO`",
         )
         .into())
     } else {
@@ -170,7 +175,7 @@ pub fn load(path: &Path, request: &Request) -> Result<Program, TraceErrors> {
             FileKind::Linked => "a linked trace, which has its times,",
             _ => "another, which has its own times,",
         };
-        return Err(TraceError::new(device, format!("a Kineto trace beside {what} is of no use"))
+        return Err(TraceError::new(device, format!("a Kineto trace beside {what} is of no use: leave it out"))
             .field("kineto")
             .into());
     }
@@ -231,8 +236,9 @@ fn of_linked(
     if linked.host_schema.is_none() && trace.nodes.iter().all(|n| n.input_tensors().next().is_none()) {
         return Err(TraceError::new(
             path,
-            "this trace was recorded without a host trace and without shapes (record_shapes), so it names no tensors: give the execution trace \
-             of the same run (ExecutionTraceObserver), with this file as kineto, or link it with --host",
+            "this trace was recorded without a host trace and without shapes, so it names no tensors: record it with \
+             `profile(record_shapes=True)`, or give the execution trace of the same run (ExecutionTraceObserver) with this file as `--kineto` \
+             (`?kineto=` of a reference), or link the two (`flowspace trace link --host HOST --device THIS`)",
         )
         .into());
     }
@@ -242,7 +248,7 @@ fn of_linked(
     if linked.host_schema.is_none() {
         program.notes.push(
             "a Kineto trace alone gives tensors sizes but no identity: each kernel reads and writes memory of its own, and nothing says which \
-             one hands what to which; the execution trace of the same run would"
+             one hands what to which; the execution trace of the same run would (ExecutionTraceObserver; this file is then its `--kineto`)"
                 .into(),
         );
     }
@@ -279,21 +285,27 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
     let batch = request.batch.unwrap_or_else(|| build::batch(program)).max(1);
     let mut notes = program.notes.clone();
     if request.batch.is_none() && batch == 1 && program.batch != Some(1) {
-        notes.push(
-            "no size divides every product of the forward pass: the whole step is one sample (give batch otherwise)"
-                .into(),
-        );
+        notes.push(format!(
+            "no size divides every product of the forward pass: the whole step is one sample (otherwise {})",
+            given("batch")
+        ));
     }
     let word = request.word.unwrap_or_else(|| common_word(program));
     let built = build::build(program, &parallel, batch, (word, request.word.is_none()));
     if built.workload.kernels.is_empty() {
-        return Err("the step has no kernel of a forward or backward pass".into());
+        return Err(format!(
+            "the step has no kernel of a forward or backward pass; another one may have ({})",
+            given("step")
+        ));
     }
     let mut whole = built.workload;
     whole.global_batch = request.global_batch.unwrap_or(batch.saturating_mul(parallel.dp).saturating_mul(microbatches));
     if let Some(micro) = request.micro_batch.filter(|m| *m > whole.global_batch) {
         let global = whole.global_batch;
-        return Err(format!("micro_batch: expected at most the {global} samples of an iteration, found {micro}"));
+        return Err(format!(
+            "micro_batch: expected at most the {global} samples of an iteration, found {micro}; more samples: {}",
+            given("global_batch")
+        ));
     }
     whole.micro_batch = request.micro_batch.unwrap_or(batch).min(whole.global_batch).max(1);
     let whole = whole
@@ -304,8 +316,11 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
     let (workload, folded) = match request.fold {
         Fold::None => (whole, None),
         Fold::Layer => {
-            let (w, f) = fold::fold(&whole)
-                .map_err(|e| format!("no repeated layer to fold: {e}; fold: none takes the whole step"))?;
+            let (w, f) = fold::fold(&whole).map_err(|e| {
+                format!(
+                    "no repeated layer to fold: {e}; `--fold none` (`fold: none`, or no `?fold=`) takes the whole step"
+                )
+            })?;
             (w, Some(f))
         }
     };
@@ -333,7 +348,11 @@ fn stages(mut workload: Workload, parallel: &parallel::Parallel, folded: bool, n
         let layers = workload.repeat / parallel.pp;
         notes.push(format!("{layers} layers of one stage of {}: the graph has {}", parallel.pp, workload.repeat));
     } else if parallel.pp > 1 {
-        notes.push(format!("the graph is one stage of {}; fold: layer makes it the layers of all", parallel.pp));
+        notes.push(format!(
+            "the graph is one stage of {}; the layers of all: {} with the value layer",
+            parallel.pp,
+            given("fold")
+        ));
     }
     workload
 }

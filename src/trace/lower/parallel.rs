@@ -96,7 +96,8 @@ pub fn find(program: &Program, asked: Asked) -> Parallel {
         *degree = asked.or(told.flatten()).unwrap_or(1).max(1);
         if let (None, Some(None)) = (asked, told) {
             found.notes.push(format!(
-                "{name} among ranks, but the trace does not say how many: give {option}; sizes are left as recorded"
+                "{name} among ranks, but the trace does not say how many: sizes are left as recorded ({} tells)",
+                super::given(option)
             ));
         }
         let recorded: Vec<u64> = (recovered.table.iter())
@@ -141,8 +142,9 @@ pub fn find(program: &Program, asked: Asked) -> Parallel {
         follow(program, &mut found, &of_activations, &scattered);
         if found.sharded.is_empty() && found.row_parallel.is_empty() {
             found.notes.push(format!(
-                "tp {} is as given: no sum of activations tells which sizes are shards, so all are left as recorded",
-                found.tp
+                "tp {} is as given: no sum of activations tells which sizes are shards, so all are left as recorded (as whole: {} with 1)",
+                found.tp,
+                super::given("tp")
             ));
         }
     }

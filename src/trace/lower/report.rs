@@ -74,7 +74,12 @@ pub fn coverage_text(c: &Coverage) -> String {
     }
     out.push_str(&untrusted(c));
     if !c.unknown.is_empty() {
-        let _ = writeln!(out, "unknown operators: {}", c.unknown.join(", "));
+        let how = if c.of_time.is_some() {
+            "their kernels keep the recorded time"
+        } else {
+            "--kineto with the device trace gives their kernels the recorded time"
+        };
+        let _ = writeln!(out, "unknown operators: {} ({how})", c.unknown.join(", "));
     }
     out
 }
@@ -143,6 +148,13 @@ pub fn lowered_text(l: &Lowered) -> String {
             f.outside_flop,
             f.outside_weights
         );
+        if f.lacking_flop > 0.0 {
+            let _ = writeln!(
+                out,
+                "folded: as if all layers were whole; the first or last lacks {:.4e} FLOP of these in the recording",
+                f.lacking_flop
+            );
+        }
         for (name, flop) in f.outside.iter().filter(|(_, flop)| *flop > 0.0).take(8) {
             let _ = writeln!(out, "  outside: {name}, {flop:.4e} FLOP");
         }

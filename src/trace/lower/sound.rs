@@ -97,7 +97,7 @@ pub fn request(program: &Program, request: &Request) -> Result<(), String> {
         wrong.push((
             "batch",
             format!(
-                "the products of the forward pass cannot be divided into {batch} samples; the trace looks like {found}"
+                "the products of the forward pass cannot be divided into {batch} samples; the trace looks like {found}, which it is without `batch`"
             ),
         ));
     }

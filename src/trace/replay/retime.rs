@@ -254,7 +254,7 @@ fn collective_seconds(trace: &LinkedTrace, node: &LinkedNode, system: &System) -
         }
     };
     if recorded.in_elems.is_none() && recorded.out_elems.is_none() {
-        return Err("the bytes of some collectives are not recorded".into());
+        return Err("the bytes of some collectives are not recorded; the host trace of the run may know them (link it with --host)".into());
     }
     let sizes = placed(ranks, &system.network.dimensions.iter().map(|d| d.size).collect::<Vec<_>>())
         .ok_or_else(|| format!("a group of {ranks} ranks does not fit the network dimensions of {}", system.name))?;

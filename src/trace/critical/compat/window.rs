@@ -28,7 +28,10 @@ pub(super) fn bounds(table: &Table, window: &Window) -> Result<(f64, f64), Strin
     }
     let named = table.symbols.mask(|n| n.contains(&window.annotation));
     if !named.contains(&true) {
-        return Err(format!("no event's name holds {:?}", window.annotation));
+        return Err(format!(
+            "no event's name holds {:?}; without --annotation the window is the whole trace",
+            window.annotation
+        ));
     }
     let all = table.rows.iter().filter(|r| named[r.name as usize]);
     let (first, last) = (*window.instances.start(), *window.instances.end());

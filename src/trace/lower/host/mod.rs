@@ -18,9 +18,9 @@ mod values;
 
 pub use steps::{Steps, steps};
 
-use super::callers;
 use super::measured::Measured;
 use super::program::{Comm, Origin, Part, Program, Step, Value};
+use super::{callers, given};
 use crate::trace::host::{Arg as HostArg, HostNode, HostTrace, Tensor};
 use crate::trace::ops::call::mutated_arguments;
 use crate::trace::ops::names::{guessed, is_collective};
@@ -61,7 +61,12 @@ pub fn program_with(
             None => {
                 let there: Vec<String> = all.iter().map(|(n, _)| n.to_string()).collect();
                 let list = if there.is_empty() { "none is marked".into() } else { there.join(", ") };
-                return Err(format!("there is no step {n}; steps of this trace: {list}"));
+                let how = if there.is_empty() {
+                    ": leave `step` out".into()
+                } else {
+                    format!("; one of them: {}", given("step"))
+                };
+                return Err(format!("there is no step {n}; steps of this trace: {list}{how}"));
             }
         },
         Steps::Steady => match steps::busiest(trace, &all).and_then(|at| all.get(at)) {
@@ -69,8 +74,9 @@ pub fn program_with(
                 if all.len() > 1 {
                     let there: Vec<String> = all.iter().map(|(n, _)| n.to_string()).collect();
                     notes.push(format!(
-                        "step {number} is taken, which has most work; steps of the trace: {}",
-                        there.join(", ")
+                        "step {number} is taken, which has most work; steps of the trace: {} (another one: {})",
+                        there.join(", "),
+                        given("step")
                     ));
                 }
                 range.clone()
