@@ -6,7 +6,7 @@ use std::io::Read;
 /// A piece longer than this is refused: no node of a trace is so large, and memory must stay bounded.
 const LONGEST_PIECE: usize = 1 << 30;
 /// Bytes read at once.
-const CHUNK: usize = 1 << 16;
+const CHUNK: usize = 1 << 17;
 
 /// What is wrong with a text, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,12 +1,16 @@
 //! Timelines for Perfetto and chrome://tracing, from Chakra and Kineto traces.
 
+use super::TraceErrors;
 use super::chakra::pass::{Fault, Nodes, Pass};
 use super::chakra::{self, NodeType, graph};
-use super::kineto::KinetoTrace;
+use super::kineto::{Category, Seen, Wrong, scan, scan_from};
+use super::raw::Raw;
 use foldhash::fast::RandomState;
+use serde::Serialize;
 use serde_json::json;
 use std::collections::HashMap;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
+use std::path::Path;
 
 /// Writes complete events one a line, inside the list that viewers expect.
 pub(crate) struct Events<W> {
@@ -20,7 +24,7 @@ impl<W: Write> Events<W> {
         Ok(Self { out, first: true })
     }
 
-    pub(crate) fn put(&mut self, event: &serde_json::Value) -> io::Result<()> {
+    pub(crate) fn put(&mut self, event: &impl Serialize) -> io::Result<()> {
         self.out.write_all(if self.first { b"\n" } else { b",\n" })?;
         self.first = false;
         serde_json::to_writer(&mut self.out, event)?;
@@ -37,41 +41,150 @@ pub(crate) fn micros(ns: i128) -> serde_json::Value {
     json!(ns as f64 / 1000.0)
 }
 
-/// Writes a Kineto trace, counted from its first event.
+/// A complete event, as viewers read it.
+#[derive(Serialize)]
+struct Complete<'a> {
+    ph: &'static str,
+    cat: &'a str,
+    name: &'a str,
+    pid: Track<'a>,
+    tid: Track<'a>,
+    ts: f64,
+    dur: f64,
+    args: Arguments,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Track<'a> {
+    Number(i64),
+    Name(&'a str),
+}
+
+#[derive(Serialize)]
+struct Arguments {
+    #[serde(rename = "External id", skip_serializing_if = "Option::is_none")]
+    external: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correlation: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes: Option<i64>,
+}
+
+/// Start and duration of a complete event, ns; none for any other.
+fn times(seen: &Seen<'_>) -> Result<Option<(i64, i64)>, Wrong> {
+    if seen.phase.as_deref().ok_or_else(|| missing("ph"))? != "X" {
+        return Ok(None);
+    }
+    // The span of an operator that never returned has no duration.
+    let duration = seen.dur.map_or(Ok(0), |d| Seen::nanoseconds("dur", Some(d)))?;
+    let start = Seen::nanoseconds("ts", seen.ts)?;
+    let wrong = |message: String| ("dur".to_owned(), message);
+    if duration < 0 {
+        return Err(wrong(format!("expected a duration of at least 0, found {duration} ns")));
+    }
+    start.checked_add(duration).ok_or_else(|| wrong("the event ends beyond 2^63 ns".into()))?;
+    Ok(Some((start, duration)))
+}
+
+fn missing(field: &str) -> Wrong {
+    (field.to_owned(), "missing".to_owned())
+}
+
+/// An event that begins so many nanoseconds after the first one.
+fn complete<'a>(
+    seen: &'a Seen<'_>,
+    known: Option<&'a Category>,
+    after: i128,
+    duration: i64,
+) -> Result<Complete<'a>, Wrong> {
+    let wrong =
+        |field: &str, what: &str, raw: &Raw<'_>| (field.to_owned(), format!("expected {what}, found {}", raw.kind()));
+    let track = |field: &str, raw: &'a Option<Raw<'_>>| match raw {
+        None => Ok(Track::Number(0)),
+        Some(Raw::Int(number)) => Ok(Track::Number(*number)),
+        Some(Raw::Str(name)) => Ok(Track::Name(name)),
+        Some(other) => Err(wrong(field, "a number or a name", other)),
+    };
+    let integer = |field: &str, raw: &Option<Raw<'_>>| match raw {
+        None => Ok(None),
+        Some(raw) => raw.integer().map(Some).ok_or_else(|| wrong(&format!("args.{field}"), "an integer", raw)),
+    };
+    let (pid, tid) = (track("pid", &seen.pid)?, track("tid", &seen.tid)?);
+    let on_stream = match tid {
+        Track::Number(number) if known.is_some_and(Category::on_device) => Some(number),
+        _ => None,
+    };
+    Ok(Complete {
+        ph: "X",
+        cat: known.map_or(seen.category.as_deref().unwrap_or_default(), Category::name),
+        name: seen.name.as_deref().ok_or_else(|| missing("name"))?,
+        pid,
+        tid,
+        ts: after as f64 / 1000.0,
+        dur: duration as f64 / 1000.0,
+        args: Arguments {
+            external: integer("External id", &seen.args.external)?,
+            correlation: integer("correlation", &seen.args.correlation)?,
+            stream: integer("stream", &seen.args.stream)?.or(on_stream),
+            // HIP writes a range of addresses for some calls: what is no number is of no use.
+            bytes: seen.args.bytes.as_ref().and_then(Raw::unsigned).and_then(|b| i64::try_from(b).ok()),
+        },
+    })
+}
+
+/// Writes the Kineto trace of a file, counted from its first event. The file is read twice and never held.
 ///
 /// # Errors
-/// Those of the writer underneath.
-pub fn of_kineto(trace: &KinetoTrace, out: impl Write) -> io::Result<()> {
+/// [`Fault`]: a trace that cannot be read, or the writer underneath.
+pub fn of_kineto(path: &Path, out: impl Write) -> Result<(), Fault> {
+    twice(|each| scan(path, each), out)
+}
+
+/// The same of uncompressed bytes; `path` is for messages.
+///
+/// # Errors
+/// As [`of_kineto`].
+pub fn of_kineto_from(source: impl Read + Clone, path: &Path, out: impl Write) -> Result<(), Fault> {
+    twice(|each| scan_from(source.clone(), path, each), out)
+}
+
+/// What is called with every event of a pass.
+type Each<'e> = &'e mut dyn FnMut(u32, &Seen<'_>) -> Result<(), Wrong>;
+
+fn twice(pass: impl Fn(Each<'_>) -> Result<(), TraceErrors>, out: impl Write) -> Result<(), Fault> {
+    let mut zero: Option<i64> = None;
+    let known = |seen: &Seen<'_>| Category::known(seen.category.as_deref().unwrap_or_default());
+    pass(&mut |_, seen| {
+        if let Some((start, duration)) = times(seen)? {
+            complete(seen, known(seen).as_ref(), 0, duration)?;
+            zero = Some(zero.map_or(start, |z| z.min(start)));
+        }
+        Ok(())
+    })?;
+    let zero = i128::from(zero.unwrap_or(0));
     let mut events = Events::new(out)?;
-    let zero = trace.events.iter().map(|e| e.ts_ns).min().unwrap_or(0);
-    for event in &trace.events {
-        let mut args = serde_json::Map::new();
-        for (name, value) in [
-            ("External id", event.external_id),
-            ("correlation", event.correlation),
-            ("stream", event.stream),
-            ("bytes", event.bytes.and_then(|b| i64::try_from(b).ok())),
-        ] {
-            if let Some(value) = value {
-                args.insert(name.into(), value.into());
+    let mut failed: Option<io::Error> = None;
+    let result = pass(&mut |_, seen| {
+        let Some((start, duration)) = times(seen)? else { return Ok(()) };
+        let known = known(seen);
+        let event = complete(seen, known.as_ref(), i128::from(start) - zero, duration)?;
+        // A pass ends early after faults of its input alone: what cannot be written is one of each event that follows.
+        match failed.is_none().then(|| events.put(&event)) {
+            Some(Ok(())) => Ok(()),
+            other => {
+                failed = other.and_then(Result::err).or(failed.take());
+                Err((String::new(), String::new()))
             }
         }
-        let track = |t: &super::kineto::Track| match t {
-            super::kineto::Track::Number(n) => json!(n),
-            super::kineto::Track::Name(name) => json!(&**name),
-        };
-        events.put(&json!({
-            "ph": "X",
-            "cat": event.category.name(),
-            "name": &*event.name,
-            "pid": track(&event.pid),
-            "tid": track(&event.tid),
-            "ts": micros(i128::from(event.ts_ns) - i128::from(zero)),
-            "dur": micros(event.dur_ns.into()),
-            "args": args,
-        }))?;
+    });
+    if let Some(error) = failed {
+        return Err(error.into());
     }
-    events.finish()
+    result?;
+    Ok(events.finish()?)
 }
 
 /// Tracks of a Chakra timeline.

@@ -56,7 +56,7 @@ fn every_microsecond_by_hand() {
         slack.ns[unit.unwrap()]
     };
     assert_eq!((of("gemm_1"), of("gemm_2"), of("A")), (70_000, 0, 0));
-    let next = shares::next_paths(&events, &graph, &run, &slack, 5);
+    let next = shares::next_paths(&events, &graph, &run.decided, &slack, 5);
     assert_eq!((next[0].slack_ns, next[0].longest.as_str(), next[0].events.as_slice()), (70_000, "gemm_1", &[5][..]));
     // The host after its second launch call, 105-110, could end at 190.
     assert_eq!((next.len(), next[1].slack_ns, next[1].own_ns), (2, 80_000, 5_000));

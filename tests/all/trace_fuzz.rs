@@ -131,7 +131,6 @@ fn use_it(path: &Path, loaded: &Loaded) {
             timeline::of_chakra(trace, std::io::sink()).unwrap();
         }
         Loaded::Kineto(trace) => {
-            timeline::of_kineto(trace, std::io::sink()).unwrap();
             if let Ok((linked, _)) = link::link(None, trace, &link::Steps::All) {
                 let _ = flowspace::validate::traces::of_linked("t", &linked, Some("V100"));
                 let mut conversion = Conversion::new(&linked, &CommGroups::default());
@@ -183,6 +182,13 @@ fn every_reader(path: &Path, bytes: &[u8]) -> usize {
         kineto::read_from(open(), path).map(Loaded::Kineto),
         CommGroups::parse(bytes, path).map(Loaded::CommGroups),
     ];
+    if let Ok(Loaded::Kineto(trace)) = &results[4] {
+        // What is held of a trace and what goes by give the same events.
+        let mut drawn = Vec::new();
+        timeline::of_kineto_from(Cursor::new(bytes), path, &mut drawn).unwrap();
+        let drawn: serde_json::Value = serde_json::from_slice(&drawn).unwrap();
+        assert_eq!(drawn["traceEvents"].as_array().map(Vec::len), Some(trace.events.len()));
+    }
     let mut accepted = 0;
     for result in &results {
         match result {

@@ -277,11 +277,13 @@ fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
     let peers = if others.is_empty() { Peers::default() } else { Peers::new(&events, &others) };
     let recorded = Run::recorded(&graph);
     let path = tiling::tile(&events, &graph, &recorded, &peers);
+    // The times are those of the units: they make room for what comes.
+    let Run { decided, .. } = recorded;
     let slack = Slack::new(&graph);
     let near_ns = ((graph.window.1 - graph.window.0) as f64 * args.near / 100.0) as i64;
     let by = |what| shares(&events, &graph, &path, &slack, near_ns, what);
     let groups = [("operator", by(By::Operator)), ("module", by(By::Module)), ("layer", by(By::Layer))];
-    let next = next_paths(&events, &graph, &recorded, &slack, args.paths.into());
+    let next = next_paths(&events, &graph, &decided, &slack, args.paths.into());
     let durations = args.system.as_deref().map(|system| on_system(&args.file, system)).transpose()?.unwrap_or_default();
     let mut changes = Changes { scale: args.scale.clone(), no_launch: args.no_launch, durations };
     changes.scale.extend(args.remove.iter().map(|c| (c.clone(), 0.0)));
@@ -354,7 +356,7 @@ impl Found {
                 None => "waited for nothing that was recorded".into(),
             },
             (true, _) => String::new(),
-            _ => s.cause.to_owned(),
+            _ => s.cause().to_owned(),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::trace::chakra::json::{Form, JsonWriter};
 use crate::trace::chakra::pass::{Fault, Pass, Stored, Visitor};
 use crate::trace::chakra::text::TextWriter;
 use crate::trace::output::{Out, fill};
-use crate::trace::{TraceError, chakra, detect, graphs, kineto, timeline as timelines};
+use crate::trace::{TraceError, chakra, detect, graphs, timeline as timelines};
 use clap::{Args, ValueEnum};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -175,8 +175,7 @@ pub fn to_graphml(args: &OneToOneArgs) -> Result<i32, Failure> {
 pub fn timeline(args: &OneToOneArgs) -> Result<i32, Failure> {
     let format = detect::detect(&args.input)?;
     if format == detect::Format::Kineto {
-        let trace = kineto::read(&args.input)?;
-        write(args.out.as_deref(), &args.input, |out| Ok(timelines::of_kineto(&trace, out)?))?;
+        write(args.out.as_deref(), &args.input, |out| timelines::of_kineto(&args.input, out))?;
         return Ok(0);
     }
     let trace = Stored::of(&args.input, format).ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! The events of a trace that a timeline is made of, in whole nanoseconds: 56 bytes each, names held once.
+//! The events of a trace that a timeline is made of, in whole nanoseconds: 48 bytes each, names held once.
 
 use super::symbols::Symbols;
 use crate::trace::kineto::{Category, Seen, Wrong, scan, scan_from};
@@ -42,10 +42,8 @@ pub struct Event {
     pub index: u32,
     /// Name, a number of [`Events::names`].
     pub name: u32,
-    /// Process, a number of [`Events::names`].
-    pub pid: u32,
-    /// Thread, a number of [`Events::names`].
-    pub tid: u32,
+    /// Process and thread, a place in [`Events::tracks`].
+    pub track: u32,
     /// Start, ns.
     pub start: i64,
     /// End, ns.
@@ -56,8 +54,6 @@ pub struct Event {
     pub stream: i32,
     /// Device; -1 where there is none.
     pub device: i32,
-    /// Process group and collective of a communication kernel, a number of [`Events::names`]; `u32::MAX` without one.
-    pub collective: u32,
     /// Kind.
     pub kind: Kind,
 }
@@ -69,8 +65,13 @@ pub struct Events {
     pub list: Vec<Event>,
     /// Names, processes, threads and collectives.
     pub names: Symbols,
-    /// Names of processes and threads that are numbers.
-    tracks: HashMap<i64, u32, RandomState>,
+    /// Processes and threads, numbers of [`Events::names`].
+    pub tracks: Vec<(u32, u32)>,
+    /// Places of tracks, by names and, where both are numbers, by these.
+    known: HashMap<(u32, u32), u32, RandomState>,
+    numbered: HashMap<(i64, i64), u32, RandomState>,
+    /// Process group and collective of communication kernels, by index.
+    collectives: HashMap<u32, u32, RandomState>,
     /// By name, whether a kernel of it communicates.
     communicating: Vec<Option<bool>>,
 }
@@ -111,27 +112,45 @@ impl Events {
         self.names.name(event.name)
     }
 
+    /// Process and thread of an event, numbers of [`Self::names`].
+    pub fn track(&self, event: &Event) -> (u32, u32) {
+        self.tracks[event.track as usize]
+    }
+
+    /// Process group and collective of a communication kernel; empty for all else.
+    pub fn collective(&self, event: &Event) -> &str {
+        self.collectives.get(&event.index).map_or("", |&c| self.names.name(c))
+    }
+
     /// First start and last end, ns.
     pub fn span(&self) -> (i64, i64) {
         let ends = self.list.iter().map(|e| (e.start, e.end));
         ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).unwrap_or((0, 0))
     }
 
-    /// The number of a process or thread. Few there are, and each writes thousands of events: numbers are not made text again.
-    fn track(&mut self, raw: Option<&Raw<'_>>) -> u32 {
-        match raw {
+    /// The place of a process and thread. Few there are, and each writes thousands of events: numbers are not made text again.
+    fn place(&mut self, pid: Option<&Raw<'_>>, tid: Option<&Raw<'_>>) -> u32 {
+        let numbers = match (pid, tid) {
+            (Some(Raw::Int(pid)), Some(Raw::Int(tid))) => Some((*pid, *tid)),
+            _ => None,
+        };
+        if let Some(&place) = numbers.and_then(|n| self.numbered.get(&n)) {
+            return place;
+        }
+        let mut name = |raw: Option<&Raw<'_>>| match raw {
             Some(Raw::Str(text)) => self.names.add(text),
-            Some(Raw::Int(number)) => match self.tracks.get(number) {
-                Some(&id) => id,
-                None => {
-                    let id = self.names.add(&number.to_string());
-                    self.tracks.insert(*number, id);
-                    id
-                }
-            },
             Some(other) => self.names.add(&other.kind()),
             None => self.names.add("0"),
+        };
+        let track = (name(pid), name(tid));
+        let place = *self.known.entry(track).or_insert_with(|| {
+            self.tracks.push(track);
+            self.tracks.len() as u32 - 1
+        });
+        if let Some(numbers) = numbers {
+            self.numbered.insert(numbers, place);
         }
+        place
     }
 
     /// Whether a kernel communicates, by its name, which is looked at once.
@@ -171,27 +190,25 @@ impl Events {
         let end = end.ok_or_else(|| wrong("the event lies more than 73 years from zero".into()))?;
         let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::integer);
         let small = |raw: &Option<Raw<'_>>| integer(raw).and_then(|i| i32::try_from(i).ok());
-        let (pid, tid) = (self.track(seen.pid.as_ref()), self.track(seen.tid.as_ref()));
+        let track = self.place(seen.pid.as_ref(), seen.tid.as_ref());
         let name = self.names.add(name);
         let kind = if kind == Kind::Kernel && self.communicates(name) { Kind::Communication } else { kind };
         let args = &seen.args;
-        let word = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::text).unwrap_or_default().to_owned();
-        let collective = match kind {
-            Kind::Communication => self.names.add(&format!("{} {}", word(&args.group), word(&args.collective))),
-            _ => u32::MAX,
-        };
+        if kind == Kind::Communication {
+            let word = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::text).unwrap_or_default().to_owned();
+            let collective = self.names.add(&format!("{} {}", word(&args.group), word(&args.collective)));
+            self.collectives.insert(index, collective);
+        }
         let on_device = kind.on_device();
         let event = Event {
             index,
             name,
-            pid,
-            tid,
+            track,
             start,
             end,
             correlation: integer(&args.correlation).unwrap_or(-1),
             stream: small(&args.stream).or_else(|| small(&seen.tid).filter(|_| on_device)).unwrap_or(-1),
             device: small(&args.device).or_else(|| small(&seen.pid).filter(|_| on_device)).unwrap_or(-1),
-            collective,
             kind,
         };
         self.list.push(event);

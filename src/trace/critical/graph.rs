@@ -16,7 +16,7 @@
 use super::events::{Event, Events, Kind};
 use super::thread::{NONE, Piece, pieces};
 use foldhash::fast::RandomState;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 /// What an edge's delay is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,8 +80,6 @@ pub struct Unit {
 pub struct Edge {
     /// The unit that is depended on.
     pub from: u32,
-    /// The unit that depends.
-    pub to: u32,
     /// Delay, ns.
     pub lag: i64,
     /// Counted from the begin of `from`, not from its end.
@@ -134,7 +132,8 @@ struct Builder<'e> {
     events: &'e Events,
     window: (i64, i64),
     units: Vec<Unit>,
-    edges: Vec<Edge>,
+    /// Each with the unit that it leads to.
+    edges: Vec<(u32, Edge)>,
     against_time: u64,
 }
 
@@ -159,7 +158,7 @@ impl Builder<'_> {
             return;
         }
         let lag = most.map_or(recorded, |m| m.min(recorded));
-        self.edges.push(Edge { from, to, lag, at_start, delay });
+        self.edges.push((to, Edge { from, lag, at_start, delay }));
     }
 
     fn unit(&mut self, piece: &Piece, start: i64, end: i64, kind: UnitKind) -> u32 {
@@ -173,7 +172,10 @@ impl Builder<'_> {
 pub(super) fn build(events: &Events, window: (i64, i64), main: Option<(u32, u32)>) -> Graph {
     let begin =
         Unit { start: window.0, end: window.0, event: NONE, operator: NONE, module: NONE, kind: UnitKind::Edge };
-    let mut b = Builder { events, window, units: vec![begin], edges: Vec::new(), against_time: 0 };
+    // Room that is not used costs nothing; growing would leave holes as large as what grew.
+    let (mut units, edges) = (Vec::with_capacity(2 * events.list.len()), Vec::with_capacity(3 * events.list.len()));
+    units.push(begin);
+    let mut b = Builder { events, window, units, edges, against_time: 0 };
     let (threads, launches) = host(&mut b);
     let operations = device(&mut b, &launches);
     let (typical_launch, typical_gap) = device_edges(&mut b, &operations);
@@ -193,16 +195,19 @@ type Launches = HashMap<i64, u32, RandomState>;
 
 fn host(b: &mut Builder<'_>) -> (Vec<Thread>, Launches) {
     let list = &b.events.list;
-    let mut tracks: BTreeMap<(u32, u32), Vec<u32>> = BTreeMap::new();
+    let mut tracks: Vec<((u32, u32), Vec<u32>)> = b.events.tracks.iter().map(|&t| (t, Vec::new())).collect();
     for (at, e) in list.iter().enumerate().filter(|(_, e)| !e.kind.on_device()) {
-        tracks.entry((e.pid, e.tid)).or_default().push(at as u32);
+        tracks[e.track as usize].1.push(at as u32);
     }
+    tracks.retain(|t| !t.1.is_empty());
+    tracks.sort_unstable_by_key(|t| t.0);
     let blocking = b.events.names.mask(blocks);
+    let mut seen = vec![false; list.len()];
     let mut launches = Launches::default();
     let mut threads = Vec::with_capacity(tracks.len());
     for (track, thread) in tracks {
         let mut units = Vec::new();
-        for piece in pieces(b.events, &thread, b.window) {
+        for piece in pieces(b.events, &thread, b.window, &mut seen) {
             let event = &list[piece.event as usize];
             let call = event.kind == Kind::Call;
             let unit = if call && piece.last && blocking[event.name as usize] {
@@ -368,9 +373,12 @@ fn host_edges(b: &mut Builder<'_>, threads: &[Thread]) {
                 let next = threads[e.1 as usize].units.get(e.2 as usize + 1);
                 e.1 != t as u32 && next.is_none_or(|n| b.units[n.0 as usize].start >= begin)
             };
-            let until = ends.partition_point(|e| e.0 <= begin);
-            let mut inside = ends[..until].iter().rev().take_while(|e| e.0 > since).take(64);
-            let handed = if begin > since { inside.find(stopped).copied() } else { None };
+            let handed = if begin > since {
+                let until = ends.partition_point(|e| e.0 <= begin);
+                ends[..until].iter().rev().take_while(|e| e.0 > since).take(64).find(stopped).copied()
+            } else {
+                None
+            };
             if let Some((at, other, place)) = handed {
                 let from = threads[other as usize].units[place as usize].0;
                 push(b, unit, from, begin - at, start - begin, Delay::Thread);
@@ -397,7 +405,7 @@ fn push(b: &mut Builder<'_>, to: u32, from: u32, lag: i64, late: i64, delay: Del
     if spare < 0 || lag < 0 || from == to {
         b.against_time += 1;
     } else {
-        b.edges.push(Edge { from, to, lag, at_start: false, delay });
+        b.edges.push((to, Edge { from, lag, at_start: false, delay }));
     }
 }
 
@@ -406,8 +414,8 @@ fn finish(mut b: Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>, typi
     let n = b.units.len();
     // A unit must have an edge that explains its start; where none does, the window's begin does.
     let (mut explained, mut followed) = (vec![false; n], vec![false; n]);
-    for e in &b.edges {
-        explained[e.to as usize] |= b.time(e.from, e.at_start) + e.lag == b.units[e.to as usize].start;
+    for (to, e) in &b.edges {
+        explained[*to as usize] |= b.time(e.from, e.at_start) + e.lag == b.units[*to as usize].start;
         followed[e.from as usize] |= !e.at_start;
     }
     for unit in (1..n as u32).filter(|&u| !explained[u as usize]) {
@@ -432,15 +440,15 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     let n = b.units.len();
     let mut waiting = vec![0u32; n];
     let mut count = vec![0u32; n + 1];
-    for e in &b.edges {
-        waiting[e.to as usize] += 1;
+    for (to, e) in &b.edges {
+        waiting[*to as usize] += 1;
         count[e.from as usize + 1] += 1;
     }
     (0..n).for_each(|i| count[i + 1] += count[i]);
     let mut next = count.clone();
     let mut outgoing = vec![0u32; b.edges.len()];
-    for e in &b.edges {
-        outgoing[next[e.from as usize] as usize] = e.to;
+    for (to, e) in &b.edges {
+        outgoing[next[e.from as usize] as usize] = *to;
         next[e.from as usize] += 1;
     }
     let mut queue: Vec<u32> = (0..n as u32).filter(|&u| waiting[u as usize] == 0).collect();
@@ -454,31 +462,50 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
             }
         }
     }
-    drop(outgoing);
+    drop((outgoing, next, count));
     // Units of no length that wait for each other: taken by time, their edges back left out.
     let mut left: Vec<u32> = (0..n as u32).filter(|&u| waiting[u as usize] > 0).collect();
     left.sort_by_key(|&u| (u as usize + 1 == n, b.units[u as usize].start, b.units[u as usize].end, u));
     queue.append(&mut left);
+    drop((left, waiting));
     let mut place = vec![0u32; n];
     queue.iter().enumerate().for_each(|(p, &u)| place[u as usize] = p as u32);
+    drop(queue);
     let mut edges = b.edges;
     let all = edges.len();
-    for e in &mut edges {
-        (e.from, e.to) = (place[e.from as usize], place[e.to as usize]);
+    for (to, e) in &mut edges {
+        (*to, e.from) = (place[*to as usize], place[e.from as usize]);
     }
-    edges.retain(|e| e.from < e.to);
+    edges.retain(|(to, e)| e.from < *to);
     let against_time = b.against_time + (all - edges.len()) as u64;
-    edges.sort_unstable_by_key(|e| (e.to, e.delay, e.from));
-    let mut first = vec![0u32; n + 1];
-    edges.iter().for_each(|e| first[e.to as usize + 1] += 1);
-    (0..n).for_each(|i| first[i + 1] += first[i]);
-    Graph {
-        window: b.window,
-        units: queue.iter().map(|&u| b.units[u as usize]).collect(),
-        edges,
-        first,
-        typical_launch,
-        typical_gap,
-        against_time,
+    let (edges, first) = by_target(edges, n);
+    // In place: each unit is swapped to where it belongs.
+    let mut units = b.units;
+    for at in 0..n {
+        while place[at] as usize != at {
+            let to = place[at] as usize;
+            units.swap(at, to);
+            place.swap(at, to);
+        }
     }
+    Graph { window: b.window, units, edges, first, typical_launch, typical_gap, against_time }
+}
+
+/// Edges by the unit that they lead to, then by delay and origin, and where those of each of so many units begin: distributed, for sorting
+/// millions by comparison takes longer than all else here.
+fn by_target(edges: Vec<(u32, Edge)>, units: usize) -> (Vec<Edge>, Vec<u32>) {
+    let mut first = vec![0u32; units + 1];
+    edges.iter().for_each(|(to, _)| first[*to as usize + 1] += 1);
+    (0..units).for_each(|i| first[i + 1] += first[i]);
+    let mut next = first.clone();
+    let mut out: Vec<Edge> = edges.iter().map(|(_, e)| *e).collect();
+    for (to, edge) in edges {
+        let place = &mut next[to as usize];
+        out[*place as usize] = edge;
+        *place += 1;
+    }
+    for ends in first.windows(2).filter(|f| f[1] - f[0] > 1) {
+        out[ends[0] as usize..ends[1] as usize].sort_unstable_by_key(|e| (e.delay, e.from));
+    }
+    (out, first)
 }

@@ -53,5 +53,5 @@ pub fn window(events: &Events, annotation: &str, instances: &RangeInclusive<usiz
     if latest.end <= start {
         return Err(format!("the events whose names hold {annotation:?} have no duration: nothing lies in the window"));
     }
-    Ok(graph::build(events, (start, latest.end), Some((latest.pid, latest.tid))))
+    Ok(graph::build(events, (start, latest.end), Some(events.track(latest))))
 }

@@ -42,6 +42,10 @@ pub fn write(
         let name = events.names.name(id);
         name.parse::<i64>().map_or_else(|_| json!(name), |n| json!(n))
     };
+    let place = |e: &Event| {
+        let (pid, tid) = events.track(e);
+        (track(pid), track(tid))
+    };
     writer.put(&json!({"ph": "M", "name": "process_name", "pid": PROCESS, "tid": 0, "args": {"name": PROCESS}}))?;
     writer
         .put(&json!({"ph": "M", "name": "process_sort_index", "pid": PROCESS, "tid": 0, "args": {"sort_index": -1}}))?;
@@ -80,11 +84,10 @@ pub fn write(
             args.insert("slack (us)".into(), micros(ns.into()));
         }
         writer.put(&json!({
-            "ph": "X", "cat": format!("{:?}", e.kind).to_lowercase(), "name": events.name(e), "pid": track(e.pid), "tid": track(e.tid),
+            "ph": "X", "cat": format!("{:?}", e.kind).to_lowercase(), "name": events.name(e), "pid": place(e).0, "tid": place(e).1,
             "ts": at(e.start), "dur": micros((e.end - e.start).into()), "args": args,
         }))?;
     }
-    let place = |e: &Event| (track(e.pid), track(e.tid));
     let mut before: Option<(&Event, i64)> = None;
     let mut arrows = 0u64;
     for s in path {
@@ -94,7 +97,7 @@ pub fn write(
         let mut args = serde_json::Map::new();
         args.insert("part".into(), s.part.word().into());
         for (key, value) in
-            [("cause", s.cause.to_owned()), ("before", name_of(event)), ("after", name_of(event_of(s.after)))]
+            [("cause", s.cause().to_owned()), ("before", name_of(event)), ("after", name_of(event_of(s.after)))]
         {
             if !value.is_empty() && (key == "cause" || !runs) {
                 args.insert(key.into(), value.into());

@@ -2,7 +2,7 @@
 
 use super::events::Events;
 use super::graph::{Graph, Unit, UnitKind};
-use super::run::{Run, Slack};
+use super::run::{Decided, Slack};
 use super::tiling::{Part, Stretch};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -29,34 +29,42 @@ pub enum By {
     Layer,
 }
 
-fn name<'e>(events: &'e Events, unit: &Unit, by: By) -> Option<&'e str> {
-    let id = if by == By::Operator { unit.operator } else { unit.module };
-    let event = events.list.get(id as usize)?;
-    let full = events.name(event);
-    Some(match by {
+/// What a name counts as.
+fn counted(full: &str, by: By) -> &str {
+    match by {
         By::Operator => full,
         By::Layer => full.trim_start_matches("nn.Module: "),
         By::Module => {
             let layer = full.trim_start_matches("nn.Module: ");
             layer.trim_end_matches(|c: char| c.is_ascii_digit()).trim_end_matches('_')
         }
-    })
+    }
 }
 
 /// Critical and nearly critical time, the longest first; `near` is the slack up to which a unit counts, ns.
 pub fn shares(events: &Events, graph: &Graph, path: &[Stretch], slack: &Slack, near: i64, by: By) -> Vec<Share> {
-    let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    // By the numbers of the events' names first: units are many, names few.
+    let mut numbered = vec![(0i64, 0i64); events.names.names().len()];
+    let number = |unit: &Unit| {
+        let id = if by == By::Operator { unit.operator } else { unit.module };
+        events.list.get(id as usize).map(|e| e.name as usize)
+    };
     // What a thread did between operators is nobody's.
     let owned = |s: &&Stretch| s.unit == s.after || matches!(s.part, Part::Launch | Part::Queueing);
     for stretch in path.iter().filter(owned) {
-        if let Some(n) = name(events, &graph.units[stretch.unit as usize], by) {
-            sums.entry(n).or_default().0 += stretch.end - stretch.start;
+        if let Some(n) = number(&graph.units[stretch.unit as usize]) {
+            numbered[n].0 += stretch.end - stretch.start;
         }
     }
     for (unit, _) in graph.units.iter().zip(&slack.ns).filter(|(_, s)| **s <= near) {
-        if let Some(n) = name(events, unit, by) {
-            sums.entry(n).or_default().1 += unit.end - unit.start;
+        if let Some(n) = number(unit) {
+            numbered[n].1 += unit.end - unit.start;
         }
+    }
+    let mut sums: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+    for (name, (critical, near)) in events.names.names().iter().zip(numbered).filter(|(_, s)| *s != (0, 0)) {
+        let sum = sums.entry(counted(name, by)).or_default();
+        *sum = (sum.0 + critical, sum.1 + near);
     }
     let share = |(name, (critical_ns, near_ns)): (&str, (i64, i64))| Share { name: name.into(), critical_ns, near_ns };
     let mut out: Vec<Share> = sums.into_iter().map(share).filter(|s| s.critical_ns > 0 || s.near_ns > 0).collect();
@@ -84,12 +92,12 @@ pub struct NextPath {
 }
 
 /// The paths after the critical one, by rising slack, at most `most`.
-pub fn next_paths(events: &Events, graph: &Graph, run: &Run, slack: &Slack, most: usize) -> Vec<NextPath> {
+pub fn next_paths(events: &Events, graph: &Graph, decided: &Decided, slack: &Slack, most: usize) -> Vec<NextPath> {
     let last = graph.units.len() - 1;
     let mut taken = vec![false; graph.units.len()];
     taken[0] = true;
     taken[last] = true;
-    run.path_to(graph, last).iter().for_each(|e| taken[e.from as usize] = true);
+    decided.back_from(graph, last).for_each(|e| taken[e.from as usize] = true);
     // The critical path is left out at once: it is a good part of all units.
     let free = |u: &u32| !matches!(graph.units[*u as usize].kind, UnitKind::Edge | UnitKind::Wait);
     let mut order: Vec<u32> = (1..last as u32).filter(|u| !taken[*u as usize]).filter(free).collect();
@@ -117,9 +125,11 @@ pub fn next_paths(events: &Events, graph: &Graph, run: &Run, slack: &Slack, most
         if taken[unit as usize] {
             continue;
         }
-        let before = run.path_to(graph, unit as usize).into_iter().map(|e| e.from);
-        let after = slack.path_from(graph, unit as usize).into_iter().map(|e| e.to);
-        let own: Vec<u32> = before.chain([unit]).chain(after).filter(|&u| !taken[u as usize]).collect();
+        let before = decided.back_from(graph, unit as usize).map(|e| e.from).filter(|&u| !taken[u as usize]);
+        let mut own: Vec<u32> = before.collect();
+        own.reverse();
+        let after = slack.path_from(unit as usize).filter(|&u| !taken[u as usize]);
+        own.extend([unit].into_iter().chain(after));
         own.iter().for_each(|&u| taken[u as usize] = true);
         let named: Vec<_> =
             own.iter().filter_map(|&u| events.list.get(graph.units[u as usize].event as usize)).collect();

@@ -1,7 +1,7 @@
 //! The critical path as stretches of time that tile the window: each nanosecond is one part's.
 
 use super::events::{Event, Events, Kind};
-use super::graph::{Delay, Edge, Graph, Unit, UnitKind};
+use super::graph::{Delay, Graph, Unit, UnitKind};
 use super::run::Run;
 use foldhash::fast::RandomState;
 use serde::Serialize;
@@ -99,12 +99,19 @@ pub struct Stretch {
     pub end: i64,
     /// What it is.
     pub part: Part,
-    /// Why, where the part alone does not say it.
-    pub cause: &'static str,
+    /// What was waited for, where it is a wait.
+    pub delay: Option<Delay>,
     /// The unit that runs, or that waits; a position in [`Graph::units`].
     pub unit: u32,
     /// The unit that was waited for, or that came before.
     pub after: u32,
+}
+
+impl Stretch {
+    /// Why, where the part alone does not say it.
+    pub fn cause(&self) -> &'static str {
+        self.delay.map_or("", |d| delayed(d).1)
+    }
 }
 
 /// Shortest time of each collective over all ranks, ns: the rank that came last waits for nobody.
@@ -120,7 +127,7 @@ impl Peers {
         let of = |e: &Events| {
             let mut found: HashMap<String, Vec<(i64, i64, u32)>> = HashMap::new();
             for (at, event) in e.list.iter().enumerate().filter(|(_, v)| v.kind == Kind::Communication) {
-                let key = format!("{} {}", e.names.name(event.collective), e.name(event));
+                let key = format!("{} {}", e.collective(event), e.name(event));
                 found.entry(key).or_default().push((event.start, event.end - event.start, at as u32));
             }
             found.values_mut().for_each(|list| list.sort_unstable());
@@ -150,25 +157,28 @@ pub fn tile(events: &Events, graph: &Graph, run: &Run, peers: &Peers) -> Vec<Str
             out.push(s);
         }
     };
-    for edge in run.path_to(graph, graph.units.len() - 1) {
-        let (from, to) = (edge.from as usize, edge.to as usize);
+    let mut path: Vec<u32> = vec![graph.units.len() as u32 - 1];
+    path.extend(run.decided.back_from(graph, graph.units.len() - 1).map(|e| e.from));
+    for &unit in path.iter().rev() {
+        let Some(edge) = run.decided.edge(graph, unit as usize) else { continue };
+        let (from, to) = (edge.from as usize, unit as usize);
         let begun = if edge.at_start { run.start[from] } else { run.end[from] };
         if !edge.at_start {
             let (start, end) = (run.start[from], run.end[from]);
-            let unit = &graph.units[from];
-            let whole = Stretch { start, end, part: Part::Idle, cause: "", unit: edge.from, after: edge.from };
-            let event = events.list.get(unit.event as usize);
-            let waits = event.filter(|e| e.kind == Kind::Communication).and_then(|_| peers.shortest.get(&unit.event));
+            let ran = &graph.units[from];
+            let whole = Stretch { start, end, part: Part::Idle, delay: None, unit: edge.from, after: edge.from };
+            let event = events.list.get(ran.event as usize);
+            let waits = event.filter(|e| e.kind == Kind::Communication).and_then(|_| peers.shortest.get(&ran.event));
             if let Some(&transfer) = waits {
                 let middle = (end - transfer).max(start);
                 add(Stretch { end: middle, part: Part::PeerWait, ..whole });
                 add(Stretch { start: middle, part: Part::Transfer, ..whole });
             } else if let Some(event) = event {
-                add(Stretch { part: part_of(unit, event, &launching), ..whole });
+                add(Stretch { part: part_of(ran, event, &launching), ..whole });
             }
         }
-        let (part, cause) = delayed(&edge);
-        add(Stretch { start: begun, end: run.start[to], part, cause, unit: edge.to, after: edge.from });
+        let (part, delay) = (delayed(edge.delay).0, Some(edge.delay));
+        add(Stretch { start: begun, end: run.start[to], part, delay, unit, after: edge.from });
     }
     out
 }
@@ -192,8 +202,8 @@ fn part_of(unit: &Unit, event: &Event, launching: &std::collections::HashSet<i64
 }
 
 /// What the time between two units is.
-fn delayed(edge: &Edge) -> (Part, &'static str) {
-    match edge.delay {
+fn delayed(delay: Delay) -> (Part, &'static str) {
+    match delay {
         Delay::Launch => (Part::Launch, "from the call to the operation"),
         Delay::Unexplained => (Part::Queueing, "launched, but held back by something that was not recorded"),
         Delay::Stream => (Part::Queueing, "behind the operation before on the stream"),

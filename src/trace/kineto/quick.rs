@@ -9,53 +9,61 @@ use std::borrow::Cow;
 /// Nesting that is still plain.
 const DEEPEST: u32 = 16;
 
-/// The event that a text begins with, and its length; `None` also where the text ends inside it.
-pub(super) fn event<'a, A: Arguments<'a>>(text: &'a [u8]) -> Option<(Written<'a, A>, usize)> {
+/// Reads the event that a text begins with into an empty one; gives its length. `None` also where the text ends inside it, and then what was
+/// read is of no use.
+pub(super) fn event<'a, A: Arguments<'a>>(text: &'a str, out: &mut Written<'a, A>) -> Option<usize> {
     let mut quick = Quick { text, at: 0 };
-    let mut out = Written::default();
     quick.object(|quick, key| {
         match key {
-            b"ph" => out.phase = Some(quick.text()?),
-            b"cat" => out.category = Some(quick.text()?),
-            b"name" => out.name = Some(quick.text()?),
-            b"pid" => out.pid = Some(quick.raw(0)?),
-            b"tid" => out.tid = Some(quick.raw(0)?),
-            b"id" => out.id = Some(quick.raw(0)?),
-            b"ts" => out.ts = Some(quick.number()?),
-            b"dur" => out.dur = Some(quick.number()?),
-            b"args" => {
-                let mut args = A::default();
+            "ph" => out.phase = Some(Cow::Borrowed(quick.string()?)),
+            "cat" => out.category = Some(Cow::Borrowed(quick.string()?)),
+            "name" => out.name = Some(Cow::Borrowed(quick.string()?)),
+            "pid" => out.pid = Some(quick.raw(0)?),
+            "tid" => out.tid = Some(quick.raw(0)?),
+            "id" => out.id = Some(quick.raw(0)?),
+            "ts" => out.ts = Some(quick.number()?.0),
+            "dur" => out.dur = Some(quick.number()?.0),
+            "args" => {
+                // Of two lists of arguments the last one counts, in the general way too.
+                out.args = A::default();
                 quick.object(|quick, key| {
-                    let key = std::str::from_utf8(key).ok()?;
                     if A::wants(key) {
-                        args.put(Cow::Borrowed(key), quick.raw(0)?);
+                        out.args.put(Cow::Borrowed(key), quick.raw(0)?);
                         Some(())
                     } else {
                         quick.pass(0)
                     }
                 })?;
-                out.args = args;
             }
-            _ => {
-                // The general way looks at keys as text.
-                std::str::from_utf8(key).ok()?;
-                quick.pass(0)?;
-            }
+            _ => quick.pass(0)?,
         }
         Some(())
     })?;
-    Some((out, quick.at))
+    Some(quick.at)
+}
+
+/// The bytes of eight that end a string or are not plain in it: a quotation mark, a backslash, a control character. Each has its highest bit set;
+/// above the first of them others may be set, too.
+fn ends(eight: u64) -> u64 {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    let below = |word: u64, least: u64| word.wrapping_sub(ONES * least) & !word;
+    let equal = |byte: u8| below(eight ^ (ONES * u64::from(byte)), 1);
+    (equal(b'"') | equal(b'\\') | below(eight, 0x20)) & (ONES << 7)
 }
 
 struct Quick<'a> {
-    text: &'a [u8],
+    text: &'a str,
     at: usize,
 }
 
 impl<'a> Quick<'a> {
+    fn byte(&self) -> Option<u8> {
+        self.text.as_bytes().get(self.at).copied()
+    }
+
     fn peek(&mut self) -> Option<u8> {
         loop {
-            let b = *self.text.get(self.at)?;
+            let b = self.byte()?;
             if !matches!(b, b' ' | b'\n' | b'\t' | b'\r') {
                 return Some(b);
             }
@@ -68,63 +76,66 @@ impl<'a> Quick<'a> {
     }
 
     /// A string without escapes, without its quotes.
-    fn string(&mut self) -> Option<&'a [u8]> {
+    fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
-        let start = self.at;
+        let bytes = self.text.as_bytes();
+        let (start, mut at) = (self.at, self.at);
+        while let Some(eight) = bytes.get(at..at + 8) {
+            let found = ends(u64::from_le_bytes(eight.try_into().ok()?));
+            if found != 0 {
+                at += found.trailing_zeros() as usize / 8;
+                break;
+            }
+            at += 8;
+        }
         loop {
-            let b = *self.text.get(self.at)?;
-            self.at += 1;
-            match b {
-                b'"' => return self.text.get(start..self.at - 1),
+            match *bytes.get(at)? {
+                b'"' => break,
                 b'\\' | 0..=0x1f => return None,
-                _ => {}
+                _ => at += 1,
             }
         }
+        self.at = at + 1;
+        self.text.get(start..at)
     }
 
-    fn text(&mut self) -> Option<Cow<'a, str>> {
-        self.string().and_then(|bytes| std::str::from_utf8(bytes).ok()).map(Cow::Borrowed)
-    }
-
-    fn digits(&mut self) -> Option<usize> {
+    /// A number as it stands, and whether it is a whole one by its writing. It ends before another byte: at the end of the text it may go on.
+    fn number(&mut self) -> Option<(&'a str, bool)> {
+        let bytes = self.text.as_bytes();
+        // Behind the digits from a place on, of which there is at least one.
+        let digits = |from: usize| {
+            let mut at = from;
+            while bytes.get(at)?.is_ascii_digit() {
+                at += 1;
+            }
+            (at > from).then_some(at)
+        };
+        let first = self.peek()?;
         let start = self.at;
-        while self.text.get(self.at)?.is_ascii_digit() {
-            self.at += 1;
-        }
-        (self.at > start).then_some(self.at - start)
-    }
-
-    /// A number as it stands. It ends before another byte: at the end of the text it may go on.
-    fn number(&mut self) -> Option<&'a str> {
-        self.peek()?;
-        let start = self.at;
-        if *self.text.get(self.at)? == b'-' {
-            self.at += 1;
-        }
-        let first = *self.text.get(self.at)?;
-        if self.digits()? > 1 && first == b'0' {
+        let from = start + usize::from(first == b'-');
+        let mut at = digits(from)?;
+        if at - from > 1 && bytes.get(from) == Some(&b'0') {
             return None;
         }
-        if *self.text.get(self.at)? == b'.' {
-            self.at += 1;
-            self.digits()?;
+        let mut whole = true;
+        if *bytes.get(at)? == b'.' {
+            whole = false;
+            at = digits(at + 1)?;
         }
-        if matches!(*self.text.get(self.at)?, b'e' | b'E') {
-            self.at += 1;
-            if matches!(*self.text.get(self.at)?, b'+' | b'-') {
-                self.at += 1;
-            }
-            self.digits()?;
+        if matches!(*bytes.get(at)?, b'e' | b'E') {
+            whole = false;
+            at = digits(at + 1 + usize::from(matches!(*bytes.get(at + 1)?, b'+' | b'-')))?;
         }
-        std::str::from_utf8(self.text.get(start..self.at)?).ok()
+        self.at = at;
+        Some((self.text.get(start..at)?, whole))
     }
 
     fn word(&mut self, word: &[u8]) -> Option<()> {
-        self.text.get(self.at..)?.starts_with(word).then(|| self.at += word.len())
+        self.text.as_bytes().get(self.at..)?.starts_with(word).then(|| self.at += word.len())
     }
 
     /// An object, whose values `value` reads.
-    fn object(&mut self, mut value: impl FnMut(&mut Self, &'a [u8]) -> Option<()>) -> Option<()> {
+    fn object(&mut self, mut value: impl FnMut(&mut Self, &'a str) -> Option<()>) -> Option<()> {
         self.expect(b'{')?;
         if self.peek()? == b'}' {
             self.at += 1;
@@ -184,7 +195,7 @@ impl<'a> Quick<'a> {
             return None;
         }
         Some(match self.peek()? {
-            b'"' => Raw::Str(self.text()?),
+            b'"' => Raw::Str(Cow::Borrowed(self.string()?)),
             b'{' => {
                 self.pass(depth)?;
                 Raw::Map
@@ -201,8 +212,8 @@ impl<'a> Quick<'a> {
             b'f' => self.word(b"false").map(|()| Raw::Bool(false))?,
             b'n' => self.word(b"null").map(|()| Raw::Null)?,
             _ => {
-                let text = self.number()?;
-                if text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+                let (text, whole) = self.number()?;
+                if whole {
                     // Minus nothing is no integer, and long ones may not fit.
                     let plain = text.len() <= 18 && text != "-0";
                     Raw::Int(text.parse().ok().filter(|_| plain)?)
@@ -233,23 +244,24 @@ mod tests {
     }
 
     /// What is read quickly is what is read in general, and that stops at the same byte.
-    fn same(text: &[u8]) -> bool {
-        let Some((quick, used)) = event::<All<'_>>(text) else { return false };
-        let general: Written<'_, All<'_>> = serde_json::from_slice(&text[..used]).unwrap();
+    fn same(text: &str) -> bool {
+        let mut quick = Written::<All<'_>>::default();
+        let Some(used) = event(text, &mut quick) else { return false };
+        let general: Written<'_, All<'_>> = serde_json::from_str(&text[..used]).unwrap();
         assert_eq!(format!("{quick:?}"), format!("{general:?}"));
-        assert!(serde_json::from_slice::<Written<'_, All<'_>>>(&text[..used - 1]).is_err());
+        assert!(serde_json::from_slice::<Written<'_, All<'_>>>(&text.as_bytes()[..used - 1]).is_err());
         true
     }
 
     #[test]
     fn plain_events_go_the_short_way() {
-        let plain = br#"{ "ph": "X", "cat":"kernel","name": "f<int>(\u00fc)", "pid": 0, "tid": "a", "ts": 17.25, "dur": 1,
+        let plain = r#"{ "ph": "X", "cat":"kernel","name": "f<int>(\u00fc)", "pid": 0, "tid": "a", "ts": 17.25, "dur": 1,
             "args": {"stream": 7, "x": [[1, 2.5e3], {"a": null}], "b": [true, -3, [], {}, "z"], "c": 0.1}, "other": {"q": [1]}} , "#;
         assert!(!same(plain), "an escape");
-        let text = String::from_utf8(plain.to_vec()).unwrap().replace("\\u00fc", "ü");
-        assert!(same(text.as_bytes()));
+        let text = plain.replace("\\u00fc", "ü");
+        assert!(same(&text));
         for end in 0..text.trim_end_matches([' ', ',']).len() {
-            assert!(event::<All<'_>>(&text.as_bytes()[..end]).is_none(), "cut at {end}");
+            assert!(!text.is_char_boundary(end) || !same(&text[..end]), "cut at {end}");
         }
         for odd in [
             r#"{"pid": -0}"#,
@@ -268,10 +280,17 @@ mod tests {
             "[]",
             "",
         ] {
-            assert!(event::<All<'_>>(odd.as_bytes()).is_none(), "{odd}");
+            assert!(!same(odd), "{odd}");
         }
-        assert!(event::<All<'_>>(b"{\"ph\": \"\xff\"}").is_none());
-        assert!(same(b"{\"args\": {\"x\": \"\xff\"}}"), "what is passed over need be no UTF-8");
+        assert!(same(r#"{"args": {"a": 1}, "args": {"b": "01234567"}}"#));
+        // Every byte that may stand in a string, at every place of the eight that are looked at together.
+        for byte in 0u8..0x80 {
+            for before in 0..9 {
+                let text =
+                    format!("{{\"ph\": \"{}{}é{}\", \"name\": \"\"}}", "a".repeat(before), byte as char, "b".repeat(9));
+                assert_eq!(same(&text), byte >= 0x20 && byte != b'"' && byte != b'\\', "{text}");
+            }
+        }
     }
 
     proptest! {
@@ -283,7 +302,9 @@ mod tests {
             let at = at.min(text.len());
             let end = (at + cut).min(text.len());
             text.splice(at..end, with);
-            same(&text);
+            if let Ok(text) = std::str::from_utf8(&text) {
+                same(text);
+            }
         }
     }
 }

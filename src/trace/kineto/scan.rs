@@ -18,6 +18,8 @@ pub(crate) type Seen<'a> = Written<'a, SeenArgs<'a>>;
 /// The arguments that are handed on.
 #[derive(Debug, Default)]
 pub(crate) struct SeenArgs<'a> {
+    /// `External id`.
+    pub external: Option<Raw<'a>>,
     pub stream: Option<Raw<'a>>,
     pub correlation: Option<Raw<'a>>,
     pub device: Option<Raw<'a>>,
@@ -32,21 +34,24 @@ pub(crate) struct SeenArgs<'a> {
 
 impl<'a> Arguments<'a> for SeenArgs<'a> {
     fn wants(key: &str) -> bool {
-        const KEYS: [&str; 9] = [
-            "stream",
-            "correlation",
-            "device",
-            "bytes",
-            "memory bandwidth (GB/s)",
-            "wait_on_stream",
-            "wait_on_cuda_event_record_corr_id",
-            "Collective name",
-            "Process Group Name",
-        ];
-        KEYS.contains(&key)
+        matches!(
+            key,
+            "External id"
+                | "external id"
+                | "stream"
+                | "correlation"
+                | "device"
+                | "bytes"
+                | "memory bandwidth (GB/s)"
+                | "wait_on_stream"
+                | "wait_on_cuda_event_record_corr_id"
+                | "Collective name"
+                | "Process Group Name"
+        )
     }
     fn put(&mut self, key: Cow<'a, str>, value: Raw<'a>) {
         let slot = match &*key {
+            "External id" | "external id" => &mut self.external,
             "stream" => &mut self.stream,
             "correlation" => &mut self.correlation,
             "device" => &mut self.device,

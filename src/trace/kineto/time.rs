@@ -3,6 +3,32 @@
 /// Nanoseconds of a number of microseconds in JSON's notation; digits beyond the nanosecond are rounded, half away from zero. `None` for
 /// what is no number or does not fit 64 bits (292 years).
 pub fn nanoseconds(text: &str) -> Option<i64> {
+    plain(text).or_else(|| general(text))
+}
+
+/// The times that nearly all are: up to 16 digits, and up to 3 behind the point. `None` for all others.
+fn plain(text: &str) -> Option<i64> {
+    let (mut value, mut digits, mut behind) = (0u64, 0u32, None::<u32>);
+    for b in text.bytes() {
+        match b {
+            b'0'..=b'9' => {
+                value = value * 10 + u64::from(b - b'0');
+                match &mut behind {
+                    Some(3) => return None,
+                    Some(n) => *n += 1,
+                    None if digits == 16 => return None,
+                    None => digits += 1,
+                }
+            }
+            b'.' if behind.is_none() => behind = Some(0),
+            _ => return None,
+        }
+    }
+    let value = value.checked_mul([1000, 100, 10, 1][behind.unwrap_or(0) as usize])?;
+    i64::try_from(value).ok().filter(|_| digits > 0)
+}
+
+fn general(text: &str) -> Option<i64> {
     let (negative, digits) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),
@@ -54,6 +80,28 @@ mod tests {
         assert_eq!(nanoseconds("5e-4"), Some(1));
         assert_eq!(nanoseconds("5e-5"), Some(0));
         assert_eq!(nanoseconds("1e-400000"), Some(0));
+    }
+
+    #[test]
+    fn both_ways_agree() {
+        for text in [
+            "0",
+            "7.",
+            "007",
+            "1.5",
+            "12.34",
+            "1.234",
+            "1.2345",
+            "9999999999999999.999",
+            "9223372036854775.807",
+            "9223372036854775.808",
+        ] {
+            assert!(plain(text).is_none_or(|ns| Some(ns) == general(text)), "{text}");
+        }
+        assert_eq!(plain("9223372036854775.807"), Some(i64::MAX));
+        for text in ["", ".5", "-1", "1e3", "1.2345", "9223372036854775.808", "9999999999999999", "12345678901234567"] {
+            assert_eq!(plain(text), None, "{text}");
+        }
     }
 
     #[test]

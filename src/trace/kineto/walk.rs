@@ -36,6 +36,16 @@ pub(super) fn walk<T: Reader>(source: impl Read, path: &Path, reader: &mut T) ->
     if walk.errors.is_empty() { Ok(()) } else { Err(TraceErrors(walk.errors)) }
 }
 
+/// Bytes that are looked at as text at once, least and most: few where events are not plain, for they are looked at again.
+const WINDOW: (usize, usize) = (1 << 12, 1 << 16);
+
+/// The text that bytes begin with, at most `most` bytes of it.
+fn text(bytes: &[u8], most: usize) -> &str {
+    let bytes = bytes.get(..most).unwrap_or(bytes);
+    let valid = |e: std::str::Utf8Error| std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or_default();
+    std::str::from_utf8(bytes).unwrap_or_else(valid)
+}
+
 struct Walk<'w, T> {
     path: &'w Path,
     reader: &'w mut T,
@@ -74,36 +84,60 @@ impl<T: Reader> Walk<'_, T> {
 
     fn events<R: Read>(&mut self, cutter: &mut Cutter<R>) -> Result<(), JsonFault> {
         cutter.enter_array()?;
-        let mut index = 0u32;
-        while cutter.more(index == 0, b']')? {
-            cutter.peek()?;
+        let (mut index, mut window) = (0u32, WINDOW.0);
+        loop {
             let byte = cutter.byte();
-            let quick = quick::event(cutter.ahead()).map(|(event, used)| (self.event(index, byte, &event), used));
-            let (result, used) = match quick {
-                Some(done) => done,
-                None => {
-                    let (byte, text) = cutter.value()?;
-                    let result = match serde_json::from_slice(text) {
-                        Ok(event) => self.event(index, byte, &event),
-                        Err(e) => {
-                            let node = format!("traceEvents[{index}]");
-                            Err(TraceError::new(self.path, e.to_string()).at(byte).node(node))
-                        }
-                    };
-                    (result, 0)
-                }
-            };
+            let used = self.plain(text(cutter.ahead(), window), byte, &mut index);
             cutter.advance(used);
-            if let Err(error) = result {
-                self.errors.push(error);
-                if self.errors.len() >= MOST_ERRORS {
-                    return Ok(());
-                }
+            if self.errors.len() >= MOST_ERRORS {
+                return Ok(());
+            }
+            if used > 0 {
+                window = (2 * window).min(WINDOW.1);
+                continue;
+            }
+            window = (window / 2).max(WINDOW.0);
+            if !cutter.more(index == 0, b']')? {
+                return Ok(());
+            }
+            let (byte, text) = cutter.value()?;
+            let result = match serde_json::from_slice(text) {
+                Ok(event) => self.event(index, byte, &event),
+                Err(e) => Err(TraceError::new(self.path, e.to_string()).at(byte).node(format!("traceEvents[{index}]"))),
+            };
+            self.errors.extend(result.err());
+            if self.errors.len() >= MOST_ERRORS {
+                return Ok(());
             }
             let message = "more than 4 billion events are more than this reader counts";
             index = index.checked_add(1).ok_or(JsonFault { byte, message: message.into() })?;
         }
-        Ok(())
+    }
+
+    /// Takes the plain events that a text begins with, each but the file's first one behind its comma; gives their length. `byte` is where the
+    /// text begins.
+    fn plain(&mut self, text: &str, byte: u64, index: &mut u32) -> usize {
+        let blanks = |at: usize| {
+            let behind = text.as_bytes().get(at..).unwrap_or_default();
+            at + behind.iter().take_while(|b| matches!(b, b' ' | b'\n' | b'\t' | b'\r')).count()
+        };
+        let mut used = 0;
+        while *index < u32::MAX && self.errors.len() < MOST_ERRORS {
+            let mut at = blanks(used);
+            if *index > 0 {
+                if text.as_bytes().get(at) != Some(&b',') {
+                    break;
+                }
+                at = blanks(at + 1);
+            }
+            let mut event = Written::default();
+            let Some(length) = text.get(at..).and_then(|t| quick::event(t, &mut event)) else { break };
+            let result = self.event(*index, byte + at as u64, &event);
+            self.errors.extend(result.err());
+            used = at + length;
+            *index += 1;
+        }
+        used
     }
 
     fn event<'a>(&mut self, index: u32, byte: u64, event: &Written<'a, T::Args<'a>>) -> Result<(), TraceError> {

@@ -33,29 +33,34 @@ pub(crate) struct Nest {
 }
 
 /// Nests the spans of one thread. Spans that overlap without one holding the other are siblings.
-pub(crate) fn nest(mut spans: Vec<Span>) -> Nest {
-    spans.sort_by(|a, b| (a.start, b.end, a.rank, a.node).cmp(&(b.start, a.end, b.rank, b.node)));
-    let mut out = Nest { order: Vec::with_capacity(spans.len()), points: Vec::with_capacity(2 * spans.len()) };
+pub(crate) fn nest(spans: Vec<Span>) -> Nest {
+    let (mut order, mut points) = (Vec::with_capacity(spans.len()), Vec::with_capacity(2 * spans.len()));
+    walk(spans, |node, parent| order.push((node, parent)), |point| points.push(point));
+    Nest { order, points }
+}
+
+/// The same, handed on instead of held: each node with its parent, and the starts and ends.
+pub(crate) fn walk(mut spans: Vec<Span>, mut node: impl FnMut(u32, Option<u32>), mut point: impl FnMut(Point)) {
+    spans.sort_unstable_by(|a, b| (a.start, b.end, a.rank, a.node).cmp(&(b.start, a.end, b.rank, b.node)));
     // Open spans, the one that ends first last.
     let mut open: Vec<Span> = Vec::new();
-    let close = |open: &mut Vec<Span>, until: Ns, points: &mut Vec<Point>| {
+    let close = |open: &mut Vec<Span>, until: Ns, point: &mut dyn FnMut(Point)| {
         while open.last().is_some_and(|s| s.end <= until) {
             if let Some(s) = open.pop() {
-                points.push(Point { node: s.node, end: End::Finish, at: s.end, depth: open.len() as u32 });
+                point(Point { node: s.node, end: End::Finish, at: s.end, depth: open.len() as u32 });
             }
         }
     };
     for span in spans {
         let span = Span { end: span.end.max(span.start), ..span };
-        close(&mut open, span.start, &mut out.points);
+        close(&mut open, span.start, &mut point);
         let place = open.iter().rposition(|s| s.end >= span.end).map_or(0, |i| i + 1);
         let parent = place.checked_sub(1).and_then(|i| open.get(i)).map(|s| s.node);
-        out.order.push((span.node, parent));
+        node(span.node, parent);
         open.insert(place, span);
-        out.points.push(Point { node: span.node, end: End::Start, at: span.start, depth: open.len() as u32 });
+        point(Point { node: span.node, end: End::Start, at: span.start, depth: open.len() as u32 });
     }
-    close(&mut open, Ns::MAX, &mut out.points);
-    out
+    close(&mut open, Ns::MAX, &mut point);
 }
 
 #[cfg(test)]
