@@ -10,7 +10,9 @@
 //! Let a, b be leaves with equal numbers, whose tensors (those that no other leaf reads) have equal numbers and whose others stand
 //! alike, none of them still to come. To exchange a and b in a plan, and their tensors with them, leaves every sum and every maximum over
 //! a partition what it is, that of tensors that wait included. So
-//! - of leaves alike of which none has run, a partition takes the first ones: their number alone is chosen;
+//! - of leaves alike of which none has run, a partition takes the first ones: their number alone is chosen. Where pipelines fill
+//!   ([`super::instance::UseCost::lag`]) the first are those that begin first in the partition: nothing waits for a leaf, so that the
+//!   exchange of one that begins later for one that begins before it makes the lag of the partition no longer, and of others no other;
 //! - of ideals that differ by which of leaves alike have run, all whose others have run too, one stands for all: that with the first ones.
 //!
 //! A chain of L layers with an update each has L^2 such ideals or so instead of 2^L.
@@ -76,6 +78,7 @@ pub fn search(
     let search = Search {
         pricer: Pricer::new(instance),
         remaining: Remaining::new(instance),
+        fills: instance.fills(),
         roomy: instance.live_limit >= instance.waits_at_most(),
         known: known * (1.0 + CLEAR),
         reached: false,
@@ -158,12 +161,9 @@ impl Graph {
                 let passed = tensor.producer.is_some();
                 let mine = |k: usize| {
                     let uses = tensor.uses.iter().filter(|u| u.kernel == k);
-                    let onchip = |u: &UseCost| if passed { [u.onchip_buffer, u.lag] } else { [0.0; 2] };
-                    let all = |u: &UseCost| {
-                        let [buffer, lag] = onchip(u);
-                        [u.load_bytes, u.load_buffer, buffer, lag].map(f64::to_bits)
-                    };
-                    let mut bits: Vec<[u64; 4]> = uses.map(all).collect();
+                    let onchip = |u: &UseCost| if passed { u.onchip_buffer } else { 0.0 };
+                    let all = |u: &UseCost| [u.load_bytes, u.load_buffer, onchip(u)].map(f64::to_bits);
+                    let mut bits: Vec<[u64; 3]> = uses.map(all).collect();
                     bits.sort_unstable();
                     bits
                 };
@@ -311,6 +311,8 @@ struct Search<'a> {
     remaining: Remaining<'a>,
     prices: Option<&'a [f64]>,
     effort: Effort,
+    /// Whether pipelines of tiles fill and drain.
+    fills: bool,
     /// Whether all tensors may wait in DRAM at once.
     roomy: bool,
     known: f64,
@@ -436,7 +438,7 @@ impl Search<'_> {
         }
     }
 
-    /// The leaves that may join, those alike together.
+    /// The leaves that may join, those alike together, those of this partition that begin first before the others.
     fn classes(&self, ran: u128, set: u128) -> Vec<Vec<usize>> {
         let mut classes: Vec<(Kind, Vec<usize>)> = Vec::new();
         for (i, leaf) in self.graph.leaves.iter().enumerate() {
@@ -451,10 +453,7 @@ impl Search<'_> {
                     false => (bits, at + 1),
                 };
                 match leaf.others.len() <= 128 {
-                    true => {
-                        let begin = self.pricer.begin(leaf.kernel).to_bits();
-                        Kind::Here(leaf.shape, leaf.others.iter().fold((0, 0), here).0, begin)
-                    }
+                    true => Kind::Here(leaf.shape, leaf.others.iter().fold((0, 0), here).0),
                     false => Kind::Single(i),
                 }
             } else {
@@ -463,6 +462,11 @@ impl Search<'_> {
             match classes.iter_mut().find(|(other, _)| *other == kind) {
                 Some((_, members)) => members.push(leaf.kernel),
                 None => classes.push((kind, vec![leaf.kernel])),
+            }
+        }
+        if self.fills {
+            for (_, members) in classes.iter_mut().filter(|(kind, _)| matches!(kind, Kind::Here(..))) {
+                members.sort_by(|a, b| self.pricer.begin(*a).total_cmp(&self.pricer.begin(*b)));
             }
         }
         classes.into_iter().map(|(_, members)| members).collect()
@@ -536,8 +540,8 @@ struct Walk {
 enum Kind {
     /// All others ran before.
     Settled(usize),
-    /// Some of the others are in this partition: which, by their places, and when a leaf begins after them.
-    Here(usize, u128, u64),
+    /// Some of the others are in this partition: which, by their places.
+    Here(usize, u128),
     /// Some are still to come.
     Single(usize),
 }

@@ -218,6 +218,8 @@ fn instance_key(instance: &Instance) -> Key {
         content.whole(kernel.pieces);
         content.flag(kernel.backward);
     }
+    let fills = instance.fills();
+    content.flag(fills);
     for tensor in tensors {
         content.index(tensor.producer);
         content.flag(tensor.output);
@@ -225,7 +227,10 @@ fn instance_key(instance: &Instance) -> Key {
         content.whole(tensor.uses.len() as u64);
         for u in &tensor.uses {
             content.whole(u.kernel as u64);
-            [u.load_bytes, u.load_buffer, u.onchip_buffer, u.lag].into_iter().for_each(|x| content.real(x));
+            [u.load_bytes, u.load_buffer, u.onchip_buffer].into_iter().for_each(|x| content.real(x));
+            if fills {
+                content.real(u.lag);
+            }
         }
     }
     content.key()

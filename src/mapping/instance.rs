@@ -234,10 +234,16 @@ impl Instance {
         Some(cost)
     }
 
+    /// Whether a pipeline of tiles may fill and drain: whether some kernel begins later than what it reads on chip.
+    pub fn fills(&self) -> bool {
+        !self.kernel_by_kernel && self.tensors.iter().flat_map(|t| &t.uses).any(|u| u.lag > 0.0)
+    }
+
     /// The cost of the partition whose kernels are `members` (ascending); `when` places every kernel. `None` when no
     /// split of the cores serves it, or a kernel that must be alone is not.
     pub fn partition(&self, members: &[usize], when: impl Fn(usize) -> When) -> Option<PartitionCost> {
         let mut cost = self.without_tensors(members)?;
+        let fills = self.fills();
         let mut lags = Vec::new();
         for tensor in &self.tensors {
             let made = tensor.producer.map_or(When::Before, &when);
@@ -249,7 +255,7 @@ impl Instance {
                 match when(u.kernel) {
                     When::Now if here => {
                         buffer = buffer.max(u.onchip_buffer);
-                        lags.extend(tensor.producer.map(|p| (p, u.kernel, u.lag)));
+                        lags.extend(tensor.producer.filter(|_| fills).map(|p| (p, u.kernel, u.lag)));
                     }
                     When::Now => {
                         load = load.max(u.load_bytes);
@@ -344,6 +350,7 @@ impl Instance {
         let mut begins = vec![0.0; count];
         let mut ends = vec![0.0; count + 1];
         // Between kernels of one partition.
+        let fills = self.fills();
         let mut lags = Vec::new();
         // Partition, load, buffer of the readers of one tensor, each partition once.
         let mut reads: Vec<(usize, f64, f64)> = Vec::new();
@@ -352,7 +359,7 @@ impl Instance {
             reads.clear();
             for u in &tensor.uses {
                 let p = assignment[u.kernel];
-                if made == Some(p) {
+                if fills && made == Some(p) {
                     lags.extend(tensor.producer.map(|from| (from, u.kernel, u.lag)));
                 }
                 let (load, buffer) =
@@ -631,7 +638,7 @@ impl Amounts {
         let samples = samples_per_pass(workload, options);
         let passes = microbatches(workload, options, dp);
         let base_sram_bytes = if weights_on_chip { longest as f64 * held_for_good(workload, sharding, t) } else { 0.0 };
-        let traffic = network_and_tensors(workload, options, cut, samples);
+        let traffic = network_and_tensors(workload, options, cut, samples, rate.fills());
         let mut setup_bytes = Vec::new();
 
         let sram = rate.sram_bytes;
@@ -682,9 +689,6 @@ impl Amounts {
         let mut tensors = traffic.tensors;
         if rate.chooses_tiles() {
             nothing_on_chip(&mut kernels, &mut tensors);
-        }
-        if !rate.fills() {
-            nothing_fills(&mut tensors);
         }
         let mut short: Option<SramShort> = None;
         let alone = buffers_alone(&tensors, kernels.len());
@@ -751,11 +755,6 @@ pub(super) fn nothing_on_chip(kernels: &mut [KernelCost], tensors: &mut [TensorC
     }
 }
 
-/// Where no pipeline of tiles fills and drains, nothing waits for the first tile.
-pub(super) fn nothing_fills(tensors: &mut [TensorCost]) {
-    tensors.iter_mut().flat_map(|tensor| &mut tensor.uses).for_each(|u| u.lag = 0.0);
-}
-
 /// Buffers of each kernel in a partition of its own: of each tensor the largest that it needs.
 pub(super) fn buffers_alone(tensors: &[TensorCost], kernels: usize) -> Vec<f64> {
     let mut buffers = vec![0.0; kernels];
@@ -793,7 +792,7 @@ pub fn may_keep_weights(system: &System) -> bool {
 /// Joules of links that each kernel's collectives add on one chip, in one pass.
 pub fn link_joules(workload: &Workload, system: &System, choice: Choice<'_>) -> Vec<f64> {
     let samples = samples_per_pass(workload, &system.model);
-    let traffic = network_and_tensors(workload, &system.model, choice.into(), samples);
+    let traffic = network_and_tensors(workload, &system.model, choice.into(), samples, false);
     link_joules_of(&traffic.charges, workload, system, choice.degrees)
 }
 
@@ -811,8 +810,14 @@ struct Traffic {
     tensors: Vec<TensorCost>,
 }
 
-/// Collectives by kernel, and sizes of tensors in their layouts.
-fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>, samples: f64) -> Traffic {
+/// Collectives by kernel, and sizes of tensors in their layouts; lags of readers where pipelines of tiles fill.
+fn network_and_tensors(
+    workload: &Workload,
+    options: &ModelOptions,
+    cut: Cut<'_>,
+    samples: f64,
+    fills: bool,
+) -> Traffic {
     let Cut { degrees: (t, _, dp), sharding, tiles, .. } = cut;
     let word = workload.word_bytes;
     let rules = options.layouts;
@@ -918,6 +923,7 @@ fn network_and_tensors(workload: &Workload, options: &ModelOptions, cut: Cut<'_>
                     onchip_buffer: if whole_on_chip { bytes.max(depth * tile) } else { depth * tile },
                     lag: tensor
                         .producer
+                        .filter(|_| fills)
                         .map_or(0.0, |p| compute::lag(&workload.kernels[p], whole_on_chip, (bytes, tile), samples)),
                 }
             })

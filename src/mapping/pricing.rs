@@ -70,6 +70,8 @@ pub(super) struct Pricer<'a> {
     read: Vec<Vec<Read>>,
     /// All times of all core options, ascending.
     times: Vec<f64>,
+    /// Whether pipelines of tiles fill: else no kernel begins later than another.
+    fills: bool,
     place: Vec<When>,
     /// When each kernel of the partition begins, as a part of the pass.
     begins: Vec<f64>,
@@ -114,6 +116,7 @@ impl<'a> Pricer<'a> {
             made,
             read,
             times,
+            fills: instance.fills(),
             place: vec![When::After; n],
             begins: vec![0.0; n],
             held: vec![Held::default(); instance.tensors.len()],
@@ -208,8 +211,10 @@ impl<'a> Pricer<'a> {
         for i in 0..self.read[k].len() {
             self.join_reader(self.read[k][i]);
         }
-        self.begins[k] = self.begin(k);
-        self.sums.lag = self.sums.lag.max(self.begins[k]);
+        if self.fills {
+            self.begins[k] = self.begin(k);
+            self.sums.lag = self.sums.lag.max(self.begins[k]);
+        }
     }
 
     /// When a kernel begins in the partition under way, as a part of the pass: after what it reads of the kernels there.

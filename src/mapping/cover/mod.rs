@@ -95,6 +95,8 @@ pub fn prices(instance: &Instance, upper: f64, deadline: Deadline) -> Option<Vec
 /// Neighbours and ancestry of the kernels.
 struct Graph<'a> {
     instance: &'a Instance,
+    /// Whether pipelines of tiles fill.
+    fills: bool,
     /// Tensors that each kernel makes or reads.
     tensors: Vec<Vec<usize>>,
     /// Kernels that share a tensor with each, but those that must be alone.
@@ -159,7 +161,7 @@ impl<'a> Graph<'a> {
                 put(&mut others[0], k);
             }
         }
-        Some(Self { instance, tensors, near, before, after })
+        Some(Self { instance, fills: instance.fills(), tensors, near, before, after })
     }
 
     /// [`Instance::partition`] of a set that no path leaves and enters again.
@@ -177,7 +179,7 @@ impl<'a> Graph<'a> {
                 match (members.contains(&u.kernel), here) {
                     (true, true) => {
                         buffer = buffer.max(u.onchip_buffer);
-                        lags.extend(tensor.producer.map(|p| (p, u.kernel, u.lag)));
+                        lags.extend(tensor.producer.filter(|_| self.fills).map(|p| (p, u.kernel, u.lag)));
                     }
                     (true, false) => {
                         load = load.max(u.load_bytes);

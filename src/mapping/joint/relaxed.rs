@@ -299,9 +299,6 @@ impl<'a> Relaxation<'a> {
         if self.search.rate.chooses_tiles() {
             super::super::instance::nothing_on_chip(&mut kernels, &mut tensors);
         }
-        if !self.search.rate.fills() {
-            super::super::instance::nothing_fills(&mut tensors);
-        }
         let alone = super::super::instance::buffers_alone(&tensors, kernels.len());
         for (i, kernel) in kernels.iter_mut().enumerate() {
             let room = sram - base_sram_bytes - alone[i];
@@ -411,6 +408,7 @@ impl<'a> Relaxation<'a> {
     fn tensors(&self, open: &Open, few: u64, many: u64) -> Vec<TensorCost> {
         let (w, options) = (self.search.workload, &self.search.system.model);
         let whole = options.stationary_operands == Charge::Charged;
+        let fills = self.search.rate.fills();
         let mut out = Vec::with_capacity(w.tensors.len());
         for (id, tensor) in w.tensors.iter().enumerate() {
             if !options.counts(tensor) {
@@ -450,7 +448,7 @@ impl<'a> Relaxation<'a> {
                             depth * tile
                         },
                         // The least of those of its layouts, at most tiles.
-                        lag: tensor.producer.map_or(0.0, |p| {
+                        lag: tensor.producer.filter(|_| fills).map_or(0.0, |p| {
                             let share = read(u, many, |(bytes, tile)| if bytes > 0.0 { tile / bytes } else { 1.0 });
                             lag(self.kernel(p), along_n && u.slot.is_whole_on_chip(), (1.0, share), self.samples)
                         }),
