@@ -1,8 +1,8 @@
 //! The free inner search: what a cut of a language model's blocks takes at best.
 //!
 //! The blocks (embedding, layers, head) are the model's graph with its adjoint, what is computed again included ([`crate::graph::recompute`]). A cut is a
-//! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): shardings, tiles and partitions of
-//! every block, as far as [`SETS`] sets of shardings prove it. Each partition is of one block and one pass, so that times add up to passes:
+//! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): sharding of the cut, then tiles and partitions of
+//! every block, proven. Each partition is of one block and one pass, so that times add up to passes:
 //!
 //! ```text
 //! forward, backward   sums over the partitions of a pass; launches included
@@ -12,9 +12,10 @@
 //! working             the most that waits in the DRAM while the block is at work, beyond what it keeps
 //! ```
 //!
-//! Not in the space: weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less.
+//! Not in the space: weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less; another sharding than the one
+//! that is best by its own objective (there may be hundreds of cuts).
 
-use super::request::{Answer, LeftOpen, MapError, Pins, Request};
+use super::request::{Answer, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
 use super::solver::Limits;
 use crate::deadline::Deadline;
@@ -31,9 +32,6 @@ use crate::workload::language::LanguageModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
-
-/// Sets of shardings that are looked at of a cut: there may be hundreds of cuts, and what is left open of one is in its least times.
-const SETS: u64 = 200;
 
 /// Where a block's pass stands among those of a model.
 fn pass_of<'b>(blocks: &'b mut Blocks, name: &str) -> &'b mut BlockPass {
@@ -107,7 +105,7 @@ impl Free {
         let request = Request {
             pins: Pins { uses: Some(uses), ..Pins::default() },
             limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
-            joint_nodes: SETS,
+            passes: Passes::TwoPass,
             ..Request::default()
         };
         let (plan, record) = match find(&workload, &self.system, &request) {

@@ -1,6 +1,7 @@
 //! What is asked of the search, and what it answers.
 
 use super::degrees::Wanted;
+use super::joint::MOST_KERNELS;
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 use super::shortage::Change;
 use super::solver::{Limits, Solver, SolverError};
@@ -151,9 +152,17 @@ impl Default for Request {
 }
 
 impl Request {
-    /// Whether sharding and fusion are one search.
-    pub fn is_joint(&self, system: &System) -> bool {
-        self.passes == Passes::Joint || (self.passes == Passes::Auto && system.model.preset == Preset::Flowspace)
+    /// Whether sharding and fusion of a graph of so many kernels are one search.
+    pub fn is_joint(&self, system: &System, kernels: usize) -> bool {
+        let free = self.pins.partition.iter().all(Option::is_none) && self.max_partitions.is_none();
+        let chosen = system.model.preset == Preset::Flowspace && kernels <= MOST_KERNELS && free;
+        self.passes == Passes::Joint || (self.passes == Passes::Auto && chosen)
+    }
+
+    /// Whether a point that two passes call infeasible is searched jointly: their sharding does not see the memory.
+    pub fn tries_jointly(&self, system: &System, kernels: usize) -> bool {
+        let may = self.passes == Passes::Auto && system.model.preset == Preset::Flowspace;
+        may && !self.is_joint(system, kernels)
     }
 }
 

@@ -130,7 +130,13 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Deadli
     let workloads: Vec<Cow<'_, Workload>> = sizes.into_iter().map(of_size).collect();
     let searches: Result<Vec<Search<'_>>, MapError> =
         workloads.iter().map(|w| Search::new(w, system, request, clock)).collect();
-    run(&searches?)
+    let answer = run(&searches?)?;
+    match answer {
+        Answer::Infeasible(_) if request.tries_jointly(system, workload.kernels.len()) => {
+            search(workload, system, &Request { passes: Passes::Joint, ..request.clone() }, clock)
+        }
+        answer => Ok(answer),
+    }
 }
 
 /// Kernel by kernel every kernel is a partition: fewer are not possible.
@@ -431,7 +437,7 @@ pub(super) fn run(searches: &[Search<'_>]) -> Result<Answer, MapError> {
     let mut best: Option<Best> = None;
     let mut ideals: Option<Ideals> = None;
     let mut tried: Vec<Tried> = Vec::new();
-    let joint = request.is_joint(first.system);
+    let joint = request.is_joint(first.system, first.workload.kernels.len());
     for (of, search) in searches.iter().enumerate() {
         for known in request.known.iter().filter(|known| known.micro_batch == search.workload.micro_batch) {
             search.try_known(of, known, &mut best, &mut ideals, &mut found)?;

@@ -191,12 +191,21 @@ fn open(left: LeftOpen, request: &Request) -> String {
 
 /// Of a point that has no mapping.
 pub fn of_infeasible(workload: &Workload, system: &System, request: &Request) -> String {
-    format!("Infeasible: nothing fits {}.", Space::of(workload, system, request, request.is_joint(system)).words())
+    format!(
+        "Infeasible: nothing fits {}.",
+        Space::of(workload, system, request, joint(workload, system, request)).words()
+    )
+}
+
+/// Whether a search that finds nothing has looked at all shardings.
+fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
+    let n = workload.kernels.len();
+    request.is_joint(system, n) || request.tries_jointly(system, n)
 }
 
 /// Of a search that something ended before it had a plan.
 pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, left: LeftOpen) -> String {
-    let all = Space::of(workload, system, request, request.is_joint(system)).words();
+    let all = Space::of(workload, system, request, joint(workload, system, request)).words();
     format!("No plan yet {all}; there may be one, as {}.", open(left, request))
 }
 

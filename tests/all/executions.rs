@@ -10,7 +10,7 @@ use flowspace::execution::{Machine, Pins, Recompute, Schedule};
 use flowspace::mapping::executions::Executions;
 use flowspace::mapping::free::Free;
 use flowspace::mapping::request::{Answer, Request};
-use flowspace::mapping::search::{Pins as GraphPins, map};
+use flowspace::mapping::search::{Passes, Pins as GraphPins, map};
 use flowspace::mapping::solver::Limits;
 use flowspace::plan::DimensionUse;
 use flowspace::spec::{Node, Reader};
@@ -98,8 +98,11 @@ fn passes_are_those_of_the_graph() {
         let mut roomy = system.clone();
         roomy.memory.0.capacity = None;
         let graph = model.chain().unwrap().checked().unwrap();
-        let request =
-            Request { pins: GraphPins { uses: Some(uses.clone()), ..GraphPins::default() }, ..Request::default() };
+        let request = Request {
+            pins: GraphPins { uses: Some(uses.clone()), ..GraphPins::default() },
+            passes: Passes::TwoPass,
+            ..Request::default()
+        };
         let Answer::Mapped(plan, _) = map(&graph, &roomy, &request).unwrap() else { panic!("{name}: no plan") };
         let key = |recompute| BlockKey {
             division: flowspace::execution::layer::Division {
