@@ -90,6 +90,9 @@ impl Ord for Node {
     }
 }
 
+/// What a block is asked for: its number, the tile count and the strategies given at its ends.
+type Asked = (usize, Option<u64>, Vec<Option<Strategy>>);
+
 /// The search of a chain on one assignment.
 struct Blocks<'a> {
     search: &'a Search<'a>,
@@ -105,7 +108,7 @@ struct Blocks<'a> {
     tiles: Vec<u64>,
     /// Tensors that go from one block to another, and the kernels at each.
     crossing: Vec<(usize, Vec<usize>)>,
-    known: BTreeMap<(usize, Option<u64>, Vec<Option<Strategy>>), Vec<Rc<Least>>>,
+    known: BTreeMap<Asked, Vec<Rc<Least>>>,
 }
 
 impl Search<'_> {

@@ -5,7 +5,7 @@
 //! explains most FLOP wins, the shorter of equals. Where it may begin at several kernels it begins where the fewest bytes pass from
 //! one layer to the next. Then the connections are compared: every layer must read the same results of itself, of the layer before
 //! (forward) or after (backward), and of its own forward pass. A stretch that fails this is not folded, and the reason is given. At both ends layers
-//! are added that differ a little from the others ([`align`]).
+//! are added that differ a little from the others (`align`).
 
 mod align;
 mod assemble;
