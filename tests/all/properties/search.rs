@@ -1,6 +1,7 @@
 //! The whole search on small transformers and small systems.
 
 use crate::properties::{check, near};
+use flowspace::mapping::request::LeftOpen;
 use flowspace::mapping::search::{Engine, MapError, Passes, Request, winner_model};
 use flowspace::mapping::solver::Limits;
 use flowspace::mapping::{Answer, Infeasible, Status, find, map};
@@ -213,18 +214,40 @@ pub fn describe(w: &Workload, s: &System) -> String {
     )
 }
 
-fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Box<Plan>>, TestCaseError> {
+/// What a search came to.
+enum Outcome {
+    Infeasible,
+    /// Stopped without a plan.
+    Open,
+    /// A checked plan, and whether it is proven.
+    Plan(Box<Plan>, bool),
+}
+
+fn outcome(w: &Workload, s: &System, request: &Request) -> Result<Outcome, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
-    match find(w, s, request).map_err(|e| fail(e.to_string()))? {
-        Answer::Infeasible(_) => Ok(None),
+    let answer = match find(w, s, request) {
+        Err(MapError::NoPlanYet { left: LeftOpen::Sets, .. }) => return Ok(Outcome::Open),
+        answer => answer.map_err(|e| fail(e.to_string()))?,
+    };
+    match answer {
+        Answer::Infeasible(_) => Ok(Outcome::Infeasible),
         Answer::Mapped(plan, record) => {
             flowspace::check::verify(&plan).map_err(|e| fail(e.to_string()))?;
-            prop_assert_eq!(record.status, Status::Optimal, "{}", describe(w, s));
+            let proven = record.status == Status::Optimal;
+            prop_assert!(proven || record.joint_nodes >= request.joint_nodes, "{}: {record:?}", describe(w, s));
             prop_assert!(record.bound <= record.value, "{} above {}", record.bound, record.value);
             prop_assert!(record.bound > 0.0 && record.value.is_finite() && record.reproducible);
             prop_assert_eq!(plan.figures.iteration_s(), record.value);
-            Ok(Some(plan))
+            Ok(Outcome::Plan(plan, proven))
         }
+    }
+}
+
+fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<Box<Plan>>, TestCaseError> {
+    match outcome(w, s, request)? {
+        Outcome::Infeasible => Ok(None),
+        Outcome::Plan(plan, true) => Ok(Some(plan)),
+        Outcome::Plan(..) | Outcome::Open => Err(TestCaseError::fail(format!("not proven: {}", describe(w, s)))),
     }
 }
 
@@ -252,14 +275,20 @@ fn request(engine: Engine) -> Request {
 
 fn every_answer_is_checked(cases: u32, training: bool) {
     let tally = Cell::new((0, 0));
+    let open = Cell::new(0);
     check(cases, &(workload(training), any_system()), |(w, s)| {
-        let auto = solve(&w, &s, &request(Engine::Auto))?;
-        let exact = solve(&w, &s, &request(Engine::Exact))?;
+        // What it takes to prove a few graphs with hardly any room is not asked here.
+        let few = |engine| Request { joint_nodes: 1_000, ..request(engine) };
+        let auto = outcome(&w, &s, &few(Engine::Auto))?;
+        let exact = outcome(&w, &s, &few(Engine::Exact))?;
         let (feasible, infeasible) = tally.get();
-        tally.set(if auto.is_some() { (feasible + 1, infeasible) } else { (feasible, infeasible + 1) });
+        tally.set(match auto {
+            Outcome::Infeasible => (feasible, infeasible + 1),
+            _ => (feasible + 1, infeasible),
+        });
         match (auto, exact) {
             // What is short takes many searches: some of the cases are asked.
-            (None, None) if infeasible % 8 == 0 => {
+            (Outcome::Infeasible, Outcome::Infeasible) if infeasible % 8 == 0 => {
                 let asked = Request { joint_nodes: 200, ..request(Engine::Exact) };
                 match map(&w, &s, &asked).map_err(|e| TestCaseError::fail(e.to_string()))? {
                     Answer::Infeasible(reason) => complete(&reason)
@@ -267,20 +296,24 @@ fn every_answer_is_checked(cases: u32, training: bool) {
                     Answer::Mapped(..) => prop_assert!(false, "a plan after all: {}", describe(&w, &s)),
                 }
             }
-            (None, None) => {}
-            (Some(a), Some(b)) => {
+            (Outcome::Infeasible, Outcome::Infeasible) => {}
+            (Outcome::Plan(a, true), Outcome::Plan(b, true)) => {
                 prop_assert!(
                     near(a.figures.iteration_s() / b.figures.iteration_s(), 1.0, 1e-6),
                     "{}",
                     describe(&w, &s)
                 );
             }
-            _ => prop_assert!(false, "auto and exact disagree on feasibility: {}", describe(&w, &s)),
+            (Outcome::Infeasible, Outcome::Plan(..)) | (Outcome::Plan(..), Outcome::Infeasible) => {
+                prop_assert!(false, "auto and exact disagree on feasibility: {}", describe(&w, &s));
+            }
+            _ => open.set(open.get() + 1),
         }
         Ok(())
     });
     let (feasible, infeasible) = tally.get();
-    println!("{feasible} feasible, {infeasible} not");
+    println!("{feasible} feasible, {infeasible} not, {} stopped", open.get());
+    assert!(open.get() * 10 <= feasible, "{} of {feasible} stopped", open.get());
     assert!(feasible * 10 > cases * 3 && infeasible > 0, "one-sided: {feasible} feasible, {infeasible} not");
 }
 
