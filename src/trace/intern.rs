@@ -24,6 +24,7 @@ impl Default for Interner {
 
 impl Interner {
     /// The shared copy of a string.
+    #[inline]
     pub fn get(&mut self, text: &str) -> Text {
         if text.is_empty() {
             return Arc::clone(&self.empty);

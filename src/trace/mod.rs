@@ -20,6 +20,7 @@ pub(crate) mod json;
 pub mod kineto;
 pub mod link;
 pub mod lower;
+pub mod names;
 pub mod ops;
 pub mod output;
 pub(crate) mod raw;

@@ -81,7 +81,7 @@ fn what_if_by_hand() {
     assert_eq!(step(vec![], true), Ok(142_000));
     // Host twice as fast: K2 is launched at 51, begins at 99, ends at 139, the call returns 5 us later.
     assert_eq!(step(vec![("host", 0.5)], false), Ok(144_000));
-    assert!(step(vec![("name~conv", 0.5)], false).unwrap_err().contains("name~conv"));
+    assert!(step(vec![("name~conv", 0.5)], false).unwrap_err().to_string().contains("name~conv"));
     assert!(Choice::parse("conv").unwrap_err().contains("name~TEXT"));
 }
 

@@ -485,7 +485,7 @@ fn on_the_command_line() {
     assert!(code == 0 && out.contains("critical path: 0.200 ms"), "{out}");
     for (args, wanted) in [
         (vec!["trace", "replay", &at("run.1.et")], "no linked trace"),
-        (vec!["trace", "replay", &at("linked.et.gz"), "--scale", "nothing=2"], "no device operation"),
+        (vec!["trace", "replay", &at("linked.et.gz"), "--scale", "nothing=2"], "no such device operation"),
         (vec!["trace", "link", "--device", &streams, "--steps", "7"], "step 7 is not in the trace; it has 1"),
         (vec!["trace", "replay"], "give a linked trace"),
         (vec!["trace", "link", "--device", &at("missing.json")], "missing.json"),

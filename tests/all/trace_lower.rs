@@ -727,14 +727,15 @@ fn ranks_are_checked_from_recorded_traces() {
     assert!(code == 1 && err.contains("neither files PREFIX.<rank>.et"), "{err}");
 }
 
-/// Half-precision layers, look-ups by indices of 8 bytes in a table of single precision, statistics of a norm in single precision.
+/// Half-precision layers, look-ups by indices of 8 bytes in a table of single precision, statistics of a norm in single precision, a number of
+/// Python's (8 bytes) times half precision.
 fn mixed_trace() -> Value {
     // 4 samples of 6 tokens, a table of 100 rows of 8 words of 4 bytes, a weight of 8 x 16 half words.
     let tensor =
         |id: u64, shape: &[u64], bytes: u64| json!([id, id + 100, 0, shape.iter().product::<u64>(), bytes, "cuda:0"]);
     let of = |list: &[(u64, &[u64], &str)]| {
         let bytes = |t: &str| {
-            if t.contains("long") {
+            if t.contains("long") || t == "double" {
                 8
             } else if t.contains("Half") {
                 2
@@ -770,6 +771,7 @@ fn mixed_trace() -> Value {
         op(6, "aten::mm", "", of(&[(8, &[24, 8], half), (9, &[8, 16], half)]), of(&[(10, &[24, 16], half)])),
         op(7, "aten::relu", "", of(&[(10, &[24, 16], half)]), of(&[(11, &[24, 16], half)])),
         op(8, "aten::mm", "", of(&[(11, &[24, 16], half), (12, &[16, 32], half)]), of(&[(13, &[24, 32], half)])),
+        op(9, "aten::mul", "", of(&[(13, &[24, 32], half), (14, &[], "double")]), of(&[(15, &[24, 32], half)])),
     ]})
 }
 
@@ -791,7 +793,8 @@ fn tensors_have_the_bytes_of_their_types() {
     let kernel = |name: &str| w.kernels.iter().find(|k| k.name.starts_with(name)).unwrap();
     assert_eq!((kernel("embedding").extra_dram_bytes, kernel("embedding").word), (192.0, Some(4.0)));
     assert_eq!((kernel("native_layer_norm").word, kernel("mm_6").word), (Some(4.0), None));
-    assert_eq!(w.held_bytes, 3200.0, "the table of 100 x 8 words of 4 bytes");
+    assert_eq!(kernel("mul_9").word, None, "a number of Python's does not raise the type");
+    assert_eq!(w.held_bytes, 3208.0, "the table of 100 x 8 words of 4 bytes, and the number");
     // The same through a file, and all in one word where that is asked for.
     let (_, back) = explicit(w, "test").unwrap();
     assert_eq!(&back, w);

@@ -290,7 +290,10 @@ fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
     let changed = if changes.is_empty() {
         None
     } else {
-        let run = what_if::run(&events, &graph, &changes).map_err(|m| at(&args.file, m))?;
+        let run = what_if::run(&events, &graph, &changes).map_err(|m| {
+            let option = if args.remove.contains(&m.choice) { "--remove" } else { "--scale" };
+            at(&args.file, format!("{option} {m}"))
+        })?;
         let path = tiling::tile(&events, &graph, &run, &Peers::default());
         Some((run.step_ns(), path))
     };

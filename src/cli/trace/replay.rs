@@ -5,6 +5,7 @@ use crate::cli::Failure;
 use crate::cli::map::Format;
 use crate::system::System;
 use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
+use crate::trace::names::instead_of;
 use crate::trace::replay::retime::{Retimed, Target, retime};
 use crate::trace::replay::{Delays, Figures, Replay, Timing, recorded};
 use clap::{Args, ValueEnum};
@@ -85,11 +86,13 @@ impl Scale {
 /// [`Failure`]: a trace that cannot be read or has no order.
 pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
     let trace = linked(args.linked.as_deref(), &args.sources)?;
+    let device = || trace.nodes.iter().filter(|n| n.kind.on_device());
     for s in &args.scale {
-        if !trace.nodes.iter().any(|n| n.kind.on_device() && s.applies(n)) {
+        if !device().any(|n| s.applies(n)) {
             return Err(Failure::input(format!(
-                "--scale {}: no device operation of the trace is meant by it (`flowspace trace report` lists their names)",
-                s.what
+                "--scale {}: the trace has no such device operation; {}",
+                s.what,
+                instead_of(&s.what, device().map(|n| (&*n.name, n.dur_ns)))
             )));
         }
     }

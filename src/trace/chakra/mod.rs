@@ -200,11 +200,11 @@ impl CommType {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Io {
     /// Values.
-    pub values: Box<str>,
+    pub values: Text,
     /// Shapes.
-    pub shapes: Box<str>,
+    pub shapes: Text,
     /// Types.
-    pub types: Box<str>,
+    pub types: Text,
     /// Fields that the schema does not have, as they stood.
     pub unknown: Vec<u8>,
 }

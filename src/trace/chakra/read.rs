@@ -5,7 +5,7 @@ use super::wire::{Field, Message, WireFault, WireType};
 use super::{Io, Metadata, Node, NodeType, Trace};
 use crate::trace::error::{MOST_ERRORS, TraceError, TraceErrors};
 use crate::trace::input;
-use crate::trace::intern::Interner;
+use crate::trace::intern::{Interner, Text};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
@@ -339,29 +339,30 @@ fn io(mut message: Message<'_>, out: &mut Io) -> Result<(), WireFault> {
 }
 
 fn attribute(mut message: Message<'_>, strings: &mut Interner) -> Result<Attr, WireFault> {
-    let empty = strings.get("");
-    let mut attr = Attr { name: empty.clone(), doc: empty, value: None, unknown: Vec::new() };
+    let (mut name, mut doc) = (None, None);
+    let (mut value, mut unknown) = (None, Vec::new());
     while !message.at_end() {
         let field = message.field()?;
         match field.number {
-            1 => attr.name = strings.get(field.text("attr.name")?),
-            2 => attr.doc = strings.get(field.text("attr.doc_string")?),
+            1 => name = Some(strings.get(field.text("attr.name")?)),
+            2 => doc = Some(strings.get(field.text("attr.doc_string")?)),
             number => match Kind::from_tag(number) {
-                None => attr.unknown.extend_from_slice(field.whole),
-                Some((kind, false)) => attr.value = Some(Value::One(scalar(kind, &field, strings)?)),
+                None => unknown.extend_from_slice(field.whole),
+                Some((kind, false)) => value = Some(Value::One(scalar(kind, &field, strings)?)),
                 Some((kind, true)) => {
                     // A second part of the same list is appended, as protocol buffers merge messages.
-                    let mut items = match attr.value.take() {
+                    let mut items = match value.take() {
                         Some(Value::List(k, items)) if k == kind => items,
                         _ => Vec::new(),
                     };
                     list(kind, field.message("attr.value")?, &mut items, strings)?;
-                    attr.value = Some(Value::List(kind, items));
+                    value = Some(Value::List(kind, items));
                 }
             },
         }
     }
-    Ok(attr)
+    let mut or_empty = |text: Option<Text>| text.unwrap_or_else(|| strings.get(""));
+    Ok(Attr { name: or_empty(name), doc: or_empty(doc), value, unknown })
 }
 
 fn list(

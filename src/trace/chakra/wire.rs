@@ -1,4 +1,4 @@
-//! The wire format of protocol buffers: varints, tags, lengths.
+//! The wire format of protocol buffers: varints, tags, lengths. Reader and writer call these millions of times: they are inlined across modules.
 
 /// How a field is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,11 +50,13 @@ impl<'a> Message<'a> {
         self.bytes
     }
 
+    #[inline]
     pub(super) fn at_end(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
     /// Byte of the outermost message that is read next.
+    #[inline]
     pub(super) fn place(&self) -> usize {
         self.base + self.at
     }
@@ -64,6 +66,7 @@ impl<'a> Message<'a> {
     }
 
     /// A base-128 number.
+    #[inline]
     pub(super) fn varint(&mut self) -> Result<u64, WireFault> {
         // Most numbers are tags, lengths and flags of one byte.
         if let Some(&b) = self.bytes.get(self.at).filter(|b| **b < 0x80) {
@@ -91,6 +94,7 @@ impl<'a> Message<'a> {
         Ok(bytes.iter().rev().fold(0, |value, &b| value << 8 | u64::from(b)))
     }
 
+    #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], WireFault> {
         let found = self.at.checked_add(length).and_then(|end| self.bytes.get(self.at..end));
         match found {
@@ -106,6 +110,7 @@ impl<'a> Message<'a> {
     }
 
     /// The next field.
+    #[inline]
     pub(super) fn field(&mut self) -> Result<Field<'a>, WireFault> {
         let start = self.at;
         let tag = self.varint()?;
@@ -167,16 +172,19 @@ impl<'a> Field<'a> {
     }
 
     /// As a varint.
+    #[inline]
     pub(super) fn varint(&self, field: &'static str) -> Result<u64, WireFault> {
         if self.wire == WireType::Varint { Ok(self.number_value) } else { Err(self.expected(field, "a varint")) }
     }
 
     /// As a message or bytes.
+    #[inline]
     pub(super) fn message(&self, field: &'static str) -> Result<Message<'a>, WireFault> {
         if self.wire == WireType::Length { Ok(self.contents) } else { Err(self.expected(field, "a string or message")) }
     }
 
     /// As a string.
+    #[inline]
     pub(super) fn text(&self, field: &'static str) -> Result<&'a str, WireFault> {
         let bytes = self.message(field)?.bytes;
         std::str::from_utf8(bytes).map_err(|e| WireFault {
@@ -201,6 +209,7 @@ impl<'a> Field<'a> {
 }
 
 /// Appends a varint.
+#[inline]
 pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
@@ -210,6 +219,7 @@ pub(super) fn put_varint(out: &mut Vec<u8>, mut value: u64) {
 }
 
 /// Appends a tag.
+#[inline]
 pub(super) fn put_tag(out: &mut Vec<u8>, field: u32, wire: WireType) {
     let wire = match wire {
         WireType::Varint => 0,
@@ -221,6 +231,7 @@ pub(super) fn put_tag(out: &mut Vec<u8>, field: u32, wire: WireType) {
 }
 
 /// Appends a number unless it is 0.
+#[inline]
 pub(super) fn put_number(out: &mut Vec<u8>, field: u32, value: u64) {
     if value != 0 {
         put_tag(out, field, WireType::Varint);
@@ -229,6 +240,7 @@ pub(super) fn put_number(out: &mut Vec<u8>, field: u32, value: u64) {
 }
 
 /// Appends bytes, empty ones too.
+#[inline]
 pub(super) fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
     put_tag(out, field, WireType::Length);
     put_varint(out, bytes.len() as u64);
@@ -236,6 +248,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
 }
 
 /// Appends a string unless it is empty.
+#[inline]
 pub(super) fn put_text(out: &mut Vec<u8>, field: u32, text: &str) {
     if !text.is_empty() {
         put_bytes(out, field, text.as_bytes());

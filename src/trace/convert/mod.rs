@@ -53,6 +53,9 @@ pub struct Conversion<'a> {
     amounts: HashMap<u32, (f64, f64)>,
 }
 
+/// Attributes that most nodes have room for.
+const USUAL_ATTRS: usize = 16;
+
 /// The attribute names, made once.
 struct Names {
     all: Vec<(&'static str, Text)>,
@@ -264,6 +267,7 @@ impl<'a> Conversion<'a> {
     fn host_node(&self, id: u64, i: u32, node: &LinkedNode, names: &mut Names) -> Node {
         // The groups are in the file of groups; a metadata node would have to be one that the simulator can parse.
         let mut out = Node::new(id, node.name.clone(), NodeType::Comp);
+        out.attrs.reserve_exact(USUAL_ATTRS);
         let own = self.own_ns.get(i as usize).copied().unwrap_or(0);
         self.times(&mut out, node, own, names);
         if node.timed {
@@ -278,6 +282,7 @@ impl<'a> Conversion<'a> {
 
     fn device_node(&mut self, id: u64, i: u32, node: &LinkedNode, names: &mut Names) -> Node {
         let mut out = Node::new(id, node.name.clone(), NodeType::Comp);
+        out.attrs.reserve_exact(USUAL_ATTRS);
         self.times(&mut out, node, node.dur_ns, names);
         out.attrs.push(Attr::new(names.get("is_cpu_op"), Scalar::Bool(false)));
         if let Some(Facts::Host(facts)) = node.parent.and_then(|p| self.trace.node(p)).map(|n| &n.facts) {

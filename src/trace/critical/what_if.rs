@@ -4,6 +4,7 @@
 use super::events::{Event, Events, Kind};
 use super::graph::{Graph, UnitKind};
 use super::run::{Run, without_launches};
+use crate::trace::names::instead_of;
 use std::collections::HashMap;
 
 /// Which events a change means.
@@ -91,17 +92,46 @@ impl Changes {
     }
 }
 
+/// A choice that means no event of the window, and what there is instead.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unmeant {
+    /// The choice.
+    pub choice: Choice,
+    instead: String,
+}
+
+impl Unmeant {
+    fn new(events: &Events, graph: &Graph, choice: &Choice) -> Self {
+        let inside = || graph.units.iter().filter_map(|u| events.list.get(u.event as usize));
+        let instead = match choice {
+            Choice::Name(part) => {
+                instead_of(part, inside().map(|e| (events.name(e), u64::try_from(e.end - e.start).unwrap_or(0))))
+            }
+            _ => {
+                let words = [Choice::Compute, Choice::Communication, Choice::Memory, Choice::Device, Choice::Host];
+                let there = words.iter().filter(|c| inside().any(|e| c.means(events, e)));
+                format!("it has {}", there.map(ToString::to_string).collect::<Vec<_>>().join(", "))
+            }
+        };
+        Self { choice: choice.clone(), instead }
+    }
+}
+
+impl std::fmt::Display for Unmeant {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: the window has no such event; {}", self.choice, self.instead)
+    }
+}
+
 /// Runs a graph with the changes.
 ///
 /// # Errors
-/// A message: a choice that means no event of the window.
-pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, String> {
+/// A choice that means no event of the window.
+pub fn run(events: &Events, graph: &Graph, changes: &Changes) -> Result<Run, Unmeant> {
     let inside = |u: &super::graph::Unit| events.list.get(u.event as usize);
     for (choice, _) in &changes.scale {
         if !graph.units.iter().filter_map(inside).any(|e| choice.means(events, e)) {
-            return Err(format!(
-                "{choice}: no event of the window is meant by it (`flowspace trace report` lists the names of kernels)"
-            ));
+            return Err(Unmeant::new(events, graph, choice));
         }
     }
     // By name and kind once, not by unit.

@@ -29,27 +29,14 @@ pub(super) fn arguments(raw: &RawArgs<'_>, strings: &mut Interner) -> Result<Vec
     Ok(out)
 }
 
-/// Arguments from three JSON lists; an error names the list or the argument.
-pub(crate) fn arguments_of(
-    values: &str,
-    shapes: &str,
-    types: &str,
+/// Arguments from three lists; an error names the argument.
+pub(crate) fn arguments_of<'a>(
+    values: Vec<Raw<'a>>,
+    shapes: Vec<Raw<'a>>,
+    types: Vec<Raw<'a>>,
     strings: &mut Interner,
 ) -> Result<Vec<Arg>, String> {
-    fn list<'a>(text: &'a str, what: &str) -> Result<Vec<Raw<'a>>, String> {
-        match serde_json::from_str::<Raw<'_>>(text) {
-            Ok(Raw::List(items)) => Ok(items),
-            Ok(other) => Err(format!("{what}: expected a list, found {}", other.kind())),
-            Err(e) => Err(format!("{what}: expected a list in Python's notation: {e}")),
-        }
-    }
-    let raw = RawArgs {
-        values: list(values, "values")?,
-        shapes: list(shapes, "shapes")?,
-        types: list(types, "types")?,
-        strides: None,
-    };
-    arguments(&raw, strings)
+    arguments(&RawArgs { values, shapes, types, strides: None }, strings)
 }
 
 /// Walks the types of a list: `Int,Tensor(c10::complex<float>),GenericList[Int,Int]` gives three.

@@ -17,6 +17,7 @@ mod model;
 pub(crate) mod nest;
 mod operands;
 mod order;
+mod python;
 mod report;
 pub mod unlink;
 mod waits;

@@ -163,20 +163,30 @@ impl LinkedNode {
 
 /// Whether a kernel of this name communicates: NCCL and RCCL, and the collectives that frameworks bring themselves.
 pub fn is_communication_kernel(name: &str) -> bool {
-    // Names of kernels are long, and every kernel is asked about several times: one pass, that stops at first letters only.
+    // Names of kernels are long, and every kernel is asked about several times: one pass, that stops at rare pairs of letters only.
     let text = name.as_bytes();
-    text.iter().enumerate().any(|(at, letter)| {
-        let parts: &[&str] = match letter.to_ascii_lowercase() {
-            b'n' => &["nccl", "nvshmem"],
-            b'r' => &["rccl"],
-            b'm' => &["msccl", "multimem_all"],
-            b'c' => &["cross_device_reduce"],
-            b't' => &["two_shot_all"],
-            _ => return false,
-        };
-        let begins =
-            |part: &&str| text.get(at..at + part.len()).is_some_and(|w| w.eq_ignore_ascii_case(part.as_bytes()));
-        parts.iter().any(begins)
+    let pairs = text.iter().zip(text.iter().skip(1)).enumerate();
+    pairs.filter_map(|(at, (a, b))| Some((at, rare_pair(*a, *b)?))).any(|(at, words)| {
+        words.iter().any(|(before, word)| {
+            let start = at.checked_sub(*before);
+            let found = start.and_then(|start| text.get(start..start + word.len()));
+            found.is_some_and(|w| w.eq_ignore_ascii_case(word.as_bytes()))
+        })
+    })
+}
+
+/// Words that tell communication and have this pair of letters, with how many letters stand before it.
+#[inline]
+fn rare_pair(a: u8, b: u8) -> Option<&'static [(usize, &'static str)]> {
+    // Lower case, but for signs: whole words are compared after.
+    Some(match (a | 0x20, b | 0x20) {
+        (b'c', b'c') => &[(1, "nccl"), (1, "rccl")],
+        (b's', b'c') => &[(1, "msccl")],
+        (b'v', b's') => &[(1, "nvshmem")],
+        (b'l', b't') => &[(2, "multimem_all")],
+        (b'o', b's') => &[(2, "cross_device_reduce")],
+        (b't', b'w') => &[(0, "two_shot_all")],
+        _ => return None,
     })
 }
 
@@ -220,11 +230,11 @@ pub struct HostFacts {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Io {
     /// Values; a tensor is `[id, storage, offset, elements, bytes, device]`.
-    pub values: Box<str>,
+    pub values: Text,
     /// Shapes.
-    pub shapes: Box<str>,
+    pub shapes: Text,
     /// Types.
-    pub types: Box<str>,
+    pub types: Text,
 }
 
 /// What the device trace says about a device operation.

@@ -1,8 +1,8 @@
 //! The host trace inside a linked trace, so that a linked file can be lowered without the two files it was made from.
 //!
-//! Arguments are kept in Python's notation; they are read as JSON once quotes and words are JSON's. Strides are not kept.
+//! Arguments are kept in Python's notation. Strides are not kept.
 
-use super::{Facts, Io, LinkedNode, LinkedTrace};
+use super::{Facts, Io, LinkedNode, LinkedTrace, python};
 use crate::trace::error::MOST_ERRORS;
 use crate::trace::host::{Arg, HostNode, HostTrace, arguments_of};
 use crate::trace::{Collective, Interner, TraceError, TraceErrors};
@@ -92,58 +92,9 @@ fn collective(found: Option<&Collective>, linked: &LinkedTrace) -> Option<Box<Co
 }
 
 fn arguments(io: &Io, strings: &mut Interner) -> Result<Vec<Arg>, String> {
-    let json = |text: &str| json_of(text);
-    arguments_of(&json(&io.values), &json(&io.shapes), &json(&io.types), strings)
-}
-
-/// Python's notation of lists, strings, numbers and truth values as JSON.
-fn json_of(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 8);
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\'' | '"' => {
-                out.push('"');
-                while let Some(inner) = chars.next() {
-                    match inner {
-                        '\\' => match chars.next() {
-                            Some('\'') => out.push('\''),
-                            Some('"') => out.push_str("\\\""),
-                            Some(other) => out.extend(['\\', other]),
-                            None => {}
-                        },
-                        '"' if c == '\'' => out.push_str("\\\""),
-                        end if end == c => break,
-                        control if control.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(control))),
-                        other => out.push(other),
-                    }
-                }
-                out.push('"');
-            }
-            c if c.is_ascii_alphabetic() => {
-                let mut word = String::from(c);
-                while let Some(next) = chars.next_if(|n| n.is_ascii_alphanumeric()) {
-                    word.push(next);
-                }
-                match word.as_str() {
-                    "True" => out.push_str("true"),
-                    "False" => out.push_str("false"),
-                    "None" => out.push_str("null"),
-                    other => out.push_str(other),
-                }
-            }
-            // The exponent of a number is no word.
-            c if c.is_ascii_digit() => {
-                out.push(c);
-                while let Some(next) = chars.next_if(|n| n.is_ascii_digit() || matches!(n, '.' | 'e' | 'E' | '-' | '+'))
-                {
-                    out.push(next);
-                }
-            }
-            other => out.push(other),
-        }
-    }
-    out
+    let list =
+        |what: &str, text| python::list(text).map_err(|e| format!("{what}: expected a list in Python's notation: {e}"));
+    arguments_of(list("values", &io.values)?, list("shapes", &io.shapes)?, list("types", &io.types)?, strings)
 }
 
 #[cfg(test)]
@@ -151,19 +102,6 @@ mod tests {
     use super::*;
     use crate::trace::host::read_from;
     use crate::trace::link::io;
-
-    #[test]
-    fn python_becomes_json() {
-        for (python, json) in [
-            ("[1, -2.5e-07, True, False, None]", "[1, -2.5e-07, true, false, null]"),
-            ("['it', \"it's\", 'a\"b', 'a\\'b\"c', 'x\\\\y']", r#"["it", "it's", "a\"b", "a'b\"c", "x\\y"]"#),
-            ("['<None>', [[3, 4, 0, 6, 2, 'cuda:0']]]", r#"["<None>", [[3, 4, 0, 6, 2, "cuda:0"]]]"#),
-            ("[1e+20, 'inf']", r#"[1e+20, "inf"]"#),
-        ] {
-            assert_eq!(json_of(python), json);
-        }
-        let _ = json_of("['unfinished \\");
-    }
 
     /// Every node of a recorded trace of our own comes back with the arguments it had, but for strides.
     #[test]

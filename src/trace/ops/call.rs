@@ -19,6 +19,13 @@ impl Element {
     /// From a dtype as PyTorch writes it: `float32`, `c10::Half`, `long int`, `Tensor(c10::BFloat16)`.
     pub fn parse(text: &str) -> Self {
         let inner = text.rsplit_once('(').map_or(text, |(_, rest)| rest.trim_end_matches(')'));
+        // PyTorch's own names, by the million.
+        match inner {
+            "float" | "double" | "c10::Half" | "c10::BFloat16" => return Self::Float,
+            "long" | "int" => return Self::Int,
+            "bool" => return Self::Bool,
+            _ => {}
+        }
         let name = inner.trim_start_matches("c10::").to_ascii_lowercase();
         if name.contains("complex") {
             Self::Complex

@@ -88,10 +88,21 @@ fn converted(call: &Call, layouts: usize) -> f64 {
     tensors.iter().take(layouts).map(|t| 2.0 * t.bytes() as f64).sum()
 }
 
-/// The type of the widest floating-point operand: a chip multiplies at the rate of the wider one.
+/// Bytes of an element of the floating-point type that operands are brought to: the widest of those with dimensions. A scalar among these (a number
+/// of Python's is a tensor of 8 bytes without dimensions) does not raise their type (`torch.result_type`), nor does it tell that of a result.
+pub fn float_bytes(call: &Call) -> Option<u64> {
+    fn widest<'t>(tensors: impl Iterator<Item = &'t TensorArg>) -> Option<u64> {
+        tensors.filter(|t| t.element == Element::Float).map(|t| t.element_bytes).max()
+    }
+    let operands = reads(call);
+    widest(operands.iter().copied().filter(|t| !t.shape.is_empty()))
+        .or_else(|| widest(writes(call).into_iter()))
+        .or_else(|| widest(operands.into_iter()))
+}
+
+/// The type of [`float_bytes`]: a chip multiplies at the rate of the wider operand.
 fn word(call: &Call, exact: bool) -> Word {
-    let operands = reads(call).into_iter().filter(|t| t.element == Element::Float);
-    match operands.map(|t| t.element_bytes).max() {
+    match float_bytes(call) {
         Some(1) => Word::Byte,
         Some(4) if exact => Word::Exact,
         Some(4) => Word::Single,
@@ -206,6 +217,31 @@ mod tests {
             of("bmm", &[tensor(0, &[2, 3, 5], 2), tensor(1, &[2, 5, 7], 2)], tensor(2, &[2, 3, 7], 2), &["k"]);
         assert_eq!(batched.arithmetic, Arithmetic::Batched(Product { batch: 2.0, m: 3.0, n: 7.0, k: 5.0 }));
         assert_eq!(batched.word, Word::Half);
+    }
+
+    /// The types are those of `torch.result_type`.
+    #[test]
+    fn a_scalar_does_not_raise_the_type_of_tensors() {
+        let bytes = |inputs: Vec<Arg>, output: Arg| {
+            float_bytes(&Call { op: "mul".into(), inputs, outputs: vec![output], mutated: vec![], returned: vec![] })
+        };
+        let (half, scalar) = (|| tensor(0, &[8], 2), || tensor(1, &[], 8));
+        let of_element = |mut arg: Arg, e: Element| {
+            if let Arg::Tensor(t) = &mut arg {
+                t.element = e;
+            }
+            arg
+        };
+        let whole = || of_element(tensor(0, &[8], 8), Element::Int);
+        assert_eq!(bytes(vec![half(), scalar()], tensor(2, &[8], 2)), Some(2));
+        assert_eq!(bytes(vec![scalar(), half()], of_element(tensor(2, &[8], 1), Element::Bool)), Some(2));
+        assert_eq!(bytes(vec![half(), tensor(1, &[1], 4)], tensor(2, &[8], 4)), Some(4));
+        // Integers times a number of Python's are of the default type; scalars among themselves are of theirs.
+        assert_eq!(bytes(vec![whole(), scalar()], tensor(2, &[8], 4)), Some(4));
+        assert_eq!(bytes(vec![scalar(), scalar()], of_element(tensor(2, &[], 1), Element::Bool)), Some(8));
+        assert_eq!(bytes(vec![whole(), whole()], whole()), None);
+        let scaled = of("mul", &[half(), scalar()], tensor(2, &[8], 2), &["k"]);
+        assert_eq!(scaled.word, Word::Half);
     }
 
     /// 2 images of 3 channels, 8 x 8; 4 filters of 3 x 3 without border: 36 positions each. Input and weight change their layout.

@@ -71,7 +71,7 @@ impl<'t> Compat<'t> {
         let order = Order::new(&graph).ok_or("the graph has a cycle: HTA 0.6.1 refuses it")?;
         let (length, path) = order.heaviest(&graph, weight);
         if path.is_empty() {
-            return Err("the window holds no path: no two events of it are connected".into());
+            return Err("the window holds no path: HTA 0.6.1 connects no two events of it".into());
         }
         Ok(Self { graph, path, length, order })
     }

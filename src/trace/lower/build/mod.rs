@@ -284,9 +284,9 @@ impl Builder<'_> {
     }
 
     fn step(&mut self, index: usize, step: &Step) {
-        let widest = step.call.input_tensors().into_iter().chain(step.call.output_tensors());
-        let floats = widest.filter(|t| t.element == crate::trace::ops::Element::Float);
-        self.computes_with = floats.map(|t| t.element_bytes).max().and_then(|width| self.own_word(width));
+        let results = step.call.output_tensors().into_iter().filter(|t| t.element == crate::trace::ops::Element::Float);
+        let widest = results.map(|t| t.element_bytes).max().max(crate::trace::ops::work::float_bytes(&step.call));
+        self.computes_with = widest.and_then(|width| self.own_word(width));
         let first = self.kernels.len();
         match step.cost.class {
             Class::Product if self.product(index, step) => {}

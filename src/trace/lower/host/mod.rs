@@ -131,12 +131,28 @@ struct Place {
     covered: bool,
 }
 
+/// What the name of an operator tells.
+#[derive(Clone, Copy)]
+struct Named {
+    class: Class,
+    registered: bool,
+    collective: bool,
+}
+
+impl Named {
+    fn of(op: &str) -> Self {
+        Self { class: class_of(op), registered: is_registered(op), collective: is_collective(op) }
+    }
+}
+
 struct Walk<'t> {
     options: &'t Options,
     seconds: &'t dyn Fn(&HostNode) -> Option<f64>,
     program: Program,
     nodes: HashMap<u64, &'t HostNode>,
     children: HashMap<u64, Vec<&'t HostNode>>,
+    /// By name: there are few, and each tells by being compared with hundreds.
+    named: HashMap<&'t str, Named, foldhash::fast::RandomState>,
     /// Whether something below a node counts.
     counts_below: HashSet<u64>,
     places: HashMap<u64, Place>,
@@ -161,11 +177,12 @@ impl<'t> Walk<'t> {
             children.entry(node.parent).or_default().push(node);
         }
         let mut counts_below = HashSet::new();
+        let mut named: HashMap<&str, Named, foldhash::fast::RandomState> = HashMap::default();
         for node in order.iter().rev() {
             let op = plain_name(&node.name);
-            let class = class_of(op);
+            let Named { class, registered, collective } = *named.entry(op).or_insert_with(|| Named::of(op));
             let free = matches!(class, Class::View | Class::Allocation | Class::Host);
-            let itself = (is_registered(op) && !free) || class == Class::Generated || is_collective(op);
+            let itself = (registered && !free) || class == Class::Generated || collective;
             if itself || counts_below.contains(&node.id) {
                 counts_below.insert(node.parent);
             }
@@ -177,6 +194,7 @@ impl<'t> Walk<'t> {
             program: Program::default(),
             nodes: order.iter().map(|n| (n.id, *n)).collect(),
             children,
+            named,
             counts_below,
             places: HashMap::new(),
             current: HashMap::new(),
@@ -202,7 +220,8 @@ impl<'t> Walk<'t> {
     /// Counts a node if it is to be counted; whether it and everything below it is done with.
     fn count(&mut self, node: &'t HostNode, part: Part) -> bool {
         let op = plain_name(&node.name);
-        match class_of(op) {
+        let Named { class, registered, .. } = self.named.get(op).copied().unwrap_or_else(|| Named::of(op));
+        match class {
             Class::Allocation => {
                 for t in node.output_tensors().filter(|t| t.is_defined()) {
                     // `resize_` of a tensor with content keeps it.
@@ -225,7 +244,7 @@ impl<'t> Walk<'t> {
                 }
                 true
             }
-            _ if is_registered(op) => {
+            _ if registered => {
                 self.call(node, op, part, None);
                 true
             }
