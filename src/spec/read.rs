@@ -561,17 +561,18 @@ impl<T: FromNode> FromNode for Ref<T> {
 /// Defines a structure of a specification file once: its fields, their notation, defaults and documentation. Expands
 /// to the structure, its [`FromNode`] reader (unknown keys refused, all problems collected) and its JSON Schema.
 ///
-/// A field is required unless it has a default (`= value`) or is an `Option`. `check: f` names a function
-/// `fn(&Self, &Node, &mut Reader)` that notes what single fields cannot show.
+/// A field is required unless it has a default (`= value`), a value to be completed (`=> value`) or is an `Option`. `complete: f` names a
+/// function `fn(&mut Self)` that derives what was left out from other fields, `check: f` a function `fn(&Self, &Node, &mut Reader)` that
+/// notes what single fields cannot show.
 #[macro_export]
 macro_rules! spec {
     (
         $(#[doc = $doc:literal])+
         $(#[derive($($derive:ident),*)])?
-        pub struct $name:ident ($title:literal $(, check: $check:path)?) {
+        pub struct $name:ident ($title:literal $(, complete: $complete:path)? $(, check: $check:path)?) {
             $(
                 $(#[doc = $fdoc:literal])+
-                $field:ident $(as $key:literal)? : $ty:ty $(= $default:expr)?
+                $field:ident $(as $key:literal)? : $ty:ty $(= $default:expr)? $(=> $blank:expr)?
             ),* $(,)?
         }
     ) => {
@@ -585,8 +586,10 @@ macro_rules! spec {
                 reader.entries(node, $title)?;
                 reader.unknown_keys(node, $title, &[$( $crate::spec!(@key $field $($key)?) ),*])?;
                 $( let $field: Option<$ty> =
-                    reader.key(node, $crate::spec!(@key $field $($key)?), $crate::spec!(@default $($default)?)); )*
-                let value = Self { $( $field: $field?, )* };
+                    reader.key(node, $crate::spec!(@key $field $($key)?), $crate::spec!(@default $($default)? $($blank)?)); )*
+                #[allow(unused_mut, reason = "only where a part is completed from others")]
+                let mut value = Self { $( $field: $field?, )* };
+                $( $complete(&mut value); )?
                 $( $check(&value, node, reader); )?
                 Some(value)
             }
@@ -599,6 +602,7 @@ macro_rules! spec {
                         $crate::spec!(@key $field $($key)?),
                         concat!($($fdoc, "\n"),+),
                         $crate::spec!(@default $($default)?),
+                        $crate::spec!(@blank $($blank)?),
                     ); )*
                     object.finish(definitions)
                 })
@@ -610,6 +614,8 @@ macro_rules! spec {
     (@key $field:ident $key:literal) => { $key };
     (@default) => { None };
     (@default $default:expr) => { Some($default) };
+    (@blank) => { false };
+    (@blank $blank:expr) => { true };
 }
 
 /// Defines an enumeration written as one of several words.

@@ -87,19 +87,20 @@ impl Object {
         Self { structure, properties: Map::new(), required: Vec::new() }
     }
 
-    /// Adds a field of type `T`.
+    /// Adds a field of type `T`. Where it is `completed`, what holds without it follows from other fields, as its text says.
     pub fn field<T: FromNode + Serialize>(
         &mut self,
         definitions: &mut Definitions,
         key: &str,
         doc: &str,
         default: Option<T>,
+        completed: bool,
     ) {
         let notation = T::schema(definitions);
         let mut schema = notation.clone();
         // Defaults of whole structures are those of their fields.
         let written = default.as_ref().map(FromNode::written).filter(|value| !value.is_object() && !value.is_null());
-        let required = default.is_none() && T::absent().is_none();
+        let required = default.is_none() && !completed && T::absent().is_none();
         if let Value::Object(map) = &mut schema {
             let own = map.get("description").and_then(Value::as_str).map(str::to_string);
             let text = match own {

@@ -58,30 +58,31 @@ impl FromNode for Efficiency {
 }
 
 crate::spec! {
-    /// A chip: cores of `lanes` x `stages` multiply-accumulate units, and its on-chip memory.
-    pub struct Chip ("a chip", check: check) {
+    /// A chip: cores of `lanes` x `stages` multiply-accumulate units, and its on-chip memory. Of a chip that runs kernel by kernel its datasheet is
+    /// enough: with peaks and units in the section `kernels`, cores, lanes, stages, clock and the way to compute may be left out.
+    pub struct Chip ("a chip", complete: complete, check: check) {
         /// Name for rows and titles.
         name: String,
         /// Where each number comes from.
         source: Source,
         /// Execution style.
         style: Style,
-        /// Cores (tensor-core slices, pattern compute units, matrix units).
-        cores: u64,
-        /// Lanes (systolic width) of a core.
-        lanes: u64,
-        /// Stages (systolic height) of a core.
-        stages: u64,
-        /// Clock.
-        frequency: Frequency,
+        /// Cores (tensor-core slices, pattern compute units, matrix units). Left out: the `units` of `kernels`.
+        cores: u64 => 0,
+        /// Lanes (systolic width) of a core. Left out beside `kernels`: 16.
+        lanes: u64 => 0,
+        /// Stages (systolic height) of a core. Left out beside `kernels`: 16.
+        stages: u64 => 0,
+        /// Clock. Left out: that at which the arrays of all cores reach the peak of 16-bit types of `kernels`.
+        frequency: Frequency => Frequency(0.0),
         /// Peak rate of vector work (elementwise, norms) where it differs from the matrix rate
         /// 2 x cores x lanes x stages x frequency.
         vector_peak: Option<FlopRate>,
         /// On-chip memory that software can fill.
         sram: Bytes,
         /// Share of the peak that a kernel reaches: a constant; `lanes_stages`, by whole lanes and stages; or `waves`, as the chip's
-        /// `kernels` compute on a GPU or TPU (tiles, waves, share of the memory's bandwidth, launch).
-        efficiency: Efficiency,
+        /// `kernels` compute on a GPU or TPU (tiles, waves, share of the memory's bandwidth, launch). Left out beside `kernels`: `waves`.
+        efficiency: Efficiency => Efficiency::Waves,
         /// Time from one kernel (kernel by kernel) or partition (dataflow) to the next.
         launch_overhead: Seconds = Seconds(0.0),
         /// How single kernels behave: for executions of language models, and for graphs where `efficiency` is `waves`.
@@ -115,7 +116,38 @@ const NUMBERS: [&str; 12] = [
     "energy_per_flop",
 ];
 
+/// Edge of the arrays that a datasheet's peak is written as where it states none: only their product with the clock counts.
+const EDGE: u64 = 16;
+
+/// What a datasheet leaves out of a chip that runs kernel by kernel.
+fn complete(chip: &mut Chip) {
+    let Some(kernels) = chip.kernels.as_ref().filter(|_| chip.style == Style::KernelByKernel) else { return };
+    let or = |stated: u64, derived: u64| if stated == 0 { derived } else { stated };
+    chip.cores = or(chip.cores, kernels.units);
+    (chip.lanes, chip.stages) = (or(chip.lanes, EDGE), or(chip.stages, EDGE));
+    if chip.frequency.0 == 0.0 {
+        let of_words = ["fp16", "bf16"].iter().filter_map(|word| kernels.peak_of(word)).reduce(f64::max);
+        let peak = of_words.or(kernels.peak.0.iter().map(|(_, rate)| rate.0).reduce(f64::max)).unwrap_or(0.0);
+        chip.frequency = Frequency(peak / (2.0 * chip.cores as f64 * chip.lanes as f64 * chip.stages as f64));
+    }
+}
+
 fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
+    let derived = chip.kernels.is_some() && chip.style == Style::KernelByKernel;
+    let expected = [
+        ("cores", u64::expected()),
+        ("lanes", u64::expected()),
+        ("stages", u64::expected()),
+        ("frequency", Frequency::expected()),
+        ("efficiency", Efficiency::expected()),
+    ];
+    let lacking: Vec<_> = expected.into_iter().filter(|(field, _)| !derived && node.get(field).is_none()).collect();
+    if !lacking.is_empty() {
+        for (field, expected) in lacking {
+            reader.within(field, |r| r.problem(node, format!("missing; expected {expected}")));
+        }
+        return;
+    }
     check_sources(&chip.source, &NUMBERS, node, reader);
     area::check_chip(chip, node, reader);
     let mut positive = |field: &str, value: f64| {
@@ -139,5 +171,35 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
                 "is how a chip of style kernel_by_kernel computes; a dataflow chip takes a fraction of the peak, or lanes_stages",
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Problems;
+
+    fn chip(text: &str) -> Result<Chip, Problems> {
+        Reader::read(&Node::parse("chip.yaml", text).unwrap())
+    }
+
+    /// 4 units at 16 x 16 of 2 FLOP a cycle are 2,048 FLOP a cycle: 2.048 TFLOP/s at 1 GHz.
+    #[test]
+    fn a_datasheet_is_a_chip() {
+        let text = "name: D\nstyle: kernel_by_kernel\nsram: 1 MiB\nprice: $1\npower: 1 W\nsource: \"datasheet: D\"\n\
+                    kernels: { peak: { bf16: 2.048 TFLOP/s, fp8: 4.096 TFLOP/s }, units: 4, source: \"datasheet: D\" }\n";
+        let derived = chip(text).unwrap();
+        assert_eq!((derived.cores, derived.lanes, derived.stages), (4, 16, 16));
+        assert_eq!((derived.frequency.0, derived.efficiency), (1e9, Efficiency::Waves));
+        let stated = chip(&format!("{text}lanes: 32\nefficiency: 0.5\n")).unwrap();
+        assert_eq!((stated.lanes, stated.stages, stated.frequency.0), (32, 16, 0.5e9));
+        assert_eq!(stated.efficiency, Efficiency::Constant(Fraction(0.5)));
+        // A dataflow chip, and one without kernels, state all of it.
+        let dataflow = chip(&text.replace("kernel_by_kernel", "dataflow")).unwrap_err().to_string();
+        let bare = chip(&text.split("kernels").next().unwrap()).unwrap_err().to_string();
+        for field in ["cores", "lanes", "stages", "frequency", "efficiency"] {
+            assert!(dataflow.contains(&format!("{field}: missing")), "{dataflow}");
+        }
+        assert!(bare.contains("missing") && !bare.contains("more than zero"), "{bare}");
     }
 }

@@ -3,7 +3,7 @@
 
 use super::source::{Source, check_sources};
 use crate::spec::{
-    Node, Reader,
+    Node, Problems, Reader,
     read::{Fraction, Share, Table},
 };
 use crate::units::{FlopRate, Seconds};
@@ -187,7 +187,46 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
     }
 }
 
+/// The middle of some numbers.
+fn middle(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let half = numbers.len() / 2;
+    let upper = *numbers.get(half)?;
+    Some(if numbers.len() % 2 == 1 { upper } else { (numbers[half - 1] + upper) / 2.0 })
+}
+
 impl Kernels {
+    /// The same chip where its datasheet alone is known: peaks, units and tiles. Each share and time is the middle of what measurements gave
+    /// of the `others`, and as where a file states none if there is no such chip.
+    ///
+    /// # Errors
+    /// All [`Problems`] of the section without shares, of which there are none.
+    pub fn of_datasheet(&self, others: &[&Self]) -> Result<Self, Problems> {
+        let bare = "peak: { bf16: 1 TFLOP/s }\nunits: 1\nsource: \"derived: peaks, units and tiles of a datasheet\"\n";
+        let mut new: Self = Reader::read(&Node::parse("datasheet", bare)?)?;
+        (new.peak, new.units, new.tiles) = (self.peak.clone(), self.units, self.tiles.clone());
+        let of = |field: &str, value: fn(&Self) -> Option<f64>| {
+            middle(others.iter().filter(|k| k.source.is_measured(field)).filter_map(|k| value(k)).collect())
+        };
+        let share = |found: Option<f64>, usual: Fraction| found.map_or(usual, Fraction);
+        new.efficiency = share(of("efficiency", |k| Some(k.efficiency.0)), new.efficiency);
+        new.batched_efficiency = share(of("batched_efficiency", |k| Some(k.batched_efficiency.0)), new.batched_efficiency);
+        new.memory_efficiency = share(of("memory_efficiency", |k| Some(k.memory_efficiency.0)), new.memory_efficiency);
+        new.launch = of("launch", |k| Some(k.launch.0)).map_or(new.launch, Seconds);
+        let burst = |value: fn(&Burst) -> Fraction| {
+            let measured = others.iter().filter(|k| k.source.is_measured("burst"));
+            middle(measured.filter_map(|k| k.burst.as_ref().map(|b| value(b).0)).collect()).map(Fraction)
+        };
+        let usual = new.burst_of("bf16");
+        new.burst = Some(Burst {
+            efficiency: burst(|b| b.efficiency).unwrap_or(usual.efficiency),
+            batched_efficiency: burst(|b| b.batched_efficiency).unwrap_or(usual.batched_efficiency),
+            memory_efficiency: burst(|b| b.memory_efficiency).unwrap_or(usual.memory_efficiency),
+            ..usual
+        });
+        Ok(new)
+    }
+
     /// Best sustained share of the peak in a data type.
     pub fn efficiency_of(&self, word: &str) -> f64 {
         let stated = self.type_efficiency.0.iter().find(|(w, _)| w == word);
@@ -215,5 +254,28 @@ impl Kernels {
     /// Peak rate of a data type by its word, in FLOP/s.
     pub fn peak_of(&self, word: &str) -> Option<f64> {
         self.peak.0.iter().find(|(w, _)| w == word).map(|(_, rate)| rate.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of three chips the two with measured shares count: 0.5 and 0.7, the middle 0.6; launches were measured of none.
+    #[test]
+    fn a_new_chip_has_the_middle_of_the_measured_ones() {
+        let chip = |efficiency: f64, source: &str| -> Kernels {
+            let text = format!(
+                "peak: {{ bf16: 10 TFLOP/s }}\nunits: 7\nefficiency: {efficiency}\nlaunch: 9 us\ntype_efficiency: {{ bf16: 0.9 }}\n\
+                 source: {{ peak: \"datasheet: it\", units: \"datasheet: it\", type_efficiency: \"assumed: it\", launch: \"assumed: it\", \
+                 efficiency: \"{source}: it\" }}\n"
+            );
+            Reader::read(&Node::parse("k", &text).unwrap()).unwrap()
+        };
+        let (a, b, c) = (chip(0.5, "calibrated"), chip(0.7, "measured"), chip(0.1, "assumed"));
+        let new = c.of_datasheet(&[&a, &b, &c]).unwrap();
+        assert_eq!((new.units, new.peak_of("bf16"), new.efficiency_of("bf16")), (7, Some(10e12), 0.6));
+        assert_eq!((new.launch.0, new.burst_of("bf16").efficiency.0), (4e-6, 0.6));
+        assert_eq!(c.of_datasheet(&[&c]).unwrap().efficiency.0, 0.68);
     }
 }

@@ -18,6 +18,17 @@ pub enum Source {
 /// First words a source may have.
 const KINDS: [&str; 6] = ["datasheet", "measured", "published", "derived", "calibrated", "assumed"];
 
+impl Source {
+    /// Whether the number of a field was measured, or calibrated on measurements.
+    pub fn is_measured(&self, field: &str) -> bool {
+        let text = match self {
+            Self::All(text) => Some(text),
+            Self::Each(table) => table.0.iter().find(|(known, _)| known == field).map(|(_, text)| text),
+        };
+        text.is_some_and(|text| ["measured", "calibrated"].iter().any(|word| text.starts_with(word)))
+    }
+}
+
 impl FromNode for Source {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.value {

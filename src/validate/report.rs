@@ -1,5 +1,6 @@
 //! Scores as text, JSON, CSV and figures.
 
+use super::accelerators;
 use super::metric::Metric;
 use super::score::{Outcome, Scores};
 use crate::report::plot::{Agreement, AgreementPoint, PlotError};
@@ -153,6 +154,39 @@ pub fn json(scores: &Scores) -> Json {
     json!({ "classes": classes, "rows": rows, "refused": refused })
 }
 
+/// The chip of a row by our name, or by the row's where it is none of ours.
+fn chip(outcome: &Outcome) -> &str {
+    let named = outcome.point.row.accelerator.as_str();
+    accelerators::known(named).map_or(named, |listed| listed.chip.0.name.as_str())
+}
+
+/// Errors by chip and class for people.
+pub fn by_chip(scores: &Scores) -> String {
+    let mut groups: BTreeMap<(&str, &str), Vec<f64>> = BTreeMap::new();
+    for outcome in &scores.outcomes {
+        if let Ok((_, error)) = &outcome.predicted {
+            groups.entry((chip(outcome), outcome.point.class.word())).or_default().push(*error);
+        }
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["chip", "class", "predicted", "mean", "signed", "worst"]);
+    for ((chip, class), errors) in groups {
+        let n = errors.len() as f64;
+        let worst = errors.iter().copied().max_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0);
+        table.add_row([
+            chip.to_string(),
+            class.to_string(),
+            errors.len().to_string(),
+            format!("{:.1} %", errors.iter().map(|e| e.abs()).sum::<f64>() / n),
+            format!("{:+.1} %", errors.iter().sum::<f64>() / n),
+            format!("{worst:+.1} %"),
+        ]);
+    }
+    right(&mut table, &[2, 3, 4, 5]);
+    format!("{table}\n")
+}
+
 fn row(outcome: &Outcome) -> Json {
     let row = &outcome.point.row;
     let predicted = outcome.predicted.as_ref().ok();
@@ -162,6 +196,7 @@ fn row(outcome: &Outcome) -> Json {
         "predicted": predicted.map(|(value, _)| number(*value)),
         "error_pct": predicted.map(|(_, error)| number(*error)),
         "class": outcome.point.class.word(),
+        "chip": chip(outcome),
         "unit": row.unit.word,
         "status": if predicted.is_some() { "predicted" } else { "not predicted" },
         "reason": outcome.predicted.as_ref().err().map(ToString::to_string),

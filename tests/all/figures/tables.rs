@@ -31,6 +31,7 @@ pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
         "accuracy-attention" => accuracy_attention(sources),
         "accuracy-others" => accuracy("points-kernels", sources),
         "accuracy-dataflow" => accuracy_dataflow(sources),
+        "accuracy-as-new" => accuracy_as_new(sources),
         "accuracy-serving" => accuracy_serving(sources),
         "calculon-measured" => beside_calculon(|t| &t.measured),
         "calculon-classes" => beside_calculon(|t| &t.classes),
@@ -421,6 +422,47 @@ fn accuracy_dataflow(sources: &mut Sources) -> Result<String, String> {
         ("CS-2, BERT-large of 128 tokens", |id| id.contains("cs2-bert"), ""),
     ];
     accuracy_of("points-kernels", "dataflow-training", &groups, sources)
+}
+
+/// Errors by chip as known and as if it were new (docs/accuracy.md): chips with ten rows and more that both predict.
+fn accuracy_as_new(sources: &mut Sources) -> Result<String, String> {
+    let mut errors = |id: &str| -> Result<BTreeMap<(String, String), f64>, String> {
+        let Data::Json(answer) = sources.data(id)? else { return Err(format!("{id} is no JSON")) };
+        let of = |row: &serde_json::Value| {
+            let key = (row["chip"].as_str()?.to_string(), row["id"].as_str()?.to_string());
+            Some((key, row["error_pct"].as_f64()?))
+        };
+        Ok(answer["rows"].as_array().into_iter().flatten().filter_map(of).collect())
+    };
+    let (known, new) = (errors("points-known")?, errors("points-as-new")?);
+    let mut chips: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+    for ((chip, id), error) in &new {
+        if let Some(before) = known.get(&(chip.clone(), id.clone())) {
+            chips.entry(chip).or_default().push((*before, *error));
+        }
+    }
+    let mut out = String::from(
+        "| chip | rows | as known | as new | signed | within 30 % |\n|---|---|---|---|---|---|\n",
+    );
+    let mut all = Vec::new();
+    let mut line = |title: &str, rows: &[(f64, f64)]| {
+        let n = rows.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| rows.iter().map(of).sum::<f64>() / n;
+        out.push_str(&format!(
+            "| {title} | {} | {:.1} % | {:.1} % | {:+.1} % | {:.0} % |\n",
+            rows.len(),
+            mean(|r| r.0.abs()),
+            mean(|r| r.1.abs()),
+            mean(|r| r.1),
+            100.0 * rows.iter().filter(|r| r.1.abs() <= 30.0).count() as f64 / n,
+        ));
+    };
+    for (chip, rows) in chips.iter().filter(|(_, rows)| rows.len() >= 10) {
+        line(chip, rows);
+        all.extend_from_slice(rows);
+    }
+    line("**all of these**", &all);
+    Ok(out)
 }
 
 fn poplar_calibrated(id: &str) -> bool {
