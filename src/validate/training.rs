@@ -7,7 +7,9 @@ use super::predict::{NotPredicted, Prediction};
 use crate::execution::predict::predict_any;
 use crate::execution::search::{Pins, search};
 use crate::units::Seconds;
-use crate::workload::language::DataType;
+
+/// Rank of adapters whose rank is not stated: MLPerf's, and NeMo's default is twice that; what they cost hardly depends on it.
+const ADAPTER_RANK: u64 = 16;
 
 /// Seconds of a training step, or the memory of its fullest stage. A run whose execution is stated is known to have run: its memory is not asked. Where
 /// the degrees of parallelism are not stated, the fastest execution that fits is taken: published runs are tuned ones.
@@ -19,9 +21,7 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
     let (mut machine, known) = machines::machine(list, point)?;
     let mut model = machines::in_types_of(&machine, model);
     if point.trains_adapters() {
-        // Frozen weights have neither gradients nor an optimiser worth counting.
-        let t = &mut model.types;
-        (t.gradients, t.master, t.moments) = (DataType::Fp8, t.weights, DataType::Fp8);
+        model.adapters = Some(ADAPTER_RANK);
     }
     let model = &model;
     let host = machine.stack.host_iteration.0;
@@ -37,8 +37,10 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
                 Some(known) => known.completes(point, stated),
                 None => {
                     let mut execution = stated.clone();
-                    execution.overlap_dp = machine.stack.overlap_dp && !point.notes.dp_not_overlapped;
-                    execution.overlap_tp = machine.stack.overlap_tp && execution.tp > 1;
+                    let (dp, tp) = point.source.map_or((true, true), |s| (s.overlap_dp, s.overlap_tp));
+                    execution.overlap_dp = machine.stack.overlap_dp && dp && !point.notes.dp_not_overlapped;
+                    let tp = tp || point.notes.overlap_tp;
+                    execution.overlap_tp = machine.stack.overlap_tp && tp && execution.tp > 1;
                     execution
                 }
             };
@@ -56,8 +58,6 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
     };
     Ok(match point.row.metric {
         Metric::PeakMemory => Prediction::Bytes(prediction.memory.device.total()),
-        // No products of weights' gradients: two thirds of a step's products.
-        _ if point.trains_adapters() => Prediction::Seconds(prediction.time.total * 2.0 / 3.0),
         _ => Prediction::Seconds(prediction.time.total),
     })
 }
