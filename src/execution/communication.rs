@@ -148,7 +148,13 @@ impl LayerCommunication {
             out.backward.hidden += hides;
         }
         if model.experts.is_some() && with_experts && ep > 1 {
-            let sent = expert_bytes(model, division);
+            let mut sent = expert_bytes(model, division);
+            let boxes = (ep / machine.peers_in_box(ep, t).max(1)) as f64;
+            if let (true, Some(e)) = (machine.stack.experts_once_a_box && boxes > 1.0, model.experts) {
+                // Boxes that hold at least one of a token's experts.
+                let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
+                sent *= (met / e.top_k as f64).min(1.0);
+            }
             let both = 2.0 * (machine.line(Traffic::AllToAll, ep, t).at(sent) + overhead);
             let beside_another = |work: f64| if machine.stack.overlap_ep { beside(both, work) } else { (both, 0.0) };
             let (waits, hides) = beside_another(sums.forward_products);

@@ -134,7 +134,8 @@ impl<'a> Kernels<'a> {
     /// forward, the result's gradient backward, each once for both products that read it.
     fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64) {
         let narrow = self.model.types.products().bytes() < self.model.types.activations.bytes();
-        self.weight_at(name, [weights, rows, n, k], self.rate, narrow);
+        let share = if weights > 1.0 { self.machine.stack.grouped_share.0 } else { 1.0 };
+        self.weight_at(name, [weights, rows, n, k], self.rate * share, narrow);
         if narrow {
             let bytes = self.machine.stack.conversion.0 * weights * rows;
             self.vector("conversion", Phase::Forward, Work::Vector, bytes * k, 0.0);
@@ -356,13 +357,7 @@ impl<'a> Kernels<'a> {
             self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
         }
         if let Some(width) = self.model.embedding_width {
-            self.weight(
-                "embedding_widening",
-                1.0,
-                self.tokens(),
-                self.model.hidden as f64 / self.t(),
-                width as f64,
-            );
+            self.weight("embedding_widening", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), width as f64);
         }
         if let Some(p) = self.model.patches {
             let channels = (p.size * p.size * p.channels) as f64;

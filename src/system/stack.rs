@@ -83,6 +83,8 @@ crate::spec! {
         attention_kernel: Option<String>,
         /// Share of the chip's rate of products that it reaches: what compilers leave of the peak beside what kernels can.
         product_share: Fraction = Fraction(1.0),
+        /// Rate of products in groups (the experts of a chip) relative to others.
+        grouped_share: Fraction = Fraction(1.0),
         /// Bytes that norms, residuals and dropouts move over the least (each input read and each output written once).
         elementwise: f64 = 1.0,
         /// Bytes moved for each number of an activation that is converted to a narrower type for products: read, written, and written again transposed,
@@ -129,6 +131,8 @@ crate::spec! {
         overlap_tp: bool = true,
         /// Whether it runs the exchange of tokens among experts beside the products of another microbatch.
         overlap_ep: bool = false,
+        /// Whether a token is sent to a box once however many of its experts are there, and spread within.
+        experts_once_a_box: bool = false,
         /// Memory that the software holds beside the model (contexts, communicators, fragments).
         memory_reserve: Bytes = Bytes(0.0),
         /// How it serves language models, for inference; left out: as [`Serving::ideal`].
@@ -139,7 +143,9 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 40] = [
+const NUMBERS: [&str; 42] = [
+    "grouped_share",
+    "experts_once_a_box",
     "overlap_ep",
     "logit_memory",
     "host_experts",
@@ -224,6 +230,7 @@ impl Stack {
             attention: Attention::Flash,
             attention_kernel: None,
             product_share: Fraction(1.0),
+            grouped_share: Fraction(1.0),
             elementwise: 1.0,
             conversion: Bytes(4.0),
             selective: Selective::Attention,
@@ -246,6 +253,7 @@ impl Stack {
             overlap_dp: true,
             overlap_tp: true,
             overlap_ep: false,
+            experts_once_a_box: false,
             memory_reserve: Bytes(0.0),
             serving: None,
             operators: None,

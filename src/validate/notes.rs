@@ -57,6 +57,8 @@ pub struct Notes {
     pub accumulation: Option<u64>,
     /// Tokens of the samples that are packed into a sequence, each of which sees its own alone.
     pub packed_samples: Option<u64>,
+    /// Chips run below their power by an amount that is not stated.
+    pub power_unstated: bool,
     /// What is timed holds more than the step alone.
     pub upper_bound: bool,
 }
@@ -97,7 +99,8 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 19] = [
+const SAID: [(&str, Say); 20] = [
+    ("power limit value not stated", |n| n.power_unstated = true),
     ("packed SQuAD", |n| n.packed_samples = Some(SQUAD)),
     ("SwiGLU", |n| n.gated = true),
     ("GeGLU", |n| n.gated = true),

@@ -121,7 +121,8 @@ impl Point {
         let class = Class::of(&row, &task);
         let mut assumed = Vec::new();
         // A rate or a peak of replicas that add up no gradients says the same of any batch: one microbatch each.
-        if let (Task::Training, None, Some(micro), Some(chips)) = (&task, row.global_batch, row.micro_batch, row.chips) {
+        if let (Task::Training, None, Some(micro), Some(chips)) = (&task, row.global_batch, row.micro_batch, row.chips)
+        {
             let others = [row.pp.unwrap_or(1), notes.cp.unwrap_or(1)];
             let within = others.iter().fold(row.tp.unwrap_or(1), |all, n| all.saturating_mul(*n));
             let replicas = (chips / within.max(1)).max(1);
@@ -161,6 +162,9 @@ impl Point {
                 assumed.push("the batch that gives the highest rate".into());
             } else if row.global_batch.is_none() {
                 incomplete.get_or_insert("the batch is not stated".into());
+            }
+            if notes.power_unstated && row.metric != Metric::PeakMemory {
+                incomplete.get_or_insert("the power that its chips are limited to is not stated".into());
             }
             let says_what = ["full", "selective", "none"].iter().any(|w| row.recompute.starts_with(w));
             let says_what = says_what || source.is_some_and(|s| s.recompute.is_some());
@@ -468,9 +472,7 @@ fn recompute(row: &Row, notes: &Notes, source: Option<&Source>, assumed: &mut Ve
     };
     match () {
         () if words.starts_with("full") || notes.full_recompute => Recompute::Full,
-        () if words.starts_with("selective") => {
-            source.and_then(|s| s.selective).unwrap_or(Recompute::Selective)
-        }
+        () if words.starts_with("selective") => source.and_then(|s| s.selective).unwrap_or(Recompute::Selective),
         () if words.starts_with("none") => Recompute::None,
         // MaxText's `minimal` keeps the results of products with weights, which is what selective recomputation keeps and more.
         () if words.starts_with("minimal") => taken(Recompute::Selective, "for the policy minimal"),
@@ -478,9 +480,7 @@ fn recompute(row: &Row, notes: &Notes, source: Option<&Source>, assumed: &mut Ve
             taken(Recompute::Full, "all but queries, keys and values, which are offloaded")
         }
         () if words.starts_with("partial") => taken(Recompute::Full, "for a partial one"),
-        () if words.is_empty() => {
-            taken(source.and_then(|s| s.recompute).unwrap_or(Recompute::None), "not stated")
-        }
+        () if words.is_empty() => taken(source.and_then(|s| s.recompute).unwrap_or(Recompute::None), "not stated"),
         () => {
             let usual = source.and_then(|s| s.recompute).unwrap_or(Recompute::None);
             taken(usual, "no policy is known by the word that is stated")

@@ -1,7 +1,7 @@
 //! Time and memory of measured training runs, by the model of executions.
 
 use super::machines::{self, Known};
-use super::metric::Metric;
+use super::metric::{self, Metric};
 use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
 use crate::execution::predict::predict_any;
@@ -56,8 +56,28 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
             found.best.ok_or(NotPredicted(reason))?
         }
     };
+    if point.row.metric != Metric::PeakMemory {
+        possible(point, prediction.time.total, prediction.model_flop_utilization)?;
+    }
     Ok(match point.row.metric {
         Metric::PeakMemory => Prediction::Bytes(prediction.memory.device.total()),
         _ => Prediction::Seconds(prediction.time.total),
     })
+}
+
+/// Whether what a row states could have run: the share of the peak that it needs, from the share that a step of `seconds` has.
+///
+/// # Errors
+/// [`NotPredicted`]: more than all of it.
+fn possible(point: &Point, seconds: f64, share: f64) -> Result<(), NotPredicted> {
+    let Ok(predicted) = metric::express(point, &Prediction::Seconds(seconds)) else { return Ok(()) };
+    let slower = 1.0 + metric::error_pct(&point.row.metric, point.row.value, predicted) / 100.0;
+    let trained = if point.trains_adapters() { 2.0 / 3.0 } else { 1.0 };
+    let needs = share * trained * slower;
+    match needs > 1.0 {
+        true => Err(NotPredicted(format!(
+            "what it states needs {needs:.1} times the peak of its chips: samples of fewer tokens, or more chips, than it says"
+        ))),
+        false => Ok(()),
+    }
 }
