@@ -379,15 +379,22 @@ fn read_execution(
     };
     let times = |dp: u64| tp.checked_mul(pp)?.checked_mul(dp)?.checked_mul(cp);
     // Tables that have no column for context parallelism count it under data parallelism.
-    let dp = if cp > 1 && times(dp) != row.chips && times(dp / cp) == row.chips { dp / cp } else { dp };
-    // Chips that the printed degrees leave divide the sequences: tables without a column for context parallelism leave it out.
-    if let (Some(chips), Some(product), 1) = (row.chips, times(dp), cp)
+    let mut dp = if cp > 1 && times(dp) != row.chips && times(dp / cp) == row.chips { dp / cp } else { dp };
+    // Chips that the printed degrees leave divide the sequences: tables without a column for context parallelism leave it out. Where it is printed they
+    // are further replicas.
+    if let (Some(chips), Some(product)) = (row.chips, times(dp).filter(|n| *n > 0))
         && product < chips
         && chips % product == 0
         && !inference
     {
-        cp = chips / product;
-        assumed.push(format!("context parallelism of {cp}, which the other degrees leave"));
+        let left = chips / product;
+        if notes.cp.is_some() {
+            dp *= left;
+            assumed.push(format!("{dp} replicas, as its chips say"));
+        } else {
+            cp = left;
+            assumed.push(format!("context parallelism of {cp}, which the other degrees leave"));
+        }
     }
     let product = tp.checked_mul(pp).and_then(|x| x.checked_mul(dp)?.checked_mul(cp));
     if let (Some(chips), Some(product)) = (row.chips, product)
@@ -402,7 +409,13 @@ fn read_execution(
     };
     let most = source.and_then(|s| s.chunks).filter(|_| pp > 1 && row.interleave.is_none());
     let pieces = most.and_then(|most| (2..=most.min(64)).rev().find(divides));
-    let chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
+    let mut chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
+    let layers = models::named(row).map_or(row.layers, |model| Some(model.layers));
+    let cut = pp.saturating_mul(chunks).max(1);
+    if source.is_some() && chunks > 1 && layers.is_some_and(|n| n % cut != 0 && (n + 2) % cut != 0) {
+        assumed.push(format!("stages of one piece: {chunks} pieces of each do not divide its layers"));
+        chunks = 1;
+    }
     let recompute = if inference { Recompute::None } else { recompute(row, notes, source, assumed) };
     // MaxText's column is samples of a chip; the chips of a tensor-parallel group share theirs, and there is one microbatch.
     let a_chip = row.workload.contains("MaxText");

@@ -230,9 +230,7 @@ fn sources_say_what_rows_leave_out() {
             &format!(
                 "a,Llama-3.1 405B pre-train (MLPerf),126,16384,128,8192,128256,448,,GB200,256,4,8,4,,,,train_step_time,19,s,{mlperf} 112.0"
             ),
-            &format!(
-                "b,BERT-large (MLPerf),24,1024,16,512,30522,768,,GB200,8,,,,,,,train_step_time,0.06,s,{mlperf} 1"
-            ),
+            &format!("b,BERT-large (MLPerf),24,1024,16,512,30522,768,,GB200,8,,,,,,,train_step_time,0.06,s,{mlperf} 1"),
             "c,LLAMA2-7B SFT,32,4096,32,4096,32000,32,1,H100-80GB,8,1,1,8,,,,tokens_per_s_per_gpu,16891,tok/s/GPU,https://github.com/NVIDIA/NeMo/blob/x,packed SQuAD",
             "d,Llama-3 8B train,32,4096,32,8192,128256,8,1,B200,8,1,1,8,,,,tokens_per_s_per_gpu,9000000,tok/s/GPU,x,BF16",
         ],
