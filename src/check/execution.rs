@@ -102,6 +102,8 @@ struct Derived<'a> {
     state: StateBytes,
     /// Bytes of a gradient in a reduction.
     reduced: f64,
+    /// Whether adapters alone are trained.
+    frozen: bool,
     microbatches: f64,
     replicas: f64,
 }
@@ -120,7 +122,12 @@ impl<'a> Derived<'a> {
             Stage { plain: (n - experts) as f64, experts: experts as f64, first: i == 0, last: i + 1 == pp }
         };
         let stages = counts.iter().enumerate().map(stage).collect();
-        let state = StateBytes::training(&model.types);
+        let frozen = model.adapters.is_some();
+        let state = match frozen {
+            true => StateBytes::inference(&model.types),
+            false => StateBytes::training(&model.types),
+        };
+        let reduced = machine.stack.gradient_reduction.map_or(state.gradients, |b| b.0);
         Self {
             machine,
             e,
@@ -128,7 +135,8 @@ impl<'a> Derived<'a> {
             stages,
             weights: ChipWeights::of(model, e.tp, e.ep, e.pp),
             links: IterationLinks::of(machine, e.tp, e.cp, e.ep, e.dp, e.pp),
-            reduced: machine.stack.gradient_reduction.map_or(state.gradients, |b| b.0),
+            reduced: if frozen { 0.0 } else { reduced },
+            frozen,
             state,
             microbatches: (model.global_batch / (e.dp * e.micro_batch)) as f64,
             replicas: (e.dp * e.cp) as f64,
@@ -213,10 +221,11 @@ impl<'a> Derived<'a> {
         let (mut reduction, mut step) = (0.0f64, 0.0f64);
         for (s, backward) in self.stages.iter().zip(&backward) {
             let once = match e.zero {
+                Zero::Weights => 0.0,
+                _ if self.frozen => 0.0,
                 Zero::Off => 2.0 * self.exchange(s, self.reduced),
                 Zero::Optimizer => self.exchange(s, self.reduced) + self.exchange(s, self.state.weights),
                 Zero::Gradients => self.exchange(s, self.state.weights),
-                Zero::Weights => 0.0,
             };
             let layers = s.plain + s.experts;
             let waited = if e.schedule == Schedule::Interleaved {
@@ -231,7 +240,8 @@ impl<'a> Derived<'a> {
                 Zero::Off => dense + experts,
                 _ => dense / self.replicas + experts * e.ep as f64 / self.replicas,
             };
-            let mut seconds = own * stack.optimizer_traffic.0 / self.machine.kernels.bandwidth();
+            let traffic = if self.frozen { 0.0 } else { stack.optimizer_traffic.0 };
+            let mut seconds = own * traffic / self.machine.kernels.bandwidth();
             if let (Some((way, _)), true) = (self.machine.second_tier, self.sends_states()) {
                 seconds = seconds.max(2.0 * own * self.state.optimizer / way);
             }
@@ -269,7 +279,11 @@ impl<'a> Derived<'a> {
         let layer = 2.0 * self.weights.layer() * self.state.weights;
         let mut buffers = if e.pp > 1 { 2.0 * b.hand_over } else { 0.0 };
         buffers += if e.sequence_parallel { b.hidden * e.tp as f64 } else { 0.0 };
-        buffers += if e.zero == Zero::Weights && self.replicas > 1.0 { layer } else { 0.0 };
+        if e.zero == Zero::Weights && self.replicas > 1.0 {
+            let ends = [(s.first, self.weights.embedding), (s.last, self.weights.head)];
+            let end = ends.into_iter().filter(|(there, _)| *there).map(|(_, n)| n).fold(0.0, f64::max);
+            buffers += layer + end * self.state.weights + self.weights.layer().max(end) * self.reduced;
+        }
         let (mut weights, mut states) =
             (part(Zero::Weights, self.state.weights), part(Zero::Optimizer, self.state.optimizer));
         let mut away = 0.0;

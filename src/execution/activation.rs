@@ -130,6 +130,28 @@ impl LanguageModel {
         }
     }
 
+    /// Bytes that one layer keeps for one microbatch where all is computed again but the attention core and every second product: the layer's input, the
+    /// core's output, half of the results of products.
+    pub fn half_of_products_bytes(&self, with_experts: bool, seq: u64, samples: u64, policy: &ActivationPolicy) -> f64 {
+        let word = self.types.activations.bytes();
+        let (h, a, t) = (self.hidden as f64, self.heads as f64, policy.tp.max(1) as f64);
+        let tokens = seq as f64 * samples as f64 / policy.cp.max(1) as f64;
+        let whole = tokens / if policy.sequence_parallel { t } else { 1.0 };
+        let divided = tokens / t;
+        let (qk, v) = (self.query_width() as f64, self.value_width() as f64);
+        let kv = match self.latent_attention {
+            Some(_) => a * (qk + v),
+            None => self.kv_heads() as f64 * (qk + v),
+        };
+        let inner = match self.experts.filter(|_| with_experts) {
+            Some(e) => e.top_k as f64 * e.capacity_factor.unwrap_or(1.0) * e.ffn as f64 + e.shared_width(),
+            None => self.ffn() as f64,
+        };
+        let firsts = (self.ffn_matrices() - 1) as f64;
+        let results = divided * (a * qk + kv + firsts * inner) + 2.0 * whole * h;
+        (whole * h + divided * a * v + results / 2.0) * word + divided * 4.0 * a
+    }
+
     /// Bytes that the embedding keeps for one microbatch: the mask of its dropout.
     pub fn embedding_activation_bytes(&self, seq: u64, samples: u64, policy: &ActivationPolicy) -> f64 {
         let tokens = seq as f64 * samples as f64 / policy.cp.max(1) as f64;

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | tensor | all-reduce of X at the end of both branches (one in a parallel block); under sequence parallelism reduce-scatter and all-gather, the same bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2), and backward one more all-gather for the weights' gradients | t at stride 1 | all; with `overlap_tp` what exceeds the products beside it, cut in t pieces of which the first waits |
 //! | context | keys and values around the ring, cp - 1 hops; backward with their gradients (Liu et al. 2023, arXiv 2310.01889) | cp at stride t | what exceeds the attention core of the other cp - 1 pieces |
-//! | expert | all-to-all of top_k X to the experts and back | ep at stride t | all |
+//! | expert | all-to-all of top_k X to the experts and back | ep at stride t | all; with the stack's `overlap_ep` what exceeds the products of the other microbatch that runs beside it |
 //! | pipeline | X, of which each tensor-parallel chip sends a t-th where the stack scatters; forward and backward | pp at stride t cp dp | all |
 //! | data | all-reduce of gradients, or reduce-scatter of gradients and all-gather of weights (ZeRO 1); ZeRO 2: reduce-scatter every microbatch; ZeRO 3: all-gather of weights forward and backward, reduce-scatter, every microbatch (Rajbhandari et al. 2019, arXiv 1910.02054, section 7) | dp cp at stride t; experts dp cp / ep at stride t ep | all; with `overlap_dp` what exceeds the backward pass of the last microbatch, of which the last layer's waits; ZeRO 3 what exceeds the layer |
 //!
@@ -148,10 +148,21 @@ impl LayerCommunication {
             out.backward.hidden += hides;
         }
         if model.experts.is_some() && with_experts && ep > 1 {
-            let sent = expert_bytes(model, division);
+            let mut sent = expert_bytes(model, division);
+            let boxes = (ep / machine.peers_in_box(ep, t).max(1)) as f64;
+            if let (true, Some(e)) = (machine.stack.experts_once_a_box && boxes > 1.0, model.experts) {
+                // Boxes that hold at least one of a token's experts.
+                let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
+                sent *= (met / e.top_k as f64).min(1.0);
+            }
             let both = 2.0 * (machine.line(Traffic::AllToAll, ep, t).at(sent) + overhead);
-            out.forward.ep = both;
-            out.backward.ep = both;
+            let beside_another = |work: f64| if machine.stack.overlap_ep { beside(both, work) } else { (both, 0.0) };
+            let (waits, hides) = beside_another(sums.forward_products);
+            out.forward.ep = waits;
+            out.forward.hidden += hides;
+            let (waits, hides) = beside_another(sums.backward_products);
+            out.backward.ep = waits;
+            out.backward.hidden += hides;
         }
         out
     }

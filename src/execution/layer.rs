@@ -74,6 +74,9 @@ pub struct Division {
     pub sequence_parallel: bool,
 }
 
+/// Share of the tokens whose words a masked language model predicts (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
+const MASKED: f64 = 0.15;
+
 /// Builds lists of kernels for one model, machine and division.
 pub struct Kernels<'a> {
     machine: &'a Machine,
@@ -126,19 +129,49 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// A product with a weight: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of them at once, each
-    /// with rows of its own.
-    fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64, rate: f64) {
+    /// A product with a weight in the model's type of products: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of
+    /// them at once, each with rows of its own. Where that type is narrower than the activations, what it reads of them is converted before: the input
+    /// forward, the result's gradient backward, each once for both products that read it.
+    fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64) {
+        let narrow = self.model.types.products().bytes() < self.model.types.activations.bytes();
+        let share = if weights > 1.0 { self.machine.stack.grouped_share.0 } else { 1.0 };
+        self.weight_at(name, [weights, rows, n, k], self.rate * share, narrow);
+        if narrow {
+            let bytes = self.machine.stack.conversion.0 * weights * rows;
+            self.vector("conversion", Phase::Forward, Work::Vector, bytes * k, 0.0);
+            self.vector("conversion", Phase::BackwardInput, Work::Vector, bytes * n, 0.0);
+        }
+    }
+
+    /// The same at a rate of its own, operands in the activations' type unless they are narrow.
+    fn weight_at(&mut self, name: &'static str, [weights, rows, n, k]: [f64; 4], rate: f64, narrow: bool) {
         let (a, w) = (self.model.types.activations.bytes(), self.model.types.weights.bytes());
+        let read = |word: f64| if narrow { self.model.types.products().bytes() } else { word };
+        let (ra, rw) = (read(a), read(w));
         for (phase, m, n, k, words) in [
-            (Phase::Forward, rows, n, k, [a, w, a]),
-            (Phase::BackwardInput, rows, k, n, [a, w, a]),
-            (Phase::BackwardWeight, n, k, rows, [a, a, w]),
+            (Phase::Forward, rows, n, k, [ra, rw, a]),
+            (Phase::BackwardInput, rows, k, n, [ra, rw, a]),
+            (Phase::BackwardWeight, n, k, rows, [ra, ra, w]),
         ] {
+            // Frozen weights need no gradients.
+            if phase == Phase::BackwardWeight && self.model.adapters.is_some() {
+                continue;
+            }
             let product = Product { batch: weights, m, n, k };
             let seconds = self.machine.kernels.product(&product, rate, words);
             self.push(name, phase, Work::Product, product.flop(), product.bytes(words), seconds);
         }
+    }
+
+    /// Adapters beside a product with k channels in and n out: both factors forward and backward are bound by what they read and write, the input and
+    /// its gradient, the result (read and added to) and its gradient.
+    fn adapter(&mut self, n: f64, k: f64) {
+        if self.model.adapters.is_none() {
+            return;
+        }
+        let bytes = self.tokens() * self.model.types.activations.bytes();
+        self.vector("adapter", Phase::Forward, Work::Vector, bytes * (k + 2.0 * n), 3.0);
+        self.vector("adapter", Phase::BackwardInput, Work::Vector, bytes * (3.0 * k + 2.0 * n), 5.0);
     }
 
     fn vector(&mut self, name: &'static str, phase: Phase, work: Work, bytes: f64, kernels: f64) {
@@ -198,7 +231,7 @@ impl<'a> Kernels<'a> {
 
     fn attention_weights(&mut self) {
         let model = self.model;
-        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
+        let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
         let a = model.heads as f64;
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
         match model.latent_attention {
@@ -206,47 +239,49 @@ impl<'a> Kernels<'a> {
                 let (c, r) = (l.kv_rank as f64, l.rope_dim as f64);
                 let from = match l.q_rank {
                     Some(rank) => {
-                        self.weight("query_down", 1.0, tokens, rank as f64, h, rate);
+                        self.weight("query_down", 1.0, tokens, rank as f64, h);
                         rank as f64
                     }
                     None => h,
                 };
-                self.weight("query", 1.0, tokens, a * qk / t, from, rate);
-                self.weight("key_value_down", 1.0, tokens, c + r, h, rate);
-                self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c, rate);
+                self.weight("query", 1.0, tokens, a * qk / t, from);
+                self.weight("key_value_down", 1.0, tokens, c + r, h);
+                self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c);
             }
             None => {
                 // A chip has at least one head of keys and values.
                 let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
-                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h, rate);
+                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h);
             }
         }
-        self.weight("attention_out", 1.0, tokens, h, a * v / t, rate);
+        self.weight("attention_out", 1.0, tokens, h, a * v / t);
+        self.adapter(h, a * v / t);
+        self.adapter((a * qk + model.kv_heads() as f64 * (qk + v)) / t, h);
     }
 
     /// Products of the perceptron or the experts; gives the elements that its function makes on this chip.
     fn perceptron(&mut self, with_experts: bool) -> f64 {
         let model = self.model;
-        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
+        let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
         // Both first matrices of a gated perceptron run as one product.
         let firsts = (model.ffn_matrices() - 1) as f64;
         let Some(e) = model.experts.filter(|_| with_experts) else {
             let f = model.ffn() as f64 / t;
-            self.weight("perceptron_in", 1.0, tokens, firsts * f, h, rate);
-            self.weight("perceptron_out", 1.0, tokens, h, f, rate);
+            self.weight("perceptron_in", 1.0, tokens, firsts * f, h);
+            self.weight("perceptron_out", 1.0, tokens, h, f);
             return tokens * f;
         };
         let f = e.ffn as f64 / t;
         let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
         let here = e.count as f64 / self.division.ep as f64;
         let rows = tokens * sent / here;
-        self.weight("router", 1.0, tokens, e.count as f64, h, rate);
-        self.weight("experts_in", here, rows, firsts * f, h, rate);
-        self.weight("experts_out", here, rows, h, f, rate);
+        self.weight_at("router", [1.0, tokens, e.count as f64, h], self.head_rate, false);
+        self.weight("experts_in", here, rows, firsts * f, h);
+        self.weight("experts_out", here, rows, h, f);
         let shared = e.shared_width() / t;
         if shared > 0.0 {
-            self.weight("shared_experts_in", 1.0, tokens, firsts * shared, h, rate);
-            self.weight("shared_experts_out", 1.0, tokens, h, shared, rate);
+            self.weight("shared_experts_in", 1.0, tokens, firsts * shared, h);
+            self.weight("shared_experts_out", 1.0, tokens, h, shared);
         }
         tokens * (f * sent + shared)
     }
@@ -298,7 +333,8 @@ impl<'a> Kernels<'a> {
             self.vector("routing", Phase::Forward, Work::Vector, bytes, expert_kernels);
             self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
         }
-        let bytes = self.layer_weights(with_experts) * stack.gradient_accumulation.0;
+        let trained = if model.adapters.is_some() { 0.0 } else { self.layer_weights(with_experts) };
+        let bytes = trained * stack.gradient_accumulation.0;
         self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
         self.list
     }
@@ -317,20 +353,15 @@ impl<'a> Kernels<'a> {
         let (bytes, kernels) = (stack.embedding_passes * whole, stack.embedding_kernels as f64);
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
-        self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
+        if self.model.adapters.is_none() {
+            self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
+        }
         if let Some(width) = self.model.embedding_width {
-            self.weight(
-                "embedding_widening",
-                1.0,
-                self.tokens(),
-                self.model.hidden as f64 / self.t(),
-                width as f64,
-                self.rate,
-            );
+            self.weight("embedding_widening", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), width as f64);
         }
         if let Some(p) = self.model.patches {
             let channels = (p.size * p.size * p.channels) as f64;
-            self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels, self.rate);
+            self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels);
         }
         self.list
     }
@@ -343,18 +374,19 @@ impl<'a> Kernels<'a> {
         let words = model.head_outputs() as f64 / t;
         // Classes and poolers look at one token of a sample.
         let rows = match model.head {
-            Head::Vocabulary | Head::MaskedTokens => tokens,
+            Head::Vocabulary => tokens,
+            Head::MaskedTokens => MASKED * tokens,
             Head::Classes | Head::Pooler => self.division.micro_batch as f64,
             Head::None => 0.0,
         };
         let rate = self.head_rate * if self.division.tp == 1 { stack.unsharded_head.0 } else { 1.0 };
         if matches!(model.head, Head::MaskedTokens | Head::Pooler) {
-            self.weight("head_transform", 1.0, rows, h / t, h, rate);
+            self.weight_at("head_transform", [1.0, rows, h / t, h], rate, false);
         }
         if let Some(width) = model.embedding_width {
-            self.weight("head_narrowing", 1.0, rows, width as f64, h / t, rate);
+            self.weight_at("head_narrowing", [1.0, rows, width as f64, h / t], rate, false);
         }
-        self.weight("head", 1.0, rows, words, model.embedding_width() as f64, rate);
+        self.weight_at("head", [1.0, rows, words, model.embedding_width() as f64], rate, false);
         let (_, whole) = self.hidden();
         let (bytes, kernels) = (stack.head_passes * whole, stack.head_kernels as f64);
         self.vector("last_norm", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);

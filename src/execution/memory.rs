@@ -5,7 +5,7 @@
 //! times microbatches in flight: of stage i of p, GPipe m; 1F1B and zero bubble (H1) p - i; interleaved (2(p - i - 1) + (v - 1)p + 1)/v, which is the paper's
 //! p(1 + (p - 1)/(p v)) for the first stage; never more than m. Besides: what is alive of one layer while its backward pass runs (what recomputation
 //! brings back), inputs and scores of the head, buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
-//! two layers of gathered weights under ZeRO 3), and what the software reserves. Offloaded kinds leave two layers behind for the one at work and the one on its way.
+//! two layers and an end of gathered weights under ZeRO 3, and a whole gradient), and what the software reserves. Offloaded kinds leave two layers behind for the one at work and the one on its way.
 
 use super::machine::Machine;
 use super::schedule::{Pipeline, StageKind};
@@ -140,7 +140,9 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
         out.buffers += block.hidden * e.tp as f64;
     }
     if e.zero == Zero::Weights && replicas > 1 {
-        out.buffers += 2.0 * weights.layer() * c.state.weights;
+        // The layer at work and the next one, the end that is at work, and a gradient before it is divided.
+        let end = (s.embedding * weights.embedding).max(s.head * weights.head);
+        out.buffers += (2.0 * weights.layer() + end) * c.state.weights + weights.layer().max(end) * c.reduced;
     }
     let mut second = 0.0;
     let mut send = |bytes: &mut f64, stays: f64| {

@@ -8,7 +8,7 @@ use super::layer::{Division, Kernels, Sums};
 use super::machine::Machine;
 use super::spec::Recompute;
 use crate::deadline::Deadline;
-use crate::system::stack::Attention;
+use crate::system::stack::{Attention, Selective};
 use crate::workload::language::LanguageModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -106,16 +106,24 @@ impl Blocks {
             }
             let comm = LayerCommunication::of(machine, model, division, key.overlap_tp, with_experts, s);
             let samples = division.micro_batch;
-            let kept = model.layer_activation_bytes(with_experts, model.seq, samples, &policy).total();
+            let halves = machine.stack.selective == Selective::HalfOfProducts && key.recompute == Recompute::Selective;
+            let kept = match halves {
+                true => model.half_of_products_bytes(with_experts, model.seq, samples, &policy),
+                false => model.layer_activation_bytes(with_experts, model.seq, samples, &policy).total(),
+            };
             let most = model.layer_activation_bytes(with_experts, model.seq, samples, &all).total();
-            layer_time(machine, key.recompute, s, &comm, kept, most)
+            let host = if with_experts { machine.stack.host_experts.0 } else { 0.0 };
+            layer_time(machine, key.recompute, s, &comm, [kept, most], host)
         };
         let plain = layer(model.dense_layers() > 0, false, &sums.plain);
         let experts = layer(model.expert_layers() > 0, true, &sums.experts);
         let reduce = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
         let words = model.vocab.is_some();
+        let scores = model.head_outputs() as f64 / division.tp as f64;
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
+        // The closed form counts 4 bytes of them.
+        let more_of_scores = tokens * scores * (machine.stack.logit_memory.0 - 4.0);
         Self {
             plain,
             experts,
@@ -124,7 +132,7 @@ impl Blocks {
                 ..end_time(&sums.embedding, if words { reduce } else { 0.0 }, 0.0)
             },
             head: BlockPass {
-                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy),
+                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy) + more_of_scores,
                 ..end_time(&sums.head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
             },
             hand_over: hand_over_bytes(machine, model, division),
@@ -138,8 +146,8 @@ fn layer_time(
     recompute: Recompute,
     s: &Sums,
     comm: &LayerCommunication,
-    kept: f64,
-    most: f64,
+    [kept, most]: [f64; 2],
+    host_experts: f64,
 ) -> BlockPass {
     let stack = &machine.stack;
     let none = Exposed::default();
@@ -147,7 +155,20 @@ fn layer_time(
     let (again, again_comm, again_flop, again_bytes, again_host) = match recompute {
         Recompute::None => (0.0, none, 0.0, 0.0, 0.0),
         Recompute::Selective => {
-            (s.forward_attention, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
+            let (core, products) = (s.forward_attention, s.forward_products);
+            match stack.selective {
+                Selective::Attention => {
+                    (core, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
+                }
+                // Everything but the attention core and half of the products.
+                Selective::HalfOfProducts => (
+                    s.forward - core - 0.5 * products,
+                    none,
+                    0.5 * (s.forward_flop - s.attention_flop),
+                    forward_bytes - attention_bytes,
+                    stack.host_layer_recompute.0,
+                ),
+            }
         }
         Recompute::Full => {
             (s.forward, comm.forward, s.forward_flop, forward_bytes, stack.host_layer_recompute.0 + comm.host)
@@ -155,11 +176,12 @@ fn layer_time(
     };
     let forward = s.forward + comm.forward.total();
     let backward = s.backward() + comm.backward.total() + again + again_comm.total();
-    let forward_pass = stack.host_and_device(stack.host_layer_forward.0 + comm.host, forward);
-    let backward_pass = stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward);
+    let host = stack.host_layer_forward.0 + host_experts + comm.host;
+    let host_backward = stack.host_layer_backward.0 + host_experts + comm.host + again_host;
+    let forward_pass = stack.host_and_device(host, forward);
+    let backward_pass = stack.host_and_device(host_backward, backward);
     // What the pass would be shorter by without them: less than their own time where the host is slower.
-    let without =
-        stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward - s.backward_weight);
+    let without = stack.host_and_device(host_backward, backward - s.backward_weight);
     BlockPass {
         forward: s.forward,
         backward: s.backward(),

@@ -151,11 +151,17 @@ impl Constants {
     /// Of a model on a machine.
     pub fn of(machine: &Machine, model: &LanguageModel) -> Self {
         let stack = &machine.stack;
-        let state = StateBytes::training(&model.types);
+        // Adapters are a thousandth of the weights: what is trained of them is left out.
+        let frozen = model.adapters.is_some();
+        let state = match frozen {
+            true => StateBytes::inference(&model.types),
+            false => StateBytes::training(&model.types),
+        };
+        let trained = |bytes: f64| if frozen { 0.0 } else { bytes };
         Self {
             state,
-            reduced: stack.gradient_reduction.map_or(state.gradients, |b| b.0),
-            optimizer: stack.optimizer_traffic.0 / machine.kernels.bandwidth(),
+            reduced: trained(stack.gradient_reduction.map_or(state.gradients, |b| b.0)),
+            optimizer: trained(stack.optimizer_traffic.0) / machine.kernels.bandwidth(),
             host: [stack.host_microbatch.0, stack.host_hand_over.0, stack.host_iteration.0],
             second_tier: machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth),
         }
@@ -433,10 +439,12 @@ fn after(
 ) -> (f64, f64, f64) {
     let (dense, experts) = weights.of_stage(s);
     let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
+    // Frozen weights are not renewed.
+    let renewed = if c.optimizer > 0.0 { c.state.weights } else { 0.0 };
     let once = match e.zero {
         Zero::Off => 2.0 * at(c.reduced),
-        Zero::Optimizer => at(c.reduced) + at(c.state.weights),
-        Zero::Gradients => at(c.state.weights),
+        Zero::Optimizer => at(c.reduced) + at(renewed),
+        Zero::Gradients => at(renewed),
         Zero::Weights => 0.0,
     };
     // Interleaved, a stage goes through its chunks in groups of pp microbatches: gradients of a chunk are complete when the last

@@ -518,3 +518,34 @@ fn overlap_hides_what_it_says() {
     close(time(&Execution { zero: Zero::Optimizer, ..e.clone() }).dp, plain.dp, 1e-9);
     assert!(time(&Execution { zero: Zero::Weights, ..e }).dp > plain.dp);
 }
+
+/// Adapters: no products for gradients of weights, nothing reduced, nothing but the weights held; what is read and written beside products comes on top.
+#[test]
+fn adapters_leave_weights_as_they_are() {
+    let m = machine(&Parts::default());
+    let whole = gpt(6, 1024, 8, 512, 24);
+    let frozen = LanguageModel { adapters: Some(16), ..whole.clone() };
+    let e = execution(1, 1, 4, 1);
+    let (all, few) = (predict_any(&m, &whole, &e).unwrap(), predict_any(&m, &frozen, &e).unwrap());
+    assert_eq!((few.time.dp, few.time.optimizer), (0.0, 0.0));
+    assert_eq!((few.memory.device.gradients, few.memory.device.optimizer), (0.0, 0.0));
+    assert_eq!(few.memory.device.weights, all.memory.device.weights);
+    assert!(few.time.forward > all.time.forward && few.time.backward < all.time.backward);
+    // Of three products with a weight, two.
+    let attention = 3.0 * whole.attention_flop_per_token(512.0) * 512.0;
+    let flop = |p: &super::predict::Prediction| p.blocks.plain.flop * 6.0 + p.blocks.head.flop;
+    let rest = flop(&all) - attention;
+    assert!((flop(&few) / (attention + rest * 2.0 / 3.0) - 1.0).abs() < 0.2, "{} {}", flop(&few), flop(&all));
+}
+
+/// Recomputing every second product costs half of the forward products and keeps less than all and more than the inputs alone.
+#[test]
+fn half_of_the_products_lies_between() {
+    let m = machine(&Parts { stack: ", selective: half_of_products", ..Parts::default() });
+    let model = gpt(6, 1024, 8, 512, 24);
+    let of = |recompute| predict_any(&m, &model, &Execution { recompute, ..execution(1, 1, 4, 1) }).unwrap();
+    let (none, half, full) = (of(Recompute::None), of(Recompute::Selective), of(Recompute::Full));
+    assert!(none.time.total < half.time.total && half.time.total < full.time.total);
+    let kept = |p: &super::predict::Prediction| p.memory.device.activations;
+    assert!(full.memory.device.activations < kept(&half) && kept(&half) < kept(&none));
+}

@@ -34,6 +34,16 @@ crate::choice! {
     }
 }
 
+crate::choice! {
+    /// What selective recomputation computes again.
+    pub enum Selective ("what selective recomputation computes again") {
+        /// The attention core (Korthikanti et al. 2022, arXiv 2205.05198, section 5).
+        Attention = "attention",
+        /// All but the attention core and every second product (PyTorch's selective activation checkpointing as torchtitan sets it).
+        HalfOfProducts = "half_of_products",
+    }
+}
+
 crate::spec! {
     /// A software stack. Times of the host are those of its code for one chip; it runs ahead of the device, so that of host and
     /// device the slower counts, by a smooth maximum (host^e + device^e)^(1/e).
@@ -50,6 +60,8 @@ crate::spec! {
         host_layer_recompute: Seconds = Seconds(0.0),
         /// Host time of computing the attention core again.
         host_attention_recompute: Seconds = Seconds(0.0),
+        /// Host time of each pass of a layer with experts beyond that of a plain one: routing, permutation, dispatch, products in groups.
+        host_experts: Seconds = Seconds(0.0),
         /// Host time of a tensor-parallel collective for each peer in the box.
         host_collective_peer: Seconds = Seconds(0.0),
         /// Host time of a microbatch that nothing hides.
@@ -71,8 +83,15 @@ crate::spec! {
         attention_kernel: Option<String>,
         /// Share of the chip's rate of products that it reaches: what compilers leave of the peak beside what kernels can.
         product_share: Fraction = Fraction(1.0),
+        /// Rate of products in groups (the experts of a chip) relative to others.
+        grouped_share: Fraction = Fraction(1.0),
         /// Bytes that norms, residuals and dropouts move over the least (each input read and each output written once).
         elementwise: f64 = 1.0,
+        /// Bytes moved for each number of an activation that is converted to a narrower type for products: read, written, and written again transposed,
+        /// less what kernels before it do on the way.
+        conversion: Bytes = Bytes(4.0),
+        /// What selective recomputation computes again.
+        selective: Selective = Selective::Attention,
         /// Vector kernels of a layer's forward pass, attention core apart.
         vector_kernels_forward: u64 = 9,
         /// Vector kernels of a layer's backward pass, attention core apart.
@@ -93,6 +112,9 @@ crate::spec! {
         logit_traffic: Bytes = Bytes(22.0),
         /// Kernels of the loss, forward and backward together.
         logit_kernels: u64 = 8,
+        /// Bytes held for each score of the vocabulary at the loss: the score in the activations' type, in 32 bits, and the gradient of that, as far as
+        /// the loss does not do with less.
+        logit_memory: Bytes = Bytes(4.0),
         /// Rate of the vocabulary's products relative to others where they are not divided among chips.
         unsharded_head: Fraction = Fraction(1.0),
         /// Bytes moved for each weight and microbatch to add its gradient up.
@@ -107,6 +129,10 @@ crate::spec! {
         overlap_dp: bool = true,
         /// Whether it can run tensor-parallel collectives beside products.
         overlap_tp: bool = true,
+        /// Whether it runs the exchange of tokens among experts beside the products of another microbatch.
+        overlap_ep: bool = false,
+        /// Whether a token is sent to a box once however many of its experts are there, and spread within.
+        experts_once_a_box: bool = false,
         /// Memory that the software holds beside the model (contexts, communicators, fragments).
         memory_reserve: Bytes = Bytes(0.0),
         /// How it serves language models, for inference; left out: as [`Serving::ideal`].
@@ -117,7 +143,14 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 35] = [
+const NUMBERS: [&str; 42] = [
+    "grouped_share",
+    "experts_once_a_box",
+    "overlap_ep",
+    "logit_memory",
+    "host_experts",
+    "conversion",
+    "selective",
     "product_share",
     "host_layer_forward",
     "host_layer_backward",
@@ -186,6 +219,7 @@ impl Stack {
             host_layer_backward: Seconds(0.0),
             host_layer_recompute: Seconds(0.0),
             host_attention_recompute: Seconds(0.0),
+            host_experts: Seconds(0.0),
             host_collective_peer: Seconds(0.0),
             host_microbatch: Seconds(0.0),
             host_hand_over: Seconds(0.0),
@@ -196,7 +230,10 @@ impl Stack {
             attention: Attention::Flash,
             attention_kernel: None,
             product_share: Fraction(1.0),
+            grouped_share: Fraction(1.0),
             elementwise: 1.0,
+            conversion: Bytes(4.0),
+            selective: Selective::Attention,
             vector_kernels_forward: 9,
             vector_kernels_backward: 14,
             attention_kernels: 3,
@@ -207,6 +244,7 @@ impl Stack {
             head_kernels: 4,
             logit_traffic: Bytes(22.0),
             logit_kernels: 8,
+            logit_memory: Bytes(4.0),
             unsharded_head: Fraction(1.0),
             gradient_accumulation: Bytes(4.0),
             optimizer_traffic: Bytes(20.0),
@@ -214,6 +252,8 @@ impl Stack {
             hand_over: HandOver::Scattered,
             overlap_dp: true,
             overlap_tp: true,
+            overlap_ep: false,
+            experts_once_a_box: false,
             memory_reserve: Bytes(0.0),
             serving: None,
             operators: None,

@@ -1,13 +1,15 @@
 //! Chips by the names that measurements give them, the boxes they come in, and the software that rows name: `validation/chips.yaml`.
 
 use super::row::Row;
+use super::sources::Source;
 use crate::spec::{
     Loader, Problems, Reader, catalogue,
     read::{Fraction, Ref},
 };
 use crate::system::kernels::Kernels;
 use crate::system::{Chip, Link, Memory, Stack, Style, Topology};
-use crate::workload::language::DataType;
+use crate::workload::WorkloadSpec;
+use crate::workload::language::{DataType, LanguageModel};
 use std::path::Path;
 use std::sync::OnceLock;
 
@@ -54,12 +56,28 @@ crate::spec! {
 }
 
 crate::spec! {
+    /// A model that rows name and state no sizes of.
+    pub struct NamedModel ("a model that rows name") {
+        /// Parts of its names, in small letters and digits alone; of all models the longest that fits counts.
+        names: Vec<String>,
+        /// The model; left out: one that this program has no description of, which keeps shorter names from fitting.
+        model: Option<Ref<WorkloadSpec>>,
+        /// Layers that rows state of it, where that is not their number here.
+        stated_layers: Option<u64>,
+    }
+}
+
+crate::spec! {
     /// What measurements name.
     pub struct List ("chips and software of measurements") {
         /// Chips.
         chips: Vec<Listed>,
         /// Software, of which the first that suits counts.
         software: Vec<Named> = Vec::new(),
+        /// What the training runs of a source were.
+        sources: Vec<Source> = Vec::new(),
+        /// Models.
+        models: Vec<NamedModel> = Vec::new(),
     }
 }
 
@@ -98,7 +116,14 @@ pub fn take_as_new() -> Result<(), Problems> {
         }
         kernels
     };
-    let mut new = List { chips: list.chips.clone(), software: Vec::new() };
+    let mut new = List { software: Vec::new(), ..list.clone() };
+    // What runs of a source were stays known, but for their software.
+    for source in &mut new.sources {
+        let of_chip = list.chips.iter().find(|l| source.chips.first().is_none_or(|name| *name == l.chip.0.name));
+        if let Some(listed) = of_chip {
+            source.stack = listed.stack.clone();
+        }
+    }
     for listed in new.chips.iter_mut().filter(|l| l.chip.0.style == Style::KernelByKernel) {
         let chip = &mut listed.chip.0;
         if let Some(kernels) = &mut chip.kernels {
@@ -124,10 +149,26 @@ pub fn shipped() -> Result<&'static List, Problems> {
 
 /// The chip a measurement names.
 pub fn known(name: &str) -> Option<&'static Listed> {
-    let plain: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase();
+    let plain = plain(name);
     let fits = |listed: &Listed| listed.names.iter().filter(|n| plain.starts_with(n.as_str())).map(String::len).max();
     let chips = &shipped().ok()?.chips;
     chips.iter().filter_map(|listed| Some((fits(listed)?, listed))).max_by_key(|(length, _)| *length).map(|(_, l)| l)
+}
+
+/// The model that a row's words name, and the layers that are stated of it; `None` where no name fits.
+pub fn model(words: &str) -> Option<(&'static LanguageModel, u64)> {
+    let plain = plain(words);
+    let fits = |named: &NamedModel| named.names.iter().filter(|n| plain.contains(n.as_str())).map(String::len).max();
+    let models = &shipped().ok()?.models;
+    let (_, named) = models.iter().filter_map(|named| Some((fits(named)?, named))).max_by_key(|(length, _)| *length)?;
+    match &named.model.as_ref()?.0 {
+        WorkloadSpec::Language(model) => Some((model, named.stated_layers.unwrap_or(model.layers))),
+        _ => None,
+    }
+}
+
+fn plain(words: &str) -> String {
+    words.chars().filter(|c| c.is_ascii_alphanumeric()).collect::<String>().to_ascii_lowercase()
 }
 
 /// Peak of products in a type, FLOP/s; `None` where it is not known. 16-bit types stand for each other.
@@ -156,6 +197,17 @@ pub fn software(row: &Row, chip: &str) -> Option<&'static Ref<Stack>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn models_by_their_longest_name() {
+        let of = |words| model(words).map(|(model, layers)| (model.name.as_str(), layers));
+        assert_eq!(of("DeepSeekV3 pre-train"), Some(("DeepSeek-V3 671B with MTP", 61)));
+        assert_eq!(of("DeepSeekV3 (w/o MTP) pre-train"), Some(("DeepSeek-V3 671B", 61)));
+        assert_eq!(of("Llama-3.1-8B pre-train"), Some(("Llama 3 8B", 32)));
+        // Named, so that nothing shorter fits, and without a model.
+        assert_eq!(of("Nemotron_3_Nano pre-train"), None);
+        assert_eq!(of("Abacus"), None);
+    }
 
     #[test]
     fn names_of_measurements_are_recognised() {

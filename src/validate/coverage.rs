@@ -8,7 +8,7 @@ use super::bounds::Bound;
 use super::class::Class;
 use super::point::{Point, Task};
 use super::suites::{self, SUITES};
-use super::{inference, machines};
+use super::{accelerators, inference, machines};
 use crate::spec::catalogue::{self, Entry, Kind};
 use crate::spec::{Loader, Node, Problems, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +54,14 @@ impl Coverage {
                         let index = used.and_then(|used| known.iter().position(|k| std::ptr::eq(k, used)));
                         if let Some(system) = index.and_then(|i| systems.get(i).copied().flatten()) {
                             found.add_whole(system, point.class)?;
+                        } else if let (Some(listed), Some(source)) =
+                            (accelerators::known(&point.row.accelerator), point.source)
+                        {
+                            let titles = [(Kind::Chip, &listed.chip.0.name), (Kind::Stack, &source.stack.0.name)];
+                            for (kind, name) in titles {
+                                let named = |e: &&Entry| e.kind == kind && e.title() == Some(name.as_str());
+                                catalogue::entries().iter().filter(named).for_each(|e| found.add(e, point.class));
+                            }
                         }
                     }
                     Task::Hpl => {

@@ -159,7 +159,7 @@ pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, Option<
     let listed = accelerators::known(&row.accelerator);
     let chip = listed.map_or(row.accelerator.as_str(), |l| l.chip.0.name.as_str());
     let known = list.iter().find(|k| k.suits(chip, point));
-    let named = accelerators::software(row, chip);
+    let named = accelerators::software(row, chip).or(point.source.map(|source| &source.stack));
     let known = known.filter(|_| named.is_none());
     let mut system = match (known, listed) {
         (Some(known), _) => known.of_size(chips, slices(&row.system)),
@@ -169,6 +169,9 @@ pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, Option<
         }
         (None, None) => return Err(NotPredicted::because(format!("no description of a machine with {chip}"))),
     };
+    if let Some(host) = point.source.and_then(|source| source.host_memory.as_ref()) {
+        system.offload = Some(host.clone());
+    }
     if let Some(share) = row.share_of_chip {
         system = boxes::part_of_chip(system, share);
     }
@@ -179,7 +182,19 @@ pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, Option<
 pub fn stated(point: &Point) -> Pins {
     let row = &point.row;
     let cp = Some(point.notes.cp.unwrap_or(1));
-    Pins { tp: row.tp, pp: row.pp, dp: row.dp, cp, zero: point.notes.zero, ..Pins::default() }
+    // With one sample a microbatch, as many replicas as samples are computed at once.
+    let replicas = row.global_batch.zip(point.notes.accumulation).zip(row.chips);
+    let replicas = replicas.filter(|((batch, times), _)| batch % times == 0).map(|((b, times), c)| (b / times).min(c));
+    let source = point.source;
+    Pins {
+        tp: row.tp,
+        pp: row.pp,
+        dp: row.dp.or(replicas),
+        cp,
+        zero: point.notes.zero.or(source.and_then(|s| s.zero)),
+        recompute: source.and_then(|s| s.recompute),
+        ..Pins::default()
+    }
 }
 
 /// A model in the 16-bit type that a machine's chip has.

@@ -3,6 +3,7 @@
 use super::accelerators::peak;
 use super::point::{Phase, Point, Task};
 use super::predict::Prediction;
+use super::sources::Counted;
 use crate::model::kernel_time::Product;
 use crate::workload::language::{DataType, FlopCount};
 use std::fmt;
@@ -303,13 +304,18 @@ pub fn flop_count(point: &Point) -> FlopCount {
     let named = |words: &[&str]| words.iter().any(|w| row.workload.contains(w));
     let from = |paper: &str| row.source.contains(paper);
     match row.metric {
-        Metric::Hfu if !row.recompute.starts_with("full") => FlopCount::MegatronSelective,
+        Metric::Hfu if !point.recomputes_fully() => FlopCount::MegatronSelective,
         Metric::Hfu => FlopCount::MegatronRecomputed,
         _ if point.notes.counts_recomputation || from("2104.04473") || from("2201.11990") => {
             FlopCount::MegatronRecomputed
         }
         _ if row.metric == Metric::FlopRate && point.recomputes_fully() && named(&["Megatron-DeepSpeed"]) => {
             FlopCount::MegatronRecomputed
+        }
+        // Of samples packed into a sequence each sees its own alone.
+        _ if point.notes.packed_samples.is_some() => FlopCount::MaskedProducts,
+        _ if point.source.is_some_and(|s| s.counts.is_some()) => {
+            point.source.and_then(|s| s.counts).map_or(FlopCount::Products, Counted::flop)
         }
         // Docs of frameworks that say so count their own products.
         _ if row.metric == Metric::ModelFlopRate => FlopCount::MaskedProducts,
@@ -435,7 +441,9 @@ pub(super) fn work(point: &Point) -> Result<f64, String> {
         Task::Training => {
             let model = point.model.as_ref().ok_or("the model's sizes are not stated")?;
             let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
-            Ok(batch * model.training_flop_per_sample(model.seq, flop_count(point)))
+            // Of frozen weights no gradients are computed, nor counted.
+            let products = if point.trains_adapters() { 2.0 / 3.0 } else { 1.0 };
+            Ok(products * batch * model.training_flop_per_sample(model.seq, flop_count(point)))
         }
         _ => Err("no count of its FLOP".into()),
     }

@@ -26,6 +26,7 @@ pub mod read;
 pub mod report;
 pub mod row;
 pub mod score;
+pub mod sources;
 pub mod suites;
 pub mod traces;
 pub mod training;

@@ -3,6 +3,7 @@
 //! A row has layers, hidden size, heads and vocabulary; whether a perceptron is gated, how many key-value heads there are and how wide
 //! it is follows from the family and, within it, from the sizes. Sources: the files under `workloads/language`.
 
+use super::accelerators;
 use super::notes::Notes;
 use super::row::{Origin, Row};
 use crate::spec::{
@@ -176,12 +177,53 @@ fn explained(row: &Row, model: LanguageModel, assumed: &mut Vec<String>) -> Resu
     ))
 }
 
+/// The model that a row names in `validation/chips.yaml`, where what sizes the row states are its own.
+pub fn named(row: &Row) -> Option<&'static LanguageModel> {
+    let same = |stated: Option<u64>, own: u64| stated.is_none_or(|n| n == own);
+    accelerators::model(&row.workload)
+        .filter(|(m, layers)| same(row.layers, *layers) && same(row.hidden, m.hidden) && same(row.heads, m.heads))
+        .map(|(model, _)| model)
+}
+
+/// The model of a row that names it: its sizes, the row's samples.
+fn of_named(
+    row: &Row,
+    notes: &Notes,
+    batch: u64,
+    found: &LanguageModel,
+) -> Result<(LanguageModel, Vec<String>), String> {
+    let mut assumed = vec![format!("sizes of {}", found.name)];
+    let seq = row.seq.unwrap_or_else(|| {
+        assumed.push(format!("sequences of {} tokens", found.seq));
+        found.seq
+    });
+    let narrow = notes.precision.filter(|p| !matches!(p, DataType::Bf16 | DataType::Fp16));
+    let types = match narrow {
+        // All of 32 bits: no copies, no other types.
+        Some(t @ DataType::Fp32) => Types { weights: t, activations: t, compute: Some(t), ..Types::default() },
+        _ => Types { compute: narrow, ..Types::default() },
+    };
+    let model = LanguageModel {
+        seq,
+        vocab: found.vocab.or(row.vocab),
+        max_positions: found.max_positions.map(|most| most.max(seq)),
+        types,
+        pass: ModelPass::Training,
+        global_batch: batch,
+        ..found.clone()
+    };
+    Ok((model, assumed))
+}
+
 /// The model of a row and what had to be assumed of it.
 ///
 /// # Errors
 /// What the row does not state and no name says: a sentence.
 pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(LanguageModel, Vec<String>), String> {
     let workload = row.workload.to_ascii_lowercase();
+    if let Some(found) = named(row).filter(|_| pass == ModelPass::Training && row.origin == Origin::Ours) {
+        return of_named(row, notes, batch, found);
+    }
     let family = FAMILIES.iter().find(|f| f.words.iter().any(|w| workload.contains(w))).unwrap_or(&GPT);
     let (Some(layers), Some(hidden)) = (row.layers, row.hidden) else {
         return Err("layers or hidden size are not stated".into());
@@ -250,6 +292,7 @@ pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(L
         classes: None,
         head_bias: false,
         biases: family.biases,
+        adapters: None,
         dropout: family.dropout && pass == ModelPass::Training,
         causal: true,
         window: family.window,

@@ -53,6 +53,12 @@ pub struct Notes {
     pub attention_kernel: Option<String>,
     /// Payload of a collective, in bytes.
     pub payload: Option<f64>,
+    /// Passes over whose gradients an iteration adds up.
+    pub accumulation: Option<u64>,
+    /// Tokens of the samples that are packed into a sequence, each of which sees its own alone.
+    pub packed_samples: Option<u64>,
+    /// Chips run below their power by an amount that is not stated.
+    pub power_unstated: bool,
     /// What is timed holds more than the step alone.
     pub upper_bound: bool,
 }
@@ -63,7 +69,9 @@ type Take = fn(&mut Notes, u64);
 type Say = fn(&mut Notes);
 
 /// Phrases followed by a number.
-const BEFORE_NUMBER: [(&str, Take); 17] = [
+const BEFORE_NUMBER: [(&str, Take); 19] = [
+    ("gradient accumulation ", |n, v| n.accumulation = Some(v)),
+    ("grad-acc ", |n, v| n.accumulation = Some(v)),
     ("MLP ", |n, v| n.ffn = Some(v)),
     ("FFN ", |n, v| n.ffn = Some(v)),
     ("head dim ", |n, v| n.head_dim = Some(v)),
@@ -87,8 +95,13 @@ const BEFORE_NUMBER: [(&str, Take); 17] = [
 /// Phrases after a number.
 const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(v))];
 
+/// Tokens of a sample of SQuAD (question, paragraph and answer), from the FLOP that NeMo counts for them: its rates with and without.
+const SQUAD: u64 = 120;
+
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 18] = [
+const SAID: [(&str, Say); 20] = [
+    ("power limit value not stated", |n| n.power_unstated = true),
+    ("packed SQuAD", |n| n.packed_samples = Some(SQUAD)),
     ("SwiGLU", |n| n.gated = true),
     ("GeGLU", |n| n.gated = true),
     ("ZeRO-1", |n| n.zero = Some(Zero::Optimizer)),

@@ -7,8 +7,9 @@ use super::metric::Metric;
 use super::models;
 use super::notes::{self, Notes};
 use super::row::{Origin, Row};
+use super::sources::{self, Source};
 use crate::execution::{Execution, Offload, Recompute, Schedule, Zero};
-use crate::workload::language::{DataType, LanguageModel, ModelPass};
+use crate::workload::language::{DataType, LanguageModel, ModelPass, Types};
 
 /// What was run.
 #[derive(Debug, Clone, PartialEq)]
@@ -105,6 +106,8 @@ pub struct Point {
     pub assumed: Vec<String>,
     /// Why it cannot be predicted by anyone: what the source does not state.
     pub incomplete: Option<String>,
+    /// What the training runs of its source were.
+    pub source: Option<&'static Source>,
 }
 
 impl Point {
@@ -113,18 +116,33 @@ impl Point {
         let mut notes = notes::read(&row.notes, row.seq, row.chips);
         notes.prompt_and_generated = notes.prompt_and_generated.or_else(|| notes::lengths(&row.workload, &row.notes));
         row.global_batch = row.global_batch.or(notes.global_batch);
-        let mut assumed = Vec::new();
         let mut incomplete = None;
-        // Submissions to MLPerf Training compute in 8 bits where the chip can.
-        if notes.precision.is_none()
-            && row.source.contains("mlcommons/training_results")
-            && accelerators::peak(&row.accelerator, DataType::Fp8).is_some()
-        {
-            notes.precision = Some(DataType::Fp8);
-            assumed.push("products in 8 bits".into());
-        }
         let task = task(&row, &notes);
         let class = Class::of(&row, &task);
+        let mut assumed = Vec::new();
+        // A rate or a peak of replicas that add up no gradients says the same of any batch: one microbatch each.
+        if let (Task::Training, None, Some(micro), Some(chips)) = (&task, row.global_batch, row.micro_batch, row.chips)
+        {
+            let others = [row.pp.unwrap_or(1), notes.cp.unwrap_or(1)];
+            let within = others.iter().fold(row.tp.unwrap_or(1), |all, n| all.saturating_mul(*n));
+            let replicas = (chips / within.max(1)).max(1);
+            let batch = micro.saturating_mul(replicas).saturating_mul(notes.accumulation.unwrap_or(1));
+            row.global_batch = Some(batch);
+            assumed.push(format!("a batch of {batch}, one microbatch of each replica"));
+        }
+        let mut source = None;
+        if task == Task::Training {
+            let named = models::named(&row);
+            source = sources::of(&row, named.map(|model| model.name.as_str()));
+            row.seq = row.seq.or(source.and_then(|s| s.seq));
+            let computes = source.and_then(|s| s.computes);
+            if let Some(narrow) = computes.filter(|t| accelerators::peak(&row.accelerator, *t).is_some())
+                && notes.precision.is_none()
+            {
+                notes.precision = Some(narrow);
+                assumed.push(format!("products in {narrow}"));
+            }
+        }
         let pass = match task {
             Task::Training | Task::Memory => Some(ModelPass::Training),
             Task::Inference { .. } | Task::LayerKernel { .. } => Some(ModelPass::Inference),
@@ -145,11 +163,15 @@ impl Point {
             } else if row.global_batch.is_none() {
                 incomplete.get_or_insert("the batch is not stated".into());
             }
+            if notes.power_unstated && row.metric != Metric::PeakMemory {
+                incomplete.get_or_insert("the power that its chips are limited to is not stated".into());
+            }
             let says_what = ["full", "selective", "none"].iter().any(|w| row.recompute.starts_with(w));
+            let says_what = says_what || source.is_some_and(|s| s.recompute.is_some());
             if row.metric == Metric::Hfu && !says_what {
                 incomplete.get_or_insert("which FLOP were computed again is not stated".into());
             }
-            match read_execution(&row, &notes, &task, &mut assumed) {
+            match read_execution(&row, &notes, &task, source, &mut assumed) {
                 Ok(read) => execution = Some(read),
                 Err(reason) if reason == DEGREES_OPEN && task == Task::Training && row.chips.is_some() => {
                     assumed.push("the fastest degrees of parallelism that fit".into());
@@ -159,7 +181,26 @@ impl Point {
                 }
             }
         }
-        Self { row, notes, task, class, model, execution, assumed, incomplete }
+        if let (Some(source), Some(model)) = (source, &mut model)
+            && source.real_tokens.0 < 1.0
+        {
+            model.seq = ((model.seq as f64 * source.real_tokens.0).round() as u64).max(1);
+            assumed.push(format!("samples of {} tokens without padding", model.seq));
+        }
+        if let (Some(types), Some(model)) = (source.and_then(|s| s.types), &mut model) {
+            model.types = Types { compute: model.types.compute.or(types.compute), ..types };
+        }
+        // Weights of 4 bits that are widened before each product.
+        if row.workload.to_ascii_lowercase().contains("qlora")
+            && let Some(model) = &mut model
+        {
+            model.types = Types { weights: DataType::Fp4, compute: Some(DataType::Bf16), ..model.types };
+        }
+        if let (Some(attended), Some(model)) = (notes.packed_samples, &mut model) {
+            // A token of a sample sees half of it on average.
+            model.window = Some((attended / 2).max(1));
+        }
+        Self { row, notes, task, class, model, execution, assumed, incomplete, source }
     }
 
     /// Whether whole layers are computed again.
@@ -274,13 +315,38 @@ fn task(row: &Row, notes: &Notes) -> Task {
 ///
 /// A degree that the columns leave out follows from the others where chips are known; where two or more are missing the
 /// execution is not stated. Megatron's and vTrain's runs are 1F1B, interleaved where a row has chunks.
-fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<String>) -> Result<Execution, String> {
+fn read_execution(
+    row: &Row,
+    notes: &Notes,
+    task: &Task,
+    source: Option<&Source>,
+    assumed: &mut Vec<String>,
+) -> Result<Execution, String> {
     let inference = matches!(task, Task::Inference { .. } | Task::LayerKernel { .. });
-    let cp = notes.cp.unwrap_or(1);
+    let mut cp = notes.cp.unwrap_or(1);
     let alone = (row.chips == Some(1) && cp == 1).then_some(1);
     let mut tp = row.tp.or(notes.tp).or(alone);
     let mut pp = row.pp.or(notes.pp).or(alone);
     let mut dp = notes.dp.or(row.dp).or(alone);
+    if let (Some(stages), Some(chips), (None, None, None)) = (source.and_then(|s| s.stages), row.chips, (tp, pp, dp))
+        && stages > 0
+        && chips % stages == 0
+    {
+        (tp, pp, dp) = (Some(1), Some(stages), Some(chips / stages));
+        assumed.push(format!("pipelines of {stages} stages"));
+    }
+    // Samples that all replicas compute at once say how many replicas there can be.
+    let at_once = row.global_batch.zip(notes.accumulation).filter(|(batch, times)| batch % times.max(&1) == 0);
+    if let (Some((batch, times)), Some(chips), None) = (at_once, row.chips, dp) {
+        dp = Some((batch / times.max(1)).min(chips));
+    }
+    if source.is_some_and(|s| s.replicas_alone) && (tp, pp, dp) == (None, None, None) {
+        dp = row.chips;
+        assumed.push("replicas alone".into());
+    }
+    if dp.is_some() && dp == row.chips && cp == 1 {
+        (tp, pp) = (tp.or(Some(1)), pp.or(Some(1)));
+    }
     // Some tables count context parallelism among the replicas.
     if let (Some(t), Some(p), Some(d), Some(chips)) = (tp, pp, dp, row.chips)
         && cp > 1
@@ -313,20 +379,52 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
     };
     let times = |dp: u64| tp.checked_mul(pp)?.checked_mul(dp)?.checked_mul(cp);
     // Tables that have no column for context parallelism count it under data parallelism.
-    let dp = if cp > 1 && times(dp) != row.chips && times(dp / cp) == row.chips { dp / cp } else { dp };
-    let product = times(dp);
+    let mut dp = if cp > 1 && times(dp) != row.chips && times(dp / cp) == row.chips { dp / cp } else { dp };
+    // Chips that the printed degrees leave divide the sequences: tables without a column for context parallelism leave it out. Where it is printed they
+    // are further replicas.
+    if let (Some(chips), Some(product)) = (row.chips, times(dp).filter(|n| *n > 0))
+        && product < chips
+        && chips % product == 0
+        && !inference
+    {
+        let left = chips / product;
+        if notes.cp.is_some() {
+            dp *= left;
+            assumed.push(format!("{dp} replicas, as its chips say"));
+        } else {
+            cp = left;
+            assumed.push(format!("context parallelism of {cp}, which the other degrees leave"));
+        }
+    }
+    let product = tp.checked_mul(pp).and_then(|x| x.checked_mul(dp)?.checked_mul(cp));
     if let (Some(chips), Some(product)) = (row.chips, product)
         && product != chips
     {
         return Err(format!("tp {tp} x pp {pp} x dp {dp} x cp {cp} = {product} are not its {chips} chips"));
     }
-    let chunks = row.interleave.unwrap_or(1).max(1);
-    let recompute = if inference { Recompute::None } else { recompute(row, notes, assumed) };
+    let samples = |micro: u64| row.global_batch.map_or(1, |batch| batch / dp.saturating_mul(micro).max(1));
+    let divides = |chunks: &u64| {
+        let layers = row.layers.unwrap_or(1);
+        layers % pp.saturating_mul(*chunks).max(1) == 0 && samples(row.micro_batch.unwrap_or(1)) % pp.max(1) == 0
+    };
+    let most = source.and_then(|s| s.chunks).filter(|_| pp > 1 && row.interleave.is_none());
+    let pieces = most.and_then(|most| (2..=most.min(64)).rev().find(divides));
+    let mut chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
+    let layers = models::named(row).map_or(row.layers, |model| Some(model.layers));
+    let cut = pp.saturating_mul(chunks).max(1);
+    if source.is_some() && chunks > 1 && layers.is_some_and(|n| n % cut != 0 && (n + 2) % cut != 0) {
+        assumed.push(format!("stages of one piece: {chunks} pieces of each do not divide its layers"));
+        chunks = 1;
+    }
+    let recompute = if inference { Recompute::None } else { recompute(row, notes, source, assumed) };
     // MaxText's column is samples of a chip; the chips of a tensor-parallel group share theirs, and there is one microbatch.
     let a_chip = row.workload.contains("MaxText");
     let micro_batch = match (row.micro_batch.filter(|_| !a_chip), row.global_batch) {
         (Some(micro), _) => micro,
         (None, Some(batch)) if inference => batch.max(1),
+        (None, Some(batch)) if notes.accumulation.is_some_and(|times| batch % dp.saturating_mul(times).max(1) == 0) => {
+            batch / dp.saturating_mul(notes.accumulation.unwrap_or(1)).max(1)
+        }
         (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {
             assumed.push("each replica's samples in one microbatch".into());
             batch / dp
@@ -340,22 +438,41 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
         tp,
         pp,
         dp,
-        ep: notes.ep.unwrap_or(1),
+        ep: experts(notes.ep.unwrap_or(1), dp.saturating_mul(cp), tp, assumed),
         cp,
         micro_batch,
         schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },
         chunks: if pp > 1 { chunks } else { 1 },
         recompute,
-        sequence_parallel: row.seq_parallel.unwrap_or(false) && tp > 1,
-        zero: notes.zero.unwrap_or(Zero::Off),
-        offload: if row.recompute.contains("offloaded") { Offload::Activations } else { Offload::None },
+        sequence_parallel: row.seq_parallel.unwrap_or(source.is_some_and(|s| s.sequence_parallel)) && tp > 1,
+        zero: notes
+            .zero
+            .filter(|_| pp == 1 || source.is_none_or(|s| s.zero_in_pipelines.is_none()))
+            .or(source.and_then(|s| s.zero_in_pipelines.filter(|_| pp > 1).or(s.zero)))
+            .unwrap_or(Zero::Off),
+        offload: match () {
+            () if row.recompute.contains("offloaded") => Offload::Activations,
+            () if source.is_some_and(|s| s.host_memory.is_some()) => Offload::Optimizer,
+            () => Offload::None,
+        },
         overlap_dp: row.origin == Origin::Ours && notes.zero.is_some() && !notes.dp_not_overlapped,
         overlap_tp: notes.overlap_tp && tp > 1,
     })
 }
 
+/// Expert groups among `replicas` chips. Where experts are not divided among tensor-parallel chips, those hold different ones; a group that counts them is
+/// taken as that of the replicas with experts divided, which holds the same weights.
+fn experts(ep: u64, replicas: u64, tp: u64, assumed: &mut Vec<String>) -> u64 {
+    let across = ep / replicas.max(1);
+    if replicas > 0 && ep > replicas && ep % replicas == 0 && tp % across == 0 {
+        assumed.push(format!("experts in {replicas} groups, each divided among {across} tensor-parallel chips"));
+        return replicas;
+    }
+    ep
+}
+
 /// The policy that a row's words mean.
-fn recompute(row: &Row, notes: &Notes, assumed: &mut Vec<String>) -> Recompute {
+fn recompute(row: &Row, notes: &Notes, source: Option<&Source>, assumed: &mut Vec<String>) -> Recompute {
     // docs/accuracy.md: with full recomputation the marginal microbatch of these rows would need 330 TFLOP/s, above the chip's peak.
     if row.origin == Origin::Vtrain && row.chips.is_some_and(|chips| chips <= 8) {
         assumed.push("no recomputation (with it the rows would be faster than the peak allows)".into());
@@ -368,7 +485,7 @@ fn recompute(row: &Row, notes: &Notes, assumed: &mut Vec<String>) -> Recompute {
     };
     match () {
         () if words.starts_with("full") || notes.full_recompute => Recompute::Full,
-        () if words.starts_with("selective") => Recompute::Selective,
+        () if words.starts_with("selective") => source.and_then(|s| s.selective).unwrap_or(Recompute::Selective),
         () if words.starts_with("none") => Recompute::None,
         // MaxText's `minimal` keeps the results of products with weights, which is what selective recomputation keeps and more.
         () if words.starts_with("minimal") => taken(Recompute::Selective, "for the policy minimal"),
@@ -376,7 +493,10 @@ fn recompute(row: &Row, notes: &Notes, assumed: &mut Vec<String>) -> Recompute {
             taken(Recompute::Full, "all but queries, keys and values, which are offloaded")
         }
         () if words.starts_with("partial") => taken(Recompute::Full, "for a partial one"),
-        () if words.is_empty() => taken(Recompute::None, "not stated"),
-        () => taken(Recompute::None, "no policy is known by the word that is stated"),
+        () if words.is_empty() => taken(source.and_then(|s| s.recompute).unwrap_or(Recompute::None), "not stated"),
+        () => {
+            let usual = source.and_then(|s| s.recompute).unwrap_or(Recompute::None);
+            taken(usual, "no policy is known by the word that is stated")
+        }
     }
 }

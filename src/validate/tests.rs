@@ -220,6 +220,33 @@ fn memory_is_within_its_bound() {
     );
 }
 
+/// What the runs of a source have in common, degrees that follow, and rows that cannot have run as they stand.
+#[test]
+fn sources_say_what_rows_leave_out() {
+    let mlperf = "https://github.com/mlcommons/training_results_v5.0/tree/x,gradient accumulation";
+    let list = points(
+        TRAIN,
+        &[
+            &format!(
+                "a,Llama-3.1 405B pre-train (MLPerf),126,16384,128,8192,128256,448,,GB200,256,4,8,4,,,,train_step_time,19,s,{mlperf} 112.0"
+            ),
+            &format!("b,BERT-large (MLPerf),24,1024,16,512,30522,768,,GB200,8,,,,,,,train_step_time,0.06,s,{mlperf} 1"),
+            "c,LLAMA2-7B SFT,32,4096,32,4096,32000,32,1,H100-80GB,8,1,1,8,,,,tokens_per_s_per_gpu,16891,tok/s/GPU,https://github.com/NVIDIA/NeMo/blob/x,packed SQuAD",
+            "d,Llama-3 8B train,32,4096,32,8192,128256,8,1,B200,8,1,1,8,,,,tokens_per_s_per_gpu,9000000,tok/s/GPU,x,BF16",
+        ],
+    );
+    let e = |i: usize| list[i].execution.clone().unwrap();
+    // 4 x 8 x 4 chips of 256: the rest divides the sequences. 448 samples in 112 passes of 4 replicas.
+    assert_eq!((e(0).cp, e(0).micro_batch, e(0).zero, e(0).sequence_parallel), (2, 1, Zero::Optimizer, true));
+    assert_eq!(list[0].notes.precision, Some(crate::workload::language::DataType::Fp8));
+    // Half of BERT's tokens are padding; 768 samples at once are those of 8 replicas.
+    assert_eq!((list[1].model.as_ref().unwrap().seq, e(1).dp, e(1).micro_batch), (256, 8, 96));
+    assert!(list[2].model.as_ref().unwrap().window.is_some_and(|w| w < 200));
+    let models = Models { machines: machines::shipped().unwrap() };
+    let why = models.predict(&list[3]).unwrap_err().to_string();
+    assert!(why.contains("times the peak"), "{why}");
+}
+
 /// Beside the checkout there may be more measured points: each is classified, and what is left out says why.
 #[test]
 fn points_beside_the_checkout_are_classified() {

@@ -1,13 +1,15 @@
 //! Time and memory of measured training runs, by the model of executions.
 
 use super::machines::{self, Known};
-use super::metric::Metric;
+use super::metric::{self, Metric};
 use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
 use crate::execution::predict::predict_any;
 use crate::execution::search::{Pins, search};
 use crate::units::Seconds;
-use crate::workload::language::DataType;
+
+/// Rank of adapters whose rank is not stated: MLPerf's, and NeMo's default is twice that; what they cost hardly depends on it.
+const ADAPTER_RANK: u64 = 16;
 
 /// Seconds of a training step, or the memory of its fullest stage. A run whose execution is stated is known to have run: its memory is not asked. Where
 /// the degrees of parallelism are not stated, the fastest execution that fits is taken: published runs are tuned ones.
@@ -19,9 +21,7 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
     let (mut machine, known) = machines::machine(list, point)?;
     let mut model = machines::in_types_of(&machine, model);
     if point.trains_adapters() {
-        // Frozen weights have neither gradients nor an optimiser worth counting.
-        let t = &mut model.types;
-        (t.gradients, t.master, t.moments) = (DataType::Fp8, t.weights, DataType::Fp8);
+        model.adapters = Some(ADAPTER_RANK);
     }
     let model = &model;
     let host = machine.stack.host_iteration.0;
@@ -37,8 +37,10 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
                 Some(known) => known.completes(point, stated),
                 None => {
                     let mut execution = stated.clone();
-                    execution.overlap_dp = machine.stack.overlap_dp && !point.notes.dp_not_overlapped;
-                    execution.overlap_tp = machine.stack.overlap_tp && execution.tp > 1;
+                    let (dp, tp) = point.source.map_or((true, true), |s| (s.overlap_dp, s.overlap_tp));
+                    execution.overlap_dp = machine.stack.overlap_dp && dp && !point.notes.dp_not_overlapped;
+                    let tp = tp || point.notes.overlap_tp;
+                    execution.overlap_tp = machine.stack.overlap_tp && tp && execution.tp > 1;
                     execution
                 }
             };
@@ -54,10 +56,28 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
             found.best.ok_or(NotPredicted(reason))?
         }
     };
+    if point.row.metric != Metric::PeakMemory {
+        possible(point, prediction.time.total, prediction.model_flop_utilization)?;
+    }
     Ok(match point.row.metric {
         Metric::PeakMemory => Prediction::Bytes(prediction.memory.device.total()),
-        // No products of weights' gradients: two thirds of a step's products.
-        _ if point.trains_adapters() => Prediction::Seconds(prediction.time.total * 2.0 / 3.0),
         _ => Prediction::Seconds(prediction.time.total),
     })
+}
+
+/// Whether what a row states could have run: the share of the peak that it needs, from the share that a step of `seconds` has.
+///
+/// # Errors
+/// [`NotPredicted`]: more than all of it.
+fn possible(point: &Point, seconds: f64, share: f64) -> Result<(), NotPredicted> {
+    let Ok(predicted) = metric::express(point, &Prediction::Seconds(seconds)) else { return Ok(()) };
+    let slower = 1.0 + metric::error_pct(&point.row.metric, point.row.value, predicted) / 100.0;
+    let trained = if point.trains_adapters() { 2.0 / 3.0 } else { 1.0 };
+    let needs = share * trained * slower;
+    match needs > 1.0 {
+        true => Err(NotPredicted(format!(
+            "what it states needs {needs:.1} times the peak of its chips: samples of fewer tokens, or more chips, than it says"
+        ))),
+        false => Ok(()),
+    }
 }

@@ -18,6 +18,7 @@ use crate::execution::layer::{Division, KernelTime, Kernels, Phase, Sums, Work};
 use crate::execution::passes::{Pass, Step, order};
 use crate::execution::schedule::{ChipWeights, Constants, StageKind, stages};
 use crate::execution::{Execution, Machine, Offload, Prediction, Recompute, Schedule, Zero};
+use crate::system::stack::Selective;
 use crate::trace::TraceError;
 use crate::trace::chakra::{CommGroups, CommType, Metadata, NodeType};
 use crate::trace::output::fill;
@@ -339,7 +340,16 @@ impl<'a> Job<'a> {
             _ if name != "layer" => Amount::default(),
             Recompute::None => Amount::default(),
             Recompute::Selective => {
-                Amount::of(kernels.iter().filter(|k| k.phase == Phase::Forward && k.work == Work::Attention))
+                let core = |k: &&KernelTime| k.work == Work::Attention;
+                let forward = || kernels.iter().filter(|k| k.phase == Phase::Forward);
+                match self.machine.stack.selective {
+                    Selective::Attention => Amount::of(forward().filter(core)),
+                    Selective::HalfOfProducts => {
+                        let rest = Amount::of(forward().filter(|k| !core(k)));
+                        let products = Amount::of(forward().filter(|k| k.work == Work::Product));
+                        Amount { flop: 0.5 * rest.flop, seconds: rest.seconds - 0.5 * products.seconds, ..rest }
+                    }
+                }
             }
             Recompute::Full => ahead,
         };

@@ -308,6 +308,9 @@ crate::spec! {
         head_bias: bool = false,
         /// Which linear maps have biases.
         biases: Biases = Biases::None,
+        /// Rank of adapters that are trained beside frozen weights, on queries, keys, values and output of every layer (LoRA, Hu et al. 2021,
+        /// arXiv 2106.09685); left out: all weights are trained.
+        adapters: Option<u64>,
         /// Whether training drops activations at random: masks are kept for the backward pass.
         dropout: bool = false,
         /// Whether a token sees only those before it.
