@@ -111,13 +111,15 @@ crate::spec! {
         memory_reserve: Bytes = Bytes(0.0),
         /// How it serves language models, for inference; left out: as [`Serving::ideal`].
         serving: Option<Serving>,
-        /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu), as microbenchmarks do.
+        /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu, attention), as microbenchmarks do.
         operators: Option<Table<Seconds>>,
+        /// Whether such operators are called one after the other, so that the host of one runs beside the kernel of another and the slower counts.
+        operators_queued: bool = false,
     }
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 35] = [
+const NUMBERS: [&str; 36] = [
     "product_share",
     "host_layer_forward",
     "host_layer_backward",
@@ -153,6 +155,7 @@ const NUMBERS: [&str; 35] = [
     "memory_reserve",
     "serving",
     "operators",
+    "operators_queued",
 ];
 
 fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
@@ -217,6 +220,7 @@ impl Stack {
             memory_reserve: Bytes(0.0),
             serving: None,
             operators: None,
+            operators_queued: false,
         }
     }
 

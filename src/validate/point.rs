@@ -41,6 +41,8 @@ pub enum Task {
         n: u64,
         /// Contracted size.
         k: u64,
+        /// Bytes of a stored element, and which of left operand, right operand and result are in memory; left out: those of the type, all.
+        stored: Option<(f64, [bool; 3])>,
         /// Type of its operands.
         precision: DataType,
     },
@@ -124,6 +126,9 @@ impl Point {
             assumed.push("products in 8 bits".into());
         }
         let task = task(&row, &notes);
+        if matches!(&task, Task::Attention(core) if core.usual_heads) {
+            assumed.push("heads that make 2,048 channels".into());
+        }
         let class = Class::of(&row, &task);
         let pass = match task {
             Task::Training | Task::Memory => Some(ModelPass::Training),
@@ -201,7 +206,7 @@ fn task(row: &Row, notes: &Notes) -> Task {
             return Task::Hpl;
         }
         Metric::AllReduceBus if !lower.contains("all-gather") && !lower.contains("reduce-scatter") => {
-            let size = lower.strip_prefix("all-reduce ").and_then(|rest| rest.strip_suffix(" b")?.parse::<f64>().ok());
+            let size = lower.strip_suffix(" b").and_then(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
             return match notes.payload.or(size) {
                 Some(bytes) => Task::AllReduce { bytes },
                 None => other("the size of the all-reduce is not stated"),
@@ -237,7 +242,9 @@ fn task(row: &Row, notes: &Notes) -> Task {
         }
         let size = |letter: &str| notes::number_after(workload, letter);
         return match (size("M="), size("N="), size("K=")) {
-            (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => Task::Matmul { m, n, k, precision: precision() },
+            (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => {
+                Task::Matmul { m, n, k, precision: precision(), stored: stored(&lower, &row.notes) }
+            }
             _ => other("a matrix product of many sizes, of which the source gives the least share of the peak"),
         };
     }
@@ -268,6 +275,15 @@ fn task(row: &Row, notes: &Notes) -> Task {
         return other("no description of the wafer's mesh at the level of its routers");
     }
     Task::Training
+}
+
+/// Bytes of a stored element where a product's words name a type apart from that of its arithmetic (blocks of 16 numbers share an exponent of 8 bits),
+/// and which of its operands and result are in memory: `in0 L1 in1 DRAM out L1`.
+fn stored(workload: &str, notes: &str) -> Option<(f64, [bool; 3])> {
+    let types = [("bfloat16", 2.0), ("bfloat8_b", 1.0625), ("bfloat4_b", 0.5625)];
+    let word = types.iter().find(|(name, _)| workload.split_whitespace().any(|w| w == *name))?.1;
+    let in_memory = ["in0 ", "in1 ", "out "].map(|of| !notes.contains(&format!("{of}L1")));
+    Some((word, in_memory))
 }
 
 /// The execution of a row.
@@ -315,6 +331,12 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
     // Tables that have no column for context parallelism count it under data parallelism.
     let dp = if cp > 1 && times(dp) != row.chips && times(dp / cp) == row.chips { dp / cp } else { dp };
     let product = times(dp);
+    // Degrees may count the cores of chips that have several.
+    let ranks = accelerators::known(&row.accelerator).map_or(1, |listed| listed.ranks);
+    let (tp, product) = match (row.chips.and_then(|chips| chips.checked_mul(ranks)), row.chips) {
+        (all, chips) if inference && ranks > 1 && all == product && tp % ranks == 0 => (tp / ranks, chips),
+        _ => (tp, product),
+    };
     if let (Some(chips), Some(product)) = (row.chips, product)
         && product != chips
     {
@@ -340,7 +362,7 @@ fn read_execution(row: &Row, notes: &Notes, task: &Task, assumed: &mut Vec<Strin
         tp,
         pp,
         dp,
-        ep: notes.ep.unwrap_or(1),
+        ep: notes.ep.unwrap_or(if notes.experts_among_replicas { dp } else { 1 }),
         cp,
         micro_batch,
         schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },
