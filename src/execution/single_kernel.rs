@@ -25,6 +25,8 @@ pub struct Bench {
 pub enum Operator {
     /// A matrix product.
     Matmul(Product),
+    /// The same with elements stored in so many bytes; which of left operand, right operand and result are in memory, the others on chip.
+    Stored(Product, f64, [bool; 3]),
     /// A batch of matrix products of attention.
     Batched(Product),
     /// A softmax over so many numbers.
@@ -85,10 +87,21 @@ impl Bench {
     /// # Errors
     /// The chip states no peak for the type.
     pub fn product(&self, product: &Product, precision: DataType) -> Result<f64, String> {
-        let (_, rate) = self.peak_and_product(precision)?;
         // Results have at least 16 bits.
         let words = [precision.bytes(), precision.bytes(), precision.bytes().max(2.0)];
-        Ok(self.server.kernels.product(product, rate, words) + self.launch)
+        self.product_of(product, precision, words, precision.bytes())
+    }
+
+    /// The same of operands and result that move so many bytes an element, of `word` bytes where they are unpacked.
+    fn product_of(&self, p: &Product, precision: DataType, words: [f64; 3], word: f64) -> Result<f64, String> {
+        let (_, rate) = self.peak_and_product(precision)?;
+        let kernels = &self.server.kernels;
+        Ok(kernels.product(p, kernels.fed(rate, word), words) + self.launch)
+    }
+
+    /// Host and device of an operator that is called by itself.
+    fn called(&self, name: &str, device: f64) -> f64 {
+        if self.server.machine.stack.operators_queued { self.host(name).max(device) } else { self.host(name) + device }
     }
 
     /// FLOP/s of the fastest product: of the shape, or of one so large that nothing but the best tile counts.
@@ -114,7 +127,11 @@ impl Bench {
             self.server.kernels.vector(passes * numbers * precision.bytes(), 0.0) + self.launch
         };
         Ok(match operator {
-            Operator::Matmul(p) => self.host("matmul") + self.product(p, precision)?,
+            Operator::Matmul(p) => self.called("matmul", self.product(p, precision)?),
+            Operator::Stored(p, word, in_memory) => {
+                let words = in_memory.map(|moved| if moved { *word } else { 0.0 });
+                self.called("matmul", self.product_of(p, precision, words, *word)?)
+            }
             Operator::Batched(p) => {
                 let rate = self.peak(precision)? * self.batched_efficiency;
                 self.host("matmul") + self.server.kernels.product(p, rate, [precision.bytes(); 3]) + self.launch
@@ -125,14 +142,14 @@ impl Bench {
         })
     }
 
-    /// Seconds of attention in one kernel, on the device alone: the kernel of that name, or the chip's first.
+    /// Seconds of attention in one kernel, forward or backward, in any order or in one: the kernel of that name, or the chip's first.
     ///
     /// # Errors
     /// The chip states no such kernel, or no peak for the type.
     pub fn attention(
         &self,
         work: &FusedAttentionWork,
-        backward: bool,
+        (backward, ordered): (bool, bool),
         precision: DataType,
         name: Option<&str>,
     ) -> Result<f64, String> {
@@ -140,9 +157,10 @@ impl Bench {
         let peak = self.peak(precision)?;
         let found = self.attention.iter().find(|(known, _)| name.is_none_or(|name| name == known));
         let (_, kernel) = found.ok_or_else(|| format!("{chip}: no attention kernel {}", name.unwrap_or("at all")))?;
+        let kernel = &if ordered { kernel.in_order() } else { *kernel };
         let times = &self.server.kernels;
         let cost = if backward { work.backward(kernel, times, peak) } else { work.forward(kernel, times, peak) };
-        Ok(cost.seconds + self.launch)
+        Ok(self.host("attention") + cost.seconds + self.launch)
     }
 
     /// Seconds of an all-reduce of `bytes` among `chips` neighbours.

@@ -31,6 +31,7 @@ pub struct FusedKernel {
     head_step: f64,
     forward: f64,
     backward: f64,
+    ordered: f64,
     exponentials: f64,
     hidden: f64,
 }
@@ -44,6 +45,7 @@ impl FusedKernel {
             head_step: kernel.head_step as f64,
             forward: kernel.forward.0,
             backward: kernel.backward.0,
+            ordered: kernel.ordered.0,
             exponentials: kernel.exponentials.map_or(f64::INFINITY, |x| x.0),
             hidden: kernel.hidden.0,
         }
@@ -57,6 +59,7 @@ impl FusedKernel {
             head_step: 1.0,
             forward: share,
             backward: share,
+            ordered: 1.0,
             exponentials: f64::INFINITY,
             hidden: 0.0,
         }
@@ -65,6 +68,11 @@ impl FusedKernel {
     /// The same at another share of the peak.
     pub fn scaled(self, factor: f64) -> Self {
         Self { forward: self.forward * factor, backward: self.backward * factor, ..self }
+    }
+
+    /// The same where gradients are added up in one order: blocks wait for each other, with their products and exponentials.
+    pub fn in_order(self) -> Self {
+        Self { backward: self.backward * self.ordered, exponentials: self.exponentials * self.ordered, ..self }
     }
 
     fn padded(&self, head: f64) -> f64 {
@@ -188,7 +196,16 @@ mod tests {
     }
 
     fn kernel(hidden: f64) -> FusedKernel {
-        FusedKernel { rows: 2.0, columns: 2.0, head_step: 4.0, forward: 0.5, backward: 0.25, exponentials: 0.5, hidden }
+        FusedKernel {
+            rows: 2.0,
+            columns: 2.0,
+            head_step: 4.0,
+            forward: 0.5,
+            backward: 0.25,
+            ordered: 0.5,
+            exponentials: 0.5,
+            hidden,
+        }
     }
 
     const WORK: FusedAttentionWork = FusedAttentionWork {
@@ -227,6 +244,8 @@ mod tests {
         let backward = WORK.backward(&kernel(0.0), &times(4), 4.0);
         assert_eq!(backward.seconds, 2.0 * 16.0 * 42.0 * 4.0 + 448.0 / 8.0 + 736.0 / 8.0 + 336.0 / 8.0);
         assert_eq!(backward.flop, 2.5 * WORK.flop());
+        let ordered = WORK.backward(&kernel(0.0).in_order(), &times(4), 4.0);
+        assert_eq!(ordered.seconds - backward.seconds, 2.0 * 16.0 * 42.0 * 4.0);
     }
 
     /// FlashAttention-2's benchmark with heads of 64 (flash-attention, pull request 2688: 32 heads, 16,384 tokens a batch, no mask, 512 to 8,192 tokens),
@@ -242,6 +261,7 @@ mod tests {
             head_step: 32.0,
             forward: 0.455,
             backward: 0.33,
+            ordered: 1.0,
             exponentials: 3.87e12,
             hidden: 0.0,
         };

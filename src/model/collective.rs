@@ -21,6 +21,7 @@
 use super::dfmodel::prices;
 use crate::graph::{CollectiveKind, Kernel, Scope};
 use crate::system::options::{Charge, GradientLink, ModelOptions, NetworkModel, Pipeline};
+use crate::system::serving::Collectives;
 use crate::system::{System, Topology};
 
 /// One dimension of a group.
@@ -38,6 +39,10 @@ pub struct GroupDimension {
     pub latency: f64,
     /// Joules a byte beyond what the link draws idle ([`super::energy`]).
     pub byte_j: f64,
+    /// Bytes/s of a link in one direction before what is lost of it.
+    pub wire: f64,
+    /// Share of it at which the switch adds up what chips send; `None` where it cannot.
+    pub sums: Option<f64>,
 }
 
 impl GroupDimension {
@@ -69,6 +74,8 @@ pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
             ring_links: link.ring_links,
             latency,
             byte_j,
+            wire: link.bandwidth.0,
+            sums: link.sums.map(|share| share.0),
         }
     };
     let mut dimensions = Vec::new();
@@ -178,6 +185,44 @@ pub fn all_to_all(d: &GroupDimension, bytes: f64) -> f64 {
     }
 }
 
+/// Bytes/s that a chip sends to all others of its dimension together.
+fn sends(d: &GroupDimension) -> f64 {
+    match d.topology {
+        Topology::Ring => d.ring_bandwidth(),
+        Topology::Switch => d.bandwidth,
+        Topology::FullyConnected => (d.size - 1) as f64 * d.bandwidth,
+    }
+}
+
+/// Seconds of an all-reduce (`halves` 2), or of an all-gather or reduce-scatter (1), as a library of collectives runs it: of a ring through all chips
+/// with the protocol of short or of long messages, and of a sum in the switch of the only box, the fastest.
+///
+/// ```text
+/// bus    = min over dimensions of (chips inside it) x what a chip sends there
+/// ring   = halves (n-1)/n S / bus  +  halves (n-1) x step between boxes, where there are several
+/// switch = (1 + 1/n) S / (link x share at which it adds up)           (each chip sends all, and gets its part and the others' sums)
+/// ```
+pub fn by_library(group: &[GroupDimension], library: &Collectives, halves: f64, bytes: f64, switches: bool) -> f64 {
+    let n = ranks(group) as f64;
+    if n <= 1.0 || bytes <= 0.0 {
+        return 0.0;
+    }
+    let (mut bus, mut inside) = (f64::INFINITY, 1.0);
+    for (i, d) in group.iter().enumerate() {
+        bus = bus.min(inside * if i > 0 { d.wire * library.outer_share.0 } else { sends(d) });
+        inside *= d.size as f64;
+    }
+    let steps = if group.len() > 1 { halves * (n - 1.0) * library.outer_step.0 } else { 0.0 };
+    let ring = |start: f64, share: f64| start + halves * (n - 1.0) / n * bytes / (bus * share) + steps;
+    let mut best = ring(library.short_start.0, library.short_share.0).min(ring(library.long_start.0, 1.0));
+    if let ([only], true) = (group, switches && halves > 1.0)
+        && let (Topology::Switch, Some(share)) = (only.topology, only.sums)
+    {
+        best = best.min(library.long_start.0 + (1.0 + 1.0 / n) * bytes / (only.wire * share));
+    }
+    best.max(library.least.0)
+}
+
 /// The groups in which a kernel's own collectives run, each innermost dimension first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OwnGroups {
@@ -251,9 +296,20 @@ pub fn gradient_seconds(group: &[GroupDimension], bytes: f64, options: &ModelOpt
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::read::Fraction;
+    use crate::units::Seconds;
 
     fn dimension(topology: Topology, size: u64, latency: f64) -> GroupDimension {
-        GroupDimension { topology, size, bandwidth: 100e9, ring_links: 1, latency, byte_j: 0.0 }
+        GroupDimension {
+            topology,
+            size,
+            bandwidth: 100e9,
+            ring_links: 1,
+            latency,
+            byte_j: 0.0,
+            wire: 100e9,
+            sums: None,
+        }
     }
 
     /// By hand: 8 chips, 100 GB/s, 1 GB. Ring 2*7/8*10 ms = 17.5 ms; fully connected 2/8*10 ms = 2.5 ms.
@@ -282,6 +338,31 @@ mod tests {
         let a = seconds(CollectiveKind::AllReduce, &two, 1e9, &options);
         let b = seconds(CollectiveKind::AllReduce, &one, 1e9, &options);
         assert!((a / b - 1.0).abs() < 1e-12, "{a} {b}");
+    }
+
+    /// By hand: 8 chips behind a switch that adds up at half of 100 GB/s; 1 GB. A ring takes 2 x 7/8 x 10 ms, the switch 9/8 x 20 ms; both after 2 s.
+    #[test]
+    fn libraries_take_the_fastest_way() {
+        let lib = Collectives {
+            least: Seconds(1.0),
+            short_start: Seconds(0.5),
+            short_share: Fraction(0.01),
+            long_start: Seconds(2.0),
+            outer_step: Seconds(0.25),
+            outer_share: Fraction(0.5),
+        };
+        let box_of = |sums| GroupDimension { sums, ..dimension(Topology::Switch, 8, 0.0) };
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-12, "{a} {b}");
+        near(by_library(&[box_of(None)], &lib, 2.0, 1e9, true), 2.0175);
+        near(by_library(&[box_of(Some(1.0))], &lib, 2.0, 1e9, true), 2.01125);
+        near(by_library(&[box_of(Some(1.0))], &lib, 2.0, 1e9, false), 2.0175);
+        near(by_library(&[box_of(Some(1.0))], &lib, 1.0, 1e9, true), 2.00875);
+        // Short ones: 2 x 7/8 x 10 kB at 1 GB/s after half a second, but never below one.
+        near(by_library(&[box_of(None)], &lib, 2.0, 1e4, true), 1.0);
+        // Two boxes: eight links of 100 GB/s leave each, of which half is reached: 400 GB/s, more than a chip sends. 15 x 2 steps.
+        let two = [box_of(None), dimension(Topology::Switch, 2, 0.0)];
+        near(by_library(&two, &lib, 2.0, 1e9, true), 2.0 + 2.0 * 15.0 / 16.0 * 0.01 + 30.0 * 0.25);
+        assert_eq!(by_library(&[], &lib, 2.0, 1e9, true), 0.0);
     }
 
     #[test]

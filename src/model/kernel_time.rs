@@ -74,6 +74,8 @@ pub struct KernelTimes {
     wait: f64,
     tiles_at_once: f64,
     exposed: f64,
+    vector_rows: f64,
+    unpacking: f64,
 }
 
 impl KernelTimes {
@@ -103,6 +105,8 @@ impl KernelTimes {
             wait: 0.0,
             tiles_at_once: 1.0,
             exposed: 0.0,
+            vector_rows: 0.0,
+            unpacking: f64::INFINITY,
         }
     }
 
@@ -120,6 +124,8 @@ impl KernelTimes {
             wait: 0.0,
             tiles_at_once: 1.0,
             exposed: 0.0,
+            vector_rows: 0.0,
+            unpacking: f64::INFINITY,
         }
     }
 
@@ -131,6 +137,8 @@ impl KernelTimes {
             wait: burst.wait.0,
             tiles_at_once: burst.tiles_at_once as f64,
             exposed: burst.exposed_result.0,
+            vector_rows: burst.vector_rows as f64,
+            unpacking: burst.unpacking.map_or(f64::INFINITY, |b| b.0),
             ..Self::new(kernels, bandwidth)
         }
     }
@@ -138,6 +146,11 @@ impl KernelTimes {
     /// Bytes/s that kernels get from memory.
     pub fn bandwidth(&self) -> f64 {
         self.bandwidth
+    }
+
+    /// FLOP/s of products at `rate` whose operands of `word` bytes an element are unpacked before, in squares of 32 x 32: 2 x 32 FLOP and 2 bytes for each.
+    pub fn fed(&self, rate: f64, word: f64) -> f64 {
+        1.0 / (1.0 / rate + word / (32.0 * self.unpacking))
     }
 
     /// Rate, relative to others, of batched products whose matrices have rows of these sizes: matrix units load whole vectors, and a size that is
@@ -164,7 +177,7 @@ impl KernelTimes {
             let waves = (tiles * o.parts / self.units).ceil();
             let tile = 2.0 * o.rows * o.columns * (p.k / o.parts) / (rate / self.units * o.rate);
             let mut time = waves * (tile + self.fill);
-            if self.wait > 0.0 {
+            if self.wait > 0.0 && p.m > self.vector_rows {
                 let rounds = (tiles * o.parts / (self.units * self.tiles_at_once)).ceil();
                 time = time.max(rounds * p.k / o.parts * self.wait);
             }

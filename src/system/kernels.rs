@@ -6,7 +6,7 @@ use crate::spec::{
     Node, Problems, Reader,
     read::{Fraction, Share, Table},
 };
-use crate::units::{FlopRate, Seconds};
+use crate::units::{Bandwidth, FlopRate, Seconds};
 
 crate::spec! {
     /// A piece of a product's result that one unit computes at a time.
@@ -41,6 +41,10 @@ crate::spec! {
         wait: Seconds = Seconds(0.0),
         /// Tiles that a unit holds at once to hide that wait.
         tiles_at_once: u64 = 1,
+        /// Most rows of a product that runs as products of vectors, whose units do not wait so.
+        vector_rows: u64 = 0,
+        /// Bytes a second of operands that all units unpack, in squares of 32 x 32, before they multiply; left out: that runs beside the products.
+        unpacking: Option<Bandwidth>,
     }
 }
 
@@ -58,6 +62,8 @@ crate::spec! {
         forward: Fraction,
         /// The same of the backward pass.
         backward: Fraction,
+        /// Rate of the backward pass relative to that where gradients are added up in one order, each block waiting for the one before.
+        ordered: Fraction = Fraction(0.7),
         /// Exponentials a second of the whole chip, one for each score; left out: they cost nothing.
         exponentials: Option<FlopRate>,
         /// Share of the exponentials (or of the products, where those are the shorter) that runs beside the other.
@@ -248,6 +254,8 @@ impl Kernels {
             exposed_result: Share(0.0),
             wait: Seconds(0.0),
             tiles_at_once: 1,
+            vector_rows: 0,
+            unpacking: None,
         })
     }
 

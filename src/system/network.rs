@@ -88,6 +88,8 @@ crate::spec! {
         ring_links: u64 = 1,
         /// Time for the first byte from one chip to the next.
         latency: Seconds = Seconds(0.0),
+        /// Share of it that an all-reduce reaches where its switch adds up what chips send; left out: its switch cannot.
+        sums: Option<Fraction>,
         /// Price by bandwidth.
         price: PricePerBandwidth,
         /// Power by bandwidth, at full use of it.
@@ -102,7 +104,7 @@ crate::spec! {
 fn check_link(link: &Link, node: &Node, reader: &mut Reader) {
     check_sources(
         &link.source,
-        &["bandwidth", "ring_links", "latency", "price", "power", "idle_share", "energy_per_byte"],
+        &["bandwidth", "ring_links", "latency", "sums", "price", "power", "idle_share", "energy_per_byte"],
         node,
         reader,
     );

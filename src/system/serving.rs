@@ -16,9 +16,56 @@ crate::choice! {
         /// Blocks of `cache_block` tokens as they are needed (Kwon et al. 2023, arXiv 2309.06180); sequences are admitted only if all
         /// their blocks will fit, so that none is ever evicted.
         Paged = "paged",
+        /// Room for prompt and answer of each sequence, all of which every step reads: tensors of a fixed size.
+        Static = "static",
         /// The length that a graph was compiled for: `cache_block` tokens, doubled until prompt and answer are below it. Every step
         /// reads all of it.
         Compiled = "compiled",
+    }
+}
+
+crate::spec! {
+    /// How a library runs collectives: protocols of short and of long messages, sums in a switch, steps between boxes.
+    #[derive(Copy)]
+    pub struct Collectives ("a library of collectives") {
+        /// Time of any collective, however short.
+        least: Seconds,
+        /// Time before the bytes of a short message.
+        short_start: Seconds,
+        /// Share of the bandwidth of long messages that short ones reach.
+        short_share: Fraction,
+        /// Time before the bytes of a long message.
+        long_start: Seconds,
+        /// Time of a step of a ring that leaves the box.
+        outer_step: Seconds = Seconds(0.0),
+        /// Share of the links between boxes that a ring through all boxes reaches.
+        outer_share: Fraction = Fraction(0.95),
+    }
+}
+
+crate::spec! {
+    /// Signals that cross a mesh of cores, side by side of a wafer: what a layer takes beside its products and bytes.
+    #[derive(Copy)]
+    pub struct Mesh ("a mesh of cores") {
+        /// Time of a layer in a step, for each core along the side of the mesh.
+        token: Seconds = Seconds(0.0),
+        /// Time of a layer in the prompts' pass, for each core along the side and each hidden channel: operands go round in as many steps.
+        prompt: Seconds = Seconds(0.0),
+        /// Time of a layer in the prompts' pass, for each core along the side squared: in each step every core asks cores that are far.
+        prompt_far: Seconds = Seconds(0.0),
+    }
+}
+
+crate::spec! {
+    /// Products of a library whose units wait for their operands and do not divide the contracted dimension.
+    #[derive(Copy)]
+    pub struct Waiting ("products that wait for their operands") {
+        /// Time that a unit waits for each element of the contracted dimension.
+        wait: Seconds,
+        /// Tiles that a unit holds at once to hide it.
+        tiles_at_once: u64 = 4,
+        /// Most rows of a product that runs as products of vectors, which do not wait so.
+        vector_rows: u64 = 16,
     }
 }
 
@@ -30,6 +77,8 @@ crate::spec! {
         layer_kernels: u64 = 8,
         /// Time from one kernel to the next in a step; left out: the chip's `launch`.
         kernel: Option<Seconds>,
+        /// The same in the prompts' pass, where it is another: kernels that are not recorded and launched together.
+        prompt_kernel: Option<Seconds>,
         /// Bytes that norms, residuals and functions move over what each kernel's inputs and outputs hold; 0 where layers stay on chip.
         elementwise: f64 = 1.0,
         /// Time of an all-reduce beyond its bytes and hops.
@@ -38,6 +87,8 @@ crate::spec! {
         cache_efficiency: Fraction = Fraction(1.0),
         /// The same where several query heads share keys and values; left out: as `cache_efficiency`.
         grouped_cache_efficiency: Option<Fraction>,
+        /// Whether each query head reads the keys and values that it shares with others by itself.
+        cache_each_head: bool = false,
         /// Layout of the cache.
         cache: CacheLayout = CacheLayout::Paged,
         /// Tokens of a block of the cache.
@@ -46,8 +97,26 @@ crate::spec! {
         cache_share: Share = Share(0.9),
         /// Host time of a step for each sequence.
         step_sequence: Seconds = Seconds(0.0),
+        /// Host time of a step, whatever its sequences.
+        step: Seconds = Seconds(0.0),
         /// Time before the first token beyond the prompt's pass.
         request: Seconds = Seconds(0.0),
+        /// The same for each further chip of a tensor-parallel group.
+        request_peer: Seconds = Seconds(0.0),
+        /// Whether a sequence is let in only where its whole answer has room; else as soon as what is written has.
+        admits_whole: bool = true,
+        /// Most sequences at once on a replica.
+        most_sequences: u64 = 2048,
+        /// Most tokens of prompts and answers in one pass: longer prompts are read in pieces.
+        most_tokens: u64 = 8192,
+        /// How it runs collectives; left out: as the links' formulas say, with `all_reduce` beside.
+        collectives: Option<Collectives>,
+        /// Signals across a mesh of cores.
+        mesh: Option<Mesh>,
+        /// Products that wait for their operands; left out: as the chip's.
+        waiting: Option<Waiting>,
+        /// Whether heads that the tensor-parallel chips do not divide are filled up with heads of zeros.
+        pads_heads: bool = false,
         /// Whether prompts are read one after the other, so that a sequence has its first token after its own.
         separate_prompts: bool = false,
         /// Whether microbatches of a pipeline run on its stages at the same time. Where not, each waits for the one before to
@@ -61,7 +130,13 @@ fn check(serving: &Serving, node: &Node, reader: &mut Reader) {
         let at = node.get(field).unwrap_or(node).clone();
         reader.within(field, |r| r.problem(&at, message));
     };
-    for (field, value) in [("layer_kernels", serving.layer_kernels), ("cache_block", serving.cache_block)] {
+    for (field, value) in [
+        ("layer_kernels", serving.layer_kernels),
+        ("cache_block", serving.cache_block),
+        ("most_sequences", serving.most_sequences),
+        ("waiting", serving.waiting.map_or(0, |w| w.tiles_at_once.max(w.vector_rows))),
+        ("most_tokens", serving.most_tokens),
+    ] {
         if value > 1 << 24 {
             say(field, format!("expected at most {}, found {value}", 1 << 24));
         }
@@ -77,15 +152,26 @@ impl Serving {
         Self {
             layer_kernels: 8,
             kernel: None,
+            prompt_kernel: None,
             elementwise: 1.0,
             all_reduce: Seconds(0.0),
             cache_efficiency: Fraction(1.0),
             grouped_cache_efficiency: None,
+            cache_each_head: false,
             cache: CacheLayout::Paged,
             cache_block: 1,
             cache_share: Share(1.0),
             step_sequence: Seconds(0.0),
+            step: Seconds(0.0),
             request: Seconds(0.0),
+            request_peer: Seconds(0.0),
+            admits_whole: true,
+            most_sequences: 2048,
+            most_tokens: 1 << 24,
+            collectives: None,
+            mesh: None,
+            waiting: None,
+            pads_heads: false,
             separate_prompts: false,
             overlapped_stages: true,
         }
@@ -95,7 +181,7 @@ impl Serving {
     pub fn reserved(&self, tokens: u64) -> u64 {
         let block = self.cache_block.max(1);
         match self.cache {
-            CacheLayout::Contiguous => tokens,
+            CacheLayout::Contiguous | CacheLayout::Static => tokens,
             CacheLayout::Paged => tokens.div_ceil(block).saturating_mul(block),
             CacheLayout::Compiled => {
                 let mut room = block;

@@ -137,13 +137,15 @@ crate::spec! {
         memory_reserve: Bytes = Bytes(0.0),
         /// How it serves language models, for inference; left out: as [`Serving::ideal`].
         serving: Option<Serving>,
-        /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu), as microbenchmarks do.
+        /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu, attention), as microbenchmarks do.
         operators: Option<Table<Seconds>>,
+        /// Whether such operators are called one after the other, so that the host of one runs beside the kernel of another and the slower counts.
+        operators_queued: bool = false,
     }
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 42] = [
+const NUMBERS: [&str; 43] = [
     "grouped_share",
     "experts_once_a_box",
     "overlap_ep",
@@ -186,6 +188,7 @@ const NUMBERS: [&str; 42] = [
     "memory_reserve",
     "serving",
     "operators",
+    "operators_queued",
 ];
 
 fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
@@ -257,6 +260,7 @@ impl Stack {
             memory_reserve: Bytes(0.0),
             serving: None,
             operators: None,
+            operators_queued: false,
         }
     }
 

@@ -24,6 +24,8 @@ crate::spec! {
         memory: Ref<Memory>,
         /// Its memory where kernels were timed by themselves; left out: the same.
         bench_memory: Option<Ref<Memory>>,
+        /// Ranks that software sees in a chip (NeuronCores), by which some tables count degrees.
+        ranks: u64 = 1,
         /// Chips of a box.
         size: u64 = 1,
         /// Link in the box.

@@ -51,6 +51,20 @@ pub fn part_of_chip(mut system: System, share: f64) -> System {
     system
 }
 
+/// A system whose chips work on `side` x `side` of their cores, with all of their memory.
+pub fn cores_of_chip(system: &System, side: u64) -> System {
+    let mut system = system.clone();
+    let chip = &mut system.chip.0;
+    let cores = side.saturating_mul(side).min(chip.cores);
+    let share = cores as f64 / chip.cores as f64;
+    chip.cores = cores;
+    system.memory.0.bandwidth = Bandwidth(system.memory.0.bandwidth.0 * share);
+    if let Some(kernels) = &mut chip.kernels {
+        kernels.peak.0.iter_mut().for_each(|(_, rate)| *rate = FlopRate(rate.0 * share));
+    }
+    system
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -58,7 +58,7 @@ pub fn collective(point: &Point, traffic: Traffic, bytes: f64) -> Result<Predict
     let chips = point.row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
     let system = boxes::system(listed, &listed.memory, Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
     let server = Server::new(&system).map_err(NotPredicted)?;
-    Ok(Prediction::Seconds(server.machine.line(traffic, chips, 1).at(bytes) + server.serving.all_reduce.0))
+    Ok(Prediction::Seconds(server.collective(traffic, chips, bytes, !point.notes.no_switch_sums)))
 }
 
 /// Seconds of a matrix product, or the rate of the best.
@@ -68,9 +68,13 @@ pub fn collective(point: &Point, traffic: Traffic, bytes: f64) -> Result<Predict
 pub fn product(point: &Point) -> Result<Prediction, NotPredicted> {
     let bench = bench(point)?;
     match &point.task {
-        Task::Matmul { m, n, k, precision } => {
+        Task::Matmul { m, n, k, precision, stored } => {
             let product = Product { batch: 1.0, m: *m as f64, n: *n as f64, k: *k as f64 };
-            bench.operator(&Operator::Matmul(product), *precision).map(Prediction::Seconds).map_err(NotPredicted)
+            let operator = match stored {
+                Some((word, in_memory)) => Operator::Stored(product, *word, *in_memory),
+                None => Operator::Matmul(product),
+            };
+            bench.operator(&operator, *precision).map(Prediction::Seconds).map_err(NotPredicted)
         }
         Task::BestMatmul { precision, shape } => {
             bench.best_product(*precision, *shape).map(Prediction::InRowsQuantity).map_err(NotPredicted)
@@ -86,7 +90,7 @@ pub fn product(point: &Point) -> Result<Prediction, NotPredicted> {
 pub fn attention(point: &Point, core: &AttentionCore) -> Result<Prediction, NotPredicted> {
     let name = point.notes.attention_kernel.as_deref();
     bench(point)?
-        .attention(&core.work(), core.backward, core.precision, name)
+        .attention(&core.work(), (core.backward, core.ordered), core.precision, name)
         .map(Prediction::Seconds)
         .map_err(NotPredicted)
 }
@@ -167,12 +171,29 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     if let Some(share) = point.row.share_of_chip {
         system = boxes::part_of_chip(system, share);
     }
+    // A mesh of cores that is part of a wafer, the prompts' and the tokens'; weights may lie outside of it.
+    let mut on_mesh = Vec::new();
+    for side in point.notes.meshes(&stack_of(point, listed).0.name) {
+        on_mesh.push(Server::new(&boxes::cores_of_chip(&system, side)).map_err(NotPredicted)?);
+    }
     let mut server = Server::new(&system).map_err(NotPredicted)?;
     server.steady = point.row.global_batch.is_none();
     let mut model = machines::in_types_of(&server.machine, model);
     (model.seq, model.generated) = (prompt, (generated > 0).then_some(generated));
+    if server.serving.pads_heads && !model.heads.is_multiple_of(e.tp.max(1)) {
+        model.head_dim = Some(model.head_dim());
+        model.heads = model.heads.next_multiple_of(e.tp);
+    }
     let layout = Layout { tp: e.tp, pp: e.pp, dp: e.dp, ep: e.ep };
-    let of = |batch: u64| predict(&server, &model, layout, batch);
+    let of = |batch: u64| {
+        let [Some(prompts), Some(tokens)] = [on_mesh.first(), on_mesh.last()] else {
+            return predict(&server, &model, layout, batch);
+        };
+        let first = predict(prompts, &model, layout, batch)?;
+        let then = predict(tokens, &model, layout, batch)?;
+        let latency_s = first.latency_s + generated.saturating_sub(1) as f64 * (then.tpot_s - first.tpot_s);
+        Ok(crate::execution::inference::Prediction { tpot_s: then.tpot_s, latency_s, ..first })
+    };
     let found = match point.row.global_batch {
         Some(batch) => of(batch),
         None => {
@@ -190,14 +211,16 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         }
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
+    let (first, token) =
+        if point.notes.closed_loop { found.closed_loop(generated) } else { (found.ttft_s, found.tpot_s) };
     Ok(Prediction::Served(Served {
         batch: found.batch as f64,
         prompt: prompt as f64,
         generated: generated as f64,
         phase,
         latency: found.latency_s,
-        first: found.ttft_s,
-        token: found.tpot_s,
+        first,
+        token,
         bytes: found.memory.total(),
     }))
 }

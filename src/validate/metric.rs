@@ -340,7 +340,7 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
         (Metric::DeviceTime | Metric::HostTime, Prediction::Seconds(s)) => *s,
         (metric, Prediction::Served(served)) => served.express(point, metric)?,
         (Metric::OperandBandwidth, Prediction::Seconds(s)) => match &point.task {
-            Task::Matmul { m, n, k, precision } => {
+            Task::Matmul { m, n, k, precision, .. } => {
                 let product = Product { batch: 1.0, m: *m as f64, n: *n as f64, k: *k as f64 };
                 product.bytes(words(*precision)) / s
             }

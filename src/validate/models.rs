@@ -259,7 +259,7 @@ pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(L
         (Some(t), ModelPass::Inference) => {
             // Checkpoints of 8 and 4 bits come with keys and values in 8.
             let cache = matches!(t, DataType::Fp4 | DataType::Fp8).then_some(DataType::Fp8);
-            Types { weights: t, compute: narrow, cache, ..Types::default() }
+            Types { weights: t, compute: narrow, perceptron: notes.perceptron, cache, ..Types::default() }
         }
         _ => Types { compute: narrow, ..Types::default() },
     };

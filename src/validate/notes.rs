@@ -61,7 +61,29 @@ pub struct Notes {
     pub power_unstated: bool,
     /// What is timed holds more than the step alone.
     pub upper_bound: bool,
+    /// Type of perceptrons where it is another.
+    pub perceptron: Option<DataType>,
+    /// Replicas of the attention divide the experts among them (DEP).
+    pub experts_among_replicas: bool,
+    /// So many users send a request as soon as the last is answered.
+    pub closed_loop: bool,
+    /// No switch adds up.
+    pub no_switch_sums: bool,
+    /// Side of the mesh of cores that was used; of the tokens' where it is another, with the software that this is said of.
+    pub mesh: Option<(u64, Option<(u64, String)>)>,
 }
+
+impl Notes {
+    /// Sides of the mesh of cores for the prompts and, where it is another, for the tokens, of a software's run.
+    pub fn meshes(&self, software: &str) -> Vec<u64> {
+        let Some((prompts, tokens)) = &self.mesh else { return Vec::new() };
+        let second = tokens.iter().filter(|(_, of)| of.is_empty() || of == software).map(|(side, _)| *side);
+        std::iter::once(*prompts).chain(second).collect()
+    }
+}
+
+/// Tokens of `DeepSpeed is a machine learning framework`, the default prompt of Optimum Habana's `run_generation.py`.
+const SHORT_PROMPT: u64 = 8;
 
 /// What a phrase with a number states.
 type Take = fn(&mut Notes, u64);
@@ -99,9 +121,14 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 20] = [
+const SAID: [(&str, Say); 25] = [
     ("power limit value not stated", |n| n.power_unstated = true),
     ("packed SQuAD", |n| n.packed_samples = Some(SQUAD)),
+    ("(DEPn", |n| n.experts_among_replicas = true),
+    ("concurrency sweep", |n| n.closed_loop = true),
+    ("bfp4 MLP", |n| n.perceptron = Some(DataType::Fp4)),
+    ("NVLS_ENABLE=0", |n| n.no_switch_sums = true),
+    ("algorithm Ring", |n| n.no_switch_sums = true),
     ("SwiGLU", |n| n.gated = true),
     ("GeGLU", |n| n.gated = true),
     ("ZeRO-1", |n| n.zero = Some(Zero::Optimizer)),
@@ -137,6 +164,23 @@ const NARROW: [(&str, DataType); 11] = [
     ("INT8", DataType::Int8),
 ];
 
+/// `uses 480x480 of the cores`, or `prefill on 660x660 cores, decode on 360x360 (software)`: sides of square meshes.
+fn mesh(notes: &str) -> Option<(u64, Option<(u64, String)>)> {
+    let square = |after: &str| {
+        let rest = notes.split_once(after)?.1;
+        let digits = |text: &str| text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let (side, rest) = rest.split_at(digits(rest));
+        let rest = rest.strip_prefix('x')?.strip_prefix(side)?;
+        Some((side.parse::<u64>().ok().filter(|side| (1..1 << 20).contains(side))?, rest))
+    };
+    if let Some((side, _)) = square("uses ") {
+        return Some((side, None));
+    }
+    let (prompts, _) = square("prefill on ")?;
+    let of = |rest: &str| rest.strip_prefix(" (").and_then(|r| r.split_once(')')).map_or(String::new(), |r| r.0.into());
+    Some((prompts, square("decode on ").map(|(side, rest)| (side, of(rest)))))
+}
+
 /// Facts of a row's notes. `seq` and `chips` are those of its columns.
 pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
     let mut facts = Notes::default();
@@ -168,6 +212,7 @@ pub fn read(notes: &str, seq: Option<u64>, chips: Option<u64>) -> Notes {
     if facts.prompt_and_generated.is_some() {
         facts.counts_prompt = true;
     }
+    facts.mesh = mesh(notes);
     for clause in notes.split(';').map(str::trim) {
         if ["FP32", "TF32", "fp32", "tf32"].contains(&clause) {
             facts.precision = Some(DataType::Fp32);
@@ -200,6 +245,10 @@ pub fn lengths(workload: &str, notes: &str) -> Option<(u64, u64)> {
         let of = |text: &str| phrases.iter().find_map(|phrase| number_after(text, phrase));
         of(workload).or_else(|| of(notes))
     };
+    // The sentence that Optimum Habana's generation script takes where none is given.
+    if notes.contains("default short prompt") {
+        return number_after(notes, "max_new_tokens ").map(|generated| (SHORT_PROMPT, generated));
+    }
     let prompt = find(["ISL", "input "])?;
     Some((prompt, find(["OSL", "output "]).unwrap_or(1)))
 }

@@ -42,6 +42,8 @@ pub enum Task {
         n: u64,
         /// Contracted size.
         k: u64,
+        /// Bytes of a stored element, and which of left operand, right operand and result are in memory; left out: those of the type, all.
+        stored: Option<(f64, [bool; 3])>,
         /// Type of its operands.
         precision: DataType,
     },
@@ -120,6 +122,9 @@ impl Point {
         let task = task(&row, &notes);
         let class = Class::of(&row, &task);
         let mut assumed = Vec::new();
+        if matches!(&task, Task::Attention(core) if core.usual_heads) {
+            assumed.push("heads that make 2,048 channels".into());
+        }
         // A rate or a peak of replicas that add up no gradients says the same of any batch: one microbatch each.
         if let (Task::Training, None, Some(micro), Some(chips)) = (&task, row.global_batch, row.micro_batch, row.chips)
         {
@@ -242,7 +247,7 @@ fn task(row: &Row, notes: &Notes) -> Task {
             return Task::Hpl;
         }
         Metric::AllReduceBus if !lower.contains("all-gather") && !lower.contains("reduce-scatter") => {
-            let size = lower.strip_prefix("all-reduce ").and_then(|rest| rest.strip_suffix(" b")?.parse::<f64>().ok());
+            let size = lower.strip_suffix(" b").and_then(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
             return match notes.payload.or(size) {
                 Some(bytes) => Task::AllReduce { bytes },
                 None => other("the size of the all-reduce is not stated"),
@@ -278,7 +283,9 @@ fn task(row: &Row, notes: &Notes) -> Task {
         }
         let size = |letter: &str| notes::number_after(workload, letter);
         return match (size("M="), size("N="), size("K=")) {
-            (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => Task::Matmul { m, n, k, precision: precision() },
+            (Some(m), Some(n), Some(k)) if m.min(n).min(k) > 0 => {
+                Task::Matmul { m, n, k, precision: precision(), stored: stored(&lower, &row.notes) }
+            }
             _ => other("a matrix product of many sizes, of which the source gives the least share of the peak"),
         };
     }
@@ -309,6 +316,15 @@ fn task(row: &Row, notes: &Notes) -> Task {
         return other("no description of the wafer's mesh at the level of its routers");
     }
     Task::Training
+}
+
+/// Bytes of a stored element where a product's words name a type apart from that of its arithmetic (blocks of 16 numbers share an exponent of 8 bits),
+/// and which of its operands and result are in memory: `in0 L1 in1 DRAM out L1`.
+fn stored(workload: &str, notes: &str) -> Option<(f64, [bool; 3])> {
+    let types = [("bfloat16", 2.0), ("bfloat8_b", 1.0625), ("bfloat4_b", 0.5625)];
+    let word = types.iter().find(|(name, _)| workload.split_whitespace().any(|w| w == *name))?.1;
+    let in_memory = ["in0 ", "in1 ", "out "].map(|of| !notes.contains(&format!("{of}L1")));
+    Some((word, in_memory))
 }
 
 /// The execution of a row.
@@ -397,6 +413,12 @@ fn read_execution(
         }
     }
     let product = tp.checked_mul(pp).and_then(|x| x.checked_mul(dp)?.checked_mul(cp));
+    // Degrees may count the cores of chips that have several.
+    let ranks = accelerators::known(&row.accelerator).map_or(1, |listed| listed.ranks);
+    let (tp, product) = match (row.chips.and_then(|chips| chips.checked_mul(ranks)), row.chips) {
+        (all, chips) if inference && ranks > 1 && all == product && tp % ranks == 0 => (tp / ranks, chips),
+        _ => (tp, product),
+    };
     if let (Some(chips), Some(product)) = (row.chips, product)
         && product != chips
     {
@@ -438,7 +460,7 @@ fn read_execution(
         tp,
         pp,
         dp,
-        ep: experts(notes.ep.unwrap_or(1), dp.saturating_mul(cp), tp, assumed),
+        ep: experts(notes.ep.unwrap_or(if notes.experts_among_replicas { dp } else { 1 }), dp.saturating_mul(cp), tp, assumed),
         cp,
         micro_batch,
         schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },

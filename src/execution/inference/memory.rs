@@ -35,7 +35,14 @@ pub fn weights(model: &LanguageModel, layout: &Layout) -> f64 {
     let own_head = if model.tied_embeddings && layout.pp > 1 { p.head_matrices } else { p.head };
     let last = (own_head + p.final_norm) / t;
     let ends = if layout.pp > 1 { first.max(last) } else { first + last };
-    (layers + ends) * model.types.weights.bytes()
+    // Perceptrons and experts in a type of their own.
+    let apart = (p.dense_layers * p.dense_layer.perceptron
+        + p.expert_layers * p.expert_layer.expert * (p.expert_layer.experts / ep + p.expert_layer.shared_experts))
+        / stages
+        / t;
+    let types = &model.types;
+    let saved = types.perceptron.map_or(0.0, |own| apart * (types.weights.bytes() - own.bytes()));
+    (layers + ends) * types.weights.bytes() - saved
 }
 
 /// Bytes of one sequence's keys and values on a chip, with the room the software gives it.
@@ -80,7 +87,7 @@ pub fn held(steps: &Steps, (prompt, generated): (u64, u64), n: u64) -> Memory {
     Memory {
         weights: weights(steps.model, &steps.layout),
         cache: n as f64 * cache_of_sequence(steps, prompt.saturating_add(generated)),
-        buffers: buffers(steps, prompt as f64, micro as f64),
+        buffers: buffers(steps, prompt.min(steps.server.serving.most_tokens) as f64, micro as f64),
     }
 }
 

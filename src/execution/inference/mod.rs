@@ -71,6 +71,29 @@ pub struct Prediction {
     pub memory: Memory,
 }
 
+impl Prediction {
+    /// Seconds to the first token and for each further one where as many users as the batch has sequences send their next request when the last is
+    /// answered. With X requests a second, t of a prompt by itself and n of c users served at once, prompts queue as they would for a processor
+    /// that is shared, further tokens wait for the prompts of others, and users beyond n wait for a place:
+    ///
+    /// ```text
+    /// first    = t / (1 - X t)
+    /// further  = (n / X - first) / (generated - 1)
+    /// and of c > n users  first = c / X - (generated - 1) further
+    /// ```
+    pub fn closed_loop(&self, generated: u64) -> (f64, f64) {
+        let steps = generated.saturating_sub(1) as f64;
+        let requests = self.generated_per_s / generated.max(1) as f64;
+        let (served, users) = (self.at_once as f64, self.batch as f64);
+        if steps <= 0.0 || requests <= 0.0 {
+            return (self.ttft_s, self.tpot_s);
+        }
+        let first = self.ttft_s / (1.0 - (requests * self.ttft_s).min(0.95));
+        let further = ((served / requests - first) / steps).max(self.tpot_s);
+        if users > served { ((users / requests - steps * further).max(first), further) } else { (first, further) }
+    }
+}
+
 /// Why a layout cannot serve.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Refusal {
@@ -196,7 +219,9 @@ impl Batch<'_> {
 
     fn cached(&self, seen: f64) -> f64 {
         match self.steps.server.serving.cache {
-            CacheLayout::Compiled => self.steps.server.serving.reserved(self.prompt + self.generated) as f64,
+            CacheLayout::Compiled | CacheLayout::Static => {
+                self.steps.server.serving.reserved(self.prompt + self.generated) as f64
+            }
             _ => seen,
         }
     }
@@ -237,11 +262,12 @@ impl Batch<'_> {
         };
         let step = |seen: f64| {
             let pass = Pass::Token { context: seen, cached: self.cached(seen) };
-            let host = Seconds { host: n as f64 * serving.step_sequence.0, ..Seconds::default() };
+            let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
             through(each, pass, count.max(pp)).plus(&host)
         };
         let (mean, last) = self.seen();
-        let host = Seconds { host: serving.request.0, ..Seconds::default() };
+        let peers = (steps.layout.tp.max(1) - 1) as f64;
+        let host = Seconds { host: serving.request.0 + peers * serving.request_peer.0, ..Seconds::default() };
         Wave {
             prompt: through(each * self.prompt as f64, Pass::Prompt, count + pp - 1.0).plus(&host),
             step: step(mean),
@@ -260,8 +286,10 @@ pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u6
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
     let (prompt, generated) = (model.seq, model.generated.unwrap_or(0));
     let share = batch.div_ceil(layout.dp.max(1));
-    let held = if server.steady { generated.div_ceil(2) } else { generated };
-    let room = memory::room(&steps, (prompt, held), share);
+    let written = server.steady && !server.serving.admits_whole;
+    let held = if written { generated.div_ceil(2) } else { generated };
+    let most = if server.steady { server.serving.most_sequences.max(1) } else { u64::MAX };
+    let room = memory::room(&steps, (prompt, held), share.min(most));
     if room.sequences == 0 {
         return Err(Refusal::Memory {
             needed: room.weights + room.buffers + room.sequence / server.serving.cache_share.0.max(f64::MIN_POSITIVE),

@@ -1,7 +1,9 @@
 //! A system as a server: what its chips make of the kernels of a step, and the software's share.
 
 use crate::execution::machine::{Line, Machine, Traffic};
+use crate::model::collective;
 use crate::model::kernel_time::KernelTimes;
+use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::{Serving, System};
 use crate::workload::language::{DataType, LanguageModel};
 
@@ -14,10 +16,14 @@ pub struct Server {
     pub kernels: KernelTimes,
     /// Share of the peak that products of each type of the chip reach.
     efficiencies: Vec<(DataType, f64)>,
+    /// The same in a long step, where that is less.
+    sustained: Vec<(DataType, f64)>,
     /// The same in the prompt's attention.
     pub attention_efficiency: f64,
     /// Seconds from one kernel to the next.
     pub kernel: f64,
+    /// Cores along the side of the chip's mesh.
+    pub side: f64,
     /// The software.
     pub serving: Serving,
     /// Sequences come and go one by one, so that at any time their answers are half written: what of the memory they take on average counts.
@@ -40,21 +46,35 @@ impl Server {
         let serving = machine.stack.serving.unwrap_or_else(Serving::ideal);
         let share = machine.stack.product_share.0;
         let reached = |t: &DataType| (*t, kernels.burst_of(t.word()).efficiency.0 * share);
+        let held =
+            |t: &DataType| (*t, kernels.efficiency_of(t.word()).min(kernels.burst_of(t.word()).efficiency.0) * share);
         let burst = kernels.burst_of("");
+        let times = match &serving.waiting {
+            Some(of) => {
+                let whole = kernels.tiles.iter().map(|tile| Tile { splits: 1, ..*tile }).collect();
+                let (tiles_at_once, vector_rows) = (of.tiles_at_once, of.vector_rows);
+                let own = Burst { wait: of.wait, tiles_at_once, vector_rows, ..burst };
+                KernelTimes::burst(&Kernels { tiles: whole, ..kernels.clone() }, &own, system.memory.0.bandwidth.0, 0.0)
+            }
+            None => KernelTimes::burst(kernels, &burst, system.memory.0.bandwidth.0, 0.0),
+        };
         Ok(Self {
-            kernels: KernelTimes::burst(kernels, &burst, system.memory.0.bandwidth.0, 0.0),
+            kernels: times,
             efficiencies: DataType::ALL.iter().map(reached).collect(),
+            sustained: DataType::ALL.iter().map(held).collect(),
             attention_efficiency: burst.batched_efficiency.0 * share,
             kernel: serving.kernel.unwrap_or(kernels.launch).0,
+            side: (system.chip.0.cores as f64).sqrt(),
             serving,
             steady: false,
             machine,
         })
     }
 
-    /// Share of the peak that products of a type reach.
+    /// Share of the peak that products of a type reach: of a server under steady load what a chip sustains.
     pub fn efficiency(&self, of: DataType) -> f64 {
-        self.efficiencies.iter().find(|(t, _)| *t == of).map_or(0.0, |(_, share)| *share)
+        let list = if self.steady { &self.sustained } else { &self.efficiencies };
+        list.iter().find(|(t, _)| *t == of).map_or(0.0, |(_, share)| *share)
     }
 
     /// Bytes/s at which a step reads the cache of a model.
@@ -72,7 +92,19 @@ impl Server {
         if tp <= 1 || bytes <= 0.0 {
             return 0.0;
         }
-        self.machine.line(Traffic::AllReduce, tp, 1).at(bytes) + self.serving.all_reduce.0
+        match &self.serving.collectives {
+            Some(library) => collective::by_library(&self.machine.group(tp, 1), library, 2.0, bytes, true),
+            None => self.machine.line(Traffic::AllReduce, tp, 1).at(bytes) + self.serving.all_reduce.0,
+        }
+    }
+
+    /// Seconds of a collective among all of `chips` chips by itself: an all-reduce, or half of one; `switches`: whether a switch may add up.
+    pub fn collective(&self, traffic: Traffic, chips: u64, bytes: f64, switches: bool) -> f64 {
+        let halves = if traffic == Traffic::AllReduce { 2.0 } else { 1.0 };
+        match &self.serving.collectives {
+            Some(library) => collective::by_library(&self.machine.group(chips, 1), library, halves, bytes, switches),
+            None => self.machine.line(traffic, chips, 1).at(bytes) + self.serving.all_reduce.0,
+        }
     }
 
     /// Hand-over from a stage to the next.

@@ -7,8 +7,9 @@
 //! products   R x N / t over K for each weight, by tiles and waves        (kernel_time: compute against memory)
 //! attention  prompt: 2 R seen (q + v) heads / t FLOP, one fused kernel; step: n x context x bytes of a token's keys and values
 //!            / B_cache, plus the same FLOP where they count more
-//! vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t) words in and out
+//! vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t, with experts + 2 R top_k h) words in and out
 //! kernels    their number x time from one to the next
+//! mesh       of s x s cores: s x a in a step, s (h x b + s x c) in a prompt: signals that cross it (`serving.mesh`)
 //! network    2 all-reduces of R h words; with experts divided among e replicas, two exchanges of R x top_k x h words
 //! ```
 //!
@@ -18,7 +19,7 @@
 
 use super::server::Server;
 use crate::model::kernel_time::Product;
-use crate::workload::language::{AttentionCount, LanguageModel};
+use crate::workload::language::{AttentionCount, DataType, LanguageModel};
 use serde::Serialize;
 
 /// Chips that share the work on one batch.
@@ -117,10 +118,26 @@ impl<'a> Steps<'a> {
 
     fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> f64 {
         let types = &self.model.types;
-        let (a, w) = (types.activations.bytes(), types.weights.bytes());
-        let product = Product { batch, m, n, k };
         let rate = self.peak * self.server.efficiency(types.products());
-        self.server.kernels.product(&product, rate, [a, w, a])
+        self.product_at(Product { batch, m, n, k }, rate, types.weights)
+    }
+
+    fn product_at(&self, product: Product, rate: f64, weights: DataType) -> f64 {
+        let (a, w) = (self.model.types.activations.bytes(), weights.bytes());
+        let kernels = &self.server.kernels;
+        kernels.product(&product, kernels.fed(rate, w), [a, w, a])
+    }
+
+    /// A product of a perceptron or of experts.
+    fn perceptron(&self, batch: f64, m: f64, n: f64, k: f64) -> f64 {
+        match self.model.types.perceptron {
+            Some(own) => {
+                let instead = (self.peak, self.peak * self.server.efficiency(self.model.types.products()));
+                let (peak, _) = self.server.machine.rate_of(own, instead);
+                self.product_at(Product { batch, m, n, k }, peak * self.server.efficiency(own), own)
+            }
+            None => self.product(batch, m, n, k),
+        }
     }
 
     fn attention_products(&self, rows: f64) -> f64 {
@@ -171,7 +188,11 @@ impl<'a> Steps<'a> {
                 self.server.kernels.fused(flop, self.peak * self.server.attention_efficiency, bytes)
             }
             Pass::Token { context, cached } => {
-                let bytes = rows * cached * self.cache_bytes();
+                let sharing = match model.latent_attention {
+                    None if self.server.serving.cache_each_head => (heads / self.kv_heads()).max(1.0),
+                    _ => 1.0,
+                };
+                let bytes = rows * cached * self.cache_bytes() * sharing;
                 let compute = seen(context) / (self.peak * self.server.attention_efficiency);
                 (bytes / self.server.cache_bandwidth(model)).max(compute)
             }
@@ -198,36 +219,48 @@ impl<'a> Steps<'a> {
         let mut weights = self.attention_products(rows);
         let mut kernels = server.serving.layer_kernels as f64;
         let mut network = 2.0 * server.all_reduce(self.layout.tp, rows * h * word);
+        let mut routed = 0.0;
         let width = match model.experts.filter(|_| with_experts) {
             Some(e) => {
                 let (f, k) = (e.ffn as f64 / t, e.top_k as f64 * e.capacity_factor.unwrap_or(1.0));
                 let (reached, each) = self.experts_reached(rows, e.count as f64, k);
                 weights += self.product(1.0, rows, e.count as f64, h)
-                    + self.product(reached, each, firsts * f, h)
-                    + self.product(reached, each, h, f);
+                    + self.perceptron(reached, each, firsts * f, h)
+                    + self.perceptron(reached, each, h, f);
                 let shared = e.shared_width() / t;
                 if shared > 0.0 {
-                    weights += self.product(1.0, rows, firsts * shared, h) + self.product(1.0, rows, h, shared);
+                    weights += self.perceptron(1.0, rows, firsts * shared, h) + self.perceptron(1.0, rows, h, shared);
                 }
                 kernels += server.machine.stack.expert_kernels as f64;
                 network += 2.0 * server.exchange(self.layout.ep, self.layout.tp).at(rows * k * h * word);
+                // Tokens are copied for each expert that gets them and added up behind: read and written both times.
+                routed = 2.0 * k * h;
                 f * k + shared
             }
             None => {
                 let f = model.ffn() as f64 / t;
-                weights += self.product(1.0, rows, firsts * f, h) + self.product(1.0, rows, h, f);
+                weights += self.perceptron(1.0, rows, firsts * f, h) + self.perceptron(1.0, rows, h, f);
                 f
             }
         };
         let function = if model.gated { 3.0 } else { 2.0 };
         // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
+        // Signals that cross a mesh of cores.
+        network += server.serving.mesh.map_or(0.0, |mesh| match pass {
+            Pass::Token { .. } => mesh.token.0 * server.side,
+            Pass::Prompt => server.side * (mesh.prompt.0 * h + mesh.prompt_far.0 * server.side),
+        });
         let norms = model.norms().saturating_sub(2) as f64 * h + model.qk_norm_width() as f64 / t;
-        let moved = 2.0 * word * rows * (6.0 * h + norms + function * width);
+        let moved = 2.0 * word * rows * (6.0 * h + norms + function * width + routed);
         Seconds {
             weights,
             attention: self.attention(rows, pass),
             vector: server.kernels.vector(server.serving.elementwise * moved, 0.0),
-            kernels: kernels * server.kernel,
+            kernels: kernels
+                * match (pass, server.serving.prompt_kernel) {
+                    (Pass::Prompt, Some(own)) => own.0,
+                    _ => server.kernel,
+                },
             network,
             host: 0.0,
         }

@@ -303,3 +303,28 @@ fn first_token_needs_no_step() {
     assert_eq!((p.latency_s, p.tpot_s, p.step), (p.ttft_s, 0.0, Seconds::default()));
     close(p.generated_per_s, 1.0 / p.ttft_s);
 }
+
+/// 2 requests a second of 11 tokens after prompts of 0.25 s: the first token after 0.25 / (1 - 0.5); of 8 users all are served, so that an answer takes 8 / 2 s;
+/// of 20, 12 wait for a place: 20 / 2 s in all.
+#[test]
+fn users_that_wait_for_answers() {
+    let alone = predict(&server(&[]), &model(&[]), ONE, 1).unwrap();
+    let load = Prediction { batch: 8, at_once: 8, ttft_s: 0.25, tpot_s: 0.1, generated_per_s: 22.0, ..alone };
+    let (first, further) = load.closed_loop(11);
+    close(first, 0.5);
+    close(further, 0.35);
+    let (first, further) = Prediction { batch: 20, ..load }.closed_loop(11);
+    close(further, 0.35);
+    close(first, 6.5);
+}
+
+/// A side of 3 cores: 2 s a core in a step, 3 x (4 channels x 5 s + 3 x 1 s) in a prompt, for each of two layers.
+#[test]
+fn signals_cross_a_mesh() {
+    let plain = predict(&server(&[("cores: 1,", "cores: 9,")]), &model(&[]), ONE, 1).unwrap();
+    let mesh = "cache_share: 1, mesh: { token: 2 s, prompt: 5 s, prompt_far: 1 s }";
+    let crossed =
+        predict(&server(&[("cores: 1,", "cores: 9,"), ("cache_share: 1", mesh)]), &model(&[]), ONE, 1).unwrap();
+    close(crossed.tpot_s - plain.tpot_s, 2.0 * 6.0);
+    close(crossed.ttft_s - plain.ttft_s, 2.0 * 3.0 * 23.0);
+}

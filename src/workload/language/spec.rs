@@ -130,6 +130,8 @@ crate::spec! {
     pub struct Types ("data types") {
         /// Weights as the products read them.
         weights: DataType = DataType::Bf16,
+        /// Those of perceptrons and experts where inference stores and multiplies them in another type; left out: as the weights.
+        perceptron: Option<DataType>,
         /// Activations and what collectives of tensor and pipeline parallelism carry.
         activations: DataType = DataType::Bf16,
         /// Gradients of the weights as they are accumulated.
@@ -156,6 +158,7 @@ impl Default for Types {
     fn default() -> Self {
         Self {
             weights: DataType::Bf16,
+            perceptron: None,
             activations: DataType::Bf16,
             gradients: DataType::Fp32,
             master: DataType::Fp32,

@@ -95,6 +95,8 @@ fn kernels(lanes: u32) -> Kernels {
             memory_efficiency: Fraction(0.8),
             wait: Seconds(1e-9),
             tiles_at_once: 2,
+            vector_rows: 0,
+            unpacking: None,
         }),
     }
 }
@@ -115,6 +117,7 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                 source: source(),
                 bandwidth: Bandwidth(net.1),
                 ring_links: 1 + u64::from(lanes % 2),
+                sums: None,
                 latency: Seconds(net.2),
                 price: PricePerBandwidth(2.0),
                 power: PowerPerBandwidth(0.05),
@@ -592,6 +595,7 @@ fn samples_of_all_replicas_do_not_overflow() {
         source: source(),
         bandwidth: Bandwidth(1e9),
         ring_links: 1,
+        sums: None,
         latency: Seconds(0.0),
         price: PricePerBandwidth(2.0),
         power: PowerPerBandwidth(0.05),
