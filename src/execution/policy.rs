@@ -6,9 +6,9 @@ use super::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use super::communication::{Exposed, LayerCommunication, hand_over_bytes};
 use super::layer::{Division, Kernels, Sums};
 use super::machine::Machine;
+use super::mapping::{LayerMapping, more_bytes};
 use super::spec::Recompute;
 use crate::deadline::Deadline;
-use crate::system::stack::Attention;
 use crate::workload::language::LanguageModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,8 +48,8 @@ impl Inner for Policy<'_> {
         Blocks::of(self.machine, self.model, key, &BlockSums::default())
     }
 
-    fn best(&self, _: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Option<Best>, String> {
-        Ok(Some(Best { blocks: *bound, least: *bound, plan: None }))
+    fn best(&self, _: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Vec<Best>, String> {
+        Ok(vec![Best { blocks: *bound, least: *bound, plan: None }])
     }
 
     fn space(&self) -> Space {
@@ -82,15 +82,56 @@ impl BlockSums {
 
 /// The word of the stack in the terms of the closed forms of memory.
 pub fn attention_kernel(machine: &Machine) -> AttentionKernel {
-    match machine.stack.attention {
-        Attention::Unfused => AttentionKernel::Materialised,
-        Attention::Flash => AttentionKernel::Fused,
-    }
+    LayerMapping::of_stack(machine).attention_kernel()
+}
+
+/// Bytes that a layer keeps for its backward pass by its mapping, and those alive while that runs, beyond them.
+pub fn layer_bytes(model: &LanguageModel, key: &BlockKey, with_experts: bool, mapping: &LayerMapping) -> (f64, f64) {
+    let division = &key.division;
+    let policy = ActivationPolicy {
+        recompute: key.recompute,
+        tp: division.tp,
+        cp: division.cp,
+        sequence_parallel: division.sequence_parallel,
+        attention: mapping.attention_kernel(),
+    };
+    let all = ActivationPolicy { recompute: Recompute::None, ..policy };
+    let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();
+    let (more, working) = more_bytes(model, division, key.recompute, mapping);
+    let (all_more, _) = more_bytes(model, division, Recompute::None, mapping);
+    let kept = of(&policy) + more;
+    (kept, (of(&all) + all_more - kept).max(0.0) + working)
+}
+
+/// The pass of a layer whose kernels sum to `sums` by its mapping.
+pub fn layer_pass(
+    machine: &Machine,
+    model: &LanguageModel,
+    key: &BlockKey,
+    with_experts: bool,
+    mapping: &LayerMapping,
+    sums: &Sums,
+) -> BlockPass {
+    let division = &key.division;
+    let comm = LayerCommunication::mapped(machine, model, division, key.overlap_tp, with_experts, sums, mapping);
+    let (kept, working) = layer_bytes(model, key, with_experts, mapping);
+    BlockPass { kept, working, mapping: Some(*mapping), ..layer_time(machine, key.recompute, sums, &comm) }
 }
 
 impl Blocks {
     /// What a stack makes of the blocks of a key, from their sums.
     fn of(machine: &Machine, model: &LanguageModel, key: &BlockKey, sums: &BlockSums) -> Self {
+        let mapping = LayerMapping::of_stack(machine);
+        let layer = |there: bool, with_experts: bool, s: &Sums| {
+            if there { layer_pass(machine, model, key, with_experts, &mapping, s) } else { BlockPass::default() }
+        };
+        let plain = layer(model.dense_layers() > 0, false, &sums.plain);
+        let experts = layer(model.expert_layers() > 0, true, &sums.experts);
+        Self { plain, experts, ..Self::of_ends(machine, model, key, [&sums.embedding, &sums.head]) }
+    }
+
+    /// What is around the layers of a key, from the sums of embedding and head: layers take nothing.
+    pub fn of_ends(machine: &Machine, model: &LanguageModel, key: &BlockKey, [embedding, head]: [&Sums; 2]) -> Self {
         let division = &key.division;
         let policy = ActivationPolicy {
             recompute: key.recompute,
@@ -99,33 +140,20 @@ impl Blocks {
             sequence_parallel: division.sequence_parallel,
             attention: attention_kernel(machine),
         };
-        let all = ActivationPolicy { recompute: Recompute::None, ..policy };
-        let layer = |there: bool, with_experts: bool, s: &Sums| {
-            if !there {
-                return BlockPass::default();
-            }
-            let comm = LayerCommunication::of(machine, model, division, key.overlap_tp, with_experts, s);
-            let samples = division.micro_batch;
-            let kept = model.layer_activation_bytes(with_experts, model.seq, samples, &policy).total();
-            let most = model.layer_activation_bytes(with_experts, model.seq, samples, &all).total();
-            layer_time(machine, key.recompute, s, &comm, kept, most)
-        };
-        let plain = layer(model.dense_layers() > 0, false, &sums.plain);
-        let experts = layer(model.expert_layers() > 0, true, &sums.experts);
         let reduce = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
         let words = model.vocab.is_some();
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
         Self {
-            plain,
-            experts,
+            plain: BlockPass::default(),
+            experts: BlockPass::default(),
             embedding: BlockPass {
                 kept: model.embedding_activation_bytes(model.seq, division.micro_batch, &policy),
-                ..end_time(&sums.embedding, if words { reduce } else { 0.0 }, 0.0)
+                ..end_time(embedding, if words { reduce } else { 0.0 }, 0.0)
             },
             head: BlockPass {
                 kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy),
-                ..end_time(&sums.head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
+                ..end_time(head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
             },
             hand_over: hand_over_bytes(machine, model, division),
             hidden: if division.sequence_parallel { hidden / division.tp as f64 } else { hidden },
@@ -133,14 +161,7 @@ impl Blocks {
     }
 }
 
-fn layer_time(
-    machine: &Machine,
-    recompute: Recompute,
-    s: &Sums,
-    comm: &LayerCommunication,
-    kept: f64,
-    most: f64,
-) -> BlockPass {
+fn layer_time(machine: &Machine, recompute: Recompute, s: &Sums, comm: &LayerCommunication) -> BlockPass {
     let stack = &machine.stack;
     let none = Exposed::default();
     let [forward_bytes, attention_bytes, backward_bytes] = s.bytes;
@@ -171,8 +192,7 @@ fn layer_time(
         backward_pass,
         flop: s.forward_flop + s.backward_flop + again_flop,
         dram_bytes: forward_bytes + backward_bytes + again_bytes,
-        kept,
-        working: (most - kept).max(0.0),
+        ..BlockPass::default()
     }
 }
 
