@@ -40,13 +40,21 @@ pub fn rates(equal: &str, sources: &mut Sources) -> Result<String, String> {
                     let band = number(row, "error_band_pct").map_or("*".into(), |band| format!(" ±{band:.0} %"));
                     format!("{}{band} ({})", significant(rate, 3), cell(row, "chips")?)
                 }
-                None => format!("no: {}", cell(row, "short_resource")?),
+                None => format!("no: {}", why(cell(row, "reason")?)),
             };
             line.push_str(&format!(" {text} |"));
         }
         out.push_str(&format!("{line}\n"));
     }
     Ok(out)
+}
+
+/// What a point without a plan is short of.
+fn why(reason: &str) -> &str {
+    if reason.contains("not known") {
+        return "not known";
+    }
+    reason.split_once('(').and_then(|(_, rest)| rest.split_once(')')).map_or("failed", |(resource, _)| resource)
 }
 
 /// Whether a chip is one that fuses.
@@ -113,49 +121,63 @@ fn flip(tried: &[(f64, f64)], level: f64, unit: &str) -> String {
         }
     }
     match (tried.first(), tried.last()) {
-        (Some((low, _)), Some((high, y))) => {
-            format!("{} ({low} to {high})", if *y > level { "always" } else { "never" })
+        (Some((low, y)), Some((high, _))) => {
+            format!("{} ({low} to {high})", if *y > level { "wins" } else { "loses" })
         }
         _ => "-".into(),
     }
 }
 
-/// At which value of one of its numbers each chip reaches the best as stated; of the best: at which it falls to the second.
+/// The numbers that were tried: how their labels begin and end, and their unit.
+const TRIED: [(&str, &str, &str); 4] =
+    [("share-", "", ""), ("launch-", "us", " us"), ("vector-", "T", " TFLOP/s"), ("dram-", "", "")];
+
+/// Each dataflow chip beside each other chip: its rate for its price over the other's, which is also the price of the other, of its own, at which they tie; and at
+/// which value of one number of one of them.
 pub fn flips(sources: &mut Sources) -> Result<String, String> {
     let all = rows("gpu-vs-dataflow-sensitivity", sources)?;
-    let chips = distinct(&all, "chip")?;
+    let (chips, labels) = (distinct(&all, "chip")?, distinct(&all, "number")?);
     let of = |chip: &str, label: &str| {
-        let row = all
-            .iter()
-            .find(|r| r.get("chip").is_some_and(|c| c == chip) && r.get("number").is_some_and(|n| n == label))?;
-        rate(row, "_per_usd")
+        let is = |r: &&Row| r.get("chip").is_some_and(|c| c == chip) && r.get("number").is_some_and(|n| n == label);
+        rate(all.iter().find(is)?, "_per_usd")
     };
-    let labels = distinct(&all, "number")?;
-    let mut stated: Vec<(&str, f64)> = chips.iter().filter_map(|c| of(c, "as-stated").map(|r| (*c, r))).collect();
-    stated.sort_by(|a, b| b.1.total_cmp(&a.1));
-    let (Some((best, most)), second) = (stated.first(), stated.get(1)) else { return Err("nothing fits".into()) };
+    let tried = |chip: &str, (prefix, suffix, _): (&str, &str, &str)| {
+        let value = |label: &str| label.strip_prefix(prefix)?.strip_suffix(suffix)?.parse::<f64>().ok();
+        let mut tried: Vec<(f64, f64)> =
+            labels.iter().filter_map(|label| Some((value(label)?, of(chip, label)?))).collect();
+        tried.sort_by(|a, b| a.0.total_cmp(&b.0));
+        tried
+    };
     let mut out = String::from(
-        "| chip | rate for its price, of the best | ties at a price of | share of the peak | launch | vector rate | DRAM reached |\n|---|---|---|---|---|---|---|\n",
+        "| | over | rate for the price | ties at share of the peak | of the other | at launch | at vector rate | at share of DRAM |\n\
+         |---|---|---|---|---|---|---|---|\n",
     );
-    for chip in &chips {
-        let Some((_, own)) = stated.iter().find(|(c, _)| c == chip) else {
-            out.push_str(&format!("| {chip} | does not fit | | | | | |\n"));
-            continue;
-        };
-        let level = if chip == best { second.map_or(0.0, |s| s.1) } else { *most };
-        let mut line = format!("| {chip} | {:.2} | {:.2} of its own |", own / most, own / level);
-        for (prefix, suffix, unit) in
-            [("share-", "", ""), ("launch-", "us", " us"), ("vector-", "T", " TFLOP/s"), ("dram-", "", "")]
-        {
-            let value = |label: &&&str| label.strip_prefix(prefix)?.strip_suffix(suffix)?.parse::<f64>().ok();
-            let mut tried: Vec<(f64, f64)> =
-                labels.iter().filter_map(|label| Some((value(&label)?, of(chip, label)?))).collect();
-            tried.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let moves = tried.iter().any(|(_, y)| (y / tried[0].1 - 1.0).abs() > 1e-3);
-            let text = if moves { flip(&tried, level, unit) } else { "does not matter".into() };
-            line.push_str(&format!(" {text} |"));
+    for chip in chips.iter().filter(|chip| is_dataflow(chip)) {
+        for other in chips.iter().filter(|chip| !is_dataflow(chip)) {
+            let (Some(own), Some(level)) = (of(chip, "as-stated"), of(other, "as-stated")) else {
+                out.push_str(&format!("| {chip} | {other} | does not fit | | | | | |\n"));
+                continue;
+            };
+            let at = |number: (&str, &str, &str)| {
+                let tried = tried(chip, number);
+                let moves = tried.iter().any(|(_, y)| (y / tried[0].1 - 1.0).abs() > 1e-3);
+                if moves { flip(&tried, level, number.2) } else { "does not matter".into() }
+            };
+            // Where the other one wins, this one loses.
+            let theirs = match flip(&tried(other, TRIED[0]), own, "") {
+                text if text.starts_with("wins") => text.replacen("wins", "loses", 1),
+                text => text.replacen("loses", "wins", 1),
+            };
+            out.push_str(&format!(
+                "| {chip} | {other} | {:.2} | {} | {} | {} | {} | {} |\n",
+                own / level,
+                at(TRIED[0]),
+                theirs,
+                at(TRIED[1]),
+                at(TRIED[2]),
+                at(TRIED[3])
+            ));
         }
-        out.push_str(&format!("{line}\n"));
     }
     Ok(out)
 }
