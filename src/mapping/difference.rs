@@ -35,7 +35,7 @@ pub struct Step {
 }
 
 /// What software takes, what is possible, and the steps between.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Difference {
     /// The software.
     pub software: String,
@@ -60,6 +60,23 @@ pub fn difference(
     limits: &Limits,
     deadline: Deadline,
 ) -> Result<Difference, String> {
+    let free = System { software: Some(Software::Free), ..system.clone() };
+    let possible = best(&Executions::new(&free, model, limits)?, pins, deadline)?;
+    difference_to(possible, system, model, pins, limits, deadline)
+}
+
+/// The same where what is possible is known, and its bound.
+///
+/// # Errors
+/// As [`difference`].
+pub fn difference_to(
+    (possible, bound): (Prediction, f64),
+    system: &System,
+    model: &LanguageModel,
+    pins: &Pins,
+    limits: &Limits,
+    deadline: Deadline,
+) -> Result<Difference, String> {
     let by = |software| System { software: Some(software), ..system.clone() };
     let software = by(if system.stack.is_some() { Software::Stack } else { Software::Generic });
     let taken = best(&Executions::new(&software, model, limits)?, pins, deadline)?.0;
@@ -69,11 +86,9 @@ pub fn difference(
     let policy = Policy::new(&without, model)?;
     let (hostless, _) = predict_by(&policy, &without, model, e, deadline).map_err(|e| e.to_string())?;
     let mut times = vec![("host", hostless.time.total)];
-    let free = by(Software::Free);
     if system.chip.0.style == Style::KernelByKernel {
-        between(&Machine::possible(&free)?, model, e, deadline, &mut times)?;
+        between(&Machine::possible(system)?, model, e, deadline, &mut times)?;
     }
-    let (possible, bound) = best(&Executions::new(&free, model, limits)?, pins, deadline)?;
     let last = if times.len() > 1 { "degrees" } else { "mapping and decisions" };
     times.push((last, possible.time.total));
     let mut before = taken.time.total;

@@ -118,7 +118,7 @@ fn passes_are_those_of_the_graph() {
         let best = |recompute| {
             let key = key(recompute);
             let bound = free.bound(&key);
-            let best = free.best(&key, &bound, Deadline::never()).unwrap().unwrap().blocks;
+            let best = free.best(&key, &bound, Deadline::never()).unwrap().remove(0).blocks;
             for (b, p) in [(bound.plain, best.plain), (bound.experts, best.experts), (bound.head, best.head)] {
                 assert!(b.forward_pass <= p.forward_pass && b.backward_pass <= p.backward_pass, "{name}: {b:?} {p:?}");
                 assert!(b.kept <= p.kept * (1.0 + 1e-12) && b.flop <= p.flop * (1.0 + 1e-12), "{name}: {b:?} {p:?}");

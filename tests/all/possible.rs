@@ -271,3 +271,35 @@ fn fusions_and_divisions_by_hand() {
     assert!(same(pass(&none).kept - pass(&divided).kept, kept));
     assert_eq!(none.attention_kernel(), AttentionKernel::Fused);
 }
+
+/// Rows of a study and `explain` say what lies between, on chips of both kinds.
+#[test]
+fn rows_say_what_lies_between() {
+    let scratch = crate::scratch::Scratch::new("possible");
+    let study = "name: s\nworkload: { from: gpt3-6.7b, global_batch: 64 }\nsystem: h100-dgx-8\naxes:\n\
+                 \x20 - name: kind\n\x20   points:\n\x20     kernels: { system: h100-dgx-8, system.software: free }\n\
+                 \x20     graphs: { system: sn10-8-torus-2d }\n\
+                 solve: { difference: true }\n";
+    scratch.write("s.yaml", study);
+    scratch.succeed(&["study", "run", "s.yaml", "--no-plots", "--out", "out"]);
+    let mut rows = csv::Reader::from_path(scratch.file("out/results.csv")).unwrap();
+    let header = rows.headers().unwrap().clone();
+    let mut kinds = 0;
+    for row in rows.records().map(Result::unwrap) {
+        let cell = |name: &str| header.iter().position(|h| h == name).map_or("", |i| &row[i]);
+        let number = |name: &str| cell(name).parse::<f64>().ok();
+        assert_eq!((cell("status"), cell("software")), ("optimal", "free"), "{row:?}");
+        let steps = ["host", "fusion", "sharding", "overlap", "recomputation", "schedule", "degrees", "mapping"];
+        let saved: Vec<f64> = steps.iter().filter_map(|s| number(&format!("saved_{s}_s"))).collect();
+        let between = number("software_iteration_s").unwrap() - number("iteration_s").unwrap();
+        assert!(same(saved.iter().sum(), between), "{row:?}");
+        kinds += saved.len();
+    }
+    // Seven steps on one kind of chip, the host and the mapping on the other.
+    assert_eq!(kinds, 9);
+    let text = scratch.succeed(&["explain", "--workload", "gpt3-6.7b", "--system", "h100-dgx-8", "--tp", "8"]);
+    assert!(
+        text.contains("generic takes") && text.contains("sharding") && text.contains("nothing possible is below"),
+        "{text}"
+    );
+}

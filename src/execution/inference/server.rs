@@ -2,7 +2,7 @@
 
 use crate::execution::machine::{Line, Machine, Traffic};
 use crate::model::kernel_time::KernelTimes;
-use crate::system::{Serving, System};
+use crate::system::{Serving, Software, System};
 use crate::workload::language::{DataType, LanguageModel};
 
 /// A system that inference can be predicted on.
@@ -32,6 +32,12 @@ impl Server {
     pub fn new(system: &System) -> Result<Self, String> {
         if let Some(die) = system.too_large() {
             return Err(format!("infeasible (die): {}", die.beyond_limit()));
+        }
+        if system.software == Some(Software::Free) {
+            return Err(format!(
+                "{}: software: free: what is possible is searched for training; serving takes stack, generic or ideal",
+                system.name
+            ));
         }
         let machine = Machine::of_any_style(system)?;
         let Some(kernels) = &system.chip.0.kernels else {

@@ -111,6 +111,40 @@ pub fn winners(sources: &mut Sources) -> Result<String, String> {
     Ok(out)
 }
 
+/// Chips: what of the software's time each step to what is possible saves, per cent, in the rows of a task at equal number.
+pub fn steps(task: &str, sources: &mut Sources) -> Result<String, String> {
+    const STEPS: [&str; 8] =
+        ["host", "fusion", "sharding", "overlap", "recomputation", "schedule", "degrees", "mapping"];
+    let all = rows("gpu-vs-dataflow", sources)?;
+    let mut out =
+        format!("| {task} | software | {} | possible |\n|---|---|{}---|\n", STEPS.join(" | "), "---|".repeat(8));
+    for row in all.iter().filter(|row| {
+        row.get("task").is_some_and(|t| t == task) && row.get("equal").is_some_and(|equal| equal == "chips")
+    }) {
+        // What its software was measured with is not beside the wafer that its graphs are mapped onto.
+        if cell(row, "chip")? == "wse-2" {
+            continue;
+        }
+        let seconds = |column: &str| number(row, column).ok().filter(|x| x.is_finite());
+        let Some(software) = seconds("software_iteration_s") else {
+            out.push_str(&format!("| {} | does not fit |{}\n", cell(row, "chip")?, " |".repeat(9)));
+            continue;
+        };
+        let saved = STEPS.map(|step| {
+            let saved = seconds(&format!("saved_{step}_s"));
+            saved.map_or(String::new(), |saved| format!("{:.1} %", 100.0 * saved / software + 0.0))
+        });
+        out.push_str(&format!(
+            "| {} | {} s | {} | {} s |\n",
+            cell(row, "chip")?,
+            significant(software, 3),
+            saved.join(" | "),
+            significant(number(row, "iteration_s")?, 3)
+        ));
+    }
+    Ok(out)
+}
+
 /// The value between tried ones at which `of` reaches `level`, or why there is none.
 fn flip(tried: &[(f64, f64)], level: f64, unit: &str) -> String {
     for pair in tried.windows(2) {

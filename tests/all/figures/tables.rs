@@ -13,6 +13,9 @@ pub type Row = BTreeMap<String, String>;
 
 /// The table `name`.
 pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
+    if let Some(task) = name.strip_prefix("comparison-steps ") {
+        return comparison::steps(task, sources);
+    }
     if let Some(equal) = name.strip_prefix("comparison ") {
         return comparison::rates(equal, sources);
     }
