@@ -1,9 +1,11 @@
 //! Executions: time and memory of the stages derived again, stage by stage, from the passes of the blocks; and the passes of the free search from the
-//! decisions of its plan, whose own figures [`super::derive`] derives.
+//! decisions of its plan, whose own figures [`super::derive`] derives. Of layers that run kernel by kernel the pass is the sum of the kernels of their mapping.
 
 use super::{CheckError, derive};
-use crate::execution::block::{BlockPass, Blocks};
+use crate::execution::block::{BlockKey, BlockPass, Blocks};
 use crate::execution::communication::IterationLinks;
+use crate::execution::layer::{Kernels, Sums};
+use crate::execution::policy::layer_pass;
 use crate::execution::schedule::ChipWeights;
 use crate::execution::{Execution, Machine, Offload, Prediction, Schedule, StateBytes, Zero};
 use crate::graph::Phase;
@@ -33,6 +35,23 @@ pub fn verify(
     same("bytes of the fullest stage", prediction.memory.device.total(), fullest)?;
     let second = (0..line.stages.len()).map(|i| line.bytes(i).1).fold(0.0, f64::max);
     same("bytes in the second tier", prediction.memory.second_tier, second)?;
+    for (what, pass, with_experts) in
+        [("layer", &prediction.blocks.plain, false), ("expert layer", &prediction.blocks.experts, true)]
+    {
+        let Some(mapping) = &pass.mapping else { continue };
+        let key = BlockKey::of(e);
+        let peak = machine.peak(model).map_err(|e| CheckError::Violations(vec![e]))?;
+        let kernels = Kernels::new(machine, model, key.division, peak).by(mapping).layer(with_experts);
+        let derived = layer_pass(machine, model, &key, with_experts, mapping, &Sums::of(&kernels));
+        for (part, said, derived) in [
+            ("forward_pass", pass.forward_pass, derived.forward_pass),
+            ("backward_pass", pass.backward_pass, derived.backward_pass),
+            ("kept", pass.kept, derived.kept),
+            ("working", pass.working, derived.working),
+        ] {
+            same(&format!("{what}: {part}"), said, derived)?;
+        }
+    }
     let Some(plan) = plan else { return Ok(()) };
     super::verify(plan)?;
     same("tp of the blocks", e.tp as f64, plan.figures.tp as f64)?;

@@ -6,8 +6,11 @@ use super::map::{Format, HowMany, MapArgs};
 use super::present::{align, plain, significant};
 use super::{Failure, output};
 use crate::deadline::Deadline;
+use crate::execution::mapping::{Branch, Core, LayerMapping};
 use crate::execution::search::{Found, Pins};
-use crate::execution::{Execution, ExecutionFile, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within};
+use crate::execution::{
+    Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within,
+};
 use crate::mapping::executions::Executions;
 use crate::mapping::search::{Objective, Passes};
 use crate::mapping::solver::Limits;
@@ -155,7 +158,7 @@ impl ExecutionArgs {
 /// [`Failure`] that says so.
 pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Result<(), Failure> {
     let training = read_model(workload).is_some_and(|model| model.pass == ModelPass::Training);
-    if training && system.software() == Software::Free {
+    if training && system.chip.0.style == Style::Dataflow && system.software() == Software::Free {
         say!(
             "note: {command} takes this model as one graph, 1F1B, nothing computed again, no ZeRO; `flowspace map` searches its executions"
         );
@@ -367,7 +370,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
         }
     };
     super::print(&match args.format {
-        Format::Text => text(&answer, model, system),
+        Format::Text => text(&answer, model, system, machine),
         Format::Json => format!("{:#}\n", to_json(&answer, model, system)),
     });
     if let Some(path) = &args.plan_out {
@@ -416,7 +419,25 @@ fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
+/// A mapping of a layer in words.
+fn mapped(mapping: &LayerMapping, machine: &Machine) -> String {
+    let branch = |b: Branch| format!("{}, {}", b.first.word(), b.last.word());
+    let core = match mapping.core {
+        Core::Unfused => "products and vector work".into(),
+        Core::Kernel(i) => {
+            machine.attention_kernels.get(i).map_or_else(|| "one kernel".into(), |(name, _)| format!("kernel {name}"))
+        }
+    };
+    let fused = mapping.fused.words();
+    format!(
+        "attention divides {} (first product, last); its core is {core}; perceptron divides {}; fused: {}",
+        branch(mapping.attention),
+        branch(mapping.perceptron),
+        if fused.is_empty() { "nothing".into() } else { fused.join(", ") }
+    )
+}
+
+fn text(answer: &Answer, model: &LanguageModel, system: &System, machine: &Machine) -> String {
     let p = &answer.prediction;
     let e = &p.execution;
     let mut out = format!("{} on {} ({} of {} chips)\n\n", model.name, system.name, p.chips, system.chip_count());
@@ -512,6 +533,13 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System) -> String {
         memory.add_row(["in the second tier".to_string(), Bytes(p.memory.second_tier).to_string()]);
     }
     out.push_str(&format!("{memory}\n(stage {}, which holds most)\n\n", p.memory.stage));
+    if system.software() == Software::Free {
+        for (name, pass) in [("layer", &p.blocks.plain), ("expert layer", &p.blocks.experts)] {
+            if let Some(mapping) = &pass.mapping {
+                out.push_str(&format!("{name}: {}\n\n", mapped(mapping, machine)));
+            }
+        }
+    }
     if let Some(plan) = &answer.plan {
         let blocks = plan.blocks();
         let each = blocks.iter().map(|(name, repeat, seconds)| format!("{name} {repeat} x {}", Seconds(*seconds)));
@@ -570,6 +598,13 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
     });
     object["statement"] = json!(answer.statement);
     object["software"] = json!(statement::software_name(system));
+    if system.software() == Software::Free {
+        for (name, pass) in [("layer", &p.blocks.plain), ("expert_layer", &p.blocks.experts)] {
+            if let Some(mapping) = &pass.mapping {
+                object["mapping"][name] = json!(mapping);
+            }
+        }
+    }
     if let Some(plan) = &answer.plan {
         object["blocks"] = json!({
             "tiles": plan.decisions.tiles,

@@ -67,6 +67,10 @@ pub struct ExplainArgs {
     /// Most seconds of all searches together; what is left out then is said to be.
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Search")]
     pub time_limit: Option<f64>,
+    /// Of a language model: what its software takes (generic software where the system names none), what is possible, and what saves the seconds between.
+    /// On chips that run kernel by kernel there is nothing else to explain.
+    #[arg(long, conflicts_with = "plan", help_heading = "Output")]
+    pub software: bool,
     /// How much more of each resource, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = MORE, value_parser = percent, help_heading = "Output")]
     pub by: f64,
@@ -108,6 +112,9 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         && let (Ok(workload), Ok(system)) = (WorkloadSpec::load(workload), System::load(system))
         && let Ok(system) = System::build(&system)
     {
+        if let Some(explained) = super::software::run(args, &workload, &system) {
+            return explained;
+        }
         super::execution::refuse_executions(&workload, &system, "explain")?;
     }
     let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;

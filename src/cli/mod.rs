@@ -37,6 +37,7 @@ mod report;
 mod rows;
 pub mod schema;
 pub mod show;
+mod software;
 pub mod study;
 pub mod submit;
 pub mod trace;

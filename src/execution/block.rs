@@ -2,11 +2,12 @@
 //! answers for it.
 //!
 //! A pass depends on the division of a microbatch, recomputation and overlap of tensor parallelism, and on nothing else of an execution: a search
-//! keeps them in a table. There are two inner searches: a *policy*, what a software stack makes of the block ([`super::policy`]), and the *free* one, the
-//! best mapping of the block's graph (`mapping::free`). Weights are not part of a pass: whatever the mapping, each chip of a cut holds its share of them.
+//! keeps them in a table. There are three inner searches: a *policy*, what a software stack makes of the block ([`super::policy`]); what is *possible* on chips that run
+//! kernel by kernel ([`super::possible`]); and on those that fuse the best mapping of the block's graph (`mapping::free`). Weights are not part of a pass: whatever the mapping, each chip of a cut holds its share of them.
 
 use super::communication::Exposed;
 use super::layer::Division;
+use super::mapping::LayerMapping;
 use super::spec::{Execution, Recompute};
 use crate::deadline::Deadline;
 use crate::plan::Plan;
@@ -67,6 +68,8 @@ pub struct BlockPass {
     pub kept: f64,
     /// Bytes alive while the backward pass is in it, beyond `kept`.
     pub working: f64,
+    /// How its kernels are divided and fused, where it is a layer that runs kernel by kernel.
+    pub mapping: Option<LayerMapping>,
 }
 
 impl BlockPass {
@@ -137,11 +140,12 @@ pub trait Inner {
     fn held(&self, key: &BlockKey) -> Blocks {
         self.bound(key)
     }
-    /// The fastest mapping of blocks of which the bound is known; `None` where there is none, or no time for it.
+    /// Mappings of blocks of which the bound is known, one of which is the best of the space whatever else an execution decides: fastest or, where others keep
+    /// less, those too. Empty where there is none, or no time for it.
     ///
     /// # Errors
     /// A sentence: the search failed.
-    fn best(&self, key: &BlockKey, bound: &Blocks, deadline: Deadline) -> Result<Option<Best>, String>;
+    fn best(&self, key: &BlockKey, bound: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String>;
     /// Which decisions it has.
     fn space(&self) -> Space;
 }

@@ -264,21 +264,38 @@ impl<'a> Cells<'a> {
         if !self.inner.space().exact && self.is_hopeless(cell, frame, best.is_none(), found) {
             return Ok(());
         }
-        let Some(inner) = self.inner.best(&cell.key, &self.blocks[cell.block], deadline)? else {
+        let mappings = self.inner.best(&cell.key, &self.blocks[cell.block], deadline)?;
+        if mappings.is_empty() {
             found.unmapped += frame.inside(micro_batch);
             if deadline.is_over() {
                 found.stopped = true;
                 found.bound = found.bound.min(cell.bound);
             }
-            return Ok(());
-        };
+        }
+        for inner in &mappings {
+            self.look_by(cell, frame, schedules, inner, best, found);
+        }
+        Ok(())
+    }
+
+    /// The same with one mapping of its blocks.
+    fn look_by(
+        &self,
+        cell: &Cell,
+        frame: &Frame,
+        schedules: &[(Schedule, u64)],
+        inner: &Best,
+        best: &mut Option<(f64, Execution, Best)>,
+        found: &mut Found,
+    ) {
+        let micro_batch = cell.key.division.micro_batch;
         let plan = self.plan(frame, &inner.blocks, micro_batch);
         let least_plan = self.plan(frame, &inner.least, micro_batch);
         let proven = inner.least == inner.blocks;
         let mut e = execution(&frame.degrees, &cell.key);
         if inner.plan.is_some() && best.as_ref().is_some_and(|(time, ..)| least_plan.bound(&e, true) >= *time) {
             found.pruned += 1;
-            return Ok(());
+            return;
         }
         let is_least = |s: &Schedule| matches!(s, Schedule::OneForwardOneBackward | Schedule::ZeroBubble);
         for &(zero, offload) in &frame.tails.states {
@@ -318,7 +335,6 @@ impl<'a> Cells<'a> {
                 }
             }
         }
-        Ok(())
     }
 }
 

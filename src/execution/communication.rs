@@ -10,10 +10,11 @@
 //! | pipeline | X, of which each tensor-parallel chip sends a t-th where the stack scatters; forward and backward | pp at stride t cp dp | all |
 //! | data | all-reduce of gradients, or reduce-scatter of gradients and all-gather of weights (ZeRO 1); ZeRO 2: reduce-scatter every microbatch; ZeRO 3: all-gather of weights forward and backward, reduce-scatter, every microbatch (Rajbhandari et al. 2019, arXiv 1910.02054, section 7) | dp cp at stride t; experts dp cp / ep at stride t ep | all; with `overlap_dp` what exceeds the backward pass of the last microbatch, of which the last layer's waits; ZeRO 3 what exceeds the layer |
 //!
-//! A collective that chips wait for costs the stack's `collective_overhead` besides.
+//! Tensor parallelism as of a stack; of other mappings [`super::mapping`] says what travels. A collective that chips wait for costs the stack's `collective_overhead` besides.
 
 use super::layer::{Division, Sums};
 use super::machine::{Line, Machine, Traffic};
+use super::mapping::{LayerMapping, collectives};
 use crate::system::stack::HandOver;
 use crate::workload::language::LanguageModel;
 
@@ -94,7 +95,7 @@ pub fn expert_bytes(model: &LanguageModel, division: &Division) -> f64 {
 }
 
 impl LayerCommunication {
-    /// Of one layer whose kernels sum to `sums`.
+    /// Of one layer whose kernels sum to `sums`, every matrix divided.
     pub fn of(
         machine: &Machine,
         model: &LanguageModel,
@@ -102,6 +103,19 @@ impl LayerCommunication {
         overlap_tp: bool,
         with_experts: bool,
         sums: &Sums,
+    ) -> Self {
+        Self::mapped(machine, model, division, overlap_tp, with_experts, sums, &LayerMapping::of_stack(machine))
+    }
+
+    /// The same of a mapping.
+    pub fn mapped(
+        machine: &Machine,
+        model: &LanguageModel,
+        division: &Division,
+        overlap_tp: bool,
+        with_experts: bool,
+        sums: &Sums,
+        mapping: &LayerMapping,
     ) -> Self {
         let hidden = hidden_bytes(model, division);
         let overhead = machine.stack.collective_overhead.0;
@@ -112,8 +126,14 @@ impl LayerCommunication {
             let count = if model.parallel_block { 1.0 } else { 2.0 };
             let peers = machine.peers_in_box(t, 1).saturating_sub(1) as f64;
             out.host = count * machine.stack.host_collective_peer.0 * peers;
-            let once = count * out.reduce;
-            let split = |products: f64| {
+            let usual = || {
+                let once = count * out.reduce;
+                let gather = || count * machine.line(Traffic::Gather, t, 1).at(hidden);
+                [once, once, if division.sequence_parallel { gather() } else { 0.0 }]
+            };
+            let [forward, backward, gather] =
+                if mapping.divides_weights() { usual() } else { collectives(machine, model, division, mapping) };
+            let split = |once: f64, products: f64| {
                 if !overlap_tp {
                     return (once, 0.0);
                 }
@@ -121,14 +141,13 @@ impl LayerCommunication {
                 let (waits, hides) = beside(once * (1.0 - 1.0 / pieces), products * (1.0 - 1.0 / pieces));
                 (waits + once / pieces, hides)
             };
-            (out.forward.tp, out.forward.hidden) = split(sums.forward_products);
-            (out.backward.tp, out.backward.hidden) = split(sums.backward_products);
+            (out.forward.tp, out.forward.hidden) = split(forward, sums.forward_products);
+            (out.backward.tp, out.backward.hidden) = split(backward, sums.backward_products);
             let beside_gradients = out.backward.tp * machine.stack.collectives_beside_gradients.0;
             let (waits, hides) = beside(beside_gradients, sums.backward_products - out.backward.hidden);
             out.backward.tp += waits - beside_gradients;
             out.backward.hidden += hides;
-            if division.sequence_parallel {
-                let gather = count * machine.line(Traffic::Gather, t, 1).at(hidden);
+            if gather > 0.0 {
                 let left =
                     if overlap_tp { sums.backward_products - out.backward.hidden } else { sums.backward_products };
                 let (waits, hides) = beside(gather, left);

@@ -11,11 +11,16 @@
 //! reads two and writes one, gated reads three and writes two), queries, keys, values and the core's output are re-ordered once each way, rotations read and write
 //! queries and keys. An unfused core reads and writes the scores for mask and softmax, with dropout reads, writes and keeps a mask; backward the same with a
 //! third pass for the softmax's output. Norms of queries and keys pass over those as a norm does over hidden channels. Under sequence parallelism the first kind is divided among t too.
+//!
+//! Which way each matrix is divided, which kernel the core is, and which vector work is part of another kernel is the layer's mapping ([`super::mapping`]): a stack's
+//! ([`Kernels::new`]), or one that is tried ([`Kernels::by`]). A product with its tokens divided has T/t rows and its whole matrix. Fused, a sum and the norm that reads it
+//! pass once less, a norm's backward pass and the sum of gradients after it twice less; the function adds to the product before it what it writes, its gradient to
+//! the product before it what that reads and makes besides; adding gradients up travels beside the products that make them; nothing is re-ordered by itself.
 
 use super::machine::Machine;
+use super::mapping::{Branch, Core, LayerMapping, Sharding};
 use crate::model::attention_kernel::FusedAttentionWork;
 use crate::model::kernel_time::Product;
-use crate::system::stack::Attention;
 use crate::workload::language::{AttentionCount, Head, LanguageModel, Position};
 
 /// Which part of a step a kernel belongs to.
@@ -74,9 +79,6 @@ pub struct Division {
     pub sequence_parallel: bool,
 }
 
-/// Share of the tokens whose words a masked language model predicts (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
-const MASKED: f64 = 0.15;
-
 /// Builds lists of kernels for one model, machine and division.
 pub struct Kernels<'a> {
     machine: &'a Machine,
@@ -86,8 +88,12 @@ pub struct Kernels<'a> {
     head_rate: f64,
     batched_rate: f64,
     wide_peak: f64,
+    mapping: LayerMapping,
     list: Vec<KernelTime>,
 }
+
+/// Vector kernels that re-order queries, keys, values and the core's output, of those that a stack launches each way.
+const REORDERING: f64 = 4.0;
 
 impl<'a> Kernels<'a> {
     /// For products of `peak` FLOP/s. Attention and head run in the type of the activations, also where the products with weights
@@ -104,8 +110,14 @@ impl<'a> Kernels<'a> {
             head_rate,
             batched_rate: wide_peak * machine.batched_efficiency,
             wide_peak,
+            mapping: LayerMapping::of_stack(machine),
             list: Vec::with_capacity(40),
         }
+    }
+
+    /// With another mapping of the layer than the stack's.
+    pub fn by(self, mapping: &LayerMapping) -> Self {
+        Self { mapping: *mapping, ..self }
     }
 
     /// Tokens of a microbatch on one chip.
@@ -129,49 +141,43 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// A product with a weight in the model's type of products: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of
-    /// them at once, each with rows of its own. Where that type is narrower than the activations, what it reads of them is converted before: the input
-    /// forward, the result's gradient backward, each once for both products that read it.
-    fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64) {
-        let narrow = self.model.types.products().bytes() < self.model.types.activations.bytes();
-        let share = if weights > 1.0 { self.machine.stack.grouped_share.0 } else { 1.0 };
-        self.weight_at(name, [weights, rows, n, k], self.rate * share, narrow);
-        if narrow {
-            let bytes = self.machine.stack.conversion.0 * weights * rows;
-            self.vector("conversion", Phase::Forward, Work::Vector, bytes * k, 0.0);
-            self.vector("conversion", Phase::BackwardInput, Work::Vector, bytes * n, 0.0);
-        }
+    /// A product with a weight: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of them at once, each
+    /// with rows of its own.
+    fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64, rate: f64) {
+        self.weight_and(name, weights, [rows, n, k], rate, [0.0; 3]);
     }
 
-    /// The same at a rate of its own, operands in the activations' type unless they are narrow.
-    fn weight_at(&mut self, name: &'static str, [weights, rows, n, k]: [f64; 4], rate: f64, narrow: bool) {
+    /// The same where each of the three products moves more bytes for vector work that is part of it.
+    fn weight_and(&mut self, name: &'static str, weights: f64, [rows, n, k]: [f64; 3], rate: f64, more: [f64; 3]) {
         let (a, w) = (self.model.types.activations.bytes(), self.model.types.weights.bytes());
-        let read = |word: f64| if narrow { self.model.types.products().bytes() } else { word };
-        let (ra, rw) = (read(a), read(w));
-        for (phase, m, n, k, words) in [
-            (Phase::Forward, rows, n, k, [ra, rw, a]),
-            (Phase::BackwardInput, rows, k, n, [ra, rw, a]),
-            (Phase::BackwardWeight, n, k, rows, [ra, ra, w]),
+        for (phase, m, n, k, words, more) in [
+            (Phase::Forward, rows, n, k, [a, w, a], more[0]),
+            (Phase::BackwardInput, rows, k, n, [a, w, a], more[1]),
+            (Phase::BackwardWeight, n, k, rows, [a, a, w], more[2]),
         ] {
-            // Frozen weights need no gradients.
-            if phase == Phase::BackwardWeight && self.model.adapters.is_some() {
-                continue;
-            }
             let product = Product { batch: weights, m, n, k };
-            let seconds = self.machine.kernels.product(&product, rate, words);
-            self.push(name, phase, Work::Product, product.flop(), product.bytes(words), seconds);
+            let seconds = self.machine.kernels.product_and(&product, rate, words, more);
+            self.push(name, phase, Work::Product, product.flop(), product.bytes(words) + more, seconds);
         }
     }
 
-    /// Adapters beside a product with k channels in and n out: both factors forward and backward are bound by what they read and write, the input and
-    /// its gradient, the result (read and added to) and its gradient.
-    fn adapter(&mut self, n: f64, k: f64) {
-        if self.model.adapters.is_none() {
-            return;
+    /// A product of a branch: columns and contracted size of the whole matrix, of which a chip has the tokens' part, and of a chip's part of the
+    /// matrix. `fused` are the bytes of the function, forward and backward, that are part of it.
+    fn product(&mut self, name: &'static str, sharding: Sharding, whole: [f64; 2], part: [f64; 2], fused: [f64; 2]) {
+        let (tokens, t, rate) = (self.tokens(), self.t(), self.rate);
+        let adds = if self.mapping.fused.accumulation { self.machine.stack.gradient_accumulation.0 } else { 0.0 };
+        match sharding {
+            Sharding::Weights => {
+                let [n, k] = part;
+                self.weight_and(name, 1.0, [tokens, n, k], rate, [fused[0], fused[1], n * k * adds]);
+            }
+            Sharding::Tokens => {
+                let [n, k] = whole;
+                self.weight_and(name, 1.0, [tokens / t, n, k], rate, [fused[0], fused[1], 0.0]);
+                // What is scattered is added up after it.
+                self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, n * k / t * adds, 0.0);
+            }
         }
-        let bytes = self.tokens() * self.model.types.activations.bytes();
-        self.vector("adapter", Phase::Forward, Work::Vector, bytes * (k + 2.0 * n), 3.0);
-        self.vector("adapter", Phase::BackwardInput, Work::Vector, bytes * (3.0 * k + 2.0 * n), 5.0);
     }
 
     fn vector(&mut self, name: &'static str, phase: Phase, work: Work, bytes: f64, kernels: f64) {
@@ -188,7 +194,7 @@ impl<'a> Kernels<'a> {
         let heads = model.heads as f64 / t;
         let batch = d.micro_batch as f64 * heads;
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
-        if self.machine.stack.attention == Attention::Flash {
+        if let Core::Kernel(of) = self.mapping.core {
             let work = FusedAttentionWork {
                 heads: batch,
                 // A chip has at least one head of keys and values.
@@ -201,7 +207,8 @@ impl<'a> Kernels<'a> {
                 value_width: v,
                 word,
             };
-            let (kernel, times, peak) = (&self.machine.fused_attention, &self.machine.kernels, self.wide_peak);
+            let (times, peak) = (&self.machine.kernels, self.wide_peak);
+            let kernel = self.machine.attention_kernels.get(of).map_or(&self.machine.fused_attention, |(_, k)| k);
             let (forward, backward) = (work.forward(kernel, times, peak), work.backward(kernel, times, peak));
             for (phase, cost) in [(Phase::Forward, forward), (Phase::BackwardInput, backward)] {
                 self.push("attention", phase, Work::Attention, cost.flop, cost.bytes, cost.seconds);
@@ -230,8 +237,18 @@ impl<'a> Kernels<'a> {
     }
 
     fn attention_weights(&mut self) {
-        let model = self.model;
-        let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
+        let (model, branch) = (self.model, self.mapping.attention);
+        if branch != Branch::WEIGHTS || (self.mapping.fused.accumulation && model.latent_attention.is_none()) {
+            let (h, a) = (model.hidden as f64, model.heads as f64);
+            let (qk, v, t) = (model.query_width() as f64, model.value_width() as f64, self.t());
+            let kv = model.kv_heads() as f64;
+            // A chip has at least one head of keys and values.
+            let part = a * qk / t + (kv / t).max(1.0) * (qk + v);
+            self.product("query_key_value", branch.first, [a * qk + kv * (qk + v), h], [part, h], [0.0; 2]);
+            self.product("attention_out", branch.last, [h, a * v], [h, a * v / t], [0.0; 2]);
+            return;
+        }
+        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
         let a = model.heads as f64;
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
         match model.latent_attention {
@@ -239,61 +256,110 @@ impl<'a> Kernels<'a> {
                 let (c, r) = (l.kv_rank as f64, l.rope_dim as f64);
                 let from = match l.q_rank {
                     Some(rank) => {
-                        self.weight("query_down", 1.0, tokens, rank as f64, h);
+                        self.weight("query_down", 1.0, tokens, rank as f64, h, rate);
                         rank as f64
                     }
                     None => h,
                 };
-                self.weight("query", 1.0, tokens, a * qk / t, from);
-                self.weight("key_value_down", 1.0, tokens, c + r, h);
-                self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c);
+                self.weight("query", 1.0, tokens, a * qk / t, from, rate);
+                self.weight("key_value_down", 1.0, tokens, c + r, h, rate);
+                self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c, rate);
             }
             None => {
                 // A chip has at least one head of keys and values.
                 let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
-                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h);
+                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h, rate);
             }
         }
-        self.weight("attention_out", 1.0, tokens, h, a * v / t);
-        self.adapter(h, a * v / t);
-        self.adapter((a * qk + model.kv_heads() as f64 * (qk + v)) / t, h);
+        self.weight("attention_out", 1.0, tokens, h, a * v / t, rate);
     }
 
-    /// Products of the perceptron or the experts; gives the elements that its function makes on this chip.
-    fn perceptron(&mut self, with_experts: bool) -> f64 {
-        let model = self.model;
-        let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
+    /// Elements that the function of the perceptron or the experts makes on this chip.
+    fn inner(&self, with_experts: bool) -> f64 {
+        let (tokens, t) = (self.tokens(), self.t());
+        match self.model.experts.filter(|_| with_experts) {
+            None => tokens * (self.model.ffn() as f64 / t),
+            Some(e) => {
+                let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
+                tokens * (e.ffn as f64 / t * sent + e.shared_width() / t)
+            }
+        }
+    }
+
+    /// Passes of the function over its width, forward and backward.
+    fn function(&self) -> [f64; 2] {
+        if self.model.gated { [3.0, 5.0] } else { [2.0, 3.0] }
+    }
+
+    /// Products of the perceptron or the experts, and the function where it is part of them.
+    fn perceptron(&mut self, with_experts: bool) {
+        let (model, fused, branch) = (self.model, self.mapping.fused, self.mapping.perceptron);
+        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
         // Both first matrices of a gated perceptron run as one product.
         let firsts = (model.ffn_matrices() - 1) as f64;
+        // Forward what the function makes is written besides; backward its inputs are read, and a gated one writes two gradients for the one.
+        let word = model.types.activations.bytes();
+        let [_, gradient] = self.function();
+        let parts = if fused.function { [1.0, gradient - 2.0].map(|passes| passes * word) } else { [0.0; 2] };
+        let adds = if fused.accumulation { self.machine.stack.gradient_accumulation.0 } else { 0.0 };
         let Some(e) = model.experts.filter(|_| with_experts) else {
-            let f = model.ffn() as f64 / t;
-            self.weight("perceptron_in", 1.0, tokens, firsts * f, h);
-            self.weight("perceptron_out", 1.0, tokens, h, f);
-            return tokens * f;
+            let (f, inner) = (model.ffn() as f64, self.inner(false));
+            // Where tokens are exchanged in between, the gradient comes by a kernel of its own.
+            let alike = branch.first == branch.last;
+            let backward = if alike { inner * parts[1] } else { 0.0 };
+            let part = f / t;
+            self.product("perceptron_in", branch.first, [firsts * f, h], [firsts * part, h], [inner * parts[0], 0.0]);
+            self.product("perceptron_out", branch.last, [h, f], [h, part], [0.0, backward]);
+            if fused.function && !alike {
+                self.vector("function", Phase::BackwardInput, Work::Vector, inner * word * gradient, 1.0);
+            }
+            return;
         };
         let f = e.ffn as f64 / t;
         let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
         let here = e.count as f64 / self.division.ep as f64;
         let rows = tokens * sent / here;
-        self.weight_at("router", [1.0, tokens, e.count as f64, h], self.head_rate, false);
-        self.weight("experts_in", here, rows, firsts * f, h);
-        self.weight("experts_out", here, rows, h, f);
+        self.weight("router", 1.0, tokens, e.count as f64, h, rate);
+        let mut pair = |names: [&'static str; 2], weights: f64, rows: f64, f: f64| {
+            let inner = weights * rows * f;
+            let more = [inner * parts[0], 0.0, weights * firsts * f * h * adds];
+            self.weight_and(names[0], weights, [rows, firsts * f, h], rate, more);
+            let more = [0.0, inner * parts[1], weights * f * h * adds];
+            self.weight_and(names[1], weights, [rows, h, f], rate, more);
+        };
+        pair(["experts_in", "experts_out"], here, rows, f);
         let shared = e.shared_width() / t;
         if shared > 0.0 {
-            self.weight("shared_experts_in", 1.0, tokens, firsts * shared, h);
-            self.weight("shared_experts_out", 1.0, tokens, h, shared);
+            pair(["shared_experts_in", "shared_experts_out"], 1.0, tokens, shared);
         }
-        tokens * (f * sent + shared)
     }
 
     /// Kernels of one layer.
     pub fn layer(mut self, with_experts: bool) -> Vec<KernelTime> {
-        let model = self.model;
-        let stack = &self.machine.stack;
-        let (word, t) = (model.types.activations.bytes(), self.t());
         self.attention_weights();
         self.attention_core();
-        let inner = self.perceptron(with_experts) * word;
+        self.perceptron(with_experts);
+        self.vectors(with_experts);
+        self.list
+    }
+
+    /// Those of one of its parts: the matrices of attention, the core, the perceptron or the experts, the rest.
+    pub fn part(mut self, part: usize, with_experts: bool) -> Vec<KernelTime> {
+        match part {
+            0 => self.attention_weights(),
+            1 => self.attention_core(),
+            2 => self.perceptron(with_experts),
+            _ => self.vectors(with_experts),
+        }
+        self.list
+    }
+
+    /// Vector work outside the core.
+    fn vectors(&mut self, with_experts: bool) {
+        let (model, fused) = (self.model, self.mapping.fused);
+        let stack = &self.machine.stack;
+        let (word, t) = (model.types.activations.bytes(), self.t());
+        let inner = self.inner(with_experts) * word;
         let (_, whole) = self.hidden();
         let branches = if model.parallel_block { 1.0 } else { 2.0 };
         // In a parallel block one sum of three ends both branches.
@@ -311,19 +377,39 @@ impl<'a> Kernels<'a> {
             (Position::Rotary, None) => queries + kv / 2.0,
             _ => 0.0,
         };
-        let reordered = 2.0 * (queries + kv + values + rotated) * tokens;
-        let (function, gradient) = if model.gated { (3.0, 5.0) } else { (2.0, 3.0) };
-        let factor = stack.elementwise;
         let norms = model.norms() as f64;
-        let qk_norm = model.qk_norm_width() as f64 * tokens;
-        let forward = factor * (norms * 2.0 + branches * (sum + mask)) * whole
-            + reordered
-            + factor * 2.0 * qk_norm
-            + function * inner;
-        let backward =
-            factor * (norms * 3.0 + branches * sum) * whole + reordered + factor * 3.0 * qk_norm + gradient * inner;
-        let (forward_kernels, backward_kernels) =
+        let (mut forward_kernels, mut backward_kernels) =
             (stack.vector_kernels_forward as f64, stack.vector_kernels_backward as f64);
+        // Latent attention's shared part is copied to every head, whatever reads it.
+        let orders = fused.reorder && self.mapping.core != Core::Unfused && model.latent_attention.is_none();
+        let reordered = if orders {
+            forward_kernels -= REORDERING;
+            backward_kernels -= REORDERING;
+            0.0
+        } else {
+            2.0 * (queries + kv + values + rotated) * tokens
+        };
+        let [function, gradient] = if fused.function {
+            forward_kernels -= 1.0;
+            backward_kernels -= 1.0;
+            [0.0; 2]
+        } else {
+            self.function()
+        };
+        let (mut forward_passes, mut backward_passes) =
+            (norms * 2.0 + branches * (sum + mask), norms * 3.0 + branches * sum);
+        let mut factor = stack.elementwise;
+        if fused.sums {
+            // Of two branches the second begins with a norm of the first one's sum; sums are norms' neighbours backward in every branch.
+            let (pairs, back) = (if norms >= 2.0 { branches - 1.0 } else { 0.0 }, branches.min(norms));
+            (forward_passes, backward_passes) = (forward_passes - pairs, backward_passes - 2.0 * back);
+            (forward_kernels, backward_kernels) = (forward_kernels - pairs, backward_kernels - back);
+            factor = 1.0;
+        }
+        let (forward_kernels, backward_kernels) = (forward_kernels.max(1.0), backward_kernels.max(1.0));
+        let qk_norm = model.qk_norm_width() as f64 * tokens;
+        let forward = factor * forward_passes * whole + reordered + factor * 2.0 * qk_norm + function * inner;
+        let backward = factor * backward_passes * whole + reordered + factor * 3.0 * qk_norm + gradient * inner;
         let expert_kernels = stack.expert_kernels as f64;
         self.vector("vector", Phase::Forward, Work::Vector, forward, forward_kernels);
         self.vector("vector", Phase::BackwardInput, Work::Vector, backward, backward_kernels);
@@ -333,15 +419,18 @@ impl<'a> Kernels<'a> {
             self.vector("routing", Phase::Forward, Work::Vector, bytes, expert_kernels);
             self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
         }
-        let trained = if model.adapters.is_some() { 0.0 } else { self.layer_weights(with_experts) };
-        let bytes = trained * stack.gradient_accumulation.0;
-        self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
-        self.list
+        if !fused.accumulation || model.latent_attention.is_some() {
+            let bytes = self.layer_weights(with_experts, fused.accumulation) * stack.gradient_accumulation.0;
+            self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
+        }
     }
 
-    /// Weights of one layer's matrices on this chip.
-    fn layer_weights(&self, with_experts: bool) -> f64 {
+    /// Weights of one layer's matrices on this chip, or of those of attention alone.
+    fn layer_weights(&self, with_experts: bool, of_attention: bool) -> f64 {
         let p = self.model.layer_parameters(with_experts);
+        if of_attention {
+            return p.attention / self.t();
+        }
         let experts = p.expert * (p.experts / self.division.ep as f64 + p.shared_experts);
         (p.attention + p.perceptron + experts) / self.t()
     }
@@ -353,15 +442,20 @@ impl<'a> Kernels<'a> {
         let (bytes, kernels) = (stack.embedding_passes * whole, stack.embedding_kernels as f64);
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
-        if self.model.adapters.is_none() {
-            self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
-        }
+        self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
         if let Some(width) = self.model.embedding_width {
-            self.weight("embedding_widening", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), width as f64);
+            self.weight(
+                "embedding_widening",
+                1.0,
+                self.tokens(),
+                self.model.hidden as f64 / self.t(),
+                width as f64,
+                self.rate,
+            );
         }
         if let Some(p) = self.model.patches {
             let channels = (p.size * p.size * p.channels) as f64;
-            self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels);
+            self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels, self.rate);
         }
         self.list
     }
@@ -374,19 +468,18 @@ impl<'a> Kernels<'a> {
         let words = model.head_outputs() as f64 / t;
         // Classes and poolers look at one token of a sample.
         let rows = match model.head {
-            Head::Vocabulary => tokens,
-            Head::MaskedTokens => MASKED * tokens,
+            Head::Vocabulary | Head::MaskedTokens => tokens,
             Head::Classes | Head::Pooler => self.division.micro_batch as f64,
             Head::None => 0.0,
         };
         let rate = self.head_rate * if self.division.tp == 1 { stack.unsharded_head.0 } else { 1.0 };
         if matches!(model.head, Head::MaskedTokens | Head::Pooler) {
-            self.weight_at("head_transform", [1.0, rows, h / t, h], rate, false);
+            self.weight("head_transform", 1.0, rows, h / t, h, rate);
         }
         if let Some(width) = model.embedding_width {
-            self.weight_at("head_narrowing", [1.0, rows, width as f64, h / t], rate, false);
+            self.weight("head_narrowing", 1.0, rows, width as f64, h / t, rate);
         }
-        self.weight_at("head", [1.0, rows, words, model.embedding_width() as f64], rate, false);
+        self.weight("head", 1.0, rows, words, model.embedding_width() as f64, rate);
         let (_, whole) = self.hidden();
         let (bytes, kernels) = (stack.head_passes * whole, stack.head_kernels as f64);
         self.vector("last_norm", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);
@@ -468,6 +561,24 @@ impl Sums {
             }
         }
         s
+    }
+
+    /// Of both.
+    pub fn plus(&self, other: &Self) -> Self {
+        let sum = |of: fn(&Self) -> f64| of(self) + of(other);
+        Self {
+            forward: sum(|s| s.forward),
+            forward_attention: sum(|s| s.forward_attention),
+            forward_products: sum(|s| s.forward_products),
+            backward_input: sum(|s| s.backward_input),
+            backward_attention: sum(|s| s.backward_attention),
+            backward_products: sum(|s| s.backward_products),
+            backward_weight: sum(|s| s.backward_weight),
+            forward_flop: sum(|s| s.forward_flop),
+            attention_flop: sum(|s| s.attention_flop),
+            backward_flop: sum(|s| s.backward_flop),
+            bytes: [0, 1, 2].map(|i| self.bytes[i] + other.bytes[i]),
+        }
     }
 
     /// The whole backward pass, seconds.

@@ -10,6 +10,7 @@ use crate::model::attention_kernel::FusedKernel;
 use crate::model::collective::{self, GroupDimension};
 use crate::model::kernel_time::KernelTimes;
 use crate::model::rate::chip_peak;
+use crate::system::kernels::FusedAttention;
 use crate::system::options::ModelOptions;
 use crate::system::stack::Stack;
 use crate::system::{Software, Style, System, Topology};
@@ -32,6 +33,8 @@ pub struct Machine {
     pub batched_efficiency: f64,
     /// Fused attention as its software runs it, at what a long step sustains.
     pub fused_attention: FusedKernel,
+    /// The attention kernels that there are to choose from, by name; the software's is the first.
+    pub attention_kernels: Vec<(String, FusedKernel)>,
     /// Bytes of a chip's memory; `None` without limit.
     pub capacity: Option<f64>,
     /// Second tier: bytes/s to it, and its bytes (`None` without limit).
@@ -95,6 +98,46 @@ impl Machine {
     /// As [`Self::new`].
     pub fn of_any_style(system: &System) -> Result<Self, String> {
         let chip = &system.chip.0;
+        let software = match (system.software(), &system.stack) {
+            (Software::Generic, _) => Stack::generic(chip.style).clone(),
+            (Software::Ideal, _) | (_, None) => Stack::ideal(),
+            (_, Some(stack)) => stack.0.clone(),
+        };
+        let mut out = Self::with_software(system, software)?;
+        out.attention_kernels.truncate(1);
+        Ok(out)
+    }
+
+    /// Of a system whose chip runs kernel by kernel with what is possible: no host, and of every number of a stack the best of what the software that is known for it reaches
+    /// (the system's stack, generic and ideal software), so that what any of these does is one of the mappings.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn possible(system: &System) -> Result<Self, String> {
+        let generic = Stack::generic(system.chip.0.style);
+        let known = [Some(generic), system.stack.as_ref().map(|stack| &stack.0)].into_iter().flatten();
+        Self::with_software(system, Stack::best_of(known))
+    }
+
+    /// The same machine where host code takes no time.
+    pub fn without_host(&self) -> Self {
+        let none = crate::units::Seconds(0.0);
+        let stack = Stack {
+            host_layer_forward: none,
+            host_layer_backward: none,
+            host_layer_recompute: none,
+            host_attention_recompute: none,
+            host_collective_peer: none,
+            host_microbatch: none,
+            host_hand_over: none,
+            host_iteration: none,
+            ..self.stack.clone()
+        };
+        Self { stack, ..self.clone() }
+    }
+
+    fn with_software(system: &System, software: Stack) -> Result<Self, String> {
+        let chip = &system.chip.0;
         let Some(kernels) = &chip.kernels else {
             return Err(format!(
                 "chip {}: executions of language models need a section `kernels` (tiles, efficiencies; systems/chips/a100.yaml has one)",
@@ -105,11 +148,7 @@ impl Machine {
         let of = |t: &DataType| kernels.peak_of(t.word()).map(|p| (*t, p));
         let peaks: Vec<(DataType, f64)> = DataType::ALL.iter().filter_map(of).collect();
         let mut out = Self::of_parts(system, times, peaks);
-        out.stack = match (system.software(), &system.stack) {
-            (Software::Generic, _) => Stack::generic(chip.style).clone(),
-            (Software::Ideal, _) | (_, None) => Stack::ideal(),
-            (_, Some(stack)) => stack.0.clone(),
-        };
+        out.stack = software;
         let share = out.stack.product_share.0;
         for (t, rate) in &mut out.rates {
             *rate *= kernels.efficiency_of(t.word()) * share;
@@ -117,10 +156,17 @@ impl Machine {
         out.batched_efficiency = kernels.batched_efficiency.0 * share;
         // The shares of these kernels are those of single ones: in a long step they fall as those of products do.
         let sustained = kernels.burst.map_or(1.0, |burst| (kernels.efficiency.0 / burst.efficiency.0).min(1.0));
-        out.fused_attention = match kernels.fused_attention_of(out.stack.attention_kernel.as_deref()) {
-            Some(kernel) => FusedKernel::new(kernel).scaled(sustained * share),
-            None => FusedKernel::of_share(out.batched_efficiency),
+        let own = kernels.fused_attention_of(out.stack.attention_kernel.as_deref());
+        let all = kernels.fused_attention.0.iter();
+        let of = |(name, kernel): &(String, FusedAttention)| {
+            (name.clone(), FusedKernel::new(kernel).scaled(sustained * share))
         };
+        let (first, others): (Vec<_>, Vec<_>) = all.partition(|(_, kernel)| Some(kernel) == own);
+        out.attention_kernels = first.into_iter().chain(others).map(of).collect();
+        if out.attention_kernels.is_empty() {
+            out.attention_kernels.push(("of batched products".into(), FusedKernel::of_share(out.batched_efficiency)));
+        }
+        out.fused_attention = out.attention_kernels[0].1;
         Ok(out)
     }
 
@@ -145,6 +191,7 @@ impl Machine {
             peaks,
             batched_efficiency: 1.0,
             fused_attention: FusedKernel::of_share(1.0),
+            attention_kernels: Vec::new(),
             capacity: system.memory.0.capacity.map(|c| c.0),
             second_tier: system.offload.as_ref().map(|m| (m.0.bandwidth.0, m.0.capacity.map(|c| c.0))),
             dimensions,

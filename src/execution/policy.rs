@@ -6,9 +6,9 @@ use super::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use super::communication::{Exposed, LayerCommunication, hand_over_bytes};
 use super::layer::{Division, Kernels, Sums};
 use super::machine::Machine;
+use super::mapping::{LayerMapping, more_bytes};
 use super::spec::Recompute;
 use crate::deadline::Deadline;
-use crate::system::stack::{Attention, Selective};
 use crate::workload::language::LanguageModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -48,8 +48,8 @@ impl Inner for Policy<'_> {
         Blocks::of(self.machine, self.model, key, &BlockSums::default())
     }
 
-    fn best(&self, _: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Option<Best>, String> {
-        Ok(Some(Best { blocks: *bound, least: *bound, plan: None }))
+    fn best(&self, _: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Vec<Best>, String> {
+        Ok(vec![Best { blocks: *bound, least: *bound, plan: None }])
     }
 
     fn space(&self) -> Space {
@@ -82,15 +82,56 @@ impl BlockSums {
 
 /// The word of the stack in the terms of the closed forms of memory.
 pub fn attention_kernel(machine: &Machine) -> AttentionKernel {
-    match machine.stack.attention {
-        Attention::Unfused => AttentionKernel::Materialised,
-        Attention::Flash => AttentionKernel::Fused,
-    }
+    LayerMapping::of_stack(machine).attention_kernel()
+}
+
+/// Bytes that a layer keeps for its backward pass by its mapping, and those alive while that runs, beyond them.
+pub fn layer_bytes(model: &LanguageModel, key: &BlockKey, with_experts: bool, mapping: &LayerMapping) -> (f64, f64) {
+    let division = &key.division;
+    let policy = ActivationPolicy {
+        recompute: key.recompute,
+        tp: division.tp,
+        cp: division.cp,
+        sequence_parallel: division.sequence_parallel,
+        attention: mapping.attention_kernel(),
+    };
+    let all = ActivationPolicy { recompute: Recompute::None, ..policy };
+    let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();
+    let (more, working) = more_bytes(model, division, key.recompute, mapping);
+    let (all_more, _) = more_bytes(model, division, Recompute::None, mapping);
+    let kept = of(&policy) + more;
+    (kept, (of(&all) + all_more - kept).max(0.0) + working)
+}
+
+/// The pass of a layer whose kernels sum to `sums` by its mapping.
+pub fn layer_pass(
+    machine: &Machine,
+    model: &LanguageModel,
+    key: &BlockKey,
+    with_experts: bool,
+    mapping: &LayerMapping,
+    sums: &Sums,
+) -> BlockPass {
+    let division = &key.division;
+    let comm = LayerCommunication::mapped(machine, model, division, key.overlap_tp, with_experts, sums, mapping);
+    let (kept, working) = layer_bytes(model, key, with_experts, mapping);
+    BlockPass { kept, working, mapping: Some(*mapping), ..layer_time(machine, key.recompute, sums, &comm) }
 }
 
 impl Blocks {
     /// What a stack makes of the blocks of a key, from their sums.
     fn of(machine: &Machine, model: &LanguageModel, key: &BlockKey, sums: &BlockSums) -> Self {
+        let mapping = LayerMapping::of_stack(machine);
+        let layer = |there: bool, with_experts: bool, s: &Sums| {
+            if there { layer_pass(machine, model, key, with_experts, &mapping, s) } else { BlockPass::default() }
+        };
+        let plain = layer(model.dense_layers() > 0, false, &sums.plain);
+        let experts = layer(model.expert_layers() > 0, true, &sums.experts);
+        Self { plain, experts, ..Self::of_ends(machine, model, key, [&sums.embedding, &sums.head]) }
+    }
+
+    /// What is around the layers of a key, from the sums of embedding and head: layers take nothing.
+    pub fn of_ends(machine: &Machine, model: &LanguageModel, key: &BlockKey, [embedding, head]: [&Sums; 2]) -> Self {
         let division = &key.division;
         let policy = ActivationPolicy {
             recompute: key.recompute,
@@ -99,41 +140,20 @@ impl Blocks {
             sequence_parallel: division.sequence_parallel,
             attention: attention_kernel(machine),
         };
-        let all = ActivationPolicy { recompute: Recompute::None, ..policy };
-        let layer = |there: bool, with_experts: bool, s: &Sums| {
-            if !there {
-                return BlockPass::default();
-            }
-            let comm = LayerCommunication::of(machine, model, division, key.overlap_tp, with_experts, s);
-            let samples = division.micro_batch;
-            let halves = machine.stack.selective == Selective::HalfOfProducts && key.recompute == Recompute::Selective;
-            let kept = match halves {
-                true => model.half_of_products_bytes(with_experts, model.seq, samples, &policy),
-                false => model.layer_activation_bytes(with_experts, model.seq, samples, &policy).total(),
-            };
-            let most = model.layer_activation_bytes(with_experts, model.seq, samples, &all).total();
-            let host = if with_experts { machine.stack.host_experts.0 } else { 0.0 };
-            layer_time(machine, key.recompute, s, &comm, [kept, most], host)
-        };
-        let plain = layer(model.dense_layers() > 0, false, &sums.plain);
-        let experts = layer(model.expert_layers() > 0, true, &sums.experts);
         let reduce = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
         let words = model.vocab.is_some();
-        let scores = model.head_outputs() as f64 / division.tp as f64;
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
-        // The closed form counts 4 bytes of them.
-        let more_of_scores = tokens * scores * (machine.stack.logit_memory.0 - 4.0);
         Self {
-            plain,
-            experts,
+            plain: BlockPass::default(),
+            experts: BlockPass::default(),
             embedding: BlockPass {
                 kept: model.embedding_activation_bytes(model.seq, division.micro_batch, &policy),
-                ..end_time(&sums.embedding, if words { reduce } else { 0.0 }, 0.0)
+                ..end_time(embedding, if words { reduce } else { 0.0 }, 0.0)
             },
             head: BlockPass {
-                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy) + more_of_scores,
-                ..end_time(&sums.head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
+                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy),
+                ..end_time(head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
             },
             hand_over: hand_over_bytes(machine, model, division),
             hidden: if division.sequence_parallel { hidden / division.tp as f64 } else { hidden },
@@ -141,34 +161,14 @@ impl Blocks {
     }
 }
 
-fn layer_time(
-    machine: &Machine,
-    recompute: Recompute,
-    s: &Sums,
-    comm: &LayerCommunication,
-    [kept, most]: [f64; 2],
-    host_experts: f64,
-) -> BlockPass {
+fn layer_time(machine: &Machine, recompute: Recompute, s: &Sums, comm: &LayerCommunication) -> BlockPass {
     let stack = &machine.stack;
     let none = Exposed::default();
     let [forward_bytes, attention_bytes, backward_bytes] = s.bytes;
     let (again, again_comm, again_flop, again_bytes, again_host) = match recompute {
         Recompute::None => (0.0, none, 0.0, 0.0, 0.0),
         Recompute::Selective => {
-            let (core, products) = (s.forward_attention, s.forward_products);
-            match stack.selective {
-                Selective::Attention => {
-                    (core, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
-                }
-                // Everything but the attention core and half of the products.
-                Selective::HalfOfProducts => (
-                    s.forward - core - 0.5 * products,
-                    none,
-                    0.5 * (s.forward_flop - s.attention_flop),
-                    forward_bytes - attention_bytes,
-                    stack.host_layer_recompute.0,
-                ),
-            }
+            (s.forward_attention, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
         }
         Recompute::Full => {
             (s.forward, comm.forward, s.forward_flop, forward_bytes, stack.host_layer_recompute.0 + comm.host)
@@ -176,12 +176,11 @@ fn layer_time(
     };
     let forward = s.forward + comm.forward.total();
     let backward = s.backward() + comm.backward.total() + again + again_comm.total();
-    let host = stack.host_layer_forward.0 + host_experts + comm.host;
-    let host_backward = stack.host_layer_backward.0 + host_experts + comm.host + again_host;
-    let forward_pass = stack.host_and_device(host, forward);
-    let backward_pass = stack.host_and_device(host_backward, backward);
+    let forward_pass = stack.host_and_device(stack.host_layer_forward.0 + comm.host, forward);
+    let backward_pass = stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward);
     // What the pass would be shorter by without them: less than their own time where the host is slower.
-    let without = stack.host_and_device(host_backward, backward - s.backward_weight);
+    let without =
+        stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward - s.backward_weight);
     BlockPass {
         forward: s.forward,
         backward: s.backward(),
@@ -193,8 +192,7 @@ fn layer_time(
         backward_pass,
         flop: s.forward_flop + s.backward_flop + again_flop,
         dram_bytes: forward_bytes + backward_bytes + again_bytes,
-        kept,
-        working: (most - kept).max(0.0),
+        ..BlockPass::default()
     }
 }
 

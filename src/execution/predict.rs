@@ -193,13 +193,19 @@ fn mapped(
         ));
     }
     let key = BlockKey::of(e);
-    let Some(best) = inner.best(&key, &inner.bound(&key), deadline)? else {
-        return Err(match deadline.is_over() {
-            true => not_within(),
-            false => format!("no mapping of the blocks of {} fits the chips of {}", model.name, machine.name),
-        });
-    };
-    Ok((of_blocks(machine, model, e, best.blocks)?, best.plan))
+    let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;
+    for one in inner.best(&key, &inner.bound(&key), deadline)? {
+        let prediction = of_blocks(machine, model, e, one.blocks)?;
+        // What fits before what does not; of these the fastest, of those the one that needs least.
+        let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };
+        if best.as_ref().is_none_or(|(known, _)| rank(&prediction) < rank(known)) {
+            best = Some((prediction, one.plan));
+        }
+    }
+    best.ok_or_else(|| match deadline.is_over() {
+        true => not_within(),
+        false => format!("no mapping of the blocks of {} fits the chips of {}", model.name, machine.name),
+    })
 }
 
 /// Predicts an execution whether or not it fits the memory: for runs that are known to have run.

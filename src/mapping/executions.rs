@@ -6,11 +6,12 @@ use crate::check;
 use crate::deadline::Deadline;
 use crate::execution::block::Inner;
 use crate::execution::policy::Policy;
+use crate::execution::possible::Possible;
 use crate::execution::predict::predict_by;
 use crate::execution::search::search_by;
 use crate::execution::{Execution, Found, Machine, Pins, Prediction, Refusal};
 use crate::plan::Plan;
-use crate::system::{Software, System};
+use crate::system::{Software, Style, System};
 use crate::workload::language::LanguageModel;
 use std::sync::Arc;
 
@@ -19,7 +20,17 @@ pub struct Executions<'a> {
     /// The system as numbers.
     pub machine: Machine,
     model: &'a LanguageModel,
-    free: Option<Free>,
+    by: By,
+}
+
+/// What answers for a block.
+enum By {
+    /// A software stack.
+    Stack,
+    /// The best of what chips that run kernel by kernel can do.
+    Kernels,
+    /// The best mapping of its graph.
+    Graph(Box<Free>),
 }
 
 impl<'a> Executions<'a> {
@@ -32,19 +43,24 @@ impl<'a> Executions<'a> {
             return Err(format!("infeasible (die): {}", die.beyond_limit()));
         }
         match (system.software(), &system.stack) {
+            (Software::Free, _) if system.chip.0.style == Style::KernelByKernel => {
+                Ok(Self { machine: Machine::possible(system)?, model, by: By::Kernels })
+            }
             (Software::Free, _) => {
-                Ok(Self { machine: Machine::of_graphs(system), model, free: Some(Free::new(system, model, limits)?) })
+                let free = Box::new(Free::new(system, model, limits)?);
+                Ok(Self { machine: Machine::of_graphs(system), model, by: By::Graph(free) })
             }
             (Software::Stack, None) => Err(format!("software: stack, but {} names none (`stack:`)", system.name)),
-            _ => Ok(Self { machine: Machine::new(system)?, model, free: None }),
+            _ => Ok(Self { machine: Machine::new(system)?, model, by: By::Stack }),
         }
     }
 
     /// Calls `with` with the inner search.
     fn inner<T>(&self, with: impl FnOnce(&dyn Inner) -> Result<T, Refusal>) -> Result<T, Refusal> {
-        match &self.free {
-            Some(free) => with(free),
-            None => with(&Policy::new(&self.machine, self.model).map_err(Refusal::Invalid)?),
+        match &self.by {
+            By::Graph(free) => with(free.as_ref()),
+            By::Kernels => with(&Possible::new(&self.machine, self.model).map_err(Refusal::Invalid)?),
+            By::Stack => with(&Policy::new(&self.machine, self.model).map_err(Refusal::Invalid)?),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The free inner search: what a cut of a language model's blocks takes at best.
+//! The free inner search of chips that fuse: what a cut of a language model's blocks takes at best (chips that run kernel by kernel: `execution::possible`).
 //!
 //! The blocks (embedding, layers, head) are the model's graph with its adjoint, what is computed again included ([`crate::graph::recompute`]). A cut is a
 //! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): sharding of the cut, then tiles and partitions of
@@ -27,7 +27,7 @@ use crate::model::layout::required;
 use crate::model::memory::{kept_readers, of_layer};
 use crate::model::rate::Rate;
 use crate::plan::{DimensionUse, Plan};
-use crate::system::{Overlap, Style, System};
+use crate::system::{Overlap, System};
 use crate::workload::language::LanguageModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -61,15 +61,8 @@ impl Free {
     /// Of a model on a system.
     ///
     /// # Errors
-    /// A sentence: why the model has no graph here, or the chip not all that is possible.
+    /// A sentence: why the model has no graph here.
     pub fn new(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Self, String> {
-        if system.chip.0.style == Style::KernelByKernel {
-            return Err(format!(
-                "software: free: chip {} runs kernel by kernel, and one kernel a partition leaves fused attention out, so that the best mapping of a graph is \
-                 slower than what software does; take ideal",
-                system.chip.0.name
-            ));
-        }
         let whole = |e: Vec<crate::graph::GraphError>| e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let plain = model.chain().map_err(|e| e.to_string())?.checked().map_err(whole)?;
         let again = |marked: Vec<bool>| plain.clone().recomputed(&marked).checked().map_err(whole);
@@ -166,17 +159,17 @@ impl Inner for Free {
         out
     }
 
-    fn best(&self, key: &BlockKey, _: &Blocks, deadline: Deadline) -> Result<Option<Best>, String> {
+    fn best(&self, key: &BlockKey, _: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String> {
         let at = (key.division.tp, key.division.micro_batch, index(key.recompute));
         if let Some(known) = self.known.borrow().get(&at) {
-            return Ok(known.clone());
+            return Ok(known.iter().cloned().collect());
         }
         let found = self.map(key, deadline)?;
         // What had no time is not known.
         if found.is_some() || !deadline.is_over() {
             self.known.borrow_mut().insert(at, found.clone());
         }
-        Ok(found)
+        Ok(found.into_iter().collect())
     }
 
     fn space(&self) -> Space {

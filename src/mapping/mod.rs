@@ -17,6 +17,7 @@ pub mod chain;
 pub mod compare;
 pub mod cover;
 pub mod degrees;
+pub mod difference;
 pub mod dominance;
 pub mod elimination;
 pub mod exact;

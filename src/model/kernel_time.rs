@@ -162,11 +162,16 @@ impl KernelTimes {
     /// Seconds of a product at `rate` FLOP/s on the whole chip (peak x efficiency), operands and result of `words` bytes an element.
     /// A product of nothing takes nothing.
     pub fn product(&self, p: &Product, rate: f64, words: [f64; 3]) -> f64 {
+        self.product_and(p, rate, words, 0.0)
+    }
+
+    /// The same of a product whose end also does vector work that moves `beside` bytes: they travel beside its arithmetic as its own do.
+    pub fn product_and(&self, p: &Product, rate: f64, words: [f64; 3], beside: f64) -> f64 {
         if p.flop() <= 0.0 {
             return 0.0;
         }
         let written = self.exposed * p.batch * p.m * p.n * words[2] / self.bandwidth;
-        (self.arithmetic(p, rate) + written).max(p.bytes(words) / self.bandwidth) + self.launch
+        (self.arithmetic(p, rate) + written).max((p.bytes(words) + beside) / self.bandwidth) + self.launch
     }
 
     /// The same without its bytes and its launch: waves of tiles, and the partial sums of a divided contraction.

@@ -403,6 +403,15 @@ pub const COLUMNS: &[Column] = &[
         "Executions: whose shardings and fusions the row stands for: the stack's name, `generic` or `ideal` software, or `free`: the best mapping.",
         |_, _| String::new(),
     ),
+    plan("software_iteration_s", "With solve.difference: seconds of an iteration by the software that there is.", |_, _| f64::NAN).lower(),
+    plan("saved_host_s", "Of the difference to what is possible: host code.", |_, _| f64::NAN),
+    plan("saved_fusion_s", "Of the difference to what is possible: attention kernel, fusions, and what kernels are short of the best known.", |_, _| f64::NAN),
+    plan("saved_sharding_s", "Of the difference to what is possible: dividing matrices or tokens otherwise.", |_, _| f64::NAN),
+    plan("saved_overlap_s", "Of the difference to what is possible: overlap.", |_, _| f64::NAN),
+    plan("saved_recomputation_s", "Of the difference to what is possible: computing other things again.", |_, _| f64::NAN),
+    plan("saved_schedule_s", "Of the difference to what is possible: another schedule.", |_, _| f64::NAN),
+    plan("saved_degrees_s", "Of the difference to what is possible: other degrees, microbatch and the rest.", |_, _| f64::NAN),
+    plan("saved_mapping_s", "Of the difference to what is possible: the mapping of graphs and all decisions together, on dataflow chips.", |_, _| f64::NAN),
     plan(
         "error_band_pct",
         "Executions, serving: measured mean absolute error of predictions of this class (validation/bounds.yaml).",
@@ -693,7 +702,7 @@ mod tests {
             let name = column.name;
             let rate = name.ends_with("_per_s") || name.contains("_per_s_") || name.ends_with("utilization");
             let spent = ["_s", "_usd", "_j", "_w", "_kwh", "_bytes"].iter().any(|unit| name.ends_with(unit));
-            if !column.is_number() || neither.contains(&name) {
+            if !column.is_number() || neither.contains(&name) || name.starts_with("saved_") {
                 assert_eq!(column.better, None, "{name}");
             } else if rate {
                 assert_eq!(column.better, Some(Better::Higher), "{name}");

@@ -2,6 +2,7 @@
 //! and those that only these have.
 
 use crate::execution::{Found, Prediction, inference};
+use crate::mapping::difference::Difference;
 use crate::place::replicas::Point;
 use crate::place::{Figures, Objective, Solved};
 use crate::system::{System, price};
@@ -17,6 +18,16 @@ pub struct Executed {
     pub error_band_pct: Option<f64>,
     /// What it stands for: the stack's name, `ideal` or `free`.
     pub software: String,
+    /// What software takes beside it, where that was asked for.
+    pub difference: Option<Difference>,
+}
+
+impl Executed {
+    /// Seconds that a step from the software to what is possible saves.
+    fn saved(&self, what: &str) -> f64 {
+        let steps = self.difference.iter().flat_map(|d| &d.steps);
+        steps.filter(|step| step.what == what).map(|step| step.saves).next().unwrap_or(f64::NAN)
+    }
 }
 
 /// A point whose layouts for serving a batch were searched.
@@ -100,6 +111,15 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("bound", Value::Number(|x, _| x.found.bound)),
     ("objective_unit", Value::Text(|_| "s".into())),
     ("software", Value::Text(|x| x.software.clone())),
+    ("software_iteration_s", Value::Number(|x, _| x.difference.as_ref().map_or(f64::NAN, |d| d.taken.time.total))),
+    ("saved_host_s", Value::Number(|x, _| x.saved("host"))),
+    ("saved_fusion_s", Value::Number(|x, _| x.saved("fusion"))),
+    ("saved_sharding_s", Value::Number(|x, _| x.saved("sharding"))),
+    ("saved_overlap_s", Value::Number(|x, _| x.saved("overlap"))),
+    ("saved_recomputation_s", Value::Number(|x, _| x.saved("recomputation"))),
+    ("saved_schedule_s", Value::Number(|x, _| x.saved("schedule"))),
+    ("saved_degrees_s", Value::Number(|x, _| x.saved("degrees"))),
+    ("saved_mapping_s", Value::Number(|x, _| x.saved("mapping and decisions"))),
     ("schedule", Value::Text(|x| x.prediction.execution.schedule.to_string())),
     ("chunks", Value::Number(|x, _| x.prediction.execution.chunks as f64)),
     ("recompute", Value::Text(|x| x.prediction.execution.recompute.to_string())),

@@ -5,7 +5,7 @@ use crate::deadline::is_interrupted;
 use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
-use crate::system::{Software, System, Topology};
+use crate::system::{Software, Style, System, Topology};
 use crate::workload::Workload;
 
 /// A share as a person reads it: two digits, in per cent.
@@ -248,6 +248,9 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
 /// What executions on a system stand for.
 pub fn software(system: &System) -> String {
     match (system.software(), &system.stack) {
+        (Software::Free, _) if system.chip.0.style == Style::KernelByKernel => {
+            "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
+        }
         (Software::Free, _) => {
             "What is possible: every block by the fastest tiles and partitions of the sharding that is best for its cut; no software is counted.".into()
         }

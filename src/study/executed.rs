@@ -7,6 +7,7 @@ use crate::execution::inference::search::Goal;
 use crate::execution::inference::{self, Limits, Server, Wanted};
 use crate::execution::{Found, Machine, Pins, not_within};
 use crate::mapping::Infeasible;
+use crate::mapping::difference::difference_to;
 use crate::mapping::executions::Executions;
 use crate::mapping::request::Objective;
 use crate::report::csv::Outcome;
@@ -67,12 +68,21 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
             let software = statement::software_name(system);
+            // Where the software has no execution that fits there is none.
+            let asked =
+                point.solve.difference && system.software() == Software::Free && system.chip.0.kernels.is_some();
+            let difference = asked.then(|| {
+                let (pins, deadline) = (point.solve.pins(), Deadline::after(point.solve.seconds));
+                let limits = &point.request().limits;
+                difference_to((prediction.clone(), found.bound), system, model, &pins, limits, deadline).ok()
+            });
             Outcome::Executed(Box::new(Executed {
                 prediction,
                 found,
                 error_band_pct: coverage::band(&system.chip.0.name, &machine.stack.name, Work::Training)
                     .filter(|_| system.software() != Software::Free),
                 software,
+                difference: difference.flatten(),
             }))
         }
         None if found.stopped => return Err(not_within()),

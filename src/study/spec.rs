@@ -208,6 +208,8 @@ crate::spec! {
         execution: Pins = Pins::default(),
         /// Limits for the serving of language models.
         serving: ServingSpec = ServingSpec::default(),
+        /// Executions by `software: free`: what the software that there is takes, too, and what of the difference is host, fusion, sharding, ...
+        difference: bool = false,
         /// Place the workload's actors on the cores of a chip instead of mapping it.
         place: Option<PlaceSpec>,
     }
@@ -398,6 +400,7 @@ impl Default for SolveSpec {
             blind_to: Vec::new(),
             execution: Pins::default(),
             serving: ServingSpec::default(),
+            difference: false,
             place: None,
         }
     }

@@ -124,6 +124,21 @@ impl Kind {
             Self::Chips => "chips",
         }
     }
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Cost => "price",
+            Self::Power => "power",
+            Self::Chips => "number",
+        }
+    }
+    /// Whether the chips have one.
+    fn known(self, system: &System) -> bool {
+        match self {
+            Self::Cost => price::cost(system).known().is_finite(),
+            Self::Power => price::power(system).known().is_finite(),
+            Self::Chips => true,
+        }
+    }
     fn of(self, system: &System) -> f64 {
         match self {
             Self::Cost => price::cost(system).total(),
@@ -183,6 +198,20 @@ impl BudgetSpec {
     pub fn fit(&self, system: &mut System) -> Result<Fitted, Unfit> {
         let Some((kind, limit)) = self.kind() else { return Err(Unfit::Wrong("states no budget".into())) };
         let dimensions = system.network.dimensions.len();
+        // Of memories and links alone any number would seem to be paid for.
+        if kind != Kind::Chips && !kind.known(system) {
+            let chip = &system.chip.0.name;
+            return Err(Unfit::Over {
+                needed: f64::NAN,
+                available: limit,
+                unit: kind.unit(),
+                remedy: format!(
+                    "the {} of the chip {chip} is not known; state it in its file to compare at equal {}",
+                    kind.noun(),
+                    kind.noun()
+                ),
+            });
+        }
         let over = |used: f64, what: &str| Unfit::Over {
             needed: used,
             available: limit,
@@ -323,10 +352,17 @@ mod tests {
         };
         let message = wrong(budget("{chips: 8, dimension: 3}"), system("torus-2d", &[8, 8], "$1"));
         assert!(message.contains("no dimension 3: the network has 2"), "{message}");
-        let message = wrong(budget("{cost: $100}"), system("torus-2d", &[8, 8], "$0"));
+        let message = wrong(budget("{cost: $100}"), system("torus-2d", &[8, 8], "$0.00000000001"));
         assert!(message.contains("more than 2^32 chips"), "{message}");
-        let message = wrong(budget("{cost: $100, sizes: power_of_two}"), system("torus-2d", &[8, 8], "$0"));
+        let message = wrong(budget("{cost: $100, sizes: power_of_two}"), system("torus-2d", &[8, 8], "$0.00000000001"));
         assert!(message.contains("more than 2^32 chips"), "{message}");
+        // Chips without a price are not free: the rest of the system would seem to pay for any number of them.
+        let Err(Unfit::Over { needed, remedy, .. }) =
+            budget("{cost: $100}").fit(&mut system("torus-2d", &[8, 8], "$0"))
+        else {
+            panic!("free chips")
+        };
+        assert!(needed.is_nan() && remedy.contains("the price of the chip c is not known"), "{remedy}");
         let mut single = system("single-chip", &[], "$1");
         assert_eq!(budget("{cost: $2000}").fit(&mut single).unwrap().dimension, None);
         assert!(matches!(budget("{cost: $1}").fit(&mut single), Err(Unfit::Over { .. })));

@@ -264,6 +264,39 @@ impl Stack {
         }
     }
 
+    /// Software without a host that reaches of every number the best of what ideal software and the `known` reach, and can what any of them can.
+    pub fn best_of<'a>(known: impl Iterator<Item = &'a Self>) -> Self {
+        let mut best = Self { name: "free".into(), ..Self::ideal() };
+        for one in known {
+            let least = |a: Bytes, b: Bytes| Bytes(a.0.min(b.0));
+            let either = |a: Option<Bytes>, b: Option<Bytes>| match (a, b) {
+                (Some(a), Some(b)) => Some(least(a, b)),
+                (a, b) => a.or(b),
+            };
+            best = Self {
+                collectives_beside_gradients: Share(
+                    best.collectives_beside_gradients.0.max(one.collectives_beside_gradients.0),
+                ),
+                elementwise: best.elementwise.min(one.elementwise),
+                vector_kernels_forward: best.vector_kernels_forward.min(one.vector_kernels_forward),
+                vector_kernels_backward: best.vector_kernels_backward.min(one.vector_kernels_backward),
+                attention_kernels: best.attention_kernels.min(one.attention_kernels),
+                expert_kernels: best.expert_kernels.min(one.expert_kernels),
+                embedding_passes: best.embedding_passes.min(one.embedding_passes),
+                embedding_kernels: best.embedding_kernels.min(one.embedding_kernels),
+                head_passes: best.head_passes.min(one.head_passes),
+                head_kernels: best.head_kernels.min(one.head_kernels),
+                logit_traffic: least(best.logit_traffic, one.logit_traffic),
+                logit_kernels: best.logit_kernels.min(one.logit_kernels),
+                gradient_accumulation: least(best.gradient_accumulation, one.gradient_accumulation),
+                optimizer_traffic: least(best.optimizer_traffic, one.optimizer_traffic),
+                gradient_reduction: either(best.gradient_reduction, one.gradient_reduction),
+                ..best
+            };
+        }
+        best
+    }
+
     /// What current software of chips of a style does, from the catalogue.
     pub fn generic(style: Style) -> &'static Self {
         static STACKS: LazyLock<[Stack; 2]> = LazyLock::new(|| {

@@ -17,6 +17,7 @@
 
 mod claims;
 mod commands;
+mod comparison;
 mod document;
 mod expression;
 mod source;

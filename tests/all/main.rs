@@ -31,6 +31,7 @@ mod parts;
 mod place;
 mod place_simulate;
 mod plans;
+mod possible;
 mod properties;
 mod rooms;
 mod schemas;

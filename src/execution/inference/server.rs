@@ -3,8 +3,12 @@
 use crate::execution::machine::{Line, Machine, Traffic};
 use crate::model::collective;
 use crate::model::kernel_time::KernelTimes;
+<<<<<<< HEAD
 use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::{Serving, System};
+=======
+use crate::system::{Serving, Software, System};
+>>>>>>> k5
 use crate::workload::language::{DataType, LanguageModel};
 
 /// A system that inference can be predicted on.
@@ -38,6 +42,12 @@ impl Server {
     pub fn new(system: &System) -> Result<Self, String> {
         if let Some(die) = system.too_large() {
             return Err(format!("infeasible (die): {}", die.beyond_limit()));
+        }
+        if system.software == Some(Software::Free) {
+            return Err(format!(
+                "{}: software: free: what is possible is searched for training; serving takes stack, generic or ideal",
+                system.name
+            ));
         }
         let machine = Machine::of_any_style(system)?;
         let Some(kernels) = &system.chip.0.kernels else {

@@ -15,6 +15,7 @@ use super::{Wanted, Written};
 use crate::execution::block::BlockPass;
 use crate::execution::communication::{Exposed, LayerCommunication, expert_bytes, hidden_bytes, keys_and_values_bytes};
 use crate::execution::layer::{Division, KernelTime, Kernels, Phase, Sums, Work};
+use crate::execution::mapping::LayerMapping;
 use crate::execution::passes::{Pass, Step, order};
 use crate::execution::schedule::{ChipWeights, Constants, StageKind, stages};
 use crate::execution::{Execution, Machine, Offload, Prediction, Recompute, Schedule, Zero};
@@ -259,15 +260,13 @@ impl<'a> Job<'a> {
             if !there {
                 return Ok(Block::default());
             }
-            let list = kernels().layer(with_experts);
-            let comm = LayerCommunication::of(
-                self.machine,
-                self.model,
-                &division,
-                e.overlap_tp,
-                with_experts,
-                &Sums::of(&list),
-            );
+            let mapping = pass.mapping.unwrap_or_else(|| LayerMapping::of_stack(self.machine));
+            if !mapping.divides_weights() {
+                return Err("the mapping of a layer divides tokens and gathers weights, whose traffic is not written; take --software stack or ideal".into());
+            }
+            let list = kernels().by(&mapping).layer(with_experts);
+            let sums = Sums::of(&list);
+            let comm = LayerCommunication::of(self.machine, self.model, &division, e.overlap_tp, with_experts, &sums);
             let [forward, backward] = self.layer_comms(&division, with_experts);
             let again = if e.recompute == Recompute::Full { comm.forward } else { Exposed::default() };
             let waited = (comm.forward.total(), comm.backward.total() + again.total());

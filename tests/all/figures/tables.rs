@@ -1,6 +1,7 @@
 //! Whole tables of the documents, made from the answers of commands (and, of the stored runs, by the test that holds them).
 
 use super::claims;
+use super::comparison;
 use super::expression::{Data, fits, grouped, significant, write};
 use super::source::{SKIPPED, Sources, table as read_table};
 use crate::{calculon, golden};
@@ -8,10 +9,16 @@ use flowspace::mapping::request::JOINT_NODES;
 use flowspace::validate::Class;
 use std::collections::BTreeMap;
 
-type Row = BTreeMap<String, String>;
+pub type Row = BTreeMap<String, String>;
 
 /// The table `name`.
 pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
+    if let Some(task) = name.strip_prefix("comparison-steps ") {
+        return comparison::steps(task, sources);
+    }
+    if let Some(equal) = name.strip_prefix("comparison ") {
+        return comparison::rates(equal, sources);
+    }
     match name {
         "hpl" => hpl(sources),
         "joint-gain" => joint_gain(sources),
@@ -21,6 +28,8 @@ pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
         "claims-assumptions" => claims::assumptions(sources),
         "claims-mappings" => claims::mappings(sources),
         "claims-times" => claims::times_of_mappings(sources),
+        "comparison-winners" => comparison::winners(sources),
+        "comparison-flips" => comparison::flips(sources),
         "dfmodel" => Ok(dfmodel()),
         "dfmodel-state-space" => Ok(state_space()),
         "dfmodel-hpc" => Ok(hpc()),
@@ -89,18 +98,18 @@ fn winners(column: &str, chip: &str, sources: &mut Sources) -> Result<String, St
     Ok(best.values().filter(|(_, winner)| *winner == chip).count().to_string())
 }
 
-fn rows(id: &str, sources: &mut Sources) -> Result<Vec<Row>, String> {
+pub fn rows(id: &str, sources: &mut Sources) -> Result<Vec<Row>, String> {
     match sources.data(id)? {
         Data::Table(rows) => Ok(rows),
         _ => Err(format!("{id} is no study")),
     }
 }
 
-fn cell<'r>(row: &'r Row, column: &str) -> Result<&'r str, String> {
+pub fn cell<'r>(row: &'r Row, column: &str) -> Result<&'r str, String> {
     row.get(column).map(String::as_str).ok_or_else(|| format!("there is no column {column}"))
 }
 
-fn number(row: &Row, column: &str) -> Result<f64, String> {
+pub fn number(row: &Row, column: &str) -> Result<f64, String> {
     let text = cell(row, column)?;
     text.parse().map_err(|_| format!("{column} is {text:?}, no number"))
 }

@@ -1,0 +1,255 @@
+//! The free inner search of chips that run kernel by kernel: what is possible with the kernels that the chip's file has.
+//!
+//! A layer's mapping ([`super::mapping`]) is searched over every way to divide each matrix, every attention kernel or none, and every fusion; kernels, collectives and bytes are
+//! priced as those of a stack, one of whose decisions they are, so that what the stack does is one of the mappings ([`Machine::possible`] says by which numbers).
+//!
+//! The sums that a pass is made of are sums over four parts of the layer (attention's matrices, core, perceptron, the rest), and a mapping's choice for a part decides that part
+//! alone. So each choice of a part is priced once, and their product is small enough to be gone through whole: that is the elimination, on a graph without width. A fusion never takes
+//! longer where it is only left out bytes and launches, so that three of them are always taken; sums with norms compete with what the stack's own elementwise kernels reach.
+//!
+//! A mapping is dropped if another is no worse in each of: forward pass, backward pass without gradients of weights, these, kept and working bytes. An iteration does not become
+//! slower when one of these becomes less, whatever schedule, ZeRO, offload and overlap: so one of those left is the best, and their least bounds the cell.
+
+use super::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
+use super::layer::{Division, Kernels, Sums};
+use super::machine::Machine;
+use super::mapping::{Branch, Core, Fusions, LayerMapping, branch_collectives, branches, more_bytes};
+use super::policy::{layer_bytes, layer_pass};
+use super::spec::Recompute;
+use crate::deadline::Deadline;
+use crate::workload::language::LanguageModel;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+/// What is possible for a model on a machine.
+pub struct Possible<'a> {
+    machine: &'a Machine,
+    model: &'a LanguageModel,
+    peak: f64,
+    /// Whether tokens may be divided, and weights gathered.
+    gathers: bool,
+    priced: RefCell<HashMap<Division, Rc<Priced>>>,
+}
+
+/// Divisions whose prices are kept at once.
+const MOST: usize = 20_000;
+
+/// The mappings of a kind of layer that may be best, each with its sums.
+type Layers = Vec<(LayerMapping, Sums)>;
+
+/// The prices of a division.
+struct Priced {
+    plain: Layers,
+    experts: Layers,
+    embedding: Sums,
+    head: Sums,
+}
+
+impl<'a> Possible<'a> {
+    /// Of a machine made by [`Machine::possible`].
+    ///
+    /// # Errors
+    /// A sentence that names the data type for which the chip states no peak.
+    pub fn new(machine: &'a Machine, model: &'a LanguageModel) -> Result<Self, String> {
+        Ok(Self { machine, model, peak: machine.peak(model)?, gathers: true, priced: RefCell::default() })
+    }
+
+    /// With every matrix divided as stacks do.
+    pub fn without_gathers(self) -> Self {
+        Self { gathers: false, ..self }
+    }
+
+    fn branches(&self, division: &Division, of_attention: bool, with_experts: bool) -> &'static [Branch] {
+        let all = branches(self.model, division, of_attention, with_experts);
+        if self.gathers { all } else { &all[..1] }
+    }
+
+    fn cores(&self) -> Vec<Core> {
+        (0..self.machine.attention_kernels.len()).map(Core::Kernel).chain([Core::Unfused]).collect()
+    }
+
+    fn kernels(&self, division: Division) -> Kernels<'a> {
+        Kernels::new(self.machine, self.model, division, self.peak)
+    }
+
+    /// The mappings of a layer with the sums of their parts, without those that another beats in each part.
+    fn layers(&self, division: Division, with_experts: bool) -> Layers {
+        let of = |branch: Branch, core: Core, sums: bool| LayerMapping {
+            attention: branch,
+            perceptron: branch,
+            core,
+            fused: Fusions { sums, ..Fusions::ALL },
+        };
+        let part =
+            |mapping: LayerMapping, i: usize| Sums::of(&self.kernels(division).by(&mapping).part(i, with_experts));
+        let cores = self.cores();
+        let attention = self.branches(&division, true, with_experts);
+        let perceptron = self.branches(&division, false, with_experts);
+        let by_branch = |all: &[Branch], i: usize| -> Vec<(Branch, Sums)> {
+            all.iter().map(|b| (*b, part(of(*b, cores[0], true), i))).collect()
+        };
+        let (attention, perceptron) = (by_branch(attention, 0), by_branch(perceptron, 2));
+        // What is re-ordered depends on whether the core is one kernel.
+        let middle = |core: Core| {
+            let own = part(of(Branch::WEIGHTS, core, true), 1);
+            let rest = |sums: bool| (sums, own.plus(&part(of(Branch::WEIGHTS, core, sums), 3)));
+            [true, false].map(rest).map(move |(sums, s)| (core, sums, s))
+        };
+        let middle: Vec<(Core, bool, Sums)> = cores.iter().flat_map(|core| middle(*core)).collect();
+        let travels = |all: &[(Branch, Sums)], of_attention: bool| -> Vec<[f64; 3]> {
+            let of = |branch| branch_collectives(self.machine, self.model, &division, branch, of_attention);
+            all.iter().map(|(b, _)| if division.tp > 1 { of(*b) } else { [0.0; 3] }).collect()
+        };
+        let (by_attention, by_perceptron) = (travels(&attention, true), travels(&perceptron, false));
+        let mut out: Vec<(LayerMapping, Sums, [f64; 14])> = Vec::new();
+        for ((a, of_attention), first) in attention.iter().zip(&by_attention) {
+            for ((p, of_perceptron), second) in perceptron.iter().zip(&by_perceptron) {
+                let matrices = of_attention.plus(of_perceptron);
+                let travelling = [0, 1, 2].map(|i| first[i] + second[i]);
+                for (core, sums, rest) in &middle {
+                    let mapping = LayerMapping { attention: *a, perceptron: *p, ..of(*a, *core, *sums) };
+                    let sums = matrices.plus(rest);
+                    let parts = self.parts(&division, &mapping, &sums, travelling);
+                    // Differences of sums are equal up to rounding.
+                    let beats = |a: &[f64; 14], b: &[f64; 14]| a.iter().zip(b).all(|(a, b)| *a <= b + 1e-12 * b.abs());
+                    if !out.iter().any(|(.., known)| beats(known, &parts)) {
+                        out.retain(|(.., known)| !beats(&parts, known));
+                        out.push((mapping, sums, parts));
+                    }
+                }
+            }
+        }
+        out.into_iter().map(|(mapping, sums, _)| (mapping, sums)).collect()
+    }
+
+    /// Seconds and bytes of a mapping such that one with less of each is no worse, whatever is computed again or runs beside what. More products hide more of what
+    /// travels, but no more than they take.
+    fn parts(&self, division: &Division, mapping: &LayerMapping, s: &Sums, travelling: [f64; 3]) -> [f64; 14] {
+        let (kept, working) = more_bytes(self.model, division, Recompute::None, mapping);
+        [
+            s.forward_attention,
+            s.forward_products,
+            s.forward - s.forward_attention - s.forward_products,
+            s.backward_attention,
+            s.backward_products,
+            s.backward() - s.backward_attention - s.backward_products,
+            s.backward_input,
+            s.backward_weight,
+            travelling[0],
+            travelling[1],
+            travelling[2],
+            kept,
+            working,
+            f64::from(u8::from(mapping.core == Core::Unfused)),
+        ]
+    }
+
+    fn priced(&self, division: Division) -> Rc<Priced> {
+        let mut known = self.priced.borrow_mut();
+        if known.len() >= MOST {
+            known.clear();
+        }
+        let of = || {
+            let layers = |there: bool, with| if there { self.layers(division, with) } else { Vec::new() };
+            Rc::new(Priced {
+                plain: layers(self.model.dense_layers() > 0, false),
+                experts: layers(self.model.expert_layers() > 0, true),
+                embedding: Sums::of(&self.kernels(division).embedding()),
+                head: Sums::of(&self.kernels(division).head()),
+            })
+        };
+        known.entry(division).or_insert_with(of).clone()
+    }
+
+    /// The passes of a kind of layer of which none is worse than another in everything; one without kernels where the model has no such layer.
+    fn passes(&self, key: &BlockKey, layers: &Layers, with_experts: bool) -> Vec<BlockPass> {
+        let mut out: Vec<BlockPass> = Vec::new();
+        for (mapping, sums) in layers {
+            let pass = layer_pass(self.machine, self.model, key, with_experts, mapping, sums);
+            if out.iter().any(|known| is_as_good(known, &pass)) {
+                continue;
+            }
+            out.retain(|known| !is_as_good(&pass, known));
+            out.push(pass);
+        }
+        if out.is_empty() {
+            out.push(BlockPass::default());
+        }
+        out
+    }
+}
+
+/// Whether no execution is faster, or fits, with `b` where it is not, or does not, with `a`.
+fn is_as_good(a: &BlockPass, b: &BlockPass) -> bool {
+    let of = |p: &BlockPass| [p.forward_pass, p.backward_pass - p.weight, p.weight, p.kept, p.working];
+    of(a).iter().zip(of(b)).all(|(a, b)| *a <= b)
+}
+
+/// The least of each part.
+fn least(passes: &[BlockPass]) -> BlockPass {
+    let mut out = passes[0];
+    for p in &passes[1..] {
+        out.forward_pass = out.forward_pass.min(p.forward_pass);
+        out.backward_pass = out.backward_pass.min(p.backward_pass);
+        out.kept = out.kept.min(p.kept);
+        out.working = out.working.min(p.working);
+        out.flop = out.flop.min(p.flop);
+    }
+    out
+}
+
+impl Inner for Possible<'_> {
+    fn bound(&self, key: &BlockKey) -> Blocks {
+        let priced = self.priced(key.division);
+        Blocks {
+            plain: least(&self.passes(key, &priced.plain, false)),
+            experts: least(&self.passes(key, &priced.experts, true)),
+            ..Blocks::of_ends(self.machine, self.model, key, [&priced.embedding, &priced.head])
+        }
+    }
+
+    fn held(&self, key: &BlockKey) -> Blocks {
+        // No core keeps less than one kernel.
+        let cores = self.cores();
+        let layer = |there: bool, with_experts: bool| {
+            let mut out = BlockPass::default();
+            let (mut kept, mut working) = (f64::INFINITY, f64::INFINITY);
+            for attention in self.branches(&key.division, true, with_experts) {
+                for perceptron in self.branches(&key.division, false, with_experts) {
+                    let (attention, perceptron) = (*attention, *perceptron);
+                    let mapping = LayerMapping { attention, perceptron, core: cores[0], fused: Fusions::ALL };
+                    let bytes = layer_bytes(self.model, key, with_experts, &mapping);
+                    (kept, working) = (kept.min(bytes.0), working.min(bytes.1));
+                }
+            }
+            if there {
+                (out.kept, out.working) = (kept, working);
+            }
+            out
+        };
+        let none = Sums::default();
+        Blocks {
+            plain: layer(self.model.dense_layers() > 0, false),
+            experts: layer(self.model.expert_layers() > 0, true),
+            ..Blocks::of_ends(self.machine, self.model, key, [&none, &none])
+        }
+    }
+
+    fn best(&self, key: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Vec<Best>, String> {
+        let priced = self.priced(key.division);
+        let experts = self.passes(key, &priced.experts, true);
+        let mut out = Vec::new();
+        for plain in self.passes(key, &priced.plain, false) {
+            for experts in &experts {
+                let blocks = Blocks { plain, experts: *experts, ..*bound };
+                out.push(Best { blocks, least: blocks, plan: None });
+            }
+        }
+        Ok(out)
+    }
+
+    fn space(&self) -> Space {
+        Space { divides: true, parts_of_rings: true, exact: false }
+    }
+}
