@@ -92,6 +92,9 @@ pub struct Kernels<'a> {
     list: Vec<KernelTime>,
 }
 
+/// Share of the tokens whose words a masked language model predicts (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
+const MASKED: f64 = 0.15;
+
 /// Vector kernels that re-order queries, keys, values and the core's output, of those that a stack launches each way.
 const REORDERING: f64 = 4.0;
 
@@ -141,39 +144,81 @@ impl<'a> Kernels<'a> {
         }
     }
 
-    /// A product with a weight: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of them at once, each
-    /// with rows of its own.
-    fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64, rate: f64) {
-        self.weight_and(name, weights, [rows, n, k], rate, [0.0; 3]);
+    /// A product with a weight in the model's type of products: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of
+    /// them at once, each with rows of its own.
+    fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64) {
+        self.weight_and(name, weights, [rows, n, k], [0.0; 3]);
     }
 
-    /// The same where each of the three products moves more bytes for vector work that is part of it.
-    fn weight_and(&mut self, name: &'static str, weights: f64, [rows, n, k]: [f64; 3], rate: f64, more: [f64; 3]) {
+    /// The same where each of the three products moves more bytes for vector work that is part of it. Where the type is narrower than the activations,
+    /// what it reads of them is converted before: the input forward, the result's gradient backward, each once for both products that read it.
+    fn weight_and(&mut self, name: &'static str, weights: f64, [rows, n, k]: [f64; 3], more: [f64; 3]) {
+        let narrow = self.model.types.products().bytes() < self.model.types.activations.bytes();
+        let share = if weights > 1.0 { self.machine.stack.grouped_share.0 } else { 1.0 };
+        self.weight_at(name, [weights, rows, n, k], self.rate * share, narrow, more);
+        if narrow {
+            let bytes = self.machine.stack.conversion.0 * weights * rows;
+            self.vector("conversion", Phase::Forward, Work::Vector, bytes * k, 0.0);
+            self.vector("conversion", Phase::BackwardInput, Work::Vector, bytes * n, 0.0);
+        }
+    }
+
+    /// The same at a rate of its own, operands in the activations' type unless they are narrow.
+    fn weight_at(
+        &mut self,
+        name: &'static str,
+        [weights, rows, n, k]: [f64; 4],
+        rate: f64,
+        narrow: bool,
+        more: [f64; 3],
+    ) {
         let (a, w) = (self.model.types.activations.bytes(), self.model.types.weights.bytes());
+        let read = |word: f64| if narrow { self.model.types.products().bytes() } else { word };
+        let (ra, rw) = (read(a), read(w));
         for (phase, m, n, k, words, more) in [
-            (Phase::Forward, rows, n, k, [a, w, a], more[0]),
-            (Phase::BackwardInput, rows, k, n, [a, w, a], more[1]),
-            (Phase::BackwardWeight, n, k, rows, [a, a, w], more[2]),
+            (Phase::Forward, rows, n, k, [ra, rw, a], more[0]),
+            (Phase::BackwardInput, rows, k, n, [ra, rw, a], more[1]),
+            (Phase::BackwardWeight, n, k, rows, [ra, ra, w], more[2]),
         ] {
+            // Frozen weights need no gradients.
+            if phase == Phase::BackwardWeight && self.model.adapters.is_some() {
+                continue;
+            }
             let product = Product { batch: weights, m, n, k };
             let seconds = self.machine.kernels.product_and(&product, rate, words, more);
             self.push(name, phase, Work::Product, product.flop(), product.bytes(words) + more, seconds);
         }
     }
 
+    /// Bytes for each weight of adding up its gradient where that is part of the product; frozen weights have none.
+    fn adds(&self) -> f64 {
+        let fused = self.mapping.fused.accumulation && self.model.adapters.is_none();
+        if fused { self.machine.stack.gradient_accumulation.0 } else { 0.0 }
+    }
+
+    /// Adapters beside a product with k channels in and n out: both factors forward and backward are bound by what they read and write, the input and
+    /// its gradient, the result (read and added to) and its gradient.
+    fn adapter(&mut self, n: f64, k: f64) {
+        if self.model.adapters.is_none() {
+            return;
+        }
+        let bytes = self.tokens() * self.model.types.activations.bytes();
+        self.vector("adapter", Phase::Forward, Work::Vector, bytes * (k + 2.0 * n), 3.0);
+        self.vector("adapter", Phase::BackwardInput, Work::Vector, bytes * (3.0 * k + 2.0 * n), 5.0);
+    }
+
     /// A product of a branch: columns and contracted size of the whole matrix, of which a chip has the tokens' part, and of a chip's part of the
     /// matrix. `fused` are the bytes of the function, forward and backward, that are part of it.
     fn product(&mut self, name: &'static str, sharding: Sharding, whole: [f64; 2], part: [f64; 2], fused: [f64; 2]) {
-        let (tokens, t, rate) = (self.tokens(), self.t(), self.rate);
-        let adds = if self.mapping.fused.accumulation { self.machine.stack.gradient_accumulation.0 } else { 0.0 };
+        let (tokens, t, adds) = (self.tokens(), self.t(), self.adds());
         match sharding {
             Sharding::Weights => {
                 let [n, k] = part;
-                self.weight_and(name, 1.0, [tokens, n, k], rate, [fused[0], fused[1], n * k * adds]);
+                self.weight_and(name, 1.0, [tokens, n, k], [fused[0], fused[1], n * k * adds]);
             }
             Sharding::Tokens => {
                 let [n, k] = whole;
-                self.weight_and(name, 1.0, [tokens / t, n, k], rate, [fused[0], fused[1], 0.0]);
+                self.weight_and(name, 1.0, [tokens / t, n, k], [fused[0], fused[1], 0.0]);
                 // What is scattered is added up after it.
                 self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, n * k / t * adds, 0.0);
             }
@@ -237,6 +282,15 @@ impl<'a> Kernels<'a> {
     }
 
     fn attention_weights(&mut self) {
+        self.attention_products();
+        let (model, h, t) = (self.model, self.model.hidden as f64, self.t());
+        let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
+        let a = model.heads as f64;
+        self.adapter(h, a * v / t);
+        self.adapter((a * qk + model.kv_heads() as f64 * (qk + v)) / t, h);
+    }
+
+    fn attention_products(&mut self) {
         let (model, branch) = (self.model, self.mapping.attention);
         if branch != Branch::WEIGHTS || (self.mapping.fused.accumulation && model.latent_attention.is_none()) {
             let (h, a) = (model.hidden as f64, model.heads as f64);
@@ -248,7 +302,7 @@ impl<'a> Kernels<'a> {
             self.product("attention_out", branch.last, [h, a * v], [h, a * v / t], [0.0; 2]);
             return;
         }
-        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
+        let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
         let a = model.heads as f64;
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
         match model.latent_attention {
@@ -256,22 +310,22 @@ impl<'a> Kernels<'a> {
                 let (c, r) = (l.kv_rank as f64, l.rope_dim as f64);
                 let from = match l.q_rank {
                     Some(rank) => {
-                        self.weight("query_down", 1.0, tokens, rank as f64, h, rate);
+                        self.weight("query_down", 1.0, tokens, rank as f64, h);
                         rank as f64
                     }
                     None => h,
                 };
-                self.weight("query", 1.0, tokens, a * qk / t, from, rate);
-                self.weight("key_value_down", 1.0, tokens, c + r, h, rate);
-                self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c, rate);
+                self.weight("query", 1.0, tokens, a * qk / t, from);
+                self.weight("key_value_down", 1.0, tokens, c + r, h);
+                self.weight("key_value", 1.0, tokens, a * (l.nope_dim as f64 + v) / t, c);
             }
             None => {
                 // A chip has at least one head of keys and values.
                 let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
-                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h, rate);
+                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h);
             }
         }
-        self.weight("attention_out", 1.0, tokens, h, a * v / t, rate);
+        self.weight("attention_out", 1.0, tokens, h, a * v / t);
     }
 
     /// Elements that the function of the perceptron or the experts makes on this chip.
@@ -294,14 +348,14 @@ impl<'a> Kernels<'a> {
     /// Products of the perceptron or the experts, and the function where it is part of them.
     fn perceptron(&mut self, with_experts: bool) {
         let (model, fused, branch) = (self.model, self.mapping.fused, self.mapping.perceptron);
-        let (tokens, h, t, rate) = (self.tokens(), model.hidden as f64, self.t(), self.rate);
+        let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
         // Both first matrices of a gated perceptron run as one product.
         let firsts = (model.ffn_matrices() - 1) as f64;
         // Forward what the function makes is written besides; backward its inputs are read, and a gated one writes two gradients for the one.
         let word = model.types.activations.bytes();
         let [_, gradient] = self.function();
         let parts = if fused.function { [1.0, gradient - 2.0].map(|passes| passes * word) } else { [0.0; 2] };
-        let adds = if fused.accumulation { self.machine.stack.gradient_accumulation.0 } else { 0.0 };
+        let adds = self.adds();
         let Some(e) = model.experts.filter(|_| with_experts) else {
             let (f, inner) = (model.ffn() as f64, self.inner(false));
             // Where tokens are exchanged in between, the gradient comes by a kernel of its own.
@@ -319,13 +373,13 @@ impl<'a> Kernels<'a> {
         let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
         let here = e.count as f64 / self.division.ep as f64;
         let rows = tokens * sent / here;
-        self.weight("router", 1.0, tokens, e.count as f64, h, rate);
+        self.weight_at("router", [1.0, tokens, e.count as f64, h], self.head_rate, false, [0.0; 3]);
         let mut pair = |names: [&'static str; 2], weights: f64, rows: f64, f: f64| {
             let inner = weights * rows * f;
             let more = [inner * parts[0], 0.0, weights * firsts * f * h * adds];
-            self.weight_and(names[0], weights, [rows, firsts * f, h], rate, more);
+            self.weight_and(names[0], weights, [rows, firsts * f, h], more);
             let more = [0.0, inner * parts[1], weights * f * h * adds];
-            self.weight_and(names[1], weights, [rows, h, f], rate, more);
+            self.weight_and(names[1], weights, [rows, h, f], more);
         };
         pair(["experts_in", "experts_out"], here, rows, f);
         let shared = e.shared_width() / t;
@@ -419,7 +473,7 @@ impl<'a> Kernels<'a> {
             self.vector("routing", Phase::Forward, Work::Vector, bytes, expert_kernels);
             self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
         }
-        if !fused.accumulation || model.latent_attention.is_some() {
+        if model.adapters.is_none() && (!fused.accumulation || model.latent_attention.is_some()) {
             let bytes = self.layer_weights(with_experts, fused.accumulation) * stack.gradient_accumulation.0;
             self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
         }
@@ -442,20 +496,15 @@ impl<'a> Kernels<'a> {
         let (bytes, kernels) = (stack.embedding_passes * whole, stack.embedding_kernels as f64);
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
-        self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
+        if self.model.adapters.is_none() {
+            self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
+        }
         if let Some(width) = self.model.embedding_width {
-            self.weight(
-                "embedding_widening",
-                1.0,
-                self.tokens(),
-                self.model.hidden as f64 / self.t(),
-                width as f64,
-                self.rate,
-            );
+            self.weight("embedding_widening", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), width as f64);
         }
         if let Some(p) = self.model.patches {
             let channels = (p.size * p.size * p.channels) as f64;
-            self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels, self.rate);
+            self.weight("patches", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), channels);
         }
         self.list
     }
@@ -468,18 +517,19 @@ impl<'a> Kernels<'a> {
         let words = model.head_outputs() as f64 / t;
         // Classes and poolers look at one token of a sample.
         let rows = match model.head {
-            Head::Vocabulary | Head::MaskedTokens => tokens,
+            Head::Vocabulary => tokens,
+            Head::MaskedTokens => MASKED * tokens,
             Head::Classes | Head::Pooler => self.division.micro_batch as f64,
             Head::None => 0.0,
         };
         let rate = self.head_rate * if self.division.tp == 1 { stack.unsharded_head.0 } else { 1.0 };
         if matches!(model.head, Head::MaskedTokens | Head::Pooler) {
-            self.weight("head_transform", 1.0, rows, h / t, h, rate);
+            self.weight_at("head_transform", [1.0, rows, h / t, h], rate, false, [0.0; 3]);
         }
         if let Some(width) = model.embedding_width {
-            self.weight("head_narrowing", 1.0, rows, width as f64, h / t, rate);
+            self.weight_at("head_narrowing", [1.0, rows, width as f64, h / t], rate, false, [0.0; 3]);
         }
-        self.weight("head", 1.0, rows, words, model.embedding_width() as f64, rate);
+        self.weight_at("head", [1.0, rows, words, model.embedding_width() as f64], rate, false, [0.0; 3]);
         let (_, whole) = self.hidden();
         let (bytes, kernels) = (stack.head_passes * whole, stack.head_kernels as f64);
         self.vector("last_norm", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);

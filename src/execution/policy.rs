@@ -9,6 +9,8 @@ use super::machine::Machine;
 use super::mapping::{LayerMapping, more_bytes};
 use super::spec::Recompute;
 use crate::deadline::Deadline;
+use crate::system::Stack;
+use crate::system::stack::Selective;
 use crate::workload::language::LanguageModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -86,7 +88,13 @@ pub fn attention_kernel(machine: &Machine) -> AttentionKernel {
 }
 
 /// Bytes that a layer keeps for its backward pass by its mapping, and those alive while that runs, beyond them.
-pub fn layer_bytes(model: &LanguageModel, key: &BlockKey, with_experts: bool, mapping: &LayerMapping) -> (f64, f64) {
+pub fn layer_bytes(
+    stack: &Stack,
+    model: &LanguageModel,
+    key: &BlockKey,
+    with_experts: bool,
+    mapping: &LayerMapping,
+) -> (f64, f64) {
     let division = &key.division;
     let policy = ActivationPolicy {
         recompute: key.recompute,
@@ -99,7 +107,12 @@ pub fn layer_bytes(model: &LanguageModel, key: &BlockKey, with_experts: bool, ma
     let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();
     let (more, working) = more_bytes(model, division, key.recompute, mapping);
     let (all_more, _) = more_bytes(model, division, Recompute::None, mapping);
-    let kept = of(&policy) + more;
+    let halves = stack.selective == Selective::HalfOfProducts && key.recompute == Recompute::Selective;
+    let kept = more
+        + match halves {
+            true => model.half_of_products_bytes(with_experts, model.seq, division.micro_batch, &policy),
+            false => of(&policy),
+        };
     (kept, (of(&all) + all_more - kept).max(0.0) + working)
 }
 
@@ -114,8 +127,9 @@ pub fn layer_pass(
 ) -> BlockPass {
     let division = &key.division;
     let comm = LayerCommunication::mapped(machine, model, division, key.overlap_tp, with_experts, sums, mapping);
-    let (kept, working) = layer_bytes(model, key, with_experts, mapping);
-    BlockPass { kept, working, mapping: Some(*mapping), ..layer_time(machine, key.recompute, sums, &comm) }
+    let (kept, working) = layer_bytes(&machine.stack, model, key, with_experts, mapping);
+    let host = if with_experts { machine.stack.host_experts.0 } else { 0.0 };
+    BlockPass { kept, working, mapping: Some(*mapping), ..layer_time(machine, key.recompute, sums, &comm, host) }
 }
 
 impl Blocks {
@@ -144,6 +158,9 @@ impl Blocks {
         let words = model.vocab.is_some();
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
+        let scores = model.head_outputs() as f64 / division.tp as f64;
+        // The closed form counts 4 bytes of them.
+        let more_of_scores = tokens * scores * (machine.stack.logit_memory.0 - 4.0);
         Self {
             plain: BlockPass::default(),
             experts: BlockPass::default(),
@@ -152,7 +169,7 @@ impl Blocks {
                 ..end_time(embedding, if words { reduce } else { 0.0 }, 0.0)
             },
             head: BlockPass {
-                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy),
+                kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy) + more_of_scores,
                 ..end_time(head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
             },
             hand_over: hand_over_bytes(machine, model, division),
@@ -161,14 +178,33 @@ impl Blocks {
     }
 }
 
-fn layer_time(machine: &Machine, recompute: Recompute, s: &Sums, comm: &LayerCommunication) -> BlockPass {
+fn layer_time(
+    machine: &Machine,
+    recompute: Recompute,
+    s: &Sums,
+    comm: &LayerCommunication,
+    host_experts: f64,
+) -> BlockPass {
     let stack = &machine.stack;
     let none = Exposed::default();
     let [forward_bytes, attention_bytes, backward_bytes] = s.bytes;
     let (again, again_comm, again_flop, again_bytes, again_host) = match recompute {
         Recompute::None => (0.0, none, 0.0, 0.0, 0.0),
         Recompute::Selective => {
-            (s.forward_attention, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
+            let (core, products) = (s.forward_attention, s.forward_products);
+            match stack.selective {
+                Selective::Attention => {
+                    (core, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
+                }
+                // Everything but the attention core and half of the products.
+                Selective::HalfOfProducts => (
+                    s.forward - core - 0.5 * products,
+                    none,
+                    0.5 * (s.forward_flop - s.attention_flop),
+                    forward_bytes - attention_bytes,
+                    stack.host_layer_recompute.0,
+                ),
+            }
         }
         Recompute::Full => {
             (s.forward, comm.forward, s.forward_flop, forward_bytes, stack.host_layer_recompute.0 + comm.host)
@@ -176,11 +212,12 @@ fn layer_time(machine: &Machine, recompute: Recompute, s: &Sums, comm: &LayerCom
     };
     let forward = s.forward + comm.forward.total();
     let backward = s.backward() + comm.backward.total() + again + again_comm.total();
-    let forward_pass = stack.host_and_device(stack.host_layer_forward.0 + comm.host, forward);
-    let backward_pass = stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward);
+    let host = stack.host_layer_forward.0 + host_experts + comm.host;
+    let host_backward = stack.host_layer_backward.0 + host_experts + comm.host + again_host;
+    let forward_pass = stack.host_and_device(host, forward);
+    let backward_pass = stack.host_and_device(host_backward, backward);
     // What the pass would be shorter by without them: less than their own time where the host is slower.
-    let without =
-        stack.host_and_device(stack.host_layer_backward.0 + comm.host + again_host, backward - s.backward_weight);
+    let without = stack.host_and_device(host_backward, backward - s.backward_weight);
     BlockPass {
         forward: s.forward,
         backward: s.backward(),

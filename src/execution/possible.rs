@@ -219,7 +219,7 @@ impl Inner for Possible<'_> {
                 for perceptron in self.branches(&key.division, false, with_experts) {
                     let (attention, perceptron) = (*attention, *perceptron);
                     let mapping = LayerMapping { attention, perceptron, core: cores[0], fused: Fusions::ALL };
-                    let bytes = layer_bytes(self.model, key, with_experts, &mapping);
+                    let bytes = layer_bytes(&self.machine.stack, self.model, key, with_experts, &mapping);
                     (kept, working) = (kept.min(bytes.0), working.min(bytes.1));
                 }
             }

@@ -290,6 +290,11 @@ impl Stack {
                 logit_kernels: best.logit_kernels.min(one.logit_kernels),
                 gradient_accumulation: least(best.gradient_accumulation, one.gradient_accumulation),
                 optimizer_traffic: least(best.optimizer_traffic, one.optimizer_traffic),
+                grouped_share: Fraction(best.grouped_share.0.max(one.grouped_share.0)),
+                conversion: least(best.conversion, one.conversion),
+                logit_memory: least(best.logit_memory, one.logit_memory),
+                overlap_ep: best.overlap_ep || one.overlap_ep,
+                experts_once_a_box: best.experts_once_a_box || one.experts_once_a_box,
                 gradient_reduction: either(best.gradient_reduction, one.gradient_reduction),
                 ..best
             };

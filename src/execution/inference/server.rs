@@ -3,12 +3,8 @@
 use crate::execution::machine::{Line, Machine, Traffic};
 use crate::model::collective;
 use crate::model::kernel_time::KernelTimes;
-<<<<<<< HEAD
 use crate::system::kernels::{Burst, Kernels, Tile};
-use crate::system::{Serving, System};
-=======
 use crate::system::{Serving, Software, System};
->>>>>>> k5
 use crate::workload::language::{DataType, LanguageModel};
 
 /// A system that inference can be predicted on.
