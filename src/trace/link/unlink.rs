@@ -5,7 +5,9 @@
 use super::{Facts, Io, LinkedNode, LinkedTrace, python};
 use crate::trace::error::MOST_ERRORS;
 use crate::trace::host::{Arg, HostNode, HostTrace, arguments_of};
+use crate::trace::ops::{Class, class_of, is_registered, plain_name};
 use crate::trace::{Collective, Interner, TraceError, TraceErrors};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -14,6 +16,41 @@ use std::path::Path;
 /// # Errors
 /// Nodes whose arguments are not in the notation of linked traces; a trace linked without a host trace.
 pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErrors> {
+    with_arguments(linked, path, |_| true)
+}
+
+/// The same with the arguments of those nodes alone that tell what calls do: an operator that is counted counts as a whole, whatever it calls in turn
+/// ([`crate::trace::lower::host`]). Most nodes are called so.
+///
+/// # Errors
+/// As [`host_trace`], of the nodes whose arguments are read.
+pub fn counted(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErrors> {
+    // By name: whether it counts as a whole, and whether it allocates.
+    let mut known: HashMap<&str, (bool, bool), RandomState> = HashMap::default();
+    // Callers stand before what they call.
+    let mut whole = vec![(false, false); linked.nodes.len()];
+    for (at, node) in linked.nodes.iter().enumerate().filter(|(_, n)| n.host().is_some()) {
+        let (counts, allocates) = *known.entry(&*node.name).or_insert_with_key(|name| {
+            let (op, free) = (plain_name(name), [Class::View, Class::Host, Class::Allocation]);
+            let class = class_of(op);
+            (is_registered(op) && !free.contains(&class), class == Class::Allocation)
+        });
+        whole[at] = (counts, allocates);
+    }
+    // Whether a node is called by one that counts as a whole.
+    let mut inside = vec![false; linked.nodes.len()];
+    for (at, node) in linked.nodes.iter().enumerate() {
+        let above = node.parent.map(|p| p as usize).filter(|p| *p < at);
+        inside[at] = above.is_some_and(|p| inside[p] || whole[p].0);
+    }
+    with_arguments(linked, path, |at| !inside[at] || whole[at].1)
+}
+
+fn with_arguments(
+    linked: &LinkedTrace,
+    path: &Path,
+    wanted: impl Fn(usize) -> bool,
+) -> Result<HostTrace, TraceErrors> {
     let mut trace =
         HostTrace { schema: linked.host_schema.as_deref().unwrap_or("").to_owned(), ..HostTrace::default() };
     let mut strings = Interner::default();
@@ -22,6 +59,9 @@ pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceE
         let Facts::Host(facts) = &node.facts else { continue };
         let parent = caller(linked, node.parent);
         let mut args = |io: &Io, field: &str| -> Vec<Arg> {
+            if !wanted(at) {
+                return Vec::new();
+            }
             arguments(io, &mut strings).unwrap_or_else(|message| {
                 errors.push(TraceError::new(path, message).node(at).field(field));
                 Vec::new()

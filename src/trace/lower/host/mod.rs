@@ -123,6 +123,10 @@ pub fn program_with(
     Ok(program)
 }
 
+/// A trace asks them millions of times: the standard library's hash takes a good part of that.
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+type Set<K> = HashSet<K, foldhash::fast::RandomState>;
+
 /// What has become of a node.
 #[derive(Clone, Copy)]
 struct Place {
@@ -149,18 +153,18 @@ struct Walk<'t> {
     options: &'t Options,
     seconds: &'t dyn Fn(&HostNode) -> Option<f64>,
     program: Program,
-    nodes: HashMap<u64, &'t HostNode>,
-    children: HashMap<u64, Vec<&'t HostNode>>,
+    nodes: Map<u64, &'t HostNode>,
+    children: Map<u64, Vec<&'t HostNode>>,
     /// By name: there are few, and each tells by being compared with hundreds.
-    named: HashMap<&'t str, Named, foldhash::fast::RandomState>,
+    named: Map<&'t str, Named>,
     /// Whether something below a node counts.
-    counts_below: HashSet<u64>,
-    places: HashMap<u64, Place>,
+    counts_below: Set<u64>,
+    places: Map<u64, Place>,
     /// Version of each storage.
-    current: HashMap<u64, usize>,
+    current: Map<u64, usize>,
     /// Storages allocated and not yet written, with the tensor and the caller of the allocation.
-    fresh: HashMap<u64, (&'t Tensor, u64)>,
-    read: HashSet<usize>,
+    fresh: Map<u64, (&'t Tensor, u64)>,
+    read: Set<usize>,
     /// Tensors that free calls looked at since the last call that counts.
     looked_at: Vec<&'t Tensor>,
     has_calls_of_collectives: bool,
@@ -172,12 +176,12 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn new(order: &[&'t HostNode], options: &'t Options, seconds: &'t dyn Fn(&HostNode) -> Option<f64>) -> Self {
-        let mut children: HashMap<u64, Vec<&HostNode>> = HashMap::new();
+        let mut children: Map<u64, Vec<&HostNode>> = Map::default();
         for node in order {
             children.entry(node.parent).or_default().push(node);
         }
-        let mut counts_below = HashSet::new();
-        let mut named: HashMap<&str, Named, foldhash::fast::RandomState> = HashMap::default();
+        let mut counts_below = Set::default();
+        let mut named: Map<&str, Named> = Map::default();
         for node in order.iter().rev() {
             let op = plain_name(&node.name);
             let Named { class, registered, collective } = *named.entry(op).or_insert_with(|| Named::of(op));
@@ -196,10 +200,10 @@ impl<'t> Walk<'t> {
             children,
             named,
             counts_below,
-            places: HashMap::new(),
-            current: HashMap::new(),
-            fresh: HashMap::new(),
-            read: HashSet::new(),
+            places: Map::default(),
+            current: Map::default(),
+            fresh: Map::default(),
+            read: Set::default(),
             looked_at: Vec::new(),
             has_calls_of_collectives,
             groups: HashMap::new(),
@@ -273,7 +277,7 @@ impl<'t> Walk<'t> {
         let call_inputs: Vec<Arg> = inputs.iter().map(|a| self.read_arg(a)).collect();
         drop(inputs);
         drop(guessed_inputs);
-        let read_storages: HashSet<u64> = node.input_tensors().map(|t| t.storage_id).collect();
+        let read_storages: Set<u64> = node.input_tensors().map(|t| t.storage_id).collect();
         let mut writes = Vec::new();
         let mut outputs = Vec::new();
         match made {
@@ -286,7 +290,7 @@ impl<'t> Walk<'t> {
             }
             None => {
                 let by_name_in_place = op.ends_with('_') && !op.ends_with("__");
-                let mut changed: HashMap<u64, usize> = HashMap::new();
+                let mut changed: Map<u64, usize> = Map::default();
                 let list: &[usize] = if mutated.is_empty() && by_name_in_place { &[0] } else { &mutated };
                 for i in list {
                     let tensors: Vec<&Tensor> = node.inputs.get(*i).map(|a| a.tensors().collect()).unwrap_or_default();
