@@ -102,7 +102,8 @@ impl Read for Ahead {
                 // It is as wrong when it is asked for again.
                 Err(e) => return Err(io::Error::new(e.kind(), e.to_string())),
             }
-            let (bytes, more) = self.blocks.recv().map_err(|_| io::Error::other("the thread that unpacks has ended"))?;
+            let (bytes, more) =
+                self.blocks.recv().map_err(|_| io::Error::other("the thread that unpacks has ended"))?;
             (self.bytes, self.more) = (io::Cursor::new(bytes), more);
         }
     }

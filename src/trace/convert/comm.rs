@@ -210,13 +210,7 @@ impl Groups {
 }
 
 /// Adds the attributes of communication, with the kinds that Chakra's feeder reads.
-pub(super) fn attributes(
-    out: &mut Made<'_>,
-    call: &CommCall,
-    node: &LinkedNode,
-    trace: &LinkedTrace,
-    groups: &Groups,
-) {
+pub(super) fn attributes(out: &mut Made<'_>, call: &CommCall, node: &LinkedNode, trace: &LinkedTrace, groups: &Groups) {
     out.kind = call.kind;
     if let Some(c) = call.collective {
         out.int("comm_type", c.number());

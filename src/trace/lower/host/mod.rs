@@ -393,6 +393,7 @@ impl<'t> Walk<'t> {
             () if outs.is_empty() => tensors,
             () => outs,
         };
+        let apart = by_sizes(&kind, &inputs, &written);
         let mut writes = Vec::new();
         let mut outputs = Vec::new();
         let mut seen = HashSet::new();
@@ -407,6 +408,7 @@ impl<'t> Walk<'t> {
         let ranks = described
             .and_then(|c| c.group_size)
             .or_else(|| group.as_ref().and_then(|g| self.groups.get(g).copied()))
+            .or(apart)
             .or(self.only_group)
             .or_else(|| described.map(|c| c.in_split.len().max(c.out_split.len()) as u64).filter(|n| *n > 0));
         let comm = Comm { kind, ranks, group };
@@ -414,6 +416,20 @@ impl<'t> Walk<'t> {
             Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new(), returned: Vec::new() };
         self.push(node, call, part, writes, Some(comm), false);
     }
+}
+
+/// Ranks of a gathering or scattering by what goes in and what comes out: backends such as gloo do not say in which group they are called.
+fn by_sizes(kind: &str, read: &[Arg], written: &[&Tensor]) -> Option<u64> {
+    let mut tensors = Vec::new();
+    read.iter().for_each(|a| a.tensors(&mut tensors));
+    let taken: u64 = tensors.iter().map(|t| t.elements()).fold(0, u64::saturating_add);
+    let given: u64 = written.iter().map(|t| t.num_elem).fold(0, u64::saturating_add);
+    let (more, less) = match () {
+        () if kind.contains("allgather") => (given, taken),
+        () if kind.contains("reducescatter") => (taken, given),
+        () => return None,
+    };
+    (less > 0 && more.is_multiple_of(less)).then(|| more / less).filter(|n| *n > 1)
 }
 
 /// Whether an input is also a result: the same window into the same storage, for every tensor of it.
