@@ -953,6 +953,18 @@ fn degrees_of_recorded_runs_are_recovered() {
         l.parallel.recovered.table
     );
     assert_eq!((l.parallel.pp, l.parallel.tp), (1, 1));
+    // Two blocks whose 32 tokens are split between norms and whole between products. The parameters' gradients are not summed there.
+    let l = of("sequence_rank0");
+    assert_eq!(roles(&l), [(Role::Sequence, 4, Some(4)), (Role::Sequence, 4, Some(4))]);
+    assert_eq!((l.parallel.tp, l.parallel.dp, l.parallel.pp), (4, 1, 1));
+    // Three weights, each gathered before its product (torch keeps them for the backward pass), their gradients scattered.
+    let l = of("sharded_rank0");
+    assert_eq!(roles(&l), [(Role::ShardedParameters, 3, Some(4)), (Role::ShardedParameters, 3, Some(4))]);
+    assert_eq!((l.parallel.tp, l.parallel.dp, l.parallel.pp), (1, 4, 1));
+    // Two layers of experts: rows there and back, and their gradients.
+    let l = of("experts_rank0");
+    assert_eq!(roles(&l), [(Role::Expert, 8, Some(4))]);
+    assert_eq!((l.parallel.tp, l.parallel.pp, l.parallel.ep), (1, 1, 4));
 }
 
 /// Three microbatches of one model, one after another: the graph is one of them.

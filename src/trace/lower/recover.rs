@@ -126,9 +126,12 @@ struct Near {
     tables: bool,
 }
 
-/// Whether an operator looks up in tables of embeddings, under whatever name a library gives it (`fbgemm::split_embedding_codegen_lookup_...`).
-fn of_tables(step: &Step) -> bool {
-    step.cost.class == Class::Lookup || step.call.op.to_ascii_lowercase().contains("embedding")
+/// Whether an operator looks up in tables of embeddings, under whatever name a library gives it (`fbgemm::split_embedding_codegen_lookup_...`). Tokens are
+/// sorted by their experts with look-ups, too: in what is no parameter.
+fn of_tables(program: &Program, step: &Step) -> bool {
+    let parameter = |v: usize| program.values.get(v).is_some_and(|v| v.origin == Origin::Parameter);
+    let table = step.cost.class == Class::Lookup && step.call.tensor(0).is_some_and(|t| parameter(t.storage));
+    table || step.call.op.to_ascii_lowercase().contains("embedding")
 }
 
 /// What values pass through unchanged in kind: copies, activations, other collectives.
@@ -156,7 +159,7 @@ impl Around<'_> {
             match self.program.values.get(v).map(|x| x.origin) {
                 Some(Origin::Made(p)) => {
                     let Some(step) = self.program.steps.get(p) else { continue };
-                    near.tables |= of_tables(step);
+                    near.tables |= of_tables(self.program, step);
                     if passes_through(step.cost.class) {
                         waiting.extend(&step.reads);
                     } else {
@@ -178,7 +181,7 @@ impl Around<'_> {
                 continue;
             }
             for step in self.readers.get(&v).into_iter().flatten().filter_map(|i| self.program.steps.get(*i)) {
-                near.tables |= of_tables(step);
+                near.tables |= of_tables(self.program, step);
                 if passes_through(step.cost.class) {
                     waiting.extend(&step.writes);
                     continue;

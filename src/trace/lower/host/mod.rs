@@ -84,10 +84,11 @@ pub fn program_with(
             None => 0..u64::MAX,
         },
     };
+    let backend = of_backend(trace);
     let order: Vec<&HostNode> = callers::order(trace)
         .into_iter()
         .filter_map(|i| trace.nodes.get(i))
-        .filter(|n| range.contains(&n.id) || n.is_root())
+        .filter(|n| (range.contains(&n.id) && !backend.contains(&n.tid)) || n.is_root())
         .collect();
     let mut walk = Walk::new(&order, options, seconds);
     // With one process group there is no doubt whose a collective is.
@@ -416,6 +417,25 @@ impl<'t> Walk<'t> {
             Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new(), returned: Vec::new() };
         self.push(node, call, part, writes, Some(comm), false);
     }
+}
+
+/// Threads on which gloo carries out collectives: where it runs, those that copy and look at tensors and do nothing else. What they do is the
+/// collective's own work, which its call stands for.
+fn of_backend(trace: &HostTrace) -> Set<u64> {
+    if !trace.nodes.iter().any(|n| n.name.starts_with("gloo:")) {
+        return Set::default();
+    }
+    let mut only: Map<u64, bool> = Map::default();
+    let mut known: Map<&str, bool> = Map::default();
+    for node in trace.nodes.iter().filter(|n| !n.is_root() && !n.name.starts_with("[pytorch|")) {
+        let moves = *known.entry(&node.name).or_insert_with_key(|name| {
+            let op = plain_name(name);
+            let class = class_of(op);
+            matches!(class, Class::View | Class::Allocation) || (class == Class::Copy && is_registered(op))
+        });
+        *only.entry(node.tid).or_insert(true) &= moves;
+    }
+    only.into_iter().filter(|(_, moves)| *moves).map(|(tid, _)| tid).collect()
 }
 
 /// Ranks of a gathering or scattering by what goes in and what comes out: backends such as gloo do not say in which group they are called.
