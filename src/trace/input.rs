@@ -5,6 +5,7 @@ use flate2::read::MultiGzDecoder;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
 
 /// The first two bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
@@ -69,6 +70,64 @@ fn is_pickle(head: &[u8]) -> bool {
     matches!(head, [0x80, 4 | 5, 0x95, ..] | [0x80, 2 | 3, b'}' | b']' | b'(' | b'c', ..])
 }
 
+/// Bytes unpacked at once, of which two pieces may wait.
+const BLOCK: u64 = 1 << 18;
+
+/// The next bytes of a source, and whether there may be more of it.
+type Block = (Vec<u8>, io::Result<bool>);
+
+fn block(source: &mut impl Read) -> Block {
+    let mut bytes = Vec::with_capacity(BLOCK as usize);
+    let read = source.take(BLOCK).read_to_end(&mut bytes);
+    (bytes, read.map(|n| n as u64 == BLOCK))
+}
+
+/// What a thread of its own reads, a little ahead of whoever wants it.
+struct Ahead {
+    bytes: io::Cursor<Vec<u8>>,
+    more: io::Result<bool>,
+    blocks: Receiver<Block>,
+}
+
+impl Read for Ahead {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let n = self.bytes.read(out)?;
+            if n > 0 || out.is_empty() {
+                return Ok(n);
+            }
+            match &self.more {
+                Ok(true) => {}
+                Ok(false) => return Ok(0),
+                // It is as wrong when it is asked for again.
+                Err(e) => return Err(io::Error::new(e.kind(), e.to_string())),
+            }
+            let (bytes, more) =
+                self.blocks.recv().map_err(|_| io::Error::other("the thread that unpacks has ended"))?;
+            (self.bytes, self.more) = (io::Cursor::new(bytes), more);
+        }
+    }
+}
+
+/// Reads a source that takes work (unpacking) beside its reader; a short one is read at once.
+fn ahead(mut source: impl Read + Send + 'static) -> io::Result<Bytes> {
+    let (bytes, more) = block(&mut source);
+    let (send, blocks) = sync_channel(2);
+    if matches!(more, Ok(true)) {
+        std::thread::Builder::new().spawn(move || {
+            loop {
+                let next = block(&mut source);
+                let last = !matches!(next.1, Ok(true));
+                // Whoever wanted it may have gone.
+                if send.send(next).is_err() || last {
+                    break;
+                }
+            }
+        })?;
+    }
+    Ok(Box::new(Ahead { bytes: io::Cursor::new(bytes), more, blocks }))
+}
+
 /// Unpacks gzip; other bytes pass through.
 ///
 /// # Errors
@@ -77,11 +136,11 @@ pub fn unpack(mut source: impl Read + Send + 'static) -> io::Result<Bytes> {
     let mut head = Vec::with_capacity(GZIP.len());
     source.by_ref().take(GZIP.len() as u64).read_to_end(&mut head)?;
     let whole = io::Cursor::new(head.clone()).chain(source);
-    Ok(if head == GZIP {
-        Box::new(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, whole)))
+    if head == GZIP {
+        ahead(MultiGzDecoder::new(io::BufReader::with_capacity(1 << 16, whole)))
     } else {
-        Box::new(whole)
-    })
+        Ok(Box::new(whole))
+    }
 }
 
 #[cfg(test)]
@@ -105,14 +164,31 @@ mod tests {
 
     #[test]
     fn plain_and_packed_give_the_same_bytes() {
-        for text in [&b""[..], b"{", b"{\"nodes\": []}"] {
+        let long: Vec<u8> = (0..3 * BLOCK as u32 + 5).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let whole = &long[..BLOCK as usize];
+        for text in [&b""[..], b"{", b"{\"nodes\": []}", &long, whole] {
             let mut packed = GzEncoder::new(Vec::new(), Compression::default());
             packed.write_all(text).unwrap();
-            for source in [text.to_vec(), packed.finish().unwrap()] {
+            let packed = packed.finish().unwrap();
+            for source in [text.to_vec(), packed.clone()] {
                 let mut out = Vec::new();
                 unpack(io::Cursor::new(source)).unwrap().read_to_end(&mut out).unwrap();
-                assert_eq!(out, text);
+                assert!(out == text);
             }
+            // Cut off: an error behind the bytes that are there.
+            let mut cut = unpack(io::Cursor::new(packed[..packed.len() - 4].to_vec())).unwrap();
+            let mut out = Vec::new();
+            assert!(cut.read_to_end(&mut out).is_err());
+            assert!(text.starts_with(&out));
         }
+    }
+
+    #[test]
+    fn who_goes_early_leaves_no_thread_waiting() {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(&vec![b' '; 8 * BLOCK as usize]).unwrap();
+        let mut source = unpack(io::Cursor::new(packed.finish().unwrap())).unwrap();
+        let mut one = [0];
+        assert_eq!(source.read(&mut one).unwrap(), 1);
     }
 }

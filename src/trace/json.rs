@@ -20,17 +20,21 @@ pub(crate) struct JsonFault {
 /// Cuts a JSON text into pieces.
 pub(crate) struct Cutter<R> {
     reader: R,
-    buffer: Vec<u8>,
+    /// What is held of the text stands in its first `held` bytes; those behind are room.
+    room: Vec<u8>,
+    held: usize,
     at: usize,
-    /// Bytes of the text before the buffer.
+    /// Bytes of the text before what is held.
     before: u64,
     ended: bool,
+    /// Why reading ahead stopped: said when what was held is used up.
+    stopped: Option<JsonFault>,
 }
 
 impl<R: Read> Cutter<R> {
     /// Over a text.
     pub(crate) fn new(reader: R) -> Self {
-        Self { reader, buffer: Vec::new(), at: 0, before: 0, ended: false }
+        Self { reader, room: Vec::new(), held: 0, at: 0, before: 0, ended: false, stopped: None }
     }
 
     /// Byte of the text that is read next.
@@ -43,37 +47,48 @@ impl<R: Read> Cutter<R> {
         JsonFault { byte: self.byte(), message: message.into() }
     }
 
+    /// What is held of the text.
+    #[inline]
+    fn text(&self) -> &[u8] {
+        self.room.get(..self.held).unwrap_or_default()
+    }
+
     /// Reads on; `false` at the end of the text.
     fn fill(&mut self) -> Result<bool, JsonFault> {
+        if let Some(fault) = self.stopped.take() {
+            return Err(fault);
+        }
         if self.ended {
             return Ok(false);
         }
         if self.at > 0 {
-            self.buffer.drain(..self.at);
+            self.room.copy_within(self.at..self.held, 0);
             self.before += self.at as u64;
+            self.held -= self.at;
             self.at = 0;
         }
-        if self.buffer.len() > LONGEST_PIECE {
+        if self.held > LONGEST_PIECE {
             return Err(self.fault("this piece of the text is longer than 1 GiB"));
         }
-        let old = self.buffer.len();
         // Growing with what is held keeps the number of copies of a long piece logarithmic.
-        self.buffer.resize(old + CHUNK.max(old), 0);
+        let wanted = self.held + CHUNK.max(self.held);
+        if self.room.len() < self.held + CHUNK {
+            self.room.resize(wanted, 0);
+        }
         let read = loop {
-            match self.reader.read(self.buffer.get_mut(old..).unwrap_or_default()) {
+            match self.reader.read(self.room.get_mut(self.held..).unwrap_or_default()) {
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
         match read {
             Ok(n) => {
-                self.buffer.truncate(old + n);
+                self.held += n;
                 self.ended = n == 0;
                 Ok(n > 0)
             }
             Err(e) => {
-                self.buffer.truncate(old);
-                let byte = self.before + old as u64;
+                let byte = self.before + self.held as u64;
                 Err(JsonFault { byte, message: format!("cannot be read any further: {e}") })
             }
         }
@@ -82,7 +97,7 @@ impl<R: Read> Cutter<R> {
     /// The next byte that is not blank, not consumed.
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, JsonFault> {
         loop {
-            while let Some(&b) = self.buffer.get(self.at) {
+            while let Some(&b) = self.text().get(self.at) {
                 if !b.is_ascii_whitespace() {
                     return Ok(Some(b));
                 }
@@ -106,14 +121,21 @@ impl<R: Read> Cutter<R> {
         }
     }
 
-    /// What is held of the text from the present byte on; it may end anywhere.
-    pub(crate) fn ahead(&self) -> &[u8] {
-        self.buffer.get(self.at..).unwrap_or_default()
+    /// The text from the present byte on, at least so many bytes of it where there are as many; it may end anywhere.
+    pub(crate) fn ahead(&mut self, least: usize) -> &[u8] {
+        while self.held - self.at < least && self.stopped.is_none() {
+            match self.fill() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(fault) => self.stopped = Some(fault),
+            }
+        }
+        self.text().get(self.at..).unwrap_or_default()
     }
 
     /// Goes on behind bytes of [`Self::ahead`] that were looked at.
     pub(crate) fn advance(&mut self, bytes: usize) {
-        self.at = (self.at + bytes).min(self.buffer.len());
+        self.at = (self.at + bytes).min(self.held);
     }
 
     /// One whole value: its byte and its text.
@@ -126,7 +148,7 @@ impl<R: Read> Cutter<R> {
         let mut depth = 0usize;
         let mut in_string = false;
         'scan: loop {
-            let bytes = self.buffer.get(self.at..).unwrap_or_default();
+            let bytes = self.text().get(self.at..).unwrap_or_default();
             while let Some(&b) = bytes.get(length) {
                 length += 1;
                 if in_string {
@@ -173,7 +195,7 @@ impl<R: Read> Cutter<R> {
                     break;
                 }
                 return Err(JsonFault {
-                    byte: self.before + self.buffer.len() as u64,
+                    byte: self.before + self.held as u64,
                     message: format!("the file ends inside the value that begins at byte {}", self.byte()),
                 });
             }
@@ -184,7 +206,7 @@ impl<R: Read> Cutter<R> {
         let byte = self.byte();
         let start = self.at;
         self.at += length;
-        Ok((byte, self.buffer.get(start..start + length).unwrap_or_default()))
+        Ok((byte, self.text().get(start..start + length).unwrap_or_default()))
     }
 
     /// Enters an object.

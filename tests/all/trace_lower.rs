@@ -928,6 +928,47 @@ fn experts_are_exchanged_among_the_chosen_ranks() {
     assert!(out.contains("PP 3, EP 4") && out.contains("the graph is one stage of 3"), "{out}");
 }
 
+/// Steps of four processes, recorded by `scripts/record_traces.py` (PyTorch, gloo): roles, degrees and microbatches are those that the script asked for.
+/// Gloo says of no call in which group it is made: sizes tell, or that there is one group alone.
+#[test]
+fn degrees_of_recorded_runs_are_recovered() {
+    let of = |name: &str| {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/traces/torch_{name}_host.json.gz"));
+        lowered(&file, &Request::default())
+    };
+    // Four stages, two microbatches of eight samples; the second stage: activations in and out, gradients in and out.
+    let l = of("pipeline_rank1");
+    assert_eq!(roles(&l), [(Role::Pipeline, 4, Some(4)), (Role::Pipeline, 4, Some(4))]);
+    assert_eq!((l.parallel.pp, l.parallel.tp, l.parallel.dp, l.microbatches), (4, 1, 1, 2));
+    // Keys and values three times on around a ring of four. A send that nobody waits for stays on the observer's stack: what follows seems called by it.
+    let l = of("ring_rank0");
+    assert_eq!(roles(&l), [(Role::Context, 3, Some(4)), (Role::Context, 3, Some(4))]);
+    assert_eq!((l.parallel.pp, l.parallel.tp, l.parallel.dp), (1, 1, 1));
+    // Keys and values gathered in pairs, their gradients scattered; gradients of four parameters summed across the pairs behind the backward pass.
+    let l = of("gather_rank0");
+    assert_eq!(
+        roles(&l),
+        [(Role::Data, 4, None), (Role::Context, 2, Some(2)), (Role::Context, 2, Some(2))],
+        "{:?}",
+        l.parallel.recovered.table
+    );
+    assert_eq!((l.parallel.pp, l.parallel.tp), (1, 1));
+    // Two blocks whose 32 tokens are split between norms and whole between products. (The same calls of the backward pass, which the script wrote by
+    // hand, are taken for sharded parameters: no more is asked for here than what the forward pass tells.)
+    let l = of("sequence_rank0");
+    let forward: Vec<_> = roles(&l).into_iter().filter(|(role, _, _)| *role == Role::Sequence).collect();
+    assert_eq!(forward, [(Role::Sequence, 2, Some(4)), (Role::Sequence, 2, Some(4))]);
+    assert_eq!((l.parallel.tp, l.parallel.pp), (4, 1));
+    // Three weights, each gathered before its product (torch keeps them for the backward pass), their gradients scattered.
+    let l = of("sharded_rank0");
+    assert_eq!(roles(&l), [(Role::ShardedParameters, 3, Some(4)), (Role::ShardedParameters, 3, Some(4))]);
+    assert_eq!((l.parallel.tp, l.parallel.dp, l.parallel.pp), (1, 4, 1));
+    // Two layers of experts: rows there and back, and their gradients.
+    let l = of("experts_rank0");
+    assert_eq!(roles(&l), [(Role::Expert, 8, Some(4))]);
+    assert_eq!((l.parallel.tp, l.parallel.pp, l.parallel.ep), (1, 1, 4));
+}
+
 /// Three microbatches of one model, one after another: the graph is one of them.
 #[test]
 fn microbatches_are_told_by_what_they_share() {

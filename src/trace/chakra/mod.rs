@@ -9,6 +9,7 @@ pub mod groups;
 pub mod json;
 mod json_text;
 pub mod pass;
+pub(crate) mod plain;
 pub mod read;
 pub mod text;
 pub mod value;
@@ -19,7 +20,7 @@ pub use groups::CommGroups;
 pub use pass::{Pass, Stored};
 pub use read::{Reader, read, read_from};
 pub use value::{Attr, Kind, Scalar, Value};
-pub use write::{Writer, write};
+pub use write::{Made, Writer, write};
 
 use super::Text;
 

@@ -172,10 +172,9 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Iterator for Reader<R> {
-    type Item = Result<Node, TraceError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<R: Read> Reader<R> {
+    /// Reads the next message of a node; gives the byte where its contents begin.
+    pub(crate) fn message(&mut self) -> Option<Result<u64, TraceError>> {
         loop {
             if self.done {
                 return None;
@@ -191,7 +190,6 @@ impl<R: Read> Iterator for Reader<R> {
                     return Some(Err(error.node(format!("#{}", self.index))));
                 }
             };
-            let index = self.index;
             self.index += 1;
             if self.message.is_empty() {
                 self.empty += 1;
@@ -208,27 +206,49 @@ impl<R: Read> Iterator for Reader<R> {
                 continue;
             }
             self.empty = 0;
-            let mut node = Node::new(0, self.strings.get(""), NodeType::Invalid);
-            node.attrs.reserve_exact(self.usual_attrs);
-            let mut known = false;
-            match decode_node(&self.message, &mut node, &mut known, &mut self.strings) {
-                Ok(()) => {
-                    self.usual_attrs = node.attrs.len();
-                    return Some(Ok(node));
+            return Some(Ok(start));
+        }
+    }
+
+    /// The message that was read last, and the strings held so far.
+    pub(crate) fn bytes(&mut self) -> (&[u8], &mut Interner) {
+        (&self.message, &mut self.strings)
+    }
+
+    /// The node of the message that was read last, which begins at a byte.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn node(&mut self, start: u64) -> Result<Node, TraceError> {
+        let index = self.index.saturating_sub(1);
+        let mut node = Node::new(0, self.strings.get(""), NodeType::Invalid);
+        node.attrs.reserve_exact(self.usual_attrs);
+        let mut known = false;
+        match decode_node(&self.message, &mut node, &mut known, &mut self.strings) {
+            Ok(()) => {
+                self.usual_attrs = node.attrs.len();
+                Ok(node)
+            }
+            Err(fault) => {
+                // A faulty node of a legacy file is no fault of the node.
+                if index == 0
+                    && let Some(version) = legacy_node(&self.message)
+                {
+                    self.done = true;
+                    return Err(TraceError::new(&self.path, legacy_message(version)).at(start));
                 }
-                Err(fault) => {
-                    // A faulty node of a legacy file is no fault of the node.
-                    if index == 0
-                        && let Some(version) = legacy_node(&self.message)
-                    {
-                        self.done = true;
-                        return Some(Err(TraceError::new(&self.path, legacy_message(version)).at(start)));
-                    }
-                    let name = if known { node.id.to_string() } else { format!("#{index}") };
-                    return Some(Err(self.located(start, &name, fault)));
-                }
+                let name = if known { node.id.to_string() } else { format!("#{index}") };
+                Err(self.located(start, &name, fault))
             }
         }
+    }
+}
+
+impl<R: Read> Iterator for Reader<R> {
+    type Item = Result<Node, TraceError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.message().map(|start| self.node(start?))
     }
 }
 
@@ -338,7 +358,7 @@ fn io(mut message: Message<'_>, out: &mut Io) -> Result<(), WireFault> {
     Ok(())
 }
 
-fn attribute(mut message: Message<'_>, strings: &mut Interner) -> Result<Attr, WireFault> {
+pub(super) fn attribute(mut message: Message<'_>, strings: &mut Interner) -> Result<Attr, WireFault> {
     let (mut name, mut doc) = (None, None);
     let (mut value, mut unknown) = (None, Vec::new());
     while !message.at_end() {
@@ -393,7 +413,7 @@ fn list(
 }
 
 /// Bytes of a kind of fixed width; none for varints.
-fn width(kind: Kind) -> Option<usize> {
+pub(super) fn width(kind: Kind) -> Option<usize> {
     match kind {
         Kind::Double | Kind::Fixed64 | Kind::Sfixed64 => Some(8),
         Kind::Float | Kind::Fixed32 | Kind::Sfixed32 => Some(4),
@@ -418,7 +438,8 @@ fn scalar(kind: Kind, field: &Field<'_>, strings: &mut Interner) -> Result<Scala
 }
 
 /// The bits of a number as its kind reads them; longer ones are cut to 32 bits, as protocol buffers do.
-fn from_number(kind: Kind, bits: u64) -> Scalar {
+#[inline]
+pub(super) fn from_number(kind: Kind, bits: u64) -> Scalar {
     match kind {
         Kind::Double => Scalar::Double(f64::from_bits(bits)),
         Kind::Float => Scalar::Float(f32::from_bits(bits as u32)),

@@ -94,6 +94,14 @@ impl<'a> Message<'a> {
         Ok(bytes.iter().rev().fold(0, |value, &b| value << 8 | u64::from(b)))
     }
 
+    /// The contents of a length-delimited field behind its tag.
+    #[inline]
+    pub(super) fn delimited(&mut self) -> Result<&'a [u8], WireFault> {
+        let length = self.varint()?;
+        let length = usize::try_from(length).map_err(|_| self.fault("a length beyond any memory"))?;
+        self.take(length)
+    }
+
     #[inline]
     fn take(&mut self, length: usize) -> Result<&'a [u8], WireFault> {
         let found = self.at.checked_add(length).and_then(|end| self.bytes.get(self.at..end));
@@ -102,11 +110,14 @@ impl<'a> Message<'a> {
                 self.at += length;
                 Ok(bytes)
             }
-            None => Err(self.fault(format!(
-                "{length} bytes are announced, but {} are left in the message",
-                self.bytes.len().saturating_sub(self.at)
-            ))),
+            None => Err(self.short(length)),
         }
+    }
+
+    #[cold]
+    fn short(&self, length: usize) -> WireFault {
+        let left = self.bytes.len().saturating_sub(self.at);
+        self.fault(format!("{length} bytes are announced, but {left} are left in the message"))
     }
 
     /// The next field.
@@ -132,10 +143,8 @@ impl<'a> Message<'a> {
                 WireType::Eight
             }
             2 => {
-                let length = self.varint()?;
-                let length = usize::try_from(length).map_err(|_| self.fault("a length beyond any memory"))?;
-                contents.base = self.place();
-                contents.bytes = self.take(length)?;
+                contents.bytes = self.delimited()?;
+                contents.base = self.place() - contents.bytes.len();
                 WireType::Length
             }
             5 => {

@@ -2,7 +2,7 @@
 
 use super::value::{Attr, Kind, Scalar, Value};
 use super::wire::{WireType, put_bytes, put_number, put_numbers, put_tag, put_text, put_varint};
-use super::{Io, Metadata, Node, Trace};
+use super::{Metadata, Node, NodeType, Trace};
 use crate::trace::error::TraceError;
 use crate::trace::output;
 use std::io::{self, Write};
@@ -77,6 +77,26 @@ impl<W: Write> Writer<W> {
         self.flush_message()
     }
 
+    /// Writes one node that was made for it.
+    ///
+    /// # Errors
+    /// Those of the writer underneath.
+    pub fn made(&mut self, node: &Made<'_>) -> io::Result<()> {
+        let (out, numbers) = (&mut self.message, &mut self.scratch.numbers);
+        put_head(out, node.id, node.name, node.kind);
+        put_numbers(out, 4, &node.ctrl_deps, numbers);
+        put_numbers(out, 5, &node.data_deps, numbers);
+        put_number(out, 6, node.start_micros);
+        put_number(out, 7, node.duration_micros);
+        for (field, io) in [(8, &node.inputs), (9, &node.outputs)] {
+            if let Some(io) = io {
+                put_io(out, field, *io, &[], &mut self.scratch.outer);
+            }
+        }
+        out.extend_from_slice(&node.attrs);
+        self.flush_message()
+    }
+
     /// The writer underneath, which the caller flushes.
     pub fn finish(self) -> W {
         self.out
@@ -89,6 +109,95 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&self.message)?;
         self.message.clear();
         Ok(())
+    }
+}
+
+/// A node to be written at once: it holds no text, and its attributes are bytes of the message as soon as they are given. Used again for the next
+/// one, it allocates nothing.
+#[derive(Debug, Default)]
+pub struct Made<'a> {
+    /// Unique in the file.
+    pub id: u64,
+    /// Name.
+    pub name: &'a str,
+    /// Kind.
+    pub kind: NodeType,
+    /// Nodes that control this one.
+    pub ctrl_deps: Vec<u64>,
+    /// Nodes whose results this one needs.
+    pub data_deps: Vec<u64>,
+    /// Start, us.
+    pub start_micros: u64,
+    /// Duration, us.
+    pub duration_micros: u64,
+    /// Values, shapes and types of the inputs.
+    pub inputs: Option<[&'a str; 3]>,
+    /// The same of the outputs.
+    pub outputs: Option<[&'a str; 3]>,
+    attrs: Vec<u8>,
+    attr: Vec<u8>,
+    numbers: Vec<u8>,
+}
+
+impl<'a> Made<'a> {
+    /// Begins a node.
+    pub fn begin(&mut self, id: u64, name: &'a str, kind: NodeType) {
+        (self.id, self.name, self.kind) = (id, name, kind);
+        self.ctrl_deps.clear();
+        self.data_deps.clear();
+        (self.start_micros, self.duration_micros) = (0, 0);
+        (self.inputs, self.outputs) = (None, None);
+        self.attrs.clear();
+    }
+
+    fn put(&mut self, name: &str, value: impl FnOnce(&mut Vec<u8>)) {
+        self.attr.clear();
+        put_text(&mut self.attr, 1, name);
+        value(&mut self.attr);
+        put_bytes(&mut self.attrs, 10, &self.attr);
+    }
+
+    fn number(&mut self, name: &str, kind: Kind, bits: u64) {
+        self.put(name, |out| {
+            put_tag(out, kind.tag(false), WireType::Varint);
+            put_varint(out, bits);
+        });
+    }
+
+    /// Adds a signed number.
+    pub fn int(&mut self, name: &str, value: i64) {
+        self.number(name, Kind::Int64, value as u64);
+    }
+
+    /// Adds a signed number of 32 bits.
+    pub fn int32(&mut self, name: &str, value: i32) {
+        self.number(name, Kind::Int32, i64::from(value) as u64);
+    }
+
+    /// Adds a number without sign.
+    pub fn uint(&mut self, name: &str, value: u64) {
+        self.number(name, Kind::Uint64, value);
+    }
+
+    /// Adds a truth value.
+    pub fn flag(&mut self, name: &str, value: bool) {
+        self.number(name, Kind::Bool, u64::from(value));
+    }
+
+    /// Adds a text.
+    pub fn text(&mut self, name: &str, value: &str) {
+        self.put(name, |out| put_bytes(out, Kind::String.tag(false), value.as_bytes()));
+    }
+
+    /// Adds a list of numbers without sign.
+    pub fn uints(&mut self, name: &str, values: &[u64]) {
+        let mut numbers = std::mem::take(&mut self.numbers);
+        self.put(name, |out| {
+            let mut list = Vec::new();
+            put_numbers(&mut list, 1, values, &mut numbers);
+            put_bytes(out, Kind::Uint64.tag(true), &list);
+        });
+        self.numbers = numbers;
     }
 }
 
@@ -110,17 +219,21 @@ pub(super) fn metadata_bytes(metadata: &Metadata) -> Vec<u8> {
     out
 }
 
+fn put_head(out: &mut Vec<u8>, id: u64, name: &str, kind: NodeType) {
+    put_number(out, 1, id);
+    put_text(out, 2, name);
+    put_number(out, 3, i64::from(kind.number()) as u64);
+}
+
 fn encode_node(out: &mut Vec<u8>, node: &Node, scratch: &mut Scratch) {
-    put_number(out, 1, node.id);
-    put_text(out, 2, &node.name);
-    put_number(out, 3, i64::from(node.kind.number()) as u64);
+    put_head(out, node.id, &node.name, node.kind);
     put_numbers(out, 4, &node.ctrl_deps, &mut scratch.numbers);
     put_numbers(out, 5, &node.data_deps, &mut scratch.numbers);
     put_number(out, 6, node.start_micros);
     put_number(out, 7, node.duration_micros);
     for (field, io) in [(8, &node.inputs), (9, &node.outputs)] {
         if let Some(io) = io {
-            put_io(out, field, io, &mut scratch.outer);
+            put_io(out, field, [&io.values, &io.shapes, &io.types], &io.unknown, &mut scratch.outer);
         }
     }
     for attr in &node.attrs {
@@ -129,12 +242,13 @@ fn encode_node(out: &mut Vec<u8>, node: &Node, scratch: &mut Scratch) {
     out.extend_from_slice(&node.unknown);
 }
 
-fn put_io(out: &mut Vec<u8>, field: u32, io: &Io, scratch: &mut Vec<u8>) {
+/// Values, shapes and types, and fields that the schema does not have.
+fn put_io(out: &mut Vec<u8>, field: u32, [values, shapes, types]: [&str; 3], unknown: &[u8], scratch: &mut Vec<u8>) {
     scratch.clear();
-    put_text(scratch, 1, &io.values);
-    put_text(scratch, 2, &io.shapes);
-    put_text(scratch, 3, &io.types);
-    scratch.extend_from_slice(&io.unknown);
+    put_text(scratch, 1, values);
+    put_text(scratch, 2, shapes);
+    put_text(scratch, 3, types);
+    scratch.extend_from_slice(unknown);
     put_bytes(out, field, scratch);
 }
 

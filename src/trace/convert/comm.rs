@@ -1,6 +1,6 @@
 //! Communication in the terms of Chakra: kind, bytes, group, peers.
 
-use crate::trace::chakra::{Attr, CommGroups, CommType, Kind, Node, NodeType, Scalar, Value};
+use crate::trace::chakra::{CommGroups, CommType, Made, NodeType};
 use crate::trace::host::RECORD_PARAM_COMMS;
 use crate::trace::link::{LinkedNode, LinkedTrace};
 use crate::trace::{Collective, Text};
@@ -210,33 +210,25 @@ impl Groups {
 }
 
 /// Adds the attributes of communication, with the kinds that Chakra's feeder reads.
-pub(super) fn attributes(
-    out: &mut Node,
-    call: &CommCall,
-    node: &LinkedNode,
-    trace: &LinkedTrace,
-    groups: &Groups,
-    mut name: impl FnMut(&'static str) -> Text,
-) {
+pub(super) fn attributes(out: &mut Made<'_>, call: &CommCall, node: &LinkedNode, trace: &LinkedTrace, groups: &Groups) {
     out.kind = call.kind;
-    let mut put = |key: &'static str, value: Scalar| out.attrs.push(Attr::new(name(key), value));
     if let Some(c) = call.collective {
-        put("comm_type", Scalar::Int64(c.number()));
+        out.int("comm_type", c.number());
     }
-    put("comm_size", Scalar::Int64(i64::try_from(call.bytes).unwrap_or(i64::MAX)));
-    put("comm_priority", Scalar::Int32(0));
+    out.int("comm_size", i64::try_from(call.bytes).unwrap_or(i64::MAX));
+    out.int32("comm_priority", 0);
     let Some(c) = node.collective.as_deref() else { return };
     if let Some(group) = c.group.as_deref() {
         if let Some(number) = groups.number(group) {
-            put("pg_name", Scalar::String(number.to_string().into()));
+            out.text("pg_name", &number.to_string());
         }
-        put("pg_recorded_name", Scalar::String(group.into()));
+        out.text("pg_recorded_name", group);
     }
     if let Some(desc) = &c.group_desc {
-        put("pg_desc", Scalar::String(desc.clone()));
+        out.text("pg_desc", desc);
     }
     if let Some(dtype) = &c.dtype {
-        put("dtype", Scalar::String(dtype.clone()));
+        out.text("dtype", dtype);
     }
     if matches!(call.kind, NodeType::Send | NodeType::Recv) {
         let own = trace.rank.and_then(|r| i64::try_from(r).ok());
@@ -248,20 +240,18 @@ pub(super) fn attributes(
         let int = |v: Option<i64>| v.and_then(|v| i32::try_from(v).ok());
         for (key, value) in [("comm_src", int(src)), ("comm_dst", int(dst)), ("comm_tag", Some(0))] {
             if let Some(v) = value {
-                put(key, Scalar::Int32(v));
+                out.int32(key, v);
             }
         }
     }
     for (key, value) in [("in_elems", c.in_elems), ("out_elems", c.out_elems)] {
         if let Some(v) = value {
-            put(key, Scalar::Uint64(v));
+            out.uint(key, v);
         }
     }
     for (key, list) in [("in_split", &c.in_split), ("out_split", &c.out_split)] {
         if !list.is_empty() {
-            let items = list.iter().map(|&v| Scalar::Uint64(v)).collect();
-            let value = Some(Value::List(Kind::Uint64, items));
-            out.attrs.push(Attr { name: name(key), doc: Text::default(), value, unknown: Vec::new() });
+            out.uints(key, list);
         }
     }
 }

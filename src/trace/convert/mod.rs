@@ -10,11 +10,11 @@ mod comm;
 
 pub use comm::{CommCall, Groups, comm_call, element_bytes, host_calls, recorded_call};
 
-use super::Text;
-use super::chakra::{Attr, CommGroups, Io, Metadata, Node, NodeType, Scalar, VERSION, Writer};
+use super::chakra::{Attr, CommGroups, Made, Metadata, NodeType, Scalar, VERSION, Writer};
 use super::link::file::micros;
 use super::link::{EdgeKind, End, Facts, HostFacts, LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
 use super::replay::retime::amounts;
+use foldhash::fast::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 use std::path::Path;
@@ -46,31 +46,13 @@ pub struct Conversion<'a> {
     /// Host time of each node without that of its callees and without waiting.
     own_ns: Vec<u64>,
     /// Ids each node depends on besides its thread's order.
-    extra: HashMap<u32, Vec<u32>>,
+    extra: HashMap<u32, Vec<u32>, RandomState>,
     /// Collectives of the host, each followed by a node of its own.
     host_calls: HashMap<u32, (CommCall, u64)>,
     /// FLOP and bytes of kernels, where known.
     amounts: HashMap<u32, (f64, f64)>,
-}
-
-/// Attributes that most nodes have room for.
-const USUAL_ATTRS: usize = 16;
-
-/// The attribute names, made once.
-struct Names {
-    all: Vec<(&'static str, Text)>,
-}
-
-impl Names {
-    fn get(&mut self, name: &'static str) -> Text {
-        // A place in the program names the same literal each time: comparing addresses is enough, and quick.
-        if let Some((_, text)) = self.all.iter().find(|(known, _)| std::ptr::eq(*known, name)) {
-            return text.clone();
-        }
-        let text: Text = name.into();
-        self.all.push((name, text.clone()));
-        text
-    }
+    /// Whether each node communicates.
+    communicates: Vec<bool>,
 }
 
 impl<'a> Conversion<'a> {
@@ -94,9 +76,10 @@ impl<'a> Conversion<'a> {
             report: ConvertReport::default(),
             ids,
             own_ns: own_times(trace, &waited),
-            extra: HashMap::new(),
+            extra: HashMap::default(),
             host_calls,
             amounts: HashMap::new(),
+            communicates: trace.communicating(),
         };
         conversion.plan_edges();
         conversion
@@ -108,15 +91,15 @@ impl<'a> Conversion<'a> {
     /// Arguments that cannot be read, in words.
     pub fn with_amounts(mut self, path: &Path) -> Result<Self, String> {
         if self.trace.nodes.iter().any(|n| n.host().is_some()) {
-            let host = unlink::host_trace(self.trace, path).map_err(|e| e.to_string())?;
-            self.amounts = amounts(self.trace, &host)?;
+            let host = unlink::counted(self.trace, path).map_err(|e| e.to_string())?;
+            self.amounts = amounts(self.trace, &host, &self.communicates)?;
         }
         Ok(self)
     }
 
     /// Collectives and messages whose bytes are not recorded, by name with their number.
     pub fn unknown_sizes(&self) -> BTreeMap<String, usize> {
-        let device = self.trace.device_nodes().filter_map(|i| self.trace.node(i)).filter(|n| n.is_communication());
+        let device = self.trace.nodes.iter().zip(&self.communicates).filter(|(_, c)| **c).map(|(n, _)| n);
         let device = device.filter_map(|n| comm_call(self.trace, n));
         let mut found = BTreeMap::new();
         for call in device.chain(self.host_calls.values().map(|(call, _)| call.clone())) {
@@ -152,7 +135,7 @@ impl<'a> Conversion<'a> {
             let list = entered.get(thread as usize)?;
             list.get(list.partition_point(|&(s, _)| s < t)).map(|&(_, i)| i)
         };
-        let mut extra: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut extra: HashMap<u32, Vec<u32>, RandomState> = HashMap::default();
         let mut add = |from: Option<u32>, to: Option<u32>, report: &mut ConvertReport| {
             let (Some(from), Some(to)) = (from, to) else { return };
             if from < to {
@@ -194,14 +177,16 @@ impl<'a> Conversion<'a> {
     ///
     /// # Errors
     /// Those of `sink`.
-    pub fn nodes(&mut self, mut sink: impl FnMut(&Node) -> io::Result<()>) -> io::Result<()> {
+    pub fn nodes(&mut self, mut sink: impl FnMut(&Made<'a>) -> io::Result<()>) -> io::Result<()> {
         let trace = self.trace;
-        let mut names = Names { all: Vec::new() };
+        let mut out = Made::default();
+        let mut counts: BTreeMap<NodeType, usize> = BTreeMap::new();
         // The last node of each thread: an operator, or the host's collective after it.
         let mut last: Vec<Option<u64>> = vec![None; trace.threads.len()];
         for (i, node) in (0u32..).zip(&trace.nodes) {
             let Some(id) = self.id(i) else { continue };
-            let mut deps: Vec<u64> = Vec::new();
+            out.begin(id, &node.name, NodeType::Comp);
+            let deps = &mut out.data_deps;
             if let Some(from) = self.extra.get(&i) {
                 deps.extend(from.iter().filter_map(|&f| self.id(f)));
             }
@@ -219,24 +204,25 @@ impl<'a> Conversion<'a> {
             deps.sort_unstable();
             deps.dedup();
             self.report.dependencies += deps.len();
-            let mut out = if on_device {
-                self.device_node(id, i, node, &mut names)
-            } else {
-                self.host_node(id, i, node, &mut names)
-            };
-            out.data_deps = deps;
             out.ctrl_deps.extend(parent);
-            self.count(&out);
+            if on_device {
+                self.device_node(&mut out, i, node);
+            } else {
+                self.host_node(&mut out, i, node);
+            }
+            *counts.entry(out.kind).or_default() += 1;
             sink(&out)?;
             if let Some((call, dur_ns)) = self.host_calls.get(&i).cloned() {
-                let mut out = Node::new(id + 1, call.name.clone(), NodeType::Comp);
+                // Its name lives in the trace, too.
+                let name = node.collective.as_deref().and_then(|c| c.name.as_deref()).unwrap_or(&node.name);
+                out.begin(id + 1, name, NodeType::Comp);
                 out.data_deps.push(id);
                 out.ctrl_deps.push(id);
-                self.times(&mut out, node, dur_ns, &mut names);
-                out.attrs.push(Attr::new(names.get("is_cpu_op"), Scalar::Bool(false)));
-                self.communication(&mut out, &call, node, &mut names);
+                times(&mut out, node, dur_ns);
+                out.flag("is_cpu_op", false);
+                self.communication(&mut out, &call, node);
                 self.report.dependencies += 1;
-                self.count(&out);
+                *counts.entry(out.kind).or_default() += 1;
                 sink(&out)?;
                 // The caller of a synchronous collective goes on after it.
                 let waits = node.collective.as_ref().is_none_or(|c| c.asynchronous != Some(true));
@@ -245,101 +231,89 @@ impl<'a> Conversion<'a> {
                 }
             }
         }
+        for (kind, n) in counts {
+            *self.report.nodes.entry(kind.name()).or_default() += n;
+        }
         Ok(())
     }
 
-    fn count(&mut self, node: &Node) {
-        *self.report.nodes.entry(node.kind.name()).or_default() += 1;
-    }
-
-    fn times(&self, out: &mut Node, node: &LinkedNode, dur_ns: u64, names: &mut Names) {
-        out.start_micros = u64::try_from(node.start_ns).unwrap_or(0) / 1000;
-        out.duration_micros = micros(dur_ns);
-        if node.timed {
-            out.attrs.push(Attr::new(names.get("start_ns"), Scalar::Int64(node.start_ns)));
-            out.attrs.push(Attr::new(
-                names.get("duration_ns"),
-                Scalar::Int64(i64::try_from(node.dur_ns).unwrap_or(i64::MAX)),
-            ));
-        }
-    }
-
-    fn host_node(&self, id: u64, i: u32, node: &LinkedNode, names: &mut Names) -> Node {
+    fn host_node(&self, out: &mut Made<'a>, i: u32, node: &'a LinkedNode) {
         // The groups are in the file of groups; a metadata node would have to be one that the simulator can parse.
-        let mut out = Node::new(id, node.name.clone(), NodeType::Comp);
-        out.attrs.reserve_exact(USUAL_ATTRS);
         let own = self.own_ns.get(i as usize).copied().unwrap_or(0);
-        self.times(&mut out, node, own, names);
+        times(out, node, own);
         if node.timed {
-            out.attrs.push(Attr::new(names.get("exclusive_ns"), Scalar::Int64(i64::try_from(own).unwrap_or(i64::MAX))));
+            out.int("exclusive_ns", i64::try_from(own).unwrap_or(i64::MAX));
         }
-        out.attrs.push(Attr::new(names.get("is_cpu_op"), Scalar::Bool(true)));
+        out.flag("is_cpu_op", true);
         if let Facts::Host(facts) = &node.facts {
-            host_facts(&mut out, facts, names);
+            host_facts(out, facts);
         }
-        out
     }
 
-    fn device_node(&mut self, id: u64, i: u32, node: &LinkedNode, names: &mut Names) -> Node {
-        let mut out = Node::new(id, node.name.clone(), NodeType::Comp);
-        out.attrs.reserve_exact(USUAL_ATTRS);
-        self.times(&mut out, node, node.dur_ns, names);
-        out.attrs.push(Attr::new(names.get("is_cpu_op"), Scalar::Bool(false)));
-        if let Some(Facts::Host(facts)) = node.parent.and_then(|p| self.trace.node(p)).map(|n| &n.facts) {
-            host_facts(&mut out, facts, names);
+    fn device_node(&mut self, out: &mut Made<'a>, i: u32, node: &LinkedNode) {
+        times(out, node, node.dur_ns);
+        out.flag("is_cpu_op", false);
+        let trace = self.trace;
+        if let Some(Facts::Host(facts)) = node.parent.and_then(|p| trace.node(p)).map(|n| &n.facts) {
+            host_facts(out, facts);
         }
-        if let Some(s) = self.trace.streams.get(node.place as usize) {
-            out.attrs.push(Attr::new(names.get("stream"), Scalar::Int64(s.stream)));
-            out.attrs.push(Attr::new(names.get("device"), Scalar::Int64(s.device)));
+        if let Some(s) = trace.streams.get(node.place as usize) {
+            out.int("stream", s.stream);
+            out.int("device", s.device);
         }
         if let Some(d) = node.device() {
-            out.attrs.push(Attr::new(names.get("correlation"), Scalar::Int64(d.correlation)));
+            out.int("correlation", d.correlation);
             if let Some(bytes) = d.bytes {
-                out.attrs.push(Attr::new(names.get("bytes"), Scalar::Uint64(bytes)));
+                out.uint("bytes", bytes);
             }
         }
         // Simulators divide by either, and skip a node without bytes.
         let moved = node.device().and_then(|d| d.bytes).map(|b| (0.0, b as f64));
         if let Some((flop, bytes)) = self.amounts.get(&i).copied().or(moved) {
             let whole = |x: f64| x.ceil().max(1.0);
-            out.attrs.push(Attr::new(names.get("num_ops"), Scalar::Int64(whole(flop) as i64)));
-            out.attrs.push(Attr::new(names.get("tensor_size"), Scalar::Uint64(whole(bytes) as u64)));
+            out.int("num_ops", whole(flop) as i64);
+            out.uint("tensor_size", whole(bytes) as u64);
         }
-        if node.is_communication() {
-            match comm_call(self.trace, node) {
-                Some(call) => self.communication(&mut out, &call, node, names),
+        if self.communicates.get(i as usize) == Some(&true) {
+            match comm_call(trace, node) {
+                Some(call) => self.communication(out, &call, node),
                 None => *self.report.unknown_communication.entry(node.name.to_string()).or_default() += 1,
             }
         }
-        out
     }
 
-    fn communication(&mut self, out: &mut Node, call: &CommCall, node: &LinkedNode, names: &mut Names) {
+    fn communication(&mut self, out: &mut Made<'a>, call: &CommCall, node: &LinkedNode) {
         let call = &comm::simulated(call.clone());
         let count = self.report.communication.entry(call.word().to_owned()).or_default();
         count.0 += 1;
         count.1 = count.1.saturating_add(call.bytes);
-        comm::attributes(out, call, node, self.trace, &self.groups, |name| names.get(name));
+        comm::attributes(out, call, node, self.trace, &self.groups);
     }
 }
 
-fn host_facts(out: &mut Node, f: &HostFacts, names: &mut Names) {
-    let int = |v: u64| Scalar::Int64(i64::try_from(v).unwrap_or(i64::MAX));
-    for (name, value) in [
-        ("rf_id", int(f.rf_id.unwrap_or(0))),
-        ("fw_parent", int(f.fw_parent)),
-        ("seq_id", Scalar::Int64(f.seq_id)),
-        ("scope", int(f.scope)),
-        ("tid", int(f.tid)),
-        ("fw_tid", int(f.fw_tid)),
-        ("op_schema", Scalar::String(f.op_schema.clone())),
-    ] {
-        out.attrs.push(Attr::new(names.get(name), value));
+fn times(out: &mut Made<'_>, node: &LinkedNode, dur_ns: u64) {
+    out.start_micros = u64::try_from(node.start_ns).unwrap_or(0) / 1000;
+    out.duration_micros = micros(dur_ns);
+    if node.timed {
+        out.int("start_ns", node.start_ns);
+        out.int("duration_ns", i64::try_from(node.dur_ns).unwrap_or(i64::MAX));
     }
-    let io = |io: &super::link::Io| {
-        Some(Io { values: io.values.clone(), shapes: io.shapes.clone(), types: io.types.clone(), unknown: Vec::new() })
-    };
-    (out.inputs, out.outputs) = (io(&f.inputs), io(&f.outputs));
+}
+
+fn host_facts<'a>(out: &mut Made<'a>, f: &'a HostFacts) {
+    let int = |v: u64| i64::try_from(v).unwrap_or(i64::MAX);
+    out.int("rf_id", int(f.rf_id.unwrap_or(0)));
+    out.int("fw_parent", int(f.fw_parent));
+    out.int("seq_id", f.seq_id);
+    out.int("scope", int(f.scope));
+    out.int("tid", int(f.tid));
+    out.int("fw_tid", int(f.fw_tid));
+    out.text("op_schema", &f.op_schema);
+    (out.inputs, out.outputs) = (Some(texts(&f.inputs)), Some(texts(&f.outputs)));
+}
+
+fn texts(io: &super::link::Io) -> [&str; 3] {
+    [&io.values, &io.shapes, &io.types]
 }
 
 /// Time that each call spent waiting for the device.
@@ -394,5 +368,5 @@ pub fn metadata(trace: &LinkedTrace) -> Metadata {
 /// Those of the writer underneath.
 pub fn write_to(trace: &LinkedTrace, conversion: &mut Conversion<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut writer = Writer::new(out, &metadata(trace))?;
-    conversion.nodes(|node| writer.node(node))
+    conversion.nodes(|node| writer.made(node))
 }

@@ -1,7 +1,7 @@
 //! The events of a trace that a timeline is made of, in whole nanoseconds: 48 bytes each, names held once.
 
 use super::symbols::Symbols;
-use crate::trace::kineto::{Category, Seen, Wrong, scan, scan_from};
+use crate::trace::kineto::{Category, Reader, Seen, SeenArgs, Wrong, into, into_from};
 use crate::trace::raw::Raw;
 use crate::trace::{TraceError, TraceErrors};
 use foldhash::fast::RandomState;
@@ -76,6 +76,33 @@ pub struct Events {
     communicating: Vec<Option<bool>>,
 }
 
+impl Reader for Events {
+    type Args<'a> = SeenArgs<'a>;
+    type Beside = Self;
+
+    fn event<'a>(&mut self, index: u32, event: &Seen<'a>) -> Result<(), Wrong> {
+        self.keep(index, event)
+    }
+
+    fn beside(&self) -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn join(&mut self, later: Self, places: u32) {
+        let names = self.names.join(&later.names);
+        let name = |number: u32| names.get(number as usize).copied().unwrap_or_default();
+        let tracks: Vec<u32> = later.tracks.iter().map(|t| self.track_place((name(t.0), name(t.1)))).collect();
+        let collectives = later.collectives.iter().map(|(at, collective)| (at + places, name(*collective)));
+        self.collectives.extend(collectives);
+        self.list.extend(later.list.iter().map(|e| Event {
+            index: e.index + places,
+            name: name(e.name),
+            track: tracks.get(e.track as usize).copied().unwrap_or_default(),
+            ..*e
+        }));
+    }
+}
+
 impl Events {
     /// Reads a file, plain or gzip.
     ///
@@ -83,7 +110,7 @@ impl Events {
     /// [`TraceErrors`]: what cannot be read; a trace without operators, calls and kernels.
     pub fn read(path: &Path) -> Result<Self, TraceErrors> {
         let mut out = Self::default();
-        scan(path, |index, seen| out.keep(index, seen))?;
+        into(path, &mut out)?;
         out.checked(path)
     }
 
@@ -93,7 +120,7 @@ impl Events {
     /// As [`Self::read`].
     pub fn read_from(source: impl Read, path: &Path) -> Result<Self, TraceErrors> {
         let mut out = Self::default();
-        scan_from(source, path, |index, seen| out.keep(index, seen))?;
+        into_from(source, path, &mut out)?;
         out.checked(path)
     }
 
@@ -143,14 +170,19 @@ impl Events {
             None => self.names.add("0"),
         };
         let track = (name(pid), name(tid));
-        let place = *self.known.entry(track).or_insert_with(|| {
-            self.tracks.push(track);
-            self.tracks.len() as u32 - 1
-        });
+        let place = self.track_place(track);
         if let Some(numbers) = numbers {
             self.numbered.insert(numbers, place);
         }
         place
+    }
+
+    /// The place of a process and thread by names.
+    fn track_place(&mut self, track: (u32, u32)) -> u32 {
+        *self.known.entry(track).or_insert_with(|| {
+            self.tracks.push(track);
+            self.tracks.len() as u32 - 1
+        })
     }
 
     /// Whether a kernel communicates, by its name, which is looked at once.

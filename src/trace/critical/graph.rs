@@ -491,21 +491,26 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     Graph { window: b.window, units, edges, first, typical_launch, typical_gap, against_time }
 }
 
-/// Edges by the unit that they lead to, then by delay and origin, and where those of each of so many units begin: distributed, for sorting
-/// millions by comparison takes longer than all else here.
-fn by_target(edges: Vec<(u32, Edge)>, units: usize) -> (Vec<Edge>, Vec<u32>) {
+/// Edges by the unit that they lead to, then by delay and origin, and where those of each of so many units begin: distributed in place, for sorting
+/// millions by comparison takes longer than all else here, and a second list of them is the most that is held at once.
+fn by_target(mut edges: Vec<(u32, Edge)>, units: usize) -> (Vec<Edge>, Vec<u32>) {
     let mut first = vec![0u32; units + 1];
     edges.iter().for_each(|(to, _)| first[*to as usize + 1] += 1);
     (0..units).for_each(|i| first[i + 1] += first[i]);
     let mut next = first.clone();
-    let mut out: Vec<Edge> = edges.iter().map(|(_, e)| *e).collect();
-    for (to, edge) in edges {
-        let place = &mut next[to as usize];
-        out[*place as usize] = edge;
-        *place += 1;
+    for unit in 0..units {
+        // What lies at the next place of this unit goes to that of its own, until one of this unit's comes.
+        while next[unit] < first[unit + 1] {
+            let to = edges[next[unit] as usize].0 as usize;
+            if to != unit {
+                edges.swap(next[unit] as usize, next[to] as usize);
+            }
+            next[to] += 1;
+        }
     }
     for ends in first.windows(2).filter(|f| f[1] - f[0] > 1) {
-        out[ends[0] as usize..ends[1] as usize].sort_unstable_by_key(|e| (e.delay, e.from));
+        edges[ends[0] as usize..ends[1] as usize].sort_unstable_by_key(|(_, e)| (e.delay, e.from, e.at_start, e.lag));
     }
-    (out, first)
+    // The list is made smaller where it stands.
+    (edges.into_iter().map(|(_, e)| e).collect(), first)
 }

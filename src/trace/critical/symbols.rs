@@ -23,6 +23,11 @@ impl Symbols {
         id
     }
 
+    /// Adds all names of others, in their order; gives the number here of each.
+    pub(crate) fn join(&mut self, others: &Self) -> Vec<u32> {
+        others.names.iter().map(|name| self.add(name)).collect()
+    }
+
     /// The number of a name that may not be there.
     pub fn find(&self, name: &str) -> Option<u32> {
         self.known.get(name).copied()

@@ -15,28 +15,29 @@ pub(super) struct RawArgs<'a> {
 
 /// Arguments from the four lists; an error names the argument.
 pub(super) fn arguments(raw: &RawArgs<'_>, strings: &mut Interner) -> Result<Vec<Arg>, String> {
-    let mut out = Vec::with_capacity(raw.values.len());
-    for (i, value) in raw.values.iter().enumerate() {
-        let written = match raw.types.get(i) {
+    arguments_of(&raw.values, &raw.shapes, &raw.types, raw.strides.as_deref(), strings)
+}
+
+/// The same of lists that stand elsewhere.
+pub(crate) fn arguments_of(
+    values: &[Raw<'_>],
+    shapes: &[Raw<'_>],
+    types: &[Raw<'_>],
+    strides: Option<&[Raw<'_>]>,
+    strings: &mut Interner,
+) -> Result<Vec<Arg>, String> {
+    let mut out = Vec::with_capacity(values.len());
+    for (i, value) in values.iter().enumerate() {
+        let written = match types.get(i) {
             None => "",
             Some(t) => t.text().ok_or_else(|| format!("types[{i}]: expected a string, found {}", t.kind()))?,
         };
-        let strides = raw.strides.as_ref().and_then(|s| s.get(i));
+        let strides = strides.and_then(|s| s.get(i));
         let mut types = Types(written);
         let kind = types.next();
-        out.push(argument(value, raw.shapes.get(i), strides, kind, strings).map_err(|e| format!("values[{i}]: {e}"))?);
+        out.push(argument(value, shapes.get(i), strides, kind, strings).map_err(|e| format!("values[{i}]: {e}"))?);
     }
     Ok(out)
-}
-
-/// Arguments from three lists; an error names the argument.
-pub(crate) fn arguments_of<'a>(
-    values: Vec<Raw<'a>>,
-    shapes: Vec<Raw<'a>>,
-    types: Vec<Raw<'a>>,
-    strings: &mut Interner,
-) -> Result<Vec<Arg>, String> {
-    arguments(&RawArgs { values, shapes, types, strides: None }, strings)
 }
 
 /// Walks the types of a list: `Int,Tensor(c10::complex<float>),GenericList[Int,Int]` gives three.

@@ -11,9 +11,9 @@ mod walk;
 mod written;
 
 pub use read::{read, read_from};
-pub(crate) use scan::{Seen, scan, scan_from};
+pub(crate) use scan::{Seen, SeenArgs, into, into_from, scan, scan_from};
 pub use time::nanoseconds;
-pub(crate) use walk::Wrong;
+pub(crate) use walk::{Reader, Wrong};
 
 use super::{Collective, Text};
 use std::collections::BTreeMap;

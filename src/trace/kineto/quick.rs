@@ -42,13 +42,57 @@ pub(super) fn event<'a, A: Arguments<'a>>(text: &'a str, out: &mut Written<'a, A
     Some(quick.at)
 }
 
+const ONES: u64 = 0x0101_0101_0101_0101;
+
 /// The bytes of eight that end a string or are not plain in it: a quotation mark, a backslash, a control character. Each has its highest bit set;
 /// above the first of them others may be set, too.
+#[inline]
 fn ends(eight: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
     let below = |word: u64, least: u64| word.wrapping_sub(ONES * least) & !word;
     let equal = |byte: u8| below(eight ^ (ONES * u64::from(byte)), 1);
     (equal(b'"') | equal(b'\\') | below(eight, 0x20)) & (ONES << 7)
+}
+
+/// The bytes of eight that are no digits, each with its highest bit set.
+#[inline]
+fn no_digits(eight: u64) -> u64 {
+    let values = eight ^ (ONES * u64::from(b'0'));
+    // What is above 9 has its highest bit, or gets it when 118 is added; nothing is carried into the byte above.
+    (((values & (ONES * 0x7f)) + ONES * 0x76) | values) & (ONES << 7)
+}
+
+/// Behind the bytes from a place on that `odd` does not mark, of which eight are looked at together; `None` where the text ends first.
+#[inline]
+fn behind(bytes: &[u8], from: usize, odd: impl Fn(u64) -> u64) -> Option<usize> {
+    let mut at = from;
+    while let Some(eight) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
+        let found = odd(u64::from_le_bytes(*eight));
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+    }
+    behind_last(bytes, at, odd)
+}
+
+/// The same of less than eight bytes.
+#[cold]
+#[inline(never)]
+fn behind_last(bytes: &[u8], from: usize, odd: impl Fn(u64) -> u64) -> Option<usize> {
+    let rest = bytes.get(from..)?;
+    let alone = |b: &u8| odd(u64::from_le_bytes([*b, b' ', b' ', b' ', b' ', b' ', b' ', b' '])) & 0x80 != 0;
+    rest.iter().position(alone).map(|n| from + n)
+}
+
+/// A whole number; minus nothing is no integer, and long ones may not fit.
+#[inline]
+fn integer(text: &str) -> Option<i64> {
+    if text.len() > 18 || text == "-0" {
+        return None;
+    }
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let value = digits.bytes().fold(0, |value, b| value * 10 + i64::from(b & 0xf));
+    Some(if digits.len() < text.len() { -value } else { value })
 }
 
 struct Quick<'a> {
@@ -57,10 +101,12 @@ struct Quick<'a> {
 }
 
 impl<'a> Quick<'a> {
+    #[inline]
     fn byte(&self) -> Option<u8> {
         self.text.as_bytes().get(self.at).copied()
     }
 
+    #[inline]
     fn peek(&mut self) -> Option<u8> {
         loop {
             let b = self.byte()?;
@@ -71,45 +117,30 @@ impl<'a> Quick<'a> {
         }
     }
 
+    #[inline]
     fn expect(&mut self, wanted: u8) -> Option<()> {
         (self.peek()? == wanted).then(|| self.at += 1)
     }
 
     /// A string without escapes, without its quotes.
+    #[inline]
     fn string(&mut self) -> Option<&'a str> {
         self.expect(b'"')?;
-        let bytes = self.text.as_bytes();
-        let (start, mut at) = (self.at, self.at);
-        while let Some(eight) = bytes.get(at..at + 8) {
-            let found = ends(u64::from_le_bytes(eight.try_into().ok()?));
-            if found != 0 {
-                at += found.trailing_zeros() as usize / 8;
-                break;
-            }
-            at += 8;
-        }
-        loop {
-            match *bytes.get(at)? {
-                b'"' => break,
-                b'\\' | 0..=0x1f => return None,
-                _ => at += 1,
-            }
+        let start = self.at;
+        let at = behind(self.text.as_bytes(), start, ends)?;
+        if *self.text.as_bytes().get(at)? != b'"' {
+            return None;
         }
         self.at = at + 1;
         self.text.get(start..at)
     }
 
     /// A number as it stands, and whether it is a whole one by its writing. It ends before another byte: at the end of the text it may go on.
+    #[inline]
     fn number(&mut self) -> Option<(&'a str, bool)> {
         let bytes = self.text.as_bytes();
         // Behind the digits from a place on, of which there is at least one.
-        let digits = |from: usize| {
-            let mut at = from;
-            while bytes.get(at)?.is_ascii_digit() {
-                at += 1;
-            }
-            (at > from).then_some(at)
-        };
+        let digits = |from: usize| behind(bytes, from, no_digits).filter(|at| *at > from);
         let first = self.peek()?;
         let start = self.at;
         let from = start + usize::from(first == b'-');
@@ -214,9 +245,7 @@ impl<'a> Quick<'a> {
             _ => {
                 let (text, whole) = self.number()?;
                 if whole {
-                    // Minus nothing is no integer, and long ones may not fit.
-                    let plain = text.len() <= 18 && text != "-0";
-                    Raw::Int(text.parse().ok().filter(|_| plain)?)
+                    Raw::Int(integer(text)?)
                 } else {
                     Raw::Float(text.parse().ok().filter(|x: &f64| x.is_finite())?)
                 }

@@ -2,7 +2,7 @@
 
 use super::event::{All, arguments};
 use super::time::nanoseconds;
-use super::walk::{Reader, Wrong, short, walk};
+use super::walk::{Nobody, Reader, Wrong, short, walk};
 use super::written::Written;
 use super::{Category, DeviceProperties, Distributed, Event, Flow, KinetoTrace, Track};
 use crate::trace::error::TraceErrors;
@@ -40,6 +40,7 @@ struct Whole {
 
 impl Reader for Whole {
     type Args<'a> = All<'a>;
+    type Beside = Nobody;
     const ABOUT: &'static [&'static str] = &["deviceProperties", "distributedInfo", "baseTimeNanoseconds", "traceName"];
 
     fn about(&mut self, key: &str, value: &Value) {
@@ -53,6 +54,14 @@ impl Reader for Whole {
 
     fn event<'a>(&mut self, _: u32, event: &Written<'a, All<'a>>) -> Result<(), Wrong> {
         self.keep(event)
+    }
+
+    fn beside(&self) -> Option<Nobody> {
+        None
+    }
+
+    fn join(&mut self, later: Nobody, _: u32) {
+        match later {}
     }
 }
 

@@ -2,12 +2,11 @@
 //! need. [`super::read`] keeps whole events; what only counts and orders them keeps less.
 
 use super::time::nanoseconds;
-use super::walk::{Reader, Wrong, short, walk};
+use super::walk::{Nobody, Reader, Wrong, short, walk};
 use super::written::{Arguments, Written};
 use crate::trace::error::TraceErrors;
 use crate::trace::raw::Raw;
 use crate::trace::{detect, input};
-use serde_json::Value;
 use std::borrow::Cow;
 use std::io::Read;
 use std::path::Path;
@@ -78,11 +77,32 @@ struct Scanner<F>(F);
 
 impl<F: FnMut(u32, &Seen<'_>) -> Result<(), Wrong>> Reader for Scanner<F> {
     type Args<'a> = SeenArgs<'a>;
-    const ABOUT: &'static [&'static str] = &[];
-    fn about(&mut self, _: &str, _: &Value) {}
+    type Beside = Nobody;
     fn event<'a>(&mut self, index: u32, event: &Seen<'a>) -> Result<(), Wrong> {
         (self.0)(index, event)
     }
+    fn beside(&self) -> Option<Nobody> {
+        None
+    }
+    fn join(&mut self, later: Nobody, _: u32) {
+        match later {}
+    }
+}
+
+/// Reads a file, plain or gzip, into a reader.
+///
+/// # Errors
+/// As [`scan`].
+pub(crate) fn into<T: Reader>(path: &Path, reader: &mut T) -> Result<(), TraceErrors> {
+    into_from(input::open(path)?, path, reader).map_err(|faults| detect::instead(path, faults))
+}
+
+/// Reads uncompressed bytes into a reader; `path` is for messages.
+///
+/// # Errors
+/// As [`scan`].
+pub(crate) fn into_from<T: Reader>(source: impl Read, path: &Path, reader: &mut T) -> Result<(), TraceErrors> {
+    walk(source, path, reader)
 }
 
 /// Hands every event of a file, plain or gzip, with its place in `traceEvents` to `each`.
@@ -90,7 +110,7 @@ impl<F: FnMut(u32, &Seen<'_>) -> Result<(), Wrong>> Reader for Scanner<F> {
 /// # Errors
 /// [`TraceErrors`]: what cannot be read, with byte, event and field; up to twenty faulty events at once.
 pub(crate) fn scan(path: &Path, each: impl FnMut(u32, &Seen<'_>) -> Result<(), Wrong>) -> Result<(), TraceErrors> {
-    scan_from(input::open(path)?, path, each).map_err(|faults| detect::instead(path, faults))
+    into(path, &mut Scanner(each))
 }
 
 /// Hands every event of uncompressed bytes to `each`; `path` is for messages.
@@ -102,5 +122,5 @@ pub(crate) fn scan_from(
     path: &Path,
     each: impl FnMut(u32, &Seen<'_>) -> Result<(), Wrong>,
 ) -> Result<(), TraceErrors> {
-    walk(source, path, &mut Scanner(each))
+    into_from(source, path, &mut Scanner(each))
 }

@@ -8,24 +8,21 @@ pub fn nanoseconds(text: &str) -> Option<i64> {
 
 /// The times that nearly all are: up to 16 digits, and up to 3 behind the point. `None` for all others.
 fn plain(text: &str) -> Option<i64> {
-    let (mut value, mut digits, mut behind) = (0u64, 0u32, None::<u32>);
-    for b in text.bytes() {
-        match b {
-            b'0'..=b'9' => {
-                value = value * 10 + u64::from(b - b'0');
-                match &mut behind {
-                    Some(3) => return None,
-                    Some(n) => *n += 1,
-                    None if digits == 16 => return None,
-                    None => digits += 1,
-                }
-            }
-            b'.' if behind.is_none() => behind = Some(0),
-            _ => return None,
-        }
-    }
-    let value = value.checked_mul([1000, 100, 10, 1][behind.unwrap_or(0) as usize])?;
-    i64::try_from(value).ok().filter(|_| digits > 0)
+    let bytes = text.as_bytes();
+    let number = |digits: &[u8], most: usize| {
+        let small = digits.len() <= most;
+        (small && digits.iter().all(u8::is_ascii_digit))
+            .then(|| digits.iter().fold(0, |value, b| value * 10 + u64::from(b & 0xf)))
+    };
+    // Where there is a point, few digits stand behind it.
+    let point = bytes.iter().rev().take(4).position(|b| *b == b'.');
+    let (whole, behind) = match point {
+        Some(behind) => (bytes.get(..bytes.len() - behind - 1)?, bytes.get(bytes.len() - behind..)?),
+        None => (bytes, [].as_slice()),
+    };
+    let value = number(whole, 16).filter(|_| !whole.is_empty())?.checked_mul(1000)?;
+    let value = value.checked_add(number(behind, 3)? * [1000, 100, 10, 1][behind.len()])?;
+    i64::try_from(value).ok()
 }
 
 fn general(text: &str) -> Option<i64> {

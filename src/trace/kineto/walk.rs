@@ -2,6 +2,7 @@
 //! they keep.
 
 use super::quick;
+use super::scan::SeenArgs;
 use super::written::{Arguments, Written};
 use crate::trace::error::{MOST_ERRORS, TraceError, TraceErrors};
 use crate::trace::json::{Cutter, JsonFault};
@@ -13,15 +14,37 @@ use std::path::Path;
 pub(crate) type Wrong = (String, String);
 
 /// A reader.
-pub(super) trait Reader {
+pub(crate) trait Reader {
     /// The arguments that it keeps.
     type Args<'a>: Arguments<'a>;
+    /// What reads a later part of the events at the same time.
+    type Beside: Reader<Beside = Self::Beside> + Send;
     /// Keys beside `traceEvents` whose values it wants.
-    const ABOUT: &'static [&'static str];
+    const ABOUT: &'static [&'static str] = &[];
     /// Takes the value of such a key.
-    fn about(&mut self, key: &str, value: &Value);
+    fn about(&mut self, _key: &str, _value: &Value) {}
     /// Takes the event at a place in `traceEvents`.
     fn event<'a>(&mut self, index: u32, event: &Written<'a, Self::Args<'a>>) -> Result<(), Wrong>;
+    /// A reader for a later part; `None` where events have to come one after another.
+    fn beside(&self) -> Option<Self::Beside>;
+    /// Takes over what another one read of the events that follow; places are so much higher than that one knew.
+    fn join(&mut self, later: Self::Beside, places: u32);
+}
+
+/// No reader: for those whose events have to come one after another.
+#[derive(Debug)]
+pub(crate) enum Nobody {}
+
+impl Reader for Nobody {
+    type Args<'a> = SeenArgs<'a>;
+    type Beside = Self;
+    fn event<'a>(&mut self, _: u32, _: &Written<'a, SeenArgs<'a>>) -> Result<(), Wrong> {
+        match *self {}
+    }
+    fn beside(&self) -> Option<Self> {
+        None
+    }
+    fn join(&mut self, _: Self, _: u32) {}
 }
 
 /// Shows all of uncompressed bytes to a reader; `path` is for messages.
@@ -29,7 +52,9 @@ pub(super) trait Reader {
 /// # Errors
 /// [`TraceErrors`]: what cannot be read, with byte, event and field; up to twenty faulty events at once.
 pub(super) fn walk<T: Reader>(source: impl Read, path: &Path, reader: &mut T) -> Result<(), TraceErrors> {
-    let mut walk = Walk { path, reader, errors: Vec::new() };
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let halvings = if reader.beside().is_some() { processors.ilog2().min(3) } else { 0 };
+    let mut walk = Walk { path, reader, errors: Vec::new(), halvings, misses: 0 };
     if let Err(fault) = walk.outer(&mut Cutter::new(source)) {
         walk.errors.push(TraceError::new(path, fault.message).at(fault.byte));
     }
@@ -38,18 +63,38 @@ pub(super) fn walk<T: Reader>(source: impl Read, path: &Path, reader: &mut T) ->
 
 /// Bytes that are looked at as text at once, least and most: few where events are not plain, for they are looked at again.
 const WINDOW: (usize, usize) = (1 << 12, 1 << 16);
+/// Bytes of a part that one of several threads reads, least and usual ones: starting a thread takes as long as reading a few thousand.
+const PART: (usize, usize) = (1 << 16, 1 << 19);
+/// So many guesses where an event begins may be wrong before there are no more.
+const MOST_MISSES: u32 = 8;
 
-/// The text that bytes begin with, at most `most` bytes of it.
-fn text(bytes: &[u8], most: usize) -> &str {
-    let bytes = bytes.get(..most).unwrap_or(bytes);
+/// The text that bytes begin with.
+fn text(bytes: &[u8]) -> &str {
     let valid = |e: std::str::Utf8Error| std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or_default();
     std::str::from_utf8(bytes).unwrap_or_else(valid)
+}
+
+/// Behind the first bracket after the middle that looks like an event's end before another event. In an argument it may look so, too.
+fn middle(bytes: &[u8]) -> Option<usize> {
+    let blank = |b: &&u8| b.is_ascii_whitespace();
+    let half = bytes.len() / 2;
+    let (before, behind) = bytes.split_at(half);
+    let mut commas = behind.iter().enumerate().take(WINDOW.1).filter(|(_, b)| **b == b',').map(|(at, _)| half + at);
+    commas.find_map(|at| {
+        let opens = bytes.get(at + 1..)?.iter().find(|b| !blank(b)) == Some(&b'{');
+        let end = at - bytes.get(before.len()..at)?.iter().rev().take_while(blank).count();
+        (opens && end > half && bytes.get(end - 1) == Some(&b'}')).then_some(end)
+    })
 }
 
 struct Walk<'w, T> {
     path: &'w Path,
     reader: &'w mut T,
     errors: Vec<TraceError>,
+    /// How often a window is halved, for threads to read the parts.
+    halvings: u32,
+    /// Guesses that were wrong.
+    misses: u32,
 }
 
 impl<T: Reader> Walk<'_, T> {
@@ -87,13 +132,15 @@ impl<T: Reader> Walk<'_, T> {
         let (mut index, mut window) = (0u32, WINDOW.0);
         loop {
             let byte = cutter.byte();
-            let used = self.plain(text(cutter.ahead(), window), byte, &mut index);
+            let bytes = cutter.ahead(window);
+            let used = self.plain(bytes.get(..window).unwrap_or(bytes), byte, &mut index);
             cutter.advance(used);
             if self.errors.len() >= MOST_ERRORS {
                 return Ok(());
             }
             if used > 0 {
-                window = (2 * window).min(WINDOW.1);
+                let most = if self.halvings > 0 { PART.1 << self.halvings } else { WINDOW.1 };
+                window = (2 * window).min(most);
                 continue;
             }
             window = (window / 2).max(WINDOW.0);
@@ -114,9 +161,50 @@ impl<T: Reader> Walk<'_, T> {
         }
     }
 
-    /// Takes the plain events that a text begins with, each but the file's first one behind its comma; gives their length. `byte` is where the
-    /// text begins.
-    fn plain(&mut self, text: &str, byte: u64, index: &mut u32) -> usize {
+    /// Takes the plain events that bytes begin with, each but the file's first one behind its comma; gives their length. `byte` is where the
+    /// bytes begin. Of many bytes the later half is read at the same time, from where an event seems to begin: what is read there counts if the
+    /// events before end at that place.
+    fn plain(&mut self, bytes: &[u8], byte: u64, index: &mut u32) -> usize {
+        let apart = self.halvings > 0 && bytes.len() >= 2 * PART.0;
+        let beside = apart.then(|| self.reader.beside()).flatten();
+        let Some((end, mut later)) = beside.and_then(|later| Some((middle(bytes)?, later))) else {
+            return self.row(text(bytes), byte, index);
+        };
+        let (front, back) = bytes.split_at(end);
+        let (path, halvings) = (self.path, self.halvings - 1);
+        let read_later = || {
+            // Not the file's first event: its place is told from one on.
+            let (mut walk, mut next) = (Walk { path, reader: &mut later, errors: Vec::new(), halvings, misses: 0 }, 1);
+            let used = walk.plain(back, byte, &mut next);
+            (used, next, walk.errors.is_empty())
+        };
+        let (used, found) = std::thread::scope(|scope| {
+            // Without another thread the later half is read after the first one.
+            let thread = std::thread::Builder::new().spawn_scoped(scope, read_later);
+            self.halvings -= 1;
+            let used = self.plain(front, byte, index);
+            self.halvings += 1;
+            (used, thread.ok().and_then(|t| t.join().ok()))
+        });
+        let Some((more, next, sound)) = found else { return used };
+        if used < front.len() {
+            self.misses += 1;
+            self.halvings = if self.misses < MOST_MISSES { self.halvings } else { 0 };
+            return used;
+        }
+        // What is wrong there is found again, with its place.
+        match index.checked_add(next - 1).filter(|_| sound && self.errors.is_empty()) {
+            Some(sum) => {
+                self.reader.join(later, *index - 1);
+                *index = sum;
+                used + more
+            }
+            None => used,
+        }
+    }
+
+    /// The same, one event after another.
+    fn row(&mut self, text: &str, byte: u64, index: &mut u32) -> usize {
         let blanks = |at: usize| {
             let behind = text.as_bytes().get(at..).unwrap_or_default();
             at + behind.iter().take_while(|b| matches!(b, b' ' | b'\n' | b'\t' | b'\r')).count()

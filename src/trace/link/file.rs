@@ -7,9 +7,10 @@
 use super::{
     DeviceFacts, Edge, EdgeKind, End, Facts, Group, HostFacts, Io, LinkedNode, LinkedTrace, NodeKind, Stream, Thread,
 };
+use crate::trace::chakra::plain::{self, Plain};
 use crate::trace::chakra::{Attr, Kind, Metadata, Node, NodeType, Reader, Scalar, VERSION, Value, Writer};
 use crate::trace::error::MOST_ERRORS;
-use crate::trace::{Collective, Text, TraceError, TraceErrors, input};
+use crate::trace::{Interner, Text, TraceError, TraceErrors, input};
 use serde_json::{Value as Json, json};
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -260,14 +261,24 @@ pub fn read(path: &Path) -> Result<LinkedTrace, TraceErrors> {
 /// # Errors
 /// As [`read`].
 pub fn read_from(source: impl Read, path: &Path) -> Result<LinkedTrace, TraceErrors> {
-    let reader = Reader::new(source, path)?;
+    let mut reader = Reader::new(source, path)?;
     let mut trace = head(reader.metadata(), path)?;
     let mut errors = Vec::new();
-    for node in reader {
-        let done = node.and_then(|node| {
-            let (at, id) = (trace.nodes.len(), node.id);
-            decode(node, at, &mut trace)
-                .map_err(|(field, message)| TraceError::new(path, message).node(id).field(field))
+    while let Some(message) = reader.message() {
+        let done = message.and_then(|start| {
+            let (at, edges) = (trace.nodes.len(), trace.edges.len());
+            let (bytes, strings) = reader.bytes();
+            if let Some(node) = decode_plain(bytes, strings, at, &mut trace.edges) {
+                trace.nodes.push(node);
+                return Ok(());
+            }
+            trace.edges.truncate(edges);
+            let node = reader.node(start)?;
+            let id = node.id;
+            let node = decode(node, at, &mut trace.edges)
+                .map_err(|(field, message)| TraceError::new(path, message).node(id).field(field))?;
+            trace.nodes.push(node);
+            Ok(())
         });
         if let Err(e) = done {
             errors.push(e);
@@ -337,42 +348,51 @@ fn head(metadata: &Metadata, path: &Path) -> Result<LinkedTrace, TraceError> {
 /// What is wrong with a node: the field and the message.
 type Fault = (&'static str, String);
 
-fn decode(node: Node, at: usize, trace: &mut LinkedTrace) -> Result<(), Fault> {
-    if u64::try_from(at) != Ok(node.id) {
-        return Err(("id", format!("expected {at}: a linked trace numbers its nodes in order, found {}", node.id)));
+/// A node as its attributes come.
+struct Draft {
+    out: LinkedNode,
+    kind: Option<NodeKind>,
+    is_host: bool,
+    host: HostFacts,
+    device: DeviceFacts,
+}
+
+fn place32(v: u64, field: &'static str) -> Result<u32, Fault> {
+    u32::try_from(v).map_err(|_| (field, format!("{v} is no place of a node")))
+}
+
+impl Draft {
+    fn new() -> Self {
+        let empty = Text::default();
+        let out = LinkedNode {
+            name: empty.clone(),
+            kind: NodeKind::Operator,
+            place: 0,
+            start_ns: 0,
+            dur_ns: 0,
+            timed: true,
+            parent: None,
+            launch: None,
+            collective: None,
+            facts: Facts::None,
+        };
+        let host = HostFacts {
+            id: 0,
+            rf_id: None,
+            seq_id: -1,
+            scope: 0,
+            fw_parent: 0,
+            fw_tid: 0,
+            tid: 0,
+            op_schema: empty,
+            inputs: Io::default(),
+            outputs: Io::default(),
+        };
+        Self { out, kind: None, is_host: false, host, device: DeviceFacts::default() }
     }
-    let place32 =
-        |v: u64, field: &'static str| u32::try_from(v).map_err(|_| (field, format!("{v} is no place of a node")));
-    let mut kind = None;
-    let mut out = LinkedNode {
-        name: node.name,
-        kind: NodeKind::Operator,
-        place: 0,
-        start_ns: 0,
-        dur_ns: 0,
-        timed: true,
-        parent: node.ctrl_deps.first().map(|&p| place32(p, "ctrl_deps")).transpose()?,
-        launch: None,
-        collective: None,
-        facts: Facts::None,
-    };
-    let empty: Text = "".into();
-    let mut host = HostFacts {
-        id: 0,
-        rf_id: None,
-        seq_id: -1,
-        scope: 0,
-        fw_parent: 0,
-        fw_tid: 0,
-        tid: 0,
-        op_schema: empty,
-        inputs: Io::default(),
-        outputs: Io::default(),
-    };
-    let (mut is_host, mut device) = (false, DeviceFacts::default());
-    let mut c: Option<Box<Collective>> = None;
-    for attr in &node.attrs {
-        let Some(value) = &attr.value else { continue };
+
+    /// Takes an attribute of the node at a place.
+    fn attr(&mut self, name: &str, value: &Value, at: usize, edges: &mut Vec<Edge>) -> Result<(), Fault> {
         let wrong = |field: &'static str, wanted: &str| (field, format!("expected {wanted}, found {}", value.arm()));
         macro_rules! int {
             ($field:literal) => {
@@ -388,19 +408,20 @@ fn decode(node: Node, at: usize, trace: &mut LinkedTrace) -> Result<(), Fault> {
             Value::One(Scalar::String(text)) => Some(text.clone()),
             other => other.text().map(Text::from),
         };
-        match &*attr.name {
+        let Self { out, kind, is_host, host, device } = self;
+        match name {
             "kind" => {
                 let number = int!("kind");
                 let found = usize::try_from(number).ok().and_then(|n| NodeKind::ALL.get(n));
-                kind = Some(*found.ok_or_else(|| ("kind", format!("expected 0 to 5, found {number}")))?);
+                *kind = Some(*found.ok_or_else(|| ("kind", format!("expected 0 to 5, found {number}")))?);
             }
             "start_ns" => out.start_ns = int!("start_ns"),
             "dur_ns" => out.dur_ns = uint!("dur_ns"),
             "untimed" => out.timed = value.flag() != Some(true),
             "place" => out.place = place32(uint!("place"), "place")?,
             "launch" => out.launch = Some(place32(uint!("launch"), "launch")?),
-            "edges" => decode_edges(value, at, trace)?,
-            "host_id" => (is_host, host.id) = (true, uint!("host_id")),
+            "edges" => decode_edges(value, at, edges)?,
+            "host_id" => (*is_host, host.id) = (true, uint!("host_id")),
             "rf_id" => host.rf_id = Some(uint!("rf_id")),
             "seq_id" => host.seq_id = int!("seq_id"),
             "scope" => host.scope = uint!("scope"),
@@ -412,7 +433,7 @@ fn decode(node: Node, at: usize, trace: &mut LinkedTrace) -> Result<(), Fault> {
             "bytes" => device.bytes = Some(uint!("bytes")),
             "graph" => device.graph = value.flag() == Some(true),
             name if name.starts_with("coll_") => {
-                let c = c.get_or_insert_default();
+                let c = out.collective.get_or_insert_default();
                 let list = || value.items().iter().filter_map(Scalar::uint).collect::<Vec<u64>>();
                 match name {
                     "coll_name" => c.name = text(),
@@ -437,25 +458,71 @@ fn decode(node: Node, at: usize, trace: &mut LinkedTrace) -> Result<(), Fault> {
             }
             _ => {}
         }
+        Ok(())
     }
-    out.kind = kind.ok_or(("kind", "is missing".to_owned()))?;
-    out.collective = c;
+
+    fn finish(self) -> Result<LinkedNode, Fault> {
+        let Self { mut out, kind, is_host, host, device } = self;
+        out.kind = kind.ok_or(("kind", "is missing".to_owned()))?;
+        out.facts = if out.kind.on_device() {
+            Facts::Device(device)
+        } else if is_host {
+            Facts::Host(Box::new(host))
+        } else {
+            Facts::None
+        };
+        Ok(out)
+    }
+}
+
+fn decode(node: Node, at: usize, edges: &mut Vec<Edge>) -> Result<LinkedNode, Fault> {
+    if u64::try_from(at) != Ok(node.id) {
+        return Err(("id", format!("expected {at}: a linked trace numbers its nodes in order, found {}", node.id)));
+    }
+    let mut draft = Draft::new();
+    draft.out.name = node.name;
+    draft.out.parent = node.ctrl_deps.first().map(|&p| place32(p, "ctrl_deps")).transpose()?;
+    for attr in &node.attrs {
+        if let Some(value) = &attr.value {
+            draft.attr(&attr.name, value, at, edges)?;
+        }
+    }
     let io = |io: Option<crate::trace::chakra::Io>| {
         io.map_or_else(Io::default, |io| Io { values: io.values, shapes: io.shapes, types: io.types })
     };
-    out.facts = if out.kind.on_device() {
-        Facts::Device(device)
-    } else if is_host {
-        (host.inputs, host.outputs) = (io(node.inputs), io(node.outputs));
-        Facts::Host(Box::new(host))
-    } else {
-        Facts::None
-    };
-    trace.nodes.push(out);
-    Ok(())
+    (draft.host.inputs, draft.host.outputs) = (io(node.inputs), io(node.outputs));
+    draft.finish()
 }
 
-fn decode_edges(value: &Value, to: usize, trace: &mut LinkedTrace) -> Result<(), Fault> {
+/// The same of a message that is plain and right; `None` for all others.
+fn decode_plain(bytes: &[u8], strings: &mut Interner, at: usize, edges: &mut Vec<Edge>) -> Option<LinkedNode> {
+    let (mut draft, mut id) = (Draft::new(), 0);
+    plain::node(bytes, strings, |field, strings| {
+        match field {
+            Plain::Id(given) => id = given,
+            Plain::Name(name) => draft.out.name = strings.get(name),
+            Plain::Ctrl(parent) => {
+                if draft.out.parent.is_none() {
+                    draft.out.parent = Some(u32::try_from(parent).ok()?);
+                }
+            }
+            Plain::Io(outputs, list, text) => {
+                let io = if outputs { &mut draft.host.outputs } else { &mut draft.host.inputs };
+                let slot = [&mut io.values, &mut io.shapes, &mut io.types].into_iter().nth(list)?;
+                // Half of them are `[]`.
+                *slot = if text.len() <= 2 { strings.get(text) } else { text.into() };
+            }
+            Plain::Attr(name, value) => draft.attr(name, &value, at, edges).ok()?,
+        }
+        Some(())
+    })?;
+    if u64::try_from(at) != Ok(id) {
+        return None;
+    }
+    draft.finish().ok()
+}
+
+fn decode_edges(value: &Value, to: usize, edges: &mut Vec<Edge>) -> Result<(), Fault> {
     let to = u32::try_from(to).map_err(|_| ("edges", "too many nodes".to_owned()))?;
     let items = value.items();
     if !items.len().is_multiple_of(2) {
@@ -469,7 +536,7 @@ fn decode_edges(value: &Value, to: usize, trace: &mut LinkedTrace) -> Result<(),
             let from = u32::try_from(from).ok()?;
             Some(Edge { from, from_end: end(2), to, to_end: end(1), kind, inferred: code & 1 == 1 })
         });
-        trace.edges.push(edge.ok_or_else(|| ("edges", format!("{:?} is no pair of node and code", pair)))?);
+        edges.push(edge.ok_or_else(|| ("edges", format!("{:?} is no pair of node and code", pair)))?);
     }
     Ok(())
 }

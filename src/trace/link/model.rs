@@ -1,6 +1,8 @@
 //! A linked trace: what ran on the host and on the devices of one rank, when, and what waited for what.
 
 use crate::trace::{Collective, Text};
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
 
 /// A point in time: nanoseconds since [`LinkedTrace::origin_ns`].
 pub type Ns = i64;
@@ -316,6 +318,13 @@ impl LinkedTrace {
     /// The node at a place.
     pub fn node(&self, at: u32) -> Option<&LinkedNode> {
         self.nodes.get(at as usize)
+    }
+
+    /// For each node, whether it is a kernel that moves data between devices. Kernels are many, their names few and long.
+    pub fn communicating(&self) -> Vec<bool> {
+        let mut known: HashMap<&str, bool, RandomState> = HashMap::default();
+        let mut communicates = |name| *known.entry(name).or_insert_with_key(|name| is_communication_kernel(name));
+        self.nodes.iter().map(|n| n.kind == NodeKind::Kernel && communicates(&*n.name)).collect()
     }
 
     /// Places of the device operations.

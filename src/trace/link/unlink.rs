@@ -5,7 +5,10 @@
 use super::{Facts, Io, LinkedNode, LinkedTrace, python};
 use crate::trace::error::MOST_ERRORS;
 use crate::trace::host::{Arg, HostNode, HostTrace, arguments_of};
+use crate::trace::ops::{Class, class_of, is_registered, plain_name};
+use crate::trace::raw::Raw;
 use crate::trace::{Collective, Interner, TraceError, TraceErrors};
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::path::Path;
 
@@ -14,15 +17,49 @@ use std::path::Path;
 /// # Errors
 /// Nodes whose arguments are not in the notation of linked traces; a trace linked without a host trace.
 pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErrors> {
+    with_arguments(linked, path, |_| true)
+}
+
+/// The same with the arguments of those nodes alone that tell what calls do: an operator that is counted counts as a whole, whatever it calls in turn
+/// ([`crate::trace::lower::host`]). Most nodes are called so.
+///
+/// # Errors
+/// As [`host_trace`], of the nodes whose arguments are read.
+pub fn counted(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErrors> {
+    // By name: whether it counts as a whole, and whether it allocates.
+    let mut known: HashMap<&str, (bool, bool), RandomState> = HashMap::default();
+    // Callers stand before what they call.
+    let mut whole = vec![(false, false); linked.nodes.len()];
+    for (at, node) in linked.nodes.iter().enumerate().filter(|(_, n)| n.host().is_some()) {
+        let (counts, allocates) = *known.entry(&*node.name).or_insert_with_key(|name| {
+            let (op, free) = (plain_name(name), [Class::View, Class::Host, Class::Allocation]);
+            let class = class_of(op);
+            (is_registered(op) && !free.contains(&class), class == Class::Allocation)
+        });
+        whole[at] = (counts, allocates);
+    }
+    // Whether a node is called by one that counts as a whole.
+    let mut inside = vec![false; linked.nodes.len()];
+    for (at, node) in linked.nodes.iter().enumerate() {
+        let above = node.parent.map(|p| p as usize).filter(|p| *p < at);
+        inside[at] = above.is_some_and(|p| inside[p] || whole[p].0);
+    }
+    with_arguments(linked, path, |at| !inside[at] || whole[at].1)
+}
+
+fn with_arguments(linked: &LinkedTrace, path: &Path, wanted: impl Fn(usize) -> bool) -> Result<HostTrace, TraceErrors> {
     let mut trace =
         HostTrace { schema: linked.host_schema.as_deref().unwrap_or("").to_owned(), ..HostTrace::default() };
-    let mut strings = Interner::default();
+    let (mut strings, mut lists) = (Interner::default(), Lists::default());
     let mut errors = Vec::new();
     for (at, node) in linked.nodes.iter().enumerate() {
         let Facts::Host(facts) = &node.facts else { continue };
         let parent = caller(linked, node.parent);
-        let mut args = |io: &Io, field: &str| -> Vec<Arg> {
-            arguments(io, &mut strings).unwrap_or_else(|message| {
+        let mut args = |io, field: &str| -> Vec<Arg> {
+            if !wanted(at) {
+                return Vec::new();
+            }
+            arguments(io, &mut lists, &mut strings).unwrap_or_else(|message| {
                 errors.push(TraceError::new(path, message).node(at).field(field));
                 Vec::new()
             })
@@ -91,10 +128,26 @@ fn collective(found: Option<&Collective>, linked: &LinkedTrace) -> Option<Box<Co
     Some(Box::new(c))
 }
 
-fn arguments(io: &Io, strings: &mut Interner) -> Result<Vec<Arg>, String> {
-    let list =
+/// Shapes and types that were read, by their texts: each step has them again.
+type Lists<'a> = HashMap<&'a str, Vec<Raw<'a>>, RandomState>;
+
+/// So many are held.
+const MOST_LISTS: usize = 1 << 14;
+
+fn arguments<'a>(io: &'a Io, lists: &mut Lists<'a>, strings: &mut Interner) -> Result<Vec<Arg>, String> {
+    let read =
         |what: &str, text| python::list(text).map_err(|e| format!("{what}: expected a list in Python's notation: {e}"));
-    arguments_of(list("values", &io.values)?, list("shapes", &io.shapes)?, list("types", &io.types)?, strings)
+    let values = read("values", &io.values)?;
+    if lists.len() >= MOST_LISTS {
+        lists.clear();
+    }
+    for (what, text) in [("shapes", &*io.shapes), ("types", &*io.types)] {
+        if !lists.contains_key(text) {
+            lists.insert(text, read(what, text)?);
+        }
+    }
+    let list = |text: &str| lists.get(text).map(Vec::as_slice).unwrap_or_default();
+    arguments_of(&values, list(&io.shapes), list(&io.types), None, strings)
 }
 
 #[cfg(test)]
@@ -122,7 +175,8 @@ mod tests {
         }
         for node in &trace.nodes {
             let facts = io::facts(node);
-            let back = arguments(&facts.inputs, &mut strings).unwrap_or_else(|e| panic!("{e}: {:?}", facts.inputs));
+            let back = arguments(&facts.inputs, &mut Lists::default(), &mut strings)
+                .unwrap_or_else(|e| panic!("{e}: {:?}", facts.inputs));
             assert_eq!(back.len(), node.inputs.len(), "{}", node.name);
             for (a, b) in back.iter().zip(&node.inputs) {
                 match (a, plain(b)) {

@@ -39,6 +39,8 @@ pub fn by_time(trace: &mut HostTrace, callers: &HashMap<u64, u64>) -> HashSet<u6
 /// An operator that is counted as a whole, and what it called so far.
 struct Holder {
     class: Class,
+    /// A call of c10d: it hands on to its backend, never to another call of c10d. One that does not wait for its end never leaves its thread's stack.
+    c10d: bool,
     /// FLOP of its own, products alone; unknown where its shapes do not tell.
     matrix: Option<f64>,
     vector: f64,
@@ -93,7 +95,8 @@ pub fn mend(trace: &mut HostTrace) -> HashSet<u64> {
             let fits = if frame || counts {
                 let own = own.insert(work(node, class));
                 // What a callee calls in turn is a part of the callee's work.
-                !frame && may_call(h.class, class) && (counted.contains(&parent) || h.takes(own))
+                let another = h.c10d && node.name.starts_with("c10d::");
+                !frame && !another && may_call(h.class, class) && (counted.contains(&parent) || h.takes(own))
             } else {
                 true
             };
@@ -139,8 +142,9 @@ pub fn mend(trace: &mut HostTrace) -> HashSet<u64> {
             Some(h) => Some(h),
             None if counts => {
                 let node = trace.nodes.get(i);
+                let c10d = node.is_some_and(|n| n.name.starts_with("c10d::"));
                 let own = own.or_else(|| node.map(|n| work(n, class)));
-                own.map(|own| holders.insert(id, Holder::new(class, own)));
+                own.map(|own| holders.insert(id, Holder::new(class, own, c10d)));
                 Some(id)
             }
             None => None,
@@ -168,8 +172,8 @@ pub fn order(trace: &HostTrace) -> Vec<usize> {
 }
 
 impl Holder {
-    fn new(class: Class, own: Work) -> Self {
-        Self { class, matrix: own.matrix, vector: own.vector, spent_matrix: 0.0, spent_vector: 0.0 }
+    fn new(class: Class, own: Work, c10d: bool) -> Self {
+        Self { class, c10d, matrix: own.matrix, vector: own.vector, spent_matrix: 0.0, spent_vector: 0.0 }
     }
 
     /// Whether it may have called so much more; if so, it did.

@@ -126,9 +126,12 @@ struct Near {
     tables: bool,
 }
 
-/// Whether an operator looks up in tables of embeddings, under whatever name a library gives it (`fbgemm::split_embedding_codegen_lookup_...`).
-fn of_tables(step: &Step) -> bool {
-    step.cost.class == Class::Lookup || step.call.op.to_ascii_lowercase().contains("embedding")
+/// Whether an operator looks up in tables of embeddings, under whatever name a library gives it (`fbgemm::split_embedding_codegen_lookup_...`). Tokens are
+/// sorted by their experts with look-ups, too: in what is no parameter.
+fn of_tables(program: &Program, step: &Step) -> bool {
+    let parameter = |v: usize| program.values.get(v).is_some_and(|v| v.origin == Origin::Parameter);
+    let table = step.cost.class == Class::Lookup && step.call.tensor(0).is_some_and(|t| parameter(t.storage));
+    table || step.call.op.to_ascii_lowercase().contains("embedding")
 }
 
 /// What values pass through unchanged in kind: copies, activations, other collectives.
@@ -156,7 +159,7 @@ impl Around<'_> {
             match self.program.values.get(v).map(|x| x.origin) {
                 Some(Origin::Made(p)) => {
                     let Some(step) = self.program.steps.get(p) else { continue };
-                    near.tables |= of_tables(step);
+                    near.tables |= of_tables(self.program, step);
                     if passes_through(step.cost.class) {
                         waiting.extend(&step.reads);
                     } else {
@@ -178,7 +181,7 @@ impl Around<'_> {
                 continue;
             }
             for step in self.readers.get(&v).into_iter().flatten().filter_map(|i| self.program.steps.get(*i)) {
-                near.tables |= of_tables(step);
+                near.tables |= of_tables(self.program, step);
                 if passes_through(step.cost.class) {
                     waiting.extend(&step.writes);
                     continue;
@@ -213,7 +216,19 @@ pub fn recover(program: &Program) -> Recovered {
         .filter_map(|(i, s)| s.comm.as_ref().map(|c| (i, s, c.kind.as_str())))
         .collect();
     let kind_of = |part: &'static str| comms.iter().filter(move |(_, _, kind)| kind.contains(part));
-    let sums_forward = kind_of("allreduce").any(|(_, s, _)| s.part == Part::Forward);
+    // Behind the backward pass nothing marks a call as one of gradients but what made them.
+    let of_gradients = |step: &Step| {
+        let late = |v: &usize| match program.values.get(*v).map(|x| x.origin) {
+            Some(Origin::Made(p)) => {
+                program.steps.get(p).is_some_and(|s| matches!(s.part, Part::Backward | Part::Gradients))
+            }
+            _ => false,
+        };
+        let inputs = taken(step);
+        !inputs.is_empty() && inputs.iter().all(late)
+    };
+    let forward = |step: &Step| step.part == Part::Forward && !of_gradients(step);
+    let sums_forward = kind_of("allreduce").any(|(_, s, _)| forward(s));
     let mut roles: HashMap<usize, Role> = HashMap::new();
     // Told by what is around the others of their group.
     let mut open: Vec<usize> = Vec::new();
@@ -229,7 +244,8 @@ pub fn recover(program: &Program) -> Recovered {
                         && s.reads.iter().any(|r| step.writes.contains(r))
                 })
             };
-            let activations = step.part == Part::Forward || (sums_forward && step.part == Part::Backward && read());
+            let behind = matches!(step.part, Part::Forward | Part::Backward);
+            let activations = forward(step) || (sums_forward && behind && read());
             Some(if activations { Role::Tensor } else { Role::Data })
         } else if kind.contains("allgather") {
             let (before, after) = (around.before(&inputs), around.after(&step.writes));
@@ -242,7 +258,12 @@ pub fn recover(program: &Program) -> Recovered {
         } else if kind.contains("reducescatter") {
             let gradients = step.part == Part::Gradients
                 || inputs.iter().all(|v| gradient_only(&around, *v)) && around.after(&step.writes).classes.is_empty();
-            Some(if gradients { Role::ShardedParameters } else { Role::Sequence })
+            Some(match () {
+                // Gradients of keys and values that were gathered.
+                () if around.before(&inputs).classes.contains(&Class::Attention) => Role::Context,
+                () if gradients => Role::ShardedParameters,
+                () => Role::Sequence,
+            })
         } else if kind.contains("alltoall") {
             let (before, after) = (around.before(&inputs), around.after(&step.writes));
             let near = |class| before.classes.contains(&class) || after.classes.contains(&class);

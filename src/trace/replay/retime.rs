@@ -16,6 +16,7 @@ use crate::trace::link::{LinkedNode, LinkedTrace, NodeKind};
 use crate::trace::lower::host::{Steps, program};
 use crate::trace::lower::program::Step;
 use crate::trace::ops::{Options, work};
+use foldhash::fast::RandomState;
 use serde::Serialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -130,14 +131,18 @@ pub fn retime(trace: &LinkedTrace, host: Option<&HostTrace>, target: Target<'_>)
 
 /// FLOP and bytes of each kernel that computes, for simulators that time kernels by a roofline: the call's, shared out by time. Where they are not known, no
 /// FLOP, and the bytes that its time would move at the rate that the trace's other kernels without products reach; nothing where no such rate is known.
-pub(crate) fn amounts(trace: &LinkedTrace, host: &HostTrace) -> Result<HashMap<u32, (f64, f64)>, String> {
+/// `communicates` says it of each node.
+pub(crate) fn amounts(
+    trace: &LinkedTrace,
+    host: &HostTrace,
+    communicates: &[bool],
+) -> Result<HashMap<u32, (f64, f64)>, String> {
     let calls = Calls::of(host)?;
     let mut of_call: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
     let mut unknown: Vec<u32> = Vec::new();
     for at in trace.device_nodes() {
-        let Some(node) = trace.node(at).filter(|n| n.kind == NodeKind::Kernel && !n.is_communication()) else {
-            continue;
-        };
+        let computes = |n: &&LinkedNode| n.kind == NodeKind::Kernel && communicates.get(at as usize) != Some(&true);
+        let Some(node) = trace.node(at).filter(computes) else { continue };
         match calls.owner(trace, node) {
             Some(owner) => of_call.entry(owner).or_default().push(at),
             None => unknown.push(at),
@@ -178,9 +183,9 @@ fn nanoseconds(s: f64) -> u64 {
 #[derive(Default)]
 struct Calls {
     /// By id of the host node.
-    steps: HashMap<u64, Step>,
+    steps: HashMap<u64, Step, RandomState>,
     /// Callers by id, for what is launched below an operator.
-    callers: HashMap<u64, u64>,
+    callers: HashMap<u64, u64, RandomState>,
     training: bool,
 }
 

@@ -2,7 +2,7 @@
 //! The rules are those of facebookresearch/HolisticTraceAnalysis, tag v0.6.1 (MIT), read from its sources; the code is our own.
 
 use crate::trace::critical::symbols::Symbols;
-use crate::trace::kineto::{Seen, Wrong, scan, scan_from};
+use crate::trace::kineto::{Reader, Seen, SeenArgs, Wrong, into, into_from};
 use crate::trace::raw::Raw;
 use crate::trace::{TraceError, TraceErrors};
 use foldhash::fast::RandomState;
@@ -63,6 +63,32 @@ pub struct Table {
     at: Vec<u32>,
 }
 
+impl Reader for Table {
+    type Args<'a> = SeenArgs<'a>;
+    type Beside = Self;
+
+    fn event<'a>(&mut self, index: u32, event: &Seen<'a>) -> Result<(), Wrong> {
+        self.keep(index, event)
+    }
+
+    fn beside(&self) -> Option<Self> {
+        Some(Self::default())
+    }
+
+    fn join(&mut self, later: Self, places: u32) {
+        let (names, tracks) = (self.symbols.join(&later.symbols), self.tracks.join(&later.tracks));
+        let of = |numbers: &[u32], number: u32| numbers.get(number as usize).copied().unwrap_or_default();
+        self.rows.extend(later.rows.iter().map(|r| Row {
+            index: r.index + places,
+            name: of(&names, r.name),
+            category: of(&names, r.category),
+            pid: of(&tracks, r.pid),
+            tid: of(&tracks, r.tid),
+            ..*r
+        }));
+    }
+}
+
 impl Table {
     /// Reads a file, plain or gzip.
     ///
@@ -70,7 +96,7 @@ impl Table {
     /// [`TraceErrors`]: what cannot be read; a trace without complete events.
     pub fn read(path: &Path) -> Result<Self, TraceErrors> {
         let mut table = Self::default();
-        scan(path, |index, seen| table.keep(index, seen))?;
+        into(path, &mut table)?;
         table.finished(path)
     }
 
@@ -80,7 +106,7 @@ impl Table {
     /// As [`Self::read`].
     pub fn read_from(source: impl Read, path: &Path) -> Result<Self, TraceErrors> {
         let mut table = Self::default();
-        scan_from(source, path, |index, seen| table.keep(index, seen))?;
+        into_from(source, path, &mut table)?;
         table.finished(path)
     }
 

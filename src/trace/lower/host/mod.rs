@@ -84,10 +84,11 @@ pub fn program_with(
             None => 0..u64::MAX,
         },
     };
+    let backend = of_backend(trace);
     let order: Vec<&HostNode> = callers::order(trace)
         .into_iter()
         .filter_map(|i| trace.nodes.get(i))
-        .filter(|n| range.contains(&n.id) || n.is_root())
+        .filter(|n| (range.contains(&n.id) && !backend.contains(&n.tid)) || n.is_root())
         .collect();
     let mut walk = Walk::new(&order, options, seconds);
     // With one process group there is no doubt whose a collective is.
@@ -123,6 +124,10 @@ pub fn program_with(
     Ok(program)
 }
 
+/// A trace asks them millions of times: the standard library's hash takes a good part of that.
+type Map<K, V> = HashMap<K, V, foldhash::fast::RandomState>;
+type Set<K> = HashSet<K, foldhash::fast::RandomState>;
+
 /// What has become of a node.
 #[derive(Clone, Copy)]
 struct Place {
@@ -149,18 +154,18 @@ struct Walk<'t> {
     options: &'t Options,
     seconds: &'t dyn Fn(&HostNode) -> Option<f64>,
     program: Program,
-    nodes: HashMap<u64, &'t HostNode>,
-    children: HashMap<u64, Vec<&'t HostNode>>,
+    nodes: Map<u64, &'t HostNode>,
+    children: Map<u64, Vec<&'t HostNode>>,
     /// By name: there are few, and each tells by being compared with hundreds.
-    named: HashMap<&'t str, Named, foldhash::fast::RandomState>,
+    named: Map<&'t str, Named>,
     /// Whether something below a node counts.
-    counts_below: HashSet<u64>,
-    places: HashMap<u64, Place>,
+    counts_below: Set<u64>,
+    places: Map<u64, Place>,
     /// Version of each storage.
-    current: HashMap<u64, usize>,
+    current: Map<u64, usize>,
     /// Storages allocated and not yet written, with the tensor and the caller of the allocation.
-    fresh: HashMap<u64, (&'t Tensor, u64)>,
-    read: HashSet<usize>,
+    fresh: Map<u64, (&'t Tensor, u64)>,
+    read: Set<usize>,
     /// Tensors that free calls looked at since the last call that counts.
     looked_at: Vec<&'t Tensor>,
     has_calls_of_collectives: bool,
@@ -172,12 +177,12 @@ struct Walk<'t> {
 
 impl<'t> Walk<'t> {
     fn new(order: &[&'t HostNode], options: &'t Options, seconds: &'t dyn Fn(&HostNode) -> Option<f64>) -> Self {
-        let mut children: HashMap<u64, Vec<&HostNode>> = HashMap::new();
+        let mut children: Map<u64, Vec<&HostNode>> = Map::default();
         for node in order {
             children.entry(node.parent).or_default().push(node);
         }
-        let mut counts_below = HashSet::new();
-        let mut named: HashMap<&str, Named, foldhash::fast::RandomState> = HashMap::default();
+        let mut counts_below = Set::default();
+        let mut named: Map<&str, Named> = Map::default();
         for node in order.iter().rev() {
             let op = plain_name(&node.name);
             let Named { class, registered, collective } = *named.entry(op).or_insert_with(|| Named::of(op));
@@ -196,10 +201,10 @@ impl<'t> Walk<'t> {
             children,
             named,
             counts_below,
-            places: HashMap::new(),
-            current: HashMap::new(),
-            fresh: HashMap::new(),
-            read: HashSet::new(),
+            places: Map::default(),
+            current: Map::default(),
+            fresh: Map::default(),
+            read: Set::default(),
             looked_at: Vec::new(),
             has_calls_of_collectives,
             groups: HashMap::new(),
@@ -273,7 +278,7 @@ impl<'t> Walk<'t> {
         let call_inputs: Vec<Arg> = inputs.iter().map(|a| self.read_arg(a)).collect();
         drop(inputs);
         drop(guessed_inputs);
-        let read_storages: HashSet<u64> = node.input_tensors().map(|t| t.storage_id).collect();
+        let read_storages: Set<u64> = node.input_tensors().map(|t| t.storage_id).collect();
         let mut writes = Vec::new();
         let mut outputs = Vec::new();
         match made {
@@ -286,7 +291,7 @@ impl<'t> Walk<'t> {
             }
             None => {
                 let by_name_in_place = op.ends_with('_') && !op.ends_with("__");
-                let mut changed: HashMap<u64, usize> = HashMap::new();
+                let mut changed: Map<u64, usize> = Map::default();
                 let list: &[usize] = if mutated.is_empty() && by_name_in_place { &[0] } else { &mutated };
                 for i in list {
                     let tensors: Vec<&Tensor> = node.inputs.get(*i).map(|a| a.tensors().collect()).unwrap_or_default();
@@ -389,6 +394,7 @@ impl<'t> Walk<'t> {
             () if outs.is_empty() => tensors,
             () => outs,
         };
+        let apart = by_sizes(&kind, &inputs, &written);
         let mut writes = Vec::new();
         let mut outputs = Vec::new();
         let mut seen = HashSet::new();
@@ -403,6 +409,7 @@ impl<'t> Walk<'t> {
         let ranks = described
             .and_then(|c| c.group_size)
             .or_else(|| group.as_ref().and_then(|g| self.groups.get(g).copied()))
+            .or(apart)
             .or(self.only_group)
             .or_else(|| described.map(|c| c.in_split.len().max(c.out_split.len()) as u64).filter(|n| *n > 0));
         let comm = Comm { kind, ranks, group };
@@ -410,6 +417,39 @@ impl<'t> Walk<'t> {
             Call { op: plain_name(&node.name).into(), inputs, outputs, mutated: Vec::new(), returned: Vec::new() };
         self.push(node, call, part, writes, Some(comm), false);
     }
+}
+
+/// Threads on which gloo carries out collectives: where it runs, those that copy and look at tensors and do nothing else. What they do is the
+/// collective's own work, which its call stands for.
+fn of_backend(trace: &HostTrace) -> Set<u64> {
+    if !trace.nodes.iter().any(|n| n.name.starts_with("gloo:")) {
+        return Set::default();
+    }
+    let mut only: Map<u64, bool> = Map::default();
+    let mut known: Map<&str, bool> = Map::default();
+    for node in trace.nodes.iter().filter(|n| !n.is_root() && !n.name.starts_with("[pytorch|")) {
+        let moves = *known.entry(&node.name).or_insert_with_key(|name| {
+            let op = plain_name(name);
+            let class = class_of(op);
+            matches!(class, Class::View | Class::Allocation) || (class == Class::Copy && is_registered(op))
+        });
+        *only.entry(node.tid).or_insert(true) &= moves;
+    }
+    only.into_iter().filter(|(_, moves)| *moves).map(|(tid, _)| tid).collect()
+}
+
+/// Ranks of a gathering or scattering by what goes in and what comes out: backends such as gloo do not say in which group they are called.
+fn by_sizes(kind: &str, read: &[Arg], written: &[&Tensor]) -> Option<u64> {
+    let mut tensors = Vec::new();
+    read.iter().for_each(|a| a.tensors(&mut tensors));
+    let taken: u64 = tensors.iter().map(|t| t.elements()).fold(0, u64::saturating_add);
+    let given: u64 = written.iter().map(|t| t.num_elem).fold(0, u64::saturating_add);
+    let (more, less) = match () {
+        () if kind.contains("allgather") => (given, taken),
+        () if kind.contains("reducescatter") => (taken, given),
+        () => return None,
+    };
+    (less > 0 && more.is_multiple_of(less)).then(|| more / less).filter(|n| *n > 1)
 }
 
 /// Whether an input is also a result: the same window into the same storage, for every tensor of it.

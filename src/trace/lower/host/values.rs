@@ -36,8 +36,8 @@ impl<'t> Walk<'t> {
         arg: &HostArg,
         op: &str,
         node: u64,
-        changed: &mut HashMap<u64, usize>,
-        read: &HashSet<u64>,
+        changed: &mut Map<u64, usize>,
+        read: &Set<u64>,
         writes: &mut Vec<usize>,
     ) -> Arg {
         match arg {
