@@ -139,7 +139,7 @@ impl FileKind {
             (Self::System, has("network") && (has("chip") || has("memory"))),
             (Self::Workload, word("kind")),
             (Self::Technology, has("wafer_price") && has("most_area")),
-            (Self::Chip, has("cores") && has("frequency")),
+            (Self::Chip, (has("cores") && has("frequency")) || (has("style") && has("sram"))),
             (
                 Self::Stack,
                 has("serving")

@@ -216,7 +216,8 @@ impl Kernels {
         };
         let share = |found: Option<f64>, usual: Fraction| found.map_or(usual, Fraction);
         new.efficiency = share(of("efficiency", |k| Some(k.efficiency.0)), new.efficiency);
-        new.batched_efficiency = share(of("batched_efficiency", |k| Some(k.batched_efficiency.0)), new.batched_efficiency);
+        new.batched_efficiency =
+            share(of("batched_efficiency", |k| Some(k.batched_efficiency.0)), new.batched_efficiency);
         new.memory_efficiency = share(of("memory_efficiency", |k| Some(k.memory_efficiency.0)), new.memory_efficiency);
         new.launch = of("launch", |k| Some(k.launch.0)).map_or(new.launch, Seconds);
         let burst = |value: fn(&Burst) -> Fraction| {

@@ -460,7 +460,12 @@ fn read_execution(
         tp,
         pp,
         dp,
-        ep: experts(notes.ep.unwrap_or(if notes.experts_among_replicas { dp } else { 1 }), dp.saturating_mul(cp), tp, assumed),
+        ep: experts(
+            notes.ep.unwrap_or(if notes.experts_among_replicas { dp } else { 1 }),
+            dp.saturating_mul(cp),
+            tp,
+            assumed,
+        ),
         cp,
         micro_batch,
         schedule: if chunks > 1 && pp > 1 { Schedule::Interleaved } else { Schedule::OneForwardOneBackward },

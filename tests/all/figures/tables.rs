@@ -451,16 +451,22 @@ fn accuracy_as_new(sources: &mut Sources) -> Result<String, String> {
         }
     }
     let mut out = String::from(
-        "| chip | rows | as known | as new | signed | within 30 % |\n|---|---|---|---|---|---|\n",
+        "| chip | rows | median as known | median as new | mean as new | signed | within 30 % |\n|---|---|---|---|---|---|---|\n",
     );
     let mut all = Vec::new();
     let mut line = |title: &str, rows: &[(f64, f64)]| {
         let n = rows.len() as f64;
         let mean = |of: fn(&(f64, f64)) -> f64| rows.iter().map(of).sum::<f64>() / n;
+        let median = |of: fn(&(f64, f64)) -> f64| {
+            let mut errors: Vec<f64> = rows.iter().map(of).collect();
+            errors.sort_by(f64::total_cmp);
+            (errors[(errors.len() - 1) / 2] + errors[errors.len() / 2]) / 2.0
+        };
         out.push_str(&format!(
-            "| {title} | {} | {:.1} % | {:.1} % | {:+.1} % | {:.0} % |\n",
+            "| {title} | {} | {:.1} % | {:.1} % | {:.1} % | {:+.1} % | {:.0} % |\n",
             rows.len(),
-            mean(|r| r.0.abs()),
+            median(|r| r.0.abs()),
+            median(|r| r.1.abs()),
             mean(|r| r.1.abs()),
             mean(|r| r.1),
             100.0 * rows.iter().filter(|r| r.1.abs() <= 30.0).count() as f64 / n,
