@@ -221,7 +221,12 @@ fn memories_of_chips() -> Result<BTreeMap<&'static str, &'static Entry>, Problem
     }
     for chip in of_kind(Kind::Chip) {
         let mut largest = 0.0;
-        for memory in of_kind(Kind::Memory).filter(|m| m.name.starts_with(&format!("{}-", chip.name))) {
+        // Of chips whose names begin alike (`h100`, `h100-nvl`) the longest has it.
+        let begins = |memory: &Entry, chip: &Entry| memory.name.starts_with(&format!("{}-", chip.name));
+        let of_longer = |memory: &Entry| {
+            of_kind(Kind::Chip).any(|other| other.name.len() > chip.name.len() && begins(memory, other))
+        };
+        for memory in of_kind(Kind::Memory).filter(|m| begins(m, chip) && !of_longer(m)) {
             let capacity = part::<Memory>(memory)?.capacity.map_or(f64::INFINITY, |c| c.0);
             if capacity > largest {
                 largest = capacity;

@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(stated.efficiency, Efficiency::Constant(Fraction(0.5)));
         // A dataflow chip, and one without kernels, state all of it.
         let dataflow = chip(&text.replace("kernel_by_kernel", "dataflow")).unwrap_err().to_string();
-        let bare = chip(&text.split("kernels").next().unwrap()).unwrap_err().to_string();
+        let bare = chip(text.split("kernels").next().unwrap()).unwrap_err().to_string();
         for field in ["cores", "lanes", "stages", "frequency", "efficiency"] {
             assert!(dataflow.contains(&format!("{field}: missing")), "{dataflow}");
         }

@@ -57,7 +57,7 @@ impl AttentionCore {
         };
         let (key_width, value_width) = (size(key)?, size(value)?);
         // A row of a benchmark that sweeps lengths and sizes of heads, whose table leaves the heads out.
-        let usual_heads = of("H=") == Some("") && CHANNELS % key_width == 0;
+        let usual_heads = of("H=") == Some("") && CHANNELS.is_multiple_of(key_width);
         let heads = if usual_heads { CHANNELS / key_width } else { number("H=", "heads")? };
         if text.contains("causality not stated") {
             return Err("whether the mask is causal is not stated".into());

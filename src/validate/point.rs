@@ -427,7 +427,8 @@ fn read_execution(
     let samples = |micro: u64| row.global_batch.map_or(1, |batch| batch / dp.saturating_mul(micro).max(1));
     let divides = |chunks: &u64| {
         let layers = row.layers.unwrap_or(1);
-        layers % pp.saturating_mul(*chunks).max(1) == 0 && samples(row.micro_batch.unwrap_or(1)) % pp.max(1) == 0
+        layers.is_multiple_of(pp.saturating_mul(*chunks).max(1))
+            && samples(row.micro_batch.unwrap_or(1)).is_multiple_of(pp.max(1))
     };
     let most = source.and_then(|s| s.chunks).filter(|_| pp > 1 && row.interleave.is_none());
     let pieces = most.and_then(|most| (2..=most.min(64)).rev().find(divides));
@@ -491,7 +492,7 @@ fn read_execution(
 /// taken as that of the replicas with experts divided, which holds the same weights.
 fn experts(ep: u64, replicas: u64, tp: u64, assumed: &mut Vec<String>) -> u64 {
     let across = ep / replicas.max(1);
-    if replicas > 0 && ep > replicas && ep % replicas == 0 && tp % across == 0 {
+    if replicas > 0 && ep > replicas && ep.is_multiple_of(replicas) && tp.is_multiple_of(across) {
         assumed.push(format!("experts in {replicas} groups, each divided among {across} tensor-parallel chips"));
         return replicas;
     }

@@ -299,10 +299,10 @@ impl Ahead {
         *least.last_mut()? = 0.0;
         let mut through = vec![(0, f64::INFINITY); dual.arcs.len()];
         for i in (0..sets.len()).rev() {
-            for a in dual.first[i]..dual.first[i + 1] {
-                let arc = &dual.arcs[a];
+            let arcs = dual.first[i]..dual.first[i + 1];
+            for (arc, through) in dual.arcs[arcs.clone()].iter().zip(&mut through[arcs]) {
                 let way = dual.cost(arc, &paid).0 + least[arc.to as usize];
-                through[a] = (arc.to, way);
+                *through = (arc.to, way);
                 least[i] = way.min(least[i]);
             }
         }
