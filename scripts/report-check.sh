@@ -73,7 +73,7 @@ check "$work/quickstart/report.html"
 
 mkdir "$work/hostile"
 cat >"$work/hostile/workload.yaml" <<'END'
-kind: transformer
+kind: dfmodel_layer
 name: "</script><script>faults.push('a name ran')</script><img src=x onerror=faults.push(1)>"
 source: made up
 hidden: 256

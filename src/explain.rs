@@ -9,9 +9,10 @@ use crate::mapping::search::{MapError, Record, Request};
 use crate::mapping::shortage::{Change, Lacking, Mend};
 use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, Infeasible, map};
+use crate::model::rate::waves;
 use crate::plan::Plan;
 use crate::progress::Steps;
-use crate::system::{Chip, Efficiency, System};
+use crate::system::{Chip, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::Workload;
 
@@ -38,7 +39,7 @@ impl Resource {
     /// The resources that a system has.
     pub fn all(system: &System) -> Vec<Self> {
         let mut out = vec![Self::Compute];
-        if system.chip.0.efficiency != Efficiency::Waves {
+        if waves(&system.chip.0).is_none() {
             out.push(Self::Sram);
         }
         out.push(Self::DramBandwidth);
@@ -110,8 +111,9 @@ impl Resource {
 
 /// The time from one partition to the next, where the chip's file states it.
 fn launch(chip: &mut Chip) -> &mut Seconds {
+    let by_kernels = waves(chip).is_some();
     match &mut chip.kernels {
-        Some(kernels) if chip.efficiency == Efficiency::Waves => &mut kernels.launch,
+        Some(kernels) if by_kernels => &mut kernels.launch,
         _ => &mut chip.launch_overhead,
     }
 }

@@ -242,7 +242,7 @@ fn chip(entry: &Entry, memory: Option<&'static Entry>) -> Result<Vec<Value>, Pro
     let beside: Option<Memory> = memory.map(part).transpose()?;
     Ok(vec![
         json!(chip.style.word()),
-        figure(Some(chip_peak(&chip, &ModelOptions::flowspace(), HALF, false) / 1e12)),
+        figure(Some(chip_peak(&chip, &ModelOptions::flowspace(), HALF) / 1e12)),
         figure(Some(chip.sram.0 / (1u64 << 20) as f64)),
         memory.map_or(Value::Null, |m| json!(m.name)),
         figure(beside.as_ref().and_then(|m| m.capacity).map(|c| c.0 / GIB)),
@@ -282,7 +282,7 @@ fn workload(entry: &Entry) -> Result<Vec<Value>, Problems> {
     }
     let workload = WorkloadSpec::build(&node)?;
     // Tables of recommendation models are no weights of kernels, and factorisations have none.
-    let learns = matches!(kind.as_str(), Some("transformer" | "mamba" | "hyena"));
+    let learns = matches!(kind.as_str(), Some("dfmodel_layer" | "mamba" | "hyena"));
     let repeat = |block: usize| workload.blocks.get(block).map_or(workload.repeat, |b| b.repeat) as f64;
     let own = workload.kernels.iter().filter(|k| k.owns_weight());
     let weights: f64 = own.map(|k| k.weight_elements() * repeat(k.block)).sum();

@@ -32,7 +32,7 @@ const PAGES: &[(&str, &str)] = &[
     ("Technology", "technology.md"),
     ("System", "system.md"),
     ("CoresSpec", "cores.md"),
-    ("TransformerSpec", "workload.md"),
+    ("DfmodelLayer", "workload.md"),
     ("LanguageModel", "workload.md"),
     ("DlrmSpec", "workload.md"),
     ("HplSpec", "workload.md"),
@@ -73,14 +73,14 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
                 "Workload files",
                 "What is computed. `kind:` says which of the structures below a file holds.",
                 &[
-                    example!("A transformer, trained, with embedding and head", "transformer.yaml"),
-                    example!("The same family generating token by token", "transformer-decode.yaml"),
                     example!("A language model with experts, trained", "language-model.yaml"),
                     example!(
                         "A language model with compressed keys and values, serving",
                         "language-model-serving.yaml"
                     ),
                     example!("A model of images", "language-model-images.yaml"),
+                    example!("DFModel's layer, trained", "dfmodel-layer.yaml"),
+                    example!("The same generating token by token", "dfmodel-layer-decode.yaml"),
                     example!("A recommendation model", "dlrm.yaml"),
                     example!("LU factorisation", "hpl.yaml"),
                     example!("A Fourier transform", "fft.yaml"),

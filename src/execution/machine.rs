@@ -172,7 +172,7 @@ impl Machine {
 
     /// Of any system, for blocks that are mapped as graphs: the peak is that of graphs, and no software costs anything.
     pub fn of_graphs(system: &System) -> Self {
-        let of = |t: &DataType| (*t, chip_peak(&system.chip.0, &system.model, t.bytes(), false));
+        let of = |t: &DataType| (*t, chip_peak(&system.chip.0, &system.model, t.bytes()));
         let times = KernelTimes::even(system.memory.0.bandwidth.0);
         Self::of_parts(system, times, DataType::ALL.iter().map(of).collect())
     }

@@ -180,7 +180,7 @@ mod tests {
             {name: l, source: 'assumed: test', bandwidth: 4 B/s, latency: 0.5 s, price: $1/(GB/s), power: 1 W/(GB/s)}}]}, \
             memory: {name: m, source: 'assumed: test', bandwidth: 8 B/s, price: $1/(GB/s), power: 1 W/(GB/s)}, \
             chip: {name: c, source: 'assumed: test', style: kernel_by_kernel, cores: 1, lanes: 1, stages: 1, frequency: 1 GHz, \
-            sram: 1 MB, efficiency: 1, price: $1, power: 1 W, kernels: {source: 'assumed: test', peak: {fp16: 1 GFLOP/s, fp8: 2 GFLOP/s}, \
+            sram: 1 MB, price: $1, power: 1 W, kernels: {source: 'assumed: test', peak: {fp16: 1 GFLOP/s, fp8: 2 GFLOP/s}, \
             units: 1, tiles: [{rows: 1, columns: 1}], efficiency: 0.5, batched_efficiency: 0.5, memory_efficiency: 0.25, launch: 2 s, \
             burst: {efficiency: 0.8, batched_efficiency: 0.4, memory_efficiency: 0.5}}}, \
             stack: {name: s, source: 'assumed: test', serving: {all_reduce: 7 s}, \

@@ -52,7 +52,7 @@ fn machine(p: &Parts) -> Machine {
     let text = format!(
         "name: test\nsource: 'assumed: test'\n\
          chip: {{name: chip, source: 'assumed: test', style: kernel_by_kernel, cores: 432, lanes: 16, stages: 16, frequency: 1.41 GHz, \
-         sram: 80 MiB, efficiency: 0.9, price: $1, power: 1 W, kernels: {{source: 'assumed: test', peak: {{fp16: {} FLOP/s}}, units: 108, \
+         sram: 80 MiB, price: $1, power: 1 W, kernels: {{source: 'assumed: test', peak: {{fp16: {} FLOP/s}}, units: 108, \
          tiles: [{}], efficiency: 0.85, batched_efficiency: 0.5, memory_efficiency: 0.75, launch: 3 us, fill: 0.2 us}}}}\n\
          memory: {{name: memory, source: 'assumed: test', bandwidth: {} B/s, {}price: $1/(GB/s), power: 1 W/(GB/s)}}\n{}\
          stack: {{name: stack, source: 'assumed: test'{}}}\n\

@@ -60,9 +60,6 @@ pub struct Workload {
     pub tokens_per_sample: Option<u64>,
     /// Bytes that all chips together hold through the run beside weights: embedding tables, the matrix of HPL.
     pub held_bytes: f64,
-    /// Whether its kernels were recorded: a library ran them one by one, so a chip that runs kernel by kernel takes them by its `kernels`, where it states
-    /// them, whatever share of the peak it states for other graphs.
-    pub recorded: bool,
 }
 
 impl Workload {

@@ -163,7 +163,6 @@ fn key(workload: &Workload, system: &System) -> Key {
         training,
         tokens_per_sample: _,
         held_bytes,
-        recorded,
     } = workload;
     [*repeat, *global_batch, *micro_batch, kernels.len() as u64, tensors.len() as u64]
         .into_iter()
@@ -171,7 +170,7 @@ fn key(workload: &Workload, system: &System) -> Key {
     content.whole(blocks.len() as u64);
     blocks.iter().for_each(|block| content.whole(block.repeat));
     [*word_bytes, *held_bytes].into_iter().for_each(|x| content.real(x));
-    [*training, *recorded].into_iter().for_each(|x| content.flag(x));
+    content.flag(*training);
     kernels.iter().for_each(|kernel| of_kernel(&mut content, kernel));
     tensors.iter().for_each(|tensor| of_tensor(&mut content, tensor));
     let Chip {
@@ -203,7 +202,7 @@ fn key(workload: &Workload, system: &System) -> Key {
         Efficiency::LanesStages => -1.0,
         Efficiency::Waves => -2.0,
     });
-    if waves(chip, *recorded).is_some() {
+    if waves(chip).is_some() {
         // Partial sums go through memory, so that its bandwidth is part of the arithmetic.
         content.text(&format!("{of_kernels:?}"));
         content.real(system.memory.0.bandwidth.0);

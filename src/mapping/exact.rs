@@ -377,7 +377,7 @@ mod tests {
     use crate::spec::Node;
     use crate::system::System;
     use crate::workload::Workload;
-    use crate::workload::transformer::{Pass, tests::gpt3};
+    use crate::workload::dfmodel_layer::{Pass, tests::gpt3};
 
     fn instance(workload: &Workload) -> Instance {
         let part = "source: 'assumed: test'";

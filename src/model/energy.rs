@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::model::collective::group;
     use crate::spec::Node;
-    use crate::workload::transformer::{Pass, tests::gpt3};
+    use crate::workload::dfmodel_layer::{Pass, tests::gpt3};
 
     fn system(chip: &str, memory: &str, link: &str) -> System {
         let part = "source: 'assumed: test'";

@@ -209,7 +209,7 @@ pub fn weight_shards_agree(kernel: &Kernel, strategy: Strategy, owner: Strategy)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::transformer::{Pass, tests::gpt3};
+    use crate::workload::dfmodel_layer::{Pass, tests::gpt3};
 
     /// Megatron's pairing: column-parallel then row-parallel GEMM ask for no conversion between them.
     #[test]

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | a share u | FLOP / (u peak) | at the memory's bandwidth | `launch_overhead` |
 //! | `lanes_stages` | cycles of whole lanes and stages on the cores given to it | the same | the same |
-//! | `waves` | tiles in waves over the units ([`super::kernel_time`]) | at the share of it that kernels reach | `kernels.launch` |
+//! | none, but `kernels` | tiles in waves over the units ([`super::kernel_time`]) | at the share of it that kernels reach | `kernels.launch` |
 //!
 //! By waves a kernel is what a library of a GPU or TPU launches: all samples of a microbatch in one product, tiles chosen inside it. The
 //! graph's tile count then has nothing to decide, and what the chip's SRAM holds is the library's affair. With b samples in a pass the
@@ -80,8 +80,8 @@ fn type_and_peak(kernels: &Kernels, word_bytes: f64) -> Option<(&'static str, f6
 }
 
 /// Peak of one chip in FLOP/s for words of so many bytes: what utilisation is measured against.
-pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64, recorded: bool) -> f64 {
-    match waves(chip, recorded).and_then(|kernels| type_and_peak(kernels, word_bytes)) {
+pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
+    match waves(chip).and_then(|kernels| type_and_peak(kernels, word_bytes)) {
         Some((_, peak)) => peak,
         None => lanes_peak(chip, options),
     }
@@ -89,28 +89,25 @@ pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64, recorded:
 
 /// Peak of the whole system in FLOP/s for the words of a workload.
 pub fn system_peak(workload: &Workload, system: &System) -> f64 {
-    let chip = chip_peak(&system.chip.0, &system.model, workload.word_bytes, workload.recorded);
+    let chip = chip_peak(&system.chip.0, &system.model, workload.word_bytes);
     chip * system.chip_count() as f64
 }
 
-/// The kernels by which a chip takes a graph: where its `efficiency` is `waves`, and where the graph's own kernels were recorded
-/// ([`Workload::recorded`]) if it runs kernel by kernel.
-pub fn waves(chip: &Chip, recorded: bool) -> Option<&Kernels> {
-    let library = recorded && chip.style == Style::KernelByKernel;
-    chip.kernels.as_ref().filter(|_| library || chip.efficiency == Efficiency::Waves)
+/// The kernels by which a chip takes a graph: those that it states, if it runs kernel by kernel.
+pub fn waves(chip: &Chip) -> Option<&Kernels> {
+    chip.kernels.as_ref().filter(|_| chip.style == Style::KernelByKernel)
 }
 
 /// Why a system cannot compute a workload: its chip states no peak for the workload's words.
 pub fn fault(workload: &Workload, system: &System) -> Option<String> {
     let chip = &system.chip.0;
-    let kernels = waves(chip, workload.recorded)?;
+    let kernels = waves(chip)?;
     let lacking = |word: &f64| type_and_peak(kernels, *word).is_none();
     let mut of_products = workload.kernels.iter().filter(|k| k.is_gemm() && !k.lookup).filter_map(|k| k.word);
     let word = [workload.word_bytes].into_iter().find(lacking).or_else(|| of_products.find(lacking))?;
     let there: Vec<&str> = kernels.peak.0.iter().map(|(word, _)| word.as_str()).collect();
     Some(format!(
-        "chip {}: kernels.peak states none of {} for the workload's words of {} B (it has {}); add the peak, or give the chip an \
-         efficiency such as 0.9",
+        "chip {}: kernels.peak states none of {} for the workload's words of {} B (it has {}): add the peak",
         chip.name,
         types(word).join(", "),
         word,
@@ -121,7 +118,7 @@ pub fn fault(workload: &Workload, system: &System) -> Option<String> {
 impl<'a> Rate<'a> {
     /// Of the chips of a system with the words of a workload.
     pub fn of(workload: &Workload, system: &'a System) -> Self {
-        let kernels = waves(&system.chip.0, workload.recorded);
+        let kernels = waves(&system.chip.0);
         let mut rate = Self::by(kernels, system, workload.word_bytes, workload.training);
         for word in workload.kernels.iter().filter_map(|k| k.word) {
             let known = word == workload.word_bytes || rate.others.iter().any(|(w, _)| *w == word);
@@ -141,7 +138,7 @@ impl<'a> Rate<'a> {
 
     /// Of the chips of a system with words of so many bytes, in training or in the short steps of inference.
     pub fn with(system: &'a System, word_bytes: f64, training: bool) -> Self {
-        Self::by(waves(&system.chip.0, false), system, word_bytes, training)
+        Self::by(waves(&system.chip.0), system, word_bytes, training)
     }
 
     fn by(kernels: Option<&Kernels>, system: &'a System, word_bytes: f64, training: bool) -> Self {
@@ -305,7 +302,7 @@ mod tests {
     use crate::workload::WorkloadSpec;
 
     const CHIP: &str = "name: c\nstyle: kernel_by_kernel\ncores: 4\nlanes: 1\nstages: 1\nfrequency: 1 GHz\nvector_peak: 2 FLOP/s\n\
-         sram: 1 MiB\nefficiency: waves\nlaunch_overhead: 5 s\nprice: $1\npower: 1 W\nsource: 'assumed: a test'\n\
+         sram: 1 MiB\nprice: $1\npower: 1 W\nsource: 'assumed: a test'\n\
          kernels: { source: 'assumed: a test', peak: { fp16: 8 FLOP/s, bf16: 4 FLOP/s, fp32: 2 FLOP/s }, units: 4,\n  \
          tiles: [{ rows: 2, columns: 2 }], efficiency: 0.5, batched_efficiency: 0.25, memory_efficiency: 0.5, launch: 3 s }\n";
 

@@ -260,7 +260,7 @@ pub const COLUMNS: &[Column] = &[
     plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
     plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)).lower(),
     figure("peak_flop_per_s", "Matrix peak of one chip for the words of the workload.", |f| {
-        f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, |w| w.word_bytes), f.workload.is_some_and(|w| w.recorded)))
+        f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, |w| w.word_bytes)))
     }),
     system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
     system("cost_usd", "Price of the system; this and what follows from it are empty where the chips state none ($0).", |s| Some(s.cost.known())).lower(),

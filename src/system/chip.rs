@@ -39,7 +39,6 @@ impl FromNode for Efficiency {
     fn from_node(node: &Node, reader: &mut Reader) -> Option<Self> {
         match &node.value {
             Value::Scalar { text, .. } if text == "lanes_stages" => Some(Self::LanesStages),
-            Value::Scalar { text, .. } if text == "waves" => Some(Self::Waves),
             Value::Scalar { text, .. } if text.parse::<f64>().is_ok() => {
                 Fraction::from_node(node, reader).map(Self::Constant)
             }
@@ -50,10 +49,10 @@ impl FromNode for Efficiency {
         }
     }
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
-        json!({ "anyOf": [Fraction::schema(definitions), { "const": "lanes_stages" }, { "const": "waves" }] })
+        json!({ "anyOf": [Fraction::schema(definitions), { "const": "lanes_stages" }] })
     }
     fn expected() -> String {
-        "a fraction of the peak such as 0.9, lanes_stages, or waves".into()
+        "a fraction of the peak such as 0.9, or lanes_stages".into()
     }
 }
 
@@ -80,12 +79,13 @@ crate::spec! {
         vector_peak: Option<FlopRate>,
         /// On-chip memory that software can fill.
         sram: Bytes,
-        /// Share of the peak that a kernel reaches: a constant; `lanes_stages`, by whole lanes and stages; or `waves`, as the chip's
-        /// `kernels` compute on a GPU or TPU (tiles, waves, share of the memory's bandwidth, launch). Left out beside `kernels`: `waves`.
+        /// Share of the peak that a kernel reaches: a constant; or `lanes_stages`, by whole lanes and stages. Not of a chip that runs kernel by
+        /// kernel and has `kernels`: these say it (tiles in waves over its units, shares of peak and bandwidth).
         efficiency: Efficiency => Efficiency::Waves,
-        /// Time from one kernel (kernel by kernel) or partition (dataflow) to the next.
+        /// Time from one kernel (kernel by kernel) or partition (dataflow) to the next. Not beside such `kernels`, whose `launch` it is.
         launch_overhead: Seconds = Seconds(0.0),
-        /// How single kernels behave: for executions of language models, and for graphs where `efficiency` is `waves`.
+        /// How single kernels behave. On a chip that runs kernel by kernel they are all there is to know of its speed, for graphs and language models alike;
+        /// of a dataflow chip they are what its software reaches (`--software stack`).
         kernels: Option<Kernels>,
         /// What its area, power and price are summed from; then `price`, `power` and `idle_share` are left out.
         area: Option<AreaSpec>,
@@ -160,16 +160,18 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
     positive("frequency", chip.frequency.0.floor());
     positive("sram", chip.sram.0.floor());
     positive("vector_peak", chip.vector_peak.map_or(1.0, |v| v.0));
-    if chip.efficiency == Efficiency::Waves {
-        let at = node.get("efficiency").unwrap_or(node);
-        let mut lacks = |what: &str| reader.within("efficiency", |r| r.problem(at, format!("waves {what}")));
-        if chip.kernels.is_none() {
-            lacks("needs the section `kernels` (peaks, units, tiles, shares; systems/chips/a100.yaml has one)");
-        }
-        if chip.style == Style::Dataflow {
-            lacks(
-                "is how a chip of style kernel_by_kernel computes; a dataflow chip takes a fraction of the peak, or lanes_stages",
-            );
+    if derived {
+        for (field, instead) in [
+            (
+                "efficiency",
+                "`kernels.efficiency` and its like say it; a constant share of the peak is of a chip without `kernels` (`h100-dfmodel`)",
+            ),
+            ("launch_overhead", "`kernels.launch` says it"),
+        ] {
+            if let Some(at) = node.get(field) {
+                let message = format!("not beside `kernels` of a chip that runs kernel by kernel: {instead}");
+                reader.within(field, |r| r.problem(at, message));
+            }
         }
     }
 }
@@ -191,9 +193,11 @@ mod tests {
         let derived = chip(text).unwrap();
         assert_eq!((derived.cores, derived.lanes, derived.stages), (4, 16, 16));
         assert_eq!((derived.frequency.0, derived.efficiency), (1e9, Efficiency::Waves));
-        let stated = chip(&format!("{text}lanes: 32\nefficiency: 0.5\n")).unwrap();
+        let stated = chip(&format!("{text}lanes: 32\n")).unwrap();
         assert_eq!((stated.lanes, stated.stages, stated.frequency.0), (32, 16, 0.5e9));
-        assert_eq!(stated.efficiency, Efficiency::Constant(Fraction(0.5)));
+        // What the kernels say is not said twice.
+        let twice = chip(&format!("{text}efficiency: 0.5\nlaunch_overhead: 5 us\n")).unwrap_err().to_string();
+        assert!(twice.contains("efficiency: not beside") && twice.contains("launch_overhead: not beside"), "{twice}");
         // A dataflow chip, and one without kernels, state all of it.
         let dataflow = chip(&text.replace("kernel_by_kernel", "dataflow")).unwrap_err().to_string();
         let bare = chip(text.split("kernels").next().unwrap()).unwrap_err().to_string();

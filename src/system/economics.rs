@@ -177,7 +177,7 @@ mod tests {
     /// 300e9 tokens in batches of 1536 samples of 2048 tokens are 95,367.43 iterations.
     #[test]
     fn iterations_of_a_run() {
-        use crate::workload::transformer::{Pass, tests::gpt3};
+        use crate::workload::dfmodel_layer::{Pass, tests::gpt3};
         let mut workload = gpt3(12288, 96, 128, 96, 1536, Pass::Training);
         let tokens = workload.tokens_per_sample.unwrap() as f64;
         let found = RunLength::Tokens(300e9).iterations(&workload).unwrap();

@@ -148,8 +148,7 @@ mod tests {
             let system = System::build(&Node::parse(id, suites::hpl_machine(row).unwrap()).unwrap()).unwrap();
             let nodes = system.chip_count() / 4;
             assert_eq!(nodes * (64 + 4 * 220), cores, "{id}");
-            let peak = crate::model::rate::chip_peak(&system.chip.0, &system.model, 8.0, false)
-                * system.chip_count() as f64
+            let peak = crate::model::rate::chip_peak(&system.chip.0, &system.model, 8.0) * system.chip_count() as f64
                 + nodes as f64 * 64.0 * 16.0 * 2e9;
             let found = (peak / 1e13).round() / 100.0;
             assert_eq!(found, rpeak.unwrap_or(found), "{id}");

@@ -12,7 +12,7 @@
 //! tensors of it (docs/dfmodel.md).
 
 use super::builder::Builder;
-use super::transformer::Pass;
+use super::dfmodel_layer::Pass;
 use crate::graph::{Collective, CollectiveKind, Op, Phase, Scope, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
@@ -193,7 +193,6 @@ impl DlrmSpec {
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
             held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.word.0,
-            recorded: false,
             tokens_per_sample: None,
         }
     }

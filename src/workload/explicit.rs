@@ -44,9 +44,6 @@ crate::spec! {
         tokens_per_sample: Option<u64>,
         /// Bytes that all chips together hold through the run beside weights (tables, a matrix).
         held: Bytes = Bytes(0.0),
-        /// Whether the kernels were recorded, one library call each: chips that run kernel by kernel then take them by their `kernels`
-        /// (tiles in waves, shares of the memory's bandwidth), whatever their `efficiency` says.
-        recorded: bool = false,
         /// Tensors that come from outside.
         inputs: Vec<InputSpec> = Vec::new(),
         /// Names of tensors that leave the graph.
@@ -504,7 +501,6 @@ impl GraphSpec {
             training: self.training,
             tokens_per_sample: self.tokens_per_sample,
             held_bytes: self.held.0,
-            recorded: self.recorded,
         })
     }
 }

@@ -122,7 +122,6 @@ impl FftSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.length as f64 * self.word.0,
-            recorded: false,
             tokens_per_sample: None,
         }
     }

@@ -109,7 +109,6 @@ impl HplSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.words(self.n, self.n),
-            recorded: false,
             tokens_per_sample: None,
         }
     }

@@ -139,7 +139,6 @@ impl HyenaSpec {
             training: false,
             tokens_per_sample: Some(self.seq),
             held_bytes: 0.0,
-            recorded: false,
         }
     }
 

@@ -157,7 +157,6 @@ impl MambaSpec {
             training: false,
             tokens_per_sample: Some(self.seq),
             held_bytes: 0.0,
-            recorded: false,
         }
     }
 

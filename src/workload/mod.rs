@@ -1,12 +1,12 @@
 //! Workloads: where the graph of kernels and tensors ([`crate::graph`]) comes from.
 //!
-//! One file a source builds it: [`transformer`] (GPT and Llama layers,
-//! whole sequences or token by token), [`language`] (whole transformers of today as closed forms), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
+//! One file a source builds it: [`language`] (transformers with embedding and head, as graph and as closed forms), [`dfmodel_layer`] (the layer that DFModel's
+//! rows are of), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
 //! [`huggingface`] (their `config.json` as language models), [`explicit`] (written out kernel by kernel), [`trace`] (recorded). [`mod@write`] writes any graph out kernel by kernel.
 //! [`spec`] chooses between them by the `kind:` of a file.
 
 mod builder;
-mod decode;
+pub mod dfmodel_layer;
 pub mod dlrm;
 pub mod explicit;
 pub mod fft;
@@ -17,8 +17,6 @@ pub mod language;
 pub mod mamba;
 pub mod spec;
 pub mod trace;
-pub mod transformer;
-mod whole;
 pub mod write;
 
 pub use crate::graph::{

@@ -1,8 +1,8 @@
 //! A workload file: its `kind:` says which source builds the graph.
 
 use super::{
-    Workload, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec, huggingface, hyena::HyenaSpec,
-    language::LanguageModel, mamba::MambaSpec, trace::TraceSpec, transformer::TransformerSpec,
+    Workload, dfmodel_layer::DfmodelLayer, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec,
+    huggingface, hyena::HyenaSpec, language::LanguageModel, mamba::MambaSpec, trace::TraceSpec,
 };
 use crate::graph::GraphError;
 use crate::spec::nearest::meant;
@@ -17,16 +17,20 @@ use std::path::Path;
 /// Most times that a graph is repeated: divisions of its layers into stages are looked at one by one.
 const MOST_REPEATS: u64 = 1 << 20;
 /// What `kind:` may be.
-const KINDS: [&str; 9] = ["transformer", "language_model", "dlrm", "mamba", "hyena", "hpl", "fft", "graph", "trace"];
+const KINDS: [&str; 9] = ["language_model", "dfmodel_layer", "dlrm", "mamba", "hyena", "hpl", "fft", "graph", "trace"];
+
+/// What became of the kind that had layers alone.
+const FORMER: &str = "`transformer` is no kind any more: `language_model` has the layers with embedding and head, in training (`pass: training`) and in use \
+                      (`pass: inference`, `generated: TOKENS`), on every chip; the layer of DFModel's rows is `dfmodel_layer`";
 
 /// A workload as a file states it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum WorkloadSpec {
-    /// `kind: transformer`
-    Transformer(TransformerSpec),
     /// `kind: language_model`
     Language(Box<LanguageModel>),
+    /// `kind: dfmodel_layer`
+    Layer(DfmodelLayer),
     /// `kind: dlrm`
     Dlrm(DlrmSpec),
     /// `kind: hpl`
@@ -51,8 +55,8 @@ impl FromNode for WorkloadSpec {
             _ => "",
         };
         match kind {
-            "transformer" => TransformerSpec::from_node(node, reader).map(Self::Transformer),
             "language_model" => LanguageModel::from_node(node, reader).map(|m| Self::Language(Box::new(m))),
+            "dfmodel_layer" => DfmodelLayer::from_node(node, reader).map(Self::Layer),
             "dlrm" => DlrmSpec::from_node(node, reader).map(Self::Dlrm),
             "hpl" => HplSpec::from_node(node, reader).map(Self::Hpl),
             "fft" => FftSpec::from_node(node, reader).map(Self::Fft),
@@ -66,6 +70,10 @@ impl FromNode for WorkloadSpec {
                     return None;
                 }
                 let at = node.get("kind").unwrap_or(node);
+                if kind == "transformer" {
+                    reader.within("kind", |r| r.problem(at, FORMER));
+                    return None;
+                }
                 let found = if node.get("kind").is_some() { at.describe() } else { "none".into() };
                 let meant = meant(kind, &KINDS);
                 let kinds = KINDS.join(", ");
@@ -79,8 +87,8 @@ impl FromNode for WorkloadSpec {
     fn schema(definitions: &mut Definitions) -> serde_json::Value {
         // A file that only changes another (`from:`) may fit several kinds.
         json!({ "anyOf": [
-            TransformerSpec::schema(definitions),
             LanguageModel::schema(definitions),
+            DfmodelLayer::schema(definitions),
             DlrmSpec::schema(definitions),
             HplSpec::schema(definitions),
             FftSpec::schema(definitions),
@@ -130,7 +138,7 @@ impl WorkloadSpec {
     pub fn build(node: &Node) -> Result<Workload, Problems> {
         let spec: Self = Reader::read(node)?;
         let built = match &spec {
-            Self::Transformer(t) => t.build(),
+            Self::Layer(l) => l.build(),
             Self::Language(m) => m.build(node).map_err(Problems)?,
             Self::Dlrm(d) => d.build(),
             Self::Hpl(h) => h.build(),

@@ -39,9 +39,6 @@ pub fn graph(w: &Workload, source: &str) -> String {
     if let Some(tokens) = w.tokens_per_sample {
         let _ = writeln!(out, "tokens_per_sample: {tokens}");
     }
-    if w.recorded {
-        let _ = writeln!(out, "recorded: true");
-    }
     if w.held_bytes > 0.0 {
         let _ = writeln!(out, "held: {} B", w.held_bytes);
     }

@@ -118,7 +118,7 @@ fn energy_is_linear_in_power() {
 /// Bytes on links at a microjoule each: energy keeps the eight chips apart where time lets them share kernels.
 #[test]
 fn dear_bytes_change_the_mapping() {
-    let text = "{kind: transformer, name: t, source: x, hidden: 1024, heads: 8, head_dim: 128, seq: 512, layers: 8, \
+    let text = "{kind: dfmodel_layer, name: t, source: x, hidden: 1024, heads: 8, head_dim: 128, seq: 512, layers: 8, \
                 pass: forward, global_batch: 1}";
     let w = WorkloadSpec::build(&Node::parse("w", text).unwrap()).unwrap();
     let s = system(8, "", "", ", energy_per_byte: 1000 nJ/B");
@@ -204,7 +204,7 @@ impl Folder {
         write("study.yaml", STUDY);
         write(
             "w.yaml",
-            "kind: transformer\nname: tiny\nsource: made up\nhidden: 256\nheads: 4\nhead_dim: 64\nseq: 64\nlayers: 4\n\
+            "kind: dfmodel_layer\nname: tiny\nsource: made up\nhidden: 256\nheads: 4\nhead_dim: 64\nseq: 64\nlayers: 4\n\
              pass: training\nglobal_batch: 64\n",
         );
         write(

@@ -121,7 +121,7 @@ fn plans_on_a_grid_come_back() {
 #[test]
 fn a_torus_and_a_switch_differ_by_their_latencies() {
     let w = workload(
-        "{kind: transformer, name: g, source: 'assumed: test', hidden: 4096, heads: 32, head_dim: 128, seq: 2048, layers: 1,
+        "{kind: dfmodel_layer, name: g, source: 'assumed: test', hidden: 4096, heads: 32, head_dim: 128, seq: 2048, layers: 1,
           pass: training, global_batch: 1}",
     );
     let on = |topology: &str| {

@@ -23,6 +23,7 @@ mod known;
 mod language_graph;
 mod limits;
 mod names;
+mod one_answer;
 #[cfg(feature = "milp")]
 mod other_solvers;
 mod outputs;

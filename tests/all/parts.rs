@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 const WORKLOAD: &str = "
-kind: transformer
+kind: dfmodel_layer
 name: tiny
 source: made up
 hidden: 256

@@ -35,7 +35,7 @@ impl Drop for Folder {
 }
 
 const WORKLOAD: &str = "
-kind: transformer
+kind: dfmodel_layer
 name: tiny
 source: made up
 hidden: 256

@@ -19,7 +19,7 @@ impl Drop for Folder {
 const STUDY: &str = "
 name: mixed
 workload:
-  {kind: transformer, name: tiny, source: made up, hidden: 256, heads: 8, head_dim: 32, seq: 64, layers: 4, pass: training,
+  {kind: dfmodel_layer, name: tiny, source: made up, hidden: 256, heads: 8, head_dim: 32, seq: 64, layers: 4, pass: training,
    global_batch: 16}
 system:
   name: chips

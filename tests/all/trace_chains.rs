@@ -17,8 +17,7 @@ fn planned(scratch: &Scratch, [tp, pp, dp]: [u64; 3]) -> (Workload, Figures, Ove
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors/base");
     scratch.write(
         "w.yaml",
-        "kind: transformer\nname: whole\nsource: \"assumed: a test\"\nhidden: 1024\nheads: 16\nhead_dim: 64\nseq: 1024\nlayers: 4\n\
-         vocabulary: 8192\npass: training\nglobal_batch: 16\n",
+        "kind: language_model\nname: whole\nsource: \"assumed: a test\"\nhidden: 1024\nheads: 16\nseq: 1024\nlayers: 4\nvocab: 8192\nglobal_batch: 16\n",
     );
     let dimensions: String = [tp, pp, dp]
         .iter()
@@ -159,9 +158,17 @@ fn plans_of_several_blocks_have_traces() {
 fn a_shipped_chain_has_a_trace() {
     let scratch = Scratch::new("trace_whole");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let (workload, system) =
-        (root.join("workloads/gpt3-1.3b-training-whole.yaml"), root.join("systems/sn10-8-torus-2d.yaml"));
-    let (workload, system) = (workload.display().to_string(), system.display().to_string());
+    let shipped = |path: &str| root.join(path).display().to_string();
+    let workload = shipped("workloads/language/gpt2-xl.yaml");
+    // A chip without measured kernels: a language model is a chain of blocks there.
+    let system = scratch.write(
+        "s.yaml",
+        &format!(
+            "from: {}\nchip: {}\n",
+            shipped("systems/sn10-8-torus-2d.yaml"),
+            shipped("systems/chips/sn10-dfmodel.yaml")
+        ),
+    );
     let args = ["trace", "generate", "--workload", &workload, "--system", &system, "--microbatches", "2", "--out", "t"];
     let told = scratch.succeed(&args);
     assert!(told.contains("8 traces"), "{told}");

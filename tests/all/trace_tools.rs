@@ -202,7 +202,7 @@ fn plan_of_eight(folder: &Path) -> (PathBuf, Plan) {
     let workload = folder.join("w.yaml");
     std::fs::write(
         &workload,
-        "kind: transformer\nname: small training\nsource: \"assumed: a test\"\nhidden: 384\nheads: 6\nhead_dim: 64\nseq: 128\n\
+        "kind: dfmodel_layer\nname: small training\nsource: \"assumed: a test\"\nhidden: 384\nheads: 6\nhead_dim: 64\nseq: 128\n\
          layers: 4\npass: training\nglobal_batch: 16\n",
     )
     .unwrap();

@@ -11,7 +11,7 @@ fn system(edits: &[(&str, &str)]) -> System {
         {name: l, source: 'assumed: test', bandwidth: 4 B/s, latency: 0.5 s, price: $1/(GB/s), power: 1 W/(GB/s)}}]}, \
         memory: {name: m, source: 'assumed: test', bandwidth: 8 B/s, capacity: 10 kB, price: $1/(GB/s), power: 1 W/(GB/s)}, \
         chip: {name: c, source: 'assumed: test', style: kernel_by_kernel, cores: 1, lanes: 1, stages: 1, frequency: 1 GHz, sram: 1 MB, \
-        efficiency: 1, price: $1, power: 1 W, kernels: {source: 'assumed: test', peak: {bf16: 1 GFLOP/s}, units: 1, \
+        price: $1, power: 1 W, kernels: {source: 'assumed: test', peak: {bf16: 1 GFLOP/s}, units: 1, \
         tiles: [{rows: 1, columns: 1}], efficiency: 1, batched_efficiency: 1, memory_efficiency: 1, launch: 0 s}}, \
         stack: {name: s, source: 'assumed: test', serving: {cache: contiguous, cache_share: 1 }}}"
         .to_string();

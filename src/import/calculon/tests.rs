@@ -63,7 +63,7 @@ fn korthikantis_run_by_hand() {
     assert_eq!((execution.tp, execution.pp, execution.chunks), (8, 8, 3));
     assert_eq!((execution.schedule, execution.recompute), (Schedule::Interleaved, Recompute::Selective));
     assert!(execution.sequence_parallel && !execution.overlap_tp);
-    assert!((chip_peak(&system.chip.0, &system.model, 2.0, false) / 312e12 - 1.0).abs() < 1e-12);
+    assert!((chip_peak(&system.chip.0, &system.model, 2.0) / 312e12 - 1.0).abs() < 1e-12);
     assert_eq!(system.network.dimensions.iter().map(|d| d.size).collect::<Vec<_>>(), [8, 8]);
     assert_eq!(system.network.dimensions[0].link.0.bandwidth.0, 150e9);
     assert_eq!(system.memory.0.bandwidth.0, 2048e9 * 0.75);

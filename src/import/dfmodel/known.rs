@@ -8,10 +8,10 @@ use crate::graph::{Op, Phase, Workload};
 use crate::model::Strategy;
 use crate::plan::DimensionUse;
 use crate::spec::{FromNode, Node, Reader};
+use crate::workload::dfmodel_layer::DfmodelLayer;
 use crate::workload::dlrm::DlrmSpec;
 use crate::workload::fft::FftSpec;
 use crate::workload::hpl::HplSpec;
-use crate::workload::transformer::TransformerSpec;
 use serde_json::{Value as Json, json};
 
 /// Families of workloads that have a generator.
@@ -112,7 +112,7 @@ fn transformer(setup: &Setup, common: &Common, llm: &Llm) -> Result<Known, Strin
     }
     let attempt = |heads: bool| {
         let mut tree = json!({
-            "kind": "transformer",
+            "kind": "dfmodel_layer",
             "name": common.name,
             "source": common.source,
             "hidden": llm.hidden,
@@ -128,7 +128,7 @@ fn transformer(setup: &Setup, common: &Common, llm: &Llm) -> Result<Known, Strin
         if let (true, Some(map)) = (heads, tree.as_object_mut()) {
             map.insert("heads_in_qk_backward".into(), json!(true));
         }
-        let ours = built(&tree, TransformerSpec::build)?;
+        let ours = built(&tree, DfmodelLayer::build)?;
         same(setup, &ours, common, Family::Transformer)?;
         Ok(Known { tree, names: names(&ours) })
     };

@@ -324,15 +324,17 @@ impl Machine {
     pub fn yaml(&self) -> String {
         let source = "source: 'assumed: a test'";
         let style = if self.dataflow { "dataflow" } else { "kernel_by_kernel" };
-        let efficiency = match &self.efficiency {
-            Efficiency::Share(u) => format!("{u}"),
-            Efficiency::LanesStages => "lanes_stages".into(),
-            Efficiency::Waves(_) => "waves".into(),
+        // Kernels say how fast they are and what a launch takes.
+        let stated = |efficiency: &str| format!(", efficiency: {efficiency}, launch_overhead: {} s", self.launch);
+        let computes = match &self.efficiency {
+            Efficiency::Share(u) => stated(&u.to_string()),
+            Efficiency::LanesStages => stated("lanes_stages"),
+            Efficiency::Waves(_) => String::new(),
         };
         let mut chip = format!(
-            "name: c, {source}, style: {style}, cores: {}, lanes: {}, stages: {}, frequency: {} Hz, sram: {} B, efficiency: {efficiency}, \
-             launch_overhead: {} s, price: $1000, power: {} W, idle_share: {}",
-            self.cores, self.lanes, self.stages, self.frequency, self.sram, self.launch, self.power, self.idle
+            "name: c, {source}, style: {style}, cores: {}, lanes: {}, stages: {}, frequency: {} Hz, sram: {} B{computes}, \
+             price: $1000, power: {} W, idle_share: {}",
+            self.cores, self.lanes, self.stages, self.frequency, self.sram, self.power, self.idle
         );
         if let Some(peak) = self.vector_peak {
             let _ = write!(chip, ", vector_peak: {peak} FLOP/s");

@@ -197,7 +197,7 @@ fn saved(share: f64) -> String {
 
 /// The same over the 80 systems: how many gain, and how much.
 fn joint_80(sources: &mut Sources) -> Result<String, String> {
-    let (joint, two) = (rows("80-systems", sources)?, rows("80-systems-two-pass", sources)?);
+    let (joint, two) = (rows("joint-80-systems", sources)?, rows("joint-80-systems-two-pass", sources)?);
     let mut out =
         String::from("| chips, memory | points that gain | saved by those | most saved by |\n|---|---|---|---|\n");
     for (title, chips, memories) in [
@@ -241,13 +241,13 @@ fn stages(sources: &mut Sources) -> Result<String, String> {
         "| `case` of the study | workload | memory a chip | layers of the stages | iteration | slowest stage, one microbatch |\n|---|---|---|---|---|---|\n",
     );
     for (case, what, memory) in [
-        ("ample", "GPT-3 175B, layers alone (`workloads/gpt3-175b-training.yaml`)", "96 GiB"),
+        ("ample", "GPT-3 175B, DFModel's layers (`workloads/gpt3-175b-training.yaml`)", "96 GiB"),
         ("60-two-pass", "the same, `--sharding two-pass`", "60 GiB"),
         ("60", "the same, all shardings", "60 GiB"),
         ("56-two-pass", "the same, `--sharding two-pass`", "56 GiB"),
         ("56", "the same, all shardings", "56 GiB"),
-        ("whole", "GPT-3 175B whole (`workloads/gpt3-175b-training-whole.yaml`)", "96 GiB"),
-        ("large-head", "GPT-3 1.3B whole with a vocabulary of 128,256", "96 GiB"),
+        ("whole", "GPT-3 175B (`workloads/language/gpt3-175b.yaml`), embedding, layers and head", "96 GiB"),
+        ("large-head", "GPT-2 XL (`workloads/language/gpt2-xl.yaml`)", "96 GiB"),
     ] {
         let row = one(&rows, &format!("case={case}"))?;
         let stopped = match cell(row, "status")? {

@@ -8,9 +8,10 @@ use flowspace::check::{derive, verify};
 use flowspace::mapping::search::{MapError, Passes, Record, Request};
 use flowspace::mapping::{Answer, Status, find};
 use flowspace::plan::{Decisions, Plan};
-use flowspace::spec::Node;
+use flowspace::spec::{Node, Reader};
 use flowspace::system::System;
 use flowspace::units::Bytes;
+use flowspace::workload::language::LanguageModel;
 use flowspace::workload::{Workload, WorkloadSpec, write};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -34,14 +35,15 @@ fn graph(hidden: u64, vocabulary: u64, seq: u64, layers: u64, batch: u64) -> Wor
     ))
 }
 
-fn transformer(hidden: u64, vocabulary: Option<u64>, layers: u64, batch: u64, training: bool) -> Workload {
-    let vocabulary = vocabulary.map_or(String::new(), |v| format!("vocabulary: {v}\n"));
-    let pass = if training { "training" } else { "forward" };
-    read(&format!(
-        "kind: transformer\nname: small\nsource: 'assumed: a test'\nhidden: {hidden}\nheads: 8\nhead_dim: {}\nseq: 64\n\
-         layers: {layers}\n{vocabulary}pass: {pass}\nglobal_batch: {batch}\n",
-        hidden / 8
-    ))
+/// The graph of a language model with embedding and head.
+fn transformer(hidden: u64, vocabulary: u64, layers: u64, batch: u64, training: bool) -> Workload {
+    let pass = if training { "training" } else { "inference" };
+    let text = format!(
+        "{{kind: language_model, name: small, source: 'assumed: a test', hidden: {hidden}, heads: 8, seq: 64, layers: {layers}, \
+         vocab: {vocabulary}, pass: {pass}, global_batch: {batch}}}"
+    );
+    let model: LanguageModel = Reader::read(&Node::parse("test", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"));
+    model.chain().unwrap().checked().unwrap()
 }
 
 type Mapped = (Box<Plan>, Box<Record>);
@@ -124,7 +126,7 @@ fn plans_of_whole_transformers_are_checked() {
     let tally = Cell::new((0, 0));
     let sizes = (1..=4u64, 1..=8u64, 2..=6u64, 1..=3u32, prop::sample::select(vec![1u64, 2, 4]), any::<bool>());
     check(40, &(sizes, system(false)), |((hidden, vocabulary, layers, batch, pp, training), s)| {
-        let w = transformer(64 * hidden, Some(128 * vocabulary), layers, 1 << batch, training);
+        let w = transformer(64 * hidden, 128 * vocabulary, layers, 1 << batch, training);
         let again = read(&write::graph(&w, "assumed: a test"));
         prop_assert_eq!(&again.blocks, &w.blocks);
         prop_assert_eq!(again.flop_per_iteration(), w.flop_per_iteration());
@@ -167,8 +169,8 @@ fn layers_cost_what_they_cost_alone() {
     let sizes = (1..=4u64, 1..=8u64, 2..=4u64, any::<bool>());
     check(30, &(sizes, system(false)), |((hidden, vocabulary, layers, training), mut s)| {
         s.memory.0.capacity = None;
-        let whole = transformer(64 * hidden, Some(128 * vocabulary), layers, 4, training);
-        let alone = transformer(64 * hidden, None, layers, 4, training);
+        let whole = transformer(64 * hidden, 128 * vocabulary, layers, 4, training);
+        let (alone, _) = whole.of_block(1);
         let Some((plan, _)) = solve(&whole, &s, &Request { joint_nodes: 1_000, ..Request::default() })? else {
             return Ok(());
         };

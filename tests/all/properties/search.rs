@@ -16,7 +16,7 @@ use flowspace::units::{
     Bandwidth, Bytes, EnergyPerByte, EnergyPerFlop, FlopRate, Frequency, Power, PowerPerBandwidth, Price,
     PricePerBandwidth, Seconds,
 };
-use flowspace::workload::transformer::{Kind, Pass, TransformerSpec};
+use flowspace::workload::dfmodel_layer::{DfmodelLayer, Kind, Pass};
 use flowspace::workload::{Phase, Workload, WorkloadSpec};
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -30,16 +30,14 @@ pub fn workload(training: bool) -> impl Strategy<Value = Workload> {
     ((1..=8u64, 1..=3u32, 1..=8u64), (4..=7u32, 0..=6u32, 0..=2u32)).prop_map(
         move |((width, heads, layers), (seq, batch, micro))| {
             let (hidden, heads) = (64 * width, 1 << heads);
-            TransformerSpec {
-                kind: Kind::Transformer,
+            DfmodelLayer {
+                kind: Kind::DfmodelLayer,
                 name: "small".into(),
                 source: "assumed: a test".into(),
                 hidden,
                 heads,
                 head_dim: hidden / heads,
-                kv_heads: None,
                 ffn: None,
-                gated: false,
                 seq: 1 << seq,
                 context: None,
                 layers,
@@ -48,12 +46,10 @@ pub fn workload(training: bool) -> impl Strategy<Value = Workload> {
                 global_batch: 1 << batch.max(micro),
                 micro_batch: 1 << micro,
                 heads_in_qk_backward: false,
-                cache_as_kernels: false,
-                vocabulary: None,
             }
             .build()
             .checked()
-            .expect("a transformer is a graph")
+            .expect("a layer is a graph")
         },
     )
 }

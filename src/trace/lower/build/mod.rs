@@ -169,7 +169,6 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, (word, types): 
         training: program.trains(),
         tokens_per_sample: None,
         held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64 + others,
-        recorded: true,
     };
     Built { workload, left_out: builder.left_out }
 }

@@ -96,7 +96,6 @@ impl LanguageModel {
             training: sequence.training,
             tokens_per_sample: Some(sequence.tokens),
             held_bytes: 0.0,
-            recorded: false,
         }
     }
 

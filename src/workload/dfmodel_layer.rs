@@ -1,19 +1,15 @@
-//! The GPT layer as DFModel has it (model.md section 3): 18 forward kernels with 21 edges; with the backward pass 41
-//! kernels and 53 edges. Embedding and head (but for a stated vocabulary: `whole.rs`), causal mask, recomputation and the optimiser's arithmetic are not in the
-//! graph.
+//! The layer of a transformer as DFModel has it (model.md section 3), for its rows: 18 forward kernels with 21 edges; with the backward pass 41
+//! kernels and 53 edges; 20 and 23 in the pass that generates. Language models of today, with embedding, head, recomputation and all that training
+//! keeps, are `kind: language_model` ([`super::language`]); here embedding and head, causal mask, recomputation, grouped heads, gates and the
+//! optimiser's arithmetic are not in the graph.
 //!
 //! Let h be the hidden size, a = heads * head_dim the attention width, S the sequence length. Weight GEMMs, written
 //! (rows m, contracted k, columns n): Q, K, V (heads x head_dim, h, S), PROJ (h, a, S), FFN0 (4h, h, S), FFN1
 //! (h, 4h, S). Attention, for each head: scores (S, head_dim, S), values (head_dim, S, S). A weight's gradient has the
 //! weight's input features as rows and its output features as columns and contracts over the tokens.
-//!
-//! Beyond DFModel: fewer key-value heads than heads (grouped-query attention, Ainslie et al. 2023, arXiv 2305.13245), a
-//! perceptron of any width, gated or not (Shazeer 2020, arXiv 2002.05202), and the decode pass (`decode.rs`).
 
 use super::builder::Builder;
-use super::whole;
-use crate::graph::chain::MOST_UNITS;
-use crate::graph::{Block, Op, Phase, Slot, WeightOf, Workload};
+use crate::graph::{Op, Phase, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -30,17 +26,18 @@ crate::choice! {
 }
 
 crate::choice! {
-    /// The word `transformer`.
+    /// The word `dfmodel_layer`.
     pub enum Kind ("a kind of workload") {
-        /// A GPT layer, repeated.
-        Transformer = "transformer",
+        /// DFModel's layer, repeated.
+        DfmodelLayer = "dfmodel_layer",
     }
 }
 
 crate::spec! {
-    /// A transformer of the GPT family: identical layers of self-attention and a two-layer perceptron.
-    pub struct TransformerSpec ("a transformer", check: check) {
-        /// The word `transformer`.
+    /// DFModel's graph of a transformer: identical layers of self-attention and a two-layer perceptron, without embedding and head. For its
+    /// rows; models that are trained and served are `kind: language_model`.
+    pub struct DfmodelLayer ("DFModel's layer", check: check) {
+        /// The word `dfmodel_layer`.
         kind: Kind,
         /// Name for rows and titles.
         name: String,
@@ -52,13 +49,8 @@ crate::spec! {
         heads: u64,
         /// Size of one head.
         head_dim: u64,
-        /// Heads of keys and values, each shared by heads / kv_heads heads (grouped-query attention); left out: as many as
-        /// heads. Training has as many as heads.
-        kv_heads: Option<u64>,
         /// Width of the perceptron; left out: 4 x hidden.
         ffn: Option<u64>,
-        /// Whether the perceptron is gated (SwiGLU: a third matrix, of hidden x ffn). Not in training.
-        gated: bool = false,
         /// Tokens of one sample: of the sequence, or, in decode, new ones (1 for plain generation).
         seq: u64,
         /// Decode: tokens whose keys and values are in the cache.
@@ -76,16 +68,10 @@ crate::spec! {
         /// Declare Q_bwd and K_bwd with the heads as outer problems, as DFModel's graph does (they then need no
         /// reduction). Needs heads x head_dim = hidden.
         heads_in_qk_backward: bool = false,
-        /// Tokens of the vocabulary: the graph then has the embedding's table before the layers, and after them the last norm,
-        /// the head's product with its own table, and the loss. Left out: the layers alone. For forward and training.
-        vocabulary: Option<u64>,
-        /// Decode as DFModel's graph has it: the caches are kernels that write keys and values of all tokens, keys are
-        /// columns, and dropouts run. Needs kv_heads = heads and no gate.
-        cache_as_kernels: bool = false,
     }
 }
 
-fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
+fn check(spec: &DfmodelLayer, node: &Node, reader: &mut Reader) {
     super::spec::check_batches(spec.global_batch, spec.micro_batch, spec.word, node, reader);
     if spec.heads_in_qk_backward && spec.heads.saturating_mul(spec.head_dim) != spec.hidden {
         let at = node.get("heads_in_qk_backward").unwrap_or(node);
@@ -95,17 +81,6 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         let at = node.get(field).unwrap_or(node).clone();
         reader.within(field, |r| r.problem(&at, message));
     };
-    let (heads, kv) = (spec.heads, spec.kv_heads());
-    if kv > heads || !heads.is_multiple_of(kv) {
-        say("kv_heads", format!("expected a divisor of the {heads} heads, found {kv}"));
-    }
-    let plain = kv == heads && !spec.gated;
-    if spec.pass == Pass::Training && !plain {
-        say(if spec.gated { "gated" } else { "kv_heads" }, "is for the passes forward and decode".into());
-    }
-    if spec.cache_as_kernels && !(plain && spec.pass == Pass::Decode) {
-        say("cache_as_kernels", "is for the pass decode with kv_heads = heads and without gate".into());
-    }
     match (spec.pass, spec.context) {
         (Pass::Decode, Some(context)) if spec.seq > context => say(
             "seq",
@@ -118,9 +93,6 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         (Pass::Forward | Pass::Training, Some(_)) => say("context", "only the pass decode has a context".into()),
         _ => {}
     }
-    if spec.vocabulary.is_some() && spec.pass == Pass::Decode {
-        say("vocabulary", "is for the passes forward and training".into());
-    }
     let sizes = [
         ("hidden", spec.hidden, 1u64 << 24),
         ("heads", spec.heads, 1 << 20),
@@ -128,18 +100,12 @@ fn check(spec: &TransformerSpec, node: &Node, reader: &mut Reader) {
         ("ffn", spec.ffn.unwrap_or(1), 1 << 26),
         ("seq", spec.seq, 1 << 26),
         ("context", spec.context.unwrap_or(1), 1 << 30),
-        ("layers", spec.layers, if spec.vocabulary.is_some() { MOST_UNITS - 2 } else { 1 << 20 }),
-        ("vocabulary", spec.vocabulary.unwrap_or(1), 1 << 26),
+        ("layers", spec.layers, 1 << 20),
     ];
     super::spec::check_sizes(&sizes, node, reader);
 }
 
-impl TransformerSpec {
-    /// Heads of keys and values.
-    pub fn kv_heads(&self) -> u64 {
-        self.kv_heads.unwrap_or(self.heads)
-    }
-
+impl DfmodelLayer {
     /// Width of the perceptron.
     pub fn ffn(&self) -> u64 {
         self.ffn.unwrap_or(self.hidden.saturating_mul(4))
@@ -148,38 +114,26 @@ impl TransformerSpec {
     /// The workload: one layer, repeated.
     pub fn build(&self) -> Workload {
         let b = if self.pass == Pass::Decode { self.decode() } else { self.whole_sequences() };
-        let block = |name: &str, repeat: u64| Block { name: name.into(), repeat };
-        let blocks = match self.vocabulary {
-            Some(_) => vec![block("embedding", 1), block("layers", self.layers), block("head", 1)],
-            None => Vec::new(),
-        };
         Workload {
             name: self.name.clone(),
             kernels: b.kernels,
             tensors: b.tensors,
-            repeat: if blocks.is_empty() { self.layers } else { self.layers + 2 },
-            blocks,
+            repeat: self.layers,
+            blocks: Vec::new(),
             word_bytes: self.word.0,
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
             tokens_per_sample: Some(self.seq),
             held_bytes: 0.0,
-            recorded: false,
         }
     }
 
     /// The perceptron on `input`; returns its first, middle and last kernel.
-    pub(super) fn perceptron(&self, b: &mut Builder, input: usize) -> (usize, usize, usize) {
+    fn perceptron(&self, b: &mut Builder, input: usize) -> (usize, usize, usize) {
         let (h, f, s) = (self.hidden, self.ffn(), self.seq);
         let ffn0 = b.add("FFN0", Op::GemmWeight, Phase::Forward, (1, f, h, s), &[(input, Slot::Rhs)]);
-        let middle = if self.gated {
-            let gate = b.add("FFN_gate", Op::GemmWeight, Phase::Forward, (1, f, h, s), &[(input, Slot::Rhs)]);
-            let both = [(gate, Slot::Data), (ffn0, Slot::Data)];
-            b.add("SwiGLU", Op::Elementwise, Phase::Forward, (1, f, 1, s), &both)
-        } else {
-            b.add("GeLU", Op::Elementwise, Phase::Forward, (1, f, 1, s), &[(ffn0, Slot::Data)])
-        };
+        let middle = b.add("GeLU", Op::Elementwise, Phase::Forward, (1, f, 1, s), &[(ffn0, Slot::Data)]);
         let ffn1 = b.add("FFN1", Op::GemmWeight, Phase::Forward, (1, h, f, s), &[(middle, Slot::Rhs)]);
         (ffn0, middle, ffn1)
     }
@@ -192,20 +146,17 @@ impl TransformerSpec {
         let (h, heads, d, s) = (self.hidden, self.heads, self.head_dim, self.seq);
         let a = heads * d;
         let f = self.ffn();
-        let kv = self.kv_heads();
         let mut b = Builder::default();
 
         let add_prev = b.add("Add_Prev", Elementwise, Fwd, (1, h, 1, s), &[]);
         let ln1 = b.add("LN1", Norm, Fwd, (1, h, 1, s), &[(add_prev, Data)]);
         let q = b.add("Q", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
-        let k = b.add("K", GemmWeight, Fwd, (kv, d, h, s), &[(ln1, Rhs)]);
-        let v = b.add("V", GemmWeight, Fwd, (kv, d, h, s), &[(ln1, Rhs)]);
+        let k = b.add("K", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
+        let v = b.add("V", GemmWeight, Fwd, (heads, d, h, s), &[(ln1, Rhs)]);
         let scores = b.add("MHA1", Gemm, Fwd, (heads, s, d, s), &[(q, Rhs), (k, LhsT)]);
         let softmax = b.add("SOFTMAX", Norm, Fwd, (heads, s, 1, s), &[(scores, Data)]);
         let drop1 = b.add("DropOut_1", Elementwise, Fwd, (heads, s, 1, s), &[(softmax, Data)]);
         let values = b.add("MHA2", Gemm, Fwd, (heads, d, s, s), &[(v, Lhs), (drop1, Rhs)]);
-        b.kernels[scores].lhs_shared = heads / kv;
-        b.kernels[values].lhs_shared = heads / kv;
         let proj = b.add("PROJ", GemmWeight, Fwd, (1, h, a, s), &[(values, Rhs)]);
         let drop2 = b.add("DropOut_2", Elementwise, Fwd, (1, h, 1, s), &[(proj, Data)]);
         let add1 = b.add("Add_1", Elementwise, Fwd, (1, h, 1, s), &[(drop2, Data), (add_prev, Data)]);
@@ -260,14 +211,49 @@ impl TransformerSpec {
             // The input gradients of Q, K and V add up to one tensor; it leaves through V_bwd.
             backward_ends = Some((v_b, loss_b));
         }
-        if let Some(vocabulary) = self.vocabulary {
-            whole::around(self, vocabulary, &mut b, (add_prev, add2), backward_ends);
-            return b;
-        }
         b.carry("layer.in", add2, &[(add_prev, Data)]);
         if let Some((from, to)) = backward_ends {
             b.carry("layer.grad_in", from, &[(to, Data)]);
         }
+        b
+    }
+
+    /// One step of generation (fengqian-ayce/DFModel, `generator/generate_LLM_fwd_decode.py`): 20 kernels and 23 edges, for `seq` new
+    /// tokens of a sample after `context` others. K_cache and
+    /// V_cache write keys and values of all T tokens, having read those of C; each is counted with two FLOP an element.
+    fn decode(&self) -> Builder {
+        use Op::{Elementwise, Gemm, GemmWeight, Norm};
+        use Phase::Forward;
+        use Slot::{Data, Lhs, LhsT, Reshaped, Rhs, RhsT};
+        let (h, heads, d, s) = (self.hidden, self.heads, self.head_dim, self.seq);
+        let context = self.context.unwrap_or(0);
+        let total = context + s;
+        let mut b = Builder::default();
+        let add_prev = b.add("Add_Prev", Elementwise, Forward, (1, h, 1, s), &[]);
+        let ln1 = b.add("LN1", Norm, Forward, (1, h, 1, s), &[(add_prev, Data)]);
+        let q = b.add("Q", GemmWeight, Forward, (heads, d, h, s), &[(ln1, Rhs)]);
+        let k = b.add("K", GemmWeight, Forward, (heads, d, h, s), &[(ln1, Rhs)]);
+        let v = b.add("V", GemmWeight, Forward, (heads, d, h, s), &[(ln1, Rhs)]);
+        let keys = b.add("K_cache", Elementwise, Forward, (heads, d, 1, total), &[(k, Reshaped)]);
+        let vals = b.add("V_cache", Elementwise, Forward, (heads, d, 1, total), &[(v, Reshaped)]);
+        let row = (heads * d) as f64;
+        for cache in [keys, vals] {
+            b.work(cache, 2.0 * row * total as f64, 1);
+            b.kernels[cache].extra_dram_bytes = row * context as f64 * self.word.0;
+            b.kernels[cache].cache_bytes = row * total as f64 * self.word.0;
+        }
+        let scores = b.add("MHA1", Gemm, Forward, (heads, s, d, total), &[(q, LhsT), (keys, Rhs)]);
+        let softmax = b.add("SOFTMAX", Norm, Forward, (heads, s, 1, total), &[(scores, Data)]);
+        let drop1 = b.add("DropOut_1", Elementwise, Forward, (heads, s, 1, total), &[(softmax, Data)]);
+        let values = b.add("MHA2", Gemm, Forward, (heads, d, total, s), &[(drop1, RhsT), (vals, Lhs)]);
+        let proj = b.add("PROJ", GemmWeight, Forward, (1, h, heads * d, s), &[(values, Rhs)]);
+        let drop2 = b.add("DropOut_2", Elementwise, Forward, (1, h, 1, s), &[(proj, Data)]);
+        let add1 = b.add("Add_1", Elementwise, Forward, (1, h, 1, s), &[(drop2, Data), (add_prev, Data)]);
+        let ln2 = b.add("LN2", Norm, Forward, (1, h, 1, s), &[(add1, Data)]);
+        let (_, _, ffn1) = self.perceptron(&mut b, ln2);
+        let drop3 = b.add("DropOut_3", Elementwise, Forward, (1, h, 1, s), &[(ffn1, Data)]);
+        let add2 = b.add("Add_2", Elementwise, Forward, (1, h, 1, s), &[(drop3, Data), (add1, Data)]);
+        b.carry("layer.in", add2, &[(add_prev, Data)]);
         b
     }
 }
@@ -275,20 +261,18 @@ impl TransformerSpec {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::graph::Kernel;
+    use crate::workload::WorkloadSpec;
 
     /// GPT-3 sizes used across unit tests.
     pub(crate) fn gpt3(hidden: u64, heads: u64, head_dim: u64, layers: u64, batch: u64, pass: Pass) -> Workload {
-        TransformerSpec {
-            kind: Kind::Transformer,
+        DfmodelLayer {
+            kind: Kind::DfmodelLayer,
             name: "gpt3".into(),
             source: "Brown et al. 2020".into(),
             hidden,
             heads,
             head_dim,
-            kv_heads: None,
             ffn: None,
-            gated: false,
             seq: 2048,
             context: None,
             layers,
@@ -297,8 +281,6 @@ pub(crate) mod tests {
             global_batch: batch,
             micro_batch: 1,
             heads_in_qk_backward: false,
-            cache_as_kernels: false,
-            vocabulary: None,
         }
         .build()
         .checked()
@@ -322,41 +304,29 @@ pub(crate) mod tests {
         assert!((forward.flop_per_iteration() / 1.6874003603411436e18 - 1.0).abs() < 1e-15);
     }
 
-    /// Llama-3 8B by hand (sizes: Dubey et al. 2024, arXiv 2407.21783, table 3): Q and PROJ 4096 x 4096, K and V
-    /// 1024 x 4096, three matrices of 14336 x 4096: 218,103,808 weights a layer. Attention for 8,192 tokens: 2 products of
-    /// 2 x 32 x 128 x 8192^2 FLOP.
+    fn read(more: &str) -> Result<Workload, String> {
+        let text = format!(
+            "{{kind: dfmodel_layer, name: t, source: 'a test', hidden: 4096, seq: 1, layers: 32, global_batch: 1, {more}}}"
+        );
+        WorkloadSpec::build(&Node::parse("test", &text).unwrap()).map_err(|e| e.to_string())
+    }
+
+    /// The printed FLOP of DFModel's Llama-3 8B decode run, whose heads and head size are exchanged (128 of 32).
     #[test]
-    fn grouped_query_attention_and_gate_by_hand() {
-        let w = TransformerSpec {
-            kind: Kind::Transformer,
-            name: "llama".into(),
-            source: "a test".into(),
-            hidden: 4096,
-            heads: 32,
-            head_dim: 128,
-            kv_heads: Some(8),
-            ffn: Some(14336),
-            gated: true,
-            seq: 8192,
-            context: None,
-            layers: 32,
-            word: Bytes(2.0),
-            pass: Pass::Forward,
-            global_batch: 1,
-            micro_batch: 1,
-            heads_in_qk_backward: false,
-            cache_as_kernels: false,
-            vocabulary: None,
+    fn generation_has_its_kernels_edges_and_flop() {
+        let w = read("heads: 128, head_dim: 32, ffn: 14336, pass: decode, context: 4096").unwrap();
+        assert_eq!((w.kernels.len(), w.edges()), (20, 23));
+        assert_eq!(w.flop_per_iteration(), 16_142_114_816.0);
+        let read: f64 = w.kernels.iter().map(|k| k.extra_dram_bytes).sum();
+        assert_eq!(read, 2.0 * 16.0 * 2_097_152.0);
+    }
+
+    #[test]
+    fn a_context_is_of_generation() {
+        for (pass, more) in [("decode", ""), ("forward", ", context: 16")] {
+            let error = read(&format!("heads: 32, head_dim: 128, pass: {pass}{more}")).unwrap_err();
+            assert!(error.contains("context"), "{pass}: {error}");
         }
-        .build()
-        .checked()
-        .unwrap();
-        let owned: f64 = w.kernels.iter().map(Kernel::weight_elements).sum();
-        assert_eq!(owned, 218_103_808.0);
-        let attention: f64 = w.kernels.iter().filter(|k| k.name.starts_with("MHA")).map(Kernel::flop).sum();
-        assert_eq!(attention, 2.0 * 2.0 * 32.0 * 128.0 * 8192.0 * 8192.0);
-        let keys = w.tensors.iter().find(|t| t.name == "K.out").unwrap();
-        assert_eq!((keys.rows, keys.cols), (1024, 8192));
     }
 
     /// By hand: a layer has 12 h^2 weights (Q, K, V, PROJ: 4 h^2; FFN0, FFN1: 8 h^2).
