@@ -148,6 +148,25 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
         }
         return;
     }
+    let mut twice = false;
+    if derived {
+        for (field, instead) in [
+            (
+                "efficiency",
+                "`kernels.efficiency` and its like say it; a constant share of the peak is of a chip without `kernels` (`h100-dfmodel`)",
+            ),
+            ("launch_overhead", "`kernels.launch` says it"),
+        ] {
+            if let Some(at) = node.get(field) {
+                twice = true;
+                let message = format!("not beside `kernels` of a chip that runs kernel by kernel: {instead}");
+                reader.within(field, |r| r.problem(at, message));
+            }
+        }
+    }
+    if twice {
+        return;
+    }
     check_sources(&chip.source, &NUMBERS, node, reader);
     area::check_chip(chip, node, reader);
     let mut positive = |field: &str, value: f64| {
@@ -160,20 +179,6 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
     positive("frequency", chip.frequency.0.floor());
     positive("sram", chip.sram.0.floor());
     positive("vector_peak", chip.vector_peak.map_or(1.0, |v| v.0));
-    if derived {
-        for (field, instead) in [
-            (
-                "efficiency",
-                "`kernels.efficiency` and its like say it; a constant share of the peak is of a chip without `kernels` (`h100-dfmodel`)",
-            ),
-            ("launch_overhead", "`kernels.launch` says it"),
-        ] {
-            if let Some(at) = node.get(field) {
-                let message = format!("not beside `kernels` of a chip that runs kernel by kernel: {instead}");
-                reader.within(field, |r| r.problem(at, message));
-            }
-        }
-    }
 }
 
 #[cfg(test)]

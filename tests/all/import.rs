@@ -226,7 +226,7 @@ fn written(id: &str, plan: &PlanFile) -> String {
         writeln!(out, "      output_tensor_size: {}\n      sharding: {sharding}", bytes as f32).unwrap();
         writeln!(out, "      shard_N: {}", cut(Axis::N, Strategy::N)).unwrap();
         let tiling = match k.tiled {
-            _ if family != "transformer" => "NO_TILING",
+            _ if family != "dfmodel_layer" => "NO_TILING",
             Axis::K => "K_TILING",
             _ => "N_TILING",
         };
@@ -287,7 +287,7 @@ fn written(id: &str, plan: &PlanFile) -> String {
         } else {
             "DP"
         };
-        if !first && family == "transformer" {
+        if !first && family == "dfmodel_layer" {
             writeln!(out, "    par_{letter}: {par:?}").unwrap();
         }
     }

@@ -26,7 +26,7 @@ fn planned(scratch: &Scratch, [tp, pp, dp]: [u64; 3]) -> (Workload, Figures, Ove
     scratch.write(
         "s.yaml",
         &format!(
-            "name: eight\nsource: \"assumed: a test\"\nchip: {}\nmemory: {{ from: {}, capacity: 64 GB }}\nnetwork:\n  topology: torus-3d\n  \
+            "name: eight\nsource: \"assumed: a test\"\nchip: {{ from: {}, style: kernel_by_kernel }}\nmemory: {{ from: {}, capacity: 64 GB }}\nnetwork:\n  topology: torus-3d\n  \
              dimensions:\n{dimensions}chips: 8\n",
             base.join("chip.yaml").display(),
             base.join("memory.yaml").display(),
