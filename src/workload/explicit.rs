@@ -143,7 +143,8 @@ crate::spec! {
         /// Bytes of one element that it computes with, of its `output`, and of its weight where it has one; left out: those of the graph. It runs at the
         /// peak of this type where the chip's kernels state peaks by type.
         word: Option<Bytes>,
-        /// FLOP of one sample: of opaque kernels, and of elementwise and norm kernels that do not spend one an element.
+        /// FLOP of one sample: of opaque kernels, of elementwise and norm kernels that do not spend one an element, and of products of two tensors of which
+        /// a mask leaves some out.
         flop: Option<Flop>,
         /// DRAM bytes of one sample beyond tensors and weights.
         extra_dram: Bytes = Bytes(0.0),
@@ -261,8 +262,10 @@ fn check_kernel(kernel: &KernelSpec, node: &Node, reader: &mut Reader) {
             "only a gemm_weight looks rows of its weight up, and the kernel of its weight gradient adds to them",
         );
     }
-    if gemm && !kernel.lookup && kernel.flop.is_some() {
-        say("flop", "the flop of a GEMM follow from its sizes");
+    let whole = 2.0 * kernel.outer as f64 * kernel.m as f64 * kernel.k.unwrap_or(1) as f64 * kernel.n as f64;
+    let masked = |flop: f64| kernel.op == Op::Gemm && flop > 0.0 && flop <= whole;
+    if gemm && !kernel.lookup && kernel.flop.is_some_and(|flop| !masked(flop.0)) {
+        say("flop", "the flop of a GEMM follow from its sizes; one of two tensors may have fewer (a mask), and some");
     }
     if kernel.output.is_none() && kernel.parts.is_empty() {
         say("output", "missing; expected the name of the tensor written, or parts");
