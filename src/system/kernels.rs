@@ -203,27 +203,36 @@ fn middle(mut numbers: Vec<f64>) -> Option<f64> {
 
 impl Kernels {
     /// The same chip where its datasheet alone is known: peaks, units and tiles. Each share and time is the middle of what measurements gave
-    /// of the `others`, and as where a file states none if there is no such chip.
+    /// of other chips of its `kind`, or of the `rest` where none of the kind was measured, and as where a file states none if there is no such chip.
     ///
     /// # Errors
     /// All [`Problems`] of the section without shares, of which there are none.
-    pub fn of_datasheet(&self, others: &[&Self]) -> Result<Self, Problems> {
+    pub fn of_datasheet(&self, kind: &[&Self], rest: &[&Self]) -> Result<Self, Problems> {
         let bare = "peak: { bf16: 1 TFLOP/s }\nunits: 1\nsource: \"derived: peaks, units and tiles of a datasheet\"\n";
         let mut new: Self = Reader::read(&Node::parse("datasheet", bare)?)?;
         (new.peak, new.units, new.tiles) = (self.peak.clone(), self.units, self.tiles.clone());
-        let of = |field: &str, value: fn(&Self) -> Option<f64>| {
-            middle(others.iter().filter(|k| k.source.is_measured(field)).filter_map(|k| value(k)).collect())
+        let among = |chips: &[&Self], field: &str, value: &dyn Fn(&Self) -> Option<f64>| {
+            middle(chips.iter().filter(|k| k.source.is_measured(field)).filter_map(|k| value(k)).collect())
+        };
+        let of = |field: &str, value: &dyn Fn(&Self) -> Option<f64>| {
+            among(kind, field, value).or_else(|| among(rest, field, value))
         };
         let share = |found: Option<f64>, usual: Fraction| found.map_or(usual, Fraction);
-        new.efficiency = share(of("efficiency", |k| Some(k.efficiency.0)), new.efficiency);
+        new.efficiency = share(of("efficiency", &|k| Some(k.efficiency.0)), new.efficiency);
+        // Conversions and power make narrow types reach another share: of the kind alone, as it is a matter of its arithmetic and its libraries.
+        for (word, _) in &self.peak.0 {
+            let stated = |k: &Self| k.type_efficiency.0.iter().find(|(w, _)| w == word).map(|(_, share)| share.0);
+            if let Some(found) = among(kind, "type_efficiency", &stated) {
+                new.type_efficiency.0.push((word.clone(), Fraction(found)));
+            }
+        }
         new.batched_efficiency =
-            share(of("batched_efficiency", |k| Some(k.batched_efficiency.0)), new.batched_efficiency);
-        new.memory_efficiency = share(of("memory_efficiency", |k| Some(k.memory_efficiency.0)), new.memory_efficiency);
-        new.launch = of("launch", |k| Some(k.launch.0)).map_or(new.launch, Seconds);
-        let burst = |value: fn(&Burst) -> Fraction| {
-            let measured = others.iter().filter(|k| k.source.is_measured("burst"));
-            middle(measured.filter_map(|k| k.burst.as_ref().map(|b| value(b).0)).collect()).map(Fraction)
-        };
+            share(of("batched_efficiency", &|k| Some(k.batched_efficiency.0)), new.batched_efficiency);
+        new.memory_efficiency = share(of("memory_efficiency", &|k| Some(k.memory_efficiency.0)), new.memory_efficiency);
+        new.fused_attention = Table(Self::usual_attention(kind, rest, self.units).into_iter().collect());
+        new.launch = of("launch", &|k| Some(k.launch.0)).map_or(new.launch, Seconds);
+        let burst =
+            |value: fn(&Burst) -> Fraction| of("burst", &|k| k.burst.as_ref().map(|b| value(b).0)).map(Fraction);
         let usual = new.burst_of("bf16");
         new.burst = Some(Burst {
             efficiency: burst(|b| b.efficiency).unwrap_or(usual.efficiency),
@@ -232,6 +241,26 @@ impl Kernels {
             ..usual
         });
         Ok(new)
+    }
+
+    /// A fused attention kernel with the middle of the shares that the first kernels of other chips reach, and as many exponentials a unit.
+    fn usual_attention(kind: &[&Self], rest: &[&Self], units: u64) -> Option<(String, FusedAttention)> {
+        let measured = |chips: &[&Self]| -> Vec<(FusedAttention, f64)> {
+            let chips = chips.iter().filter(|k| k.source.is_measured("fused_attention"));
+            chips.filter_map(|k| Some((k.fused_attention.0.first()?.1, k.units.max(1) as f64))).collect()
+        };
+        let known = Some(measured(kind)).filter(|known| !known.is_empty()).unwrap_or_else(|| measured(rest));
+        let of =
+            |value: &dyn Fn(&(FusedAttention, f64)) -> Option<f64>| middle(known.iter().filter_map(value).collect());
+        let first = known.first()?.0;
+        let kernel = FusedAttention {
+            forward: Fraction(of(&|(k, _)| Some(k.forward.0))?),
+            backward: Fraction(of(&|(k, _)| Some(k.backward.0))?),
+            exponentials: of(&|(k, n)| k.exponentials.map(|e| e.0 / n)).map(|each| FlopRate(each * units as f64)),
+            hidden: Share(of(&|(k, _)| Some(k.hidden.0))?),
+            ..first
+        };
+        Some(("usual".into(), kernel))
     }
 
     /// Best sustained share of the peak in a data type.
@@ -282,9 +311,12 @@ mod tests {
             Reader::read(&Node::parse("k", &text).unwrap()).unwrap()
         };
         let (a, b, c) = (chip(0.5, "calibrated"), chip(0.7, "measured"), chip(0.1, "assumed"));
-        let new = c.of_datasheet(&[&a, &b, &c]).unwrap();
+        let new = c.of_datasheet(&[&a, &b, &c], &[]).unwrap();
         assert_eq!((new.units, new.peak_of("bf16"), new.efficiency_of("bf16")), (7, Some(10e12), 0.6));
         assert_eq!((new.launch.0, new.burst_of("bf16").efficiency.0), (4e-6, 0.6));
-        assert_eq!(c.of_datasheet(&[&c]).unwrap().efficiency.0, 0.68);
+        assert_eq!(c.of_datasheet(&[&c], &[]).unwrap().efficiency.0, 0.68);
+        // Of its kind first, of the rest where none of the kind was measured.
+        assert_eq!(c.of_datasheet(&[&b], &[&a]).unwrap().efficiency.0, 0.7);
+        assert_eq!(c.of_datasheet(&[&c], &[&a]).unwrap().efficiency.0, 0.5);
     }
 }

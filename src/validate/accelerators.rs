@@ -1,7 +1,7 @@
 //! Chips by the names that measurements give them, the boxes they come in, and the software that rows name: `validation/chips.yaml`.
 
 use super::row::Row;
-use super::sources::Source;
+use super::sources::{Source, WholeRun};
 use crate::spec::{
     Loader, Problems, Reader, catalogue,
     read::{Fraction, Ref},
@@ -76,8 +76,10 @@ crate::spec! {
         chips: Vec<Listed>,
         /// Software, of which the first that suits counts.
         software: Vec<Named> = Vec::new(),
-        /// What the training runs of a source were.
+        /// What the runs of a source were.
         sources: Vec<Source> = Vec::new(),
+        /// Samples that whole runs take.
+        whole_runs: Vec<WholeRun> = Vec::new(),
         /// Models.
         models: Vec<NamedModel> = Vec::new(),
     }
@@ -101,19 +103,22 @@ pub fn take_from(path: &Path) -> Result<(), Problems> {
 }
 
 /// Takes every chip as if it were new: of those that run kernel by kernel what the datasheet states, with the middle of what was measured of the other
-/// chips; in the box that it comes in, with what current software of its kind does, whatever a row says ran. To be called before anything is looked up.
+/// chips of its kind, which are those that the same current software is for; where none of them was measured, of all others. In the box that it comes in, with what current software of its kind does, whatever a row says ran. To be called before anything is looked up.
 ///
 /// # Errors
 /// All [`Problems`] of the list.
 pub fn take_as_new() -> Result<(), Problems> {
     let list = shipped()?;
-    let others = |name: &str| -> Vec<&Kernels> {
-        let mut names = vec![name];
-        let mut kernels = Vec::new();
-        for chip in list.chips.iter().map(|l| &l.chip.0).filter(|c| c.style == Style::KernelByKernel) {
+    // The chips of its kind, and all others.
+    let others = |of: &Listed| -> [Vec<&Kernels>; 2] {
+        let mut names = vec![of.chip.0.name.as_str()];
+        let mut kernels = [Vec::new(), Vec::new()];
+        for listed in list.chips.iter().filter(|l| l.chip.0.style == Style::KernelByKernel) {
+            let chip = &listed.chip.0;
             if !names.contains(&chip.name.as_str()) {
                 names.push(&chip.name);
-                kernels.extend(chip.kernels.as_ref());
+                let same = listed.stack.0.name == of.stack.0.name;
+                kernels[usize::from(!same)].extend(chip.kernels.as_ref());
             }
         }
         kernels
@@ -122,14 +127,17 @@ pub fn take_as_new() -> Result<(), Problems> {
     // What runs of a source were stays known, but for their software.
     for source in &mut new.sources {
         let of_chip = list.chips.iter().find(|l| source.chips.first().is_none_or(|name| *name == l.chip.0.name));
-        if let Some(listed) = of_chip {
-            source.stack = listed.stack.clone();
+        if let (Some(listed), Some(stack)) = (of_chip, &mut source.stack) {
+            *stack = listed.stack.clone();
         }
     }
-    for listed in new.chips.iter_mut().filter(|l| l.chip.0.style == Style::KernelByKernel) {
-        let chip = &mut listed.chip.0;
-        if let Some(kernels) = &mut chip.kernels {
-            *kernels = kernels.of_datasheet(&others(&chip.name))?;
+    for (listed, known) in new.chips.iter_mut().zip(&list.chips) {
+        if known.chip.0.style != Style::KernelByKernel {
+            continue;
+        }
+        if let Some(kernels) = &mut listed.chip.0.kernels {
+            let [kind, rest] = others(known);
+            *kernels = kernels.of_datasheet(&kind, &rest)?;
         }
         listed.operators = None;
     }

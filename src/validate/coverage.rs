@@ -54,10 +54,11 @@ impl Coverage {
                         let index = used.and_then(|used| known.iter().position(|k| std::ptr::eq(k, used)));
                         if let Some(system) = index.and_then(|i| systems.get(i).copied().flatten()) {
                             found.add_whole(system, point.class)?;
-                        } else if let (Some(listed), Some(source)) =
-                            (accelerators::known(&point.row.accelerator), point.source)
-                        {
-                            let titles = [(Kind::Chip, &listed.chip.0.name), (Kind::Stack, &source.stack.0.name)];
+                        } else if let (Some(listed), Some(stack)) = (
+                            accelerators::known(&point.row.accelerator),
+                            point.source.and_then(|source| source.stack.as_ref()),
+                        ) {
+                            let titles = [(Kind::Chip, &listed.chip.0.name), (Kind::Stack, &stack.0.name)];
                             for (kind, name) in titles {
                                 let named = |e: &&Entry| e.kind == kind && e.title() == Some(name.as_str());
                                 catalogue::entries().iter().filter(named).for_each(|e| found.add(e, point.class));

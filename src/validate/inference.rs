@@ -42,6 +42,12 @@ fn stack_of(point: &Point, listed: &'static Listed) -> &'static Ref<Stack> {
 
 fn bench(point: &Point) -> Result<Bench, NotPredicted> {
     let listed = listed(point)?;
+    if listed.chip.0.kernels.as_ref().is_some_and(|kernels| kernels.units == 1) {
+        return Err(NotPredicted::because(format!(
+            "kernels by themselves on {} are bound by signals across its cores, of which there is no model",
+            listed.chip.0.name
+        )));
+    }
     let memory = listed.bench_memory.as_ref().unwrap_or(&listed.memory);
     let chips = point.row.chips.unwrap_or(1);
     let operators = accelerators::software(&point.row, &listed.chip.0.name).filter(|s| s.0.operators.is_some());
@@ -58,7 +64,12 @@ pub fn collective(point: &Point, traffic: Traffic, bytes: f64) -> Result<Predict
     let chips = point.row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
     let system = boxes::system(listed, &listed.memory, Some(stack_of(point, listed)), chips).map_err(NotPredicted)?;
     let server = Server::new(&system).map_err(NotPredicted)?;
-    Ok(Prediction::Seconds(server.collective(traffic, chips, bytes, !point.notes.no_switch_sums)))
+    Ok(Prediction::Seconds(server.collective(
+        traffic,
+        chips,
+        bytes,
+        point.source.is_none_or(|source| source.switch_sums),
+    )))
 }
 
 /// Seconds of a matrix product, or the rate of the best.
@@ -211,8 +222,11 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         }
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
-    let (first, token) =
-        if point.notes.closed_loop { found.closed_loop(generated) } else { (found.ttft_s, found.tpot_s) };
+    let (first, token) = if point.source.is_some_and(|source| source.closed_loop) {
+        found.closed_loop(generated)
+    } else {
+        (found.ttft_s, found.tpot_s)
+    };
     Ok(Prediction::Served(Served {
         batch: found.batch as f64,
         prompt: prompt as f64,

@@ -159,7 +159,7 @@ pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, Option<
     let listed = accelerators::known(&row.accelerator);
     let chip = listed.map_or(row.accelerator.as_str(), |l| l.chip.0.name.as_str());
     let known = list.iter().find(|k| k.suits(chip, point));
-    let named = accelerators::software(row, chip).or(point.source.map(|source| &source.stack));
+    let named = accelerators::software(row, chip).or(point.source.and_then(|source| source.stack.as_ref()));
     let known = known.filter(|_| named.is_none());
     let mut system = match (known, listed) {
         (Some(known), _) => known.of_size(chips, slices(&row.system)),

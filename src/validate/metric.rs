@@ -3,7 +3,7 @@
 use super::accelerators::peak;
 use super::point::{Phase, Point, Task};
 use super::predict::Prediction;
-use super::sources::Counted;
+use super::sources::{self, Counted};
 use crate::model::kernel_time::Product;
 use crate::workload::language::{DataType, FlopCount};
 use std::fmt;
@@ -53,6 +53,8 @@ pub enum Metric {
     PeakMemory,
     /// Bytes of operands and results of a product over its time.
     OperandBandwidth,
+    /// Time of a whole run, or of a pass over its data.
+    RunTime,
     /// A quantity that this program has no model of, and why.
     Unmodelled(&'static str),
     /// Bytes of activations of one chip.
@@ -67,7 +69,6 @@ pub enum Metric {
     HplRate,
 }
 
-const NO_STEPS: &str = "how many steps a whole run takes is not stated";
 const NO_RL: &str = "no model of reinforcement learning, whose steps generate and train";
 const NO_TAIL: &str = "no model of arrivals, which tails of latency follow from";
 const NO_RATIO: &str = "a ratio of two measurements";
@@ -114,8 +115,8 @@ const WORDS: [(&str, Metric); 57] = [
     ("achieved_memory_bandwidth", Metric::OperandBandwidth),
     ("busbw", Metric::AllReduceBus),
     ("inferences_per_s", Metric::SampleRate),
-    ("time_to_train", Metric::Unmodelled(NO_STEPS)),
-    ("epoch_time", Metric::Unmodelled(NO_STEPS)),
+    ("time_to_train", Metric::RunTime),
+    ("epoch_time", Metric::RunTime),
     ("rl_tokens_per_s_per_gpu", Metric::Unmodelled(NO_RL)),
     ("rl_step_time", Metric::Unmodelled(NO_RL)),
     ("p90_latency", Metric::Unmodelled(NO_TAIL)),
@@ -173,7 +174,8 @@ impl Metric {
             | Self::FirstToken
             | Self::TokenTime
             | Self::DeviceTime
-            | Self::HostTime => Dimension::Seconds,
+            | Self::HostTime
+            | Self::RunTime => Dimension::Seconds,
             Self::FlopRate | Self::ModelFlopRate | Self::HplRate => Dimension::FlopRate,
             Self::Mfu | Self::Hfu | Self::FractionOfPeak | Self::LeastUtilization => Dimension::Share,
             Self::SequenceRate
@@ -336,6 +338,9 @@ pub fn express(point: &Point, prediction: &Prediction) -> Result<f64, String> {
     let base = match (&row.metric, prediction) {
         (_, Prediction::InRowsQuantity(value)) => *value,
         (Metric::Time | Metric::KernelTime(_), Prediction::Seconds(s)) => *s,
+        (Metric::RunTime, Prediction::Seconds(s)) => {
+            s * sources::steps(row).ok_or("how many steps a whole run takes is not stated")?
+        }
         (Metric::ActivationMemory | Metric::StateMemory | Metric::PeakMemory, Prediction::Bytes(b)) => *b,
         (Metric::DeviceTime | Metric::HostTime, Prediction::Seconds(s)) => *s,
         (metric, Prediction::Served(served)) => served.express(point, metric)?,

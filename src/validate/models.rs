@@ -189,40 +189,63 @@ pub fn named(row: &Row) -> Option<&'static LanguageModel> {
 fn of_named(
     row: &Row,
     notes: &Notes,
-    batch: u64,
+    (batch, pass, types): (u64, ModelPass, Types),
     found: &LanguageModel,
 ) -> Result<(LanguageModel, Vec<String>), String> {
     let mut assumed = vec![format!("sizes of {}", found.name)];
-    let seq = row.seq.unwrap_or_else(|| {
+    let lengths = notes.prompt_and_generated.filter(|_| pass == ModelPass::Inference);
+    let seq = lengths.map(|(prompt, _)| prompt).or(row.seq).unwrap_or_else(|| {
         assumed.push(format!("sequences of {} tokens", found.seq));
         found.seq
     });
-    let narrow = notes.precision.filter(|p| !matches!(p, DataType::Bf16 | DataType::Fp16));
-    let types = match narrow {
-        // All of 32 bits: no copies, no other types.
-        Some(t @ DataType::Fp32) => Types { weights: t, activations: t, compute: Some(t), ..Types::default() },
-        _ => Types { compute: narrow, ..Types::default() },
-    };
     let model = LanguageModel {
         seq,
         vocab: found.vocab.or(row.vocab),
         max_positions: found.max_positions.map(|most| most.max(seq)),
+        generated: lengths.map(|(_, generated)| generated),
         types,
-        pass: ModelPass::Training,
+        pass,
+        dropout: found.dropout && pass == ModelPass::Training,
         global_batch: batch,
         ..found.clone()
     };
     Ok((model, assumed))
 }
 
+/// Types of a model whose products are in the type that a row states.
+fn types(precision: Option<DataType>, perceptron: Option<DataType>, pass: ModelPass) -> Types {
+    let narrow = precision.filter(|p| !matches!(p, DataType::Bf16 | DataType::Fp16));
+    match (narrow, pass) {
+        // Training in 8 bits keeps weights and activations in 16 bits and converts before products; served weights are stored as they are multiplied.
+        (Some(t), ModelPass::Inference) => {
+            // Checkpoints of 8 and 4 bits come with keys and values in 8.
+            let cache = matches!(t, DataType::Fp4 | DataType::Fp8).then_some(DataType::Fp8);
+            Types { weights: t, compute: narrow, perceptron, cache, ..Types::default() }
+        }
+        (None, ModelPass::Inference) => Types { perceptron, ..Types::default() },
+        // All of 32 bits: no copies, no other types.
+        (Some(t @ DataType::Fp32), _) => Types { weights: t, activations: t, compute: Some(t), ..Types::default() },
+        _ => Types { compute: narrow, ..Types::default() },
+    }
+}
+
 /// The model of a row and what had to be assumed of it.
 ///
 /// # Errors
 /// What the row does not state and no name says: a sentence.
-pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(LanguageModel, Vec<String>), String> {
+pub fn model(
+    row: &Row,
+    notes: &Notes,
+    perceptron: Option<DataType>,
+    batch: u64,
+    pass: ModelPass,
+) -> Result<(LanguageModel, Vec<String>), String> {
     let workload = row.workload.to_ascii_lowercase();
-    if let Some(found) = named(row).filter(|_| pass == ModelPass::Training && row.origin == Origin::Ours) {
-        return of_named(row, notes, batch, found);
+    let types = types(notes.precision, perceptron, pass);
+    // Rows of inference that state sizes are of models as they are served, of which the catalogue's have training's batches and lengths alone.
+    let open = row.layers.is_none() || row.hidden.is_none();
+    if let Some(found) = named(row).filter(|_| row.origin == Origin::Ours && (pass == ModelPass::Training || open)) {
+        return of_named(row, notes, (batch, pass, types), found);
     }
     let family = FAMILIES.iter().find(|f| f.words.iter().any(|w| workload.contains(w))).unwrap_or(&GPT);
     let (Some(layers), Some(hidden)) = (row.layers, row.hidden) else {
@@ -252,17 +275,6 @@ pub fn model(row: &Row, notes: &Notes, batch: u64, pass: ModelPass) -> Result<(L
     if head_dim.is_none() && (heads == 0 || hidden % heads != 0) {
         return Err(format!("{heads} heads do not divide a hidden size of {hidden}"));
     }
-    let precision = notes.precision;
-    let narrow = precision.filter(|p| matches!(p, DataType::Fp4 | DataType::Fp8 | DataType::Int8 | DataType::Fp32));
-    let types = match (narrow, pass) {
-        // Training in 8 bits keeps weights and activations in 16 bits and converts before products; served weights are stored as they are multiplied.
-        (Some(t), ModelPass::Inference) => {
-            // Checkpoints of 8 and 4 bits come with keys and values in 8.
-            let cache = matches!(t, DataType::Fp4 | DataType::Fp8).then_some(DataType::Fp8);
-            Types { weights: t, compute: narrow, perceptron: notes.perceptron, cache, ..Types::default() }
-        }
-        _ => Types { compute: narrow, ..Types::default() },
-    };
     let name = if row.workload.is_empty() { row.id.clone() } else { row.workload.clone() };
     let model = LanguageModel {
         kind: Kind::LanguageModel,

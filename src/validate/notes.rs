@@ -61,14 +61,6 @@ pub struct Notes {
     pub power_unstated: bool,
     /// What is timed holds more than the step alone.
     pub upper_bound: bool,
-    /// Type of perceptrons where it is another.
-    pub perceptron: Option<DataType>,
-    /// Replicas of the attention divide the experts among them (DEP).
-    pub experts_among_replicas: bool,
-    /// So many users send a request as soon as the last is answered.
-    pub closed_loop: bool,
-    /// No switch adds up.
-    pub no_switch_sums: bool,
     /// Side of the mesh of cores that was used; of the tokens' where it is another, with the software that this is said of.
     pub mesh: Option<(u64, Option<(u64, String)>)>,
 }
@@ -121,14 +113,9 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 25] = [
+const SAID: [(&str, Say); 20] = [
     ("power limit value not stated", |n| n.power_unstated = true),
     ("packed SQuAD", |n| n.packed_samples = Some(SQUAD)),
-    ("(DEPn", |n| n.experts_among_replicas = true),
-    ("concurrency sweep", |n| n.closed_loop = true),
-    ("bfp4 MLP", |n| n.perceptron = Some(DataType::Fp4)),
-    ("NVLS_ENABLE=0", |n| n.no_switch_sums = true),
-    ("algorithm Ring", |n| n.no_switch_sums = true),
     ("SwiGLU", |n| n.gated = true),
     ("GeGLU", |n| n.gated = true),
     ("ZeRO-1", |n| n.zero = Some(Zero::Optimizer)),

@@ -108,7 +108,7 @@ pub struct Point {
     pub assumed: Vec<String>,
     /// Why it cannot be predicted by anyone: what the source does not state.
     pub incomplete: Option<String>,
-    /// What the training runs of its source were.
+    /// What the runs of its source were.
     pub source: Option<&'static Source>,
 }
 
@@ -135,10 +135,9 @@ impl Point {
             row.global_batch = Some(batch);
             assumed.push(format!("a batch of {batch}, one microbatch of each replica"));
         }
-        let mut source = None;
+        let named = models::named(&row).map(|model| model.name.as_str());
+        let source = sources::of(&row, task == Task::Training, named);
         if task == Task::Training {
-            let named = models::named(&row);
-            source = sources::of(&row, named.map(|model| model.name.as_str()));
             row.seq = row.seq.or(source.and_then(|s| s.seq));
             let computes = source.and_then(|s| s.computes);
             if let Some(narrow) = computes.filter(|t| accelerators::peak(&row.accelerator, *t).is_some())
@@ -148,6 +147,10 @@ impl Point {
                 assumed.push(format!("products in {narrow}"));
             }
         }
+        if let (Task::Inference { .. }, Some(own)) = (&task, source.and_then(|s| s.computes)) {
+            notes.precision = Some(own);
+            assumed.push(format!("products in {own}"));
+        }
         let pass = match task {
             Task::Training | Task::Memory => Some(ModelPass::Training),
             Task::Inference { .. } | Task::LayerKernel { .. } => Some(ModelPass::Inference),
@@ -155,7 +158,8 @@ impl Point {
         };
         let (mut model, mut execution) = (None, None);
         if let Some(pass) = pass {
-            match models::model(&row, &notes, row.global_batch.unwrap_or(1), pass) {
+            let perceptron = source.and_then(|s| s.perceptron);
+            match models::model(&row, &notes, perceptron, row.global_batch.unwrap_or(1), pass) {
                 Ok((read, more)) => {
                     assumed.extend(more);
                     model = Some(read);
@@ -177,7 +181,14 @@ impl Point {
                 incomplete.get_or_insert("which FLOP were computed again is not stated".into());
             }
             match read_execution(&row, &notes, &task, source, &mut assumed) {
-                Ok(read) => execution = Some(read),
+                Ok(mut read) => {
+                    // Attention by replicas, among which the experts are divided.
+                    let by_replicas = source.is_some_and(|s| s.attention_by_replicas);
+                    if by_replicas && model.as_ref().is_some_and(|m| m.experts.is_some()) && read.dp == 1 {
+                        (read.tp, read.dp, read.ep) = (1, read.tp, read.tp);
+                    }
+                    execution = Some(read);
+                }
                 Err(reason) if reason == DEGREES_OPEN && task == Task::Training && row.chips.is_some() => {
                     assumed.push("the fastest degrees of parallelism that fit".into());
                 }
@@ -238,6 +249,7 @@ fn task(row: &Row, notes: &Notes) -> Task {
         () if lower.contains("hifi2") => DataType::Fp8,
         () if lower.contains("hifi4") => DataType::Fp16,
         () if lower.contains("bf16") => DataType::Bf16,
+        () if lower.contains("fp32") => DataType::Fp32,
         () => notes.precision.unwrap_or(DataType::Fp16),
     };
     let other = |reason: &str| Task::Other { reason: reason.into() };
@@ -273,7 +285,10 @@ fn task(row: &Row, notes: &Notes) -> Task {
             Err(reason) => Task::Other { reason },
         };
     }
-    if lower.contains("best-shape matmul") {
+    if let Some((m, n, k)) = of_shapes(workload) {
+        return Task::Matmul { m, n, k, precision: precision(), stored: None };
+    }
+    if lower.contains("best-shape matmul") || lower.contains("gemm best size") {
         return Task::BestMatmul { precision: precision(), shape: notes.product };
     }
     let product = ["m=", "n=", "k="].iter().all(|size| lower.contains(size));
@@ -315,7 +330,23 @@ fn task(row: &Row, notes: &Notes) -> Task {
     if lower.contains("fft") {
         return other("no description of the wafer's mesh at the level of its routers");
     }
-    Task::Training
+    // What states neither a model's sizes nor that it trains is a kernel, a transfer or a service.
+    let trains = ["train", "tun", "sft", "lora"].iter().any(|word| lower.contains(word));
+    match row.layers.is_some() || trains || models::named(row).is_some() || row.origin != Origin::Ours {
+        true => Task::Training,
+        false => other("neither a training run nor a kernel that there is a model of"),
+    }
+}
+
+/// `GEMV [1,16384]x[16384,16384]`: rows, columns and contracted size.
+fn of_shapes(workload: &str) -> Option<(u64, u64, u64)> {
+    let (left, right) = workload.split_once("]x[")?;
+    let sizes = |text: &str| -> Option<(u64, u64)> {
+        let (rows, columns) = text.split_once(',')?;
+        Some((rows.trim().parse().ok()?, columns.trim().parse().ok()?))
+    };
+    let ((m, k), (inner, n)) = (sizes(left.split_once('[')?.1)?, sizes(right.split_once(']')?.0)?);
+    (k == inner && m.min(n).min(k) > 0).then_some((m, n, k))
 }
 
 /// Bytes of a stored element where a product's words name a type apart from that of its arithmetic (blocks of 16 numbers share an exponent of 8 bits),
@@ -344,6 +375,17 @@ fn read_execution(
     let mut tp = row.tp.or(notes.tp).or(alone);
     let mut pp = row.pp.or(notes.pp).or(alone);
     let mut dp = notes.dp.or(row.dp).or(alone);
+    // Degrees may count the cores of chips that have several: where they need more ranks than there are chips, those of a chip are in one tensor-parallel
+    // group.
+    let ranks = accelerators::known(&row.accelerator).map_or(1, |listed| listed.ranks);
+    let needed = [tp, pp, dp].iter().try_fold(cp, |all, degree| all.checked_mul(degree.unwrap_or(1)));
+    if let (Some(group), Some(chips), Some(needed)) = (tp, row.chips, needed)
+        && ranks > 1
+        && needed > chips
+        && group % ranks == 0
+    {
+        tp = Some(group / ranks);
+    }
     if let (Some(stages), Some(chips), (None, None, None)) = (source.and_then(|s| s.stages), row.chips, (tp, pp, dp))
         && stages > 0
         && chips % stages == 0
@@ -413,12 +455,6 @@ fn read_execution(
         }
     }
     let product = tp.checked_mul(pp).and_then(|x| x.checked_mul(dp)?.checked_mul(cp));
-    // Degrees may count the cores of chips that have several.
-    let ranks = accelerators::known(&row.accelerator).map_or(1, |listed| listed.ranks);
-    let (tp, product) = match (row.chips.and_then(|chips| chips.checked_mul(ranks)), row.chips) {
-        (all, chips) if inference && ranks > 1 && all == product && tp % ranks == 0 => (tp / ranks, chips),
-        _ => (tp, product),
-    };
     if let (Some(chips), Some(product)) = (row.chips, product)
         && product != chips
     {
@@ -462,7 +498,7 @@ fn read_execution(
         pp,
         dp,
         ep: experts(
-            notes.ep.unwrap_or(if notes.experts_among_replicas { dp } else { 1 }),
+            notes.ep.unwrap_or(if source.is_some_and(|s| s.experts_among_replicas) { dp } else { 1 }),
             dp.saturating_mul(cp),
             tp,
             assumed,

@@ -246,7 +246,8 @@ fn quantity(metric: &Metric) -> Option<(&'static str, &'static str, f64)> {
         | Metric::FirstToken
         | Metric::TokenTime
         | Metric::DeviceTime
-        | Metric::HostTime => ("time", "time (s)", 1.0),
+        | Metric::HostTime
+        | Metric::RunTime => ("time", "time (s)", 1.0),
         Metric::FlopRate | Metric::ModelFlopRate => ("flop-rate", "TFLOP/s of a chip", 1e12),
         Metric::HplRate => ("hpl", "HPL (PFLOP/s)", 1e15),
         Metric::Mfu | Metric::Hfu | Metric::FractionOfPeak | Metric::LeastUtilization => {

@@ -1,7 +1,8 @@
-//! What the training runs of a source were, where their rows do not say: `sources` of `validation/chips.yaml`.
+//! What the runs of a source were, where their rows do not say: `sources` and `whole_runs` of `validation/chips.yaml`.
 //!
 //! A source is a repository or a paper. Its runs have one software, one way of counting FLOP and a few habits that no column states; each stands there
-//! once, with its reason, and a person can correct it. The first entry that suits counts.
+//! once, with its reason, and a person can correct it. The first entry that suits counts: entries that name a stack are of training, the others of all
+//! else.
 
 use super::accelerators;
 use super::row::Row;
@@ -34,19 +35,31 @@ impl Counted {
 }
 
 crate::spec! {
-    /// A source of measured training runs.
-    pub struct Source ("a source of measured training runs") {
+    /// A source of measured runs.
+    pub struct Source ("a source of measured runs") {
         /// A part of the row's source: a repository, or a paper's number.
         of: String,
         /// Chips, by our names; left out: any.
         chips: Vec<String> = Vec::new(),
         /// The model, by the name in its file; left out: any.
         model: Option<String>,
+        /// A part of the row's notes; left out: any.
+        says: Option<String>,
         /// Why what follows is so.
         because: String,
-        /// The software.
-        stack: Ref<Stack>,
-        /// What products compute in where a row does not say and the chip has it.
+        /// The software of training; left out: an entry of inference and kernels.
+        stack: Option<Ref<Stack>>,
+        /// Whether so many users send a request each as soon as their last is answered.
+        closed_loop: bool = false,
+        /// Whether replicas of the attention divide the experts among them.
+        experts_among_replicas: bool = false,
+        /// Whether the tensor-parallel ranks of models with experts are such replicas.
+        attention_by_replicas: bool = false,
+        /// Type of perceptrons where it is another.
+        perceptron: Option<DataType>,
+        /// Whether switches add up where they can.
+        switch_sums: bool = true,
+        /// What products compute in: in training where a row does not say and the chip has it, in inference whatever type of weights a row says.
         computes: Option<DataType>,
         /// What its printed rates of FLOP count.
         counts: Option<Counted>,
@@ -81,13 +94,78 @@ crate::spec! {
     }
 }
 
-/// The entry of a row of training; `model` is the name of its model's file, where it is known.
-pub fn of(row: &Row, model: Option<&str>) -> Option<&'static Source> {
+crate::spec! {
+    /// Samples that whole runs take.
+    pub struct WholeRun ("samples that whole runs take") {
+        /// A part of the row's source.
+        of: String,
+        /// A part of the row's workload.
+        workload: String,
+        /// Where the numbers come from.
+        because: String,
+        /// Batches, ascending.
+        batches: Vec<u64>,
+        /// Samples that a run of each of these batches takes; between two of them what a power law gives, beyond them those of the nearest.
+        samples: Vec<u64>,
+    }
+}
+
+impl WholeRun {
+    /// Steps of a run with batches of so many samples.
+    fn steps(&self, batch: u64) -> Option<f64> {
+        let log = |n: &u64| (*n.max(&1) as f64).ln();
+        let known: Vec<(f64, f64)> = self.batches.iter().map(log).zip(self.samples.iter().map(log)).collect();
+        let at = log(&batch);
+        let samples = match known.iter().position(|(of, _)| *of >= at) {
+            Some(0) => known.first()?.1,
+            None => known.last()?.1,
+            Some(i) => {
+                let ((a, from), (b, to)) = (known[i - 1], known[i]);
+                from + (to - from) * (at - a) / (b - a)
+            }
+        };
+        Some(samples.exp() / batch.max(1) as f64)
+    }
+}
+
+/// Steps of the whole run of a row, where its source says how many samples that takes.
+pub fn steps(row: &Row) -> Option<f64> {
+    let suits = |run: &&WholeRun| row.source.contains(&run.of) && row.workload.contains(&run.workload);
+    accelerators::shipped().ok()?.whole_runs.iter().find(suits)?.steps(row.global_batch?)
+}
+
+/// The entry of a row, of training or of all else; `model` is the name of its model's file, where it is known.
+pub fn of(row: &Row, trains: bool, model: Option<&str>) -> Option<&'static Source> {
     let chip = accelerators::known(&row.accelerator).map(|listed| listed.chip.0.name.as_str());
     let suits = |source: &&Source| {
         row.source.contains(&source.of)
+            && source.stack.is_some() == trains
+            && source.says.as_deref().is_none_or(|words| row.notes.contains(words))
             && (source.chips.is_empty() || source.chips.iter().any(|name| Some(name.as_str()) == chip))
             && (source.model.is_none() || source.model.as_deref() == model)
     };
     accelerators::shipped().ok()?.sources.iter().find(suits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Twice the batch, 1.5 times the samples: between them the square roots of both.
+    #[test]
+    fn samples_between_two_batches_follow_a_power_law() {
+        let run = WholeRun {
+            of: String::new(),
+            workload: String::new(),
+            because: String::new(),
+            batches: vec![100, 200],
+            samples: vec![1000, 1500],
+        };
+        let steps = |batch| run.steps(batch).unwrap();
+        assert!(
+            (steps(100) - 10.0).abs() < 1e-9 && (steps(50) - 20.0).abs() < 1e-9 && (steps(1500) - 1.0).abs() < 1e-9
+        );
+        let between = 1000.0 * (141.0f64 / 100.0).powf(1.5f64.ln() / 2f64.ln()) / 141.0;
+        assert!((steps(141) / between - 1.0).abs() < 1e-9);
+    }
 }

@@ -107,13 +107,18 @@ pub struct Steps<'a> {
     /// The layout.
     pub layout: Layout,
     peak: f64,
+    /// Peak in the type of keys and values, in which attention is computed whatever the weights are stored in.
+    attention_peak: f64,
 }
 
 impl<'a> Steps<'a> {
     /// # Errors
     /// The chip states no peak for the model's type of products.
     pub fn new(server: &'a Server, model: &'a LanguageModel, layout: Layout) -> Result<Self, String> {
-        Ok(Self { server, model, layout, peak: server.machine.peak(model)? })
+        let peak = server.machine.peak(model)?;
+        let kept = model.types.cache.unwrap_or(model.types.activations);
+        let (attention_peak, _) = server.machine.rate_of(kept, (peak, peak));
+        Ok(Self { server, model, layout, peak, attention_peak: attention_peak.min(peak) })
     }
 
     fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> f64 {
@@ -123,6 +128,9 @@ impl<'a> Steps<'a> {
     }
 
     fn product_at(&self, product: Product, rate: f64, weights: DataType) -> f64 {
+        // Groups of different sizes, as many as there are experts.
+        let grouped = if product.batch > 1.0 { self.server.machine.stack.grouped_share.0 } else { 1.0 };
+        let rate = rate * grouped;
         let (a, w) = (self.model.types.activations.bytes(), weights.bytes());
         let kernels = &self.server.kernels;
         kernels.product(&product, kernels.fed(rate, w), [a, w, a])
@@ -185,7 +193,7 @@ impl<'a> Steps<'a> {
                 let word = model.types.activations.bytes();
                 let ends = rows * heads * (model.query_width() + model.value_width()) as f64 * word;
                 let bytes = ends + rows * self.cache_bytes();
-                self.server.kernels.fused(flop, self.peak * self.server.attention_efficiency, bytes)
+                self.server.kernels.fused(flop, self.attention_peak * self.server.attention_efficiency, bytes)
             }
             Pass::Token { context, cached } => {
                 let sharing = match model.latent_attention {
@@ -193,7 +201,7 @@ impl<'a> Steps<'a> {
                     _ => 1.0,
                 };
                 let bytes = rows * cached * self.cache_bytes() * sharing;
-                let compute = seen(context) / (self.peak * self.server.attention_efficiency);
+                let compute = seen(context) / (self.attention_peak * self.server.attention_efficiency);
                 (bytes / self.server.cache_bandwidth(model)).max(compute)
             }
         }
