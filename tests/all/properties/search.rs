@@ -10,6 +10,7 @@ use flowspace::spec::Node;
 use flowspace::spec::read::{Fraction, Ref, Share, Table};
 use flowspace::system::kernels::{Burst, Kernels, Tile};
 use flowspace::system::network::Arrangement;
+use flowspace::system::options::Charge;
 use flowspace::system::source::Source;
 use flowspace::system::{Chip, Dimension, Efficiency, Link, Memory, ModelOptions, Network, Style, SwitchPart, System};
 use flowspace::units::{
@@ -109,8 +110,9 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
     let capacity = prop_oneof![2 => Just(None), 3 => (20..=30u32).prop_map(|e| Some(Bytes(f64::from(e).exp2())))];
     let memory = (prop::sample::select(vec![1e9, 20e9, 300e9]), capacity);
     let network = (0..NETWORKS.len(), prop::sample::select(vec![1e9, 50e9]), prop_oneof![Just(0.0), Just(1e-6)]);
-    (chip, memory, network).prop_map(
-        move |((style, efficiency, cores, lanes, sram, launch), (bandwidth, capacity), net)| {
+    let filling = prop_oneof![2 => Just(Charge::Charged), 1 => Just(Charge::Ignored)];
+    (chip, memory, network, filling).prop_map(
+        move |((style, efficiency, cores, lanes, sram, launch), (bandwidth, capacity), net, pipeline_filling)| {
             let (topology, sizes) = NETWORKS[net.0];
             let link = Link {
                 name: "link".into(),
@@ -186,7 +188,10 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                 },
                 chips: None,
                 overlap: None,
-                model: if dfmodel { ModelOptions::dfmodel() } else { ModelOptions::flowspace() },
+                model: match dfmodel {
+                    true => ModelOptions::dfmodel(),
+                    false => ModelOptions { pipeline_filling, ..ModelOptions::flowspace() },
+                },
             }
         },
     )
