@@ -179,21 +179,20 @@ pub struct Context<'c> {
     pub nodes_left: &'c mut u64,
     /// And so many more, some at a time, as long as that closes a gap that is wide.
     pub more: &'c mut u64,
-    /// The gap when the nodes last came to an end; infinite before.
+    /// The gap when half of the nodes were left; infinite before.
     pub gap: f64,
 }
 
 impl Context<'_> {
-    /// Whether nodes are left, taking more where the gap is wide and has closed since that was last done.
+    /// Whether nodes are left, taking more where the gap is wide and the last half of them closed some of it.
     fn goes_on(&mut self, bound: f64, best: f64) -> bool {
-        if *self.nodes_left == 0 {
-            let gap = 1.0 - bound / best;
-            if gap > WIDE_GAP && gap <= CLOSES * self.gap {
-                let step = JOINT_NODES.min(*self.more);
-                self.gap = gap;
-                *self.more -= step;
-                *self.nodes_left += step;
-            }
+        let gap = 1.0 - bound / best;
+        if *self.nodes_left == JOINT_NODES / 2 {
+            self.gap = gap;
+        } else if *self.nodes_left == 0 && gap > WIDE_GAP && gap <= CLOSES * self.gap {
+            let step = JOINT_NODES.min(*self.more);
+            *self.more -= step;
+            *self.nodes_left += step;
         }
         *self.nodes_left > 0
     }

@@ -134,8 +134,8 @@ impl<'a> Dual<'a> {
             if best[i].is_infinite() {
                 continue;
             }
-            for a in self.first[i]..self.first[i + 1] {
-                let arc = &self.arcs[a];
+            let from = self.first[i];
+            for (arc, a) in self.arcs[from..self.first[i + 1]].iter().zip(from..) {
                 let through = best[i] + self.cost(arc, paid).0;
                 let to = arc.to as usize;
                 if through < best[to] {
