@@ -217,20 +217,22 @@ impl Search<'_> {
             }
             let Some(joint) = joint::Joint::new(self, &candidate.degrees, longest) else { continue };
             let mut nodes_left = self.request.joint_nodes.saturating_sub(found.joint_nodes);
-            let before = nodes_left;
+            let taken = found.joint_nodes.saturating_sub(self.request.joint_nodes);
+            let mut more = self.request.more_sets().saturating_sub(taken);
+            let before = nodes_left + more;
             let start = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
             let mut evaluate = |strategies: &[Strategy], tiles: &[u64], ideals: &mut Option<Ideals>| {
                 let sharding = evaluated(tried, strategies);
                 self.try_sharding(candidate, (&sharding, Some(tiles)), best, ideals, found)?;
                 Ok(best.as_ref().map_or(f64::INFINITY, |b| b.objective))
             };
-            let mut context = Context { ideals, nodes_left: &mut nodes_left };
+            let mut context = Context { ideals, nodes_left: &mut nodes_left, more: &mut more, gap: f64::INFINITY };
             if only_starts {
                 joint.start(&mut context, &mut evaluate)?;
                 continue;
             }
             let ended = joint.run(&mut context, tried.pass.sharding.strategies.clone(), &mut evaluate, start)?;
-            found.joint_nodes += before - nodes_left;
+            found.joint_nodes += before - nodes_left - more;
             match ended {
                 Ended::Closed => {}
                 Ended::Near(bound) => found.unproven = found.unproven.min(bound),

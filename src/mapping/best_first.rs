@@ -23,11 +23,14 @@
 //! independent kernels these are all the orders there are. (What waits in DRAM does depend on it: the rule is kept only where
 //! there is room for everything at once.)
 //!
-//! **Bounds.** What is left costs at least the closed form of `remaining.rs`, and at least the sum of prices of the kernels left,
-//! where prices are known of which no partition holds more than it costs ([`super::cover`]).
+//! **Bounds.** What is left costs at least the closed form of `remaining.rs`; at least the sum of prices of the kernels left,
+//! where prices are known of which no partition holds more than it costs ([`super::cover`]); and at least the shortest path of the backbone that is left
+//! with prices for its leaves ([`super::relaxed`]), which counts launches and what fills. Of a partition that path also says, as soon as its part of the
+//! backbone is chosen, whether any choice of leaves may be worth it.
 
 use super::instance::{Compute, Instance, UseCost};
 use super::pricing::Pricer;
+use super::relaxed::{self, Ahead};
 use super::remaining::Remaining;
 use crate::deadline::{Deadline, Watch};
 use std::collections::{BinaryHeap, HashMap};
@@ -78,6 +81,7 @@ pub fn search(
     let search = Search {
         pricer: Pricer::new(instance),
         remaining: Remaining::new(instance),
+        ahead: relaxed::ahead(instance, known, deadline),
         fills: instance.fills(),
         roomy: instance.live_limit >= instance.waits_at_most(),
         known: known * (1.0 + CLEAR),
@@ -309,6 +313,7 @@ struct Search<'a> {
     graph: Graph,
     pricer: Pricer<'a>,
     remaining: Remaining<'a>,
+    ahead: Option<Ahead>,
     prices: Option<&'a [f64]>,
     effort: Effort,
     /// Whether pipelines of tiles fill and drain.
@@ -396,13 +401,16 @@ impl Search<'_> {
             let outside = prices.iter().enumerate().filter(|(k, _)| set & bit(*k) == 0);
             outside.map(|(_, price)| price).sum::<f64>()
         });
-        closed.max(priced) * (1.0 - 1e-12)
+        let ahead = self.ahead.as_ref().map_or(0.0, |ahead| ahead.after(set));
+        // Sums of many terms: rounding must not lift it.
+        (closed.max(priced) * (1.0 - 1e-12)).max(ahead * (1.0 - 1e-11))
     }
 
     /// All partitions that may begin at an ideal.
     fn go_on(&mut self, ideal: u32, set: u128, value: f64) {
         self.pricer.start(|k| set & bit(k) != 0);
-        let walk = Walk { ideal, value, ran: set };
+        let through = self.ahead.as_ref().map(|ahead| ahead.through(set));
+        let walk = Walk { ideal, value, ran: set, through };
         self.grow(&walk, set, 0);
     }
 
@@ -413,13 +421,21 @@ impl Search<'_> {
         !self.pricer.hopeless() && least <= self.known && !(self.reached && least >= self.known * (1.0 - TIE))
     }
 
+    /// Whether a partition with this part of the backbone may be part of a plan that is asked for, whatever its leaves.
+    fn may_take(&self, walk: &Walk, set: u128) -> bool {
+        let Some(through) = walk.through.as_ref().filter(|_| set != walk.ran) else { return true };
+        let Some(way) = through.get(&(set & self.graph.inner)) else { return false };
+        let sum = walk.value + way * (1.0 - 1e-11);
+        sum <= self.known && !(self.reached && sum >= self.known * (1.0 - TIE))
+    }
+
     /// The partition with so much of the backbone: with each choice of leaves, and with more of the backbone.
     fn grow(&mut self, walk: &Walk, set: u128, rank: usize) {
         if self.watch.is_over() || self.joins > self.effort.joins {
             return;
         }
         let backbone_left = self.graph.inner & !walk.ran != 0;
-        if set != walk.ran || !self.roomy || !backbone_left {
+        if (set != walk.ran || !self.roomy || !backbone_left) && self.may_take(walk, set) {
             let classes = self.classes(walk.ran, set);
             // The first leaf left is in the next partition, where only leaves are left.
             let must = usize::from(self.roomy && !backbone_left);
@@ -533,6 +549,8 @@ struct Walk {
     ideal: u32,
     value: f64,
     ran: u128,
+    /// The least of what is left by the part of the backbone that has run after the partition.
+    through: Option<HashMap<u128, f64, foldhash::fast::FixedState>>,
 }
 
 /// What makes leaves alike.

@@ -13,6 +13,9 @@
 use super::instance::{CAPACITY_TOLERANCE, Compute, Instance, PartitionCost, When, combine, piped};
 use crate::model::compute::CoreOption;
 
+/// Most numbers of cores that are kept, of all kernels.
+const MOST_KNOWN: usize = 1 << 21;
+
 /// A reader of a tensor, seen from the reader.
 #[derive(Debug, Clone, Copy)]
 struct Read {
@@ -70,6 +73,8 @@ pub(super) struct Pricer<'a> {
     read: Vec<Vec<Read>>,
     /// All times of all core options, ascending.
     times: Vec<f64>,
+    /// Of each kernel that has joined, the fewest cores at which it takes at most each of these times: a walk asks millions of times. Empty where unknown.
+    fewest: Vec<Vec<u64>>,
     /// Whether pipelines of tiles fill: else no kernel begins later than another.
     fills: bool,
     place: Vec<When>,
@@ -116,6 +121,7 @@ impl<'a> Pricer<'a> {
             made,
             read,
             times,
+            fewest: vec![Vec::new(); n],
             fills: instance.fills(),
             place: vec![When::After; n],
             begins: vec![0.0; n],
@@ -186,7 +192,7 @@ impl<'a> Pricer<'a> {
         self.sums.sram += kernel.resident_bytes;
         match &kernel.compute {
             Compute::Seconds(s) => self.sums.seconds += s,
-            Compute::Cores(options) => self.share_cores(options),
+            Compute::Cores(options) => self.share_cores(k, options),
         }
         for i in 0..self.made[k].len() {
             let t = self.made[k][i];
@@ -254,29 +260,46 @@ impl<'a> Pricer<'a> {
     }
 
     /// The best split of the cores with one more kernel: its slowest time is never before that of fewer kernels.
-    fn share_cores(&mut self, options: &[CoreOption]) {
+    fn share_cores(&mut self, k: usize, options: &[CoreOption]) {
+        if self.fewest[k].is_empty() && self.times.len() * self.fewest.len() <= MOST_KNOWN {
+            self.fewest[k] = self.times.iter().map(|t| cores_for(options, *t).unwrap_or(u64::MAX)).collect();
+        }
         let limit = self.instance.cores;
         let (first, used) = self.sums.slowest.unwrap_or((0, 0));
-        let here = self.times.get(first).and_then(|t| cores_for(options, *t)).map(|c| c.saturating_add(used));
-        if let Some(used) = here.filter(|used| *used <= limit) {
-            self.sums.slowest = Some((first, used));
-            return;
+        if first < self.times.len() {
+            let used = self.cores(k, first).saturating_add(used);
+            if used <= limit {
+                self.sums.slowest = Some((first, used));
+                return;
+            }
         }
-        let needed = |limit_s: f64| {
+        let needed = |at: usize| {
             let members = self.steps.iter().map(|s| s.kernel);
-            members
-                .filter_map(|k| match &self.instance.kernels[k].compute {
-                    Compute::Cores(options) => Some(cores_for(options, limit_s)),
-                    Compute::Seconds(_) => None,
-                })
-                .try_fold(0u64, |sum, cores| cores.map(|c| sum.saturating_add(c)))
-                .filter(|sum| *sum <= limit)
+            members.map(|k| self.cores(k, at)).fold(0, u64::saturating_add)
         };
-        let later = &self.times[first.min(self.times.len())..];
-        let at = first + later.partition_point(|t| needed(*t).is_none());
-        match self.times.get(at).and_then(|t| needed(*t)) {
-            Some(used) => self.sums.slowest = Some((at, used)),
-            None => self.sums.crowded = true,
+        // Fewer and fewer are needed the longer it may take.
+        let (mut at, mut end) = (first, self.times.len());
+        while at < end {
+            let middle = at.midpoint(end);
+            match needed(middle) <= limit {
+                true => end = middle,
+                false => at = middle + 1,
+            }
+        }
+        match at < self.times.len() {
+            true => self.sums.slowest = Some((at, needed(at))),
+            false => self.sums.crowded = true,
+        }
+    }
+
+    /// Fewest cores at which a kernel takes at most the time at a place among all; none are needed by one whose time no cores change.
+    fn cores(&self, k: usize, at: usize) -> u64 {
+        if let Some(cores) = self.fewest[k].get(at) {
+            return *cores;
+        }
+        match &self.instance.kernels[k].compute {
+            Compute::Cores(options) => cores_for(options, self.times[at]).unwrap_or(u64::MAX),
+            Compute::Seconds(_) => 0,
         }
     }
 

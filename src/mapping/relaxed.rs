@@ -4,35 +4,30 @@
 //! of them has 2^L ideals and more. Without them a graph of thousands of kernels is a *backbone* with few ideals, since all
 //! but a few kernels run before or after any given one. The kernels taken out are a *pool*: each costs its arithmetic,
 //! collectives, own DRAM bytes and own SRAM in some partition. What they share with the backbone is taken to be free, and
-//! each may be divided among partitions. So every plan of the whole graph gives a plan of the relaxed problem
+//! each may be divided among partitions. So every plan of the whole graph gives a plan of the relaxed problem (A_P: what does not overlap;
+//! lag_P: how much later the last of P's backbone kernels begins than the first, as a part of the pass)
 //!
 //! ```text
-//! least   sum over partitions P of  s (F_P + A_P) + additive(P)
+//! least   sum over partitions P of  s ((1 + lag_P) (F_P + A_P + y_P) + launch) + additive(P)
 //!         F_P >= M_P = the largest of compute, DRAM, network of P's backbone kernels (those that overlap)
 //!         F_P >= r_P + x_rP     for each overlapped resource r; x_rP: the pool's share of it in P
-//!         sum over P of x_rP = pool_r;   sum over P of (SRAM - sram_P) >= SRAM of the pool
+//!         sum over P of x_rP = pool_r;   sum over P of y_P = pool_A
+//!         sum over P of (SRAM - sram_P) >= SRAM of the pool
 //! ```
 //!
-//! The last line is dualised with prices m_r >= 0 (sum of them at most s: the price of a second) and v >= 0. For given prices the
-//! rest is a shortest path over the ideals of the backbone, an arc P costing
-//!
-//! ```text
-//! s (M_P + A_P) + additive(P) - sum over r of m_r (M_P - r_P) - v (SRAM - sram_P)
-//! ```
-//!
-//! (where a kernel of the pool fits P's SRAM at all; else s (M_P + A_P) + additive(P))
-//!
-//! and its length plus the prices of the whole pool bounds every plan from below. A partition of pool kernels alone adds SRAM
-//! and its overhead, so v is at most that overhead. With prices that sum to s and one resource alone this is the closed
-//! form of `remaining.rs` with the partitions of the backbone counted; prices between make it the better of many. They
-//! are improved by subgradient steps (Polyak's rule towards the best plan known). With an empty pool the path is the
-//! optimum itself, of graphs of any size.
+//! What the pool needs is dualised with prices m_r >= 0 and v >= 0 ([`dual`]), and what is left is a shortest path over the ideals of the backbone; its length
+//! plus the prices of the whole pool bounds every plan from below. The same prices bound what is left after any part of a plan ([`Ahead`]).
+//! With an empty pool the path is the optimum itself, of graphs of any size.
 //!
 //! What a kernel of the pool reads is loaded where it fits the SRAM neither with the producer nor with another reader.
 //!
 //! Not in the relaxation: limits of waiting tensors (DRAM capacity), and that a kernel put off loads again what it reads.
 
-use super::instance::{Compute, Instance, TensorCost, UseCost, combine};
+mod dual;
+
+pub(super) use self::dual::Ahead;
+use self::dual::{Dual, Need, Needs};
+use super::instance::{Compute, Instance, PartitionCost, TensorCost, UseCost, combine};
 use super::pricing::Pricer;
 use crate::deadline::Deadline;
 use std::collections::HashMap;
@@ -41,13 +36,13 @@ use std::collections::HashMap;
 const MOST_IDEALS: usize = 20_000;
 const IDEALS_A_KERNEL: usize = 6;
 
-/// Most partitions of a backbone; of 56 bytes each.
+/// Most partitions of a backbone; of 48 bytes each.
 const MOST_ARCS: usize = 4_000_000;
+/// The same of a backbone that bounds what is left after each part of a plan.
+const MOST_IDEALS_AHEAD: usize = 2_000;
+const MOST_ARCS_AHEAD: usize = 20_000;
 /// Most bytes of its ideals, of what may follow each, and of the steps between them: thousands of kernels beside each other have many.
 const MOST_BYTES: usize = 1 << 29;
-
-/// Passes over all arcs, in arcs.
-const WORK: usize = 150_000_000;
 
 /// What is known from below.
 #[derive(Debug, Clone, PartialEq)]
@@ -60,9 +55,9 @@ pub struct Relaxed {
     pub pooled: usize,
 }
 
-/// Prices found for a similar problem, to start from: of seconds of compute, DRAM, network, and of SRAM, each as a share of the
-/// largest allowed.
-pub type Prices = [f64; 4];
+/// Prices found for a similar problem, to start from, as shares of the largest allowed: of seconds of compute, DRAM, network, of SRAM, and of
+/// what a launch pays for seconds that fill.
+pub type Prices = [f64; 5];
 
 /// The ideals of a graph of any size, ascending in size.
 struct Ideals {
@@ -147,20 +142,21 @@ impl Ideals {
 #[derive(Clone, Copy)]
 struct Arc {
     to: u32,
+    /// How much later its last kernel begins than its first, as a part of the pass; infinite where no kernel of the pool fits beside.
+    lag: f32,
     /// What it costs alone.
     base: f64,
     /// Seconds of each overlapped resource that it leaves free, and the share of the SRAM.
-    free: Prices,
+    free: Needs,
 }
 
 /// What the pool needs.
 #[derive(Default)]
 struct Pool {
-    kernels: usize,
-    /// Costs that nothing absorbs.
-    fixed: f64,
-    /// Seconds of each overlapped resource, and SRAM as a share of the chip's.
-    needs: Prices,
+    /// Of each of its kernels wherever it runs.
+    own: Vec<(usize, Need)>,
+    /// Of loads of one tensor by several of them: one at least is made while one of them is left.
+    shared: Vec<Vec<(usize, Need)>>,
     /// SRAM of its smallest kernel: a partition with less to spare takes none of them.
     smallest: f64,
 }
@@ -201,15 +197,33 @@ pub fn bound_with_pool(
     }
     let (backbone, pool) = split(instance, &pooled, &kept, deadline)?;
     let ideals = Ideals::of(&backbone, limit, deadline)?;
-    let (arcs, first) = arcs(&backbone, &ideals, pool.smallest, deadline)?;
-    let problem = Dual { instance, pool, arcs, first };
-    if problem.pool.kernels == 0 {
-        let path = problem.shortest(&[0.0; 4])?;
-        let plan = plan(n, &ideals, &problem.chain(&path));
-        return Some(Relaxed { bound: path.length, plan: Some(plan), pooled: 0 });
+    let (arcs, first) = arcs(&backbone, &ideals, pool.smallest, MOST_ARCS, deadline)?;
+    let pool_size = pool.own.len();
+    let problem = Dual::new(instance, &pool, arcs, first);
+    if pool_size == 0 {
+        let (bound, chain) = problem.path_without_pool()?;
+        return Some(Relaxed { bound, plan: Some(plan(n, &ideals, &chain)), pooled: 0 });
     }
     let bound = problem.ascend(upper, prices, deadline)?;
-    Some(Relaxed { bound, plan: None, pooled: problem.pool.kernels })
+    Some(Relaxed { bound, plan: None, pooled: pool_size })
+}
+
+/// Bounds of what is left after each set of kernels that has run, the leaves being pooled, of plans of at most `upper`. `None` where the backbone is
+/// too wide to be worth it.
+pub(super) fn ahead(instance: &Instance, upper: f64, deadline: Deadline) -> Option<Ahead> {
+    let n = instance.kernels.len();
+    let pooled = pooled(instance, 1, 0);
+    let kept: Vec<usize> = (0..n).filter(|k| !pooled[*k]).collect();
+    if n > 128 || kept.is_empty() || deadline.is_over() {
+        return None;
+    }
+    let (backbone, pool) = split(instance, &pooled, &kept, deadline)?;
+    let ideals = Ideals::of(&backbone, MOST_IDEALS_AHEAD, deadline)?;
+    let (arcs, first) = arcs(&backbone, &ideals, pool.smallest, MOST_ARCS_AHEAD, deadline)?;
+    let set =
+        |set: &[u64]| kept.iter().enumerate().filter(|(i, _)| has(set, *i)).fold(0, |all, (_, k)| all | (1u128 << k));
+    let sets = ideals.sets.iter().map(|own| set(own)).collect();
+    Ahead::new(Dual::new(instance, &pool, arcs, first), sets, pool, upper, deadline)
 }
 
 /// Kernels that all that waits for them is pooled with, up to so many one after another; and kernels that wait for nothing.
@@ -242,7 +256,7 @@ fn split(instance: &Instance, pooled: &[bool], kept: &[usize], deadline: Deadlin
     let company = Company::new(instance);
     let index = |k: usize| kept.binary_search(&k).ok();
     let mut tensors = Vec::new();
-    let mut shared_bytes = 0.0;
+    let mut shared: Vec<Vec<(usize, f64)>> = Vec::new();
     for tensor in &instance.tensors {
         let alone = |k: usize| instance.kernels[k].pieces > 1;
         let pooled_readers = || tensor.uses.iter().filter(|u| pooled[u.kernel]);
@@ -256,9 +270,9 @@ fn split(instance: &Instance, pooled: &[bool], kept: &[usize], deadline: Deadlin
             let others = tensor.uses.iter().map(|u| u.kernel).filter(|k| !pooled[*k]);
             tensor.producer.into_iter().chain(others).all(|other| company.apart(other, reader))
         };
-        let loads = pooled_readers().filter(|u| !alone(u.kernel) && lonely(u.kernel)).map(|u| u.load_bytes);
+        let loads = pooled_readers().filter(|u| !alone(u.kernel) && lonely(u.kernel)).map(|u| (u.kernel, u.load_bytes));
         // Of kernels in pieces each loads by itself; whether another may share with it makes no difference.
-        shared_bytes += loads.fold(0.0, f64::max);
+        shared.push(loads.collect());
         if deadline.is_over() {
             return None;
         }
@@ -280,7 +294,7 @@ fn split(instance: &Instance, pooled: &[bool], kept: &[usize], deadline: Deadlin
     let kernels: Vec<_> = kept.iter().map(|k| instance.kernels[*k].clone()).collect();
     let pins = vec![None; kernels.len()];
     let backbone = Instance { kernels, tensors, pins, live_limit: f64::INFINITY, ..instance.clone() };
-    Some((backbone, pool(instance, pooled, shared_bytes)))
+    Some((backbone, pool(instance, pooled, &shared)))
 }
 
 /// Which pairs of kernels may share a partition, by SRAM.
@@ -368,13 +382,17 @@ fn sram_share(instance: &Instance, bytes: f64) -> f64 {
     if instance.sram_bytes.is_finite() && instance.sram_bytes > 0.0 { bytes / instance.sram_bytes } else { 0.0 }
 }
 
-/// Every partition of the backbone, by the ideal it starts at.
-fn arcs(backbone: &Instance, ideals: &Ideals, smallest: f64, deadline: Deadline) -> Option<(Vec<Arc>, Vec<usize>)> {
+/// Calls `visit` with every partition of the backbone: the ideal that it ends at and the kernel that joined last, the arithmetic of its kernels and what it
+/// costs. Where those that start at each ideal begin among all; `None` where `visit` has enough, or the deadline passes.
+fn each_partition(
+    backbone: &Instance,
+    ideals: &Ideals,
+    deadline: Deadline,
+    visit: &mut dyn FnMut(Step, f64, &PartitionCost) -> Option<()>,
+) -> Option<Vec<usize>> {
     let mut pricer = Pricer::new(backbone);
-    let mut arcs: Vec<Arc> = Vec::new();
-    let mut first = vec![0];
+    let (mut first, mut visited) = (vec![0], 0);
     let fluid: Vec<f64> = (0..backbone.kernels.len()).map(|k| fluid_s(backbone, k)).collect();
-    let goal = &backbone.goal;
     // Ideal, next step to try, least rank, arithmetic so far.
     let mut stack: Vec<(usize, usize, usize, f64)> = Vec::new();
     let mut watch = deadline.watch();
@@ -406,23 +424,70 @@ fn arcs(backbone: &Instance, ideals: &Ideals, smallest: f64, deadline: Deadline)
             let spent = spent + fluid[step.kernel];
             let cost = pricer.cost();
             if cost.sram_bytes <= backbone.sram_bytes * (1.0 + super::instance::CAPACITY_TOLERANCE) {
-                let (used, longest, _) = overlapped(backbone, [spent, cost.dram_s, cost.network_s], cost.compute_s);
-                let spare = backbone.sram_bytes - cost.sram_bytes;
-                let closed = backbone.kernels[step.kernel].pieces > 1
-                    || spare + backbone.sram_bytes * super::instance::CAPACITY_TOLERANCE < smallest;
-                let free = |r: usize| used[r].filter(|_| !closed).map_or(0.0, |used| (longest - used).max(0.0));
-                let sram = if closed { 0.0 } else { sram_share(backbone, spare).max(0.0) };
-                let value = goal.value(cost.time_s(backbone.overlap), cost.compute_s, cost.dram_bytes);
-                if arcs.len() == MOST_ARCS {
-                    return None;
-                }
-                arcs.push(Arc { to: step.to as u32, base: value, free: [free(0), free(1), free(2), sram] });
+                visit(step, spent, &cost)?;
+                visited += 1;
             }
             stack.push((step.to, ideals.first[step.to], step.kernel + 1, spent));
         }
-        first.push(arcs.len());
+        first.push(visited);
     }
+    Some(first)
+}
+
+/// Every partition of the backbone, by the ideal it starts at, with what it leaves to the pool.
+fn arcs(
+    backbone: &Instance,
+    ideals: &Ideals,
+    smallest: f64,
+    most: usize,
+    deadline: Deadline,
+) -> Option<(Vec<Arc>, Vec<usize>)> {
+    let mut arcs: Vec<Arc> = Vec::new();
+    let mut visit = |step: Step, spent: f64, cost: &PartitionCost| {
+        if arcs.len() == most {
+            return None;
+        }
+        let (used, longest, _) = overlapped(backbone, [spent, cost.dram_s, cost.network_s], cost.compute_s);
+        let spare = backbone.sram_bytes - cost.sram_bytes;
+        let closed = backbone.kernels[step.kernel].pieces > 1
+            || spare + backbone.sram_bytes * super::instance::CAPACITY_TOLERANCE < smallest;
+        let free = |r: usize| used[r].filter(|_| !closed).map_or(0.0, |used| (longest - used).max(0.0));
+        let sram = if closed { 0.0 } else { sram_share(backbone, spare).max(0.0) };
+        // Rounded down.
+        let lag = if closed { f32::INFINITY } else { (cost.lag * (1.0 - 1e-6)) as f32 };
+        let (base, free) = (backbone.value(cost), [free(0), free(1), free(2), sram]);
+        arcs.push(Arc { to: step.to as u32, lag, base, free });
+        Some(())
+    };
+    let first = each_partition(backbone, ideals, deadline, &mut visit)?;
     Some((arcs, first))
+}
+
+/// Partitions of the kernels that others wait for, of a graph or pass.
+pub(super) struct Ways {
+    /// The ideal that each ends at, how much later its last kernel begins than its first as a part of the pass, and its pace in seconds.
+    pub(super) ends: Vec<(usize, f64, f64)>,
+    /// Where those of each ideal begin.
+    pub(super) first: Vec<usize>,
+}
+
+/// The partitions of the kernels that others wait for, none where there are no such kernels; `None` where they are too many.
+pub(super) fn ways(instance: &Instance, deadline: Deadline) -> Option<Ways> {
+    let pooled = pooled(instance, 1, 0);
+    let kept: Vec<usize> = (0..instance.kernels.len()).filter(|k| !pooled[*k]).collect();
+    let mut ends = Vec::new();
+    if kept.is_empty() {
+        return Some(Ways { ends, first: vec![0] });
+    }
+    let (backbone, _) = split(instance, &pooled, &kept, deadline)?;
+    let ideals = Ideals::of(&backbone, MOST_IDEALS_AHEAD, deadline)?;
+    let mut visit = |step: Step, _, cost: &PartitionCost| {
+        let pace = combine(backbone.overlap, cost.compute_s, cost.dram_s, cost.network_s);
+        ends.push((step.to, cost.lag, pace));
+        (ends.len() <= MOST_ARCS_AHEAD).then_some(())
+    };
+    let first = each_partition(&backbone, &ideals, deadline, &mut visit)?;
+    Some(Ways { ends, first })
 }
 
 /// Seconds of the resources that overlap (compute alone where nothing does), the longest of them, and the rest, which adds up.
@@ -435,12 +500,11 @@ fn overlapped(instance: &Instance, [fluid, dram, network]: [f64; 3], compute: f6
     }
 }
 
-/// What the pooled kernels need wherever they run; `shared_bytes` are loaded by some of them.
-fn pool(instance: &Instance, pooled: &[bool], shared_bytes: f64) -> Pool {
+/// What the pooled kernels need wherever they run; `shared`: of each tensor what some of them load that share it with nobody else.
+fn pool(instance: &Instance, pooled: &[bool], shared: &[Vec<(usize, f64)>]) -> Pool {
     let goal = &instance.goal;
     let additive_compute = instance.kernels.iter().all(|k| matches!(k.compute, Compute::Seconds(_)));
     let members: Vec<usize> = (0..pooled.len()).filter(|k| pooled[*k]).collect();
-    let mut pool = Pool { kernels: members.len(), ..Pool::default() };
     // Bytes of each kernel wherever it runs; of what only pooled kernels load, in total.
     let mut bytes = vec![0.0; pooled.len()];
     let mut sram = vec![0.0; pooled.len()];
@@ -462,15 +526,14 @@ fn pool(instance: &Instance, pooled: &[bool], shared_bytes: f64) -> Pool {
         }
         widest.into_iter().for_each(|(k, load)| bytes[k] += load);
     }
-    let mut put = |compute: f64, dram_bytes: f64, network: f64, serial: f64| {
+    let need = |compute: f64, dram_bytes: f64, network: f64, serial: f64| {
         let dram_s = dram_bytes / instance.dram_bytes_per_s;
         let (needs, _, rest) = overlapped(instance, [compute, dram_s, network], compute);
-        needs.iter().enumerate().for_each(|(r, need)| pool.needs[r] += need.unwrap_or(0.0));
+        let [a, b, c] = needs.map(|need| need.unwrap_or(0.0));
         let busy = if additive_compute { compute } else { 0.0 };
-        pool.fixed += goal.value(serial + rest, busy, dram_bytes);
+        Need { fixed: goal.value(serial, busy, dram_bytes), rest, needs: [a, b, c, 0.0] }
     };
-    put(0.0, shared_bytes, 0.0, 0.0);
-    let mut of_loners = 0.0;
+    let mut pool = Pool { smallest: f64::INFINITY, ..Pool::default() };
     for &k in &members {
         let kernel = &instance.kernels[k];
         let own = bytes[k] + kernel.dram_bytes;
@@ -480,157 +543,19 @@ fn pool(instance: &Instance, pooled: &[bool], shared_bytes: f64) -> Pool {
             let time = combine(instance.overlap, compute, dram_s, kernel.network_s)
                 + kernel.serial_s
                 + instance.partition_overhead_s;
-            of_loners += goal.value(time, compute, own);
+            pool.own.push((k, Need { fixed: goal.value(time, compute, own), ..Need::default() }));
             continue;
         }
-        put(compute, own, kernel.network_s, kernel.serial_s);
+        let resident = kernel.resident_bytes + sram[k];
+        let mut need = need(compute, own, kernel.network_s, kernel.serial_s);
+        need.needs[3] = sram_share(instance, resident);
+        pool.smallest = pool.smallest.min(resident);
+        pool.own.push((k, need));
     }
-    pool.fixed += of_loners;
-    let residents = members.iter().filter(|k| !alone(**k)).map(|k| instance.kernels[*k].resident_bytes + sram[*k]);
-    pool.smallest = residents.clone().fold(f64::INFINITY, f64::min);
-    pool.needs[3] = sram_share(instance, residents.sum());
+    let of_tensor =
+        |loads: &Vec<(usize, f64)>| loads.iter().map(|(k, load)| (*k, need(0.0, *load, 0.0, 0.0))).collect();
+    pool.shared = shared.iter().filter(|loads| !loads.is_empty()).map(of_tensor).collect();
     pool
-}
-
-/// The dual problem.
-struct Dual<'a> {
-    instance: &'a Instance,
-    pool: Pool,
-    arcs: Vec<Arc>,
-    first: Vec<usize>,
-}
-
-struct ShortestPath {
-    length: f64,
-    /// The arc that each ideal is reached by.
-    by: Vec<(u32, u32)>,
-}
-
-impl Dual<'_> {
-    /// Most that each price may be: a second, and the overhead of a partition.
-    fn most(&self) -> Prices {
-        let i = self.instance;
-        let room = 1.0 - sram_share(i, i.base_sram_bytes);
-        let sram = if room > 0.0 { i.goal.second * i.partition_overhead_s / room } else { 0.0 };
-        [i.goal.second, i.goal.second, i.goal.second, sram]
-    }
-
-    fn shortest(&self, price: &Prices) -> Option<ShortestPath> {
-        let n = self.first.len() - 1;
-        let mut best = vec![f64::INFINITY; n];
-        let mut by = vec![(u32::MAX, u32::MAX); n];
-        best[0] = 0.0;
-        for i in 0..n {
-            if best[i].is_infinite() {
-                continue;
-            }
-            for a in self.first[i]..self.first[i + 1] {
-                let arc = &self.arcs[a];
-                let saved: f64 = price.iter().zip(&arc.free).map(|(p, f)| p * f).sum();
-                let through = best[i] + arc.base - saved;
-                let to = arc.to as usize;
-                if through < best[to] {
-                    best[to] = through;
-                    by[to] = (i as u32, a as u32);
-                }
-            }
-        }
-        let length = *best.last()?;
-        length.is_finite().then_some(ShortestPath { length, by })
-    }
-
-    /// The arcs of a path with the ideals that they start at, from the first.
-    fn chain(&self, path: &ShortestPath) -> Vec<(usize, usize)> {
-        let mut out = Vec::new();
-        let mut at = path.by.len() - 1;
-        while at != 0 {
-            let (from, arc) = path.by[at];
-            out.push((from as usize, arc as usize));
-            at = from as usize;
-        }
-        out.reverse();
-        out
-    }
-
-    /// The dual value of prices (shares of the most allowed), and its slope.
-    fn value(&self, shares: &Prices) -> Option<(f64, Prices)> {
-        let most = self.most();
-        let price: Prices = std::array::from_fn(|r| shares[r] * most[r]);
-        let path = self.shortest(&price)?;
-        let needs = &self.pool.needs;
-        let value = path.length + self.pool.fixed + price.iter().zip(needs).map(|(p, need)| p * need).sum::<f64>();
-        let mut slope = *needs;
-        for (_, a) in self.chain(&path) {
-            slope.iter_mut().zip(&self.arcs[a].free).for_each(|(s, free)| *s -= free);
-        }
-        slope.iter_mut().zip(&most).for_each(|(s, most)| *s *= most);
-        Some((value, slope))
-    }
-
-    /// The best dual value found.
-    fn ascend(&self, upper: f64, start: &mut Option<Prices>, deadline: Deadline) -> Option<f64> {
-        let rounds = (WORK / self.arcs.len().max(1)).clamp(12, 80);
-        let corners =
-            [[0.0; 4], [1.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.5, 0.5, 0.0, 0.5]];
-        let mut best = f64::NEG_INFINITY;
-        let mut best_at = [0.0; 4];
-        for at in start.iter().copied().chain(corners) {
-            let (value, _) = self.value(&at)?;
-            if value > best {
-                (best, best_at) = (value, at);
-            }
-        }
-        let (mut at, mut pace, mut stale) = (best_at, 1.0, 0);
-        for _ in 0..rounds {
-            if best >= upper * (1.0 - 1e-7) || pace < 1e-3 || deadline.is_over() {
-                break;
-            }
-            let (value, slope) = self.value(&at)?;
-            if value > best {
-                (best, best_at, stale) = (value, at, 0);
-            } else {
-                stale += 1;
-                if stale == 4 {
-                    (pace, stale, at) = (pace / 2.0, 0, best_at);
-                    continue;
-                }
-            }
-            let norm: f64 = slope.iter().map(|s| s * s).sum();
-            let target = if upper.is_finite() { upper - value } else { value.abs() * 0.05 };
-            if norm <= 0.0 || target <= 0.0 {
-                break;
-            }
-            let step = pace * target / norm;
-            at = allowed(std::array::from_fn(|r| at[r] + step * slope[r]));
-        }
-        *start = Some(best_at);
-        Some(best)
-    }
-}
-
-/// The nearest prices that are allowed: shares of at least zero; those of a second together at most one.
-fn allowed(mut at: Prices) -> Prices {
-    at[3] = at[3].clamp(0.0, 1.0);
-    let mut seconds = [at[0], at[1], at[2]];
-    if seconds.iter().map(|s| s.max(0.0)).sum::<f64>() > 1.0 {
-        // Projection on the simplex: all lowered by the same amount.
-        let mut sorted = seconds;
-        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
-        let mut sum = 0.0;
-        let mut shift = 0.0;
-        for (i, s) in sorted.iter().enumerate() {
-            sum += s;
-            let here = (sum - 1.0) / (i as f64 + 1.0);
-            if s - here > 0.0 {
-                shift = here;
-            }
-        }
-        seconds.iter_mut().for_each(|s| *s -= shift);
-    }
-    for (r, s) in seconds.iter().enumerate() {
-        at[r] = s.clamp(0.0, 1.0);
-    }
-    at
 }
 
 /// The partition of each kernel of a path without a pool.

@@ -74,6 +74,12 @@ crate::choice! {
 /// Sets of shardings that a search may look at: about half a minute of one core where all are looked at.
 pub const JOINT_NODES: u64 = 15_000;
 
+/// So many times as many are looked at where that closes a gap of more than [`WIDE_GAP`].
+pub const JOINT_STEPS: u64 = 4;
+
+/// A gap that is wide.
+pub const WIDE_GAP: f64 = 0.01;
+
 /// Decisions that are fixed beforehand.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Pins {
@@ -152,6 +158,12 @@ impl Default for Request {
 }
 
 impl Request {
+    /// How many sets of shardings are looked at beyond [`Request::joint_nodes`], as long as that closes a gap of more than [`WIDE_GAP`]: none where another
+    /// number than the default was asked for.
+    pub fn more_sets(&self) -> u64 {
+        if self.joint_nodes == JOINT_NODES { (JOINT_STEPS - 1) * JOINT_NODES } else { 0 }
+    }
+
     /// Whether sharding and fusion of a graph of so many kernels are one search.
     pub fn is_joint(&self, system: &System, kernels: usize) -> bool {
         let free = self.pins.partition.iter().all(Option::is_none) && self.max_partitions.is_none();

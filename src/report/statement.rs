@@ -167,10 +167,16 @@ fn open(left: LeftOpen, request: &Request) -> String {
             request.limits.seconds.unwrap_or_default()
         ),
         LeftOpen::Interrupted => INTERRUPTED.into(),
-        LeftOpen::Sets => format!(
-            "the search of shardings stopped at {} sets of them: more --joint-nodes (in a study solve.joint_nodes) go on",
-            request.joint_nodes
-        ),
+        LeftOpen::Sets => {
+            let most = match request.more_sets() {
+                0 => String::new(),
+                more => format!(" to {}", request.joint_nodes + more),
+            };
+            format!(
+                "the search of shardings stopped at {}{most} sets of them: more --joint-nodes (in a study solve.joint_nodes) go on",
+                request.joint_nodes
+            )
+        }
         LeftOpen::Nodes => format!(
             "a MILP stopped at {} nodes: a larger --node-limit (in a study solve.nodes) goes on",
             request.limits.nodes.unwrap_or_default()

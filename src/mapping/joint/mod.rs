@@ -18,6 +18,7 @@
 
 mod alone;
 mod alone_bounds;
+mod filling;
 mod links;
 mod of_blocks;
 pub mod relaxed;
@@ -27,7 +28,7 @@ mod together;
 use super::degrees::Degrees;
 use super::exact::Path;
 use super::ideals::Ideals;
-use super::request::MapError;
+use super::request::{JOINT_NODES, MapError, WIDE_GAP};
 use super::search::{Search, TIE};
 use super::sharding::{self, Link, Problem, Unit};
 use super::tiling::{is_whole, tile_counts};
@@ -36,6 +37,7 @@ use crate::model::layout::{Layout, strategies};
 use crate::system::Style;
 use crate::system::options::Layouts;
 use alone_bounds::KernelByKernel;
+use filling::Filling;
 use relaxed::{Open, Relaxation};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
@@ -47,6 +49,9 @@ pub const MOST_KERNELS: usize = 128;
 
 /// Most tile counts that are told apart at once.
 const MOST_TILE_COUNTS: usize = 64;
+
+/// The part of a gap that may be left of it where more sets are worth it.
+const CLOSES: f64 = 0.99;
 
 /// How the search of an assignment ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -72,6 +77,8 @@ struct Set {
     known: [[Option<Rc<Path>>; 2]; 2],
     /// Price of a byte in the DRAM at which the bound of a set that contains this one was greatest, and which shares of layers say what is held.
     byte_price: Option<(f64, usize)>,
+    /// What launches and filling cost at least, of a set that contains this one: with weights streamed or kept on chip.
+    filling: [Option<Rc<Filling>>; 2],
 }
 
 impl Set {
@@ -170,6 +177,25 @@ pub struct Context<'c> {
     pub ideals: &'c mut Option<Ideals>,
     /// Nodes that may still be looked at.
     pub nodes_left: &'c mut u64,
+    /// And so many more, some at a time, as long as that closes a gap that is wide.
+    pub more: &'c mut u64,
+    /// The gap when half of the nodes were left; infinite before.
+    pub gap: f64,
+}
+
+impl Context<'_> {
+    /// Whether nodes are left, taking more where the gap is wide and the last half of them closed some of it.
+    fn goes_on(&mut self, bound: f64, best: f64) -> bool {
+        let gap = 1.0 - bound / best;
+        if *self.nodes_left == JOINT_NODES / 2 {
+            self.gap = gap;
+        } else if *self.nodes_left == 0 && gap > WIDE_GAP && gap <= CLOSES * self.gap {
+            let step = JOINT_NODES.min(*self.more);
+            *self.more -= step;
+            *self.nodes_left += step;
+        }
+        *self.nodes_left > 0
+    }
 }
 
 /// Prices a sharding exactly at some tile counts: the objective of the best plan found so far, that one's included.
@@ -254,7 +280,14 @@ impl<'a> Joint<'a> {
         let mut heap = BinaryHeap::new();
         let mut made = 0;
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
-        let root = Set { open: self.root.clone(), tiles: all, depth: 0, known: Default::default(), byte_price: None };
+        let root = Set {
+            open: self.root.clone(),
+            tiles: all,
+            depth: 0,
+            known: Default::default(),
+            byte_price: None,
+            filling: Default::default(),
+        };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
         while let Some(node) = heap.pop() {
             if node.bound >= best * (1.0 - TIE) || (self.search.request.any && best.is_finite()) {
@@ -263,7 +296,7 @@ impl<'a> Joint<'a> {
             if node.bound >= best * near {
                 return Ok(Ended::Near(node.bound));
             }
-            if self.bounds.is_out_of_reach() || *context.nodes_left == 0 || self.search.out_of_time() {
+            if self.bounds.is_out_of_reach() || !context.goes_on(node.bound, best) || self.search.out_of_time() {
                 return Ok(Ended::Stopped(node.bound));
             }
             *context.nodes_left -= 1;

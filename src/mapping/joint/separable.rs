@@ -94,8 +94,9 @@ pub struct Separable {
     overlap: Overlap,
     /// Seconds of each bundle that no sharding changes: DRAM traffic of tensors that must cross.
     dram: Vec<f64>,
-    /// Seconds that nothing overlaps.
+    /// Seconds that nothing overlaps, and of these the launches.
     serial_s: f64,
+    launches_s: f64,
     rates: Rates,
     /// What the objective counts of each kernel and strategy, and of what must cross, beside the seconds.
     uses: Vec<Vec<f64>>,
@@ -171,8 +172,8 @@ impl Separable {
             }
         }
         let used = if alone { n } else { bundles };
-        let serial_s =
-            relaxed.kernels.iter().map(|k| k.serial_s).sum::<f64>() + used as f64 * relaxed.partition_overhead_s;
+        let launches_s = used as f64 * relaxed.partition_overhead_s;
+        let serial_s = relaxed.kernels.iter().map(|k| k.serial_s).sum::<f64>() + launches_s;
         let payers = (0..base.groups.len())
             .map(|g| {
                 let links = base.links.iter().filter(|l| l.group == Some(g));
@@ -220,6 +221,7 @@ impl Separable {
             overlap: relaxed.overlap,
             dram,
             serial_s,
+            launches_s,
             rates,
             uses,
             crossing,
@@ -230,6 +232,11 @@ impl Separable {
             byte_price: 0.0,
             starts: Vec::new(),
         }
+    }
+
+    /// Seconds of launches that the bound counts, and of all that nothing overlaps.
+    pub fn launches_and_serial(&self) -> (f64, f64) {
+        (self.launches_s, self.serial_s)
     }
 
     /// Where the DRAM is short, shardings that leave room, the one that holds least the last.

@@ -7,10 +7,11 @@ use super::super::exact::{self, Path, Searched};
 use super::super::ideals::{Ideals, MAX_IDEALS};
 use super::super::instance::{Instance, When};
 use super::super::partitions::Fused;
-use super::super::request::{Engine, MapError};
+use super::super::request::{Engine, MapError, Objective};
 use super::super::search::{Search, TIE};
 use super::super::sharding::Problem;
 use super::super::wide;
+use super::filling::Filling;
 use super::relaxed::{Open, Relaxation};
 use super::separable::{self, Conversions, Own, Separable};
 use super::{Bounds, Context, MOST_KERNELS, MOST_TILE_COUNTS, Set};
@@ -49,6 +50,8 @@ pub struct Together<'a> {
     ideals: OnceCell<Vec<Option<Ideals>>>,
     /// Searches over ideals as they are reached that were given up.
     given_up: Cell<u32>,
+    /// Searches over ideals as they are reached of problems whose pipelines fill.
+    that_fill: Cell<u32>,
     /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
     least_forward: [OnceCell<Option<f64>>; 2],
 }
@@ -93,13 +96,15 @@ impl<'a> Together<'a> {
         separable.limit_memory(held(shares), others, search.dram_capacity() - relaxation.held_by_all());
         separable.tune(&root, ROUNDS);
         let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
-        let given_up = Cell::new(0);
-        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, given_up, least_forward })
+        let (given_up, that_fill) = (Cell::new(0), Cell::new(0));
+        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, given_up, that_fill, least_forward })
     }
 
     /// Whether a shortest path over ideals is out of reach.
     fn large(&self) -> bool {
-        self.given_up.get() > MOST_GIVEN_UP || self.search.workload.kernels.len() > MOST_KERNELS
+        self.given_up.get() > MOST_GIVEN_UP
+            || self.that_fill.get() > MOST_THAT_FILL
+            || self.search.workload.kernels.len() > MOST_KERNELS
     }
 
     /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`. `known` has the best
@@ -162,6 +167,9 @@ impl<'a> Together<'a> {
         let all = self.ideals.get_or_init(|| {
             parts.iter().map(|part| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete)).collect()
         });
+        if all.iter().any(Option::is_none) && instance.fills() {
+            self.that_fill.set(self.that_fill.get() + 1);
+        }
         let deadline = self.search.deadline();
         let [ahead, behind] = known;
         let (first, others) = (&all[0], &all[1..]);
@@ -216,6 +224,38 @@ impl<'a> Together<'a> {
         // Descending.
         let most = tiles.first().map_or(1, |i| self.tiles[*i]);
         (if tiles.len() == 1 { most } else { 1 }, most)
+    }
+
+    /// The least value of launches and filling beyond what a weighted sum of `layer` counts of them.
+    fn beside_pace(&self, set: &mut Set, layer: f64) -> f64 {
+        let is_quick = set.filling.iter().flatten().any(|filling| filling.is_quick);
+        if set.depth == 0 || (is_quick && set.depth.is_multiple_of(TILES_AGAIN)) {
+            let ends = self.ends(&set.tiles);
+            for mode in self.modes {
+                let filling = match self.relaxation.instance(&set.open, ends, *mode) {
+                    Some(instance) => Filling::of(&instance, self.search.deadline()),
+                    None => Some(Filling::of_no_plan()),
+                };
+                // What held of the larger set holds of this one.
+                if let Some(filling) = filling {
+                    set.filling[usize::from(*mode)] = Some(Rc::new(filling));
+                }
+            }
+        }
+        let second = self.relaxation.rates.second;
+        let (launches, serial) = self.separable.launches_and_serial();
+        // Of other objectives not all of it are seconds.
+        let pace = match self.search.request.objective {
+            Objective::Time => (layer - serial).max(0.0),
+            Objective::Energy | Objective::Cost => 0.0,
+        };
+        let of = |mode: &bool| match &set.filling[usize::from(*mode)] {
+            Some(filling) => filling.least(pace) * (1.0 - TIE * 1e-2),
+            None => 0.0,
+        };
+        let least = self.modes.iter().map(of).fold(f64::INFINITY, f64::min);
+        // Where no plan fits, the fused bound says so.
+        if least.is_finite() { second * (least - launches).max(0.0) } else { 0.0 }
     }
 
     /// The tile counts at which some sharding of a set may beat `best`.
@@ -303,7 +343,10 @@ impl Bounds for Together<'_> {
         }
         let Some((layer, sharding)) = self.separable.least_tuned(&set.open, MORE_ROUNDS) else { return Ok(None) };
         let stage = self.relaxation.stage(&set.open);
-        let bound = self.total(&stage, layer);
+        if self.total(&stage, layer) >= best * (1.0 - TIE) {
+            return Ok(None);
+        }
+        let bound = self.total(&stage, layer + self.beside_pace(set, layer));
         if bound >= best * (1.0 - TIE) {
             return Ok(None);
         }
@@ -388,6 +431,9 @@ const EFFORT: Effort = Effort { ideals: 20_000, joins: 1_000_000 };
 
 /// So many of them may be given up before sets smaller than the whole are out of reach.
 const MOST_GIVEN_UP: u32 = 0;
+
+/// And so many searched where pipelines of tiles fill: bounds of sets hardly rise there, and each takes long.
+const MOST_THAT_FILL: u32 = 16;
 
 /// The value of the best partitions of a pass, if it is at most `cutoff`. Where those of a larger set cost here what they
 /// cost there, they are the best here too: every cost of a smaller set is at least that of a larger one.

@@ -236,9 +236,8 @@ fn a_stopped_sharding_solve_is_no_proof() {
     let w = WorkloadSpec::build(&Node::parse("wide.yaml", &text).expect("YAML")).unwrap_or_else(|e| panic!("{e}"));
     let found = Cell::new(None);
     check(40, &system(false), |s| {
-        if s.chip_count() > 1 && s.memory.0.capacity.is_none() && found.take().is_none() {
-            found.set(Some(s));
-        }
+        let fits = s.chip_count() > 1 && s.memory.0.capacity.is_none();
+        found.set(found.take().or(fits.then_some(s)));
         Ok(())
     });
     let s = found.take().expect("a system of several chips");

@@ -10,6 +10,7 @@ use flowspace::spec::Node;
 use flowspace::spec::read::{Fraction, Ref, Share, Table};
 use flowspace::system::kernels::{Burst, Kernels, Tile};
 use flowspace::system::network::Arrangement;
+use flowspace::system::options::Charge;
 use flowspace::system::source::Source;
 use flowspace::system::{Chip, Dimension, Efficiency, Link, Memory, ModelOptions, Network, Style, SwitchPart, System};
 use flowspace::units::{
@@ -97,6 +98,11 @@ fn kernels(lanes: u32) -> Kernels {
     }
 }
 
+/// Of two systems in three pipelines fill and drain, told by a number that is drawn for something else: the other numbers stay what they are.
+fn filling(number: u32) -> Charge {
+    if number.is_multiple_of(3) { Charge::Ignored } else { Charge::Charged }
+}
+
 pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
     let style = prop_oneof![2 => Just(Style::Dataflow), 1 => Just(Style::KernelByKernel)];
     let efficiency =
@@ -182,7 +188,10 @@ pub fn system(dfmodel: bool) -> impl Strategy<Value = System> {
                 },
                 chips: None,
                 overlap: None,
-                model: if dfmodel { ModelOptions::dfmodel() } else { ModelOptions::flowspace() },
+                model: match dfmodel {
+                    true => ModelOptions::dfmodel(),
+                    false => ModelOptions { pipeline_filling: filling(cores + lanes), ..ModelOptions::flowspace() },
+                },
             }
         },
     )
