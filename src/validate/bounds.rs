@@ -22,7 +22,7 @@ crate::spec! {
     pub struct Bounds ("bounds of classes", check: check) {
         /// When and by which command the `measured_mape_pct` were measured.
         measured: Option<String>,
-        /// Mean absolute error of training steps on machines left out whole (datasheet and generic software), in per cent.
+        /// What nine training steps of ten on chips left out whole (datasheet, software of its kind) are off at most, in per cent.
         unseen_training_pct: Option<f64>,
         /// The same of serving.
         unseen_inference_pct: Option<f64>,
