@@ -6,7 +6,7 @@ use crate::spec::{
     Node, Problems, Reader,
     read::{Fraction, Share, Table},
 };
-use crate::units::{Bandwidth, FlopRate, Seconds};
+use crate::units::{Bandwidth, FlopRate, Seconds, median};
 
 crate::spec! {
     /// A piece of a product's result that one unit computes at a time.
@@ -193,14 +193,6 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
     }
 }
 
-/// The middle of some numbers.
-fn middle(mut numbers: Vec<f64>) -> Option<f64> {
-    numbers.sort_by(f64::total_cmp);
-    let half = numbers.len() / 2;
-    let upper = *numbers.get(half)?;
-    Some(if numbers.len() % 2 == 1 { upper } else { (numbers[half - 1] + upper) / 2.0 })
-}
-
 impl Kernels {
     /// The same chip where its datasheet alone is known: peaks, units and tiles. Each share and time is the middle of what measurements gave
     /// of the `others`, and as where a file states none if there is no such chip.
@@ -212,7 +204,7 @@ impl Kernels {
         let mut new: Self = Reader::read(&Node::parse("datasheet", bare)?)?;
         (new.peak, new.units, new.tiles) = (self.peak.clone(), self.units, self.tiles.clone());
         let of = |field: &str, value: fn(&Self) -> Option<f64>| {
-            middle(others.iter().filter(|k| k.source.is_measured(field)).filter_map(|k| value(k)).collect())
+            median(others.iter().filter(|k| k.source.is_measured(field)).filter_map(|k| value(k)).collect())
         };
         let share = |found: Option<f64>, usual: Fraction| found.map_or(usual, Fraction);
         new.efficiency = share(of("efficiency", |k| Some(k.efficiency.0)), new.efficiency);
@@ -222,7 +214,7 @@ impl Kernels {
         new.launch = of("launch", |k| Some(k.launch.0)).map_or(new.launch, Seconds);
         let burst = |value: fn(&Burst) -> Fraction| {
             let measured = others.iter().filter(|k| k.source.is_measured("burst"));
-            middle(measured.filter_map(|k| k.burst.as_ref().map(|b| value(b).0)).collect()).map(Fraction)
+            median(measured.filter_map(|k| k.burst.as_ref().map(|b| value(b).0)).collect()).map(Fraction)
         };
         let usual = new.burst_of("bf16");
         new.burst = Some(Burst {
