@@ -355,6 +355,21 @@ fn write_scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -
     if value == 0.0 { write!(f, "0 {unit}") } else { write!(f, "{scaled:.decimals$} {unit}") }
 }
 
+/// The one in the middle of some values, the upper of two: one that is there.
+pub fn middle<T: Ord + Copy>(values: &mut [T]) -> Option<T> {
+    let half = values.len() / 2;
+    (!values.is_empty()).then(|| *values.select_nth_unstable(half).1)
+}
+
+/// The median of some numbers: of an even count the mean of the two in the middle.
+pub fn median(mut numbers: Vec<f64>) -> Option<f64> {
+    numbers.sort_by(f64::total_cmp);
+    let half = numbers.len() / 2;
+    let upper = *numbers.get(half)?;
+    let lower = if numbers.len() % 2 == 1 { upper } else { numbers.get(half.checked_sub(1)?).copied()? };
+    Some((lower + upper) / 2.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -451,6 +466,14 @@ mod tests {
         assert_eq!(Price(30_000.0).shortest(), "$30000");
         assert_eq!(Price(125e6).shortest(), "$125M");
         assert_eq!(Bytes(80.0 * 1024f64.powi(3)).shortest(), "80 GiB");
+    }
+
+    #[test]
+    fn what_lies_in_the_middle() {
+        assert_eq!([median(vec![]), median(vec![3.0]), median(vec![5.0, 1.0])], [None, Some(3.0), Some(3.0)]);
+        assert_eq!(median(vec![9.0, 1.0, 2.0]), Some(2.0));
+        assert_eq!([middle::<i64>(&mut []), middle(&mut [7]), middle(&mut [5, 1])], [None, Some(7), Some(5)]);
+        assert_eq!(middle(&mut [4, 9, 1, 2]), Some(4));
     }
 
     #[test]

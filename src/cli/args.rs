@@ -9,6 +9,19 @@ pub fn none_of(text: &str, words: &[&str]) -> String {
     format!("expected {}, found {text:?}{}", words.join(", "), meant(text, words))
 }
 
+/// A parser of the words of a choice.
+macro_rules! word {
+    ($choice:ty) => {
+        |text: &str| {
+            <$choice>::from_word(text).ok_or_else(|| {
+                let words: Vec<&str> = <$choice>::ALL.iter().map(|c| c.word()).collect();
+                $crate::cli::args::none_of(text, &words)
+            })
+        }
+    };
+}
+pub(super) use word;
+
 /// A whole number of at least 1.
 ///
 /// # Errors

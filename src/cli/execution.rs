@@ -1,6 +1,6 @@
 //! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
 
-use super::args::positive;
+use super::args::{positive, word};
 use super::interrupt::Interrupt;
 use super::map::{Format, HowMany, MapArgs};
 use super::present::{align, plain, significant};
@@ -27,18 +27,6 @@ use clap::Args;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// A parser of the words of a choice.
-macro_rules! word {
-    ($choice:ty) => {
-        |text: &str| {
-            <$choice>::from_word(text).ok_or_else(|| {
-                let words: Vec<&str> = <$choice>::ALL.iter().map(|c| c.word()).collect();
-                super::args::none_of(text, &words)
-            })
-        }
-    };
-}
 
 /// Decisions of an execution; what is left out is searched.
 #[derive(Debug, Clone, Args)]

@@ -47,6 +47,7 @@ use crate::mapping::search::MapError;
 use crate::spec::{Problem, Problems};
 use crate::study::progress::Show;
 use clap::{Parser, Subcommand};
+use std::io::{self, Write};
 
 /// Finds provably best mappings of machine-learning and HPC workloads onto systems of chips, memories and networks.
 #[derive(Debug, Parser)]
@@ -214,18 +215,36 @@ static NOT_PRINTED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBoo
 
 /// Writes to standard output. A reader that went away (`flowspace ... | head`) is no error; a full disk is, and the exit code says so.
 pub fn print(text: &str) {
-    use std::io::Write as _;
-    if embed::out(text) {
-        return;
-    }
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    print_by(|out| out.write_all(text.as_bytes()));
+}
+
+/// The same of what `write` writes, piece by piece as it comes: of what is too long to be held.
+pub fn print_by(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) {
+    let mut out = io::BufWriter::with_capacity(1 << 16, Standard);
+    match write(&mut out).and_then(|()| out.flush()) {
         Err(e)
-            if e.kind() != std::io::ErrorKind::BrokenPipe
+            if e.kind() != io::ErrorKind::BrokenPipe
                 && !NOT_PRINTED.swap(true, std::sync::atomic::Ordering::Relaxed) =>
         {
             say!("error: cannot write to standard output: {}", crate::spec::node::io_reason(&e));
         }
         _ => {}
+    }
+    // What could not be written is not tried again when the buffer goes.
+    drop(out.into_parts());
+}
+
+/// Standard output, or what another program gets instead. The buffer before it keeps each text it is given whole.
+struct Standard;
+
+impl Write for Standard {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !embed::out(&String::from_utf8_lossy(bytes)) {
+            io::stdout().lock().write_all(bytes)?;
+        }
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        io::stdout().lock().flush()
     }
 }

@@ -8,8 +8,9 @@
 //! two layers and an end of gathered weights under ZeRO 3, and a whole gradient), and what the software reserves. Offloaded kinds leave two layers behind for the one at work and the one on its way.
 
 use super::machine::Machine;
+use super::passes::Order;
 use super::schedule::{Pipeline, StageKind};
-use super::spec::{Execution, Offload, Schedule, Zero};
+use super::spec::{Execution, Offload, Zero};
 use serde::Serialize;
 
 /// Bytes on one chip by kind.
@@ -83,17 +84,6 @@ impl Memory {
     }
 }
 
-/// Microbatches of which stage `i` holds activations, in units of all its layers.
-pub fn in_flight(e: &Execution, stage: u64, microbatches: f64) -> f64 {
-    let (p, v) = (e.pp as f64, e.chunks as f64);
-    let behind = p - stage as f64;
-    match e.schedule {
-        Schedule::GPipe => microbatches,
-        Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind.min(microbatches),
-        Schedule::Interleaved => ((2.0 * (behind - 1.0) + (v - 1.0) * p + 1.0) / v).min(microbatches),
-    }
-}
-
 /// The fullest stage of an execution.
 pub fn memory(machine: &Machine, plan: &Pipeline, e: &Execution) -> Memory {
     let mut worst = Memory {
@@ -120,7 +110,7 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
     let replicas = e.dp * e.cp;
     let state = c.state.divided(e.zero, replicas);
     let expert_state = c.state.divided(e.zero, replicas / e.ep.max(1));
-    let passes = in_flight(e, s.first, microbatches);
+    let passes = Order::of(e).in_flight(s.first, microbatches);
     let layers = s.plain * block.plain.kept + s.experts * block.experts.kept;
     let has = |layers: f64, bytes: f64| if layers > 0.0 { bytes } else { 0.0 };
     let mut out = MemoryByKind {
@@ -160,21 +150,4 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
         send(&mut out.activations, 2.0 * block.plain.kept.max(block.experts.kept));
     }
     (out, second)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::spec::{Node, Reader};
-
-    #[test]
-    fn microbatches_in_flight_by_schedule() {
-        let text = |schedule: &str| -> Execution {
-            Reader::read(&Node::parse("e", &format!("{{pp: 8, schedule: {schedule}}}")).unwrap()).unwrap()
-        };
-        assert_eq!(in_flight(&text("1f1b"), 0, 64.0), 8.0);
-        assert_eq!(in_flight(&text("1f1b"), 0, 3.0), 3.0);
-        assert_eq!(in_flight(&text("gpipe"), 0, 64.0), 64.0);
-        assert_eq!(in_flight(&text("interleaved, chunks: 3"), 0, 64.0), 8.0 * (1.0 + 7.0 / 24.0));
-    }
 }

@@ -19,6 +19,17 @@ pub enum Pass {
     Weight,
 }
 
+impl Pass {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Forward => "forward",
+            Self::Backward => "backward",
+            Self::Weight => "weight gradients",
+        }
+    }
+}
+
 /// One pass of one microbatch through one chunk of a stage's layers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Step {
@@ -30,53 +41,109 @@ pub struct Step {
     pub chunk: u64,
 }
 
-/// The steps of a stage, in order. An interleaved schedule needs microbatches that `pp` divides.
-pub fn order(e: &Execution, stage: u64, microbatches: u64) -> Vec<Step> {
-    let (pp, m) = (e.pp.max(1), microbatches);
-    let chunks = if e.schedule == Schedule::Interleaved { e.chunks.max(1) } else { 1 };
-    let total = m * chunks;
-    let behind = pp.saturating_sub(stage + 1);
-    let ahead = match e.schedule {
-        Schedule::GPipe => total,
-        Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind,
-        Schedule::Interleaved => 2 * behind + (chunks - 1) * pp,
-    };
-    let ahead = ahead.min(total);
-    let place = |k: u64| {
-        let group = pp * chunks;
-        if chunks == 1 { (k, 0) } else { (k / group * pp + k % pp, k % group / pp) }
-    };
-    let forward = |k: u64| {
-        let (microbatch, chunk) = place(k);
-        Step { pass: Pass::Forward, microbatch, chunk }
-    };
-    let backward = |k: u64| {
-        let (microbatch, chunk) = place(k);
-        Step { pass: Pass::Backward, microbatch, chunk: chunks - 1 - chunk }
-    };
-    let weight = |microbatch: u64| Step { pass: Pass::Weight, microbatch, chunk: 0 };
-    let mut out: Vec<Step> = (0..ahead).map(forward).collect();
-    let split = e.schedule == Schedule::ZeroBubble;
-    for k in 0..total {
-        if ahead + k < total {
-            out.push(forward(ahead + k));
+/// The order of passes: a schedule over stages and chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Order {
+    /// Which.
+    pub schedule: Schedule,
+    /// Stages of the pipeline.
+    pub stages: u64,
+    /// Pieces of layers that a stage holds, where the schedule is interleaved.
+    pub chunks: u64,
+}
+
+impl Order {
+    /// That of an execution.
+    pub fn of(e: &Execution) -> Self {
+        Self { schedule: e.schedule, stages: e.pp.max(1), chunks: e.chunks }
+    }
+
+    /// Pieces of layers that a stage holds.
+    pub fn chunks(&self) -> u64 {
+        if self.schedule == Schedule::Interleaved { self.chunks.max(1) } else { 1 }
+    }
+
+    /// Why there is no such order of so many microbatches.
+    pub fn refusal(&self, microbatches: u64) -> Option<String> {
+        (self.schedule == Schedule::Interleaved && !microbatches.is_multiple_of(self.stages)).then(|| {
+            format!(
+                "an interleaved schedule needs microbatches that pp = {} divides, found {microbatches}",
+                self.stages
+            )
+        })
+    }
+
+    /// The steps of a stage, in order. An interleaved schedule needs microbatches that the stages divide.
+    pub fn steps(&self, stage: u64, microbatches: u64) -> Vec<Step> {
+        let (pp, m, chunks) = (self.stages.max(1), microbatches, self.chunks());
+        let total = m * chunks;
+        let behind = pp.saturating_sub(stage + 1);
+        let ahead = match self.schedule {
+            Schedule::GPipe => total,
+            Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind,
+            Schedule::Interleaved => 2 * behind + (chunks - 1) * pp,
+        };
+        let ahead = ahead.min(total);
+        let place = |k: u64| {
+            let group = pp * chunks;
+            if chunks == 1 { (k, 0) } else { (k / group * pp + k % pp, k % group / pp) }
+        };
+        let forward = |k: u64| {
+            let (microbatch, chunk) = place(k);
+            Step { pass: Pass::Forward, microbatch, chunk }
+        };
+        let backward = |k: u64| {
+            let (microbatch, chunk) = place(k);
+            Step { pass: Pass::Backward, microbatch, chunk: chunks - 1 - chunk }
+        };
+        let weight = |microbatch: u64| Step { pass: Pass::Weight, microbatch, chunk: 0 };
+        let mut out: Vec<Step> = (0..ahead).map(forward).collect();
+        let split = self.schedule == Schedule::ZeroBubble;
+        for k in 0..total {
+            if ahead + k < total {
+                out.push(forward(ahead + k));
+            }
+            out.push(backward(k));
+            if split && k >= stage {
+                out.push(weight(k - stage));
+            }
         }
-        out.push(backward(k));
-        if split && k >= stage {
-            out.push(weight(k - stage));
+        if split {
+            out.extend((total.saturating_sub(stage)..total).map(weight));
+        }
+        out
+    }
+
+    /// Microbatches of which a stage holds activations, in units of all its layers.
+    pub fn in_flight(&self, stage: u64, microbatches: f64) -> f64 {
+        let (p, v) = (self.stages as f64, self.chunks() as f64);
+        let behind = p - stage as f64;
+        match self.schedule {
+            Schedule::GPipe => microbatches,
+            Schedule::OneForwardOneBackward | Schedule::ZeroBubble => behind.min(microbatches),
+            Schedule::Interleaved => ((2.0 * (behind - 1.0) + (v - 1.0) * p + 1.0) / v).min(microbatches),
         }
     }
-    if split {
-        out.extend((total.saturating_sub(stage)..total).map(weight));
+
+    /// Stages that a pass of a stage's chunk comes from and goes to: the chunks follow each other around the stages.
+    pub fn neighbours(&self, stage: u64, pass: Pass, chunk: u64) -> [Option<u64>; 2] {
+        let (pp, piece) = (self.stages.max(1), chunk * self.stages.max(1) + stage);
+        let ahead = (piece + 1 < pp * self.chunks()).then_some((piece + 1) % pp);
+        let back = piece.checked_sub(1).map(|p| p % pp);
+        match pass {
+            _ if pp == 1 => [None, None],
+            Pass::Forward => [back, ahead],
+            Pass::Backward => [ahead, back],
+            Pass::Weight => [None, None],
+        }
     }
-    out
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::execution::memory::in_flight;
     use crate::execution::{Offload, Recompute, Zero};
+    use crate::spec::{Node, Reader};
     use std::collections::{BTreeMap, BTreeSet};
 
     fn plain() -> Execution {
@@ -100,7 +167,7 @@ mod tests {
 
     /// Runs all stages side by side, each in its order: nobody may wait for ever, and no stage keeps more than the memory model says.
     fn runs(e: &Execution, m: u64) {
-        let orders: Vec<Vec<Step>> = (0..e.pp).map(|s| order(e, s, m)).collect();
+        let orders: Vec<Vec<Step>> = (0..e.pp).map(|s| Order::of(e).steps(s, m)).collect();
         let mut done: BTreeSet<(u64, Step)> = BTreeSet::new();
         let mut next = vec![0usize; orders.len()];
         let mut kept = vec![0i64; orders.len()];
@@ -130,7 +197,7 @@ mod tests {
                         }
                         Pass::Weight => {}
                     }
-                    let most = (in_flight(e, s, m as f64) * e.chunks as f64).round() as i64;
+                    let most = (Order::of(e).in_flight(s, m as f64) * e.chunks as f64).round() as i64;
                     assert!(kept[s as usize] <= most, "{e:?} stage {s} keeps {} of {most}", kept[s as usize]);
                     assert!(done.insert((s, step)), "{step:?} twice");
                     next[s as usize] += 1;
@@ -171,7 +238,7 @@ mod tests {
     fn orders_by_hand() {
         let of = |e: &Execution, stage, m| {
             let word = |s: &Step| format!("{}{}", ["F", "B", "W"][s.pass as usize], s.microbatch);
-            order(e, stage, m).iter().map(word).collect::<Vec<_>>().join(" ")
+            Order::of(e).steps(stage, m).iter().map(word).collect::<Vec<_>>().join(" ")
         };
         let e = |schedule| Execution { pp: 3, schedule, ..plain() };
         assert_eq!(of(&e(Schedule::GPipe), 1, 2), "F0 F1 B0 B1");
@@ -181,5 +248,18 @@ mod tests {
         let two = Execution { pp: 2, chunks: 2, ..e(Schedule::Interleaved) };
         // The last stage: two ahead, chunk by chunk in groups of two.
         assert_eq!(of(&two, 1, 2), "F0 F1 F0 B0 F1 B1 B0 B1");
+    }
+
+    #[test]
+    fn microbatches_in_flight_by_schedule() {
+        let text = |schedule: &str| -> Order {
+            let e: Execution =
+                Reader::read(&Node::parse("e", &format!("{{pp: 8, schedule: {schedule}}}")).unwrap()).unwrap();
+            Order::of(&e)
+        };
+        assert_eq!(text("1f1b").in_flight(0, 64.0), 8.0);
+        assert_eq!(text("1f1b").in_flight(0, 3.0), 3.0);
+        assert_eq!(text("gpipe").in_flight(0, 64.0), 64.0);
+        assert_eq!(text("interleaved, chunks: 3").in_flight(0, 64.0), 8.0 * (1.0 + 7.0 / 24.0));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::csv::{COLUMNS, LEADING, TRAILING};
 use super::table::{Table, TableError};
+use crate::units::median;
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -151,14 +152,7 @@ fn change(
         found.push((*i, *j, relative));
     }
     let first = found.first().copied()?;
-    let mut sizes: Vec<f64> = found.iter().filter_map(|(.., relative)| *relative).collect();
-    sizes.sort_by(f64::total_cmp);
-    let middle = sizes.len() / 2;
-    let median = match sizes.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(sizes[middle]),
-        _ => Some((sizes[middle - 1] + sizes[middle]) / 2.0),
-    };
+    let median = median(found.iter().filter_map(|(.., relative)| *relative).collect());
     let size = |entry: &(usize, usize, Option<f64>)| entry.2.map_or(0.0, f64::abs);
     let largest =
         found.iter().copied().fold(first, |best, entry| if size(&entry) > size(&best) { entry } else { best });

@@ -6,7 +6,7 @@ use crate::spec::{
     Node, Problems, Reader,
     read::{Fraction, Share, Table},
 };
-use crate::units::{Bandwidth, FlopRate, Seconds};
+use crate::units::{Bandwidth, FlopRate, Seconds, median};
 
 crate::spec! {
     /// A piece of a product's result that one unit computes at a time.
@@ -193,14 +193,6 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
     }
 }
 
-/// The middle of some numbers.
-fn middle(mut numbers: Vec<f64>) -> Option<f64> {
-    numbers.sort_by(f64::total_cmp);
-    let half = numbers.len() / 2;
-    let upper = *numbers.get(half)?;
-    Some(if numbers.len() % 2 == 1 { upper } else { (numbers[half - 1] + upper) / 2.0 })
-}
-
 impl Kernels {
     /// The same chip where its datasheet alone is known: peaks, units and tiles. Each share and time is the middle of what measurements gave
     /// of other chips of its `kind`, or of the `rest` where none of the kind was measured, and as where a file states none if there is no such chip.
@@ -212,7 +204,7 @@ impl Kernels {
         let mut new: Self = Reader::read(&Node::parse("datasheet", bare)?)?;
         (new.peak, new.units, new.tiles) = (self.peak.clone(), self.units, self.tiles.clone());
         let among = |chips: &[&Self], field: &str, value: &dyn Fn(&Self) -> Option<f64>| {
-            middle(chips.iter().filter(|k| k.source.is_measured(field)).filter_map(|k| value(k)).collect())
+            median(chips.iter().filter(|k| k.source.is_measured(field)).filter_map(|k| value(k)).collect())
         };
         let of = |field: &str, value: &dyn Fn(&Self) -> Option<f64>| {
             among(kind, field, value).or_else(|| among(rest, field, value))
@@ -251,7 +243,7 @@ impl Kernels {
         };
         let known = Some(measured(kind)).filter(|known| !known.is_empty()).unwrap_or_else(|| measured(rest));
         let of =
-            |value: &dyn Fn(&(FusedAttention, f64)) -> Option<f64>| middle(known.iter().filter_map(value).collect());
+            |value: &dyn Fn(&(FusedAttention, f64)) -> Option<f64>| median(known.iter().filter_map(value).collect());
         let first = known.first()?.0;
         let kernel = FusedAttention {
             forward: Fraction(of(&|(k, _)| Some(k.forward.0))?),

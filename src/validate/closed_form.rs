@@ -5,7 +5,7 @@ use super::metric::Metric;
 use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
 use crate::execution::Execution;
-use crate::execution::memory::in_flight;
+use crate::execution::passes::Order;
 use crate::execution::{ActivationPolicy, AttentionKernel, StateBytes};
 use crate::workload::language::LanguageModel;
 
@@ -22,7 +22,7 @@ pub fn activations(model: &LanguageModel, execution: &Execution, attention: Atte
     let bytes =
         |experts: bool| model.layer_activation_bytes(experts, model.seq, execution.micro_batch, &policy).total();
     let layers = model.dense_layers() as f64 * bytes(false) + model.expert_layers() as f64 * bytes(true);
-    Ok(layers / execution.pp as f64 * in_flight(execution, 0, microbatches as f64))
+    Ok(layers / execution.pp as f64 * Order::of(execution).in_flight(0, microbatches as f64))
 }
 
 /// Bytes of weights, gradients and optimiser of the layers of one stage: a stage between first and last.

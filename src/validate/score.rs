@@ -7,6 +7,7 @@ use super::metric::{error_pct, express};
 use super::point::Point;
 use super::predict::{NotPredicted, Predictor};
 use super::read::Refused;
+use crate::units::median;
 use rayon::prelude::*;
 
 /// What became of one point.
@@ -114,10 +115,7 @@ fn class_score(class: Class, outcomes: &[Outcome], bounds: &Bounds) -> Option<Cl
         .collect();
     let n = errors.len();
     let mean = |f: fn(f64) -> f64| errors.iter().map(|(e, _)| f(*e)).sum::<f64>() / n.max(1) as f64;
-    let mut sizes: Vec<f64> = errors.iter().map(|(e, _)| e.abs()).collect();
-    sizes.sort_by(f64::total_cmp);
-    let middle = |i: usize| sizes.get(i).copied().unwrap_or(0.0);
-    let median = if n % 2 == 1 { middle(n / 2) } else { (middle((n / 2).wrapping_sub(1)) + middle(n / 2)) / 2.0 };
+    let median = median(errors.iter().map(|(e, _)| e.abs()).collect()).unwrap_or(0.0);
     let (neighbour_pct, left_out_pct) = lookup::errors(&of_class);
     let worst = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()));
     Some(ClassScore {

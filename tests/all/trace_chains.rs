@@ -12,12 +12,19 @@ use serde_json::Value;
 use std::collections::HashMap;
 use std::path::Path;
 
-/// A transformer of four layers with embedding and head on eight chips, mapped with so many of each.
-fn planned(scratch: &Scratch, [tp, pp, dp]: [u64; 3]) -> (Workload, Figures, Overlap) {
+/// A transformer of so many layers with embedding and head on eight chips, mapped with so many of each.
+fn planned(
+    scratch: &Scratch,
+    (layers, vocabulary, capacity): (u64, u64, &str),
+    [tp, pp, dp]: [u64; 3],
+) -> (Workload, Figures, Overlap) {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/errors/base");
     scratch.write(
         "w.yaml",
-        "kind: language_model\nname: whole\nsource: \"assumed: a test\"\nhidden: 1024\nheads: 16\nseq: 1024\nlayers: 4\nvocab: 8192\nglobal_batch: 16\n",
+        &format!(
+            "kind: language_model\nname: whole\nsource: \"assumed: a test\"\nhidden: 1024\nheads: 16\nseq: 1024\nlayers: {layers}\n\
+             vocab: {vocabulary}\nglobal_batch: 16\n"
+        ),
     );
     let dimensions: String = [tp, pp, dp]
         .iter()
@@ -26,7 +33,8 @@ fn planned(scratch: &Scratch, [tp, pp, dp]: [u64; 3]) -> (Workload, Figures, Ove
     scratch.write(
         "s.yaml",
         &format!(
-            "name: eight\nsource: \"assumed: a test\"\nchip: {{ from: {}, style: kernel_by_kernel }}\nmemory: {{ from: {}, capacity: 64 GB }}\nnetwork:\n  topology: torus-3d\n  \
+            "name: eight\nsource: \"assumed: a test\"\nchip: {{ from: {}, style: kernel_by_kernel }}\nmemory: {{ from: {}, capacity: {capacity} }}\n\
+             network:\n  topology: torus-3d\n  \
              dimensions:\n{dimensions}chips: 8\n",
             base.join("chip.yaml").display(),
             base.join("memory.yaml").display(),
@@ -42,7 +50,7 @@ fn planned(scratch: &Scratch, [tp, pp, dp]: [u64; 3]) -> (Workload, Figures, Ove
 }
 
 /// Seconds until the last of the ranks' nodes has ended, collectives and messages taking none.
-fn replayed(traces: &[Vec<Node>]) -> f64 {
+pub(super) fn replayed(traces: &[Vec<Node>]) -> f64 {
     let key = |n: &Node| (n.int("comm_src"), n.int("comm_dst"), n.int("comm_tag"));
     let mut sent: HashMap<_, u64> = HashMap::new();
     let mut ends: Vec<HashMap<u64, u64>> = vec![HashMap::new(); traces.len()];
@@ -79,7 +87,7 @@ fn replayed(traces: &[Vec<Node>]) -> f64 {
 fn plans_of_several_blocks_have_traces() {
     for degrees in [[2, 2, 2], [2, 4, 1], [1, 4, 2], [8, 1, 1], [1, 2, 4]] {
         let scratch = Scratch::new("trace_chains");
-        let (workload, f, overlap) = planned(&scratch, degrees);
+        let (workload, f, overlap) = planned(&scratch, (4, 8192, "64 GB"), degrees);
         assert!(workload.is_chain());
         let microbatches = f.iteration.microbatches as u64;
         let mut whole = None;
@@ -173,4 +181,106 @@ fn a_shipped_chain_has_a_trace() {
     let told = scratch.succeed(&args);
     assert!(told.contains("8 traces"), "{told}");
     ranks(&scratch, "t", 8, 1);
+}
+
+/// Which pass of which microbatch a rank runs, in the order of its trace: `F0` forward, `B0` backward, `W0` gradients of weights; chunks after the first
+/// have a mark each.
+pub(super) fn passes(nodes: &[Node]) -> String {
+    let mut out: Vec<String> = Vec::new();
+    for node in nodes.iter().filter(|n| n.kind == NodeType::Comp) {
+        let Some(rest) = node.name.strip_prefix("microbatch ") else { continue };
+        let (microbatch, rest) = rest.split_once(", ").unwrap();
+        let chunk: usize =
+            rest.split_once("of chunk ").map_or(0, |(_, c)| c.split(',').next().unwrap().parse().unwrap());
+        let words = [("forward", 'F'), ("backward", 'B'), ("weight gradients", 'W')];
+        let is = |word: &str| rest.split(", ").any(|part| part == word);
+        let (_, letter) = words.into_iter().find(|(word, _)| is(word)).unwrap();
+        let step = format!("{letter}{microbatch}{}", "'".repeat(chunk));
+        if out.last() != Some(&step) {
+            out.push(step);
+        }
+    }
+    out.join(" ")
+}
+
+/// Orders of the first and the last of four stages for eight microbatches, by hand from the papers that `execution::passes` names.
+pub(super) const ORDERS: [(&str, &str, &str); 4] = [
+    ("gpipe", "F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7", "F0 F1 F2 F3 F4 F5 F6 F7 B0 B1 B2 B3 B4 B5 B6 B7"),
+    ("1f1b", "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7", "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7"),
+    (
+        "interleaved",
+        "F0 F1 F2 F3 F0' F1' F2' F3' F4 F5 F6 B0' F7 B1' F4' B2' F5' B3' F6' B0 F7' B1 B2 B3 B4' B5' B6' B7' B4 B5 B6 B7",
+        "F0 F1 F2 F3 F0' B0' F1' B1' F2' B2' F3' B3' F4 B0 F5 B1 F6 B2 F7 B3 F4' B4' F5' B5' F6' B6' F7' B7' B4 B5 B6 B7",
+    ),
+    (
+        "zero_bubble",
+        "F0 F1 F2 F3 B0 W0 F4 B1 W1 F5 B2 W2 F6 B3 W3 F7 B4 W4 B5 W5 B6 W6 B7 W7",
+        "F0 B0 F1 B1 F2 B2 F3 B3 W0 F4 B4 W1 F5 B5 W2 F6 B6 W3 F7 B7 W4 W5 W6 W7",
+    ),
+];
+
+/// Each schedule over the same plan: its order, the plan's work, and an iteration that takes what the plan and the schedule's bubble say.
+#[test]
+fn a_chain_has_a_trace_in_every_schedule() {
+    let scratch = Scratch::new("trace_schedules");
+    let (_, f, _) = planned(&scratch, (8, 64, "64 GB"), [1, 4, 2]);
+    assert_eq!((f.pp, f.iteration.microbatches), (4, 8.0));
+    let mut plain: Option<(f64, std::collections::BTreeMap<String, u128>)> = None;
+    for (schedule, first, last) in ORDERS {
+        for granularity in ["partition", "kernel"] {
+            let out = format!("{schedule}-{granularity}");
+            let args = ["--plan", "plan.yaml", "--granularity", granularity, "--schedule", schedule, "--out", &out];
+            let told = scratch.succeed(&[&["trace", "generate", "--format", "json"], &args[..]].concat());
+            let written: Value = serde_json::from_str(&told).unwrap();
+            let found = ranks(&scratch, &out, 8, 0);
+            assert_eq!(written["nodes"], found.nodes, "{out}");
+            scratch.succeed(&["trace", "check", &out]);
+            let of_rank = |rank| chakra::read(&scratch.0.join(format!("{out}/trace.{rank}.et"))).unwrap().nodes;
+            let traces: Vec<Vec<Node>> = (0..8).map(of_rank).collect();
+            // Ranks count the pipeline before the replicas.
+            assert_eq!([passes(&traces[0]), passes(&traces[3])], [first, last], "{out}");
+            assert_eq!([passes(&traces[4]), passes(&traces[7])], [first, last], "{out}");
+            // Schedules differ in the order of the work, not in the work; interleaved, three crossings are seven.
+            let mut bytes = found.bytes.clone();
+            for way in ["COMM_SEND_NODE", "COMM_RECV_NODE"] {
+                let n = bytes.get_mut(way).unwrap();
+                *n = if schedule == "interleaved" { *n * 3 / 7 } else { *n };
+            }
+            let (flop, all) = plain.get_or_insert_with(|| (found.flop, bytes.clone()));
+            assert!((*flop / found.flop - 1.0).abs() < 1e-6 && *all == bytes, "{out}: {bytes:?} {all:?}");
+            // Hand-overs and the reduction of gradients take no time in this replay: the plan's iteration without them.
+            let i = &f.iteration;
+            let step = replayed(&traces);
+            let weights = |rank: usize| -> f64 {
+                let of = traces[rank].iter().filter(|n| n.name.contains(", weight gradients"));
+                of.map(|n| n.duration_micros as f64).sum::<f64>() * 1e-6 / i.microbatches
+            };
+            let bubble = match schedule {
+                "interleaved" => i.bubble_s / 2.0,
+                "zero_bubble" => i.bubble_s - 2.0 * (0..3).map(weights).sum::<f64>(),
+                _ => i.bubble_s,
+            };
+            let planned = i.work_s + bubble + i.optimizer_s;
+            assert!((step / planned - 1.0).abs() < 0.01, "{out}: {step} s, planned {planned} s ({i:?})");
+        }
+    }
+    // What no such trace can be made of.
+    for (args, words) in [
+        (&["--schedule", "interleaved", "--chunks", "3"][..], "has 2 repetitions of \"layers\", fewer than 3 chunks"),
+        (&["--schedule", "interleaved", "--microbatches", "6"], "microbatches that pp = 4 divides, found 6"),
+        (&["--schedule", "gpipe", "--chunks", "2"], "an interleaved schedule has two or more, the others have one"),
+        (&["--schedule", "1f1"], "1f1b"),
+        (&["--chunks", "2"], "--schedule"),
+    ] {
+        let out = scratch.run(&[&["trace", "generate", "--plan", "plan.yaml", "--out", "no"], args].concat());
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && err.contains(words), "{args:?}: {err}");
+        assert!(!scratch.0.join("no").exists(), "{args:?}");
+    }
+    // All microbatches' activations are more than the plan's four of the first stage: 364 MiB more (its own 847 MiB have 364 of four).
+    planned(&scratch, (8, 64, "900 MiB"), [1, 4, 2]);
+    let out = scratch.run(&["trace", "generate", "--plan", "plan.yaml", "--out", "no", "--schedule", "gpipe"]);
+    let err = String::from_utf8_lossy(&out.stderr);
+    let words = "in the schedule gpipe stage 0 keeps activations of 8.0 microbatches and needs 1.183 GiB or more, the memory holds 900";
+    assert!(!out.status.success() && err.contains(words), "{err}");
 }

@@ -1,5 +1,6 @@
 //! Traces of executions of language models: `flowspace trace generate` in every schedule, read back by our reader.
 
+use super::trace_chains::{ORDERS, passes, replayed};
 use crate::scratch::Scratch;
 use flowspace::trace::chakra::{self, CommGroups, Node, NodeType};
 use std::collections::BTreeMap;
@@ -121,4 +122,48 @@ fn every_schedule_has_a_trace_with_the_predictions_work() {
     let bytes = plain.unwrap().1;
     assert_eq!(bytes["COMM_SEND_NODE"], bytes["COMM_RECV_NODE"]);
     assert!(bytes["ALL_REDUCE"] > reduces, "{bytes:?}");
+}
+
+/// Each schedule of an execution: its order, and an iteration that takes what is predicted. Software that costs nothing by itself, so that the only seconds
+/// outside kernels are those of hand-overs, which take none in this replay.
+#[test]
+fn every_schedule_replays_to_the_predicted_iteration() {
+    let scratch = Scratch::new("trace_execution_orders");
+    let systems = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systems");
+    scratch.write(
+        "system.yaml",
+        &format!(
+            "name: four\nsource: a test\nchip: {0}/chips/a100.yaml\nmemory: {0}/memories/a100-80gb-hbm2e.yaml\nstack:\n  from: \
+             {0}/stacks/megatron-lm-2022.yaml\n  host_microbatch: 0 ms\n  host_hand_over: 0 ms\n  host_iteration: 0 ms\nnetwork:\n  \
+             topology: custom\n  dimensions:\n    - {{ size: 4, topology: switch, link: {0}/links/nvlink-3.yaml }}\n",
+            systems.display()
+        ),
+    );
+    scratch.write(
+        "model.yaml",
+        "{kind: language_model, name: even, source: a test, layers: 8, hidden: 2048, heads: 16, vocab: 16, seq: 2048, global_batch: 8}",
+    );
+    for (schedule, first, last) in ORDERS {
+        let chunks = if schedule == "interleaved" { 2 } else { 1 };
+        scratch.write(
+            "e.yaml",
+            &format!(
+                "name: e\nsource: a test\nexecution: {{pp: 4, micro_batch: 1, schedule: {schedule}, chunks: {chunks}}}\n"
+            ),
+        );
+        let common = ["--workload", "model.yaml", "--system", "system.yaml", "--execution", "e.yaml"];
+        let args: Vec<&str> = ["trace", "generate", "--out", schedule].into_iter().chain(common).collect();
+        scratch.succeed(&args);
+        let of_rank = |rank| chakra::read(&scratch.0.join(format!("{schedule}/trace.{rank}.et"))).unwrap().nodes;
+        let traces: Vec<Vec<Node>> = (0..4).map(of_rank).collect();
+        assert_eq!([passes(&traces[0]), passes(&traces[3])], [first, last], "{schedule}");
+        let args: Vec<&str> = ["map", "--format", "json"].into_iter().chain(common).collect();
+        let map: serde_json::Value = serde_json::from_str(&scratch.succeed(&args)).unwrap();
+        let part = |name: &str| map["iteration_parts_s"][name].as_f64().unwrap();
+        // Each microbatch is handed over once, or once a chunk; three other stages fill and drain with theirs.
+        let hop = part("hand_over") / 8.0 / chunks as f64;
+        let predicted = part("total") - part("hand_over") - 3.0 * hop / chunks as f64;
+        let step = replayed(&traces);
+        assert!((step / predicted - 1.0).abs() < 0.01, "{schedule}: {step} s, predicted {predicted} s");
+    }
 }

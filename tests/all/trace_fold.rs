@@ -1,6 +1,6 @@
 //! Folding: how many layers a trace has, and which step of it is taken.
 
-use super::trace_lower::{flop, flowspace, folder, layers_fx, lowered, node, shared, written};
+use super::trace_lower::{flop, flowspace, folder, layers_fx, lowered, mixed_fx, node, shared, written};
 use flowspace::trace::lower::{Fold, Request};
 use flowspace::workload::{Phase, WorkloadSpec};
 use serde_json::{Value, json};
@@ -70,6 +70,71 @@ fn layers_at_the_ends_may_differ_by_light_kernels() {
     let file = written(&dir, "g.json", &heavy);
     let l = lowered(&file, &Request { fold: Fold::Layer, ..Request::default() });
     assert_eq!(l.folded.unwrap().layers, 4);
+}
+
+/// A layer of another kind in the middle is a block of its own, and those before and behind it are blocks of layers.
+#[test]
+fn a_layer_that_differs_in_the_middle_is_a_block() {
+    let dir = folder("middle");
+    let fold = Request { fold: Fold::Layer, ..Request::default() };
+    for (train, layers, other, blocks) in [
+        (false, 9, &[4][..], &[4, 1, 4][..]),
+        (false, 9, &[2], &[2, 1, 6]),
+        (false, 6, &[1], &[1, 1, 4]),
+        (false, 11, &[1, 3], &[1, 1, 1, 1, 7]),
+        // Two of them side by side are between together.
+        (false, 10, &[4, 5], &[4, 1, 4]),
+        (true, 9, &[4], &[4, 1, 4]),
+        (true, 8, &[5], &[5, 1, 2]),
+        (true, 12, &[2, 4], &[2, 1, 1, 1, 7]),
+    ] {
+        let file = written(&dir, "g.json", &mixed_fx(layers, train, other));
+        let l = lowered(&file, &fold);
+        let (w, f) = (&l.workload, l.folded.as_ref().unwrap());
+        let repeats: Vec<u64> = w.blocks.iter().map(|b| b.repeat).collect();
+        assert_eq!(repeats, blocks, "{train} {other:?}");
+        assert_eq!(f.blocks.iter().map(|b| b.repeat).collect::<Vec<_>>(), blocks);
+        // By hand, of one sample: a layer 3,456 FLOP forward, 3,072 more in the other one. The backward pass is in the sum of all.
+        let of_block = |b: usize| w.kernels.iter().filter(move |k| k.block == b && k.phase == Phase::Forward);
+        let side_by_side = other.windows(2).any(|o| o[0] + 1 == o[1]);
+        for (b, repeat) in blocks.iter().enumerate() {
+            let sum: f64 = of_block(b).map(flowspace::graph::Kernel::flop).sum();
+            let wanted = match b % 2 {
+                0 => 3456.0,
+                _ if side_by_side => 2.0 * (3456.0 + 3072.0),
+                _ => 3456.0 + 3072.0,
+            };
+            assert_eq!((sum, w.repeats(b)), (wanted, *repeat), "{train} {other:?} block {b}");
+        }
+        assert_eq!(w.flop_per_iteration() / w.global_batch as f64 + f.outside_flop, l.unfolded_flop);
+        // The residual goes from block to block; what is read twice in a layer is one tensor.
+        let across = |forward: bool| {
+            let block = |k: usize| w.kernels[k].block;
+            let of_phase = |k: &usize| (w.kernels[*k].phase == Phase::Forward) == forward;
+            let crosses = |t: &&flowspace::graph::Tensor| {
+                t.producer.filter(of_phase).is_some_and(|p| t.consumers.iter().any(|u| block(u.kernel) != block(p)))
+            };
+            w.tensors.iter().filter(crosses).count()
+        };
+        let borders = blocks.len() - 1;
+        assert_eq!((across(true), across(false)), (borders, if train { borders } else { 0 }), "{train} {other:?}");
+    }
+    // Every fourth layer of another kind: four layers repeat.
+    let file = written(&dir, "g.json", &mixed_fx(12, true, &[3, 7, 11]));
+    let l = lowered(&file, &fold);
+    assert_eq!((l.workload.repeat, l.workload.is_chain(), l.workload.kernels.len()), (3, false, 3 * 12 + 15));
+    // The chain is mapped like any other, and the command says its blocks.
+    let file = written(&dir, "g.json", &mixed_fx(9, true, &[4]));
+    let name = file.display().to_string();
+    let (code, out, err) = flowspace(&["trace", "lower", &name, "--fold", "layer"]);
+    assert!(
+        code == 0 && out.contains("block layers_1: 4 of 12 kernels\n  block between_1: 1 of 15 kernels\n"),
+        "{out}{err}"
+    );
+    let system = Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/sn10-8-torus-2d.yaml").display().to_string();
+    let (code, out, err) =
+        flowspace(&["map", "--workload", &format!("trace:{name}?fold=layer"), "--system", &system, "--pp", "2"]);
+    assert_eq!(code, 0, "{out}{err}");
 }
 
 /// Numbers of a host trace have the storages of whatever was freed before: in one layer of GPT-2 a scale seems to be made by a kernel.

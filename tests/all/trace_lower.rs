@@ -102,6 +102,11 @@ pub(super) fn written(dir: &Path, name: &str, document: &Value) -> PathBuf {
 /// Pre-norm perceptron layers with a residual, batch 4, 6 tokens of 8 features, 16 inside, and a head, as an FX graph; with the
 /// gradients of its products if `train`.
 pub(super) fn layers_fx(layers: usize, train: bool) -> Value {
+    mixed_fx(layers, train, &[])
+}
+
+/// The same, of which some layers have a product of [f, f] more between the other two.
+pub(super) fn mixed_fx(layers: usize, train: bool, other: &[usize]) -> Value {
     let mut nodes: Vec<Value> = Vec::new();
     let mut add = |name: String, target: &str, kind: Option<&str>, args: Value, shape: &[u64]| {
         let op = if kind.is_some() { "placeholder" } else { "call_function" };
@@ -122,11 +127,19 @@ pub(super) fn layers_fx(layers: usize, train: bool) -> Value {
         let ut = add(format!("ut{l}"), "aten.t.default", None, json!([up]), &[h, f]);
         let u = add(format!("u{l}"), "aten.mm.default", None, json!([flat, ut]), &[t, f]);
         let g = add(format!("g{l}"), "aten.gelu.default", None, json!([u]), &[t, f]);
+        let mut extra = None;
+        let mut e = g.clone();
+        if other.contains(&l) {
+            let between = add(format!("between{l}"), "between", Some("param"), json!([]), &[f, f]);
+            let et = add(format!("et{l}"), "aten.t.default", None, json!([between]), &[f, f]);
+            e = add(format!("e{l}"), "aten.mm.default", None, json!([g, et]), &[t, f]);
+            extra = Some(et);
+        }
         let dt = add(format!("dt{l}"), "aten.t.default", None, json!([down]), &[f, h]);
-        let d = add(format!("d{l}"), "aten.mm.default", None, json!([g, dt]), &[t, h]);
+        let d = add(format!("d{l}"), "aten.mm.default", None, json!([e, dt]), &[t, h]);
         let dv = add(format!("dv{l}"), "aten.view.default", None, json!([d, [b, s, h]]), &[b, s, h]);
         let sum = add(format!("add{l}"), "aten.add.Tensor", None, json!([x, dv]), &[b, s, h]);
-        kept.push((flat, u, g, ut, dt, n.clone()));
+        kept.push((flat, u, (g, e, extra), ut, dt, n.clone()));
         x = sum;
     }
     let head = add("head".into(), "head", Some("param"), json!([]), &[h, 32]);
@@ -136,11 +149,17 @@ pub(super) fn layers_fx(layers: usize, train: bool) -> Value {
         let seed = add("seed".into(), "aten.mse_loss_backward.default", None, json!([out, out]), &[t, 32]);
         let ht = add("ht".into(), "aten.t.default", None, json!([head]), &[32, h]);
         let mut grad = add("dx".into(), "aten.mm.default", None, json!([seed, ht]), &[t, h]);
-        for (l, (flat, u, g, ut, dt, n)) in kept.into_iter().enumerate().rev() {
+        for (l, (flat, u, (g, e, extra), ut, dt, n)) in kept.into_iter().enumerate().rev() {
             let wt = add(format!("b1{l}"), "aten.t.default", None, json!([dt]), &[h, f]);
-            let dg = add(format!("dg{l}"), "aten.mm.default", None, json!([grad, wt]), &[t, f]);
+            let mut dg = add(format!("dg{l}"), "aten.mm.default", None, json!([grad, wt]), &[t, f]);
             let gt = add(format!("b2{l}"), "aten.t.default", None, json!([grad]), &[h, t]);
-            add(format!("ddown{l}"), "aten.mm.default", None, json!([gt, g]), &[h, f]);
+            add(format!("ddown{l}"), "aten.mm.default", None, json!([gt, e]), &[h, f]);
+            if let Some(et) = extra {
+                let wt = add(format!("b6{l}"), "aten.t.default", None, json!([et]), &[f, f]);
+                let et = add(format!("b7{l}"), "aten.t.default", None, json!([dg]), &[f, t]);
+                add(format!("dbetween{l}"), "aten.mm.default", None, json!([et, g]), &[f, f]);
+                dg = add(format!("de{l}"), "aten.mm.default", None, json!([dg, wt]), &[t, f]);
+            }
             let du = add(format!("du{l}"), "aten.gelu_backward.default", None, json!([dg, u]), &[t, f]);
             let wt = add(format!("b3{l}"), "aten.t.default", None, json!([ut]), &[f, h]);
             let dn = add(format!("dn{l}"), "aten.mm.default", None, json!([du, wt]), &[t, h]);

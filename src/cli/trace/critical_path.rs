@@ -1,5 +1,7 @@
 //! `flowspace trace critical-path`.
 
+mod written;
+
 use crate::cli::{Failure, output};
 use crate::system::System;
 use crate::trace::critical::compat::{self, Compat, EdgeType, Table as Rows, WhatIf};
@@ -130,11 +132,16 @@ fn percent(text: &str) -> Result<f64, String> {
 /// [`Failure`]: a trace that cannot be read, a window that is not there, an overlay that cannot be written.
 pub fn run(args: &CriticalPathArgs) -> Result<i32, Failure> {
     output::check(&args.overlay, args.peers.iter().chain([&args.file]).cloned())?;
-    let text = match args.compat {
-        Some(Tool::Hta061) => compatible(args)?,
-        None => own(args)?,
-    };
-    crate::cli::print(&text);
+    if args.compat == Some(Tool::Hta061) {
+        crate::cli::print(&compatible(args)?);
+        return Ok(0);
+    }
+    let found = own(args)?;
+    match args.format {
+        Format::Text => crate::cli::print(&found.text(args.peers.is_empty())),
+        Format::Json => crate::cli::print_by(|out| found.json(out)),
+        Format::Csv => crate::cli::print_by(|out| found.csv(out)),
+    }
     Ok(0)
 }
 
@@ -270,7 +277,7 @@ struct Found {
     changed: Option<(i64, Vec<Stretch>)>,
 }
 
-fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
+fn own(args: &CriticalPathArgs) -> Result<Found, Failure> {
     let events = Events::read(&args.file)?;
     let graph = window(&events, &args.annotation, &args.instance).map_err(|m| at(&args.file, m))?;
     let others = args.peers.iter().map(|p| Events::read(p)).collect::<Result<Vec<_>, _>>()?;
@@ -307,12 +314,7 @@ fn own(args: &CriticalPathArgs) -> Result<String, Failure> {
         let file = std::io::BufWriter::new(std::fs::File::create(out).map_err(failed)?);
         overlay::write(&events, &graph, &path, &slack, show, file).map_err(failed)?;
     }
-    let found = Found { events, graph, path, slack, near_ns, groups, next, changed };
-    Ok(match args.format {
-        Format::Text => found.text(args.peers.is_empty()),
-        Format::Json => format!("{:#}\n", found.json()),
-        Format::Csv => found.csv(),
-    })
+    Ok(Found { events, graph, path, slack, near_ns, groups, next, changed })
 }
 
 /// Nanoseconds of a trace's kernels on a system, by start and correlation.
@@ -332,173 +334,7 @@ fn on_system(file: &Path, system: &Path) -> Result<HashMap<(i64, i64), u64>, Fai
     Ok(retimed.ns.iter().filter_map(|(node, ns)| Some((key(trace.node(*node)?), *ns))).collect())
 }
 
-fn us(ns: i64) -> String {
-    format!("{:.3}", ns as f64 / 1e3)
-}
-
-fn share(part: i64, whole: i64) -> String {
-    format!("{:.2}", 100.0 * part as f64 / whole.max(1) as f64)
-}
-
 /// A field of CSV.
 pub(super) fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-}
-
-impl Found {
-    fn name(&self, unit: u32) -> &str {
-        let event = self.graph.units.get(unit as usize).and_then(|u| self.events.list.get(u.event as usize));
-        event.map_or("", |e| self.events.name(e))
-    }
-
-    /// What a stretch stands for: what runs, or for what is waited.
-    fn cause(&self, s: &Stretch) -> String {
-        match (s.unit == s.after, s.part) {
-            (true, tiling::Part::Blocking) => match self.waited_for(s.unit) {
-                Some(name) => format!("waited for {name}"),
-                None => "waited for nothing that was recorded".into(),
-            },
-            (true, _) => String::new(),
-            _ => s.cause().to_owned(),
-        }
-    }
-
-    /// The operation that a blocking call waited for.
-    fn waited_for(&self, unit: u32) -> Option<&str> {
-        let wait = self
-            .graph
-            .incoming(unit as usize)
-            .iter()
-            .map(|e| e.from)
-            .find(|&f| self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Wait)?;
-        let operation = self
-            .graph
-            .incoming(wait as usize)
-            .iter()
-            .map(|e| e.from)
-            .find(|&f| self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Device)?;
-        Some(self.name(operation))
-    }
-
-    fn text(&self, alone: bool) -> String {
-        let step = self.graph.window.1 - self.graph.window.0;
-        let mut out = format!(
-            "window {} us, critical path of {} stretches; typical delays: {} us from call to operation, {} us between operations of a stream\n",
-            us(step),
-            self.path.len(),
-            us(self.graph.typical_launch),
-            us(self.graph.typical_gap)
-        );
-        let mut t = table(&["part", "us", "%"]);
-        let parts = tiling::by_part(&self.path);
-        for (part, ns) in &parts {
-            t.add_row([part.word().to_owned(), us(*ns), share(*ns, step)]);
-        }
-        let sum: i64 = parts.iter().map(|p| p.1).sum();
-        t.add_row(["sum".to_owned(), us(sum), share(sum, step)]);
-        out.push_str(&right(t, &[1, 2]));
-        if alone && parts.iter().any(|p| p.0 == tiling::Part::Communication) {
-            out.push_str("communication: --peers tells waiting for a slower rank from moving bytes\n");
-        }
-        let mut longest: Vec<&Stretch> = self.path.iter().collect();
-        longest.sort_by_key(|s| (std::cmp::Reverse(s.end - s.start), s.start));
-        let mut t = table(&["longest stretches: at (us)", "us", "part", "what"]);
-        for s in longest.into_iter().take(10) {
-            let what = [self.name(s.unit).to_owned(), self.cause(s)].into_iter().filter(|w| !w.is_empty());
-            let what = what.collect::<Vec<_>>().join(": ").chars().take(100).collect::<String>();
-            t.add_row([us(s.start - self.graph.window.0), us(s.end - s.start), s.part.word().to_owned(), what]);
-        }
-        out.push_str(&right(t, &[0, 1]));
-        for (what, list) in self.groups.iter().filter(|g| !g.1.is_empty()) {
-            let near = format!("slack <= {} us", us(self.near_ns));
-            let mut t = table(&[what, "critical (us)", "%", &near]);
-            for s in list.iter().take(10) {
-                let name: String = s.name.chars().take(80).collect();
-                t.add_row([name, us(s.critical_ns), share(s.critical_ns, step), us(s.near_ns)]);
-            }
-            out.push_str(&right(t, &[1, 2, 3]));
-        }
-        if !self.next.is_empty() {
-            let mut t = table(&["next paths: shorter by (us)", "own units", "own time (us)", "from", "to", "longest"]);
-            for p in &self.next {
-                let longest: String = p.longest.chars().take(60).collect();
-                t.add_row([us(p.slack_ns), p.units.to_string(), us(p.own_ns), us(p.from_ns), us(p.to_ns), longest]);
-            }
-            out.push_str(&right(t, &[0, 1, 2, 3, 4]));
-        }
-        if self.graph.against_time > 0 {
-            out.push_str(&format!(
-                "{} dependencies against the recorded times were left out\n",
-                self.graph.against_time
-            ));
-        }
-        if let Some((ns, path)) = &self.changed {
-            out.push_str(&format!(
-                "what if: {} us instead of {} us ({} %); its path:\n",
-                us(*ns),
-                us(step),
-                format_args!("{:+.2}", 100.0 * (ns - step) as f64 / step.max(1) as f64)
-            ));
-            let mut t = table(&["part", "us", "%"]);
-            for (part, part_ns) in tiling::by_part(path) {
-                t.add_row([part.word().to_owned(), us(part_ns), share(part_ns, *ns)]);
-            }
-            out.push_str(&right(t, &[1, 2]));
-        }
-        out
-    }
-
-    fn stretches(&self, path: &[Stretch]) -> Vec<serde_json::Value> {
-        let index = |s: &Stretch| {
-            let event = self.events.list.get(self.graph.units[s.unit as usize].event as usize);
-            event.map(|e| e.index)
-        };
-        path.iter()
-            .map(|s| {
-                json!({
-                    "start_ns": s.start - self.graph.window.0, "ns": s.end - s.start, "part": s.part,
-                    "cause": self.cause(s), "event": index(s), "name": self.name(s.unit), "slack_ns": self.slack.ns[s.unit as usize],
-                })
-            })
-            .collect()
-    }
-
-    fn json(&self) -> serde_json::Value {
-        let parts = |path: &[Stretch]| {
-            tiling::by_part(path).into_iter().map(|(p, ns)| json!({"part": p, "ns": ns})).collect::<Vec<_>>()
-        };
-        let mut value = json!({
-            "window_ns": self.graph.window.1 - self.graph.window.0,
-            "parts": parts(&self.path),
-            "path": self.stretches(&self.path),
-            "near_ns": self.near_ns,
-            "shares": self.groups.iter().map(|(n, l)| ((*n).to_owned(), json!(l))).collect::<serde_json::Map<_, _>>(),
-            "next_paths": self.next,
-            "typical_launch_ns": self.graph.typical_launch,
-            "typical_gap_ns": self.graph.typical_gap,
-            "against_time": self.graph.against_time,
-        });
-        if let Some((ns, path)) = &self.changed {
-            value["what_if"] = json!({ "window_ns": ns, "parts": parts(path), "path": self.stretches(path) });
-        }
-        value
-    }
-
-    fn csv(&self) -> String {
-        let mut out = String::from("start_ns,duration_ns,part,cause,event,name,slack_ns\n");
-        for s in &self.path {
-            let unit = &self.graph.units[s.unit as usize];
-            let index = self.events.list.get(unit.event as usize).map_or(String::new(), |e| e.index.to_string());
-            out.push_str(&format!(
-                "{},{},{},{},{index},{},{}\n",
-                s.start - self.graph.window.0,
-                s.end - s.start,
-                s.part.word(),
-                quoted(&self.cause(s)),
-                quoted(self.name(s.unit)),
-                self.slack.ns[s.unit as usize]
-            ));
-        }
-        out
-    }
 }

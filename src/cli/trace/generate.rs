@@ -1,10 +1,10 @@
 //! `flowspace trace generate`: Chakra traces of a plan.
 
-use crate::cli::args::positive;
+use crate::cli::args::{positive, word};
 use crate::cli::map::Format;
 use crate::cli::{Failure, print};
 use crate::deadline::Deadline;
-use crate::execution::Pins;
+use crate::execution::{Pins, Schedule};
 use crate::mapping::executions::Executions;
 use crate::mapping::search::Request;
 use crate::mapping::solver::Limits;
@@ -67,6 +67,12 @@ pub struct GenerateArgs {
     /// Write only so many microbatches of the iteration.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub microbatches: Option<u64>,
+    /// Order of the microbatches: gpipe, 1f1b, interleaved, zero_bubble. Left out: that of the execution, 1f1b of a plan.
+    #[arg(long, value_name = "WORD", value_parser = word!(Schedule), conflicts_with_all = ["layers", "pattern", "execution"])]
+    pub schedule: Option<Schedule>,
+    /// Pieces that an interleaved schedule cuts a stage into: two if left out.
+    #[arg(long, value_name = "N", value_parser = positive, requires = "schedule")]
+    pub chunks: Option<u64>,
     /// What one node of computation stands for.
     #[arg(long, value_enum, default_value_t = Granularity::Partition)]
     pub granularity: Granularity,
@@ -93,15 +99,25 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
     if let Some(ranks) = args.ranks {
         return alike(args, ranks, &prefix);
     }
-    let wanted =
-        Wanted { prefix, microbatches: args.microbatches, most_nodes: args.max_nodes, granularity: args.granularity };
+    let interleaved = args.schedule == Some(Schedule::Interleaved);
+    if args.chunks.is_some_and(|chunks| interleaved != (chunks > 1)) {
+        return Err(Failure::input("--chunks: an interleaved schedule has two or more, the others have one"));
+    }
+    let wanted = Wanted {
+        prefix,
+        microbatches: args.microbatches,
+        most_nodes: args.max_nodes,
+        granularity: args.granularity,
+        schedule: args.schedule.unwrap_or(Schedule::OneForwardOneBackward),
+        chunks: args.chunks.unwrap_or(if interleaved { 2 } else { 1 }),
+    };
     if let Some(code) = of_execution(args, &wanted)? {
         return Ok(code);
     }
     let plan = plan(args)?;
     let written = write(&plan, &args.out, &wanted).map_err(Failure::input)?;
     print(&match args.format {
-        Format::Text => text(&plan, &written, args),
+        Format::Text => text(&plan, &written, &wanted, args),
         Format::Json => {
             format!("{}\n", serde_json::to_string_pretty(&written).map_err(|e| Failure::input(e.to_string()))?)
         }
@@ -135,7 +151,8 @@ fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Fai
             executions.predict(&execution, Deadline::never()).map_err(|refusal| Failure::input(refusal.to_string()))?.0
         }
         None => {
-            let found = executions.search(&Pins::default(), Deadline::never()).map_err(Failure::input)?;
+            let pins = Pins { schedule: args.schedule, chunks: args.chunks, ..Pins::default() };
+            let found = executions.search(&pins, Deadline::never()).map_err(Failure::input)?;
             let reason = || Failure::input(found.reason(&executions.machine));
             found.best.clone().ok_or_else(reason)?
         }
@@ -232,9 +249,13 @@ fn plan(args: &GenerateArgs) -> Result<Plan, Failure> {
     }
 }
 
-fn text(plan: &Plan, written: &Written, args: &GenerateArgs) -> String {
+fn text(plan: &Plan, written: &Written, wanted: &Wanted, args: &GenerateArgs) -> String {
     let f = &plan.figures;
-    let head = format!("{} on {}: TP {}, PP {}, DP {}\n", plan.workload.name, plan.system.name, f.tp, f.pp, f.dp);
+    let chunks = if wanted.chunks > 1 { format!(" of {} chunks", wanted.chunks) } else { String::new() };
+    let head = format!(
+        "{} on {}: TP {}, PP {}, DP {}, {}{chunks}\n",
+        plan.workload.name, plan.system.name, f.tp, f.pp, f.dp, wanted.schedule
+    );
     head + &what(written, args)
 }
 

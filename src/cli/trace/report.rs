@@ -114,7 +114,9 @@ fn text(r: &Report, changes: Option<&[Change]>) -> String {
         let mut all = table(&["device time", "us", "%"]);
         let rows = [("computes", t.compute_us), ("other work", t.non_compute_us), ("idle", t.idle_us)];
         for (name, us) in rows.into_iter().chain([("all", t.kernel_us)]) {
-            all.add_row([name.to_owned(), us.to_string(), format!("{:.2}", 100.0 * us / t.kernel_us)]);
+            // Operations that take no time have no shares of it.
+            let percent = if t.kernel_us > 0.0 { 100.0 * us / t.kernel_us } else { 0.0 };
+            all.add_row([name.to_owned(), us.to_string(), format!("{percent:.2}")]);
         }
         out.push_str(&right(all, &[1, 2]));
     }

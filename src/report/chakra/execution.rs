@@ -16,7 +16,7 @@ use crate::execution::block::BlockPass;
 use crate::execution::communication::{Exposed, LayerCommunication, expert_bytes, hidden_bytes, keys_and_values_bytes};
 use crate::execution::layer::{Division, KernelTime, Kernels, Phase, Sums, Work};
 use crate::execution::mapping::LayerMapping;
-use crate::execution::passes::{Pass, Step, order};
+use crate::execution::passes::{Order, Pass, Step};
 use crate::execution::schedule::{ChipWeights, Constants, StageKind, stages};
 use crate::execution::{Execution, Machine, Offload, Prediction, Recompute, Schedule, Zero};
 use crate::system::stack::Selective;
@@ -157,11 +157,8 @@ impl<'a> Job<'a> {
             return Err(format!("offload: {}: traffic to a second tier of memory has no Chakra trace yet", e.offload));
         }
         let microbatches = wanted.microbatches.unwrap_or(prediction.microbatches).min(prediction.microbatches);
-        if e.schedule == Schedule::Interleaved && !microbatches.is_multiple_of(e.pp) {
-            return Err(format!(
-                "an interleaved schedule needs microbatches that pp = {} divides, found {microbatches}",
-                e.pp
-            ));
+        if let Some(refusal) = Order::of(e).refusal(microbatches) {
+            return Err(refusal);
         }
         let mut job = Self {
             machine,
@@ -472,7 +469,7 @@ impl<W: Write> Sheet<'_, W> {
     }
 
     fn iteration(mut self) -> io::Result<()> {
-        for step in order(self.job.e, self.place.stage, self.job.microbatches) {
+        for step in Order::of(self.job.e).steps(self.place.stage, self.job.microbatches) {
             self.step(&step)?;
         }
         self.update()?;
@@ -482,8 +479,8 @@ impl<W: Write> Sheet<'_, W> {
     fn step(&mut self, step: &Step) -> io::Result<()> {
         let (job, stage) = (self.job, self.place.stage);
         let Step { pass, microbatch: m, chunk } = *step;
-        let word = ["forward", "backward", "weight gradients"][pass as usize];
-        let [from, to] = self.neighbours(pass, chunk);
+        let word = pass.word();
+        let [from, to] = Order::of(job.e).neighbours(stage, pass, chunk);
         if let Some(peer) = from {
             let tail = std::mem::take(&mut self.tail);
             let id = self.message(NodeType::Recv, peer, m, chunk, pass, &tail)?;
@@ -510,21 +507,6 @@ impl<W: Write> Sheet<'_, W> {
             self.message(NodeType::Send, peer, m, chunk, pass, &tail)?;
         }
         Ok(())
-    }
-
-    /// Stages that a pass comes from and goes to.
-    fn neighbours(&self, pass: Pass, chunk: u64) -> [Option<u64>; 2] {
-        let (pp, chunks, stage) = (self.job.e.pp, self.job.e.chunks.max(1), self.place.stage);
-        // The chunks follow each other around the stages.
-        let piece = chunk * pp + stage;
-        let ahead = (piece + 1 < pp * chunks).then_some((piece + 1) % pp);
-        let back = piece.checked_sub(1).map(|p| p % pp);
-        match pass {
-            _ if pp == 1 => [None, None],
-            Pass::Forward => [back, ahead],
-            Pass::Backward => [ahead, back],
-            Pass::Weight => [None, None],
-        }
     }
 
     fn message(&mut self, kind: NodeType, stage: u64, m: u64, chunk: u64, pass: Pass, deps: &[u64]) -> io::Result<u64> {

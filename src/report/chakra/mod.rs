@@ -2,17 +2,22 @@
 //!
 //! A node of computation stands for one partition (or one kernel, [`Granularity`]) of one layer and one microbatch: `num_ops` are the FLOP that
 //! one chip computes in it, `tensor_size` the bytes it moves in DRAM, its duration the plan's seconds without network. Collectives hang beside the
-//! computation where the model overlaps them, before or behind it where it does not. Stages run 1F1B and pass activations and gradients with send and receive. The iteration
-//! ends with the reduction of gradients and the optimiser's pass over DRAM (one operation: it is all memory).
+//! computation where the model overlaps them, before or behind it where it does not. Stages pass activations and gradients with send and receive, in the
+//! order of a schedule ([`crate::execution::passes`]): the plan's own, 1F1B, or another one over the same division of the work. Interleaved, a stage's repetitions
+//! are cut into chunks ([`chunks`]); under zero bubble kernels that make gradients of weights are a pass of their own. The iteration ends with the reduction of
+//! gradients and the optimiser's pass over DRAM (one operation: it is all memory).
 //!
 //! Rank numbers count the chips with the network's first dimension fastest, as ASTRA-sim does; inside a dimension tensor parallelism is fastest,
 //! then pipeline, then data parallelism.
 
+mod chunks;
 mod comms;
 pub mod execution;
 mod nodes;
 mod pieces;
 
+use crate::execution::Schedule;
+use crate::execution::passes::{Order, Pass, Step};
 use crate::graph::{Phase, Scope};
 use crate::model::compute::{gradient_bytes, weight_bytes};
 use crate::model::memory::optimizer_bytes_per_weight;
@@ -50,11 +55,22 @@ pub struct Wanted {
     pub most_nodes: u64,
     /// What a node of computation stands for.
     pub granularity: Granularity,
+    /// Order of a plan's microbatches; an execution has its own.
+    pub schedule: Schedule,
+    /// Pieces that an interleaved schedule cuts a stage of a plan into.
+    pub chunks: u64,
 }
 
 impl Default for Wanted {
     fn default() -> Self {
-        Self { prefix: "trace".into(), microbatches: None, most_nodes: 50_000_000, granularity: Granularity::Partition }
+        Self {
+            prefix: "trace".into(),
+            microbatches: None,
+            most_nodes: 50_000_000,
+            granularity: Granularity::Partition,
+            schedule: Schedule::OneForwardOneBackward,
+            chunks: 1,
+        }
     }
 }
 
@@ -77,9 +93,9 @@ pub struct Written {
     pub bytes: BTreeMap<String, u128>,
 }
 
-/// One partition of one pass.
+/// What one partition does in one pass.
 struct Part {
-    forward: bool,
+    pass: Pass,
     block: usize,
     pieces: Vec<Piece>,
 }
@@ -104,9 +120,10 @@ struct Job<'a> {
     parts: Vec<Part>,
     /// Names of the blocks, in the order of the forward pass.
     blocks: Vec<String>,
-    /// Repetitions of each block in each stage.
+    order: Order,
+    /// Repetitions of each block in each piece of the chain: a stage, or one of its chunks.
     units: Vec<Vec<u64>>,
-    /// What crosses from each stage to the next.
+    /// What crosses from each piece to the next.
     crossings: Vec<Crossing>,
     microbatches: u64,
     places: Vec<Place>,
@@ -183,16 +200,33 @@ impl<'a> Job<'a> {
                 micros: ((seconds + figures.filling_s + figures.overhead_s) * 1e6).round().max(1.0) as u64,
                 before: Vec::new(),
                 after: comms.iter().map(|paid| paid.comm).collect(),
+                makes_weight_gradient: false,
             };
-            let pieces = match wanted.granularity {
-                Granularity::Partition => vec![whole],
-                Granularity::Kernel => pieces::of_kernels(plan, p, &whole, &comms)?,
-            };
-            let (forward, block) = (inside.is_some_and(|k| k.phase == Phase::Forward), inside.map_or(0, |k| k.block));
-            parts.push(Part { forward, block, pieces });
+            let block = inside.map_or(0, |k| k.block);
+            let forward = inside.is_some_and(|k| k.phase == Phase::Forward);
+            let pass = if forward { Pass::Forward } else { Pass::Backward };
+            let split = wanted.schedule == Schedule::ZeroBubble && !forward;
+            let by_kernel = wanted.granularity == Granularity::Kernel;
+            if !split {
+                let pieces = if by_kernel { pieces::of_kernels(plan, p, &whole, &comms)? } else { vec![whole] };
+                parts.push(Part { pass, block, pieces });
+                continue;
+            }
+            let (weights, rest): (Vec<Piece>, Vec<Piece>) =
+                pieces::of_kernels(plan, p, &whole, &comms)?.into_iter().partition(|piece| piece.makes_weight_gradient);
+            for (pass, mut pieces) in [(pass, rest), (Pass::Weight, weights)] {
+                if !by_kernel {
+                    pieces = Piece::sum(&whole.name, pieces).into_iter().collect();
+                }
+                if !pieces.is_empty() {
+                    parts.push(Part { pass, block, pieces });
+                }
+            }
         }
         let repeats: Vec<u64> = (0..w.block_count()).map(|b| w.repeats(b)).collect();
-        let units = of_blocks(&plan.decisions.stages, &repeats);
+        let order = Order { schedule: wanted.schedule, stages: plan.figures.pp, chunks: wanted.chunks };
+        let blocks: Vec<String> = plan.blocks().into_iter().map(|(name, ..)| name).collect();
+        let units = chunks::of_stages(of_blocks(&plan.decisions.stages, &repeats), &repeats, &blocks, &order)?;
         let ends = |stage: &Vec<u64>| {
             let mut there = stage.iter().enumerate().filter(|(_, units)| **units > 0).map(|(block, _)| block);
             let first = there.next().unwrap_or_default();
@@ -201,13 +235,19 @@ impl<'a> Job<'a> {
         let pairs = units.iter().zip(units.iter().skip(1));
         let crossings = pairs.map(|(one, next)| Crossing::of(plan, ends(one).1, ends(next).0)).collect();
         let all = plan.figures.iteration.microbatches.max(1.0) as u64;
+        let microbatches = wanted.microbatches.unwrap_or(all).min(all);
+        let refusals = [order.refusal(microbatches), chunks::refusal(plan, &order, all)];
+        if let Some(refusal) = refusals.into_iter().flatten().next() {
+            return Err(refusal);
+        }
         let mut job = Self {
             plan,
             parts,
-            blocks: plan.blocks().into_iter().map(|(name, ..)| name).collect(),
+            blocks,
+            order,
             units,
             crossings,
-            microbatches: wanted.microbatches.unwrap_or(all).min(all),
+            microbatches,
             places: Vec::new(),
             ranks: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -272,20 +312,30 @@ impl<'a> Job<'a> {
         groups
     }
 
-    /// Repetitions of each block in a stage.
-    fn units(&self, stage: u64) -> &[u64] {
-        self.units.get(stage as usize).map_or(&[], Vec::as_slice)
+    /// The piece that a chunk of a stage is.
+    fn piece(&self, stage: u64, chunk: u64) -> usize {
+        (chunk * self.order.stages + stage) as usize
     }
 
-    /// What crosses between a stage and the one before it.
-    fn before(&self, stage: u64) -> Option<&Crossing> {
-        self.crossings.get(stage.checked_sub(1)? as usize)
+    /// Repetitions of each block in a piece.
+    fn units(&self, piece: usize) -> &[u64] {
+        self.units.get(piece).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether a collective belongs to a repetition of a block in a stage, counted from the first one there.
-    fn has(&self, comm: &Comm, stage: u64, block: usize, unit: u64) -> bool {
-        let of = |stages: &[Vec<u64>]| stages.iter().filter_map(|s| s.get(block)).sum::<u64>();
-        let at = of(self.units.get(..stage as usize).unwrap_or_default()) + unit;
+    /// Repetitions of a block in a stage.
+    fn units_of_stage(&self, stage: u64, block: usize) -> u64 {
+        (0..self.order.chunks()).filter_map(|c| self.units(self.piece(stage, c)).get(block)).sum()
+    }
+
+    /// What crosses between a piece and the one before it.
+    fn before(&self, piece: usize) -> Option<&Crossing> {
+        self.crossings.get(piece.checked_sub(1)?)
+    }
+
+    /// Whether a collective belongs to a repetition of a block in a piece, counted from the first one there.
+    fn has(&self, comm: &Comm, piece: usize, block: usize, unit: u64) -> bool {
+        let of = |pieces: &[Vec<u64>]| pieces.iter().filter_map(|p| p.get(block)).sum::<u64>();
+        let at = of(self.units.get(..piece).unwrap_or_default()) + unit;
         match comm.only {
             None => true,
             Some(End::First) => at == 0,
@@ -295,12 +345,12 @@ impl<'a> Job<'a> {
 
     /// Nodes of all ranks.
     fn nodes(&self) -> u128 {
-        let of_stage = |stage: usize, units: &Vec<u64>| -> u128 {
+        let of_piece = |piece: usize, units: &Vec<u64>| -> u128 {
             let of_unit = |block: usize, unit: u64| -> u128 {
                 let parts = self.parts.iter().filter(|p| p.block == block);
                 parts
                     .map(|p| {
-                        let comms = p.comms().filter(|c| self.has(c, stage as u64, block, unit));
+                        let comms = p.comms().filter(|c| self.has(c, piece, block, unit));
                         p.pieces.len() as u128 + comms.map(|c| u128::from(c.times)).sum::<u128>()
                     })
                     .sum()
@@ -311,12 +361,14 @@ impl<'a> Job<'a> {
                 1 => of_unit(block, 0),
                 n => of_unit(block, 0) + of_unit(block, n - 1) + u128::from(n - 2) * self.plain(block),
             };
-            let sides = [self.before(stage as u64), self.before(stage as u64 + 1)];
+            let sides = [self.before(piece), self.before(piece + 1)];
             let messages: usize = sides.into_iter().flatten().map(|c| c.forward.len() + c.backward.len()).sum();
             units.iter().enumerate().map(of_block).sum::<u128>() + messages as u128
         };
-        let stages: Vec<u128> = self.units.iter().enumerate().map(|(stage, units)| of_stage(stage, units)).collect();
-        let of = |place: &Place| stages.get(place.stage as usize).copied().unwrap_or_default();
+        let pieces: Vec<u128> = self.units.iter().enumerate().map(|(piece, units)| of_piece(piece, units)).collect();
+        let of = |place: &Place| -> u128 {
+            (0..self.order.chunks()).filter_map(|c| pieces.get(self.piece(place.stage, c))).sum()
+        };
         self.places.iter().map(|place| u128::from(self.microbatches) * of(place) + 2).sum()
     }
 
@@ -347,6 +399,8 @@ impl<'a, W: Write> Sheet<'a, W> {
             number("tp", f.tp),
             number("pp", f.pp),
             number("dp", f.dp),
+            text("schedule", job.order.schedule.word()),
+            number("chunks", job.order.chunks()),
             number("microbatches", job.microbatches),
         ]);
         Ok(Self { job, place, nodes: Nodes::new(out, &metadata, written)?, tail: Vec::new() })
@@ -365,68 +419,69 @@ impl<'a, W: Write> Sheet<'a, W> {
     }
 
     fn iteration(&mut self) -> std::io::Result<()> {
-        let (pp, b) = (self.job.plan.figures.pp, self.job.microbatches);
-        let backward = self.job.parts.iter().any(|p| !p.forward);
-        // 1F1B: as many forward passes ahead as there are stages behind.
-        let ahead = if backward { (pp - 1 - self.place.stage).min(b) } else { b };
-        for m in 0..ahead {
-            self.pass(m, true)?;
-        }
-        if backward {
-            for m in 0..b - ahead {
-                self.pass(ahead + m, true)?;
-                self.pass(m, false)?;
-            }
-            for m in b - ahead..b {
-                self.pass(m, false)?;
+        let job = self.job;
+        let backward = job.parts.iter().any(|p| p.pass != Pass::Forward);
+        for step in job.order.steps(self.place.stage, job.microbatches) {
+            if step.pass == Pass::Forward || backward {
+                self.step(&step)?;
             }
         }
         self.update()
     }
 
-    /// One microbatch through the layers of the stage, in one direction.
-    fn pass(&mut self, m: u64, forward: bool) -> std::io::Result<()> {
-        let job = self.job;
-        let word = if forward { "forward" } else { "backward" };
-        let stage = self.place.stage;
-        let behind = (stage + 1, job.before(stage + 1));
-        let ahead = (stage.saturating_sub(1), job.before(stage));
-        let (from, to) = if forward { (ahead, behind) } else { (behind, ahead) };
-        let bytes = |crossing: &Crossing| if forward { crossing.forward.clone() } else { crossing.backward.clone() };
-        if let (peer, Some(crossing)) = from {
+    /// One microbatch through the layers of a piece, in one pass.
+    fn step(&mut self, step: &Step) -> std::io::Result<()> {
+        let (job, stage) = (self.job, self.place.stage);
+        let Step { pass, microbatch: m, chunk } = *step;
+        let forward = pass == Pass::Forward;
+        let piece = job.piece(stage, chunk);
+        let [from, to] = job.order.neighbours(stage, pass, chunk);
+        let sides = if forward { [piece, piece + 1] } else { [piece + 1, piece] };
+        let [before, behind] = sides.map(|side| {
+            job.before(side).map_or(&[][..], |c| if forward { c.forward.as_slice() } else { c.backward.as_slice() })
+        });
+        if let Some(peer) = from {
             let tail = std::mem::take(&mut self.tail);
-            for (i, size) in bytes(crossing).into_iter().enumerate() {
-                let id = self.message(NodeType::Recv, peer, m, forward, i, size, &tail)?;
+            // A message is known by the chunk that it leaves.
+            let left = if forward { piece - 1 } else { piece + 1 } as u64 / job.order.stages;
+            for (i, size) in before.iter().enumerate() {
+                let id = self.message(NodeType::Recv, peer, (m, left, forward), i, *size, &tail)?;
                 self.tail.push(id);
             }
+            // Nothing crosses: the rank's own order is left.
+            if self.tail.is_empty() {
+                self.tail = tail;
+            }
         }
-        let mut blocks: Vec<(usize, u64)> = job.units(stage).iter().copied().enumerate().collect();
+        let mut blocks: Vec<(usize, u64)> = job.units(piece).iter().copied().enumerate().collect();
         if !forward {
             blocks.reverse();
         }
+        let of_chunk = if job.order.chunks() > 1 { format!(" of chunk {chunk}") } else { String::new() };
         for (block, units) in blocks {
             let name = job.blocks.get(block).map_or("layer", String::as_str);
             for at in 0..units {
                 let unit = if forward { at } else { units - 1 - at };
-                for part in job.parts.iter().filter(|part| part.forward == forward && part.block == block) {
-                    self.partition(part, unit, &format!("microbatch {m}, {name} {unit}, {word}"))?;
+                for part in job.parts.iter().filter(|part| part.pass == pass && part.block == block) {
+                    let name = format!("microbatch {m}, {name} {unit}{of_chunk}, {}", pass.word());
+                    self.partition(part, (piece, unit), &name)?;
                 }
             }
         }
-        if let (peer, Some(crossing)) = to {
+        if let Some(peer) = to {
             let tail = self.tail.clone();
-            for (i, size) in bytes(crossing).into_iter().enumerate() {
-                self.message(NodeType::Send, peer, m, forward, i, size, &tail)?;
+            for (i, size) in behind.iter().enumerate() {
+                self.message(NodeType::Send, peer, (m, chunk, forward), i, *size, &tail)?;
             }
         }
         Ok(())
     }
 
     /// One partition of one layer: its computation piece by piece, its collectives one after another, beside the computation or between it.
-    fn partition(&mut self, part: &Part, unit: u64, prefix: &str) -> std::io::Result<()> {
-        let (job, stage) = (self.job, self.place.stage);
+    fn partition(&mut self, part: &Part, (of, unit): (usize, u64), prefix: &str) -> std::io::Result<()> {
+        let job = self.job;
         let here = |comms: &[Comm]| -> Vec<Comm> {
-            comms.iter().filter(|c| job.has(c, stage, part.block, unit)).copied().collect()
+            comms.iter().filter(|c| job.has(c, of, part.block, unit)).copied().collect()
         };
         let beside = self.job.plan.system.overlap() == Overlap::Full;
         let mut chain = self.tail.clone();
@@ -475,13 +530,12 @@ impl<'a, W: Write> Sheet<'a, W> {
         Ok(any)
     }
 
-    #[allow(clippy::too_many_arguments)] // each is one attribute of the message
+    /// `leaves`: microbatch, the chunk that it leaves, whether forward.
     fn message(
         &mut self,
         kind: NodeType,
         stage: u64,
-        m: u64,
-        forward: bool,
+        leaves: (u64, u64, bool),
         i: usize,
         size: u64,
         deps: &[u64],
@@ -491,8 +545,9 @@ impl<'a, W: Write> Sheet<'a, W> {
         let (src, dst) = if kind == NodeType::Send { (own, peer) } else { (peer, own) };
         let most = |c: &Crossing| c.forward.len().max(c.backward.len());
         let messages = self.job.crossings.iter().map(most).max().unwrap_or_default() as u64;
-        // One tag a microbatch, direction and tensor.
-        let tag = (m * 2 + u64::from(!forward)) * messages + i as u64;
+        // One tag a microbatch, chunk, direction and tensor.
+        let (m, chunk, forward) = leaves;
+        let tag = ((m * self.job.order.chunks() + chunk) * 2 + u64::from(!forward)) * messages + i as u64;
         let way = if forward { "activations" } else { "gradients" };
         self.nodes.message(&format!("microbatch {m}, {way}"), deps, kind, (src, dst), tag, size)
     }
@@ -504,8 +559,8 @@ impl<'a, W: Write> Sheet<'a, W> {
         if !w.training {
             return Ok(());
         }
-        let units = self.job.units(self.place.stage);
-        let times = |block: usize| units.get(block).map_or(0.0, |n| *n as f64);
+        let (job, stage) = (self.job, self.place.stage);
+        let times = |block: usize| job.units_of_stage(stage, block) as f64;
         let kernels = || w.kernels.iter().zip(&plan.decisions.sharding);
         let gradients: f64 = kernels().map(|(k, s)| gradient_bytes(k, *s, f.tp, w.word_bytes) * times(k.block)).sum();
         if options.gradient_reduction == GradientReduction::PerIteration && gradients > 0.0 && f.dp > 1 {

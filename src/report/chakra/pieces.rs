@@ -5,7 +5,7 @@
 //! time in proportion to each kernel's arithmetic at its peak and its bytes, weighted as the plan's seconds of compute and DRAM.
 
 use super::comms::{Comm, Paid};
-use crate::graph::Kernel;
+use crate::graph::{Kernel, Phase};
 use crate::model::compute::{Tiling, extra_dram_share, local, moved_bytes, peak, shard_flop, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::schedule::samples_per_pass;
@@ -22,6 +22,25 @@ pub(super) struct Piece {
     pub(super) before: Vec<Comm>,
     /// What passes on its results.
     pub(super) after: Vec<Comm>,
+    /// A kernel that makes the gradient of a weight.
+    pub(super) makes_weight_gradient: bool,
+}
+
+impl Piece {
+    /// Pieces as one node of computation; none of no pieces.
+    pub(super) fn sum(name: &str, pieces: Vec<Self>) -> Option<Self> {
+        pieces
+            .into_iter()
+            .reduce(|a, b| Self {
+                flop: a.flop + b.flop,
+                dram_bytes: a.dram_bytes + b.dram_bytes,
+                micros: a.micros + b.micros,
+                before: [a.before, b.before].concat(),
+                after: [a.after, b.after].concat(),
+                ..a
+            })
+            .map(|sum| Self { name: name.to_owned(), ..sum })
+    }
 }
 
 /// The kernels of partition `p`, in the order of the graph; their sums are `whole`.
@@ -65,7 +84,15 @@ pub(super) fn of_kernels(plan: &Plan, p: usize, whole: &Piece, comms: &[Paid]) -
             let of = |ahead: bool| {
                 comms.iter().filter(|c| c.kernel == *k && c.ahead == ahead).map(|c| c.comm).collect::<Vec<Comm>>()
             };
-            Piece { name: kernel.name.clone(), flop, dram_bytes, micros, before: of(true), after: of(false) }
+            Piece {
+                name: kernel.name.clone(),
+                flop,
+                dram_bytes,
+                micros,
+                before: of(true),
+                after: of(false),
+                makes_weight_gradient: kernel.phase == Phase::BackwardWeight,
+            }
         })
         .collect();
     if pieces.is_empty() {

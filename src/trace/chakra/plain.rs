@@ -30,27 +30,29 @@ pub(crate) fn node<'a>(
     let mut message = Message::new(bytes);
     while !message.at_end() {
         // Tags of the schema's fields with their wire types.
-        match message.varint().ok()? {
-            0x08 => each(Plain::Id(message.varint().ok()?), strings)?,
+        match message.number()? {
+            0x08 => each(Plain::Id(message.number()?), strings)?,
             0x12 => each(Plain::Name(text(&mut message)?), strings)?,
-            0x18 | 0x28 | 0x30 | 0x38 => drop(message.varint().ok()?),
-            0x20 => each(Plain::Ctrl(message.varint().ok()?), strings)?,
+            0x18 | 0x28 | 0x30 | 0x38 => {
+                message.number()?;
+            }
+            0x20 => each(Plain::Ctrl(message.number()?), strings)?,
             0x22 => {
-                let mut packed = Message::new(message.delimited().ok()?);
+                let mut packed = Message::new(message.contents()?);
                 while !packed.at_end() {
-                    each(Plain::Ctrl(packed.varint().ok()?), strings)?;
+                    each(Plain::Ctrl(packed.number()?), strings)?;
                 }
             }
             0x2a => {
-                let mut packed = Message::new(message.delimited().ok()?);
+                let mut packed = Message::new(message.contents()?);
                 while !packed.at_end() {
-                    packed.varint().ok()?;
+                    packed.number()?;
                 }
             }
             tag @ (0x42 | 0x4a) => {
-                let mut io = Message::new(message.delimited().ok()?);
+                let mut io = Message::new(message.contents()?);
                 while !io.at_end() {
-                    let field = match io.varint().ok()? {
+                    let field = match io.number()? {
                         0x0a => 0,
                         0x12 => 1,
                         0x1a => 2,
@@ -60,9 +62,9 @@ pub(crate) fn node<'a>(
                 }
             }
             0x52 => {
-                let bytes = message.delimited().ok()?;
+                let bytes = message.contents()?;
                 let mut attr = Message::new(bytes);
-                if attr.varint().ok()? != 0x0a {
+                if attr.number()? != 0x0a {
                     return None;
                 }
                 let name = text(&mut attr)?;
@@ -84,20 +86,20 @@ pub(crate) fn node<'a>(
 
 #[inline]
 fn text<'a>(message: &mut Message<'a>) -> Option<&'a str> {
-    std::str::from_utf8(message.delimited().ok()?).ok()
+    std::str::from_utf8(message.contents()?).ok()
 }
 
 /// A number or text that is all there is behind an attribute's name.
 #[inline]
 fn value(mut attr: Message<'_>, strings: &mut Interner) -> Option<Value> {
-    let tag = attr.varint().ok()?;
+    let tag = attr.number()?;
     let (kind, list) = Kind::from_tag(u32::try_from(tag >> 3).ok()?)?;
     let scalar = match (kind, tag & 7) {
         _ if list => return None,
         (Kind::Bytes, _) => return None,
         (Kind::String, 2) => Scalar::String(strings.get(text(&mut attr)?)),
         (Kind::String, _) => return None,
-        (kind, 0) if width(kind).is_none() => from_number(kind, attr.varint().ok()?),
+        (kind, 0) if width(kind).is_none() => from_number(kind, attr.number()?),
         _ => return None,
     };
     attr.at_end().then_some(Value::One(scalar))

@@ -65,33 +65,59 @@ impl<'a> Message<'a> {
         WireFault { at: self.place(), field: "", message: message.into() }
     }
 
+    /// A base-128 number, if one stands here.
+    #[inline]
+    pub(super) fn number(&mut self) -> Option<u64> {
+        let rest = self.bytes.get(self.at..)?;
+        let (&first, more) = rest.split_first()?;
+        // Most numbers are tags, lengths and flags of one byte.
+        let mut value = u64::from(first);
+        let mut length = 1;
+        if first >= 0x80 {
+            value &= 0x7f;
+            loop {
+                let b = *more.get(length - 1)?;
+                // The tenth byte has the last bit of 64.
+                if length == 9 && b > 1 {
+                    return None;
+                }
+                value |= u64::from(b & 0x7f) << (7 * length);
+                length += 1;
+                if b < 0x80 {
+                    break;
+                }
+            }
+        }
+        self.at += length;
+        Some(value)
+    }
+
     /// A base-128 number.
     #[inline]
     pub(super) fn varint(&mut self) -> Result<u64, WireFault> {
-        // Most numbers are tags, lengths and flags of one byte.
-        if let Some(&b) = self.bytes.get(self.at).filter(|b| **b < 0x80) {
-            self.at += 1;
-            return Ok(u64::from(b));
-        }
-        let mut value = 0u64;
-        for (i, &b) in self.bytes.get(self.at..).unwrap_or_default().iter().enumerate() {
-            let bits = u64::from(b & 0x7f);
-            if i == 9 && b > 1 {
-                return Err(self.fault("a number of more than 64 bits"));
-            }
-            value |= bits << (7 * i);
-            if b < 0x80 {
-                self.at += i + 1;
-                return Ok(value);
-            }
-        }
-        Err(self.fault("the message ends inside a number"))
+        self.number().ok_or_else(|| self.no_number())
+    }
+
+    /// Why no number stands here.
+    #[cold]
+    fn no_number(&self) -> WireFault {
+        let left = self.bytes.len().saturating_sub(self.at);
+        self.fault(if left < 10 { "the message ends inside a number" } else { "a number of more than 64 bits" })
     }
 
     /// Four or eight bytes, little-endian.
     pub(super) fn fixed(&mut self, width: usize) -> Result<u64, WireFault> {
         let bytes = self.take(width)?;
         Ok(bytes.iter().rev().fold(0, |value, &b| value << 8 | u64::from(b)))
+    }
+
+    /// The contents of a length-delimited field behind its tag, if they are all here.
+    #[inline]
+    pub(super) fn contents(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let bytes = self.bytes.get(self.at..)?.get(..length)?;
+        self.at += length;
+        Some(bytes)
     }
 
     /// The contents of a length-delimited field behind its tag.

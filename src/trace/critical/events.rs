@@ -79,13 +79,56 @@ pub struct Events {
 impl Reader for Events {
     type Args<'a> = SeenArgs<'a>;
     type Beside = Self;
+    const BESIDE: Option<fn() -> Self> = Some(Self::default);
 
-    fn event<'a>(&mut self, index: u32, event: &Seen<'a>) -> Result<(), Wrong> {
-        self.keep(index, event)
-    }
-
-    fn beside(&self) -> Option<Self> {
-        Some(Self::default())
+    fn event<'a>(&mut self, index: u32, seen: &Seen<'a>) -> Result<(), Wrong> {
+        if seen.phase.as_deref() != Some("X") || seen.dur.is_none() {
+            return Ok(());
+        }
+        let Some(category) = Category::known(seen.category.as_deref().unwrap_or_default()) else { return Ok(()) };
+        let name = seen.name.as_deref().ok_or_else(|| ("name".to_owned(), "missing".to_owned()))?;
+        let kind = match category {
+            Category::CpuOp => Kind::Operator,
+            Category::UserAnnotation => Kind::Annotation,
+            Category::PythonFunction => Kind::Python,
+            Category::Runtime | Category::Driver => Kind::Call,
+            Category::Kernel => Kind::Kernel,
+            Category::Memcpy | Category::Memset => Kind::Copy,
+            _ => return Ok(()),
+        };
+        let start = Seen::nanoseconds("ts", seen.ts)?;
+        let duration = Seen::nanoseconds("dur", seen.dur)?;
+        let wrong = |message: String| ("dur".to_owned(), message);
+        if duration < 0 {
+            return Err(wrong(format!("expected a duration of at least 0, found {duration} ns")));
+        }
+        let end = start.checked_add(duration).filter(|e| e.abs() < i64::MAX / 4 && start.abs() < i64::MAX / 4);
+        let end = end.ok_or_else(|| wrong("the event lies more than 73 years from zero".into()))?;
+        let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::integer);
+        let small = |raw: &Option<Raw<'_>>| integer(raw).and_then(|i| i32::try_from(i).ok());
+        let track = self.place(seen.pid.as_ref(), seen.tid.as_ref());
+        let name = self.names.add(name);
+        let kind = if kind == Kind::Kernel && self.communicates(name) { Kind::Communication } else { kind };
+        let args = &seen.args;
+        if kind == Kind::Communication {
+            let word = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::text).unwrap_or_default().to_owned();
+            let collective = self.names.add(&format!("{} {}", word(&args.group), word(&args.collective)));
+            self.collectives.insert(index, collective);
+        }
+        let on_device = kind.on_device();
+        let event = Event {
+            index,
+            name,
+            track,
+            start,
+            end,
+            correlation: integer(&args.correlation).unwrap_or(-1),
+            stream: small(&args.stream).or_else(|| small(&seen.tid).filter(|_| on_device)).unwrap_or(-1),
+            device: small(&args.device).or_else(|| small(&seen.pid).filter(|_| on_device)).unwrap_or(-1),
+            kind,
+        };
+        self.list.push(event);
+        Ok(())
     }
 
     fn join(&mut self, later: Self, places: u32) {
@@ -195,55 +238,5 @@ impl Events {
         self.communicating.get_mut(at).is_some_and(|known| {
             *known.get_or_insert_with(|| crate::trace::link::is_communication_kernel(names.name(name)))
         })
-    }
-
-    fn keep(&mut self, index: u32, seen: &Seen<'_>) -> Result<(), Wrong> {
-        if seen.phase.as_deref() != Some("X") || seen.dur.is_none() {
-            return Ok(());
-        }
-        let Some(category) = Category::known(seen.category.as_deref().unwrap_or_default()) else { return Ok(()) };
-        let name = seen.name.as_deref().ok_or_else(|| ("name".to_owned(), "missing".to_owned()))?;
-        let kind = match category {
-            Category::CpuOp => Kind::Operator,
-            Category::UserAnnotation => Kind::Annotation,
-            Category::PythonFunction => Kind::Python,
-            Category::Runtime | Category::Driver => Kind::Call,
-            Category::Kernel => Kind::Kernel,
-            Category::Memcpy | Category::Memset => Kind::Copy,
-            _ => return Ok(()),
-        };
-        let start = Seen::nanoseconds("ts", seen.ts)?;
-        let duration = Seen::nanoseconds("dur", seen.dur)?;
-        let wrong = |message: String| ("dur".to_owned(), message);
-        if duration < 0 {
-            return Err(wrong(format!("expected a duration of at least 0, found {duration} ns")));
-        }
-        let end = start.checked_add(duration).filter(|e| e.abs() < i64::MAX / 4 && start.abs() < i64::MAX / 4);
-        let end = end.ok_or_else(|| wrong("the event lies more than 73 years from zero".into()))?;
-        let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::integer);
-        let small = |raw: &Option<Raw<'_>>| integer(raw).and_then(|i| i32::try_from(i).ok());
-        let track = self.place(seen.pid.as_ref(), seen.tid.as_ref());
-        let name = self.names.add(name);
-        let kind = if kind == Kind::Kernel && self.communicates(name) { Kind::Communication } else { kind };
-        let args = &seen.args;
-        if kind == Kind::Communication {
-            let word = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::text).unwrap_or_default().to_owned();
-            let collective = self.names.add(&format!("{} {}", word(&args.group), word(&args.collective)));
-            self.collectives.insert(index, collective);
-        }
-        let on_device = kind.on_device();
-        let event = Event {
-            index,
-            name,
-            track,
-            start,
-            end,
-            correlation: integer(&args.correlation).unwrap_or(-1),
-            stream: small(&args.stream).or_else(|| small(&seen.tid).filter(|_| on_device)).unwrap_or(-1),
-            device: small(&args.device).or_else(|| small(&seen.pid).filter(|_| on_device)).unwrap_or(-1),
-            kind,
-        };
-        self.list.push(event);
-        Ok(())
     }
 }

@@ -15,6 +15,7 @@
 
 use super::events::{Event, Events, Kind};
 use super::thread::{NONE, Piece, pieces};
+use crate::units::middle;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
@@ -235,7 +236,7 @@ fn device(b: &mut Builder<'_>, launches: &Launches) -> Vec<Operation> {
     let list = &b.events.list;
     let inside = |e: &Event| e.kind.on_device() && e.end > b.window.0 && e.start < b.window.1;
     let mut order: Vec<u32> = (0..list.len() as u32).filter(|&at| inside(&list[at as usize])).collect();
-    order.sort_by_key(|&at| (list[at as usize].start, list[at as usize].end, at));
+    order.sort_unstable_by_key(|&at| (list[at as usize].start, list[at as usize].end, at));
     let mut last: HashMap<(i32, i32), u32, RandomState> = HashMap::default();
     let mut out = Vec::with_capacity(order.len());
     for at in order {
@@ -253,11 +254,6 @@ fn device(b: &mut Builder<'_>, launches: &Launches) -> Vec<Operation> {
     out
 }
 
-fn median(mut values: Vec<i64>) -> i64 {
-    let middle = values.len() / 2;
-    if values.is_empty() { 0 } else { *values.select_nth_unstable(middle).1 }
-}
-
 fn device_edges(b: &mut Builder<'_>, operations: &[Operation]) -> (i64, i64) {
     let start = |u: u32| b.units[u as usize].start;
     let end = |u: u32| b.units[u as usize].end;
@@ -270,7 +266,7 @@ fn device_edges(b: &mut Builder<'_>, operations: &[Operation]) -> (i64, i64) {
             _ => {}
         }
     }
-    let (launch, gap) = (median(after_call), median(after_previous));
+    let [launch, gap] = [&mut after_call, &mut after_previous].map(|delays| middle(delays).unwrap_or(0));
     // Ends of operations so far, by device: the latest first.
     let mut ended: HashMap<i32, std::collections::BTreeSet<(i64, u32)>, RandomState> = HashMap::default();
     for o in operations {
@@ -479,38 +475,27 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     edges.retain(|(to, e)| e.from < *to);
     let against_time = b.against_time + (all - edges.len()) as u64;
     let (edges, first) = by_target(edges, n);
-    // In place: each unit is swapped to where it belongs.
-    let mut units = b.units;
-    for at in 0..n {
-        while place[at] as usize != at {
-            let to = place[at] as usize;
-            units.swap(at, to);
-            place.swap(at, to);
-        }
-    }
+    let mut units = b.units.clone();
+    b.units.iter().zip(&place).for_each(|(unit, p)| units[*p as usize] = *unit);
     Graph { window: b.window, units, edges, first, typical_launch, typical_gap, against_time }
 }
 
-/// Edges by the unit that they lead to, then by delay and origin, and where those of each of so many units begin: distributed in place, for sorting
-/// millions by comparison takes longer than all else here, and a second list of them is the most that is held at once.
-fn by_target(mut edges: Vec<(u32, Edge)>, units: usize) -> (Vec<Edge>, Vec<u32>) {
+/// Edges by the unit that they lead to, then by delay and origin, and where those of each of so many units begin. They are distributed into a second
+/// list: neighbours in the first one go to neighbours in the second, where swapping them in place would go through memory at random.
+fn by_target(edges: Vec<(u32, Edge)>, units: usize) -> (Vec<Edge>, Vec<u32>) {
     let mut first = vec![0u32; units + 1];
     edges.iter().for_each(|(to, _)| first[*to as usize + 1] += 1);
     (0..units).for_each(|i| first[i + 1] += first[i]);
     let mut next = first.clone();
-    for unit in 0..units {
-        // What lies at the next place of this unit goes to that of its own, until one of this unit's comes.
-        while next[unit] < first[unit + 1] {
-            let to = edges[next[unit] as usize].0 as usize;
-            if to != unit {
-                edges.swap(next[unit] as usize, next[to] as usize);
-            }
-            next[to] += 1;
-        }
+    let Some((_, some)) = edges.first().copied() else { return (Vec::new(), first) };
+    let mut out = vec![some; edges.len()];
+    for (to, edge) in edges {
+        let next = &mut next[to as usize];
+        out[*next as usize] = edge;
+        *next += 1;
     }
     for ends in first.windows(2).filter(|f| f[1] - f[0] > 1) {
-        edges[ends[0] as usize..ends[1] as usize].sort_unstable_by_key(|(_, e)| (e.delay, e.from, e.at_start, e.lag));
+        out[ends[0] as usize..ends[1] as usize].sort_unstable_by_key(|e| (e.delay, e.from, e.at_start, e.lag));
     }
-    // The list is made smaller where it stands.
-    (edges.into_iter().map(|(_, e)| e).collect(), first)
+    (out, first)
 }

@@ -56,10 +56,6 @@ impl Reader for Whole {
         self.keep(event)
     }
 
-    fn beside(&self) -> Option<Nobody> {
-        None
-    }
-
     fn join(&mut self, later: Nobody, _: u32) {
         match later {}
     }

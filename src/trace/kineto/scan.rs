@@ -81,9 +81,6 @@ impl<F: FnMut(u32, &Seen<'_>) -> Result<(), Wrong>> Reader for Scanner<F> {
     fn event<'a>(&mut self, index: u32, event: &Seen<'a>) -> Result<(), Wrong> {
         (self.0)(index, event)
     }
-    fn beside(&self) -> Option<Nobody> {
-        None
-    }
     fn join(&mut self, later: Nobody, _: u32) {
         match later {}
     }

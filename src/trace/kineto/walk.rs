@@ -19,14 +19,14 @@ pub(crate) trait Reader {
     type Args<'a>: Arguments<'a>;
     /// What reads a later part of the events at the same time.
     type Beside: Reader<Beside = Self::Beside> + Send;
+    /// Makes one; `None` where events have to come one after another.
+    const BESIDE: Option<fn() -> Self::Beside> = None;
     /// Keys beside `traceEvents` whose values it wants.
     const ABOUT: &'static [&'static str] = &[];
     /// Takes the value of such a key.
     fn about(&mut self, _key: &str, _value: &Value) {}
     /// Takes the event at a place in `traceEvents`.
     fn event<'a>(&mut self, index: u32, event: &Written<'a, Self::Args<'a>>) -> Result<(), Wrong>;
-    /// A reader for a later part; `None` where events have to come one after another.
-    fn beside(&self) -> Option<Self::Beside>;
     /// Takes over what another one read of the events that follow; places are so much higher than that one knew.
     fn join(&mut self, later: Self::Beside, places: u32);
 }
@@ -41,9 +41,6 @@ impl Reader for Nobody {
     fn event<'a>(&mut self, _: u32, _: &Written<'a, SeenArgs<'a>>) -> Result<(), Wrong> {
         match *self {}
     }
-    fn beside(&self) -> Option<Self> {
-        None
-    }
     fn join(&mut self, _: Self, _: u32) {}
 }
 
@@ -53,7 +50,7 @@ impl Reader for Nobody {
 /// [`TraceErrors`]: what cannot be read, with byte, event and field; up to twenty faulty events at once.
 pub(super) fn walk<T: Reader>(source: impl Read, path: &Path, reader: &mut T) -> Result<(), TraceErrors> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    let halvings = if reader.beside().is_some() { processors.ilog2().min(3) } else { 0 };
+    let halvings = if T::BESIDE.is_some() { processors.ilog2().min(3) } else { 0 };
     let mut walk = Walk { path, reader, errors: Vec::new(), halvings, misses: 0 };
     if let Err(fault) = walk.outer(&mut Cutter::new(source)) {
         walk.errors.push(TraceError::new(path, fault.message).at(fault.byte));
@@ -166,7 +163,7 @@ impl<T: Reader> Walk<'_, T> {
     /// events before end at that place.
     fn plain(&mut self, bytes: &[u8], byte: u64, index: &mut u32) -> usize {
         let apart = self.halvings > 0 && bytes.len() >= 2 * PART.0;
-        let beside = apart.then(|| self.reader.beside()).flatten();
+        let beside = T::BESIDE.filter(|_| apart).map(|make| make());
         let Some((end, mut later)) = beside.and_then(|later| Some((middle(bytes)?, later))) else {
             return self.row(text(bytes), byte, index);
         };

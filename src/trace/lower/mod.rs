@@ -316,7 +316,7 @@ pub fn lower(program: &Program, request: &Request) -> Result<Lowered, String> {
     let (workload, folded) = match request.fold {
         Fold::None => (whole, None),
         Fold::Layer => {
-            let (w, f) = fold::fold(&whole).map_err(|e| {
+            let (w, f) = fold::fold(&whole, parallel.pp <= 1).map_err(|e| {
                 format!(
                     "no repeated layer to fold: {e}; `--fold none` (`fold: none`, or no `?fold=`) takes the whole step"
                 )

@@ -148,6 +148,9 @@ pub fn lowered_text(l: &Lowered) -> String {
             f.outside_flop,
             f.outside_weights
         );
+        for b in &f.blocks {
+            let _ = writeln!(out, "  block {}: {} of {} kernels", b.name, b.repeat, b.kernels);
+        }
         if f.lacking_flop > 0.0 {
             let _ = writeln!(
                 out,

@@ -1,6 +1,7 @@
 //! What a device needs between a call and the start of what it launched, and between two operations.
 
 use crate::trace::link::{DeviceFacts, EdgeKind, End, LinkedTrace, NodeKind, Ns};
+use crate::units::middle;
 
 /// Which delays a replay uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -118,7 +119,7 @@ pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
     };
     let mut out = Typical::default();
     for (c, slot) in out.launch_ns.iter_mut().enumerate() {
-        *slot = launch.get_mut(c).and_then(|list| median(list)).unwrap_or_else(|| shortest(c));
+        *slot = launch.get_mut(c).and_then(|list| middle(list)).unwrap_or_else(|| shortest(c));
     }
     for (n, h, c) in devices() {
         let Some(ready) = h.ready() else { continue };
@@ -134,18 +135,10 @@ pub(super) fn typical(trace: &LinkedTrace, held: &[Held]) -> Typical {
         }
     }
     for (slot, list) in out.gap_ns.iter_mut().zip(&mut gap) {
-        *slot = median(list).unwrap_or(0);
+        *slot = middle(list).unwrap_or(0);
     }
     let [kernels, _, _, graphs] = out.gap_ns;
-    out.event_ns = median(&mut event).unwrap_or(kernels);
-    out.graph_ns = median(&mut graph).unwrap_or(graphs);
+    out.event_ns = middle(&mut event).unwrap_or(kernels);
+    out.graph_ns = middle(&mut graph).unwrap_or(graphs);
     out
-}
-
-fn median(list: &mut [Ns]) -> Option<Ns> {
-    let middle = list.len() / 2;
-    if list.is_empty() {
-        return None;
-    }
-    Some(*list.select_nth_unstable(middle).1)
 }

@@ -66,13 +66,53 @@ pub struct Table {
 impl Reader for Table {
     type Args<'a> = SeenArgs<'a>;
     type Beside = Self;
+    const BESIDE: Option<fn() -> Self> = Some(Self::default);
 
-    fn event<'a>(&mut self, index: u32, event: &Seen<'a>) -> Result<(), Wrong> {
-        self.keep(index, event)
-    }
-
-    fn beside(&self) -> Option<Self> {
-        Some(Self::default())
+    fn event<'a>(&mut self, index: u32, seen: &Seen<'a>) -> Result<(), Wrong> {
+        let (Some(dur), Some(category)) = (seen.dur, seen.category.as_deref()) else { return Ok(()) };
+        if category == "Trace" || dur == "null" {
+            return Ok(());
+        }
+        let missing = |field: &str| (field.to_owned(), "missing".to_owned());
+        let number = |field: &str, text: &str| {
+            let value = text.parse::<f64>().ok().filter(|x| x.abs() < 1e18);
+            let found: String = text.chars().take(40).collect();
+            value.ok_or_else(|| (field.to_owned(), format!("expected microseconds, found {found}")))
+        };
+        let name = seen.name.as_deref().ok_or_else(|| missing("name"))?;
+        let written = seen.ts.ok_or_else(|| missing("ts"))?;
+        let (ts, dur) = (number("ts", written)?, number("dur", dur)?);
+        // Events may overlap by parts of a microsecond: HTA rounds inwards. Whole numbers stay what they are.
+        let (start, end) = (ts.ceil(), (ts + dur).floor());
+        let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(whole).unwrap_or(-1);
+        let track = |raw: &Option<Raw<'_>>| match raw {
+            Some(Raw::Str(text)) => text.clone().into_owned(),
+            Some(other) => other.kind(),
+            None => "0".to_owned(),
+        };
+        let args = &seen.args;
+        let row = Row {
+            index,
+            name: self.symbols.add(name),
+            category: self.symbols.add(category),
+            pid: self.tracks.add(&track(&seen.pid)),
+            tid: self.tracks.add(&track(&seen.tid)),
+            ts: start,
+            dur: end - start,
+            stream: integer(&args.stream),
+            correlation: integer(&args.correlation),
+            partner: -1,
+            wait_stream: integer(&args.wait_on_stream),
+            wait_record: integer(&args.wait_on_record),
+            bandwidth: match &args.bandwidth {
+                Some(Raw::Float(x)) => *x,
+                Some(other) => other.integer().map_or(0.0, |i| i as f64),
+                None => 0.0,
+            },
+            bytes: integer(&args.bytes),
+        };
+        self.rows.push(row);
+        Ok(())
     }
 
     fn join(&mut self, later: Self, places: u32) {
@@ -127,53 +167,6 @@ impl Table {
     /// The name of an event.
     pub fn name(&self, row: &Row) -> &str {
         self.symbols.name(row.name)
-    }
-
-    fn keep(&mut self, index: u32, seen: &Seen<'_>) -> Result<(), Wrong> {
-        let (Some(dur), Some(category)) = (seen.dur, seen.category.as_deref()) else { return Ok(()) };
-        if category == "Trace" || dur == "null" {
-            return Ok(());
-        }
-        let missing = |field: &str| (field.to_owned(), "missing".to_owned());
-        let number = |field: &str, text: &str| {
-            let value = text.parse::<f64>().ok().filter(|x| x.abs() < 1e18);
-            let found: String = text.chars().take(40).collect();
-            value.ok_or_else(|| (field.to_owned(), format!("expected microseconds, found {found}")))
-        };
-        let name = seen.name.as_deref().ok_or_else(|| missing("name"))?;
-        let written = seen.ts.ok_or_else(|| missing("ts"))?;
-        let (ts, dur) = (number("ts", written)?, number("dur", dur)?);
-        // Events may overlap by parts of a microsecond: HTA rounds inwards. Whole numbers stay what they are.
-        let (start, end) = (ts.ceil(), (ts + dur).floor());
-        let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(whole).unwrap_or(-1);
-        let track = |raw: &Option<Raw<'_>>| match raw {
-            Some(Raw::Str(text)) => text.clone().into_owned(),
-            Some(other) => other.kind(),
-            None => "0".to_owned(),
-        };
-        let args = &seen.args;
-        let row = Row {
-            index,
-            name: self.symbols.add(name),
-            category: self.symbols.add(category),
-            pid: self.tracks.add(&track(&seen.pid)),
-            tid: self.tracks.add(&track(&seen.tid)),
-            ts: start,
-            dur: end - start,
-            stream: integer(&args.stream),
-            correlation: integer(&args.correlation),
-            partner: -1,
-            wait_stream: integer(&args.wait_on_stream),
-            wait_record: integer(&args.wait_on_record),
-            bandwidth: match &args.bandwidth {
-                Some(Raw::Float(x)) => *x,
-                Some(other) => other.integer().map_or(0.0, |i| i as f64),
-                None => 0.0,
-            },
-            bytes: integer(&args.bytes),
-        };
-        self.rows.push(row);
-        Ok(())
     }
 
     fn finish(&mut self) {

@@ -61,6 +61,12 @@ impl Layers {
         self.slots.iter().flat_map(|l| l.iter().take(places.end).skip(places.start).flatten().copied()).collect()
     }
 
+    /// The first layer or the last: its kernels by their places.
+    pub(super) fn end(&self, last: bool) -> &[Option<usize>] {
+        let layer = if last { self.slots.last() } else { self.slots.first() };
+        layer.map_or(&[], Vec::as_slice)
+    }
+
     /// These layers and one more, ahead of the first or behind the last.
     pub(super) fn with(&self, slots: Vec<Option<usize>>, more: usize, ahead: bool) -> Self {
         let mut out = self.clone();
@@ -124,6 +130,25 @@ fn edges(
 
 /// Compares the connections of the layers and makes one of them the folded graph.
 pub(super) fn assemble(whole: &Workload, layers: &Layers) -> Result<(Workload, Folded), String> {
+    let (workload, folded) = layer(whole, layers)?;
+    let checked =
+        workload.checked().map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
+    Ok((checked, folded))
+}
+
+/// Kernels of the recording that are not among some, most FLOP first, with FLOP of a sample; and elements of weights of products among them.
+pub(super) fn outside(whole: &Workload, inside: impl Fn(usize) -> bool) -> (Vec<(String, f64)>, f64) {
+    let (mut left, mut weights) = (Vec::new(), 0.0);
+    for (_, k) in whole.kernels.iter().enumerate().filter(|(i, _)| !inside(*i)) {
+        left.push((k.name.clone(), k.flop()));
+        weights += if k.owns_weight() { k.weight_elements() } else { 0.0 };
+    }
+    left.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    (left, weights)
+}
+
+/// The same, its kernels in the order of a layer's places, not yet checked.
+pub(super) fn layer(whole: &Workload, layers: &Layers) -> Result<(Workload, Folded), String> {
     let (count, width, f) = (layers.count(), layers.width, layers.typical());
     let typical = layers.template().ok_or("no layer is whole")?;
     let size = typical.len();
@@ -239,7 +264,7 @@ pub(super) fn assemble(whole: &Workload, layers: &Layers) -> Result<(Workload, F
         }
     }
     let mut carried: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-    let mut outside: BTreeMap<(u64, u64, u64), usize> = BTreeMap::new();
+    let mut inputs: BTreeMap<(u64, u64, u64), usize> = BTreeMap::new();
     for (at, from, slot) in merged {
         let tensor = match from {
             Source::Same(p, which) => made.get(&(p, which)).copied(),
@@ -259,10 +284,10 @@ pub(super) fn assemble(whole: &Workload, layers: &Layers) -> Result<(Workload, F
             }
             Source::Outside(rows, cols, word) => {
                 let next = tensors.len();
-                let entry = *outside.entry((rows, cols, word)).or_insert(next);
+                let entry = *inputs.entry((rows, cols, word)).or_insert(next);
                 if entry == next {
                     let word = (word != 0).then(|| f64::from_bits(word));
-                    let name = format!("outside.{}", outside.len());
+                    let name = format!("outside.{}", inputs.len());
                     tensors.push(Tensor { word, ..Tensor::new(name, rows, cols, None) });
                 }
                 Some(entry)
@@ -273,15 +298,7 @@ pub(super) fn assemble(whole: &Workload, layers: &Layers) -> Result<(Workload, F
         }
     }
     let layer_flop: f64 = kernels.iter().map(Kernel::flop).sum();
-    let mut left: Vec<(String, f64)> = Vec::new();
-    let mut outside_weights = 0.0;
-    for (_, k) in whole.kernels.iter().enumerate().filter(|(i, _)| !place.contains_key(i)) {
-        left.push((k.name.clone(), k.flop()));
-        if k.owns_weight() {
-            outside_weights += k.weight_elements();
-        }
-    }
-    left.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let (left, outside_weights) = outside(whole, |kernel| place.contains_key(&kernel));
     let lacking = (layers.slots.iter())
         .flat_map(|l| l.iter().zip(&kernels).filter(|(slot, _)| slot.is_none()))
         .fold(0.0, |sum, (_, kernel)| sum + kernel.flop());
@@ -293,11 +310,9 @@ pub(super) fn assemble(whole: &Workload, layers: &Layers) -> Result<(Workload, F
         outside_flop: left.iter().fold(0.0, |sum, (_, f)| sum + f),
         outside: left,
         outside_weights,
+        blocks: Vec::new(),
     };
-    let workload = Workload { kernels, tensors, repeat: count as u64, ..whole.clone() };
-    let checked =
-        workload.checked().map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))?;
-    Ok((checked, folded))
+    Ok((Workload { kernels, tensors, repeat: count as u64, ..whole.clone() }, folded))
 }
 
 /// Names of a layer's kernels: the operator, numbered where it stands more than once.

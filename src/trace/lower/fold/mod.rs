@@ -5,10 +5,12 @@
 //! explains most FLOP wins, the shorter of equals. Where it may begin at several kernels it begins where the fewest bytes pass from
 //! one layer to the next. Then the connections are compared: every layer must read the same results of itself, of the layer before
 //! (forward) or after (backward), and of its own forward pass. A stretch that fails this is not folded, and the reason is given. At both ends layers
-//! are added that differ a little from the others (`align`).
+//! are added that differ a little from the others (`align`). Where a layer of another kind stands between stretches of the same layer, all of them
+//! become a chain of blocks (`chain`).
 
 mod align;
 mod assemble;
+mod chain;
 
 use crate::graph::{Phase, Slot, Tensor, Workload};
 use assemble::{Layers, assemble};
@@ -32,16 +34,30 @@ pub struct Folded {
     pub outside: Vec<(String, f64)>,
     /// Weights of products outside: elements.
     pub outside_weights: f64,
+    /// The blocks of a chain, in the order of the forward pass; none where all layers are alike.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub blocks: Vec<FoldedBlock>,
+}
+
+/// A block of a folded chain: layers that follow each other, or what stands between two stretches of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FoldedBlock {
+    /// Its name.
+    pub name: String,
+    /// Repetitions.
+    pub repeat: u64,
+    /// Kernels of one.
+    pub kernels: usize,
 }
 
 /// Longest sequence searched: the search is quadratic.
 const MOST_KERNELS: usize = 20_000;
 
-/// Folds an unfolded graph whose kernels are in the order they ran.
+/// Folds an unfolded graph whose kernels are in the order they ran; `chain` lets layers that do not all follow each other become several blocks.
 ///
 /// # Errors
 /// Why there is no layer to fold.
-pub fn fold(whole: &Workload) -> Result<(Workload, Folded), String> {
+pub fn fold(whole: &Workload, chain: bool) -> Result<(Workload, Folded), String> {
     if whole.kernels.len() > MOST_KERNELS {
         return Err(format!(
             "{} kernels are more than the {MOST_KERNELS} that are searched for layers",
@@ -60,7 +76,8 @@ pub fn fold(whole: &Workload) -> Result<(Workload, Folded), String> {
             Some(layers) => search.extended(layers),
             None => continue,
         };
-        return assemble(whole, &found);
+        let blocks = if chain { chain::chained(&search, &found) } else { None };
+        return blocks.map_or_else(|| assemble(whole, &found), Ok);
     }
     Err(reason)
 }
@@ -128,7 +145,7 @@ impl Search<'_> {
                     }
                     enough
                 };
-                'starts: for start in starts(whole, forward, stretch, count) {
+                'starts: for start in starts(whole, forward, stretch, count).into_iter().take(32) {
                     let layers: Vec<Vec<usize>> =
                         (0..count).map(|j| forward[start + j * stretch.period..][..stretch.period].to_vec()).collect();
                     if backward.is_empty() {
@@ -138,8 +155,7 @@ impl Search<'_> {
                         continue;
                     }
                     for b in back.iter().filter(|b| b.count >= count).take(20) {
-                        let last = b.start + b.run + b.period;
-                        for from in b.start..=(last - count * b.period) {
+                        for from in starts(whole, backward, b, count) {
                             let mut behind: Vec<Vec<usize>> =
                                 (0..count).map(|j| backward[from + j * b.period..][..b.period].to_vec()).collect();
                             behind.reverse();
@@ -186,14 +202,17 @@ impl Search<'_> {
     }
 
     /// With the layers at both ends that differ a little from the others.
-    fn extended(&self, mut layers: Layers) -> Layers {
-        for ahead in [true, false] {
-            while let Some(more) =
-                align::extended(self.whole, &self.signatures, (&self.forward, &self.backward), &layers, ahead)
-                    .filter(|more| assemble(self.whole, more).is_ok())
-            {
-                layers = more;
-            }
+    fn extended(&self, layers: Layers) -> Layers {
+        self.extended_at(self.extended_at(layers, true), false)
+    }
+
+    /// The same at one end: ahead of the first, or behind the last.
+    fn extended_at(&self, mut layers: Layers, ahead: bool) -> Layers {
+        while let Some(more) =
+            align::extended(self.whole, &self.signatures, (&self.forward, &self.backward), &layers, ahead)
+                .filter(|more| assemble(self.whole, more).is_ok())
+        {
+            layers = more;
         }
         layers
     }
@@ -311,25 +330,31 @@ fn periods(whole: &Workload, order: &[usize], signatures: &[usize], least: f64) 
     found
 }
 
-/// Where the layers of a stretch may begin, the cheapest cut first.
+/// Where the layers of a stretch may begin, the cheapest cut first: the one across which fewest elements pass from a layer to what follows.
 fn starts(whole: &Workload, order: &[usize], stretch: &Stretch, count: usize) -> Vec<usize> {
     let place: HashMap<usize, usize> = order.iter().enumerate().map(|(i, k)| (*k, i)).collect();
     let slack = stretch.run + stretch.period - count * stretch.period;
-    let cut = |start: usize| -> f64 {
-        let at = start + stretch.period;
-        whole
-            .tensors
-            .iter()
-            .filter(|t| {
-                let made = t.producer.and_then(|p| place.get(&p)).is_some_and(|p| *p < at && *p >= start);
-                made && t.consumers.iter().any(|u| place.get(&u.kernel).is_some_and(|c| *c >= at))
-            })
-            .map(|t| t.rows as f64 * t.cols as f64)
-            .sum()
-    };
-    let mut all: Vec<(usize, f64)> = (stretch.start..=stretch.start + slack).map(|s| (s, cut(s))).collect();
+    // What is made at p and last read at c passes every cut behind p, up to c and to the end of a layer that begins with p.
+    let first = stretch.start + stretch.period;
+    let mut passes = vec![0.0; slack + 2];
+    for t in &whole.tensors {
+        let Some(made) = t.producer.and_then(|p| place.get(&p)) else { continue };
+        let Some(read) = t.consumers.iter().filter_map(|u| place.get(&u.kernel)).max() else { continue };
+        let (from, to) = ((made + 1).max(first), (*read).min(made + stretch.period).min(first + slack));
+        if from <= to {
+            let elements = t.rows as f64 * t.cols as f64;
+            passes[from - first] += elements;
+            passes[to + 1 - first] -= elements;
+        }
+    }
+    let mut sum = 0.0;
+    let mut all: Vec<(usize, f64)> = Vec::with_capacity(slack + 1);
+    for (at, change) in passes.iter().enumerate().take(slack + 1) {
+        sum += change;
+        all.push((stretch.start + at, sum));
+    }
     all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    all.into_iter().map(|(s, _)| s).take(32).collect()
+    all.into_iter().map(|(s, _)| s).collect()
 }
 
 /// Whether each backward stretch uses weights of its own layer only.
