@@ -25,8 +25,7 @@ fn divisions(layers: u64, stages: u64) -> Vec<Vec<u64>> {
 
 fn best(w: &Workload, s: &System, pp: Option<u64>) -> Result<Option<Box<Plan>>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
-    // What it takes to prove a plan where pipelines fill is not asked here.
-    let mut request = Request { joint_nodes: 2_000, ..Request::default() };
+    let mut request = Request::default();
     request.wanted.pp = pp;
     match find(w, s, &request) {
         // These degrees cannot be had from the network.
