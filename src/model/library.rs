@@ -289,9 +289,10 @@ mod tests {
     use crate::spec::Node;
 
     fn system(kernels: &str) -> System {
+        let share = if kernels.is_empty() { ", efficiency: 0.5" } else { "" };
         let text = format!(
             "name: s\nsource: test\nchip: {{ name: c, style: kernel_by_kernel, cores: 4, lanes: 1, stages: 1, frequency: 1 GHz, vector_peak: 2 FLOP/s, \
-             sram: 1 MiB, efficiency: 0.5, price: $1, power: 1 W, source: 'assumed: a test'{kernels} }}\n\
+             sram: 1 MiB, price: $1, power: 1 W, source: 'assumed: a test'{share}{kernels} }}\n\
              memory: {{ name: m, bandwidth: 8 B/s, price: $1/(GB/s), power: 1 W/(GB/s), source: 'assumed: a test' }}\n\
              network: {{ topology: single-chip }}\n"
         );
