@@ -378,14 +378,19 @@ fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: 
         Some(found) => format!("flowspace map: the fastest of {} executions", found.covered),
         None => "flowspace map: predicted as given".into(),
     };
-    let file = ExecutionFile {
-        name: format!("{} on {}", model.name, system.name),
-        source: how,
-        execution: answer.prediction.execution.clone(),
-    };
-    let body =
-        serde_saphyr::to_string(&file).map_err(|e| Failure::input(format!("cannot write the execution: {e}")))?;
-    output::write(path, body)
+    output::write(path, execution_file(&answer.prediction.execution, how, model, system)?)
+}
+
+/// An execution as a file that `map --execution` takes.
+pub(super) fn execution_file(
+    execution: &Execution,
+    source: String,
+    model: &LanguageModel,
+    system: &System,
+) -> Result<String, Failure> {
+    let name = format!("{} on {}", model.name, system.name);
+    let file = ExecutionFile { name, source, execution: execution.clone() };
+    serde_saphyr::to_string(&file).map_err(|e| Failure::input(format!("cannot write the execution: {e}")))
 }
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {

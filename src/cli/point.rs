@@ -1,7 +1,8 @@
 //! `flowspace study show`: one point of finished results with its system and its plan, solved again from the same inputs.
 
+use super::execution::execution_file;
 use super::rows::read;
-use super::{Failure, explain, present, print};
+use super::{Failure, explain, present, print, software};
 use crate::check;
 use crate::plan::{Plan, file};
 use crate::progress::Waiting;
@@ -26,10 +27,11 @@ pub struct ShowArgs {
     /// The point: its number in the column `point`.
     #[arg(long, value_name = "N")]
     pub point: u64,
-    /// The plan file, for `flowspace check`, `explain` and `map --plan`.
+    /// The plan file, for `flowspace check`, `explain` and `map --plan`; of a language model the execution, for `map --execution`.
     #[arg(long, conflicts_with_all = ["explain", "timeline", "resolved"])]
     pub plan: bool,
-    /// What binds the plan, and what 10 % more of each resource brings; of a point without a plan what would give it one.
+    /// What binds the plan, and what 10 % more of each resource brings; of a language model that is trained what its software takes and what is possible; of a
+    /// point without a plan what would give it one.
     #[arg(long, conflicts_with_all = ["timeline", "resolved"])]
     pub explain: bool,
     /// A layer pass on one chip as a timeline that Perfetto and chrome://tracing open.
@@ -133,7 +135,8 @@ fn changed(manifest: Option<&Manifest>, study: &Study, folder: &Path) -> String 
 fn plan(shown: &Again) -> Result<&Plan, Failure> {
     Err(Failure::input(match &shown.outcome {
         Outcome::Mapped(plan, _) => return Ok(plan),
-        Outcome::Executed(_) | Outcome::Served(_) => "the point is an execution of a language model, not a mapping of a graph: `flowspace map` with its workload and --resolved system writes it".to_string(),
+        Outcome::Executed(_) => "the point is an execution of a language model, whose passes have no timeline; --plan writes it, and `flowspace trace generate` its traces".to_string(),
+        Outcome::Served(_) => "the point serves a language model, which has no plan: `flowspace map` with its workload and --resolved system says all of it".to_string(),
         Outcome::Placed(_) => "the point is a placement; `flowspace place` writes it".to_string(),
         Outcome::Infeasible(reason) => format!("the point has no plan: {reason}"),
         Outcome::Failed(reason) => format!("the point has no plan: {reason}"),
@@ -142,6 +145,12 @@ fn plan(shown: &Again) -> Result<&Plan, Failure> {
 
 /// The plan as a file that reads back as the same.
 fn plan_file(shown: &Again) -> Result<String, Failure> {
+    if let (Outcome::Executed(x), Some(model), Some(system)) =
+        (&shown.outcome, &shown.point.language, &shown.point.system)
+    {
+        let how = format!("flowspace study show: the fastest of {} executions", x.found.covered);
+        return execution_file(&x.prediction.execution, how, model, system);
+    }
     let plan = plan(shown)?;
     let mut workload = shown.workload.clone();
     if plan.workload.micro_batch != shown.point.workload.micro_batch {
@@ -176,6 +185,14 @@ fn explained(shown: &Again) -> Result<String, Failure> {
         Outcome::Infeasible(reason) => match (&shown.point.system, &shown.point.language) {
             (Some(system), None) => Ok(explain::of_infeasible(&shown.point.workload, system, &request, reason)),
             _ => Ok(format!("{reason}\n")),
+        },
+        Outcome::Executed(_) => match (&shown.point.language, &shown.point.system) {
+            (Some(model), Some(system)) if system.chip.0.kernels.is_some() => {
+                software::of_point(model, system, &shown.point.solve.pins(), shown.point.solve.seconds)
+            }
+            _ => {
+                Err(Failure::input("the chip has no `kernels:`, so that there is no software to explain the point by"))
+            }
         },
         _ => plan(shown).map(|_| String::new()),
     }

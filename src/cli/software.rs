@@ -55,6 +55,18 @@ fn explained(args: &ExplainArgs, model: &LanguageModel, system: &System) -> Resu
     Ok(0)
 }
 
+/// The same of a point of a study, whose solve may pin decisions and limit seconds.
+pub(super) fn of_point(
+    model: &LanguageModel,
+    system: &System,
+    pins: &Pins,
+    seconds: Option<f64>,
+) -> Result<String, Failure> {
+    let _interrupt = super::interrupt::Interrupt::of_search();
+    let found = difference(system, model, pins, &Limits::default(), Deadline::after(seconds));
+    Ok(text(&found.map_err(Failure::input)?, model, system))
+}
+
 fn decisions(e: &Execution) -> String {
     format!(
         "TP {} PP {} DP {} CP {} EP {}, microbatch {}, {}{}, recompute {}, sequence parallel {}, ZeRO {}, overlap DP {} TP {}",

@@ -120,16 +120,19 @@ fn plans_of_chains_are_brute_force() {
     assert!(plans >= 40 && uneven >= 10 && fused >= 10, "{plans} {uneven} {fused}");
 }
 
-/// Whole transformers: checked, no division is better, no more memory is slower, and a written graph reads as the same.
+/// Whole transformers: checked, no division is better, no more memory is slower, and a written graph of the forward pass reads as the same.
 #[test]
 fn plans_of_whole_transformers_are_checked() {
     let tally = Cell::new((0, 0));
     let sizes = (1..=4u64, 1..=8u64, 2..=6u64, 1..=3u32, prop::sample::select(vec![1u64, 2, 4]), any::<bool>());
     check(40, &(sizes, system(false)), |((hidden, vocabulary, layers, batch, pp, training), s)| {
         let w = transformer(64 * hidden, 128 * vocabulary, layers, 1 << batch, training);
-        let again = read(&write::graph(&w, "assumed: a test"));
-        prop_assert_eq!(&again.blocks, &w.blocks);
-        prop_assert_eq!(again.flop_per_iteration(), w.flop_per_iteration());
+        // Gradients of parts of one result add up inside a kernel, which a written graph does not say.
+        let again = (!training).then(|| read(&write::graph(&w, "assumed: a test")));
+        if let Some(again) = &again {
+            prop_assert_eq!(&again.blocks, &w.blocks);
+            prop_assert_eq!(again.flop_per_iteration(), w.flop_per_iteration());
+        }
         let mut request = Request { joint_nodes: 1_000, ..Request::default() };
         request.wanted.pp = Some(pp);
         let Some((plan, record)) = solve(&w, &s, &request)? else { return Ok(()) };
@@ -139,7 +142,9 @@ fn plans_of_whole_transformers_are_checked() {
             let Ok(other) = derive(&w, &s, &decisions) else { continue };
             prop_assert!(other.iteration_s() >= plan.figures.iteration_s() * (1.0 - 1e-9));
         }
-        if let Some((same, _)) = solve(&again, &s, &request)? {
+        if let Some(again) = &again
+            && let Some((same, _)) = solve(again, &s, &request)?
+        {
             prop_assert!(near(same.figures.iteration_s() / plan.figures.iteration_s(), 1.0, 1e-9));
         }
         let mut larger = s.clone();
