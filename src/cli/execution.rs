@@ -199,7 +199,13 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
         }
         (Some(model), system) if model.pass == ModelPass::Training && executes(&system) => {
             // Options that only the mapping of a graph has take the whole model as one: 1F1B, nothing computed again, no ZeRO.
-            if typed.is_empty() && system.chip.0.style == Style::Dataflow && refused_options(args).is_some() {
+            let of_graphs = graph_options(args);
+            if typed.is_empty() && system.chip.0.style == Style::Dataflow && !of_graphs.is_empty() {
+                say!(
+                    "note: {}: for graphs, so that the model is mapped as one: 1F1B, nothing computed again, no ZeRO; without it all executions are searched, \
+                     which may be faster",
+                    of_graphs.join(", ")
+                );
                 return None;
             }
             (model, system)
@@ -222,8 +228,8 @@ pub(super) fn executes(system: &System) -> bool {
     system.chip.0.kernels.is_some() || system.software() == Software::Free
 }
 
-/// Options of `map` that only graphs have: a language model on a chip with `kernels` must not seem to obey them.
-fn refused_options(args: &MapArgs) -> Option<Failure> {
+/// The options given that only graphs have.
+fn graph_options(args: &MapArgs) -> Vec<&'static str> {
     let graphs = [
         ("--objective", args.objective != Objective::Time),
         ("--run", args.run.is_some()),
@@ -236,7 +242,12 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
         ("--max-partitions", args.max_partitions.is_some()),
         ("--write-model", args.write_model.is_some()),
     ];
-    let given: Vec<&str> = graphs.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    graphs.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect()
+}
+
+/// Options of `map` that only graphs have: a language model on a chip with `kernels` must not seem to obey them.
+fn refused_options(args: &MapArgs) -> Option<Failure> {
+    let given = graph_options(args);
     (!given.is_empty()).then(|| {
         Failure::input(format!(
             "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched for the least time, in seconds",

@@ -99,8 +99,13 @@ fn text(d: &Difference, model: &LanguageModel, system: &System) -> String {
         ]);
     }
     align(&mut table, &[1, 2]);
+    // Where blocks are mapped as graphs, groups are whole rings and experts stay together: software may do what that space has not.
+    let space = match system.chip.0.style {
+        Style::Dataflow => "nothing whose groups are whole rings and that divides no experts among replicas",
+        Style::KernelByKernel => "nothing possible",
+    };
     format!(
-        "{} on {}\n{} takes {} ({})\npossible {} ({}), nothing possible is below {}\n\n{table}\n",
+        "{} on {}\n{} takes {} ({})\npossible {} ({}), {space} is below {}\n\n{table}\n",
         model.name,
         system.name,
         d.software,

@@ -15,8 +15,8 @@
 //!         sum over P of (SRAM - sram_P) >= SRAM of the pool
 //! ```
 //!
-//! What the pool needs is dualised with prices m_r >= 0 and v >= 0 ([`dual`]), and what is left is a shortest path over the ideals of the backbone; its length
-//! plus the prices of the whole pool bounds every plan from below. The same prices bound what is left after any part of a plan ([`Ahead`]).
+//! What the pool needs is dualised with prices m_r >= 0 and v >= 0 (`dual`), and what is left is a shortest path over the ideals of the backbone; its length
+//! plus the prices of the whole pool bounds every plan from below. The same prices bound what is left after any part of a plan (`Ahead`).
 //! With an empty pool the path is the optimum itself, of graphs of any size.
 //!
 //! What a kernel of the pool reads is loaded where it fits the SRAM neither with the producer nor with another reader.

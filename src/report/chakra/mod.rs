@@ -4,7 +4,7 @@
 //! one chip computes in it, `tensor_size` the bytes it moves in DRAM, its duration the plan's seconds without network. Collectives hang beside the
 //! computation where the model overlaps them, before or behind it where it does not. Stages pass activations and gradients with send and receive, in the
 //! order of a schedule ([`crate::execution::passes`]): the plan's own, 1F1B, or another one over the same division of the work. Interleaved, a stage's repetitions
-//! are cut into chunks ([`chunks`]); under zero bubble kernels that make gradients of weights are a pass of their own. The iteration ends with the reduction of
+//! are cut into chunks (`chunks`); under zero bubble kernels that make gradients of weights are a pass of their own. The iteration ends with the reduction of
 //! gradients and the optimiser's pass over DRAM (one operation: it is all memory).
 //!
 //! Rank numbers count the chips with the network's first dimension fastest, as ASTRA-sim does; inside a dimension tensor parallelism is fastest,
