@@ -9,7 +9,6 @@ use crate::mapping::search::{MapError, Record, Request};
 use crate::mapping::shortage::{Change, Lacking, Mend};
 use crate::mapping::solver::Limits;
 use crate::mapping::{Answer, Infeasible, map};
-use crate::model::rate::waves;
 use crate::plan::Plan;
 use crate::progress::Steps;
 use crate::system::{Chip, System};
@@ -39,7 +38,7 @@ impl Resource {
     /// The resources that a system has.
     pub fn all(system: &System) -> Vec<Self> {
         let mut out = vec![Self::Compute];
-        if waves(&system.chip.0).is_none() {
+        if system.chip.0.waves().is_none() {
             out.push(Self::Sram);
         }
         out.push(Self::DramBandwidth);
@@ -111,7 +110,7 @@ impl Resource {
 
 /// The time from one partition to the next, where the chip's file states it.
 fn launch(chip: &mut Chip) -> &mut Seconds {
-    let by_kernels = waves(chip).is_some();
+    let by_kernels = chip.waves().is_some();
     match &mut chip.kernels {
         Some(kernels) if by_kernels => &mut kernels.launch,
         _ => &mut chip.launch_overhead,

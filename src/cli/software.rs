@@ -44,9 +44,7 @@ fn explained(args: &ExplainArgs, model: &LanguageModel, system: &System) -> Resu
         )));
     }
     let pins = Pins { tp: args.tp, pp: args.pp, dp: args.dp, ..Pins::default() };
-    let _interrupt = super::interrupt::Interrupt::of_search();
-    let found = difference(system, model, &pins, &Limits::default(), Deadline::after(args.time_limit));
-    let found = found.map_err(Failure::input)?;
+    let found = found(model, system, &pins, args.time_limit)?;
     print(&match args.format {
         Format::Text => text(&found, model, system),
         Format::Json => format!("{:#}\n", json_of(&found, model, system)),
@@ -62,9 +60,13 @@ pub(super) fn of_point(
     pins: &Pins,
     seconds: Option<f64>,
 ) -> Result<String, Failure> {
+    Ok(text(&found(model, system, pins, seconds)?, model, system))
+}
+
+/// The difference between software and what is possible, as far as it is found before the seconds or the user end it.
+fn found(model: &LanguageModel, system: &System, pins: &Pins, seconds: Option<f64>) -> Result<Difference, Failure> {
     let _interrupt = super::interrupt::Interrupt::of_search();
-    let found = difference(system, model, pins, &Limits::default(), Deadline::after(seconds));
-    Ok(text(&found.map_err(Failure::input)?, model, system))
+    difference(system, model, pins, &Limits::default(), Deadline::after(seconds)).map_err(Failure::input)
 }
 
 fn decisions(e: &Execution) -> String {

@@ -11,7 +11,6 @@ use super::first_pass::Pass;
 use super::ideals::Ideals;
 use super::instance::{Amounts, Cut, SramShort};
 use crate::model::Strategy;
-use crate::model::rate::waves;
 use crate::system::{Chip, Efficiency, System};
 use crate::workload::{Kernel, Tensor, Workload};
 use std::collections::HashMap;
@@ -202,7 +201,7 @@ fn key(workload: &Workload, system: &System) -> Key {
         Efficiency::LanesStages => -1.0,
         Efficiency::Waves => -2.0,
     });
-    if waves(chip).is_some() {
+    if chip.waves().is_some() {
         // Partial sums go through memory, so that its bandwidth is part of the arithmetic.
         content.text(&format!("{of_kernels:?}"));
         content.real(system.memory.0.bandwidth.0);

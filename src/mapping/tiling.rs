@@ -3,7 +3,6 @@
 use crate::model::Strategy;
 use crate::model::compute::{CoreOption, Tiling, local};
 use crate::model::divisors::divisors;
-use crate::model::rate::waves;
 use crate::system::options::{Layouts, TileCounts};
 use crate::system::{Efficiency, System};
 use crate::workload::{Axis, Workload};
@@ -14,7 +13,7 @@ const MOST_TILE_COUNTS: u64 = 4096;
 /// Tile counts worth trying, descending: more tiles need less SRAM. They divide (or, with `any`, do not exceed) the
 /// streamed size ([`streamed_size`]). One where kernels choose their tiles by themselves.
 pub fn tile_counts(workload: &Workload, system: &System) -> Vec<u64> {
-    if waves(&system.chip.0).is_some() {
+    if system.chip.0.waves().is_some() {
         return vec![1];
     }
     let streamed = streamed_size(workload);
@@ -34,7 +33,7 @@ pub fn tile_counts(workload: &Workload, system: &System) -> Vec<u64> {
 /// fewer tiles only need more SRAM: the count makes all smaller ones needless.
 pub fn is_whole(workload: &Workload, system: &System, t: u64, sharding: &[Strategy], tiles: u64) -> bool {
     // A kernel's time is its FLOP at a share of the peak, so that it does not depend on how it is cut.
-    let constant = waves(&system.chip.0).is_none() && matches!(system.chip.0.efficiency, Efficiency::Constant(_));
+    let constant = system.chip.0.waves().is_none() && matches!(system.chip.0.efficiency, Efficiency::Constant(_));
     let plain = system.model.layouts == Layouts::Flowspace && constant;
     let tiling = Tiling::new(tiles, &system.model);
     let exact = |size: u64| matches!(tiling.of(size), (tiles, width) if tiles * width == size);

@@ -81,7 +81,7 @@ fn type_and_peak(kernels: &Kernels, word_bytes: f64) -> Option<(&'static str, f6
 
 /// Peak of one chip in FLOP/s for words of so many bytes: what utilisation is measured against.
 pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
-    match waves(chip).and_then(|kernels| type_and_peak(kernels, word_bytes)) {
+    match chip.waves().and_then(|kernels| type_and_peak(kernels, word_bytes)) {
         Some((_, peak)) => peak,
         None => lanes_peak(chip, options),
     }
@@ -93,15 +93,10 @@ pub fn system_peak(workload: &Workload, system: &System) -> f64 {
     chip * system.chip_count() as f64
 }
 
-/// The kernels by which a chip takes a graph: those that it states, if it runs kernel by kernel.
-pub fn waves(chip: &Chip) -> Option<&Kernels> {
-    chip.kernels.as_ref().filter(|_| chip.style == Style::KernelByKernel)
-}
-
 /// Why a system cannot compute a workload: its chip states no peak for the workload's words.
 pub fn fault(workload: &Workload, system: &System) -> Option<String> {
     let chip = &system.chip.0;
-    let kernels = waves(chip)?;
+    let kernels = chip.waves()?;
     let lacking = |word: &f64| type_and_peak(kernels, *word).is_none();
     let mut of_products = workload.kernels.iter().filter(|k| k.is_gemm() && !k.lookup).filter_map(|k| k.word);
     let word = [workload.word_bytes].into_iter().find(lacking).or_else(|| of_products.find(lacking))?;
@@ -118,7 +113,7 @@ pub fn fault(workload: &Workload, system: &System) -> Option<String> {
 impl<'a> Rate<'a> {
     /// Of the chips of a system with the words of a workload.
     pub fn of(workload: &Workload, system: &'a System) -> Self {
-        let kernels = waves(&system.chip.0);
+        let kernels = system.chip.0.waves();
         let mut rate = Self::by(kernels, system, workload.word_bytes, workload.training);
         for word in workload.kernels.iter().filter_map(|k| k.word) {
             let known = word == workload.word_bytes || rate.others.iter().any(|(w, _)| *w == word);
@@ -138,7 +133,7 @@ impl<'a> Rate<'a> {
 
     /// Of the chips of a system with words of so many bytes, in training or in the short steps of inference.
     pub fn with(system: &'a System, word_bytes: f64, training: bool) -> Self {
-        Self::by(waves(&system.chip.0), system, word_bytes, training)
+        Self::by(system.chip.0.waves(), system, word_bytes, training)
     }
 
     fn by(kernels: Option<&Kernels>, system: &'a System, word_bytes: f64, training: bool) -> Self {

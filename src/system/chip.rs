@@ -116,6 +116,13 @@ const NUMBERS: [&str; 12] = [
     "energy_per_flop",
 ];
 
+impl Chip {
+    /// The kernels by which it computes graphs and language models alike, in waves of tiles: those that it states, if it runs kernel by kernel.
+    pub fn waves(&self) -> Option<&Kernels> {
+        self.kernels.as_ref().filter(|_| self.style == Style::KernelByKernel)
+    }
+}
+
 /// Edge of the arrays that a datasheet's peak is written as where it states none: only their product with the clock counts.
 const EDGE: u64 = 16;
 
@@ -133,7 +140,7 @@ fn complete(chip: &mut Chip) {
 }
 
 fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
-    let derived = chip.kernels.is_some() && chip.style == Style::KernelByKernel;
+    let derived = chip.waves().is_some();
     let expected = [
         ("cores", u64::expected()),
         ("lanes", u64::expected()),

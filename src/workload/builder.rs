@@ -1,6 +1,7 @@
 //! What the generators of workloads build their graphs with.
 
-use crate::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use};
+use crate::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
+use crate::units::Bytes;
 
 /// A graph under construction: kernels made by [`Builder::add`] alone write the tensor of their own index.
 #[derive(Debug, Default)]
@@ -51,6 +52,31 @@ impl Builder {
     /// Lets a kernel read a tensor.
     pub fn read(&mut self, kernel: usize, tensor: usize, slot: Slot) {
         self.tensors[tensor].consumers.push(Use { kernel, slot });
+    }
+
+    /// The workload of so many equal layers with this graph, for samples of `seq` tokens in words of so many bytes.
+    pub fn repeated(
+        self,
+        name: &str,
+        layers: u64,
+        word: Bytes,
+        (global_batch, micro_batch): (u64, u64),
+        training: bool,
+        seq: u64,
+    ) -> Workload {
+        Workload {
+            name: name.into(),
+            kernels: self.kernels,
+            tensors: self.tensors,
+            repeat: layers,
+            blocks: Vec::new(),
+            word_bytes: word.0,
+            global_batch,
+            micro_batch,
+            training,
+            tokens_per_sample: Some(seq),
+            held_bytes: 0.0,
+        }
     }
 
     /// States the FLOP of a sample of kernel `k`, and how often the lanes go over it.

@@ -114,19 +114,14 @@ impl DfmodelLayer {
     /// The workload: one layer, repeated.
     pub fn build(&self) -> Workload {
         let b = if self.pass == Pass::Decode { self.decode() } else { self.whole_sequences() };
-        Workload {
-            name: self.name.clone(),
-            kernels: b.kernels,
-            tensors: b.tensors,
-            repeat: self.layers,
-            blocks: Vec::new(),
-            word_bytes: self.word.0,
-            global_batch: self.global_batch,
-            micro_batch: self.micro_batch,
-            training: self.pass == Pass::Training,
-            tokens_per_sample: Some(self.seq),
-            held_bytes: 0.0,
-        }
+        b.repeated(
+            &self.name,
+            self.layers,
+            self.word,
+            (self.global_batch, self.micro_batch),
+            self.pass == Pass::Training,
+            self.seq,
+        )
     }
 
     /// The perceptron on `input`; returns its first, middle and last kernel.
@@ -219,8 +214,8 @@ impl DfmodelLayer {
     }
 
     /// One step of generation (fengqian-ayce/DFModel, `generator/generate_LLM_fwd_decode.py`): 20 kernels and 23 edges, for `seq` new
-    /// tokens of a sample after `context` others. K_cache and
-    /// V_cache write keys and values of all T tokens, having read those of C; each is counted with two FLOP an element.
+    /// tokens of a sample after `context` others (C; T with the new ones). K_cache and V_cache write keys and values of all T tokens, having read
+    /// those of C; each is counted with two FLOP an element.
     fn decode(&self) -> Builder {
         use Op::{Elementwise, Gemm, GemmWeight, Norm};
         use Phase::Forward;

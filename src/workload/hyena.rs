@@ -127,19 +127,7 @@ impl HyenaSpec {
             Graph::Hyena => self.published(),
             Graph::DfmodelOperator | Graph::DfmodelLayer => self.dfmodel(),
         };
-        Workload {
-            name: self.name.clone(),
-            kernels: b.kernels,
-            tensors: b.tensors,
-            repeat: self.layers,
-            blocks: Vec::new(),
-            word_bytes: self.word.0,
-            global_batch: self.global_batch,
-            micro_batch: self.micro_batch,
-            training: false,
-            tokens_per_sample: Some(self.seq),
-            held_bytes: 0.0,
-        }
+        b.repeated(&self.name, self.layers, self.word, (self.global_batch, self.micro_batch), false, self.seq)
     }
 
     fn log2_radix(&self) -> u64 {

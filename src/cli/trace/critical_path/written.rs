@@ -2,7 +2,7 @@
 
 use super::{Found, quoted, right, table};
 use crate::trace::critical::shares::{NextPath, Share};
-use crate::trace::critical::{Stretch, tiling};
+use crate::trace::critical::{Stretch, UnitKind, tiling};
 use serde::{Serialize, Serializer};
 use std::io::{self, Write};
 
@@ -112,18 +112,11 @@ impl Found {
 
     /// The operation that a blocking call waited for.
     fn waited_for(&self, unit: u32) -> Option<&str> {
-        let wait = self
-            .graph
-            .incoming(unit as usize)
-            .iter()
-            .map(|e| e.from)
-            .find(|&f| self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Wait)?;
-        let operation = self
-            .graph
-            .incoming(wait as usize)
-            .iter()
-            .map(|e| e.from)
-            .find(|&f| self.graph.units[f as usize].kind == crate::trace::critical::UnitKind::Device)?;
+        let before = |unit: u32, kind: UnitKind| {
+            let mut from = self.graph.incoming(unit as usize).iter().map(|e| e.from);
+            from.find(|&f| self.graph.units[f as usize].kind == kind)
+        };
+        let operation = before(before(unit, UnitKind::Wait)?, UnitKind::Device)?;
         Some(self.name(operation))
     }
 
