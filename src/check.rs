@@ -19,11 +19,11 @@
 //! 5. the plan's figures are those derived here, to a relative 1e-9.
 
 use crate::graph::Workload;
-use crate::model::collective::{self, GroupDimension, OwnGroups};
+use crate::model::collective::{GroupDimension, OwnGroups};
 use crate::model::rate::{self, Rate, system_peak};
 use crate::model::schedule::samples_per_pass;
-use crate::plan::{Decisions, Figures, Plan, TOLERANCE, agree};
-use crate::system::{System, Topology};
+use crate::plan::{Decisions, DimensionUse, Figures, Plan, TOLERANCE, agree, group_of, own_groups};
+use crate::system::System;
 use std::cell::OnceCell;
 
 mod chip;
@@ -156,7 +156,7 @@ struct Derivation<'a> {
 /// Every rule that the decisions break.
 pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Result<Figures, Vec<String>> {
     let whole = workload;
-    let along = |f: fn(&crate::plan::DimensionUse) -> u64| -> Vec<u64> { decisions.uses.iter().map(f).collect() };
+    let along = |f: fn(&DimensionUse) -> u64| -> Vec<u64> { decisions.uses.iter().map(f).collect() };
     let (tp, pp, dp) = (along(|u| u.tp), along(|u| u.pp), along(|u| u.dp));
     let mut broken = Vec::new();
     if decisions.uses.len() != system.network.dimensions.len() {
@@ -175,8 +175,10 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
         }
     }
     for (i, _) in decisions.uses.iter().enumerate().filter(|(_, u)| u.is_divided()) {
-        if system.network.topology_of(i) == Topology::Ring {
-            broken.push(format!("dimension {i} is a ring, but several strategies divide it"));
+        if !system.divides(i) {
+            broken.push(format!(
+                "dimension {i} is a ring, which DFModel's collectives take whole, but several strategies divide it"
+            ));
         }
     }
     let (rows, cols) = (along(|u| u.rows), along(|u| u.cols));
@@ -212,16 +214,10 @@ pub fn derive(workload: &Workload, system: &System, decisions: &Decisions) -> Re
         tp: tp.iter().product(),
         pp: pp.iter().product(),
         dp: dp.iter().product(),
-        tp_group: collective::group(system, &tp),
-        pp_group: collective::group(system, &pp),
-        dp_group: collective::group(system, &dp),
-        own: OwnGroups {
-            tensor: collective::group(system, &tp),
-            data: collective::group(system, &dp),
-            all: collective::group(system, &along(|u| u.tp * u.dp * u.rows * u.cols)),
-            row: collective::group(system, &cols),
-            column: collective::group(system, &rows),
-        },
+        tp_group: group_of(system, &decisions.uses, DimensionUse::tensor),
+        pp_group: group_of(system, &decisions.uses, DimensionUse::stages),
+        dp_group: group_of(system, &decisions.uses, DimensionUse::data),
+        own: own_groups(system, &decisions.uses),
         samples: samples_per_pass(workload, &system.model),
         rate: Rate::of(workload, system),
         index: index::Index::of(workload, system, decisions),

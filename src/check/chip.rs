@@ -2,7 +2,7 @@
 
 use super::Derivation;
 use super::index::Copied;
-use crate::model::compute::{CoreOption, Tiling, gradient_bytes, local, tensor_bytes, weight_bytes};
+use crate::model::compute::{CoreOption, Tiling, gradient_bytes, local, pieces, problems, tensor_bytes, weight_bytes};
 use crate::model::layout::{Layout, produced};
 use crate::model::rate::Compute;
 use crate::plan::TOLERANCE;
@@ -51,8 +51,9 @@ impl Derivation<'_> {
         }
     }
 
-    /// Pieces in which kernel `k` must hold its weight when it is alone on the chip; one when it fits whole.
-    pub(super) fn pieces(&self, k: usize, levels: &[usize]) -> Result<f64, String> {
+    /// Pieces in which kernel `k` must hold its weight when it is alone on the chip, and how often it then loads an operand of which each of its problems has its own part; one and one
+    /// when it fits whole.
+    pub(super) fn pieces(&self, k: usize, levels: &[usize]) -> Result<[f64; 2], String> {
         let mut buffers = 0.0;
         for &at in &self.index.copies_of[k] {
             let Copied { id, uses, leaves } = &self.index.copies[at];
@@ -65,9 +66,10 @@ impl Derivation<'_> {
         let held = self.held_bytes(k);
         let room = self.sram_limit() - self.kept_bytes() - buffers;
         if held <= room * (1.0 + TOLERANCE) {
-            return Ok(1.0);
+            return Ok([1.0; 2]);
         }
-        let rows = local(&self.w.kernels[k], self.d.sharding[k], self.tp, Tiling::WHOLE).rows as f64;
+        let shard = local(&self.w.kernels[k], self.d.sharding[k], self.tp, Tiling::WHOLE);
+        let rows = shard.rows as f64;
         if held / rows > room {
             return Err(format!(
                 "kernel {} alone needs {} of SRAM, the chip has {}",
@@ -76,7 +78,8 @@ impl Derivation<'_> {
                 crate::units::Bytes(self.system.chip.0.sram.0)
             ));
         }
-        Ok((held / room).ceil().max(2.0))
+        let (pieces, own) = pieces(held, room, problems(&self.w.kernels[k], &shard));
+        Ok([pieces as f64, own as f64])
     }
 
     pub(super) fn sram_limit(&self) -> f64 {

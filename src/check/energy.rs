@@ -5,7 +5,7 @@
 use super::Derivation;
 use crate::graph::{Axis, CollectiveKind};
 use crate::model::Strategy;
-use crate::model::collective::GroupDimension;
+use crate::model::collective::{self, GroupDimension};
 use crate::model::compute::{gradient_bytes, local, tensor_bytes, weight_bytes};
 use crate::model::energy::Energy;
 use crate::model::schedule::microbatches;
@@ -21,7 +21,7 @@ fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
     }
     let mut total = 0.0;
     let mut tensor = bytes;
-    for d in group {
+    for d in &collective::in_order(group) {
         // One of n equal pieces is sent in each of n - 1 steps.
         let piece = tensor / d.size as f64;
         let gather = piece * (d.size - 1) as f64;
@@ -32,8 +32,14 @@ fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
                 CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::Broadcast => gather,
                 // Every chip keeps its n-th part of all it holds; what it sends goes as many hops as the topology asks.
                 CollectiveKind::AllToAll if d.topology == Topology::Ring => {
-                    let hops: u64 = (1..d.size).map(|way| way.min(d.size - way)).sum();
-                    hops as f64 * bytes / d.size as f64
+                    // From each chip to each other, the shorter way where there are two.
+                    let n = d.size as f64;
+                    let far = (1..d.size).map(|far| far as f64);
+                    let hops: f64 = match d.open {
+                        true => far.map(|far| 2.0 * (n - far) * far).sum::<f64>() / n,
+                        false => far.map(|far| far.min(n - far)).sum(),
+                    };
+                    hops * bytes / n
                 }
                 CollectiveKind::AllToAll => bytes - bytes / d.size as f64,
                 CollectiveKind::PointToPoint => 0.0,

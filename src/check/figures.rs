@@ -3,7 +3,7 @@
 use super::Derivation;
 use super::index::Copied;
 use crate::graph::Use;
-use crate::model::compute::{extra_dram_share, gradient_bytes, local, shard_flop, weight_bytes};
+use crate::model::compute::{extra_dram_share, gradient_bytes, has_own_part, local, shard_flop, weight_bytes};
 use crate::model::memory::DramNeed;
 use crate::model::schedule::microbatches;
 use crate::plan::{Figures, PartitionFigures, TOLERANCE};
@@ -36,7 +36,7 @@ impl Derivation<'_> {
                 let kernel = &self.w.kernels[k];
                 let strategy = self.d.sharding[k];
                 network_s += self.network_s(k);
-                let pieces = match self.pieces(k, &levels) {
+                let [pieces, own] = match self.pieces(k, &levels) {
                     Ok(pieces) => pieces,
                     Err(reason) => {
                         broken.push(reason);
@@ -74,7 +74,8 @@ impl Derivation<'_> {
                     for at in &self.index.copies_of[k] {
                         let Copied { id, uses, .. } = &self.index.copies[*at];
                         for u in uses.iter().filter(|u| u.kernel == k) {
-                            dram += (pieces - 1.0) * self.loaded_bytes(*id, u);
+                            let times = if has_own_part(kernel, u.slot) { own } else { pieces };
+                            dram += (times - 1.0) * self.loaded_bytes(*id, u);
                         }
                     }
                 }

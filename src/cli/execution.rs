@@ -35,7 +35,7 @@ pub struct ExecutionArgs {
     /// Execution file: predict this one instead of searching.
     #[arg(long, value_name = "FILE")]
     pub execution: Option<PathBuf>,
-    /// What the answer stands for: what the system's stack takes (stack), software without cost (ideal), or what is possible (free). Left out: what
+    /// What the answer stands for: what the system's stack takes (stack), current software of its kind of chip (generic), software without cost (ideal), or what is possible (free). Left out: what
     /// the system states; else the stack on chips that run kernel by kernel, and what is possible on dataflow chips.
     #[arg(long, value_name = "WORD", value_parser = word!(Software))]
     pub software: Option<Software>,

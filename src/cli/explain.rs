@@ -55,7 +55,7 @@ pub struct ExplainArgs {
     /// Most partitions of a layer; without limit if left out.
     #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub max_partitions: Option<u64>,
-    /// Let switched and fully connected dimensions be divided among strategies.
+    /// Let dimensions of the network be divided among strategies.
     #[arg(long, help_heading = "Decisions (free or searched where left out)")]
     pub split_dimensions: bool,
     /// How sharding is searched, as for `flowspace map`: what the plan was made with.

@@ -49,7 +49,7 @@ pub struct MapArgs {
     /// Data-parallel replicas; free if left out.
     #[arg(long, value_name = "N", value_parser = positive, help_heading = "Decisions (free or searched where left out)")]
     pub dp: Option<u64>,
-    /// Let switched and fully connected dimensions be divided among strategies.
+    /// Let dimensions of the network be divided among strategies.
     #[arg(long, help_heading = "Decisions (free or searched where left out)")]
     pub split_dimensions: bool,
     /// Tiles that a sample is cut into; searched if left out.

@@ -101,9 +101,9 @@ fn text(d: &Difference, model: &LanguageModel, system: &System) -> String {
         ]);
     }
     align(&mut table, &[1, 2]);
-    // Where blocks are mapped as graphs, groups are whole rings and experts stay together: software may do what that space has not.
+    // Where blocks are mapped as graphs, software may do what that space has not.
     let space = match system.chip.0.style {
-        Style::Dataflow => "nothing whose groups are whole rings and that divides no experts among replicas",
+        Style::Dataflow => "no mapping of the graph",
         Style::KernelByKernel => "nothing possible",
     };
     format!(

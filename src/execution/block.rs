@@ -110,10 +110,8 @@ pub struct Best {
 /// Which decisions of an execution an inner search has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Context and expert parallelism, sequence parallelism and overlap of tensor parallelism as decisions of the execution.
+    /// Context and sequence parallelism and overlap of tensor parallelism as decisions of the execution.
     pub divides: bool,
-    /// Whether a group may be a part of a ring.
-    pub parts_of_rings: bool,
     /// Whether bounds are answers, so that nothing is saved by looking at them first.
     pub exact: bool,
 }
@@ -123,7 +121,6 @@ impl Space {
     pub fn refuses(self, e: &Execution) -> Option<String> {
         let asked = [
             ("cp", e.cp > 1, "a graph's tokens are divided among the chips of its tensor-parallel group"),
-            ("ep", e.ep > 1, "the chips of a tensor-parallel group share the experts of a graph"),
             ("sequence_parallel", e.sequence_parallel, "the sharding of the graph decides it"),
             ("overlap_tp", e.overlap_tp, "collectives of a graph overlap as the system's `overlap` says"),
         ];
@@ -136,7 +133,15 @@ impl Space {
 pub trait Inner {
     /// Passes that no mapping of the blocks comes below, in any component.
     fn bound(&self, key: &BlockKey) -> Blocks;
-    /// The same where times do not matter.
+    /// Passes that no mapping comes below, closer to the best than [`Self::bound`] and dearer to find; `None` where there are none.
+    fn closer(&self, _: &BlockKey) -> Option<Blocks> {
+        None
+    }
+    /// Passes about as long as those of a good mapping, and no bound: for the order of the search. `None` where bounds are as good.
+    fn guess(&self, _: &BlockKey) -> Option<Blocks> {
+        None
+    }
+    /// The same as [`Self::bound`] where times do not matter.
     fn held(&self, key: &BlockKey) -> Blocks {
         self.bound(key)
     }
@@ -146,6 +151,10 @@ pub trait Inner {
     /// # Errors
     /// A sentence: the search failed.
     fn best(&self, key: &BlockKey, bound: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String>;
+    /// Whether the effort of its mappings is used up, where nobody has set a time.
+    fn is_spent(&self) -> bool {
+        false
+    }
     /// Which decisions it has.
     fn space(&self) -> Space;
 }

@@ -26,6 +26,8 @@ struct Cell {
     frame: usize,
     key: BlockKey,
     block: usize,
+    /// Whether no closer bound is left to ask for.
+    closest: bool,
 }
 
 /// What belongs to degrees whatever the microbatch and the block.
@@ -126,6 +128,62 @@ impl<'a> Cells<'a> {
         self.cells[i].bound
     }
 
+    /// The cells that are best by a guess of their blocks' passes, the best first, of at most `most` cuts; none where the inner search does not guess.
+    pub(super) fn most_promising(&self, most: usize) -> Vec<usize> {
+        let mut guesses: HashMap<BlockKey, Option<Blocks>> = HashMap::new();
+        let mut out: Vec<(f64, usize)> = Vec::new();
+        for (i, cell) in self.cells.iter().enumerate() {
+            let Some(block) = guesses.entry(cell.key).or_insert_with(|| self.inner.guess(&cell.key)) else { continue };
+            out.extend(self.guessed(cell, block).map(|seconds| (seconds, i)));
+        }
+        out.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut cuts: Vec<BlockKey> = Vec::new();
+        let mut is_one_of = |key: BlockKey| {
+            if !cuts.contains(&key) && cuts.len() < most {
+                cuts.push(key);
+            }
+            cuts.contains(&key)
+        };
+        out.into_iter().map(|(_, i)| i).filter(|i| is_one_of(self.cells[*i].key)).collect()
+    }
+
+    /// The least time of a cell's executions that fit, by a guess of its blocks.
+    fn guessed(&self, cell: &Cell, block: &Blocks) -> Option<f64> {
+        let (frame, micro_batch) = (&self.frames[cell.frame], cell.key.division.micro_batch);
+        let plan = self.plan(frame, block, micro_batch);
+        let mut e = execution(&frame.degrees, &cell.key);
+        let mut least: Option<f64> = None;
+        for &(zero, offload) in &frame.tails.states {
+            for &(schedule, chunks) in frame.schedules(micro_batch) {
+                (e.zero, e.offload, e.schedule, e.chunks) = (zero, offload, schedule, chunks);
+                if !memory::memory(self.machine, &plan, &e).fits() {
+                    continue;
+                }
+                for &overlap_dp in &frame.tails.overlaps {
+                    e.overlap_dp = overlap_dp;
+                    let seconds = plan.seconds(&e);
+                    least = Some(least.map_or(seconds, |known| known.min(seconds)));
+                }
+            }
+        }
+        least
+    }
+
+    /// Asks for a closer bound of one of them, once; whether it is one.
+    pub(super) fn comes_closer(&mut self, i: usize) -> bool {
+        let (frame, key) = (&self.frames[self.cells[i].frame], self.cells[i].key);
+        if std::mem::replace(&mut self.cells[i].closest, true) {
+            return false;
+        }
+        let Some(block) = self.inner.closer(&key) else { return false };
+        let divided = frame.tails.states.iter().any(|(zero, _)| *zero != Zero::Off);
+        let plan = self.plan(frame, &block, key.division.micro_batch);
+        let bound = plan.bound(&execution(&frame.degrees, &key), divided);
+        let before = self.cells[i].bound;
+        self.cells[i].bound = before.max(bound);
+        bound > before
+    }
+
     /// Seconds that no execution of the space comes below: all chips at their peak for the FLOP of all samples, nothing computed again.
     pub(super) fn floor(&self, peak: f64) -> f64 {
         let block = self.inner.bound(&ONE_KEY);
@@ -209,7 +267,7 @@ impl<'a> Cells<'a> {
                     if best.is_some_and(|best| bound >= best) {
                         found.pruned += 1;
                     } else {
-                        cells.push(Cell { bound, frame: at.frame, key, block });
+                        cells.push(Cell { bound, frame: at.frame, key, block, closest: false });
                     }
                 }
                 at.size += 1;

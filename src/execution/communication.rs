@@ -5,7 +5,7 @@
 //! | parallelism | what, each way | group | waited for |
 //! |---|---|---|---|
 //! | tensor | all-reduce of X at the end of both branches (one in a parallel block); under sequence parallelism reduce-scatter and all-gather, the same bytes (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2), and backward one more all-gather for the weights' gradients | t at stride 1 | all; with `overlap_tp` what exceeds the products beside it, cut in t pieces of which the first waits |
-//! | context | keys and values around the ring, cp - 1 hops; backward with their gradients (Liu et al. 2023, arXiv 2310.01889) | cp at stride t | what exceeds the attention core of the other cp - 1 pieces |
+//! | context | keys and values from each chip to the next, from the last to the first, cp - 1 times; backward with their gradients (Liu et al. 2023, arXiv 2310.01889) | cp at stride t | what exceeds the attention core of the other cp - 1 pieces |
 //! | expert | all-to-all of top_k X to the experts and back | ep at stride t | all; with the stack's `overlap_ep` what exceeds the products of the other microbatch that runs beside it |
 //! | pipeline | X, of which each tensor-parallel chip sends a t-th where the stack scatters; forward and backward | pp at stride t cp dp | all |
 //! | data | all-reduce of gradients, or reduce-scatter of gradients and all-gather of weights (ZeRO 1); ZeRO 2: reduce-scatter every microbatch; ZeRO 3: all-gather of weights forward and backward, reduce-scatter, every microbatch (Rajbhandari et al. 2019, arXiv 1910.02054, section 7) | dp cp at stride t; experts dp cp / ep at stride t ep | all; with `overlap_dp` what exceeds the backward pass of the last microbatch, of which the last layer's waits; ZeRO 3 what exceeds the layer |
@@ -156,7 +156,7 @@ impl LayerCommunication {
             }
         }
         if cp > 1 {
-            let hop = machine.line(Traffic::Next, cp, t).at(keys_and_values_bytes(model, division));
+            let hop = machine.line(Traffic::Around, cp, t).at(keys_and_values_bytes(model, division));
             let hops = (cp - 1) as f64;
             let others = 1.0 - 1.0 / cp as f64;
             let (waits, hides) = beside(hops * hop, sums.forward_attention * others);

@@ -2,18 +2,18 @@
 //!
 //! Chips are numbered through the network's dimensions, innermost first. An execution's groups follow each other in the same
 //! way: tensor parallelism innermost, then context, then data parallelism, the stages of the pipeline outermost. A group of n chips
-//! at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, and a group
-//! in several dimensions works hierarchically ([`collective`]).
+//! at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, max(s, c)/c hops apart, and a group
+//! in several dimensions works hierarchically ([`collective`], where it says too what a part of a ring is worth).
 
 use crate::graph::CollectiveKind;
 use crate::model::attention_kernel::FusedKernel;
-use crate::model::collective::{self, GroupDimension};
+use crate::model::collective::{self, Extent, GroupDimension};
 use crate::model::kernel_time::KernelTimes;
 use crate::model::rate::chip_peak;
 use crate::system::kernels::FusedAttention;
 use crate::system::options::ModelOptions;
 use crate::system::stack::Stack;
-use crate::system::{Software, Style, System, Topology};
+use crate::system::{Software, Style, System};
 use crate::workload::language::{DataType, LanguageModel};
 
 /// A system that an execution can be predicted on.
@@ -71,8 +71,10 @@ pub enum Traffic {
     Gather,
     /// Exchange of the bytes that each chip holds.
     AllToAll,
-    /// From one chip to the next of the group, over its slowest hop.
+    /// From one chip to the next of the group, over its outermost dimension.
     Next,
+    /// From each chip to the next, from the last to the first, over the slowest hop.
+    Around,
 }
 
 impl Machine {
@@ -179,7 +181,7 @@ impl Machine {
 
     fn of_parts(system: &System, kernels: KernelTimes, peaks: Vec<(DataType, f64)>) -> Self {
         let options = ModelOptions { latencies: system.model.latencies, ..ModelOptions::flowspace() };
-        let sizes: Vec<u64> = system.network.dimensions.iter().map(|d| d.size).collect();
+        let sizes: Vec<Extent> = system.network.dimensions.iter().map(|d| Extent { chips: d.size, apart: 1 }).collect();
         let plain = System { model: options.clone(), ..system.clone() };
         // `group` leaves dimensions of one chip out, which no group ever spans.
         let dimensions = collective::group(&plain, &sizes);
@@ -241,26 +243,13 @@ impl Machine {
             if stride < end || i == last {
                 let here = room.min(left);
                 if here > 1 {
-                    found.push(GroupDimension { size: here, ..*dimension });
+                    found.push(dimension.part(here, (stride / begin).max(1), dimension.size));
                     left = left.div_ceil(here);
                 }
             }
             begin = end;
         }
         found
-    }
-
-    /// Whether a group has a part of a ring, which is no ring.
-    pub fn cuts_a_ring(&self, chips: u64, stride: u64) -> bool {
-        let mut begin = 1u64;
-        let cut = self.dimensions.iter().any(|d| {
-            let (first, end) = (stride.max(begin), begin.saturating_mul(d.size));
-            let here = (chips.saturating_mul(stride).min(end) / first).max(1);
-            let partly = stride < end && here > 1 && (stride > begin || here < d.size);
-            begin = end;
-            partly && d.topology == Topology::Ring
-        });
-        cut || self.group(chips, stride).iter().map(|d| d.size).product::<u64>() != chips
     }
 
     /// Seconds of what a group does together, as a line in its bytes.
@@ -272,6 +261,12 @@ impl Machine {
             Traffic::Gather => CollectiveKind::AllGather,
             Traffic::AllToAll => CollectiveKind::AllToAll,
             Traffic::Next => return Line { latency: outermost.latency, per_byte: 1.0 / outermost.bandwidth },
+            Traffic::Around => {
+                let hop = |d: &GroupDimension| d.around();
+                let (latency, per_byte) =
+                    group.iter().map(hop).fold((0.0f64, 0.0f64), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+                return Line { latency, per_byte };
+            }
         };
         // The formulas are lines; one giga of bytes keeps digits where latencies are large.
         let one = 1e9;

@@ -55,7 +55,7 @@ impl Inner for Policy<'_> {
     }
 
     fn space(&self) -> Space {
-        Space { divides: true, parts_of_rings: true, exact: true }
+        Space { divides: true, exact: true }
     }
 }
 

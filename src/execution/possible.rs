@@ -250,6 +250,6 @@ impl Inner for Possible<'_> {
     }
 
     fn space(&self) -> Space {
-        Space { divides: true, parts_of_rings: true, exact: false }
+        Space { divides: true, exact: false }
     }
 }

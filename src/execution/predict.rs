@@ -6,7 +6,7 @@ use super::machine::Machine;
 use super::memory::{self, Memory};
 use super::policy::Policy;
 use super::schedule::{self, ChipWeights, Constants, IterationTime, Pipeline};
-use super::search::{cuts_a_ring, not_within};
+use super::search::not_within;
 use super::spec::{Execution, Offload, Recompute, Zero};
 use crate::deadline::Deadline;
 use crate::plan::Plan;
@@ -185,12 +185,6 @@ fn mapped(
     let space = inner.space();
     if let Some(why) = space.refuses(e) {
         return Err(why);
-    }
-    if !space.parts_of_rings && cuts_a_ring(machine, [e.tp, e.cp * e.dp, e.pp]) {
-        return Err(format!(
-            "tp {} x dp {} x pp {} (from the inside) would cut a ring of {}, and a part of a ring is no ring",
-            e.tp, e.dp, e.pp, machine.name
-        ));
     }
     let key = BlockKey::of(e);
     let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;

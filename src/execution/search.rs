@@ -8,7 +8,7 @@
 //! **Order.** What a microbatch takes ([`super::block`]) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
 //! alone, and most of it not on the last two: kernels are added up once for each of the others. A *cell* is the degrees and one block; it
 //! has a lower bound over all its schedules, ZeRO stages, offloads and overlaps (`schedule::Plan::bound`). Cells are taken by rising bound until the bound of
-//! the next is not below the best execution found: then no cell left holds a better one. Within a cell, memory is compared with the capacity before time is
+//! the next is not below the best execution found: then no cell left holds a better one. Where the inner search has a closer bound, a cell whose turn it is waits again by that. Within a cell, memory is compared with the capacity before time is
 //! computed, first with the schedule that keeps least (1F1B).
 //!
 //! **Inner searches.** The search knows blocks by their passes alone ([`super::block::Inner`]): a lower bound of each, from which cells are bounded and listed, and the
@@ -37,6 +37,8 @@ use crate::progress::Steps;
 use crate::solver::record::Status;
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 crate::spec! {
@@ -109,6 +111,8 @@ pub struct Found {
     pub blocks: u64,
     /// Whether the deadline stopped it: then the best is the best so far, and the bound that of the cells that were left.
     pub stopped: bool,
+    /// Whether it was not the deadline but the effort of the inner search.
+    pub spent: bool,
     /// The mapping of the blocks of the best, where it is one of graphs.
     pub plan: Option<Arc<Plan>>,
     /// Whether `least` is what its blocks need at least, whatever their mapping.
@@ -153,6 +157,7 @@ impl Found {
     /// `optimal`, or `time_limit` (`interrupted`) where the deadline left a gap, or `node_limit` where the inner search did.
     pub fn status(&self) -> &'static str {
         let status = match self.gap() {
+            gap if self.spent && gap > ROUNDING => Status::NodeLimit,
             gap if self.stopped && gap > 0.0 => Status::out_of_time(),
             gap if gap > ROUNDING => Status::NodeLimit,
             _ => Status::Optimal,
@@ -242,20 +247,12 @@ pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins, spa
                 if pins.micro_batch.is_some_and(|b| !samples.is_multiple_of(b)) {
                     continue;
                 }
-                let ep = experts.iter().filter(|e| (dp * cp).is_multiple_of(**e) && (space.divides || cp * **e == 1));
-                if !space.parts_of_rings && cuts_a_ring(machine, [tp, cp * dp, pp]) {
-                    continue;
-                }
+                let ep = experts.iter().filter(|e| (dp * cp).is_multiple_of(**e) && (space.divides || cp == 1));
                 out.extend(ep.map(|ep| Degrees { tp, cp, pp, dp, ep: *ep, samples }));
             }
         }
     }
     out
-}
-
-/// Whether one of the groups of tensor parallelism, replicas and stages has a part of a ring.
-pub(super) fn cuts_a_ring(machine: &Machine, [tp, replicas, pp]: [u64; 3]) -> bool {
-    [(tp, 1), (replicas, tp), (pp, tp * replicas)].into_iter().any(|(n, stride)| machine.cuts_a_ring(n, stride))
 }
 
 /// Blocks of degrees with a microbatch, in order.
@@ -342,7 +339,7 @@ pub(super) fn execution(d: &Degrees, key: &BlockKey) -> Execution {
 /// Every execution of the space, in order. For tests and for counting by hand: spaces have millions.
 pub fn executions(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Execution> {
     let mut out = Vec::new();
-    let space = Space { divides: true, parts_of_rings: true, exact: true };
+    let space = Space { divides: true, exact: true };
     for d in degrees(machine, model, pins, space) {
         let tails = tails(machine, &d, pins);
         for micro_batch in d.micro_batches(pins) {
@@ -413,6 +410,7 @@ pub fn search_by(
         pruned: 0,
         blocks: 0,
         stopped: false,
+        spent: false,
         plan: None,
         lower: !inner.space().exact,
         least: None,
@@ -429,10 +427,7 @@ pub fn search_by(
         return Err(format!(
             "no execution has what is given on {chips} chips of {}: {}{}",
             machine.name,
-            why.unwrap_or_else(|| {
-                let rings = if inner.space().parts_of_rings { "" } else { ", with no part of a ring" };
-                format!("no degrees of parallelism multiply to them and divide the batch{rings}")
-            }),
+            why.unwrap_or_else(|| "no degrees of parallelism multiply to them and divide the batch".into()),
             nearest_chips(machine, model, (pins, inner.space()), chips)
         ));
     }
@@ -440,23 +435,38 @@ pub fn search_by(
     let mut looked = false;
     while !found.stopped && cells.list(best.as_ref().map(|(time, ..)| *time), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
-        for i in 0..cells.len() {
+        for i in cells.most_promising(PROMISING) {
+            if looked && deadline.is_over() {
+                break;
+            }
+            cells.look(i, &mut best, &mut found, deadline)?;
+            looked = true;
+        }
+        // Bounds are not negative, so that their bits rise with them.
+        let place = |cells: &Cells, i: usize| Reverse((cells.bound(i).to_bits(), i));
+        let mut queue: BinaryHeap<_> = (0..cells.len()).map(|i| place(&cells, i)).collect();
+        while let Some(Reverse((_, i))) = queue.pop() {
             let bound = cells.bound(i);
             if best.as_ref().is_some_and(|(time, ..)| bound >= *time) {
-                found.pruned += (cells.len() - i) as u64;
+                found.pruned += queue.len() as u64 + 1;
                 break;
             }
             // The cell of least bound is looked at whatever the deadline.
-            if looked && deadline.is_over() {
+            if looked && (deadline.is_over() || inner.is_spent()) {
+                found.spent = !deadline.is_over();
                 found.stopped = true;
                 found.bound = found.bound.min(bound);
                 break;
+            }
+            if cells.comes_closer(i) {
+                queue.push(place(&cells, i));
+                continue;
             }
             cells.look(i, &mut best, &mut found, deadline)?;
             looked = true;
             steps.step();
         }
-        found.stopped |= deadline.is_over() && !cells.are_all();
+        found.stopped |= (deadline.is_over() || inner.is_spent()) && !cells.are_all();
     }
     if found.stopped && !cells.are_all() {
         found.bound = found.bound.min(cells.floor(peak));
@@ -470,6 +480,9 @@ pub fn search_by(
     }
     Ok(found)
 }
+
+/// Cuts whose cells are looked at before all others, by a guess.
+const PROMISING: usize = 6;
 
 /// Numbers of chips tried on each side of one that no degrees suit.
 const MOST_TRIED: u64 = 1024;

@@ -1,9 +1,9 @@
 //! Which network dimension serves tensor, pipeline and data parallelism (design section 6.1).
 
-use crate::model::collective::{GroupDimension, OwnGroups, group};
+use crate::model::collective::{GroupDimension, OwnGroups};
 use crate::model::divisors::divisors;
-use crate::plan::DimensionUse;
-use crate::system::{System, Topology};
+use crate::plan::{DimensionUse, group_of, own_groups};
+use crate::system::System;
 
 /// An assignment of network dimensions to the three strategies.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,23 +34,16 @@ impl Degrees {
     /// From the extents.
     pub fn new(system: &System, uses: Vec<DimensionUse>) -> Self {
         let product = |f: fn(&DimensionUse) -> u64| uses.iter().map(f).product();
-        let along = |f: fn(&DimensionUse) -> u64| group(system, &uses.iter().map(f).collect::<Vec<_>>());
         Self {
             tp: product(|u| u.tp),
             pp: product(|u| u.pp),
             dp: product(|u| u.dp),
-            tp_group: along(|u| u.tp),
-            pp_group: along(|u| u.pp),
-            dp_group: along(|u| u.dp),
+            tp_group: group_of(system, &uses, DimensionUse::tensor),
+            pp_group: group_of(system, &uses, DimensionUse::stages),
+            dp_group: group_of(system, &uses, DimensionUse::data),
             grid_rows: product(|u| u.rows),
             grid_cols: product(|u| u.cols),
-            own: OwnGroups {
-                tensor: along(|u| u.tp),
-                data: along(|u| u.dp),
-                all: along(|u| u.chips() / u.pp.max(1)),
-                row: along(|u| u.cols),
-                column: along(|u| u.rows),
-            },
+            own: own_groups(system, &uses),
             uses,
         }
     }
@@ -76,13 +69,13 @@ impl Wanted {
     }
 }
 
-/// Every assignment: each dimension wholly to one strategy, or, with `split`, switched and fully connected dimensions
-/// divided among them in every way (a part of a ring is no ring). Dimensions of size one are given to none.
+/// Every assignment: each dimension wholly to one strategy, or, with `split`, divided among them in every way
+/// where the network model knows parts of it ([`System::divides`]). Dimensions of size one are given to none.
 pub fn assignments(system: &System, split: bool) -> Vec<Degrees> {
     let mut all: Vec<Vec<DimensionUse>> = vec![Vec::new()];
     for (i, dimension) in system.network.dimensions.iter().enumerate() {
         let n = dimension.size;
-        let choices: Vec<DimensionUse> = if split && system.network.topology_of(i) != Topology::Ring {
+        let choices: Vec<DimensionUse> = if split && system.divides(i) {
             divisions(n)
         } else if n == 1 {
             vec![DimensionUse::NONE]
@@ -98,8 +91,7 @@ pub fn assignments(system: &System, split: bool) -> Vec<Degrees> {
     all.into_iter().map(|uses| Degrees::new(system, uses)).collect()
 }
 
-/// Every process grid: each dimension to its rows or to its columns, or, with `split`, switched and fully connected
-/// dimensions to both in every way. `one_way`: rows and columns split the same axes, so rows alone tell all grids apart.
+/// Every process grid: each dimension to its rows or to its columns, or, with `split`, to both in every way. `one_way`: rows and columns split the same axes, so rows alone tell all grids apart.
 pub fn grids(system: &System, split: bool, one_way: bool) -> Vec<Degrees> {
     let mut all: Vec<Vec<DimensionUse>> = vec![Vec::new()];
     for (i, dimension) in system.network.dimensions.iter().enumerate() {
@@ -107,7 +99,7 @@ pub fn grids(system: &System, split: bool, one_way: bool) -> Vec<Degrees> {
         let grid = |rows: u64| DimensionUse { rows, cols: n / rows, ..DimensionUse::NONE };
         let choices: Vec<DimensionUse> = if one_way || n == 1 {
             vec![grid(n)]
-        } else if split && system.network.topology_of(i) != Topology::Ring {
+        } else if split && system.divides(i) {
             divisors(n).into_iter().map(grid).collect()
         } else {
             vec![grid(n), grid(1)]

@@ -427,7 +427,14 @@ mod tests {
             backward: true,
         };
         i.kernels = (0..2 * layers).map(|k| kernel(k >= layers)).collect();
-        let reader = |kernel| UseCost { kernel, load_bytes: 0.2, load_buffer: 0.2, onchip_buffer: 0.2, lag: 0.0 };
+        let reader = |kernel| UseCost {
+            kernel,
+            load_bytes: 0.2,
+            load_buffer: 0.2,
+            onchip_buffer: 0.2,
+            lag: 0.0,
+            own_part: false,
+        };
         i.tensors = (0..layers)
             .map(|k| TensorCost {
                 producer: Some(k),

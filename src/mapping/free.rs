@@ -12,25 +12,38 @@
 //! working             the most that waits in the DRAM while the block is at work, beyond what it keeps
 //! ```
 //!
-//! Not in the space: weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less; another sharding than the one
+//! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for.
+//!
+//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less; another sharding than the one
 //! that is best by its own objective (there may be hundreds of cuts).
 
+use super::degrees::Degrees;
+use super::instance::{Choice, build, combine};
+use super::record::Status;
 use super::request::{Answer, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
+use super::sharding;
 use super::solver::Limits;
+use super::tiling::tile_counts;
 use crate::deadline::Deadline;
-use crate::execution::Recompute;
 use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
+use crate::execution::communication::expert_bytes;
+use crate::execution::layer::Division;
+use crate::execution::machine::Traffic;
+use crate::execution::policy::Policy;
+use crate::execution::{Machine, Recompute};
 use crate::graph::{Kernel, Op, Phase, Workload};
+use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
-use crate::model::layout::required;
+use crate::model::layout::{produced, required};
 use crate::model::memory::{kept_readers, of_layer};
 use crate::model::rate::Rate;
 use crate::plan::{DimensionUse, Plan};
-use crate::system::{Overlap, System};
+use crate::system::{Overlap, Software, System};
 use crate::workload::language::LanguageModel;
 use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// Where a block's pass stands among those of a model.
@@ -47,14 +60,34 @@ fn pass_of<'b>(blocks: &'b mut Blocks, name: &str) -> &'b mut BlockPass {
 pub struct Free {
     /// Without a limit of DRAM, which is that of stages and not of blocks.
     system: System,
-    /// The graphs by what is computed again.
-    graphs: [Workload; 3],
-    known: RefCell<HashMap<(u64, u64, usize), Option<Best>>>,
+    /// The same as numbers: for what replicas that share experts send each other.
+    machine: Machine,
+    model: LanguageModel,
+    /// The graphs by what is computed again and the replicas that share the experts.
+    graphs: RefCell<HashMap<(usize, u64), Rc<Workload>>>,
+    known: RefCell<HashMap<(u64, u64, u64, usize), Option<Best>>>,
+    closer: RefCell<HashMap<BlockKey, Option<Blocks>>>,
     limits: Limits,
+    /// What software of the chip's kind takes, by which promising cuts are told.
+    software: Option<Machine>,
 }
+
+/// Cuts that are mapped where nobody has set a time: about a minute of large graphs.
+const MOST_CUTS: usize = 100;
 
 fn index(recompute: Recompute) -> usize {
     Recompute::ALL.iter().position(|r| *r == recompute).unwrap_or(0)
+}
+
+/// The graph of a model of which so many replicas share the experts.
+fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64) -> Result<Workload, String> {
+    let whole = |e: Vec<crate::graph::GraphError>| e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let plain = model.chain_of_replica(ep)?.checked().map_err(whole)?;
+    match recompute {
+        Recompute::None => Ok(plain),
+        Recompute::Selective => plain.clone().recomputed(&plain.core_kernels()).checked().map_err(whole),
+        Recompute::Full => plain.clone().recomputed(&plain.layer_kernels()).checked().map_err(whole),
+    }
 }
 
 impl Free {
@@ -63,13 +96,34 @@ impl Free {
     /// # Errors
     /// A sentence: why the model has no graph here.
     pub fn new(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Self, String> {
-        let whole = |e: Vec<crate::graph::GraphError>| e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        let plain = model.chain().map_err(|e| e.to_string())?.checked().map_err(whole)?;
-        let again = |marked: Vec<bool>| plain.clone().recomputed(&marked).checked().map_err(whole);
-        let (core, full) = (again(plain.core_kernels())?, again(plain.layer_kernels())?);
+        let mut graphs = HashMap::new();
+        for recompute in Recompute::ALL {
+            graphs.insert((index(*recompute), 1), Rc::new(graph_of(model, *recompute, 1)?));
+        }
+        let machine = Machine::of_graphs(system);
+        let generic = System { software: Some(Software::Generic), ..system.clone() };
+        let software = Machine::new(&generic).ok().map(|machine| machine.without_host());
         let mut system = system.clone();
         system.memory.0.capacity = None;
-        Ok(Self { system, graphs: [plain, core, full], known: RefCell::default(), limits: limits.clone() })
+        let (graphs, limits) = (RefCell::new(graphs), limits.clone());
+        let (known, closer) = (RefCell::default(), RefCell::default());
+        Ok(Self { system, machine, model: model.clone(), graphs, known, closer, software, limits })
+    }
+
+    /// The graph of a cut.
+    fn graph(&self, key: &BlockKey) -> Result<Rc<Workload>, String> {
+        let at = (index(key.recompute), key.division.ep);
+        if let Some(known) = self.graphs.borrow().get(&at) {
+            return Ok(known.clone());
+        }
+        let made = Rc::new(graph_of(&self.model, key.recompute, key.division.ep)?);
+        self.graphs.borrow_mut().insert(at, made.clone());
+        Ok(made)
+    }
+
+    /// Seconds in which replicas that share experts exchange what `sent` bytes of a chip are.
+    fn exchange(&self, key: &BlockKey, sent: f64) -> f64 {
+        self.machine.line(Traffic::AllToAll, key.division.ep, key.division.tp).at(sent)
     }
 
     /// The use of the network by a tensor-parallel group of the innermost chips; the rest has replicas, which take no part.
@@ -92,9 +146,9 @@ impl Free {
         let d = &key.division;
         let Some(uses) = self.uses(d.tp) else { return Ok(None) };
         let replicas: u64 = uses.iter().map(|u| u.dp).product();
-        let graph = &self.graphs[index(key.recompute)];
+        let graph = self.graph(key)?;
         let global_batch = d.micro_batch.saturating_mul(replicas);
-        let workload = Workload { micro_batch: d.micro_batch, global_batch, ..graph.clone() };
+        let workload = Workload { micro_batch: d.micro_batch, global_batch, ..Workload::clone(&graph) };
         let request = Request {
             pins: Pins { uses: Some(uses), ..Pins::default() },
             limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
@@ -106,7 +160,15 @@ impl Free {
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
-        let blocks = passes(&plan);
+        let mut blocks = passes(&plan);
+        if d.ep > 1 {
+            for (forward, sent) in exchanged(&plan) {
+                let seconds = self.exchange(key, sent);
+                let pass = &mut blocks.experts;
+                pass.exposed.ep += seconds;
+                *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
+            }
+        }
         // All blocks together are at most so much faster, so that each by itself is.
         let mut floors = self.bound(key);
         let missing = (record.value - record.bound).max(0.0);
@@ -126,22 +188,26 @@ impl Free {
     }
 }
 
-impl Inner for Free {
-    fn bound(&self, key: &BlockKey) -> Blocks {
+impl Free {
+    /// Passes that no mapping comes below of whose blocks the partitions of a pass take at least `least`, launches apart.
+    fn floor(&self, key: &BlockKey, least: &dyn Fn(usize, bool) -> f64) -> Blocks {
         let d = &key.division;
-        let w = &self.graphs[index(key.recompute)];
+        // Its sizes were those of a graph that is there.
+        let Ok(w) = self.graph(key) else { return Blocks::default() };
+        let w = w.as_ref();
         let rate = Rate::of(w, &self.system);
         let (samples, t) = (d.micro_batch as f64, d.tp as f64);
         let mut out = Blocks::default();
         for (b, block) in w.blocks.iter().enumerate() {
             let of = |k: &&Kernel| k.block == b;
             let seconds = |forward: bool| {
-                let here = || w.kernels.iter().filter(of).filter(|k| (k.phase == Phase::Forward) == forward);
+                let is_here = |k: &Kernel| of(&k) && (k.phase == Phase::Forward) == forward;
+                let here = || w.kernels.iter().filter(|k| is_here(k));
                 let arithmetic: f64 = here().map(|k| rate.least_seconds(k) * samples / t).sum();
                 let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * k.word_or(w.word_bytes) / t);
                 let dram = streamed.sum::<f64>() / rate.dram_bytes_per_s;
                 let launch = if here().next().is_some() { rate.launch_s } else { 0.0 };
-                launch + if self.system.overlap() == Overlap::None { arithmetic + dram } else { arithmetic.max(dram) }
+                launch + combine(self.system.overlap(), arithmetic, dram, 0.0).max(least(b, forward))
             };
             let kept = w.tensors.iter().filter(|tensor| match tensor.producer.map(|p| &w.kernels[p]) {
                 Some(p) => p.phase == Phase::Forward && is_kept(w, tensor, b),
@@ -156,11 +222,67 @@ impl Inner for Free {
                 ..BlockPass::default()
             };
         }
+        if d.ep > 1 {
+            // Both ways in each pass, every chip its part at least.
+            let shared = Division { sequence_parallel: true, ..*d };
+            let both = 2.0 * self.exchange(key, expert_bytes(&self.model, &shared));
+            out.experts.forward_pass += both;
+            out.experts.backward_pass += both;
+        }
         out
+    }
+}
+
+impl Free {
+    /// Seconds that the partitions of each block's passes take at least in a sharding, with the tile count that is best for each.
+    fn least_of_sharding(&self, workload: &Workload, degrees: &Degrees, sharding: &[Strategy]) -> Vec<[f64; 2]> {
+        let counts = tile_counts(workload, &self.system);
+        let of = |block: usize| {
+            let (graph, kernels) = workload.of_block(block);
+            let own: Vec<Strategy> = kernels.iter().map(|k| sharding[*k]).collect();
+            let mut least = [f64::INFINITY; 2];
+            for tiles in &counts {
+                let choice = Choice { degrees, sharding: &own, tiles: *tiles, weights_on_chip: false, longest: 1 };
+                let Ok(instance) = build(&graph, &self.system, choice, f64::INFINITY) else { continue };
+                for (least, backward) in least.iter_mut().zip([false, true]) {
+                    *least = least.min(instance.phase(backward).0.lower_bound());
+                }
+            }
+            least.map(|s| if s.is_finite() { s } else { 0.0 })
+        };
+        (0..workload.blocks.len()).map(of).collect()
+    }
+}
+
+impl Inner for Free {
+    fn bound(&self, key: &BlockKey) -> Blocks {
+        self.floor(key, &|_, _| 0.0)
+    }
+
+    fn closer(&self, key: &BlockKey) -> Option<Blocks> {
+        let uses = self.uses(key.division.tp)?;
+        let mut known = self.closer.borrow_mut();
+        if let Some(known) = known.get(key) {
+            return *known;
+        }
+        let of = || {
+            let graph = self.graph(key).ok()?;
+            let workload = Workload { micro_batch: key.division.micro_batch, ..Workload::clone(&graph) };
+            let degrees = Degrees::new(&self.system, uses);
+            let open = vec![None; workload.kernels.len()];
+            let problem = sharding::problem(&workload, &self.system, &degrees, &open).ok()?;
+            let found = sharding::solve_exactly(&problem, &self.limits).ok()?;
+            if found.record.status != Status::Optimal {
+                return None;
+            }
+            let least = self.least_of_sharding(&workload, &degrees, &found.strategies);
+            Some(self.floor(key, &|block, forward| least[block][usize::from(!forward)]))
+        };
+        *known.entry(*key).or_insert_with(of)
     }
 
     fn best(&self, key: &BlockKey, _: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String> {
-        let at = (key.division.tp, key.division.micro_batch, index(key.recompute));
+        let at = (key.division.tp, key.division.micro_batch, key.division.ep, index(key.recompute));
         if let Some(known) = self.known.borrow().get(&at) {
             return Ok(known.iter().cloned().collect());
         }
@@ -172,9 +294,50 @@ impl Inner for Free {
         Ok(found.into_iter().collect())
     }
 
-    fn space(&self) -> Space {
-        Space { divides: false, parts_of_rings: false, exact: false }
+    fn guess(&self, key: &BlockKey) -> Option<Blocks> {
+        let software = self.software.as_ref()?;
+        let policy = Policy::new(software, &self.model).ok()?;
+        // Sharding of a graph divides what a layer's sequence parallelism does.
+        let division = Division { sequence_parallel: key.division.tp > 1, ..key.division };
+        Some(policy.bound(&BlockKey { division, ..*key }))
     }
+
+    fn is_spent(&self) -> bool {
+        self.limits.seconds.is_none() && self.known.borrow().len() >= MOST_CUTS
+    }
+
+    fn space(&self) -> Space {
+        Space { divides: false, exact: false }
+    }
+}
+
+/// What experts and the rest of a graph hand each other: whether in the forward pass, and the bytes of a chip, in the lesser of the layouts before and after the conversion
+/// inside the group, which is part of the plan.
+fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
+    let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
+    let layouts = plan.system.model.layouts;
+    let samples = w.micro_batch as f64;
+    let mut out = Vec::new();
+    for tensor in &w.tensors {
+        let Some(producer) = tensor.producer else { continue };
+        let inside = is_of_expert(&w.kernels[producer]);
+        let bytes = |layout| tensor_bytes(tensor, layout, tp, Tiling::WHOLE, w.word_bytes).0 * samples;
+        let mut across: Vec<_> =
+            tensor.consumers.iter().filter(|u| is_of_expert(&w.kernels[u.kernel]) != inside).collect();
+        // A pass that comes later finds it where the first of them had it sent.
+        across.sort_by_key(|u| w.kernels[u.kernel].phase != Phase::Forward);
+        if let Some(first) = across.first() {
+            let wanted = required(&w.kernels[first.kernel], first.slot, d.sharding[first.kernel], layouts);
+            let made = bytes(produced(d.sharding[producer], layouts));
+            out.push((w.kernels[first.kernel].phase == Phase::Forward, made.min(bytes(wanted))));
+        }
+    }
+    out
+}
+
+/// Whether a kernel of a language model's graph, of whatever pass, is work of the experts that a router chooses.
+fn is_of_expert(kernel: &Kernel) -> bool {
+    kernel.name.starts_with("Expert_")
 }
 
 /// Whether a phase after the forward pass of a block reads a tensor.

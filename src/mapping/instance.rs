@@ -8,7 +8,8 @@ use super::alone::Alone;
 use super::degrees::Degrees;
 use crate::model::collective;
 use crate::model::compute::{
-    self, CoreOption, Tiling, extra_dram, gradient_bytes, local, moved_bytes, tensor_bytes, weight_bytes,
+    self, CoreOption, Tiling, extra_dram, gradient_bytes, local, moved_bytes, pieces, problems, tensor_bytes,
+    weight_bytes,
 };
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required};
@@ -52,6 +53,8 @@ pub struct UseCost {
     pub onchip_buffer: f64,
     /// Where it is passed on chip, the part of a pass by which this kernel begins after the one that makes it.
     pub lag: f64,
+    /// Whether each of the kernel's problems has its own part of it ([`compute::has_own_part`]).
+    pub own_part: bool,
 }
 
 /// One tensor.
@@ -708,13 +711,16 @@ impl Amounts {
                 }
                 continue;
             }
-            let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
-            kernel.pieces = pieces as u64;
-            kernel.resident_bytes /= pieces;
+            let of = &workload.kernels[i];
+            let whole = local(of, sharding[i], t, Tiling::WHOLE);
+            let (pieces, own) = pieces(kernel.resident_bytes, room, problems(of, &whole));
+            kernel.pieces = pieces;
+            kernel.resident_bytes /= pieces as f64;
             if options.weight_tiling == Charge::Charged {
                 for tensor in &mut tensors {
                     for u in tensor.uses.iter_mut().filter(|u| u.kernel == i) {
-                        kernel.dram_bytes += (pieces - 1.0) * u.load_bytes;
+                        let times = if u.own_part { own } else { pieces };
+                        kernel.dram_bytes += (times - 1) as f64 * u.load_bytes;
                     }
                 }
             }
@@ -925,6 +931,7 @@ fn network_and_tensors(
                         .producer
                         .filter(|_| fills)
                         .map_or(0.0, |p| compute::lag(&workload.kernels[p], whole_on_chip, (bytes, tile), samples)),
+                    own_part: compute::has_own_part(consumer, u.slot),
                 }
             })
             .collect();

@@ -15,7 +15,6 @@ use super::search::{Best, Candidate, Found, Search, TIE};
 use super::sharding::{self, Sharding};
 use super::tiling::streamed_size;
 use crate::plan::Decisions;
-use crate::system::Topology;
 use std::sync::Arc;
 
 impl Search<'_> {
@@ -63,7 +62,7 @@ impl Search<'_> {
         let dimensions = plan.uses.iter().zip(&network.dimensions).enumerate();
         let possible = plan.uses.len() == network.dimensions.len()
             && dimensions.clone().all(|(_, (u, d))| u.chips() == d.size)
-            && dimensions.clone().all(|(i, (u, _))| !u.is_divided() || network.topology_of(i) != Topology::Ring);
+            && dimensions.clone().all(|(i, (u, _))| !u.is_divided() || self.system.divides(i));
         let asked = match &pins.uses {
             Some(uses) => *uses == plan.uses,
             None => plan.grid() == (1, 1),

@@ -7,16 +7,22 @@
 //! | topology | all-reduce | all-gather, reduce-scatter | all-to-all |
 //! |---|---|---|---|
 //! | ring | 2(n-1)/n S/(LB) + 2(n-1)a | (n-1)/n S/(LB) + (n-1)a | floor(n^2/4)/n S/(LB) + floor(n/2) a |
+//! | part of a ring, L = 2 | 2(n-1)/n S/B + 2(n-1)a | (n-1)/n S/B + (n-1)a | floor(n^2/4)/n S/B + (n-1)a |
+//! | part of a ring, L = 1, n > 2 | 2(n+1)/n S/B + 2(n-1)a | (n+1)/n S/B + (n-1)a | floor((n^2-1)/2)/n S/B + (n-1)a |
 //! | switch | 2(n-1)/n S/B + 2 ceil(log2 n) a | (n-1)/n S/B + ceil(log2 n) a | (n-1)/n S/B + a |
 //! | fully connected | 2/n S/B + 2a | S/(n B) + a | S/(n B) + a |
 //!
 //! In a ring everything but a message to a neighbour uses all that a chip can send: reductions in two halves, one each way round,
 //! where there are two links; of an all-to-all each byte the shorter way, together floor(n^2/4)/n S byte-hops a chip (the sum of
-//! min(d, n - d) over the distances d, of S/n bytes each). Behind a switch the better of ring and tree latency is taken (the tree's, for n > 2). Several
-//! dimensions compose hierarchically: reduce-scatter inward, all-reduce at the outermost on what is left, all-gather
-//! back. An all-to-all is cut in chunks that take the dimensions in different orders, so all dimensions work at once and the one
+//! min(d, n - d) over the distances d, of S/n bytes each). A part of a ring is a line: its ends do not meet. Its end chips have one link to all others, which sets the time of
+//! a gather where the links to both neighbours are of B each; where B is all that a chip sends, chip i of n passes on i + 1 of the n pieces one way and n - i the other, n + 1 in
+//! all (of two chips one each). Of an all-to-all the link in the middle carries floor(n^2/4) of the n^2 messages each way, and the chips beside it send floor((n^2-1)/2).
+//! Chips of a group that lie a hops apart in a ring share its links with the a - 1 groups between them: B/a, a latencies and a times the energy a hop.
+//! Behind a switch the better of ring and tree latency is taken (the tree's, for n > 2). Several
+//! dimensions compose hierarchically: reduce-scatter in one after the other on what is left, all-gather back. The dimension that takes least time a byte that a chip sends goes first
+//! (the innermost of equals), which is the fastest order: of two with c and c' it saves (c' - c)(1 - 1/n)(1 - 1/n') S. An all-to-all is cut in chunks that take the dimensions in different orders, so all dimensions work at once and the one
 //! with the least bandwidth for its part counts. A broadcast is cut in chunks that follow each other through a ring or a tree:
-//! S/B (in a ring S/(LB)) + latency of the way; among fully connected chips, or when that is faster, it is scattered and gathered, 2S/(nB) + 2a.
+//! S/B (in a ring S/(LB); in a part of one with L = 1 2S/B, both ways from a root inside it) + latency of the way; among fully connected chips, or when that is faster, it is scattered and gathered, 2S/(nB) + 2a.
 
 use super::dfmodel::prices;
 use crate::graph::{CollectiveKind, Kernel, Scope};
@@ -35,6 +41,8 @@ pub struct GroupDimension {
     pub bandwidth: f64,
     /// Links of this bandwidth that a chip has in a ring.
     pub ring_links: u64,
+    /// Whether it is a part of a ring, whose ends do not meet.
+    pub open: bool,
     /// Seconds a hop.
     pub latency: f64,
     /// Joules a byte beyond what the link draws idle ([`super::energy`]).
@@ -46,21 +54,81 @@ pub struct GroupDimension {
 }
 
 impl GroupDimension {
-    /// Bytes/s that a chip sends in a ring.
+    /// Bytes/s that a chip sends in a ring; of a part of one those of its ends.
     fn ring_bandwidth(&self) -> f64 {
-        self.ring_links as f64 * self.bandwidth
+        if self.open { self.bandwidth } else { self.ring_links as f64 * self.bandwidth }
+    }
+
+    /// Whether a chip in the middle of a part of a ring has to share one link's bandwidth between its neighbours.
+    fn is_shared_line(&self) -> bool {
+        self.open && self.ring_links == 1 && self.size > 2
+    }
+
+    /// What a group of `size` chips, each `apart` hops from the next, has of a dimension of `whole` chips.
+    pub(crate) fn part(self, size: u64, apart: u64, whole: u64) -> Self {
+        if self.topology != Topology::Ring {
+            return Self { size, ..self };
+        }
+        let hops = apart as f64;
+        Self {
+            size,
+            open: size.saturating_mul(apart) < whole,
+            bandwidth: self.bandwidth / hops,
+            wire: self.wire / hops,
+            latency: self.latency * hops,
+            byte_j: self.byte_j * hops,
+            ..self
+        }
+    }
+
+    /// Seconds for each byte that a chip sends in a reduction.
+    fn seconds_a_byte(&self) -> f64 {
+        let n = self.size as f64;
+        match self.topology {
+            Topology::Ring if self.is_shared_line() => (n + 1.0) / (n - 1.0) / self.bandwidth,
+            Topology::Ring => 1.0 / self.ring_bandwidth(),
+            Topology::Switch => 1.0 / self.bandwidth,
+            Topology::FullyConnected => 1.0 / ((n - 1.0) * self.bandwidth),
+        }
+    }
+
+    /// Seconds, without bytes and for each, in which every chip sends to the next and the last to the first. In a part of a ring that goes back over all links.
+    pub fn around(&self) -> (f64, f64) {
+        let back = if self.open { (self.size - 1) as f64 } else { 1.0 };
+        let ways = if self.is_shared_line() { 2.0 } else { 1.0 };
+        (back * self.latency, ways / self.bandwidth)
+    }
+
+    /// Byte-hops a chip for each byte of an all-to-all.
+    pub fn all_to_all_hops(&self) -> f64 {
+        let n = self.size as f64;
+        match self.topology {
+            // The distances |i - j| of all pairs add up to n (n^2 - 1)/3.
+            Topology::Ring if self.open => (n * n - 1.0) / 3.0 / n,
+            Topology::Ring => ring_hops(self.size),
+            _ => (n - 1.0) / n,
+        }
     }
 }
 
+/// The extent of a group along a dimension of the network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Extent {
+    /// Its chips.
+    pub chips: u64,
+    /// Hops from one of them to the next.
+    pub apart: u64,
+}
+
 /// Bytes that a chip's links in a ring of `n` carry for each byte of an all-to-all: each goes the shorter way round.
-pub fn ring_hops(n: u64) -> f64 {
+fn ring_hops(n: u64) -> f64 {
     (n * n / 4) as f64 / n as f64
 }
 
-/// The dimensions that a group has in a system, innermost first; `sizes[i]` is its extent along network dimension i.
+/// The dimensions that a group has in a system, innermost first; `extents[i]` is its extent along network dimension i.
 /// A dimension larger than the model's high-bandwidth domain counts as two: the domain on the network's innermost
 /// link, and the rest on its own (of the innermost dimension: on the next one's).
-pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
+pub fn group(system: &System, extents: &[Extent]) -> Vec<GroupDimension> {
     let domain = system.model.high_bandwidth_domain;
     let on_link = |link: usize, topology: Topology, size: u64| {
         let reached = system.network.dimensions[link].efficiency.0;
@@ -72,6 +140,7 @@ pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
             size,
             bandwidth: reached * link.bandwidth.0,
             ring_links: link.ring_links,
+            open: false,
             latency,
             byte_j,
             wire: link.bandwidth.0,
@@ -79,7 +148,7 @@ pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
         }
     };
     let mut dimensions = Vec::new();
-    for (i, &size) in sizes.iter().enumerate().filter(|(_, size)| **size > 1) {
+    for (i, &Extent { chips: size, apart }) in extents.iter().enumerate().filter(|(_, e)| e.chips > 1) {
         let topology = system.network.topology_of(i);
         if domain > 1 && size > domain && size.is_multiple_of(domain) {
             // What the innermost dimension has more than a domain goes over the next dimension's links.
@@ -87,7 +156,8 @@ pub fn group(system: &System, sizes: &[u64]) -> Vec<GroupDimension> {
             dimensions.push(on_link(0, system.network.topology_of(0), domain));
             dimensions.push(on_link(outside, topology, size / domain));
         } else {
-            dimensions.push(on_link(i, topology, size));
+            let whole = system.network.dimensions[i].size;
+            dimensions.push(on_link(i, topology, size).part(size, apart, whole));
         }
     }
     dimensions
@@ -109,23 +179,21 @@ pub fn seconds(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, optio
     }
 }
 
+/// The dimensions of a group in the order in which a reduction takes them.
+pub fn in_order(group: &[GroupDimension]) -> Vec<GroupDimension> {
+    let mut out = group.to_vec();
+    out.sort_by(|a, b| a.seconds_a_byte().total_cmp(&b.seconds_a_byte()));
+    out
+}
+
 fn hierarchical(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
     match kind {
-        CollectiveKind::AllReduce => {
-            let Some((outermost, inner)) = group.split_last() else { return 0.0 };
-            let mut left = bytes;
-            let mut time = 0.0;
-            for d in inner {
-                time += 2.0 * reduce_scatter(d, left);
-                left /= d.size as f64;
-            }
-            time + all_reduce(outermost, left)
-        }
+        CollectiveKind::AllReduce => 2.0 * hierarchical(CollectiveKind::ReduceScatter, group, bytes),
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
             let mut left = bytes;
             let mut time = 0.0;
-            for d in group {
-                time += reduce_scatter(d, left);
+            for d in in_order(group) {
+                time += reduce_scatter(&d, left);
                 left /= d.size as f64;
             }
             time
@@ -157,6 +225,7 @@ pub fn all_reduce(d: &GroupDimension, bytes: f64) -> f64 {
 pub fn reduce_scatter(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
+        Topology::Ring if d.is_shared_line() => (n + 1.0) / n * bytes / d.bandwidth + (n - 1.0) * d.latency,
         Topology::Ring => (n - 1.0) / n * bytes / d.ring_bandwidth() + (n - 1.0) * d.latency,
         Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
         Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
@@ -167,7 +236,10 @@ pub fn reduce_scatter(d: &GroupDimension, bytes: f64) -> f64 {
 pub fn broadcast(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
-        Topology::Ring => bytes / d.ring_bandwidth() + (n - 1.0) * d.latency,
+        Topology::Ring => {
+            let ways = if d.is_shared_line() { 2.0 } else { 1.0 };
+            ways * bytes / d.ring_bandwidth() + (n - 1.0) * d.latency
+        }
         Topology::Switch => bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
         Topology::FullyConnected => {
             (bytes / d.bandwidth + d.latency).min(2.0 * bytes / (n * d.bandwidth) + 2.0 * d.latency)
@@ -179,6 +251,10 @@ pub fn broadcast(d: &GroupDimension, bytes: f64) -> f64 {
 pub fn all_to_all(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
+        Topology::Ring if d.is_shared_line() => {
+            ((d.size * d.size - 1) / 2) as f64 / n * bytes / d.bandwidth + (n - 1.0) * d.latency
+        }
+        Topology::Ring if d.open => ring_hops(d.size) * bytes / d.bandwidth + (n - 1.0) * d.latency,
         Topology::Ring => ring_hops(d.size) * bytes / d.ring_bandwidth() + (d.size / 2) as f64 * d.latency,
         Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + d.latency,
         Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
@@ -305,11 +381,70 @@ mod tests {
             size,
             bandwidth: 100e9,
             ring_links: 1,
+            open: false,
             latency,
             byte_j: 0.0,
             wire: 100e9,
             sums: None,
         }
+    }
+
+    /// By hand, 1 GB over 100 GB/s in lines of a ring of 8: four chips pass on pieces of a quarter, of which a chip receives three (7.5 ms at 100 GB/s a neighbour), and where 100 GB/s is
+    /// all that a chip sends, five of them (12.5 ms). Of an all-to-all the middle link carries 4 sixteenths of four chips' GB each way; the chips beside it send 7. Every second
+    /// chip of the ring: four that meet, on half of the links.
+    #[test]
+    fn parts_of_rings_by_hand() {
+        let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-15, "{a} {b}");
+        let of = |links, size, apart| {
+            GroupDimension { ring_links: links, ..dimension(Topology::Ring, 8, 0.0) }.part(size, apart, 8)
+        };
+        near(reduce_scatter(&of(2, 4, 1), 1e9), 7.5e-3);
+        near(reduce_scatter(&of(1, 4, 1), 1e9), 12.5e-3);
+        near(reduce_scatter(&of(1, 2, 1), 1e9), 5e-3);
+        near(all_to_all(&of(2, 4, 1), 1e9), 10e-3);
+        near(all_to_all(&of(1, 4, 1), 1e9), 17.5e-3);
+        near(all_to_all(&of(1, 2, 1), 1e9), 5e-3);
+        near(broadcast(&of(1, 4, 1), 1e9), 20e-3);
+        assert!(!of(2, 4, 2).open && of(2, 3, 2).open && !of(2, 8, 1).open);
+        near(reduce_scatter(&of(2, 4, 2), 1e9), 7.5e-3);
+        near(of(2, 4, 2).latency, 2.0 * of(2, 4, 1).latency);
+        near(of(2, 4, 1).all_to_all_hops(), 1.25);
+    }
+
+    /// Hops of an all-to-all in a line, and bytes that its busiest chip and link carry, counted message by message.
+    #[test]
+    fn lines_carry_what_their_messages_ask() {
+        for n in 2..12u64 {
+            let d = dimension(Topology::Ring, 16, 0.0).part(n, 1, 16);
+            let (mut hops, mut right, mut sends) = (0, vec![0u64; n as usize], vec![0u64; n as usize]);
+            for (i, j) in (0..n).flat_map(|i| (0..n).map(move |j| (i, j))) {
+                hops += i.abs_diff(j);
+                (i..j).for_each(|k| right[k as usize] += 1);
+                (i..j).chain(j + 1..=i).for_each(|k| sends[k as usize] += 1);
+            }
+            assert!((d.all_to_all_hops() * (n * n) as f64 - hops as f64).abs() < 1e-9, "{n}");
+            let most = |of: &[u64]| of.iter().copied().max().unwrap_or(0) as f64 / (n * n) as f64;
+            let both = |ring_links| all_to_all(&GroupDimension { ring_links, ..d }, 100e9) / n as f64;
+            assert!((both(2) - most(&right)).abs() < 1e-12 && (both(1) - most(&sends)).abs() < 1e-12, "{n}");
+        }
+    }
+
+    /// The order of the dimensions of a reduction is the best of all orders.
+    #[test]
+    fn reductions_take_the_fastest_order() {
+        let kinds = [Topology::Ring, Topology::Switch, Topology::FullyConnected];
+        let dims: Vec<GroupDimension> = kinds
+            .iter()
+            .enumerate()
+            .map(|(i, kind)| GroupDimension { bandwidth: 30e9 * (i + 1) as f64, ..dimension(*kind, 4, 0.0) })
+            .collect();
+        let found = hierarchical(CollectiveKind::ReduceScatter, &dims, 1e9);
+        let mut least = f64::INFINITY;
+        for (a, b, c) in [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)] {
+            let (a, b, c) = (&dims[a], &dims[b], &dims[c]);
+            least = least.min(reduce_scatter(a, 1e9) + reduce_scatter(b, 1e9 / 4.0) + reduce_scatter(c, 1e9 / 16.0));
+        }
+        assert!((found - least).abs() < 1e-15, "{found} {least}");
     }
 
     /// By hand: 8 chips, 100 GB/s, 1 GB. Ring 2*7/8*10 ms = 17.5 ms; fully connected 2/8*10 ms = 2.5 ms.

@@ -1,7 +1,7 @@
 //! Local sizes of a sharded, tiled kernel; its FLOP, and its time on the chip's compute units.
 
 use super::layout::{Layout, Strategy};
-use crate::graph::{Axis, Kernel, Phase, Tensor};
+use crate::graph::{Axis, Kernel, Op, Phase, Slot, Tensor};
 use crate::system::Chip;
 use crate::system::options::{Charge, ModelOptions};
 
@@ -61,6 +61,27 @@ pub fn local(kernel: &Kernel, strategy: Strategy, t: u64, tiling: Tiling) -> Loc
         (Axis::K, (tiles, k), _) => Local { rows, k, n, tiles },
         (_, _, (tiles, n)) => Local { rows, k, n, tiles },
     }
+}
+
+/// Problems that a kernel has side by side on one chip, each with its own part of weight and result.
+pub fn problems(kernel: &Kernel, local: &Local) -> u64 {
+    (local.rows / kernel.shape.m.max(1)).max(1)
+}
+
+/// Whether each of a kernel's problems has its own part of an operand: not of one that a product with a weight streams to all of them.
+pub fn has_own_part(kernel: &Kernel, slot: Slot) -> bool {
+    slot == Slot::Aligned || (kernel.op != Op::GemmWeight && kernel.lhs_shared <= 1)
+}
+
+/// Pieces in which a kernel alone on the chip takes the `held` bytes of its problems, of which there is `room` for a part, and how often it loads an operand of which each problem
+/// has its own part: whole problems where one fits, else problem by problem in parts.
+pub fn pieces(held: f64, room: f64, problems: u64) -> (u64, u64) {
+    let each = held / problems as f64;
+    if problems > 1 && each <= room {
+        return (problems.div_ceil((room / each) as u64).max(2), 1);
+    }
+    let parts = ((each / room).ceil() as u64).max(2);
+    (problems.saturating_mul(parts), parts)
 }
 
 /// The part of a pass of so many samples by which a reader on the same chip begins after the kernel that makes its operand, which is

@@ -25,13 +25,13 @@
 //! change the time, not what must be moved. The stages have R layers together however they are divided. Bytes that a model does
 //! not count as traffic (`weight_traffic` ignored or setup) cost none.
 
-use super::collective::{GroupDimension, OwnGroups, ranks, ring_hops};
+use super::collective::{GroupDimension, OwnGroups, in_order, ranks};
 use super::memory::optimizer_bytes_per_weight;
 use super::schedule::{Stage, microbatches, samples_per_pass};
 use crate::graph::{CollectiveKind, Kernel, Workload};
 use crate::system::options::{Charge, GradientReduction, Pipeline};
 use crate::system::price::{self, ByPart};
-use crate::system::{Link, ModelOptions, System, Topology};
+use crate::system::{Link, ModelOptions, System};
 use serde::Serialize;
 
 /// Joules of an iteration, all chips.
@@ -91,16 +91,13 @@ pub fn link_byte_j(link: &Link, options: &ModelOptions) -> f64 {
 pub fn collective_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
     let mut left = bytes;
     let mut joules = 0.0;
-    for d in group {
+    for d in in_order(group) {
         let n = d.size as f64;
         let others = (n - 1.0) / n;
         let moved = match kind {
             CollectiveKind::AllReduce => 2.0 * others * left,
             CollectiveKind::AllGather | CollectiveKind::ReduceScatter | CollectiveKind::Broadcast => others * left,
-            CollectiveKind::AllToAll => match d.topology {
-                Topology::Ring => ring_hops(d.size) * bytes,
-                _ => others * bytes,
-            },
+            CollectiveKind::AllToAll => d.all_to_all_hops() * bytes,
             CollectiveKind::PointToPoint => 0.0,
         };
         joules += moved * d.byte_j;
@@ -193,7 +190,7 @@ pub fn of_iteration(workload: &Workload, system: &System, stage: &Stage<'_>, lay
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::collective::group;
+    use crate::model::collective::{Extent, group};
     use crate::spec::Node;
     use crate::workload::dfmodel_layer::{Pass, tests::gpt3};
 
@@ -208,6 +205,10 @@ mod tests {
              W/(GB/s){link}}}}}], switch: {{name: x, {part}, price: $1/(GB/s), power: 0.5 W/(GB/s)}}}}}}"
         );
         System::build(&Node::parse("test", &text).unwrap()).unwrap()
+    }
+
+    fn each(sizes: &[u64]) -> Vec<Extent> {
+        sizes.iter().map(|chips| Extent { chips: *chips, apart: 1 }).collect()
     }
 
     fn near(a: f64, b: f64) -> bool {
@@ -258,7 +259,7 @@ mod tests {
     /// 0.2 J; all-gather half of it; all-to-all: 1 GB * 0.1 on the ring of four (4/4), 0.5 GB * 0.2 on the ring of two.
     #[test]
     fn bytes_of_collectives_by_hand() {
-        let both = group(&system("", "", ", idle_share: 0"), &[4, 2]);
+        let both = group(&system("", "", ", idle_share: 0"), &each(&[4, 2]));
         for (kind, joules) in [
             (CollectiveKind::AllReduce, 0.2),
             (CollectiveKind::AllGather, 0.1),
@@ -278,7 +279,7 @@ mod tests {
         let system = system("", "", ", idle_share: 0");
         let mut workload = gpt3(64, 1, 64, 10, 80, Pass::Training);
         workload.micro_batch = 2;
-        let (pp_group, dp_group) = (group(&system, &[1, 2]), group(&system, &[4, 1]));
+        let (pp_group, dp_group) = (group(&system, &each(&[1, 2])), group(&system, &each(&[4, 1])));
         let stage = Stage {
             layer_s: 1.0,
             pp: 2,

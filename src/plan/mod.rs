@@ -5,12 +5,13 @@ pub mod file;
 
 use crate::graph::Workload;
 use crate::model::Strategy;
+use crate::model::collective::{Extent, GroupDimension, OwnGroups, group};
 use crate::model::energy::Energy;
 use crate::model::memory::DramNeed;
 use crate::model::schedule::Iteration;
 use crate::model::stages::{self, StageFigures};
+use crate::system::System;
 use crate::system::price::ByPart;
-use crate::system::{System, Topology};
 use serde::Serialize;
 
 crate::spec! {
@@ -47,8 +48,8 @@ pub fn use_faults(uses: &[DimensionUse], system: &System) -> Vec<(String, String
             );
             found.push((format!("network_use.[{i}]"), message));
         }
-        if u.is_divided() && network.topology_of(i) == Topology::Ring {
-            let message = "expected one strategy for the whole ring (a part of a ring is no ring), found several";
+        if u.is_divided() && !system.divides(i) {
+            let message = "expected one strategy for the whole ring (DFModel's collectives know no part of a ring), found several";
             found.push((format!("network_use.[{i}]"), message.into()));
         }
     }
@@ -59,14 +60,61 @@ impl DimensionUse {
     /// A dimension used by nothing.
     pub const NONE: Self = Self { tp: 1, pp: 1, dp: 1, rows: 1, cols: 1 };
 
-    /// Whether more than one strategy shares the dimension. A part of a ring is no ring, so rings are not divided.
+    /// Whether more than one strategy shares the dimension.
     pub fn is_divided(&self) -> bool {
         [self.tp, self.pp, self.dp, self.rows, self.cols].iter().filter(|n| **n > 1).count() > 1
+    }
+
+    /// The tensor-parallel group along the dimension: neighbours.
+    pub fn tensor(&self) -> Extent {
+        Extent { chips: self.tp, apart: 1 }
+    }
+
+    /// The replicas: each has a tensor-parallel group beside the next.
+    pub fn data(&self) -> Extent {
+        Extent { chips: self.dp, apart: self.tp }
+    }
+
+    /// The pipeline's stages, outermost.
+    pub fn stages(&self) -> Extent {
+        Extent { chips: self.pp, apart: self.tp.saturating_mul(self.dp) }
+    }
+
+    /// A row of the process grid, which has as many chips as the grid has columns.
+    pub fn row(&self) -> Extent {
+        Extent { chips: self.cols, apart: 1 }
+    }
+
+    /// A column of the process grid.
+    pub fn column(&self) -> Extent {
+        Extent { chips: self.rows, apart: self.cols }
+    }
+
+    /// All chips, stages apart.
+    pub fn all(&self) -> Extent {
+        Extent { chips: self.chips() / self.pp.max(1), apart: 1 }
     }
 
     /// Chips along the dimension that this makes.
     pub fn chips(&self) -> u64 {
         [self.tp, self.pp, self.dp, self.rows, self.cols].iter().fold(1, |product, n| product.saturating_mul(*n))
+    }
+}
+
+/// The group that the extents of a strategy make.
+pub fn group_of(system: &System, uses: &[DimensionUse], extent: fn(&DimensionUse) -> Extent) -> Vec<GroupDimension> {
+    group(system, &uses.iter().map(extent).collect::<Vec<_>>())
+}
+
+/// The groups of the collectives that kernels make by themselves.
+pub fn own_groups(system: &System, uses: &[DimensionUse]) -> OwnGroups {
+    let of = |extent| group_of(system, uses, extent);
+    OwnGroups {
+        tensor: of(DimensionUse::tensor),
+        data: of(DimensionUse::data),
+        all: of(DimensionUse::all),
+        row: of(DimensionUse::row),
+        column: of(DimensionUse::column),
     }
 }
 

@@ -105,7 +105,7 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("tokens_per_s", Value::Number(|x, _| x.prediction.tokens_per_s)),
     ("tokens_per_s_per_usd", Value::Number(|x, s| x.prediction.tokens_per_s / price::cost(s).known())),
     ("tokens_per_s_per_w", Value::Number(|x, s| x.prediction.tokens_per_s / price::power(s).known())),
-    ("reproducible", Value::Text(|x| (!x.found.stopped).to_string())),
+    ("reproducible", Value::Text(|x| (!x.found.stopped || x.found.spent).to_string())),
     ("minimized", Value::Text(|_| "time".into())),
     ("objective", Value::Number(|x, _| x.prediction.time.total)),
     ("bound", Value::Number(|x, _| x.found.bound)),

@@ -5,7 +5,7 @@ use crate::deadline::is_interrupted;
 use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
-use crate::system::{Software, Style, System, Topology};
+use crate::system::{Software, Style, System};
 use crate::workload::Workload;
 
 /// A share as a person reads it: two digits, in per cent.
@@ -67,8 +67,8 @@ impl Space {
         for (name, degree) in [("TP", wanted.tp), ("PP", wanted.pp), ("DP", wanted.dp)] {
             given.extend(degree.map(|d| format!("{name} = {d}")));
         }
-        let divisible = (0..system.network.dimensions.len())
-            .any(|i| system.network.dimensions[i].size > 1 && system.network.topology_of(i) != Topology::Ring);
+        let divisible =
+            (0..system.network.dimensions.len()).any(|i| system.network.dimensions[i].size > 1 && system.divides(i));
         if pins.uses.is_none() && divisible && !wanted.split {
             given.push("whole dimensions".into());
         }
@@ -233,6 +233,12 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
     };
     let all = format!("{} executions of equal layers{given}", found.covered);
     let by = software(system);
+    let stopped = |seconds| {
+        match found.spent {
+        true => "the search stopped at its number of mapped cuts: a --time-limit (in a study solve.seconds) lets it go on until then".into(),
+        false => stopped(seconds),
+    }
+    };
     match (&found.best, found.stopped) {
         (None, false) => format!("Infeasible: nothing fits among {all}. {by}"),
         (None, true) => {

@@ -22,7 +22,7 @@ pub use chip::{Chip, Efficiency, Style};
 pub use kernels::{Kernels, Tile};
 pub use memory::Memory;
 pub use network::{Dimension, Link, Network, SwitchPart, Topology};
-pub use options::{MemoryPrice, ModelOptions, Overlap};
+pub use options::{MemoryPrice, ModelOptions, NetworkModel, Overlap};
 pub use serving::Serving;
 pub use stack::Stack;
 pub use technology::Technology;
@@ -179,6 +179,11 @@ impl System {
             (Style::KernelByKernel, Some(_)) => Software::Stack,
             (Style::KernelByKernel, None) => Software::Generic,
         })
+    }
+
+    /// Whether strategies may share dimension `i` of the network: a part of a ring is a line, which DFModel's collectives do not know.
+    pub fn divides(&self, i: usize) -> bool {
+        self.model.network_model == NetworkModel::Flowspace || self.network.topology_of(i) != Topology::Ring
     }
 
     /// Overlap in force.

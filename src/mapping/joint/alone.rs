@@ -28,7 +28,7 @@ use super::relaxed::{Open, Relaxation};
 use crate::deadline::Deadline;
 use crate::model::Strategy;
 use crate::model::collective;
-use crate::model::compute::{Tiling, extra_dram, gradient_bytes, weight_bytes};
+use crate::model::compute::{Tiling, extra_dram, gradient_bytes, has_own_part, local, pieces, problems, weight_bytes};
 use crate::model::layout::{Layout, produced};
 use crate::model::schedule::Stage;
 use crate::system::Overlap;
@@ -106,8 +106,9 @@ struct Local {
     serial_s: f64,
     /// DRAM bytes of its weights, gradients and look-ups, and of what it reads of its own pass.
     dram_bytes: f64,
-    /// Times that what it reads is read again, and the bytes of its own pass read so.
-    again: f64,
+    /// Times that what it reads is read again: what its problems share, and that of which each has its own part.
+    again: [f64; 2],
+    /// Bytes of its own pass read again.
     reread: f64,
     /// What FLOP and joules of its own collectives count in the objective.
     uses: f64,
@@ -125,7 +126,8 @@ struct Other {
     tensor: usize,
     state: Known<State>,
     /// For each use: the place of the layout wanted by strategy, and the layouts paid for by readers before it.
-    uses: Vec<(Vec<usize>, Known<u8>)>,
+    /// The layout that each strategy wants, what is paid for before, and whether each problem has its own part.
+    uses: Vec<(Vec<usize>, Known<u8>, bool)>,
 }
 
 /// The numbers of an assignment of dimensions.
@@ -433,10 +435,11 @@ impl Alone {
                 }
             };
             let before = std::mem::replace(&mut paid, next);
+            let own = has_own_part(&relaxation.search.workload.kernels[u.kernel], u.slot);
             let of_kernel = &mut self.other[u.kernel];
             match of_kernel.iter_mut().find(|other| other.tensor == tensor) {
-                Some(other) => other.uses.push((wants, before)),
-                None => of_kernel.push(Other { tensor, state: state.clone(), uses: vec![(wants, before)] }),
+                Some(other) => other.uses.push((wants, before, own)),
+                None => of_kernel.push(Other { tensor, state: state.clone(), uses: vec![(wants, before, own)] }),
             }
         }
         Some(())
@@ -451,7 +454,7 @@ impl Alone {
         let (made, other) = (&self.made[k], &self.other[k]);
         let of_other = other
             .iter()
-            .flat_map(|o| std::iter::once(o.state.variable).chain(o.uses.iter().map(|(_, before)| before.variable)));
+            .flat_map(|o| std::iter::once(o.state.variable).chain(o.uses.iter().map(|(_, before, _)| before.variable)));
         let mut scope: Vec<usize> = made.iter().map(|m| m.wanted.variable).chain(of_other).flatten().collect();
         scope.push(k);
         scope.sort_unstable();
@@ -482,10 +485,10 @@ impl Alone {
                     let sizes = &self.tensors[i][o.tensor];
                     let stored = sizes.stored(*state);
                     let mut load: f64 = 0.0;
-                    for (wants, before) in &o.uses {
+                    for (wants, before, own) in &o.uses {
                         let bytes = sizes.bytes[wants[s]].min(stored);
                         load = load.max(bytes);
-                        reread += bytes;
+                        reread += local.again[usize::from(*own)] * bytes;
                         if before.at(&scope, at) >> wants[s] & 1 == 0 {
                             network += sizes.convert[state.made][wants[s]];
                             uses += sizes.links[state.made][wants[s]];
@@ -493,7 +496,7 @@ impl Alone {
                     }
                     dram += load;
                 }
-                dram += local.again * reread;
+                dram += reread;
                 if network.is_infinite() {
                     return f64::INFINITY;
                 }
@@ -675,7 +678,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
                 options.iter().filter(|o| o.cores <= chip.cores).map(|o| o.seconds).min_by(f64::total_cmp)?
             }
         };
-        let (mut buffers, mut loads, mut reread) = (0.0, 0.0, 0.0);
+        let (mut buffers, mut loads, mut read) = (0.0, 0.0, [0.0; 2]);
         for id in &reads[k] {
             let tensor = &w.tensors[*id];
             let (mut buffer, mut load): (f64, f64) = (0.0, 0.0);
@@ -685,7 +688,7 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
                 buffer = buffer.max(if stationary { bytes } else { options.crossing_buffers as f64 * tile });
                 if tensor.producer.is_none_or(|p| relaxation.same_phase(p, k)) {
                     load = load.max(bytes * relaxation.samples);
-                    reread += bytes * relaxation.samples;
+                    read[usize::from(has_own_part(kernel, u.slot))] += bytes * relaxation.samples;
                 }
             }
             buffers += buffer;
@@ -702,13 +705,16 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
         let gradient =
             if options.weight_traffic == WeightTraffic::Streamed { gradient_bytes(kernel, s, t, word) } else { 0.0 };
         let (resident, room) = (weight + gradient, sram - buffers);
-        let pieces = if resident <= room * (1.0 + CAPACITY_TOLERANCE) {
-            1.0
-        } else if resident / crate::model::compute::local(kernel, s, t, Tiling::WHOLE).rows as f64 > room {
+        let shard = local(kernel, s, t, Tiling::WHOLE);
+        let (pieces, own) = if resident <= room * (1.0 + CAPACITY_TOLERANCE) {
+            (1, 1)
+        } else if resident / shard.rows as f64 > room {
             return None;
         } else {
-            (resident / room).ceil().max(2.0)
+            pieces(resident, room, problems(kernel, &shard))
         };
+        let charged = options.weight_tiling == Charge::Charged;
+        let again = [pieces, own].map(|times| if charged { (times - 1) as f64 } else { 0.0 });
         let setup = options.weight_traffic == WeightTraffic::Setup;
         Some(Local {
             compute_s,
@@ -721,8 +727,8 @@ fn locals(relaxation: &Relaxation<'_>, root: &Open, tiles: u64) -> Vec<Vec<Optio
                 0.0
             },
             dram_bytes: relaxation.kernel_dram(kernel, s, false) + loads,
-            again: if options.weight_tiling == Charge::Charged { pieces - 1.0 } else { 0.0 },
-            reread,
+            again,
+            reread: again[0] * read[0] + again[1] * read[1],
             uses: relaxation.own_use(k, s, tiles),
         })
     };

@@ -14,8 +14,8 @@ use super::super::search::Search;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{
-    CoreOption, Tiling, extra_dram, extra_dram_share, gradient_bytes, lag, local, moved_bytes, tensor_bytes,
-    weight_bytes,
+    CoreOption, Tiling, extra_dram, extra_dram_share, gradient_bytes, has_own_part, lag, local, moved_bytes, pieces,
+    problems, tensor_bytes, weight_bytes,
 };
 use crate::model::layout::{Layout, produced, required};
 use crate::model::memory::{LayerNeed, kept_readers, optimizer_bytes_per_weight};
@@ -305,18 +305,23 @@ impl<'a> Relaxation<'a> {
             if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
                 continue;
             }
-            let rows =
-                open[i].iter().map(|s| local(&w.kernels[i], *s, t, Tiling::WHOLE).rows).max().unwrap_or(1).max(1);
+            let shards = || open[i].iter().map(|s| local(&w.kernels[i], *s, t, Tiling::WHOLE));
+            let rows = shards().map(|shard| shard.rows).max().unwrap_or(1).max(1);
             if kernel.resident_bytes / rows as f64 > room * (1.0 + CAPACITY_TOLERANCE) || room <= 0.0 {
                 return None;
             }
-            let pieces = (kernel.resident_bytes / room).ceil().max(2.0);
-            kernel.pieces = pieces as u64;
+            // The more problems side by side, the fewer parts each needs.
+            let problems = shards().map(|shard| problems(&w.kernels[i], &shard)).max().unwrap_or(1);
+            let own = pieces(kernel.resident_bytes, room, problems).1;
+            let least = ((kernel.resident_bytes / room).ceil() as u64).max(2);
+            kernel.pieces = least;
             // What is in SRAM at once is less than what fits there.
             kernel.resident_bytes = 0.0;
             if options.weight_tiling == Charge::Charged {
-                let loads = tensors.iter().flat_map(|tensor| &tensor.uses).filter(|u| u.kernel == i);
-                kernel.dram_bytes += (pieces - 1.0) * loads.map(|u| u.load_bytes).sum::<f64>();
+                for u in tensors.iter().flat_map(|tensor| &tensor.uses).filter(|u| u.kernel == i) {
+                    let times = if u.own_part { own } else { least };
+                    kernel.dram_bytes += (times - 1) as f64 * u.load_bytes;
+                }
             }
         }
         let both = options.phases == Phases::Apart
@@ -447,6 +452,7 @@ impl<'a> Relaxation<'a> {
                         } else {
                             depth * tile
                         },
+                        own_part: has_own_part(self.kernel(u.kernel), u.slot),
                         // The least of those of its layouts, at most tiles.
                         lag: tensor.producer.filter(|_| fills).map_or(0.0, |p| {
                             let share = read(u, many, |(bytes, tile)| if bytes > 0.0 { tile / bytes } else { 1.0 });

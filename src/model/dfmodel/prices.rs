@@ -151,7 +151,17 @@ mod tests {
     use super::*;
 
     fn one(topology: Topology, size: u64, bandwidth: f64, latency: f64) -> GroupDimension {
-        GroupDimension { topology, size, bandwidth, ring_links: 1, latency, byte_j: 0.0, wire: bandwidth, sums: None }
+        GroupDimension {
+            topology,
+            size,
+            bandwidth,
+            ring_links: 1,
+            open: false,
+            latency,
+            byte_j: 0.0,
+            wire: bandwidth,
+            sums: None,
+        }
     }
 
     /// golden.csv, sn10 4x2: ratios 0.03 = (4-1)/(4*25) and 0.08 = 16/(8*25) ns a byte.

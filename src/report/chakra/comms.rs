@@ -4,11 +4,11 @@
 //! and must be the plan's, so that nothing is forgotten and nothing invented.
 
 use crate::graph::{CollectiveKind, Phase, Scope, Use};
-use crate::model::collective::{self, GroupDimension, OwnGroups};
+use crate::model::collective;
 use crate::model::compute::{Tiling, gradient_bytes, tensor_bytes};
 use crate::model::layout::{Layout, conversion, produced, required};
 use crate::model::schedule::{microbatches, samples_per_pass};
-use crate::plan::{Plan, agree};
+use crate::plan::{Plan, agree, own_groups};
 use crate::system::options::{Charge, Fanout, GradientReduction};
 use crate::trace::chakra::CommType;
 
@@ -70,17 +70,8 @@ struct Lists {
 fn lists(plan: &Plan) -> Result<Lists, String> {
     let (w, options, d) = (&plan.workload, &plan.system.model, &plan.decisions);
     let f = &plan.figures;
-    let along = |axis: fn(&crate::plan::DimensionUse) -> u64| -> Vec<GroupDimension> {
-        collective::group(&plan.system, &d.uses.iter().map(axis).collect::<Vec<u64>>())
-    };
-    let (tensor_group, data_group) = (along(|u| u.tp), along(|u| u.dp));
-    let own = OwnGroups {
-        tensor: tensor_group.clone(),
-        data: data_group.clone(),
-        all: along(|u| u.tp * u.dp),
-        row: Vec::new(),
-        column: Vec::new(),
-    };
+    let own = own_groups(&plan.system, &d.uses);
+    let (tensor_group, data_group) = (own.tensor.clone(), own.data.clone());
     let samples = samples_per_pass(w, options);
     let mut out = Lists { comms: vec![Vec::new(); f.partitions.len()], seconds: vec![0.0; f.partitions.len()] };
     let mut put = |kernel: usize, ahead: bool, comm: Option<Comm>, seconds: f64| {

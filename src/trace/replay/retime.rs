@@ -6,7 +6,7 @@
 //! the two bandwidths that kernels reach. [`Retimed`] says how much that is. Host time is kept: another host is another question.
 
 use crate::graph::CollectiveKind;
-use crate::model::collective::{group, seconds};
+use crate::model::collective::{Extent, group, seconds};
 use crate::model::library::Library;
 use crate::system::System;
 use crate::trace::chakra::{CommType, NodeType};
@@ -263,7 +263,8 @@ fn collective_seconds(trace: &LinkedTrace, node: &LinkedNode, system: &System) -
     }
     let sizes = placed(ranks, &system.network.dimensions.iter().map(|d| d.size).collect::<Vec<_>>())
         .ok_or_else(|| format!("a group of {ranks} ranks does not fit the network dimensions of {}", system.name))?;
-    Ok(seconds(kind, &group(system, &sizes), bytes, &system.model))
+    let extents: Vec<Extent> = sizes.into_iter().map(|chips| Extent { chips, apart: 1 }).collect();
+    Ok(seconds(kind, &group(system, &extents), bytes, &system.model))
 }
 
 /// How a group lies on the network: the innermost dimensions whole, then a divisor of the next. `None` if it does not fit so.

@@ -1,6 +1,6 @@
 //! Sections 6 and 7 of docs/model.md: what a partition holds, moves and takes.
 
-use super::case::{Collective, Efficiency, Graph, Machine, Overlap, Scope, Slot, Topology};
+use super::case::{Collective, Dimension, Efficiency, Graph, Machine, Overlap, Scope, Slot};
 use super::compute::{self, Seconds, beta, tile_flop};
 use super::graph::{Conversion, Local, Paid, Sharded, Strategy, along_k, backward, finds_shards, open};
 use super::network::{self, Side};
@@ -61,16 +61,23 @@ impl<'a> Model<'a> {
     }
 
     pub fn group(&self, scope: Scope) -> Vec<Side<'a>> {
-        let of = |u: &[u64; 3]| match scope {
-            Scope::Tensor => u[0],
-            Scope::Data => u[2],
-            Scope::All => u[0] * u[2],
-        };
-        self.decisions.uses.iter().zip(&self.machine.dimensions).map(|(u, link)| Side { n: of(u), link }).collect()
+        self.sides(|[t, _, d]| match scope {
+            Scope::Tensor => (t, 1),
+            Scope::Data => (d, t),
+            Scope::All => (t * d, 1),
+        })
     }
 
     pub fn pipeline(&self) -> Vec<Side<'a>> {
-        self.decisions.uses.iter().zip(&self.machine.dimensions).map(|(u, link)| Side { n: u[1], link }).collect()
+        self.sides(|[t, p, d]| (p, t * d))
+    }
+
+    fn sides(&self, of: impl Fn([u64; 3]) -> (u64, u64)) -> Vec<Side<'a>> {
+        let side = |(u, link): (&[u64; 3], &'a Dimension)| {
+            let (n, apart) = of(*u);
+            Side { n, apart, link }
+        };
+        self.decisions.uses.iter().zip(&self.machine.dimensions).map(side).collect()
     }
 
     pub fn weight(&self, k: usize) -> f64 {
@@ -140,16 +147,31 @@ impl<'a> Model<'a> {
 
     /// Pieces in which a kernel's weight is loaded; `None` where even a row does not fit.
     pub fn pieces(&self, k: usize) -> Option<u64> {
+        self.pieces_and_loads(k).map(|(pieces, _)| pieces)
+    }
+
+    /// The same, and how often an operand is loaded of which each problem has its own part.
+    fn pieces_and_loads(&self, k: usize) -> Option<(u64, u64)> {
         if self.waves() {
-            return Some(1);
+            return Some((1, 1));
         }
         let held = self.holds(k);
         let room = self.machine.sram - self.on_chip_bytes() - self.buffers(&|other| other == k);
         if held <= room * (1.0 + 1e-9) {
-            return Some(1);
+            return Some((1, 1));
         }
-        let pieces = (held / room * (1.0 - 1e-9)).ceil().max(2.0);
-        (room > 0.0 && held / self.sharded.local(k).rows() as f64 <= room * (1.0 + 1e-9)).then_some(pieces as u64)
+        let rows = self.sharded.local(k).rows();
+        if room <= 0.0 || held / rows as f64 > room * (1.0 + 1e-9) {
+            return None;
+        }
+        let side_by_side = (rows / self.graph.kernels[k].m).max(1);
+        let one = held / side_by_side as f64;
+        if side_by_side > 1 && one <= room {
+            let together = (room / one).floor() as u64;
+            return Some((side_by_side.div_ceil(together).max(2), 1));
+        }
+        let parts = (one / room).ceil().max(2.0) as u64;
+        Some((side_by_side * parts, parts))
     }
 
     /// Bytes of all weights and gradients of the longest stage, where they stay on chip.
@@ -191,10 +213,7 @@ impl<'a> Model<'a> {
             && decisions.stages.len() as u64 == self.p
             && decisions.stages.iter().sum::<u64>() == graph.repeat
             && decisions.stages.iter().all(|layers| *layers > 0)
-            && decisions.uses.iter().zip(&machine.dimensions).all(|(u, d)| {
-                let strategies = u.iter().filter(|n| **n > 1).count();
-                u.iter().product::<u64>() == d.size && (d.topology != Topology::Ring || strategies <= 1)
-            })
+            && decisions.uses.iter().zip(&machine.dimensions).all(|(u, d)| u.iter().product::<u64>() == d.size)
             && last_forward < first_backward.or(Some(usize::MAX))
             && kernels().all(|k| {
                 let reads = &graph.kernels[k].reads;
@@ -240,16 +259,19 @@ impl<'a> Model<'a> {
         let mut held = 0.0;
         for &k in &kernels {
             let kernel = &graph.kernels[k];
-            let pieces = self.pieces(k).unwrap_or(1) as f64;
-            held += self.holds(k) / pieces;
+            let (pieces, loads) = self.pieces_and_loads(k).unwrap_or((1, 1));
+            held += self.holds(k) / pieces as f64;
             if self.decisions.on_chip {
                 out.bytes += (self.own_weight(k) + self.gradient(k)) / self.b as f64;
             } else if !kernel.lookup {
                 out.bytes += self.weight(k) + 2.0 * self.gradient(k);
             }
             out.bytes += kernel.extra_dram * graph.micro as f64 / self.share(k);
-            let operands = kernel.reads.iter().map(|(tensor, slot)| s.loaded(*tensor, k, *slot));
-            out.bytes += (pieces - 1.0) * operands.sum::<f64>();
+            for (tensor, slot) in &kernel.reads {
+                let each = *slot == Slot::Aligned || (kernel.op != super::case::Op::Weight && kernel.lhs_shared <= 1);
+                let again = if each { loads } else { pieces } - 1;
+                out.bytes += again as f64 * s.loaded(*tensor, k, *slot);
+            }
             out.flop += (graph.micro * compute::tiles(s, k)) as f64 * tile_flop(s, k);
         }
         for (tensor, it) in graph.tensors.iter().enumerate() {

@@ -3,7 +3,7 @@
 use super::case::{Collective, Machine, Scope, Topology};
 use super::compute::{beta, peak, whole_flop};
 use super::derive::{Model, Partition};
-use super::network::{joules, per_byte, seconds, slowest};
+use super::network::{joules, seconds, slowest};
 
 /// Every figure by the name that the program gives it.
 pub type Figures = Vec<(String, f64)>;
@@ -186,7 +186,7 @@ impl Model<'_> {
         let a_byte = machine.memory_per_byte.unwrap_or((1.0 - machine.memory_idle) * machine.memory_power / 1e9);
         let mut links = passes(&|p| p.joules);
         if let Some(slowest) = slowest(&self.pipeline()) {
-            links += b * (self.p - 1) as f64 * each * self.handed().0 * per_byte(slowest.link);
+            links += b * (self.p - 1) as f64 * each * self.handed().0 * slowest.per_byte();
         }
         if graph.training {
             let gradients = self.of_layer(|k| self.gradient(k));

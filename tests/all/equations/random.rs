@@ -487,7 +487,7 @@ pub fn decisions(random: &mut Random, graph: &Graph, machine: &Machine) -> Decis
     for d in &machine.dimensions {
         let mut mine = [1, 1, 1];
         let mut left = d.size;
-        if d.topology != Topology::Ring && random.one_in(3) {
+        if random.one_in(3) {
             while left > 1 {
                 let factor = (2..=left).find(|f| left.is_multiple_of(*f)).unwrap();
                 mine[random.whole(0, 2) as usize] *= factor;

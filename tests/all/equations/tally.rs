@@ -240,6 +240,14 @@ impl Tally {
             ("operands waited for whole", kernels().any(|k| model.waits_for_all(k))),
             ("overlap of nothing", machine.overlap == Some(Overlap::None)),
             ("ring", on(Topology::Ring)),
+            (
+                "part of a ring",
+                decisions
+                    .uses
+                    .iter()
+                    .zip(&machine.dimensions)
+                    .any(|(u, d)| d.topology == Topology::Ring && u.iter().filter(|n| **n > 1).count() > 1),
+            ),
             ("ring of links to each neighbour", machine.dimensions.iter().any(|d| d.ring_links == 2)),
             ("switch", on(Topology::Switch)),
             ("fully connected", on(Topology::Full)),

@@ -34,7 +34,14 @@ fn tensor(producer: Option<usize>, readers: &[usize], bytes: f64) -> TensorCost 
         live_bytes: bytes,
         uses: readers
             .iter()
-            .map(|k| UseCost { kernel: *k, load_bytes: bytes, load_buffer: 0.0, onchip_buffer: 0.0, lag: 0.0 })
+            .map(|k| UseCost {
+                kernel: *k,
+                load_bytes: bytes,
+                load_buffer: 0.0,
+                onchip_buffer: 0.0,
+                lag: 0.0,
+                own_part: false,
+            })
             .collect(),
     }
 }

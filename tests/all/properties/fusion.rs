@@ -465,7 +465,14 @@ fn three_kernels_and_four_tiles_by_hand() {
             store_bytes: 8.0,
             store_buffer: 0.0,
             live_bytes: 0.0,
-            uses: vec![UseCost { kernel: from + 1, load_bytes: 8.0, load_buffer: 0.0, onchip_buffer: 0.0, lag }],
+            uses: vec![UseCost {
+                kernel: from + 1,
+                load_bytes: 8.0,
+                load_buffer: 0.0,
+                onchip_buffer: 0.0,
+                lag,
+                own_part: false,
+            }],
         };
         Instance {
             kernels: vec![kernel.clone(); 3],

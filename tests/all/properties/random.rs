@@ -165,6 +165,7 @@ fn assemble(kernels: &[RawKernel], tensors: &[RawTensor], chip: &RawChip) -> Ins
                     load_buffer: *load_buffer,
                     onchip_buffer: *onchip_buffer,
                     lag: if chip.fills { *lag } else { 0.0 },
+                    own_part: false,
                 })
                 .collect();
             TensorCost {

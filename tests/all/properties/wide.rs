@@ -89,7 +89,14 @@ fn layers() -> impl Strategy<Value = Instance> {
             store_bytes: 1.0,
             store_buffer: 1.0,
             live_bytes: 1.0,
-            uses: vec![UseCost { kernel: 0, load_bytes: 1.0, load_buffer: 1.0, onchip_buffer: 2.0, lag: 0.25 }],
+            uses: vec![UseCost {
+                kernel: 0,
+                load_bytes: 1.0,
+                load_buffer: 1.0,
+                onchip_buffer: 2.0,
+                lag: 0.25,
+                own_part: false,
+            }],
         };
         let tensor = |i: usize| random.tensors.get(i).cloned().unwrap_or_else(|| some.clone());
         let read = |tensor: &TensorCost, i: usize, kernel: usize| {

@@ -42,18 +42,31 @@ impl LanguageModel {
     /// # Errors
     /// A sentence: more layers than a chain of blocks has.
     pub fn chain(&self) -> Result<Workload, String> {
+        self.chain_of_replica(1)
+    }
+
+    /// The same of one of `ep` replicas that share the experts.
+    ///
+    /// # Errors
+    /// As [`Self::chain`].
+    pub fn chain_of_replica(&self, ep: u64) -> Result<Workload, String> {
         let most = MOST_UNITS - 2;
         if self.layers > most {
             return Err(format!("a graph has at most {most} layers with embedding and head, found {}", self.layers));
         }
-        Ok(self.graph(AttentionCount::Masked))
+        Ok(self.replica(AttentionCount::Masked, ep))
     }
 
     /// The same with attention over what the mask leaves, or over the whole square, as software computes it that masks scores after the product.
     pub fn graph(&self, count: AttentionCount) -> Workload {
+        self.replica(count, 1)
+    }
+
+    fn replica(&self, count: AttentionCount, ep: u64) -> Workload {
         let sequence = self.sequence(count);
         let cache = self.types.cache.unwrap_or(self.types.activations);
         let mut net = Net::new(self.types.activations, cache, sequence, self.dropout);
+        net.replicas_of_experts = ep.max(1);
         let mut blocks = vec![Block { name: "embedding".into(), repeat: 1 }];
         let mut x = ends::embedding(&mut net, self);
         let mut kinds = Vec::new();

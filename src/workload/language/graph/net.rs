@@ -43,6 +43,8 @@ pub(super) struct Net {
     pub dropout: bool,
     /// Bytes of an element of the caches.
     pub cache_word: f64,
+    /// Replicas that share the experts, of one of which the graph is.
+    pub replicas_of_experts: u64,
 }
 
 impl Net {
@@ -57,6 +59,7 @@ impl Net {
             sequence,
             dropout,
             cache_word: cache.bytes(),
+            replicas_of_experts: 1,
         }
     }
 

@@ -3,7 +3,8 @@
 //! Plain: (f, h, S), a function, (h, f, S). Gated (Shazeer 2020, arXiv 2002.05202): both first matrices are one product of 2 f rows. Experts
 //! (Shazeer et al. 2017, arXiv 1701.06538): a router of E rows and a softmax; every token is copied to top_k experts, E products side by
 //! side have S top_k / E tokens each (loads are even), and their results are weighted and added up. Between chips the experts are divided
-//! and tokens split or whole: the exchange is the conversion of the copies from one to the other.
+//! and tokens split or whole: the exchange is the conversion of the copies from one to the other. Where replicas share the experts (expert parallelism), a graph is that of
+//! one of them: its part of the experts, which have the tokens of all, as many as its own have copies.
 
 use super::super::spec::{Experts, LanguageModel};
 use super::net::{Net, shape};
@@ -43,12 +44,13 @@ pub(super) fn perceptron(net: &mut Net, model: &LanguageModel, experts: Option<&
 }
 
 fn routed(net: &mut Net, model: &LanguageModel, e: &Experts, input: usize) -> usize {
-    let (h, f, count, n) = (model.hidden, e.ffn, e.count, net.sequence.tokens);
+    let (h, f, all, n) = (model.hidden, e.ffn, e.count, net.sequence.tokens);
+    let count = (all / net.replicas_of_experts).max(1);
     let copies = n as f64 * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
     let each = ((copies / count as f64).ceil() as u64).max(1);
     let even = copies == (each * count) as f64;
-    let logits = net.linear("Router", count, h, input);
-    let routing = net.one("Routing", Op::Norm, (1, count, 1, n), &[(logits, Slot::Data)], Rule::Same(Saved::Output));
+    let logits = net.linear("Router", all, h, input);
+    let routing = net.one("Routing", Op::Norm, (1, all, 1, n), &[(logits, Slot::Data)], Rule::Same(Saved::Output));
     let gather = Rule::Other { shape: shape((1, h, 1, n)), gradient: Slot::Shared, saved: Vec::new(), to: vec![input] };
     let reads = [(input, Slot::Shared), (routing, Slot::Shared)];
     let sent = net.one("Dispatch", Op::Elementwise, (1, count * h, 1, each), &reads, gather);
