@@ -258,7 +258,7 @@ impl Stack {
             hand_over: HandOver::Scattered,
             overlap_dp: true,
             overlap_tp: true,
-            converts_before_gather: true,
+            converts_before_gather: false,
             overlap_ep: false,
             experts_once_a_box: false,
             memory_reserve: Bytes(0.0),
