@@ -147,19 +147,29 @@ impl<'a> Kernels<'a> {
     /// A product with a weight in the model's type of products: `rows` tokens, k channels in, n out; forward and both backward products. `weights` of
     /// them at once, each with rows of its own.
     fn weight(&mut self, name: &'static str, weights: f64, rows: f64, n: f64, k: f64) {
-        self.weight_and(name, weights, [rows, n, k], [0.0; 3]);
+        let own = self.own();
+        self.weight_and(name, weights, [rows, n, k], own, [0.0; 3]);
+    }
+
+    /// The part of the tokens whose hidden channels a chip converts: where the others' are gathered after that, its own.
+    fn own(&self) -> f64 {
+        let gathered = self.division.sequence_parallel && self.machine.stack.converts_before_gather;
+        if gathered { 1.0 / self.t() } else { 1.0 }
     }
 
     /// The same where each of the three products moves more bytes for vector work that is part of it. Where the type is narrower than the activations,
-    /// what it reads of them is converted before: the input forward, the result's gradient backward, each once for both products that read it.
-    fn weight_and(&mut self, name: &'static str, weights: f64, [rows, n, k]: [f64; 3], more: [f64; 3]) {
+    /// what it reads of them is converted before: the input forward, the result's gradient backward, each once for both products that read it, hidden
+    /// channels of the chip's `own` part of the tokens.
+    fn weight_and(&mut self, name: &'static str, weights: f64, [rows, n, k]: [f64; 3], own: f64, more: [f64; 3]) {
         let narrow = self.model.types.products().bytes() < self.model.types.activations.bytes();
         let share = if weights > 1.0 { self.machine.stack.grouped_share.0 } else { 1.0 };
         self.weight_at(name, [weights, rows, n, k], self.rate * share, narrow, more);
         if narrow {
             let bytes = self.machine.stack.conversion.0 * weights * rows;
-            self.vector("conversion", Phase::Forward, Work::Vector, bytes * k, 0.0);
-            self.vector("conversion", Phase::BackwardInput, Work::Vector, bytes * n, 0.0);
+            let here = |channels: f64| if channels == self.model.hidden as f64 { own * channels } else { channels };
+            let (forward, backward) = (bytes * here(k), bytes * here(n));
+            self.vector("conversion", Phase::Forward, Work::Vector, forward, 0.0);
+            self.vector("conversion", Phase::BackwardInput, Work::Vector, backward, 0.0);
         }
     }
 
@@ -214,11 +224,12 @@ impl<'a> Kernels<'a> {
         match sharding {
             Sharding::Weights => {
                 let [n, k] = part;
-                self.weight_and(name, 1.0, [tokens, n, k], [fused[0], fused[1], n * k * adds]);
+                let own = self.own();
+                self.weight_and(name, 1.0, [tokens, n, k], own, [fused[0], fused[1], n * k * adds]);
             }
             Sharding::Tokens => {
                 let [n, k] = whole;
-                self.weight_and(name, 1.0, [tokens / t, n, k], [fused[0], fused[1], 0.0]);
+                self.weight_and(name, 1.0, [tokens / t, n, k], 1.0, [fused[0], fused[1], 0.0]);
                 // What is scattered is added up after it.
                 self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, n * k / t * adds, 0.0);
             }
@@ -374,12 +385,13 @@ impl<'a> Kernels<'a> {
         let here = e.count as f64 / self.division.ep as f64;
         let rows = tokens * sent / here;
         self.weight_at("router", [1.0, tokens, e.count as f64, h], self.head_rate, false, [0.0; 3]);
+        let own = self.own();
         let mut pair = |names: [&'static str; 2], weights: f64, rows: f64, f: f64| {
             let inner = weights * rows * f;
             let more = [inner * parts[0], 0.0, weights * firsts * f * h * adds];
-            self.weight_and(names[0], weights, [rows, firsts * f, h], more);
+            self.weight_and(names[0], weights, [rows, firsts * f, h], own, more);
             let more = [0.0, inner * parts[1], weights * f * h * adds];
-            self.weight_and(names[1], weights, [rows, h, f], more);
+            self.weight_and(names[1], weights, [rows, h, f], own, more);
         };
         pair(["experts_in", "experts_out"], here, rows, f);
         let shared = e.shared_width() / t;

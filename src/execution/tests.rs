@@ -12,7 +12,7 @@ use crate::model::divisors::divisors;
 use crate::spec::{Node, Reader};
 use crate::system::System;
 use crate::units::Bytes;
-use crate::workload::language::{AttentionCount, LanguageModel};
+use crate::workload::language::{AttentionCount, DataType, LanguageModel, Types};
 
 /// What a test changes in its machine.
 #[derive(Clone)]
@@ -484,6 +484,27 @@ fn what_does_not_suit_is_refused_with_what_would() {
     let bf16 = LanguageModel { types: crate::workload::language::Types::default(), ..bf16 };
     assert!(say(&bf16, execution(1, 1, 1, 1)).contains("no peak for bf16"));
     assert!(search(&m, &bf16, &Pins::default()).is_err());
+}
+
+/// Two of four products read hidden channels forward, two backward: converted by each of two chips whole, or its own half before it is gathered.
+#[test]
+fn conversion_before_the_gathering_is_of_own_tokens() {
+    let whole = machine(&Parts::default());
+    let own = machine(&Parts { stack: ", converts_before_gather: true", ..Parts::default() });
+    let gpt = gpt(6, 1024, 8, 512, 24);
+    let types = Types { activations: DataType::Fp32, compute: Some(DataType::Fp16), ..gpt.types };
+    let model = LanguageModel { types, ..gpt };
+    let time = |m: &Machine, tp, sequence_parallel| {
+        let e = Execution { sequence_parallel, ..execution(tp, 1, 4, 1) };
+        let time = predict_any(m, &model, &e).unwrap().time;
+        time.forward + time.backward
+    };
+    assert_eq!(time(&whole, 1, false), time(&own, 1, false));
+    assert_eq!(time(&whole, 2, false), time(&own, 2, false));
+    // 6 layers, 6 microbatches, 4 bytes for each of 512 x 1024 numbers, of which half; three quarters of 2,039 GB/s.
+    let less = 6.0 * 6.0 * 4.0 * (4.0 * 512.0 * 1024.0 / 2.0) / (2039e9 * 0.75);
+    let found = time(&whole, 2, true) - time(&own, 2, true);
+    assert!((found / less - 1.0).abs() < 1e-6, "{found} {less}");
 }
 
 #[test]

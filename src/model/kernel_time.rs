@@ -176,13 +176,16 @@ impl KernelTimes {
 
     /// The same without its bytes and its launch: waves of tiles, and the partial sums of a divided contraction.
     pub fn arithmetic(&self, p: &Product, rate: f64) -> f64 {
+        if self.wait > 0.0 && p.m <= self.vector_rows {
+            return p.flop() / rate;
+        }
         let mut best = f64::INFINITY;
         for o in &self.options {
             let tiles = p.batch * (p.m / o.rows).ceil() * (p.n / o.columns).ceil();
             let waves = (tiles * o.parts / self.units).ceil();
             let tile = 2.0 * o.rows * o.columns * (p.k / o.parts) / (rate / self.units * o.rate);
             let mut time = waves * (tile + self.fill);
-            if self.wait > 0.0 && p.m > self.vector_rows {
+            if self.wait > 0.0 {
                 let rounds = (tiles * o.parts / (self.units * self.tiles_at_once)).ceil();
                 time = time.max(rounds * p.k / o.parts * self.wait);
             }
@@ -273,6 +276,21 @@ mod tests {
         // Fast units: only the wait is left.
         assert_eq!(times.product(&SQUARE, 4e9, [1.0; 3]).round(), 533.0);
         assert_eq!(times.bandwidth(), 8.0);
+    }
+
+    /// One row fills no tile of 2 x 2 and does not wait: 2 x 4 x 100 FLOP at 4 FLOP/s; with two rows both.
+    #[test]
+    fn products_of_vectors_have_no_tiles() {
+        let burst = "{efficiency: 1, batched_efficiency: 1, memory_efficiency: 1, wait: 10 s, tiles_at_once: 2, vector_rows: 1}";
+        let text = format!(
+            "{{source: 'assumed: test', peak: {{fp16: 4 FLOP/s}}, units: 1, tiles: [{{rows: 2, columns: 2}}], \
+             efficiency: 1, batched_efficiency: 1, memory_efficiency: 0.5, launch: 0.25 s, burst: {burst}}}"
+        );
+        let kernels = Reader::read::<Kernels>(&Node::parse("k.yaml", &text).unwrap()).unwrap();
+        let times = KernelTimes::burst(&kernels, &kernels.burst_of("fp16"), 8.0, 1.0);
+        let rows = |m| times.product(&Product { batch: 1.0, m, n: 4.0, k: 100.0 }, 4.0, [1.0; 3]);
+        assert_eq!(rows(1.0), 200.0 + 1.0);
+        assert_eq!(rows(2.0), 1000.0 + 1.0);
     }
 
     #[test]

@@ -182,8 +182,10 @@ fn check(chip: &Chip, node: &Node, reader: &mut Reader) {
             reader.within(field, |r| r.problem(at, format!("expected more than zero, found {}", at.describe())));
         }
     };
+    // What is left out was derived; a clock that is stated has to be one.
+    let stated = node.get("frequency").and_then(|at| Reader::read::<Frequency>(at).ok());
     // Below one hertz or byte the coefficients of the MILP leave the range of floating point.
-    positive("frequency", chip.frequency.0.floor());
+    positive("frequency", stated.unwrap_or(chip.frequency).0.floor());
     positive("sram", chip.sram.0.floor());
     positive("vector_peak", chip.vector_peak.map_or(1.0, |v| v.0));
 }

@@ -41,7 +41,7 @@ crate::spec! {
         wait: Seconds = Seconds(0.0),
         /// Tiles that a unit holds at once to hide that wait.
         tiles_at_once: u64 = 1,
-        /// Most rows of a product that runs as products of vectors, whose units do not wait so.
+        /// Most rows of a product that runs as products of vectors, whose units fill no tiles and do not wait so.
         vector_rows: u64 = 0,
         /// Bytes a second of operands that all units unpack, in squares of 32 x 32, before they multiply; left out: that runs beside the products.
         unpacking: Option<Bandwidth>,

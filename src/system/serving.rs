@@ -24,6 +24,16 @@ crate::choice! {
     }
 }
 
+crate::choice! {
+    /// Which tokens an expert computes.
+    pub enum ExpertWork ("which tokens an expert computes") {
+        /// Those that are routed to it; experts that no token reaches are not read.
+        Routed = "routed",
+        /// Every token, weighted with zero where it is not routed there: shapes that do not depend on the routing.
+        EveryToken = "every_token",
+    }
+}
+
 crate::spec! {
     /// How a library runs collectives: protocols of short and of long messages, sums in a switch, steps between boxes.
     #[derive(Copy)]
@@ -64,7 +74,7 @@ crate::spec! {
         wait: Seconds,
         /// Tiles that a unit holds at once to hide it.
         tiles_at_once: u64 = 4,
-        /// Most rows of a product that runs as products of vectors, which do not wait so.
+        /// Most rows of a product that runs as products of vectors: no tiles, so that it neither waits nor fills them.
         vector_rows: u64 = 16,
     }
 }
@@ -117,6 +127,8 @@ crate::spec! {
         waiting: Option<Waiting>,
         /// Whether heads that the tensor-parallel chips do not divide are filled up with heads of zeros.
         pads_heads: bool = false,
+        /// Which tokens an expert computes.
+        experts: ExpertWork = ExpertWork::Routed,
         /// Whether prompts are read one after the other, so that a sequence has its first token after its own.
         separate_prompts: bool = false,
         /// Whether microbatches of a pipeline run on its stages at the same time. Where not, each waits for the one before to
@@ -172,6 +184,7 @@ impl Serving {
             mesh: None,
             waiting: None,
             pads_heads: false,
+            experts: ExpertWork::Routed,
             separate_prompts: false,
             overlapped_stages: true,
         }

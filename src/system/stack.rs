@@ -129,6 +129,8 @@ crate::spec! {
         overlap_dp: bool = true,
         /// Whether it can run tensor-parallel collectives beside products.
         overlap_tp: bool = true,
+        /// Whether hidden activations that tensor-parallel chips gather are converted to the narrower type before that, each chip's own tokens alone.
+        converts_before_gather: bool = false,
         /// Whether it runs the exchange of tokens among experts beside the products of another microbatch.
         overlap_ep: bool = false,
         /// Whether a token is sent to a box once however many of its experts are there, and spread within.
@@ -145,10 +147,11 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 43] = [
+const NUMBERS: [&str; 44] = [
     "grouped_share",
     "experts_once_a_box",
     "overlap_ep",
+    "converts_before_gather",
     "logit_memory",
     "host_experts",
     "conversion",
@@ -255,6 +258,7 @@ impl Stack {
             hand_over: HandOver::Scattered,
             overlap_dp: true,
             overlap_tp: true,
+            converts_before_gather: false,
             overlap_ep: false,
             experts_once_a_box: false,
             memory_reserve: Bytes(0.0),
@@ -293,6 +297,7 @@ impl Stack {
                 grouped_share: Fraction(best.grouped_share.0.max(one.grouped_share.0)),
                 conversion: least(best.conversion, one.conversion),
                 logit_memory: least(best.logit_memory, one.logit_memory),
+                converts_before_gather: best.converts_before_gather || one.converts_before_gather,
                 overlap_ep: best.overlap_ep || one.overlap_ep,
                 experts_once_a_box: best.experts_once_a_box || one.experts_once_a_box,
                 gradient_reduction: either(best.gradient_reduction, one.gradient_reduction),

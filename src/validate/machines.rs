@@ -139,10 +139,11 @@ impl Known {
     }
 }
 
-/// Slices that a machine's description begins with: `2x v5p-512 slice`.
+/// Slices that a machine's description begins with: `2x v5p-512 slice`, and not `8x A100`, which are chips.
 fn slices(system: &str) -> u64 {
     system
         .split_once('x')
+        .filter(|(_, what)| ["slice", "pod"].iter().any(|word| what.contains(word)))
         .and_then(|(count, _)| count.trim().parse().ok())
         .filter(|n| (1..=4096).contains(n))
         .unwrap_or(1)
@@ -230,6 +231,7 @@ mod tests {
         assert_eq!(slices("2x v5p-512 slice (3D torus)"), 2);
         assert_eq!(slices("16x v5e-256 pod"), 16);
         assert_eq!(slices("Selene DGX A100 (8 GPU, 8x HDR)"), 1);
-        assert_eq!(slices("0x nothing"), 1);
+        assert_eq!(slices("0x slices"), 1);
+        assert_eq!(slices("8x A100-80GB"), 1);
     }
 }

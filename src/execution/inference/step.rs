@@ -14,11 +14,13 @@
 //! ```
 //!
 //! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
-//! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read. The head adds
+//! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read; with
+//! `experts: every_token` each of the E computes all R. The head adds
 //! its product for the last token of each sequence and four passes over its scores (scaling, softmax, choice).
 
 use super::server::Server;
 use crate::model::kernel_time::Product;
+use crate::system::serving::ExpertWork;
 use crate::workload::language::{AttentionCount, DataType, LanguageModel};
 use serde::Serialize;
 
@@ -212,6 +214,9 @@ impl<'a> Steps<'a> {
         let ep = self.layout.ep as f64;
         let tokens = rows * ep;
         let here = count / ep;
+        if self.server.serving.experts == ExpertWork::EveryToken {
+            return (here, tokens);
+        }
         let reached = here * (1.0 - (1.0 - (top_k / count).min(1.0)).powf(tokens.max(1.0)));
         let reached = reached.clamp(1.0_f64.min(here), here);
         (reached, tokens * top_k / ep / reached.max(f64::MIN_POSITIVE))
@@ -232,6 +237,8 @@ impl<'a> Steps<'a> {
             Some(e) => {
                 let (f, k) = (e.ffn as f64 / t, e.top_k as f64 * e.capacity_factor.unwrap_or(1.0));
                 let (reached, each) = self.experts_reached(rows, e.count as f64, k);
+                // Hidden vectors that experts give back for each token.
+                let given = reached * each / rows.max(f64::MIN_POSITIVE);
                 weights += self.product(1.0, rows, e.count as f64, h)
                     + self.perceptron(reached, each, firsts * f, h)
                     + self.perceptron(reached, each, h, f);
@@ -242,8 +249,8 @@ impl<'a> Steps<'a> {
                 kernels += server.machine.stack.expert_kernels as f64;
                 network += 2.0 * server.exchange(self.layout.ep, self.layout.tp).at(rows * k * h * word);
                 // Tokens are copied for each expert that gets them and added up behind: read and written both times.
-                routed = 2.0 * k * h;
-                f * k + shared
+                routed = 2.0 * given * h;
+                f * given + shared
             }
             None => {
                 let f = model.ffn() as f64 / t;

@@ -182,6 +182,15 @@ fn experts_are_read_as_they_are_reached() {
     // Nearly all experts: three more pairs of 32 weights of 2 B in each layer, beside the rows.
     let rows = predict(&s, &model(&[]), ONE, 64).unwrap();
     assert!(many.step.weights > rows.step.weights + 2.0 * 3.0 * 64.0 * 2.0 / 8.0 * 0.99);
+    // Shapes that do not depend on the routing: all four experts compute the one token, three more pairs of 88 B in each layer.
+    let shapes = server(&[
+        ("size: 1", "size: 2"),
+        ("10 kB", "100 kB"),
+        ("cache_share: 1 ", "cache_share: 1, experts: every_token"),
+    ]);
+    let every = predict(&shapes, &mixture, ONE, 1).unwrap();
+    close(every.step.weights - one.step.weights, 2.0 * 3.0 * 176.0 / 8.0);
+    close(every.step.vector - one.step.vector, 2.0 * 3.0 * 2.0 * 2.0 * (2.0 * 8.0 + 2.0 * 4.0) / 8.0);
     // Divided among two replicas each chip holds half of them and exchanges tokens.
     let split = predict(&s, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 64).unwrap();
     let whole = predict(&s, &mixture, Layout { dp: 2, ..ONE }, 64).unwrap();
