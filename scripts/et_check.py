@@ -1,14 +1,17 @@
 """Reads Chakra traces with protobuf's own Python package and checks what ASTRA-sim's feeder and workload layer ask of them (docs/astra-sim.md).
 
-Usage: python3 scripts/et_check.py [--times-alone] FOLDER...
+Usage: python3 scripts/et_check.py [--times-alone] [--replay] FOLDER...
 
 Each FOLDER has PREFIX.RANK.et of one run and perhaps comm_group.json. --times-alone: computation has its time and nothing else (text workloads, patterns).
+--replay: runs the ranks by the rules of ASTRA-sim's workload layer as well (one node of the CPU, one of computation and one collective in flight on each rank, the
+smallest id first; recorded durations; rings of 300 x 2^30 bytes/s and 500 ns) and prints when each ends. It is no ASTRA-sim: no chunks, no congestion, no messages.
 Nothing of flowspace is used: the messages are built from the field numbers of Chakra's et_def.proto. Prints a line a folder and its faults; exit code 1 if
 there are any, 3 if the package google.protobuf is not installed.
 """
 import collections
 import glob
 import gzip
+import heapq
 import json
 import os
 import sys
@@ -159,9 +162,81 @@ def check(folder, times_alone):
     return len(files), nodes, faults
 
 
+# Bytes a second and seconds of a link, and how often a ring of n ranks passes the n-th part of what comm_size counts: all-reduce, all-gather (a part is the whole), others.
+BANDWIDTH, LATENCY = 300 * 2**30, 500e-9
+
+
+def ring(kind, size, n):
+    """Seconds of a collective on a ring."""
+    steps = 2 * (n - 1) if kind == 0 else n - 1
+    return steps * (LATENCY + (size if kind == 2 else size / n) / BANDWIDTH)
+
+
+def replay(folder):
+    """When each rank ends, s. Collectives begin when all ranks with a file have come to them, and take what their whole group takes."""
+    files = sorted(glob.glob(os.path.join(folder, "*.et")), key=lambda path: int(path.split(".")[-2]))
+    with open(os.path.join(folder, "comm_group.json")) as f:
+        groups = json.load(f)
+    present = [int(path.split(".")[-2]) for path in files]
+    ranks = []
+    for path in files:
+        nodes = read(path)[1]
+        place = {node.id: i for i, node in enumerate(nodes)}
+        before = [set(node.data_deps) | set(node.ctrl_deps) for node in nodes]
+        behind = [[] for _ in nodes]
+        for i, ids in enumerate(before):
+            for d in ids:
+                behind[place[d]].append(i)
+        attrs = [{a.name: a for a in node.attr} for node in nodes]
+        where = ["cpu" if a["is_cpu_op"].bool_val else "said" if n.type == COLLECTIVE else "gpu" for a, n in zip(attrs, nodes)]
+        ready = {kind: [i for i, ids in enumerate(before) if not ids and where[i] == kind] for kind in ("cpu", "gpu", "said")}
+        ranks.append((nodes, attrs, where, [len(b) for b in before], behind, ready, set(), collections.Counter()))
+    ends, running, waiting, number = [0.0] * len(ranks), [], collections.defaultdict(list), 0
+
+    def issue(at, now):
+        nonlocal number
+        nodes, attrs, where, _, _, ready, busy, called = ranks[at]
+        for kind in ready:
+            if kind in busy or not ready[kind]:
+                continue
+            i = heapq.heappop(ready[kind])
+            busy.add(kind)
+            if kind != "said":
+                number += 1
+                heapq.heappush(running, (now + max(1, nodes[i].duration_micros) * 1e-6, number, at, i))
+                continue
+            group = attrs[i]["pg_name"].string_val
+            call = waiting[group, called[group]]
+            called[group] += 1
+            call.append((at, i))
+            if len(call) == sum(rank in groups[group] for rank in present):
+                seconds = ring(attrs[i]["comm_type"].int64_val, attrs[i]["comm_size"].int64_val, len(groups[group]))
+                for one in call:
+                    number += 1
+                    heapq.heappush(running, (now + seconds, number, *one))
+
+    for at in range(len(ranks)):
+        issue(at, 0.0)
+    done = 0
+    while running:
+        now, _, at, i = heapq.heappop(running)
+        nodes, _, where, left, behind, ready, busy, _ = ranks[at]
+        busy.discard(where[i])
+        ends[at] = now
+        done += 1
+        for j in behind[i]:
+            left[j] -= 1
+            if left[j] == 0:
+                heapq.heappush(ready[where[j]], j)
+        issue(at, now)
+    if done < sum(len(rank[0]) for rank in ranks):
+        raise ValueError(f"{folder}: {done} nodes ran, the others wait for each other")
+    return ends
+
+
 def main():
     folders = [a for a in sys.argv[1:] if not a.startswith("--")]
-    if not folders or set(sys.argv[1:]) - set(folders) - {"--times-alone"}:
+    if not folders or set(sys.argv[1:]) - set(folders) - {"--times-alone", "--replay"}:
         sys.exit(__doc__)
     wrong = False
     for folder in folders:
@@ -170,6 +245,8 @@ def main():
         for fault, n in sorted(faults.items()):
             print(f"  {fault}: {n}")
         wrong |= bool(faults) or not ranks
+        if "--replay" in sys.argv:
+            print("  ends, ms: " + ", ".join(f"{1e3 * end:.3f}" for end in replay(folder)))
     sys.exit(1 if wrong else 0)
 
 
