@@ -1,6 +1,6 @@
 //! Traces of plans of several blocks (embedding, layers, head): they do the plan's work, in the plan's time.
 
-use super::trace_executions::ranks;
+use super::trace_executions::{degrees, ranks, without_metadata};
 use crate::scratch::Scratch;
 use flowspace::check::derive;
 use flowspace::plan::{Figures, file};
@@ -268,9 +268,12 @@ fn a_chain_has_a_trace_in_every_schedule() {
     for (args, words) in [
         (&["--schedule", "interleaved", "--chunks", "3"][..], "has 2 repetitions of \"layers\", fewer than 3 chunks"),
         (&["--schedule", "interleaved", "--microbatches", "6"], "microbatches that pp = 4 divides, found 6"),
-        (&["--schedule", "gpipe", "--chunks", "2"], "an interleaved schedule has two or more, the others have one"),
+        (
+            &["--schedule", "gpipe", "--chunks", "2"],
+            "--chunks 2: the schedule gpipe has one piece on each stage: leave --chunks out, or give --schedule interleaved",
+        ),
         (&["--schedule", "1f1"], "1f1b"),
-        (&["--chunks", "2"], "--schedule"),
+        (&["--chunks", "2"], "--chunks 2: the schedule 1f1b has one piece on each stage"),
     ] {
         let out = scratch.run(&[&["trace", "generate", "--plan", "plan.yaml", "--out", "no"], args].concat());
         let err = String::from_utf8_lossy(&out.stderr);
@@ -283,4 +286,28 @@ fn a_chain_has_a_trace_in_every_schedule() {
     let err = String::from_utf8_lossy(&out.stderr);
     let words = "in the schedule gpipe stage 0 keeps activations of 8.0 microbatches and needs 1.093 GiB or more, the memory holds 900";
     assert!(!out.status.success() && err.contains(words), "{err}");
+}
+
+/// Degrees of plans are told by groups and messages as the plans have them, in every schedule.
+#[test]
+fn degrees_of_plans_are_recovered() {
+    let scratch = Scratch::new("trace_plan_degrees");
+    for [tp, pp, dp] in [[2, 2, 2], [2, 4, 1], [1, 4, 2], [8, 1, 1], [1, 2, 4], [1, 1, 8]] {
+        planned(&scratch, (8, 8192, "64 GB"), [tp, pp, dp]);
+        for (schedule, _, _) in ORDERS {
+            let chunks = if schedule == "interleaved" { 2 } else { 1 };
+            if chunks > 1 && pp == 1 {
+                continue;
+            }
+            let _ = std::fs::remove_dir_all(scratch.0.join("out"));
+            scratch.succeed(&["trace", "generate", "--plan", "plan.yaml", "--schedule", schedule, "--out", "out"]);
+            let mut wanted = serde_json::json!({"tp": tp, "pp": pp, "dp": dp, "cp": 1, "ep": 1, "chunks": chunks});
+            assert_eq!(degrees(&scratch, "out"), wanted, "{schedule}");
+            without_metadata(&scratch, "out", 8);
+            if pp == 2 {
+                wanted["chunks"] = Value::Null;
+            }
+            assert_eq!(degrees(&scratch, "out"), wanted, "{schedule}");
+        }
+    }
 }

@@ -167,3 +167,151 @@ fn every_schedule_replays_to_the_predicted_iteration() {
         assert!((step / predicted - 1.0).abs() < 0.01, "{schedule}: {step} s, predicted {predicted} s");
     }
 }
+
+/// What `trace check` says of a folder: degrees and what differs from what the files state.
+pub(super) fn degrees(scratch: &Scratch, folder: &str) -> serde_json::Value {
+    let told = scratch.succeed(&["trace", "check", folder, "--format", "json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).unwrap();
+    assert!(told["parallelism"]["differ"].as_array().unwrap().is_empty(), "{folder}: {told}");
+    told["parallelism"]["degrees"].clone()
+}
+
+/// Takes the metadata out of a folder's files.
+pub(super) fn without_metadata(scratch: &Scratch, folder: &str, ranks: u64) {
+    for rank in 0..ranks {
+        let path = scratch.0.join(format!("{folder}/trace.{rank}.et"));
+        let mut trace = chakra::read(&path).unwrap();
+        assert!(!std::mem::take(&mut trace.metadata.attrs).is_empty());
+        chakra::write(&trace, &path).unwrap();
+    }
+}
+
+/// Degrees are told by groups and messages as they were asked for, in every schedule; without the files' own statement, too, but for chunks of two stages, whose
+/// messages do not tell them from microbatches.
+#[test]
+fn degrees_of_executions_are_recovered() {
+    let scratch = Scratch::new("trace_degrees");
+    let system = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/clusters/selene-2022.yaml");
+    let system = system.display().to_string();
+    scratch.write("dense.yaml", DENSE);
+    scratch.write("experts.yaml", &EXPERTS.replace("layers: 4", "layers: 8"));
+    // TP, PP, DP, CP, EP, ZeRO, sequence parallel.
+    let cases = [
+        ([2, 2, 2, 1, 1, 0], false),
+        ([2, 4, 1, 1, 1, 1], false),
+        ([1, 4, 2, 1, 1, 2], false),
+        ([2, 4, 2, 1, 1, 3], true),
+        ([1, 2, 1, 2, 1, 0], false),
+        ([2, 2, 2, 2, 1, 2], true),
+        ([1, 4, 1, 2, 1, 3], false),
+        ([1, 2, 4, 1, 2, 1], false),
+        ([1, 4, 4, 1, 4, 3], false),
+        ([2, 2, 4, 1, 2, 2], true),
+        ([1, 2, 2, 2, 2, 1], false),
+        ([1, 4, 1, 1, 1, 0], false),
+        ([2, 1, 1, 1, 1, 0], true),
+        ([2, 1, 1, 2, 1, 0], true),
+        ([1, 1, 4, 1, 1, 0], false),
+        ([1, 1, 4, 1, 1, 2], false),
+        ([1, 1, 4, 1, 1, 3], false),
+    ];
+    for (schedule, chunks) in [("gpipe", 1), ("1f1b", 1), ("zero_bubble", 1), ("interleaved", 2)] {
+        for ([tp, pp, dp, cp, ep, zero], sequence) in cases {
+            if schedule == "interleaved" && pp == 1 {
+                continue;
+            }
+            let execution = format!(
+                "tp: {tp}, pp: {pp}, dp: {dp}, cp: {cp}, ep: {ep}, zero: {zero}, sequence_parallel: {sequence}, micro_batch: 1, \
+                 schedule: {schedule}, chunks: {chunks}"
+            );
+            scratch.write("e.yaml", &format!("name: e\nsource: a test\nexecution: {{{execution}}}\n"));
+            let model = if ep > 1 { "experts.yaml" } else { "dense.yaml" };
+            let _ = std::fs::remove_dir_all(scratch.0.join("out"));
+            let common = ["--workload", model, "--system", &system, "--execution", "e.yaml", "--out", "out"];
+            scratch.succeed(&[&["trace", "generate"], &common[..]].concat());
+            let mut wanted = serde_json::json!({"tp": tp, "pp": pp, "dp": dp, "cp": cp, "ep": ep, "chunks": chunks});
+            assert_eq!(degrees(&scratch, "out"), wanted, "{execution}");
+            without_metadata(&scratch, "out", tp * pp * dp * cp);
+            if pp == 2 {
+                wanted["chunks"] = serde_json::Value::Null;
+            }
+            assert_eq!(degrees(&scratch, "out"), wanted, "{execution}");
+        }
+    }
+    // A statement that groups and messages contradict.
+    scratch.write("e.yaml", "name: e\nsource: a test\nexecution: {tp: 2, pp: 2, dp: 2, micro_batch: 1}\n");
+    let _ = std::fs::remove_dir_all(scratch.0.join("out"));
+    let args = ["--workload", "dense.yaml", "--system", &system, "--execution", "e.yaml", "--out", "out"];
+    scratch.succeed(&[&["trace", "generate"], &args[..]].concat());
+    for rank in 0..8 {
+        let path = scratch.0.join(format!("out/trace.{rank}.et"));
+        let mut trace = chakra::read(&path).unwrap();
+        let attrs = &mut trace.metadata.attrs;
+        attrs
+            .iter_mut()
+            .filter(|a| &*a.name == "tp")
+            .for_each(|a| *a = chakra::Attr::new("tp", chakra::Scalar::Int64(4)));
+        chakra::write(&trace, &path).unwrap();
+    }
+    let out = scratch.run(&["trace", "check", "out"]);
+    let text = String::from_utf8_lossy(&out.stdout);
+    assert!(!out.status.success(), "{text}");
+    assert!(
+        text.contains("mismatch (tp): the files state 4, groups and messages tell 2\n1 mismatches, 0 faults"),
+        "{text}"
+    );
+}
+
+/// Options beside an execution file take the place of what it says, and what cannot be is told with what can.
+#[test]
+fn options_beside_an_execution_file() {
+    let scratch = Scratch::new("trace_execution_options");
+    let system = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/clusters/selene-2022.yaml");
+    let system = system.display().to_string();
+    scratch.write("dense.yaml", DENSE);
+    scratch.write("e.yaml", "name: e\nsource: a test\nexecution: {pp: 4, micro_batch: 1, schedule: 1f1b}\n");
+    scratch.write(
+        "i.yaml",
+        "name: e\nsource: a test\nexecution: {pp: 4, micro_batch: 1, schedule: interleaved, chunks: 2}\n",
+    );
+    let run = |file: &str, more: &[&str]| {
+        let common =
+            ["trace", "generate", "--workload", "dense.yaml", "--system", &system, "--execution", file, "--out", "out"];
+        let _ = std::fs::remove_dir_all(scratch.0.join("out"));
+        scratch.run(&[&common[..], more].concat())
+    };
+    for (file, more, schedule, chunks) in [
+        ("e.yaml", &[][..], "1f1b", 1),
+        ("e.yaml", &["--schedule", "gpipe"], "gpipe", 1),
+        ("e.yaml", &["--schedule", "interleaved"], "interleaved", 2),
+        ("i.yaml", &["--schedule", "zero_bubble"], "zero_bubble", 1),
+        ("i.yaml", &["--chunks", "2"], "interleaved", 2),
+    ] {
+        let out = run(file, more);
+        let text = String::from_utf8_lossy(&out.stdout);
+        assert!(out.status.success() && text.contains(&format!("EP 1, {schedule}\n")), "{more:?}: {text}");
+        assert_eq!(degrees(&scratch, "out")["chunks"], chunks, "{more:?}");
+    }
+    for (file, more, words) in [
+        (
+            "e.yaml",
+            &["--chunks", "2"][..],
+            "--chunks 2: the schedule 1f1b has one piece on each stage: leave --chunks out, or give --schedule interleaved",
+        ),
+        (
+            "e.yaml",
+            &["--schedule", "gpipe", "--chunks", "4"],
+            "--chunks 4: the schedule gpipe has one piece on each stage",
+        ),
+        (
+            "e.yaml",
+            &["--schedule", "interleaved", "--chunks", "1"],
+            "--chunks 1: an interleaved schedule has two or more pieces on each stage",
+        ),
+        ("i.yaml", &["--chunks", "1"], "--chunks 1: an interleaved schedule has two or more pieces on each stage"),
+    ] {
+        let out = run(file, more);
+        let err = String::from_utf8_lossy(&out.stderr);
+        assert!(!out.status.success() && err.contains(words), "{more:?}: {err}");
+    }
+}

@@ -87,6 +87,10 @@ fn a_layer_that_differs_in_the_middle_is_a_block() {
         (true, 9, &[4], &[4, 1, 4]),
         (true, 8, &[5], &[5, 1, 2]),
         (true, 12, &[2, 4], &[2, 1, 1, 1, 7]),
+        // Most follow each other between the two: the end of the one and the beginning of the other are no layer.
+        (false, 12, &[1, 8], &[1, 1, 6, 1, 3]),
+        (true, 12, &[1, 8], &[1, 1, 6, 1, 3]),
+        (true, 11, &[2, 8], &[2, 1, 5, 1, 2]),
     ] {
         let file = written(&dir, "g.json", &mixed_fx(layers, train, other));
         let l = lowered(&file, &fold);
@@ -118,6 +122,14 @@ fn a_layer_that_differs_in_the_middle_is_a_block() {
         };
         let borders = blocks.len() - 1;
         assert_eq!((across(true), across(false)), (borders, if train { borders } else { 0 }), "{train} {other:?}");
+    }
+    // The first and the last one are of another kind: those between are the layers.
+    for train in [false, true] {
+        let file = written(&dir, "g.json", &mixed_fx(8, train, &[0, 7]));
+        let l = lowered(&file, &fold);
+        let first: Vec<&str> = l.workload.kernels.iter().take(5).map(|k| k.name.as_str()).collect();
+        assert_eq!((l.workload.repeat, l.workload.kernels.len()), (6, if train { 12 } else { 5 }), "{first:?}");
+        assert_eq!(flop(&l.workload) * 6.0 + l.folded.unwrap().outside_flop, l.unfolded_flop);
     }
     // Every fourth layer of another kind: four layers repeat.
     let file = written(&dir, "g.json", &mixed_fx(12, true, &[3, 7, 11]));

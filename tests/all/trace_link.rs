@@ -99,7 +99,7 @@ fn check_streams_schedule(trace: &LinkedTrace) {
     assert_eq!(timing.typical.launch_ns[0], 8 * US);
     assert_eq!(timing.typical.gap_ns[0], 2 * US);
     assert_eq!(timing.typical.event_ns, 3 * US);
-    assert_eq!(timing.unexplained_ns, 0);
+    assert_eq!(timing.unexplained_ns, [0; 4]);
 
     let r = timing.replay(trace, |_, n| n.dur_ns);
     let f = &r.figures;

@@ -49,7 +49,7 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
             print(&format!("{text}\n"));
         }
     }
-    Ok(if mismatches.is_empty() && run.faults.is_empty() { 0 } else { 1 })
+    Ok(if mismatches.is_empty() && run.faults.is_empty() && layout.differ.is_empty() { 0 } else { 1 })
 }
 
 fn text(run: &Run, layout: &Layout, mismatches: &[Mismatch]) -> String {
@@ -83,8 +83,18 @@ fn text(run: &Run, layout: &Layout, mismatches: &[Mismatch]) -> String {
         present::align(&mut table, &[0, 1, 2, 4]);
         out.push_str(&format!("\n{table}\n"));
     }
-    if let Some(stages) = layout.pipeline {
-        out.push_str(&format!("pipeline: {stages} stages\n"));
+    let named: Vec<String> = (layout.degrees.named().into_iter())
+        .filter_map(|(name, told)| {
+            let value =
+                told.map_or_else(|| Some(format!("{} (stated)", layout.stated.get(name)?)), |n| Some(n.to_string()))?;
+            Some(format!("{name} {value}"))
+        })
+        .collect();
+    if layout.degrees.tp.is_some() || layout.degrees.pp.is_some_and(|pp| pp > 1) {
+        out.push_str(&format!("degrees: {}\n", named.join(", ")));
+    }
+    for (name, stated, told) in &layout.differ {
+        out.push_str(&format!("mismatch ({name}): the files state {stated}, groups and messages tell {told}\n"));
     }
     if layout.rings {
         out.push_str("messages go round in rings: collectives written out as messages, not a pipeline\n");
@@ -97,7 +107,7 @@ fn text(run: &Run, layout: &Layout, mismatches: &[Mismatch]) -> String {
         let node = m.node.map_or_else(String::new, |n| format!(", node {n}"));
         out.push_str(&format!("mismatch ({}): {group}rank {}{node}: {}\n", m.what, m.rank, m.message));
     }
-    out.push_str(&match (mismatches.len(), run.faults.len()) {
+    out.push_str(&match (mismatches.len() + layout.differ.len(), run.faults.len()) {
         (0, 0) => "the ranks fit together\n".to_owned(),
         (m, f) => format!("{m} mismatches, {f} faults\n"),
     });

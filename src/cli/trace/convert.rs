@@ -47,8 +47,9 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
     if run.is_empty() {
         let mut trace = linked(args.linked.as_deref(), &args.sources)?;
         trace.rank = args.rank.or(trace.rank);
-        one(args, &trace)?;
+        let conversion = one(args, &trace)?;
         // The program ends here: to take the trace apart string by string would be a tenth of its time.
+        std::mem::forget(conversion);
         std::mem::forget(trace);
         return Ok(0);
     }
@@ -72,7 +73,7 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
 }
 
 /// Converts one rank; the groups of those before stay in their file.
-fn one(args: &ConvertArgs, trace: &LinkedTrace) -> Result<(), Failure> {
+fn one<'t>(args: &ConvertArgs, trace: &'t LinkedTrace) -> Result<Conversion<'t>, Failure> {
     let failure = |e: &dyn std::fmt::Display| Failure::input(e.to_string());
     let name = args.out.to_string_lossy();
     let out = if name.ends_with(".et") || name.ends_with(".et.gz") {
@@ -101,7 +102,7 @@ fn one(args: &ConvertArgs, trace: &LinkedTrace) -> Result<(), Failure> {
     fill(Some(&out), |file| write_to(trace, &mut conversion, file)).map_err(|e| output::failed(&out, &e))?;
     output::write(&path, conversion.groups.file().text())?;
     crate::cli::print(&text(&conversion.report));
-    Ok(())
+    Ok(conversion)
 }
 
 fn text(report: &ConvertReport) -> String {

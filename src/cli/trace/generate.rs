@@ -26,7 +26,7 @@ use std::path::PathBuf;
 #[command(allow_negative_numbers = true)]
 pub struct GenerateArgs {
     /// Workload file; it is mapped first, with everything free.
-    #[arg(long, value_name = "FILE", requires = "system", required_unless_present_any = ["plan", "layers", "pattern"], conflicts_with_all = ["plan", "layers", "pattern"])]
+    #[arg(long, value_name = "FILE", requires = "system", conflicts_with_all = ["plan", "layers", "pattern"])]
     pub workload: Option<PathBuf>,
     /// System file.
     #[arg(long, value_name = "FILE", requires = "workload")]
@@ -67,11 +67,13 @@ pub struct GenerateArgs {
     /// Write only so many microbatches of the iteration.
     #[arg(long, value_name = "N", value_parser = positive)]
     pub microbatches: Option<u64>,
-    /// Order of the microbatches: gpipe, 1f1b, interleaved, zero_bubble. Left out: that of the execution, 1f1b of a plan.
-    #[arg(long, value_name = "WORD", value_parser = word!(Schedule), conflicts_with_all = ["layers", "pattern", "execution"])]
+    /// Order of the microbatches: gpipe, 1f1b, interleaved, zero_bubble. Given beside --execution, it takes the place of the file's. Left out: that of the
+    /// execution, 1f1b of a plan.
+    #[arg(long, value_name = "WORD", value_parser = word!(Schedule), conflicts_with_all = ["layers", "pattern"])]
     pub schedule: Option<Schedule>,
-    /// Pieces that an interleaved schedule cuts a stage into: two if left out.
-    #[arg(long, value_name = "N", value_parser = positive, requires = "schedule")]
+    /// For an interleaved schedule: pieces of the model on each stage, so that a microbatch comes by as often (2 if neither this nor the execution says).
+    /// Other schedules have one piece a stage.
+    #[arg(long, value_name = "N", value_parser = positive, conflicts_with_all = ["layers", "pattern"])]
     pub chunks: Option<u64>,
     /// What one node of computation stands for.
     #[arg(long, value_enum, default_value_t = Granularity::Partition)]
@@ -99,10 +101,10 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
     if let Some(ranks) = args.ranks {
         return alike(args, ranks, &prefix);
     }
-    let interleaved = args.schedule == Some(Schedule::Interleaved);
-    if args.chunks.is_some_and(|chunks| interleaved != (chunks > 1)) {
-        return Err(Failure::input("--chunks: an interleaved schedule has two or more, the others have one"));
+    if let Some(schedule) = args.schedule {
+        chunks_fit(args.chunks, schedule)?;
     }
+    let interleaved = args.schedule == Some(Schedule::Interleaved);
     let wanted = Wanted {
         prefix,
         microbatches: args.microbatches,
@@ -114,6 +116,7 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
     if let Some(code) = of_execution(args, &wanted)? {
         return Ok(code);
     }
+    chunks_fit(args.chunks, wanted.schedule)?;
     let plan = plan(args)?;
     let written = write(&plan, &args.out, &wanted).map_err(Failure::input)?;
     print(&match args.format {
@@ -123,6 +126,19 @@ pub fn run(args: &GenerateArgs) -> Result<i32, Failure> {
         }
     });
     Ok(0)
+}
+
+/// Whether a stage can have so many chunks in a schedule.
+fn chunks_fit(chunks: Option<u64>, schedule: Schedule) -> Result<(), Failure> {
+    match (chunks, schedule == Schedule::Interleaved) {
+        (Some(1), true) => Err(Failure::input(
+            "--chunks 1: an interleaved schedule has two or more pieces on each stage: give more, or --schedule 1f1b",
+        )),
+        (Some(n), false) if n > 1 => Err(Failure::input(format!(
+            "--chunks {n}: the schedule {schedule} has one piece on each stage: leave --chunks out, or give --schedule interleaved"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Writes traces of an execution, if the workload is a language model and the system's chip has `kernels`.
@@ -147,7 +163,14 @@ fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Fai
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
     let prediction = match &args.execution {
         Some(path) => {
-            let execution = crate::cli::execution::read_execution(path)?;
+            let mut execution = crate::cli::execution::read_execution(path)?;
+            if let Some(schedule) = args.schedule {
+                let (is, was) = (schedule == Schedule::Interleaved, execution.chunks);
+                execution.schedule = schedule;
+                execution.chunks = if is { was.max(2) } else { 1 };
+            }
+            chunks_fit(args.chunks, execution.schedule)?;
+            execution.chunks = args.chunks.unwrap_or(execution.chunks);
             executions.predict(&execution, Deadline::never()).map_err(|refusal| Failure::input(refusal.to_string()))?.0
         }
         None => {
@@ -237,7 +260,9 @@ fn plan(args: &GenerateArgs) -> Result<Plan, Failure> {
         return Ok(Plan { workload: read.workload, system: read.system, decisions: read.decisions, figures });
     }
     let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
-        return Err(Failure::input("--workload and --system, or --plan, are needed"));
+        return Err(Failure::input(
+            "nothing is named to write traces of: give --workload and --system, or --plan, --layers or --pattern",
+        ));
     };
     let tree = WorkloadSpec::load(workload)?;
     let system = System::build(&System::load(system)?)?;

@@ -37,7 +37,8 @@ pub enum TraceCommand {
     Replay(replay::ReplayArgs),
     /// Find the critical path of a Kineto trace: what every microsecond of a window was spent on, slack, and what if.
     CriticalPath(critical_path::CriticalPathArgs),
-    /// What the device did with its time: types, overlap, idle time by cause, queues, bandwidth, launches, top kernels, differences.
+    /// What the device did with its time: types, overlap, idle time by cause, queues, bandwidth, launches, top kernels, differences. Counted as
+    /// HolisticTraceAnalysis counts: in whole microseconds, without the last of several profiler steps.
     Report(report::ReportArgs),
     /// Write a Chakra trace as JSON.
     ToJson(export::ToJsonArgs),

@@ -146,6 +146,10 @@ fn ms(ns: Ns) -> String {
     format!("{:.3} ms", ns as f64 / 1e6)
 }
 
+/// What began later than anything explains: words, and keys of the JSON.
+const UNEXPLAINED: [(&str, &str); 4] =
+    [("kernels", "kernels"), ("copies", "copies"), ("fills", "fills"), ("operations of launched graphs", "graphs")];
+
 /// What is shown of each schedule.
 fn rows(f: &Figures) -> [(&'static str, &'static str, Ns); 8] {
     [
@@ -187,10 +191,14 @@ fn as_text(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
     for (share, ns) in &path.shares {
         out.push_str(&format!("  {}: {}\n", share.word(), ms(*ns)));
     }
-    if timing.unexplained_ns > 0 {
+    let unexplained: Ns = timing.unexplained_ns.iter().sum();
+    if unexplained > 0 {
+        let of = UNEXPLAINED.iter().zip(timing.unexplained_ns).filter(|(_, ns)| *ns > 0);
+        let list: Vec<String> = of.map(|((word, _), ns)| format!("{} of {word}", ms(ns))).collect();
         out.push_str(&format!(
-            "delays of device operations that no dependency and no typical delay explains: {}\n",
-            ms(timing.unexplained_ns)
+            "delays of device operations that no dependency and no typical delay explains: {} ({})\n",
+            ms(unexplained),
+            list.join(", ")
         ));
     }
     out
@@ -210,7 +218,8 @@ fn as_json(recorded: &Figures, replay: &Replay, timing: &Timing, retimed: Option
         "recorded": figures(recorded),
         "replayed": figures(&replay.figures),
         "critical_path": { "length_ns": replay.path.length_ns(), "shares_ns": shares },
-        "unexplained_ns": timing.unexplained_ns,
+        "unexplained_ns": timing.unexplained_ns.iter().sum::<Ns>(),
+        "unexplained_of_ns": UNEXPLAINED.iter().zip(timing.unexplained_ns).map(|((_, key), ns)| ((*key).to_owned(), json!(ns))).collect::<serde_json::Map<_, _>>(),
         "retimed": retimed,
     });
     format!("{value:#}\n")

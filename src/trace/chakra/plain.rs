@@ -17,8 +17,8 @@ pub(crate) enum Plain<'a> {
     Ctrl(u64),
     /// Values, shapes or types (0, 1, 2) of inputs, or of outputs.
     Io(bool, usize, &'a str),
-    /// Name and value of an attribute.
-    Attr(&'a str, Value),
+    /// Name and value of an attribute. Whether a name that nobody knows is text is left to who takes it.
+    Attr(&'a [u8], Value),
 }
 
 /// Hands the fields of a node to `each`, but for kind, data dependencies and whole microseconds.
@@ -67,14 +67,17 @@ pub(crate) fn node<'a>(
                 if attr.number()? != 0x0a {
                     return None;
                 }
-                let name = text(&mut attr)?;
+                let name = attr.contents()?;
                 let value = match value(attr, strings) {
                     Some(value) => value,
                     // Lists, remarks, what has no value.
-                    None => match attribute(Message::new(bytes), strings).ok().filter(|a| &*a.name == name)?.value {
-                        Some(value) => value,
-                        None => continue,
-                    },
+                    None => {
+                        match attribute(Message::new(bytes), strings).ok().filter(|a| a.name.as_bytes() == name)?.value
+                        {
+                            Some(value) => value,
+                            None => continue,
+                        }
+                    }
                 };
                 each(Plain::Attr(name, value), strings)?;
             }

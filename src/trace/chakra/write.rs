@@ -158,10 +158,29 @@ impl<'a> Made<'a> {
     }
 
     fn number(&mut self, name: &str, kind: Kind, bits: u64) {
-        self.put(name, |out| {
-            put_tag(out, kind.tag(false), WireType::Varint);
-            put_varint(out, bits);
-        });
+        // Most of a file is such numbers: where all lengths are of one byte, it is put together in one go.
+        let mut end = [0u8; 16];
+        let mut length = 0;
+        for mut rest in [u64::from(kind.tag(false)) << 3, bits] {
+            loop {
+                end[length] = rest as u8 | if rest >= 0x80 { 0x80 } else { 0 };
+                length += 1;
+                rest >>= 7;
+                if rest == 0 {
+                    break;
+                }
+            }
+        }
+        let end = &end[..length];
+        match (u8::try_from(name.len()), u8::try_from(2 + name.len() + length)) {
+            (Ok(of_name), Ok(whole)) if whole < 0x80 => {
+                self.attrs.reserve(2 + usize::from(whole));
+                self.attrs.extend_from_slice(&[10 << 3 | 2, whole, 1 << 3 | 2, of_name]);
+                self.attrs.extend_from_slice(name.as_bytes());
+                self.attrs.extend_from_slice(end);
+            }
+            _ => self.put(name, |out| out.extend_from_slice(end)),
+        }
     }
 
     /// Adds a signed number.

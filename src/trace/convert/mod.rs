@@ -11,6 +11,7 @@ mod comm;
 pub use comm::{CommCall, Groups, comm_call, element_bytes, host_calls, recorded_call};
 
 use super::chakra::{Attr, CommGroups, Made, Metadata, NodeType, Scalar, VERSION, Writer};
+use super::host::HostTrace;
 use super::link::file::micros;
 use super::link::{EdgeKind, End, Facts, HostFacts, LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
 use super::replay::retime::amounts;
@@ -51,6 +52,8 @@ pub struct Conversion<'a> {
     host_calls: HashMap<u32, (CommCall, u64)>,
     /// FLOP and bytes of kernels, where known.
     amounts: HashMap<u32, (f64, f64)>,
+    /// What they were counted in. Held to the end, since a program that ends with the conversion need not take it apart.
+    pub counted: Option<HostTrace>,
     /// Whether each node communicates.
     communicates: Vec<bool>,
 }
@@ -79,6 +82,7 @@ impl<'a> Conversion<'a> {
             extra: HashMap::default(),
             host_calls,
             amounts: HashMap::new(),
+            counted: None,
             communicates: trace.communicating(),
         };
         conversion.plan_edges();
@@ -93,6 +97,7 @@ impl<'a> Conversion<'a> {
         if self.trace.nodes.iter().any(|n| n.host().is_some()) {
             let host = unlink::counted(self.trace, path).map_err(|e| e.to_string())?;
             self.amounts = amounts(self.trace, &host, &self.communicates)?;
+            self.counted = Some(host);
         }
         Ok(self)
     }

@@ -63,8 +63,9 @@ impl<'a> Types<'a> {
 }
 
 /// What stands between the first `open` and the last `close`.
-fn inside(written: &str, open: char, close: char) -> Option<&str> {
-    let (start, end) = (written.find(open)?, written.rfind(close)?);
+fn inside(written: &str, open: u8, close: u8) -> Option<&str> {
+    // They are short: a search made for long texts takes longer than to look at each byte.
+    let (start, end) = (written.bytes().position(|b| b == open)?, written.bytes().rposition(|b| b == close)?);
     written.get(start + 1..end)
 }
 
@@ -80,7 +81,7 @@ fn argument(
         if kind.starts_with("Tensor(") || (kind.is_empty() && looks_like_tensor(items)) {
             return tensor(items, shape, strides, kind, strings).map(|t| Arg::Tensor(Box::new(t)));
         }
-        let mut types = Types(inside(kind, '[', ']').unwrap_or_default());
+        let mut types = Types(inside(kind, b'[', b']').unwrap_or_default());
         let (shapes, strides) = (shape.and_then(Raw::list), strides.and_then(Raw::list));
         let mut out = Vec::with_capacity(items.len());
         for (i, item) in items.iter().enumerate() {
@@ -147,7 +148,7 @@ fn tensor(
                 .ok_or_else(|| format!("strides of a tensor: expected a list of integers, found {}", raw.kind()))?,
         ),
     };
-    let written = inside(kind, '(', ')').unwrap_or_default();
+    let written = inside(kind, b'(', b')').unwrap_or_default();
     Ok(Tensor {
         tensor_id: number(id, "id")?,
         storage_id: number(storage, "storage")?,

@@ -392,7 +392,7 @@ impl Draft {
     }
 
     /// Takes an attribute of the node at a place.
-    fn attr(&mut self, name: &str, value: &Value, at: usize, edges: &mut Vec<Edge>) -> Result<(), Fault> {
+    fn attr(&mut self, name: &[u8], value: &Value, at: usize, edges: &mut Vec<Edge>) -> Result<(), Fault> {
         let wrong = |field: &'static str, wanted: &str| (field, format!("expected {wanted}, found {}", value.arm()));
         macro_rules! int {
             ($field:literal) => {
@@ -409,56 +409,60 @@ impl Draft {
             other => other.text().map(Text::from),
         };
         let Self { out, kind, is_host, host, device } = self;
+        let mut known = true;
         match name {
-            "kind" => {
+            b"kind" => {
                 let number = int!("kind");
                 let found = usize::try_from(number).ok().and_then(|n| NodeKind::ALL.get(n));
                 *kind = Some(*found.ok_or_else(|| ("kind", format!("expected 0 to 5, found {number}")))?);
             }
-            "start_ns" => out.start_ns = int!("start_ns"),
-            "dur_ns" => out.dur_ns = uint!("dur_ns"),
-            "untimed" => out.timed = value.flag() != Some(true),
-            "place" => out.place = place32(uint!("place"), "place")?,
-            "launch" => out.launch = Some(place32(uint!("launch"), "launch")?),
-            "edges" => decode_edges(value, at, edges)?,
-            "host_id" => (*is_host, host.id) = (true, uint!("host_id")),
-            "rf_id" => host.rf_id = Some(uint!("rf_id")),
-            "seq_id" => host.seq_id = int!("seq_id"),
-            "scope" => host.scope = uint!("scope"),
-            "fw_parent" => host.fw_parent = uint!("fw_parent"),
-            "fw_tid" => host.fw_tid = uint!("fw_tid"),
-            "tid" => host.tid = uint!("tid"),
-            "op_schema" => host.op_schema = text().unwrap_or_default(),
-            "correlation" => device.correlation = int!("correlation"),
-            "bytes" => device.bytes = Some(uint!("bytes")),
-            "graph" => device.graph = value.flag() == Some(true),
-            name if name.starts_with("coll_") => {
+            b"start_ns" => out.start_ns = int!("start_ns"),
+            b"dur_ns" => out.dur_ns = uint!("dur_ns"),
+            b"untimed" => out.timed = value.flag() != Some(true),
+            b"place" => out.place = place32(uint!("place"), "place")?,
+            b"launch" => out.launch = Some(place32(uint!("launch"), "launch")?),
+            b"edges" => decode_edges(value, at, edges)?,
+            b"host_id" => (*is_host, host.id) = (true, uint!("host_id")),
+            b"rf_id" => host.rf_id = Some(uint!("rf_id")),
+            b"seq_id" => host.seq_id = int!("seq_id"),
+            b"scope" => host.scope = uint!("scope"),
+            b"fw_parent" => host.fw_parent = uint!("fw_parent"),
+            b"fw_tid" => host.fw_tid = uint!("fw_tid"),
+            b"tid" => host.tid = uint!("tid"),
+            b"op_schema" => host.op_schema = text().unwrap_or_default(),
+            b"correlation" => device.correlation = int!("correlation"),
+            b"bytes" => device.bytes = Some(uint!("bytes")),
+            b"graph" => device.graph = value.flag() == Some(true),
+            name if name.starts_with(b"coll_") => {
                 let c = out.collective.get_or_insert_default();
                 let list = || value.items().iter().filter_map(Scalar::uint).collect::<Vec<u64>>();
                 match name {
-                    "coll_name" => c.name = text(),
-                    "coll_dtype" => c.dtype = text(),
-                    "coll_in_elems" => c.in_elems = value.uint(),
-                    "coll_out_elems" => c.out_elems = value.uint(),
-                    "coll_in_split" => c.in_split = list(),
-                    "coll_out_split" => c.out_split = list(),
-                    "coll_rank_start" => c.rank_start = value.int(),
-                    "coll_rank_stride" => c.rank_stride = value.int(),
-                    "coll_group" => c.group = text(),
-                    "coll_group_desc" => c.group_desc = text(),
-                    "coll_group_size" => c.group_size = value.uint(),
-                    "coll_group_ranks" => c.group_ranks = list(),
-                    "coll_rank" => c.rank = value.int(),
-                    "coll_src" => c.src = value.int(),
-                    "coll_dst" => c.dst = value.int(),
-                    "coll_seq" => c.seq = value.int(),
-                    "coll_asynchronous" => c.asynchronous = value.flag(),
-                    _ => {}
+                    b"coll_name" => c.name = text(),
+                    b"coll_dtype" => c.dtype = text(),
+                    b"coll_in_elems" => c.in_elems = value.uint(),
+                    b"coll_out_elems" => c.out_elems = value.uint(),
+                    b"coll_in_split" => c.in_split = list(),
+                    b"coll_out_split" => c.out_split = list(),
+                    b"coll_rank_start" => c.rank_start = value.int(),
+                    b"coll_rank_stride" => c.rank_stride = value.int(),
+                    b"coll_group" => c.group = text(),
+                    b"coll_group_desc" => c.group_desc = text(),
+                    b"coll_group_size" => c.group_size = value.uint(),
+                    b"coll_group_ranks" => c.group_ranks = list(),
+                    b"coll_rank" => c.rank = value.int(),
+                    b"coll_src" => c.src = value.int(),
+                    b"coll_dst" => c.dst = value.int(),
+                    b"coll_seq" => c.seq = value.int(),
+                    b"coll_asynchronous" => c.asynchronous = value.flag(),
+                    _ => known = false,
                 }
             }
-            _ => {}
+            _ => known = false,
         }
-        Ok(())
+        match known || std::str::from_utf8(name).is_ok() {
+            true => Ok(()),
+            false => Err(("name", "expected text, found other bytes".to_owned())),
+        }
     }
 
     fn finish(self) -> Result<LinkedNode, Fault> {
@@ -484,7 +488,7 @@ fn decode(node: Node, at: usize, edges: &mut Vec<Edge>) -> Result<LinkedNode, Fa
     draft.out.parent = node.ctrl_deps.first().map(|&p| place32(p, "ctrl_deps")).transpose()?;
     for attr in &node.attrs {
         if let Some(value) = &attr.value {
-            draft.attr(&attr.name, value, at, edges)?;
+            draft.attr(attr.name.as_bytes(), value, at, edges)?;
         }
     }
     let io = |io: Option<crate::trace::chakra::Io>| {

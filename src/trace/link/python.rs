@@ -6,16 +6,34 @@ use std::borrow::Cow;
 /// As deep as lists in JSON may nest.
 const DEEPEST: usize = 128;
 
+/// Lists that were read and are of no more use, to be filled again: a trace has a hundred thousand, of which few are wanted longer than to be looked at.
+pub(super) type Spare<'a> = Vec<Vec<Raw<'a>>>;
+
+/// So many are kept.
+const MOST_SPARE: usize = 64;
+
+/// Keeps a list and those in it.
+pub(super) fn give_back<'a>(mut items: Vec<Raw<'a>>, spare: &mut Spare<'a>) {
+    for item in items.drain(..) {
+        if let Raw::List(inner) = item {
+            give_back(inner, spare);
+        }
+    }
+    if items.capacity() > 0 && spare.len() < MOST_SPARE {
+        spare.push(items);
+    }
+}
+
 /// Reads a list, borrowing the strings that have no escapes.
 ///
 /// # Errors
 /// What was expected at which byte.
-pub(super) fn list(text: &str) -> Result<Vec<Raw<'_>>, String> {
+pub(super) fn list<'a>(text: &'a str, spare: &mut Spare<'a>) -> Result<Vec<Raw<'a>>, String> {
     // Half of what is asked for.
     if text == "[]" {
         return Ok(Vec::new());
     }
-    let mut reader = Reader { text, at: 0 };
+    let mut reader = Reader { text, at: 0, spare };
     let value = reader.value(0)?;
     if reader.skip().is_some() {
         return Err(reader.expected("the end"));
@@ -26,12 +44,13 @@ pub(super) fn list(text: &str) -> Result<Vec<Raw<'_>>, String> {
     }
 }
 
-struct Reader<'a> {
+struct Reader<'a, 's> {
     text: &'a str,
     at: usize,
+    spare: &'s mut Spare<'a>,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> Reader<'a, '_> {
     fn expected(&self, what: &str) -> String {
         match self.text.get(self.at..).and_then(|rest| rest.chars().next()) {
             Some(c) => format!("expected {what} at byte {}, found {c:?}", self.at),
@@ -93,7 +112,10 @@ impl<'a> Reader<'a> {
     fn items(&mut self, depth: usize) -> Result<Raw<'a>, String> {
         let mut more = self.open(b']', depth)?;
         // A tensor has six.
-        let mut items = Vec::with_capacity(if more { 6 } else { 0 });
+        let mut items = match more {
+            true => self.spare.pop().unwrap_or_else(|| Vec::with_capacity(6)),
+            false => Vec::new(),
+        };
         while more {
             items.push(self.value(depth + 1)?);
             more = self.more(b']')?;
@@ -193,6 +215,10 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn list(text: &str) -> Result<Vec<Raw<'_>>, String> {
+        super::list(text, &mut Spare::new())
+    }
 
     #[test]
     fn python_is_read_as_json_is() {

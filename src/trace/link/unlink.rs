@@ -50,7 +50,7 @@ pub fn counted(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErro
 fn with_arguments(linked: &LinkedTrace, path: &Path, wanted: impl Fn(usize) -> bool) -> Result<HostTrace, TraceErrors> {
     let mut trace =
         HostTrace { schema: linked.host_schema.as_deref().unwrap_or("").to_owned(), ..HostTrace::default() };
-    let (mut strings, mut lists) = (Interner::default(), Lists::default());
+    let (mut strings, mut lists, mut spare) = (Interner::default(), Lists::default(), python::Spare::new());
     let mut errors = Vec::new();
     for (at, node) in linked.nodes.iter().enumerate() {
         let Facts::Host(facts) = &node.facts else { continue };
@@ -59,7 +59,7 @@ fn with_arguments(linked: &LinkedTrace, path: &Path, wanted: impl Fn(usize) -> b
             if !wanted(at) {
                 return Vec::new();
             }
-            arguments(io, &mut lists, &mut strings).unwrap_or_else(|message| {
+            arguments(io, &mut lists, &mut spare, &mut strings).unwrap_or_else(|message| {
                 errors.push(TraceError::new(path, message).node(at).field(field));
                 Vec::new()
             })
@@ -134,9 +134,15 @@ type Lists<'a> = HashMap<&'a str, Vec<Raw<'a>>, RandomState>;
 /// So many are held.
 const MOST_LISTS: usize = 1 << 14;
 
-fn arguments<'a>(io: &'a Io, lists: &mut Lists<'a>, strings: &mut Interner) -> Result<Vec<Arg>, String> {
-    let read =
-        |what: &str, text| python::list(text).map_err(|e| format!("{what}: expected a list in Python's notation: {e}"));
+fn arguments<'a>(
+    io: &'a Io,
+    lists: &mut Lists<'a>,
+    spare: &mut python::Spare<'a>,
+    strings: &mut Interner,
+) -> Result<Vec<Arg>, String> {
+    let mut read = |what: &str, text| {
+        python::list(text, spare).map_err(|e| format!("{what}: expected a list in Python's notation: {e}"))
+    };
     let values = read("values", &io.values)?;
     if lists.len() >= MOST_LISTS {
         lists.clear();
@@ -147,7 +153,9 @@ fn arguments<'a>(io: &'a Io, lists: &mut Lists<'a>, strings: &mut Interner) -> R
         }
     }
     let list = |text: &str| lists.get(text).map(Vec::as_slice).unwrap_or_default();
-    arguments_of(&values, list(&io.shapes), list(&io.types), None, strings)
+    let found = arguments_of(&values, list(&io.shapes), list(&io.types), None, strings);
+    python::give_back(values, spare);
+    found
 }
 
 #[cfg(test)]
@@ -175,7 +183,7 @@ mod tests {
         }
         for node in &trace.nodes {
             let facts = io::facts(node);
-            let back = arguments(&facts.inputs, &mut Lists::default(), &mut strings)
+            let back = arguments(&facts.inputs, &mut Lists::default(), &mut python::Spare::new(), &mut strings)
                 .unwrap_or_else(|e| panic!("{e}: {:?}", facts.inputs));
             assert_eq!(back.len(), node.inputs.len(), "{}", node.name);
             for (a, b) in back.iter().zip(&node.inputs) {

@@ -133,6 +133,7 @@ impl Program {
 
     /// Fills `reads` and `writes` of every step from its call, and the origin of the values.
     pub fn link(&mut self) {
+        let mut seen: HashSet<usize, foldhash::fast::RandomState> = HashSet::default();
         for (i, step) in self.steps.iter_mut().enumerate() {
             let mut reads: Vec<usize> = if step.inferred {
                 step.reads.clone()
@@ -142,7 +143,7 @@ impl Program {
             for w in &step.writes {
                 reads.extend(self.values.get(*w).and_then(|v| v.before));
             }
-            let mut seen = std::collections::HashSet::new();
+            seen.clear();
             reads.retain(|v| seen.insert(*v) && !step.writes.contains(v));
             step.reads = reads;
             for w in &step.writes {
@@ -157,7 +158,7 @@ impl Program {
     pub fn find_parameters(&mut self) {
         let mut parameters = Vec::new();
         // What a forward product streams is data, even where a gradient takes it in the place of a weight.
-        let mut streamed = std::collections::HashSet::new();
+        let mut streamed = HashSet::new();
         for step in self.steps.iter().filter(|s| s.part == Part::Forward) {
             let at = match step.call.op.as_str() {
                 "mm" | "linear" | "mkldnn_linear" | "_scaled_mm" | "convolution" | "_convolution"

@@ -15,7 +15,6 @@ pub mod work;
 pub use call::{Arg, Call, Element, TensorArg, plain_name};
 pub use vector::Class;
 
-use std::collections::BTreeMap;
 use vector::Side;
 
 /// How calls are counted.
@@ -271,19 +270,19 @@ pub fn writes(call: &Call) -> Vec<&TensorArg> {
 
 /// Bytes of the union of the spans of some tensors. A strided window counts its own elements, placed from its offset on.
 pub fn span_bytes(tensors: &[&TensorArg]) -> u64 {
-    let mut spans: BTreeMap<usize, Vec<(u64, u64)>> = BTreeMap::new();
-    for t in tensors {
+    let span = |t: &&TensorArg| {
         let start = t.offset.saturating_mul(t.element_bytes);
-        spans.entry(t.storage).or_default().push((start, start.saturating_add(t.bytes())));
-    }
-    let mut total = 0u64;
-    for list in spans.values_mut() {
-        list.sort_unstable();
-        let mut end = 0;
-        for (from, to) in list.iter() {
-            total = total.saturating_add(to.saturating_sub((*from).max(end)));
-            end = end.max(*to);
+        (t.storage, start, start.saturating_add(t.bytes()))
+    };
+    let mut spans: Vec<(usize, u64, u64)> = tensors.iter().map(span).collect();
+    spans.sort_unstable();
+    let (mut total, mut of, mut end) = (0u64, None, 0);
+    for (storage, from, to) in spans {
+        if of.replace(storage) != Some(storage) {
+            end = 0;
         }
+        total = total.saturating_add(to.saturating_sub(from.max(end)));
+        end = end.max(to);
     }
     total
 }

@@ -69,8 +69,9 @@ pub struct Timing {
     order: Vec<u32>,
     /// The delays of the trace.
     pub typical: Typical,
-    /// Device time that no dependency explains with the delays used: sum over operations of recorded start minus the latest cause.
-    pub unexplained_ns: Ns,
+    /// Device time that no dependency explains with the delays used: sum over operations of recorded start minus the latest cause. By what began
+    /// late: kernels, copies, fills, operations of launched graphs.
+    pub unexplained_ns: [Ns; 4],
 }
 
 fn event(node: u32, end: End) -> u32 {
@@ -322,15 +323,15 @@ fn host_arcs(trace: &LinkedTrace, list: &mut Vec<(u32, Arc)>) {
     }
 }
 
-/// Operations of the devices; returns the time that nothing explains.
+/// Operations of the devices; returns the time that nothing explains, by kind of operation.
 fn device_arcs(
     trace: &LinkedTrace,
     held: &[Held],
     typical: &Typical,
     delays: Delays,
     list: &mut Vec<(u32, Arc)>,
-) -> Ns {
-    let mut unexplained: Ns = 0;
+) -> [Ns; 4] {
+    let mut unexplained = [0; 4];
     for (i, n) in (0u32..).zip(&trace.nodes) {
         if !n.kind.on_device() || !n.timed {
             continue;
@@ -347,7 +348,9 @@ fn device_arcs(
                 h.stream.map(|t| if h.overlaps { n.start_ns } else { t + typical.gap_ns.get(c).copied().unwrap_or(0) });
             let event = h.event.map(|t| t + typical.across(h.in_graph));
             let explained = launch.max(stream).max(event).unwrap_or(n.start_ns);
-            unexplained += (n.start_ns - explained).max(0);
+            if let Some(sum) = unexplained.get_mut(c) {
+                *sum += (n.start_ns - explained).max(0);
+            }
         }
     }
     for e in &trace.edges {

@@ -2,13 +2,14 @@
 
 mod degrees;
 mod matching;
+mod pipeline;
 pub mod recorded;
 
-pub use degrees::{Family, Layout, layout};
+pub use degrees::{Degrees, Family, Layout, layout};
 pub use matching::{Mismatch, check};
 
-use super::chakra::pass::{Fault, Nodes, Pass};
-use super::chakra::{self, CommGroups, CommType, Node, NodeType, graph};
+use super::chakra::pass::{Fault, Pass, Visitor};
+use super::chakra::{self, CommGroups, CommType, Metadata, Node, NodeType, graph};
 use super::error::{TraceError, TraceErrors};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -50,6 +51,10 @@ pub struct Comm {
     pub peer: Option<u64>,
     /// Tag of a send or receive.
     pub tag: i64,
+    /// Nodes of computation that come before it; none where that is not known.
+    pub computed: Option<u64>,
+    /// The last of the nodes that it waits for: messages of one pass wait for the same.
+    pub behind: Option<u64>,
 }
 
 /// The communication of one rank, in the order in which the feeder issues it.
@@ -61,6 +66,10 @@ pub struct Rank {
     pub path: PathBuf,
     /// Nodes of the file.
     pub nodes: u64,
+    /// Those of them that compute.
+    pub computations: u64,
+    /// Degrees that the file states in its metadata.
+    pub stated: BTreeMap<String, u64>,
     /// What it says to others.
     pub comms: Vec<Comm>,
 }
@@ -169,15 +178,17 @@ pub fn load(place: &Path, groups: Option<&Path>) -> Result<Run, TraceErrors> {
 
 /// Reads one rank, node by node; of nodes that do not communicate only the dependencies are kept, and only until the order is known.
 fn rank(number: u64, path: &Path, faults: &mut Vec<TraceError>) -> Result<Rank, TraceErrors> {
-    let mut links = Vec::new();
-    let mut comms: BTreeMap<usize, Comm> = BTreeMap::new();
-    let pass = chakra::Stored::open(path)?.pass(&mut Nodes(|node: &Node| {
-        if let Some(found) = comm(node, number, path, faults) {
-            comms.insert(links.len(), found);
-        }
-        links.push(graph::Links::from(node));
-        Ok(())
-    }));
+    let mut seen = Seen {
+        number,
+        path,
+        faults,
+        links: Vec::new(),
+        comms: BTreeMap::new(),
+        computes: Vec::new(),
+        stated: BTreeMap::new(),
+    };
+    let pass = chakra::Stored::open(path)?.pass(&mut seen);
+    let Seen { links, mut comms, computes, stated, faults, .. } = seen;
     match pass {
         Ok(()) => {}
         Err(Fault::Input(errors)) => return Err(errors),
@@ -185,8 +196,46 @@ fn rank(number: u64, path: &Path, faults: &mut Vec<TraceError>) -> Result<Rank, 
     }
     faults.extend(graph::faults(&links, path));
     let nodes = links.len() as u64;
-    let comms = graph::order(&links).iter().filter_map(|i| comms.remove(i)).collect();
-    Ok(Rank { rank: number, path: path.to_path_buf(), nodes, comms })
+    let mut computations = 0;
+    let mut in_order = Vec::with_capacity(comms.len());
+    for i in graph::order(&links) {
+        if let Some(mut comm) = comms.remove(&i) {
+            comm.computed = Some(computations);
+            in_order.push(comm);
+        }
+        computations += u64::from(computes.get(i) == Some(&true));
+    }
+    Ok(Rank { rank: number, path: path.to_path_buf(), nodes, computations, stated, comms: in_order })
+}
+
+/// What is kept of a rank's file.
+struct Seen<'a> {
+    number: u64,
+    path: &'a Path,
+    faults: &'a mut Vec<TraceError>,
+    links: Vec<graph::Links>,
+    comms: BTreeMap<usize, Comm>,
+    /// Whether each node computes.
+    computes: Vec<bool>,
+    stated: BTreeMap<String, u64>,
+}
+
+impl Visitor for Seen<'_> {
+    fn metadata(&mut self, metadata: &Metadata) -> std::io::Result<()> {
+        let number = |a: &chakra::Attr| Some((a.name.to_string(), a.value.as_ref()?.uint()?));
+        self.stated =
+            metadata.attrs.iter().filter(|a| degrees::STATED.contains(&&*a.name)).filter_map(number).collect();
+        Ok(())
+    }
+
+    fn node(&mut self, node: &Node) -> std::io::Result<()> {
+        if let Some(found) = comm(node, self.number, self.path, self.faults) {
+            self.comms.insert(self.links.len(), found);
+        }
+        self.computes.push(node.kind == NodeType::Comp && node.flag("is_cpu_op") != Some(true));
+        self.links.push(graph::Links::from(node));
+        Ok(())
+    }
 }
 
 /// What a node says to others. CPU operators that only launch a collective say nothing.
@@ -233,6 +282,8 @@ fn comm(node: &Node, rank: u64, path: &Path, faults: &mut Vec<TraceError>) -> Op
         group: node.group(),
         peer,
         tag: node.int("comm_tag").unwrap_or(0),
+        computed: None,
+        behind: node.data_deps.iter().chain(&node.ctrl_deps).max().copied(),
     })
 }
 

@@ -113,7 +113,7 @@ pub fn rank(number: u64, pair: &Pair, listed: &mut Listed, faults: &mut Vec<Trac
         (None, Some(trace)) => (of_host(trace, listed), trace.nodes.len()),
         (None, None) => (Vec::new(), 0),
     };
-    Ok(Rank { rank: number, path, nodes: nodes as u64, comms })
+    Ok(Rank { rank: number, path, nodes: nodes as u64, computations: 0, stated: BTreeMap::new(), comms })
 }
 
 fn of_linked(linked: &LinkedTrace, listed: &mut Listed) -> Vec<Comm> {
@@ -177,7 +177,7 @@ fn comm(
     // Several groups may hide where none is named, each with an order of its own: at least each kind is matched with its like.
     let unnamed = || matches!(kind, Kind::Collective(_)).then(|| format!("unnamed, {}", kind.name()));
     let group = collective.and_then(|c| group(c, known, listed)).or_else(unnamed);
-    Some(Comm { node, kind, bytes, group, peer, tag: 0 })
+    Some(Comm { node, kind, bytes, group, peer, tag: 0, computed: None, behind: None })
 }
 
 /// The label of a group: its ranks where they are known, else its name, else its size.

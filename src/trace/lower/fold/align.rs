@@ -6,7 +6,7 @@ use crate::graph::{Phase, Workload};
 use std::collections::HashSet;
 
 /// FLOP of a layer that may be lacking, or more, as a share of it.
-const LIGHT: f64 = 0.05;
+pub(super) const LIGHT: f64 = 0.05;
 /// Kernels of a layer that may be lacking, or more, as a share of them.
 const FEW: f64 = 0.25;
 /// More kernels that are looked at than a layer has, at least.

@@ -3,7 +3,7 @@
 //!
 //! Kernels are compared by what they do (operation, sizes, FLOP, the slots and sizes of what they read and write; not by measured times); the stretch that
 //! explains most FLOP wins, the shorter of equals. Where it may begin at several kernels it begins where the fewest bytes pass from
-//! one layer to the next. Then the connections are compared: every layer must read the same results of itself, of the layer before
+//! one layer to the next, and with one layer fewer where it would otherwise begin inside a layer of another kind (`bordered`). Then the connections are compared: every layer must read the same results of itself, of the layer before
 //! (forward) or after (backward), and of its own forward pass. A stretch that fails this is not folded, and the reason is given. At both ends layers
 //! are added that differ a little from the others (`align`). Where a layer of another kind stands between stretches of the same layer, all of them
 //! become a chain of blocks (`chain`).
@@ -114,8 +114,8 @@ impl Search<'_> {
             Some(_) => {}
         }
         let back = periods(whole, backward, &self.signatures, least);
-        let worth: Vec<Stretch> =
-            stretches.into_iter().filter(|s| s.flop >= LEAST_SHARE * forward_flop).take(20).collect();
+        let heavy = stretches.into_iter().filter(|s| s.flop >= LEAST_SHARE * forward_flop).take(20);
+        let worth: Vec<Stretch> = heavy.flat_map(|s| self.bordered(&s).into_iter().chain([s])).collect();
         let single = least < 1.0;
         let mut tries = if single { MOST_TRIES / 5 } else { MOST_TRIES };
         let mut fits = |layers: Layers, reason: &mut String| -> Option<Layers> {
@@ -181,6 +181,35 @@ impl Search<'_> {
             }
         }
         None
+    }
+
+    /// The stretch with one layer fewer, where that is what its layers are: between two layers of another kind that begin and end as the others do, the end of
+    /// the one, the layers, and the beginning of the other follow themselves once more often than the layers. Told by two things: between these layers fewer
+    /// elements pass, and what is left over at an end is the end of a layer whose beginning stands further ahead, or the beginning of one that ends further behind.
+    fn bordered(&self, stretch: &Stretch) -> Option<Stretch> {
+        let (count, w) = (stretch.count.checked_sub(1).filter(|n| *n > 1)?, stretch.period);
+        let cheapest = |count| cuts(self.whole, &self.forward, stretch, count).first().copied();
+        let ((start, least), (_, most)) = (cheapest(count)?, cheapest(stretch.count)?);
+        if least >= most {
+            return None;
+        }
+        let end = stretch.start + stretch.run + w;
+        let signatures = |kernels: &[usize]| kernels.iter().map(|k| self.signatures[*k]).collect::<Vec<usize>>();
+        let layer = self.forward.get(start..start + w)?;
+        let flop = |kernels: &[usize]| kernels.iter().map(|k| self.whole.kernels[*k].flop()).sum::<f64>();
+        let of_layer = flop(layer);
+        let stands_in = |rest: Option<&[usize]>, place: Option<&[usize]>| -> bool {
+            let (Some(rest), Some(place)) = (rest.filter(|r| flop(r) > align::LIGHT * of_layer), place) else {
+                return false;
+            };
+            let (rest, place) = (signatures(rest), signatures(place));
+            place.windows(rest.len()).any(|window| window == rest)
+        };
+        let (front, back) = (start - stretch.start, end - (start + count * w));
+        let told = stands_in(layer.get(..w.saturating_sub(front)), self.forward.get(..stretch.start))
+            || stands_in(layer.get(back..), self.forward.get(end..));
+        let flop = flop(self.forward.get(start..start + count * w)?);
+        told.then_some(Stretch { start, period: w, run: (count - 1) * w, count, flop })
     }
 
     /// Whether the layers hold about as much of the backward pass as of the forward pass: where no weight tells what belongs together, kernels of another part of
@@ -330,8 +359,13 @@ fn periods(whole: &Workload, order: &[usize], signatures: &[usize], least: f64) 
     found
 }
 
-/// Where the layers of a stretch may begin, the cheapest cut first: the one across which fewest elements pass from a layer to what follows.
+/// Where the layers of a stretch may begin, the cheapest cut first.
 fn starts(whole: &Workload, order: &[usize], stretch: &Stretch, count: usize) -> Vec<usize> {
+    cuts(whole, order, stretch, count).into_iter().map(|(start, _)| start).collect()
+}
+
+/// The same with the elements that pass from a layer to what follows, fewest first.
+fn cuts(whole: &Workload, order: &[usize], stretch: &Stretch, count: usize) -> Vec<(usize, f64)> {
     let place: HashMap<usize, usize> = order.iter().enumerate().map(|(i, k)| (*k, i)).collect();
     let slack = stretch.run + stretch.period - count * stretch.period;
     // What is made at p and last read at c passes every cut behind p, up to c and to the end of a layer that begins with p.
@@ -354,7 +388,7 @@ fn starts(whole: &Workload, order: &[usize], stretch: &Stretch, count: usize) ->
         all.push((stretch.start + at, sum));
     }
     all.sort_by(|a, b| a.1.total_cmp(&b.1).then(a.0.cmp(&b.0)));
-    all.into_iter().map(|(s, _)| s).collect()
+    all
 }
 
 /// Whether each backward stretch uses weights of its own layer only.

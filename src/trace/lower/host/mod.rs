@@ -278,7 +278,8 @@ impl<'t> Walk<'t> {
         let call_inputs: Vec<Arg> = inputs.iter().map(|a| self.read_arg(a)).collect();
         drop(inputs);
         drop(guessed_inputs);
-        let read_storages: Set<u64> = node.input_tensors().map(|t| t.storage_id).collect();
+        let mut read_storages: Vec<u64> = node.input_tensors().map(|t| t.storage_id).collect();
+        read_storages.sort_unstable();
         let mut writes = Vec::new();
         let mut outputs = Vec::new();
         match made {

@@ -37,7 +37,7 @@ impl<'t> Walk<'t> {
         op: &str,
         node: u64,
         changed: &mut Map<u64, usize>,
-        read: &Set<u64>,
+        read: &[u64],
         writes: &mut Vec<usize>,
     ) -> Arg {
         match arg {
@@ -45,7 +45,7 @@ impl<'t> Walk<'t> {
                 if let Some(value) = changed.get(&t.storage_id) {
                     return tensor_arg(t, *value);
                 }
-                if read.contains(&t.storage_id)
+                if read.binary_search(&t.storage_id).is_ok()
                     && let Some(value) = self.current.get(&t.storage_id)
                 {
                     // A result that is an argument, unchanged.
