@@ -73,7 +73,7 @@ fn the_free_search_is_brute_force() {
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
             let found = all.search(&Pins::default(), Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
             let listed = executions(&all.machine, &model, &Pins::default());
-            let mine = listed.iter().filter(|e| e.cp * e.ep == 1 && !e.sequence_parallel && !e.overlap_tp);
+            let mine = listed.iter().filter(|e| e.cp == 1 && !e.sequence_parallel && !e.overlap_tp);
             let times = mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| p.time.total);
             let least = times.fold(f64::INFINITY, f64::min);
             match &found.best {
@@ -216,8 +216,8 @@ fn software_says_what_an_answer_stands_for() {
     let says = |pins: Pins| all.search(&pins, Deadline::never()).unwrap_err();
     assert!(says(Pins { cp: Some(2), ..Pins::default() }).contains("cp: the free search has no such decision"));
     assert!(says(Pins { overlap_tp: Some(true), ..Pins::default() }).contains("overlap_tp"));
-    // Two rings of four and two chips: eight stages, or two of tensor parallelism beside four replicas, would cut one.
-    let cut = all.predict(
+    // Rings of four and two chips: two of tensor parallelism are a line of one, and gather half a tensor over a link where four gather three quarters over two.
+    let line = all.predict(
         &flowspace::execution::Execution {
             tp: 2,
             dp: 4,
@@ -225,5 +225,5 @@ fn software_says_what_an_answer_stands_for() {
         },
         Deadline::never(),
     );
-    assert!(cut.unwrap_err().to_string().contains("cut a ring"), "no ring is cut");
+    assert!(line.unwrap().0.time.tp > 0.0);
 }

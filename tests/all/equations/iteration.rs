@@ -87,8 +87,7 @@ impl Model<'_> {
             stage.bytes[5] = layers * self.of_layer(|k| self.cache(k)) * graph.batch.div_ceil(self.d) as f64;
             stage.bytes[6] = partitions.iter().map(|p| p.live).fold(0.0, f64::max);
             for side in self.pipeline().iter().filter(|s| s.n > 1) {
-                let rate = side.link.bandwidth * side.link.efficiency;
-                stage.hand_over = stage.hand_over.max(messages * side.link.latency + handed / rate);
+                stage.hand_over = stage.hand_over.max(messages * side.latency() + handed / side.bandwidth());
             }
             out.push(stage);
         }

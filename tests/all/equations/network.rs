@@ -21,11 +21,11 @@ impl Side<'_> {
         if self.is_ring() { self.apart as f64 } else { 1.0 }
     }
 
-    fn bandwidth(&self) -> f64 {
+    pub fn bandwidth(&self) -> f64 {
         self.link.bandwidth * self.link.efficiency / self.shared()
     }
 
-    fn latency(&self) -> f64 {
+    pub fn latency(&self) -> f64 {
         self.link.latency * self.shared()
     }
 
