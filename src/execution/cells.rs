@@ -128,7 +128,7 @@ impl<'a> Cells<'a> {
         self.cells[i].bound
     }
 
-    /// The cells that are best by a guess of their blocks' passes, the best first, of at most `most` cuts; none where the inner search does not guess.
+    /// The cells that are best by a guess of their blocks' passes, the best first, of `most` cuts and the best of each tensor-parallel degree; none where the inner search does not guess.
     pub(super) fn most_promising(&self, most: usize) -> Vec<usize> {
         let mut guesses: HashMap<BlockKey, Option<Blocks>> = HashMap::new();
         let mut out: Vec<(f64, usize)> = Vec::new();
@@ -139,7 +139,8 @@ impl<'a> Cells<'a> {
         out.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut cuts: Vec<BlockKey> = Vec::new();
         let mut is_one_of = |key: BlockKey| {
-            if !cuts.contains(&key) && cuts.len() < most {
+            let first_of_tp = cuts.iter().all(|cut| cut.division.tp != key.division.tp);
+            if !cuts.contains(&key) && (cuts.len() < most || first_of_tp) {
                 cuts.push(key);
             }
             cuts.contains(&key)

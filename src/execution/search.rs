@@ -433,18 +433,22 @@ pub fn search_by(
     }
     let mut best: Option<(f64, Execution, Best)> = None;
     let mut looked = false;
+    // Who gave it a time has the search use it.
+    let is_spent = || deadline.left().is_none() && inner.is_spent();
     while !found.stopped && cells.list(best.as_ref().map(|(time, ..)| *time), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
+        let mut seen = vec![false; cells.len()];
         for i in cells.most_promising(PROMISING) {
             if looked && deadline.is_over() {
                 break;
             }
             cells.look(i, &mut best, &mut found, deadline)?;
-            looked = true;
+            (looked, seen[i]) = (true, true);
+            steps.step();
         }
         // Bounds are not negative, so that their bits rise with them.
         let place = |cells: &Cells, i: usize| Reverse((cells.bound(i).to_bits(), i));
-        let mut queue: BinaryHeap<_> = (0..cells.len()).map(|i| place(&cells, i)).collect();
+        let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !seen[*i]).map(|i| place(&cells, i)).collect();
         while let Some(Reverse((_, i))) = queue.pop() {
             let bound = cells.bound(i);
             if best.as_ref().is_some_and(|(time, ..)| bound >= *time) {
@@ -452,7 +456,7 @@ pub fn search_by(
                 break;
             }
             // The cell of least bound is looked at whatever the deadline.
-            if looked && (deadline.is_over() || inner.is_spent()) {
+            if looked && (deadline.is_over() || is_spent()) {
                 found.spent = !deadline.is_over();
                 found.stopped = true;
                 found.bound = found.bound.min(bound);
@@ -466,7 +470,7 @@ pub fn search_by(
             looked = true;
             steps.step();
         }
-        found.stopped |= (deadline.is_over() || inner.is_spent()) && !cells.are_all();
+        found.stopped |= (deadline.is_over() || is_spent()) && !cells.are_all();
     }
     if found.stopped && !cells.are_all() {
         found.bound = found.bound.min(cells.floor(peak));

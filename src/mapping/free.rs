@@ -72,8 +72,8 @@ pub struct Free {
     software: Option<Machine>,
 }
 
-/// Cuts that are mapped where nobody has set a time: about a minute of large graphs.
-const MOST_CUTS: usize = 100;
+/// Cuts that are mapped where nobody has set a time: a minute or two of large graphs.
+const MOST_CUTS: usize = 200;
 
 fn index(recompute: Recompute) -> usize {
     Recompute::ALL.iter().position(|r| *r == recompute).unwrap_or(0)
@@ -303,7 +303,7 @@ impl Inner for Free {
     }
 
     fn is_spent(&self) -> bool {
-        self.limits.seconds.is_none() && self.known.borrow().len() >= MOST_CUTS
+        self.known.borrow().len() >= MOST_CUTS
     }
 
     fn space(&self) -> Space {

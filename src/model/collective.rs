@@ -16,7 +16,7 @@
 //! where there are two links; of an all-to-all each byte the shorter way, together floor(n^2/4)/n S byte-hops a chip (the sum of
 //! min(d, n - d) over the distances d, of S/n bytes each). A part of a ring is a line: its ends do not meet. Its end chips have one link to all others, which sets the time of
 //! a gather where the links to both neighbours are of B each; where B is all that a chip sends, chip i of n passes on i + 1 of the n pieces one way and n - i the other, n + 1 in
-//! all (of two chips one each). Of an all-to-all the link in the middle carries floor(n^2/4) of the n^2 messages each way, and the chips beside it send floor((n^2-1)/2).
+//! all (of two chips one each); with the chips of a - 1 other groups between two of them a n + 1 (of two 2a - 1). Of an all-to-all the link in the middle carries floor(n^2/4) of the n^2 messages each way, and the chips beside it send floor((n^2-1)/2); with other groups between the most of (i+1)(n-i-1) + (2a-1) i (n-i) over i.
 //! Chips of a group that lie a hops apart in a ring share its links with the a - 1 groups between them: B/a, a latencies and a times the energy a hop.
 //! Behind a switch the better of ring and tree latency is taken (the tree's, for n > 2). Several
 //! dimensions compose hierarchically: reduce-scatter in one after the other on what is left, all-gather back. The dimension that takes least time a byte that a chip sends goes first
@@ -43,6 +43,8 @@ pub struct GroupDimension {
     pub ring_links: u64,
     /// Whether it is a part of a ring, whose ends do not meet.
     pub open: bool,
+    /// Hops from one chip of the group to the next in a ring, of which bandwidth, latency and joules here are already those of all.
+    pub apart: u64,
     /// Seconds a hop.
     pub latency: f64,
     /// Joules a byte beyond what the link draws idle ([`super::energy`]).
@@ -61,7 +63,21 @@ impl GroupDimension {
 
     /// Whether a chip in the middle of a part of a ring has to share one link's bandwidth between its neighbours.
     fn is_shared_line(&self) -> bool {
-        self.open && self.ring_links == 1 && self.size > 2
+        self.open && self.ring_links == 1 && (self.size > 2 || self.apart > 1)
+    }
+
+    /// Pieces that the busiest chip of such a line passes on in a reduction, for each of the groups that lie among each other.
+    fn passed_on(&self) -> f64 {
+        let (n, a) = (self.size as f64, self.apart as f64);
+        if self.size > 2 { (a * n + 1.0) / a } else { (2.0 * a - 1.0) / a }
+    }
+
+    /// Messages that it passes on in an all-to-all, likewise.
+    fn messages_passed_on(&self) -> f64 {
+        let (n, a) = (self.size, self.apart);
+        let of = |i: u64| ((i + 1) * (n - i - 1) + (2 * a - 1) * i * (n - i)) as f64 / a as f64;
+        // Concave in the place of the chip, and largest at n/2 - 1/(2a).
+        of((n - 1) / 2).max(of(n / 2))
     }
 
     /// What a group of `size` chips, each `apart` hops from the next, has of a dimension of `whole` chips.
@@ -73,6 +89,7 @@ impl GroupDimension {
         Self {
             size,
             open: size.saturating_mul(apart) < whole,
+            apart,
             bandwidth: self.bandwidth / hops,
             wire: self.wire / hops,
             latency: self.latency * hops,
@@ -85,7 +102,7 @@ impl GroupDimension {
     fn seconds_a_byte(&self) -> f64 {
         let n = self.size as f64;
         match self.topology {
-            Topology::Ring if self.is_shared_line() => (n + 1.0) / (n - 1.0) / self.bandwidth,
+            Topology::Ring if self.is_shared_line() => self.passed_on() / (n - 1.0) / self.bandwidth,
             Topology::Ring => 1.0 / self.ring_bandwidth(),
             Topology::Switch => 1.0 / self.bandwidth,
             Topology::FullyConnected => 1.0 / ((n - 1.0) * self.bandwidth),
@@ -141,6 +158,7 @@ pub fn group(system: &System, extents: &[Extent]) -> Vec<GroupDimension> {
             bandwidth: reached * link.bandwidth.0,
             ring_links: link.ring_links,
             open: false,
+            apart: 1,
             latency,
             byte_j,
             wire: link.bandwidth.0,
@@ -225,7 +243,7 @@ pub fn all_reduce(d: &GroupDimension, bytes: f64) -> f64 {
 pub fn reduce_scatter(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
-        Topology::Ring if d.is_shared_line() => (n + 1.0) / n * bytes / d.bandwidth + (n - 1.0) * d.latency,
+        Topology::Ring if d.is_shared_line() => d.passed_on() / n * bytes / d.bandwidth + (n - 1.0) * d.latency,
         Topology::Ring => (n - 1.0) / n * bytes / d.ring_bandwidth() + (n - 1.0) * d.latency,
         Topology::Switch => (n - 1.0) / n * bytes / d.bandwidth + log2_ceil(d.size) * d.latency,
         Topology::FullyConnected => bytes / (n * d.bandwidth) + d.latency,
@@ -252,7 +270,7 @@ pub fn all_to_all(d: &GroupDimension, bytes: f64) -> f64 {
     let n = d.size as f64;
     match d.topology {
         Topology::Ring if d.is_shared_line() => {
-            ((d.size * d.size - 1) / 2) as f64 / n * bytes / d.bandwidth + (n - 1.0) * d.latency
+            d.messages_passed_on() / n * bytes / d.bandwidth + (n - 1.0) * d.latency
         }
         Topology::Ring if d.open => ring_hops(d.size) * bytes / d.bandwidth + (n - 1.0) * d.latency,
         Topology::Ring => ring_hops(d.size) * bytes / d.ring_bandwidth() + (d.size / 2) as f64 * d.latency,
@@ -382,6 +400,7 @@ mod tests {
             bandwidth: 100e9,
             ring_links: 1,
             open: false,
+            apart: 1,
             latency,
             byte_j: 0.0,
             wire: 100e9,
@@ -409,6 +428,30 @@ mod tests {
         near(reduce_scatter(&of(2, 4, 2), 1e9), 7.5e-3);
         near(of(2, 4, 2).latency, 2.0 * of(2, 4, 1).latency);
         near(of(2, 4, 1).all_to_all_hops(), 1.25);
+    }
+
+    /// Lines that lie among each other, where a chip shares one bandwidth between its neighbours: what the busiest chip passes on, counted piece by piece and message by message.
+    #[test]
+    fn lines_among_each_other_carry_what_is_counted() {
+        for (n, a) in (2..8u64).flat_map(|n| (1..6u64).map(move |a| (n, a))) {
+            let d = dimension(Topology::Ring, 64, 0.0).part(n, a, 64);
+            let (mut gathers, mut messages) = (vec![0u64; (n * a) as usize], vec![0u64; (n * a) as usize]);
+            for r in 0..a {
+                for i in 0..n {
+                    // The piece of chip i goes to both ends; its message to each other chip.
+                    (i * a + r..(n - 1) * a + r).chain(r + 1..=i * a + r).for_each(|p| gathers[p as usize] += 1);
+                    for j in 0..n {
+                        let (p, q) = (i * a + r, j * a + r);
+                        (p..q).chain(q + 1..=p).for_each(|p| messages[p as usize] += 1);
+                    }
+                }
+            }
+            // 100 GB/s for one whole hop, n pieces of a GB.
+            let most = |of: &[u64]| of.iter().copied().max().unwrap_or(0) as f64 * 0.01;
+            let near = |x: f64, y: f64| assert!((x - y).abs() < 1e-12 * y, "{n} chips {a} apart: {x} {y}");
+            near(reduce_scatter(&d, n as f64 * 1e9), most(&gathers));
+            near(all_to_all(&d, n as f64 * 1e9), most(&messages));
+        }
     }
 
     /// Hops of an all-to-all in a line, and bytes that its busiest chip and link carry, counted message by message.

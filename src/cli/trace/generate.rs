@@ -12,7 +12,7 @@ use crate::mapping::{Answer, map};
 use crate::plan::{Plan, file};
 use crate::report::chakra::{Granularity, Wanted, Written, execution, write};
 use crate::spec::Loader;
-use crate::system::System;
+use crate::system::{Software, Style, System};
 use crate::trace::generate;
 use crate::trace::generate::layers::Layers;
 use crate::trace::generate::patterns::{self, Pattern, Sizes};
@@ -158,6 +158,11 @@ fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Fai
     if args.granularity == Granularity::Kernel {
         return Err(Failure::input(
             "--granularity kernel is for plans of graphs; an execution has a node a layer and pass: leave it out",
+        ));
+    }
+    if system.chip.0.style == Style::Dataflow && system.software() == Software::Free {
+        return Err(Failure::input(
+            "an execution whose blocks are mapped as graphs has no traces yet: give the system `software: generic`, or a graph (kind: dfmodel_layer, or --plan)",
         ));
     }
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;

@@ -157,6 +157,7 @@ mod tests {
             bandwidth,
             ring_links: 1,
             open: false,
+            apart: 1,
             latency,
             byte_j: 0.0,
             wire: bandwidth,

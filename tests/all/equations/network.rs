@@ -35,7 +35,7 @@ impl Side<'_> {
 
     /// A line of more than two chips whose links to both neighbours share one bandwidth.
     fn is_narrow_line(&self) -> bool {
-        self.is_line() && self.link.ring_links == 1 && self.n > 2
+        self.is_line() && self.link.ring_links == 1 && (self.n > 2 || self.apart > 1)
     }
 
     /// What a chip sends in a ring, the end of a line to its one neighbour.
@@ -60,7 +60,11 @@ impl Side<'_> {
     fn scatter(&self, bytes: f64) -> (f64, f64) {
         let (n, b, a) = (self.n as f64, self.bandwidth(), self.latency());
         match self.link.topology {
-            Topology::Ring if self.is_narrow_line() => ((n + 1.0) / n * bytes / b, (n - 1.0) * a),
+            Topology::Ring if self.is_narrow_line() => {
+                let h = self.apart as f64;
+                let pieces = if self.n > 2 { h * n + 1.0 } else { 2.0 * h - 1.0 };
+                (pieces / h / n * bytes / b, (n - 1.0) * a)
+            }
             Topology::Ring => ((n - 1.0) / n * bytes / self.round(), (n - 1.0) * a),
             Topology::Switch => ((n - 1.0) / n * bytes / b, self.log() * a),
             Topology::Full => (bytes / (n * b), a),
@@ -71,7 +75,9 @@ impl Side<'_> {
         let (n, b, a) = (self.n as f64, self.bandwidth(), self.latency());
         match self.link.topology {
             Topology::Ring if self.is_narrow_line() => {
-                (((self.n * self.n - 1) / 2) as f64 / n * bytes / b, (n - 1.0) * a)
+                let h = self.apart;
+                let sent = (0..self.n).map(|i| (i + 1) * (self.n - i - 1) + (2 * h - 1) * i * (self.n - i)).max();
+                (sent.unwrap() as f64 / h as f64 / n * bytes / b, (n - 1.0) * a)
             }
             Topology::Ring if self.is_line() => ((self.n * self.n / 4) as f64 / n * bytes / b, (n - 1.0) * a),
             Topology::Ring => ((self.n * self.n / 4) as f64 / n * bytes / self.round(), (self.n / 2) as f64 * a),
