@@ -65,7 +65,7 @@ pub struct Free {
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts.
     graphs: RefCell<HashMap<(usize, u64), Rc<Workload>>>,
-    known: RefCell<HashMap<(u64, u64, u64, usize), Option<Best>>>,
+    known: RefCell<HashMap<BlockKey, Option<Best>>>,
     closer: RefCell<HashMap<BlockKey, Option<Blocks>>>,
     limits: Limits,
     /// What software of the chip's kind takes, by which promising cuts are told.
@@ -282,14 +282,13 @@ impl Inner for Free {
     }
 
     fn best(&self, key: &BlockKey, _: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String> {
-        let at = (key.division.tp, key.division.micro_batch, key.division.ep, index(key.recompute));
-        if let Some(known) = self.known.borrow().get(&at) {
+        if let Some(known) = self.known.borrow().get(key) {
             return Ok(known.iter().cloned().collect());
         }
         let found = self.map(key, deadline)?;
         // What had no time is not known.
         if found.is_some() || !deadline.is_over() {
-            self.known.borrow_mut().insert(at, found.clone());
+            self.known.borrow_mut().insert(*key, found.clone());
         }
         Ok(found.into_iter().collect())
     }
