@@ -21,7 +21,7 @@ fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
     }
     let mut total = 0.0;
     let mut tensor = bytes;
-    for d in &collective::in_order(group) {
+    for d in collective::in_order(group).iter() {
         // One of n equal pieces is sent in each of n - 1 steps.
         let piece = tensor / d.size as f64;
         let gather = piece * (d.size - 1) as f64;

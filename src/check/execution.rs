@@ -14,7 +14,7 @@ use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::memory::of_layer;
 use crate::plan::{Plan, TOLERANCE, agree};
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{LanguageModel, is_of_expert};
 
 /// Derives an execution's figures again and compares.
 ///
@@ -70,7 +70,7 @@ pub fn verify(
 /// is made or as it is read.
 fn exchanged(machine: &Machine, e: &Execution, plan: &Plan) -> [f64; 2] {
     let (w, d, rules) = (&plan.workload, &plan.decisions, plan.system.model.layouts);
-    let expert = |k: usize| w.kernels[k].name.starts_with("Expert_");
+    let expert = |k: usize| is_of_expert(&w.kernels[k]);
     let mut seconds = [0.0; 2];
     if e.ep <= 1 {
         return seconds;

@@ -181,7 +181,7 @@ impl Machine {
 
     fn of_parts(system: &System, kernels: KernelTimes, peaks: Vec<(DataType, f64)>) -> Self {
         let options = ModelOptions { latencies: system.model.latencies, ..ModelOptions::flowspace() };
-        let sizes: Vec<Extent> = system.network.dimensions.iter().map(|d| Extent { chips: d.size, apart: 1 }).collect();
+        let sizes: Vec<Extent> = system.network.dimensions.iter().map(|d| Extent::neighbours(d.size)).collect();
         let plain = System { model: options.clone(), ..system.clone() };
         // `group` leaves dimensions of one chip out, which no group ever spans.
         let dimensions = collective::group(&plain, &sizes);

@@ -442,6 +442,10 @@ pub fn search_by(
             if looked && deadline.is_over() {
                 break;
             }
+            if best.as_ref().is_some_and(|(time, ..)| cells.bound(i) >= *time) {
+                // Left out below.
+                continue;
+            }
             cells.look(i, &mut best, &mut found, deadline)?;
             (looked, seen[i]) = (true, true);
             steps.step();
@@ -470,7 +474,10 @@ pub fn search_by(
             looked = true;
             steps.step();
         }
-        found.stopped |= (deadline.is_over() || is_spent()) && !cells.are_all();
+        if !cells.are_all() && (deadline.is_over() || is_spent()) {
+            found.stopped = true;
+            found.spent |= !deadline.is_over();
+        }
     }
     if found.stopped && !cells.are_all() {
         found.bound = found.bound.min(cells.floor(peak));

@@ -6,6 +6,7 @@ use super::request::{Engine, LeftOpen, MapError};
 use super::search::{Candidate, Found, Search};
 use super::sharding::{self, Problem, Sharding};
 use super::solver::Limits;
+use crate::model::collective::GroupDimension;
 use std::sync::Arc;
 
 /// An assignment whose first pass is done.
@@ -18,6 +19,13 @@ pub(super) struct Tried {
 pub(super) struct Pass {
     pub(super) problem: Problem,
     pub(super) sharding: Sharding,
+}
+
+/// All that the seconds and bytes of a group's collectives depend on along a dimension.
+fn price_of(d: &GroupDimension) -> [u64; 7] {
+    let GroupDimension { topology, size, bandwidth, ring_links, open, apart, latency, byte_j: _, wire: _, sums: _ } =
+        *d;
+    [topology as u64, size, bandwidth.to_bits(), ring_links, u64::from(open), apart, latency.to_bits()]
 }
 
 impl Search<'_> {
@@ -89,7 +97,7 @@ impl Search<'_> {
         }
         let mut key = vec![self.system.memory.0.bandwidth.0.to_bits(), self.system.overlap() as u64, degrees.tp];
         for d in &degrees.tp_group {
-            key.extend([d.topology as u64, d.size, d.bandwidth.to_bits(), d.latency.to_bits()]);
+            key.extend(price_of(d));
         }
         Some(key)
     }
@@ -122,5 +130,34 @@ impl Search<'_> {
             return Err(MapError::Disagreement { what: "elimination and MILP of the sharding".into(), one, other });
         }
         Ok(Sharding { record: SolveRecord { nodes: milp.record.nodes, ..exact.record }, ..exact })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::Topology;
+
+    /// Four chips that are a ring, four of a ring of eight, every second of them, and a ring with a link to each neighbour have prices of their own.
+    #[test]
+    fn groups_of_other_prices_are_told_apart() {
+        let ring = |ring_links, apart, whole| {
+            let d = GroupDimension {
+                topology: Topology::Ring,
+                size: whole,
+                bandwidth: 1e9,
+                ring_links,
+                open: false,
+                apart: 1,
+                latency: 0.0,
+                byte_j: 0.0,
+                wire: 1e9,
+                sums: None,
+            };
+            price_of(&GroupDimension { bandwidth: 1e9, ..d.part(4, apart, whole) })
+        };
+        let all = [ring(1, 1, 4), ring(1, 1, 8), ring(1, 2, 8), ring(1, 2, 16), ring(2, 1, 4), ring(2, 1, 8)];
+        let distinct: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(distinct.len(), all.len());
     }
 }

@@ -40,7 +40,7 @@ use crate::model::memory::{kept_readers, of_layer};
 use crate::model::rate::Rate;
 use crate::plan::{DimensionUse, Plan};
 use crate::system::{Overlap, Software, System};
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{LanguageModel, is_of_expert};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -64,7 +64,7 @@ pub struct Free {
     machine: Machine,
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts.
-    graphs: RefCell<HashMap<(usize, u64), Rc<Workload>>>,
+    graphs: RefCell<HashMap<(Recompute, u64), Rc<Workload>>>,
     known: RefCell<HashMap<BlockKey, Option<Best>>>,
     closer: RefCell<HashMap<BlockKey, Option<Blocks>>>,
     limits: Limits,
@@ -74,10 +74,6 @@ pub struct Free {
 
 /// Cuts that are mapped where nobody has set a time: a minute or two of large graphs.
 const MOST_CUTS: usize = 200;
-
-fn index(recompute: Recompute) -> usize {
-    Recompute::ALL.iter().position(|r| *r == recompute).unwrap_or(0)
-}
 
 /// The graph of a model of which so many replicas share the experts.
 fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64) -> Result<Workload, String> {
@@ -98,7 +94,7 @@ impl Free {
     pub fn new(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Self, String> {
         let mut graphs = HashMap::new();
         for recompute in Recompute::ALL {
-            graphs.insert((index(*recompute), 1), Rc::new(graph_of(model, *recompute, 1)?));
+            graphs.insert((*recompute, 1), Rc::new(graph_of(model, *recompute, 1)?));
         }
         let machine = Machine::of_graphs(system);
         let generic = System { software: Some(Software::Generic), ..system.clone() };
@@ -112,7 +108,7 @@ impl Free {
 
     /// The graph of a cut.
     fn graph(&self, key: &BlockKey) -> Result<Rc<Workload>, String> {
-        let at = (index(key.recompute), key.division.ep);
+        let at = (key.recompute, key.division.ep);
         if let Some(known) = self.graphs.borrow().get(&at) {
             return Ok(known.clone());
         }
@@ -186,9 +182,7 @@ impl Free {
         }
         Ok(Some(Best { blocks, least, plan: Some(Arc::from(plan)) }))
     }
-}
 
-impl Free {
     /// Passes that no mapping comes below of whose blocks the partitions of a pass take at least `least`, launches apart.
     fn floor(&self, key: &BlockKey, least: &dyn Fn(usize, bool) -> f64) -> Blocks {
         let d = &key.division;
@@ -201,8 +195,7 @@ impl Free {
         for (b, block) in w.blocks.iter().enumerate() {
             let of = |k: &&Kernel| k.block == b;
             let seconds = |forward: bool| {
-                let is_here = |k: &Kernel| of(&k) && (k.phase == Phase::Forward) == forward;
-                let here = || w.kernels.iter().filter(|k| is_here(k));
+                let here = || w.kernels.iter().filter(of).filter(|k| (k.phase == Phase::Forward) == forward);
                 let arithmetic: f64 = here().map(|k| rate.least_seconds(k) * samples / t).sum();
                 let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * k.word_or(w.word_bytes) / t);
                 let dram = streamed.sum::<f64>() / rate.dram_bytes_per_s;
@@ -231,9 +224,7 @@ impl Free {
         }
         out
     }
-}
 
-impl Free {
     /// Seconds that the partitions of each block's passes take at least in a sharding, with the tile count that is best for each.
     fn least_of_sharding(&self, workload: &Workload, degrees: &Degrees, sharding: &[Strategy]) -> Vec<[f64; 2]> {
         let counts = tile_counts(workload, &self.system);
@@ -332,11 +323,6 @@ fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
         }
     }
     out
-}
-
-/// Whether a kernel of a language model's graph, of whatever pass, is work of the experts that a router chooses.
-fn is_of_expert(kernel: &Kernel) -> bool {
-    kernel.name.starts_with("Expert_")
 }
 
 /// Whether a phase after the forward pass of a block reads a tensor.

@@ -86,9 +86,7 @@ impl Search<'_> {
 
     /// That dimensions could be divided, where that would give more degrees: not all chips are in TP x PP (`spread`) yet.
     fn split_hint(&self, spread: u64) -> &'static str {
-        let network = &self.system.network;
-        let divisible = network.dimensions.iter().enumerate().any(|(i, d)| d.size > 1 && self.system.divides(i));
-        if divisible && !self.request.wanted.split && spread < self.system.chip_count() {
+        if self.system.has_dimension_to_divide() && !self.request.wanted.split && spread < self.system.chip_count() {
             "; --split-dimensions (in a study solve.split_dimensions) divides dimensions among strategies"
         } else {
             ""

@@ -29,6 +29,7 @@ use crate::graph::{CollectiveKind, Kernel, Scope};
 use crate::system::options::{Charge, GradientLink, ModelOptions, NetworkModel, Pipeline};
 use crate::system::serving::Collectives;
 use crate::system::{System, Topology};
+use std::borrow::Cow;
 
 /// One dimension of a group.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -137,6 +138,13 @@ pub struct Extent {
     pub apart: u64,
 }
 
+impl Extent {
+    /// Chips beside each other.
+    pub fn neighbours(chips: u64) -> Self {
+        Self { chips, apart: 1 }
+    }
+}
+
 /// Bytes that a chip's links in a ring of `n` carry for each byte of an all-to-all: each goes the shorter way round.
 fn ring_hops(n: u64) -> f64 {
     (n * n / 4) as f64 / n as f64
@@ -198,10 +206,14 @@ pub fn seconds(kind: CollectiveKind, group: &[GroupDimension], bytes: f64, optio
 }
 
 /// The dimensions of a group in the order in which a reduction takes them.
-pub fn in_order(group: &[GroupDimension]) -> Vec<GroupDimension> {
+pub fn in_order(group: &[GroupDimension]) -> Cow<'_, [GroupDimension]> {
+    // From the inside, as a rule.
+    if group.is_sorted_by_key(GroupDimension::seconds_a_byte) {
+        return Cow::Borrowed(group);
+    }
     let mut out = group.to_vec();
     out.sort_by(|a, b| a.seconds_a_byte().total_cmp(&b.seconds_a_byte()));
-    out
+    Cow::Owned(out)
 }
 
 fn hierarchical(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
@@ -210,8 +222,8 @@ fn hierarchical(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f
         CollectiveKind::AllGather | CollectiveKind::ReduceScatter => {
             let mut left = bytes;
             let mut time = 0.0;
-            for d in in_order(group) {
-                time += reduce_scatter(&d, left);
+            for d in in_order(group).iter() {
+                time += reduce_scatter(d, left);
                 left /= d.size as f64;
             }
             time

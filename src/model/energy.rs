@@ -91,7 +91,7 @@ pub fn link_byte_j(link: &Link, options: &ModelOptions) -> f64 {
 pub fn collective_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
     let mut left = bytes;
     let mut joules = 0.0;
-    for d in in_order(group) {
+    for d in in_order(group).iter() {
         let n = d.size as f64;
         let others = (n - 1.0) / n;
         let moved = match kind {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     fn each(sizes: &[u64]) -> Vec<Extent> {
-        sizes.iter().map(|chips| Extent { chips: *chips, apart: 1 }).collect()
+        sizes.iter().copied().map(Extent::neighbours).collect()
     }
 
     fn near(a: f64, b: f64) -> bool {

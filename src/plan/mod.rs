@@ -67,7 +67,7 @@ impl DimensionUse {
 
     /// The tensor-parallel group along the dimension: neighbours.
     pub fn tensor(&self) -> Extent {
-        Extent { chips: self.tp, apart: 1 }
+        Extent::neighbours(self.tp)
     }
 
     /// The replicas: each has a tensor-parallel group beside the next.
@@ -82,7 +82,7 @@ impl DimensionUse {
 
     /// A row of the process grid, which has as many chips as the grid has columns.
     pub fn row(&self) -> Extent {
-        Extent { chips: self.cols, apart: 1 }
+        Extent::neighbours(self.cols)
     }
 
     /// A column of the process grid.
@@ -92,7 +92,7 @@ impl DimensionUse {
 
     /// All chips, stages apart.
     pub fn all(&self) -> Extent {
-        Extent { chips: self.chips() / self.pp.max(1), apart: 1 }
+        Extent::neighbours(self.chips() / self.pp.max(1))
     }
 
     /// Chips along the dimension that this makes.

@@ -67,9 +67,7 @@ impl Space {
         for (name, degree) in [("TP", wanted.tp), ("PP", wanted.pp), ("DP", wanted.dp)] {
             given.extend(degree.map(|d| format!("{name} = {d}")));
         }
-        let divisible =
-            (0..system.network.dimensions.len()).any(|i| system.network.dimensions[i].size > 1 && system.divides(i));
-        if pins.uses.is_none() && divisible && !wanted.split {
+        if pins.uses.is_none() && system.has_dimension_to_divide() && !wanted.split {
             given.push("whole dimensions".into());
         }
         match request.micro_batch {
@@ -225,6 +223,9 @@ fn stopped(seconds: Option<f64>) -> String {
     }
 }
 
+/// What goes on where the effort of the inner search is used up.
+const SPENT: &str = "the search stopped at its number of mapped cuts: a --time-limit (in a study solve.seconds) lets it go on until then";
+
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
 pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {
     let given = match given {
@@ -233,21 +234,15 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
     };
     let all = format!("{} executions of equal layers{given}", found.covered);
     let by = software(system);
-    let stopped = |seconds| {
-        match found.spent {
-        true => "the search stopped at its number of mapped cuts: a --time-limit (in a study solve.seconds) lets it go on until then".into(),
-        false => stopped(seconds),
-    }
-    };
+    let stopped = if found.spent { SPENT.into() } else { stopped(seconds) };
     match (&found.best, found.stopped) {
         (None, false) => format!("Infeasible: nothing fits among {all}. {by}"),
         (None, true) => {
-            format!("No plan yet among {all}, which does not prove that there is none; {}. {by}", stopped(seconds))
+            format!("No plan yet among {all}, which does not prove that there is none; {stopped}. {by}")
         }
         (Some(_), true) if found.gap() > 0.0 => format!(
-            "Not proven: something up to {} faster may exist among {all}; {}. {by}",
-            percent(found.gap()),
-            stopped(seconds)
+            "Not proven: something up to {} faster may exist among {all}; {stopped}. {by}",
+            percent(found.gap())
         ),
         (Some(_), _) if found.gap() > ROUNDING => format!(
             "Not proven: something up to {} faster may exist among {all}; the partitions of the blocks are bounded by a relaxation. {by}",

@@ -186,6 +186,11 @@ impl System {
         self.model.network_model == NetworkModel::Flowspace || self.network.topology_of(i) != Topology::Ring
     }
 
+    /// Whether there is a dimension that they may share.
+    pub fn has_dimension_to_divide(&self) -> bool {
+        self.network.dimensions.iter().enumerate().any(|(i, d)| d.size > 1 && self.divides(i))
+    }
+
     /// Overlap in force.
     pub fn overlap(&self) -> Overlap {
         self.overlap.unwrap_or(match self.chip.0.style {

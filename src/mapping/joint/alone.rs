@@ -125,8 +125,7 @@ struct Made {
 struct Other {
     tensor: usize,
     state: Known<State>,
-    /// For each use: the place of the layout wanted by strategy, and the layouts paid for by readers before it.
-    /// The layout that each strategy wants, what is paid for before, and whether each problem has its own part.
+    /// For each use: the place of the layout wanted by strategy, the layouts paid for by readers before it, and whether each problem has its own part of the tensor.
     uses: Vec<(Vec<usize>, Known<u8>, bool)>,
 }
 

@@ -263,7 +263,7 @@ fn collective_seconds(trace: &LinkedTrace, node: &LinkedNode, system: &System) -
     }
     let sizes = placed(ranks, &system.network.dimensions.iter().map(|d| d.size).collect::<Vec<_>>())
         .ok_or_else(|| format!("a group of {ranks} ranks does not fit the network dimensions of {}", system.name))?;
-    let extents: Vec<Extent> = sizes.into_iter().map(|chips| Extent { chips, apart: 1 }).collect();
+    let extents: Vec<Extent> = sizes.into_iter().map(Extent::neighbours).collect();
     Ok(seconds(kind, &group(system, &extents), bytes, &system.model))
 }
 

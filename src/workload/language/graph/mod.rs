@@ -17,6 +17,8 @@ mod layer;
 mod net;
 mod perceptron;
 
+pub use perceptron::is_of_expert;
+
 use super::flop::AttentionCount;
 use super::spec::{LanguageModel, ModelPass};
 use crate::graph::adjoint::Adjoint;

@@ -9,7 +9,15 @@
 use super::super::spec::{Experts, LanguageModel};
 use super::net::{Net, shape};
 use crate::graph::adjoint::{Rule, Saved};
-use crate::graph::{Op, Slot};
+use crate::graph::{Kernel, Op, Slot};
+
+/// What names of kernels begin with that are work of the experts which a router chooses; those of their gradients do too.
+const EXPERT: &str = "Expert_";
+
+/// Whether a kernel of a language model's graph, of whatever pass, is work of the experts that a router chooses.
+pub fn is_of_expert(kernel: &Kernel) -> bool {
+    kernel.name.starts_with(EXPERT)
+}
 
 /// Parts of the first product of a perceptron of width `f`.
 pub(super) fn parts(model: &LanguageModel, f: u64) -> Vec<(&'static str, u64)> {
@@ -57,12 +65,12 @@ fn routed(net: &mut Net, model: &LanguageModel, e: &Experts, input: usize) -> us
     let parts = parts(model, f);
     let rows: u64 = parts.iter().map(|(_, rows)| rows).sum();
     let own = [(sent, Slot::Aligned)];
-    let first = net.kernel("Expert_FFN0", Op::GemmWeight, (count, rows, h, each), &own, Rule::Product);
+    let first = net.kernel(&format!("{EXPERT}FFN0"), Op::GemmWeight, (count, rows, h, each), &own, Rule::Product);
     let made: Vec<usize> =
-        parts.iter().map(|(name, rows)| net.out(first, &format!("Expert_{name}"), (count * rows, each))).collect();
-    let middle = function(net, "Expert_Activation", count, &made);
+        parts.iter().map(|(name, rows)| net.out(first, &format!("{EXPERT}{name}"), (count * rows, each))).collect();
+    let middle = function(net, &format!("{EXPERT}Activation"), count, &made);
     let own = [(middle, Slot::Aligned)];
-    let result = net.one("Expert_FFN1", Op::GemmWeight, (count, h, f, each), &own, Rule::Product);
+    let result = net.one(&format!("{EXPERT}FFN1"), Op::GemmWeight, (count, h, f, each), &own, Rule::Product);
     if !even {
         // The last tokens of an expert's share are no whole one.
         net.b.kernels[first].flop = Some(2.0 * (rows * h) as f64 * copies);
