@@ -263,32 +263,37 @@ impl<'a> Derived<'a> {
             Schedule::GPipe | Schedule::OneForwardOneBackward => others,
             Schedule::Interleaved => others / v,
             Schedule::ZeroBubble => {
-                let without = |i: usize| {
-                    let own = self.stages[i].sum(self.blocks, |p| p.weight);
-                    times[i] - self.pass(&self.stages[i], backward[i] - own)
+                let put_off = |i: usize| {
+                    let s = &self.stages[i];
+                    s.sum(self.blocks, |p| p.weight).min((times[i] - self.pass(s, 0.0)) / 2.0)
                 };
-                let at = times.iter().position(|t| *t == slowest).unwrap_or(0);
-                let most = without(at);
-                let fill = (0..times.len()).map(|i| without(i).min(most)).sum::<f64>() - most;
+                let most = put_off(times.iter().position(|t| *t == slowest).unwrap_or(0));
+                let fill = (0..times.len()).map(|i| put_off(i).min(most)).sum::<f64>() - most;
                 let part = (m / (e.pp as f64 - 1.0).max(1.0)).min(1.0);
                 (others - 2.0 * part * fill).max(0.0)
             }
         };
         let (mut reduction, mut step) = (0.0f64, 0.0f64);
-        for (s, backward) in self.stages.iter().zip(&backward) {
-            let once = match e.zero {
-                Zero::Weights => 0.0,
-                _ if self.frozen => 0.0,
-                Zero::Off => 2.0 * self.exchange(s, self.reduced),
-                Zero::Optimizer => self.exchange(s, self.reduced) + self.exchange(s, self.state.weights),
-                Zero::Gradients => self.exchange(s, self.state.weights),
+        for ((s, backward), own) in self.stages.iter().zip(&backward).zip(&times) {
+            let weights = if self.frozen { 0.0 } else { self.state.weights };
+            let (back, forth) = match e.zero {
+                Zero::Off => (2.0 * self.exchange(s, self.reduced), 0.0),
+                Zero::Optimizer => (self.exchange(s, self.reduced), self.exchange(s, weights)),
+                Zero::Gradients => (0.0, self.exchange(s, weights)),
+                Zero::Weights => (0.0, 0.0),
             };
             let layers = s.plain + s.experts;
-            let waited = if e.schedule == Schedule::Interleaved {
-                let forward = if e.zero == Zero::Off { 0.0 } else { s.sum(self.blocks, |p| p.forward_pass) };
-                self.waited(once, layers.max(v), (e.pp as f64).min(m) * (backward + forward))
-            } else {
-                self.waited(once, layers, *backward)
+            let forward = s.sum(self.blocks, |p| p.forward_pass);
+            let waited = match e.schedule {
+                // A group of microbatches on its way through all chunks, at the pace of the slowest stage.
+                Schedule::Interleaved => {
+                    let both = back > 0.0 && forth > 0.0;
+                    let group = (e.pp as f64).min(if both { m / 2.0 } else { m });
+                    let beside = |pass: f64| group * (slowest - own + pass);
+                    let n = layers.max(v);
+                    self.waited(back, n, beside(*backward)) + self.waited(forth, n, beside(forward))
+                }
+                _ => self.waited(back, layers, *backward) + self.waited(forth, layers, forward),
             };
             reduction = reduction.max(waited);
             let (dense, experts) = self.held(s);

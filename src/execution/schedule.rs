@@ -9,8 +9,8 @@
 //! | interleaved, v chunks (the same, 2.2.2) | m (max T + (v - 1) hand-overs) + (sum T - max T)/v |
 //! | zero bubble (Qi et al. 2023, arXiv 2401.10241, table 2, ZB-H1) | m max T + sum (T - 2 W) - max (T - 2 W), W gradients of weights, at least m max T |
 //!
-//! W is what a stage would be shorter by without gradients of weights (less than their own time where host or traffic is slower), at most that of the slowest stage; with m < p - 1 microbatches m/(p - 1)
-//! of it fills. With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
+//! W is the time of a stage's gradients of weights, at most that of the slowest stage's, and at most half of what the backward pass adds to the stage (nothing where traffic is slower), so that a slower pass never
+//! shortens the iteration; with m < p - 1 microbatches m/(p - 1) of it fills. With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
 //! sum of a tied embedding's gradients between first and last stage, optimiser, and the host's share of an iteration: each of the stage for which it is longest.
 //! Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
 
@@ -268,14 +268,17 @@ impl Pipeline<'_> {
         let (c, m, v) = (self.constants, self.microbatches, e.chunks as f64);
         let hop = self.hop(e);
         let mut out = Outline { slowest: StageTime { total: -1.0, ..StageTime::default() }, hop, ..Outline::default() };
+        let of = |s: &StageKind| stage_time(c, self.block, self.weights, self.links, s, e, hop);
         let mut sum = 0.0;
         for (i, s) in self.kinds.iter().enumerate() {
-            let stage = stage_time(c, self.block, self.weights, self.links, s, e, hop);
+            let stage = of(s);
             sum += s.count * stage.total;
             if stage.total > out.slowest.total {
                 (out.slowest, out.at) = (stage, i);
             }
-            let (once, hidden, step) = after(c, self.weights, self.links, s, e, &stage, m);
+        }
+        for s in self.kinds {
+            let (once, hidden, step) = after(c, self.weights, self.links, s, e, &of(s), out.slowest.total, m);
             if once > out.reduction {
                 (out.reduction, out.reduction_hidden) = (once, hidden);
             }
@@ -420,9 +423,8 @@ fn stage_time(
     let (total, dp, hidden, offload) = around(backward);
     let mut weight = 0.0;
     if e.schedule == Schedule::ZeroBubble {
-        // Gradients of weights fill the bubble by what the stage would be shorter without them.
         let own = sum(block.plain.weight, block.experts.weight, block.embedding.weight, block.head.weight);
-        weight = total - around(backward - own).0;
+        weight = own.min((total - around(0.0).0) / 2.0);
     }
     StageTime { total, weight, forward, backward, dp, hidden, offload }
 }
@@ -435,30 +437,32 @@ fn after(
     s: &StageKind,
     e: &Execution,
     stage: &StageTime,
+    pace: f64,
     microbatches: f64,
 ) -> (f64, f64, f64) {
     let (dense, experts) = weights.of_stage(s);
     let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
     // Frozen weights are not renewed.
     let renewed = if c.optimizer > 0.0 { c.state.weights } else { 0.0 };
-    let once = match e.zero {
-        Zero::Off => 2.0 * at(c.reduced),
-        Zero::Optimizer => at(c.reduced) + at(renewed),
-        Zero::Gradients => at(renewed),
-        Zero::Weights => 0.0,
+    let (reduced, gathered) = match e.zero {
+        Zero::Off => (2.0 * at(c.reduced), 0.0),
+        Zero::Optimizer => (at(c.reduced), at(renewed)),
+        Zero::Gradients => (0.0, at(renewed)),
+        Zero::Weights => (0.0, 0.0),
     };
-    // Interleaved, a stage goes through its chunks in groups of pp microbatches: gradients of a chunk are complete when the last
-    // group leaves it, and travel beside the group's passes through the other chunks. Gathered weights travel in the same way beside the
-    // first group's forward passes (Narayanan et al. 2021, figure 4).
-    let (window, n) = match e.schedule {
+    // Gradients travel beside the backward pass of the last microbatch, gathered weights beside the forward pass of the first: under ZeRO 2 the backward pass has the
+    // scattered gradients beside it already. Interleaved, a stage goes through its chunks in groups of pp microbatches: gradients of a chunk are complete when the last
+    // group leaves it, and travel beside the group's passes through the other chunks; weights in the same way beside the first group's (Narayanan et al. 2021, figure 4).
+    // The slowest stage sets the pace, so that other stages' passes have its idle time besides; what first and last group share is counted once.
+    let (passes, idle, n) = match e.schedule {
         Schedule::Interleaved => {
-            let group = (e.pp as f64).min(microbatches);
-            let forward = if e.zero == Zero::Off { 0.0 } else { stage.forward };
-            (group * (stage.backward + forward), s.layers().max(e.chunks as f64))
+            let most = if reduced.min(gathered) > 0.0 { microbatches / 2.0 } else { microbatches };
+            ((e.pp as f64).min(most), pace - stage.total, s.layers().max(e.chunks as f64))
         }
-        _ => (stage.backward, s.layers()),
+        _ => (1.0, 0.0, s.layers()),
     };
-    let (waited, hidden) = waits(once, n, window, e.overlap_dp);
+    let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp);
+    let (waited_gather, hidden_gather) = waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp);
     let replicas = (e.dp * e.cp) as f64;
     let (own, own_experts) = match e.zero {
         Zero::Off => (dense, experts),
@@ -469,5 +473,5 @@ fn after(
         // States come and go while the step runs.
         step = step.max(2.0 * (own + own_experts) * c.state.optimizer / c.second_tier);
     }
-    (waited, hidden, step)
+    (waited + waited_gather, hidden + hidden_gather, step)
 }

@@ -3,7 +3,7 @@
 use super::block::{BlockKey, Blocks, Inner};
 use super::machine::{Machine, Traffic};
 use super::policy::Policy;
-use super::predict::{predict, predict_any};
+use super::predict::{of_blocks, predict, predict_any};
 use super::schedule::{ChipWeights, stages};
 use super::search::{Pins, executions, search, search_until};
 use super::{Execution, Offload, Recompute, Refusal, Schedule, Zero};
@@ -538,6 +538,39 @@ fn overlap_hides_what_it_says() {
     // ZeRO 1 sends as many bytes as the all-reduce of 2-byte gradients.
     close(time(&Execution { zero: Zero::Optimizer, ..e.clone() }).dp, plain.dp, 1e-9);
     assert!(time(&Execution { zero: Zero::Weights, ..e }).dp > plain.dp);
+}
+
+/// Whatever hides communication, an iteration grows with every pass of every block: a slower mapping is never a faster execution.
+#[test]
+fn no_pass_that_takes_longer_makes_an_iteration_shorter() {
+    let slow_links = Parts { nodes: 4, inner: 20e9, outer: 2e9, stack: HOST, ..Parts::default() };
+    let m = machine(&slow_links);
+    let model = gpt(6, 1024, 8, 512, 24);
+    let longer: [fn(&mut Blocks) -> &mut f64; 6] = [
+        |b| &mut b.plain.forward_pass,
+        |b| &mut b.plain.backward_pass,
+        |b| &mut b.embedding.forward_pass,
+        |b| &mut b.embedding.backward_pass,
+        |b| &mut b.head.forward_pass,
+        |b| &mut b.head.backward_pass,
+    ];
+    let all = executions(&m, &model, &Pins { chips: Some(8), ..Pins::default() });
+    let mut hidden = 0;
+    for e in all.iter().step_by(5) {
+        let block = block(&m, &model, e);
+        let time = |block: &Blocks| of_blocks(&m, &model, e, *block).unwrap().time;
+        let before = time(&block);
+        hidden += usize::from(before.hidden > 0.0 && e.zero == Zero::Gradients && e.overlap_dp);
+        for part in longer {
+            for factor in [1.01, 1.5, 4.0] {
+                let mut slower = block;
+                *part(&mut slower) *= factor;
+                let after = time(&slower).total;
+                assert!(after >= before.total * (1.0 - 1e-12), "{e:?}, {factor}: {after} {}", before.total);
+            }
+        }
+    }
+    assert!(hidden > 50, "{hidden}");
 }
 
 /// Adapters: no products for gradients of weights, nothing reduced, nothing but the weights held; what is read and written beside products comes on top.
