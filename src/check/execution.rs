@@ -14,7 +14,7 @@ use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::memory::of_layer;
 use crate::plan::{Plan, TOLERANCE, agree};
-use crate::workload::language::{LanguageModel, is_of_expert};
+use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 
 /// Derives an execution's figures again and compares.
 ///
@@ -59,11 +59,32 @@ pub fn verify(
     super::verify(plan)?;
     same("tp of the blocks", e.tp as f64, plan.figures.tp as f64)?;
     same("micro_batch of the blocks", e.micro_batch as f64, plan.workload.micro_batch as f64)?;
-    let exchanges = exchanged(machine, e, plan);
-    for (what, said, derived) in of_plan(plan, &prediction.blocks, exchanges).map_err(CheckError::Violations)? {
+    let tokens = plan.workload.tokens_per_sample.map_or(0.0, |tokens| tokens as f64);
+    same("tokens of the blocks", model.seq as f64 / e.cp as f64, tokens)?;
+    let (exchanges, gathered) = (exchanged(machine, e, plan), gathered(machine, e, plan));
+    for (what, said, derived) in
+        of_plan(plan, &prediction.blocks, exchanges, &gathered).map_err(CheckError::Violations)?
+    {
         same(&what, said, derived)?;
     }
     Ok(())
+}
+
+/// Seconds of the forward and the backward pass of each block in which replicas gather keys and values of a whole sample, and add up their gradients: of the largest tensor that such a kernel touches.
+fn gathered(machine: &Machine, e: &Execution, plan: &Plan) -> Vec<[f64; 2]> {
+    let (w, d, rules) = (&plan.workload, &plan.decisions, plan.system.model.layouts);
+    let mut seconds = vec![[0.0; 2]; w.blocks.len()];
+    let line = machine.line(Traffic::Gather, e.cp, e.tp);
+    for (k, kernel) in w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)) {
+        let made = w.tensors.iter().filter(|t| t.producer == Some(k)).map(|t| (t, produced(d.sharding[k], rules)));
+        let read = w.tensors.iter().flat_map(|t| t.consumers.iter().map(move |u| (t, u)));
+        let read = read.filter(|(_, u)| u.kernel == k);
+        let read = read.map(|(t, u)| (t, required(kernel, u.slot, d.sharding[k], rules)));
+        let Some((whole, layout)) = made.chain(read).max_by_key(|(t, _)| t.cols) else { continue };
+        let bytes = tensor_bytes(whole, layout, e.tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
+        seconds[kernel.block][usize::from(kernel.phase != Phase::Forward)] += line.at(bytes);
+    }
+    seconds
 }
 
 /// Seconds of the forward and the backward pass in which replicas exchange what experts and the other kernels read of each other: each tensor once, for the pass that reads it first, as it
@@ -96,7 +117,12 @@ fn exchanged(machine: &Machine, e: &Execution, plan: &Plan) -> [f64; 2] {
 }
 
 /// What a plan's decisions make of each block: figure, what the execution takes it for, and what follows.
-fn of_plan(plan: &Plan, blocks: &Blocks, exchanges: [f64; 2]) -> Result<Vec<(String, f64, f64)>, Vec<String>> {
+fn of_plan(
+    plan: &Plan,
+    blocks: &Blocks,
+    exchanges: [f64; 2],
+    gathered: &[[f64; 2]],
+) -> Result<Vec<(String, f64, f64)>, Vec<String>> {
     let (w, d) = (&plan.workload, &plan.decisions);
     let figures = derive(w, &plan.system, d)?;
     let mut out = Vec::new();
@@ -118,8 +144,9 @@ fn of_plan(plan: &Plan, blocks: &Blocks, exchanges: [f64; 2]) -> Result<Vec<(Str
             "embedding" | "layers" | "head" => [0.0; 2],
             _ => exchanges,
         };
-        out.push((format!("{}: forward_pass", block.name), said.forward_pass, in_pass(true) + forward));
-        out.push((format!("{}: backward_pass", block.name), said.backward_pass, in_pass(false) + backward));
+        let [gather, back] = gathered[b];
+        out.push((format!("{}: forward_pass", block.name), said.forward_pass, in_pass(true) + forward + gather));
+        out.push((format!("{}: backward_pass", block.name), said.backward_pass, in_pass(false) + backward + back));
         if block.name != "head" {
             let (graph, kernels) = w.of_block(b);
             let own: Vec<_> = kernels.iter().map(|k| d.sharding[*k]).collect();

@@ -110,7 +110,7 @@ pub struct Best {
 /// Which decisions of an execution an inner search has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
-    /// Context and sequence parallelism and overlap of tensor parallelism as decisions of the execution.
+    /// Sequence parallelism and overlap of tensor parallelism as decisions of the execution.
     pub divides: bool,
     /// Whether bounds are answers, so that nothing is saved by looking at them first.
     pub exact: bool,
@@ -120,7 +120,6 @@ impl Space {
     /// Why an execution is none of the space, its degrees on the network apart.
     pub fn refuses(self, e: &Execution) -> Option<String> {
         let asked = [
-            ("cp", e.cp > 1, "a graph's tokens are divided among the chips of its tensor-parallel group"),
             ("sequence_parallel", e.sequence_parallel, "the sharding of the graph decides it"),
             ("overlap_tp", e.overlap_tp, "collectives of a graph overlap as the system's `overlap` says"),
         ];

@@ -79,7 +79,7 @@ impl<'a> Cells<'a> {
     pub(super) fn new(machine: &'a Machine, model: &'a LanguageModel, pins: &'a Pins, inner: &'a dyn Inner) -> Self {
         let mut sizes: HashMap<u64, Vec<u64>> = HashMap::new();
         let mut frames = Vec::new();
-        for degrees in degrees(machine, model, pins, inner.space()) {
+        for degrees in degrees(machine, model, pins) {
             sizes.entry(degrees.samples).or_insert_with(|| degrees.micro_batches(pins));
             let d = &degrees;
             frames.push(Frame {

@@ -228,7 +228,7 @@ impl Degrees {
 }
 
 /// All degrees, in order.
-pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins, space: Space) -> Vec<Degrees> {
+pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Degrees> {
     let chips = pins.chips.unwrap_or(machine.chips);
     let experts = if model.expert_layers() > 0 { model.experts.map_or(1, |e| e.count) } else { 1 };
     let mut out = Vec::new();
@@ -247,7 +247,7 @@ pub(super) fn degrees(machine: &Machine, model: &LanguageModel, pins: &Pins, spa
                 if pins.micro_batch.is_some_and(|b| !samples.is_multiple_of(b)) {
                     continue;
                 }
-                let ep = experts.iter().filter(|e| (dp * cp).is_multiple_of(**e) && (space.divides || cp == 1));
+                let ep = experts.iter().filter(|e| (dp * cp).is_multiple_of(**e));
                 out.extend(ep.map(|ep| Degrees { tp, cp, pp, dp, ep: *ep, samples }));
             }
         }
@@ -340,7 +340,7 @@ pub(super) fn execution(d: &Degrees, key: &BlockKey) -> Execution {
 pub fn executions(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Vec<Execution> {
     let mut out = Vec::new();
     let space = Space { divides: true, exact: true };
-    for d in degrees(machine, model, pins, space) {
+    for d in degrees(machine, model, pins) {
         let tails = tails(machine, &d, pins);
         for micro_batch in d.micro_batches(pins) {
             let schedules = schedules(model, &d, d.interleaves(micro_batch), pins);
@@ -502,7 +502,7 @@ const MOST_TRIED: u64 = 1024;
 fn nearest_chips(machine: &Machine, model: &LanguageModel, (pins, space): (&Pins, Space), chips: u64) -> String {
     let suits = |n: &u64| {
         let pins = Pins { chips: Some(*n), ..pins.clone() };
-        degrees(machine, model, &pins, space).iter().any(|d| {
+        degrees(machine, model, &pins).iter().any(|d| {
             let tails = tails(machine, d, &pins);
             !schedules(model, d, true, &pins).is_empty()
                 && !tails.states.is_empty()

@@ -12,7 +12,8 @@
 //! working             the most that waits in the DRAM while the block is at work, beyond what it keeps
 //! ```
 //!
-//! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for.
+//! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for. Where they share
+//! the tokens of a sample (context parallelism), kernels of the graph gather keys and values, again in the backward pass, and add up their gradients: all-gathers and reduce-scatters that are waited for.
 //!
 //! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less; another sharding than the one
 //! that is best by its own objective (there may be hundreds of cuts).
@@ -40,7 +41,7 @@ use crate::model::memory::{kept_readers, of_layer};
 use crate::model::rate::Rate;
 use crate::plan::{DimensionUse, Plan};
 use crate::system::{Overlap, Software, System};
-use crate::workload::language::{LanguageModel, is_of_expert};
+use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -63,8 +64,8 @@ pub struct Free {
     /// The same as numbers: for what replicas that share experts send each other.
     machine: Machine,
     model: LanguageModel,
-    /// The graphs by what is computed again and the replicas that share the experts.
-    graphs: RefCell<HashMap<(Recompute, u64), Rc<Workload>>>,
+    /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
+    graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Workload>>>,
     known: RefCell<HashMap<BlockKey, Option<Best>>>,
     closer: RefCell<HashMap<BlockKey, Option<Blocks>>>,
     limits: Limits,
@@ -75,15 +76,19 @@ pub struct Free {
 /// Cuts that are mapped where nobody has set a time: a minute or two of large graphs.
 const MOST_CUTS: usize = 200;
 
-/// The graph of a model of which so many replicas share the experts.
-fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64) -> Result<Workload, String> {
+/// The graph of a model of which `ep` replicas share the experts and `cp` the tokens of a sample. What was gathered of the others is not kept.
+fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64, cp: u64) -> Result<Workload, String> {
     let whole = |e: Vec<crate::graph::GraphError>| e.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-    let plain = model.chain_of_replica(ep)?.checked().map_err(whole)?;
-    match recompute {
-        Recompute::None => Ok(plain),
-        Recompute::Selective => plain.clone().recomputed(&plain.core_kernels()).checked().map_err(whole),
-        Recompute::Full => plain.clone().recomputed(&plain.layer_kernels()).checked().map_err(whole),
+    let plain = model.chain_of_replica(ep, cp)?.checked().map_err(whole)?;
+    let mut again = match recompute {
+        Recompute::None => vec![false; plain.kernels.len()],
+        Recompute::Selective => plain.core_kernels(),
+        Recompute::Full => plain.layer_kernels(),
+    };
+    for (again, kernel) in again.iter_mut().zip(&plain.kernels) {
+        *again |= kernel.phase == Phase::Forward && is_gathering(kernel);
     }
+    if again.iter().any(|again| *again) { plain.recomputed(&again).checked().map_err(whole) } else { Ok(plain) }
 }
 
 impl Free {
@@ -94,7 +99,7 @@ impl Free {
     pub fn new(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Self, String> {
         let mut graphs = HashMap::new();
         for recompute in Recompute::ALL {
-            graphs.insert((*recompute, 1), Rc::new(graph_of(model, *recompute, 1)?));
+            graphs.insert((*recompute, 1, 1), Rc::new(graph_of(model, *recompute, 1, 1)?));
         }
         let machine = Machine::of_graphs(system);
         let generic = System { software: Some(Software::Generic), ..system.clone() };
@@ -108,11 +113,12 @@ impl Free {
 
     /// The graph of a cut.
     fn graph(&self, key: &BlockKey) -> Result<Rc<Workload>, String> {
-        let at = (key.recompute, key.division.ep);
+        let (ep, cp) = (key.division.ep, key.division.cp);
+        let at = (key.recompute, ep, cp);
         if let Some(known) = self.graphs.borrow().get(&at) {
             return Ok(known.clone());
         }
-        let made = Rc::new(graph_of(&self.model, key.recompute, key.division.ep)?);
+        let made = Rc::new(graph_of(&self.model, key.recompute, ep, cp)?);
         self.graphs.borrow_mut().insert(at, made.clone());
         Ok(made)
     }
@@ -120,6 +126,11 @@ impl Free {
     /// Seconds in which replicas that share experts exchange what `sent` bytes of a chip are.
     fn exchange(&self, key: &BlockKey, sent: f64) -> f64 {
         self.machine.line(Traffic::AllToAll, key.division.ep, key.division.tp).at(sent)
+    }
+
+    /// Seconds in which replicas that share tokens gather, or add up, `whole` bytes on a chip.
+    fn gathering(&self, key: &BlockKey, whole: f64) -> f64 {
+        self.machine.line(Traffic::Gather, key.division.cp, key.division.tp).at(whole)
     }
 
     /// The use of the network by a tensor-parallel group of the innermost chips; the rest has replicas, which take no part.
@@ -164,6 +175,12 @@ impl Free {
                 pass.exposed.ep += seconds;
                 *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
             }
+        }
+        for (block, forward, whole) in gathered(&plan) {
+            let seconds = self.gathering(key, whole);
+            let pass = pass_of(&mut blocks, &plan.workload.blocks[block].name);
+            pass.exposed.cp += seconds;
+            *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
         }
         // All blocks together are at most so much faster, so that each by itself is.
         let mut floors = self.bound(key);
@@ -214,6 +231,13 @@ impl Free {
                 kept: kept * samples / t,
                 ..BlockPass::default()
             };
+        }
+        // Every chip has its part of what is gathered at least.
+        for (k, kernel) in w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)) {
+            let whole = whole_of(w, k).map_or(0.0, |tensor| tensor.bytes(w.word_bytes)) * samples / t;
+            let pass = pass_of(&mut out, &w.blocks[kernel.block].name);
+            let forward = kernel.phase == Phase::Forward;
+            *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += self.gathering(key, whole);
         }
         if d.ep > 1 {
             // Both ways in each pass, every chip its part at least.
@@ -323,6 +347,30 @@ fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
         }
     }
     out
+}
+
+/// The tensor of a whole sequence that a kernel makes of what replicas have of it, or whose parts it gives them.
+fn whole_of(w: &Workload, kernel: usize) -> Option<&crate::graph::Tensor> {
+    match w.kernels[kernel].phase {
+        Phase::Forward | Phase::Recompute => w.tensors.iter().find(|t| t.producer == Some(kernel)),
+        _ => w.tensors.iter().find(|t| t.consumers.iter().any(|u| u.kernel == kernel)),
+    }
+}
+
+/// What replicas that share tokens gather and add up: the block, whether in its forward pass, and the bytes of the whole on a chip, as the kernel's sharding has it.
+fn gathered(plan: &Plan) -> Vec<(usize, bool, f64)> {
+    let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
+    let layouts = plan.system.model.layouts;
+    let of = |(k, kernel): (usize, &Kernel)| {
+        let whole = whole_of(w, k)?;
+        let layout = match whole.consumers.iter().find(|u| u.kernel == k) {
+            Some(read) => required(kernel, read.slot, d.sharding[k], layouts),
+            None => produced(d.sharding[k], layouts),
+        };
+        let bytes = tensor_bytes(whole, layout, tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
+        Some((kernel.block, kernel.phase == Phase::Forward, bytes))
+    };
+    w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)).filter_map(of).collect()
 }
 
 /// Whether a phase after the forward pass of a block reads a tensor.

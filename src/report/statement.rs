@@ -259,7 +259,7 @@ pub fn software(system: &System) -> String {
             "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
         }
         (Software::Free, _) => {
-            "What is possible: every block by the tiles and partitions that are fastest for it alone, of the sharding that is best for its cut (a slower block that keeps less, and context parallelism, are not in the space); no software is counted.".into()
+            "What is possible: every block by the tiles and partitions that are fastest for it alone, of the sharding that is best for its cut (a slower block that keeps less is not in the space); no software is counted.".into()
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
         (Software::Generic, _) => {

@@ -73,7 +73,7 @@ fn the_free_search_is_brute_force() {
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
             let found = all.search(&Pins::default(), Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
             let listed = executions(&all.machine, &model, &Pins::default());
-            let mine = listed.iter().filter(|e| e.cp == 1 && !e.sequence_parallel && !e.overlap_tp);
+            let mine = listed.iter().filter(|e| !e.sequence_parallel && !e.overlap_tp);
             let times = mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| p.time.total);
             let least = times.fold(f64::INFINITY, f64::min);
             match &found.best {
@@ -140,6 +140,41 @@ fn passes_are_those_of_the_graph() {
         let layer = |b: &flowspace::execution::block::Blocks| if name == "mixtral-8x7b" { b.experts } else { b.plain };
         assert!(layer(&full).kept < layer(&selective).kept && layer(&selective).kept < layer(&none).kept, "{name}");
         assert!(layer(&full).flop > layer(&selective).flop && layer(&selective).flop > layer(&none).flop, "{name}");
+    }
+}
+
+/// Context parallelism on chips that fuse: a layer gathers keys and values forward and once more backward and adds up both gradients, six times 512 rows of the whole
+/// sample's 256 tokens; each replica has its part of the FLOP, and of what is kept but no keys and values of others.
+#[test]
+fn replicas_that_share_tokens_gather_keys_and_values() {
+    let system = system("sn10-8-torus-2d");
+    let model = small();
+    let free = Free::new(&system, &model, &Limits::default()).unwrap();
+    let all = Executions::new(&system, &model, &Limits::default()).unwrap();
+    let best = |tp: u64, cp: u64, micro_batch: u64, recompute| {
+        let division = flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
+        let key = BlockKey { division, recompute, overlap_tp: false };
+        let bound = free.bound(&key);
+        let best = free.best(&key, &bound, Deadline::never()).unwrap().remove(0).blocks;
+        let (b, p) = (bound.plain, best.plain);
+        assert!(b.forward_pass <= p.forward_pass && b.backward_pass <= p.backward_pass, "{b:?} {p:?}");
+        assert!(b.kept <= p.kept * (1.0 + 1e-12), "{b:?} {p:?}");
+        best
+    };
+    for recompute in Recompute::ALL {
+        let (alone, shared) = (best(1, 1, 2, *recompute), best(1, 4, 2, *recompute));
+        let bytes = 2.0 * 512.0 * 256.0 * 2.0;
+        let once = all.machine.line(flowspace::execution::machine::Traffic::Gather, 4, 1).at(bytes);
+        let found = shared.plain.exposed.cp;
+        assert!((found - 6.0 * once).abs() <= 1e-12 * found && once > 0.0, "{recompute}: {found} {once}");
+        assert!((4.0 * shared.plain.flop - alone.plain.flop).abs() <= 1e-12 * alone.plain.flop, "{recompute}");
+        assert!((4.0 * shared.head.flop - alone.head.flop).abs() <= 1e-12 * alone.head.flop, "{recompute}");
+        assert!((4.0 * shared.plain.kept - alone.plain.kept).abs() <= 1e-12 * alone.plain.kept, "{recompute}");
+        assert!((4.0 * shared.hand_over - alone.hand_over).abs() <= 1e-12 * alone.hand_over, "{recompute}");
+        // Chips of a tensor-parallel group have at least their part of the whole each.
+        let divided = best(2, 4, 2, *recompute).plain.exposed.cp;
+        let least = 6.0 * all.machine.line(flowspace::execution::machine::Traffic::Gather, 4, 2).at(bytes / 2.0);
+        assert!(divided >= least * (1.0 - 1e-12), "{recompute}: {divided} {least}");
     }
 }
 

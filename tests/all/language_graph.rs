@@ -10,7 +10,7 @@ use flowspace::model::memory::of_layer;
 use flowspace::spec::{Node, Reader};
 use flowspace::system::options::ModelOptions;
 use flowspace::workload::WorkloadSpec;
-use flowspace::workload::language::{AttentionCount, LanguageModel, ModelPass};
+use flowspace::workload::language::{AttentionCount, Head, LanguageModel, ModelPass, is_gathering};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -179,6 +179,31 @@ fn a_gated_layer_with_shared_heads_by_hand() {
     assert_eq!(kept(&w, "layers"), by_hand);
     assert_eq!(by_hand, closed(&model, false, Recompute::None));
     assert_eq!(weights(&w, "layers"), 8192.0 * (2.0 * 8192.0 + 2.0 * 1024.0 + 3.0 * 28672.0));
+}
+
+/// Context parallelism: each replica has its part of all products, forward and backward; keys and values are gathered, and their gradients added up.
+#[test]
+fn replicas_that_share_tokens_have_the_whole_work() {
+    let mut seen = 0;
+    for path in files() {
+        let (_, model) = read(&path);
+        let model = LanguageModel { pass: ModelPass::Training, generated: None, ..model };
+        if model.patches.is_some() || matches!(model.head, Head::Classes | Head::Pooler) {
+            continue;
+        }
+        let whole = model.chain().unwrap();
+        for cp in [2u64, 8].into_iter().filter(|cp| model.seq.is_multiple_of(*cp)) {
+            let part = model.chain_of_replica(1, cp).unwrap().checked().unwrap();
+            for phase in [Phase::Forward, Phase::BackwardInput, Phase::BackwardWeight] {
+                let (of_whole, of_part) = (flop(&whole, phase), flop(&part, phase));
+                close(cp as f64 * of_part.0, of_whole.0, 1e-12, &format!("{}: {cp}, {phase:?}", model.name));
+                close(cp as f64 * of_part.1, of_whole.1, 1e-12, &format!("{}: {cp}, {phase:?}", model.name));
+            }
+            assert_eq!(part.kernels.iter().filter(|k| is_gathering(k)).count(), 4 * (part.blocks.len() - 2));
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "{seen}");
 }
 
 /// Mixtral 8x7B: besides, what is sent to 2 of 8 experts and comes back, and the router's 8 probabilities, which the closed form leaves out.

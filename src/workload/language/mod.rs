@@ -11,7 +11,7 @@ pub mod parameters;
 pub mod spec;
 
 pub use flop::{AttentionCount, FlopCount};
-pub use graph::is_of_expert;
+pub use graph::{is_gathering, is_of_expert};
 pub use parameters::{LayerParameters, Parameters};
 pub use spec::{
     Biases, DataType, Experts, Head, LanguageModel, LatentAttention, ModelPass, Norm, Patches, Position, QkNorm, Types,

@@ -5,11 +5,22 @@
 //! (DeepSeek-V2, arXiv 2405.04434, eqs. 9-19): queries through a compressed vector of q, keys and values through one of c, a rotated part
 //! of r channels that all heads share; in generation the scores meet the compressed vectors of the cache, the up-projections being
 //! applied to queries and results (its section 2.1.2).
+//!
+//! Where replicas share a sample's tokens (context parallelism), a graph is that of one of them: S/cp queries meet the gathered keys and values of all, as many of them as a token meets on
+//! average (tokens are dealt out so that all replicas have equal work).
 
 use super::super::spec::{LanguageModel, LatentAttention, Position, QkNorm};
-use super::net::Net;
+use super::net::{Net, shape};
 use crate::graph::adjoint::{Rule, Saved};
-use crate::graph::{Op, Slot};
+use crate::graph::{Kernel, Op, Slot};
+
+/// What names of kernels begin with that gather the keys or values of the replicas that share a sample's tokens; those of their gradients do too.
+const GATHER: &str = "Gather_";
+
+/// Whether a kernel of a language model's graph, of whatever pass, gathers keys or values among the replicas that share a sample's tokens, or adds up their gradients.
+pub fn is_gathering(kernel: &Kernel) -> bool {
+    kernel.name.starts_with(GATHER)
+}
 
 /// Queries, keys and values as tensors.
 #[derive(Debug, Clone, Copy)]
@@ -72,9 +83,19 @@ fn rotate(net: &mut Net, name: &str, (heads, d): (u64, u64), reads: &[(usize, Sl
     net.one(name, Op::Elementwise, (heads, d, 1, n), reads, Rule::Same(Saved::Nothing))
 }
 
+/// Keys or values of the whole sequence, of which this replica has its own part, and gives each replica the sum of the gradients of its part.
+fn gather(net: &mut Net, name: &str, own: usize) -> usize {
+    let Some(whole) = net.whole_sequence else { return own };
+    let (rows, n) = (net.b.tensors[own].rows, net.sequence.tokens);
+    let back = shape((1, rows, 1, n));
+    let back = Rule::Other { shape: back, gradient: Slot::Aligned, saved: Vec::new(), to: vec![own] };
+    net.one(&format!("{GATHER}{name}"), Op::Elementwise, (1, rows, 1, whole), &[(own, Slot::Aligned)], back)
+}
+
 /// Scores, softmax and weighted values, over the sequence itself or from a cache.
 fn core(net: &mut Net, model: &LanguageModel, of: Heads) -> usize {
     let (heads, n, seen) = (model.heads, net.sequence.tokens, net.sequence.seen());
+    let of = Heads { keys: gather(net, "K", of.keys), values: gather(net, "V", of.values), ..of };
     let (q, v) = (model.query_width(), model.value_width());
     // Latent attention has keys and values of every head.
     let kv = if model.latent_attention.is_some() { heads } else { model.kv_heads() };

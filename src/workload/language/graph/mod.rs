@@ -17,6 +17,7 @@ mod layer;
 mod net;
 mod perceptron;
 
+pub use attention::is_gathering;
 pub use perceptron::is_of_expert;
 
 use super::flop::AttentionCount;
@@ -44,31 +45,33 @@ impl LanguageModel {
     /// # Errors
     /// A sentence: more layers than a chain of blocks has.
     pub fn chain(&self) -> Result<Workload, String> {
-        self.chain_of_replica(1)
+        self.chain_of_replica(1, 1)
     }
 
-    /// The same of one of `ep` replicas that share the experts.
+    /// The same of one of `ep` replicas that share the experts, and one of `cp` that share the tokens of a sample.
     ///
     /// # Errors
     /// As [`Self::chain`].
-    pub fn chain_of_replica(&self, ep: u64) -> Result<Workload, String> {
+    pub fn chain_of_replica(&self, ep: u64, cp: u64) -> Result<Workload, String> {
         let most = MOST_UNITS - 2;
         if self.layers > most {
             return Err(format!("a graph has at most {most} layers with embedding and head, found {}", self.layers));
         }
-        Ok(self.replica(AttentionCount::Masked, ep))
+        Ok(self.replica(AttentionCount::Masked, ep, cp))
     }
 
     /// The same with attention over what the mask leaves, or over the whole square, as software computes it that masks scores after the product.
     pub fn graph(&self, count: AttentionCount) -> Workload {
-        self.replica(count, 1)
+        self.replica(count, 1, 1)
     }
 
-    fn replica(&self, count: AttentionCount, ep: u64) -> Workload {
-        let sequence = self.sequence(count);
+    fn replica(&self, count: AttentionCount, ep: u64, cp: u64) -> Workload {
+        let mut sequence = self.sequence(count);
+        let whole_sequence = (cp > 1).then_some(sequence.tokens);
+        sequence.tokens = sequence.tokens.div_ceil(cp.max(1));
         let cache = self.types.cache.unwrap_or(self.types.activations);
         let mut net = Net::new(self.types.activations, cache, sequence, self.dropout);
-        net.replicas_of_experts = ep.max(1);
+        (net.replicas_of_experts, net.whole_sequence) = (ep.max(1), whole_sequence);
         let mut blocks = vec![Block { name: "embedding".into(), repeat: 1 }];
         let mut x = ends::embedding(&mut net, self);
         let mut kinds = Vec::new();

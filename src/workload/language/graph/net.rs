@@ -45,6 +45,8 @@ pub(super) struct Net {
     pub cache_word: f64,
     /// Replicas that share the experts, of one of which the graph is.
     pub replicas_of_experts: u64,
+    /// Tokens of the whole sequence, where the graph is that of one of the replicas that share them (context parallelism).
+    pub whole_sequence: Option<u64>,
 }
 
 impl Net {
@@ -60,6 +62,7 @@ impl Net {
             dropout,
             cache_word: cache.bytes(),
             replicas_of_experts: 1,
+            whole_sequence: None,
         }
     }
 
