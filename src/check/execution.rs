@@ -5,7 +5,7 @@ use super::{CheckError, derive};
 use crate::execution::block::{BlockKey, BlockPass, Blocks};
 use crate::execution::communication::IterationLinks;
 use crate::execution::layer::{Kernels, Sums};
-use crate::execution::machine::Traffic;
+use crate::execution::machine::{Sent, Traffic};
 use crate::execution::policy::layer_pass;
 use crate::execution::schedule::ChipWeights;
 use crate::execution::{Execution, Machine, Offload, Prediction, Schedule, StateBytes, Zero};
@@ -13,7 +13,9 @@ use crate::graph::{Phase, Use};
 use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::memory::of_layer;
-use crate::plan::{Plan, TOLERANCE, agree};
+use crate::plan::{PartitionFigures, Plan, TOLERANCE, agree};
+use crate::system::price;
+use crate::system::{Memory, System};
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 
 /// Derives an execution's figures again and compares.
@@ -21,7 +23,7 @@ use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 /// # Errors
 /// [`CheckError`]: the first figure that differs by more than [`TOLERANCE`], or what a plan of blocks breaks.
 pub fn verify(
-    machine: &Machine,
+    (system, machine): (&System, &Machine),
     model: &LanguageModel,
     prediction: &Prediction,
     plan: Option<&Plan>,
@@ -36,6 +38,16 @@ pub fn verify(
     same("parts of the iteration", prediction.time.total, prediction.time.parts())?;
     let fullest = (0..line.stages.len()).map(|i| line.bytes(i).0).fold(0.0, f64::max);
     same("bytes of the fullest stage", prediction.memory.device.total(), fullest)?;
+    let idle = price::idle_power(system).times(line.iteration());
+    let [chips, memory, links] = line.joules(system);
+    for (what, said, derived) in [
+        ("energy of chips", prediction.energy.parts().chips, idle.chips + chips),
+        ("energy of memories", prediction.energy.parts().memory, idle.memory + memory),
+        ("energy of links", prediction.energy.parts().links, idle.links + links),
+        ("energy of switches", prediction.energy.parts().switches, idle.switches),
+    ] {
+        same(what, said, derived)?;
+    }
     let second = (0..line.stages.len()).map(|i| line.bytes(i).1).fold(0.0, f64::max);
     same("bytes in the second tier", prediction.memory.second_tier, second)?;
     for (what, pass, with_experts) in
@@ -71,9 +83,9 @@ pub fn verify(
 }
 
 /// Seconds of the forward and the backward pass of each block in which replicas gather keys and values of a whole sample, and add up their gradients: of the largest tensor that such a kernel touches.
-fn gathered(machine: &Machine, e: &Execution, plan: &Plan) -> Vec<[f64; 2]> {
+fn gathered(machine: &Machine, e: &Execution, plan: &Plan) -> Vec<[Sent; 2]> {
     let (w, d, rules) = (&plan.workload, &plan.decisions, plan.system.model.layouts);
-    let mut seconds = vec![[0.0; 2]; w.blocks.len()];
+    let mut sent = vec![[Sent::default(); 2]; w.blocks.len()];
     let line = machine.line(Traffic::Gather, e.cp, e.tp);
     for (k, kernel) in w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)) {
         let made = w.tensors.iter().filter(|t| t.producer == Some(k)).map(|t| (t, produced(d.sharding[k], rules)));
@@ -82,19 +94,19 @@ fn gathered(machine: &Machine, e: &Execution, plan: &Plan) -> Vec<[f64; 2]> {
         let read = read.map(|(t, u)| (t, required(kernel, u.slot, d.sharding[k], rules)));
         let Some((whole, layout)) = made.chain(read).max_by_key(|(t, _)| t.cols) else { continue };
         let bytes = tensor_bytes(whole, layout, e.tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
-        seconds[kernel.block][usize::from(kernel.phase != Phase::Forward)] += line.at(bytes);
+        sent[kernel.block][usize::from(kernel.phase != Phase::Forward)] += line.send(bytes, 0.0);
     }
-    seconds
+    sent
 }
 
 /// Seconds of the forward and the backward pass in which replicas exchange what experts and the other kernels read of each other: each tensor once, for the pass that reads it first, as it
 /// is made or as it is read.
-fn exchanged(machine: &Machine, e: &Execution, plan: &Plan) -> [f64; 2] {
+fn exchanged(machine: &Machine, e: &Execution, plan: &Plan) -> [Sent; 2] {
     let (w, d, rules) = (&plan.workload, &plan.decisions, plan.system.model.layouts);
     let expert = |k: usize| is_of_expert(&w.kernels[k]);
-    let mut seconds = [0.0; 2];
+    let mut sent = [Sent::default(); 2];
     if e.ep <= 1 {
-        return seconds;
+        return sent;
     }
     let line = machine.line(Traffic::AllToAll, e.ep, e.tp);
     for tensor in &w.tensors {
@@ -111,17 +123,17 @@ fn exchanged(machine: &Machine, e: &Execution, plan: &Plan) -> [f64; 2] {
         ];
         let bytes =
             layouts.map(|l| tensor_bytes(tensor, l, e.tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64);
-        seconds[usize::from(backward(reader))] += line.at(bytes[0].min(bytes[1]));
+        sent[usize::from(backward(reader))] += line.send(bytes[0].min(bytes[1]), 0.0);
     }
-    seconds
+    sent
 }
 
 /// What a plan's decisions make of each block: figure, what the execution takes it for, and what follows.
 fn of_plan(
     plan: &Plan,
     blocks: &Blocks,
-    exchanges: [f64; 2],
-    gathered: &[[f64; 2]],
+    exchanges: [Sent; 2],
+    gathered: &[[Sent; 2]],
 ) -> Result<Vec<(String, f64, f64)>, Vec<String>> {
     let (w, d) = (&plan.workload, &plan.decisions);
     let figures = derive(w, &plan.system, d)?;
@@ -141,12 +153,20 @@ fn of_plan(
             figures.partitions.iter().enumerate().filter(|(p, _)| here(*p)).map(|(_, f)| f.time_s).sum::<f64>()
         };
         let [forward, backward] = match block.name.as_str() {
-            "embedding" | "layers" | "head" => [0.0; 2],
+            "embedding" | "layers" | "head" => [Sent::default(); 2],
             _ => exchanges,
         };
-        let [gather, back] = gathered[b];
-        out.push((format!("{}: forward_pass", block.name), said.forward_pass, in_pass(true) + forward + gather));
-        out.push((format!("{}: backward_pass", block.name), said.backward_pass, in_pass(false) + backward + back));
+        let [forward, backward] = [forward + gathered[b][0], backward + gathered[b][1]];
+        let own = |p: usize| (0..w.kernels.len()).any(|k| d.partition[k] == p && w.kernels[k].block == b);
+        let all = |of: fn(&PartitionFigures) -> f64| {
+            figures.partitions.iter().enumerate().filter(|(p, _)| own(*p)).map(|(_, f)| of(f)).sum::<f64>()
+        };
+        out.push((format!("{}: arithmetic", block.name), said.arithmetic, all(|f| f.compute_s)));
+        out.push((format!("{}: dram_bytes", block.name), said.dram_bytes, all(|f| f.dram_bytes)));
+        let joules = all(|f| f.link_j) + (forward + backward).joules;
+        out.push((format!("{}: joules of links", block.name), said.exposed.joules, joules));
+        out.push((format!("{}: forward_pass", block.name), said.forward_pass, in_pass(true) + forward.seconds));
+        out.push((format!("{}: backward_pass", block.name), said.backward_pass, in_pass(false) + backward.seconds));
         if block.name != "head" {
             let (graph, kernels) = w.of_block(b);
             let own: Vec<_> = kernels.iter().map(|k| d.sharding[*k]).collect();
@@ -337,6 +357,67 @@ impl<'a> Derived<'a> {
         }
         let tied = if e.pp > 1 { self.links.ends.at(self.weights.tied * self.reduced) } else { 0.0 };
         m * (slowest + (v - 1.0) * self.hop()) + bubble + reduction + tied + step + stack.host_iteration.0
+    }
+
+    /// Joules that chips, memories and links use beyond what they draw idle: every stage by itself, what each of its chips does.
+    fn joules(&self, system: &System) -> [f64; 3] {
+        let (e, m) = (self.e, self.microbatches);
+        let (chip, memory) = (&system.chip.0, &system.memory.0);
+        let round = |x: f64| system.model.precision.round(x);
+        let of_memory = |memory: &Memory| match memory.energy_per_byte {
+            Some(stated) => stated.0,
+            None => round(memory.power.0) * (1.0 - memory.idle_share.0) * 1e-9,
+        };
+        let byte_j = of_memory(memory);
+        let second_j = system.offload.as_ref().map_or(0.0, |memory| of_memory(&memory.0));
+        let traffic = if self.frozen { 0.0 } else { self.machine.stack.optimizer_traffic.0 };
+        let mut out = [0.0; 3];
+        for (i, s) in self.stages.iter().enumerate() {
+            let busy = match chip.energy_per_flop {
+                Some(stated) => s.sum(self.blocks, |p| p.flop) * stated.0,
+                None => s.sum(self.blocks, |p| p.arithmetic) * (1.0 - chip.idle_share.0) * round(chip.power.0),
+            };
+            let (dense, experts) = self.held(s);
+            let sent = |bytes: f64| {
+                self.links.replicas.byte_j * dense * bytes + self.links.expert_replicas.byte_j * experts * bytes
+            };
+            let weights = if self.frozen { 0.0 } else { self.state.weights };
+            let between_replicas = match e.zero {
+                Zero::Off => 2.0 * sent(self.reduced),
+                Zero::Optimizer => sent(self.reduced + weights),
+                Zero::Gradients => m * sent(self.reduced) + sent(weights),
+                Zero::Weights => m * sent(self.reduced + 2.0 * self.state.weights),
+            };
+            // Each chunk but the first is handed its input, and each but the last its output's gradient.
+            let first = if i == 0 { e.chunks - 1 } else { e.chunks } as f64;
+            let last = if i + 1 == self.stages.len() { e.chunks - 1 } else { e.chunks } as f64;
+            let handed = (first + last) * self.blocks.hand_over * self.links.next.byte_j;
+            let tied = if e.pp > 1 && (s.first || s.last) {
+                self.links.ends.byte_j * self.weights.tied * self.reduced
+            } else {
+                0.0
+            };
+            let divided = if e.zero == Zero::Off { 1.0 } else { self.replicas };
+            let own =
+                if e.zero == Zero::Off { dense + experts } else { dense / divided + experts * e.ep as f64 / divided };
+            let mut moved = 0.0;
+            if matches!(e.offload, Offload::Activations | Offload::All) {
+                moved += 2.0 * m * (s.plain * self.blocks.plain.kept + s.experts * self.blocks.experts.kept);
+            }
+            if matches!(e.offload, Offload::Weights | Offload::All) {
+                let whole = 2.0 * (dense + experts) * self.state.weights;
+                moved += m * if e.zero == Zero::Weights { whole / self.replicas } else { whole };
+            }
+            if self.sends_states() {
+                moved += 2.0 * own * self.state.optimizer;
+            }
+            let stage_chips = (e.tp * e.cp * e.dp) as f64;
+            out[0] += stage_chips * m * busy;
+            out[1] +=
+                stage_chips * ((m * s.sum(self.blocks, |p| p.dram_bytes) + own * traffic) * byte_j + moved * second_j);
+            out[2] += stage_chips * (m * (s.sum(self.blocks, |p| p.exposed.joules) + handed) + between_replicas + tied);
+        }
+        out
     }
 
     fn sends_states(&self) -> bool {

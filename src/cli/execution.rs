@@ -3,10 +3,12 @@
 use super::args::{positive, word};
 use super::interrupt::Interrupt;
 use super::map::{Format, HowMany, MapArgs};
+use super::money::{self, Account};
 use super::present::{align, plain, significant};
 use super::{Failure, output};
 use crate::deadline::Deadline;
 use crate::execution::mapping::{Branch, Core, LayerMapping};
+use crate::execution::schedule::IterationTime;
 use crate::execution::search::{Found, Pins};
 use crate::execution::{
     Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within,
@@ -19,6 +21,7 @@ use crate::progress::Waiting;
 use crate::report::statement;
 use crate::solver::record::Status;
 use crate::spec::{Loader, Node, Reader};
+use crate::system::economics::Economics;
 use crate::system::{Software, Style, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
@@ -231,8 +234,6 @@ pub(super) fn executes(system: &System) -> bool {
 /// The options given that only graphs have.
 fn graph_options(args: &MapArgs) -> Vec<&'static str> {
     let graphs = [
-        ("--objective", args.objective != Objective::Time),
-        ("--run", args.run.is_some()),
         ("--all-solvers", args.all_solvers),
         ("--solver", args.solver != "auto"),
         ("--tiles", args.tiles.is_some()),
@@ -250,7 +251,7 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
     let given = graph_options(args);
     (!given.is_empty()).then(|| {
         Failure::input(format!(
-            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched for the least time, in seconds",
+            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched, exactly",
             given.join(", ")
         ))
     })
@@ -278,7 +279,7 @@ struct Answer {
 }
 
 /// The decisions of a search that were given.
-fn given(pins: &Pins) -> Vec<&'static str> {
+pub(super) fn given(pins: &Pins) -> Vec<&'static str> {
     let Pins {
         chips,
         tp,
@@ -318,7 +319,10 @@ fn given(pins: &Pins) -> Vec<&'static str> {
 
 fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
     let limits = Limits { gap: args.gap, nodes: Some(args.node_limit), seed: args.seed, ..Limits::default() };
-    let executions = Executions::new(system, model, &limits).map_err(Failure::input)?;
+    let economics = super::map::economics(args);
+    let executions = Executions::new(system, model, &limits)
+        .and_then(|executions| executions.aimed(args.objective, &economics))
+        .map_err(Failure::input)?;
     let machine = &executions.machine;
     let pins = args.execution.pins(args);
     let clock = Deadline::after(args.time_limit);
@@ -369,8 +373,8 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
         }
     };
     super::print(&match args.format {
-        Format::Text => text(&answer, model, system, machine),
-        Format::Json => format!("{:#}\n", to_json(&answer, model, system)),
+        Format::Text => text(&answer, model, system, machine, &economics),
+        Format::Json => format!("{:#}\n", to_json(&answer, model, system, &economics)),
     });
     if let Some(path) = &args.plan_out {
         write_execution(path, &answer, model, system)?;
@@ -386,7 +390,7 @@ pub(super) fn read_execution(path: &Path) -> Result<Execution, Failure> {
 
 fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: &System) -> Result<(), Failure> {
     let how = match &answer.found {
-        Some(found) => format!("flowspace map: the fastest of {} executions", found.covered),
+        Some(found) => format!("flowspace map: the least {} of {} executions", found.objective, found.covered),
         None => "flowspace map: predicted as given".into(),
     };
     output::write(path, execution_file(&answer.prediction.execution, how, model, system)?)
@@ -441,7 +445,34 @@ fn mapped(mapping: &LayerMapping, machine: &Machine) -> String {
     )
 }
 
-fn text(answer: &Answer, model: &LanguageModel, system: &System, machine: &Machine) -> String {
+/// An iteration, part by part.
+pub(super) fn parts(t: &IterationTime) -> String {
+    let mut time = plain();
+    time.set_header(["iteration", "time", "share"]);
+    for (name, seconds) in [
+        ("forward", t.forward),
+        ("backward", t.backward),
+        ("recomputation", t.recompute),
+        ("tensor parallelism", t.tp),
+        ("context parallelism", t.cp),
+        ("expert parallelism", t.ep),
+        ("between stages", t.hand_over),
+        ("pipeline bubble", t.bubble),
+        ("data parallelism", t.dp),
+        ("optimizer", t.optimizer),
+        ("host", t.host),
+        ("offload", t.offload),
+    ] {
+        if seconds > 0.0 {
+            time.add_row([name.to_string(), Seconds(seconds).to_string(), percent(seconds / t.total)]);
+        }
+    }
+    align(&mut time, &[1, 2]);
+    let hidden = Seconds(t.hidden);
+    format!("{time}\n(communication that is waited for; {hidden} more run beside other work)")
+}
+
+fn text(answer: &Answer, model: &LanguageModel, system: &System, machine: &Machine, economics: &Economics) -> String {
     let p = &answer.prediction;
     let e = &p.execution;
     let mut out = format!("{} on {} ({} of {} chips)\n\n", model.name, system.name, p.chips, system.chip_count());
@@ -499,30 +530,7 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System, machine: &Machi
         yes(e.overlap_tp),
     ]);
     out.push_str(&format!("{decisions}\n\n"));
-    let mut time = plain();
-    time.set_header(["iteration", "time", "share"]);
-    let t = &p.time;
-    for (name, seconds) in [
-        ("forward", t.forward),
-        ("backward", t.backward),
-        ("recomputation", t.recompute),
-        ("tensor parallelism", t.tp),
-        ("context parallelism", t.cp),
-        ("expert parallelism", t.ep),
-        ("between stages", t.hand_over),
-        ("pipeline bubble", t.bubble),
-        ("data parallelism", t.dp),
-        ("optimizer", t.optimizer),
-        ("host", t.host),
-        ("offload", t.offload),
-    ] {
-        if seconds > 0.0 {
-            time.add_row([name.to_string(), Seconds(seconds).to_string(), percent(seconds / t.total)]);
-        }
-    }
-    align(&mut time, &[1, 2]);
-    let hidden = Seconds(t.hidden);
-    out.push_str(&format!("{time}\n(communication that is waited for; {hidden} more run beside other work)\n\n"));
+    out.push_str(&format!("{}\n\n", parts(&p.time)));
     let mut memory = plain();
     memory.set_header(["memory of a chip", "bytes"]);
     for (name, bytes) in p.memory.device.kinds() {
@@ -555,6 +563,10 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System, machine: &Machi
             plan.decisions.tiles
         ));
     }
+    let account = Account::of_execution(p, model, system);
+    let minimized =
+        answer.found.as_ref().map_or((Objective::Time, p.time.total, 0.0), |f| (f.objective, f.value, f.bound));
+    out.push_str(&format!("{}{}", money::table(&account), money::running(&account, economics, minimized)));
     out.push_str(&match &answer.found {
         Some(f) => format!(
             "status: {} (gap {:.2e})\n{}\nlooked at: {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
@@ -573,7 +585,7 @@ fn text(answer: &Answer, model: &LanguageModel, system: &System, machine: &Machi
     out
 }
 
-fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_json::Value {
+fn to_json(answer: &Answer, model: &LanguageModel, system: &System, economics: &Economics) -> serde_json::Value {
     let p = &answer.prediction;
     let (cost, power) = (crate::system::price::cost(system), crate::system::price::power(system));
     let mut object = json!({
@@ -600,6 +612,9 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
         "power_w": power.total(),
         "solve_s": answer.seconds,
     });
+    let account = Account::of_execution(p, model, system);
+    object["energy"] = money::energy_json(&account);
+    object["running"] = money::running_json(&account, economics);
     object["statement"] = json!(answer.statement);
     object["software"] = json!(statement::software_name(system));
     if system.software() == Software::Free {
@@ -619,10 +634,10 @@ fn to_json(answer: &Answer, model: &LanguageModel, system: &System) -> serde_jso
         });
     }
     if let Some(f) = &answer.found {
-        object["minimized"] = json!("time");
-        object["objective"] = json!(p.time.total);
+        object["minimized"] = json!(f.objective.to_string());
+        object["objective"] = json!(f.value);
         object["bound"] = json!(f.bound);
-        object["objective_unit"] = json!("s");
+        object["objective_unit"] = json!(f.objective.unit());
         object["gap"] = json!(f.gap());
         object["proof"] = json!({
             "covered": f.covered, "evaluated": f.evaluated, "too_large": f.too_large, "unmapped": f.unmapped, "cells": f.cells,

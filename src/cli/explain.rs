@@ -1,6 +1,6 @@
 //! `flowspace explain`: what binds a plan, what more of each resource brings, and what makes an infeasible point feasible.
 
-use super::args::{percent, positive, time, whole};
+use super::args::{percent, positive, time, whole, word};
 use super::interrupt::Interrupt;
 use super::map::{load, passes};
 use super::present::{align, plain};
@@ -17,7 +17,7 @@ use crate::plan::{Figures, Plan};
 use crate::progress::Waiting;
 use crate::report::plot::{Lever, Tornado};
 use crate::report::statement;
-use crate::system::{Die, System};
+use crate::system::{Die, Software, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::{Workload, WorkloadSpec};
 use clap::{Args, ValueEnum};
@@ -67,10 +67,9 @@ pub struct ExplainArgs {
     /// Most seconds of all searches together; what is left out then is said to be.
     #[arg(long, value_name = "TIME", value_parser = time, help_heading = "Search")]
     pub time_limit: Option<f64>,
-    /// Of a language model: what its software takes (generic software where the system names none), what is possible, and what saves the seconds between.
-    /// On chips that run kernel by kernel there is nothing else to explain.
-    #[arg(long, conflicts_with = "plan", help_heading = "Output")]
-    pub software: bool,
+    /// Of a language model that is trained: what the explained execution stands for, as for `flowspace map`.
+    #[arg(long, value_name = "WORD", conflicts_with = "plan", value_parser = word!(Software), help_heading = "Search")]
+    pub software: Option<Software>,
     /// How much more of each resource, in per cent.
     #[arg(long, value_name = "PERCENT", default_value_t = MORE, value_parser = percent, help_heading = "Output")]
     pub by: f64,
@@ -115,6 +114,9 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         if let Some(explained) = super::software::run(args, &workload, &system) {
             return explained;
         }
+        if args.software.is_some() {
+            return Err(Failure::input("--software: of executions of language models that are trained"));
+        }
         super::execution::refuse_executions(&workload, &system, "explain")?;
     }
     let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
@@ -158,10 +160,10 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             match args.format {
                 Format::Text => print(&text(&plan, figures, (&record, &proven), &gains, args.by)),
                 Format::Json => print(&format!("{:#}\n", json_of(&plan, figures, (&record, &proven), &gains, args.by))),
-                Format::Csv => print(&csv(&record, &gains, args.by)?),
+                Format::Csv => print(&csv(record.value, &gains, args.by)?),
             }
             if let Some(stem) = &args.plot {
-                for file in tornado(&plan, &record, &gains, args.by)
+                for file in tornado((&plan.workload.name, &plan.system.name), record.value, &gains, args.by)
                     .draw(&stem.with_extension(""))
                     .map_err(|e| Failure::input(e.to_string()))?
                 {
@@ -184,7 +186,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
 }
 
 /// Percent more of each resource where nothing else is asked for.
-const MORE: f64 = 10.0;
+pub(super) const MORE: f64 = 10.0;
 
 /// What binds a plan that was found, and what more of each resource brings.
 ///
@@ -341,23 +343,7 @@ fn text(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), gains
         Seconds(record.value),
         record.gap()
     ));
-    let mut table = plain();
-    table.set_header(["resource", "time", "gain", "at least", "gain, same decisions"]);
-    for gain in sorted(gains, record.value) {
-        let share = |v: Option<f64>| v.map_or("-".into(), |v| format!("{:.2} %", 100.0 * v));
-        table.add_row([
-            gain.name.clone(),
-            gain.value.map_or("none found".into(), |v| Seconds(v).to_string()),
-            share(gain.share(record.value)),
-            gain.bound.map_or("-".into(), |b| Seconds(b).to_string()),
-            share(gain.unchanged_share(record.value)),
-        ]);
-    }
-    align(&mut table, &[1, 2, 3, 4]);
-    out.push_str(&format!(
-        "{table}\n(at least: the proven bound of the time; a latency or overhead is divided by {})\n",
-        1.0 + by / 100.0
-    ));
+    out.push_str(&gains_text(gains, record.value, by));
     if figures.iteration_s() > record.value * (1.0 + 1e-9) {
         out.push_str(&format!(
             "note: the plan's own decisions take {}, {:.2} % more than the best mapping\n",
@@ -369,6 +355,39 @@ fn text(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), gains
         out.push_str(&format!("\n{}, part by part:\n{}", plan.system.chip.0.name, super::show::text(&die)));
     }
     out
+}
+
+/// Gains as a table, the largest first.
+pub(super) fn gains_text(gains: &[Gain], before: f64, by: f64) -> String {
+    let mut table = plain();
+    table.set_header(["resource", "time", "gain", "at least", "gain, same decisions"]);
+    for gain in sorted(gains, before) {
+        let share = |v: Option<f64>| v.map_or("-".into(), |v| format!("{:.2} %", 100.0 * v));
+        table.add_row([
+            gain.name.clone(),
+            gain.value.map_or("none found".into(), |v| Seconds(v).to_string()),
+            share(gain.share(before)),
+            gain.bound.map_or("-".into(), |b| Seconds(b).to_string()),
+            share(gain.unchanged_share(before)),
+        ]);
+    }
+    align(&mut table, &[1, 2, 3, 4]);
+    let divided = 1.0 + by / 100.0;
+    format!("{table}\n(at least: the proven bound of the time; a latency or overhead is divided by {divided})\n")
+}
+
+/// The same for a program.
+pub(super) fn gains_json(gains: &[Gain], before: f64) -> Value {
+    let of = |g: &Gain| {
+        json!({
+            "resource": g.name,
+            "iteration_s": g.value,
+            "bound_s": g.bound,
+            "gain": g.share(before),
+            "gain_same_decisions": g.unchanged_share(before),
+        })
+    };
+    sorted(gains, before).into_iter().map(of).collect()
 }
 
 /// The largest gain first.
@@ -409,13 +428,7 @@ fn json_of(plan: &Plan, figures: &Figures, (record, proven): (&Record, &str), ga
         "dram_capacity_bytes": figures.dram_capacity,
         "network": dimensions(plan),
         "more_percent": by,
-        "gains": sorted(gains, record.value).into_iter().map(|g| json!({
-            "resource": g.name,
-            "iteration_s": g.value,
-            "bound_s": g.bound,
-            "gain": g.share(record.value),
-            "gain_same_decisions": g.unchanged_share(record.value),
-        })).collect::<Vec<_>>(),
+        "gains": gains_json(gains, record.value),
     });
     if let Some(die) = Die::of(&plan.system) {
         value["die"] = json!(die);
@@ -438,35 +451,36 @@ fn number(value: Option<f64>) -> String {
     value.map_or(String::new(), |v| format!("{v}"))
 }
 
-fn csv(record: &Record, gains: &[Gain], by: f64) -> Result<String, Failure> {
-    let rows = sorted(gains, record.value).into_iter().map(|g| {
+pub(super) fn csv(before: f64, gains: &[Gain], by: f64) -> Result<String, Failure> {
+    let rows = sorted(gains, before).into_iter().map(|g| {
         vec![
             g.name.clone(),
             format!("{by}"),
-            format!("{}", record.value),
+            format!("{before}"),
             number(g.value),
             number(g.bound),
-            number(g.share(record.value)),
-            number(g.unchanged_share(record.value)),
+            number(g.share(before)),
+            number(g.unchanged_share(before)),
         ]
     });
     let header = ["resource", "more_percent", "before_s", "iteration_s", "bound_s", "gain", "gain_same_decisions"];
     table_of(&header, rows.collect())
 }
 
-fn tornado(plan: &Plan, record: &Record, gains: &[Gain], by: f64) -> Tornado {
-    let levers = sorted(gains, record.value)
+/// The gains as a figure.
+pub(super) fn tornado((workload, system): (&str, &str), before: f64, gains: &[Gain], by: f64) -> Tornado {
+    let levers = sorted(gains, before)
         .into_iter()
         .filter_map(|g| {
             Some(Lever {
                 name: g.name.clone(),
-                value: 100.0 * g.share(record.value)?,
-                fixed: g.unchanged_share(record.value).map(|s| 100.0 * s),
+                value: 100.0 * g.share(before)?,
+                fixed: g.unchanged_share(before).map(|s| 100.0 * s),
             })
         })
         .collect();
     Tornado {
-        title: format!("{} on {}", plan.workload.name, plan.system.name),
+        title: format!("{workload} on {system}"),
         x_label: format!("time saved by {by} % more, %"),
         names: ["mapped again".into(), "same decisions".into()],
         notes: Vec::new(),

@@ -136,6 +136,11 @@ pub enum Format {
     Json,
 }
 
+/// What running costs, as the options say.
+pub(super) fn economics(args: &MapArgs) -> Economics {
+    Economics { electricity: args.electricity, amortization: args.amortization, pue: args.pue, run: args.run }
+}
+
 fn objective(text: &str) -> Result<Objective, String> {
     let words: Vec<&str> = Objective::ALL.iter().map(|o| o.word()).collect();
     Objective::from_word(text).ok_or_else(|| none_of(text, &words))
@@ -231,12 +236,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
             seed: args.seed,
         },
         objective: args.objective,
-        economics: Economics {
-            electricity: args.electricity,
-            amortization: args.amortization,
-            pue: args.pue,
-            run: args.run,
-        },
+        economics: economics(args),
         passes: args.sharding,
         joint_nodes: args.joint_nodes,
         micro_batch,

@@ -1,21 +1,85 @@
 //! Price, power, energy and running costs of an answer, for a person and for a program.
 
 use super::present::{align, plain, significant};
-use crate::mapping::search::{Objective, Record};
+use crate::execution::Prediction;
+use crate::mapping::request::Objective;
+use crate::mapping::search::Record;
+use crate::model::energy::Energy;
 use crate::plan::Plan;
-use crate::system::price;
+use crate::system::System;
+use crate::system::economics::Economics;
+use crate::system::price::{self, ByPart};
+use crate::workload::language::LanguageModel;
 use serde_json::{Value, json};
 
+/// What money is counted of: an iteration of a mapped graph, or of an execution.
+pub struct Account {
+    cost: ByPart,
+    power: ByPart,
+    idle: ByPart,
+    energy: Energy,
+    seconds: f64,
+    batch: u64,
+    tokens_per_sample: Option<u64>,
+}
+
+impl Account {
+    /// Of a plan.
+    pub fn of_plan(plan: &Plan) -> Self {
+        let f = &plan.figures;
+        Self {
+            cost: f.cost,
+            power: f.power,
+            idle: price::idle_power(&plan.system),
+            energy: f.energy,
+            seconds: f.iteration_s(),
+            batch: plan.workload.global_batch,
+            tokens_per_sample: plan.workload.tokens_per_sample,
+        }
+    }
+
+    /// Of an execution.
+    pub fn of_execution(prediction: &Prediction, model: &LanguageModel, system: &System) -> Self {
+        Self {
+            cost: price::cost(system),
+            power: price::power(system),
+            idle: price::idle_power(system),
+            energy: prediction.energy,
+            seconds: prediction.time.total,
+            batch: model.global_batch,
+            tokens_per_sample: Some(model.seq),
+        }
+    }
+
+    fn j_per_sample(&self) -> f64 {
+        self.energy.total() / self.batch as f64
+    }
+
+    fn j_per_token(&self) -> Option<f64> {
+        self.tokens_per_sample.map(|tokens| self.j_per_sample() / tokens as f64)
+    }
+
+    fn tokens_per_s(&self) -> Option<f64> {
+        self.tokens_per_sample.map(|tokens| self.batch as f64 * tokens as f64 / self.seconds)
+    }
+}
+
+/// What was minimised: its value and bound.
+pub type Minimized = (Objective, f64, f64);
+
+/// Of a record.
+pub fn minimized(record: &Record) -> Minimized {
+    (record.objective, record.value, record.bound)
+}
+
 /// What the system costs and draws, part by part, and the energy of an iteration.
-pub fn table(plan: &Plan) -> String {
-    let f = &plan.figures;
+pub fn table(f: &Account) -> String {
     let mut money = plain();
     money.set_header(["", "chips", "memory", "links", "switches", "total"]);
-    let idle = price::idle_power(&plan.system);
     for (what, part, unit) in [
         ("price", &f.cost, "$"),
         ("power", &f.power, "W"),
-        ("of it idle", &idle, "W"),
+        ("of it idle", &f.idle, "W"),
         ("energy of an iteration", &f.energy.parts(), "J"),
         ("of it idle", &f.energy.idle, "J"),
     ] {
@@ -36,7 +100,7 @@ pub fn table(plan: &Plan) -> String {
         ]);
     }
     align(&mut money, &[1, 2, 3, 4, 5]);
-    let by_token = match (f.tokens_per_s(&plan.workload), f.j_per_token(&plan.workload)) {
+    let by_token = match (f.tokens_per_s(), f.j_per_token()) {
         (Some(tokens), Some(joules)) => format!(
             "; by token {} J, {} tokens/s, {} tokens/s/$, {} tokens/s/W",
             significant(joules),
@@ -48,15 +112,14 @@ pub fn table(plan: &Plan) -> String {
     };
     format!(
         "{money}\n(mean power {} W; by sample {} J{by_token})\n",
-        significant(f.energy.total() / f.iteration_s()),
-        significant(f.j_per_sample(&plan.workload))
+        significant(f.energy.total() / f.seconds),
+        significant(f.j_per_sample())
     )
 }
 
 /// What running it costs, and what was minimised where that is not time.
-pub fn running(plan: &Plan, record: &Record) -> String {
-    let (f, e) = (&plan.figures, &record.economics);
-    let spent = e.iteration(f.cost.total(), f.iteration_s(), f.energy.total());
+pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized) -> String {
+    let spent = e.iteration(f.cost.total(), f.seconds, f.energy.total());
     let mut out = format!(
         "an iteration costs ${} (${} of the system's price over {} years, ${} of electricity at ${}/kWh, PUE {})\n",
         significant(spent.total()),
@@ -67,41 +130,37 @@ pub fn running(plan: &Plan, record: &Record) -> String {
         e.pue
     );
     if let Some(run) = e.run {
-        out.push_str(&match run.iterations(&plan.workload) {
+        out.push_str(&match run.iterations(f.batch, f.tokens_per_sample) {
             Some(n) => format!(
                 "a run of {run}: {} iterations, {} days, {} MWh, ${}\n",
                 significant(n),
-                significant(n * f.iteration_s() / 86_400.0),
+                significant(n * f.seconds / 86_400.0),
                 significant(n * f.energy.total() / 3.6e9),
                 significant(n * spent.total())
             ),
             None => format!("a run of {run}: the workload does not say how many tokens a sample has\n"),
         });
     }
-    if record.objective != Objective::Time {
+    if objective != Objective::Time {
         out.push_str(&format!(
-            "minimized: {} of an iteration, {:.6e} {unit}, no mapping below {:.6e} {unit}\n",
-            record.objective,
-            record.value,
-            record.bound,
-            unit = record.objective.unit()
+            "minimized: {objective} of an iteration, {value:.6e} {unit}, no mapping below {bound:.6e} {unit}\n",
+            unit = objective.unit()
         ));
     }
     out
 }
 
 /// Energy, and figures by sample and by token.
-pub fn energy_json(plan: &Plan) -> Value {
-    let f = &plan.figures;
-    let tokens = f.tokens_per_s(&plan.workload);
+pub fn energy_json(f: &Account) -> Value {
+    let tokens = f.tokens_per_s();
     json!({
         "energy_j": f.energy.total(),
         "parts_j": f.energy.parts(),
         "idle_j": f.energy.idle,
         "used_j": f.energy.used,
-        "mean_power_w": f.energy.total() / f.iteration_s(),
-        "j_per_sample": f.j_per_sample(&plan.workload),
-        "j_per_token": f.j_per_token(&plan.workload),
+        "mean_power_w": f.energy.total() / f.seconds,
+        "j_per_sample": f.j_per_sample(),
+        "j_per_token": f.j_per_token(),
         "tokens_per_s": tokens,
         "tokens_per_s_per_usd": tokens.map(|t| t / f.cost.total()),
         "tokens_per_s_per_w": tokens.map(|t| t / f.power.total()),
@@ -109,10 +168,9 @@ pub fn energy_json(plan: &Plan) -> Value {
 }
 
 /// Dollars of an iteration and of the run.
-pub fn running_json(plan: &Plan, record: &Record) -> Value {
-    let (f, e) = (&plan.figures, &record.economics);
-    let spent = e.iteration(f.cost.total(), f.iteration_s(), f.energy.total());
-    let iterations = e.run.and_then(|run| run.iterations(&plan.workload));
+pub fn running_json(f: &Account, e: &Economics) -> Value {
+    let spent = e.iteration(f.cost.total(), f.seconds, f.energy.total());
+    let iterations = e.run.and_then(|run| run.iterations(f.batch, f.tokens_per_sample));
     let missing = e.run.filter(|_| iterations.is_none());
     json!({
         "run": e.run.map(|run| run.to_string()),
@@ -124,7 +182,7 @@ pub fn running_json(plan: &Plan, record: &Record) -> Value {
         "iteration_energy_usd": spent.energy,
         "iteration_usd": spent.total(),
         "run_iterations": iterations,
-        "run_s": iterations.map(|n| n * f.iteration_s()),
+        "run_s": iterations.map(|n| n * f.seconds),
         "run_j": iterations.map(|n| n * f.energy.total()),
         "run_usd": iterations.map(|n| n * spent.total()),
     })

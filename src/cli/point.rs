@@ -187,12 +187,10 @@ fn explained(shown: &Again) -> Result<String, Failure> {
             _ => Ok(format!("{reason}\n")),
         },
         Outcome::Executed(_) => match (&shown.point.language, &shown.point.system) {
-            (Some(model), Some(system)) if system.chip.0.kernels.is_some() => {
+            (Some(model), Some(system)) => {
                 software::of_point(model, system, &shown.point.solve.pins(), shown.point.solve.seconds)
             }
-            _ => {
-                Err(Failure::input("the chip has no `kernels:`, so that there is no software to explain the point by"))
-            }
+            _ => Err(Failure::input("the point has no system")),
         },
         _ => plan(shown).map(|_| String::new()),
     }

@@ -1,5 +1,6 @@
 //! An answer for a person, and for a program.
 
+use super::money::{Account, minimized};
 use crate::mapping::Infeasible;
 use crate::mapping::compare::Compared;
 use crate::mapping::request::LeftOpen;
@@ -22,7 +23,7 @@ pub fn text(plan: &Plan, record: &Record, request: &Request) -> String {
     format!(
         "{}{}\nstatus: {} (gap {:.2e})\n{}\nlooked at: {} assignments of dimensions, {} sets of shardings, {} fusion problems{fusion}; {} in {:.3} s\nengine: {}\n",
         figures_text(plan),
-        super::money::running(plan, record),
+        super::money::running(&Account::of_plan(plan), &record.economics, minimized(record)),
         record.status,
         record.gap(),
         statement::of_mapping(&plan.workload, &plan.system, request, record),
@@ -155,7 +156,7 @@ pub fn figures_text(plan: &Plan) -> String {
 
     out.push_str(&format!("{}\n\n", partitions(plan)));
 
-    out.push_str(&super::money::table(plan));
+    out.push_str(&super::money::table(&Account::of_plan(plan)));
     out
 }
 
@@ -324,8 +325,8 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
     object["minimized"] = json!(record.objective);
     object["objective"] = json!(record.value);
     object["bound"] = json!(record.bound);
-    object["energy"] = super::money::energy_json(plan);
-    object["running"] = super::money::running_json(plan, record);
+    object["energy"] = super::money::energy_json(&Account::of_plan(plan));
+    object["running"] = super::money::running_json(&Account::of_plan(plan), &record.economics);
     format!("{object:#}\n")
 }
 

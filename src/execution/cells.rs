@@ -7,7 +7,7 @@ use super::layer::Division;
 use super::machine::Machine;
 use super::memory::{self, Memory};
 use super::schedule::{self, ChipWeights, Constants, Pipeline, StageKind};
-use super::search::{Degrees, Found, ONE_KEY, Pins, Tails, blocks, degrees, execution, schedules, tails};
+use super::search::{Aim, Degrees, Found, ONE_KEY, Pins, Tails, blocks, degrees, execution, schedules, tails};
 use super::spec::{Execution, Schedule, Zero};
 use crate::deadline::Deadline;
 use crate::workload::language::LanguageModel;
@@ -65,6 +65,7 @@ pub(super) struct Cells<'a> {
     model: &'a LanguageModel,
     pins: &'a Pins,
     inner: &'a dyn Inner,
+    aim: Aim,
     constants: Constants,
     frames: Vec<Frame>,
     /// Sizes of a microbatch by the samples of a replica.
@@ -76,7 +77,13 @@ pub(super) struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     /// Of a space.
-    pub(super) fn new(machine: &'a Machine, model: &'a LanguageModel, pins: &'a Pins, inner: &'a dyn Inner) -> Self {
+    pub(super) fn new(
+        machine: &'a Machine,
+        model: &'a LanguageModel,
+        pins: &'a Pins,
+        inner: &'a dyn Inner,
+        aim: Aim,
+    ) -> Self {
         let mut sizes: HashMap<u64, Vec<u64>> = HashMap::new();
         let mut frames = Vec::new();
         for degrees in degrees(machine, model, pins) {
@@ -93,7 +100,7 @@ impl<'a> Cells<'a> {
         }
         let constants = Constants::of(machine, model);
         let (cells, blocks) = (Vec::new(), Vec::new());
-        Self { machine, model, pins, inner, constants, frames, sizes, at: At::default(), cells, blocks }
+        Self { machine, model, pins, inner, aim, constants, frames, sizes, at: At::default(), cells, blocks }
     }
 
     /// Executions of the space.
@@ -134,7 +141,7 @@ impl<'a> Cells<'a> {
         let mut out: Vec<(f64, usize)> = Vec::new();
         for (i, cell) in self.cells.iter().enumerate() {
             let Some(block) = guesses.entry(cell.key).or_insert_with(|| self.inner.guess(&cell.key)) else { continue };
-            out.extend(self.guessed(cell, block).map(|seconds| (seconds, i)));
+            out.extend(self.guessed(cell, block).map(|value| (value, i)));
         }
         out.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut cuts: Vec<BlockKey> = Vec::new();
@@ -148,7 +155,7 @@ impl<'a> Cells<'a> {
         out.into_iter().map(|(_, i)| i).filter(|i| is_one_of(self.cells[*i].key)).collect()
     }
 
-    /// The least time of a cell's executions that fit, by a guess of its blocks.
+    /// The least value of a cell's executions that fit, by a guess of its blocks.
     fn guessed(&self, cell: &Cell, block: &Blocks) -> Option<f64> {
         let (frame, micro_batch) = (&self.frames[cell.frame], cell.key.division.micro_batch);
         let plan = self.plan(frame, block, micro_batch);
@@ -162,8 +169,8 @@ impl<'a> Cells<'a> {
                 }
                 for &overlap_dp in &frame.tails.overlaps {
                     e.overlap_dp = overlap_dp;
-                    let seconds = plan.seconds(&e);
-                    least = Some(least.map_or(seconds, |known| known.min(seconds)));
+                    let value = self.aim.value(&plan, &e);
+                    least = Some(least.map_or(value, |known| known.min(value)));
                 }
             }
         }
@@ -179,7 +186,7 @@ impl<'a> Cells<'a> {
         let Some(block) = self.inner.closer(&key) else { return false };
         let divided = frame.tails.states.iter().any(|(zero, _)| *zero != Zero::Off);
         let plan = self.plan(frame, &block, key.division.micro_batch);
-        let bound = plan.bound(&execution(&frame.degrees, &key), divided);
+        let bound = self.aim.bound(&plan, &execution(&frame.degrees, &key), divided);
         let before = self.cells[i].bound;
         self.cells[i].bound = before.max(bound);
         bound > before
@@ -263,7 +270,7 @@ impl<'a> Cells<'a> {
                         all.len() - 1
                     });
                     let plan = self.plan(frame, &all[block], micro_batch);
-                    let bound = plan.bound(&execution(&frame.degrees, &key), divided);
+                    let bound = self.aim.bound(&plan, &execution(&frame.degrees, &key), divided);
                     found.cells += 1;
                     if best.is_some_and(|best| bound >= best) {
                         found.pruned += 1;
@@ -352,7 +359,9 @@ impl<'a> Cells<'a> {
         let least_plan = self.plan(frame, &inner.least, micro_batch);
         let proven = inner.least == inner.blocks;
         let mut e = execution(&frame.degrees, &cell.key);
-        if inner.plan.is_some() && best.as_ref().is_some_and(|(time, ..)| least_plan.bound(&e, true) >= *time) {
+        if inner.plan.is_some()
+            && best.as_ref().is_some_and(|(value, ..)| self.aim.bound(&least_plan, &e, true) >= *value)
+        {
             found.pruned += 1;
             return;
         }
@@ -383,13 +392,13 @@ impl<'a> Cells<'a> {
                 }
                 for &overlap_dp in &frame.tails.overlaps {
                     e.overlap_dp = overlap_dp;
-                    let time = plan.seconds(&e);
+                    let value = self.aim.value(&plan, &e);
                     found.evaluated += 1;
                     if !proven {
-                        found.bound = found.bound.min(least_plan.seconds(&e));
+                        found.bound = found.bound.min(self.aim.value(&least_plan, &e));
                     }
-                    if best.as_ref().is_none_or(|(t, ..)| time < *t) {
-                        *best = Some((time, e.clone(), inner.clone()));
+                    if best.as_ref().is_none_or(|(known, ..)| value < *known) {
+                        *best = Some((value, e.clone(), inner.clone()));
                     }
                 }
             }

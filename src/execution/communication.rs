@@ -13,12 +13,12 @@
 //! Tensor parallelism as of a stack; of other mappings [`super::mapping`] says what travels. A collective that chips wait for costs the stack's `collective_overhead` besides.
 
 use super::layer::{Division, Sums};
-use super::machine::{Line, Machine, Traffic};
+use super::machine::{Line, Machine, Sent, Traffic};
 use super::mapping::{LayerMapping, collectives};
 use crate::system::stack::HandOver;
 use crate::workload::language::LanguageModel;
 
-/// Seconds of a pass's communication.
+/// Seconds and joules of a pass's communication.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Exposed {
     /// Tensor parallelism, waited for.
@@ -29,6 +29,8 @@ pub struct Exposed {
     pub ep: f64,
     /// Of all of them, beside other work.
     pub hidden: f64,
+    /// Joules of a chip's links, waited for or not.
+    pub joules: f64,
 }
 
 impl Exposed {
@@ -44,6 +46,7 @@ impl Exposed {
             cp: self.cp + other.cp,
             ep: self.ep + other.ep,
             hidden: self.hidden + other.hidden,
+            joules: self.joules + other.joules,
         }
     }
 }
@@ -56,7 +59,7 @@ pub struct LayerCommunication {
     /// Backward, without what is computed again.
     pub backward: Exposed,
     /// One all-reduce of a hidden activation among the tensor-parallel chips.
-    pub reduce: f64,
+    pub reduce: Sent,
     /// Host time of the pass's collectives.
     pub host: f64,
 }
@@ -122,17 +125,18 @@ impl LayerCommunication {
         let mut out = Self::default();
         let (t, cp, ep) = (division.tp, division.cp, division.ep);
         if t > 1 {
-            out.reduce = machine.line(Traffic::AllReduce, t, 1).at(hidden) + overhead;
+            out.reduce = machine.line(Traffic::AllReduce, t, 1).send(hidden, overhead);
             let count = if model.parallel_block { 1.0 } else { 2.0 };
             let peers = machine.peers_in_box(t, 1).saturating_sub(1) as f64;
             out.host = count * machine.stack.host_collective_peer.0 * peers;
             let usual = || {
                 let once = count * out.reduce;
-                let gather = || count * machine.line(Traffic::Gather, t, 1).at(hidden);
-                [once, once, if division.sequence_parallel { gather() } else { 0.0 }]
+                let gather = || count * machine.line(Traffic::Gather, t, 1).send(hidden, 0.0);
+                [once, once, if division.sequence_parallel { gather() } else { Sent::default() }]
             };
-            let [forward, backward, gather] =
-                if mapping.divides_weights() { usual() } else { collectives(machine, model, division, mapping) };
+            let sent = if mapping.divides_weights() { usual() } else { collectives(machine, model, division, mapping) };
+            (out.forward.joules, out.backward.joules) = (sent[0].joules, sent[1].joules + sent[2].joules);
+            let [forward, backward, gather] = sent.map(|sent| sent.seconds);
             let split = |once: f64, products: f64| {
                 if !overlap_tp {
                     return (once, 0.0);
@@ -156,8 +160,11 @@ impl LayerCommunication {
             }
         }
         if cp > 1 {
-            let hop = machine.line(Traffic::Around, cp, t).at(keys_and_values_bytes(model, division));
+            let (line, own) = (machine.line(Traffic::Around, cp, t), keys_and_values_bytes(model, division));
+            let hop = line.at(own);
             let hops = (cp - 1) as f64;
+            out.forward.joules += hops * line.joules(own);
+            out.backward.joules += 2.0 * hops * line.joules(own);
             let others = 1.0 - 1.0 / cp as f64;
             let (waits, hides) = beside(hops * hop, sums.forward_attention * others);
             out.forward.cp = waits;
@@ -174,7 +181,9 @@ impl LayerCommunication {
                 let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
                 sent *= (met / e.top_k as f64).min(1.0);
             }
-            let both = 2.0 * (machine.line(Traffic::AllToAll, ep, t).at(sent) + overhead);
+            let Sent { seconds: both, joules } = 2.0 * machine.line(Traffic::AllToAll, ep, t).send(sent, overhead);
+            out.forward.joules += joules;
+            out.backward.joules += joules;
             let beside_another = |work: f64| if machine.stack.overlap_ep { beside(both, work) } else { (both, 0.0) };
             let (waits, hides) = beside_another(sums.forward_products);
             out.forward.ep = waits;
@@ -212,7 +221,7 @@ impl IterationLinks {
             replicas: machine.line(Traffic::Gather, replicas, tp),
             expert_replicas: machine.line(Traffic::Gather, replicas / ep.max(1), tp.saturating_mul(ep)),
             // Of two: each sends its half and gets the other's sum, 2 (n - 1)/n = 1 times the bytes.
-            ends: Line { latency: 2.0 * ends.latency, per_byte: ends.per_byte },
+            ends: Line { latency: 2.0 * ends.latency, ..ends },
         }
     }
 }

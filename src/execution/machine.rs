@@ -5,9 +5,11 @@
 //! at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, max(s, c)/c hops apart, and a group
 //! in several dimensions works hierarchically ([`collective`], where it says too what a part of a ring is worth).
 
+use super::energy::Power;
 use crate::graph::CollectiveKind;
 use crate::model::attention_kernel::FusedKernel;
 use crate::model::collective::{self, Extent, GroupDimension};
+use crate::model::energy;
 use crate::model::kernel_time::KernelTimes;
 use crate::model::rate::chip_peak;
 use crate::system::kernels::FusedAttention;
@@ -43,22 +45,65 @@ pub struct Machine {
     pub dimensions: Vec<GroupDimension>,
     /// The software.
     pub stack: Stack,
+    /// What its parts draw.
+    pub power: Power,
     options: ModelOptions,
 }
 
-/// Seconds of a collective as a line in its bytes.
+/// Seconds of a collective as a line in its bytes, and the energy of its links.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Line {
     /// Seconds without bytes.
     pub latency: f64,
     /// Seconds a byte.
     pub per_byte: f64,
+    /// Joules a byte that a chip's links take.
+    pub byte_j: f64,
+}
+
+/// What sending takes: seconds, and joules of a chip's links, waited for or not.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Sent {
+    /// Seconds.
+    pub seconds: f64,
+    /// Joules.
+    pub joules: f64,
+}
+
+impl std::ops::Add for Sent {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self { seconds: self.seconds + other.seconds, joules: self.joules + other.joules }
+    }
+}
+
+impl std::ops::AddAssign for Sent {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl std::ops::Mul<Sent> for f64 {
+    type Output = Sent;
+    fn mul(self, of: Sent) -> Sent {
+        Sent { seconds: self * of.seconds, joules: self * of.joules }
+    }
 }
 
 impl Line {
     /// Seconds for `bytes`; nothing takes nothing.
     pub fn at(&self, bytes: f64) -> f64 {
         if bytes > 0.0 { self.latency + self.per_byte * bytes } else { 0.0 }
+    }
+
+    /// Joules of a chip's links for `bytes`.
+    pub fn joules(&self, bytes: f64) -> f64 {
+        self.byte_j * bytes
+    }
+
+    /// Both, with so many seconds of software on top.
+    pub fn send(&self, bytes: f64, overhead: f64) -> Sent {
+        Sent { seconds: self.at(bytes) + overhead, joules: self.joules(bytes) }
     }
 }
 
@@ -198,6 +243,7 @@ impl Machine {
             second_tier: system.offload.as_ref().map(|m| (m.0.bandwidth.0, m.0.capacity.map(|c| c.0))),
             dimensions,
             stack: Stack::ideal(),
+            power: Power::of(system),
             options,
         }
     }
@@ -260,19 +306,23 @@ impl Machine {
             Traffic::AllReduce => CollectiveKind::AllReduce,
             Traffic::Gather => CollectiveKind::AllGather,
             Traffic::AllToAll => CollectiveKind::AllToAll,
-            Traffic::Next => return Line { latency: outermost.latency, per_byte: 1.0 / outermost.bandwidth },
+            Traffic::Next => {
+                let (latency, per_byte) = (outermost.latency, 1.0 / outermost.bandwidth);
+                return Line { latency, per_byte, byte_j: outermost.byte_j };
+            }
             Traffic::Around => {
                 let hop = |d: &GroupDimension| d.around();
                 let (latency, per_byte) =
                     group.iter().map(hop).fold((0.0f64, 0.0f64), |a, b| (a.0.max(b.0), a.1.max(b.1)));
-                return Line { latency, per_byte };
+                let byte_j = group.iter().map(|d| d.byte_j).fold(0.0, f64::max);
+                return Line { latency, per_byte, byte_j };
             }
         };
         // The formulas are lines; one giga of bytes keeps digits where latencies are large.
         let one = 1e9;
         let latency = collective::seconds(kind, &group, f64::MIN_POSITIVE, &self.options);
         let whole = collective::seconds(kind, &group, one, &self.options);
-        Line { latency, per_byte: (whole - latency) / one }
+        Line { latency, per_byte: (whole - latency) / one, byte_j: energy::collective_j(kind, &group, 1.0) }
     }
 
     /// Chips of a group that are in one box: its extent along the innermost dimension.

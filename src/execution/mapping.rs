@@ -17,7 +17,7 @@
 use super::activation::AttentionKernel;
 use super::communication::hidden_bytes;
 use super::layer::Division;
-use super::machine::{Machine, Traffic};
+use super::machine::{Machine, Sent, Traffic};
 use super::spec::Recompute;
 use super::state::StateBytes;
 use crate::system::stack::Attention;
@@ -183,8 +183,8 @@ fn sizes(model: &LanguageModel, division: &Division, of_attention: bool) -> Size
     }
 }
 
-/// Seconds of a layer's tensor-parallel collectives: forward, backward, and what backward may run beside products at any time.
-pub fn collectives(machine: &Machine, model: &LanguageModel, division: &Division, mapping: &LayerMapping) -> [f64; 3] {
+/// A layer's tensor-parallel collectives: forward, backward, and what backward may run beside products at any time.
+pub fn collectives(machine: &Machine, model: &LanguageModel, division: &Division, mapping: &LayerMapping) -> [Sent; 3] {
     let of = |branch, of_attention| branch_collectives(machine, model, division, branch, of_attention);
     let (a, p) = (of(mapping.attention, true), of(mapping.perceptron, false));
     [a[0] + p[0], a[1] + p[1], a[2] + p[2]]
@@ -197,50 +197,51 @@ pub fn branch_collectives(
     division: &Division,
     branch: Branch,
     of_attention: bool,
-) -> [f64; 3] {
+) -> [Sent; 3] {
     let (t, s) = (division.tp, sizes(model, division, of_attention));
     let overhead = machine.stack.collective_overhead.0;
-    let at = |traffic, bytes| machine.line(traffic, t, 1).at(bytes) + overhead;
+    let at = |traffic, bytes| machine.line(traffic, t, 1).send(bytes, overhead);
+    let none = Sent::default();
     let hidden = hidden_bytes(model, division);
     let (reduce, half) = (at(Traffic::AllReduce, hidden), at(Traffic::Gather, hidden));
     // What the hidden activation is outside the branch decides what it costs to have all of it inside.
     let divided = division.sequence_parallel;
     if branch == Branch::WEIGHTS {
-        return [reduce, reduce, if divided { half - overhead } else { 0.0 }];
+        return [reduce, reduce, if divided { Sent { seconds: half.seconds - overhead, ..half } } else { none }];
     }
     let gradient = StateBytes::training(&model.types).gradients;
-    let (mut forward, mut backward, mut beside) = (0.0, 0.0, 0.0);
+    let (mut forward, mut backward, mut beside) = (none, none, none);
     match branch.first {
         Sharding::Weights => {
-            forward += if divided { half } else { 0.0 };
+            forward += if divided { half } else { none };
             backward += if divided { half } else { reduce };
-            beside += if divided { half } else { 0.0 };
+            beside += if divided { half } else { none };
         }
         Sharding::Tokens => {
             let gather = at(Traffic::Gather, s.first * model.types.weights.bytes());
             forward += gather;
-            backward += gather + at(Traffic::Gather, s.first * gradient) + if divided { 0.0 } else { half };
+            backward += gather + at(Traffic::Gather, s.first * gradient) + if divided { none } else { half };
         }
     }
     match branch.last {
         Sharding::Weights => {
             forward += if divided { half } else { reduce };
-            backward += if divided { half } else { 0.0 };
+            backward += if divided { half } else { none };
         }
         Sharding::Tokens => {
             let gather = at(Traffic::Gather, s.last * model.types.weights.bytes());
-            forward += gather + if divided { 0.0 } else { half };
+            forward += gather + if divided { none } else { half };
             backward += gather + at(Traffic::Gather, s.last * gradient);
         }
     }
     let exchanged = match (of_attention, branch.first, branch.last) {
         // The core has heads, whatever the products.
         (true, first, last) => {
-            let by = |sharding, bytes| if sharding == Sharding::Tokens { at(Traffic::AllToAll, bytes) } else { 0.0 };
+            let by = |sharding, bytes| if sharding == Sharding::Tokens { at(Traffic::AllToAll, bytes) } else { none };
             by(first, s.before) + by(last, s.after)
         }
         (false, first, last) if first != last => at(Traffic::AllToAll, s.before),
-        _ => 0.0,
+        _ => none,
     };
     [forward + exchanged, backward + exchanged, beside]
 }

@@ -5,7 +5,7 @@ use super::activation::{ActivationPolicy, AttentionKernel};
 use super::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use super::communication::{Exposed, LayerCommunication, hand_over_bytes};
 use super::layer::{Division, Kernels, Sums};
-use super::machine::Machine;
+use super::machine::{Machine, Sent};
 use super::mapping::{LayerMapping, more_bytes};
 use super::spec::Recompute;
 use crate::deadline::Deadline;
@@ -154,7 +154,7 @@ impl Blocks {
             sequence_parallel: division.sequence_parallel,
             attention: attention_kernel(machine),
         };
-        let reduce = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
+        let reduce: Sent = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
         let words = model.vocab.is_some();
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
@@ -166,11 +166,11 @@ impl Blocks {
             experts: BlockPass::default(),
             embedding: BlockPass {
                 kept: model.embedding_activation_bytes(model.seq, division.micro_batch, &policy),
-                ..end_time(embedding, if words { reduce } else { 0.0 }, 0.0)
+                ..end_time(embedding, if words { reduce } else { Sent::default() }, Sent::default())
             },
             head: BlockPass {
                 kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy) + more_of_scores,
-                ..end_time(head, 0.0, if model.head_outputs() > 0 { reduce } else { 0.0 })
+                ..end_time(head, Sent::default(), if model.head_outputs() > 0 { reduce } else { Sent::default() })
             },
             hand_over: hand_over_bytes(machine, model, division),
             hidden: if division.sequence_parallel { hidden / division.tp as f64 } else { hidden },
@@ -188,26 +188,28 @@ fn layer_time(
     let stack = &machine.stack;
     let none = Exposed::default();
     let [forward_bytes, attention_bytes, backward_bytes] = s.bytes;
-    let (again, again_comm, again_flop, again_bytes, again_host) = match recompute {
-        Recompute::None => (0.0, none, 0.0, 0.0, 0.0),
+    let arithmetic = s.forward_products + s.forward_attention;
+    let (again, again_comm, [again_flop, again_arithmetic], again_bytes, again_host) = match recompute {
+        Recompute::None => (0.0, none, [0.0; 2], 0.0, 0.0),
         Recompute::Selective => {
             let (core, products) = (s.forward_attention, s.forward_products);
             match stack.selective {
                 Selective::Attention => {
-                    (core, none, s.attention_flop, attention_bytes, stack.host_attention_recompute.0)
+                    (core, none, [s.attention_flop, core], attention_bytes, stack.host_attention_recompute.0)
                 }
                 // Everything but the attention core and half of the products.
                 Selective::HalfOfProducts => (
                     s.forward - core - 0.5 * products,
                     none,
-                    0.5 * (s.forward_flop - s.attention_flop),
+                    [0.5 * (s.forward_flop - s.attention_flop), 0.5 * products],
                     forward_bytes - attention_bytes,
                     stack.host_layer_recompute.0,
                 ),
             }
         }
         Recompute::Full => {
-            (s.forward, comm.forward, s.forward_flop, forward_bytes, stack.host_layer_recompute.0 + comm.host)
+            let host = stack.host_layer_recompute.0 + comm.host;
+            (s.forward, comm.forward, [s.forward_flop, arithmetic], forward_bytes, host)
         }
     };
     let forward = s.forward + comm.forward.total();
@@ -227,20 +229,27 @@ fn layer_time(
         host: (forward_pass - forward) + (backward_pass - backward),
         forward_pass,
         backward_pass,
+        arithmetic: arithmetic + s.backward_products + s.backward_attention + again_arithmetic,
         flop: s.forward_flop + s.backward_flop + again_flop,
         dram_bytes: forward_bytes + backward_bytes + again_bytes,
         ..BlockPass::default()
     }
 }
 
-fn end_time(s: &Sums, forward_reduce: f64, backward_reduce: f64) -> BlockPass {
+fn end_time(s: &Sums, forward: Sent, backward: Sent) -> BlockPass {
+    let (forward_reduce, backward_reduce) = (forward.seconds, backward.seconds);
     BlockPass {
         forward: s.forward,
         backward: s.backward(),
         weight: s.backward_weight,
-        exposed: Exposed { tp: forward_reduce + backward_reduce, ..Exposed::default() },
+        exposed: Exposed {
+            tp: forward_reduce + backward_reduce,
+            joules: forward.joules + backward.joules,
+            ..Exposed::default()
+        },
         forward_pass: s.forward + forward_reduce,
         backward_pass: s.backward() + backward_reduce,
+        arithmetic: s.forward_products + s.forward_attention + s.backward_products + s.backward_attention,
         flop: s.forward_flop + s.backward_flop,
         dram_bytes: s.bytes[0] + s.bytes[2],
         ..BlockPass::default()

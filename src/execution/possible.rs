@@ -99,7 +99,7 @@ impl<'a> Possible<'a> {
         let middle: Vec<(Core, bool, Sums)> = cores.iter().flat_map(|core| middle(*core)).collect();
         let travels = |all: &[(Branch, Sums)], of_attention: bool| -> Vec<[f64; 3]> {
             let of = |branch| branch_collectives(self.machine, self.model, &division, branch, of_attention);
-            all.iter().map(|(b, _)| if division.tp > 1 { of(*b) } else { [0.0; 3] }).collect()
+            all.iter().map(|(b, _)| if division.tp > 1 { of(*b).map(|sent| sent.seconds) } else { [0.0; 3] }).collect()
         };
         let (by_attention, by_perceptron) = (travels(&attention, true), travels(&perceptron, false));
         let mut out: Vec<(LayerMapping, Sums, [f64; 14])> = Vec::new();
@@ -195,6 +195,9 @@ fn least(passes: &[BlockPass]) -> BlockPass {
         out.kept = out.kept.min(p.kept);
         out.working = out.working.min(p.working);
         out.flop = out.flop.min(p.flop);
+        out.arithmetic = out.arithmetic.min(p.arithmetic);
+        out.dram_bytes = out.dram_bytes.min(p.dram_bytes);
+        out.exposed.joules = out.exposed.joules.min(p.exposed.joules);
     }
     out
 }

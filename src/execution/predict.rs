@@ -9,6 +9,7 @@ use super::schedule::{self, ChipWeights, Constants, IterationTime, Pipeline};
 use super::search::not_within;
 use super::spec::{Execution, Offload, Recompute, Zero};
 use crate::deadline::Deadline;
+use crate::model::energy::Energy;
 use crate::plan::Plan;
 use crate::units::Bytes;
 use crate::workload::language::{FlopCount, LanguageModel, ModelPass};
@@ -28,6 +29,8 @@ pub struct Prediction {
     pub time: IterationTime,
     /// The memory of the fullest stage.
     pub memory: Memory,
+    /// Joules of an iteration, all chips.
+    pub energy: Energy,
     /// Share of the chips' peak that the model's own FLOP make: products with weights and the unmasked part of attention, forward once
     /// and backward twice, nothing computed again.
     pub model_flop_utilization: f64,
@@ -245,6 +248,7 @@ pub fn of_blocks(machine: &Machine, model: &LanguageModel, e: &Execution, block:
         execution: e.clone(),
         chips,
         microbatches,
+        energy: pipeline.energy(e, time.total),
         time,
         memory,
         model_flop_utilization: model_flop / whole,

@@ -16,6 +16,7 @@
 
 use super::block::{BlockPass, Blocks};
 use super::communication::{IterationLinks, beside};
+use super::energy::Power;
 use super::machine::Machine;
 use super::spec::{Execution, Offload, Schedule, Zero};
 use super::state::StateBytes;
@@ -42,6 +43,14 @@ impl StageKind {
     /// Layers of each of them.
     pub fn layers(&self) -> f64 {
         self.plain + self.experts
+    }
+
+    /// A part of the passes of its blocks.
+    pub fn sum(&self, block: &Blocks, of: impl Fn(&BlockPass) -> f64) -> f64 {
+        self.plain * of(&block.plain)
+            + self.experts * of(&block.experts)
+            + self.embedding * of(&block.embedding)
+            + self.head * of(&block.head)
     }
 }
 
@@ -139,8 +148,12 @@ pub struct Constants {
     pub state: StateBytes,
     /// Bytes of a gradient where it is reduced.
     pub reduced: f64,
-    /// Seconds of the optimiser for one weight.
+    /// Seconds of the optimiser for one weight, and bytes of its traffic.
     pub optimizer: f64,
+    /// The bytes.
+    pub optimizer_bytes: f64,
+    /// What the parts of the system draw.
+    pub power: Power,
     /// Seconds of the host for a microbatch, for a hand-over, for an iteration.
     pub host: [f64; 3],
     /// Bytes/s to the second tier; infinite without one.
@@ -162,9 +175,18 @@ impl Constants {
             state,
             reduced: trained(stack.gradient_reduction.map_or(state.gradients, |b| b.0)),
             optimizer: trained(stack.optimizer_traffic.0) / machine.kernels.bandwidth(),
+            optimizer_bytes: trained(stack.optimizer_traffic.0),
+            power: machine.power,
             host: [stack.host_microbatch.0, stack.host_hand_over.0, stack.host_iteration.0],
             second_tier: machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth),
         }
+    }
+}
+
+impl Constants {
+    /// Bytes of a weight that replicas give each other after a step; frozen weights are not renewed.
+    pub fn renewed(&self) -> f64 {
+        if self.optimizer > 0.0 { self.state.weights } else { 0.0 }
     }
 }
 
@@ -326,11 +348,7 @@ impl Pipeline<'_> {
         let replicas = (e.dp * e.cp) as f64;
         let (mut slowest, mut step) = (0.0f64, 0.0f64);
         for s in self.kinds {
-            let work = s.plain * self.block.plain.total()
-                + s.experts * self.block.experts.total()
-                + s.embedding * self.block.embedding.total()
-                + s.head * self.block.head.total();
-            slowest = slowest.max(work);
+            slowest = slowest.max(s.sum(self.block, BlockPass::total));
             let (dense, experts) = self.weights.of_stage(s);
             let own = if divided { dense / replicas + experts * e.ep as f64 / replicas } else { dense + experts };
             step = step.max(own * c.optimizer);
@@ -343,12 +361,7 @@ impl Pipeline<'_> {
         let (c, m, block) = (self.constants, self.microbatches, self.block);
         let o = self.outline(e);
         let Some(s) = self.kinds.get(o.at) else { return IterationTime::default() };
-        let parts = |f: &dyn Fn(&BlockPass) -> f64| {
-            s.plain * f(&block.plain)
-                + s.experts * f(&block.experts)
-                + s.embedding * f(&block.embedding)
-                + s.head * f(&block.head)
-        };
+        let parts = |f: &dyn Fn(&BlockPass) -> f64| s.sum(block, f);
         IterationTime {
             total: o.total,
             forward: m * parts(&|l| l.forward),
@@ -442,8 +455,7 @@ fn after(
 ) -> (f64, f64, f64) {
     let (dense, experts) = weights.of_stage(s);
     let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
-    // Frozen weights are not renewed.
-    let renewed = if c.optimizer > 0.0 { c.state.weights } else { 0.0 };
+    let renewed = c.renewed();
     let (reduced, gathered) = match e.zero {
         Zero::Off => (2.0 * at(c.reduced), 0.0),
         Zero::Optimizer => (at(c.reduced), at(renewed)),

@@ -15,6 +15,8 @@
 //! answer of the inner search, which is asked for when a cell is looked at. What the inner search of a software stack answers is its bound. The free one takes the
 //! fastest mapping of each block: one that is slower and keeps less is not in the space, and where its own proof leaves a gap, so does this.
 //!
+//! **Objectives.** Energy and cost count seconds and the joules that use adds ([`Aim`]); a cell's bound has the joules of its blocks besides. Mappings of blocks are those that are best in time.
+//!
 //! **Proof.** The bound is part of the sum that the time is, the cells cover the space, so the smallest bound of what was not looked at, or the
 //! best time if that is less, bounds the optimum from below; at the end both are equal. Ties go to the cell with the smaller bound, then to the one listed
 //! first, within a cell to the first listed.
@@ -29,12 +31,16 @@ use super::machine::Machine;
 use super::memory::Memory;
 use super::policy::Policy;
 use super::predict::{Prediction, of_blocks, suits};
+use super::schedule::Pipeline;
 use super::spec::{Execution, Offload, Recompute, Schedule, Zero};
 use crate::deadline::{Deadline, is_interrupted, within};
 use crate::model::divisors::divisors;
+use crate::model::objective::{Objective, Worth};
 use crate::plan::Plan;
 use crate::progress::Steps;
 use crate::solver::record::Status;
+use crate::system::System;
+use crate::system::economics::Economics;
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
 use std::cmp::Reverse;
@@ -88,12 +94,51 @@ pub fn not_within() -> String {
     format!("no plan {}, which does not prove that there is none: {then}", within())
 }
 
+/// What is minimised, and what that counts.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Aim {
+    /// What.
+    pub objective: Objective,
+    /// Its value of a second and of a joule.
+    pub worth: Worth,
+}
+
+impl Aim {
+    /// The least time.
+    pub const TIME: Self = Self { objective: Objective::Time, worth: Worth::TIME };
+
+    /// An objective on a system.
+    ///
+    /// # Errors
+    /// A sentence: it is zero for everything.
+    pub fn of(objective: Objective, economics: &Economics, system: &System) -> Result<Self, String> {
+        Ok(Self { objective, worth: Worth::of(objective, economics, system)? })
+    }
+
+    /// The value of an execution.
+    pub(super) fn value(&self, plan: &Pipeline<'_>, e: &Execution) -> f64 {
+        // Joules are not added up where nothing counts them.
+        let joules = if self.worth.joule > 0.0 { plan.used(e).total() } else { 0.0 };
+        self.worth.value(plan.seconds(e), joules)
+    }
+
+    /// A value below which no schedule, ZeRO, offload or overlap of data parallelism brings it.
+    pub(super) fn bound(&self, plan: &Pipeline<'_>, e: &Execution, divided: bool) -> f64 {
+        let joules = if self.worth.joule > 0.0 { plan.used_by_blocks(e).total() } else { 0.0 };
+        self.worth.value(plan.bound(e, divided), joules)
+    }
+}
+
 /// The answer of a search.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     /// The best execution; `None` where none fits.
     pub best: Option<Prediction>,
-    /// Seconds below which no execution of the space comes; infinite where none fits.
+    /// What was minimised.
+    pub objective: Objective,
+    /// Its value of the best; infinite where none fits.
+    pub value: f64,
+    /// A value below which no execution of the space comes; infinite where none fits.
     pub bound: f64,
     /// Executions of the space.
     pub covered: u64,
@@ -149,9 +194,9 @@ impl Pins {
 }
 
 impl Found {
-    /// (best - bound)/best; 0 is proven optimal.
+    /// (value - bound)/value; 0 is proven optimal.
     pub fn gap(&self) -> f64 {
-        self.best.as_ref().map_or(0.0, |b| ((b.time.total - self.bound) / b.time.total).max(0.0))
+        if self.best.is_some() { ((self.value - self.bound) / self.value).max(0.0) } else { 0.0 }
     }
 
     /// `optimal`, or `time_limit` (`interrupted`) where the deadline left a gap, or `node_limit` where the inner search did.
@@ -378,10 +423,10 @@ pub fn search_until(
     pins: &Pins,
     deadline: Deadline,
 ) -> Result<Found, String> {
-    search_by(&Policy::new(machine, model)?, machine, model, pins, deadline)
+    search_by(&Policy::new(machine, model)?, machine, model, pins, &Aim::TIME, deadline)
 }
 
-/// [`search_until`] with any inner search: over its executions, with its mapping of each block.
+/// [`search_until`] with any inner search: over its executions, with its mapping of each block, for any objective.
 ///
 /// # Errors
 /// As [`search`], and what the inner search says.
@@ -390,6 +435,7 @@ pub fn search_by(
     machine: &Machine,
     model: &LanguageModel,
     pins: &Pins,
+    aim: &Aim,
     deadline: Deadline,
 ) -> Result<Found, String> {
     let peak = machine.peak(model)?;
@@ -401,6 +447,8 @@ pub fn search_by(
     suits(machine, model, &one)?;
     let mut found = Found {
         best: None,
+        objective: aim.objective,
+        value: f64::INFINITY,
         bound: f64::INFINITY,
         covered: 0,
         evaluated: 0,
@@ -415,7 +463,7 @@ pub fn search_by(
         lower: !inner.space().exact,
         least: None,
     };
-    let mut cells = Cells::new(machine, model, pins, inner);
+    let mut cells = Cells::new(machine, model, pins, inner, *aim);
     found.covered = cells.covered();
     if found.covered == 0 {
         // What is given, and one of everything else: the first rule that it breaks is the reason.
@@ -435,14 +483,14 @@ pub fn search_by(
     let mut looked = false;
     // Who gave it a time has the search use it.
     let is_spent = || deadline.left().is_none() && inner.is_spent();
-    while !found.stopped && cells.list(best.as_ref().map(|(time, ..)| *time), deadline, &mut found) {
+    while !found.stopped && cells.list(best.as_ref().map(|(value, ..)| *value), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
         let mut seen = vec![false; cells.len()];
         for i in cells.most_promising(PROMISING) {
             if looked && deadline.is_over() {
                 break;
             }
-            if best.as_ref().is_some_and(|(time, ..)| cells.bound(i) >= *time) {
+            if best.as_ref().is_some_and(|(value, ..)| cells.bound(i) >= *value) {
                 // Left out below.
                 continue;
             }
@@ -455,7 +503,7 @@ pub fn search_by(
         let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !seen[*i]).map(|i| place(&cells, i)).collect();
         while let Some(Reverse((_, i))) = queue.pop() {
             let bound = cells.bound(i);
-            if best.as_ref().is_some_and(|(time, ..)| bound >= *time) {
+            if best.as_ref().is_some_and(|(value, ..)| bound >= *value) {
                 found.pruned += queue.len() as u64 + 1;
                 break;
             }
@@ -480,11 +528,12 @@ pub fn search_by(
         }
     }
     if found.stopped && !cells.are_all() {
-        found.bound = found.bound.min(cells.floor(peak));
+        found.bound = found.bound.min(aim.worth.second * cells.floor(peak));
     }
-    if let Some((time, execution, of)) = best {
-        // What was left out is bounded by a cell's bound that is not below this time.
-        found.bound = found.bound.min(time);
+    if let Some((value, execution, of)) = best {
+        // What was left out is bounded by a cell's bound that is not below this value.
+        found.bound = found.bound.min(value);
+        found.value = value;
         found.least = None;
         found.best = Some(of_blocks(machine, model, &execution, of.blocks)?);
         found.plan = of.plan;

@@ -573,6 +573,27 @@ fn no_pass_that_takes_longer_makes_an_iteration_shorter() {
     assert!(hidden > 50, "{hidden}");
 }
 
+/// Energy by hand: of TP 2 and DP 4 each chip sends four all-reduces of the hidden activation a layer and microbatch, S bytes each (2 x 1/2 of S), one for the embedding and one for the
+/// head; three quarters of the gradients twice; FLOP are those of all chips.
+#[test]
+fn joules_by_hand() {
+    let mut m = machine(&Parts { nodes: 1, ..Parts::default() });
+    m.dimensions.iter_mut().for_each(|d| d.byte_j = 1e-9);
+    m.power.rates = crate::model::energy::Rates { busy_w: 0.0, flop_j: 1e-12, dram_byte_j: 0.0 };
+    let model = gpt(6, 1024, 8, 512, 24);
+    let p = predict_any(&m, &model, &execution(2, 1, 4, 2)).unwrap();
+    let hidden = 2.0 * 512.0 * 1024.0 * 2.0;
+    let gradients = 1.5 * p.memory.device.gradients;
+    close(p.energy.used.links, 8.0 * (3.0 * (6.0 * 4.0 + 2.0) * hidden + gradients) * 1e-9, 1e-12);
+    let peak = m.peak(&model).unwrap();
+    close(p.energy.used.chips, p.hardware_flop_utilization * p.time.total * 8.0 * peak * 1e-12, 1e-12);
+    // Two stages: 12 microbatches hand an activation forward and its gradient back; both send the gradients of the tied embedding.
+    let tied = 51200.0 * 1024.0 * 2.0;
+    let two = predict_any(&m, &model, &execution(1, 2, 1, 2)).unwrap();
+    close(two.energy.used.links, (12.0 * 2.0 * hidden + 2.0 * tied) * 1e-9, 1e-12);
+    close(two.energy.idle.total(), m.power.idle.total() * two.time.total, 1e-12);
+}
+
 /// Adapters: no products for gradients of weights, nothing reduced, nothing but the weights held; what is read and written beside products comes on top.
 #[test]
 fn adapters_leave_weights_as_they_are() {

@@ -20,7 +20,7 @@ use crate::deadline::Deadline;
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
 use crate::execution::predict::predict_by;
-use crate::execution::search::search_by;
+use crate::execution::search::{Aim, search_by};
 use crate::execution::{Execution, Machine, Pins, Prediction};
 use crate::system::{Software, Style, System};
 use crate::workload::language::LanguageModel;
@@ -136,7 +136,7 @@ fn between(
         overlap_tp: None,
     };
     let mut step = |what, pins: &Pins| -> Result<(), String> {
-        let found = search_by(&inner, machine, model, pins, deadline)?;
+        let found = search_by(&inner, machine, model, pins, &Aim::TIME, deadline)?;
         let last = times.last().map_or(f64::INFINITY, |(_, time)| *time);
         times.push((what, found.best.map_or(last, |best| best.time.total)));
         Ok(())

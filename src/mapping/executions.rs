@@ -8,9 +8,11 @@ use crate::execution::block::Inner;
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
 use crate::execution::predict::predict_by;
-use crate::execution::search::search_by;
+use crate::execution::search::{Aim, search_by};
 use crate::execution::{Execution, Found, Machine, Pins, Prediction, Refusal};
+use crate::model::objective::Objective;
 use crate::plan::Plan;
+use crate::system::economics::Economics;
 use crate::system::{Software, Style, System};
 use crate::workload::language::LanguageModel;
 use std::sync::Arc;
@@ -19,8 +21,10 @@ use std::sync::Arc;
 pub struct Executions<'a> {
     /// The system as numbers.
     pub machine: Machine,
+    system: &'a System,
     model: &'a LanguageModel,
     by: By,
+    aim: Aim,
 }
 
 /// What answers for a block.
@@ -38,21 +42,32 @@ impl<'a> Executions<'a> {
     ///
     /// # Errors
     /// A sentence: why there are none on this system.
-    pub fn new(system: &System, model: &'a LanguageModel, limits: &Limits) -> Result<Self, String> {
+    pub fn new(system: &'a System, model: &'a LanguageModel, limits: &Limits) -> Result<Self, String> {
         if let Some(die) = system.too_large() {
             return Err(format!("infeasible (die): {}", die.beyond_limit()));
         }
-        match (system.software(), &system.stack) {
+        let (machine, by) = match (system.software(), &system.stack) {
             (Software::Free, _) if system.chip.0.style == Style::KernelByKernel => {
-                Ok(Self { machine: Machine::possible(system)?, model, by: By::Kernels })
+                (Machine::possible(system)?, By::Kernels)
             }
             (Software::Free, _) => {
                 let free = Box::new(Free::new(system, model, limits)?);
-                Ok(Self { machine: Machine::of_graphs(system), model, by: By::Graph(free) })
+                (Machine::of_graphs(system), By::Graph(free))
             }
-            (Software::Stack, None) => Err(format!("software: stack, but {} names none (`stack:`)", system.name)),
-            _ => Ok(Self { machine: Machine::new(system)?, model, by: By::Stack }),
-        }
+            (Software::Stack, None) => {
+                return Err(format!("software: stack, but {} names none (`stack:`)", system.name));
+            }
+            _ => (Machine::new(system)?, By::Stack),
+        };
+        Ok(Self { machine, system, model, by, aim: Aim::TIME })
+    }
+
+    /// The same for another objective than time.
+    ///
+    /// # Errors
+    /// A sentence: it is zero for everything on this system.
+    pub fn aimed(self, objective: Objective, economics: &Economics) -> Result<Self, String> {
+        Ok(Self { aim: Aim::of(objective, economics, self.system)?, ..self })
     }
 
     /// Calls `with` with the inner search.
@@ -69,8 +84,9 @@ impl<'a> Executions<'a> {
     /// # Errors
     /// A sentence: model, machine and pins do not suit each other.
     pub fn search(&self, pins: &Pins, deadline: Deadline) -> Result<Found, String> {
-        let found =
-            self.inner(|inner| search_by(inner, &self.machine, self.model, pins, deadline).map_err(Refusal::Invalid));
+        let found = self.inner(|inner| {
+            search_by(inner, &self.machine, self.model, pins, &self.aim, deadline).map_err(Refusal::Invalid)
+        });
         let found = found.map_err(|e| e.to_string())?;
         if let Some(prediction) = &found.best {
             self.check(prediction, found.plan.as_deref())?;
@@ -89,7 +105,7 @@ impl<'a> Executions<'a> {
     }
 
     fn check(&self, prediction: &Prediction, plan: Option<&Plan>) -> Result<(), String> {
-        check::execution::verify(&self.machine, self.model, prediction, plan)
+        check::execution::verify((self.system, &self.machine), self.model, prediction, plan)
             .map_err(|e| format!("internal error, please report it: the checker refuses the execution: {e}"))
     }
 }

@@ -30,7 +30,7 @@ use crate::deadline::Deadline;
 use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use crate::execution::communication::expert_bytes;
 use crate::execution::layer::Division;
-use crate::execution::machine::Traffic;
+use crate::execution::machine::{Sent, Traffic};
 use crate::execution::policy::Policy;
 use crate::execution::{Machine, Recompute};
 use crate::graph::{Kernel, Op, Phase, Workload};
@@ -123,14 +123,14 @@ impl Free {
         Ok(made)
     }
 
-    /// Seconds in which replicas that share experts exchange what `sent` bytes of a chip are.
-    fn exchange(&self, key: &BlockKey, sent: f64) -> f64 {
-        self.machine.line(Traffic::AllToAll, key.division.ep, key.division.tp).at(sent)
+    /// How replicas that share experts exchange what `bytes` of a chip are.
+    fn exchange(&self, key: &BlockKey, bytes: f64) -> Sent {
+        self.machine.line(Traffic::AllToAll, key.division.ep, key.division.tp).send(bytes, 0.0)
     }
 
-    /// Seconds in which replicas that share tokens gather, or add up, `whole` bytes on a chip.
-    fn gathering(&self, key: &BlockKey, whole: f64) -> f64 {
-        self.machine.line(Traffic::Gather, key.division.cp, key.division.tp).at(whole)
+    /// How replicas that share tokens gather, or add up, `whole` bytes on a chip.
+    fn gathering(&self, key: &BlockKey, whole: f64) -> Sent {
+        self.machine.line(Traffic::Gather, key.division.cp, key.division.tp).send(whole, 0.0)
     }
 
     /// The use of the network by a tensor-parallel group of the innermost chips; the rest has replicas, which take no part.
@@ -170,16 +170,18 @@ impl Free {
         let mut blocks = passes(&plan);
         if d.ep > 1 {
             for (forward, sent) in exchanged(&plan) {
-                let seconds = self.exchange(key, sent);
+                let Sent { seconds, joules } = self.exchange(key, sent);
                 let pass = &mut blocks.experts;
+                pass.exposed.joules += joules;
                 pass.exposed.ep += seconds;
                 *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
             }
         }
         for (block, forward, whole) in gathered(&plan) {
-            let seconds = self.gathering(key, whole);
+            let Sent { seconds, joules } = self.gathering(key, whole);
             let pass = pass_of(&mut blocks, &plan.workload.blocks[block].name);
             pass.exposed.cp += seconds;
+            pass.exposed.joules += joules;
             *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
         }
         // All blocks together are at most so much faster, so that each by itself is.
@@ -195,6 +197,11 @@ impl Free {
                 let pass = pass_of(&mut least, &block.name);
                 pass.forward_pass *= share;
                 pass.backward_pass *= share;
+                if missing > 1e-9 * record.value {
+                    let floor = pass_of(&mut floors, &block.name);
+                    (pass.arithmetic, pass.flop, pass.dram_bytes) = (floor.arithmetic, floor.flop, floor.dram_bytes);
+                    pass.exposed.joules = floor.exposed.joules;
+                }
             }
         }
         Ok(Some(Best { blocks, least, plan: Some(Arc::from(plan)) }))
@@ -211,22 +218,27 @@ impl Free {
         let mut out = Blocks::default();
         for (b, block) in w.blocks.iter().enumerate() {
             let of = |k: &&Kernel| k.block == b;
-            let seconds = |forward: bool| {
+            // Seconds of a pass, of its arithmetic, and bytes of its weights.
+            let pass = |forward: bool| {
                 let here = || w.kernels.iter().filter(of).filter(|k| (k.phase == Phase::Forward) == forward);
                 let arithmetic: f64 = here().map(|k| rate.least_seconds(k) * samples / t).sum();
                 let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * k.word_or(w.word_bytes) / t);
-                let dram = streamed.sum::<f64>() / rate.dram_bytes_per_s;
+                let streamed = streamed.sum::<f64>();
                 let launch = if here().next().is_some() { rate.launch_s } else { 0.0 };
-                launch + combine(self.system.overlap(), arithmetic, dram, 0.0).max(least(b, forward))
+                let overlapped = combine(self.system.overlap(), arithmetic, streamed / rate.dram_bytes_per_s, 0.0);
+                (launch + overlapped.max(least(b, forward)), arithmetic, streamed)
             };
+            let (forward, backward) = (pass(true), pass(false));
             let kept = w.tensors.iter().filter(|tensor| match tensor.producer.map(|p| &w.kernels[p]) {
                 Some(p) => p.phase == Phase::Forward && is_kept(w, tensor, b),
                 None => kept_readers(w, tensor).any(|u| w.kernels[u.kernel].block == b),
             });
             let kept: f64 = kept.map(|tensor| tensor.bytes(w.word_bytes)).sum();
             *pass_of(&mut out, &block.name) = BlockPass {
-                forward_pass: seconds(true),
-                backward_pass: seconds(false),
+                forward_pass: forward.0,
+                backward_pass: backward.0,
+                arithmetic: forward.1 + backward.1,
+                dram_bytes: forward.2 + backward.2,
                 flop: w.kernels.iter().filter(of).filter(|k| k.is_gemm()).map(Kernel::flop).sum::<f64>() * samples / t,
                 kept: kept * samples / t,
                 ..BlockPass::default()
@@ -237,12 +249,13 @@ impl Free {
             let whole = whole_of(w, k).map_or(0.0, |tensor| tensor.bytes(w.word_bytes)) * samples / t;
             let pass = pass_of(&mut out, &w.blocks[kernel.block].name);
             let forward = kernel.phase == Phase::Forward;
-            *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += self.gathering(key, whole);
+            *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) +=
+                self.gathering(key, whole).seconds;
         }
         if d.ep > 1 {
             // Both ways in each pass, every chip its part at least.
             let shared = Division { sequence_parallel: true, ..*d };
-            let both = 2.0 * self.exchange(key, expert_bytes(&self.model, &shared));
+            let both = 2.0 * self.exchange(key, expert_bytes(&self.model, &shared)).seconds;
             out.experts.forward_pass += both;
             out.experts.backward_pass += both;
         }
@@ -416,6 +429,8 @@ pub fn passes(plan: &Plan) -> Blocks {
         }
         pass.exposed.tp += waited;
         pass.exposed.hidden += (figures.network_s - waited).max(0.0);
+        pass.exposed.joules += figures.link_j;
+        pass.arithmetic += figures.compute_s;
         pass.flop += figures.flop * share(&|k| matches!(k.op, Op::Gemm | Op::GemmWeight));
         pass.dram_bytes += figures.dram_bytes;
     }

@@ -1,15 +1,7 @@
 //! What the search minimises: time, energy or money, as a sum over the partitions.
 //!
 //! An objective counts `second` for each second of an iteration and `joule` for each joule that use adds
-//! (`model::energy`); idle power is counted with the seconds:
-//!
-//! | objective | second | joule |
-//! |---|---|---|
-//! | time | 1 | 0 |
-//! | energy | idle watts of the system | 1 |
-//! | cost | price / write-off time + q e * idle watts | q e |
-//!
-//! (e: price of a joule, q: PUE.) For a given division into stages the iteration's time is linear in the layer's, T = s A + T0, and the layer's time,
+//! ([`crate::model::objective`]). For a given division into stages the iteration's time is linear in the layer's, T = s A + T0, and the layer's time,
 //! arithmetic and DRAM traffic are sums over its partitions. So the objective of an iteration is
 //!
 //! ```text
@@ -27,54 +19,25 @@ use super::search::Search;
 use crate::model::Strategy;
 use crate::model::compute::{Tiling, local, shard_flop};
 use crate::model::energy::{self, LayerUse};
+use crate::model::objective::Worth;
 use crate::model::schedule::{Stage, iteration, samples_per_pass};
 use crate::plan::Figures;
+use crate::system::System;
 use crate::system::options::Pipeline;
-use crate::system::{System, price};
 
-/// What an objective counts for seconds and for joules of an iteration.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Worth {
-    /// A second.
-    pub(super) second: f64,
-    /// A joule beyond the idle power.
-    pub(super) joule: f64,
-}
-
-impl Worth {
-    /// Of a request on a system.
-    ///
-    /// # Errors
-    /// [`MapError::Request`] where the objective is no sum over the partitions.
-    pub(super) fn of(request: &Request, system: &System) -> Result<Self, MapError> {
-        let idle_w = price::idle_power(system).total();
-        let joule_usd = request.economics.pue * request.economics.electricity.0;
-        let worth = match request.objective {
-            Objective::Time => return Ok(Self { second: 1.0, joule: 0.0 }),
-            Objective::Energy => Self { second: idle_w, joule: 1.0 },
-            Objective::Cost => Self {
-                second: price::cost(system).total() / request.economics.amortization.0 + joule_usd * idle_w,
-                joule: joule_usd,
-            },
-        };
-        let objective = request.objective;
-        if system.model.pipeline == Pipeline::DfmodelFirst {
-            return Err(MapError::Request(format!(
-                "the objective {objective} needs a schedule whose time is linear in the layer's: model.pipeline 1f1b or \
-                 dfmodel, not dfmodel_first"
-            )));
-        }
-        let rates = energy::rates(system);
-        let links = system.network.dimensions.iter().map(|d| energy::link_byte_j(&d.link.0, &system.model));
-        let by_use = rates.busy_w + rates.flop_j + rates.dram_byte_j + links.sum::<f64>();
-        if worth.second + worth.joule * by_use <= 0.0 {
-            return Err(MapError::Request(format!(
-                "the objective {objective} is zero for every mapping: the parts of the system have no price or power, or \
-                 electricity none"
-            )));
-        }
-        Ok(worth)
+/// What the objective of a request counts.
+///
+/// # Errors
+/// [`MapError::Request`] where the objective is no sum over the partitions, or zero for all.
+pub(super) fn worth(request: &Request, system: &System) -> Result<Worth, MapError> {
+    let objective = request.objective;
+    if objective != Objective::Time && system.model.pipeline == Pipeline::DfmodelFirst {
+        return Err(MapError::Request(format!(
+            "the objective {objective} needs a schedule whose time is linear in the layer's: model.pipeline 1f1b or \
+             dfmodel, not dfmodel_first"
+        )));
     }
+    Worth::of(objective, &request.economics, system).map_err(MapError::Request)
 }
 
 /// A layer's time at which the schedule's own terms cannot hide the slope.

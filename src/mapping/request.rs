@@ -7,6 +7,7 @@ use super::shortage::Change;
 use super::solver::{Limits, Solver, SolverError};
 use crate::deadline::is_interrupted;
 use crate::model::Strategy;
+pub use crate::model::objective::Objective;
 use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::spec::nearest::meant;
 use crate::system::System;
@@ -23,29 +24,6 @@ pub enum Engine {
     Exact,
     /// The shortest path, and the MILP always: the two must agree.
     Milp,
-}
-
-crate::choice! {
-    /// What is minimised.
-    pub enum Objective ("an objective") {
-        /// Seconds of an iteration.
-        Time = "time",
-        /// Joules of an iteration, idle power included.
-        Energy = "energy",
-        /// Dollars of an iteration: the share of the system's price that wears off in it, and its electricity.
-        Cost = "cost",
-    }
-}
-
-impl Objective {
-    /// The unit of its values.
-    pub fn unit(self) -> &'static str {
-        match self {
-            Self::Time => "s",
-            Self::Energy => "J",
-            Self::Cost => "$",
-        }
-    }
 }
 
 crate::choice! {

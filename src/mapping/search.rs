@@ -22,7 +22,7 @@ pub use super::answer::winner_model;
 use super::blocks;
 use super::degrees::{Degrees, assignments};
 use super::first_pass::Tried;
-use super::goal::Worth;
+use super::goal;
 use super::ideals::Ideals;
 use super::instance::{Amounts, Choice, Instance, SramShort, may_keep_weights};
 use super::joint;
@@ -38,6 +38,7 @@ use super::wide;
 use crate::deadline::Deadline;
 use crate::model::Strategy;
 use crate::model::divisors::divisors;
+use crate::model::objective::Worth;
 use crate::model::rate::{self, Rate};
 use crate::progress::Steps;
 use crate::system::{Style, System};
@@ -86,7 +87,7 @@ pub(super) fn map_until(
     if request.objective == Objective::Time {
         return search(workload, system, request, clock);
     }
-    Worth::of(request, system)?;
+    goal::worth(request, system)?;
     if workload.is_chain() {
         blocks::allowed(system, request)?;
     }
@@ -268,7 +269,7 @@ impl<'a> Search<'a> {
             clock,
             keeps_weights: may_keep_weights(system),
             by_solver: Cell::new(false),
-            worth: Worth::of(request, system)?,
+            worth: goal::worth(request, system)?,
             rate: Rate::of(workload, system),
             shelf: Shelf::of(workload, system),
             blocks: blocks::graphs(workload),

@@ -31,7 +31,7 @@ use super::schedule::{Stage, microbatches, samples_per_pass};
 use crate::graph::{CollectiveKind, Kernel, Workload};
 use crate::system::options::{Charge, GradientReduction, Pipeline};
 use crate::system::price::{self, ByPart};
-use crate::system::{Link, ModelOptions, System};
+use crate::system::{Link, Memory, ModelOptions, System};
 use serde::Serialize;
 
 /// Joules of an iteration, all chips.
@@ -72,10 +72,15 @@ pub fn rates(system: &System) -> Rates {
     Rates {
         busy_w: if chip.energy_per_flop.is_some() { 0.0 } else { (1.0 - chip.idle_share.0) * unit(chip.power.0) },
         flop_j: chip.energy_per_flop.map_or(0.0, |e| e.0),
-        dram_byte_j: match memory.energy_per_byte {
-            Some(e) => e.0,
-            None => (1.0 - memory.idle_share.0) * unit(memory.power.0) / 1e9,
-        },
+        dram_byte_j: memory_byte_j(memory, &system.model),
+    }
+}
+
+/// Joules a byte of a memory's traffic, beyond what it draws idle.
+pub fn memory_byte_j(memory: &Memory, options: &ModelOptions) -> f64 {
+    match memory.energy_per_byte {
+        Some(e) => e.0,
+        None => (1.0 - memory.idle_share.0) * options.precision.round(memory.power.0) / 1e9,
     }
 }
 

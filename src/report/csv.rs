@@ -602,7 +602,11 @@ fn spent(plan: &Plan, record: &Record) -> Spent {
 
 /// Iterations of the run; not a number where none is stated.
 fn iterations(plan: &Plan, record: &Record) -> f64 {
-    record.economics.run.and_then(|run| run.iterations(&plan.workload)).unwrap_or(f64::NAN)
+    record
+        .economics
+        .run
+        .and_then(|run| run.iterations(plan.workload.global_batch, plan.workload.tokens_per_sample))
+        .unwrap_or(f64::NAN)
 }
 
 fn flop_rate(plan: &Plan) -> f64 {

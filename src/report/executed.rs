@@ -3,8 +3,10 @@
 
 use crate::execution::{Found, Prediction, inference};
 use crate::mapping::difference::Difference;
+use crate::model::energy::Energy;
 use crate::place::replicas::Point;
 use crate::place::{Figures, Objective, Solved};
+use crate::system::economics::{Economics, Spent};
 use crate::system::{System, price};
 
 /// A point whose executions were searched.
@@ -14,6 +16,10 @@ pub struct Executed {
     pub prediction: Prediction,
     /// What proves it.
     pub found: Found,
+    /// What running costs.
+    pub economics: Economics,
+    /// Iterations of the run, where one is stated.
+    pub iterations: Option<f64>,
     /// Mean absolute error that measured runs of this class may have, in per cent.
     pub error_band_pct: Option<f64>,
     /// What it stands for: the stack's name, `ideal` or `free`.
@@ -27,6 +33,25 @@ impl Executed {
     fn saved(&self, what: &str) -> f64 {
         let steps = self.difference.iter().flat_map(|d| &d.steps);
         steps.filter(|step| step.what == what).map(|step| step.saves).next().unwrap_or(f64::NAN)
+    }
+
+    /// Joules that are part of an iteration's; not a number where the power of the chips is not known.
+    fn joules(&self, system: &System, of: impl Fn(&Energy) -> f64) -> f64 {
+        if price::power(system).known().is_nan() { f64::NAN } else { of(&self.prediction.energy) }
+    }
+
+    fn j_per_token(&self, system: &System) -> f64 {
+        let p = &self.prediction;
+        self.joules(system, Energy::total) / (p.tokens_per_s * p.time.total)
+    }
+
+    fn spent(&self, system: &System) -> Spent {
+        let joules = self.joules(system, Energy::total);
+        self.economics.iteration(price::cost(system).known(), self.prediction.time.total, joules)
+    }
+
+    fn iterations(&self) -> f64 {
+        self.iterations.unwrap_or(f64::NAN)
     }
 }
 
@@ -106,10 +131,29 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("tokens_per_s_per_usd", Value::Number(|x, s| x.prediction.tokens_per_s / price::cost(s).known())),
     ("tokens_per_s_per_w", Value::Number(|x, s| x.prediction.tokens_per_s / price::power(s).known())),
     ("reproducible", Value::Text(|x| (!x.found.stopped || x.found.spent).to_string())),
-    ("minimized", Value::Text(|_| "time".into())),
-    ("objective", Value::Number(|x, _| x.prediction.time.total)),
+    ("minimized", Value::Text(|x| x.found.objective.to_string())),
+    ("objective", Value::Number(|x, _| x.found.value)),
     ("bound", Value::Number(|x, _| x.found.bound)),
-    ("objective_unit", Value::Text(|_| "s".into())),
+    ("objective_unit", Value::Text(|x| x.found.objective.unit().into())),
+    ("energy_j", Value::Number(|x, s| x.joules(s, Energy::total))),
+    ("energy_chips_j", Value::Number(|x, s| x.joules(s, |e| e.parts().chips))),
+    ("energy_memory_j", Value::Number(|x, s| x.joules(s, |e| e.parts().memory))),
+    ("energy_links_j", Value::Number(|x, s| x.joules(s, |e| e.parts().links))),
+    ("energy_switches_j", Value::Number(|x, s| x.joules(s, |e| e.parts().switches))),
+    ("energy_idle_j", Value::Number(|x, s| x.joules(s, |e| e.idle.total()))),
+    ("mean_power_w", Value::Number(|x, s| x.joules(s, Energy::total) / x.prediction.time.total)),
+    (
+        "j_per_sample",
+        Value::Number(|x, s| x.joules(s, Energy::total) / (x.prediction.samples_per_s * x.prediction.time.total)),
+    ),
+    ("j_per_token", Value::Number(|x, s| x.j_per_token(s))),
+    ("iteration_usd", Value::Number(|x, s| x.spent(s).total())),
+    ("iteration_capital_usd", Value::Number(|x, s| x.spent(s).capital)),
+    ("iteration_energy_usd", Value::Number(|x, s| x.spent(s).energy)),
+    ("run_iterations", Value::Number(|x, _| x.iterations())),
+    ("run_s", Value::Number(|x, _| x.iterations() * x.prediction.time.total)),
+    ("run_kwh", Value::Number(|x, s| x.iterations() * x.joules(s, Energy::total) / 3.6e6)),
+    ("run_usd", Value::Number(|x, s| x.iterations() * x.spent(s).total())),
     ("software", Value::Text(|x| x.software.clone())),
     ("software_iteration_s", Value::Number(|x, _| x.difference.as_ref().map_or(f64::NAN, |d| d.taken.time.total))),
     ("saved_host_s", Value::Number(|x, _| x.saved("host"))),

@@ -233,7 +233,10 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
         some => format!("; given: {}", some.join(", ")),
     };
     let all = format!("{} executions of equal layers{given}", found.covered);
-    let by = software(system);
+    let by = match found.objective {
+        Objective::Time => software(system),
+        objective => format!("{} Blocks are mapped for time, whatever {objective} they take.", software(system)),
+    };
     let stopped = if found.spent { SPENT.into() } else { stopped(seconds) };
     match (&found.best, found.stopped) {
         (None, false) => format!("Infeasible: nothing fits among {all}. {by}"),
@@ -241,14 +244,16 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
             format!("No plan yet among {all}, which does not prove that there is none; {stopped}. {by}")
         }
         (Some(_), true) if found.gap() > 0.0 => format!(
-            "Not proven: something up to {} faster may exist among {all}; {stopped}. {by}",
-            percent(found.gap())
+            "Not proven: something up to {} {} may exist among {all}; {stopped}. {by}",
+            percent(found.gap()),
+            less(found.objective)
         ),
         (Some(_), _) if found.gap() > ROUNDING => format!(
-            "Not proven: something up to {} faster may exist among {all}; the partitions of the blocks are bounded by a relaxation. {by}",
-            percent(found.gap())
+            "Not proven: something up to {} {} may exist among {all}; the partitions of the blocks are bounded by a relaxation. {by}",
+            percent(found.gap()),
+            less(found.objective)
         ),
-        (Some(_), _) => format!("Optimal: nothing is faster among {all}. {by}"),
+        (Some(_), _) => format!("Optimal: nothing {} among {all}. {by}", better(found.objective)),
     }
 }
 

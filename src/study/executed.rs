@@ -56,27 +56,35 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     if let Some(reason) = Infeasible::of_die(system) {
         return Ok(Some(Outcome::Infeasible(reason)));
     }
-    if point.solve.objective != Objective::Time || !point.solve.blind_to.is_empty() {
-        return Err("executions of language models are searched for the objective time, and see everything".into());
+    if !point.solve.blind_to.is_empty() {
+        return Err("solve.blind_to: the search of executions sees everything".into());
     }
     if model.pass == ModelPass::Inference {
+        if point.solve.objective != Objective::Time {
+            return Err("solve.objective: serving is searched for the least time".into());
+        }
         return serve(point, model, system).map(Some);
     }
-    let executions = Executions::new(system, model, &point.request().limits)?;
+    let (objective, economics) = (point.solve.objective, point.solve.economics);
+    let executions = Executions::new(system, model, &point.request().limits)?.aimed(objective, &economics)?;
     let found = executions.search(&point.solve.pins(), Deadline::after(point.solve.seconds))?;
     let machine = &executions.machine;
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
             let software = statement::software_name(system);
             // Where the software has no execution that fits there is none.
-            let asked =
-                point.solve.difference && system.software() == Software::Free && system.chip.0.kernels.is_some();
+            let asked = point.solve.difference
+                && objective == Objective::Time
+                && system.software() == Software::Free
+                && system.chip.0.kernels.is_some();
             let difference = asked.then(|| {
                 let (pins, deadline) = (point.solve.pins(), Deadline::after(point.solve.seconds));
                 let limits = &point.request().limits;
                 difference_to((prediction.clone(), found.bound), system, model, &pins, limits, deadline).ok()
             });
             Outcome::Executed(Box::new(Executed {
+                iterations: economics.run.and_then(|run| run.iterations(model.global_batch, Some(model.seq))),
+                economics,
                 prediction,
                 found,
                 error_band_pct: coverage::band(&system.chip.0.name, &machine.stack.name, Work::Training)

@@ -415,8 +415,7 @@ impl SolveSpec {
 
     /// Whether some of these settings are of the mapping of a graph alone.
     pub fn asks_of_graphs(&self) -> bool {
-        self.objective != Objective::Time
-            || !self.blind_to.is_empty()
+        !self.blind_to.is_empty()
             || self.tiles.is_some()
             || !self.network_use.is_empty()
             || self.max_partitions.is_some()

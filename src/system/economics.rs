@@ -10,7 +10,6 @@
 //! run                       iterations * (capital + energy)
 //! ```
 
-use crate::graph::Workload;
 use crate::spec::{FromNode, Node, Reader, Value, schema::Definitions};
 use crate::units::{PricePerEnergy, Years};
 use serde::Serialize;
@@ -84,11 +83,11 @@ impl RunLength {
         }
     }
 
-    /// Iterations of the run; `None` for tokens of a workload whose samples have none.
-    pub fn iterations(self, workload: &Workload) -> Option<f64> {
-        let batch = workload.global_batch as f64;
+    /// Iterations of the run, each of a batch of samples of so many tokens; `None` for tokens where samples have none.
+    pub fn iterations(self, batch: u64, tokens_per_sample: Option<u64>) -> Option<f64> {
+        let batch = batch as f64;
         match self {
-            Self::Tokens(tokens) => workload.tokens_per_sample.map(|each| tokens / (each as f64 * batch)),
+            Self::Tokens(tokens) => tokens_per_sample.map(|each| tokens / (each as f64 * batch)),
             Self::Samples(samples) => Some(samples / batch),
             Self::Iterations(iterations) => Some(iterations),
         }
@@ -177,13 +176,9 @@ mod tests {
     /// 300e9 tokens in batches of 1536 samples of 2048 tokens are 95,367.43 iterations.
     #[test]
     fn iterations_of_a_run() {
-        use crate::workload::dfmodel_layer::{Pass, tests::gpt3};
-        let mut workload = gpt3(12288, 96, 128, 96, 1536, Pass::Training);
-        let tokens = workload.tokens_per_sample.unwrap() as f64;
-        let found = RunLength::Tokens(300e9).iterations(&workload).unwrap();
-        assert!((found * tokens * 1536.0 / 300e9 - 1.0).abs() < 1e-12);
-        assert_eq!(RunLength::Samples(3072.0).iterations(&workload), Some(2.0));
-        workload.tokens_per_sample = None;
-        assert_eq!(RunLength::Tokens(1.0).iterations(&workload), None);
+        let found = RunLength::Tokens(300e9).iterations(1536, Some(2048)).unwrap();
+        assert!((found - 95_367.431_640_625).abs() < 1e-9, "{found}");
+        assert_eq!(RunLength::Samples(3072.0).iterations(1536, None), Some(2.0));
+        assert_eq!(RunLength::Tokens(1.0).iterations(1536, None), None);
     }
 }

@@ -12,9 +12,12 @@ use flowspace::mapping::free::Free;
 use flowspace::mapping::request::{Answer, Request};
 use flowspace::mapping::search::{Passes, Pins as GraphPins, map};
 use flowspace::mapping::solver::Limits;
+use flowspace::model::objective::Objective;
 use flowspace::plan::DimensionUse;
-use flowspace::spec::{Node, Reader};
+use flowspace::spec::{Node, Reader, read::Share};
+use flowspace::system::economics::Economics;
 use flowspace::system::{Software, System};
+use flowspace::units::PricePerEnergy;
 use flowspace::workload::WorkloadSpec;
 use flowspace::workload::language::LanguageModel;
 use std::path::PathBuf;
@@ -159,6 +162,8 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
         let (b, p) = (bound.plain, best.plain);
         assert!(b.forward_pass <= p.forward_pass && b.backward_pass <= p.backward_pass, "{b:?} {p:?}");
         assert!(b.kept <= p.kept * (1.0 + 1e-12), "{b:?} {p:?}");
+        let energy = [(b.arithmetic, p.arithmetic), (b.flop, p.flop), (b.dram_bytes, p.dram_bytes)];
+        assert!(energy.iter().all(|(bound, found)| *bound <= found * (1.0 + 1e-12)), "{b:?} {p:?}");
         best
     };
     for recompute in Recompute::ALL {
@@ -181,7 +186,8 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
 /// Every execution of small models on a machine with two tiers of memory, by its stack's policy: time and memory as the checker derives them.
 #[test]
 fn the_checker_derives_every_execution_again() {
-    let mut machine = Machine::new(&system("clusters/selene-2022")).unwrap();
+    let system = system("clusters/selene-2022");
+    let mut machine = Machine::new(&system).unwrap();
     machine.second_tier = Some((20e9, None));
     (machine.stack.overlap_dp, machine.stack.overlap_tp) = (true, true);
     for model in [small(), experts()] {
@@ -190,7 +196,7 @@ fn the_checker_derives_every_execution_again() {
             let all = executions(&machine, &model, &pins);
             for e in all.iter().step_by(all.len() / 3000 + 1) {
                 let p = predict_any(&machine, &model, e).unwrap();
-                verify(&machine, &model, &p, None).unwrap_or_else(|error| panic!("{e:?}: {error}"));
+                verify((&system, &machine), &model, &p, None).unwrap_or_else(|error| panic!("{e:?}: {error}"));
             }
         }
     }
@@ -213,7 +219,7 @@ fn the_checker_refuses_wrong_figures() {
     let says = |edit: &dyn Fn(&mut flowspace::execution::Prediction)| {
         let mut wrong = right.clone();
         edit(&mut wrong);
-        verify(&all.machine, &model, &wrong, Some(&plan)).map_err(|e| e.to_string())
+        verify((&system, &all.machine), &model, &wrong, Some(&plan)).map_err(|e| e.to_string())
     };
     assert_eq!(says(&|_| {}), Ok(()));
     let of = |what: &str, edit: &dyn Fn(&mut flowspace::execution::Prediction)| {
@@ -225,12 +231,56 @@ fn the_checker_refuses_wrong_figures() {
     of("parts of the iteration", &|p| p.time.bubble += 1e-6 * p.time.total);
     of("bytes of the fullest stage", &|p| p.memory.device.working += 1e-6 * p.memory.device.total());
     of("bytes in the second tier", &|p| p.memory.second_tier += 1.0);
+    of("energy of chips", &|p| p.energy.used.chips *= 1.001);
+    of("energy of memories", &|p| p.energy.used.memory *= 1.001);
+    of("energy of links", &|p| p.energy.idle.links *= 1.000001);
     // A pass that is wrong, with an iteration that follows from it.
     let mut wrong = right.clone();
     wrong.blocks.plain.forward_pass *= 0.9;
     let again = flowspace::execution::predict::of_blocks(&all.machine, &model, &right.execution, wrong.blocks).unwrap();
-    let error = verify(&all.machine, &model, &again, Some(&plan)).unwrap_err().to_string();
+    let error = verify((&system, &all.machine), &model, &again, Some(&plan)).unwrap_err().to_string();
     assert!(error.contains("parts of the iteration") || error.contains("layers: forward_pass"), "{error}");
+}
+
+/// Energy and cost: the search finds the least of all executions, of software and of what is possible on chips that fuse; on chips that run kernel by kernel,
+/// where a block has several mappings, nothing above it.
+#[test]
+fn energy_and_cost_are_brute_force() {
+    let economics = Economics { electricity: PricePerEnergy(1e-4), ..Economics::default() };
+    for (name, software) in
+        [("sn10-8-torus-2d", Software::Free), ("h100-dgx-8", Software::Generic), ("h100-dgx-8", Software::Free)]
+    {
+        let mut system = System { software: Some(software), ..system(name) };
+        for d in &mut system.network.dimensions {
+            d.link.0.idle_share = Share(0.1);
+        }
+        for model in [small(), experts()] {
+            for objective in [Objective::Time, Objective::Energy, Objective::Cost] {
+                let what = format!("{} on {name}, {software}, {objective}", model.name);
+                let all = Executions::new(&system, &model, &Limits::default()).unwrap();
+                let all = all.aimed(objective, &economics).unwrap();
+                let found = all.search(&Pins::default(), Deadline::never()).unwrap();
+                let price = flowspace::system::price::cost(&system).total();
+                let value = |p: &flowspace::execution::Prediction| match objective {
+                    Objective::Time => p.time.total,
+                    Objective::Energy => p.energy.total(),
+                    Objective::Cost => economics.iteration(price, p.time.total, p.energy.total()).total(),
+                };
+                let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
+                assert!(close(value(found.best.as_ref().unwrap()), found.value), "{what}");
+                assert!(found.gap() < 1e-9, "{what}: {}", found.gap());
+                let listed = executions(&all.machine, &model, &Pins::default());
+                let graphs = name.starts_with("sn");
+                let mine = listed.iter().filter(|e| !graphs || !e.sequence_parallel && !e.overlap_tp);
+                let values = mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| value(&p));
+                let least = values.fold(f64::INFINITY, f64::min);
+                match (graphs, software) {
+                    (false, Software::Free) => assert!(found.value <= least * (1.0 + 1e-9), "{what}"),
+                    _ => assert!(close(found.value, least), "{what}: {} {least}", found.value),
+                }
+            }
+        }
+    }
 }
 
 /// What the softwares are, and what is refused by name.
@@ -249,7 +299,8 @@ fn software_says_what_an_answer_stands_for() {
     let system = system("sn10-8-torus-2d");
     let all = Executions::new(&system, &model, &Limits::default()).unwrap();
     let says = |pins: Pins| all.search(&pins, Deadline::never()).unwrap_err();
-    assert!(says(Pins { cp: Some(2), ..Pins::default() }).contains("cp: the free search has no such decision"));
+    let parallel = says(Pins { sequence_parallel: Some(true), ..Pins::default() });
+    assert!(parallel.contains("sequence_parallel: the free search has no such decision"), "{parallel}");
     assert!(says(Pins { overlap_tp: Some(true), ..Pins::default() }).contains("overlap_tp"));
     // Rings of four and two chips: two of tensor parallelism are a line of one, and gather half a tensor over a link where four gather three quarters over two.
     let line = all.predict(

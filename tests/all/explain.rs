@@ -42,6 +42,50 @@ fn explained_gains_are_those_of_a_search() {
     assert_eq!(csv.lines().count(), gains.len() + 1, "{csv}");
 }
 
+/// Of a language model `explain` is of the answer that `map` gives, on chips of both kinds and with each software; what more of a resource brings is what `map` finds on such a system.
+#[test]
+fn executions_are_explained_as_they_are_mapped() {
+    let out = Scratch::new("cli");
+    let faster = |system: &str, memory: &str, more: &str| {
+        let sources = "bandwidth: 'assumed: test', capacity: 'assumed: test', capacity_price: 'assumed: test', price: 'assumed: test', power: 'assumed: test'";
+        let of = |kind: &str, name: &str| root().join(format!("systems/{kind}{name}.yaml")).display().to_string();
+        let text = format!(
+            "from: {:?}\nname: faster\nsource: 'assumed: test'\nmemory: {{ from: {:?}, name: m, bandwidth: {more}, source: {{ {sources} }} }}\n",
+            of("", system),
+            of("memories/", memory)
+        );
+        out.write("faster.yaml", &text)
+    };
+    let json = |args: &[&str]| -> Value { serde_json::from_str(&succeed(args)).unwrap() };
+    for (system, memory, more, software) in [
+        ("sn10-8-torus-2d", "ddr", "110 GB/s", "free"),
+        ("h100-dgx-8", "h100-80gb-hbm3", "3.685 TB/s", "generic"),
+        ("h100-dgx-8", "h100-80gb-hbm3", "3.685 TB/s", "free"),
+    ] {
+        let more = faster(system, memory, more);
+        let options = ["--workload", "gpt3-6.7b", "--software", software, "--format", "json"];
+        let explained = json(&[&["explain", "--system", system], &options[..]].concat());
+        let mapped = json(&[&["map", "--system", system], &options[..]].concat());
+        assert_eq!(explained["iteration_s"], mapped["iteration_s"], "{system}");
+        assert_eq!(explained["execution"], mapped["execution"], "{system}");
+        assert_eq!(explained["statement"], mapped["statement"], "{system}");
+        let gains = explained["gains"].as_array().unwrap();
+        let gain = |name: &str| gains.iter().find(|g| g["resource"] == name).unwrap();
+        let by_hand = json(&[&["map", "--system", &more], &options[..]].concat());
+        let (found, by_hand) = (gain("DRAM bandwidth")["iteration_s"].as_f64(), by_hand["iteration_s"].as_f64());
+        let (found, by_hand) = (found.unwrap(), by_hand.unwrap());
+        assert!((found / by_hand - 1.0).abs() < 1e-6, "{system}, {software}: {found} {by_hand}");
+        for g in gains {
+            let share = g["gain"].as_f64().unwrap();
+            assert!((-1e-9..=1.0 - 1.0 / 1.1 + 1e-9).contains(&share), "{system}: {g}");
+        }
+        assert_eq!(explained["difference"].is_object(), true, "{system}");
+    }
+    let refused = run(&["explain", "--workload", "gpt3-6.7b", "--system", "h100-dgx-8", "--tiles", "2"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(1) && said.contains("--tiles: for graphs"), "{said}");
+}
+
 /// A remedy is feasible: the PP that it names, given to `map`, has a plan.
 #[test]
 fn remedies_are_feasible() {

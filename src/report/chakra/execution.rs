@@ -274,7 +274,7 @@ impl<'a> Job<'a> {
             Comm { group: Group::Tensor, kind: CommType::AllReduce, bytes: hidden_bytes(self.model, &division) };
         let reduce = |there: bool| if there && e.tp > 1 { vec![hidden] } else { Vec::new() };
         let reduced =
-            LayerCommunication::of(self.machine, self.model, &division, false, false, &Sums::default()).reduce;
+            LayerCommunication::of(self.machine, self.model, &division, false, false, &Sums::default()).reduce.seconds;
         let seconds = |comms: &[Comm]| if comms.is_empty() { 0.0 } else { reduced };
         let words = reduce(self.model.vocab.is_some());
         let outputs = reduce(self.model.head_outputs() > 0);

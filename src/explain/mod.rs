@@ -1,6 +1,8 @@
 //! What binds a plan, what more of each resource would bring, and what would make an infeasible point feasible. Every number comes
 //! from a search of the changed point, not from a slope.
 
+pub mod executions;
+
 use crate::check;
 use crate::deadline::Deadline;
 use crate::mapping::degrees::Degrees;
