@@ -10,11 +10,12 @@
 //! | pipeline | X, of which each tensor-parallel chip sends a t-th where the stack scatters; forward and backward | pp at stride t cp dp | all |
 //! | data | all-reduce of gradients, or reduce-scatter of gradients and all-gather of weights (ZeRO 1); ZeRO 2: reduce-scatter every microbatch; ZeRO 3: all-gather of weights forward and backward, reduce-scatter, every microbatch (Rajbhandari et al. 2019, arXiv 1910.02054, section 7) | dp cp at stride t; experts dp cp / ep at stride t ep | all; with `overlap_dp` what exceeds the backward pass of the last microbatch, of which the last layer's waits; ZeRO 3 what exceeds the layer |
 //!
-//! Tensor parallelism as of a stack; of other mappings [`super::mapping`] says what travels. A collective that chips wait for costs the stack's `collective_overhead` besides.
+//! Which ranks are a group: [`crate::model::ranks`]. Tensor parallelism as of a stack; of other mappings [`super::mapping`] says what travels. A collective that chips wait for costs the stack's `collective_overhead` besides.
 
 use super::layer::{Division, Sums};
 use super::machine::{Line, Machine, Traffic};
 use super::mapping::{LayerMapping, collectives};
+use crate::model::ranks::{Group, Parallelism};
 use crate::system::stack::HandOver;
 use crate::workload::language::LanguageModel;
 
@@ -121,14 +122,16 @@ impl LayerCommunication {
         let overhead = machine.stack.collective_overhead.0;
         let mut out = Self::default();
         let (t, cp, ep) = (division.tp, division.cp, division.ep);
+        let inside = Parallelism { tp: t, cp, ep, ..Parallelism::ONE };
+        let line = |traffic, group| machine.among(traffic, inside.group(group));
         if t > 1 {
-            out.reduce = machine.line(Traffic::AllReduce, t, 1).at(hidden) + overhead;
+            out.reduce = line(Traffic::AllReduce, Group::Tensor).at(hidden) + overhead;
             let count = if model.parallel_block { 1.0 } else { 2.0 };
             let peers = machine.peers_in_box(t, 1).saturating_sub(1) as f64;
             out.host = count * machine.stack.host_collective_peer.0 * peers;
             let usual = || {
                 let once = count * out.reduce;
-                let gather = || count * machine.line(Traffic::Gather, t, 1).at(hidden);
+                let gather = || count * line(Traffic::Gather, Group::Tensor).at(hidden);
                 [once, once, if division.sequence_parallel { gather() } else { 0.0 }]
             };
             let [forward, backward, gather] =
@@ -156,7 +159,7 @@ impl LayerCommunication {
             }
         }
         if cp > 1 {
-            let hop = machine.line(Traffic::Around, cp, t).at(keys_and_values_bytes(model, division));
+            let hop = line(Traffic::Around, Group::Context).at(keys_and_values_bytes(model, division));
             let hops = (cp - 1) as f64;
             let others = 1.0 - 1.0 / cp as f64;
             let (waits, hides) = beside(hops * hop, sums.forward_attention * others);
@@ -174,7 +177,7 @@ impl LayerCommunication {
                 let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
                 sent *= (met / e.top_k as f64).min(1.0);
             }
-            let both = 2.0 * (machine.line(Traffic::AllToAll, ep, t).at(sent) + overhead);
+            let both = 2.0 * (line(Traffic::AllToAll, Group::Expert).at(sent) + overhead);
             let beside_another = |work: f64| if machine.stack.overlap_ep { beside(both, work) } else { (both, 0.0) };
             let (waits, hides) = beside_another(sums.forward_products);
             out.forward.ep = waits;
@@ -203,14 +206,14 @@ pub struct IterationLinks {
 impl IterationLinks {
     /// Of the degrees of an execution.
     pub fn of(machine: &Machine, tp: u64, cp: u64, ep: u64, dp: u64, pp: u64) -> Self {
-        let replicas = dp.saturating_mul(cp);
-        let stage = tp.saturating_mul(replicas);
+        let all = Parallelism { tp, cp, ep, dp, pp };
+        let line = |traffic, group| machine.among(traffic, all.group(group));
         // First and last stage are as far apart as the group goes.
-        let ends = machine.line(Traffic::Next, pp, stage);
+        let ends = line(Traffic::Next, Group::Pipeline);
         Self {
             next: ends,
-            replicas: machine.line(Traffic::Gather, replicas, tp),
-            expert_replicas: machine.line(Traffic::Gather, replicas / ep.max(1), tp.saturating_mul(ep)),
+            replicas: line(Traffic::Gather, Group::Replicas),
+            expert_replicas: line(Traffic::Gather, Group::ExpertReplicas),
             // Of two: each sends its half and gets the other's sum, 2 (n - 1)/n = 1 times the bytes.
             ends: Line { latency: 2.0 * ends.latency, per_byte: ends.per_byte },
         }

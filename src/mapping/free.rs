@@ -30,6 +30,7 @@ use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use crate::execution::communication::expert_bytes;
 use crate::execution::layer::Division;
 use crate::execution::machine::Traffic;
+use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
 use crate::execution::{Machine, Recompute};
 use crate::graph::{Kernel, Op, Phase, Workload};
@@ -303,7 +304,7 @@ impl Inner for Free {
 
 /// What experts and the rest of a graph hand each other: whether in the forward pass, and the bytes of a chip, in the lesser of the layouts before and after the conversion
 /// inside the group, which is part of the plan.
-fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
+pub fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
     let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
     let layouts = plan.system.model.layouts;
     let samples = w.micro_batch as f64;
@@ -330,6 +331,54 @@ fn is_kept(w: &Workload, tensor: &crate::graph::Tensor, block: usize) -> bool {
     tensor.consumers.iter().any(|u| w.kernels[u.kernel].phase != Phase::Forward && w.kernels[u.kernel].block == block)
 }
 
+/// What a partition of a plan of one cut takes.
+pub struct Part {
+    /// Its block.
+    pub block: usize,
+    /// Its pass: gradients of weights where it has nothing else.
+    pub pass: Pass,
+    /// Seconds.
+    pub seconds: f64,
+    /// Of them, what its collectives are waited for.
+    pub waited: f64,
+    /// Share of its FLOP that are computed again.
+    pub again: f64,
+    /// FLOP of its products.
+    pub flop: f64,
+    /// Bytes from and to the chip's memory.
+    pub dram_bytes: f64,
+}
+
+/// Partition `p` of a plan of one cut; none of no kernels.
+pub fn part(plan: &Plan, p: usize) -> Option<Part> {
+    let (w, d, figures) = (&plan.workload, &plan.decisions, plan.figures.partitions.get(p)?);
+    let inside: Vec<&Kernel> = (0..w.kernels.len()).filter(|k| d.partition[*k] == p).map(|k| &w.kernels[k]).collect();
+    let block = inside.first()?.block;
+    let share = |of: &dyn Fn(&Kernel) -> bool| {
+        let sum = |all: bool| inside.iter().filter(|k| all || of(k)).map(|k| k.flop()).sum::<f64>();
+        if sum(true) > 0.0 { sum(false) / sum(true) } else { 0.0 }
+    };
+    let alone = match plan.system.overlap() {
+        Overlap::None => figures.compute_s + figures.dram_s,
+        _ => figures.compute_s.max(figures.dram_s),
+    };
+    let all = |phase: Phase| inside.iter().all(|k| k.phase == phase);
+    let pass = match () {
+        () if all(Phase::Forward) => Pass::Forward,
+        () if all(Phase::BackwardWeight) => Pass::Weight,
+        () => Pass::Backward,
+    };
+    Some(Part {
+        block,
+        pass,
+        seconds: figures.time_s,
+        waited: (figures.time_s - figures.overhead_s - figures.filling_s - alone).max(0.0),
+        again: share(&|k| k.phase == Phase::Recompute),
+        flop: figures.flop * share(&|k| matches!(k.op, Op::Gemm | Op::GemmWeight)),
+        dram_bytes: figures.dram_bytes,
+    })
+}
+
 /// The passes of the blocks of a plan of one cut.
 pub fn passes(plan: &Plan) -> Blocks {
     let (w, d) = (&plan.workload, &plan.decisions);
@@ -339,37 +388,25 @@ pub fn passes(plan: &Plan) -> Blocks {
     let mut out = Blocks::default();
     let mut live = vec![0.0f64; w.blocks.len()];
     for (p, figures) in plan.figures.partitions.iter().enumerate() {
-        let inside: Vec<&Kernel> =
-            (0..w.kernels.len()).filter(|k| d.partition[*k] == p).map(|k| &w.kernels[k]).collect();
-        let Some(block) = inside.first().map(|k| k.block) else { continue };
-        let share = |of: &dyn Fn(&Kernel) -> bool| {
-            let sum = |all: bool| inside.iter().filter(|k| all || of(k)).map(|k| k.flop()).sum::<f64>();
-            if sum(true) > 0.0 { sum(false) / sum(true) } else { 0.0 }
-        };
-        let alone = match plan.system.overlap() {
-            Overlap::None => figures.compute_s + figures.dram_s,
-            _ => figures.compute_s.max(figures.dram_s),
-        };
-        let waited = (figures.time_s - figures.overhead_s - figures.filling_s - alone).max(0.0);
-        let kernels = figures.time_s - waited;
-        let again = share(&|k| k.phase == Phase::Recompute);
-        live[block] = live[block].max(figures.live_bytes);
-        let pass = pass_of(&mut out, &w.blocks[block].name);
-        if inside.iter().all(|k| k.phase == Phase::Forward) {
+        let Some(part) = part(plan, p) else { continue };
+        let kernels = part.seconds - part.waited;
+        live[part.block] = live[part.block].max(figures.live_bytes);
+        let pass = pass_of(&mut out, &w.blocks[part.block].name);
+        if part.pass == Pass::Forward {
             pass.forward += kernels;
-            pass.forward_pass += figures.time_s;
+            pass.forward_pass += part.seconds;
         } else {
-            pass.backward += kernels * (1.0 - again);
-            pass.recompute += kernels * again;
-            pass.backward_pass += figures.time_s;
+            pass.backward += kernels * (1.0 - part.again);
+            pass.recompute += kernels * part.again;
+            pass.backward_pass += part.seconds;
         }
-        if inside.iter().all(|k| k.phase == Phase::BackwardWeight) {
-            pass.weight += figures.time_s;
+        if part.pass == Pass::Weight {
+            pass.weight += part.seconds;
         }
-        pass.exposed.tp += waited;
-        pass.exposed.hidden += (figures.network_s - waited).max(0.0);
-        pass.flop += figures.flop * share(&|k| matches!(k.op, Op::Gemm | Op::GemmWeight));
-        pass.dram_bytes += figures.dram_bytes;
+        pass.exposed.tp += part.waited;
+        pass.exposed.hidden += (figures.network_s - part.waited).max(0.0);
+        pass.flop += part.flop;
+        pass.dram_bytes += part.dram_bytes;
     }
     for (b, live) in live.into_iter().enumerate() {
         let (graph, kernels) = w.of_block(b);

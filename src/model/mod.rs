@@ -10,6 +10,7 @@ pub mod kernel_time;
 pub mod layout;
 pub mod library;
 pub mod memory;
+pub mod ranks;
 pub mod rate;
 pub mod schedule;
 pub mod stages;
