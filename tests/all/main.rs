@@ -54,6 +54,7 @@ mod trace_graph_executions;
 mod trace_link;
 mod trace_lower;
 mod trace_measured;
+mod trace_overlay;
 mod trace_ranks;
 mod trace_recover;
 mod trace_tools;
