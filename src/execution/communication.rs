@@ -10,11 +10,12 @@
 //! | pipeline | X, of which each tensor-parallel chip sends a t-th where the stack scatters; forward and backward | pp at stride t cp dp | all |
 //! | data | all-reduce of gradients, or reduce-scatter of gradients and all-gather of weights (ZeRO 1); ZeRO 2: reduce-scatter every microbatch; ZeRO 3: all-gather of weights forward and backward, reduce-scatter, every microbatch (Rajbhandari et al. 2019, arXiv 1910.02054, section 7) | dp cp at stride t; experts dp cp / ep at stride t ep | all; with `overlap_dp` what exceeds the pass beside it, of which the last layer's waits: gradients the backward pass of the last microbatch (ZeRO 2, 3: of each), renewed weights the forward pass of the first (ZeRO 3: both passes of each) |
 //!
-//! Tensor parallelism as of a stack; of other mappings [`super::mapping`] says what travels. A collective that chips wait for costs the stack's `collective_overhead` besides.
+//! Which ranks are a group: [`crate::model::ranks`]. Tensor parallelism as of a stack; of other mappings [`super::mapping`] says what travels. A collective that chips wait for costs the stack's `collective_overhead` besides.
 
 use super::layer::{Division, Sums};
 use super::machine::{Line, Machine, Sent, Traffic};
 use super::mapping::{LayerMapping, collectives};
+use crate::model::ranks::{Group, Parallelism};
 use crate::system::stack::HandOver;
 use crate::workload::language::LanguageModel;
 
@@ -124,14 +125,16 @@ impl LayerCommunication {
         let overhead = machine.stack.collective_overhead.0;
         let mut out = Self::default();
         let (t, cp, ep) = (division.tp, division.cp, division.ep);
+        let inside = Parallelism { tp: t, cp, ep, ..Parallelism::ONE };
+        let line = |traffic, group| machine.among(traffic, inside.group(group));
         if t > 1 {
-            out.reduce = machine.line(Traffic::AllReduce, t, 1).send(hidden, overhead);
+            out.reduce = line(Traffic::AllReduce, Group::Tensor).send(hidden, overhead);
             let count = if model.parallel_block { 1.0 } else { 2.0 };
             let peers = machine.peers_in_box(t, 1).saturating_sub(1) as f64;
             out.host = count * machine.stack.host_collective_peer.0 * peers;
             let usual = || {
                 let once = count * out.reduce;
-                let gather = || count * machine.line(Traffic::Gather, t, 1).send(hidden, 0.0);
+                let gather = || count * line(Traffic::Gather, Group::Tensor).send(hidden, 0.0);
                 [once, once, if division.sequence_parallel { gather() } else { Sent::default() }]
             };
             let sent = if mapping.divides_weights() { usual() } else { collectives(machine, model, division, mapping) };
@@ -160,7 +163,7 @@ impl LayerCommunication {
             }
         }
         if cp > 1 {
-            let (line, own) = (machine.line(Traffic::Around, cp, t), keys_and_values_bytes(model, division));
+            let (line, own) = (line(Traffic::Around, Group::Context), keys_and_values_bytes(model, division));
             let hop = line.at(own);
             let hops = (cp - 1) as f64;
             out.forward.joules += hops * line.joules(own);
@@ -181,7 +184,7 @@ impl LayerCommunication {
                 let met = boxes * (1.0 - (1.0 - 1.0 / boxes).powf(e.top_k as f64));
                 sent *= (met / e.top_k as f64).min(1.0);
             }
-            let Sent { seconds: both, joules } = 2.0 * machine.line(Traffic::AllToAll, ep, t).send(sent, overhead);
+            let Sent { seconds: both, joules } = 2.0 * line(Traffic::AllToAll, Group::Expert).send(sent, overhead);
             out.forward.joules += joules;
             out.backward.joules += joules;
             let beside_another = |work: f64| if machine.stack.overlap_ep { beside(both, work) } else { (both, 0.0) };
@@ -212,14 +215,14 @@ pub struct IterationLinks {
 impl IterationLinks {
     /// Of the degrees of an execution.
     pub fn of(machine: &Machine, tp: u64, cp: u64, ep: u64, dp: u64, pp: u64) -> Self {
-        let replicas = dp.saturating_mul(cp);
-        let stage = tp.saturating_mul(replicas);
+        let all = Parallelism { tp, cp, ep, dp, pp };
+        let line = |traffic, group| machine.among(traffic, all.group(group));
         // First and last stage are as far apart as the group goes.
-        let ends = machine.line(Traffic::Next, pp, stage);
+        let ends = line(Traffic::Next, Group::Pipeline);
         Self {
             next: ends,
-            replicas: machine.line(Traffic::Gather, replicas, tp),
-            expert_replicas: machine.line(Traffic::Gather, replicas / ep.max(1), tp.saturating_mul(ep)),
+            replicas: line(Traffic::Gather, Group::Replicas),
+            expert_replicas: line(Traffic::Gather, Group::ExpertReplicas),
             // Of two: each sends its half and gets the other's sum, 2 (n - 1)/n = 1 times the bytes.
             ends: Line { latency: 2.0 * ends.latency, ..ends },
         }

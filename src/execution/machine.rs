@@ -1,8 +1,6 @@
 //! A system as plain numbers: what a chip makes of a kernel, what its software adds, and which links a group of chips has.
 //!
-//! Chips are numbered through the network's dimensions, innermost first. An execution's groups follow each other in the same
-//! way: tensor parallelism innermost, then context, then data parallelism, the stages of the pipeline outermost. A group of n chips
-//! at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, max(s, c)/c hops apart, and a group
+//! Chips are numbered through the network's dimensions and divided as [`crate::model::ranks`] says. A group of n chips at stride s holds every s-th chip; along a dimension that chips c to C share it has min(sn, C)/max(s, c) of them, max(s, c)/c hops apart, and a group
 //! in several dimensions works hierarchically ([`collective`], where it says too what a part of a ring is worth).
 
 use super::energy::Power;
@@ -323,6 +321,11 @@ impl Machine {
         let latency = collective::seconds(kind, &group, f64::MIN_POSITIVE, &self.options);
         let whole = collective::seconds(kind, &group, one, &self.options);
         Line { latency, per_byte: (whole - latency) / one, byte_j: energy::collective_j(kind, &group, 1.0) }
+    }
+
+    /// The same of a group that parallelism makes.
+    pub fn among(&self, traffic: Traffic, group: Extent) -> Line {
+        self.line(traffic, group.chips, group.apart)
     }
 
     /// Chips of a group that are in one box: its extent along the innermost dimension.

@@ -31,6 +31,7 @@ use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use crate::execution::communication::expert_bytes;
 use crate::execution::layer::Division;
 use crate::execution::machine::{Sent, Traffic};
+use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
 use crate::execution::{Machine, Recompute};
 use crate::graph::{Kernel, Op, Phase, Workload};
@@ -177,12 +178,12 @@ impl Free {
                 *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
             }
         }
-        for (block, forward, whole) in gathered(&plan) {
+        for (block, phase, whole) in gathered(&plan) {
             let Sent { seconds, joules } = self.gathering(key, whole);
             let pass = pass_of(&mut blocks, &plan.workload.blocks[block].name);
             pass.exposed.cp += seconds;
             pass.exposed.joules += joules;
-            *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
+            *(if phase == Phase::Forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
         }
         // All blocks together are at most so much faster, so that each by itself is.
         let mut floors = self.bound(key);
@@ -340,7 +341,7 @@ impl Inner for Free {
 
 /// What experts and the rest of a graph hand each other: whether in the forward pass, and the bytes of a chip, in the lesser of the layouts before and after the conversion
 /// inside the group, which is part of the plan.
-fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
+pub fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
     let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
     let layouts = plan.system.model.layouts;
     let samples = w.micro_batch as f64;
@@ -370,8 +371,8 @@ fn whole_of(w: &Workload, kernel: usize) -> Option<&crate::graph::Tensor> {
     }
 }
 
-/// What replicas that share tokens gather and add up: the block, whether in its forward pass, and the bytes of the whole on a chip, as the kernel's sharding has it.
-fn gathered(plan: &Plan) -> Vec<(usize, bool, f64)> {
+/// What replicas that share tokens gather and, in the phase of gradients of inputs, add up: the block, the phase, and the bytes of the whole on a chip, as the kernel's sharding has it.
+pub fn gathered(plan: &Plan) -> Vec<(usize, Phase, f64)> {
     let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
     let layouts = plan.system.model.layouts;
     let of = |(k, kernel): (usize, &Kernel)| {
@@ -381,7 +382,7 @@ fn gathered(plan: &Plan) -> Vec<(usize, bool, f64)> {
             None => produced(d.sharding[k], layouts),
         };
         let bytes = tensor_bytes(whole, layout, tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
-        Some((kernel.block, kernel.phase == Phase::Forward, bytes))
+        Some((kernel.block, kernel.phase, bytes))
     };
     w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)).filter_map(of).collect()
 }
@@ -389,6 +390,54 @@ fn gathered(plan: &Plan) -> Vec<(usize, bool, f64)> {
 /// Whether a phase after the forward pass of a block reads a tensor.
 fn is_kept(w: &Workload, tensor: &crate::graph::Tensor, block: usize) -> bool {
     tensor.consumers.iter().any(|u| w.kernels[u.kernel].phase != Phase::Forward && w.kernels[u.kernel].block == block)
+}
+
+/// What a partition of a plan of one cut takes.
+pub struct Part {
+    /// Its block.
+    pub block: usize,
+    /// Its pass: gradients of weights where it has nothing else.
+    pub pass: Pass,
+    /// Seconds.
+    pub seconds: f64,
+    /// Of them, what its collectives are waited for.
+    pub waited: f64,
+    /// Share of its FLOP that are computed again.
+    pub again: f64,
+    /// FLOP of its products.
+    pub flop: f64,
+    /// Bytes from and to the chip's memory.
+    pub dram_bytes: f64,
+}
+
+/// Partition `p` of a plan of one cut; none of no kernels.
+pub fn part(plan: &Plan, p: usize) -> Option<Part> {
+    let (w, d, figures) = (&plan.workload, &plan.decisions, plan.figures.partitions.get(p)?);
+    let inside: Vec<&Kernel> = (0..w.kernels.len()).filter(|k| d.partition[*k] == p).map(|k| &w.kernels[k]).collect();
+    let block = inside.first()?.block;
+    let share = |of: &dyn Fn(&Kernel) -> bool| {
+        let sum = |all: bool| inside.iter().filter(|k| all || of(k)).map(|k| k.flop()).sum::<f64>();
+        if sum(true) > 0.0 { sum(false) / sum(true) } else { 0.0 }
+    };
+    let alone = match plan.system.overlap() {
+        Overlap::None => figures.compute_s + figures.dram_s,
+        _ => figures.compute_s.max(figures.dram_s),
+    };
+    let all = |phase: Phase| inside.iter().all(|k| k.phase == phase);
+    let pass = match () {
+        () if all(Phase::Forward) => Pass::Forward,
+        () if all(Phase::BackwardWeight) => Pass::Weight,
+        () => Pass::Backward,
+    };
+    Some(Part {
+        block,
+        pass,
+        seconds: figures.time_s,
+        waited: (figures.time_s - figures.overhead_s - figures.filling_s - alone).max(0.0),
+        again: share(&|k| k.phase == Phase::Recompute),
+        flop: figures.flop * share(&|k| matches!(k.op, Op::Gemm | Op::GemmWeight)),
+        dram_bytes: figures.dram_bytes,
+    })
 }
 
 /// The passes of the blocks of a plan of one cut.
@@ -400,39 +449,27 @@ pub fn passes(plan: &Plan) -> Blocks {
     let mut out = Blocks::default();
     let mut live = vec![0.0f64; w.blocks.len()];
     for (p, figures) in plan.figures.partitions.iter().enumerate() {
-        let inside: Vec<&Kernel> =
-            (0..w.kernels.len()).filter(|k| d.partition[*k] == p).map(|k| &w.kernels[k]).collect();
-        let Some(block) = inside.first().map(|k| k.block) else { continue };
-        let share = |of: &dyn Fn(&Kernel) -> bool| {
-            let sum = |all: bool| inside.iter().filter(|k| all || of(k)).map(|k| k.flop()).sum::<f64>();
-            if sum(true) > 0.0 { sum(false) / sum(true) } else { 0.0 }
-        };
-        let alone = match plan.system.overlap() {
-            Overlap::None => figures.compute_s + figures.dram_s,
-            _ => figures.compute_s.max(figures.dram_s),
-        };
-        let waited = (figures.time_s - figures.overhead_s - figures.filling_s - alone).max(0.0);
-        let kernels = figures.time_s - waited;
-        let again = share(&|k| k.phase == Phase::Recompute);
-        live[block] = live[block].max(figures.live_bytes);
-        let pass = pass_of(&mut out, &w.blocks[block].name);
-        if inside.iter().all(|k| k.phase == Phase::Forward) {
+        let Some(part) = part(plan, p) else { continue };
+        let kernels = part.seconds - part.waited;
+        live[part.block] = live[part.block].max(figures.live_bytes);
+        let pass = pass_of(&mut out, &w.blocks[part.block].name);
+        if part.pass == Pass::Forward {
             pass.forward += kernels;
-            pass.forward_pass += figures.time_s;
+            pass.forward_pass += part.seconds;
         } else {
-            pass.backward += kernels * (1.0 - again);
-            pass.recompute += kernels * again;
-            pass.backward_pass += figures.time_s;
+            pass.backward += kernels * (1.0 - part.again);
+            pass.recompute += kernels * part.again;
+            pass.backward_pass += part.seconds;
         }
-        if inside.iter().all(|k| k.phase == Phase::BackwardWeight) {
-            pass.weight += figures.time_s;
+        if part.pass == Pass::Weight {
+            pass.weight += part.seconds;
         }
-        pass.exposed.tp += waited;
-        pass.exposed.hidden += (figures.network_s - waited).max(0.0);
+        pass.exposed.tp += part.waited;
+        pass.exposed.hidden += (figures.network_s - part.waited).max(0.0);
         pass.exposed.joules += figures.link_j;
         pass.arithmetic += figures.compute_s;
-        pass.flop += figures.flop * share(&|k| matches!(k.op, Op::Gemm | Op::GemmWeight));
-        pass.dram_bytes += figures.dram_bytes;
+        pass.flop += part.flop;
+        pass.dram_bytes += part.dram_bytes;
     }
     for (b, live) in live.into_iter().enumerate() {
         let (graph, kernels) = w.of_block(b);

@@ -11,6 +11,7 @@ pub mod layout;
 pub mod library;
 pub mod memory;
 pub mod objective;
+pub mod ranks;
 pub mod rate;
 pub mod schedule;
 pub mod stages;

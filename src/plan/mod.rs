@@ -8,6 +8,7 @@ use crate::model::Strategy;
 use crate::model::collective::{Extent, GroupDimension, OwnGroups, group};
 use crate::model::energy::Energy;
 use crate::model::memory::DramNeed;
+use crate::model::ranks::{Group, Parallelism};
 use crate::model::schedule::Iteration;
 use crate::model::stages::{self, StageFigures};
 use crate::system::System;
@@ -65,19 +66,24 @@ impl DimensionUse {
         [self.tp, self.pp, self.dp, self.rows, self.cols].iter().filter(|n| **n > 1).count() > 1
     }
 
-    /// The tensor-parallel group along the dimension: neighbours.
+    /// How the dimension is divided, a process grid apart.
+    pub fn parallelism(&self) -> Parallelism {
+        Parallelism { tp: self.tp, dp: self.dp, pp: self.pp, ..Parallelism::ONE }
+    }
+
+    /// The tensor-parallel group along the dimension.
     pub fn tensor(&self) -> Extent {
-        Extent::neighbours(self.tp)
+        self.parallelism().group(Group::Tensor)
     }
 
-    /// The replicas: each has a tensor-parallel group beside the next.
+    /// The replicas along the dimension.
     pub fn data(&self) -> Extent {
-        Extent { chips: self.dp, apart: self.tp }
+        self.parallelism().group(Group::Replicas)
     }
 
-    /// The pipeline's stages, outermost.
+    /// The pipeline's stages along the dimension.
     pub fn stages(&self) -> Extent {
-        Extent { chips: self.pp, apart: self.tp.saturating_mul(self.dp) }
+        self.parallelism().group(Group::Pipeline)
     }
 
     /// A row of the process grid, which has as many chips as the grid has columns.
@@ -90,7 +96,7 @@ impl DimensionUse {
         Extent { chips: self.rows, apart: self.cols }
     }
 
-    /// All chips, stages apart.
+    /// All chips, a process grid's too, stages apart.
     pub fn all(&self) -> Extent {
         Extent::neighbours(self.chips() / self.pp.max(1))
     }

@@ -149,9 +149,16 @@ pub fn detect(path: &Path) -> Result<Format, TraceError> {
     }
 }
 
-/// What a file is instead of what a reader took it for: the fault of [`detect`], where that finds one, else the reader's own.
-pub(crate) fn instead(path: &Path, faults: TraceErrors) -> TraceErrors {
-    detect(path).err().map_or(faults, Into::into)
+/// What a file is instead of what a reader took it for: the fault of [`detect`] or another format, where that finds one, else the reader's own.
+pub(crate) fn instead(path: &Path, wanted: Format, faults: TraceErrors) -> TraceErrors {
+    match detect(path) {
+        Ok(found) if found == wanted => faults,
+        Ok(found) => {
+            let what = format!("expected a {}, found a file of format {:?}", wanted.name(), found.name());
+            TraceError::new(path, what).into()
+        }
+        Err(fault) => fault.into(),
+    }
 }
 
 enum Opening {

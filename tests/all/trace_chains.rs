@@ -51,6 +51,11 @@ fn planned(
 
 /// Seconds until the last of the ranks' nodes has ended, collectives and messages taking none.
 pub(super) fn replayed(traces: &[Vec<Node>]) -> f64 {
+    replayed_by(traces, &|node| if node.kind == NodeType::Comp { node.duration_micros } else { 0 })
+}
+
+/// The same with nodes that take what `takes` says, microseconds.
+pub(super) fn replayed_by(traces: &[Vec<Node>], takes: &dyn Fn(&Node) -> u64) -> f64 {
     let key = |n: &Node| (n.int("comm_src"), n.int("comm_dst"), n.int("comm_tag"));
     let mut sent: HashMap<_, u64> = HashMap::new();
     let mut ends: Vec<HashMap<u64, u64>> = vec![HashMap::new(); traces.len()];
@@ -66,7 +71,7 @@ pub(super) fn replayed(traces: &[Vec<Node>]) -> f64 {
                     0
                 };
                 let ready = node.deps().map(|d| ends[rank][&d]).fold(arrived, u64::max);
-                let end = ready + if node.kind == NodeType::Comp { node.duration_micros } else { 0 };
+                let end = ready + takes(node);
                 if node.kind == NodeType::Send {
                     sent.insert(key(node), end);
                 }
@@ -237,7 +242,7 @@ fn a_chain_has_a_trace_in_every_schedule() {
             scratch.succeed(&["trace", "check", &out]);
             let of_rank = |rank| chakra::read(&scratch.0.join(format!("{out}/trace.{rank}.et"))).unwrap().nodes;
             let traces: Vec<Vec<Node>> = (0..8).map(of_rank).collect();
-            // Ranks count the pipeline before the replicas.
+            // The pipeline is on a dimension inside that of the replicas.
             assert_eq!([passes(&traces[0]), passes(&traces[3])], [first, last], "{out}");
             assert_eq!([passes(&traces[4]), passes(&traces[7])], [first, last], "{out}");
             // Schedules differ in the order of the work, not in the work; interleaved, three crossings are seven.

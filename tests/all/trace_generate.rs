@@ -469,7 +469,7 @@ fn generated_as_chakras_tools_do() {
     }
 }
 
-/// What ASTRA-sim asks of a trace, checked by protobuf's own Python package, where it is installed: `scripts/et_check.py`.
+/// What ASTRA-sim asks of a trace, checked by protobuf's own Python package, where it is installed (`FLOWSPACE_PROTOBUF`: it has to be): `scripts/et_check.py`.
 #[test]
 fn files_obey_the_simulator() {
     let folder = scratch("feeder");
@@ -478,6 +478,30 @@ fn files_obey_the_simulator() {
     for schedule in ["gpipe", "1f1b", "interleaved", "zero_bubble"] {
         let traces = folder.join(schedule);
         out(&["trace", "generate", "--plan", &text(&path), "--schedule", schedule, "--out", &text(&traces)]);
+        folders.push(traces);
+    }
+    // Executions: of kernels on GPUs, of graphs on dataflow chips.
+    let model = folder.join("m.yaml");
+    std::fs::write(
+        &model,
+        "{kind: language_model, name: some, source: a test, layers: 4, hidden: 256, heads: 8, vocab: 1024, seq: 128, global_batch: 32, experts: {count: 4, \
+         top_k: 2, ffn: 256, first_dense_layers: 1}}",
+    )
+    .unwrap();
+    for (system, execution) in [
+        ("clusters/selene-2022.yaml", "tp: 2, pp: 2, dp: 2, ep: 2, micro_batch: 1, sequence_parallel: true, zero: 3"),
+        (
+            "clusters/selene-2022.yaml",
+            "tp: 1, pp: 2, dp: 1, cp: 4, ep: 2, micro_batch: 1, schedule: interleaved, chunks: 2",
+        ),
+        ("sn10-8-torus-2d.yaml", "tp: 2, pp: 2, dp: 2, ep: 2, micro_batch: 1, zero: 1, schedule: zero_bubble"),
+    ] {
+        let file = folder.join("e.yaml");
+        std::fs::write(&file, format!("name: e\nsource: a test\nexecution: {{{execution}}}\n")).unwrap();
+        let traces = folder.join(format!("execution-{}", folders.len()));
+        let (model, system) = (text(&model), text(&root().join("systems").join(system)));
+        let common = ["trace", "generate", "--workload", &model, "--system", &system, "--execution"];
+        out(&[&common[..], &[&text(&file), "--out", &text(&traces)]].concat());
         folders.push(traces);
     }
     let recorded = root().join("tests/traces/torch_ddp");
@@ -491,6 +515,7 @@ fn files_obey_the_simulator() {
         Some((done.status.code()?, String::from_utf8_lossy(&done.stdout).into_owned()))
     };
     let Some((code, told)) = check(&folders).filter(|(code, _)| *code != 3) else {
+        assert!(std::env::var_os("FLOWSPACE_PROTOBUF").is_none(), "no Python with the package protobuf");
         println!("no Python with the package protobuf: its reader is not asked");
         return;
     };

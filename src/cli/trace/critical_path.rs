@@ -281,6 +281,13 @@ fn own(args: &CriticalPathArgs) -> Result<Found, Failure> {
     let events = Events::read(&args.file)?;
     let graph = window(&events, &args.annotation, &args.instance).map_err(|m| at(&args.file, m))?;
     let others = args.peers.iter().map(|p| Events::read(p)).collect::<Result<Vec<_>, _>>()?;
+    if let Some((stranger, _)) = args.peers.iter().zip(&others).find(|(_, other)| !Peers::share(&events, other)) {
+        let what = format!(
+            "it has no communication kernel of a group and collective of {}: expected the trace of another rank of the same run",
+            args.file.display()
+        );
+        return Err(at(stranger, what));
+    }
     let peers = if others.is_empty() { Peers::default() } else { Peers::new(&events, &others) };
     let recorded = Run::recorded(&graph);
     let path = tiling::tile(&events, &graph, &recorded, &peers);

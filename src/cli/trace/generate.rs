@@ -12,7 +12,7 @@ use crate::mapping::{Answer, map};
 use crate::plan::{Plan, file};
 use crate::report::chakra::{Granularity, Wanted, Written, execution, write};
 use crate::spec::Loader;
-use crate::system::{Software, Style, System};
+use crate::system::System;
 use crate::trace::generate;
 use crate::trace::generate::layers::Layers;
 use crate::trace::generate::patterns::{self, Pattern, Sizes};
@@ -157,16 +157,11 @@ fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Fai
     };
     if args.granularity == Granularity::Kernel {
         return Err(Failure::input(
-            "--granularity kernel is for plans of graphs; an execution has a node a layer and pass: leave it out",
-        ));
-    }
-    if system.chip.0.style == Style::Dataflow && system.software() == Software::Free {
-        return Err(Failure::input(
-            "an execution whose blocks are mapped as graphs has no traces yet: give the system `software: generic`, or a graph (kind: dfmodel_layer, or --plan)",
+            "--granularity kernel is for plans of graphs; an execution has a node a layer and pass, or a partition and pass where its layers are mapped as graphs: leave it out",
         ));
     }
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
-    let prediction = match &args.execution {
+    let (prediction, plan) = match &args.execution {
         Some(path) => {
             let mut execution = crate::cli::execution::read_execution(path)?;
             if let Some(schedule) = args.schedule {
@@ -176,18 +171,18 @@ fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Fai
             }
             chunks_fit(args.chunks, execution.schedule)?;
             execution.chunks = args.chunks.unwrap_or(execution.chunks);
-            executions.predict(&execution, Deadline::never()).map_err(|refusal| Failure::input(refusal.to_string()))?.0
+            executions.predict(&execution, Deadline::never()).map_err(|refusal| Failure::input(refusal.to_string()))?
         }
         None => {
             let pins = Pins { schedule: args.schedule, chunks: args.chunks, ..Pins::default() };
             let found = executions.search(&pins, Deadline::never()).map_err(Failure::input)?;
             let reason = || Failure::input(found.reason(&executions.machine));
-            found.best.clone().ok_or_else(reason)?
+            (found.best.clone().ok_or_else(reason)?, found.plan.clone())
         }
     };
     let e = &prediction.execution;
-    let written =
-        execution::write(&executions.machine, &model, &prediction, &args.out, wanted).map_err(Failure::input)?;
+    let written = execution::write(&executions.machine, &model, &prediction, plan.as_deref(), &args.out, wanted)
+        .map_err(Failure::input)?;
     print(&match args.format {
         Format::Text => format!(
             "{} on {}: TP {}, PP {}, DP {}, CP {}, EP {}, {}\n{}",

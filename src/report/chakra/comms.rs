@@ -7,6 +7,7 @@ use crate::graph::{CollectiveKind, Phase, Scope, Use};
 use crate::model::collective;
 use crate::model::compute::{Tiling, gradient_bytes, tensor_bytes};
 use crate::model::layout::{Layout, conversion, produced, required};
+use crate::model::ranks::Group;
 use crate::model::schedule::{microbatches, samples_per_pass};
 use crate::plan::{Plan, agree, own_groups};
 use crate::system::options::{Charge, Fanout, GradientReduction};
@@ -24,8 +25,8 @@ pub(super) enum End {
 /// One collective of a pass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Comm {
-    /// Tensor, data, or all chips of a stage.
-    pub(super) scope: Scope,
+    /// Among whom.
+    pub(super) group: Group,
     /// Which.
     pub(super) kind: CommType,
     /// `comm_size`: for an all-gather the bytes that each rank contributes, else those of each rank's buffer.
@@ -34,6 +35,22 @@ pub(super) struct Comm {
     pub(super) times: u64,
     /// Not in each repetition of its block, but in this one: what goes from block to block is converted once a microbatch.
     pub(super) only: Option<End>,
+}
+
+impl Comm {
+    /// One of these, in each repetition of its block.
+    pub(super) fn new(group: Group, kind: CommType, bytes: f64) -> Self {
+        Self { group, kind, bytes: whole_bytes(bytes), times: 1, only: None }
+    }
+
+    /// Whether it is in repetition `unit` of a block that is repeated so often.
+    pub(super) fn is_in(&self, unit: u64, repeats: u64) -> bool {
+        match self.only {
+            None => true,
+            Some(End::First) => unit == 0,
+            Some(End::Last) => unit + 1 == repeats,
+        }
+    }
 }
 
 /// A collective and the kernel that the model charges it to.
@@ -83,22 +100,23 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
     };
     for (k, kernel) in w.kernels.iter().enumerate() {
         for c in &kernel.collectives {
-            let ranks = match c.scope {
-                Scope::Tensor => f.tp,
-                Scope::Data => f.dp,
-                Scope::All => f.tp * f.dp,
+            let (group, ranks) = match c.scope {
+                Scope::Tensor => (Group::Tensor, f.tp),
+                Scope::Data => (Group::Replicas, f.dp),
+                Scope::All => (Group::Stage, f.tp * f.dp),
                 Scope::GridRow | Scope::GridColumn => {
                     return Err(format!("kernel {}: a process grid has no Chakra trace yet", kernel.name));
                 }
             };
             let share = if c.kind == CollectiveKind::AllToAll { f.tp as f64 } else { 1.0 };
-            put(k, false, comm(c.scope, c.kind, c.bytes * samples / share, ranks, c.times)?, 0.0);
+            put(k, false, comm(group, c.kind, c.bytes * samples / share, ranks, c.times)?, 0.0);
         }
         put(k, false, None, collective::own_seconds(kernel, &own, samples, options));
         if w.training && options.gradient_reduction == GradientReduction::PerMicrobatch {
             let strategy = *d.sharding.get(k).ok_or("a kernel without strategy")?;
             let bytes = gradient_bytes(kernel, strategy, f.tp, w.word_bytes) / microbatches(w, options, f.dp);
-            let one = if bytes > 0.0 { comm(Scope::Data, CollectiveKind::AllReduce, bytes, f.dp, 1)? } else { None };
+            let one =
+                if bytes > 0.0 { comm(Group::Replicas, CollectiveKind::AllReduce, bytes, f.dp, 1)? } else { None };
             put(k, false, one, collective::gradient_seconds(&data_group, bytes, options));
         }
     }
@@ -144,7 +162,7 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
                 true => (Some(End::Last), w.repeats(block(payer)) as f64),
                 false => (None, 1.0),
             };
-            let comm = comm(Scope::Tensor, kind, bytes, f.tp, 1)?.map(|comm| Comm { only, ..comm });
+            let comm = comm(Group::Tensor, kind, bytes, f.tp, 1)?.map(|comm| Comm { only, ..comm });
             put(payer, payer != producer, comm, seconds / share);
         }
     }
@@ -152,7 +170,7 @@ fn lists(plan: &Plan) -> Result<Lists, String> {
 }
 
 /// A collective of `bytes` as the model counts them (those of the whole tensor); none among one rank.
-fn comm(scope: Scope, kind: CollectiveKind, bytes: f64, ranks: u64, times: u64) -> Result<Option<Comm>, String> {
+fn comm(group: Group, kind: CollectiveKind, bytes: f64, ranks: u64, times: u64) -> Result<Option<Comm>, String> {
     if ranks <= 1 {
         return Ok(None);
     }
@@ -166,7 +184,7 @@ fn comm(scope: Scope, kind: CollectiveKind, bytes: f64, ranks: u64, times: u64) 
             return Err("a kernel that sends to one other chip has no Chakra trace yet".into());
         }
     };
-    Ok(Some(Comm { scope, kind, bytes: whole_bytes(bytes / share), times, only: None }))
+    Ok(Some(Comm { group, kind, bytes: whole_bytes(bytes / share), times, only: None }))
 }
 
 /// Bytes as a whole number, rounded up.

@@ -1,106 +1,55 @@
 //! Chakra traces of an execution of a language model, one a rank, in each schedule that executions know.
 //!
-//! A node of computation stands for one pass of one microbatch through one layer (or embedding, head): `num_ops` are the FLOP of its products on one
-//! chip, `tensor_size` its bytes from and to memory, its duration the prediction's seconds without communication that is waited for. Collectives
-//! follow it, or hang beside what comes next where the execution overlaps them. Passes come in the order of the schedule
+//! A node of computation stands for one pass of one microbatch through one layer (or embedding, head), or through one partition of it where the blocks are
+//! mapped as graphs (`blocks`): `num_ops` are the FLOP of its products on one chip, `tensor_size` its bytes from and to memory, its duration the
+//! prediction's seconds without communication that is waited for. Collectives follow it, or hang beside it or what comes next where those overlap. Passes come in the order of the schedule
 //! ([`crate::execution::passes`]), with send and receive between stages. What is computed again is part of the backward pass. The ring of context
 //! parallelism is written as the gather of keys and values that it amounts to, backward with the scattered sum of their gradients. The iteration ends with
 //! the reduction of gradients and the optimiser.
 //!
-//! Ranks: tensor parallelism fastest, then replicas (context inside data; experts inside both), then stages, as on the network.
+//! Ranks and groups: [`crate::model::ranks`].
 
-use super::comms::whole_bytes;
+use super::blocks::{self, All, Amount, Beside, EMBEDDING, HEAD, Part};
+use super::comms::{Comm, whole_bytes};
+use super::groups::Groups;
 use super::nodes::{Nodes, metadata, number, text};
 use super::{Wanted, Written};
-use crate::execution::block::BlockPass;
-use crate::execution::communication::{Exposed, LayerCommunication, expert_bytes, hidden_bytes, keys_and_values_bytes};
-use crate::execution::layer::{Division, KernelTime, Kernels, Phase, Sums, Work};
-use crate::execution::mapping::LayerMapping;
 use crate::execution::passes::{Order, Pass, Step};
 use crate::execution::schedule::{ChipWeights, Constants, StageKind, stages};
-use crate::execution::{Execution, Machine, Offload, Prediction, Recompute, Schedule, Zero};
-use crate::system::stack::Selective;
+use crate::execution::{Execution, Machine, Offload, Prediction, Schedule, Zero};
+use crate::model::ranks::{Group, Parallelism, Place, Ranks};
+use crate::plan::Plan;
 use crate::trace::TraceError;
 use crate::trace::chakra::{CommGroups, CommType, Metadata, NodeType};
 use crate::trace::output::fill;
 use crate::workload::language::LanguageModel;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// Which ranks a collective is among.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Group {
-    Tensor,
-    Context,
-    Expert,
-    Replicas,
-    ExpertReplicas,
-    /// First and last stage, of a tied embedding.
-    Ends,
-}
-
-/// Where a rank stands: in its tensor-parallel group, among the replicas (context inside data), in the pipeline.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    tensor: u64,
-    replica: u64,
-    stage: u64,
-}
-
-/// A collective; `bytes` as `comm_size` means them.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Comm {
-    group: Group,
-    kind: CommType,
-    bytes: f64,
-}
-
-/// Computation of one pass.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-struct Amount {
-    flop: f64,
-    bytes: f64,
-    seconds: f64,
-}
-
-impl Amount {
-    fn of<'k>(kernels: impl Iterator<Item = &'k KernelTime>) -> Self {
-        kernels.fold(Self::default(), |a, k| Self {
-            flop: a.flop + k.flop,
-            bytes: a.bytes + k.bytes,
-            seconds: a.seconds + k.seconds,
-        })
-    }
-    fn plus(self, other: Self) -> Self {
-        Self { flop: self.flop + other.flop, bytes: self.bytes + other.bytes, seconds: self.seconds + other.seconds }
-    }
-}
-
-/// A block with what each pass computes and says.
-#[derive(Debug, Clone, Default)]
-struct Block {
-    name: &'static str,
-    passes: [(Amount, Vec<Comm>); 3],
-}
+/// A block of the chain, and which of its repetitions.
+type Unit = (usize, u64);
 
 /// Everything that all ranks share.
 struct Job<'a> {
     machine: &'a Machine,
     model: &'a LanguageModel,
     e: &'a Execution,
-    prediction: &'a Prediction,
     weights: ChipWeights,
     constants: Constants,
     kinds: Vec<StageKind>,
-    /// Plain layer, layer with experts, embedding, head.
-    blocks: [Block; 4],
+    blocks: All,
+    beside: Beside,
+    /// The chain cut into pieces: piece `chunk * stages + stage`.
+    pieces: Vec<Vec<Unit>>,
+    /// Repetitions of each block in all pieces.
+    repeats: [u64; 4],
     hand_over: u64,
     microbatches: u64,
-    names: BTreeMap<(Group, Place), String>,
+    groups: Groups,
 }
 
-/// Writes the traces and `comm_group.json` into a folder.
+/// Writes the traces and `comm_group.json` into a folder; `plan` is that of blocks mapped as graphs.
 ///
 /// # Errors
 /// An execution that has no such trace (offload), more nodes than wanted, or a file that cannot be written.
@@ -108,10 +57,11 @@ pub fn write(
     machine: &Machine,
     model: &LanguageModel,
     prediction: &Prediction,
+    plan: Option<&Plan>,
     folder: &Path,
     wanted: &Wanted,
 ) -> Result<Written, String> {
-    let (job, groups) = Job::new(machine, model, prediction, wanted)?;
+    let (job, groups) = Job::new(machine, model, prediction, plan, wanted)?;
     let e = &prediction.execution;
     let mut written = Written {
         ranks: e.chips(),
@@ -120,9 +70,7 @@ pub fn write(
         groups: groups.0.len() as u64,
         ..Written::default()
     };
-    // Computation with six collectives each at most, and messages.
-    let a_microbatch = 3 * (model.layers + 2) * 9 + 4 * e.chunks;
-    let most = u128::from(e.chips()) / u128::from(e.pp) * u128::from(job.microbatches) * u128::from(a_microbatch);
+    let most = job.most_nodes();
     if most > u128::from(wanted.most_nodes) {
         return Err(format!(
             "{} ranks may have {most} nodes together, more than {}: write fewer microbatches than {} (--microbatches), or allow more nodes (--max-nodes)",
@@ -135,7 +83,7 @@ pub fn write(
     for rank in 0..e.chips() {
         let path = folder.join(format!("{}.{rank}.et", wanted.prefix));
         fill(Some(&path), |out| {
-            let place = job.place(rank);
+            let place = job.groups.ranks.place(rank);
             let nodes = Nodes::new(out, &job.metadata(), &mut written)?;
             Sheet { job: &job, place, rank, nodes, tail: Vec::new(), said: Vec::new() }.iteration()
         })
@@ -150,6 +98,7 @@ impl<'a> Job<'a> {
         machine: &'a Machine,
         model: &'a LanguageModel,
         prediction: &'a Prediction,
+        plan: Option<&Plan>,
         wanted: &Wanted,
     ) -> Result<(Self, CommGroups), String> {
         let e = &prediction.execution;
@@ -160,22 +109,56 @@ impl<'a> Job<'a> {
         if let Some(refusal) = Order::of(e).refusal(microbatches) {
             return Err(refusal);
         }
+        let (blocks, beside) = blocks::of(machine, model, prediction, plan)?;
+        let kinds = stages(model, e.pp);
+        let (weights, order) = (ChipWeights::of(model, e.tp, e.ep, e.pp), Order::of(e));
+        let mut used = BTreeSet::from([Group::Tensor, Group::Context, Group::Replicas]);
+        // Where there are no experts their replicas are nobody's.
+        used.extend([Group::Expert, Group::ExpertReplicas].into_iter().filter(|_| model.expert_layers() > 0));
+        used.extend((weights.tied > 0.0).then_some(Group::Ends));
+        let said = blocks.iter().flat_map(|block| block.passes.iter().flatten()).flat_map(|part| &part.comms);
+        used.extend(said.map(|comm| comm.group));
+        let whole = Parallelism { tp: e.tp, cp: e.cp, ep: e.ep, dp: e.dp, pp: e.pp };
+        let (groups, written) = Groups::new(Ranks::new(vec![whole]), &used);
         let mut job = Self {
             machine,
             model,
             e,
-            prediction,
-            weights: ChipWeights::of(model, e.tp, e.ep, e.pp),
+            weights,
             constants: Constants::of(machine, model),
-            kinds: stages(model, e.pp),
-            blocks: Default::default(),
+            kinds,
+            blocks,
+            beside,
+            pieces: Vec::new(),
+            repeats: [0; 4],
             hand_over: whole_bytes(prediction.blocks.hand_over),
             microbatches,
-            names: BTreeMap::new(),
+            groups,
         };
-        job.blocks = job.all_blocks()?;
-        let groups = job.name_groups();
-        Ok((job, groups))
+        for chunk in 0..order.chunks() {
+            for stage in 0..order.stages {
+                let blocks = job.chunk(stage, chunk);
+                let count = |block: usize| {
+                    job.repeats[block] += 1;
+                    (block, job.repeats[block] - 1)
+                };
+                let piece = blocks.into_iter().map(count).collect();
+                job.pieces.push(piece);
+            }
+        }
+        Ok((job, written))
+    }
+
+    /// Nodes of all ranks at most: computation and collectives of each repetition, those of replicas before and behind it, messages, and the iteration's end.
+    fn most_nodes(&self) -> u128 {
+        let of = |unit: &Unit| -> u64 {
+            let parts = self.blocks.get(unit.0).into_iter().flat_map(|block| block.passes.iter().flatten());
+            parts.map(|part| 1 + part.comms.iter().map(|c| c.times).sum::<u64>()).sum()
+        };
+        let all: u128 =
+            self.pieces.iter().map(|piece| piece.iter().map(of).sum::<u64>() + 3 * (4 + 2)).map(u128::from).sum();
+        let ranks = u128::from(self.e.chips());
+        ranks / u128::from(self.e.pp.max(1)) * u128::from(self.microbatches) * all + 8 * ranks
     }
 
     fn metadata(&self) -> Metadata {
@@ -191,197 +174,13 @@ impl<'a> Job<'a> {
         metadata(attrs)
     }
 
-    fn place(&self, rank: u64) -> Place {
-        let replicas = self.e.dp * self.e.cp;
-        Place { tensor: rank % self.e.tp, replica: rank / self.e.tp % replicas, stage: rank / (self.e.tp * replicas) }
-    }
-
-    fn rank(&self, place: Place) -> u64 {
-        place.tensor + self.e.tp * (place.replica + self.e.dp * self.e.cp * place.stage)
-    }
-
-    /// The place that names the group which a rank belongs to.
-    fn head(&self, group: Group, place: Place) -> (Group, Place) {
-        let e = self.e;
-        let head = match group {
-            Group::Tensor => Place { tensor: 0, ..place },
-            Group::Context => Place { replica: place.replica / e.cp * e.cp, ..place },
-            Group::Expert => Place { replica: place.replica / e.ep * e.ep, ..place },
-            Group::Replicas => Place { replica: 0, ..place },
-            Group::ExpertReplicas => Place { replica: place.replica % e.ep, ..place },
-            Group::Ends => Place { stage: 0, ..place },
-        };
-        (group, head)
-    }
-
-    fn name_groups(&mut self) -> CommGroups {
-        let mut members: BTreeMap<(Group, Place), Vec<u64>> = BTreeMap::new();
-        for rank in 0..self.e.chips() {
-            let place = self.place(rank);
-            use Group::*;
-            for group in [Tensor, Context, Expert, Replicas, ExpertReplicas, Ends] {
-                let at_an_end = place.stage == 0 || place.stage + 1 == self.e.pp;
-                let used = match group {
-                    Ends => at_an_end && self.weights.tied > 0.0,
-                    // Where there are no experts their replicas are nobody's.
-                    Expert | ExpertReplicas => self.model.expert_layers() > 0,
-                    _ => true,
-                };
-                if used {
-                    members.entry(self.head(group, place)).or_default().push(rank);
-                }
-            }
-        }
-        let mut groups = CommGroups::default();
-        for (i, (head, ranks)) in members.into_iter().filter(|(_, ranks)| ranks.len() > 1).enumerate() {
-            let name = (i + 1).to_string();
-            self.names.insert(head, name.clone());
-            groups.0.insert(name, ranks);
-        }
-        groups
-    }
-
-    fn all_blocks(&self) -> Result<[Block; 4], String> {
-        let e = self.e;
-        let division = Division {
-            tp: e.tp,
-            cp: e.cp,
-            ep: e.ep,
-            micro_batch: e.micro_batch,
-            sequence_parallel: e.sequence_parallel,
-        };
-        let peak = self.machine.peak(self.model)?;
-        let kernels = || Kernels::new(self.machine, self.model, division, peak);
-        let b = &self.prediction.blocks;
-        let layer = |name, there: bool, with_experts: bool, pass: &BlockPass| {
-            if !there {
-                return Ok(Block::default());
-            }
-            let mapping = pass.mapping.unwrap_or_else(|| LayerMapping::of_stack(self.machine));
-            if !mapping.divides_weights() {
-                return Err("the mapping of a layer divides tokens and gathers weights, whose traffic is not written; take --software stack or ideal".into());
-            }
-            let list = kernels().by(&mapping).layer(with_experts);
-            let sums = Sums::of(&list);
-            let comm = LayerCommunication::of(self.machine, self.model, &division, e.overlap_tp, with_experts, &sums);
-            let [forward, backward] = self.layer_comms(&division, with_experts);
-            let again = if e.recompute == Recompute::Full { comm.forward } else { Exposed::default() };
-            let waited = (comm.forward.total(), comm.backward.total() + again.total());
-            let backward = if e.recompute == Recompute::Full { [forward.clone(), backward].concat() } else { backward };
-            self.block(name, &list, pass, waited, [forward, backward])
-        };
-        let hidden =
-            Comm { group: Group::Tensor, kind: CommType::AllReduce, bytes: hidden_bytes(self.model, &division) };
-        let reduce = |there: bool| if there && e.tp > 1 { vec![hidden] } else { Vec::new() };
-        let reduced =
-            LayerCommunication::of(self.machine, self.model, &division, false, false, &Sums::default()).reduce.seconds;
-        let seconds = |comms: &[Comm]| if comms.is_empty() { 0.0 } else { reduced };
-        let words = reduce(self.model.vocab.is_some());
-        let outputs = reduce(self.model.head_outputs() > 0);
-        let waited = ((seconds(&words), 0.0), (0.0, seconds(&outputs)));
-        Ok([
-            layer("layer", self.model.dense_layers() > 0, false, &b.plain)?,
-            layer("layer", self.model.expert_layers() > 0, true, &b.experts)?,
-            self.block("embedding", &kernels().embedding(), &b.embedding, waited.0, [words, Vec::new()])?,
-            self.block("head", &kernels().head(), &b.head, waited.1, [Vec::new(), outputs])?,
-        ])
-    }
-
-    /// What a layer says forward and backward.
-    fn layer_comms(&self, division: &Division, with_experts: bool) -> [Vec<Comm>; 2] {
-        let (e, model) = (self.e, self.model);
-        let (mut forward, mut backward) = (Vec::new(), Vec::new());
-        let put = |list: &mut Vec<Comm>, group, kind, bytes| list.push(Comm { group, kind, bytes });
-        if e.cp > 1 {
-            let bytes = keys_and_values_bytes(model, division);
-            put(&mut forward, Group::Context, CommType::AllGather, bytes);
-            put(&mut backward, Group::Context, CommType::AllGather, bytes);
-            put(&mut backward, Group::Context, CommType::ReduceScatter, bytes * e.cp as f64);
-        }
-        if with_experts && e.ep > 1 {
-            for list in [&mut forward, &mut backward] {
-                for _ in 0..2 {
-                    put(list, Group::Expert, CommType::AllToAll, expert_bytes(model, division));
-                }
-            }
-        }
-        if e.tp > 1 {
-            let (whole, part) = (hidden_bytes(model, division), hidden_bytes(model, division) / e.tp as f64);
-            for _ in 0..if model.parallel_block { 1 } else { 2 } {
-                for (list, gathers) in [(&mut forward, 1), (&mut backward, 2)] {
-                    if e.sequence_parallel {
-                        (0..gathers).for_each(|_| put(list, Group::Tensor, CommType::AllGather, part));
-                        put(list, Group::Tensor, CommType::ReduceScatter, whole);
-                    } else {
-                        put(list, Group::Tensor, CommType::AllReduce, whole);
-                    }
-                }
-            }
-        }
-        [forward, backward]
-    }
-
-    /// A block from its kernels; `waited` are the seconds of communication in the prediction's passes.
-    fn block(
-        &self,
-        name: &'static str,
-        kernels: &[KernelTime],
-        pass: &BlockPass,
-        waited: (f64, f64),
-        [forward, backward]: [Vec<Comm>; 2],
-    ) -> Result<Block, String> {
-        let of = |phase| Amount::of(kernels.iter().filter(|k| k.phase == phase));
-        let (ahead, input, weight) = (of(Phase::Forward), of(Phase::BackwardInput), of(Phase::BackwardWeight));
-        let again = match self.e.recompute {
-            _ if name != "layer" => Amount::default(),
-            Recompute::None => Amount::default(),
-            Recompute::Selective => {
-                let core = |k: &&KernelTime| k.work == Work::Attention;
-                let forward = || kernels.iter().filter(|k| k.phase == Phase::Forward);
-                match self.machine.stack.selective {
-                    Selective::Attention => Amount::of(forward().filter(core)),
-                    Selective::HalfOfProducts => {
-                        let rest = Amount::of(forward().filter(|k| !core(k)));
-                        let products = Amount::of(forward().filter(|k| k.work == Work::Product));
-                        Amount { flop: 0.5 * rest.flop, seconds: rest.seconds - 0.5 * products.seconds, ..rest }
-                    }
-                }
-            }
-            Recompute::Full => ahead,
-        };
-        let back = input.plus(again);
-        let all = ahead.plus(back).plus(weight);
-        if !crate::plan::agree(all.flop, pass.flop, 1e-9) || !crate::plan::agree(all.bytes, pass.dram_bytes, 1e-9) {
-            return Err(format!(
-                "internal error, please report it: the passes of a {name} have {:e} FLOP and {:e} bytes, the prediction {:e} and {:e}",
-                all.flop, all.bytes, pass.flop, pass.dram_bytes
-            ));
-        }
-        // Host time that the device waits for is the computation's.
-        let forward_s = (pass.forward_pass - waited.0).max(0.0);
-        let backward_s = (pass.backward_pass - waited.1).max(0.0);
-        let split = self.e.schedule == Schedule::ZeroBubble;
-        let weight_s = if split { pass.weight.min(backward_s) } else { 0.0 };
-        let with = |amount: Amount, seconds: f64| Amount { seconds, ..amount };
-        let (back, weight) =
-            if split { (back, with(weight, weight_s)) } else { (back.plus(weight), Amount::default()) };
-        Ok(Block {
-            name,
-            passes: [
-                (with(ahead, forward_s), forward),
-                (with(back, backward_s - weight_s), backward),
-                (weight, Vec::new()),
-            ],
-        })
-    }
-
     fn kind(&self, stage: u64) -> StageKind {
         let of = |k: &&StageKind| (k.first..k.first + k.count as u64).contains(&stage);
         let none = StageKind { first: 0, count: 0.0, plain: 0.0, experts: 0.0, embedding: 0.0, head: 0.0 };
         self.kinds.iter().find(of).copied().unwrap_or(none)
     }
 
-    /// The blocks of one chunk of a stage, in the order of the forward pass: numbers of [`Self::blocks`]. Where embedding and head stand for a layer, their
+    /// The blocks of one chunk of a stage, in the order of the forward pass: numbers of [`All`]. Where embedding and head stand for a layer, their
     /// chunks have the fewer layers.
     fn chunk(&self, stage: u64, chunk: u64) -> Vec<usize> {
         let (kind, chunks) = (self.kind(stage), self.e.chunks.max(1));
@@ -392,8 +191,8 @@ impl<'a> Job<'a> {
         let size = |c: u64| each + u64::from(more(c));
         let before: u64 = (0..chunk).map(size).sum();
         let mine = layers.into_iter().skip(before as usize).take(size(chunk) as usize);
-        let embedding = (kind.embedding > 0.0 && chunk == 0).then_some(2);
-        let head = (kind.head > 0.0 && chunk + 1 == chunks).then_some(3);
+        let embedding = (kind.embedding > 0.0 && chunk == 0).then_some(EMBEDDING);
+        let head = (kind.head > 0.0 && chunk + 1 == chunks).then_some(HEAD);
         embedding.into_iter().chain(mine).chain(head).collect()
     }
 
@@ -415,13 +214,13 @@ impl<'a> Job<'a> {
     fn of_weights(&self, stage: u64, kind: CommType, bytes: f64) -> Vec<Comm> {
         let (e, (dense, experts)) = (self.e, self.weights.of_stage(&self.kind(stage)));
         let replicas = e.dp * e.cp;
-        let groups = [(Group::Replicas, dense, replicas), (Group::ExpertReplicas, experts, replicas / e.ep)];
-        groups
+        let among = [(Group::Replicas, dense, replicas), (Group::ExpertReplicas, experts, replicas / e.ep)];
+        among
             .into_iter()
             .filter(|(_, weights, ranks)| *ranks > 1 && *weights > 0.0)
             .map(|(group, weights, ranks)| {
                 let share = if kind == CommType::AllGather { ranks as f64 } else { 1.0 };
-                Comm { group, kind, bytes: weights * bytes / share }
+                Comm::new(group, kind, weights * bytes / share)
             })
             .collect()
     }
@@ -452,13 +251,55 @@ impl<W: Write> Sheet<'_, W> {
         Ok(())
     }
 
-    /// Collectives one after another, behind what came last, or beside what comes next.
-    fn talk(&mut self, name: &str, comms: &[Comm], beside: bool) -> io::Result<()> {
+    /// Collectives one after another, behind `deps` and each other; what comes behind them waits for the nodes that are given back.
+    fn talk<'c>(
+        &mut self,
+        name: &str,
+        comms: impl IntoIterator<Item = &'c Comm>,
+        mut deps: Vec<u64>,
+    ) -> io::Result<Vec<u64>> {
         for comm in comms {
-            let Some(group) = self.job.names.get(&self.job.head(comm.group, self.place)) else { continue };
-            let deps = if beside { [self.tail.as_slice(), &self.said].concat() } else { self.tail.clone() };
-            let id = self.nodes.collective(name, &deps, group, comm.kind, whole_bytes(comm.bytes))?;
-            *(if beside { &mut self.said } else { &mut self.tail }) = vec![id];
+            let Some(group) = self.job.groups.name(comm.group, self.place) else { continue };
+            for _ in 0..comm.times {
+                deps = vec![self.nodes.collective(name, &deps, group, comm.kind, comm.bytes)?];
+            }
+        }
+        Ok(deps)
+    }
+
+    /// The same behind what came last.
+    fn say(&mut self, name: &str, comms: &[Comm]) -> io::Result<()> {
+        let deps = std::mem::take(&mut self.tail);
+        self.tail = self.talk(name, comms, deps)?;
+        Ok(())
+    }
+
+    /// A part of a repetition of a block.
+    fn part(&mut self, name: &str, part: &Part, (block, unit): Unit) -> io::Result<()> {
+        let repeats = self.job.repeats[block];
+        let here = || part.comms.iter().filter(|c| c.is_in(unit, repeats));
+        let before = self.tail.clone();
+        if let Some(work) = &part.work {
+            self.compute(name, work, true)?;
+        }
+        match self.job.beside {
+            Beside::Own if part.work.is_some() && here().next().is_some() => {
+                let last = self.talk(name, here(), before.clone())?;
+                // No collective among one rank.
+                if last != before {
+                    self.tail.extend(last);
+                }
+            }
+            Beside::Next if part.work.is_some() => {
+                let known = std::mem::take(&mut self.said);
+                let deps = [self.tail.as_slice(), &known].concat();
+                let last = self.talk(name, here(), deps.clone())?;
+                self.said = if last == deps { known } else { last };
+            }
+            _ => {
+                let deps = std::mem::take(&mut self.tail);
+                self.tail = self.talk(name, here(), deps)?;
+            }
         }
         Ok(())
     }
@@ -489,19 +330,22 @@ impl<W: Write> Sheet<'_, W> {
         }
         let name = format!("microbatch {m}, {word}");
         let [before, behind] = job.replica_comms(stage, pass);
-        self.talk(&name, &before, false)?;
-        let mut blocks = job.chunk(stage, chunk);
-        if pass != Pass::Forward {
-            blocks.reverse();
-        }
-        for (i, block) in blocks.iter().filter_map(|b| job.blocks.get(*b)).enumerate() {
-            let (amount, comms) = &block.passes[pass as usize];
+        self.say(&name, &before)?;
+        let piece = job.pieces.get((chunk * Order::of(job.e).stages + stage) as usize).map_or(&[][..], Vec::as_slice);
+        let units: Vec<Unit> =
+            if pass == Pass::Forward { piece.to_vec() } else { piece.iter().rev().copied().collect() };
+        for (i, unit) in units.into_iter().enumerate() {
+            let Some(block) = job.blocks.get(unit.0) else { continue };
             let name = format!("{name}, {} {i} of chunk {chunk}", block.name);
-            self.compute(&name, amount, true)?;
-            self.talk(&name, comms, job.e.overlap_tp)?;
+            for part in &block.passes[pass as usize] {
+                match &part.name {
+                    Some(own) => self.part(&format!("{name}, {own}"), part, unit)?,
+                    None => self.part(&name, part, unit)?,
+                }
+            }
         }
         self.join();
-        self.talk(&name, &behind, false)?;
+        self.say(&name, &behind)?;
         if let Some(peer) = to {
             let tail = self.tail.clone();
             self.message(NodeType::Send, peer, m, chunk, pass, &tail)?;
@@ -510,7 +354,7 @@ impl<W: Write> Sheet<'_, W> {
     }
 
     fn message(&mut self, kind: NodeType, stage: u64, m: u64, chunk: u64, pass: Pass, deps: &[u64]) -> io::Result<u64> {
-        let peer = self.job.rank(Place { stage, ..self.place });
+        let peer = self.job.groups.ranks.rank(Place { stage, ..self.place });
         let (src, dst) = if kind == NodeType::Send { (self.rank, peer) } else { (peer, self.rank) };
         // A message is known by the piece of the model that it leaves.
         let pp = self.job.e.pp;
@@ -535,10 +379,10 @@ impl<W: Write> Sheet<'_, W> {
             Zero::Optimizer => job.of_weights(stage, CommType::ReduceScatter, c.reduced),
             Zero::Gradients | Zero::Weights => Vec::new(),
         };
-        self.talk("gradients", &reduced, false)?;
+        self.say("gradients", &reduced)?;
         if job.weights.tied > 0.0 && (stage == 0 || stage + 1 == e.pp) {
             let bytes = job.weights.tied * c.reduced;
-            self.talk("tied embedding", &[Comm { group: Group::Ends, kind: CommType::AllReduce, bytes }], false)?;
+            self.say("tied embedding", &[Comm::new(Group::Ends, CommType::AllReduce, bytes)])?;
         }
         let (dense, experts) = job.weights.of_stage(&job.kind(stage));
         let replicas = (e.dp * e.cp) as f64;
@@ -552,6 +396,6 @@ impl<W: Write> Sheet<'_, W> {
             Zero::Optimizer | Zero::Gradients => job.of_weights(stage, CommType::AllGather, c.state.weights),
             Zero::Off | Zero::Weights => Vec::new(),
         };
-        self.talk("weights", &gathered, false)
+        self.say("weights", &gathered)
     }
 }

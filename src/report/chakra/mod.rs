@@ -7,29 +7,32 @@
 //! are cut into chunks (`chunks`); under zero bubble kernels that make gradients of weights are a pass of their own. The iteration ends with the reduction of
 //! gradients and the optimiser's pass over DRAM (one operation: it is all memory).
 //!
-//! Rank numbers count the chips with the network's first dimension fastest, as ASTRA-sim does; inside a dimension tensor parallelism is fastest,
-//! then pipeline, then data parallelism.
+//! Ranks are the chips as [`crate::model::ranks`] numbers them, the network's first dimension fastest, as ASTRA-sim does.
 
+mod blocks;
 mod chunks;
 mod comms;
 pub mod execution;
+mod groups;
 mod nodes;
 mod pieces;
 
 use crate::execution::Schedule;
 use crate::execution::passes::{Order, Pass, Step};
-use crate::graph::{Phase, Scope};
+use crate::graph::Phase;
 use crate::model::compute::{gradient_bytes, weight_bytes};
 use crate::model::memory::optimizer_bytes_per_weight;
+use crate::model::ranks::{Group, Place, Ranks};
 use crate::model::stages::of_blocks;
 use crate::plan::Plan;
 use crate::system::options::{Charge, GradientReduction, Layouts, Overlap, Pipeline};
 use crate::trace::TraceError;
 use crate::trace::chakra::{CommGroups, CommType, NodeType};
-use comms::{Comm, Crossing, End};
+use comms::{Comm, Crossing};
+use groups::Groups;
 use nodes::{Nodes, metadata, number, text};
 use pieces::Piece;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -106,14 +109,6 @@ impl Part {
     }
 }
 
-/// Where a rank stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    tensor: u64,
-    stage: u64,
-    data: u64,
-}
-
 /// Everything that all ranks share.
 struct Job<'a> {
     plan: &'a Plan,
@@ -126,10 +121,7 @@ struct Job<'a> {
     /// What crosses from each piece to the next.
     crossings: Vec<Crossing>,
     microbatches: u64,
-    places: Vec<Place>,
-    ranks: BTreeMap<Place, u64>,
-    /// Group of a scope and a place, where it has more than one rank.
-    names: BTreeMap<(u8, Place), String>,
+    groups: Groups,
 }
 
 /// Writes the traces and `comm_group.json` into a folder.
@@ -142,7 +134,7 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
     if nodes > u128::from(wanted.most_nodes) {
         return Err(format!(
             "{} ranks would have {nodes} nodes together, more than {}: write fewer microbatches than {} (--microbatches), or allow more nodes (--max-nodes)",
-            job.places.len(),
+            job.groups.ranks.count(),
             wanted.most_nodes,
             job.microbatches
         ));
@@ -150,17 +142,17 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
     std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e).to_string())?;
     let all = u64::try_from(plan.figures.iteration.microbatches as i64).unwrap_or(0);
     let mut written = Written {
-        ranks: job.places.len() as u64,
+        ranks: job.groups.ranks.count(),
         microbatches: job.microbatches,
         cut_short: job.microbatches < all,
         groups: groups.0.len() as u64,
         ..Written::default()
     };
-    for (rank, place) in job.places.iter().enumerate() {
+    for rank in 0..job.groups.ranks.count() {
         let path = folder.join(format!("{}.{rank}.et", wanted.prefix));
         let fault = |e: std::io::Error| TraceError::io(&path, &e).to_string();
         let file = BufWriter::with_capacity(1 << 18, File::create(&path).map_err(fault)?);
-        let mut sheet = Sheet::new(&job, *place, file, &mut written).map_err(fault)?;
+        let mut sheet = Sheet::new(&job, rank, file, &mut written).map_err(fault)?;
         sheet.iteration().map_err(fault)?;
         sheet.nodes.finish().map_err(fault)?;
     }
@@ -240,76 +232,11 @@ impl<'a> Job<'a> {
         if let Some(refusal) = refusals.into_iter().flatten().next() {
             return Err(refusal);
         }
-        let mut job = Self {
-            plan,
-            parts,
-            blocks,
-            order,
-            units,
-            crossings,
-            microbatches,
-            places: Vec::new(),
-            ranks: BTreeMap::new(),
-            names: BTreeMap::new(),
-        };
-        job.place_ranks();
-        let groups = job.name_groups();
-        Ok((job, groups))
-    }
-
-    /// Mixed radix over the network's dimensions, the first fastest.
-    fn place_ranks(&mut self) {
-        let chips: u64 = self.plan.decisions.uses.iter().map(crate::plan::DimensionUse::chips).product();
-        for rank in 0..chips {
-            let (mut rest, mut place) = (rank, Place { tensor: 0, stage: 0, data: 0 });
-            let (mut t, mut s, mut d) = (1, 1, 1);
-            for u in &self.plan.decisions.uses {
-                let c = rest % u.chips();
-                rest /= u.chips();
-                place.tensor += t * (c % u.tp);
-                place.stage += s * (c / u.tp % u.pp);
-                place.data += d * (c / (u.tp * u.pp));
-                t *= u.tp;
-                s *= u.pp;
-                d *= u.dp;
-            }
-            self.places.push(place);
-            self.ranks.insert(place, rank);
-        }
-    }
-
-    /// The place that names the group of a scope which a rank belongs to.
-    fn head(scope: Scope, place: Place) -> Option<(u8, Place)> {
-        match scope {
-            Scope::Tensor => Some((0, Place { tensor: 0, ..place })),
-            Scope::Data => Some((1, Place { data: 0, ..place })),
-            Scope::All => Some((2, Place { tensor: 0, data: 0, ..place })),
-            Scope::GridRow | Scope::GridColumn => None,
-        }
-    }
-
-    fn name_groups(&mut self) -> CommGroups {
-        let all_used = self.parts.iter().flat_map(Part::comms).any(|c| c.scope == Scope::All);
-        let scopes = [
-            (Scope::Tensor, self.plan.figures.tp > 1),
-            (Scope::Data, self.plan.figures.dp > 1),
-            (Scope::All, all_used),
-        ];
-        let mut members: BTreeMap<(u8, Place), Vec<u64>> = BTreeMap::new();
-        for (scope, _) in scopes.iter().filter(|(_, used)| *used) {
-            for (rank, place) in self.places.iter().enumerate() {
-                if let Some(head) = Self::head(*scope, *place) {
-                    members.entry(head).or_default().push(rank as u64);
-                }
-            }
-        }
-        let mut groups = CommGroups::default();
-        for (i, (head, ranks)) in members.into_iter().enumerate() {
-            let name = (i + 1).to_string();
-            self.names.insert(head, name.clone());
-            groups.0.insert(name, ranks);
-        }
-        groups
+        let ranks = Ranks::new(plan.decisions.uses.iter().map(crate::plan::DimensionUse::parallelism).collect());
+        let mut used = BTreeSet::from([Group::Tensor, Group::Replicas]);
+        used.extend(parts.iter().flat_map(Part::comms).map(|c| c.group));
+        let (groups, written) = Groups::new(ranks, &used);
+        Ok((Self { plan, parts, blocks, order, units, crossings, microbatches, groups }, written))
     }
 
     /// The piece that a chunk of a stage is.
@@ -336,11 +263,7 @@ impl<'a> Job<'a> {
     fn has(&self, comm: &Comm, piece: usize, block: usize, unit: u64) -> bool {
         let of = |pieces: &[Vec<u64>]| pieces.iter().filter_map(|p| p.get(block)).sum::<u64>();
         let at = of(self.units.get(..piece).unwrap_or_default()) + unit;
-        match comm.only {
-            None => true,
-            Some(End::First) => at == 0,
-            Some(End::Last) => at + 1 == of(&self.units),
-        }
+        comm.is_in(at, of(&self.units))
     }
 
     /// Nodes of all ranks.
@@ -366,10 +289,9 @@ impl<'a> Job<'a> {
             units.iter().enumerate().map(of_block).sum::<u128>() + messages as u128
         };
         let pieces: Vec<u128> = self.units.iter().enumerate().map(|(piece, units)| of_piece(piece, units)).collect();
-        let of = |place: &Place| -> u128 {
-            (0..self.order.chunks()).filter_map(|c| pieces.get(self.piece(place.stage, c))).sum()
-        };
-        self.places.iter().map(|place| u128::from(self.microbatches) * of(place) + 2).sum()
+        // All stages have as many ranks.
+        let (ranks, all) = (u128::from(self.groups.ranks.count()), pieces.iter().sum::<u128>());
+        ranks / u128::from(self.order.stages.max(1)) * u128::from(self.microbatches) * all + 2 * ranks
     }
 
     /// Nodes of a repetition of a block that is next to no other block.
@@ -384,6 +306,7 @@ impl<'a> Job<'a> {
 /// The trace of one rank while it is written.
 struct Sheet<'a, W> {
     job: &'a Job<'a>,
+    rank: u64,
     place: Place,
     nodes: Nodes<'a, W>,
     /// What the next node waits for.
@@ -391,7 +314,7 @@ struct Sheet<'a, W> {
 }
 
 impl<'a, W: Write> Sheet<'a, W> {
-    fn new(job: &'a Job<'a>, place: Place, out: W, written: &'a mut Written) -> std::io::Result<Self> {
+    fn new(job: &'a Job<'a>, rank: u64, out: W, written: &'a mut Written) -> std::io::Result<Self> {
         let (plan, f) = (job.plan, &job.plan.figures);
         let metadata = metadata(vec![
             text("workload", &plan.workload.name),
@@ -403,7 +326,8 @@ impl<'a, W: Write> Sheet<'a, W> {
             number("chunks", job.order.chunks()),
             number("microbatches", job.microbatches),
         ]);
-        Ok(Self { job, place, nodes: Nodes::new(out, &metadata, written)?, tail: Vec::new() })
+        let place = job.groups.ranks.place(rank);
+        Ok(Self { job, rank, place, nodes: Nodes::new(out, &metadata, written)?, tail: Vec::new() })
     }
 
     fn compute(&mut self, name: &str, flop: u64, bytes: u64, micros: u64) -> std::io::Result<u64> {
@@ -412,9 +336,7 @@ impl<'a, W: Write> Sheet<'a, W> {
     }
 
     fn collective(&mut self, name: &str, comm: &Comm, deps: &[u64]) -> std::io::Result<Option<u64>> {
-        let Some(group) = Job::head(comm.scope, self.place).and_then(|head| self.job.names.get(&head)) else {
-            return Ok(None);
-        };
+        let Some(group) = self.job.groups.name(comm.group, self.place) else { return Ok(None) };
         self.nodes.collective(name, deps, group, comm.kind, comm.bytes).map(Some)
     }
 
@@ -540,8 +462,7 @@ impl<'a, W: Write> Sheet<'a, W> {
         size: u64,
         deps: &[u64],
     ) -> std::io::Result<u64> {
-        let rank = |place: Place| self.job.ranks.get(&place).copied().unwrap_or_default();
-        let (own, peer) = (rank(self.place), rank(Place { stage, ..self.place }));
+        let (own, peer) = (self.rank, self.job.groups.ranks.rank(Place { stage, ..self.place }));
         let (src, dst) = if kind == NodeType::Send { (own, peer) } else { (peer, own) };
         let most = |c: &Crossing| c.forward.len().max(c.backward.len());
         let messages = self.job.crossings.iter().map(most).max().unwrap_or_default() as u64;
@@ -564,8 +485,7 @@ impl<'a, W: Write> Sheet<'a, W> {
         let kernels = || w.kernels.iter().zip(&plan.decisions.sharding);
         let gradients: f64 = kernels().map(|(k, s)| gradient_bytes(k, *s, f.tp, w.word_bytes) * times(k.block)).sum();
         if options.gradient_reduction == GradientReduction::PerIteration && gradients > 0.0 && f.dp > 1 {
-            let bytes = comms::whole_bytes(gradients);
-            let comm = Comm { scope: Scope::Data, kind: CommType::AllReduce, bytes, times: 1, only: None };
+            let comm = Comm::new(Group::Replicas, CommType::AllReduce, gradients);
             let tail = self.tail.clone();
             if let Some(id) = self.collective("gradients", &comm, &tail)? {
                 self.tail = vec![id];

@@ -120,22 +120,30 @@ pub struct Peers {
     shortest: HashMap<u32, i64, RandomState>,
 }
 
+/// Start, duration and place of the communication kernels of each group, collective and name, in order.
+fn collectives(events: &Events) -> HashMap<String, Vec<(i64, i64, u32)>> {
+    let mut found: HashMap<String, Vec<(i64, i64, u32)>> = HashMap::new();
+    for (at, event) in events.list.iter().enumerate().filter(|(_, v)| v.kind == Kind::Communication) {
+        let key = format!("{} {}", events.collective(event), events.name(event));
+        found.entry(key).or_default().push((event.start, event.end - event.start, at as u32));
+    }
+    found.values_mut().for_each(|list| list.sort_unstable());
+    found
+}
+
 impl Peers {
+    /// Whether another trace has a communication kernel of a group and collective of this one.
+    pub fn share(events: &Events, other: &Events) -> bool {
+        let theirs = collectives(other);
+        collectives(events).keys().any(|key| theirs.contains_key(key))
+    }
+
     /// Pairs the n-th communication kernel of a group and collective with the n-th of each other rank. Clocks need not agree. Kernels that a
     /// rank lacks stay undivided.
     pub fn new(events: &Events, others: &[Events]) -> Self {
-        let of = |e: &Events| {
-            let mut found: HashMap<String, Vec<(i64, i64, u32)>> = HashMap::new();
-            for (at, event) in e.list.iter().enumerate().filter(|(_, v)| v.kind == Kind::Communication) {
-                let key = format!("{} {}", e.collective(event), e.name(event));
-                found.entry(key).or_default().push((event.start, event.end - event.start, at as u32));
-            }
-            found.values_mut().for_each(|list| list.sort_unstable());
-            found
-        };
-        let others: Vec<_> = others.iter().map(of).collect();
+        let others: Vec<_> = others.iter().map(collectives).collect();
         let mut shortest = HashMap::default();
-        for (key, list) in of(events) {
+        for (key, list) in collectives(events) {
             for (n, &(_, own, at)) in list.iter().enumerate() {
                 let theirs: Option<Vec<i64>> =
                     others.iter().map(|o| o.get(&key).and_then(|l| l.get(n)).map(|v| v.1)).collect();

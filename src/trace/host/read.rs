@@ -21,7 +21,7 @@ const KNOWN: [&str; 6] = ["1.0.1", "1.0.2", "1.0.3", "1.0.4", "1.1.0", "1.1.1"];
 /// # Errors
 /// [`TraceErrors`]: what cannot be read, with byte, node and field; up to twenty faulty nodes at once.
 pub fn read(path: &Path) -> Result<HostTrace, TraceErrors> {
-    read_from(input::open(path)?, path).map_err(|faults| detect::instead(path, faults))
+    read_from(input::open(path)?, path).map_err(|faults| detect::instead(path, detect::Format::Host, faults))
 }
 
 /// Reads an execution trace from uncompressed bytes; `path` is for messages.

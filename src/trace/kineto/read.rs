@@ -19,7 +19,7 @@ use std::path::Path;
 /// # Errors
 /// [`TraceErrors`]: what cannot be read, with byte, event and field; up to twenty faulty events at once.
 pub fn read(path: &Path) -> Result<KinetoTrace, TraceErrors> {
-    read_from(input::open(path)?, path).map_err(|faults| detect::instead(path, faults))
+    read_from(input::open(path)?, path).map_err(|faults| detect::instead(path, detect::Format::Kineto, faults))
 }
 
 /// Reads a Kineto trace from uncompressed bytes; `path` is for messages.

@@ -91,7 +91,7 @@ impl<F: FnMut(u32, &Seen<'_>) -> Result<(), Wrong>> Reader for Scanner<F> {
 /// # Errors
 /// As [`scan`].
 pub(crate) fn into<T: Reader>(path: &Path, reader: &mut T) -> Result<(), TraceErrors> {
-    into_from(input::open(path)?, path, reader).map_err(|faults| detect::instead(path, faults))
+    into_from(input::open(path)?, path, reader).map_err(|faults| detect::instead(path, detect::Format::Kineto, faults))
 }
 
 /// Reads uncompressed bytes into a reader; `path` is for messages.

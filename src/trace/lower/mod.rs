@@ -158,7 +158,7 @@ pub fn kind(path: &Path) -> Result<FileKind, TraceErrors> {
     } else {
         let none =
             "expected a PyTorch execution trace, an FX graph (aten-fx-json/1) or a linked trace, found none of them";
-        Err(detect::instead(path, TraceError::new(path, none).into()))
+        Err(detect::detect(path).err().unwrap_or_else(|| TraceError::new(path, none)).into())
     }
 }
 

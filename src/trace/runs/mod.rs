@@ -133,11 +133,14 @@ pub fn load(place: &Path, groups: Option<&Path>) -> Result<Run, TraceErrors> {
     let files = files(place)?;
     let pairs = if files.is_empty() { recorded::pairs(place)? } else { BTreeMap::new() };
     if files.is_empty() && pairs.is_empty() {
-        return Err(TraceError::new(
-            place,
-            "there are neither files PREFIX.<rank>.et here nor host or Kineto traces (JSON) with a rank in their names",
-        )
-        .into());
+        let what = if place.is_file() {
+            "this is one file: give the folder of a run, or FOLDER/PREFIX where its files are called PREFIX.<rank>.et"
+        } else if place.is_dir() {
+            "there are neither files PREFIX.<rank>.et here nor host or Kineto traces (JSON) with a rank in their names"
+        } else {
+            "there is no such folder, and there are neither files PREFIX.<rank>.et nor host or Kineto traces (JSON) with a rank in their names that begin so"
+        };
+        return Err(TraceError::new(place, what).into());
     }
     let beside =
         files.values().next().and_then(|p| p.parent()).map(|p| p.join("comm_group.json")).filter(|p| p.is_file());
