@@ -98,7 +98,7 @@ pub(super) fn obeys(drawn: &Value) -> (BTreeSet<String>, usize) {
     let slice_at = |e: &Value| {
         let at = ns(&e["ts"]);
         let inside = |s: &&&Value| ns(&s["ts"]) <= at && at < ns(&s["ts"]) + ns(&s["dur"]);
-        tracks.get(&track(e)).and_then(|slices| slices.iter().filter(inside).next_back().copied())
+        tracks.get(&track(e)).and_then(|slices| slices.iter().rfind(inside).copied())
     };
     let mut arrows: BTreeMap<u64, Vec<&Value>> = BTreeMap::new();
     events.iter().filter(|e| matches!(e["ph"].as_str(), Some("s" | "t" | "f"))).for_each(|e| {

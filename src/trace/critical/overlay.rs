@@ -112,7 +112,7 @@ impl Tracks {
             text => text.to_owned(),
         };
         let mut named = BTreeSet::new();
-        for (lane, at) in &self.numbers {
+        for (order, (lane, at)) in self.numbers.iter().enumerate() {
             if named.insert(lane.0) {
                 let device = self.devices.iter().any(|d| d.0 == lane.0);
                 say("process_name", *at, "name", called(if device { "device" } else { "process" }, lane.0).into())?;
@@ -122,6 +122,8 @@ impl Tracks {
             let name = called(if device { "stream" } else { "thread" }, lane.1);
             let beside = if lane.2 > 0 { format!(" ({})", lane.2 + 1) } else { String::new() };
             say("thread_name", *at, "name", (name + &beside).into())?;
+            // A second track comes below the first, whatever its number.
+            say("thread_sort_index", *at, "sort_index", order.into())?;
         }
         Ok(())
     }
