@@ -32,6 +32,8 @@ crate::spec! {
         link: Option<Ref<Link>>,
         /// Topology of the box.
         topology: Topology = Topology::Switch,
+        /// Dimensions of the torus that chips of a box are cut from, each a `topology` of its own.
+        torus: u64 = 1,
         /// Share of links that collectives reach.
         efficiency: Fraction = Fraction(0.8),
         /// A chip's link to other boxes.

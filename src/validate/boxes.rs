@@ -21,7 +21,9 @@ pub fn system(listed: &Listed, memory: &Ref<Memory>, stack: Option<&Ref<Stack>>,
         Ok::<(), String>(())
     };
     let inner = chips.min(listed.size);
-    add(inner, listed.link.as_ref(), listed.topology, listed.efficiency, "link between chips")?;
+    for side in sides(inner, listed.torus) {
+        add(side, listed.link.as_ref(), listed.topology, listed.efficiency, "link between chips")?;
+    }
     let outer = listed.outer.as_ref();
     add(chips.div_ceil(inner.max(1)), outer, crate::system::Topology::Switch, Fraction(0.8), "link between boxes")?;
     let topology = if dimensions.is_empty() { Arrangement::SingleChip } else { Arrangement::Custom };
@@ -38,6 +40,22 @@ pub fn system(listed: &Listed, memory: &Ref<Memory>, stack: Option<&Ref<Stack>>,
         overlap: None,
         model: ModelOptions::flowspace(),
     })
+}
+
+/// Sides of the torus of so many dimensions that a part of so many chips is, from the shortest: those that are closest to each other, as the shapes of
+/// slices that Google lists are (<https://docs.cloud.google.com/tpu/docs/v5p>: 4 x 8 x 8, 8 x 8 x 16, 16 x 16 x 24; from 4 x 4 x 4 on whole tori).
+fn sides(chips: u64, dimensions: u64) -> Vec<u64> {
+    let mut left = chips;
+    (1..=dimensions.max(1))
+        .rev()
+        .map(|more| {
+            // The longest side that leaves the others no shorter one.
+            let fits = |side: &u64| left % side == 0 && side.checked_pow(more as u32).is_some_and(|all| all <= left);
+            let side = if more == 1 { left } else { (1..=left.isqrt()).rev().find(fits).unwrap_or(1) };
+            left /= side.max(1);
+            side
+        })
+        .collect()
 }
 
 /// A share of each chip of a system: its peak, memory and bandwidth.
@@ -97,6 +115,17 @@ mod tests {
             assert_eq!(read, Ok(()), "{name}");
         }
         assert!(part::<crate::system::Chip>("chips/none").is_err());
+    }
+
+    #[test]
+    fn slices_have_the_shapes_that_are_listed() {
+        for shape in [[4, 4, 4], [4, 4, 8], [4, 8, 8], [8, 8, 8], [8, 8, 16], [8, 16, 16], [16, 16, 16], [16, 16, 24]] {
+            assert_eq!(sides(shape.iter().product(), 3), shape);
+        }
+        assert_eq!(
+            (sides(64, 1), sides(64, 2), sides(1, 3), sides(2, 3)),
+            (vec![64], vec![8, 8], vec![1; 3], vec![1, 1, 2])
+        );
     }
 
     /// 12 H100 are a box of eight and half of another; half a chip has half of everything.
