@@ -300,7 +300,7 @@ impl Pipeline<'_> {
             }
         }
         for s in self.kinds {
-            let (once, hidden, step) = after(c, self.weights, self.links, s, e, &of(s), out.slowest.total, m);
+            let (once, hidden, step) = self.after(s, e, &of(s), out.slowest.total);
             if once > out.reduction {
                 (out.reduction, out.reduction_hidden) = (once, hidden);
             }
@@ -321,6 +321,44 @@ impl Pipeline<'_> {
         let steady = m * (out.slowest.total + out.chunk_hops);
         out.total = steady + out.bubble + out.reduction + out.ends + out.optimizer + c.host[2];
         out
+    }
+
+    /// What follows the last microbatch: reduction of gradients waited for and hidden, and the optimiser.
+    fn after(&self, s: &StageKind, e: &Execution, stage: &StageTime, pace: f64) -> (f64, f64, f64) {
+        let (c, links, microbatches) = (self.constants, self.links, self.microbatches);
+        let (dense, experts) = self.weights.of_stage(s);
+        let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
+        let renewed = c.renewed();
+        let (reduced, gathered) = match e.zero {
+            Zero::Off => (2.0 * at(c.reduced), 0.0),
+            Zero::Optimizer => (at(c.reduced), at(renewed)),
+            Zero::Gradients => (0.0, at(renewed)),
+            Zero::Weights => (0.0, 0.0),
+        };
+        // Gradients travel beside the backward pass of the last microbatch, gathered weights beside the forward pass of the first: under ZeRO 2 the backward pass has the
+        // scattered gradients beside it already. Interleaved, a stage goes through its chunks in groups of pp microbatches: gradients of a chunk are complete when the last
+        // group leaves it, and travel beside the group's passes through the other chunks; weights in the same way beside the first group's (Narayanan et al. 2021, figure 4).
+        // The slowest stage sets the pace, so that other stages' passes have its idle time besides; what first and last group share is counted once.
+        let (passes, idle, n) = match e.schedule {
+            Schedule::Interleaved => {
+                let most = if reduced.min(gathered) > 0.0 { microbatches / 2.0 } else { microbatches };
+                ((e.pp as f64).min(most), pace - stage.total, s.layers().max(e.chunks as f64))
+            }
+            _ => (1.0, 0.0, s.layers()),
+        };
+        let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp);
+        let (waited_gather, hidden_gather) = waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp);
+        let replicas = (e.dp * e.cp) as f64;
+        let (own, own_experts) = match e.zero {
+            Zero::Off => (dense, experts),
+            _ => (dense / replicas, experts / (replicas / e.ep as f64)),
+        };
+        let mut step = (own + own_experts) * c.optimizer;
+        if matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All) {
+            // States come and go while the step runs.
+            step = step.max(2.0 * (own + own_experts) * c.state.optimizer / c.second_tier);
+        }
+        (waited + waited_gather, hidden + hidden_gather, step)
     }
 
     /// Gradients of weights of all stages but the slowest, of which each fills as many as the slowest stage leaves room for.
@@ -440,50 +478,4 @@ fn stage_time(
         weight = own.min((total - around(0.0).0) / 2.0);
     }
     StageTime { total, weight, forward, backward, dp, hidden, offload }
-}
-
-/// What follows the last microbatch: reduction of gradients waited for and hidden, and the optimiser.
-fn after(
-    c: &Constants,
-    weights: &ChipWeights,
-    links: &IterationLinks,
-    s: &StageKind,
-    e: &Execution,
-    stage: &StageTime,
-    pace: f64,
-    microbatches: f64,
-) -> (f64, f64, f64) {
-    let (dense, experts) = weights.of_stage(s);
-    let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
-    let renewed = c.renewed();
-    let (reduced, gathered) = match e.zero {
-        Zero::Off => (2.0 * at(c.reduced), 0.0),
-        Zero::Optimizer => (at(c.reduced), at(renewed)),
-        Zero::Gradients => (0.0, at(renewed)),
-        Zero::Weights => (0.0, 0.0),
-    };
-    // Gradients travel beside the backward pass of the last microbatch, gathered weights beside the forward pass of the first: under ZeRO 2 the backward pass has the
-    // scattered gradients beside it already. Interleaved, a stage goes through its chunks in groups of pp microbatches: gradients of a chunk are complete when the last
-    // group leaves it, and travel beside the group's passes through the other chunks; weights in the same way beside the first group's (Narayanan et al. 2021, figure 4).
-    // The slowest stage sets the pace, so that other stages' passes have its idle time besides; what first and last group share is counted once.
-    let (passes, idle, n) = match e.schedule {
-        Schedule::Interleaved => {
-            let most = if reduced.min(gathered) > 0.0 { microbatches / 2.0 } else { microbatches };
-            ((e.pp as f64).min(most), pace - stage.total, s.layers().max(e.chunks as f64))
-        }
-        _ => (1.0, 0.0, s.layers()),
-    };
-    let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp);
-    let (waited_gather, hidden_gather) = waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp);
-    let replicas = (e.dp * e.cp) as f64;
-    let (own, own_experts) = match e.zero {
-        Zero::Off => (dense, experts),
-        _ => (dense / replicas, experts / (replicas / e.ep as f64)),
-    };
-    let mut step = (own + own_experts) * c.optimizer;
-    if matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All) {
-        // States come and go while the step runs.
-        step = step.max(2.0 * (own + own_experts) * c.state.optimizer / c.second_tier);
-    }
-    (waited + waited_gather, hidden + hidden_gather, step)
 }

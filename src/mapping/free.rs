@@ -34,7 +34,7 @@ use crate::execution::machine::{Sent, Traffic};
 use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
 use crate::execution::{Machine, Recompute};
-use crate::graph::{Kernel, Op, Phase, Workload};
+use crate::graph::{Kernel, Op, Phase, Slot, Workload};
 use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
@@ -43,7 +43,7 @@ use crate::model::rate::Rate;
 use crate::plan::{DimensionUse, Plan};
 use crate::system::{Overlap, Software, System};
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -68,14 +68,16 @@ pub struct Free {
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Workload>>>,
     known: RefCell<HashMap<BlockKey, Option<Best>>>,
+    /// Kernels of the cuts that were mapped.
+    kernels: Cell<usize>,
     closer: RefCell<HashMap<BlockKey, Option<Blocks>>>,
     limits: Limits,
     /// What software of the chip's kind takes, by which promising cuts are told.
     software: Option<Machine>,
 }
 
-/// Cuts that are mapped where nobody has set a time: a minute or two of large graphs.
-const MOST_CUTS: usize = 200;
+/// Kernels of the cuts that are mapped where nobody has set a time: a minute or two of large graphs, which have some 200 each.
+const MOST_KERNELS: usize = 40_000;
 
 /// The graph of a model of which `ep` replicas share the experts and `cp` the tokens of a sample. What was gathered of the others is not kept.
 fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64, cp: u64) -> Result<Workload, String> {
@@ -109,7 +111,8 @@ impl Free {
         system.memory.0.capacity = None;
         let (graphs, limits) = (RefCell::new(graphs), limits.clone());
         let (known, closer) = (RefCell::default(), RefCell::default());
-        Ok(Self { system, machine, model: model.clone(), graphs, known, closer, software, limits })
+        let kernels = Cell::default();
+        Ok(Self { system, machine, model: model.clone(), graphs, known, kernels, closer, software, limits })
     }
 
     /// The graph of a cut.
@@ -155,6 +158,7 @@ impl Free {
         let Some(uses) = self.uses(d.tp) else { return Ok(None) };
         let replicas: u64 = uses.iter().map(|u| u.dp).product();
         let graph = self.graph(key)?;
+        self.kernels.set(self.kernels.get() + graph.kernels.len());
         let global_batch = d.micro_batch.saturating_mul(replicas);
         let workload = Workload { micro_batch: d.micro_batch, global_batch, ..Workload::clone(&graph) };
         let request = Request {
@@ -219,12 +223,12 @@ impl Free {
         let mut out = Blocks::default();
         for (b, block) in w.blocks.iter().enumerate() {
             let of = |k: &&Kernel| k.block == b;
-            // Seconds of a pass, of its arithmetic, and bytes of its weights.
+            // Seconds of a pass, of its arithmetic, and bytes of its weights and of what crosses its border.
             let pass = |forward: bool| {
                 let here = || w.kernels.iter().filter(of).filter(|k| (k.phase == Phase::Forward) == forward);
                 let arithmetic: f64 = here().map(|k| rate.least_seconds(k) * samples / t).sum();
                 let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * k.word_or(w.word_bytes) / t);
-                let streamed = streamed.sum::<f64>();
+                let streamed = streamed.sum::<f64>() + crossing(w, b, forward) * samples / t;
                 let launch = if here().next().is_some() { rate.launch_s } else { 0.0 };
                 let overlapped = combine(self.system.overlap(), arithmetic, streamed / rate.dram_bytes_per_s, 0.0);
                 (launch + overlapped.max(least(b, forward)), arithmetic, streamed)
@@ -331,7 +335,7 @@ impl Inner for Free {
     }
 
     fn is_spent(&self) -> bool {
-        self.known.borrow().len() >= MOST_CUTS
+        self.kernels.get() >= MOST_KERNELS
     }
 
     fn space(&self) -> Space {
@@ -361,6 +365,21 @@ pub fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
         }
     }
     out
+}
+
+/// Bytes of one sample that a pass of a block reads of other passes and blocks, and writes for them: each partition is of one block and pass, so that these go through the DRAM once at
+/// least. Views and parts of tensors are left out.
+fn crossing(w: &Workload, block: usize, forward: bool) -> f64 {
+    let inside = |k: usize| w.kernels[k].block == block && (w.kernels[k].phase == Phase::Forward) == forward;
+    let whole = |slot| matches!(slot, Slot::Data | Slot::Rhs | Slot::RhsT | Slot::Lhs | Slot::LhsT);
+    let of = |tensor: &crate::graph::Tensor| {
+        let made = tensor.producer.is_some_and(inside);
+        let read = tensor.consumers.iter().any(|u| inside(u.kernel) && whole(u.slot));
+        let elsewhere = tensor.consumers.iter().any(|u| !inside(u.kernel) && whole(u.slot));
+        let crosses = if made { elsewhere } else { read };
+        if crosses { tensor.bytes(w.word_bytes) } else { 0.0 }
+    };
+    w.tensors.iter().map(of).sum()
 }
 
 /// The tensor of a whole sequence that a kernel makes of what replicas have of it, or whose parts it gives them.

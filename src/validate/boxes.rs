@@ -50,7 +50,8 @@ fn sides(chips: u64, dimensions: u64) -> Vec<u64> {
         .rev()
         .map(|more| {
             // The longest side that leaves the others no shorter one.
-            let fits = |side: &u64| left % side == 0 && side.checked_pow(more as u32).is_some_and(|all| all <= left);
+            let fits =
+                |side: &u64| left.is_multiple_of(*side) && side.checked_pow(more as u32).is_some_and(|all| all <= left);
             let side = if more == 1 { left } else { (1..=left.isqrt()).rev().find(fits).unwrap_or(1) };
             left /= side.max(1);
             side

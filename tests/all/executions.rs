@@ -19,7 +19,7 @@ use flowspace::system::economics::Economics;
 use flowspace::system::{Software, System};
 use flowspace::units::PricePerEnergy;
 use flowspace::workload::WorkloadSpec;
-use flowspace::workload::language::LanguageModel;
+use flowspace::workload::language::{LanguageModel, ModelPass};
 use std::path::PathBuf;
 
 fn root() -> PathBuf {
@@ -144,6 +144,55 @@ fn passes_are_those_of_the_graph() {
         assert!(layer(&full).kept < layer(&selective).kept && layer(&selective).kept < layer(&none).kept, "{name}");
         assert!(layer(&full).flop > layer(&selective).flop && layer(&selective).flop > layer(&none).flop, "{name}");
     }
+}
+
+/// Of every trained model, in cuts of all kinds on chips with little and with much memory bandwidth: no bound is above what the mapping takes, in time, kept bytes, or what energy counts.
+#[test]
+fn no_bound_is_above_its_mapping() {
+    let mut seen = 0;
+    for name in ["sn30-1024-torus-2d", "wse-2-single"] {
+        let system = system(name);
+        for entry in std::fs::read_dir(root().join("workloads/language")).unwrap().step_by(2) {
+            let path = entry.unwrap().path();
+            let Ok(WorkloadSpec::Language(model)) = Reader::read::<WorkloadSpec>(&WorkloadSpec::load(&path).unwrap())
+            else {
+                continue;
+            };
+            let Ok(free) = Free::new(&system, &model, &Limits::default()) else { continue };
+            for (i, (tp, cp, micro_batch)) in [(1, 1, 1), (2, 2, 2), (8, 1, 1), (1, 8, 1)].into_iter().enumerate() {
+                let whole = model.seq % cp == 0 && model.heads % tp == 0 && tp <= system.chip_count();
+                if model.pass != ModelPass::Training || !whole || model.layers > 100 {
+                    continue;
+                }
+                let recompute = Recompute::ALL[(i + model.layers as usize) % 3];
+                let division =
+                    flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
+                let key = BlockKey { division, recompute, overlap_tp: false };
+                let bound = free.bound(&key);
+                for best in free.best(&key, &bound, Deadline::after(Some(20.0))).unwrap() {
+                    for (b, p) in [
+                        (bound.embedding, best.blocks.embedding),
+                        (bound.plain, best.blocks.plain),
+                        (bound.experts, best.blocks.experts),
+                        (bound.head, best.blocks.head),
+                    ] {
+                        let parts = [
+                            (b.forward_pass, p.forward_pass),
+                            (b.backward_pass, p.backward_pass),
+                            (b.kept, p.kept),
+                            (b.arithmetic, p.arithmetic),
+                            (b.flop, p.flop),
+                            (b.dram_bytes, p.dram_bytes),
+                        ];
+                        let below = parts.iter().all(|(bound, found)| *bound <= found * (1.0 + 1e-9));
+                        assert!(below, "{} on {name}, {key:?}: {parts:?}", model.name);
+                    }
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 80, "{seen}");
 }
 
 /// Context parallelism on chips that fuse: a layer gathers keys and values forward and once more backward and adds up both gradients, six times 512 rows of the whole
