@@ -195,7 +195,8 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     }
     let (model, system) = match (read_model(&workload), system) {
         (Some(model), system) if system.chip.0.kernels.is_some() && model.pass == ModelPass::Inference => {
-            if let Some(refused) = refused_options(args).or_else(|| args.execution.refused_in_serving(args)) {
+            let refused = refused_options(args).or_else(|| refused_money(args));
+            if let Some(refused) = refused.or_else(|| args.execution.refused_in_serving(args)) {
                 return Some(Err(refused));
             }
             return Some(super::inference::run(args, &model, &system));
@@ -253,6 +254,18 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
         Failure::input(format!(
             "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched, exactly",
             given.join(", ")
+        ))
+    })
+}
+
+/// Options of energy and money, which serving does not count yet.
+fn refused_money(args: &MapArgs) -> Option<Failure> {
+    let all = [("--objective", args.objective != Objective::Time), ("--run", args.run.is_some())];
+    let given: Vec<&str> = all.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    (!given.is_empty()).then(|| {
+        let names = given.join(", ");
+        Failure::input(format!(
+            "{names}: of graphs and of training; serving is searched for time and rate, and its energy is not counted"
         ))
     })
 }
