@@ -21,6 +21,9 @@ pub struct Account {
     seconds: f64,
     batch: u64,
     tokens_per_sample: Option<u64>,
+    j_per_sample: f64,
+    j_per_token: Option<f64>,
+    tokens_per_s: Option<f64>,
 }
 
 impl Account {
@@ -35,6 +38,9 @@ impl Account {
             seconds: f.iteration_s(),
             batch: plan.workload.global_batch,
             tokens_per_sample: plan.workload.tokens_per_sample,
+            j_per_sample: f.j_per_sample(&plan.workload),
+            j_per_token: f.j_per_token(&plan.workload),
+            tokens_per_s: f.tokens_per_s(&plan.workload),
         }
     }
 
@@ -48,19 +54,10 @@ impl Account {
             seconds: prediction.time.total,
             batch: model.global_batch,
             tokens_per_sample: Some(model.seq),
+            j_per_sample: prediction.j_per_sample(),
+            j_per_token: Some(prediction.j_per_token()),
+            tokens_per_s: Some(prediction.tokens_per_s),
         }
-    }
-
-    fn j_per_sample(&self) -> f64 {
-        self.energy.total() / self.batch as f64
-    }
-
-    fn j_per_token(&self) -> Option<f64> {
-        self.tokens_per_sample.map(|tokens| self.j_per_sample() / tokens as f64)
-    }
-
-    fn tokens_per_s(&self) -> Option<f64> {
-        self.tokens_per_sample.map(|tokens| self.batch as f64 * tokens as f64 / self.seconds)
     }
 }
 
@@ -100,7 +97,7 @@ pub fn table(f: &Account) -> String {
         ]);
     }
     align(&mut money, &[1, 2, 3, 4, 5]);
-    let by_token = match (f.tokens_per_s(), f.j_per_token()) {
+    let by_token = match (f.tokens_per_s, f.j_per_token) {
         (Some(tokens), Some(joules)) => format!(
             "; by token {} J, {} tokens/s, {} tokens/s/$, {} tokens/s/W",
             significant(joules),
@@ -113,7 +110,7 @@ pub fn table(f: &Account) -> String {
     format!(
         "{money}\n(mean power {} W; by sample {} J{by_token})\n",
         significant(f.energy.total() / f.seconds),
-        significant(f.j_per_sample())
+        significant(f.j_per_sample)
     )
 }
 
@@ -152,15 +149,15 @@ pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized)
 
 /// Energy, and figures by sample and by token.
 pub fn energy_json(f: &Account) -> Value {
-    let tokens = f.tokens_per_s();
+    let tokens = f.tokens_per_s;
     json!({
         "energy_j": f.energy.total(),
         "parts_j": f.energy.parts(),
         "idle_j": f.energy.idle,
         "used_j": f.energy.used,
         "mean_power_w": f.energy.total() / f.seconds,
-        "j_per_sample": f.j_per_sample(),
-        "j_per_token": f.j_per_token(),
+        "j_per_sample": f.j_per_sample,
+        "j_per_token": f.j_per_token,
         "tokens_per_s": tokens,
         "tokens_per_s_per_usd": tokens.map(|t| t / f.cost.total()),
         "tokens_per_s_per_w": tokens.map(|t| t / f.power.total()),

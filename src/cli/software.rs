@@ -6,13 +6,13 @@ use super::{Failure, print};
 use crate::deadline::Deadline;
 use crate::execution::{Execution, Found, Pins, Prediction, not_within};
 use crate::explain::{Gain, executions};
-use crate::mapping::difference::{Difference, difference};
+use crate::mapping::difference::{Difference, difference, difference_to};
 use crate::mapping::executions::Executions;
 use crate::mapping::request::Passes;
 use crate::mapping::solver::Limits;
 use crate::report::statement;
 use crate::spec::Node;
-use crate::system::{Style, System};
+use crate::system::{Software, Style, System};
 use crate::units::Seconds;
 use crate::workload::language::{LanguageModel, ModelPass};
 use serde_json::json;
@@ -100,9 +100,13 @@ fn found(
     let statement = statement::of_executions(&found, &super::execution::given(pins), seconds, system);
     // What lies between is told where software is known, and has something that fits.
     let known = system.chip.0.kernels.is_some();
-    let difference = known.then(|| difference(system, model, pins, &limits, deadline.part(0.4)).ok()).flatten();
-    let of = (model, system);
-    let gains = executions::gains(of, (pins, &limits), (&found, &best.execution), 1.0 + by / 100.0, deadline)
+    let between = || match system.software() {
+        Software::Free => difference_to((best.clone(), found.bound), system, model, pins, &limits, deadline.part(0.4)),
+        _ => difference(system, model, pins, &limits, deadline.part(0.4)),
+    };
+    let difference = known.then(|| between().ok()).flatten();
+    let factor = 1.0 + by / 100.0;
+    let gains = executions::gains((model, system), (pins, &limits), &best.execution, factor, deadline)
         .map_err(Failure::input)?;
     Ok(Explained { best, found, statement, gains, difference })
 }

@@ -125,7 +125,7 @@ impl LayerCommunication {
         let overhead = machine.stack.collective_overhead.0;
         let mut out = Self::default();
         let (t, cp, ep) = (division.tp, division.cp, division.ep);
-        let inside = Parallelism { tp: t, cp, ep, ..Parallelism::ONE };
+        let inside = division.parallelism();
         let line = |traffic, group| machine.among(traffic, inside.group(group));
         if t > 1 {
             out.reduce = line(Traffic::AllReduce, Group::Tensor).send(hidden, overhead);

@@ -14,7 +14,7 @@
 
 use super::block::BlockPass;
 use super::schedule::{Pipeline, StageKind};
-use super::spec::{Execution, Offload, Zero};
+use super::spec::{Execution, Zero};
 use crate::model::energy::{self, Energy, Rates};
 use crate::system::System;
 use crate::system::price::{self, ByPart};
@@ -94,26 +94,8 @@ impl Pipeline<'_> {
     /// Joules of the memories of a chip of a stage for its optimiser and for what comes from the second tier, in an iteration.
     fn renewed_j(&self, e: &Execution, s: &StageKind) -> f64 {
         let (c, m) = (self.constants, self.microbatches);
-        let (dense, experts) = self.weights.of_stage(s);
-        let replicas = (e.dp * e.cp) as f64;
-        let own = match e.zero {
-            Zero::Off => dense + experts,
-            _ => dense / replicas + experts * e.ep as f64 / replicas,
-        };
-        let layers = s.plain * self.block.plain.kept + s.experts * self.block.experts.kept;
-        let shared = if e.zero == Zero::Weights { replicas } else { 1.0 };
-        let activations = if matches!(e.offload, Offload::Activations | Offload::All) { 2.0 * layers } else { 0.0 };
-        let weights = if matches!(e.offload, Offload::Weights | Offload::All) {
-            2.0 * (dense + experts) * c.state.weights / shared
-        } else {
-            0.0
-        };
-        let states = if matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All) {
-            2.0 * own * c.state.optimizer
-        } else {
-            0.0
-        };
-        own * c.optimizer_bytes * c.power.rates.dram_byte_j
-            + (m * (activations + weights) + states) * c.power.second_byte_j
+        let own = self.weights.renewed(s, e, e.zero != Zero::Off);
+        let second = m * self.offloaded(e, s) + self.states_sent(e, own);
+        own * c.optimizer_bytes * c.power.rates.dram_byte_j + second * c.power.second_byte_j
     }
 }

@@ -21,6 +21,7 @@ use super::machine::Machine;
 use super::mapping::{Branch, Core, LayerMapping, Sharding};
 use crate::model::attention_kernel::FusedAttentionWork;
 use crate::model::kernel_time::Product;
+use crate::model::ranks::Parallelism;
 use crate::workload::language::{AttentionCount, Head, LanguageModel, Position};
 
 /// Which part of a step a kernel belongs to.
@@ -77,6 +78,13 @@ pub struct Division {
     pub micro_batch: u64,
     /// Whether norms and sums are divided among the tensor-parallel chips.
     pub sequence_parallel: bool,
+}
+
+impl Division {
+    /// Chips by what they talk to each other about.
+    pub fn parallelism(&self) -> Parallelism {
+        Parallelism { tp: self.tp, cp: self.cp, ep: self.ep, ..Parallelism::ONE }
+    }
 }
 
 /// Builds lists of kernels for one model, machine and division.

@@ -45,6 +45,18 @@ pub struct Prediction {
     pub blocks: Blocks,
 }
 
+impl Prediction {
+    /// Joules a sample.
+    pub fn j_per_sample(&self) -> f64 {
+        self.energy.total() / (self.samples_per_s * self.time.total)
+    }
+
+    /// Joules a token.
+    pub fn j_per_token(&self) -> f64 {
+        self.energy.total() / (self.tokens_per_s * self.time.total)
+    }
+}
+
 /// Why there is no prediction.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Refusal {

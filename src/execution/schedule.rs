@@ -135,6 +135,13 @@ impl ChipWeights {
         (s.plain * self.plain + s.experts * self.routed + ends, s.experts * self.experts)
     }
 
+    /// Of a stage, those that one chip renews: its part where states are divided among replicas.
+    pub fn renewed(&self, s: &StageKind, e: &Execution, divided: bool) -> f64 {
+        let (dense, experts) = self.of_stage(s);
+        let replicas = (e.dp * e.cp) as f64;
+        if divided { dense / replicas + experts * e.ep as f64 / replicas } else { dense + experts }
+    }
+
     /// The heaviest layer.
     pub fn layer(&self) -> f64 {
         self.plain.max(self.routed + self.experts)
@@ -148,9 +155,9 @@ pub struct Constants {
     pub state: StateBytes,
     /// Bytes of a gradient where it is reduced.
     pub reduced: f64,
-    /// Seconds of the optimiser for one weight, and bytes of its traffic.
+    /// Seconds of the optimiser for one weight.
     pub optimizer: f64,
-    /// The bytes.
+    /// Bytes of its traffic for one weight.
     pub optimizer_bytes: f64,
     /// What the parts of the system draw.
     pub power: Power,
@@ -181,9 +188,7 @@ impl Constants {
             second_tier: machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth),
         }
     }
-}
 
-impl Constants {
     /// Bytes of a weight that replicas give each other after a step; frozen weights are not renewed.
     pub fn renewed(&self) -> f64 {
         if self.optimizer > 0.0 { self.state.weights } else { 0.0 }
@@ -290,17 +295,16 @@ impl Pipeline<'_> {
         let (c, m, v) = (self.constants, self.microbatches, e.chunks as f64);
         let hop = self.hop(e);
         let mut out = Outline { slowest: StageTime { total: -1.0, ..StageTime::default() }, hop, ..Outline::default() };
-        let of = |s: &StageKind| stage_time(c, self.block, self.weights, self.links, s, e, hop);
+        let stages: Vec<StageTime> = self.kinds.iter().map(|s| self.stage(s, e, hop)).collect();
         let mut sum = 0.0;
-        for (i, s) in self.kinds.iter().enumerate() {
-            let stage = of(s);
+        for (i, (s, stage)) in self.kinds.iter().zip(&stages).enumerate() {
             sum += s.count * stage.total;
             if stage.total > out.slowest.total {
-                (out.slowest, out.at) = (stage, i);
+                (out.slowest, out.at) = (*stage, i);
             }
         }
-        for s in self.kinds {
-            let (once, hidden, step) = self.after(s, e, &of(s), out.slowest.total);
+        for (s, stage) in self.kinds.iter().zip(&stages) {
+            let (once, hidden, step) = self.after(s, e, stage, out.slowest.total);
             if once > out.reduction {
                 (out.reduction, out.reduction_hidden) = (once, hidden);
             }
@@ -312,7 +316,7 @@ impl Pipeline<'_> {
             Schedule::ZeroBubble => {
                 // Few microbatches leave few gradients to fill with.
                 let filled = (m / (e.pp as f64 - 1.0).max(1.0)).min(1.0);
-                (others - 2.0 * filled * self.fillers(e, hop, &out.slowest)).max(0.0)
+                (others - 2.0 * filled * self.fillers(&stages, &out.slowest)).max(0.0)
             }
             Schedule::GPipe | Schedule::OneForwardOneBackward => others,
         };
@@ -321,6 +325,58 @@ impl Pipeline<'_> {
         let steady = m * (out.slowest.total + out.chunk_hops);
         out.total = steady + out.bubble + out.reduction + out.ends + out.optimizer + c.host[2];
         out
+    }
+
+    /// One stage and microbatch.
+    fn stage(&self, s: &StageKind, e: &Execution, hop: f64) -> StageTime {
+        let (c, links) = (self.constants, self.links);
+        let forward = s.sum(self.block, |p| p.forward_pass);
+        let backward = s.sum(self.block, |p| p.backward_pass);
+        let (dense, experts) = self.weights.of_stage(s);
+        // A stage whose backward pass takes `backward`: waiting for replicas, for the second tier, and what is hidden.
+        let around = |backward: f64| {
+            let (mut dp, mut hidden, mut offload) = (0.0, 0.0, 0.0);
+            if e.zero >= Zero::Gradients {
+                let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
+                let n = s.layers();
+                let scatter = at(c.reduced);
+                let gather = if e.zero == Zero::Weights { at(c.state.weights) } else { 0.0 };
+                let (first, beside_first) = waits(gather, n, forward, e.overlap_dp);
+                let (then, beside_then) = waits(gather + scatter, n, backward, e.overlap_dp);
+                dp = first + then;
+                hidden = beside_first + beside_then;
+            }
+            if e.offload != Offload::None {
+                let seconds = self.offloaded(e, s) / c.second_tier;
+                // It goes on while the stage waits for replicas: another link.
+                (offload, _) = beside(seconds, forward + backward + dp);
+                hidden += seconds - offload;
+            }
+            (forward + backward + hop + c.host[0] + dp + offload, dp, hidden, offload)
+        };
+        let (total, dp, hidden, offload) = around(backward);
+        let mut weight = 0.0;
+        if e.schedule == Schedule::ZeroBubble {
+            let own = s.sum(self.block, |p| p.weight);
+            weight = own.min((total - around(0.0).0) / 2.0);
+        }
+        StageTime { total, weight, forward, backward, dp, hidden, offload }
+    }
+
+    /// Bytes that a chip of a stage sends to the second tier and gets back in a microbatch.
+    pub(super) fn offloaded(&self, e: &Execution, s: &StageKind) -> f64 {
+        let kept = s.plain * self.block.plain.kept + s.experts * self.block.experts.kept;
+        let (dense, experts) = self.weights.of_stage(s);
+        let shared = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
+        let activations = if matches!(e.offload, Offload::Activations | Offload::All) { 2.0 * kept } else { 0.0 };
+        let held = matches!(e.offload, Offload::Weights | Offload::All);
+        activations + if held { 2.0 * (dense + experts) * self.constants.state.weights / shared } else { 0.0 }
+    }
+
+    /// Bytes of states that come from the second tier and go back in an iteration, of so many weights.
+    pub(super) fn states_sent(&self, e: &Execution, own: f64) -> f64 {
+        let sent = matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All);
+        if sent { 2.0 * own * self.constants.state.optimizer } else { 0.0 }
     }
 
     /// What follows the last microbatch: reduction of gradients waited for and hidden, and the optimiser.
@@ -348,26 +404,16 @@ impl Pipeline<'_> {
         };
         let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp);
         let (waited_gather, hidden_gather) = waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp);
-        let replicas = (e.dp * e.cp) as f64;
-        let (own, own_experts) = match e.zero {
-            Zero::Off => (dense, experts),
-            _ => (dense / replicas, experts / (replicas / e.ep as f64)),
-        };
-        let mut step = (own + own_experts) * c.optimizer;
-        if matches!(e.offload, Offload::Optimizer | Offload::Weights | Offload::All) {
-            // States come and go while the step runs.
-            step = step.max(2.0 * (own + own_experts) * c.state.optimizer / c.second_tier);
-        }
+        let own = self.weights.renewed(s, e, e.zero != Zero::Off);
+        // States come and go while the step runs.
+        let step = (own * c.optimizer).max(self.states_sent(e, own) / c.second_tier);
         (waited + waited_gather, hidden + hidden_gather, step)
     }
 
     /// Gradients of weights of all stages but the slowest, of which each fills as many as the slowest stage leaves room for.
-    fn fillers(&self, e: &Execution, hop: f64, slowest: &StageTime) -> f64 {
-        let of = |s: &StageKind| {
-            let stage = stage_time(self.constants, self.block, self.weights, self.links, s, e, hop);
-            s.count * stage.weight.min(slowest.weight)
-        };
-        self.kinds.iter().map(of).sum::<f64>() - slowest.weight
+    fn fillers(&self, stages: &[StageTime], slowest: &StageTime) -> f64 {
+        let each = self.kinds.iter().zip(stages).map(|(s, stage)| s.count * stage.weight.min(slowest.weight));
+        each.sum::<f64>() - slowest.weight
     }
 
     fn hop(&self, e: &Execution) -> f64 {
@@ -383,13 +429,10 @@ impl Pipeline<'_> {
     /// hand-overs, and the optimiser divided as far as it can be.
     pub fn bound(&self, e: &Execution, divided: bool) -> f64 {
         let (c, hop) = (self.constants, self.hop(e));
-        let replicas = (e.dp * e.cp) as f64;
         let (mut slowest, mut step) = (0.0f64, 0.0f64);
         for s in self.kinds {
             slowest = slowest.max(s.sum(self.block, BlockPass::total));
-            let (dense, experts) = self.weights.of_stage(s);
-            let own = if divided { dense / replicas + experts * e.ep as f64 / replicas } else { dense + experts };
-            step = step.max(own * c.optimizer);
+            step = step.max(self.weights.renewed(s, e, divided) * c.optimizer);
         }
         self.microbatches * (slowest + hop + c.host[0]) + step + c.host[2]
     }
@@ -417,65 +460,4 @@ impl Pipeline<'_> {
             hidden: m * (parts(&|l| l.exposed.hidden) + o.slowest.hidden) + o.reduction_hidden,
         }
     }
-}
-
-fn stage_time(
-    c: &Constants,
-    block: &Blocks,
-    weights: &ChipWeights,
-    links: &IterationLinks,
-    s: &StageKind,
-    e: &Execution,
-    hop: f64,
-) -> StageTime {
-    let sum = |plain: f64, experts: f64, embedding: f64, head: f64| {
-        s.plain * plain + s.experts * experts + s.embedding * embedding + s.head * head
-    };
-    let forward = sum(
-        block.plain.forward_pass,
-        block.experts.forward_pass,
-        block.embedding.forward_pass,
-        block.head.forward_pass,
-    );
-    let backward = sum(
-        block.plain.backward_pass,
-        block.experts.backward_pass,
-        block.embedding.backward_pass,
-        block.head.backward_pass,
-    );
-    let (dense, experts) = weights.of_stage(s);
-    // A stage whose backward pass takes `backward`: waiting for replicas, for the second tier, and what is hidden.
-    let around = |backward: f64| {
-        let (mut dp, mut hidden, mut offload) = (0.0, 0.0, 0.0);
-        if e.zero >= Zero::Gradients {
-            let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
-            let n = s.layers();
-            let scatter = at(c.reduced);
-            let gather = if e.zero == Zero::Weights { at(c.state.weights) } else { 0.0 };
-            let (first, beside_first) = waits(gather, n, forward, e.overlap_dp);
-            let (then, beside_then) = waits(gather + scatter, n, backward, e.overlap_dp);
-            dp = first + then;
-            hidden = beside_first + beside_then;
-        }
-        if e.offload != Offload::None {
-            let kept = sum(block.plain.kept, block.experts.kept, 0.0, 0.0);
-            let activations = matches!(e.offload, Offload::Activations | Offload::All);
-            let held = matches!(e.offload, Offload::Weights | Offload::All);
-            let shared = if e.zero == Zero::Weights { (e.dp * e.cp) as f64 } else { 1.0 };
-            let bytes = if activations { 2.0 * kept } else { 0.0 }
-                + if held { 2.0 * (dense + experts) * c.state.weights / shared } else { 0.0 };
-            let seconds = bytes / c.second_tier;
-            // It goes on while the stage waits for replicas: another link.
-            (offload, _) = beside(seconds, forward + backward + dp);
-            hidden += seconds - offload;
-        }
-        (forward + backward + hop + c.host[0] + dp + offload, dp, hidden, offload)
-    };
-    let (total, dp, hidden, offload) = around(backward);
-    let mut weight = 0.0;
-    if e.schedule == Schedule::ZeroBubble {
-        let own = sum(block.plain.weight, block.experts.weight, block.embedding.weight, block.head.weight);
-        weight = own.min((total - around(0.0).0) / 2.0);
-    }
-    StageTime { total, weight, forward, backward, dp, hidden, offload }
 }

@@ -569,7 +569,8 @@ fn nearest_chips(machine: &Machine, model: &LanguageModel, (pins, space): (&Pins
 }
 
 pub(super) const ONE: Degrees = Degrees { tp: 1, cp: 1, pp: 1, dp: 1, ep: 1, samples: 1 };
-pub(super) const ONE_KEY: BlockKey = BlockKey {
+/// A block that nothing divides.
+pub const ONE_KEY: BlockKey = BlockKey {
     division: Division { tp: 1, cp: 1, ep: 1, micro_batch: 1, sequence_parallel: false },
     recompute: Recompute::None,
     overlap_tp: false,

@@ -158,31 +158,44 @@ pub fn gains(
     factor: f64,
     deadline: Deadline,
 ) -> Result<Vec<Gain>, MapError> {
-    let mut out = Vec::new();
     // With more of anything the plan at hand is no slower.
     let mut request = request.clone();
     request.known.push(Known::from(plan));
-    let all = Resource::all(&plan.system);
-    let steps = Steps::of("resources", all.len() as u64);
-    for (i, resource) in all.iter().copied().enumerate() {
-        let system = resource.scaled(&plan.system, factor);
-        let seconds = deadline.left().map(|left| left / (all.len() - i) as f64);
-        let limits = Limits { seconds: seconds.or(request.limits.seconds), ..request.limits.clone() };
-        let answer = map(&plan.workload, &system, &Request { limits, ..request.clone() });
+    of_each(&plan.system, factor, deadline, |system, part| {
+        let limits = Limits { seconds: part.left().or(request.limits.seconds), ..request.limits.clone() };
+        let answer = map(&plan.workload, system, &Request { limits, ..request.clone() });
         let (value, bound) = match &answer {
             Ok(Answer::Mapped(_, record)) => (Some(record.value), Some(record.bound)),
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => (None, None),
             Err(error) => return Err(error.clone()),
         };
         let time = record.objective == crate::mapping::Objective::Time;
-        let unchanged = check::derive(&plan.workload, &system, &plan.decisions).ok().filter(|_| time);
-        out.push(Gain {
-            resource,
-            name: resource.name(&plan.system),
-            value,
-            bound,
-            unchanged: unchanged.map(|figures| figures.iteration_s()),
-        });
+        let unchanged = check::derive(&plan.workload, system, &plan.decisions).ok().filter(|_| time);
+        Ok(Changed { value, bound, unchanged: unchanged.map(|figures| figures.iteration_s()) })
+    })
+}
+
+/// What a search of a changed system found ([`Gain`]).
+struct Changed {
+    value: Option<f64>,
+    bound: Option<f64>,
+    unchanged: Option<f64>,
+}
+
+/// Searches a system with `factor` times as much of each of its resources. The searches share what is left until a deadline.
+fn of_each<E>(
+    system: &System,
+    factor: f64,
+    deadline: Deadline,
+    mut search: impl FnMut(&System, Deadline) -> Result<Changed, E>,
+) -> Result<Vec<Gain>, E> {
+    let all = Resource::all(system);
+    let steps = Steps::of("resources", all.len() as u64);
+    let mut out = Vec::new();
+    for (i, resource) in all.iter().copied().enumerate() {
+        let part = deadline.part(1.0 / (all.len() - i) as f64);
+        let Changed { value, bound, unchanged } = search(&resource.scaled(system, factor), part)?;
+        out.push(Gain { resource, name: resource.name(system), value, bound, unchanged });
         steps.step();
     }
     Ok(out)

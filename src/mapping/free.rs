@@ -19,7 +19,8 @@
 //! that is best by its own objective (there may be hundreds of cuts).
 
 use super::degrees::Degrees;
-use super::instance::{Choice, build, combine};
+use super::floor::Floor;
+use super::instance::{Choice, build};
 use super::record::Status;
 use super::request::{Answer, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
@@ -33,13 +34,14 @@ use crate::execution::layer::Division;
 use crate::execution::machine::{Sent, Traffic};
 use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
+use crate::execution::search::ONE_KEY;
 use crate::execution::{Machine, Recompute};
-use crate::graph::{Kernel, Op, Phase, Slot, Workload};
+use crate::graph::{Kernel, Op, Phase, Workload};
 use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
-use crate::model::memory::{kept_readers, of_layer};
-use crate::model::rate::Rate;
+use crate::model::memory::of_layer;
+use crate::model::ranks::Group;
 use crate::plan::{DimensionUse, Plan};
 use crate::system::{Overlap, Software, System};
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
@@ -49,13 +51,19 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 /// Where a block's pass stands among those of a model.
-fn pass_of<'b>(blocks: &'b mut Blocks, name: &str) -> &'b mut BlockPass {
+pub(super) fn pass_of<'b>(blocks: &'b mut Blocks, name: &str) -> &'b mut BlockPass {
     match name {
         "embedding" => &mut blocks.embedding,
         "layers" => &mut blocks.plain,
         "head" => &mut blocks.head,
         _ => &mut blocks.experts,
     }
+}
+
+/// A graph of cuts, and what its blocks take at least.
+struct Graph {
+    workload: Workload,
+    floor: Floor,
 }
 
 /// The free search of a model's blocks on a system.
@@ -66,7 +74,7 @@ pub struct Free {
     machine: Machine,
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
-    graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Workload>>>,
+    graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
     known: RefCell<HashMap<BlockKey, Option<Best>>>,
     /// Kernels of the cuts that were mapped.
     kernels: Cell<usize>,
@@ -100,41 +108,50 @@ impl Free {
     /// # Errors
     /// A sentence: why the model has no graph here.
     pub fn new(system: &System, model: &LanguageModel, limits: &Limits) -> Result<Self, String> {
-        let mut graphs = HashMap::new();
-        for recompute in Recompute::ALL {
-            graphs.insert((*recompute, 1, 1), Rc::new(graph_of(model, *recompute, 1, 1)?));
-        }
         let machine = Machine::of_graphs(system);
         let generic = System { software: Some(Software::Generic), ..system.clone() };
         let software = Machine::new(&generic).ok().map(|machine| machine.without_host());
         let mut system = system.clone();
         system.memory.0.capacity = None;
-        let (graphs, limits) = (RefCell::new(graphs), limits.clone());
-        let (known, closer) = (RefCell::default(), RefCell::default());
-        let kernels = Cell::default();
-        Ok(Self { system, machine, model: model.clone(), graphs, known, kernels, closer, software, limits })
+        let out = Self {
+            system,
+            machine,
+            model: model.clone(),
+            graphs: RefCell::default(),
+            known: RefCell::default(),
+            kernels: Cell::default(),
+            closer: RefCell::default(),
+            limits: limits.clone(),
+            software,
+        };
+        for recompute in Recompute::ALL {
+            out.graph(&BlockKey { recompute: *recompute, ..ONE_KEY })?;
+        }
+        Ok(out)
     }
 
     /// The graph of a cut.
-    fn graph(&self, key: &BlockKey) -> Result<Rc<Workload>, String> {
+    fn graph(&self, key: &BlockKey) -> Result<Rc<Graph>, String> {
         let (ep, cp) = (key.division.ep, key.division.cp);
         let at = (key.recompute, ep, cp);
         if let Some(known) = self.graphs.borrow().get(&at) {
             return Ok(known.clone());
         }
-        let made = Rc::new(graph_of(&self.model, key.recompute, ep, cp)?);
+        let workload = graph_of(&self.model, key.recompute, ep, cp)?;
+        let floor = Floor::of(&workload, &self.system);
+        let made = Rc::new(Graph { workload, floor });
         self.graphs.borrow_mut().insert(at, made.clone());
         Ok(made)
     }
 
     /// How replicas that share experts exchange what `bytes` of a chip are.
     fn exchange(&self, key: &BlockKey, bytes: f64) -> Sent {
-        self.machine.line(Traffic::AllToAll, key.division.ep, key.division.tp).send(bytes, 0.0)
+        self.machine.among(Traffic::AllToAll, key.division.parallelism().group(Group::Expert)).send(bytes, 0.0)
     }
 
     /// How replicas that share tokens gather, or add up, `whole` bytes on a chip.
     fn gathering(&self, key: &BlockKey, whole: f64) -> Sent {
-        self.machine.line(Traffic::Gather, key.division.cp, key.division.tp).send(whole, 0.0)
+        self.machine.among(Traffic::Gather, key.division.parallelism().group(Group::Context)).send(whole, 0.0)
     }
 
     /// The use of the network by a tensor-parallel group of the innermost chips; the rest has replicas, which take no part.
@@ -158,9 +175,10 @@ impl Free {
         let Some(uses) = self.uses(d.tp) else { return Ok(None) };
         let replicas: u64 = uses.iter().map(|u| u.dp).product();
         let graph = self.graph(key)?;
+        let graph = &graph.workload;
         self.kernels.set(self.kernels.get() + graph.kernels.len());
         let global_batch = d.micro_batch.saturating_mul(replicas);
-        let workload = Workload { micro_batch: d.micro_batch, global_batch, ..Workload::clone(&graph) };
+        let workload = Workload { micro_batch: d.micro_batch, global_batch, ..graph.clone() };
         let request = Request {
             pins: Pins { uses: Some(uses), ..Pins::default() },
             limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
@@ -216,47 +234,9 @@ impl Free {
     fn floor(&self, key: &BlockKey, least: &dyn Fn(usize, bool) -> f64) -> Blocks {
         let d = &key.division;
         // Its sizes were those of a graph that is there.
-        let Ok(w) = self.graph(key) else { return Blocks::default() };
-        let w = w.as_ref();
-        let rate = Rate::of(w, &self.system);
-        let (samples, t) = (d.micro_batch as f64, d.tp as f64);
-        let mut out = Blocks::default();
-        for (b, block) in w.blocks.iter().enumerate() {
-            let of = |k: &&Kernel| k.block == b;
-            // Seconds of a pass, of its arithmetic, and bytes of its weights and of what crosses its border.
-            let pass = |forward: bool| {
-                let here = || w.kernels.iter().filter(of).filter(|k| (k.phase == Phase::Forward) == forward);
-                let arithmetic: f64 = here().map(|k| rate.least_seconds(k) * samples / t).sum();
-                let streamed = here().filter(|k| !k.lookup).map(|k| k.weight_elements() * k.word_or(w.word_bytes) / t);
-                let streamed = streamed.sum::<f64>() + crossing(w, b, forward) * samples / t;
-                let launch = if here().next().is_some() { rate.launch_s } else { 0.0 };
-                let overlapped = combine(self.system.overlap(), arithmetic, streamed / rate.dram_bytes_per_s, 0.0);
-                (launch + overlapped.max(least(b, forward)), arithmetic, streamed)
-            };
-            let (forward, backward) = (pass(true), pass(false));
-            let kept = w.tensors.iter().filter(|tensor| match tensor.producer.map(|p| &w.kernels[p]) {
-                Some(p) => p.phase == Phase::Forward && is_kept(w, tensor, b),
-                None => kept_readers(w, tensor).any(|u| w.kernels[u.kernel].block == b),
-            });
-            let kept: f64 = kept.map(|tensor| tensor.bytes(w.word_bytes)).sum();
-            *pass_of(&mut out, &block.name) = BlockPass {
-                forward_pass: forward.0,
-                backward_pass: backward.0,
-                arithmetic: forward.1 + backward.1,
-                dram_bytes: forward.2 + backward.2,
-                flop: w.kernels.iter().filter(of).filter(|k| k.is_gemm()).map(Kernel::flop).sum::<f64>() * samples / t,
-                kept: kept * samples / t,
-                ..BlockPass::default()
-            };
-        }
-        // Every chip has its part of what is gathered at least.
-        for (k, kernel) in w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)) {
-            let whole = whole_of(w, k).map_or(0.0, |tensor| tensor.bytes(w.word_bytes)) * samples / t;
-            let pass = pass_of(&mut out, &w.blocks[kernel.block].name);
-            let forward = kernel.phase == Phase::Forward;
-            *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) +=
-                self.gathering(key, whole).seconds;
-        }
+        let Ok(graph) = self.graph(key) else { return Blocks::default() };
+        let gathering = |whole: f64| self.gathering(key, whole).seconds;
+        let mut out = graph.floor.at(d, least, &gathering);
         if d.ep > 1 {
             // Both ways in each pass, every chip its part at least.
             let shared = Division { sequence_parallel: true, ..*d };
@@ -300,7 +280,7 @@ impl Inner for Free {
         }
         let of = || {
             let graph = self.graph(key).ok()?;
-            let workload = Workload { micro_batch: key.division.micro_batch, ..Workload::clone(&graph) };
+            let workload = Workload { micro_batch: key.division.micro_batch, ..graph.workload.clone() };
             let degrees = Degrees::new(&self.system, uses);
             let open = vec![None; workload.kernels.len()];
             let problem = sharding::problem(&workload, &self.system, &degrees, &open).ok()?;
@@ -367,23 +347,8 @@ pub fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
     out
 }
 
-/// Bytes of one sample that a pass of a block reads of other passes and blocks, and writes for them: each partition is of one block and pass, so that these go through the DRAM once at
-/// least. Views and parts of tensors are left out.
-fn crossing(w: &Workload, block: usize, forward: bool) -> f64 {
-    let inside = |k: usize| w.kernels[k].block == block && (w.kernels[k].phase == Phase::Forward) == forward;
-    let whole = |slot| matches!(slot, Slot::Data | Slot::Rhs | Slot::RhsT | Slot::Lhs | Slot::LhsT);
-    let of = |tensor: &crate::graph::Tensor| {
-        let made = tensor.producer.is_some_and(inside);
-        let read = tensor.consumers.iter().any(|u| inside(u.kernel) && whole(u.slot));
-        let elsewhere = tensor.consumers.iter().any(|u| !inside(u.kernel) && whole(u.slot));
-        let crosses = if made { elsewhere } else { read };
-        if crosses { tensor.bytes(w.word_bytes) } else { 0.0 }
-    };
-    w.tensors.iter().map(of).sum()
-}
-
 /// The tensor of a whole sequence that a kernel makes of what replicas have of it, or whose parts it gives them.
-fn whole_of(w: &Workload, kernel: usize) -> Option<&crate::graph::Tensor> {
+pub(super) fn whole_of(w: &Workload, kernel: usize) -> Option<&crate::graph::Tensor> {
     match w.kernels[kernel].phase {
         Phase::Forward | Phase::Recompute => w.tensors.iter().find(|t| t.producer == Some(kernel)),
         _ => w.tensors.iter().find(|t| t.consumers.iter().any(|u| u.kernel == kernel)),
@@ -404,11 +369,6 @@ pub fn gathered(plan: &Plan) -> Vec<(usize, Phase, f64)> {
         Some((kernel.block, kernel.phase, bytes))
     };
     w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)).filter_map(of).collect()
-}
-
-/// Whether a phase after the forward pass of a block reads a tensor.
-fn is_kept(w: &Workload, tensor: &crate::graph::Tensor, block: usize) -> bool {
-    tensor.consumers.iter().any(|u| w.kernels[u.kernel].phase != Phase::Forward && w.kernels[u.kernel].block == block)
 }
 
 /// What a partition of a plan of one cut takes.

@@ -24,6 +24,7 @@ pub mod exact;
 pub mod executions;
 mod figures;
 mod first_pass;
+mod floor;
 pub mod free;
 pub mod fusion;
 mod goal;

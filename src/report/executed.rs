@@ -35,14 +35,9 @@ impl Executed {
         steps.filter(|step| step.what == what).map(|step| step.saves).next().unwrap_or(f64::NAN)
     }
 
-    /// Joules that are part of an iteration's; not a number where the power of the chips is not known.
+    /// Joules of an iteration, or of something that they are counted by; not a number where the power of the chips is not known.
     fn joules(&self, system: &System, of: impl Fn(&Energy) -> f64) -> f64 {
         if price::power(system).known().is_nan() { f64::NAN } else { of(&self.prediction.energy) }
-    }
-
-    fn j_per_token(&self, system: &System) -> f64 {
-        let p = &self.prediction;
-        self.joules(system, Energy::total) / (p.tokens_per_s * p.time.total)
     }
 
     fn spent(&self, system: &System) -> Spent {
@@ -142,11 +137,8 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("energy_switches_j", Value::Number(|x, s| x.joules(s, |e| e.parts().switches))),
     ("energy_idle_j", Value::Number(|x, s| x.joules(s, |e| e.idle.total()))),
     ("mean_power_w", Value::Number(|x, s| x.joules(s, Energy::total) / x.prediction.time.total)),
-    (
-        "j_per_sample",
-        Value::Number(|x, s| x.joules(s, Energy::total) / (x.prediction.samples_per_s * x.prediction.time.total)),
-    ),
-    ("j_per_token", Value::Number(|x, s| x.j_per_token(s))),
+    ("j_per_sample", Value::Number(|x, s| x.joules(s, |_| x.prediction.j_per_sample()))),
+    ("j_per_token", Value::Number(|x, s| x.joules(s, |_| x.prediction.j_per_token()))),
     ("iteration_usd", Value::Number(|x, s| x.spent(s).total())),
     ("iteration_capital_usd", Value::Number(|x, s| x.spent(s).capital)),
     ("iteration_energy_usd", Value::Number(|x, s| x.spent(s).energy)),
