@@ -209,7 +209,7 @@ fn every_point_of_every_study_builds() {
         let count = study.count().expect("fewer than 2^64 points");
         let mut labels = BTreeSet::new();
         // Of many points some hundred or thousand, by a stride that meets every value of every axis: it shares no factor with their numbers.
-        let stride = if count > 100_000 { 1_009 } else { 1 + 18 * u64::from(count > 2_000) };
+        let stride = if count > 100_000 { 1_009 } else { 1 + 18 * usize::from(count > 2_000) };
         for index in (0..count).step_by(stride) {
             let point = study.point(index).unwrap_or_else(|e| panic!("{file}, point {index}:\n{e}"));
             assert!(point.system.as_ref().is_none_or(|s| s.chip_count() > 0));
