@@ -60,6 +60,34 @@ pub fn fill<E: From<io::Error>>(path: Option<&Path>, write: impl FnOnce(&mut Out
     result
 }
 
+/// Fails where a folder holds traces of another run that would be taken for ranks of the one that is written: `PREFIX.<rank>.et` of a rank that is not among
+/// `written`; where `groups` are written too, traces of any other beginning, for which the folder's `comm_group.json` stands as well.
+///
+/// # Errors
+/// A message that names the first of them.
+pub fn no_other_run(folder: &Path, prefix: &str, written: impl Fn(u64) -> bool, groups: bool) -> Result<(), String> {
+    // A folder that is not there, or cannot be read, is the writer's to report.
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    for name in names {
+        let stem = name.strip_suffix(".gz").unwrap_or(&name).strip_suffix(".et");
+        let Some((beginning, rank)) = stem.and_then(|s| s.rsplit_once('.')) else { continue };
+        let Ok(rank) = rank.parse::<u64>() else { continue };
+        let why = match beginning == prefix {
+            true if written(rank) => continue,
+            true => "it would be taken for a rank of what is written now",
+            false if groups => "comm_group.json of the folder is that of one run",
+            false => continue,
+        };
+        return Err(format!(
+            "{}: holds {name} of another run: {why}; remove it (and the others of that run), or name another folder",
+            folder.display()
+        ));
+    }
+    Ok(())
+}
+
 fn close(out: Out) -> io::Result<()> {
     match out.into_inner().map_err(io::IntoInnerError::into_error)? {
         Target::Packed(packed) => packed.finish()?.flush(),
