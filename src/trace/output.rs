@@ -1,5 +1,6 @@
 //! Writing what is made of traces: to a file, gzip where its name ends in `.gz`, or to standard output.
 
+use super::TraceError;
 use flate2::{Compression, write::GzEncoder};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -64,8 +65,13 @@ pub fn fill<E: From<io::Error>>(path: Option<&Path>, write: impl FnOnce(&mut Out
 /// `written`; where `groups` are written too, traces of any other beginning, for which the folder's `comm_group.json` stands as well.
 ///
 /// # Errors
-/// A message that names the first of them.
-pub fn no_other_run(folder: &Path, prefix: &str, written: impl Fn(u64) -> bool, groups: bool) -> Result<(), String> {
+/// [`TraceError`]: the first of them.
+pub fn no_other_run(
+    folder: &Path,
+    prefix: &str,
+    written: impl Fn(u64) -> bool,
+    groups: bool,
+) -> Result<(), TraceError> {
     // A folder that is not there, or cannot be read, is the writer's to report.
     let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
     let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
@@ -80,10 +86,9 @@ pub fn no_other_run(folder: &Path, prefix: &str, written: impl Fn(u64) -> bool, 
             false if groups => "comm_group.json of the folder is that of one run",
             false => continue,
         };
-        return Err(format!(
-            "{}: holds {name} of another run: {why}; remove it (and the others of that run), or name another folder",
-            folder.display()
-        ));
+        let message =
+            format!("{name} is of another run: {why}; remove it (and the others of that run), or name another folder");
+        return Err(TraceError::new(folder, message));
     }
     Ok(())
 }

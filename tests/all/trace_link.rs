@@ -622,3 +622,20 @@ fn shared_critical_paths() {
     }
     assert_eq!(agreed, 9);
 }
+
+/// What a replay does not explain is told by kind, and the longest of it by name: none is longer than their sum, and one of them is what was made late.
+#[test]
+fn delays_without_explanation_are_named() {
+    let text = std::fs::read_to_string(ours("kineto_streams.json")).unwrap();
+    let (trace, _) = from_text(&text);
+    let timing = Timing::new(&trace, Delays::Typical).unwrap();
+    let longest = &timing.unexplained_longest;
+    assert!(longest.windows(2).all(|w| w[0].0 >= w[1].0) && longest.len() <= 5);
+    assert!(longest.iter().map(|l| l.0).sum::<Ns>() <= timing.unexplained_ns.iter().sum::<Ns>());
+    let mut late = trace.clone();
+    let last = late.device_nodes().max_by_key(|i| late.nodes[*i as usize].start_ns).unwrap();
+    late.nodes[last as usize].start_ns += 1_000_000 * US;
+    let timing = Timing::new(&late, Delays::Typical).unwrap();
+    let (ns, node) = timing.unexplained_longest[0];
+    assert!(node == last && ns >= 900_000 * US, "{ns} {node}");
+}

@@ -61,7 +61,7 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
     let (folder, beginning) = (args.out.parent().unwrap_or(Path::new("")), args.out.file_name().unwrap_or_default());
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     no_other_run(folder, &beginning.to_string_lossy(), |rank| run.contains_key(&rank), false)
-        .map_err(Failure::input)?;
+        .map_err(|e| Failure::input(e.to_string()))?;
     for (rank, pair) in &run {
         let Some(device) = &pair.device else {
             let host = pair.host.as_deref().unwrap_or(Path::new("")).display();

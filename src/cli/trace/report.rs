@@ -25,7 +25,7 @@ pub struct ReportArgs {
     /// Format on standard output; CSV has one row for each figure.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
-    /// Draw what the device did as figures: STEM-running, STEM-idle, STEM-kernels, STEM-queues and STEM-bandwidth, each as SVG and PNG.
+    /// Draw what the device did as figures: STEM-running, STEM-idle, STEM-kernels, STEM-queues and STEM-bandwidth, each as SVG, PNG and PDF.
     #[arg(long, value_name = "STEM")]
     pub plot: Option<PathBuf>,
 }

@@ -79,7 +79,7 @@ pub fn write(
             job.microbatches
         ));
     }
-    no_other_run(folder, &wanted.prefix, |rank| rank < e.chips(), true)?;
+    no_other_run(folder, &wanted.prefix, |rank| rank < e.chips(), true).map_err(|e| e.to_string())?;
     std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e).to_string())?;
     for rank in 0..e.chips() {
         let path = folder.join(format!("{}.{rank}.et", wanted.prefix));

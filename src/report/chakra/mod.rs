@@ -141,7 +141,7 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
         ));
     }
     let ranks = job.groups.ranks.count();
-    no_other_run(folder, &wanted.prefix, |rank| rank < ranks, true)?;
+    no_other_run(folder, &wanted.prefix, |rank| rank < ranks, true).map_err(|e| e.to_string())?;
     std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e).to_string())?;
     let all = u64::try_from(plan.figures.iteration.microbatches as i64).unwrap_or(0);
     let mut written = Written {

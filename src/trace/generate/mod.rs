@@ -35,7 +35,7 @@ pub fn write(
     metadata: &Metadata,
     nodes: &[Node],
 ) -> Result<Written, TraceError> {
-    no_other_run(folder, prefix, |rank| rank < ranks, false).map_err(|m| TraceError::new(Path::new(""), m))?;
+    no_other_run(folder, prefix, |rank| rank < ranks, false)?;
     std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e))?;
     for rank in 0..ranks {
         let path = folder.join(format!("{prefix}.{rank}.et"));

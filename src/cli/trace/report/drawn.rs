@@ -34,6 +34,7 @@ pub(super) fn figures(r: &Report) -> Vec<(&'static str, StackedBars)> {
     let running: Vec<(String, f64)> =
         r.kernel_types.iter().map(|t| (t.kernel_type.to_lowercase(), t.sum_us / 1e3)).chain(idle).collect();
     let mut streams: Vec<i64> = r.idle.iter().map(|i| i.stream).collect();
+    streams.sort_unstable();
     streams.dedup();
     let waits = ["host_wait", "kernel_wait", "other"].map(|category| {
         let of = |stream: &i64| r.idle.iter().find(|i| i.stream == *stream && i.category == category);
