@@ -154,5 +154,6 @@ fn operators_of_processors_have_their_flop() {
     assert!(nodes.iter().all(|n| n.int("num_ops").is_some() && n.uint("tensor_size").is_some()));
     let sum: i64 = nodes.iter().filter_map(|n| n.int("num_ops")).sum();
     let known = coverage(&load(&linked, &Request::default()).unwrap()).flop as i64;
-    assert!(known > 0 && sum == known, "{sum} of {known}");
+    // What is counted is one of the two recorded steps, which do the same.
+    assert!(known > 0 && sum == 2 * known, "{sum} of {known}");
 }

@@ -56,9 +56,11 @@ pub fn run(args: &ReportArgs) -> Result<i32, Failure> {
     };
     crate::cli::print(&text);
     if let Some(stem) = &args.plot {
-        for file in drawn::draw(&found, stem).map_err(|e| Failure::input(e.to_string()))? {
-            say!("{}", file.display());
+        let files = drawn::draw(&found, stem).map_err(|e| Failure::input(e.to_string()))?;
+        if files.is_empty() {
+            say!("no figure is drawn: the trace has no operations of a device");
         }
+        files.iter().for_each(|file| say!("{}", file.display()));
     }
     Ok(0)
 }

@@ -189,10 +189,15 @@ pub(super) fn build(events: &Events, window: (i64, i64), main: Option<(u32, u32)
     let mut b = Builder { events, window, units, edges, against_time: 0 };
     let (threads, launches, calls) = host(&mut b);
     let operations = device(&mut b, &launches);
+    // What is of no more use makes room.
+    drop(launches);
     let (typical_launch, typical_gap) = device_edges(&mut b, &operations);
     waits(&mut b, &operations);
+    drop(operations);
     host_edges(&mut b, &threads, &calls);
-    finish(b, &threads, main, (typical_launch, typical_gap))
+    finish(&mut b, &threads, main);
+    drop((threads, calls));
+    order(b, (typical_launch, typical_gap))
 }
 
 /// Units of a thread in order, each with whether Python or an annotation was open in the gap before it.
@@ -440,8 +445,8 @@ fn push(b: &mut Builder<'_>, to: u32, from: u32, lag: i64, late: i64, delay: Del
     }
 }
 
-/// Units without a dependency begin with the window; the last work ends it; units come into an order.
-fn finish(mut b: Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>, typical: (i64, i64)) -> Graph {
+/// Units without a dependency begin with the window; the last work ends it.
+fn finish(b: &mut Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>) {
     let n = b.units.len();
     // A unit must have an edge that explains its start; where none does, the window's begin does.
     let (mut explained, mut followed) = (vec![false; n], vec![false; n]);
@@ -463,11 +468,10 @@ fn finish(mut b: Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>, typi
     let last = on_main.or(works).or_else(|| last_of(&mut (1..n as u32))).unwrap_or(0);
     b.edge(n as u32, last, false, None, Delay::After);
     for unit in 1..n as u32 {
-        if unit != last && !followed[unit as usize] {
+        if unit != last && !followed[unit as usize] && !asks[unit as usize] {
             b.edge(n as u32, unit, false, Some(0), Delay::Order);
         }
     }
-    order(b, typical)
 }
 
 /// Sorts units by time; of equal times what others wait for comes first.
