@@ -181,6 +181,10 @@ fn collectives_of_the_host_are_waited_for() {
     ];
     assert_eq!(path(&events, &graph, &run), expected);
     assert_eq!(run.step_ns(), 206_000);
+    // Both, and the time to where they began, are their callers'.
+    let found = tiling::tile(&events, &graph, &run, &Peers::default());
+    let shares = shares::shares(&events, &graph, &found, &Slack::new(&graph), 0, shares::By::Operator);
+    assert_eq!((shares[0].name.as_str(), shares[0].critical_ns), ("c10d::allreduce_", 105_000));
     // Without communication Linear goes on when its call has returned (20, not 60), and add begins 45 us earlier.
     let scale = vec![(Choice::Communication, 0.0)];
     let faster = what_if::run(&events, &graph, &Changes { scale, ..Changes::default() }).unwrap();

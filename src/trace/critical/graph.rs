@@ -263,7 +263,14 @@ fn host(b: &mut Builder<'_>) -> (Vec<Thread>, Launches, Calls) {
         let caller = callers.of(at).filter(|_| e.kind == Kind::Exchange)?;
         Some((at, *first_of.get(&caller)?))
     };
-    let calls = (0u32..).zip(list).filter_map(carried).collect();
+    let calls: Calls = (0u32..).zip(list).filter_map(carried).collect();
+    // A collective is its caller's, as an operation of the device is.
+    for &(unit, _) in threads.iter().flat_map(|t| &t.units) {
+        let caller = calls.get(&b.units[unit as usize].event).map(|c| b.units[*c as usize]);
+        if let Some(caller) = caller {
+            (b.units[unit as usize].operator, b.units[unit as usize].module) = (caller.operator, caller.module);
+        }
+    }
     (threads, launches, calls)
 }
 
