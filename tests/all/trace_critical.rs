@@ -146,11 +146,11 @@ fn waiting_for_a_peer_is_told_apart() {
 /// main: Linear 0 ............................ 100   mm 120-130 [c10d 130-135]      add 190-200
 ///         [c10d 10-20]            60 (own time)
 /// gloo:           all_reduce 15-60                     all_reduce 140-185
-/// watchdog:                                                   cudaEventQuery 150-151, 205-206
+/// watchdog:                                                   cudaEventQuery 150-180, 205-206
 /// ```
 fn on_the_host(start: u32, first: u32) -> String {
     let event = |cat: &str, name: &str, tid: u32, ts: u32, dur: u32| json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": start + ts, "dur": dur, "args": {}});
-    let events = [
+    let mut events = vec![
         event("Operator", "ProfilerStep#3", 1, 0, 200),
         event("cpu_op", "Linear", 1, 0, 100),
         event("cpu_op", "c10d::allreduce_", 1, 10, 10),
@@ -159,9 +159,9 @@ fn on_the_host(start: u32, first: u32) -> String {
         event("cpu_op", "aten::add", 1, 190, 10),
         event("user_annotation", "gloo:all_reduce", 2, 60 - first, first),
         event("user_annotation", "gloo:all_reduce", 2, 140, 45),
-        event("cuda_runtime", "cudaEventQuery", 3, 150, 1),
         event("cuda_runtime", "cudaEventQuery", 3, 205, 1),
     ];
+    events.extend((150..180).map(|at| event("cuda_runtime", "cudaEventQuery", 3, at, 1)));
     json!({ "traceEvents": events }).to_string()
 }
 

@@ -513,6 +513,9 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     let mut left: Vec<u32> = (0..n as u32).filter(|&u| waiting[u as usize] > 0).collect();
     left.sort_by_key(|&u| (u as usize + 1 == n, b.units[u as usize].start, b.units[u as usize].end, u));
     queue.append(&mut left);
+    // The window's end comes last, behind what nobody waits for too.
+    queue.retain(|&u| u as usize + 1 != n);
+    queue.push(n as u32 - 1);
     drop((left, waiting));
     let mut place = vec![0u32; n];
     queue.iter().enumerate().for_each(|(p, &u)| place[u as usize] = p as u32);
