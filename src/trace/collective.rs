@@ -138,6 +138,12 @@ pub fn list_of_integers(text: &str) -> Option<Vec<u64>> {
     inner.split(',').map(|item| item.trim().parse().ok()).collect()
 }
 
+/// The collective or message that a host thread's range carries out, by the range's name: backends that compute on the host have threads of their own for
+/// them (gloo). Ranges of others (`nccl:...`) only hand work to the device.
+pub(crate) fn host_collective(range: &str) -> Option<&str> {
+    range.strip_prefix("gloo:")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

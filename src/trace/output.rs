@@ -1,5 +1,6 @@
 //! Writing what is made of traces: to a file, gzip where its name ends in `.gz`, or to standard output.
 
+use super::TraceError;
 use flate2::{Compression, write::GzEncoder};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -58,6 +59,38 @@ pub fn fill<E: From<io::Error>>(path: Option<&Path>, write: impl FnOnce(&mut Out
         let _ = std::fs::remove_file(path);
     }
     result
+}
+
+/// Fails where a folder holds traces of another run that would be taken for ranks of the one that is written: `PREFIX.<rank>.et` of a rank that is not among
+/// `written`; where `groups` are written too, traces of any other beginning, for which the folder's `comm_group.json` stands as well.
+///
+/// # Errors
+/// [`TraceError`]: the first of them.
+pub fn no_other_run(
+    folder: &Path,
+    prefix: &str,
+    written: impl Fn(u64) -> bool,
+    groups: bool,
+) -> Result<(), TraceError> {
+    // A folder that is not there, or cannot be read, is the writer's to report.
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(()) };
+    let mut names: Vec<String> = entries.flatten().filter_map(|e| e.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    for name in names {
+        let stem = name.strip_suffix(".gz").unwrap_or(&name).strip_suffix(".et");
+        let Some((beginning, rank)) = stem.and_then(|s| s.rsplit_once('.')) else { continue };
+        let Ok(rank) = rank.parse::<u64>() else { continue };
+        let why = match beginning == prefix {
+            true if written(rank) => continue,
+            true => "it would be taken for a rank of what is written now",
+            false if groups => "comm_group.json of the folder is that of one run",
+            false => continue,
+        };
+        let message =
+            format!("{name} is of another run: {why}; remove it (and the others of that run), or name another folder");
+        return Err(TraceError::new(folder, message));
+    }
+    Ok(())
 }
 
 fn close(out: Out) -> io::Result<()> {

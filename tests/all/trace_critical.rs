@@ -139,6 +139,97 @@ fn waiting_for_a_peer_is_told_apart() {
     assert_eq!(told, [(Part::PeerWait, 20_000), (Part::Transfer, 30_000), (Part::Launch, 10_000)]);
 }
 
+/// Two threads of one process, times in us: the forward operator calls a collective that gloo's thread carries out, waits for it in its own time, and goes on;
+/// then another one is called, and the thread waits for it in Python. A third thread only asks whether the device is done, and ends last.
+///
+/// ```text
+/// main: Linear 0 ............................ 100   mm 120-130 [c10d 130-135]      add 190-200
+///         [c10d 10-20]            60 (own time)
+/// gloo:           all_reduce 15-60                     all_reduce 140-185
+/// watchdog:                                                   cudaEventQuery 150-180, 205-206
+/// ```
+fn on_the_host(start: u32, first: u32) -> String {
+    let event = |cat: &str, name: &str, tid: u32, ts: u32, dur: u32| json!({"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": start + ts, "dur": dur, "args": {}});
+    let mut events = vec![
+        event("Operator", "ProfilerStep#3", 1, 0, 200),
+        event("cpu_op", "Linear", 1, 0, 100),
+        event("cpu_op", "c10d::allreduce_", 1, 10, 10),
+        event("cpu_op", "aten::mm", 1, 120, 10),
+        event("cpu_op", "c10d::allreduce_", 1, 130, 5),
+        event("cpu_op", "aten::add", 1, 190, 10),
+        event("user_annotation", "gloo:all_reduce", 2, 60 - first, first),
+        event("user_annotation", "gloo:all_reduce", 2, 140, 45),
+        event("cuda_runtime", "cudaEventQuery", 3, 205, 1),
+    ];
+    events.extend((150..180).map(|at| event("cuda_runtime", "cudaEventQuery", 3, at, 1)));
+    json!({ "traceEvents": events }).to_string()
+}
+
+#[test]
+fn collectives_of_the_host_are_waited_for() {
+    let events = read(&on_the_host(0, 45));
+    let graph = clip(&events, "", &(0..=0)).unwrap();
+    let run = Run::recorded(&graph);
+    // From the end: idle 200-206 (nobody waits for the one that asks), add 190-200, handed on 185-190, gloo 140-185, called 130-140; mm 120-130, the step
+    // 100-120, Linear 60-100, gloo 15-60, called 10-15, Linear 0-10.
+    let expected = [
+        (Part::Communication, 90_000),
+        (Part::Launch, 15_000),
+        (Part::HostOperator, 70_000),
+        (Part::Interpreter, 20_000),
+        (Part::Idle, 11_000),
+    ];
+    assert_eq!(path(&events, &graph, &run), expected);
+    assert_eq!(run.step_ns(), 206_000);
+    // Both, and the time to where they began, are their callers'.
+    let found = tiling::tile(&events, &graph, &run, &Peers::default());
+    let shares = shares::shares(&events, &graph, &found, &Slack::new(&graph), 0, shares::By::Operator);
+    assert_eq!((shares[0].name.as_str(), shares[0].critical_ns), ("c10d::allreduce_", 105_000));
+    // Without communication Linear goes on when its call has returned (20, not 60), and add begins 45 us earlier.
+    let scale = vec![(Choice::Communication, 0.0)];
+    let faster = what_if::run(&events, &graph, &Changes { scale, ..Changes::default() }).unwrap();
+    assert_eq!(faster.step_ns(), 121_000);
+    // The other rank came 10 us later to the first one: 10 of our 45 us are waiting.
+    let theirs = read(&on_the_host(1000, 35));
+    let told = tiling::by_part(&tiling::tile(&events, &graph, &run, &Peers::new(&events, &[theirs])));
+    assert_eq!(told[..2], [(Part::PeerWait, 10_000), (Part::Transfer, 80_000)]);
+}
+
+/// A number that ties a call to its operation is read whole or refused: one that was passed over would untie them.
+#[test]
+fn correlations_that_cannot_be_read_are_refused() {
+    for (written, found) in [("18446744073709551615", "18446744073709551615"), ("1.5", "1.5"), ("\"x\"", "\"x\"")] {
+        let text = by_hand().replacen("\"correlation\":1", &format!("\"correlation\":{written}"), 1);
+        let refused = Events::read_from(Cursor::new(text.into_bytes()), Path::new("by hand")).unwrap_err().to_string();
+        assert!(refused.contains("args.correlation: expected a whole number below 2^63"), "{refused}");
+        assert!(refused.contains(found) && refused.contains("by hand"), "{refused}");
+    }
+    let largest = by_hand().replace("\"correlation\":1", "\"correlation\":9223372036854775807");
+    assert!(Events::read_from(Cursor::new(largest.into_bytes()), Path::new("by hand")).is_ok());
+}
+
+/// Waits for gloo in recorded traces of data parallelism on processors are communication, and what moved the bytes is named.
+#[test]
+fn recorded_waits_for_gloo_are_communication() {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/traces/torch_ddp_rank0_device.json.gz");
+    let events = Events::read(&file).unwrap();
+    let graph = clip(&events, "", &(0..=0)).unwrap();
+    let found = tiling::tile(&events, &graph, &Run::recorded(&graph), &Peers::default());
+    let named = |s: &&flowspace::trace::critical::Stretch| {
+        let event = events.list.get(graph.units[s.unit as usize].event as usize);
+        event.is_some_and(|e| events.name(e).starts_with("gloo:"))
+    };
+    let of = |part: Part| found.iter().filter(|s| s.part == part).map(|s| s.end - s.start).sum::<i64>();
+    let longest = found.iter().filter(|s| s.part == Part::Communication).filter(named).map(|s| s.end - s.start).max();
+    assert!(of(Part::Communication) > 0 && longest > Some(0), "{:?}", tiling::by_part(&found));
+    // No gap in which a collective ended stands as the interpreter's.
+    let ends: Vec<i64> = (events.list.iter().filter(|e| events.name(e).starts_with("gloo:"))).map(|e| e.end).collect();
+    let waits = |s: &&flowspace::trace::critical::Stretch| {
+        s.part == Part::Interpreter && ends.iter().any(|e| s.start < *e && *e < s.end)
+    };
+    assert_eq!(found.iter().filter(waits).count(), 0);
+}
+
 /// The tiling holds on every trace: stretches follow each other without gaps from the window's begin to its end, and running the graph
 /// gives the recorded times back to the nanosecond.
 fn holds(events: &Events, annotation: &str) {

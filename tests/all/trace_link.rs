@@ -622,3 +622,26 @@ fn shared_critical_paths() {
     }
     assert_eq!(agreed, 9);
 }
+
+/// What a replay does not explain is told by kind, and the longest of it by name: of six kernels that begin 5 us after their calls one begins 800 us late.
+#[test]
+fn delays_without_explanation_are_named() {
+    let mut events = Vec::new();
+    for n in 0..6u64 {
+        let (call, late) = (1000 * n, if n == 3 { 800 } else { 0 });
+        events.push(format!(
+            r#"{{"ph":"X","cat":"cuda_runtime","name":"cudaLaunchKernel","pid":1,"tid":1,"ts":{call},"dur":2,"args":{{"correlation":{}}}}}"#,
+            n + 1
+        ));
+        events.push(format!(
+            r#"{{"ph":"X","cat":"kernel","name":"k{n}","pid":0,"tid":7,"ts":{},"dur":10,"args":{{"correlation":{},"device":0,"stream":7}}}}"#,
+            call + 5 + late,
+            n + 1
+        ));
+    }
+    let (trace, _) = from_text(&format!(r#"{{"traceEvents":[{}]}}"#, events.join(",")));
+    let timing = Timing::new(&trace, Delays::Typical).unwrap();
+    let named: Vec<(Ns, &str)> =
+        timing.unexplained_longest.iter().map(|l| (l.0, &*trace.nodes[l.1 as usize].name)).collect();
+    assert_eq!((named, timing.unexplained_ns), (vec![(800 * US, "k3")], [800 * US, 0, 0, 0]));
+}

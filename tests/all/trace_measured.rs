@@ -1,6 +1,8 @@
 //! Measured times of a device trace go to the kernels of the graph.
 
 use super::trace_lower::{flop, flowspace, folder, node, sharded_trace, written};
+use super::trace_tools::{scratch, text as path_text};
+use flowspace::trace::chakra::{Node, NodeType};
 use flowspace::trace::lower::coverage::coverage;
 use flowspace::trace::lower::{Request, load, lower};
 use flowspace::workload::trace::explicit;
@@ -104,7 +106,10 @@ fn measured_times_go_to_the_kernels() {
     let counted: Vec<i64> = nodes.iter().filter_map(|n| n.int("num_ops")).collect();
     let known = coverage(&load(&linked, &Request::default()).unwrap()).flop as i64;
     assert!(counted.len() >= 7 && (counted.iter().sum::<i64>() - known - 1).abs() <= 7, "{counted:?} of {known}");
-    assert!(nodes.iter().filter(|n| n.int("num_ops").is_some()).all(|n| n.uint("tensor_size").is_some_and(|b| b > 0)));
+    let on_device = |n: &&Node| n.flag("is_cpu_op") == Some(false) && n.int("num_ops").is_some();
+    assert!(nodes.iter().filter(on_device).all(|n| n.uint("tensor_size").is_some_and(|b| b > 0)));
+    let computes = || nodes.iter().filter(|n| n.kind == NodeType::Comp);
+    assert!(computes().all(|n| n.int("num_ops").is_some() && n.uint("tensor_size").is_some()));
     // Refused, with what is missing.
     for (args, part) in [
         (vec!["lower", device.to_str().unwrap()], "give the execution trace of the same run"),
@@ -121,4 +126,34 @@ fn measured_times_go_to_the_kernels() {
     flowspace(&["trace", "link", "--device", &text(&device), "--out", &text(&alone)]);
     let (code, _, err) = flowspace(&["trace", "lower", &text(&alone)]);
     assert!(code == 1 && err.contains("without a host trace and without shapes"), "{err}");
+}
+
+/// Where no device has worked, the operators that a simulator is given have their own FLOP and bytes, and together those that are counted.
+#[test]
+fn operators_of_processors_have_their_flop() {
+    let file =
+        |what: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/traces/torch_mlp_{what}.json.gz"));
+    let dir = scratch("processors");
+    let linked = dir.join("linked.et");
+    let (code, _, err) = flowspace(&[
+        "trace",
+        "link",
+        "--host",
+        &path_text(&file("host")),
+        "--device",
+        &path_text(&file("device")),
+        "--out",
+        &path_text(&linked),
+    ]);
+    assert_eq!(code, 0, "{err}");
+    let simulated = dir.join("run.0.et");
+    let (code, _, err) =
+        flowspace(&["trace", "convert", &path_text(&linked), "--rank", "0", "--out", &path_text(&simulated)]);
+    assert_eq!(code, 0, "{err}");
+    let nodes = flowspace::trace::chakra::read(&simulated).unwrap().nodes;
+    assert!(nodes.iter().all(|n| n.int("num_ops").is_some() && n.uint("tensor_size").is_some()));
+    let sum: i64 = nodes.iter().filter_map(|n| n.int("num_ops")).sum();
+    let known = coverage(&load(&linked, &Request::default()).unwrap()).flop as i64;
+    // What is counted is one of the two recorded steps, which do the same.
+    assert!(known > 0 && sum == 2 * known, "{sum} of {known}");
 }

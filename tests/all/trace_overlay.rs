@@ -118,7 +118,9 @@ pub(super) fn obeys(drawn: &Value) -> (BTreeSet<String>, usize) {
 
 /// The overlay of a file's critical path.
 fn overlay(file: &Path, show: &str, more: &[&str]) -> Value {
-    let to = text(&scratch("overlay").join(format!("{show}.json")));
+    // A folder a trace: tests run beside each other.
+    let name = file.file_name().unwrap().to_string_lossy();
+    let to = text(&scratch(&format!("overlay_of_{name}")).join(format!("{show}.json")));
     let file = text(file);
     out(&[&["trace", "critical-path", &file, "--overlay", &to, "--show", show], more].concat());
     serde_json::from_slice(&std::fs::read(to).unwrap()).unwrap()

@@ -378,3 +378,68 @@ fn inputs_without_an_end() {
         }
     }
 }
+
+/// Ranks of two runs in one folder would be taken for one run: what is left of another run is named, and nothing is written.
+#[test]
+fn ranks_of_two_runs_are_not_mixed() {
+    let folder = scratch("two_runs");
+    let to = text(&folder);
+    let pattern =
+        |ranks: &str, name: &str| flowspace(&["trace", "generate", "--pattern", name, "--ranks", ranks, "--out", &to]);
+    assert!(pattern("4", "all_reduce").status.success());
+    // As many again, and other files beside them, are fine.
+    assert!(pattern("4", "all_reduce").status.success());
+    assert!(pattern("2", "all_gather").status.success());
+    let refused = pattern("3", "all_reduce");
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success() && message.contains("all_reduce.3.et is of another run"), "{message}");
+    // A language model's groups stand for all traces of the folder.
+    let plan = ["--workload", "gpt3-175b", "--system", "selene-2022", "--out", &to, "--microbatches", "8"];
+    let refused = flowspace(&[&["trace", "generate"], &plan[..]].concat());
+    let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(
+        !refused.status.success() && message.contains("comm_group.json of the folder is that of one run"),
+        "{message}"
+    );
+    assert!(!folder.join("comm_group.json").exists() && !folder.join("trace.0.et").exists());
+}
+
+/// Host and device trace of different processes are linked, since their operators may match, and it is said.
+#[test]
+fn traces_of_two_processes_are_told() {
+    let file = |rank: u32, what: &str| text(&corpus(&format!("torch_ddp_rank{rank}_{what}.json.gz")));
+    let link = |host: u32, device: u32| {
+        let output = flowspace(&["trace", "link", "--host", &file(host, "host"), "--device", &file(device, "device")]);
+        assert!(output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(!link(0, 0).contains("process"));
+    let told = link(0, 1);
+    assert!(
+        told.contains("warning: the host trace is of process") && told.contains("different ranks or in different runs"),
+        "{told}"
+    );
+}
+
+/// `trace report --plot` draws what its tables say: a figure for each analysis that the trace has something of.
+#[test]
+fn reports_are_drawn() {
+    let folder = scratch("drawn");
+    let stem = text(&folder.join("r"));
+    out(&["trace", "report", &text(&corpus("kineto_streams.json")), "--plot", &stem]);
+    let figure = |of: &str| std::fs::read_to_string(folder.join(format!("r-{of}.svg"))).unwrap();
+    let report: Value =
+        serde_json::from_str(&out(&["trace", "report", &text(&corpus("kineto_streams.json")), "--format", "json"]))
+            .unwrap();
+    for stream in report["idle"].as_array().unwrap() {
+        assert!(figure("idle").contains(&format!("stream {}", stream["stream"])));
+    }
+    for t in report["kernel_types"].as_array().unwrap() {
+        // A long name stands on several lines.
+        let drawn = figure("running");
+        assert!(t["kernel_type"].as_str().unwrap().to_lowercase().split(' ').all(|word| drawn.contains(word)));
+    }
+    assert!(figure("kernels").contains("<svg") && folder.join("r-kernels.png").is_file());
+    let nowhere = flowspace(&["trace", "report", &text(&corpus("kineto_streams.json")), "--plot", "/no/such/folder/r"]);
+    assert!(!nowhere.status.success() && String::from_utf8_lossy(&nowhere.stderr).contains("there is no folder"));
+}

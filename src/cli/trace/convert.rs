@@ -6,7 +6,7 @@ use crate::cli::{Failure, output};
 use crate::trace::chakra::CommGroups;
 use crate::trace::convert::{Conversion, ConvertReport, write_to};
 use crate::trace::link::LinkedTrace;
-use crate::trace::output::fill;
+use crate::trace::output::{fill, no_other_run};
 use crate::trace::runs::recorded::pairs;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -58,6 +58,10 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
             "--rank is for one trace; the ranks of a folder are in the files' names: leave it out",
         ));
     }
+    let (folder, beginning) = (args.out.parent().unwrap_or(Path::new("")), args.out.file_name().unwrap_or_default());
+    let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
+    no_other_run(folder, &beginning.to_string_lossy(), |rank| run.contains_key(&rank), false)
+        .map_err(|e| Failure::input(e.to_string()))?;
     for (rank, pair) in &run {
         let Some(device) = &pair.device else {
             let host = pair.host.as_deref().unwrap_or(Path::new("")).display();

@@ -283,7 +283,7 @@ fn own(args: &CriticalPathArgs) -> Result<Found, Failure> {
     let others = args.peers.iter().map(|p| Events::read(p)).collect::<Result<Vec<_>, _>>()?;
     if let Some((stranger, _)) = args.peers.iter().zip(&others).find(|(_, other)| !Peers::share(&events, other)) {
         let what = format!(
-            "it has no communication kernel of a group and collective of {}: expected the trace of another rank of the same run",
+            "it communicates in no group and collective of {}: expected the trace of another rank of the same run",
             args.file.display()
         );
         return Err(at(stranger, what));

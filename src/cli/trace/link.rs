@@ -6,6 +6,7 @@ use crate::trace::detect::{Format, detect};
 use crate::trace::link::{LinkReport, LinkedTrace, Steps, file, link};
 use crate::trace::{host, kineto};
 use clap::Args;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// Where a linked trace comes from, when it is linked on the way.
@@ -84,8 +85,18 @@ pub(super) fn read_and_link(
     let steps = if steps.is_empty() { Steps::All } else { Steps::Numbers(steps.to_vec()) };
     let (trace, report) =
         link(host.as_ref(), &device, &steps).map_err(|e| Failure::input(format!("{}: {e}", device_path.display())))?;
-    if host.is_some() {
+    if let Some(host) = &host {
         one_run(&report)?;
+        if let Some(process) =
+            host.pid.filter(|p| !trace.threads.is_empty() && trace.threads.iter().all(|t| t.pid != *p))
+        {
+            let others: BTreeSet<String> = trace.threads.iter().map(|t| t.pid.to_string()).collect();
+            let others = others.into_iter().collect::<Vec<_>>().join(", ");
+            say!(
+                "warning: the host trace is of process {process}, the device trace of process {others}: they were recorded on different ranks or in \
+                 different runs, so that what one rank or run does otherwise is not told apart"
+            );
+        }
     }
     Ok((trace, report))
 }

@@ -10,6 +10,7 @@ use crate::trace::replay::retime::{Retimed, Target, retime};
 use crate::trace::replay::{Delays, Figures, Replay, Timing, recorded};
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 
@@ -109,10 +110,10 @@ pub fn run(args: &ReplayArgs) -> Result<i32, Failure> {
     });
     let recorded = recorded(&trace);
     let text = if args.json || args.format == Format::Json {
-        as_json(&recorded, &replay, &timing, retimed.as_ref())
+        as_json(&trace, &recorded, &replay, &timing, retimed.as_ref())
     } else {
         let header = retimed.as_ref().map(retimed_text).unwrap_or_default();
-        format!("{header}{}", as_text(&recorded, &replay, &timing))
+        format!("{header}{}", as_text(&trace, &recorded, &replay, &timing))
     };
     crate::cli::print(&text);
     Ok(0)
@@ -150,6 +151,23 @@ fn ms(ns: Ns) -> String {
 const UNEXPLAINED: [(&str, &str); 4] =
     [("kernels", "kernels"), ("copies", "copies"), ("fills", "fills"), ("operations of launched graphs", "graphs")];
 
+/// A delay that nothing explains.
+#[derive(Debug, Serialize)]
+struct Late<'t> {
+    /// Its length.
+    ns: Ns,
+    /// What began late.
+    name: &'t str,
+    /// When it began, from the trace's begin.
+    start_ns: Ns,
+}
+
+/// The longest delays that nothing explains.
+fn unexplained_longest<'t>(trace: &'t LinkedTrace, timing: &Timing) -> Vec<Late<'t>> {
+    let late = |&(ns, node): &(Ns, u32)| trace.node(node).map(|n| Late { ns, name: &n.name, start_ns: n.start_ns });
+    timing.unexplained_longest.iter().filter_map(late).collect()
+}
+
 /// What is shown of each schedule.
 fn rows(f: &Figures) -> [(&'static str, &'static str, Ns); 8] {
     [
@@ -164,7 +182,7 @@ fn rows(f: &Figures) -> [(&'static str, &'static str, Ns); 8] {
     ]
 }
 
-fn as_text(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
+fn as_text(trace: &LinkedTrace, recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["", "recorded", "replayed", "difference"]);
@@ -200,11 +218,21 @@ fn as_text(recorded: &Figures, replay: &Replay, timing: &Timing) -> String {
             ms(unexplained),
             list.join(", ")
         ));
+        for late in unexplained_longest(trace, timing) {
+            let name: String = late.name.chars().take(80).collect();
+            out.push_str(&format!("  {} before {name} at {}\n", ms(late.ns), ms(late.start_ns)));
+        }
     }
     out
 }
 
-fn as_json(recorded: &Figures, replay: &Replay, timing: &Timing, retimed: Option<&Retimed>) -> String {
+fn as_json(
+    trace: &LinkedTrace,
+    recorded: &Figures,
+    replay: &Replay,
+    timing: &Timing,
+    retimed: Option<&Retimed>,
+) -> String {
     let figures = |f: &Figures| {
         let mut map: serde_json::Map<String, serde_json::Value> =
             rows(f).iter().map(|(_, key, ns)| ((*key).to_owned(), json!(ns))).collect();
@@ -220,6 +248,7 @@ fn as_json(recorded: &Figures, replay: &Replay, timing: &Timing, retimed: Option
         "critical_path": { "length_ns": replay.path.length_ns(), "shares_ns": shares },
         "unexplained_ns": timing.unexplained_ns.iter().sum::<Ns>(),
         "unexplained_of_ns": UNEXPLAINED.iter().zip(timing.unexplained_ns).map(|((_, key), ns)| ((*key).to_owned(), json!(ns))).collect::<serde_json::Map<_, _>>(),
+        "unexplained_longest": unexplained_longest(trace, timing),
         "retimed": retimed,
     });
     format!("{value:#}\n")

@@ -1,7 +1,9 @@
 //! `flowspace trace report`.
 
+mod drawn;
+
 use super::critical_path::{Format, quoted, right, table};
-use crate::cli::Failure;
+use crate::cli::{Failure, output};
 use crate::trace::critical::compat::Table as Rows;
 use crate::trace::report::stats::Summary;
 use crate::trace::report::{Change, Report, diff, report};
@@ -23,6 +25,9 @@ pub struct ReportArgs {
     /// Format on standard output; CSV has one row for each figure.
     #[arg(long, value_enum, default_value = "text")]
     pub format: Format,
+    /// Draw what the device did as figures: STEM-running, STEM-idle, STEM-kernels, STEM-queues and STEM-bandwidth, each as SVG, PNG and PDF.
+    #[arg(long, value_name = "STEM")]
+    pub plot: Option<PathBuf>,
 }
 
 /// Computes and prints.
@@ -30,6 +35,8 @@ pub struct ReportArgs {
 /// # Errors
 /// [`Failure`]: a trace that cannot be read.
 pub fn run(args: &ReportArgs) -> Result<i32, Failure> {
+    // Each figure is a file in this folder.
+    output::check(args.plot.iter().map(|stem| drawn::stem(stem, "running")).collect::<Vec<_>>().iter(), [])?;
     let rows = Rows::read(&args.file)?;
     let found = report(&rows, args.top);
     let mut changes = args.diff.as_deref().map(Rows::read).transpose()?.map(|other| diff(&rows, &other));
@@ -48,6 +55,13 @@ pub fn run(args: &ReportArgs) -> Result<i32, Failure> {
         Format::Text => text(&found, changes.as_deref()),
     };
     crate::cli::print(&text);
+    if let Some(stem) = &args.plot {
+        let files = drawn::draw(&found, stem).map_err(|e| Failure::input(e.to_string()))?;
+        if files.is_empty() {
+            say!("no figure is drawn: the trace has no operations of a device");
+        }
+        files.iter().for_each(|file| say!("{}", file.display()));
+    }
     Ok(0)
 }
 

@@ -21,7 +21,7 @@ use crate::model::ranks::{Group, Parallelism, Place, Ranks};
 use crate::plan::Plan;
 use crate::trace::TraceError;
 use crate::trace::chakra::{CommGroups, CommType, Metadata, NodeType};
-use crate::trace::output::fill;
+use crate::trace::output::{fill, no_other_run};
 use crate::workload::language::LanguageModel;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -79,6 +79,7 @@ pub fn write(
             job.microbatches
         ));
     }
+    no_other_run(folder, &wanted.prefix, |rank| rank < e.chips(), true).map_err(|e| e.to_string())?;
     std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e).to_string())?;
     for rank in 0..e.chips() {
         let path = folder.join(format!("{}.{rank}.et", wanted.prefix));

@@ -28,6 +28,7 @@ use crate::plan::Plan;
 use crate::system::options::{Charge, GradientReduction, Layouts, Overlap, Pipeline};
 use crate::trace::TraceError;
 use crate::trace::chakra::{CommGroups, CommType, NodeType};
+use crate::trace::output::no_other_run;
 use comms::{Comm, Crossing};
 use groups::Groups;
 use nodes::{Nodes, metadata, number, text};
@@ -139,6 +140,8 @@ pub fn write(plan: &Plan, folder: &Path, wanted: &Wanted) -> Result<Written, Str
             job.microbatches
         ));
     }
+    let ranks = job.groups.ranks.count();
+    no_other_run(folder, &wanted.prefix, |rank| rank < ranks, true).map_err(|e| e.to_string())?;
     std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e).to_string())?;
     let all = u64::try_from(plan.figures.iteration.microbatches as i64).unwrap_or(0);
     let mut written = Written {

@@ -1,6 +1,7 @@
 //! Communication in the terms of Chakra: kind, bytes, group, peers.
 
 use crate::trace::chakra::{CommGroups, CommType, Made, NodeType};
+use crate::trace::collective::host_collective;
 use crate::trace::host::RECORD_PARAM_COMMS;
 use crate::trace::link::{LinkedNode, LinkedTrace};
 use crate::trace::{Collective, Text};
@@ -103,7 +104,7 @@ pub fn comm_call(trace: &LinkedTrace, node: &LinkedNode) -> Option<CommCall> {
     while let (None, Some(n)) = (found, at.and_then(|a| trace.node(a))) {
         if n.name.starts_with("nccl:")
             || n.name.starts_with("c10d::")
-            || n.name.starts_with("gloo:")
+            || host_collective(&n.name).is_some()
             || n.name.starts_with("rccl:")
         {
             found = meaning(&n.name);
@@ -155,7 +156,7 @@ pub fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
                 found.insert(i, (c, node.dur_ns));
                 open = Some(i);
             }
-        } else if node.name.starts_with("gloo:") {
+        } else if host_collective(&node.name).is_some() {
             match open.take().and_then(|o| found.get_mut(&o)) {
                 Some((_, dur)) => *dur = node.dur_ns,
                 None => found.extend(call(node).map(|c| (i, (c, node.dur_ns)))),

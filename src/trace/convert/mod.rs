@@ -250,6 +250,8 @@ impl<'a> Conversion<'a> {
             out.int("exclusive_ns", i64::try_from(own).unwrap_or(i64::MAX));
         }
         out.flag("is_cpu_op", true);
+        // What an operator has a device do is its kernels'.
+        self.amount(out, self.amounts.get(&i).copied().unwrap_or_default(), 0.0);
         if let Facts::Host(facts) = &node.facts {
             host_facts(out, facts);
         }
@@ -274,10 +276,8 @@ impl<'a> Conversion<'a> {
         }
         // Simulators divide by either, and skip a node without bytes.
         let moved = node.device().and_then(|d| d.bytes).map(|b| (0.0, b as f64));
-        if let Some((flop, bytes)) = self.amounts.get(&i).copied().or(moved) {
-            let whole = |x: f64| x.ceil().max(1.0);
-            out.int("num_ops", whole(flop) as i64);
-            out.uint("tensor_size", whole(bytes) as u64);
+        if let Some(amount) = self.amounts.get(&i).copied().or(moved) {
+            self.amount(out, amount, 1.0);
         }
         if self.communicates.get(i as usize) == Some(&true) {
             match comm_call(trace, node) {
@@ -285,6 +285,13 @@ impl<'a> Conversion<'a> {
                 None => *self.report.unknown_communication.entry(node.name.to_string()).or_default() += 1,
             }
         }
+    }
+
+    /// FLOP and bytes of a node, at least so much.
+    fn amount(&self, out: &mut Made<'a>, (flop, bytes): (f64, f64), least: f64) {
+        let whole = |x: f64| x.ceil().max(least);
+        out.int("num_ops", whole(flop) as i64);
+        out.uint("tensor_size", whole(bytes) as u64);
     }
 
     fn communication(&mut self, out: &mut Made<'a>, call: &CommCall, node: &LinkedNode) {

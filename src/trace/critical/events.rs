@@ -1,6 +1,7 @@
 //! The events of a trace that a timeline is made of, in whole nanoseconds: 48 bytes each, names held once.
 
 use super::symbols::Symbols;
+use crate::trace::collective::host_collective;
 use crate::trace::kineto::{Category, Reader, Seen, SeenArgs, Wrong, into, into_from};
 use crate::trace::raw::Raw;
 use crate::trace::{TraceError, TraceErrors};
@@ -24,6 +25,8 @@ pub enum Kind {
     Kernel,
     /// A kernel that communicates.
     Communication,
+    /// A collective or message that a thread of the host carries out.
+    Exchange,
     /// A copy or fill on the device.
     Copy,
 }
@@ -32,6 +35,28 @@ impl Kind {
     /// Whether it runs on a device.
     pub fn on_device(self) -> bool {
         matches!(self, Self::Kernel | Self::Communication | Self::Copy)
+    }
+
+    /// Whether it moves data between ranks.
+    pub fn communicates(self) -> bool {
+        matches!(self, Self::Communication | Self::Exchange)
+    }
+
+    /// Whether a host thread works while it is innermost. What only names a range does not.
+    pub fn host_works(self) -> bool {
+        matches!(self, Self::Operator | Self::Call | Self::Exchange)
+    }
+
+    /// A range of the host by its name. Kineto before 2022 writes PyTorch's own ranges (`ProfilerStep#5`, `Optimizer.step#SGD.step`) as operators;
+    /// the names of operators have no `#`.
+    fn of_range(name: &str, said: Self) -> Self {
+        if host_collective(name).is_some() {
+            Self::Exchange
+        } else if name.contains('#') {
+            Self::Annotation
+        } else {
+            said
+        }
     }
 }
 
@@ -88,8 +113,8 @@ impl Reader for Events {
         let Some(category) = Category::known(seen.category.as_deref().unwrap_or_default()) else { return Ok(()) };
         let name = seen.name.as_deref().ok_or_else(|| ("name".to_owned(), "missing".to_owned()))?;
         let kind = match category {
-            Category::CpuOp => Kind::Operator,
-            Category::UserAnnotation => Kind::Annotation,
+            Category::CpuOp => Kind::of_range(name, Kind::Operator),
+            Category::UserAnnotation => Kind::of_range(name, Kind::Annotation),
             Category::PythonFunction => Kind::Python,
             Category::Runtime | Category::Driver => Kind::Call,
             Category::Kernel => Kind::Kernel,
@@ -105,6 +130,13 @@ impl Reader for Events {
         let end = start.checked_add(duration).filter(|e| e.abs() < i64::MAX / 4 && start.abs() < i64::MAX / 4);
         let end = end.ok_or_else(|| wrong("the event lies more than 73 years from zero".into()))?;
         let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(Raw::integer);
+        // A number that ties events together and cannot be read would untie them.
+        if let Some(wrong) = seen.args.correlation.as_ref().filter(|c| c.integer().is_none()) {
+            return Err((
+                "args.correlation".to_owned(),
+                format!("expected a whole number below 2^63, found {}", wrong.kind()),
+            ));
+        }
         let small = |raw: &Option<Raw<'_>>| integer(raw).and_then(|i| i32::try_from(i).ok());
         let track = self.place(seen.pid.as_ref(), seen.tid.as_ref());
         let name = self.names.add(name);
@@ -168,7 +200,7 @@ impl Events {
     }
 
     fn checked(self, path: &Path) -> Result<Self, TraceErrors> {
-        let works = |e: &Event| e.kind.on_device() || matches!(e.kind, Kind::Operator | Kind::Call);
+        let works = |e: &Event| e.kind.on_device() || e.kind.host_works();
         if self.list.iter().any(works) {
             Ok(self)
         } else {

@@ -7,6 +7,9 @@
 //!
 //! - host: a piece follows the piece before it on its thread. Where another thread ended work inside the gap, the piece waited for the latest
 //!   of these (a backward thread starts, and returns to, the forward thread).
+//!   A thread that only asks whether the device is done is waited for by nobody.
+//! - collectives of the host (gloo): one that began after a gap of its thread follows the begin of its caller (`exchange`); who waits for it is told as for
+//!   any thread.
 //! - launch: an operation begins no earlier than its call began. Of a graph launch this holds for every operation.
 //! - stream: an operation begins when the one before it on its stream has ended.
 //! - wait: an operation that began later than both explain waited for the operation of its device that ended last before it began.
@@ -14,6 +17,7 @@
 //!   before it returned of those launched before it began.
 
 use super::events::{Event, Events, Kind};
+use super::exchange::Callers;
 use super::thread::{NONE, Piece, pieces};
 use crate::units::middle;
 use foldhash::fast::RandomState;
@@ -129,6 +133,12 @@ fn blocks(name: &str) -> bool {
     rest.ends_with("Synchronize") || rest.starts_with("Memcpy") || rest.starts_with("CtxSynchronize")
 }
 
+/// Calls that ask whether the device is done, and return at once.
+fn queries(name: &str) -> bool {
+    let rest = ["cuda", "hip", "cu"].iter().find_map(|p| name.strip_prefix(p)).unwrap_or("");
+    rest.starts_with("EventQuery") || rest.starts_with("StreamQuery")
+}
+
 struct Builder<'e> {
     events: &'e Events,
     window: (i64, i64),
@@ -177,24 +187,34 @@ pub(super) fn build(events: &Events, window: (i64, i64), main: Option<(u32, u32)
     let (mut units, edges) = (Vec::with_capacity(2 * events.list.len()), Vec::with_capacity(3 * events.list.len()));
     units.push(begin);
     let mut b = Builder { events, window, units, edges, against_time: 0 };
-    let (threads, launches) = host(&mut b);
+    let (threads, launches, calls) = host(&mut b);
     let operations = device(&mut b, &launches);
+    // What is of no more use makes room.
+    drop(launches);
     let (typical_launch, typical_gap) = device_edges(&mut b, &operations);
     waits(&mut b, &operations);
-    host_edges(&mut b, &threads);
-    finish(b, &threads, main, (typical_launch, typical_gap))
+    drop(operations);
+    host_edges(&mut b, &threads, &calls);
+    finish(&mut b, &threads, main);
+    drop((threads, calls));
+    order(b, (typical_launch, typical_gap))
 }
 
 /// Units of a thread in order, each with whether Python or an annotation was open in the gap before it.
 struct Thread {
     track: (u32, u32),
+    /// It only asks whether the device is done (the watchdog of a communication library).
+    asks: bool,
     units: Vec<(u32, bool)>,
 }
 
 /// First unit of each call that launched something, by process and correlation.
 type Launches = HashMap<i64, u32, RandomState>;
 
-fn host(b: &mut Builder<'_>) -> (Vec<Thread>, Launches) {
+/// First unit of the caller of each collective of the host, by the collective's event.
+type Calls = HashMap<u32, u32, RandomState>;
+
+fn host(b: &mut Builder<'_>) -> (Vec<Thread>, Launches, Calls) {
     let list = &b.events.list;
     let mut tracks: Vec<((u32, u32), Vec<u32>)> = b.events.tracks.iter().map(|&t| (t, Vec::new())).collect();
     for (at, e) in list.iter().enumerate().filter(|(_, e)| !e.kind.on_device()) {
@@ -203,14 +223,21 @@ fn host(b: &mut Builder<'_>) -> (Vec<Thread>, Launches) {
     tracks.retain(|t| !t.1.is_empty());
     tracks.sort_unstable_by_key(|t| t.0);
     let blocking = b.events.names.mask(blocks);
+    let asking = b.events.names.mask(queries);
     let mut seen = vec![false; list.len()];
     let mut launches = Launches::default();
+    let callers = Callers::new(b.events);
+    let mut first_of: HashMap<u32, u32, RandomState> = HashMap::default();
     let mut threads = Vec::with_capacity(tracks.len());
     for (track, thread) in tracks {
         let mut units = Vec::new();
-        for piece in pieces(b.events, &thread, b.window, &mut seen) {
+        let mut asks = true;
+        let mut row = pieces(b.events, &thread, b.window, &mut seen);
+        callers.cut_waits(b.events, &mut row);
+        for piece in row {
             let event = &list[piece.event as usize];
             let call = event.kind == Kind::Call;
+            asks &= call && asking[event.name as usize];
             let unit = if call && piece.last && blocking[event.name as usize] {
                 // Where the wait ended is found when all operations are known.
                 let entered = b.unit(&piece, piece.start, piece.start, UnitKind::Host);
@@ -223,13 +250,28 @@ fn host(b: &mut Builder<'_>) -> (Vec<Thread>, Launches) {
                 units.push((unit, piece.python_before));
                 unit
             };
+            if event.kind == Kind::Operator && callers.calls(piece.event) {
+                first_of.entry(piece.event).or_insert(unit);
+            }
             if call && event.correlation != -1 {
                 launches.entry(event.correlation).or_insert(unit);
             }
         }
-        threads.push(Thread { track, units });
+        threads.push(Thread { track, asks, units });
     }
-    (threads, launches)
+    let carried = |(at, e): (u32, &Event)| {
+        let caller = callers.of(at).filter(|_| e.kind == Kind::Exchange)?;
+        Some((at, *first_of.get(&caller)?))
+    };
+    let calls: Calls = (0u32..).zip(list).filter_map(carried).collect();
+    // A collective is its caller's, as an operation of the device is.
+    for &(unit, _) in threads.iter().flat_map(|t| &t.units) {
+        let caller = calls.get(&b.units[unit as usize].event).map(|c| b.units[*c as usize]);
+        if let Some(caller) = caller {
+            (b.units[unit as usize].operator, b.units[unit as usize].module) = (caller.operator, caller.module);
+        }
+    }
+    (threads, launches, calls)
 }
 
 fn device(b: &mut Builder<'_>, launches: &Launches) -> Vec<Operation> {
@@ -349,10 +391,10 @@ fn waits(b: &mut Builder<'_>, operations: &[Operation]) {
 }
 
 /// Order of the host: on each thread, and from thread to thread.
-fn host_edges(b: &mut Builder<'_>, threads: &[Thread]) {
+fn host_edges(b: &mut Builder<'_>, threads: &[Thread], calls: &Calls) {
     // Ends of all threads' work, each with its place on its thread.
     let mut ends: Vec<(i64, u32, u32)> = Vec::new();
-    for (t, thread) in threads.iter().enumerate() {
+    for (t, thread) in threads.iter().enumerate().filter(|(_, thread)| !thread.asks) {
         let of = |(place, unit): (usize, &(u32, bool))| (b.units[unit.0 as usize].end, t as u32, place as u32);
         ends.extend(thread.units.iter().enumerate().map(of));
     }
@@ -369,7 +411,12 @@ fn host_edges(b: &mut Builder<'_>, threads: &[Thread]) {
                 let next = threads[e.1 as usize].units.get(e.2 as usize + 1);
                 e.1 != t as u32 && next.is_none_or(|n| b.units[n.0 as usize].start >= begin)
             };
-            let handed = if begin > since {
+            let called = if begin > since { calls.get(&b.units[unit as usize].event).copied() } else { None };
+            if let Some(from) = called {
+                let lag = begin - b.units[from as usize].start;
+                b.edges.push((unit, Edge { from, lag, at_start: true, delay: Delay::Launch }));
+            }
+            let handed = if begin > since && called.is_none() {
                 let until = ends.partition_point(|e| e.0 <= begin);
                 ends[..until].iter().rev().take_while(|e| e.0 > since).take(64).find(stopped).copied()
             } else {
@@ -385,10 +432,10 @@ fn host_edges(b: &mut Builder<'_>, threads: &[Thread]) {
                 (_, true) => Delay::Interpreter,
                 (_, false) => Delay::Gap,
             };
-            match (handed, previous) {
-                (Some(_), None) => {}
-                (Some(_), Some(p)) => push(b, unit, p, 0, start - since, Delay::Order),
-                (None, p) => push(b, unit, p.unwrap_or(0), begin - since, start - begin, delay),
+            match (handed.is_some() || called.is_some(), previous) {
+                (true, None) => {}
+                (true, Some(p)) => push(b, unit, p, 0, start - since, Delay::Order),
+                (false, p) => push(b, unit, p.unwrap_or(0), begin - since, start - begin, delay),
             }
             previous = Some(unit);
         }
@@ -405,8 +452,8 @@ fn push(b: &mut Builder<'_>, to: u32, from: u32, lag: i64, late: i64, delay: Del
     }
 }
 
-/// Units without a dependency begin with the window; the last work ends it; units come into an order.
-fn finish(mut b: Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>, typical: (i64, i64)) -> Graph {
+/// Units without a dependency begin with the window; the last work ends it.
+fn finish(b: &mut Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>) {
     let n = b.units.len();
     // A unit must have an edge that explains its start; where none does, the window's begin does.
     let (mut explained, mut followed) = (vec![false; n], vec![false; n]);
@@ -421,14 +468,17 @@ fn finish(mut b: Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>, typi
     b.units.push(sink);
     let last_of = |units: &mut dyn Iterator<Item = u32>| units.max_by_key(|&u| (b.units[u as usize].end, u));
     let on_main = main.and_then(|m| threads.iter().find(|t| t.track == m)).and_then(|t| t.units.last()).map(|u| u.0);
-    let last = on_main.or_else(|| last_of(&mut (1..n as u32))).unwrap_or(0);
+    let mut asks = vec![false; n];
+    let asking = threads.iter().filter(|t| t.asks).flat_map(|t| &t.units);
+    asking.for_each(|(unit, _)| asks[*unit as usize] = true);
+    let works = last_of(&mut (1..n as u32).filter(|u| !asks[*u as usize]));
+    let last = on_main.or(works).or_else(|| last_of(&mut (1..n as u32))).unwrap_or(0);
     b.edge(n as u32, last, false, None, Delay::After);
     for unit in 1..n as u32 {
-        if unit != last && !followed[unit as usize] {
+        if unit != last && !followed[unit as usize] && !asks[unit as usize] {
             b.edge(n as u32, unit, false, Some(0), Delay::Order);
         }
     }
-    order(b, typical)
 }
 
 /// Sorts units by time; of equal times what others wait for comes first.
@@ -463,6 +513,9 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     let mut left: Vec<u32> = (0..n as u32).filter(|&u| waiting[u as usize] > 0).collect();
     left.sort_by_key(|&u| (u as usize + 1 == n, b.units[u as usize].start, b.units[u as usize].end, u));
     queue.append(&mut left);
+    // The window's end comes last, behind what nobody waits for too.
+    queue.retain(|&u| u as usize + 1 != n);
+    queue.push(n as u32 - 1);
     drop((left, waiting));
     let mut place = vec![0u32; n];
     queue.iter().enumerate().for_each(|(p, &u)| place[u as usize] = p as u32);

@@ -3,6 +3,7 @@
 
 pub mod compat;
 pub mod events;
+mod exchange;
 pub mod graph;
 pub mod names;
 pub mod overlay;

@@ -7,7 +7,7 @@ use crate::trace::link::nest::{Span, walk};
 /// No event.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// A stretch of time of a thread during which the same operator or call was innermost.
+/// A stretch of time of a thread during which the same operator, call or collective of the host was innermost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Piece {
     /// Start, ns.
@@ -33,14 +33,14 @@ pub(super) fn pieces(events: &Events, thread: &[u32], window: (i64, i64), seen: 
     let rank = |k: Kind| match k {
         Kind::Annotation => 0,
         Kind::Python => 1,
-        Kind::Operator => 2,
-        _ => 3,
+        Kind::Exchange => 2,
+        Kind::Operator => 3,
+        _ => 4,
     };
     let spans = thread.iter().map(|&node| {
         let e = &list[node as usize];
         Span { start: e.start, end: e.end, rank: rank(e.kind), node }
     });
-    let works = |e: &Event| matches!(e.kind, Kind::Operator | Kind::Call);
     let is_module = |e: &Event| e.kind == Kind::Python && events.name(e).starts_with("nn.Module: ");
     let mut out: Vec<Piece> = Vec::new();
     // All that is open; operators and calls; operators; modules. Each has the innermost last.
@@ -75,7 +75,7 @@ pub(super) fn pieces(events: &Events, thread: &[u32], window: (i64, i64), seen: 
                 now = until;
             }
             let event = &list[point.node as usize];
-            let meant = [true, works(event), event.kind == Kind::Operator, is_module(event)];
+            let meant = [true, event.kind.host_works(), event.kind == Kind::Operator, is_module(event)];
             for stack in open.iter_mut().zip(meant).filter(|(_, m)| *m).map(|(s, _)| s) {
                 match point.end {
                     End::Start => stack.push(point.node),

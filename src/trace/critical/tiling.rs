@@ -15,11 +15,11 @@ pub enum Part {
     Compute,
     /// A copy or fill of the device.
     MemoryCopy,
-    /// A communication kernel waits for a slower rank.
+    /// A communication kernel, or a collective that the host carries out, waits for a slower rank.
     PeerWait,
-    /// A communication kernel moves bytes.
+    /// It moves bytes.
     Transfer,
-    /// A communication kernel of which waiting and moving cannot be told apart (other ranks were not given).
+    /// Waiting and moving cannot be told apart (other ranks were not given).
     Communication,
     /// A call that launches, or the time from its begin to the begin of what it launched.
     Launch,
@@ -120,10 +120,10 @@ pub struct Peers {
     shortest: HashMap<u32, i64, RandomState>,
 }
 
-/// Start, duration and place of the communication kernels of each group, collective and name, in order.
+/// Start, duration and place of what communicates, by group, collective and name, in order.
 fn collectives(events: &Events) -> HashMap<String, Vec<(i64, i64, u32)>> {
     let mut found: HashMap<String, Vec<(i64, i64, u32)>> = HashMap::new();
-    for (at, event) in events.list.iter().enumerate().filter(|(_, v)| v.kind == Kind::Communication) {
+    for (at, event) in events.list.iter().enumerate().filter(|(_, v)| v.kind.communicates()) {
         let key = format!("{} {}", events.collective(event), events.name(event));
         found.entry(key).or_default().push((event.start, event.end - event.start, at as u32));
     }
@@ -132,7 +132,7 @@ fn collectives(events: &Events) -> HashMap<String, Vec<(i64, i64, u32)>> {
 }
 
 impl Peers {
-    /// Whether another trace has a communication kernel of a group and collective of this one.
+    /// Whether another trace has a communication kernel, or a collective of the host, of a group and collective of this one.
     pub fn share(events: &Events, other: &Events) -> bool {
         let theirs = collectives(other);
         collectives(events).keys().any(|key| theirs.contains_key(key))
@@ -176,9 +176,11 @@ pub fn tile(events: &Events, graph: &Graph, run: &Run, peers: &Peers) -> Vec<Str
             let ran = &graph.units[from];
             let whole = Stretch { start, end, part: Part::Idle, delay: None, unit: edge.from, after: edge.from };
             let event = events.list.get(ran.event as usize);
-            let waits = event.filter(|e| e.kind == Kind::Communication).and_then(|_| peers.shortest.get(&ran.event));
-            if let Some(&transfer) = waits {
-                let middle = (end - transfer).max(start);
+            let waits = event.filter(|e| e.kind.communicates());
+            let waits = waits.and_then(|e| Some((e.end, *peers.shortest.get(&ran.event)?)));
+            if let Some((ended, transfer)) = waits {
+                // The bytes move last, whichever piece of the event this is.
+                let middle = (ended - transfer).clamp(start, end);
                 add(Stretch { end: middle, part: Part::PeerWait, ..whole });
                 add(Stretch { start: middle, part: Part::Transfer, ..whole });
             } else if let Some(event) = event {
@@ -200,7 +202,7 @@ fn part_of(unit: &Unit, event: &Event, launching: &std::collections::HashSet<i64
     match (unit.kind, event.kind) {
         (UnitKind::Return, _) => Part::Blocking,
         (_, Kind::Kernel) => Part::Compute,
-        (_, Kind::Communication) => Part::Communication,
+        (_, Kind::Communication | Kind::Exchange) => Part::Communication,
         (_, Kind::Copy) => Part::MemoryCopy,
         (_, Kind::Call) if launching.contains(&event.correlation) => Part::Launch,
         (_, Kind::Call) => Part::Call,

@@ -14,7 +14,7 @@ pub enum Choice {
     Name(String),
     /// Kernels that compute.
     Compute,
-    /// Communication kernels.
+    /// Communication kernels, and collectives that the host carries out.
     Communication,
     /// Copies and fills.
     Memory,
@@ -53,7 +53,7 @@ impl Choice {
                 name.windows(part.len()).any(|w| w.eq_ignore_ascii_case(part))
             }
             Self::Compute => event.kind == Kind::Kernel,
-            Self::Communication => event.kind == Kind::Communication,
+            Self::Communication => event.kind.communicates(),
             Self::Memory => event.kind == Kind::Copy,
             Self::Device => event.kind.on_device(),
             Self::Host => matches!(event.kind, Kind::Operator | Kind::Call),

@@ -6,7 +6,7 @@ pub mod patterns;
 
 use super::TraceError;
 use super::chakra::{Attr, CommType, Metadata, Node, NodeType, Scalar, VERSION, Writer};
-use super::output::fill;
+use super::output::{fill, no_other_run};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -35,6 +35,7 @@ pub fn write(
     metadata: &Metadata,
     nodes: &[Node],
 ) -> Result<Written, TraceError> {
+    no_other_run(folder, prefix, |rank| rank < ranks, false)?;
     std::fs::create_dir_all(folder).map_err(|e| TraceError::io(folder, &e))?;
     for rank in 0..ranks {
         let path = folder.join(format!("{prefix}.{rank}.et"));

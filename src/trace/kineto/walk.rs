@@ -61,7 +61,7 @@ pub(super) fn walk<T: Reader>(source: impl Read, path: &Path, reader: &mut T) ->
 /// Bytes that are looked at as text at once, least and most: few where events are not plain, for they are looked at again.
 const WINDOW: (usize, usize) = (1 << 12, 1 << 16);
 /// Bytes of a part that one of several threads reads, least and usual ones: starting a thread takes as long as reading a few thousand.
-const PART: (usize, usize) = (1 << 16, 1 << 19);
+const PART: (usize, usize) = (1 << 16, 1 << 18);
 /// So many guesses where an event begins may be wrong before there are no more.
 const MOST_MISSES: u32 = 8;
 

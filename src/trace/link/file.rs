@@ -513,8 +513,8 @@ fn decode_plain(bytes: &[u8], strings: &mut Interner, at: usize, edges: &mut Vec
             Plain::Io(outputs, list, text) => {
                 let io = if outputs { &mut draft.host.outputs } else { &mut draft.host.inputs };
                 let slot = [&mut io.values, &mut io.shapes, &mut io.types].into_iter().nth(list)?;
-                // Half of them are `[]`.
-                *slot = if text.len() <= 2 { strings.get(text) } else { text.into() };
+                // Half of them are `[]`, and shapes and types come again each step.
+                *slot = if text.len() <= 2 || list > 0 { strings.get(text) } else { text.into() };
             }
             Plain::Attr(name, value) => draft.attr(name, &value, at, edges).ok()?,
         }

@@ -181,13 +181,16 @@ impl<'a> Reader<'a, '_> {
 
     fn number(&mut self) -> Result<Raw<'a>, String> {
         let rest = self.text.as_bytes().get(self.at..).unwrap_or_default();
-        let digits = rest.iter().position(|b| !b.is_ascii_digit()).unwrap_or(rest.len());
-        let after = rest.get(digits);
         let start = self.at;
+        let (mut read, mut digits) = (0i64, 0usize);
+        while let Some(digit) = rest.get(digits).map(|b| b.wrapping_sub(b'0')).filter(|d| *d < 10 && digits < 19) {
+            read = read.wrapping_mul(10).wrapping_add(i64::from(digit));
+            digits += 1;
+        }
+        let after = rest.get(digits);
         if (1..=18).contains(&digits) && !matches!(after, Some(b'.' | b'e' | b'E')) && (digits == 1 || rest[0] != b'0')
         {
             self.at += digits;
-            let read = rest.iter().take(digits).fold(0i64, |n, b| n * 10 + i64::from(b - b'0'));
             return Ok(Raw::Int(read));
         }
         let number = |b: &u8| b.is_ascii_digit() || matches!(b, b'-' | b'+' | b'.' | b'e' | b'E');

@@ -17,11 +17,11 @@ use std::path::Path;
 /// # Errors
 /// Nodes whose arguments are not in the notation of linked traces; a trace linked without a host trace.
 pub fn host_trace(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErrors> {
-    with_arguments(linked, path, |_| true)
+    with_arguments(linked, path, |_| true, |_| true)
 }
 
-/// The same with the arguments of those nodes alone that tell what calls do: an operator that is counted counts as a whole, whatever it calls in turn
-/// ([`crate::trace::lower::host`]). Most nodes are called so.
+/// Those nodes alone that tell what calls do: an operator that is counted counts as a whole, whatever it calls in turn ([`crate::trace::lower::host`]). What
+/// is called so, which is most nodes, is left out, but for allocations and collectives; they then belong to the operator that counts.
 ///
 /// # Errors
 /// As [`host_trace`], of the nodes whose arguments are read.
@@ -44,17 +44,27 @@ pub fn counted(linked: &LinkedTrace, path: &Path) -> Result<HostTrace, TraceErro
         let above = node.parent.map(|p| p as usize).filter(|p| *p < at);
         inside[at] = above.is_some_and(|p| inside[p] || whole[p].0);
     }
-    with_arguments(linked, path, |at| !inside[at] || whole[at].1)
+    let wanted = |at: usize| !inside[at] || whole[at].1;
+    with_arguments(linked, path, wanted, |at| wanted(at) || linked.nodes[at].collective.is_some())
 }
 
-fn with_arguments(linked: &LinkedTrace, path: &Path, wanted: impl Fn(usize) -> bool) -> Result<HostTrace, TraceErrors> {
+/// The nodes that are `kept`, with the arguments of those that are `wanted`.
+fn with_arguments(
+    linked: &LinkedTrace,
+    path: &Path,
+    wanted: impl Fn(usize) -> bool,
+    kept: impl Fn(usize) -> bool,
+) -> Result<HostTrace, TraceErrors> {
     let mut trace =
         HostTrace { schema: linked.host_schema.as_deref().unwrap_or("").to_owned(), ..HostTrace::default() };
     let (mut strings, mut lists, mut spare) = (Interner::default(), Lists::default(), python::Spare::new());
     let mut errors = Vec::new();
     for (at, node) in linked.nodes.iter().enumerate() {
         let Facts::Host(facts) = &node.facts else { continue };
-        let parent = caller(linked, node.parent);
+        if !kept(at) {
+            continue;
+        }
+        let parent = caller(linked, node.parent, &kept);
         let mut args = |io, field: &str| -> Vec<Arg> {
             if !wanted(at) {
                 return Vec::new();
@@ -103,11 +113,11 @@ fn with_arguments(linked: &LinkedTrace, path: &Path, wanted: impl Fn(usize) -> b
     Ok(trace)
 }
 
-/// Host node of the nearest caller that is one; 1, the process, if there is none.
-fn caller(linked: &LinkedTrace, mut above: Option<u32>) -> u64 {
+/// Host node of the nearest caller that is a kept one; 1, the process, if there is none.
+fn caller(linked: &LinkedTrace, mut above: Option<u32>, kept: impl Fn(usize) -> bool) -> u64 {
     loop {
-        let Some(n) = above.and_then(|a| linked.node(a)) else { return 1 };
-        match n.host() {
+        let Some((at, n)) = above.and_then(|a| Some((a as usize, linked.node(a)?))) else { return 1 };
+        match n.host().filter(|_| kept(at)) {
             Some(f) => return f.id,
             None => above = n.parent,
         }
@@ -116,7 +126,7 @@ fn caller(linked: &LinkedTrace, mut above: Option<u32>) -> u64 {
 
 /// Who called each host node, by id: those that were timed by time, the others as the host trace says.
 pub fn callers(linked: &LinkedTrace) -> HashMap<u64, u64> {
-    let of = |n: &LinkedNode| n.host().map(|f| (f.id, caller(linked, n.parent)));
+    let of = |n: &LinkedNode| n.host().map(|f| (f.id, caller(linked, n.parent, |_| true)));
     linked.nodes.iter().filter_map(of).collect()
 }
 
@@ -146,6 +156,10 @@ fn arguments<'a>(
     let values = read("values", &io.values)?;
     if lists.len() >= MOST_LISTS {
         lists.clear();
+    }
+    // Where there are no arguments, there are no shapes and types of them.
+    if values.is_empty() && &*io.shapes == "[]" && &*io.types == "[]" {
+        return Ok(Vec::new());
     }
     for (what, text) in [("shapes", &*io.shapes), ("types", &*io.types)] {
         if !lists.contains_key(text) {

@@ -72,7 +72,12 @@ pub struct Timing {
     /// Device time that no dependency explains with the delays used: sum over operations of recorded start minus the latest cause. By what began
     /// late: kernels, copies, fills, operations of launched graphs.
     pub unexplained_ns: [Ns; 4],
+    /// The longest of these delays, with their operations, the longest first.
+    pub unexplained_longest: Vec<(Ns, u32)>,
 }
+
+/// Most delays without an explanation that are told one by one.
+const MOST_UNEXPLAINED: usize = 5;
 
 fn event(node: u32, end: End) -> u32 {
     2 * node + u32::from(end == End::Finish)
@@ -98,7 +103,7 @@ impl Timing {
         let typical = delays::typical(trace, &held);
         let mut list: Vec<(u32, Arc)> = Vec::with_capacity(3 * trace.nodes.len());
         host_arcs(trace, &mut list);
-        let unexplained_ns = device_arcs(trace, &held, &typical, delays, &mut list);
+        let (unexplained_ns, unexplained_longest) = device_arcs(trace, &held, &typical, delays, &mut list);
         let events = 2 * trace.nodes.len();
         // By event, stable, so that of two equal causes the same one is always named.
         let mut first = vec![0u32; events + 1];
@@ -116,7 +121,7 @@ impl Timing {
         list.sort_by_key(|&(to, _)| to);
         let arcs: Vec<Arc> = list.into_iter().map(|(_, arc)| arc).collect();
         let idle = held.iter().map(|h| h.ready() <= h.call).collect();
-        let mut timing = Self { first, idle, arcs, order: Vec::new(), typical, unexplained_ns };
+        let mut timing = Self { first, idle, arcs, order: Vec::new(), typical, unexplained_ns, unexplained_longest };
         timing.order = timing.topological(trace)?;
         Ok(timing)
     }
@@ -323,15 +328,16 @@ fn host_arcs(trace: &LinkedTrace, list: &mut Vec<(u32, Arc)>) {
     }
 }
 
-/// Operations of the devices; returns the time that nothing explains, by kind of operation.
+/// Operations of the devices; returns the time that nothing explains, by kind of operation, and where it is longest.
 fn device_arcs(
     trace: &LinkedTrace,
     held: &[Held],
     typical: &Typical,
     delays: Delays,
     list: &mut Vec<(u32, Arc)>,
-) -> [Ns; 4] {
+) -> ([Ns; 4], Vec<(Ns, u32)>) {
     let mut unexplained = [0; 4];
+    let mut longest: Vec<(Ns, u32)> = Vec::new();
     for (i, n) in (0u32..).zip(&trace.nodes) {
         if !n.kind.on_device() || !n.timed {
             continue;
@@ -348,8 +354,14 @@ fn device_arcs(
                 h.stream.map(|t| if h.overlaps { n.start_ns } else { t + typical.gap_ns.get(c).copied().unwrap_or(0) });
             let event = h.event.map(|t| t + typical.across(h.in_graph));
             let explained = launch.max(stream).max(event).unwrap_or(n.start_ns);
+            let late = (n.start_ns - explained).max(0);
             if let Some(sum) = unexplained.get_mut(c) {
-                *sum += (n.start_ns - explained).max(0);
+                *sum += late;
+            }
+            let at = longest.partition_point(|l| l.0 >= late);
+            if late > 0 && at < MOST_UNEXPLAINED {
+                longest.insert(at, (late, i));
+                longest.truncate(MOST_UNEXPLAINED);
             }
         }
     }
@@ -380,7 +392,7 @@ fn device_arcs(
         };
         list.push((event(e.to, e.to_end), Arc { from: event(e.from, e.from_end), takes, kind }));
     }
-    unexplained
+    (unexplained, longest)
 }
 
 /// Whether the first operation of a stream began later than its launch and other streams explain.

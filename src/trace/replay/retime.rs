@@ -129,7 +129,8 @@ pub fn retime(trace: &LinkedTrace, host: Option<&HostTrace>, target: Target<'_>)
     Ok(out)
 }
 
-/// FLOP and bytes of each kernel that computes, for simulators that time kernels by a roofline: the call's, shared out by time. Where they are not known, no
+/// FLOP and bytes of each kernel that computes, for simulators that time kernels by a roofline: the call's, shared out by time; where no device has worked, of the
+/// operators that did. Where they are not known, no
 /// FLOP, and the bytes that its time would move at the rate that the trace's other kernels without products reach; nothing where no such rate is known.
 /// `communicates` says it of each node.
 pub(crate) fn amounts(
@@ -146,6 +147,13 @@ pub(crate) fn amounts(
         match calls.owner(trace, node) {
             Some(owner) => of_call.entry(owner).or_default().push(at),
             None => unknown.push(at),
+        }
+    }
+    if trace.device_nodes().next().is_none() {
+        for (at, node) in (0u32..).zip(&trace.nodes) {
+            if let Some(facts) = node.host().filter(|f| calls.steps.contains_key(&f.id)) {
+                of_call.entry(facts.id).or_default().push(at);
+            }
         }
     }
     let mut out = HashMap::new();
@@ -184,16 +192,13 @@ fn nanoseconds(s: f64) -> u64 {
 struct Calls {
     /// By id of the host node.
     steps: HashMap<u64, Step, RandomState>,
-    /// Callers by id, for what is launched below an operator.
-    callers: HashMap<u64, u64, RandomState>,
     training: bool,
 }
 
 impl Calls {
     fn of(host: &HostTrace) -> Result<Self, String> {
         let program = program(host, "trace", Steps::All, &Options::default(), &|_| None)?;
-        let callers = host.nodes.iter().map(|n| (n.id, n.parent)).collect();
-        let mut out = Self { callers, training: program.trains(), ..Self::default() };
+        let mut out = Self { training: program.trains(), ..Self::default() };
         for step in program.steps {
             out.steps.entry(step.node).or_insert(step);
         }
@@ -213,20 +218,13 @@ impl Calls {
     /// The counted operator that a kernel belongs to.
     fn owner(&self, trace: &LinkedTrace, node: &LinkedNode) -> Option<u64> {
         let mut above = node.parent;
-        let mut id = loop {
+        loop {
             let n = trace.node(above?)?;
-            match n.host() {
-                Some(facts) => break facts.id,
-                None => above = n.parent,
+            if let Some(facts) = n.host().filter(|f| self.steps.contains_key(&f.id)) {
+                return Some(facts.id);
             }
-        };
-        for _ in 0..=self.callers.len() {
-            if self.steps.contains_key(&id) {
-                return Some(id);
-            }
-            id = *self.callers.get(&id)?;
+            above = n.parent;
         }
-        None
     }
 }
 

@@ -21,6 +21,7 @@ pub use steps::{Steps, steps};
 use super::measured::Measured;
 use super::program::{Comm, Origin, Part, Program, Step, Value};
 use super::{callers, given};
+use crate::trace::collective::host_collective;
 use crate::trace::host::{Arg as HostArg, HostNode, HostTrace, Tensor};
 use crate::trace::ops::call::mutated_arguments;
 use crate::trace::ops::names::{guessed, is_collective};
@@ -243,7 +244,7 @@ impl<'t> Walk<'t> {
                 !self.counts_below.contains(&node.id)
             }
             Class::Collective => {
-                let inner = op.starts_with("nccl:") || op.starts_with("gloo:");
+                let inner = op.starts_with("nccl:") || host_collective(op).is_some();
                 if !(inner && self.has_calls_of_collectives) {
                     self.collective(node, part);
                 }
@@ -423,7 +424,7 @@ impl<'t> Walk<'t> {
 /// Threads on which gloo carries out collectives: where it runs, those that copy and look at tensors and do nothing else. What they do is the
 /// collective's own work, which its call stands for.
 fn of_backend(trace: &HostTrace) -> Set<u64> {
-    if !trace.nodes.iter().any(|n| n.name.starts_with("gloo:")) {
+    if !trace.nodes.iter().any(|n| host_collective(&n.name).is_some()) {
         return Set::default();
     }
     let mut only: Map<u64, bool> = Map::default();
