@@ -8,7 +8,7 @@
 //! **Order.** What a microbatch takes ([`super::block`]) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
 //! alone, and most of it not on the last two: kernels are added up once for each of the others. A *cell* is the degrees and one block; it
 //! has a lower bound over all its schedules, ZeRO stages, offloads and overlaps (`schedule::Plan::bound`). Cells are taken by rising bound until the bound of
-//! the next is not below the best execution found: then no cell left holds a better one. Where the inner search has a closer bound, a cell whose turn it is waits again by that. Within a cell, memory is compared with the capacity before time is
+//! the next is not below the best execution found: then no cell left holds a better one. Where the inner search has not proven the mappings of a cell, it waits again by what they take at least, and is looked at once more with more effort when its turn comes again. Within a cell, memory is compared with the capacity before time is
 //! computed, first with the schedule that keeps least (1F1B).
 //!
 //! **Inner searches.** The search knows blocks by their passes alone ([`super::block::Inner`]): a lower bound of each, from which cells are bounded and listed, and the
@@ -485,7 +485,7 @@ pub fn search_by(
     let is_spent = || deadline.left().is_none() && inner.is_spent();
     while !found.stopped && cells.list(best.as_ref().map(|(value, ..)| *value), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
-        let mut seen = vec![false; cells.len()];
+        let mut done = vec![false; cells.len()];
         for i in cells.most_promising(PROMISING) {
             if looked && deadline.is_over() {
                 break;
@@ -494,13 +494,12 @@ pub fn search_by(
                 // Left out below.
                 continue;
             }
-            cells.look(i, &mut best, &mut found, deadline)?;
-            (looked, seen[i]) = (true, true);
+            (looked, done[i]) = (true, cells.look(i, &mut best, &mut found, deadline)?);
             steps.step();
         }
         // Bounds are not negative, so that their bits rise with them.
         let place = |cells: &Cells, i: usize| Reverse((cells.bound(i).to_bits(), i));
-        let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !seen[*i]).map(|i| place(&cells, i)).collect();
+        let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !done[*i]).map(|i| place(&cells, i)).collect();
         while let Some(Reverse((_, i))) = queue.pop() {
             let bound = cells.bound(i);
             if best.as_ref().is_some_and(|(value, ..)| bound >= *value) {
@@ -514,11 +513,9 @@ pub fn search_by(
                 found.bound = found.bound.min(bound);
                 break;
             }
-            if cells.comes_closer(i) {
+            if !cells.look(i, &mut best, &mut found, deadline)? {
                 queue.push(place(&cells, i));
-                continue;
             }
-            cells.look(i, &mut best, &mut found, deadline)?;
             looked = true;
             steps.step();
         }

@@ -79,30 +79,24 @@ impl Floor {
         Self { blocks, overlap: system.overlap(), dram_bytes_per_s, launch_s }
     }
 
-    /// Of a cut, where the partitions of a block's pass take at least `least`, launches apart, and replicas gather so many bytes on a chip in `gathering` seconds. Every chip has its part of what
-    /// is gathered at least.
-    pub(super) fn at(
-        &self,
-        division: &Division,
-        least: &dyn Fn(usize, bool) -> f64,
-        gathering: &dyn Fn(f64) -> f64,
-    ) -> Blocks {
+    /// Of a cut, where replicas gather so many bytes on a chip in `gathering` seconds. Every chip has its part of what is gathered at least.
+    pub(super) fn at(&self, division: &Division, gathering: &dyn Fn(f64) -> f64) -> Blocks {
         let (samples, t) = (division.micro_batch as f64, division.tp as f64);
         let mut out = Blocks::default();
-        for (b, block) in self.blocks.iter().enumerate() {
+        for block in &self.blocks {
             let [ahead, back] = &block.passes;
             let arithmetic = |pass: &OfPass| pass.arithmetic * samples / t;
             let streamed = |pass: &OfPass| (pass.weights + pass.crossing * samples) / t;
-            let seconds = |pass: &OfPass, forward: bool| {
+            let seconds = |pass: &OfPass| {
                 let launch = if pass.is_there { self.launch_s } else { 0.0 };
                 let dram = streamed(pass) / self.dram_bytes_per_s;
                 let overlapped = combine(self.overlap, arithmetic(pass), dram, 0.0);
                 let gathered: f64 = pass.gathered.iter().map(|bytes| gathering(bytes * samples / t)).sum();
-                launch + overlapped.max(least(b, forward)) + gathered
+                launch + overlapped + gathered
             };
             *pass_of(&mut out, &block.name) = BlockPass {
-                forward_pass: seconds(ahead, true),
-                backward_pass: seconds(back, false),
+                forward_pass: seconds(ahead),
+                backward_pass: seconds(back),
                 arithmetic: arithmetic(ahead) + arithmetic(back),
                 dram_bytes: streamed(ahead) + streamed(back),
                 flop: block.flop * samples / t,

@@ -1,8 +1,8 @@
 //! The free inner search of chips that fuse: what a cut of a language model's blocks takes at best (chips that run kernel by kernel: `execution::possible`).
 //!
 //! The blocks (embedding, layers, head) are the model's graph with its adjoint, what is computed again included ([`crate::graph::recompute`]). A cut is a
-//! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): sharding of the cut, then tiles and partitions of
-//! every block, proven. Each partition is of one block and one pass, so that times add up to passes:
+//! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): all shardings of the cut, each with its best tiles and partitions of
+//! every block, by branch and bound (`joint/of_blocks.rs`). A cut is bounded by few sets of its shardings first, and by more ([`SETS`]) as long as it may be the best. Each partition is of one block and one pass, so that times add up to passes:
 //!
 //! ```text
 //! forward, backward   sums over the partitions of a pass; launches included
@@ -15,18 +15,13 @@
 //! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for. Where they share
 //! the tokens of a sample (context parallelism), kernels of the graph gather keys and values, again in the backward pass, and add up their gradients: all-gathers and reduce-scatters that are waited for.
 //!
-//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less; another sharding than the one
-//! that is best by its own objective (there may be hundreds of cuts).
+//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less, or has less to exchange between replicas.
+//! Where the fastest is not proven, what is faster is taken to divide its seconds between the passes as the one found, to keep what every mapping keeps, and to exchange the least.
 
-use super::degrees::Degrees;
 use super::floor::Floor;
-use super::instance::{Choice, build};
-use super::record::Status;
 use super::request::{Answer, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
-use super::sharding;
 use super::solver::Limits;
-use super::tiling::tile_counts;
 use crate::deadline::Deadline;
 use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use crate::execution::communication::expert_bytes;
@@ -34,10 +29,9 @@ use crate::execution::layer::Division;
 use crate::execution::machine::{Sent, Traffic};
 use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
-use crate::execution::search::ONE_KEY;
+use crate::execution::search::{ONE_KEY, ROUNDING};
 use crate::execution::{Machine, Recompute};
 use crate::graph::{Kernel, Op, Phase, Workload};
-use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::memory::of_layer;
@@ -76,16 +70,24 @@ pub struct Free {
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
     known: RefCell<HashMap<BlockKey, Option<Best>>>,
-    /// Kernels of the cuts that were mapped.
-    kernels: Cell<usize>,
-    closer: RefCell<HashMap<BlockKey, Option<Blocks>>>,
+    /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
+    spent: Cell<u64>,
     limits: Limits,
     /// What software of the chip's kind takes, by which promising cuts are told.
     software: Option<Machine>,
 }
 
-/// Kernels of the cuts that are mapped where nobody has set a time: a minute or two of large graphs, which have some 200 each.
-const MOST_KERNELS: usize = 40_000;
+/// Sets of shardings of a cut that are looked at, by effort.
+const SETS: [u64; 4] = [1, 16, 128, 1_024];
+
+/// Sets that a mapping by two passes takes as long as.
+const TWO_PASSES: u64 = 4;
+
+/// A mapping that is nearer to the fastest than this share of its time counts as the fastest in what it keeps, exchanges and uses.
+const CLOSE: f64 = 1e-3;
+
+/// Kernels times sets that are looked at where nobody has set a time: some half a minute.
+const MOST_SPENT: u64 = 1_000_000;
 
 /// The graph of a model of which `ep` replicas share the experts and `cp` the tokens of a sample. What was gathered of the others is not kept.
 fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64, cp: u64) -> Result<Workload, String> {
@@ -119,8 +121,7 @@ impl Free {
             model: model.clone(),
             graphs: RefCell::default(),
             known: RefCell::default(),
-            kernels: Cell::default(),
-            closer: RefCell::default(),
+            spent: Cell::default(),
             limits: limits.clone(),
             software,
         };
@@ -170,29 +171,49 @@ impl Free {
         uses.filter(|_| left == 1)
     }
 
-    fn map(&self, key: &BlockKey, deadline: Deadline) -> Result<Option<Best>, String> {
+    fn map(&self, key: &BlockKey, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let d = &key.division;
         let Some(uses) = self.uses(d.tp) else { return Ok(None) };
         let replicas: u64 = uses.iter().map(|u| u.dp).product();
         let graph = self.graph(key)?;
         let graph = &graph.workload;
-        self.kernels.set(self.kernels.get() + graph.kernels.len());
         let global_batch = d.micro_batch.saturating_mul(replicas);
         let workload = Workload { micro_batch: d.micro_batch, global_batch, ..graph.clone() };
+        let last = SETS.len() - 1;
+        let effort = last.min(effort as usize);
         let request = Request {
             pins: Pins { uses: Some(uses), ..Pins::default() },
             limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
-            passes: Passes::TwoPass,
+            passes: Passes::Joint,
+            joint_nodes: SETS[effort],
             ..Request::default()
         };
-        let (plan, record) = match find(&workload, &self.system, &request) {
+        let answer = find(&workload, &self.system, &request);
+        let sets = if let Ok(Answer::Mapped(_, record)) = &answer { record.joint_nodes } else { 0 };
+        self.spent.set(self.spent.get() + graph.kernels.len() as u64 * (TWO_PASSES + sets));
+        let (plan, record) = match answer {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
-        let mut blocks = passes(&plan);
-        if d.ep > 1 {
-            for (forward, sent) in exchanged(&plan) {
+        let mapped = passes(&plan);
+        let proven = record.left.is_none_or(|left| left == LeftOpen::Blind);
+        let missing = (record.value - record.bound).max(0.0) / record.value.max(f64::MIN_POSITIVE);
+        let mut blocks = mapped;
+        self.add_exchanges(key, &plan, &mut blocks);
+        let least = match proven && missing <= 1e-9 {
+            true => blocks,
+            false => self.least(key, &plan, (blocks, mapped), (missing * record.value, missing > CLOSE))?,
+        };
+        // Who was not stopped by the number of sets has nothing to gain by more.
+        let more = !proven && missing > ROUNDING && effort < last && sets >= SETS[effort];
+        Ok(Some(Best { blocks, least, effort: more.then_some(effort as u32), plan: Some(Arc::from(plan)) }))
+    }
+
+    /// Adds what replicas exchange: with experts, and of the tokens that they share.
+    fn add_exchanges(&self, key: &BlockKey, plan: &Plan, blocks: &mut Blocks) {
+        if key.division.ep > 1 {
+            for (forward, sent) in exchanged(plan) {
                 let Sent { seconds, joules } = self.exchange(key, sent);
                 let pass = &mut blocks.experts;
                 pass.exposed.joules += joules;
@@ -200,43 +221,54 @@ impl Free {
                 *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
             }
         }
-        for (block, phase, whole) in gathered(&plan) {
+        for (block, phase, whole) in gathered(plan) {
             let Sent { seconds, joules } = self.gathering(key, whole);
-            let pass = pass_of(&mut blocks, &plan.workload.blocks[block].name);
+            let pass = pass_of(blocks, &plan.workload.blocks[block].name);
             pass.exposed.cp += seconds;
             pass.exposed.joules += joules;
             *(if phase == Phase::Forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
         }
-        // All blocks together are at most so much faster, so that each by itself is.
-        let mut floors = self.bound(key);
-        let missing = (record.value - record.bound).max(0.0);
-        let mut least = blocks;
-        if record.left.is_some_and(|l| l != LeftOpen::Blind) || missing > 1e-9 * record.value {
-            for (b, block) in plan.workload.blocks.iter().enumerate() {
-                let found = *pass_of(&mut least, &block.name);
-                let floor = pass_of(&mut floors, &block.name).total();
-                let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(floor).min(found.total());
-                let share = total / found.total().max(f64::MIN_POSITIVE);
-                let pass = pass_of(&mut least, &block.name);
-                pass.forward_pass *= share;
-                pass.backward_pass *= share;
-                if missing > 1e-9 * record.value {
-                    let floor = pass_of(&mut floors, &block.name);
-                    (pass.arithmetic, pass.flop, pass.dram_bytes) = (floor.arithmetic, floor.flop, floor.dram_bytes);
-                    pass.exposed.joules = floor.exposed.joules;
-                }
-            }
-        }
-        Ok(Some(Best { blocks, least, plan: Some(Arc::from(plan)) }))
     }
 
-    /// Passes that no mapping comes below of whose blocks the partitions of a pass take at least `least`, launches apart.
-    fn floor(&self, key: &BlockKey, least: &dyn Fn(usize, bool) -> f64) -> Blocks {
+    /// What blocks take at least of which a mapping was found, without what replicas exchange `mapped`: all together they are at most `missing` seconds faster, so that each by itself is. Where
+    /// that may be a mapping which is another, it keeps and uses what each does at least.
+    fn least(
+        &self,
+        key: &BlockKey,
+        plan: &Plan,
+        (blocks, mapped): (Blocks, Blocks),
+        (missing, is_another): (f64, bool),
+    ) -> Result<Blocks, String> {
+        let mut floors = self.bound(key);
+        let mut alone = self.graph(key)?.floor.at(&key.division, &|_| 0.0);
+        let (mut least, mut mapped) = (blocks, mapped);
+        for (b, block) in plan.workload.blocks.iter().enumerate() {
+            let (floor, alone) = (*pass_of(&mut floors, &block.name), *pass_of(&mut alone, &block.name));
+            let found = *pass_of(&mut mapped, &block.name);
+            let pass = pass_of(&mut least, &block.name);
+            let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(alone.total());
+            let share = (total / found.total().max(f64::MIN_POSITIVE)).min(1.0);
+            let exchanges = |all: f64, mapped: f64, floor: f64| if is_another { floor } else { all - mapped };
+            let ahead = exchanges(pass.forward_pass, found.forward_pass, floor.forward_pass - alone.forward_pass);
+            let back = exchanges(pass.backward_pass, found.backward_pass, floor.backward_pass - alone.backward_pass);
+            pass.forward_pass = found.forward_pass * share + ahead;
+            pass.backward_pass = found.backward_pass * share + back;
+            if is_another {
+                (pass.kept, pass.working) = (floor.kept.min(pass.kept), 0.0);
+                (pass.arithmetic, pass.flop, pass.dram_bytes) = (floor.arithmetic, floor.flop, floor.dram_bytes);
+                pass.exposed.joules = floor.exposed.joules;
+            }
+        }
+        Ok(least)
+    }
+}
+
+impl Inner for Free {
+    fn bound(&self, key: &BlockKey) -> Blocks {
         let d = &key.division;
         // Its sizes were those of a graph that is there.
         let Ok(graph) = self.graph(key) else { return Blocks::default() };
-        let gathering = |whole: f64| self.gathering(key, whole).seconds;
-        let mut out = graph.floor.at(d, least, &gathering);
+        let mut out = graph.floor.at(d, &|whole| self.gathering(key, whole).seconds);
         if d.ep > 1 {
             // Both ways in each pass, every chip its part at least.
             let shared = Division { sequence_parallel: true, ..*d };
@@ -247,62 +279,19 @@ impl Free {
         out
     }
 
-    /// Seconds that the partitions of each block's passes take at least in a sharding, with the tile count that is best for each.
-    fn least_of_sharding(&self, workload: &Workload, degrees: &Degrees, sharding: &[Strategy]) -> Vec<[f64; 2]> {
-        let counts = tile_counts(workload, &self.system);
-        let of = |block: usize| {
-            let (graph, kernels) = workload.of_block(block);
-            let own: Vec<Strategy> = kernels.iter().map(|k| sharding[*k]).collect();
-            let mut least = [f64::INFINITY; 2];
-            for tiles in &counts {
-                let choice = Choice { degrees, sharding: &own, tiles: *tiles, weights_on_chip: false, longest: 1 };
-                let Ok(instance) = build(&graph, &self.system, choice, f64::INFINITY) else { continue };
-                for (least, backward) in least.iter_mut().zip([false, true]) {
-                    *least = least.min(instance.phase(backward).0.lower_bound());
-                }
-            }
-            least.map(|s| if s.is_finite() { s } else { 0.0 })
-        };
-        (0..workload.blocks.len()).map(of).collect()
-    }
-}
-
-impl Inner for Free {
-    fn bound(&self, key: &BlockKey) -> Blocks {
-        self.floor(key, &|_, _| 0.0)
-    }
-
-    fn closer(&self, key: &BlockKey) -> Option<Blocks> {
-        let uses = self.uses(key.division.tp)?;
-        let mut known = self.closer.borrow_mut();
-        if let Some(known) = known.get(key) {
-            return *known;
-        }
-        let of = || {
-            let graph = self.graph(key).ok()?;
-            let workload = Workload { micro_batch: key.division.micro_batch, ..graph.workload.clone() };
-            let degrees = Degrees::new(&self.system, uses);
-            let open = vec![None; workload.kernels.len()];
-            let problem = sharding::problem(&workload, &self.system, &degrees, &open).ok()?;
-            let found = sharding::solve_exactly(&problem, &self.limits).ok()?;
-            if found.record.status != Status::Optimal {
-                return None;
-            }
-            let least = self.least_of_sharding(&workload, &degrees, &found.strategies);
-            Some(self.floor(key, &|block, forward| least[block][usize::from(!forward)]))
-        };
-        *known.entry(*key).or_insert_with(of)
-    }
-
-    fn best(&self, key: &BlockKey, _: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String> {
-        if let Some(known) = self.known.borrow().get(key) {
+    fn best(&self, key: &BlockKey, _: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
+        let known = self.known.borrow().get(key).cloned();
+        if let Some(known) = &known
+            && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
+        {
             return Ok(known.iter().cloned().collect());
         }
-        let found = self.map(key, deadline)?;
+        let found = self.map(key, effort, deadline)?;
         // What had no time is not known.
-        if found.is_some() || !deadline.is_over() {
-            self.known.borrow_mut().insert(*key, found.clone());
+        if found.is_none() && deadline.is_over() {
+            return Ok(known.flatten().into_iter().collect());
         }
+        self.known.borrow_mut().insert(*key, found.clone());
         Ok(found.into_iter().collect())
     }
 
@@ -315,7 +304,7 @@ impl Inner for Free {
     }
 
     fn is_spent(&self) -> bool {
-        self.kernels.get() >= MOST_KERNELS
+        self.spent.get() >= MOST_SPENT
     }
 
     fn space(&self) -> Space {

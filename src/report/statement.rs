@@ -224,7 +224,7 @@ fn stopped(seconds: Option<f64>) -> String {
 }
 
 /// What goes on where the effort of the inner search is used up.
-const SPENT: &str = "the search stopped at its effort in mapped cuts: a --time-limit (in a study solve.seconds) lets it go on until then";
+const SPENT: &str = "the search stopped at its effort in shardings of cuts: a --time-limit (in a study solve.seconds) lets it go on until then";
 
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
 pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {

@@ -3,7 +3,7 @@
 
 use flowspace::check::execution::verify;
 use flowspace::deadline::Deadline;
-use flowspace::execution::block::{BlockKey, Inner};
+use flowspace::execution::block::{BlockKey, Inner, MOST_EFFORT};
 use flowspace::execution::predict::predict_any;
 use flowspace::execution::search::executions;
 use flowspace::execution::{Machine, Pins, Recompute, Schedule};
@@ -121,7 +121,7 @@ fn passes_are_those_of_the_graph() {
         let best = |recompute| {
             let key = key(recompute);
             let bound = free.bound(&key);
-            let best = free.best(&key, &bound, Deadline::never()).unwrap().remove(0).blocks;
+            let best = free.best(&key, &bound, MOST_EFFORT, Deadline::never()).unwrap().remove(0).blocks;
             for (b, p) in [(bound.plain, best.plain), (bound.experts, best.experts), (bound.head, best.head)] {
                 assert!(b.forward_pass <= p.forward_pass && b.backward_pass <= p.backward_pass, "{name}: {b:?} {p:?}");
                 assert!(b.kept <= p.kept * (1.0 + 1e-12) && b.flop <= p.flop * (1.0 + 1e-12), "{name}: {b:?} {p:?}");
@@ -169,7 +169,7 @@ fn no_bound_is_above_its_mapping() {
                     flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
                 let key = BlockKey { division, recompute, overlap_tp: false };
                 let bound = free.bound(&key);
-                for best in free.best(&key, &bound, Deadline::after(Some(20.0))).unwrap() {
+                for best in free.best(&key, &bound, MOST_EFFORT, Deadline::after(Some(20.0))).unwrap() {
                     for (b, p) in [
                         (bound.embedding, best.blocks.embedding),
                         (bound.plain, best.blocks.plain),
@@ -207,7 +207,7 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
         let division = flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
         let key = BlockKey { division, recompute, overlap_tp: false };
         let bound = free.bound(&key);
-        let best = free.best(&key, &bound, Deadline::never()).unwrap().remove(0).blocks;
+        let best = free.best(&key, &bound, MOST_EFFORT, Deadline::never()).unwrap().remove(0).blocks;
         let (b, p) = (bound.plain, best.plain);
         let passes = [(b.forward_pass, p.forward_pass), (b.backward_pass, p.backward_pass), (b.kept, p.kept)];
         let energy = [(b.arithmetic, p.arithmetic), (b.flop, p.flop), (b.dram_bytes, p.dram_bytes)];
