@@ -153,8 +153,8 @@ pub trait Inner {
     /// # Errors
     /// A sentence: the search failed.
     fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String>;
-    /// Whether the effort of its mappings is used up, where nobody has set a time.
-    fn is_spent(&self) -> bool {
+    /// Whether the effort of its mappings is used up, where nobody has set a time and the best is so near to its bound, as a share.
+    fn is_spent(&self, _: f64) -> bool {
         false
     }
     /// Which decisions it has.

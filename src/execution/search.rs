@@ -38,7 +38,7 @@ use crate::model::divisors::divisors;
 use crate::model::objective::{Objective, Worth};
 use crate::plan::Plan;
 use crate::progress::Steps;
-use crate::solver::record::Status;
+use crate::solver::record::{Status, relative_gap};
 use crate::system::System;
 use crate::system::economics::Economics;
 use crate::units::Bytes;
@@ -482,7 +482,7 @@ pub fn search_by(
     let mut best: Option<(f64, Execution, Best)> = None;
     let mut looked = false;
     // Who gave it a time has the search use it.
-    let is_spent = || deadline.left().is_none() && inner.is_spent();
+    let is_spent = |gap: f64| deadline.left().is_none() && inner.is_spent(gap);
     while !found.stopped && cells.list(best.as_ref().map(|(value, ..)| *value), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
         let mut done = vec![false; cells.len()];
@@ -507,7 +507,8 @@ pub fn search_by(
                 break;
             }
             // The cell of least bound is looked at whatever the deadline.
-            if looked && (deadline.is_over() || is_spent()) {
+            let gap = best.as_ref().map_or(1.0, |(value, ..)| relative_gap(*value, bound.min(found.bound)));
+            if looked && (deadline.is_over() || is_spent(gap)) {
                 found.spent = !deadline.is_over();
                 found.stopped = true;
                 found.bound = found.bound.min(bound);
@@ -519,7 +520,7 @@ pub fn search_by(
             looked = true;
             steps.step();
         }
-        if !cells.are_all() && (deadline.is_over() || is_spent()) {
+        if !cells.are_all() && (deadline.is_over() || is_spent(1.0)) {
             found.stopped = true;
             found.spent |= !deadline.is_over();
         }

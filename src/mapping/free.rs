@@ -78,16 +78,19 @@ pub struct Free {
 }
 
 /// Sets of shardings of a cut that are looked at, by effort.
-const SETS: [u64; 4] = [1, 16, 128, 1_024];
+const SETS: [u64; 5] = [1, 16, 128, 1_024, 8_192];
 
 /// Sets that a mapping by two passes takes as long as.
 const TWO_PASSES: u64 = 4;
 
-/// A mapping that is nearer to the fastest than this share of its time counts as the fastest in what it keeps, exchanges and uses.
-const CLOSE: f64 = 1e-3;
-
 /// Kernels times sets that are looked at where nobody has set a time: some half a minute.
 const MOST_SPENT: u64 = 1_000_000;
+
+/// The same where what may still be found is less than [`NEAR`].
+const MOST_SPENT_NEAR: u64 = 100_000;
+
+/// A gap that is hardly worth its effort. A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
+const NEAR: f64 = 1e-3;
 
 /// The graph of a model of which `ep` replicas share the experts and `cp` the tokens of a sample. What was gathered of the others is not kept.
 fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64, cp: u64) -> Result<Workload, String> {
@@ -203,7 +206,7 @@ impl Free {
         self.add_exchanges(key, &plan, &mut blocks);
         let least = match proven && missing <= 1e-9 {
             true => blocks,
-            false => self.least(key, &plan, (blocks, mapped), (missing * record.value, missing > CLOSE))?,
+            false => self.least(key, &plan, (blocks, mapped), (missing * record.value, missing > NEAR))?,
         };
         // Who was not stopped by the number of sets has nothing to gain by more.
         let more = !proven && missing > ROUNDING && effort < last && sets >= SETS[effort];
@@ -303,8 +306,8 @@ impl Inner for Free {
         Some(policy.bound(&BlockKey { division, ..*key }))
     }
 
-    fn is_spent(&self) -> bool {
-        self.spent.get() >= MOST_SPENT
+    fn is_spent(&self, gap: f64) -> bool {
+        self.spent.get() >= if gap <= NEAR { MOST_SPENT_NEAR } else { MOST_SPENT }
     }
 
     fn space(&self) -> Space {
