@@ -78,16 +78,16 @@ pub struct Free {
 }
 
 /// Sets of shardings of a cut that are looked at, by effort.
-const SETS: [u64; 5] = [1, 16, 128, 1_024, 8_192];
+const SETS: [u64; 4] = [1, 16, 128, 1_024];
 
 /// Sets that a mapping by two passes takes as long as.
 const TWO_PASSES: u64 = 4;
 
-/// Kernels times sets that are looked at where nobody has set a time: some half a minute.
-const MOST_SPENT: u64 = 1_000_000;
+/// Kernels times sets that are looked at where nobody has set a time: some seconds.
+const MOST_SPENT: u64 = 100_000;
 
 /// The same where what may still be found is less than [`NEAR`].
-const MOST_SPENT_NEAR: u64 = 100_000;
+const MOST_SPENT_NEAR: u64 = 10_000;
 
 /// A gap that is hardly worth its effort. A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
 const NEAR: f64 = 1e-3;
