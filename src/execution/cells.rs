@@ -137,6 +137,11 @@ impl<'a> Cells<'a> {
         self.cells[i].bound
     }
 
+    /// The effort with which its blocks are mapped next.
+    pub(super) fn effort(&self, i: usize) -> u32 {
+        self.cells[i].effort
+    }
+
     /// The cells that are best by a guess of their blocks' passes, the best first, of `most` cuts and the best of each tensor-parallel degree; none where the inner search does not guess.
     pub(super) fn most_promising(&self, most: usize) -> Vec<usize> {
         let mut guesses: HashMap<BlockKey, Option<Blocks>> = HashMap::new();
@@ -257,7 +262,8 @@ impl<'a> Cells<'a> {
                         all.len() - 1
                     });
                     let plan = self.plan(frame, &all[block], micro_batch);
-                    let bound = self.aim.bound(&plan, &execution(&frame.degrees, &key), divided);
+                    let e = execution(&frame.degrees, &key);
+                    let bound = self.aim.bound(&plan, &e, divided, frame.schedules(micro_batch));
                     found.cells += 1;
                     if best.is_some_and(|best| bound >= best) {
                         found.pruned += 1;
@@ -360,7 +366,7 @@ impl<'a> Cells<'a> {
         let schedules = frame.schedules(micro_batch);
         let plan = self.plan(frame, &inner.blocks, micro_batch);
         let mut e = execution(&frame.degrees, &cell.key);
-        if inner.plan.is_some() && best.as_ref().is_some_and(|(value, ..)| self.aim.bound(&plan, &e, true) >= *value) {
+        if inner.plan.is_some() && best.as_ref().is_some_and(|(value, ..)| self.aim.bound(&plan, &e, true, frame.schedules(micro_batch)) >= *value) {
             found.pruned += 1;
             return;
         }

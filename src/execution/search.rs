@@ -122,10 +122,16 @@ impl Aim {
         self.worth.value(plan.seconds(e), joules)
     }
 
-    /// A value below which no schedule, ZeRO, offload or overlap of data parallelism brings it.
-    pub(super) fn bound(&self, plan: &Pipeline<'_>, e: &Execution, divided: bool) -> f64 {
+    /// A value below which none of `schedules`, no ZeRO, offload or overlap of data parallelism brings it.
+    pub(super) fn bound(
+        &self,
+        plan: &Pipeline<'_>,
+        e: &Execution,
+        divided: bool,
+        schedules: &[(Schedule, u64)],
+    ) -> f64 {
         let joules = if self.worth.joule > 0.0 { plan.used_by_blocks(e).total() } else { 0.0 };
-        self.worth.value(plan.bound(e, divided), joules)
+        self.worth.value(plan.bound(e, divided, schedules), joules)
     }
 }
 
@@ -497,25 +503,32 @@ pub fn search_by(
             (looked, done[i]) = (true, cells.look(i, &mut best, &mut found, deadline)?);
             steps.step();
         }
-        // Bounds are not negative, so that their bits rise with them.
-        let place = |cells: &Cells, i: usize| Reverse((cells.bound(i).to_bits(), i));
+        // All with little effort before any with more: what is found so leaves many out. Bounds are not negative, so that their bits rise with them.
+        let place = |cells: &Cells, i: usize| Reverse((cells.effort(i) > 0, cells.bound(i).to_bits(), i));
         let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !done[*i]).map(|i| place(&cells, i)).collect();
-        while let Some(Reverse((_, i))) = queue.pop() {
-            let bound = cells.bound(i);
-            if best.as_ref().is_some_and(|(value, ..)| bound >= *value) {
-                found.pruned += queue.len() as u64 + 1;
-                break;
+        // The least bound of cells that are looked at again later.
+        let mut deeper = f64::INFINITY;
+        while let Some(Reverse((again, _, i))) = queue.pop() {
+            if best.as_ref().is_some_and(|(value, ..)| cells.bound(i) >= *value) {
+                // So are all that come before the others.
+                let before = queue.len() as u64;
+                queue.retain(|Reverse((other, ..))| *other && !again);
+                found.pruned += before - queue.len() as u64 + 1;
+                continue;
             }
+            let bound = if again { cells.bound(i) } else { cells.bound(i).min(deeper) };
             // The cell of least bound is looked at whatever the deadline.
             let gap = best.as_ref().map_or(1.0, |(value, ..)| relative_gap(*value, bound.min(found.bound)));
             if looked && (deadline.is_over() || is_spent(gap)) {
                 found.spent = !deadline.is_over();
                 found.stopped = true;
-                found.bound = found.bound.min(bound);
+                let left = queue.iter().map(|Reverse((_, _, i))| cells.bound(*i));
+                found.bound = left.fold(found.bound.min(bound), f64::min);
                 break;
             }
             if !cells.look(i, &mut best, &mut found, deadline)? {
                 queue.push(place(&cells, i));
+                deeper = deeper.min(cells.bound(i));
             }
             looked = true;
             steps.step();

@@ -15,10 +15,14 @@
 //! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for. Where they share
 //! the tokens of a sample (context parallelism), kernels of the graph gather keys and values, again in the backward pass, and add up their gradients: all-gathers and reduce-scatters that are waited for.
 //!
+//! What one stage hands to the next lies whole on every chip of a group, or is divided: a cut has the fastest of all mappings and, where that hands over the whole, the fastest of those that hand over parts.
+//!
 //! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less, or has less to exchange between replicas.
 //! Where the fastest is not proven, what is faster is taken to divide its seconds between the passes as the one found, to keep what every mapping keeps, and to exchange the least.
 
+use super::degrees::Degrees;
 use super::floor::Floor;
+use super::floor_sharded;
 use super::request::{Answer, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
 use super::solver::Limits;
@@ -58,6 +62,8 @@ pub(super) fn pass_of<'b>(blocks: &'b mut Blocks, name: &str) -> &'b mut BlockPa
 struct Graph {
     workload: Workload,
     floor: Floor,
+    /// What its sharding costs at least, by the chips of a tensor-parallel group.
+    sharded: RefCell<HashMap<u64, Rc<Vec<[f64; 2]>>>>,
 }
 
 /// The free search of a model's blocks on a system.
@@ -69,7 +75,8 @@ pub struct Free {
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
-    known: RefCell<HashMap<BlockKey, Option<Best>>>,
+    /// The mappings by cut and whether stages hand over parts only.
+    known: RefCell<HashMap<(BlockKey, bool), Option<Best>>>,
     /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
     spent: Cell<u64>,
     limits: Limits,
@@ -89,8 +96,11 @@ const MOST_SPENT: u64 = 100_000;
 /// The same where what may still be found is less than [`NEAR`].
 const MOST_SPENT_NEAR: u64 = 10_000;
 
-/// A gap that is hardly worth its effort. A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
+/// A gap that is hardly worth its effort.
 const NEAR: f64 = 1e-3;
+
+/// A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
+const AS_FASTEST: f64 = 1e-3;
 
 /// The graph of a model of which `ep` replicas share the experts and `cp` the tokens of a sample. What was gathered of the others is not kept.
 fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64, cp: u64) -> Result<Workload, String> {
@@ -143,9 +153,19 @@ impl Free {
         }
         let workload = graph_of(&self.model, key.recompute, ep, cp)?;
         let floor = Floor::of(&workload, &self.system);
-        let made = Rc::new(Graph { workload, floor });
+        let made = Rc::new(Graph { workload, floor, sharded: RefCell::default() });
         self.graphs.borrow_mut().insert(at, made.clone());
         Ok(made)
+    }
+
+    /// What the sharding of a graph among the chips of a tensor-parallel group costs at least.
+    fn sharded(&self, graph: &Graph, tp: u64) -> Rc<Vec<[f64; 2]>> {
+        let of = || {
+            let degrees = self.uses(tp).filter(|_| tp > 1).map(|uses| Degrees::new(&self.system, uses));
+            let none = || vec![[0.0; 2]; graph.workload.blocks.len()];
+            Rc::new(degrees.map_or_else(none, |degrees| floor_sharded::of(&graph.workload, &self.system, &degrees)))
+        };
+        graph.sharded.borrow_mut().entry(tp).or_insert_with(of).clone()
     }
 
     /// How replicas that share experts exchange what `bytes` of a chip are.
@@ -174,14 +194,38 @@ impl Free {
         uses.filter(|_| left == 1)
     }
 
-    fn map(&self, key: &BlockKey, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
+    /// The fastest mapping of a cut, or of those that hand over parts only, with at least so much effort; `None` where there is none, or no time for it.
+    fn mapping(
+        &self,
+        key: &BlockKey,
+        parts: bool,
+        effort: u32,
+        deadline: Deadline,
+    ) -> Result<Option<Best>, String> {
+        let known = self.known.borrow().get(&(*key, parts)).cloned();
+        if let Some(known) = &known
+            && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
+        {
+            return Ok(known.clone());
+        }
+        let found = self.map(key, parts, effort, deadline)?;
+        // What had no time is not known.
+        if found.is_none() && deadline.is_over() {
+            return Ok(known.flatten());
+        }
+        self.known.borrow_mut().insert((*key, parts), found.clone());
+        Ok(found)
+    }
+
+    fn map(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let d = &key.division;
         let Some(uses) = self.uses(d.tp) else { return Ok(None) };
         let replicas: u64 = uses.iter().map(|u| u.dp).product();
         let graph = self.graph(key)?;
         let graph = &graph.workload;
         let global_batch = d.micro_batch.saturating_mul(replicas);
-        let workload = Workload { micro_batch: d.micro_batch, global_batch, ..graph.clone() };
+        let workload =
+            Workload { micro_batch: d.micro_batch, global_batch, hands_over_parts: parts, ..graph.clone() };
         let last = SETS.len() - 1;
         let effort = last.min(effort as usize);
         let request = Request {
@@ -206,7 +250,7 @@ impl Free {
         self.add_exchanges(key, &plan, &mut blocks);
         let least = match proven && missing <= 1e-9 {
             true => blocks,
-            false => self.least(key, &plan, (blocks, mapped), (missing * record.value, missing > NEAR))?,
+            false => self.least(key, &plan, (blocks, mapped), (missing * record.value, missing > AS_FASTEST))?,
         };
         // Who was not stopped by the number of sets has nothing to gain by more.
         let more = !proven && missing > ROUNDING && effort < last && sets >= SETS[effort];
@@ -243,7 +287,8 @@ impl Free {
         (missing, is_another): (f64, bool),
     ) -> Result<Blocks, String> {
         let mut floors = self.bound(key);
-        let mut alone = self.graph(key)?.floor.at(&key.division, &|_| 0.0);
+        let graph = self.graph(key)?;
+        let mut alone = graph.floor.at(&key.division, &self.sharded(&graph, key.division.tp), &|_| 0.0);
         let (mut least, mut mapped) = (blocks, mapped);
         for (b, block) in plan.workload.blocks.iter().enumerate() {
             let (floor, alone) = (*pass_of(&mut floors, &block.name), *pass_of(&mut alone, &block.name));
@@ -271,7 +316,7 @@ impl Inner for Free {
         let d = &key.division;
         // Its sizes were those of a graph that is there.
         let Ok(graph) = self.graph(key) else { return Blocks::default() };
-        let mut out = graph.floor.at(d, &|whole| self.gathering(key, whole).seconds);
+        let mut out = graph.floor.at(d, &self.sharded(&graph, d.tp), &|whole| self.gathering(key, whole).seconds);
         if d.ep > 1 {
             // Both ways in each pass, every chip its part at least.
             let shared = Division { sequence_parallel: true, ..*d };
@@ -282,20 +327,17 @@ impl Inner for Free {
         out
     }
 
-    fn best(&self, key: &BlockKey, _: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
-        let known = self.known.borrow().get(key).cloned();
-        if let Some(known) = &known
-            && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
-        {
-            return Ok(known.iter().cloned().collect());
+    fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
+        let Some(mut fastest) = self.mapping(key, false, effort, deadline)? else { return Ok(Vec::new()) };
+        // What hands over parts in a whole mapping's place may be slower, and still shorten a pipeline.
+        if fastest.blocks.hand_over <= bound.hand_over * (1.0 + ROUNDING) {
+            return Ok(vec![fastest]);
         }
-        let found = self.map(key, effort, deadline)?;
-        // What had no time is not known.
-        if found.is_none() && deadline.is_over() {
-            return Ok(known.flatten().into_iter().collect());
+        let others = self.mapping(key, true, effort, deadline)?;
+        if others.is_none() && deadline.is_over() {
+            fastest.least.hand_over = bound.hand_over;
         }
-        self.known.borrow_mut().insert(*key, found.clone());
-        Ok(found.into_iter().collect())
+        Ok([Some(fastest), others].into_iter().flatten().collect())
     }
 
     fn guess(&self, key: &BlockKey) -> Option<Blocks> {
