@@ -334,7 +334,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
     let limits = Limits { gap: args.gap, nodes: Some(args.node_limit), seed: args.seed, ..Limits::default() };
     let economics = super::map::economics(args);
     let executions = Executions::new(system, model, &limits)
-        .and_then(|executions| executions.aimed(args.objective, &economics))
+        .and_then(|executions| executions.with_sets(args.joint_nodes).aimed(args.objective, &economics))
         .map_err(Failure::input)?;
     let machine = &executions.machine;
     let pins = args.execution.pins(args);

@@ -135,6 +135,9 @@ impl Space {
 /// All the effort that an inner search has.
 pub const MOST_EFFORT: u32 = u32::MAX;
 
+/// The effort that the blocks of a given execution are worth: as much as a search spends on them at the default.
+pub const FOR_ONE: u32 = 3;
+
 /// What answers for blocks.
 pub trait Inner {
     /// Passes that no mapping of the blocks comes below, in any component.

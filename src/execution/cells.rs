@@ -366,8 +366,8 @@ impl<'a> Cells<'a> {
         let schedules = frame.schedules(micro_batch);
         let plan = self.plan(frame, &inner.blocks, micro_batch);
         let mut e = execution(&frame.degrees, &cell.key);
-        if inner.plan.is_some() && best.as_ref().is_some_and(|(value, ..)| self.aim.bound(&plan, &e, true, frame.schedules(micro_batch)) >= *value) {
-            found.pruned += 1;
+        let may_win = |value: f64| self.aim.bound(&plan, &e, true, schedules) < value;
+        if inner.plan.is_some() && !best.as_ref().is_none_or(|(value, ..)| may_win(*value)) {
             return;
         }
         let is_least = |s: &Schedule| matches!(s, Schedule::OneForwardOneBackward | Schedule::ZeroBubble);

@@ -1,6 +1,6 @@
 //! The prediction of one execution: time with its parts, memory by kind, utilisation.
 
-use super::block::{BlockKey, Blocks, Inner, MOST_EFFORT};
+use super::block::{BlockKey, Blocks, FOR_ONE, Inner};
 use super::communication::IterationLinks;
 use super::machine::Machine;
 use super::memory::{self, Memory};
@@ -203,7 +203,7 @@ fn mapped(
     }
     let key = BlockKey::of(e);
     let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;
-    for one in inner.best(&key, &inner.bound(&key), MOST_EFFORT, deadline)? {
+    for one in inner.best(&key, &inner.bound(&key), FOR_ONE, deadline)? {
         let prediction = of_blocks(machine, model, e, one.blocks)?;
         // What fits before what does not; of these the fastest, of those the one that needs least.
         let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };

@@ -316,9 +316,7 @@ impl Pipeline<'_> {
         let others = sum - out.slowest.total;
         out.bubble = match e.schedule {
             Schedule::Interleaved => others / v,
-            Schedule::ZeroBubble => {
-                (others - 2.0 * self.filled(e) * self.fillers(&stages, &out.slowest)).max(0.0)
-            }
+            Schedule::ZeroBubble => (others - 2.0 * self.filled(e) * self.fillers(&stages, &out.slowest)).max(0.0),
             Schedule::GPipe | Schedule::OneForwardOneBackward => others,
         };
         out.ends = if e.pp > 1 { self.links.ends.at(self.weights.tied * c.reduced) } else { 0.0 };

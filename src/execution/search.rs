@@ -507,13 +507,14 @@ pub fn search_by(
         let place = |cells: &Cells, i: usize| Reverse((cells.effort(i) > 0, cells.bound(i).to_bits(), i));
         let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !done[*i]).map(|i| place(&cells, i)).collect();
         // The least bound of cells that are looked at again later.
-        let mut deeper = f64::INFINITY;
+        let later = queue.iter().filter(|Reverse((again, ..))| *again).map(|Reverse((_, _, i))| cells.bound(*i));
+        let mut deeper = later.fold(f64::INFINITY, f64::min);
         while let Some(Reverse((again, _, i))) = queue.pop() {
             if best.as_ref().is_some_and(|(value, ..)| cells.bound(i) >= *value) {
-                // So are all that come before the others.
+                // So are all that come before the others; who was looked at was not left out.
                 let before = queue.len() as u64;
                 queue.retain(|Reverse((other, ..))| *other && !again);
-                found.pruned += before - queue.len() as u64 + 1;
+                found.pruned += if again { 0 } else { before - queue.len() as u64 + 1 };
                 continue;
             }
             let bound = if again { cells.bound(i) } else { cells.bound(i).min(deeper) };

@@ -34,8 +34,7 @@ pub(super) fn of(w: &Workload, system: &System, degrees: &Degrees) -> Vec<[f64; 
     let rate = Rate::of(w, system);
     let shares: &[f64] = if system.overlap() == Overlap::Full { &SHARES } else { &[0.5] };
     let pass = |block: usize, forward: bool| {
-        let is_inside =
-            |k: usize| w.kernels[k].block == block && (w.kernels[k].phase == Phase::Forward) == forward;
+        let is_inside = |k: usize| w.kernels[k].block == block && (w.kernels[k].phase == Phase::Forward) == forward;
         let inside = inside(&problem, &is_inside, w.repeats(block) as f64);
         let arithmetic: Vec<f64> =
             (0..w.kernels.len()).filter(|k| is_inside(*k)).map(|k| rate.least_seconds(&w.kernels[k])).collect();
@@ -61,7 +60,8 @@ fn inside(problem: &Problem, is_inside: &dyn Fn(usize) -> bool, repeats: f64) ->
         let (from, to) = (at(link.from)?, at(link.to)?);
         Some(Link { from, to, ..link.clone() })
     });
-    let once = |costs: &std::collections::BTreeMap<_, f64>| costs.iter().map(|(pair, s)| (*pair, s / repeats)).collect();
+    let once =
+        |costs: &std::collections::BTreeMap<_, f64>| costs.iter().map(|(pair, s)| (*pair, s / repeats)).collect();
     Problem {
         open: kept.iter().map(|k| problem.open[*k].clone()).collect(),
         cost: kept.iter().map(|k| vec![0.0; problem.open[*k].len()]).collect(),

@@ -23,7 +23,7 @@
 use super::degrees::Degrees;
 use super::floor::Floor;
 use super::floor_sharded;
-use super::request::{Answer, LeftOpen, MapError, Passes, Pins, Request};
+use super::request::{Answer, JOINT_NODES, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
 use super::solver::Limits;
 use crate::deadline::Deadline;
@@ -80,24 +80,26 @@ pub struct Free {
     /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
     spent: Cell<u64>,
     limits: Limits,
+    /// Sets of shardings that a graph by itself is given.
+    sets: u64,
     /// What software of the chip's kind takes, by which promising cuts are told.
     software: Option<Machine>,
 }
 
 /// Sets of shardings of a cut that are looked at, by effort.
-const SETS: [u64; 4] = [1, 16, 128, 1_024];
+const SETS: [u64; 5] = [1, 16, 128, 1_024, 8_192];
 
 /// Sets that a mapping by two passes takes as long as.
 const TWO_PASSES: u64 = 4;
 
-/// Kernels times sets that are looked at where nobody has set a time: some seconds.
-const MOST_SPENT: u64 = 100_000;
+/// Sets that a graph by itself is given, for each that all cuts together are given where nobody has set a time.
+const SHARE: u64 = 10;
 
-/// The same where what may still be found is less than [`NEAR`].
-const MOST_SPENT_NEAR: u64 = 10_000;
+/// Kernels of a graph whose sets count as one each; those of others count by their kernels.
+const KERNELS: u64 = 64;
 
-/// A gap that is hardly worth its effort.
-const NEAR: f64 = 1e-3;
+/// Gaps that are not worth all of the effort, and the part that they are worth.
+const WORTH: [(f64, f64); 2] = [(1e-3, 0.1), (1e-2, 0.2)];
 
 /// A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
 const AS_FASTEST: f64 = 1e-3;
@@ -136,12 +138,18 @@ impl Free {
             known: RefCell::default(),
             spent: Cell::default(),
             limits: limits.clone(),
+            sets: JOINT_NODES,
             software,
         };
         for recompute in Recompute::ALL {
             out.graph(&BlockKey { recompute: *recompute, ..ONE_KEY })?;
         }
         Ok(out)
+    }
+
+    /// The same with the effort of so many sets of shardings ([`Request::joint_nodes`]).
+    pub fn with_sets(self, sets: u64) -> Self {
+        Self { sets, ..self }
     }
 
     /// The graph of a cut.
@@ -195,13 +203,7 @@ impl Free {
     }
 
     /// The fastest mapping of a cut, or of those that hand over parts only, with at least so much effort; `None` where there is none, or no time for it.
-    fn mapping(
-        &self,
-        key: &BlockKey,
-        parts: bool,
-        effort: u32,
-        deadline: Deadline,
-    ) -> Result<Option<Best>, String> {
+    fn mapping(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let known = self.known.borrow().get(&(*key, parts)).cloned();
         if let Some(known) = &known
             && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
@@ -224,8 +226,7 @@ impl Free {
         let graph = self.graph(key)?;
         let graph = &graph.workload;
         let global_batch = d.micro_batch.saturating_mul(replicas);
-        let workload =
-            Workload { micro_batch: d.micro_batch, global_batch, hands_over_parts: parts, ..graph.clone() };
+        let workload = Workload { micro_batch: d.micro_batch, global_batch, hands_over_parts: parts, ..graph.clone() };
         let last = SETS.len() - 1;
         let effort = last.min(effort as usize);
         let request = Request {
@@ -349,7 +350,8 @@ impl Inner for Free {
     }
 
     fn is_spent(&self, gap: f64) -> bool {
-        self.spent.get() >= if gap <= NEAR { MOST_SPENT_NEAR } else { MOST_SPENT }
+        let part = WORTH.iter().find(|(near, _)| gap <= *near).map_or(1.0, |(_, part)| *part);
+        self.spent.get() as f64 >= part * (self.sets / SHARE * KERNELS) as f64
     }
 
     fn space(&self) -> Space {

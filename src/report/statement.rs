@@ -224,7 +224,7 @@ fn stopped(seconds: Option<f64>) -> String {
 }
 
 /// What goes on where the effort of the inner search is used up.
-const SPENT: &str = "the search stopped at its effort in shardings of cuts: a --time-limit (in a study solve.seconds) lets it go on until then";
+const SPENT: &str = "the search stopped at its effort in shardings of cuts: more --joint-nodes (in a study solve.joint_nodes) go on, and a --time-limit (solve.seconds) lets it go on until then";
 
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
 pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {
@@ -264,7 +264,7 @@ pub fn software(system: &System) -> String {
             "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
         }
         (Software::Free, _) => {
-            "What is possible: every block by the tiles and partitions that are fastest for it alone, of the sharding that is best for its cut (a slower block that keeps less is not in the space); no software is counted.".into()
+            "What is possible: every block by the sharding, tiles and partitions that are fastest for it alone, whether stages hand over the whole or parts (a slower block that keeps less is not in the space); no software is counted.".into()
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
         (Software::Generic, _) => {

@@ -103,7 +103,8 @@ fn passes_are_those_of_the_graph() {
         let graph = model.chain().unwrap().checked().unwrap();
         let request = Request {
             pins: GraphPins { uses: Some(uses.clone()), ..GraphPins::default() },
-            passes: Passes::TwoPass,
+            passes: Passes::Joint,
+            joint_nodes: 16,
             ..Request::default()
         };
         let Answer::Mapped(plan, _) = map(&graph, &roomy, &request).unwrap() else { panic!("{name}: no plan") };
@@ -121,7 +122,8 @@ fn passes_are_those_of_the_graph() {
         let best = |recompute| {
             let key = key(recompute);
             let bound = free.bound(&key);
-            let best = free.best(&key, &bound, MOST_EFFORT, Deadline::never()).unwrap().remove(0).blocks;
+            // 16 sets.
+            let best = free.best(&key, &bound, 1, Deadline::never()).unwrap().remove(0).blocks;
             for (b, p) in [(bound.plain, best.plain), (bound.experts, best.experts), (bound.head, best.head)] {
                 assert!(b.forward_pass <= p.forward_pass && b.backward_pass <= p.backward_pass, "{name}: {b:?} {p:?}");
                 assert!(b.kept <= p.kept * (1.0 + 1e-12) && b.flop <= p.flop * (1.0 + 1e-12), "{name}: {b:?} {p:?}");
@@ -169,7 +171,12 @@ fn no_bound_is_above_its_mapping() {
                     flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
                 let key = BlockKey { division, recompute, overlap_tp: false };
                 let bound = free.bound(&key);
-                for best in free.best(&key, &bound, MOST_EFFORT, Deadline::after(Some(20.0))).unwrap() {
+                for best in free.best(&key, &bound, 0, Deadline::after(Some(20.0))).unwrap() {
+                    assert!(
+                        bound.hand_over <= best.blocks.hand_over * (1.0 + 1e-12),
+                        "{} on {name}, {key:?}",
+                        model.name
+                    );
                     for (b, p) in [
                         (bound.embedding, best.blocks.embedding),
                         (bound.plain, best.blocks.plain),
@@ -324,9 +331,10 @@ fn energy_and_cost_are_brute_force() {
                 assert!(close(value(found.best.as_ref().unwrap()), found.value), "{what}");
                 assert!(found.gap() < 1e-9, "{what}: {}", found.gap());
                 let least = predicted.iter().map(value).fold(f64::INFINITY, f64::min);
-                match (graphs, software) {
-                    (false, Software::Free) => assert!(found.value <= least * (1.0 + 1e-9), "{what}"),
-                    _ => assert!(close(found.value, least), "{what}: {} {least}", found.value),
+                // Of several mappings of a block a prediction has the fastest.
+                match software == Software::Free && !(graphs && objective == Objective::Time) {
+                    true => assert!(found.value <= least * (1.0 + 1e-9), "{what}"),
+                    false => assert!(close(found.value, least), "{what}: {} {least}", found.value),
                 }
             }
         }
