@@ -242,6 +242,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         micro_batch,
         any: false,
         known: task.known(),
+        shardings: Vec::new(),
     };
     let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("searching", args.time_limit);

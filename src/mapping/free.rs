@@ -36,6 +36,7 @@ use crate::execution::policy::Policy;
 use crate::execution::search::{ONE_KEY, ROUNDING};
 use crate::execution::{Machine, Recompute};
 use crate::graph::{Kernel, Op, Phase, Workload};
+use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::memory::of_layer;
@@ -66,6 +67,18 @@ struct Graph {
     sharded: RefCell<HashMap<u64, Rc<Vec<[f64; 2]>>>>,
 }
 
+/// What cuts have in common whose shardings are alike: all but the microbatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Good {
+    recompute: Recompute,
+    ep: u64,
+    cp: u64,
+    tp: u64,
+}
+
+/// Shardings of cuts like one another that are looked at first.
+const MOST_KEPT: usize = 6;
+
 /// The free search of a model's blocks on a system.
 pub struct Free {
     /// Without a limit of DRAM, which is that of stages and not of blocks.
@@ -77,6 +90,8 @@ pub struct Free {
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
     /// The mappings by cut and whether stages hand over parts only.
     known: RefCell<HashMap<(BlockKey, bool), Option<Best>>>,
+    /// The shardings that were best last.
+    good: RefCell<HashMap<Good, Vec<Vec<Strategy>>>>,
     /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
     spent: Cell<u64>,
     limits: Limits,
@@ -136,6 +151,7 @@ impl Free {
             model: model.clone(),
             graphs: RefCell::default(),
             known: RefCell::default(),
+            good: RefCell::default(),
             spent: Cell::default(),
             limits: limits.clone(),
             sets: JOINT_NODES,
@@ -202,6 +218,16 @@ impl Free {
         uses.filter(|_| left == 1)
     }
 
+    /// Keeps a sharding that was the best of a cut, for others like it.
+    fn keep(&self, of: Good, sharding: &[Strategy]) {
+        let mut all = self.good.borrow_mut();
+        let known = all.entry(of).or_default();
+        if !known.iter().any(|other| other == sharding) {
+            known.truncate(MOST_KEPT - 1);
+            known.insert(0, sharding.to_vec());
+        }
+    }
+
     /// The fastest mapping of a cut, or of those that hand over parts only, with at least so much effort; `None` where there is none, or no time for it.
     fn mapping(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let known = self.known.borrow().get(&(*key, parts)).cloned();
@@ -229,11 +255,13 @@ impl Free {
         let workload = Workload { micro_batch: d.micro_batch, global_batch, hands_over_parts: parts, ..graph.clone() };
         let last = SETS.len() - 1;
         let effort = last.min(effort as usize);
+        let good = Good { recompute: key.recompute, ep: d.ep, cp: d.cp, tp: d.tp };
         let request = Request {
             pins: Pins { uses: Some(uses), ..Pins::default() },
             limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
             passes: Passes::Joint,
             joint_nodes: SETS[effort],
+            shardings: self.good.borrow().get(&good).cloned().unwrap_or_default(),
             ..Request::default()
         };
         let answer = find(&workload, &self.system, &request);
@@ -244,6 +272,7 @@ impl Free {
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
+        self.keep(good, &plan.decisions.sharding);
         let mapped = passes(&plan);
         let proven = record.left.is_none_or(|left| left == LeftOpen::Blind);
         let missing = (record.value - record.bound).max(0.0) / record.value.max(f64::MIN_POSITIVE);
@@ -251,7 +280,13 @@ impl Free {
         self.add_exchanges(key, &plan, &mut blocks);
         let least = match proven && missing <= 1e-9 {
             true => blocks,
-            false => self.least(key, &plan, (blocks, mapped), (missing * record.value, missing > AS_FASTEST))?,
+            false => self.least(
+                key,
+                &plan,
+                (blocks, mapped),
+                (missing * record.value, missing > AS_FASTEST),
+                &record.blocks_s,
+            )?,
         };
         // Who was not stopped by the number of sets has nothing to gain by more.
         let more = !proven && missing > ROUNDING && effort < last && sets >= SETS[effort];
@@ -278,7 +313,7 @@ impl Free {
         }
     }
 
-    /// What blocks take at least of which a mapping was found, without what replicas exchange `mapped`: all together they are at most `missing` seconds faster, so that each by itself is. Where
+    /// What blocks take at least of which a mapping was found, without what replicas exchange `mapped`: all together they are at most `missing` seconds faster, so that each by itself is, and none faster than `open_s`. Where
     /// that may be a mapping which is another, it keeps and uses what each does at least.
     fn least(
         &self,
@@ -286,6 +321,7 @@ impl Free {
         plan: &Plan,
         (blocks, mapped): (Blocks, Blocks),
         (missing, is_another): (f64, bool),
+        open_s: &[f64],
     ) -> Result<Blocks, String> {
         let mut floors = self.bound(key);
         let graph = self.graph(key)?;
@@ -295,7 +331,8 @@ impl Free {
             let (floor, alone) = (*pass_of(&mut floors, &block.name), *pass_of(&mut alone, &block.name));
             let found = *pass_of(&mut mapped, &block.name);
             let pass = pass_of(&mut least, &block.name);
-            let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(alone.total());
+            let least = open_s.get(b).copied().unwrap_or(0.0).max(alone.total());
+            let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(least);
             let share = (total / found.total().max(f64::MIN_POSITIVE)).min(1.0);
             let exchanges = |all: f64, mapped: f64, floor: f64| if is_another { floor } else { all - mapped };
             let ahead = exchanges(pass.forward_pass, found.forward_pass, floor.forward_pass - alone.forward_pass);
