@@ -252,7 +252,7 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
     let given = graph_options(args);
     (!given.is_empty()).then(|| {
         Failure::input(format!(
-            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched, exactly",
+            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched",
             given.join(", ")
         ))
     })
@@ -403,6 +403,10 @@ pub(super) fn read_execution(path: &Path) -> Result<Execution, Failure> {
 
 fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: &System) -> Result<(), Failure> {
     let how = match &answer.found {
+        Some(found) if found.gap() > crate::execution::search::ROUNDING => {
+            let (what, gap) = (found.objective, found.gap());
+            format!("flowspace map: the least {what} that was found among {} executions (gap {gap:.2e})", found.covered)
+        }
         Some(found) => format!("flowspace map: the least {} of {} executions", found.objective, found.covered),
         None => "flowspace map: predicted as given".into(),
     };

@@ -135,8 +135,8 @@ impl Space {
 /// All the effort that an inner search has.
 pub const MOST_EFFORT: u32 = u32::MAX;
 
-/// The effort that the blocks of a given execution are worth: as much as a search spends on them at the default.
-pub const FOR_ONE: u32 = 3;
+/// The effort that the blocks of one execution are worth, a given one or the best of a search.
+pub const FOR_ONE: u32 = 2;
 
 /// What answers for blocks.
 pub trait Inner {

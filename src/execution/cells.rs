@@ -142,6 +142,11 @@ impl<'a> Cells<'a> {
         self.cells[i].effort
     }
 
+    /// Has its blocks mapped with so much effort at least next.
+    pub(super) fn go_on(&mut self, i: usize, effort: u32) {
+        self.cells[i].effort = self.cells[i].effort.max(effort);
+    }
+
     /// The cells that are best by a guess of their blocks' passes, the best first, of `most` cuts and the best of each tensor-parallel degree; none where the inner search does not guess.
     pub(super) fn most_promising(&self, most: usize) -> Vec<usize> {
         let mut guesses: HashMap<BlockKey, Option<Blocks>> = HashMap::new();

@@ -24,7 +24,7 @@
 //! **Size.** A batch may have thousands of divisors. Memory grows with the microbatch, so that of each kind of block those beyond the largest that
 //! any state fits are left out unpriced; and cells are listed some at a time (`cells.rs`), so that no space takes more than some 200 MB.
 
-use super::block::{Best, BlockKey, Inner, Space};
+use super::block::{Best, BlockKey, FOR_ONE, Inner, Space};
 use super::cells::Cells;
 use super::layer::Division;
 use super::machine::Machine;
@@ -473,7 +473,7 @@ pub fn search_by(
     found.covered = cells.covered();
     if found.covered == 0 {
         // What is given, and one of everything else: the first rule that it breaks is the reason.
-        let why = suits(machine, model, &pins.alone()).err();
+        let why = suits(machine, model, &pins.alone()).err().or_else(|| without(machine, model, pins));
         let chips = pins.chips.unwrap_or(machine.chips);
         if chips > machine.chips {
             return Err(format!("{chips} chips are asked for, {} has {}", machine.name, machine.chips));
@@ -492,6 +492,8 @@ pub fn search_by(
     while !found.stopped && cells.list(best.as_ref().map(|(value, ..)| *value), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
         let mut done = vec![false; cells.len()];
+        // The cell of the best.
+        let mut winner = None;
         for i in cells.most_promising(PROMISING) {
             if looked && deadline.is_over() {
                 break;
@@ -500,7 +502,11 @@ pub fn search_by(
                 // Left out below.
                 continue;
             }
+            let before = best.as_ref().map_or(f64::INFINITY, |(value, ..)| *value);
             (looked, done[i]) = (true, cells.look(i, &mut best, &mut found, deadline)?);
+            if best.as_ref().is_some_and(|(value, ..)| *value < before) {
+                winner = Some(i);
+            }
             steps.step();
         }
         // All with little effort before any with more: what is found so leaves many out. Bounds are not negative, so that their bits rise with them.
@@ -525,11 +531,21 @@ pub fn search_by(
                 found.stopped = true;
                 let left = queue.iter().map(|Reverse((_, _, i))| cells.bound(*i));
                 found.bound = left.fold(found.bound.min(bound), f64::min);
+                // The blocks of the best are worth as much as those of a given execution.
+                let more = best.as_ref().is_some_and(|(.., of)| of.effort.is_some_and(|had| had < FOR_ONE));
+                if let Some(winner) = winner.filter(|_| found.spent && more) {
+                    cells.go_on(winner, FOR_ONE);
+                    cells.look(winner, &mut best, &mut found, deadline)?;
+                }
                 break;
             }
+            let before = best.as_ref().map_or(f64::INFINITY, |(value, ..)| *value);
             if !cells.look(i, &mut best, &mut found, deadline)? {
                 queue.push(place(&cells, i));
                 deeper = deeper.min(cells.bound(i));
+            }
+            if best.as_ref().is_some_and(|(value, ..)| *value < before) {
+                winner = Some(i);
             }
             looked = true;
             steps.step();
@@ -553,6 +569,23 @@ pub fn search_by(
     Ok(found)
 }
 
+/// What no execution of the degrees that are there has of what is given; `None` where there are no degrees.
+fn without(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Option<String> {
+    let degrees = degrees(machine, model, pins);
+    if degrees.is_empty() {
+        return None;
+    }
+    if degrees.iter().all(|d| schedules(model, d, d.pp > 1, pins).is_empty()) {
+        return Some("no schedule is as given: `interleaved` takes pp > 1 and chunks above 1 that divide the layers of a stage, every other schedule has one chunk".into());
+    }
+    let has = |d: &Degrees| {
+        let tails = tails(machine, d, pins);
+        !tails.states.is_empty() && !tails.overlaps.is_empty()
+    };
+    let why = "ZeRO, offload or overlap_dp cannot be as given: ZeRO and overlap_dp take several replicas (dp x cp > 1), overlap_dp software that overlaps, offload a second tier of memory";
+    (!degrees.iter().any(has)).then(|| why.into())
+}
+
 /// Cuts whose cells are looked at before all others, by a guess.
 const PROMISING: usize = 6;
 
@@ -565,7 +598,7 @@ fn nearest_chips(machine: &Machine, model: &LanguageModel, (pins, space): (&Pins
         let pins = Pins { chips: Some(*n), ..pins.clone() };
         degrees(machine, model, &pins).iter().any(|d| {
             let tails = tails(machine, d, &pins);
-            !schedules(model, d, true, &pins).is_empty()
+            !schedules(model, d, d.pp > 1, &pins).is_empty()
                 && !tails.states.is_empty()
                 && !tails.overlaps.is_empty()
                 && !blocks(machine, d, 1, &pins, space).is_empty()

@@ -153,7 +153,8 @@ impl Free {
             known: RefCell::default(),
             good: RefCell::default(),
             spent: Cell::default(),
-            limits: limits.clone(),
+            // A gap that would do for the whole is none of its blocks.
+            limits: Limits { gap: limits.gap.min(Limits::default().gap), ..limits.clone() },
             sets: JOINT_NODES,
             software,
         };

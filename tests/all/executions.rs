@@ -74,15 +74,20 @@ fn the_free_search_is_brute_force() {
         for model in [small(), experts()] {
             let what = format!("{} on {name} {capacity:?}", model.name);
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
-            let found = all.search(&Pins::default(), Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
-            let listed = executions(&all.machine, &model, &Pins::default());
+            // Where shardings are searched, one size of a microbatch: each cut of it is mapped as well as for a given execution.
+            let divided = name != "wse-2-single";
+            let pins = Pins { micro_batch: divided.then_some(2), ..Pins::default() };
+            let found = all.search(&pins, Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !e.sequence_parallel && !e.overlap_tp);
             let times = mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| p.time.total);
             let least = times.fold(f64::INFINITY, f64::min);
             match &found.best {
                 Some(best) => {
-                    assert_eq!(best.time.total, least, "{what}");
-                    assert!(best.memory.fits() && found.plan.is_some() && found.gap() < 1e-9, "{what}");
+                    assert!(best.memory.fits() && found.plan.is_some(), "{what}");
+                    assert!(found.bound <= least, "{what}: {} above {least}", found.bound);
+                    assert!(found.gap() <= if divided { 0.03 } else { 1e-9 }, "{what}: {}", found.gap());
+                    assert!(best.time.total <= least * (1.0 + found.gap()), "{what}: {} {least}", best.time.total);
                 }
                 None => assert!(least.is_infinite() && found.least.is_some(), "{what}: {least}"),
             }
@@ -311,8 +316,9 @@ fn energy_and_cost_are_brute_force() {
         }
         for model in [small(), experts()] {
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
-            let listed = executions(&all.machine, &model, &Pins::default());
             let graphs = name.starts_with("sn");
+            let pins = Pins { micro_batch: graphs.then_some(2), ..Pins::default() };
+            let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !graphs || !e.sequence_parallel && !e.overlap_tp);
             let predicted: Vec<_> =
                 mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| p).collect();
@@ -321,7 +327,7 @@ fn energy_and_cost_are_brute_force() {
                 let what = format!("{} on {name}, {software}, {objective}", model.name);
                 let all = Executions::new(&system, &model, &Limits::default()).unwrap();
                 let all = all.aimed(objective, &economics).unwrap();
-                let found = all.search(&Pins::default(), Deadline::never()).unwrap();
+                let found = all.search(&pins, Deadline::never()).unwrap();
                 let value = |p: &flowspace::execution::Prediction| match objective {
                     Objective::Time => p.time.total,
                     Objective::Energy => p.energy.total(),
@@ -329,13 +335,16 @@ fn energy_and_cost_are_brute_force() {
                 };
                 let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
                 assert!(close(value(found.best.as_ref().unwrap()), found.value), "{what}");
-                assert!(found.gap() < 1e-9, "{what}: {}", found.gap());
+                // Shardings of cuts that are not closed leave a little.
+                let gap = found.gap();
+                assert!(gap <= if graphs { 0.03 } else { 1e-9 }, "{what}: {gap}");
                 let least = predicted.iter().map(value).fold(f64::INFINITY, f64::min);
                 // Of several mappings of a block a prediction has the fastest.
-                match software == Software::Free && !(graphs && objective == Objective::Time) {
-                    true => assert!(found.value <= least * (1.0 + 1e-9), "{what}"),
+                match software == Software::Free {
+                    true => assert!(found.value <= least * (1.0 + gap + 1e-9), "{what}: {} {least}", found.value),
                     false => assert!(close(found.value, least), "{what}: {} {least}", found.value),
                 }
+                assert!(!graphs || objective != Objective::Time || found.bound <= least, "{what}");
             }
         }
     }
