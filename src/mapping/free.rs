@@ -108,7 +108,7 @@ const SETS: [u64; 5] = [1, 16, 128, 1_024, 8_192];
 const TWO_PASSES: u64 = 4;
 
 /// Sets that a graph by itself is given, for each that all cuts together are given where nobody has set a time.
-const SHARE: u64 = 10;
+const SHARE: u64 = 20;
 
 /// Kernels of a graph whose sets count as one each; those of others count by their kernels.
 const KERNELS: u64 = 64;

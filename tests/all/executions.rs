@@ -74,9 +74,10 @@ fn the_free_search_is_brute_force() {
         for model in [small(), experts()] {
             let what = format!("{} on {name} {capacity:?}", model.name);
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
-            // Where shardings are searched, one size of a microbatch: each cut of it is mapped as well as for a given execution.
+            // Where shardings are searched, one size of a microbatch and one recomputation: each cut of them is mapped as well as for a given execution.
             let divided = name != "wse-2-single";
-            let pins = Pins { micro_batch: divided.then_some(2), ..Pins::default() };
+            let recompute = divided.then_some(Recompute::Selective);
+            let pins = Pins { micro_batch: divided.then_some(2), recompute, ..Pins::default() };
             let found = all.search(&pins, Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
             let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !e.sequence_parallel && !e.overlap_tp);
@@ -86,7 +87,13 @@ fn the_free_search_is_brute_force() {
                 Some(best) => {
                     assert!(best.memory.fits() && found.plan.is_some(), "{what}");
                     assert!(found.bound <= least, "{what}: {} above {least}", found.bound);
-                    assert!(found.gap() <= if divided { 0.03 } else { 1e-9 }, "{what}: {}", found.gap());
+                    // Where the memory is short, what a faster mapping might keep is bounded loosely.
+                    let most = match capacity {
+                        _ if !divided => 1e-9,
+                        None => 0.07,
+                        Some(_) => 0.25,
+                    };
+                    assert!(found.gap() <= most, "{what}: {}", found.gap());
                     assert!(best.time.total <= least * (1.0 + found.gap()), "{what}: {} {least}", best.time.total);
                 }
                 None => assert!(least.is_infinite() && found.least.is_some(), "{what}: {least}"),
@@ -317,7 +324,8 @@ fn energy_and_cost_are_brute_force() {
         for model in [small(), experts()] {
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
             let graphs = name.starts_with("sn");
-            let pins = Pins { micro_batch: graphs.then_some(2), ..Pins::default() };
+            let recompute = graphs.then_some(Recompute::None);
+            let pins = Pins { micro_batch: graphs.then_some(2), recompute, ..Pins::default() };
             let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !graphs || !e.sequence_parallel && !e.overlap_tp);
             let predicted: Vec<_> =
@@ -337,7 +345,7 @@ fn energy_and_cost_are_brute_force() {
                 assert!(close(value(found.best.as_ref().unwrap()), found.value), "{what}");
                 // Shardings of cuts that are not closed leave a little.
                 let gap = found.gap();
-                assert!(gap <= if graphs { 0.03 } else { 1e-9 }, "{what}: {gap}");
+                assert!(gap <= if graphs { 0.07 } else { 1e-9 }, "{what}: {gap}");
                 let least = predicted.iter().map(value).fold(f64::INFINITY, f64::min);
                 // Of several mappings of a block a prediction has the fastest.
                 match software == Software::Free {
