@@ -2,6 +2,7 @@
 
 use crate::spec::nearest::meant;
 use crate::units::{Quantity, QuantityError, Seconds, Years};
+use std::num::IntErrorKind;
 use std::num::NonZeroUsize;
 
 /// What to say of a word that is none of those that are known.
@@ -29,6 +30,9 @@ pub(super) use word;
 pub fn positive(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) if n > 0 => Ok(n),
+        Err(e) if *e.kind() == IntErrorKind::PosOverflow => {
+            Err(format!("expected a whole number of at most {}, found {text:?}", u64::MAX))
+        }
         _ => Err(format!("expected a whole number of at least 1, found {text:?}")),
     }
 }

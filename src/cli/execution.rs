@@ -252,7 +252,7 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
     let given = graph_options(args);
     (!given.is_empty()).then(|| {
         Failure::input(format!(
-            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched, exactly",
+            "{}: for graphs; of a language model on a chip with `kernels:` all executions are searched",
             given.join(", ")
         ))
     })
@@ -334,7 +334,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
     let limits = Limits { gap: args.gap, nodes: Some(args.node_limit), seed: args.seed, ..Limits::default() };
     let economics = super::map::economics(args);
     let executions = Executions::new(system, model, &limits)
-        .and_then(|executions| executions.aimed(args.objective, &economics))
+        .and_then(|executions| executions.with_sets(args.joint_nodes).aimed(args.objective, &economics))
         .map_err(Failure::input)?;
     let machine = &executions.machine;
     let pins = args.execution.pins(args);
@@ -403,6 +403,10 @@ pub(super) fn read_execution(path: &Path) -> Result<Execution, Failure> {
 
 fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: &System) -> Result<(), Failure> {
     let how = match &answer.found {
+        Some(found) if found.gap() > crate::execution::search::ROUNDING => {
+            let (what, gap) = (found.objective, found.gap());
+            format!("flowspace map: the least {what} that was found among {} executions (gap {gap:.2e})", found.covered)
+        }
         Some(found) => format!("flowspace map: the least {} of {} executions", found.objective, found.covered),
         None => "flowspace map: predicted as given".into(),
     };

@@ -109,7 +109,8 @@ pub struct MapArgs {
     /// first (DFModel). auto: joint for graphs of at most 128 kernels under the model flowspace, else two-pass.
     #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes, help_heading = "Search")]
     pub sharding: Passes,
-    /// Most sets of shardings that the joint search looks at; stopped there, it reports the gap that is left.
+    /// Most sets of shardings that the joint search looks at (of language models on chips that fuse a twentieth of them, of all cuts together); stopped there, it reports the
+    /// gap that is left.
     #[arg(long, value_name = "N", default_value_t = JOINT_NODES, value_parser = whole, help_heading = "Search")]
     pub joint_nodes: u64,
     /// Samples of a microbatch: what the workload states (given), or searched among the divisors of a replica's samples
@@ -242,6 +243,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         micro_batch,
         any: false,
         known: task.known(),
+        shardings: Vec::new(),
     };
     let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("searching", args.time_limit);

@@ -103,8 +103,10 @@ pub struct Blocks {
 pub struct Best {
     /// The passes of its mapping.
     pub blocks: Blocks,
-    /// Passes that no mapping of the space it searched is faster than.
+    /// Passes that no mapping of the space it searched is faster than, and bytes that none keeps less than.
     pub least: Blocks,
+    /// The effort that was taken, where more may find a faster one or bring `least` closer.
+    pub effort: Option<u32>,
     /// The mapping, where it is one of a graph.
     pub plan: Option<Arc<Plan>>,
 }
@@ -130,14 +132,16 @@ impl Space {
     }
 }
 
+/// All the effort that an inner search has.
+pub const MOST_EFFORT: u32 = u32::MAX;
+
+/// The effort that the blocks of one execution are worth, a given one or the best of a search.
+pub const FOR_ONE: u32 = 2;
+
 /// What answers for blocks.
 pub trait Inner {
     /// Passes that no mapping of the blocks comes below, in any component.
     fn bound(&self, key: &BlockKey) -> Blocks;
-    /// Passes that no mapping comes below, closer to the best than [`Self::bound`] and dearer to find; `None` where there are none.
-    fn closer(&self, _: &BlockKey) -> Option<Blocks> {
-        None
-    }
     /// Passes about as long as those of a good mapping, and no bound: for the order of the search. `None` where bounds are as good.
     fn guess(&self, _: &BlockKey) -> Option<Blocks> {
         None
@@ -147,13 +151,13 @@ pub trait Inner {
         self.bound(key)
     }
     /// Mappings of blocks of which the bound is known, one of which is the best of the space whatever else an execution decides: fastest or, where others keep
-    /// less, those too. Empty where there is none, or no time for it.
+    /// less, those too. Empty where there is none, or no time for it. With at least so much effort, from 0 to [`MOST_EFFORT`].
     ///
     /// # Errors
     /// A sentence: the search failed.
-    fn best(&self, key: &BlockKey, bound: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String>;
-    /// Whether the effort of its mappings is used up, where nobody has set a time.
-    fn is_spent(&self) -> bool {
+    fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String>;
+    /// Whether the effort of its mappings is used up, where nobody has set a time and the best is so near to its bound, as a share.
+    fn is_spent(&self, _: f64) -> bool {
         false
     }
     /// Which decisions it has.

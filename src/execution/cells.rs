@@ -7,7 +7,9 @@ use super::layer::Division;
 use super::machine::Machine;
 use super::memory::{self, Memory};
 use super::schedule::{self, ChipWeights, Constants, Pipeline, StageKind};
-use super::search::{Aim, Degrees, Found, ONE_KEY, Pins, Tails, blocks, degrees, execution, schedules, tails};
+use super::search::{
+    Aim, Degrees, Found, ONE_KEY, Pins, ROUNDING, Tails, blocks, degrees, execution, schedules, tails,
+};
 use super::spec::{Execution, Schedule, Zero};
 use crate::deadline::Deadline;
 use crate::workload::language::LanguageModel;
@@ -26,8 +28,8 @@ struct Cell {
     frame: usize,
     key: BlockKey,
     block: usize,
-    /// Whether no closer bound is left to ask for.
-    closest: bool,
+    /// The effort with which its blocks are mapped next.
+    effort: u32,
 }
 
 /// What belongs to degrees whatever the microbatch and the block.
@@ -135,13 +137,23 @@ impl<'a> Cells<'a> {
         self.cells[i].bound
     }
 
+    /// The effort with which its blocks are mapped next.
+    pub(super) fn effort(&self, i: usize) -> u32 {
+        self.cells[i].effort
+    }
+
+    /// Has its blocks mapped with so much effort at least next.
+    pub(super) fn go_on(&mut self, i: usize, effort: u32) {
+        self.cells[i].effort = self.cells[i].effort.max(effort);
+    }
+
     /// The cells that are best by a guess of their blocks' passes, the best first, of `most` cuts and the best of each tensor-parallel degree; none where the inner search does not guess.
     pub(super) fn most_promising(&self, most: usize) -> Vec<usize> {
         let mut guesses: HashMap<BlockKey, Option<Blocks>> = HashMap::new();
         let mut out: Vec<(f64, usize)> = Vec::new();
         for (i, cell) in self.cells.iter().enumerate() {
             let Some(block) = guesses.entry(cell.key).or_insert_with(|| self.inner.guess(&cell.key)) else { continue };
-            out.extend(self.guessed(cell, block).map(|value| (value, i)));
+            out.extend(self.least_value(cell, block).map(|value| (value, i)));
         }
         out.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut cuts: Vec<BlockKey> = Vec::new();
@@ -155,8 +167,8 @@ impl<'a> Cells<'a> {
         out.into_iter().map(|(_, i)| i).filter(|i| is_one_of(self.cells[*i].key)).collect()
     }
 
-    /// The least value of a cell's executions that fit, by a guess of its blocks.
-    fn guessed(&self, cell: &Cell, block: &Blocks) -> Option<f64> {
+    /// The least value of a cell's executions that fit, its blocks taking and keeping so much.
+    fn least_value(&self, cell: &Cell, block: &Blocks) -> Option<f64> {
         let (frame, micro_batch) = (&self.frames[cell.frame], cell.key.division.micro_batch);
         let plan = self.plan(frame, block, micro_batch);
         let mut e = execution(&frame.degrees, &cell.key);
@@ -175,21 +187,6 @@ impl<'a> Cells<'a> {
             }
         }
         least
-    }
-
-    /// Asks for a closer bound of one of them, once; whether it is one.
-    pub(super) fn comes_closer(&mut self, i: usize) -> bool {
-        let (frame, key) = (&self.frames[self.cells[i].frame], self.cells[i].key);
-        if std::mem::replace(&mut self.cells[i].closest, true) {
-            return false;
-        }
-        let Some(block) = self.inner.closer(&key) else { return false };
-        let divided = frame.tails.states.iter().any(|(zero, _)| *zero != Zero::Off);
-        let plan = self.plan(frame, &block, key.division.micro_batch);
-        let bound = self.aim.bound(&plan, &execution(&frame.degrees, &key), divided);
-        let before = self.cells[i].bound;
-        self.cells[i].bound = before.max(bound);
-        bound > before
     }
 
     /// Seconds that no execution of the space comes below: all chips at their peak for the FLOP of all samples, nothing computed again.
@@ -270,12 +267,13 @@ impl<'a> Cells<'a> {
                         all.len() - 1
                     });
                     let plan = self.plan(frame, &all[block], micro_batch);
-                    let bound = self.aim.bound(&plan, &execution(&frame.degrees, &key), divided);
+                    let e = execution(&frame.degrees, &key);
+                    let bound = self.aim.bound(&plan, &e, divided, frame.schedules(micro_batch));
                     found.cells += 1;
                     if best.is_some_and(|best| bound >= best) {
                         found.pruned += 1;
                     } else {
-                        cells.push(Cell { bound, frame: at.frame, key, block, closest: false });
+                        cells.push(Cell { bound, frame: at.frame, key, block, effort: 0 });
                     }
                 }
                 at.size += 1;
@@ -313,24 +311,23 @@ impl<'a> Cells<'a> {
         true
     }
 
-    /// Looks at every execution of a cell.
+    /// Looks at every execution of a cell; whether that is all: more effort may find faster mappings of its blocks, and its bound is what these take at least then.
     ///
     /// # Errors
     /// The inner search failed.
     pub(super) fn look(
-        &self,
+        &mut self,
         i: usize,
         best: &mut Option<(f64, Execution, Best)>,
         found: &mut Found,
         deadline: Deadline,
-    ) -> Result<(), String> {
+    ) -> Result<bool, String> {
         let cell = &self.cells[i];
         let (frame, micro_batch) = (&self.frames[cell.frame], cell.key.division.micro_batch);
-        let schedules = frame.schedules(micro_batch);
         if !self.inner.space().exact && self.is_hopeless(cell, frame, best.is_none(), found) {
-            return Ok(());
+            return Ok(true);
         }
-        let mappings = self.inner.best(&cell.key, &self.blocks[cell.block], deadline)?;
+        let mappings = self.inner.best(&cell.key, &self.blocks[cell.block], cell.effort, deadline)?;
         if mappings.is_empty() {
             found.unmapped += frame.inside(micro_batch);
             if deadline.is_over() {
@@ -338,10 +335,27 @@ impl<'a> Cells<'a> {
                 found.bound = found.bound.min(cell.bound);
             }
         }
+        let mut open: Option<(f64, u32)> = None;
         for inner in &mappings {
-            self.look_by(cell, frame, schedules, inner, best, found);
+            self.look_by(cell, frame, inner, best, found);
+            if inner.least == inner.blocks {
+                continue;
+            }
+            // What has another mapping may fit where this one does not.
+            let Some(least) = self.least_value(cell, &inner.least) else { continue };
+            match inner.effort {
+                Some(effort) if best.as_ref().is_none_or(|(value, ..)| least < *value * (1.0 - ROUNDING)) => {
+                    let known = open.unwrap_or((f64::INFINITY, 0));
+                    open = Some((known.0.min(least), known.1.max(effort + 1)));
+                }
+                _ => found.bound = found.bound.min(least),
+            }
         }
-        Ok(())
+        if let Some((bound, effort)) = open {
+            let cell = &mut self.cells[i];
+            (cell.bound, cell.effort) = (cell.bound.max(bound), effort);
+        }
+        Ok(open.is_none())
     }
 
     /// The same with one mapping of its blocks.
@@ -349,20 +363,16 @@ impl<'a> Cells<'a> {
         &self,
         cell: &Cell,
         frame: &Frame,
-        schedules: &[(Schedule, u64)],
         inner: &Best,
         best: &mut Option<(f64, Execution, Best)>,
         found: &mut Found,
     ) {
         let micro_batch = cell.key.division.micro_batch;
+        let schedules = frame.schedules(micro_batch);
         let plan = self.plan(frame, &inner.blocks, micro_batch);
-        let least_plan = self.plan(frame, &inner.least, micro_batch);
-        let proven = inner.least == inner.blocks;
         let mut e = execution(&frame.degrees, &cell.key);
-        if inner.plan.is_some()
-            && best.as_ref().is_some_and(|(value, ..)| self.aim.bound(&least_plan, &e, true) >= *value)
-        {
-            found.pruned += 1;
+        let may_win = |value: f64| self.aim.bound(&plan, &e, true, schedules) < value;
+        if inner.plan.is_some() && !best.as_ref().is_none_or(|(value, ..)| may_win(*value)) {
             return;
         }
         let is_least = |s: &Schedule| matches!(s, Schedule::OneForwardOneBackward | Schedule::ZeroBubble);
@@ -394,9 +404,6 @@ impl<'a> Cells<'a> {
                     e.overlap_dp = overlap_dp;
                     let value = self.aim.value(&plan, &e);
                     found.evaluated += 1;
-                    if !proven {
-                        found.bound = found.bound.min(self.aim.value(&least_plan, &e));
-                    }
                     if best.as_ref().is_none_or(|(known, ..)| value < *known) {
                         *best = Some((value, e.clone(), inner.clone()));
                     }

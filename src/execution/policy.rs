@@ -50,8 +50,8 @@ impl Inner for Policy<'_> {
         Blocks::of(self.machine, self.model, key, &BlockSums::default())
     }
 
-    fn best(&self, _: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Vec<Best>, String> {
-        Ok(vec![Best { blocks: *bound, least: *bound, plan: None }])
+    fn best(&self, _: &BlockKey, bound: &Blocks, _: u32, _: Deadline) -> Result<Vec<Best>, String> {
+        Ok(vec![Best { blocks: *bound, least: *bound, effort: None, plan: None }])
     }
 
     fn space(&self) -> Space {

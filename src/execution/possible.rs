@@ -239,14 +239,14 @@ impl Inner for Possible<'_> {
         }
     }
 
-    fn best(&self, key: &BlockKey, bound: &Blocks, _: Deadline) -> Result<Vec<Best>, String> {
+    fn best(&self, key: &BlockKey, bound: &Blocks, _: u32, _: Deadline) -> Result<Vec<Best>, String> {
         let priced = self.priced(key.division);
         let experts = self.passes(key, &priced.experts, true);
         let mut out = Vec::new();
         for plain in self.passes(key, &priced.plain, false) {
             for experts in &experts {
                 let blocks = Blocks { plain, experts: *experts, ..*bound };
-                out.push(Best { blocks, least: blocks, plan: None });
+                out.push(Best { blocks, least: blocks, effort: None, plan: None });
             }
         }
         Ok(out)

@@ -1,6 +1,6 @@
 //! The prediction of one execution: time with its parts, memory by kind, utilisation.
 
-use super::block::{BlockKey, Blocks, Inner};
+use super::block::{BlockKey, Blocks, FOR_ONE, Inner};
 use super::communication::IterationLinks;
 use super::machine::Machine;
 use super::memory::{self, Memory};
@@ -203,12 +203,20 @@ fn mapped(
     }
     let key = BlockKey::of(e);
     let mut best: Option<(Prediction, Option<Arc<Plan>>)> = None;
-    for one in inner.best(&key, &inner.bound(&key), deadline)? {
-        let prediction = of_blocks(machine, model, e, one.blocks)?;
-        // What fits before what does not; of these the fastest, of those the one that needs least.
-        let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };
-        if best.as_ref().is_none_or(|(known, _)| rank(&prediction) < rank(known)) {
-            best = Some((prediction, one.plan));
+    // What fits before what does not; of these the fastest, of those the one that needs least.
+    let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };
+    // With less effort too, as a search sees them: what is found with more may be faster, and keep more.
+    for effort in 0..=FOR_ONE {
+        let mappings = inner.best(&key, &inner.bound(&key), effort, deadline)?;
+        let closed = mappings.iter().all(|one| one.effort.is_none());
+        for one in mappings {
+            let prediction = of_blocks(machine, model, e, one.blocks)?;
+            if best.as_ref().is_none_or(|(known, _)| rank(&prediction) < rank(known)) {
+                best = Some((prediction, one.plan));
+            }
+        }
+        if closed {
+            break;
         }
     }
     best.ok_or_else(|| match deadline.is_over() {

@@ -22,6 +22,9 @@ use super::spec::{Execution, Offload, Schedule, Zero};
 use super::state::StateBytes;
 use crate::workload::language::LanguageModel;
 
+/// Share of a sum over stages that rounding may take.
+const OF_SUMS: f64 = 1e-12;
+
 /// Neighbouring stages with the same content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StageKind {
@@ -313,11 +316,7 @@ impl Pipeline<'_> {
         let others = sum - out.slowest.total;
         out.bubble = match e.schedule {
             Schedule::Interleaved => others / v,
-            Schedule::ZeroBubble => {
-                // Few microbatches leave few gradients to fill with.
-                let filled = (m / (e.pp as f64 - 1.0).max(1.0)).min(1.0);
-                (others - 2.0 * filled * self.fillers(&stages, &out.slowest)).max(0.0)
-            }
+            Schedule::ZeroBubble => (others - 2.0 * self.filled(e) * self.fillers(&stages, &out.slowest)).max(0.0),
             Schedule::GPipe | Schedule::OneForwardOneBackward => others,
         };
         out.ends = if e.pp > 1 { self.links.ends.at(self.weights.tied * c.reduced) } else { 0.0 };
@@ -425,16 +424,38 @@ impl Pipeline<'_> {
         self.outline(e).total
     }
 
-    /// Seconds below which no choice of schedule, ZeRO, offload and overlap of data parallelism comes: the slowest stage's own work and
-    /// hand-overs, and the optimiser divided as far as it can be.
-    pub fn bound(&self, e: &Execution, divided: bool) -> f64 {
-        let (c, hop) = (self.constants, self.hop(e));
-        let (mut slowest, mut step) = (0.0f64, 0.0f64);
+    /// Seconds below which no choice among `schedules`, of ZeRO, offload and overlap of data parallelism comes: the slowest stage's own work and hand-overs, the least bubble, and the
+    /// optimiser divided as far as it can be. They hold for slower blocks too, and whichever part of these is of weights' gradients.
+    pub fn bound(&self, e: &Execution, divided: bool, schedules: &[(Schedule, u64)]) -> f64 {
+        let (c, m, hop) = (self.constants, self.microbatches, self.hop(e));
+        let mut step = 0.0f64;
+        // Of whole passes, and of what no gradients of weights are part of: all stages, and the slowest.
+        let (mut whole, mut ahead) = ((0.0, 0.0f64), (0.0, 0.0f64));
         for s in self.kinds {
-            slowest = slowest.max(s.sum(self.block, BlockPass::total));
+            let beside = hop + c.host[0];
+            let forward = s.sum(self.block, |p| p.forward_pass) + beside;
+            let both = forward + s.sum(self.block, |p| p.backward_pass);
+            whole = (whole.0 + s.count * both, whole.1.max(both));
+            ahead = (ahead.0 + s.count * forward, ahead.1.max(forward));
             step = step.max(self.weights.renewed(s, e, divided) * c.optimizer);
         }
-        self.microbatches * (slowest + hop + c.host[0]) + step + c.host[2]
+        let others = |(sum, slowest): (f64, f64)| (sum - slowest).max(0.0);
+        let waits = |(schedule, chunks): &(Schedule, u64)| match schedule {
+            Schedule::Interleaved => others(whole) / *chunks as f64 + m * (*chunks - 1) as f64 * hop,
+            Schedule::ZeroBubble => {
+                let filled = self.filled(e);
+                (1.0 - filled) * others(whole) + filled * others(ahead)
+            }
+            Schedule::GPipe | Schedule::OneForwardOneBackward => others(whole),
+        };
+        let bubble = schedules.iter().map(waits).fold(f64::INFINITY, f64::min);
+        let bubble = if bubble.is_finite() { bubble * (1.0 - OF_SUMS) } else { 0.0 };
+        m * whole.1 + bubble + step + c.host[2]
+    }
+
+    /// The part of the gradients of weights that fills the bubble: few microbatches leave few.
+    fn filled(&self, e: &Execution) -> f64 {
+        (self.microbatches / (e.pp as f64 - 1.0).max(1.0)).min(1.0)
     }
 
     /// An iteration with its parts.

@@ -8,7 +8,7 @@
 //! **Order.** What a microbatch takes ([`super::block`]) depends on (tp, cp, ep, microbatch, sequence parallelism, recomputation, overlap of tensor parallelism)
 //! alone, and most of it not on the last two: kernels are added up once for each of the others. A *cell* is the degrees and one block; it
 //! has a lower bound over all its schedules, ZeRO stages, offloads and overlaps (`schedule::Plan::bound`). Cells are taken by rising bound until the bound of
-//! the next is not below the best execution found: then no cell left holds a better one. Where the inner search has a closer bound, a cell whose turn it is waits again by that. Within a cell, memory is compared with the capacity before time is
+//! the next is not below the best execution found: then no cell left holds a better one. Where the inner search has not proven the mappings of a cell, it waits again by what they take at least, and is looked at once more with more effort when its turn comes again. Within a cell, memory is compared with the capacity before time is
 //! computed, first with the schedule that keeps least (1F1B).
 //!
 //! **Inner searches.** The search knows blocks by their passes alone ([`super::block::Inner`]): a lower bound of each, from which cells are bounded and listed, and the
@@ -24,7 +24,7 @@
 //! **Size.** A batch may have thousands of divisors. Memory grows with the microbatch, so that of each kind of block those beyond the largest that
 //! any state fits are left out unpriced; and cells are listed some at a time (`cells.rs`), so that no space takes more than some 200 MB.
 
-use super::block::{Best, BlockKey, Inner, Space};
+use super::block::{Best, BlockKey, FOR_ONE, Inner, Space};
 use super::cells::Cells;
 use super::layer::Division;
 use super::machine::Machine;
@@ -38,7 +38,7 @@ use crate::model::divisors::divisors;
 use crate::model::objective::{Objective, Worth};
 use crate::plan::Plan;
 use crate::progress::Steps;
-use crate::solver::record::Status;
+use crate::solver::record::{Status, relative_gap};
 use crate::system::System;
 use crate::system::economics::Economics;
 use crate::units::Bytes;
@@ -122,10 +122,16 @@ impl Aim {
         self.worth.value(plan.seconds(e), joules)
     }
 
-    /// A value below which no schedule, ZeRO, offload or overlap of data parallelism brings it.
-    pub(super) fn bound(&self, plan: &Pipeline<'_>, e: &Execution, divided: bool) -> f64 {
+    /// A value below which none of `schedules`, no ZeRO, offload or overlap of data parallelism brings it.
+    pub(super) fn bound(
+        &self,
+        plan: &Pipeline<'_>,
+        e: &Execution,
+        divided: bool,
+        schedules: &[(Schedule, u64)],
+    ) -> f64 {
         let joules = if self.worth.joule > 0.0 { plan.used_by_blocks(e).total() } else { 0.0 };
-        self.worth.value(plan.bound(e, divided), joules)
+        self.worth.value(plan.bound(e, divided, schedules), joules)
     }
 }
 
@@ -467,7 +473,7 @@ pub fn search_by(
     found.covered = cells.covered();
     if found.covered == 0 {
         // What is given, and one of everything else: the first rule that it breaks is the reason.
-        let why = suits(machine, model, &pins.alone()).err();
+        let why = suits(machine, model, &pins.alone()).err().or_else(|| without(machine, model, pins));
         let chips = pins.chips.unwrap_or(machine.chips);
         if chips > machine.chips {
             return Err(format!("{chips} chips are asked for, {} has {}", machine.name, machine.chips));
@@ -482,10 +488,12 @@ pub fn search_by(
     let mut best: Option<(f64, Execution, Best)> = None;
     let mut looked = false;
     // Who gave it a time has the search use it.
-    let is_spent = || deadline.left().is_none() && inner.is_spent();
+    let is_spent = |gap: f64| deadline.left().is_none() && inner.is_spent(gap);
     while !found.stopped && cells.list(best.as_ref().map(|(value, ..)| *value), deadline, &mut found) {
         let steps = Steps::of("cells of degrees", cells.len() as u64);
-        let mut seen = vec![false; cells.len()];
+        let mut done = vec![false; cells.len()];
+        // The cell of the best.
+        let mut winner = None;
         for i in cells.most_promising(PROMISING) {
             if looked && deadline.is_over() {
                 break;
@@ -494,35 +502,55 @@ pub fn search_by(
                 // Left out below.
                 continue;
             }
-            cells.look(i, &mut best, &mut found, deadline)?;
-            (looked, seen[i]) = (true, true);
+            let before = best.as_ref().map_or(f64::INFINITY, |(value, ..)| *value);
+            (looked, done[i]) = (true, cells.look(i, &mut best, &mut found, deadline)?);
+            if best.as_ref().is_some_and(|(value, ..)| *value < before) {
+                winner = Some(i);
+            }
             steps.step();
         }
-        // Bounds are not negative, so that their bits rise with them.
-        let place = |cells: &Cells, i: usize| Reverse((cells.bound(i).to_bits(), i));
-        let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !seen[*i]).map(|i| place(&cells, i)).collect();
-        while let Some(Reverse((_, i))) = queue.pop() {
-            let bound = cells.bound(i);
-            if best.as_ref().is_some_and(|(value, ..)| bound >= *value) {
-                found.pruned += queue.len() as u64 + 1;
-                break;
-            }
-            // The cell of least bound is looked at whatever the deadline.
-            if looked && (deadline.is_over() || is_spent()) {
-                found.spent = !deadline.is_over();
-                found.stopped = true;
-                found.bound = found.bound.min(bound);
-                break;
-            }
-            if cells.comes_closer(i) {
-                queue.push(place(&cells, i));
+        // All with little effort before any with more: what is found so leaves many out. Bounds are not negative, so that their bits rise with them.
+        let place = |cells: &Cells, i: usize| Reverse((cells.effort(i) > 0, cells.bound(i).to_bits(), i));
+        let mut queue: BinaryHeap<_> = (0..cells.len()).filter(|i| !done[*i]).map(|i| place(&cells, i)).collect();
+        // The least bound of cells that are looked at again later.
+        let later = queue.iter().filter(|Reverse((again, ..))| *again).map(|Reverse((_, _, i))| cells.bound(*i));
+        let mut deeper = later.fold(f64::INFINITY, f64::min);
+        while let Some(Reverse((again, _, i))) = queue.pop() {
+            if best.as_ref().is_some_and(|(value, ..)| cells.bound(i) >= *value) {
+                // So are all that come before the others; who was looked at was not left out.
+                let before = queue.len() as u64;
+                queue.retain(|Reverse((other, ..))| *other && !again);
+                found.pruned += if again { 0 } else { before - queue.len() as u64 + 1 };
                 continue;
             }
-            cells.look(i, &mut best, &mut found, deadline)?;
+            let bound = if again { cells.bound(i) } else { cells.bound(i).min(deeper) };
+            // The cell of least bound is looked at whatever the deadline.
+            let gap = best.as_ref().map_or(1.0, |(value, ..)| relative_gap(*value, bound.min(found.bound)));
+            if looked && (deadline.is_over() || is_spent(gap)) {
+                found.spent = !deadline.is_over();
+                found.stopped = true;
+                let left = queue.iter().map(|Reverse((_, _, i))| cells.bound(*i));
+                found.bound = left.fold(found.bound.min(bound), f64::min);
+                // The blocks of the best are worth as much as those of a given execution.
+                let more = best.as_ref().is_some_and(|(.., of)| of.effort.is_some_and(|had| had < FOR_ONE));
+                if let Some(winner) = winner.filter(|_| found.spent && more) {
+                    cells.go_on(winner, FOR_ONE);
+                    cells.look(winner, &mut best, &mut found, deadline)?;
+                }
+                break;
+            }
+            let before = best.as_ref().map_or(f64::INFINITY, |(value, ..)| *value);
+            if !cells.look(i, &mut best, &mut found, deadline)? {
+                queue.push(place(&cells, i));
+                deeper = deeper.min(cells.bound(i));
+            }
+            if best.as_ref().is_some_and(|(value, ..)| *value < before) {
+                winner = Some(i);
+            }
             looked = true;
             steps.step();
         }
-        if !cells.are_all() && (deadline.is_over() || is_spent()) {
+        if !cells.are_all() && (deadline.is_over() || is_spent(1.0)) {
             found.stopped = true;
             found.spent |= !deadline.is_over();
         }
@@ -541,6 +569,23 @@ pub fn search_by(
     Ok(found)
 }
 
+/// What no execution of the degrees that are there has of what is given; `None` where there are no degrees.
+fn without(machine: &Machine, model: &LanguageModel, pins: &Pins) -> Option<String> {
+    let degrees = degrees(machine, model, pins);
+    if degrees.is_empty() {
+        return None;
+    }
+    if degrees.iter().all(|d| schedules(model, d, d.pp > 1, pins).is_empty()) {
+        return Some("no schedule is as given: `interleaved` takes pp > 1 and chunks above 1 that divide the layers of a stage, every other schedule has one chunk".into());
+    }
+    let has = |d: &Degrees| {
+        let tails = tails(machine, d, pins);
+        !tails.states.is_empty() && !tails.overlaps.is_empty()
+    };
+    let why = "ZeRO, offload or overlap_dp cannot be as given: ZeRO and overlap_dp take several replicas (dp x cp > 1), overlap_dp software that overlaps, offload a second tier of memory";
+    (!degrees.iter().any(has)).then(|| why.into())
+}
+
 /// Cuts whose cells are looked at before all others, by a guess.
 const PROMISING: usize = 6;
 
@@ -553,7 +598,7 @@ fn nearest_chips(machine: &Machine, model: &LanguageModel, (pins, space): (&Pins
         let pins = Pins { chips: Some(*n), ..pins.clone() };
         degrees(machine, model, &pins).iter().any(|d| {
             let tails = tails(machine, d, &pins);
-            !schedules(model, d, true, &pins).is_empty()
+            !schedules(model, d, d.pp > 1, &pins).is_empty()
                 && !tails.states.is_empty()
                 && !tails.overlaps.is_empty()
                 && !blocks(machine, d, 1, &pins, space).is_empty()

@@ -60,6 +60,8 @@ pub struct Workload {
     pub tokens_per_sample: Option<u64>,
     /// Bytes that all chips together hold through the run beside weights: embedding tables, the matrix of HPL.
     pub held_bytes: f64,
+    /// Whether what a layer hands to the next is divided among the chips of a tensor-parallel group: no reader of it has it whole on each. Else it may be either.
+    pub hands_over_parts: bool,
 }
 
 impl Workload {

@@ -83,6 +83,7 @@ impl Search<'_> {
             solved: found.solved,
             covers_sharding: joint,
             joint_nodes: found.joint_nodes,
+            blocks_s: found.blocks_s,
         };
         let plan = Plan { workload: self.workload.clone(), system: self.system.clone(), decisions, figures };
         Ok(Answer::Mapped(Box::new(plan), Box::new(record)))

@@ -62,6 +62,15 @@ impl<'a> Executions<'a> {
         Ok(Self { machine, system, model, by, aim: Aim::TIME })
     }
 
+    /// The same with the effort of so many sets of shardings, where blocks are mapped as graphs.
+    pub fn with_sets(self, sets: u64) -> Self {
+        let by = match self.by {
+            By::Graph(free) => By::Graph(Box::new(free.with_sets(sets))),
+            by => by,
+        };
+        Self { by, ..self }
+    }
+
     /// The same for another objective than time.
     ///
     /// # Errors

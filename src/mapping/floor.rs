@@ -1,4 +1,4 @@
-//! What the blocks of a language model's graph take at least, whatever their mapping: all arithmetic divided evenly, weights streamed once, what crosses the border of a pass moved once. Sums of a graph,
+//! What the blocks of a language model's graph take at least, whatever their mapping: all arithmetic divided evenly, weights streamed once, what crosses the border of a pass moved once, and what their sharding costs ([`super::floor_sharded`]). Sums of a graph,
 //! made once, of which each cut is a multiple.
 
 use super::free::{pass_of, whole_of};
@@ -40,6 +40,8 @@ struct OfBlock {
 /// Of a graph.
 pub(super) struct Floor {
     blocks: Vec<OfBlock>,
+    /// Bytes of one sample that a stage hands to the next.
+    handed: f64,
     overlap: Overlap,
     dram_bytes_per_s: f64,
     launch_s: f64,
@@ -75,34 +77,31 @@ impl Floor {
             }
         };
         let blocks = (0..w.blocks.len()).map(of).collect();
+        let carried = w.tensors.iter().filter(|t| t.carried_from.is_some() && !t.consumers.is_empty());
+        let handed = carried.map(|tensor| tensor.bytes(w.word_bytes)).fold(0.0, f64::max);
         let (dram_bytes_per_s, launch_s) = (rate.dram_bytes_per_s, rate.launch_s);
-        Self { blocks, overlap: system.overlap(), dram_bytes_per_s, launch_s }
+        Self { blocks, handed, overlap: system.overlap(), dram_bytes_per_s, launch_s }
     }
 
-    /// Of a cut, where the partitions of a block's pass take at least `least`, launches apart, and replicas gather so many bytes on a chip in `gathering` seconds. Every chip has its part of what
-    /// is gathered at least.
-    pub(super) fn at(
-        &self,
-        division: &Division,
-        least: &dyn Fn(usize, bool) -> f64,
-        gathering: &dyn Fn(f64) -> f64,
-    ) -> Blocks {
+    /// Of a cut whose sharding costs so much a sample and pass of each block ([`super::floor_sharded`]), and where replicas gather so many bytes on a chip in `gathering` seconds. Every chip has its part of what is
+    /// gathered at least.
+    pub(super) fn at(&self, division: &Division, sharded: &[[f64; 2]], gathering: &dyn Fn(f64) -> f64) -> Blocks {
         let (samples, t) = (division.micro_batch as f64, division.tp as f64);
-        let mut out = Blocks::default();
-        for (b, block) in self.blocks.iter().enumerate() {
+        let mut out = Blocks { hand_over: self.handed * samples / t, ..Blocks::default() };
+        for (block, sharded) in self.blocks.iter().zip(sharded) {
             let [ahead, back] = &block.passes;
             let arithmetic = |pass: &OfPass| pass.arithmetic * samples / t;
             let streamed = |pass: &OfPass| (pass.weights + pass.crossing * samples) / t;
-            let seconds = |pass: &OfPass, forward: bool| {
+            let seconds = |pass: &OfPass, sharded: f64| {
                 let launch = if pass.is_there { self.launch_s } else { 0.0 };
                 let dram = streamed(pass) / self.dram_bytes_per_s;
                 let overlapped = combine(self.overlap, arithmetic(pass), dram, 0.0);
                 let gathered: f64 = pass.gathered.iter().map(|bytes| gathering(bytes * samples / t)).sum();
-                launch + overlapped.max(least(b, forward)) + gathered
+                launch + overlapped.max(sharded * samples) + gathered
             };
             *pass_of(&mut out, &block.name) = BlockPass {
-                forward_pass: seconds(ahead, true),
-                backward_pass: seconds(back, false),
+                forward_pass: seconds(ahead, sharded[0]),
+                backward_pass: seconds(back, sharded[1]),
                 arithmetic: arithmetic(ahead) + arithmetic(back),
                 dram_bytes: streamed(ahead) + streamed(back),
                 flop: block.flop * samples / t,

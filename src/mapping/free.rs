@@ -1,8 +1,8 @@
 //! The free inner search of chips that fuse: what a cut of a language model's blocks takes at best (chips that run kernel by kernel: `execution::possible`).
 //!
 //! The blocks (embedding, layers, head) are the model's graph with its adjoint, what is computed again included ([`crate::graph::recompute`]). A cut is a
-//! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): sharding of the cut, then tiles and partitions of
-//! every block, proven. Each partition is of one block and one pass, so that times add up to passes:
+//! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): all shardings of the cut, each with its best tiles and partitions of
+//! every block, by branch and bound (`joint/of_blocks.rs`). A cut is bounded by few sets of its shardings first, and by more ([`SETS`]) as long as it may be the best. Each partition is of one block and one pass, so that times add up to passes:
 //!
 //! ```text
 //! forward, backward   sums over the partitions of a pass; launches included
@@ -15,18 +15,17 @@
 //! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for. Where they share
 //! the tokens of a sample (context parallelism), kernels of the graph gather keys and values, again in the backward pass, and add up their gradients: all-gathers and reduce-scatters that are waited for.
 //!
-//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less; another sharding than the one
-//! that is best by its own objective (there may be hundreds of cuts).
+//! What one stage hands to the next lies whole on every chip of a group, or is divided: a cut has the fastest of all mappings and, where that hands over the whole, the fastest of those that hand over parts.
+//!
+//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less, or has less to exchange between replicas.
+//! Where the fastest is not proven, what is faster is taken to divide its seconds between the passes as the one found, to keep what every mapping keeps, and to exchange the least.
 
 use super::degrees::Degrees;
 use super::floor::Floor;
-use super::instance::{Choice, build};
-use super::record::Status;
-use super::request::{Answer, LeftOpen, MapError, Passes, Pins, Request};
+use super::floor_sharded;
+use super::request::{Answer, JOINT_NODES, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
-use super::sharding;
 use super::solver::Limits;
-use super::tiling::tile_counts;
 use crate::deadline::Deadline;
 use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use crate::execution::communication::expert_bytes;
@@ -34,7 +33,7 @@ use crate::execution::layer::Division;
 use crate::execution::machine::{Sent, Traffic};
 use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
-use crate::execution::search::ONE_KEY;
+use crate::execution::search::{ONE_KEY, ROUNDING};
 use crate::execution::{Machine, Recompute};
 use crate::graph::{Kernel, Op, Phase, Workload};
 use crate::model::Strategy;
@@ -64,7 +63,21 @@ pub(super) fn pass_of<'b>(blocks: &'b mut Blocks, name: &str) -> &'b mut BlockPa
 struct Graph {
     workload: Workload,
     floor: Floor,
+    /// What its sharding costs at least, by the chips of a tensor-parallel group.
+    sharded: RefCell<HashMap<u64, Rc<Vec<[f64; 2]>>>>,
 }
+
+/// What cuts have in common whose shardings are alike: all but the microbatch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Good {
+    recompute: Recompute,
+    ep: u64,
+    cp: u64,
+    tp: u64,
+}
+
+/// Shardings of cuts like one another that are looked at first.
+const MOST_KEPT: usize = 6;
 
 /// The free search of a model's blocks on a system.
 pub struct Free {
@@ -75,17 +88,36 @@ pub struct Free {
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
-    known: RefCell<HashMap<BlockKey, Option<Best>>>,
-    /// Kernels of the cuts that were mapped.
-    kernels: Cell<usize>,
-    closer: RefCell<HashMap<BlockKey, Option<Blocks>>>,
+    /// The mappings by cut and whether stages hand over parts only.
+    known: RefCell<HashMap<(BlockKey, bool), Option<Best>>>,
+    /// The shardings that were best last.
+    good: RefCell<HashMap<Good, Vec<Vec<Strategy>>>>,
+    /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
+    spent: Cell<u64>,
     limits: Limits,
+    /// Sets of shardings that a graph by itself is given.
+    sets: u64,
     /// What software of the chip's kind takes, by which promising cuts are told.
     software: Option<Machine>,
 }
 
-/// Kernels of the cuts that are mapped where nobody has set a time: a minute or two of large graphs, which have some 200 each.
-const MOST_KERNELS: usize = 40_000;
+/// Sets of shardings of a cut that are looked at, by effort.
+const SETS: [u64; 5] = [1, 16, 128, 1_024, 8_192];
+
+/// Sets that a mapping by two passes takes as long as.
+const TWO_PASSES: u64 = 4;
+
+/// Sets that a graph by itself is given, for each that all cuts together are given where nobody has set a time.
+const SHARE: u64 = 20;
+
+/// Kernels of a graph whose sets count as one each; those of others count by their kernels.
+const KERNELS: u64 = 64;
+
+/// Gaps that are not worth all of the effort, and the part that they are worth.
+const WORTH: [(f64, f64); 2] = [(1e-3, 0.1), (1e-2, 0.2)];
+
+/// A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
+const AS_FASTEST: f64 = 1e-3;
 
 /// The graph of a model of which `ep` replicas share the experts and `cp` the tokens of a sample. What was gathered of the others is not kept.
 fn graph_of(model: &LanguageModel, recompute: Recompute, ep: u64, cp: u64) -> Result<Workload, String> {
@@ -119,15 +151,22 @@ impl Free {
             model: model.clone(),
             graphs: RefCell::default(),
             known: RefCell::default(),
-            kernels: Cell::default(),
-            closer: RefCell::default(),
-            limits: limits.clone(),
+            good: RefCell::default(),
+            spent: Cell::default(),
+            // A gap that would do for the whole is none of its blocks.
+            limits: Limits { gap: limits.gap.min(Limits::default().gap), ..limits.clone() },
+            sets: JOINT_NODES,
             software,
         };
         for recompute in Recompute::ALL {
             out.graph(&BlockKey { recompute: *recompute, ..ONE_KEY })?;
         }
         Ok(out)
+    }
+
+    /// The same with the effort of so many sets of shardings ([`Request::joint_nodes`]).
+    pub fn with_sets(self, sets: u64) -> Self {
+        Self { sets, ..self }
     }
 
     /// The graph of a cut.
@@ -139,9 +178,19 @@ impl Free {
         }
         let workload = graph_of(&self.model, key.recompute, ep, cp)?;
         let floor = Floor::of(&workload, &self.system);
-        let made = Rc::new(Graph { workload, floor });
+        let made = Rc::new(Graph { workload, floor, sharded: RefCell::default() });
         self.graphs.borrow_mut().insert(at, made.clone());
         Ok(made)
+    }
+
+    /// What the sharding of a graph among the chips of a tensor-parallel group costs at least.
+    fn sharded(&self, graph: &Graph, tp: u64) -> Rc<Vec<[f64; 2]>> {
+        let of = || {
+            let degrees = self.uses(tp).filter(|_| tp > 1).map(|uses| Degrees::new(&self.system, uses));
+            let none = || vec![[0.0; 2]; graph.workload.blocks.len()];
+            Rc::new(degrees.map_or_else(none, |degrees| floor_sharded::of(&graph.workload, &self.system, &degrees)))
+        };
+        graph.sharded.borrow_mut().entry(tp).or_insert_with(of).clone()
     }
 
     /// How replicas that share experts exchange what `bytes` of a chip are.
@@ -170,29 +219,85 @@ impl Free {
         uses.filter(|_| left == 1)
     }
 
-    fn map(&self, key: &BlockKey, deadline: Deadline) -> Result<Option<Best>, String> {
+    /// Keeps a sharding that was the best of a cut, for others like it.
+    fn keep(&self, of: Good, sharding: &[Strategy]) {
+        let mut all = self.good.borrow_mut();
+        let known = all.entry(of).or_default();
+        if !known.iter().any(|other| other == sharding) {
+            known.truncate(MOST_KEPT - 1);
+            known.insert(0, sharding.to_vec());
+        }
+    }
+
+    /// The fastest mapping of a cut, or of those that hand over parts only, with at least so much effort; `None` where there is none, or no time for it.
+    fn mapping(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
+        let known = self.known.borrow().get(&(*key, parts)).cloned();
+        if let Some(known) = &known
+            && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
+        {
+            return Ok(known.clone());
+        }
+        let found = self.map(key, parts, effort, deadline)?;
+        // What had no time is not known.
+        if found.is_none() && deadline.is_over() {
+            return Ok(known.flatten());
+        }
+        self.known.borrow_mut().insert((*key, parts), found.clone());
+        Ok(found)
+    }
+
+    fn map(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let d = &key.division;
         let Some(uses) = self.uses(d.tp) else { return Ok(None) };
         let replicas: u64 = uses.iter().map(|u| u.dp).product();
         let graph = self.graph(key)?;
         let graph = &graph.workload;
-        self.kernels.set(self.kernels.get() + graph.kernels.len());
         let global_batch = d.micro_batch.saturating_mul(replicas);
-        let workload = Workload { micro_batch: d.micro_batch, global_batch, ..graph.clone() };
+        let workload = Workload { micro_batch: d.micro_batch, global_batch, hands_over_parts: parts, ..graph.clone() };
+        let last = SETS.len() - 1;
+        let effort = last.min(effort as usize);
+        let good = Good { recompute: key.recompute, ep: d.ep, cp: d.cp, tp: d.tp };
         let request = Request {
             pins: Pins { uses: Some(uses), ..Pins::default() },
             limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
-            passes: Passes::TwoPass,
+            passes: Passes::Joint,
+            joint_nodes: SETS[effort],
+            shardings: self.good.borrow().get(&good).cloned().unwrap_or_default(),
             ..Request::default()
         };
-        let (plan, record) = match find(&workload, &self.system, &request) {
+        let answer = find(&workload, &self.system, &request);
+        let sets = if let Ok(Answer::Mapped(_, record)) = &answer { record.joint_nodes } else { 0 };
+        self.spent.set(self.spent.get() + graph.kernels.len() as u64 * (TWO_PASSES + sets));
+        let (plan, record) = match answer {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
-        let mut blocks = passes(&plan);
-        if d.ep > 1 {
-            for (forward, sent) in exchanged(&plan) {
+        self.keep(good, &plan.decisions.sharding);
+        let mapped = passes(&plan);
+        let proven = record.left.is_none_or(|left| left == LeftOpen::Blind);
+        let missing = (record.value - record.bound).max(0.0) / record.value.max(f64::MIN_POSITIVE);
+        let mut blocks = mapped;
+        self.add_exchanges(key, &plan, &mut blocks);
+        let least = match proven && missing <= 1e-9 {
+            true => blocks,
+            false => self.least(
+                key,
+                &plan,
+                (blocks, mapped),
+                (missing * record.value, missing > AS_FASTEST),
+                &record.blocks_s,
+            )?,
+        };
+        // Who was not stopped by the number of sets has nothing to gain by more.
+        let more = !proven && missing > ROUNDING && effort < last && sets >= SETS[effort];
+        Ok(Some(Best { blocks, least, effort: more.then_some(effort as u32), plan: Some(Arc::from(plan)) }))
+    }
+
+    /// Adds what replicas exchange: with experts, and of the tokens that they share.
+    fn add_exchanges(&self, key: &BlockKey, plan: &Plan, blocks: &mut Blocks) {
+        if key.division.ep > 1 {
+            for (forward, sent) in exchanged(plan) {
                 let Sent { seconds, joules } = self.exchange(key, sent);
                 let pass = &mut blocks.experts;
                 pass.exposed.joules += joules;
@@ -200,43 +305,57 @@ impl Free {
                 *(if forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
             }
         }
-        for (block, phase, whole) in gathered(&plan) {
+        for (block, phase, whole) in gathered(plan) {
             let Sent { seconds, joules } = self.gathering(key, whole);
-            let pass = pass_of(&mut blocks, &plan.workload.blocks[block].name);
+            let pass = pass_of(blocks, &plan.workload.blocks[block].name);
             pass.exposed.cp += seconds;
             pass.exposed.joules += joules;
             *(if phase == Phase::Forward { &mut pass.forward_pass } else { &mut pass.backward_pass }) += seconds;
         }
-        // All blocks together are at most so much faster, so that each by itself is.
-        let mut floors = self.bound(key);
-        let missing = (record.value - record.bound).max(0.0);
-        let mut least = blocks;
-        if record.left.is_some_and(|l| l != LeftOpen::Blind) || missing > 1e-9 * record.value {
-            for (b, block) in plan.workload.blocks.iter().enumerate() {
-                let found = *pass_of(&mut least, &block.name);
-                let floor = pass_of(&mut floors, &block.name).total();
-                let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(floor).min(found.total());
-                let share = total / found.total().max(f64::MIN_POSITIVE);
-                let pass = pass_of(&mut least, &block.name);
-                pass.forward_pass *= share;
-                pass.backward_pass *= share;
-                if missing > 1e-9 * record.value {
-                    let floor = pass_of(&mut floors, &block.name);
-                    (pass.arithmetic, pass.flop, pass.dram_bytes) = (floor.arithmetic, floor.flop, floor.dram_bytes);
-                    pass.exposed.joules = floor.exposed.joules;
-                }
-            }
-        }
-        Ok(Some(Best { blocks, least, plan: Some(Arc::from(plan)) }))
     }
 
-    /// Passes that no mapping comes below of whose blocks the partitions of a pass take at least `least`, launches apart.
-    fn floor(&self, key: &BlockKey, least: &dyn Fn(usize, bool) -> f64) -> Blocks {
+    /// What blocks take at least of which a mapping was found, without what replicas exchange `mapped`: all together they are at most `missing` seconds faster, so that each by itself is, and none faster than `open_s`. Where
+    /// that may be a mapping which is another, it keeps and uses what each does at least.
+    fn least(
+        &self,
+        key: &BlockKey,
+        plan: &Plan,
+        (blocks, mapped): (Blocks, Blocks),
+        (missing, is_another): (f64, bool),
+        open_s: &[f64],
+    ) -> Result<Blocks, String> {
+        let mut floors = self.bound(key);
+        let graph = self.graph(key)?;
+        let mut alone = graph.floor.at(&key.division, &self.sharded(&graph, key.division.tp), &|_| 0.0);
+        let (mut least, mut mapped) = (blocks, mapped);
+        for (b, block) in plan.workload.blocks.iter().enumerate() {
+            let (floor, alone) = (*pass_of(&mut floors, &block.name), *pass_of(&mut alone, &block.name));
+            let found = *pass_of(&mut mapped, &block.name);
+            let pass = pass_of(&mut least, &block.name);
+            let least = open_s.get(b).copied().unwrap_or(0.0).max(alone.total());
+            let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(least);
+            let share = (total / found.total().max(f64::MIN_POSITIVE)).min(1.0);
+            let exchanges = |all: f64, mapped: f64, floor: f64| if is_another { floor } else { all - mapped };
+            let ahead = exchanges(pass.forward_pass, found.forward_pass, floor.forward_pass - alone.forward_pass);
+            let back = exchanges(pass.backward_pass, found.backward_pass, floor.backward_pass - alone.backward_pass);
+            pass.forward_pass = found.forward_pass * share + ahead;
+            pass.backward_pass = found.backward_pass * share + back;
+            if is_another {
+                (pass.kept, pass.working) = (floor.kept.min(pass.kept), 0.0);
+                (pass.arithmetic, pass.flop, pass.dram_bytes) = (floor.arithmetic, floor.flop, floor.dram_bytes);
+                pass.exposed.joules = floor.exposed.joules;
+            }
+        }
+        Ok(least)
+    }
+}
+
+impl Inner for Free {
+    fn bound(&self, key: &BlockKey) -> Blocks {
         let d = &key.division;
         // Its sizes were those of a graph that is there.
         let Ok(graph) = self.graph(key) else { return Blocks::default() };
-        let gathering = |whole: f64| self.gathering(key, whole).seconds;
-        let mut out = graph.floor.at(d, least, &gathering);
+        let mut out = graph.floor.at(d, &self.sharded(&graph, d.tp), &|whole| self.gathering(key, whole).seconds);
         if d.ep > 1 {
             // Both ways in each pass, every chip its part at least.
             let shared = Division { sequence_parallel: true, ..*d };
@@ -247,63 +366,17 @@ impl Free {
         out
     }
 
-    /// Seconds that the partitions of each block's passes take at least in a sharding, with the tile count that is best for each.
-    fn least_of_sharding(&self, workload: &Workload, degrees: &Degrees, sharding: &[Strategy]) -> Vec<[f64; 2]> {
-        let counts = tile_counts(workload, &self.system);
-        let of = |block: usize| {
-            let (graph, kernels) = workload.of_block(block);
-            let own: Vec<Strategy> = kernels.iter().map(|k| sharding[*k]).collect();
-            let mut least = [f64::INFINITY; 2];
-            for tiles in &counts {
-                let choice = Choice { degrees, sharding: &own, tiles: *tiles, weights_on_chip: false, longest: 1 };
-                let Ok(instance) = build(&graph, &self.system, choice, f64::INFINITY) else { continue };
-                for (least, backward) in least.iter_mut().zip([false, true]) {
-                    *least = least.min(instance.phase(backward).0.lower_bound());
-                }
-            }
-            least.map(|s| if s.is_finite() { s } else { 0.0 })
-        };
-        (0..workload.blocks.len()).map(of).collect()
-    }
-}
-
-impl Inner for Free {
-    fn bound(&self, key: &BlockKey) -> Blocks {
-        self.floor(key, &|_, _| 0.0)
-    }
-
-    fn closer(&self, key: &BlockKey) -> Option<Blocks> {
-        let uses = self.uses(key.division.tp)?;
-        let mut known = self.closer.borrow_mut();
-        if let Some(known) = known.get(key) {
-            return *known;
+    fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
+        let Some(mut fastest) = self.mapping(key, false, effort, deadline)? else { return Ok(Vec::new()) };
+        // What hands over parts in a whole mapping's place may be slower, and still shorten a pipeline.
+        if fastest.blocks.hand_over <= bound.hand_over * (1.0 + ROUNDING) {
+            return Ok(vec![fastest]);
         }
-        let of = || {
-            let graph = self.graph(key).ok()?;
-            let workload = Workload { micro_batch: key.division.micro_batch, ..graph.workload.clone() };
-            let degrees = Degrees::new(&self.system, uses);
-            let open = vec![None; workload.kernels.len()];
-            let problem = sharding::problem(&workload, &self.system, &degrees, &open).ok()?;
-            let found = sharding::solve_exactly(&problem, &self.limits).ok()?;
-            if found.record.status != Status::Optimal {
-                return None;
-            }
-            let least = self.least_of_sharding(&workload, &degrees, &found.strategies);
-            Some(self.floor(key, &|block, forward| least[block][usize::from(!forward)]))
-        };
-        *known.entry(*key).or_insert_with(of)
-    }
-
-    fn best(&self, key: &BlockKey, _: &Blocks, deadline: Deadline) -> Result<Vec<Best>, String> {
-        if let Some(known) = self.known.borrow().get(key) {
-            return Ok(known.iter().cloned().collect());
+        let others = self.mapping(key, true, effort, deadline)?;
+        if others.is_none() && deadline.is_over() {
+            fastest.least.hand_over = bound.hand_over;
         }
-        let found = self.map(key, deadline)?;
-        // What had no time is not known.
-        if found.is_some() || !deadline.is_over() {
-            self.known.borrow_mut().insert(*key, found.clone());
-        }
-        Ok(found.into_iter().collect())
+        Ok([Some(fastest), others].into_iter().flatten().collect())
     }
 
     fn guess(&self, key: &BlockKey) -> Option<Blocks> {
@@ -314,8 +387,9 @@ impl Inner for Free {
         Some(policy.bound(&BlockKey { division, ..*key }))
     }
 
-    fn is_spent(&self) -> bool {
-        self.kernels.get() >= MOST_KERNELS
+    fn is_spent(&self, gap: f64) -> bool {
+        let part = WORTH.iter().find(|(near, _)| gap <= *near).map_or(1.0, |(_, part)| *part);
+        self.spent.get() as f64 >= part * (self.sets / SHARE * KERNELS) as f64
     }
 
     fn space(&self) -> Space {

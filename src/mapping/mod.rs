@@ -25,6 +25,7 @@ pub mod executions;
 mod figures;
 mod first_pass;
 mod floor;
+mod floor_sharded;
 pub mod free;
 pub mod fusion;
 mod goal;

@@ -384,6 +384,8 @@ pub(super) struct Found {
     pub(super) nodes: u64,
     /// Sets of shardings looked at.
     pub(super) joint_nodes: u64,
+    /// What blocks of a chain take at least in what is not closed.
+    pub(super) blocks_s: Vec<f64>,
     pub(super) reproducible: bool,
     /// Why a part of the search stopped before its proof, if one did.
     pub(super) left: Option<LeftOpen>,
@@ -403,6 +405,7 @@ impl Found {
             solved: 0,
             nodes: 0,
             joint_nodes: 0,
+            blocks_s: Vec::new(),
             reproducible: true,
             left: None,
             unproven: f64::INFINITY,

@@ -279,6 +279,10 @@ fn open_strategies(
     if rules != Layouts::Flowspace || t == 1 {
         return open;
     }
+    let handed_over = workload.tensors.iter().filter(|t| workload.hands_over_parts && t.carried_from.is_some());
+    for u in handed_over.flat_map(|tensor| &tensor.consumers) {
+        open[u.kernel].retain(|s| required(&workload.kernels[u.kernel], u.slot, *s, rules) != Layout::Replicated);
+    }
     let shared =
         workload.kernels.iter().enumerate().filter_map(|(k, kernel)| Some((kernel.weight_of?.kernel, k, kernel)));
     let shared: Vec<(usize, usize, &Kernel)> = shared.collect();

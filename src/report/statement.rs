@@ -224,7 +224,7 @@ fn stopped(seconds: Option<f64>) -> String {
 }
 
 /// What goes on where the effort of the inner search is used up.
-const SPENT: &str = "the search stopped at its effort in mapped cuts: a --time-limit (in a study solve.seconds) lets it go on until then";
+const SPENT: &str = "the search stopped at its effort in shardings of cuts: more --joint-nodes (in a study solve.joint_nodes), or a --time-limit (solve.seconds) up to which it goes on, may close the gap";
 
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
 pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {
@@ -249,7 +249,7 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
             less(found.objective)
         ),
         (Some(_), _) if found.gap() > ROUNDING => format!(
-            "Not proven: something up to {} {} may exist among {all}; the partitions of the blocks are bounded by a relaxation. {by}",
+            "Not proven: something up to {} {} may exist among {all}; nothing goes on where a relaxation bounds the mappings of blocks, or where each cut has had all of its sets. {by}",
             percent(found.gap()),
             less(found.objective)
         ),
@@ -264,7 +264,7 @@ pub fn software(system: &System) -> String {
             "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
         }
         (Software::Free, _) => {
-            "What is possible: every block by the tiles and partitions that are fastest for it alone, of the sharding that is best for its cut (a slower block that keeps less is not in the space); no software is counted.".into()
+            "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts. Not in the proof: slower mappings of a block that keep less.".into()
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
         (Software::Generic, _) => {

@@ -66,7 +66,9 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
         return serve(point, model, system).map(Some);
     }
     let (objective, economics) = (point.solve.objective, point.solve.economics);
-    let executions = Executions::new(system, model, &point.request().limits)?.aimed(objective, &economics)?;
+    let request = point.request();
+    let executions = Executions::new(system, model, &request.limits)?.with_sets(request.joint_nodes);
+    let executions = executions.aimed(objective, &economics)?;
     let found = executions.search(&point.solve.pins(), Deadline::after(point.solve.seconds))?;
     let machine = &executions.machine;
     Ok(Some(match found.best.clone() {

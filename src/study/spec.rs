@@ -192,7 +192,7 @@ crate::spec! {
         objective: Objective = Objective::Time,
         /// How sharding and fusion are searched.
         sharding: Passes = Passes::Auto,
-        /// Most sets of shardings that the joint search looks at.
+        /// Most sets of shardings that the joint search looks at; of language models on chips that fuse a twentieth of them, of all cuts together.
         joint_nodes: u64 = JOINT_NODES,
         /// Where the size of a microbatch comes from.
         micro_batch: MicroBatch = MicroBatch::Given,

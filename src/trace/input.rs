@@ -42,27 +42,46 @@ pub fn open(path: &Path) -> Result<Bytes, TraceError> {
             "this is a Python pickle (torch.cuda.memory writes its snapshots so), which is no trace of operators: record one with torch.profiler",
         ));
     }
-    match archive(&head) {
-        Some(kind) => Err(TraceError::new(path, format!("this is {kind}: unpack it and name the trace inside"))),
-        None => Ok(Box::new(io::Cursor::new(head).chain(source))),
+    if let Some(kind) = archive(&head) {
+        return Err(TraceError::new(path, format!("this is {kind}: unpack it and name the trace inside")));
     }
+    if let Some((_, kind)) = OTHERS.iter().find(|(begins, _)| head.starts_with(begins)) {
+        let wanted =
+            "a trace is JSON of torch.profiler or of an ExecutionTraceObserver, a graph of torch.fx, or Chakra's .et";
+        return Err(TraceError::new(path, format!("this is {kind}, which is no trace: {wanted}")));
+    }
+    Ok(Box::new(io::Cursor::new(head).chain(source)))
 }
 
 /// Bytes by which archives are told: a tar's first member has its magic number at 257.
 const HEAD: usize = 262;
 
+/// How packed files begin.
+const PACKED: [(&[u8], &str); 6] = [
+    (b"PK\x03\x04", "a zip archive"),
+    (b"\x28\xb5\x2f\xfd", "packed with zstd"),
+    (b"\xfd7zXZ\0", "packed with xz"),
+    (b"BZh", "packed with bzip2"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive"),
+    (b"\x04\x22\x4d\x18", "packed with lz4"),
+];
+
+/// How other files begin that lie beside traces. No message of a Chakra trace does.
+const OTHERS: [(&[u8], &str); 7] = [
+    (b"\x89PNG\r\n", "a picture (PNG)"),
+    (b"\xff\xd8\xff", "a picture (JPEG)"),
+    (b"%PDF-", "a PDF document"),
+    (b"\x7fELF", "a program (ELF)"),
+    (b"SQLite format 3\0", "an SQLite database (Nsight Systems exports such)"),
+    (b"\x89HDF\r\n", "an HDF5 file"),
+    (b"PAR1", "a Parquet table"),
+];
+
 fn archive(head: &[u8]) -> Option<&'static str> {
     if head.get(257..HEAD) == Some(b"ustar".as_slice()) {
-        Some("a tar archive")
-    } else if head.starts_with(b"PK\x03\x04") {
-        Some("a zip archive")
-    } else if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
-        Some("packed with zstd")
-    } else if head.starts_with(&[0xfd, b'7', b'z', b'X', b'Z', 0]) {
-        Some("packed with xz")
-    } else {
-        None
+        return Some("a tar archive");
     }
+    PACKED.iter().find(|(begins, _)| head.starts_with(begins)).map(|(_, kind)| *kind)
 }
 
 /// Python's pickles from protocol 2 on; no message of a Chakra trace has such a field first.
@@ -155,11 +174,26 @@ mod tests {
         tar.extend(b"ustar\0");
         assert_eq!(archive(&tar), Some("a tar archive"));
         assert_eq!(archive(b"PK\x03\x04rest"), Some("a zip archive"));
+        assert_eq!(archive(b"BZh91AY&SY"), Some("packed with bzip2"));
         assert_eq!(archive(b"{\"traceEvents\": []}"), None);
         assert_eq!(archive(&[]), None);
         // pickle.dumps({}, 4) and (…, 2); a Chakra trace whose first message has 512 bytes.
         assert!(is_pickle(b"\x80\x04\x95\x02\0\0\0\0\0\0\0}\x94.") && is_pickle(b"\x80\x02}q\x00."));
         assert!(!is_pickle(b"\x80\x04\x0a\x05"));
+    }
+
+    #[test]
+    fn what_lies_beside_traces_is_named() {
+        let file = std::env::temp_dir().join(format!("flowspace-input-{}", std::process::id()));
+        let says = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            open(&file).err().map(|e| e.to_string())
+        };
+        let picture = says(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR").unwrap();
+        assert!(picture.contains("this is a picture (PNG), which is no trace: a trace is JSON"), "{picture}");
+        assert!(says(b"SQLite format 3\0\x10\0").unwrap().contains("Nsight Systems"));
+        assert_eq!(says(b"{\"traceEvents\": []}"), None);
+        std::fs::remove_file(&file).unwrap();
     }
 
     #[test]

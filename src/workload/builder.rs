@@ -76,6 +76,7 @@ impl Builder {
             training,
             tokens_per_sample: Some(seq),
             held_bytes: 0.0,
+            hands_over_parts: false,
         }
     }
 

@@ -193,6 +193,7 @@ impl DlrmSpec {
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
             held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.word.0,
+            hands_over_parts: false,
             tokens_per_sample: None,
         }
     }

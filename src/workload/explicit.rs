@@ -504,6 +504,7 @@ impl GraphSpec {
             training: self.training,
             tokens_per_sample: self.tokens_per_sample,
             held_bytes: self.held.0,
+            hands_over_parts: false,
         })
     }
 }

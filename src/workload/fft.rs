@@ -122,6 +122,7 @@ impl FftSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.length as f64 * self.word.0,
+            hands_over_parts: false,
             tokens_per_sample: None,
         }
     }

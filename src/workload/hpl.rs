@@ -109,6 +109,7 @@ impl HplSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.words(self.n, self.n),
+            hands_over_parts: false,
             tokens_per_sample: None,
         }
     }

@@ -377,10 +377,10 @@ plots: { heatmap: { rows: [chip], cols: [memory, goal], value: run_usd } }
         assert_eq!(rows.map(|row| goals[row]), ["time", "energy", "cost"]);
         for (goal, values) in columns.iter().enumerate() {
             let own = values[rows[goal]];
-            assert_eq!(status[rows[goal]], "optimal");
-            // An optimum is one to a millionth: a row says by how much.
+            // What is not proven says by how much it may be beaten; an optimum is one to a millionth.
             let gap = gaps[rows[goal]];
-            assert!(gap <= 1e-6);
+            assert_eq!(status[rows[goal]] == "optimal", gap <= 1e-6, "{gap}");
+            assert!(gap <= 0.02, "{gap}");
             for row in rows {
                 assert!(
                     own * (1.0 - gap) <= values[row] * (1.0 + 1e-9),

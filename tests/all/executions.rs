@@ -3,7 +3,7 @@
 
 use flowspace::check::execution::verify;
 use flowspace::deadline::Deadline;
-use flowspace::execution::block::{BlockKey, Inner};
+use flowspace::execution::block::{BlockKey, Inner, MOST_EFFORT};
 use flowspace::execution::predict::predict_any;
 use flowspace::execution::search::executions;
 use flowspace::execution::{Machine, Pins, Recompute, Schedule};
@@ -74,15 +74,27 @@ fn the_free_search_is_brute_force() {
         for model in [small(), experts()] {
             let what = format!("{} on {name} {capacity:?}", model.name);
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
-            let found = all.search(&Pins::default(), Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
-            let listed = executions(&all.machine, &model, &Pins::default());
+            // Where shardings are searched, one size of a microbatch and one recomputation: each cut of them is mapped as well as for a given execution.
+            let divided = name != "wse-2-single";
+            let recompute = divided.then_some(Recompute::Selective);
+            let pins = Pins { micro_batch: divided.then_some(2), recompute, ..Pins::default() };
+            let found = all.search(&pins, Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !e.sequence_parallel && !e.overlap_tp);
             let times = mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| p.time.total);
             let least = times.fold(f64::INFINITY, f64::min);
             match &found.best {
                 Some(best) => {
-                    assert_eq!(best.time.total, least, "{what}");
-                    assert!(best.memory.fits() && found.plan.is_some() && found.gap() < 1e-9, "{what}");
+                    assert!(best.memory.fits() && found.plan.is_some(), "{what}");
+                    assert!(found.bound <= least, "{what}: {} above {least}", found.bound);
+                    // Where the memory is short, what a faster mapping might keep is bounded loosely.
+                    let most = match capacity {
+                        _ if !divided => 1e-9,
+                        None => 0.07,
+                        Some(_) => 0.25,
+                    };
+                    assert!(found.gap() <= most, "{what}: {}", found.gap());
+                    assert!(best.time.total <= least * (1.0 + found.gap()), "{what}: {} {least}", best.time.total);
                 }
                 None => assert!(least.is_infinite() && found.least.is_some(), "{what}: {least}"),
             }
@@ -103,7 +115,8 @@ fn passes_are_those_of_the_graph() {
         let graph = model.chain().unwrap().checked().unwrap();
         let request = Request {
             pins: GraphPins { uses: Some(uses.clone()), ..GraphPins::default() },
-            passes: Passes::TwoPass,
+            passes: Passes::Joint,
+            joint_nodes: 16,
             ..Request::default()
         };
         let Answer::Mapped(plan, _) = map(&graph, &roomy, &request).unwrap() else { panic!("{name}: no plan") };
@@ -121,7 +134,8 @@ fn passes_are_those_of_the_graph() {
         let best = |recompute| {
             let key = key(recompute);
             let bound = free.bound(&key);
-            let best = free.best(&key, &bound, Deadline::never()).unwrap().remove(0).blocks;
+            // 16 sets.
+            let best = free.best(&key, &bound, 1, Deadline::never()).unwrap().remove(0).blocks;
             for (b, p) in [(bound.plain, best.plain), (bound.experts, best.experts), (bound.head, best.head)] {
                 assert!(b.forward_pass <= p.forward_pass && b.backward_pass <= p.backward_pass, "{name}: {b:?} {p:?}");
                 assert!(b.kept <= p.kept * (1.0 + 1e-12) && b.flop <= p.flop * (1.0 + 1e-12), "{name}: {b:?} {p:?}");
@@ -169,7 +183,12 @@ fn no_bound_is_above_its_mapping() {
                     flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
                 let key = BlockKey { division, recompute, overlap_tp: false };
                 let bound = free.bound(&key);
-                for best in free.best(&key, &bound, Deadline::after(Some(20.0))).unwrap() {
+                for best in free.best(&key, &bound, 0, Deadline::after(Some(20.0))).unwrap() {
+                    assert!(
+                        bound.hand_over <= best.blocks.hand_over * (1.0 + 1e-12),
+                        "{} on {name}, {key:?}",
+                        model.name
+                    );
                     for (b, p) in [
                         (bound.embedding, best.blocks.embedding),
                         (bound.plain, best.blocks.plain),
@@ -207,7 +226,7 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
         let division = flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
         let key = BlockKey { division, recompute, overlap_tp: false };
         let bound = free.bound(&key);
-        let best = free.best(&key, &bound, Deadline::never()).unwrap().remove(0).blocks;
+        let best = free.best(&key, &bound, MOST_EFFORT, Deadline::never()).unwrap().remove(0).blocks;
         let (b, p) = (bound.plain, best.plain);
         let passes = [(b.forward_pass, p.forward_pass), (b.backward_pass, p.backward_pass), (b.kept, p.kept)];
         let energy = [(b.arithmetic, p.arithmetic), (b.flop, p.flop), (b.dram_bytes, p.dram_bytes)];
@@ -304,8 +323,10 @@ fn energy_and_cost_are_brute_force() {
         }
         for model in [small(), experts()] {
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
-            let listed = executions(&all.machine, &model, &Pins::default());
             let graphs = name.starts_with("sn");
+            let recompute = graphs.then_some(Recompute::None);
+            let pins = Pins { micro_batch: graphs.then_some(2), recompute, ..Pins::default() };
+            let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !graphs || !e.sequence_parallel && !e.overlap_tp);
             let predicted: Vec<_> =
                 mine.filter_map(|e| all.predict(e, Deadline::never()).ok()).map(|(p, _)| p).collect();
@@ -314,7 +335,7 @@ fn energy_and_cost_are_brute_force() {
                 let what = format!("{} on {name}, {software}, {objective}", model.name);
                 let all = Executions::new(&system, &model, &Limits::default()).unwrap();
                 let all = all.aimed(objective, &economics).unwrap();
-                let found = all.search(&Pins::default(), Deadline::never()).unwrap();
+                let found = all.search(&pins, Deadline::never()).unwrap();
                 let value = |p: &flowspace::execution::Prediction| match objective {
                     Objective::Time => p.time.total,
                     Objective::Energy => p.energy.total(),
@@ -322,12 +343,16 @@ fn energy_and_cost_are_brute_force() {
                 };
                 let close = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b;
                 assert!(close(value(found.best.as_ref().unwrap()), found.value), "{what}");
-                assert!(found.gap() < 1e-9, "{what}: {}", found.gap());
+                // Shardings of cuts that are not closed leave a little.
+                let gap = found.gap();
+                assert!(gap <= if graphs { 0.07 } else { 1e-9 }, "{what}: {gap}");
                 let least = predicted.iter().map(value).fold(f64::INFINITY, f64::min);
-                match (graphs, software) {
-                    (false, Software::Free) => assert!(found.value <= least * (1.0 + 1e-9), "{what}"),
-                    _ => assert!(close(found.value, least), "{what}: {} {least}", found.value),
+                // Of several mappings of a block a prediction has the fastest.
+                match software == Software::Free {
+                    true => assert!(found.value <= least * (1.0 + gap + 1e-9), "{what}: {} {least}", found.value),
+                    false => assert!(close(found.value, least), "{what}: {} {least}", found.value),
                 }
+                assert!(!graphs || objective != Objective::Time || found.bound <= least, "{what}");
             }
         }
     }

@@ -288,7 +288,8 @@ fn rows_say_what_lies_between() {
     for row in rows.records().map(Result::unwrap) {
         let cell = |name: &str| header.iter().position(|h| h == name).map_or("", |i| &row[i]);
         let number = |name: &str| cell(name).parse::<f64>().ok();
-        assert_eq!((cell("status"), cell("software")), ("optimal", "free"), "{row:?}");
+        let most = if cell("kind") == "graphs" { 0.02 } else { 1e-6 };
+        assert!(cell("software") == "free" && number("gap").unwrap() <= most, "{row:?}");
         let steps = ["host", "fusion", "sharding", "overlap", "recomputation", "schedule", "degrees", "mapping"];
         let saved: Vec<f64> = steps.iter().filter_map(|s| number(&format!("saved_{s}_s"))).collect();
         let between = number("software_iteration_s").unwrap() - number("iteration_s").unwrap();

@@ -161,6 +161,18 @@ impl Search<'_> {
     }
 }
 
+/// Notes what blocks take at least in sets that are left.
+fn open_blocks<'s>(left: impl IntoIterator<Item = &'s Set>, found: &mut Found) {
+    for set in left {
+        let own = set.blocks.iter().map(|least| least.seconds);
+        if found.blocks_s.is_empty() {
+            found.blocks_s = own.collect();
+        } else {
+            found.blocks_s.iter_mut().zip(own).for_each(|(known, own)| *known = known.min(own));
+        }
+    }
+}
+
 /// Tensors that go from one block to another, and the kernels that decide how: the one that makes it, and all that read it here or in the next repetition.
 fn crossing(w: &Workload) -> Vec<(usize, Vec<usize>)> {
     let block = |k: usize| w.kernels[k].block;
@@ -184,6 +196,8 @@ impl Blocks<'_> {
         let candidate = &tried.candidate;
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
         let mut seen: Vec<Vec<Strategy>> = vec![tried.pass.sharding.strategies.clone()];
+        // Partitions of a sharding that are not proven either take what they take.
+        let mut loose = found.unproven.is_finite();
         let mut evaluate = |sharding: Vec<Strategy>, best: &mut Option<Best>, found: &mut Found| {
             if seen.contains(&sharding) {
                 return Ok(());
@@ -193,10 +207,22 @@ impl Blocks<'_> {
             let priced = evaluated(tried, &sharding);
             seen.push(sharding);
             match agree {
-                true => self.search.try_chain(candidate, &priced, best, found),
+                true => {
+                    let known = found.unproven;
+                    let tried = self.search.try_chain(candidate, &priced, best, found);
+                    loose |= found.unproven < known;
+                    tried
+                }
                 false => Ok(()),
             }
         };
+        for sharding in &self.search.request.shardings {
+            let is_one =
+                sharding.len() == self.root.len() && sharding.iter().zip(&self.root).all(|(s, o)| o.contains(s));
+            if is_one {
+                evaluate(sharding.clone(), best, found)?;
+            }
+        }
         if value(best).is_infinite() {
             evaluate(self.least_held(), best, found)?;
         }
@@ -208,16 +234,18 @@ impl Blocks<'_> {
         }
         while let Some(Node { bound, set, .. }) = heap.pop() {
             if bound >= value(best) * (1.0 - TIE) || (self.search.request.any && best.is_some()) {
-                return Ok(());
+                break;
             }
             if bound >= value(best) * near {
                 found.unproven = found.unproven.min(bound);
-                return Ok(());
+                open_blocks(heap.iter().map(|node| &node.set).chain([&set]), found);
+                break;
             }
             if self.search.out_of_time() || found.joint_nodes >= self.search.request.joint_nodes {
                 let left = if self.search.out_of_time() { LeftOpen::out_of_time() } else { LeftOpen::Sets };
                 found.stop(left, bound);
-                return Ok(());
+                open_blocks(heap.iter().map(|node| &node.set).chain([&set]), found);
+                break;
             }
             found.joint_nodes += 1;
             let sharding = self.joined(&set);
@@ -229,6 +257,7 @@ impl Blocks<'_> {
             if children.is_empty() {
                 // Decided, and its plan was looked at: what is below it is what waits in the DRAM, or who overlaps with whom.
                 found.unproven = found.unproven.min(bound);
+                open_blocks([&set], found);
             }
             for mut child in children {
                 if !prune(&self.links, &self.problem.open, &mut child.open) {
@@ -239,6 +268,9 @@ impl Blocks<'_> {
                     heap.push(Node { bound: own.max(bound), made, set: child });
                 }
             }
+        }
+        if loose && !found.blocks_s.is_empty() {
+            found.blocks_s = vec![0.0; self.search.blocks.len()];
         }
         Ok(())
     }

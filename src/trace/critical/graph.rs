@@ -511,7 +511,7 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     drop((outgoing, next, count));
     // Units of no length that wait for each other: taken by time, their edges back left out.
     let mut left: Vec<u32> = (0..n as u32).filter(|&u| waiting[u as usize] > 0).collect();
-    left.sort_by_key(|&u| (u as usize + 1 == n, b.units[u as usize].start, b.units[u as usize].end, u));
+    left.sort_by_key(|&u| (b.units[u as usize].start, b.units[u as usize].end, u));
     queue.append(&mut left);
     // The window's end comes last, behind what nobody waits for too.
     queue.retain(|&u| u as usize + 1 != n);

@@ -169,6 +169,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, (word, types): 
         training: program.trains(),
         tokens_per_sample: None,
         held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64 + others,
+        hands_over_parts: false,
     };
     Built { workload, left_out: builder.left_out }
 }

@@ -114,6 +114,7 @@ impl LanguageModel {
             training: sequence.training,
             tokens_per_sample: Some(sequence.tokens),
             held_bytes: 0.0,
+            hands_over_parts: false,
         }
     }
 
