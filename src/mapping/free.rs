@@ -2,7 +2,7 @@
 //!
 //! The blocks (embedding, layers, head) are the model's graph with its adjoint, what is computed again included ([`crate::graph::recompute`]). A cut is a
 //! tensor-parallel group and the samples of a microbatch. The graph is mapped onto one such group (`search.rs`): all shardings of the cut, each with its best tiles and partitions of
-//! every block, by branch and bound (`joint/of_blocks.rs`). A cut is bounded by few sets of its shardings first, and by more ([`SETS`]) as long as it may be the best. Each partition is of one block and one pass, so that times add up to passes:
+//! every block, by branch and bound (`joint/of_blocks.rs`). A cut is bounded by few sets of its shardings first, and by up to 8,192 as long as it may be the best. Each partition is of one block and one pass, so that times add up to passes:
 //!
 //! ```text
 //! forward, backward   sums over the partitions of a pass; launches included
