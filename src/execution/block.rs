@@ -132,9 +132,6 @@ impl Space {
     }
 }
 
-/// All the effort that an inner search has.
-pub const MOST_EFFORT: u32 = u32::MAX;
-
 /// The effort that the blocks of one execution are worth, a given one or the best of a search.
 pub const FOR_ONE: u32 = 2;
 
@@ -151,7 +148,7 @@ pub trait Inner {
         self.bound(key)
     }
     /// Mappings of blocks of which the bound is known, one of which is the best of the space whatever else an execution decides: fastest or, where others keep
-    /// less, those too. Empty where there is none, or no time for it. With at least so much effort, from 0 to [`MOST_EFFORT`].
+    /// less, those too. Empty where there is none, or no time for it. With at least so much effort, from 0 on.
     ///
     /// # Errors
     /// A sentence: the search failed.

@@ -206,8 +206,9 @@ fn mapped(
     // What fits before what does not; of these the fastest, of those the one that needs least.
     let rank = |p: &Prediction| if p.memory.fits() { (0, p.time.total) } else { (1, p.memory.device.total()) };
     // With less effort too, as a search sees them: what is found with more may be faster, and keep more.
+    let bound = inner.bound(&key);
     for effort in 0..=FOR_ONE {
-        let mappings = inner.best(&key, &inner.bound(&key), effort, deadline)?;
+        let mappings = inner.best(&key, &bound, effort, deadline)?;
         let closed = mappings.iter().all(|one| one.effort.is_none());
         for one in mappings {
             let prediction = of_blocks(machine, model, e, one.blocks)?;

@@ -494,6 +494,16 @@ pub fn search_by(
         let mut done = vec![false; cells.len()];
         // The cell of the best.
         let mut winner = None;
+        let mut look = |cells: &mut Cells, i: usize, best: &mut Option<(f64, Execution, Best)>, found: &mut Found| {
+            let value =
+                |best: &Option<(f64, Execution, Best)>| best.as_ref().map_or(f64::INFINITY, |(value, ..)| *value);
+            let before = value(best);
+            let is_all = cells.look(i, best, found, deadline)?;
+            if value(best) < before {
+                winner = Some(i);
+            }
+            Ok::<bool, String>(is_all)
+        };
         for i in cells.most_promising(PROMISING) {
             if looked && deadline.is_over() {
                 break;
@@ -502,11 +512,7 @@ pub fn search_by(
                 // Left out below.
                 continue;
             }
-            let before = best.as_ref().map_or(f64::INFINITY, |(value, ..)| *value);
-            (looked, done[i]) = (true, cells.look(i, &mut best, &mut found, deadline)?);
-            if best.as_ref().is_some_and(|(value, ..)| *value < before) {
-                winner = Some(i);
-            }
+            (looked, done[i]) = (true, look(&mut cells, i, &mut best, &mut found)?);
             steps.step();
         }
         // All with little effort before any with more: what is found so leaves many out. Bounds are not negative, so that their bits rise with them.
@@ -539,13 +545,9 @@ pub fn search_by(
                 }
                 break;
             }
-            let before = best.as_ref().map_or(f64::INFINITY, |(value, ..)| *value);
-            if !cells.look(i, &mut best, &mut found, deadline)? {
+            if !look(&mut cells, i, &mut best, &mut found)? {
                 queue.push(place(&cells, i));
                 deeper = deeper.min(cells.bound(i));
-            }
-            if best.as_ref().is_some_and(|(value, ..)| *value < before) {
-                winner = Some(i);
             }
             looked = true;
             steps.step();

@@ -3,7 +3,7 @@
 
 use flowspace::check::execution::verify;
 use flowspace::deadline::Deadline;
-use flowspace::execution::block::{BlockKey, Inner, MOST_EFFORT};
+use flowspace::execution::block::{BlockKey, Inner};
 use flowspace::execution::predict::predict_any;
 use flowspace::execution::search::executions;
 use flowspace::execution::{Machine, Pins, Recompute, Schedule};
@@ -227,7 +227,7 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
         let division = flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
         let key = BlockKey { division, recompute, overlap_tp: false };
         let bound = free.bound(&key);
-        let best = free.best(&key, &bound, MOST_EFFORT, Deadline::never()).unwrap().remove(0).blocks;
+        let best = free.best(&key, &bound, u32::MAX, Deadline::never()).unwrap().remove(0).blocks;
         let (b, p) = (bound.plain, best.plain);
         let passes = [(b.forward_pass, p.forward_pass), (b.backward_pass, p.backward_pass), (b.kept, p.kept)];
         let energy = [(b.arithmetic, p.arithmetic), (b.flop, p.flop), (b.dram_bytes, p.dram_bytes)];
