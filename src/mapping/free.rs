@@ -270,6 +270,10 @@ impl Free {
         self.spent.set(self.spent.get() + graph.kernels.len() as u64 * (TWO_PASSES + sets));
         let (plan, record) = match answer {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
+            // None was found among few sets, which does not say that there is none.
+            Err(MapError::NoPlanYet { .. }) if effort < last && !deadline.is_over() => {
+                return self.map(key, parts, effort as u32 + 1, deadline);
+            }
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
