@@ -348,7 +348,7 @@ impl<'a> Cells<'a> {
                     let known = open.unwrap_or((f64::INFINITY, 0));
                     open = Some((known.0.min(least), known.1.max(effort + 1)));
                 }
-                _ => found.bound = found.bound.min(least),
+                _ => found.bound = found.bound.min(least.max(cell.bound)),
             }
         }
         if let Some((bound, effort)) = open {
