@@ -13,10 +13,15 @@ use super::search::{
 use super::spec::{Execution, Schedule, Zero};
 use crate::deadline::Deadline;
 use crate::workload::language::LanguageModel;
+use std::cell::RefCell;
 use std::collections::HashMap;
+use std::rc::Rc;
 
 /// Cells that are kept at once; with their blocks they take about 200 MB.
 const MOST: usize = 200_000;
+
+/// Cuts whose bytes are kept at once: about 20 MB.
+const MOST_HELD: usize = 20_000;
 
 /// Share of the seconds after which the first cells are looked at, even if not all are listed.
 const LISTING: f64 = 0.5;
@@ -75,6 +80,8 @@ pub(super) struct Cells<'a> {
     at: At,
     cells: Vec<Cell>,
     blocks: Vec<Blocks>,
+    /// What blocks hold, by cut: frames share them.
+    held: RefCell<HashMap<BlockKey, Rc<Blocks>>>,
 }
 
 impl<'a> Cells<'a> {
@@ -101,8 +108,8 @@ impl<'a> Cells<'a> {
             });
         }
         let constants = Constants::of(machine, model);
-        let (cells, blocks) = (Vec::new(), Vec::new());
-        Self { machine, model, pins, inner, aim, constants, frames, sizes, at: At::default(), cells, blocks }
+        let (cells, blocks, held) = (Vec::new(), Vec::new(), RefCell::default());
+        Self { machine, model, pins, inner, aim, constants, frames, sizes, at: At::default(), cells, blocks, held }
     }
 
     /// Executions of the space.
@@ -209,13 +216,21 @@ impl<'a> Cells<'a> {
         }
     }
 
+    /// What the blocks of a cut hold; times do not matter.
+    fn held(&self, key: &BlockKey) -> Rc<Blocks> {
+        let mut known = self.held.borrow_mut();
+        if known.len() >= MOST_HELD {
+            known.clear();
+        }
+        known.entry(*key).or_insert_with(|| Rc::new(self.inner.held(key))).clone()
+    }
+
     /// How many of the sizes of a microbatch may fit with blocks of a kind, the smallest at least: what the chip itself holds grows with the
     /// microbatch in every state, so that beyond the first size that none fits no larger one does.
     fn fitting(&self, frame: &Frame, key: &BlockKey) -> usize {
         let fits = |micro_batch: u64| {
             let key = BlockKey { division: Division { micro_batch, ..key.division }, ..*key };
-            // Times do not matter here.
-            let block = self.inner.held(&key);
+            let block = self.held(&key);
             let plan = self.plan(frame, &block, micro_batch);
             let mut e = execution(&frame.degrees, &key);
             frame.tails.states.iter().any(|&(zero, offload)| {

@@ -15,6 +15,8 @@ use crate::system::options::ModelOptions;
 use crate::system::stack::Stack;
 use crate::system::{Software, Style, System};
 use crate::workload::language::{DataType, LanguageModel};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
 
 /// A system that an execution can be predicted on.
 #[derive(Debug, Clone)]
@@ -46,6 +48,17 @@ pub struct Machine {
     /// What its parts draw.
     pub power: Power,
     options: ModelOptions,
+    lines: Lines,
+}
+
+/// Lines that were asked for, by what is sent, chips and stride: a search asks for the same few again and again. A copy begins with none.
+#[derive(Debug, Default)]
+struct Lines(Mutex<HashMap<(Traffic, u64, u64), Line>>);
+
+impl Clone for Lines {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
 }
 
 /// Seconds of a collective as a line in its bytes, and the energy of its links.
@@ -106,7 +119,7 @@ impl Line {
 }
 
 /// What a group of chips does together.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Traffic {
     /// Sum of a tensor of so many bytes, on every chip.
     AllReduce,
@@ -243,6 +256,7 @@ impl Machine {
             stack: Stack::ideal(),
             power: Power::of(system),
             options,
+            lines: Lines::default(),
         }
     }
 
@@ -298,6 +312,11 @@ impl Machine {
 
     /// Seconds of what a group does together, as a line in its bytes.
     pub fn line(&self, traffic: Traffic, chips: u64, stride: u64) -> Line {
+        let mut known = self.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+        *known.entry((traffic, chips, stride)).or_insert_with(|| self.line_of(traffic, chips, stride))
+    }
+
+    fn line_of(&self, traffic: Traffic, chips: u64, stride: u64) -> Line {
         let group = self.group(chips, stride);
         let Some(outermost) = group.last() else { return Line::default() };
         let kind = match traffic {

@@ -10,7 +10,7 @@
 //! Of equally cheap choices (within rounding) each kernel, from the one eliminated last to the first, takes the strategy
 //! that `preference` names first.
 
-use super::minsum::{self, Least, Term};
+use super::minsum::{self, Least, Sum, Term};
 use super::sharding::{Link, Problem, price};
 use crate::deadline::Deadline;
 use crate::model::layout::{Layout, Strategy};
@@ -45,8 +45,8 @@ pub fn eliminate(problem: &Problem, deadline: Deadline) -> Eliminated {
     if problem.open.iter().any(Vec::is_empty) {
         return Eliminated::Infeasible;
     }
-    let Some((terms, sizes)) = terms(problem) else { return Eliminated::TooWide };
-    match minsum::least(terms, &sizes, rank(problem), deadline) {
+    let Some(between) = Between::of(problem) else { return Eliminated::TooWide };
+    match between.least(problem, |k, s| problem.cost[k][s], 1.0, deadline) {
         Least::TooWide => Eliminated::TooWide,
         Least::OutOfTime => Eliminated::OutOfTime,
         Least::Infeasible => Eliminated::Infeasible,
@@ -60,8 +60,10 @@ pub fn eliminate(problem: &Problem, deadline: Deadline) -> Eliminated {
 
 /// A choice that costs little, by bounded work, and what it costs; `None` where none was found.
 pub(super) fn near(problem: &Problem) -> Option<(Vec<usize>, f64)> {
-    let (terms, sizes) = terms(problem)?;
-    let mut values = minsum::near(terms, &sizes, rank(problem))?;
+    let Between { coupled: mut terms, paid, sizes } = Between::of(problem)?;
+    terms.extend(problem.cost.iter().enumerate().map(|(k, cost)| Term::of_one(k, cost.clone())));
+    terms.extend(paid);
+    let mut values = minsum::near(&terms, &sizes, rank(problem))?;
     values.truncate(problem.open.len());
     let cost = price(problem, &values);
     cost.is_finite().then_some((values, cost))
@@ -71,22 +73,50 @@ fn rank(problem: &Problem) -> impl Fn(usize, usize) -> usize {
     |variable, value| problem.open.get(variable).map_or(0, |open| preference(open[value]))
 }
 
-/// The terms of a problem and the values of each variable; `None` when a term is too large.
-fn terms(problem: &Problem) -> Option<(Vec<Term>, Vec<usize>)> {
-    let mut sizes: Vec<usize> = problem.open.iter().map(Vec::len).collect();
-    let mut terms = couplings(problem, &sizes)?;
-    terms.extend(problem.cost.iter().enumerate().map(|(k, cost)| Term::of_one(k, cost.clone())));
-    let mut of_group: Vec<Vec<&Link>> = vec![Vec::new(); problem.groups.len()];
-    for link in &problem.links {
-        if let Some(g) = link.group {
-            of_group[g].push(link);
+/// The terms of a problem between kernels.
+pub(super) struct Between {
+    coupled: Vec<Term>,
+    /// What conversions cost.
+    paid: Vec<Term>,
+    /// Values of each variable.
+    sizes: Vec<usize>,
+}
+
+impl Between {
+    /// `None` when a term is too large.
+    pub(super) fn of(problem: &Problem) -> Option<Self> {
+        let mut sizes: Vec<usize> = problem.open.iter().map(Vec::len).collect();
+        let coupled = couplings(problem, &sizes)?;
+        let mut paid = Vec::new();
+        let mut of_group: Vec<Vec<&Link>> = vec![Vec::new(); problem.groups.len()];
+        for link in &problem.links {
+            if let Some(g) = link.group {
+                of_group[g].push(link);
+            }
         }
+        for (costs, links) in problem.groups.iter().zip(of_group) {
+            let of = |pair: &(Layout, Layout)| costs.get(pair).copied().unwrap_or(0.0);
+            group_terms(&|pair| of(pair) > 0.0, &of, links, &mut sizes, &mut paid)?;
+        }
+        Some(Self { coupled, paid, sizes })
     }
-    for (costs, links) in problem.groups.iter().zip(of_group) {
-        let paid = |pair: &(Layout, Layout)| costs.get(pair).copied().unwrap_or(0.0);
-        group_terms(&|pair| paid(pair) > 0.0, &paid, links, &mut sizes, &mut terms)?;
+
+    /// The least of what the strategies of kernels cost by themselves (by kernel and place among its open ones) and of their conversions times a factor.
+    pub(super) fn least(
+        &self,
+        problem: &Problem,
+        own: impl Fn(usize, usize) -> f64,
+        factor: f64,
+        deadline: Deadline,
+    ) -> Least {
+        let mut sum = Sum::new(&self.sizes);
+        self.coupled.iter().for_each(|term| sum.add(term, 1.0));
+        for (k, open) in problem.open.iter().enumerate() {
+            sum.add_of_one(k, (0..open.len()).map(|s| own(k, s)));
+        }
+        self.paid.iter().for_each(|term| sum.add(term, factor));
+        minsum::least(sum, rank(problem), deadline)
     }
-    Some((terms, sizes))
 }
 
 /// What must agree; `None` when a term is too large.

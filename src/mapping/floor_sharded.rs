@@ -7,7 +7,8 @@
 //! Of a sample of a large microbatch, in which the latency of collectives is next to nothing: a microbatch of `m` samples takes at least `m` times as long.
 
 use super::degrees::Degrees;
-use super::elimination::{Eliminated, eliminate};
+use super::elimination::Between;
+use super::minsum::Least;
 use super::sharding::{Link, Problem, Unit, problem_in};
 use crate::deadline::Deadline;
 use crate::graph::{Phase, Workload};
@@ -38,10 +39,15 @@ pub(super) fn of(w: &Workload, system: &System, degrees: &Degrees) -> Vec<[f64; 
         let inside = inside(&problem, &is_inside, w.repeats(block) as f64);
         let arithmetic: Vec<f64> =
             (0..w.kernels.len()).filter(|k| is_inside(*k)).map(|k| rate.least_seconds(&w.kernels[k])).collect();
+        let Some(between) = Between::of(&inside) else { return 0.0 };
         let of = |share: &f64| {
-            let weighted = weighted(&inside, &arithmetic, degrees.tp as f64, (1.0 - share, share / MANY as f64));
-            match eliminate(&weighted, Deadline::to_the_end()) {
-                Eliminated::Chosen(_, seconds) => seconds,
+            let parts = |k: usize, s: usize| match inside.open[k][s] {
+                Strategy::Replicate => 1.0,
+                _ => degrees.tp as f64,
+            };
+            let own = |k: usize, s: usize| (1.0 - share) * arithmetic[k] / parts(k, s);
+            match between.least(&inside, own, share / MANY as f64, Deadline::to_the_end()) {
+                Least::Found(_, seconds) => seconds,
                 _ => 0.0,
             }
         };
@@ -68,17 +74,4 @@ fn inside(problem: &Problem, is_inside: &dyn Fn(usize) -> bool, repeats: f64) ->
         links: links.collect(),
         groups: problem.groups.iter().map(once).collect(),
     }
-}
-
-/// The same with weights of arithmetic and collectives.
-fn weighted(problem: &Problem, arithmetic: &[f64], tp: f64, (compute, network): (f64, f64)) -> Problem {
-    let mut out = problem.clone();
-    for (k, cost) in out.cost.iter_mut().enumerate() {
-        for (cost, s) in cost.iter_mut().zip(&problem.open[k]) {
-            let parts = if *s == Strategy::Replicate { 1.0 } else { tp };
-            *cost = compute * arithmetic[k] / parts;
-        }
-    }
-    out.groups.iter_mut().flat_map(|costs| costs.values_mut()).for_each(|seconds| *seconds *= network);
-    out
 }

@@ -79,12 +79,6 @@ impl Term {
         Self { scope: scope.to_vec(), table: from.into_iter().map(|at| self.table[at]).collect() }
     }
 
-    /// The term of the same variables whose costs are what `f` makes of those of both.
-    pub fn with(mut self, other: &Self, f: impl Fn(f64, f64) -> f64) -> Self {
-        self.table.iter_mut().zip(&other.table).for_each(|(a, b)| *a = f(*a, *b));
-        self
-    }
-
     /// Changes every cost.
     pub fn map(&mut self, f: impl Fn(f64) -> f64) {
         self.table.iter_mut().for_each(|cost| *cost = f(*cost));
@@ -98,32 +92,30 @@ fn entries(scope: &[usize], sizes: &[usize]) -> Option<usize> {
 }
 
 /// The least sum of the terms. `preference` ranks the values of a variable, the smallest first.
-pub fn least(
-    terms: Vec<Term>,
-    sizes: &[usize],
-    preference: impl Fn(usize, usize) -> usize,
-    deadline: Deadline,
-) -> Least {
+pub fn least(sum: Sum, preference: impl Fn(usize, usize) -> usize, deadline: Deadline) -> Least {
+    let sizes = sum.sizes;
     if sizes.contains(&0) {
         return Least::Infeasible;
     }
-    let mut pool = Pool::new(terms, sizes);
+    let mut pool = Pool::new(sum);
     match pool.run(MOST_ENTRIES, Wide::Ends(deadline)) {
-        Ok(steps) if pool.rest.is_finite() => Least::Found(values(&steps, sizes, pool.rest, preference), pool.rest),
+        Ok(steps) if pool.rest.is_finite() => Least::Found(pool.values(&steps, preference), pool.rest),
         Ok(_) => Least::Infeasible,
         Err(ended) => ended,
     }
 }
 
 /// A choice whose sum is finite and, by bounded work, small; `None` where the way there is a dead end, which does not prove that there is none.
-pub fn near(terms: Vec<Term>, sizes: &[usize], preference: impl Fn(usize, usize) -> usize) -> Option<Vec<usize>> {
+pub fn near(terms: &[Term], sizes: &[usize], preference: impl Fn(usize, usize) -> usize) -> Option<Vec<usize>> {
     if sizes.contains(&0) {
         return None;
     }
-    let mut pool = Pool::new(terms.clone(), sizes);
+    let mut sum = Sum::new(sizes);
+    terms.iter().for_each(|term| sum.add(term, 1.0));
+    let mut pool = Pool::new(sum);
     let steps = pool.run(FEW_ENTRIES, Wide::Fixes).ok().filter(|_| pool.rest.is_finite())?;
-    let mut chosen = values(&steps, sizes, pool.rest, preference);
-    improve(&terms, sizes, &mut chosen);
+    let mut chosen = pool.values(&steps, preference);
+    improve(terms, sizes, &mut chosen);
     Some(chosen)
 }
 
@@ -158,32 +150,61 @@ fn improve(terms: &[Term], sizes: &[usize], chosen: &mut [usize]) {
     }
 }
 
-/// The values of the variables, from the one eliminated last to the first.
-fn values(steps: &[Step], sizes: &[usize], sum: f64, preference: impl Fn(usize, usize) -> usize) -> Vec<usize> {
-    let mut values = vec![0; sizes.len()];
-    let tie = TIE * sum.abs();
-    for step in steps.iter().rev() {
-        let joined = match step {
-            Step::Fixed(variable, value) => {
-                values[*variable] = *value;
-                continue;
-            }
-            Step::Eliminated(joined) => joined,
-        };
-        let Some((variable, others)) = joined.scope.split_last() else { continue };
-        let row = others.iter().fold(0, |at, v| at * sizes[*v] + values[*v]) * sizes[*variable];
-        let row = &joined.table[row..row + sizes[*variable]];
-        let least = row.iter().copied().fold(f64::INFINITY, f64::min);
-        let tied = (0..row.len()).filter(|i| row[*i] <= least + tie);
-        values[*variable] = tied.min_by_key(|i| (preference(*variable, *i), *i)).unwrap_or(0);
+/// Terms to be summed, their tables and scopes one behind the other: thousands of small ones are summed again and again.
+pub struct Sum<'s> {
+    sizes: &'s [usize],
+    tables: Vec<f64>,
+    scopes: Vec<usize>,
+    pieces: Vec<Piece>,
+}
+
+/// A term's part of the tables and scopes.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    scope: (usize, usize),
+    /// Where its table begins.
+    table: usize,
+    /// Whether it is still to be summed.
+    waits: bool,
+}
+
+impl<'s> Sum<'s> {
+    /// Of no term yet, over variables of so many values.
+    pub fn new(sizes: &'s [usize]) -> Self {
+        let room = 16 * sizes.len();
+        let (tables, scopes) = (Vec::with_capacity(8 * room), Vec::with_capacity(room));
+        Self { sizes, tables, scopes, pieces: Vec::with_capacity(room) }
     }
-    values
+
+    /// Adds a term times a factor of at least zero; what costs infinitely much still does.
+    pub fn add(&mut self, term: &Term, factor: f64) {
+        let table = self.tables.len();
+        match factor == 1.0 {
+            true => self.tables.extend_from_slice(&term.table),
+            false => self.tables.extend(term.table.iter().map(|c| if c.is_finite() { c * factor } else { *c })),
+        }
+        self.push(&term.scope, table);
+    }
+
+    /// Adds a term of one variable.
+    pub fn add_of_one(&mut self, variable: usize, costs: impl Iterator<Item = f64>) {
+        let table = self.tables.len();
+        self.tables.extend(costs);
+        self.push(&[variable], table);
+    }
+
+    /// Variables of one value take no part: they have one row in every table.
+    fn push(&mut self, scope: &[usize], table: usize) {
+        let from = self.scopes.len();
+        self.scopes.extend(scope.iter().filter(|v| self.sizes[**v] > 1));
+        self.pieces.push(Piece { scope: (from, self.scopes.len()), table, waits: true });
+    }
 }
 
 /// What became of a variable.
 enum Step {
     /// It was eliminated: the sum of its terms, itself the last of the scope.
-    Eliminated(Term),
+    Eliminated(Piece),
     /// It got a value.
     Fixed(usize, usize),
 }
@@ -197,105 +218,213 @@ enum Wide {
     Fixes,
 }
 
+/// No further term of a variable.
+const LAST: usize = usize::MAX;
+
 /// Terms that are still to be summed, and where each variable is.
 struct Pool<'s> {
-    sizes: &'s [usize],
-    terms: Vec<Option<Term>>,
-    of: Vec<Vec<usize>>,
+    sum: Sum<'s>,
+    /// Of each variable its first and last place in the scopes, and of each place the term and the variable's next.
+    of: Vec<(usize, usize)>,
+    places: Vec<(usize, usize)>,
+    /// Terms whose places are known.
+    known: usize,
     /// What is known for certain: terms whose variables are all gone.
     rest: f64,
+    /// Which variables were seen in a round, and the round.
+    seen: Vec<usize>,
+    round: usize,
 }
 
 impl<'s> Pool<'s> {
-    fn new(terms: Vec<Term>, sizes: &'s [usize]) -> Self {
-        let mut pool =
-            Self { sizes, terms: Vec::with_capacity(2 * terms.len()), of: vec![Vec::new(); sizes.len()], rest: 0.0 };
-        terms.into_iter().for_each(|term| pool.push(term));
+    fn new(sum: Sum<'s>) -> Self {
+        let n = sum.sizes.len();
+        let places = Vec::with_capacity(2 * sum.scopes.len());
+        let mut pool = Self {
+            sum,
+            of: vec![(LAST, LAST); n],
+            places,
+            known: 0,
+            rest: 0.0,
+            seen: vec![0; n],
+            round: 0,
+        };
+        pool.note();
         pool
     }
 
-    /// Variables of one value take no part: they have one row in every table.
-    fn push(&mut self, mut term: Term) {
-        term.scope.retain(|v| self.sizes[*v] > 1);
-        if term.scope.is_empty() {
-            self.rest += term.table.first().copied().unwrap_or(0.0);
-            return;
+    /// Notes where the variables of new terms are.
+    fn note(&mut self) {
+        while let Some(piece) = self.sum.pieces.get_mut(self.known) {
+            let (from, to) = piece.scope;
+            if from == to {
+                piece.waits = false;
+                self.rest += self.sum.tables.get(piece.table).copied().unwrap_or(0.0);
+            }
+            self.places.resize(from, (0, LAST));
+            for at in from..to {
+                self.places.push((self.known, LAST));
+                let (first, last) = &mut self.of[self.sum.scopes[at]];
+                match *last {
+                    LAST => *first = at,
+                    before => self.places[before].1 = at,
+                }
+                *last = at;
+            }
+            self.known += 1;
         }
-        for v in &term.scope {
-            self.of[*v].push(self.terms.len());
-        }
-        self.terms.push(Some(term));
     }
 
-    /// The other variables of the terms that a variable is in, ascending.
-    fn neighbours(&self, v: usize) -> Vec<usize> {
-        let terms = self.of[v].iter().filter_map(|t| self.terms[*t].as_ref());
-        let mut out: Vec<usize> = terms.flat_map(|t| t.scope.iter().copied()).filter(|w| *w != v).collect();
-        out.sort_unstable();
-        out.dedup();
-        out
+    fn scope(&self, piece: Piece) -> &[usize] {
+        &self.sum.scopes[piece.scope.0..piece.scope.1]
+    }
+
+    /// The terms that a variable is in, in the order in which they came.
+    fn terms_of(&self, v: usize) -> impl Iterator<Item = usize> + '_ {
+        let mut at = self.of[v].0;
+        let next = move || {
+            let (term, next) = *self.places.get(at)?;
+            at = next;
+            Some(term)
+        };
+        std::iter::from_fn(next).filter(|term| self.sum.pieces[*term].waits)
+    }
+
+    /// Calls `f` with each of the other variables of the terms that a variable is in, each once.
+    fn each_neighbour(&mut self, v: usize, mut f: impl FnMut(usize)) {
+        self.round += 1;
+        let mut seen = std::mem::take(&mut self.seen);
+        seen[v] = self.round;
+        for term in self.terms_of(v) {
+            for w in self.scope(self.sum.pieces[term]) {
+                if seen[*w] != self.round {
+                    seen[*w] = self.round;
+                    f(*w);
+                }
+            }
+        }
+        self.seen = seen;
     }
 
     /// Entries of the table that eliminating a variable makes, the largest number where that is more than `most`; and its neighbours.
-    fn price(&self, v: usize, most: usize) -> (usize, usize) {
-        let neighbours = self.neighbours(v);
-        let size = entries(&neighbours, self.sizes).and_then(|n| n.checked_mul(self.sizes[v]));
-        (size.filter(|size| *size <= most).unwrap_or(usize::MAX), neighbours.len())
+    fn price(&mut self, v: usize, most: usize) -> (usize, usize) {
+        let sizes = self.sum.sizes;
+        let (mut neighbours, mut size) = (0, Some(sizes[v]));
+        self.each_neighbour(v, |w| {
+            neighbours += 1;
+            size = size.and_then(|size| size.checked_mul(sizes[w])).filter(|size| *size <= MOST_ENTRIES.min(most));
+        });
+        (size.filter(|size| *size <= most).unwrap_or(usize::MAX), neighbours)
     }
 
-    /// Replaces the terms of a variable by their least sum; gives that sum's table before the least is taken.
-    fn eliminate(&mut self, v: usize, others: Vec<usize>) -> Option<Term> {
-        let mine = self.take(v);
-        let mut scope = others.clone();
-        scope.push(v);
-        let joined = join(&mine, scope, self.sizes)?;
-        let rows = joined.table.chunks(self.sizes[v]);
-        let table = rows.map(|row| row.iter().copied().fold(f64::INFINITY, f64::min)).collect();
-        self.push(Term { scope: others, table });
-        Some(joined)
+    /// Replaces the terms of a variable by their least sum over its neighbours, ascending; gives that sum's table before the least is taken.
+    fn eliminate(&mut self, v: usize, others: &[usize]) -> Piece {
+        let joined = self.join(v, others);
+        let table = self.sum.tables.len();
+        let size = self.sum.sizes[v];
+        for from in (joined.table..table).step_by(size) {
+            let row = &self.sum.tables[from..from + size];
+            let least = row.iter().copied().fold(f64::INFINITY, f64::min);
+            self.sum.tables.push(least);
+        }
+        self.sum.push(others, table);
+        self.note();
+        joined
+    }
+
+    /// The sum of the terms of a variable, which wait no more; itself the last of the scope.
+    fn join(&mut self, v: usize, others: &[usize]) -> Piece {
+        let (sizes, size) = (self.sum.sizes, self.sum.sizes[v]);
+        let table = self.sum.tables.len();
+        let rows: usize = others.iter().map(|w| sizes[*w]).product();
+        self.sum.tables.resize(table + rows * size, 0.0);
+        let (known, joined) = self.sum.tables.split_at_mut(table);
+        let mut strides = vec![0; others.len()];
+        let mut at = vec![0; others.len()];
+        let mut next = self.of[v].0;
+        while let Some(&(term, after)) = self.places.get(next) {
+            next = after;
+            let piece = &mut self.sum.pieces[term];
+            if !std::mem::take(&mut piece.waits) {
+                continue;
+            }
+            // How far an entry of the term moves when a variable goes up by one.
+            let mut own = 0;
+            strides.fill(0);
+            let mut stride = 1;
+            for w in self.sum.scopes[piece.scope.0..piece.scope.1].iter().rev() {
+                match others.binary_search(w) {
+                    Ok(i) => strides[i] = stride,
+                    Err(_) => own = stride,
+                }
+                stride *= sizes[*w];
+            }
+            let mut from = piece.table;
+            for row in joined.chunks_exact_mut(size) {
+                row.iter_mut().enumerate().for_each(|(value, entry)| *entry += known[from + value * own]);
+                for (i, w) in others.iter().enumerate().rev() {
+                    at[i] += 1;
+                    from += strides[i];
+                    if at[i] < sizes[*w] {
+                        break;
+                    }
+                    from -= strides[i] * sizes[*w];
+                    at[i] = 0;
+                }
+            }
+        }
+        let from = self.sum.scopes.len();
+        self.sum.scopes.extend_from_slice(others);
+        self.sum.scopes.push(v);
+        Piece { scope: (from, self.sum.scopes.len()), table, waits: false }
     }
 
     /// Gives a variable the value whose terms are least in sum, each by itself.
     fn fix(&mut self, v: usize) -> usize {
-        let mine = self.take(v);
-        let size = self.sizes[v];
+        let mine: Vec<usize> = self.terms_of(v).collect();
+        let (sizes, size) = (self.sum.sizes, self.sum.sizes[v]);
         let mut least = vec![0.0; size];
-        // Entries of a term between two values of the variable.
-        let stride = |term: &Term| -> usize {
-            let behind = term.scope.iter().skip_while(|w| **w != v).skip(1);
-            behind.map(|w| self.sizes[*w]).product()
+        // Entries of a term, and between two values of the variable.
+        let shape = |pool: &Self, term: usize| -> (usize, usize) {
+            let scope = pool.scope(pool.sum.pieces[term]);
+            let behind = scope.iter().skip_while(|w| **w != v).skip(1);
+            (scope.iter().map(|w| sizes[*w]).product(), behind.map(|w| sizes[*w]).product())
         };
         for term in &mine {
+            let (entries, stride) = shape(self, *term);
+            let table = self.sum.pieces[*term].table;
             let mut of_value = vec![f64::INFINITY; size];
-            for (at, cost) in term.table.iter().enumerate() {
-                let value = &mut of_value[at / stride(term) % size];
+            for (at, cost) in self.sum.tables[table..table + entries].iter().enumerate() {
+                let value = &mut of_value[at / stride % size];
                 *value = value.min(*cost);
             }
             least.iter_mut().zip(of_value).for_each(|(sum, cost)| *sum += cost);
         }
         let value = (0..size).min_by(|a, b| least[*a].total_cmp(&least[*b])).unwrap_or(0);
         for term in mine {
-            let stride = stride(&term);
-            let table = term.table.iter().enumerate().filter(|(at, _)| at / stride % size == value);
-            let table = table.map(|(_, cost)| *cost).collect();
-            let scope = term.scope.into_iter().filter(|w| *w != v).collect();
-            self.push(Term { scope, table });
+            let (entries, stride) = shape(self, term);
+            self.sum.pieces[term].waits = false;
+            let piece = self.sum.pieces[term];
+            let scope: Vec<usize> = self.scope(piece).iter().copied().filter(|w| *w != v).collect();
+            let table = self.sum.tables.len();
+            for at in (0..entries).filter(|at| at / stride % size == value) {
+                let cost = self.sum.tables[piece.table + at];
+                self.sum.tables.push(cost);
+            }
+            self.sum.push(&scope, table);
         }
+        self.note();
         value
-    }
-
-    /// The terms that a variable is in, which are the pool's no more.
-    fn take(&mut self, v: usize) -> Vec<Term> {
-        std::mem::take(&mut self.of[v]).into_iter().filter_map(|t| self.terms[t].take()).collect()
     }
 
     /// Eliminates all variables, the one with the smallest table next (of equals the first). The least sum is the rest that is left.
     fn run(&mut self, most: usize, wide: Wide) -> Result<Vec<Step>, Least> {
-        let sizes = self.sizes;
+        let sizes = self.sum.sizes;
         let mut steps = Vec::with_capacity(sizes.len());
         let mut open: Vec<usize> = (0..sizes.len()).filter(|v| sizes[*v] > 1).collect();
         let mut prices: Vec<(usize, usize)> =
             (0..sizes.len()).map(|v| if sizes[v] > 1 { self.price(v, most) } else { (0, 0) }).collect();
+        let mut neighbours = Vec::new();
         while let Some(mut at) = (0..open.len()).min_by_key(|i| (prices[open[*i]].0, open[*i])) {
             let too_large = prices[open[at]].0 == usize::MAX;
             match wide {
@@ -309,47 +438,42 @@ impl<'s> Pool<'s> {
                 _ => {}
             }
             let v = open.remove(at);
-            let neighbours = self.neighbours(v);
+            neighbours.clear();
+            self.each_neighbour(v, |w| neighbours.push(w));
+            neighbours.sort_unstable();
             if too_large {
                 let value = self.fix(v);
                 steps.push(Step::Fixed(v, value));
             } else {
-                steps.push(Step::Eliminated(self.eliminate(v, neighbours.clone()).ok_or(Least::TooWide)?));
+                steps.push(Step::Eliminated(self.eliminate(v, &neighbours)));
             }
-            for w in neighbours {
-                prices[w] = self.price(w, most);
+            for w in &neighbours {
+                prices[*w] = self.price(*w, most);
             }
         }
         Ok(steps)
     }
-}
 
-/// The sum of terms over a common scope.
-fn join(terms: &[Term], scope: Vec<usize>, sizes: &[usize]) -> Option<Term> {
-    let mut table = vec![0.0; entries(&scope, sizes)?];
-    let mut strides = vec![0; scope.len()];
-    let mut at = vec![0; scope.len()];
-    for term in terms {
-        // How far an entry of the term moves when a variable of the scope goes up by one.
-        for (stride, v) in strides.iter_mut().zip(&scope) {
-            *stride = match term.scope.iter().position(|w| w == v) {
-                Some(at) => term.scope[at + 1..].iter().map(|w| sizes[*w]).product(),
-                None => 0,
-            };
-        }
-        let mut from = 0;
-        for entry in &mut table {
-            *entry += term.table[from];
-            for (i, v) in scope.iter().enumerate().rev() {
-                at[i] += 1;
-                from += strides[i];
-                if at[i] < sizes[*v] {
-                    break;
+    /// The values of the variables, from the one eliminated last to the first.
+    fn values(&self, steps: &[Step], preference: impl Fn(usize, usize) -> usize) -> Vec<usize> {
+        let sizes = self.sum.sizes;
+        let mut values = vec![0; sizes.len()];
+        let tie = TIE * self.rest.abs();
+        for step in steps.iter().rev() {
+            let joined = match step {
+                Step::Fixed(variable, value) => {
+                    values[*variable] = *value;
+                    continue;
                 }
-                from -= strides[i] * sizes[*v];
-                at[i] = 0;
-            }
+                Step::Eliminated(joined) => *joined,
+            };
+            let Some((variable, others)) = self.scope(joined).split_last() else { continue };
+            let row = others.iter().fold(0, |at, v| at * sizes[*v] + values[*v]) * sizes[*variable];
+            let row = &self.sum.tables[joined.table + row..joined.table + row + sizes[*variable]];
+            let least = row.iter().copied().fold(f64::INFINITY, f64::min);
+            let tied = (0..row.len()).filter(|i| row[*i] <= least + tie);
+            values[*variable] = tied.min_by_key(|i| (preference(*variable, *i), *i)).unwrap_or(0);
         }
+        values
     }
-    Some(Term { scope, table })
 }

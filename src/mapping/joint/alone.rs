@@ -21,7 +21,7 @@
 
 use super::super::elimination::preference;
 use super::super::instance::{CAPACITY_TOLERANCE, Compute, Goal, combine};
-use super::super::minsum::{self, Least, Term};
+use super::super::minsum::{self, Least, Sum, Term};
 use super::super::request::Objective;
 use super::super::sharding::Problem;
 use super::relaxed::{Open, Relaxation};
@@ -34,6 +34,7 @@ use crate::model::schedule::Stage;
 use crate::system::Overlap;
 use crate::system::options::{Charge, Fanout, Layouts, Pipeline, WeightTraffic};
 use crate::workload::{Axis, Use};
+use std::borrow::Cow;
 
 /// All layouts; a set of them is a mask of their positions here.
 const LAYOUTS: [Layout; 4] = [Layout::Replicated, Layout::Rows, Layout::Cols, Layout::Partial];
@@ -511,22 +512,23 @@ impl Alone {
     /// where too many kernels depend on each other at once.
     fn least(&self, open: &Open, tiles: &[usize], (byte_price, shares): (f64, usize)) -> Option<(f64, Vec<Strategy>)> {
         let at_tiles = match tiles.len() == self.local.len() {
-            true => Some(self.any.clone()),
-            false => self.terms(tiles),
+            true => Some(Cow::Borrowed(&self.any)),
+            false => self.terms(tiles).map(Cow::Owned),
         };
-        let Some(mut terms) = at_tiles else { return Some((0.0, Vec::new())) };
-        terms.extend(self.fixed.iter().cloned());
+        let Some(terms) = at_tiles else { return Some((0.0, Vec::new())) };
+        let mut total = Sum::new(&self.sizes);
+        terms.iter().chain(&self.fixed).for_each(|term| total.add(term, 1.0));
         for (k, all) in self.root.iter().enumerate() {
             if byte_price > 0.0 || open[k].len() < all.len() {
                 let cost = |(s, held): (&Strategy, &f64)| match open[k].contains(s) {
                     true => byte_price * held,
                     false => f64::INFINITY,
                 };
-                terms.push(Term::of_one(k, all.iter().zip(&self.held[shares][k]).map(cost).collect()));
+                total.add_of_one(k, all.iter().zip(&self.held[shares][k]).map(cost));
             }
         }
         let rank = |v: usize, value: usize| self.root.get(v).map_or(0, |open| preference(open[value]));
-        match minsum::least(terms, &self.sizes, rank, self.deadline) {
+        match minsum::least(total, rank, self.deadline) {
             Least::Infeasible => None,
             Least::TooWide | Least::OutOfTime => Some((0.0, Vec::new())),
             Least::Found(values, sum) => {

@@ -17,7 +17,7 @@
 use super::super::elimination::{couplings, group_terms, preference};
 use super::super::goal::Rates;
 use super::super::instance::{Compute, Instance};
-use super::super::minsum::{self, Least, Term};
+use super::super::minsum::{self, Least, Sum, Term};
 use super::super::sharding::Problem;
 use super::relaxed::Open;
 use crate::deadline::Deadline;
@@ -375,27 +375,20 @@ impl Separable {
 
     fn least_of(&self, among: &Option<Among>, weights: &[Weights]) -> Option<(f64, Vec<Strategy>)> {
         let Some(among) = among else { return Some((0.0, Vec::new())) };
-        let mut terms = among.coupled.clone();
+        let mut sum = Sum::new(&among.sizes);
+        among.coupled.iter().for_each(|term| sum.add(term, 1.0));
         for (k, own) in self.own.iter().enumerate() {
             let weights = weights[self.bundle[k]];
             let held = |a: usize| if self.byte_price > 0.0 { self.byte_price * self.held[k][a] } else { 0.0 };
             let value = |a: &usize| self.rates.second * weights.of(&own[*a]) + self.uses[k][*a] + held(*a);
-            terms.push(Term::of_one(k, among.kept[k].iter().map(value).collect()));
+            sum.add_of_one(k, among.kept[k].iter().map(value));
         }
         for (g, costs) in among.groups.iter().enumerate() {
             let weight = self.payers[g].iter().map(|k| weights[self.bundle[*k]].network).fold(f64::INFINITY, f64::min);
             let weight = if weight.is_finite() { weight } else { 0.0 };
-            let second = self.rates.second * weight;
             for (seconds, joules) in costs {
-                let mut term = seconds.clone();
-                term.map(|cost| if cost.is_finite() { cost * second } else { cost });
-                terms.push(match joules {
-                    Some(joules) => term.with(joules, |value, joules| match joules.is_finite() {
-                        true => value + self.rates.link_j * joules,
-                        false => joules,
-                    }),
-                    None => term,
-                });
+                sum.add(seconds, self.rates.second * weight);
+                joules.iter().for_each(|joules| sum.add(joules, self.rates.link_j));
             }
         }
         let at = |k: usize, value: usize| among.kept[k].get(value).map(|a| self.base.open[k][*a]);
@@ -403,7 +396,7 @@ impl Separable {
             true => at(v, value).map_or(0, preference),
             false => 0,
         };
-        match minsum::least(terms, &among.sizes, rank, self.deadline) {
+        match minsum::least(sum, rank, self.deadline) {
             Least::Infeasible => None,
             Least::TooWide | Least::OutOfTime => Some((0.0, Vec::new())),
             Least::Found(values, cost) => {
