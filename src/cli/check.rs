@@ -3,13 +3,14 @@
 use super::{Failure, output, present};
 use crate::plan::{Plan, file};
 use crate::spec::Loader;
+use crate::spec::kind::FileKind;
 use clap::Args;
 use std::path::PathBuf;
 
 /// Arguments of `flowspace check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Plan file, or placement file.
+    /// Plan file, execution file of a language model, or placement file.
     pub plan: PathBuf,
     /// Accept changed decisions: print what they give, do not compare with the file's `result`.
     #[arg(long)]
@@ -27,6 +28,9 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     let node = Loader.load(&args.plan, None)?;
     if crate::place::file::is_placement(&node) {
         return placement(args, &node);
+    }
+    if FileKind::of_tree(&node) == Some(FileKind::Execution) {
+        return super::execution_file::check(args, &node);
     }
     output::check(&args.plan_out, output::files(&node))?;
     let read = file::read(&node)?;

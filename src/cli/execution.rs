@@ -1,35 +1,26 @@
 //! `flowspace map` of a language model onto chips that run kernel by kernel: one execution predicted, or the best of all found.
 
 use super::args::{positive, word};
+use super::executed::{Answer, no_plan_json, text, to_json};
+use super::execution_file::{self, Source, Trees, source};
 use super::interrupt::Interrupt;
 use super::map::{Format, HowMany, MapArgs};
-use super::money::{self, Account};
-use super::present::{align, plain, significant};
 use super::{Failure, output};
 use crate::deadline::Deadline;
-use crate::execution::mapping::{Branch, Core, LayerMapping};
-use crate::execution::schedule::IterationTime;
-use crate::execution::search::{Found, Pins};
-use crate::execution::{
-    Execution, ExecutionFile, Machine, Offload, Prediction, Recompute, Refusal, Schedule, Zero, not_within,
-};
+use crate::execution::search::Pins;
+use crate::execution::{Offload, Recompute, Refusal, Schedule, Zero, not_within};
 use crate::mapping::executions::Executions;
 use crate::mapping::search::{Objective, Passes};
 use crate::mapping::solver::Limits;
-use crate::plan::Plan;
 use crate::progress::Waiting;
 use crate::report::statement;
 use crate::solver::record::Status;
-use crate::spec::{Loader, Node, Reader};
-use crate::system::economics::Economics;
+use crate::spec::{Node, Reader};
 use crate::system::{Software, Style, System};
-use crate::units::{Bytes, Seconds};
 use crate::workload::WorkloadSpec;
 use crate::workload::language::{LanguageModel, ModelPass, is_language_model};
 use clap::Args;
-use serde_json::json;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
 /// Decisions of an execution; what is left out is searched.
 #[derive(Debug, Clone, Args)]
@@ -174,21 +165,23 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
             )))
         })
     };
-    let (Some(workload), Some(system)) = (&args.workload, &args.system) else {
-        return refuse("a plan is of a graph");
+    let source = match source(args) {
+        Source::None => return refuse("a plan is of a graph"),
+        Source::Others => return None,
+        Source::Of(source) => source,
+        Source::Refused(failure) => return Some(Err(failure)),
     };
-    // Problems of files are reported by `map`, all at once, unless this is ours to read.
-    let workload = WorkloadSpec::load(workload).ok()?;
-    let system = System::load(system).ok()?;
+    let Trees { workload, system: system_tree, file } = source;
     if args.plan_out.is_some() {
-        let given = [&args.workload, &args.system, &args.execution.execution].into_iter().flatten().cloned();
-        let named = System::inlined(&system).ok().into_iter().flat_map(|tree| output::files(&tree));
+        let given =
+            [&args.workload, &args.system, &args.execution.execution, &args.plan].into_iter().flatten().cloned();
+        let named = System::inlined(&system_tree).ok().into_iter().flat_map(|tree| output::files(&tree));
         if let Err(refused) = output::check(&args.plan_out, given.chain(named).chain(output::files(&workload))) {
             return Some(Err(refused));
         }
     }
     // A mistake in either file is reported as such, whatever options are given.
-    let mut system = System::build(&system).ok()?;
+    let mut system = System::build(&system_tree).ok()?;
     system.software = args.execution.software.or(system.software);
     if is_language_model(&workload) && Reader::read::<WorkloadSpec>(&workload).is_err() {
         return None;
@@ -224,7 +217,8 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     if !serving.is_empty() {
         return Some(Err(Failure::input(format!("{}: for workloads with `pass: inference`", serving.join(", ")))));
     }
-    Some(predict_or_search(args, &model, &system))
+    let trees = Trees { workload, system: system_tree, file };
+    Some(predict_or_search(args, &model, &system, &trees))
 }
 
 /// Whether training on a system is searched as executions: by its kernels, or by the graphs of its blocks.
@@ -280,17 +274,6 @@ pub(super) fn read_model(node: &Node) -> Option<LanguageModel> {
     }
 }
 
-/// A prediction and, where it was searched for, what proves it.
-struct Answer {
-    prediction: Prediction,
-    found: Option<Found>,
-    seconds: f64,
-    /// The mapping of the blocks, where it is one of graphs.
-    plan: Option<Arc<Plan>>,
-    /// What is proven, in one sentence.
-    statement: String,
-}
-
 /// The decisions of a search that were given.
 pub(super) fn given(pins: &Pins) -> Vec<&'static str> {
     let Pins {
@@ -330,14 +313,17 @@ pub(super) fn given(pins: &Pins) -> Vec<&'static str> {
     all.into_iter().filter(|(_, given)| *given).map(|(name, _)| name).collect()
 }
 
-fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
+fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, trees: &Trees) -> Result<i32, Failure> {
     let limits = Limits { gap: args.gap, nodes: Some(args.node_limit), seed: args.seed, ..Limits::default() };
     let economics = super::map::economics(args);
     let executions = Executions::new(system, model, &limits)
         .and_then(|executions| executions.with_sets(args.joint_nodes).aimed(args.objective, &economics))
         .map_err(Failure::input)?;
     let machine = &executions.machine;
-    let pins = args.execution.pins(args);
+    let pins = match &trees.file {
+        Some(whole) => args.execution.pins(args).or(whole.file.pins()),
+        None => args.execution.pins(args),
+    };
     let clock = Deadline::after(args.time_limit);
     let answer = match &args.execution.execution {
         Some(path) => {
@@ -346,13 +332,19 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
                     "--execution states every decision; leave --tp, --recompute and the like out",
                 ));
             }
-            let execution = read_execution(path)?;
-            match executions.predict(&execution, clock) {
-                Ok((prediction, plan)) => {
-                    let statement = statement::of_given_execution(system);
-                    Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
+            let (file, node) = execution_file::read_file(path)?;
+            let is_mapped = !file.mappings().is_empty();
+            let statement = statement::of_given_execution(system, is_mapped);
+            if is_mapped {
+                let (prediction, plan) = executions.given(&file, &node, clock).map_err(Failure::input)?;
+                Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
+            } else {
+                match executions.predict(&file.execution, clock) {
+                    Ok((prediction, plan)) => {
+                        Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
+                    }
+                    Err(refusal) => return refuse(args, model, system, &refusal),
                 }
-                Err(refusal) => return refuse(args, model, system, &refusal),
             }
         }
         None => {
@@ -387,279 +379,18 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System) -> 
     };
     super::print(&match args.format {
         Format::Text => text(&answer, model, system, machine, &economics),
-        Format::Json => format!("{:#}\n", to_json(&answer, model, system, &economics)),
+        Format::Json => format!("{:#}\n", to_json(&answer, model, system, machine, &economics)),
     });
     if let Some(path) = &args.plan_out {
-        write_execution(path, &answer, model, system)?;
+        execution_file::write(path, &answer, (model, system, machine), trees)?;
     }
     Ok(0)
 }
 
-pub(super) fn read_execution(path: &Path) -> Result<Execution, Failure> {
-    let node = Loader.load(path, None)?;
-    let node = Loader.expand(&node, "")?;
-    Ok(Reader::read::<ExecutionFile>(&node)?.execution)
-}
-
-fn write_execution(path: &Path, answer: &Answer, model: &LanguageModel, system: &System) -> Result<(), Failure> {
-    let how = match &answer.found {
-        Some(found) if found.gap() > crate::execution::search::ROUNDING => {
-            let (what, gap) = (found.objective, found.gap());
-            format!("flowspace map: the least {what} that was found among {} executions (gap {gap:.2e})", found.covered)
-        }
-        Some(found) => format!("flowspace map: the least {} of {} executions", found.objective, found.covered),
-        None => "flowspace map: predicted as given".into(),
-    };
-    output::write(path, execution_file(&answer.prediction.execution, how, model, system)?)
-}
-
-/// An execution as a file that `map --execution` takes.
-pub(super) fn execution_file(
-    execution: &Execution,
-    source: String,
-    model: &LanguageModel,
-    system: &System,
-) -> Result<String, Failure> {
-    let name = format!("{} on {}", model.name, system.name);
-    let file = ExecutionFile { name, source, execution: execution.clone() };
-    serde_saphyr::to_string(&file).map_err(|e| Failure::input(format!("cannot write the execution: {e}")))
-}
-
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {
     if args.format == Format::Json && matches!(refusal, Refusal::Infeasible(_)) {
-        let statement = statement::of_given_execution(system);
+        let statement = statement::of_given_execution(system, false);
         super::print(&no_plan_json(model, system, "infeasible", (&statement, &refusal.to_string())));
     }
     Err(Failure::input(refusal.to_string()))
-}
-
-fn no_plan_json(model: &LanguageModel, system: &System, status: &str, (proven, reason): (&str, &str)) -> String {
-    let object = json!({
-        "workload": model.name, "system": system.name, "status": status, "statement": proven, "reason": reason,
-    });
-    format!("{object:#}\n")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
-}
-
-/// A mapping of a layer in words.
-fn mapped(mapping: &LayerMapping, machine: &Machine) -> String {
-    let branch = |b: Branch| format!("{}, {}", b.first.word(), b.last.word());
-    let core = match mapping.core {
-        Core::Unfused => "products and vector work".into(),
-        Core::Kernel(i) => {
-            machine.attention_kernels.get(i).map_or_else(|| "one kernel".into(), |(name, _)| format!("kernel {name}"))
-        }
-    };
-    let fused = mapping.fused.words();
-    format!(
-        "attention divides {} (first product, last); its core is {core}; perceptron divides {}; fused: {}",
-        branch(mapping.attention),
-        branch(mapping.perceptron),
-        if fused.is_empty() { "nothing".into() } else { fused.join(", ") }
-    )
-}
-
-/// An iteration, part by part.
-pub(super) fn parts(t: &IterationTime) -> String {
-    let mut time = plain();
-    time.set_header(["iteration", "time", "share"]);
-    for (name, seconds) in [
-        ("forward", t.forward),
-        ("backward", t.backward),
-        ("recomputation", t.recompute),
-        ("tensor parallelism", t.tp),
-        ("context parallelism", t.cp),
-        ("expert parallelism", t.ep),
-        ("between stages", t.hand_over),
-        ("pipeline bubble", t.bubble),
-        ("data parallelism", t.dp),
-        ("optimizer", t.optimizer),
-        ("host", t.host),
-        ("offload", t.offload),
-    ] {
-        if seconds > 0.0 {
-            time.add_row([name.to_string(), Seconds(seconds).to_string(), percent(seconds / t.total)]);
-        }
-    }
-    align(&mut time, &[1, 2]);
-    let hidden = Seconds(t.hidden);
-    format!("{time}\n(communication that is waited for; {hidden} more run beside other work)")
-}
-
-fn text(answer: &Answer, model: &LanguageModel, system: &System, machine: &Machine, economics: &Economics) -> String {
-    let p = &answer.prediction;
-    let e = &p.execution;
-    let mut out = format!("{} on {} ({} of {} chips)\n\n", model.name, system.name, p.chips, system.chip_count());
-    let mut head = plain();
-    head.set_header([
-        "TP",
-        "PP",
-        "DP",
-        "CP",
-        "EP",
-        "microbatch",
-        "microbatches",
-        "iteration",
-        "samples/s",
-        "tokens/s",
-        "MFU",
-        "HFU",
-    ]);
-    head.add_row([
-        e.tp.to_string(),
-        e.pp.to_string(),
-        e.dp.to_string(),
-        e.cp.to_string(),
-        e.ep.to_string(),
-        e.micro_batch.to_string(),
-        p.microbatches.to_string(),
-        Seconds(p.time.total).to_string(),
-        significant(p.samples_per_s),
-        significant(p.tokens_per_s),
-        percent(p.model_flop_utilization),
-        percent(p.hardware_flop_utilization),
-    ]);
-    out.push_str(&format!("{head}\n\n"));
-    let mut decisions = plain();
-    decisions.set_header([
-        "schedule",
-        "chunks",
-        "recompute",
-        "sequence parallel",
-        "ZeRO",
-        "offload",
-        "overlap DP",
-        "overlap TP",
-    ]);
-    let yes = |b: bool| if b { "yes" } else { "no" }.to_string();
-    decisions.add_row([
-        e.schedule.to_string(),
-        e.chunks.to_string(),
-        e.recompute.to_string(),
-        // The plan of a graph says by which kernels' columns.
-        if answer.plan.is_some() { "in the plan".into() } else { yes(e.sequence_parallel) },
-        e.zero.to_string(),
-        e.offload.to_string(),
-        yes(e.overlap_dp),
-        yes(e.overlap_tp),
-    ]);
-    out.push_str(&format!("{decisions}\n\n"));
-    out.push_str(&format!("{}\n\n", parts(&p.time)));
-    let mut memory = plain();
-    memory.set_header(["memory of a chip", "bytes"]);
-    for (name, bytes) in p.memory.device.kinds() {
-        if bytes > 0.0 {
-            memory.add_row([name.to_string(), Bytes(bytes).to_string()]);
-        }
-    }
-    let total = p.memory.device.total();
-    let of = p.memory.capacity.map_or("no limit".into(), |c| format!("of {} ({} used)", Bytes(c), percent(total / c)));
-    memory.add_row(["together".to_string(), format!("{} {of}", Bytes(total))]);
-    if p.memory.second_tier > 0.0 {
-        memory.add_row(["in the second tier".to_string(), Bytes(p.memory.second_tier).to_string()]);
-    }
-    out.push_str(&format!("{memory}\n(stage {}, which holds most)\n\n", p.memory.stage));
-    if system.software() == Software::Free {
-        for (name, pass) in [("layer", &p.blocks.plain), ("expert layer", &p.blocks.experts)] {
-            if let Some(mapping) = &pass.mapping {
-                out.push_str(&format!("{name}: {}\n\n", mapped(mapping, machine)));
-            }
-        }
-    }
-    if let Some(plan) = &answer.plan {
-        let blocks = plan.blocks();
-        let each = blocks.iter().map(|(name, repeat, seconds)| format!("{name} {repeat} x {}", Seconds(*seconds)));
-        let blocks = each.collect::<Vec<_>>().join(", ");
-        out.push_str(&format!(
-            "{}\n(one microbatch on {} chips: {blocks}; {} tiles)\n\n",
-            super::present::partitions(plan),
-            e.tp,
-            plan.decisions.tiles
-        ));
-    }
-    let account = Account::of_execution(p, model, system);
-    let minimized =
-        answer.found.as_ref().map_or((Objective::Time, p.time.total, 0.0), |f| (f.objective, f.value, f.bound));
-    out.push_str(&format!("{}{}", money::table(&account), money::running(&account, economics, minimized)));
-    out.push_str(&match &answer.found {
-        Some(f) => format!(
-            "status: {} (gap {:.2e})\n{}\nlooked at: {} predicted, {} too large, {} of {} cells left out by their bound, {} blocks; {:.3} s\n",
-            f.status(),
-            f.gap(),
-            answer.statement,
-            f.evaluated,
-            f.too_large,
-            f.pruned,
-            f.cells,
-            f.blocks,
-            answer.seconds
-        ),
-        None => format!("status: predicted\n{}\n{:.3} s\n", answer.statement, answer.seconds),
-    });
-    out
-}
-
-fn to_json(answer: &Answer, model: &LanguageModel, system: &System, economics: &Economics) -> serde_json::Value {
-    let p = &answer.prediction;
-    let (cost, power) = (crate::system::price::cost(system), crate::system::price::power(system));
-    let mut object = json!({
-        "workload": model.name,
-        "system": system.name,
-        "status": answer.found.as_ref().map_or("predicted", Found::status),
-        "execution": p.execution,
-        "chips": p.chips,
-        "microbatches": p.microbatches,
-        "iteration_s": p.time.total,
-        "iteration_parts_s": p.time,
-        "samples_per_s": p.samples_per_s,
-        "tokens_per_s": p.tokens_per_s,
-        "model_flop_utilization": p.model_flop_utilization,
-        "hardware_flop_utilization": p.hardware_flop_utilization,
-        "memory": {
-            "stage": p.memory.stage,
-            "bytes": p.memory.device,
-            "total_bytes": p.memory.device.total(),
-            "capacity_bytes": p.memory.capacity,
-            "second_tier_bytes": p.memory.second_tier,
-        },
-        "cost_usd": cost.total(),
-        "power_w": power.total(),
-        "solve_s": answer.seconds,
-    });
-    let account = Account::of_execution(p, model, system);
-    object["energy"] = money::energy_json(&account);
-    object["running"] = money::running_json(&account, economics);
-    object["statement"] = json!(answer.statement);
-    object["software"] = json!(statement::software_name(system));
-    if system.software() == Software::Free {
-        for (name, pass) in [("layer", &p.blocks.plain), ("expert_layer", &p.blocks.experts)] {
-            if let Some(mapping) = &pass.mapping {
-                object["mapping"][name] = json!(mapping);
-            }
-        }
-    }
-    if let Some(plan) = &answer.plan {
-        object["blocks"] = json!({
-            "tiles": plan.decisions.tiles,
-            "partitions": plan.figures.partitions,
-            "sharding": plan.workload.kernels.iter().zip(&plan.decisions.sharding)
-                .map(|(kernel, strategy)| (kernel.name.clone(), json!(strategy.word())))
-                .collect::<serde_json::Map<_, _>>(),
-        });
-    }
-    if let Some(f) = &answer.found {
-        object["minimized"] = json!(f.objective.to_string());
-        object["objective"] = json!(f.value);
-        object["bound"] = json!(f.bound);
-        object["objective_unit"] = json!(f.objective.unit());
-        object["gap"] = json!(f.gap());
-        object["proof"] = json!({
-            "covered": f.covered, "evaluated": f.evaluated, "too_large": f.too_large, "unmapped": f.unmapped, "cells": f.cells,
-            "pruned_cells": f.pruned, "blocks": f.blocks,
-        });
-    }
-    object
 }

@@ -17,7 +17,9 @@ macro_rules! say {
 pub mod args;
 pub mod check;
 pub mod embed;
+mod executed;
 pub mod execution;
+mod execution_file;
 pub mod explain;
 pub mod help;
 pub mod import;

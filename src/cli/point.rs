@@ -1,18 +1,21 @@
 //! `flowspace study show`: one point of finished results with its system and its plan, solved again from the same inputs.
 
-use super::execution::execution_file;
 use super::rows::read;
 use super::{Failure, explain, present, print, software};
 use crate::check;
+use crate::execution::file::Written;
+use crate::mapping::executions::Executions;
+use crate::mapping::solver::Limits;
 use crate::plan::{Plan, file};
 use crate::progress::Waiting;
 use crate::report::csv::{COLUMNS, Outcome};
 use crate::report::manifest::{Digest, Manifest, folder};
 use crate::report::table::Table;
-use crate::spec::Loader;
+use crate::spec::{Loader, Node};
 use crate::study::Study;
 use crate::study::again::{Again, again};
 use crate::study::parts::INPUTS;
+use crate::system::System;
 use crate::trace::timeline::Events;
 use clap::Args;
 use serde_json::json;
@@ -27,7 +30,7 @@ pub struct ShowArgs {
     /// The point: its number in the column `point`.
     #[arg(long, value_name = "N")]
     pub point: u64,
-    /// The plan file, for `flowspace check`, `explain` and `map --plan`; of a language model the execution, for `map --execution`.
+    /// The plan file, for `flowspace check`, `explain` and `map --plan`; of a language model the execution, for `check`, `map --execution` and `map --plan`.
     #[arg(long, conflicts_with_all = ["explain", "timeline", "resolved"])]
     pub plan: bool,
     /// What binds the plan, and what 10 % more of each resource brings; of a language model that is trained what its software takes and what is possible; of a
@@ -148,22 +151,33 @@ fn plan_file(shown: &Again) -> Result<String, Failure> {
     if let (Outcome::Executed(x), Some(model), Some(system)) =
         (&shown.outcome, &shown.point.language, &shown.point.system)
     {
-        let how = format!("flowspace study show: the fastest of {} executions", x.found.covered);
-        return execution_file(&x.prediction.execution, how, model, system);
+        let source = format!("flowspace study show: the fastest of {} executions", x.found.covered);
+        let machine = Executions::new(system, model, &Limits::default()).map_err(Failure::input)?.machine;
+        let tree = shown.system.as_ref().and_then(|tree| System::inlined(tree).ok());
+        // A budget scales a system in a way that no file says.
+        let is_same = |tree: &&Node| {
+            System::build(tree).is_ok_and(|read| System { software: system.software, ..read } == *system)
+        };
+        let written = Written {
+            source,
+            prediction: &x.prediction,
+            plan: x.found.plan.as_deref(),
+            machine: &machine,
+            model,
+            system,
+            trees: tree.as_ref().filter(is_same).map(|tree| (&shown.workload, tree)),
+        };
+        return written.text().map_err(Failure::input);
     }
     let plan = plan(shown)?;
     let mut workload = shown.workload.clone();
     if plan.workload.micro_batch != shown.point.workload.micro_batch {
         let origin = crate::spec::Origin::named("<search>");
-        workload.set(
-            "micro_batch",
-            origin.clone(),
-            crate::spec::Node::scalar(plan.workload.micro_batch.to_string(), origin),
-        );
+        workload.set("micro_batch", origin.clone(), Node::scalar(plan.workload.micro_batch.to_string(), origin));
     }
     let system = shown.system.as_ref().ok_or_else(|| Failure::input("the point has no system"))?;
     let text = file::write(&workload, system, plan).map_err(Failure::input)?;
-    let node = crate::spec::Node::parse("<plan>", &text).map_err(|e| Failure::input(e.to_string()))?;
+    let node = Node::parse("<plan>", &text).map_err(|e| Failure::input(e.to_string()))?;
     let read = file::read(&Loader.expand(&node, "").map_err(|e| Failure::input(e.to_string()))?)?;
     if read.system != plan.system {
         return Err(Failure::input(

@@ -133,7 +133,7 @@ fn decisions(e: &Execution) -> String {
 fn text(all: &Explained, model: &LanguageModel, system: &System, by: f64) -> String {
     let p = &all.best;
     let mut out = format!("{} on {}: {}\n", model.name, system.name, Seconds(p.time.total));
-    out.push_str(&format!("{}\n\n{}\n\n", decisions(&p.execution), super::execution::parts(&p.time)));
+    out.push_str(&format!("{}\n\n{}\n\n", decisions(&p.execution), super::executed::parts(&p.time)));
     if let Some(plan) = &all.found.plan {
         out.push_str(&format!("{}\n\n", super::present::partitions(plan)));
     }

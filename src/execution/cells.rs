@@ -222,7 +222,9 @@ impl<'a> Cells<'a> {
         if known.len() >= MOST_HELD {
             known.clear();
         }
-        known.entry(*key).or_insert_with(|| Rc::new(self.inner.held(key))).clone()
+        // What runs beside what changes no bytes.
+        let key = BlockKey { overlap_tp: false, ..*key };
+        known.entry(key).or_insert_with(|| Rc::new(self.inner.held(&key))).clone()
     }
 
     /// How many of the sizes of a microbatch may fit with blocks of a kind, the smallest at least: what the chip itself holds grows with the

@@ -22,35 +22,26 @@ use super::spec::Recompute;
 use super::state::StateBytes;
 use crate::system::stack::Attention;
 use crate::workload::language::LanguageModel;
-use serde::Serialize;
 
-/// What of a product a chip of a tensor-parallel group has.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Sharding {
-    /// A part of the matrix, for all tokens.
-    Weights,
-    /// A part of the tokens, for the whole matrix.
-    Tokens,
-}
-
-impl Sharding {
-    /// Its word.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Weights => "weights",
-            Self::Tokens => "tokens",
-        }
+crate::choice! {
+    /// What of a product a chip of a tensor-parallel group has.
+    pub enum Sharding ("what of a product a chip has") {
+        /// A part of the matrix, for all tokens.
+        Weights = "weights",
+        /// A part of the tokens, for the whole matrix.
+        Tokens = "tokens",
     }
 }
 
-/// The products of a branch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub struct Branch {
-    /// Those that read the hidden activation.
-    pub first: Sharding,
-    /// The one that makes it again.
-    pub last: Sharding,
+crate::spec! {
+    /// The products of a branch.
+    #[derive(Copy, Eq, Hash)]
+    pub struct Branch ("how the products of a branch are divided") {
+        /// Those that read the hidden activation.
+        first: Sharding = Sharding::Weights,
+        /// The one that makes it again.
+        last: Sharding = Sharding::Weights,
+    }
 }
 
 impl Branch {
@@ -67,8 +58,7 @@ impl Branch {
 }
 
 /// How the attention core runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Core {
     /// As products and vector work.
     Unfused,
@@ -76,17 +66,19 @@ pub enum Core {
     Kernel(usize),
 }
 
-/// Which vector work is part of another kernel.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-pub struct Fusions {
-    /// Queries, keys, values and the core's output are re-ordered, and rotated, by the kernels that make or read them.
-    pub reorder: bool,
-    /// The perceptron's function by the product before it, its gradient by the product after which it comes backward.
-    pub function: bool,
-    /// A sum at the end of a branch by the norm that reads it; the sum of gradients by the backward pass of the norm before the branch.
-    pub sums: bool,
-    /// Gradients of weights are added up by the products that make them.
-    pub accumulation: bool,
+crate::spec! {
+    /// Which vector work is part of another kernel.
+    #[derive(Copy, Eq, Hash)]
+    pub struct Fusions ("what is fused") {
+        /// Queries, keys, values and the core's output are re-ordered, and rotated, by the kernels that make or read them.
+        reorder: bool = false,
+        /// The perceptron's function by the product before it, its gradient by the product after which it comes backward.
+        function: bool = false,
+        /// A sum at the end of a branch by the norm that reads it; the sum of gradients by the backward pass of the norm before the branch.
+        sums: bool = false,
+        /// Gradients of weights are added up by the products that make them.
+        accumulation: bool = false,
+    }
 }
 
 impl Fusions {
@@ -108,7 +100,7 @@ impl Fusions {
 }
 
 /// The decisions of a layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LayerMapping {
     /// Products of attention.
     pub attention: Branch,

@@ -11,6 +11,7 @@ use super::machine::Machine;
 use super::passes::Order;
 use super::schedule::{Pipeline, StageKind};
 use super::spec::{Execution, Offload, Zero};
+use crate::units::Bytes;
 use serde::Serialize;
 
 /// Bytes on one chip by kind.
@@ -76,6 +77,20 @@ impl Memory {
     pub fn short(&self) -> f64 {
         let over = |used: f64, capacity: Option<f64>| capacity.map_or(0.0, |c| (used - c).max(0.0));
         over(self.device.total(), self.capacity).max(over(self.second_tier, self.second_capacity))
+    }
+
+    /// What is needed beyond what there is, in words.
+    pub fn need(&self) -> String {
+        // What is needed is rounded up: a memory of what is printed is enough.
+        let own = self.capacity.filter(|c| self.device.total() > *c).map(|has| {
+            let needs = Bytes(self.device.total()).printed_above();
+            format!("stage {} needs {needs} of memory, a chip has {}", self.stage, Bytes(has))
+        });
+        let second = self.second_capacity.filter(|c| self.second_tier > *c).map(|has| {
+            let needs = Bytes(self.second_tier).printed_above();
+            format!("{needs} would be offloaded, the second tier has {}", Bytes(has))
+        });
+        own.into_iter().chain(second).collect::<Vec<_>>().join("; and ")
     }
 
     /// Whether it fits.

@@ -12,6 +12,7 @@ pub mod block;
 mod cells;
 pub mod communication;
 pub mod energy;
+pub mod file;
 pub mod inference;
 pub mod layer;
 pub mod machine;
@@ -28,10 +29,11 @@ pub mod spec;
 pub mod state;
 
 pub use activation::{ActivationPolicy, AttentionKernel};
+pub use file::ExecutionFile;
 pub use machine::Machine;
 pub use predict::{Prediction, Refusal, predict};
 pub use search::{Found, Pins, not_within, search};
-pub use spec::{Execution, ExecutionFile, Offload, Recompute, Schedule, Zero};
+pub use spec::{Execution, Offload, Recompute, Schedule, Zero};
 pub use state::StateBytes;
 
 #[cfg(test)]

@@ -47,7 +47,18 @@ impl Inner for Policy<'_> {
     }
 
     fn held(&self, key: &BlockKey) -> Blocks {
-        Blocks::of(self.machine, self.model, key, &BlockSums::default())
+        let mapping = LayerMapping::of_stack(self.machine);
+        let layer = |there: bool, with_experts: bool| {
+            let bytes = || layer_bytes(&self.machine.stack, self.model, key, with_experts, &mapping);
+            let (kept, working) = if there { bytes() } else { (0.0, 0.0) };
+            BlockPass { kept, working, ..BlockPass::default() }
+        };
+        let none = Sums::default();
+        Blocks {
+            plain: layer(self.model.dense_layers() > 0, false),
+            experts: layer(self.model.expert_layers() > 0, true),
+            ..Blocks::of_ends(self.machine, self.model, key, [&none, &none])
+        }
     }
 
     fn best(&self, _: &BlockKey, bound: &Blocks, _: u32, _: Deadline) -> Result<Vec<Best>, String> {

@@ -162,6 +162,45 @@ impl<'a> Possible<'a> {
         known.entry(division).or_insert_with(of).clone()
     }
 
+    /// The passes of given mappings of a layer without and with experts.
+    ///
+    /// # Errors
+    /// Which of them is none of the space, or is missing, and a sentence.
+    pub fn given(
+        &self,
+        key: &BlockKey,
+        mappings: [Option<&LayerMapping>; 2],
+    ) -> Result<Blocks, (&'static str, String)> {
+        let division = key.division;
+        let there = [self.model.dense_layers() > 0, self.model.expert_layers() > 0];
+        let layer = |with_experts: bool| {
+            let i = usize::from(with_experts);
+            let word = ["layer", "expert_layer"][i];
+            let mapping = match mappings[i] {
+                _ if !there[i] => return Ok(BlockPass::default()),
+                Some(mapping) => mapping,
+                None => return Err((word, format!("is missing, and {} has such layers", self.model.name))),
+            };
+            for (of_attention, branch, name) in
+                [(true, mapping.attention, "attention"), (false, mapping.perceptron, "perceptron")]
+            {
+                if !self.branches(&division, of_attention, with_experts).contains(&branch) {
+                    let (first, last) = (branch.first, branch.last);
+                    let message = format!(
+                        "{name} has no division with first {first} and last {last} among {} chips in this execution",
+                        division.tp
+                    );
+                    return Err((word, message));
+                }
+            }
+            let kernels = self.kernels(division).by(mapping).layer(with_experts);
+            Ok(layer_pass(self.machine, self.model, key, with_experts, mapping, &Sums::of(&kernels)))
+        };
+        let ends = [Sums::of(&self.kernels(division).embedding()), Sums::of(&self.kernels(division).head())];
+        let around = Blocks::of_ends(self.machine, self.model, key, [&ends[0], &ends[1]]);
+        Ok(Blocks { plain: layer(false)?, experts: layer(true)?, ..around })
+    }
+
     /// The passes of a kind of layer of which none is worse than another in everything; one without kernels where the model has no such layer.
     fn passes(&self, key: &BlockKey, layers: &Layers, with_experts: bool) -> Vec<BlockPass> {
         let mut out: Vec<BlockPass> = Vec::new();

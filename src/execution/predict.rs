@@ -81,15 +81,7 @@ impl Shortage {
     /// A sentence for a person.
     pub fn text(&self) -> String {
         let m = &self.memory;
-        // What is needed is rounded up: a memory of what is printed is enough.
-        let own = m.capacity.filter(|c| m.device.total() > *c).map(|has| {
-            let needs = Bytes(m.device.total()).printed_above();
-            format!("stage {} needs {needs} of memory, a chip has {}", m.stage, Bytes(has))
-        });
-        let second = m.second_capacity.filter(|c| m.second_tier > *c).map(|has| {
-            format!("{} would be offloaded, the second tier has {}", Bytes(m.second_tier).printed_above(), Bytes(has))
-        });
-        let need = own.into_iter().chain(second).collect::<Vec<_>>().join("; and ");
+        let need = m.need();
         let largest = m.device.kinds().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |k| k.0);
         let remedy = match &self.change {
             Some((change, _)) => format!("nearest change that fits: {change}"),

@@ -173,6 +173,27 @@ pub struct Found {
 }
 
 impl Pins {
+    /// These, and where one is not given that of `others`.
+    pub fn or(self, others: Self) -> Self {
+        Self {
+            chips: self.chips.or(others.chips),
+            tp: self.tp.or(others.tp),
+            pp: self.pp.or(others.pp),
+            dp: self.dp.or(others.dp),
+            cp: self.cp.or(others.cp),
+            ep: self.ep.or(others.ep),
+            micro_batch: self.micro_batch.or(others.micro_batch),
+            schedule: self.schedule.or(others.schedule),
+            chunks: self.chunks.or(others.chunks),
+            recompute: self.recompute.or(others.recompute),
+            sequence_parallel: self.sequence_parallel.or(others.sequence_parallel),
+            zero: self.zero.or(others.zero),
+            offload: self.offload.or(others.offload),
+            overlap_dp: self.overlap_dp.or(others.overlap_dp),
+            overlap_tp: self.overlap_tp.or(others.overlap_tp),
+        }
+    }
+
     /// The execution of what is given, with one of everything else.
     fn alone(&self) -> Execution {
         let chunks = self.chunks.unwrap_or(1);

@@ -99,18 +99,6 @@ crate::spec! {
     }
 }
 
-crate::spec! {
-    /// A file with an execution under the key `execution`.
-    pub struct ExecutionFile ("an execution file") {
-        /// Name for rows and titles.
-        name: String,
-        /// Where the execution comes from.
-        source: String,
-        /// The execution.
-        execution: Execution,
-    }
-}
-
 /// Degrees beyond this are slips of the keyboard; their product stays far inside a `u64`.
 const MAX_DEGREE: u64 = 1 << 12;
 

@@ -4,14 +4,16 @@ use super::free::Free;
 use super::solver::Limits;
 use crate::check;
 use crate::deadline::Deadline;
-use crate::execution::block::Inner;
+use crate::execution::block::{BlockKey, Inner};
+use crate::execution::file::{ExecutionFile, LayerSpec};
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
-use crate::execution::predict::predict_by;
+use crate::execution::predict::{of_blocks, predict_by, suits};
 use crate::execution::search::{Aim, search_by};
 use crate::execution::{Execution, Found, Machine, Pins, Prediction, Refusal};
 use crate::model::objective::Objective;
 use crate::plan::Plan;
+use crate::spec::{Node, Problem};
 use crate::system::economics::Economics;
 use crate::system::{Software, Style, System};
 use crate::workload::language::LanguageModel;
@@ -79,6 +81,11 @@ impl<'a> Executions<'a> {
         Ok(Self { aim: Aim::of(objective, economics, self.system)?, ..self })
     }
 
+    /// Whether the mapping of blocks is a decision, and not the software's.
+    pub fn decides_blocks(&self) -> bool {
+        !matches!(self.by, By::Stack)
+    }
+
     /// Calls `with` with the inner search.
     fn inner<T>(&self, with: impl FnOnce(&dyn Inner) -> Result<T, Refusal>) -> Result<T, Refusal> {
         match &self.by {
@@ -110,6 +117,79 @@ impl<'a> Executions<'a> {
     pub fn predict(&self, e: &Execution, deadline: Deadline) -> Result<(Prediction, Option<Arc<Plan>>), Refusal> {
         let (prediction, plan) = self.inner(|inner| predict_by(inner, &self.machine, self.model, e, deadline))?;
         self.check(&prediction, plan.as_deref()).map_err(Refusal::Invalid)?;
+        Ok((prediction, plan))
+    }
+
+    /// What an execution takes by the mapping that its file gives, checked; where it gives none, as [`Self::predict`].
+    ///
+    /// # Errors
+    /// Sentences, with file and line where the file is wrong.
+    pub fn given(
+        &self,
+        file: &ExecutionFile,
+        node: &Node,
+        deadline: Deadline,
+    ) -> Result<(Prediction, Option<Arc<Plan>>), String> {
+        let e = &file.execution;
+        let keys = file.mappings();
+        if keys.is_empty() {
+            return self.predict(e, deadline).map_err(|e| e.to_string());
+        }
+        let at = |key: &str| node.get(key).unwrap_or(node).origin.clone();
+        let say = |key: &str, message: String| Problem { origin: at(key), field: key.into(), message }.to_string();
+        let takes: &[&str] = match self.by {
+            By::Stack => &[],
+            By::Kernels => &["layer", "expert_layer"],
+            By::Graph(_) => &["blocks"],
+        };
+        let others: Vec<String> = keys
+            .iter()
+            .filter(|key| !takes.contains(key))
+            .map(|key| {
+                let (system, software) = (&self.system.name, self.system.software());
+                let instead = match takes {
+                    [] => "the software decides the mapping of blocks, and nothing is to be given".to_string(),
+                    takes => format!("there, mappings stand under {}", takes.join(" and ")),
+                };
+                say(key, format!("is no part of an execution on {system} with software: {software}: {instead}"))
+            })
+            .collect();
+        if !others.is_empty() {
+            return Err(others.join("\n"));
+        }
+        suits(&self.machine, self.model, e)?;
+        let key = BlockKey::of(e);
+        let (blocks, plan) = match &self.by {
+            By::Stack => return self.predict(e, deadline).map_err(|e| e.to_string()),
+            By::Kernels => {
+                let of = |word: &str, spec: &Option<LayerSpec>| {
+                    let spec = spec.as_ref().map(|spec| spec.mapping(&self.machine));
+                    spec.transpose().map_err(|message| say(word, message))
+                };
+                let (plain, experts) = (of("layer", &file.layer)?, of("expert_layer", &file.expert_layer)?);
+                let possible = Possible::new(&self.machine, self.model)?;
+                let given = possible.given(&key, [plain.as_ref(), experts.as_ref()]);
+                (given.map_err(|(word, message)| say(word, message))?, None)
+            }
+            By::Graph(free) => {
+                if let Some(why) = free.space().refuses(e) {
+                    return Err(why);
+                }
+                let (graph, _) = free.cut(&key)?;
+                let stands = node.get("blocks").unwrap_or(node);
+                let Some(spec) = &file.blocks else { return Err(say("blocks", "is missing".into())) };
+                let decisions = spec.decisions(&graph, stands).map_err(|e| e.to_string())?;
+                let (blocks, plan) = free
+                    .given(&key, decisions)
+                    .map_err(|broken| say("blocks", format!("the mapping is not feasible:\n{}", broken.join("\n"))))?;
+                (blocks, Some(Arc::new(plan)))
+            }
+        };
+        let prediction = of_blocks(&self.machine, self.model, e, blocks)?;
+        if !prediction.memory.fits() {
+            return Err(say("execution", format!("is not feasible: {}", prediction.memory.need())));
+        }
+        self.check(&prediction, plan.as_deref())?;
         Ok((prediction, plan))
     }
 

@@ -26,9 +26,11 @@ use super::floor_sharded;
 use super::request::{Answer, JOINT_NODES, LeftOpen, MapError, Passes, Pins, Request};
 use super::search::find;
 use super::solver::Limits;
+use crate::check;
 use crate::deadline::Deadline;
 use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use crate::execution::communication::expert_bytes;
+use crate::execution::file::BlockDecisions;
 use crate::execution::layer::Division;
 use crate::execution::machine::{Sent, Traffic};
 use crate::execution::passes::Pass;
@@ -41,7 +43,8 @@ use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
 use crate::model::memory::of_layer;
 use crate::model::ranks::Group;
-use crate::plan::{DimensionUse, Plan};
+use crate::model::stages;
+use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::system::{Overlap, Software, System};
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 use std::cell::{Cell, RefCell};
@@ -246,14 +249,45 @@ impl Free {
         Ok(found)
     }
 
+    /// The graph of a cut and its use of the network.
+    ///
+    /// # Errors
+    /// A sentence: the network has no such group, or the model no such graph.
+    pub fn cut(&self, key: &BlockKey) -> Result<(Workload, Vec<DimensionUse>), String> {
+        let d = &key.division;
+        let Some(uses) = self.uses(d.tp) else {
+            return Err(format!("tp: the network of {} has no group of {} chips", self.system.name, d.tp));
+        };
+        let replicas: u64 = uses.iter().map(|u| u.dp).product();
+        let global_batch = d.micro_batch.saturating_mul(replicas);
+        Ok((Workload { micro_batch: d.micro_batch, global_batch, ..self.graph(key)?.workload.clone() }, uses))
+    }
+
+    /// The passes of a mapping that is given.
+    ///
+    /// # Errors
+    /// Every rule that it breaks.
+    pub fn given(&self, key: &BlockKey, given: BlockDecisions) -> Result<(Blocks, Plan), Vec<String>> {
+        let (workload, uses) = self.cut(key).map_err(|e| vec![e])?;
+        let decisions = Decisions {
+            uses,
+            stages: stages::even(self.system.model.pipeline, workload.repeat, 1),
+            sharding: given.sharding,
+            tiles: given.tiles,
+            weights_on_chip: false,
+            partition: given.partition,
+        };
+        let figures = check::derive(&workload, &self.system, &decisions)?;
+        let plan = Plan { workload, system: self.system.clone(), decisions, figures };
+        let mut blocks = passes(&plan);
+        self.add_exchanges(key, &plan, &mut blocks);
+        Ok((blocks, plan))
+    }
+
     fn map(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let d = &key.division;
-        let Some(uses) = self.uses(d.tp) else { return Ok(None) };
-        let replicas: u64 = uses.iter().map(|u| u.dp).product();
-        let graph = self.graph(key)?;
-        let graph = &graph.workload;
-        let global_batch = d.micro_batch.saturating_mul(replicas);
-        let workload = Workload { micro_batch: d.micro_batch, global_batch, hands_over_parts: parts, ..graph.clone() };
+        let Ok((workload, uses)) = self.cut(key) else { return Ok(None) };
+        let workload = Workload { hands_over_parts: parts, ..workload };
         let last = SETS.len() - 1;
         let effort = last.min(effort as usize);
         let good = Good { recompute: key.recompute, ep: d.ep, cp: d.cp, tp: d.tp };
@@ -267,7 +301,7 @@ impl Free {
         };
         let answer = find(&workload, &self.system, &request);
         let sets = if let Ok(Answer::Mapped(_, record)) = &answer { record.joint_nodes } else { 0 };
-        self.spent.set(self.spent.get() + graph.kernels.len() as u64 * (TWO_PASSES + sets));
+        self.spent.set(self.spent.get() + workload.kernels.len() as u64 * (TWO_PASSES + sets));
         let (plan, record) = match answer {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
             // None was found among few sets, which does not say that there is none.

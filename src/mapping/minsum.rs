@@ -240,15 +240,7 @@ impl<'s> Pool<'s> {
     fn new(sum: Sum<'s>) -> Self {
         let n = sum.sizes.len();
         let places = Vec::with_capacity(2 * sum.scopes.len());
-        let mut pool = Self {
-            sum,
-            of: vec![(LAST, LAST); n],
-            places,
-            known: 0,
-            rest: 0.0,
-            seen: vec![0; n],
-            round: 0,
-        };
+        let mut pool = Self { sum, of: vec![(LAST, LAST); n], places, known: 0, rest: 0.0, seen: vec![0; n], round: 0 };
         pool.note();
         pool
     }

@@ -145,54 +145,14 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
         return Err(Problems(problems));
     };
 
-    let mut say = |origin: Origin, field: &str, message: String| {
-        problems.push(Problem { origin, field: field.into(), message });
-    };
     let names: Vec<&str> = workload.kernels.iter().map(|k| k.name.as_str()).collect();
-    let unknown = |name: &str| match crate::spec::nearest::nearest(name, &names) {
-        Some(near) => format!("there is no kernel {name:?}; did you mean {near:?}?"),
-        None => format!("there is no kernel {name:?}"),
-    };
-    let mut sharding = vec![None; names.len()];
-    for (name, strategy) in &spec.sharding.0 {
-        match workload.kernel_index(name) {
-            Some(k) => sharding[k] = Some(*strategy),
-            None => say(at("sharding"), "sharding", unknown(name)),
-        }
-    }
-    for (k, name) in names.iter().enumerate().filter(|(k, _)| sharding[*k].is_none()) {
-        let _ = k;
-        say(at("sharding"), "sharding", format!("kernel {name:?} has no strategy"));
-    }
-    let mut partition = vec![None; names.len()];
-    for (p, kernels) in spec.partitions.iter().enumerate() {
-        let origin = match node.get("partitions").map(|n| &n.value) {
-            Some(Value::List(items)) => items.get(p).map_or(at("partitions"), |n| n.origin.clone()),
-            _ => at("partitions"),
-        };
-        if kernels.is_empty() {
-            say(origin.clone(), "partitions", format!("partition {p} is empty"));
-        }
-        for name in kernels {
-            match workload.kernel_index(name) {
-                Some(k) if partition[k].is_some() => {
-                    say(origin.clone(), "partitions", format!("kernel {name:?} is in two partitions"));
-                }
-                Some(k) => partition[k] = Some(p),
-                None => say(origin.clone(), "partitions", unknown(name)),
-            }
-        }
-    }
-    for (k, name) in names.iter().enumerate() {
-        if partition[k].is_none() {
-            say(at("partitions"), "partitions", format!("kernel {name:?} is in no partition"));
-        }
-    }
+    let decided = of_kernels(&spec.sharding, &spec.partitions, &workload, node, &mut problems);
     let mut kept = |list: &[String], field: &str| -> Vec<bool> {
         let all = list.iter().any(|n| n == "all");
         for name in list.iter().filter(|n| *n != "all") {
             if workload.kernel_index(name).is_none() {
-                problems.push(Problem { origin: at("pin"), field: format!("pin.{field}"), message: unknown(name) });
+                let message = unknown(name, &names);
+                problems.push(Problem { origin: at("pin"), field: format!("pin.{field}"), message });
             }
         }
         names.iter().map(|n| all || list.iter().any(|l| l == n)).collect()
@@ -219,12 +179,10 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
     if let Some(fault) = stages::fault(pipeline, workload.repeat, pp, &stages) {
         problems.push(Problem { origin: at("stages"), field: "stages".into(), message: fault });
     }
-    if !problems.is_empty() {
+    let Some((sharding, partition)) = decided.filter(|_| problems.is_empty()) else {
         problems.sort_by_key(|p| p.origin.line);
         return Err(Problems(problems));
-    }
-    let sharding: Vec<Strategy> = sharding.into_iter().flatten().collect();
-    let partition: Vec<usize> = partition.into_iter().flatten().collect();
+    };
     Ok(PlanFile {
         pinned_sharding: sharding.iter().zip(&keep_sharding).map(|(s, keep)| keep.then_some(*s)).collect(),
         pinned_partition: partition.iter().zip(&keep_partition).map(|(p, keep)| keep.then_some(*p)).collect(),
@@ -243,6 +201,64 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
         pin: spec.pin,
         result: spec.result,
     })
+}
+
+fn unknown(name: &str, names: &[&str]) -> String {
+    match crate::spec::nearest::nearest(name, names) {
+        Some(near) => format!("there is no kernel {name:?}; did you mean {near:?}?"),
+        None => format!("there is no kernel {name:?}"),
+    }
+}
+
+/// The strategy and the partition of each kernel, from `sharding` and `partitions` of a node; what is wrong with them joins the problems, and there is none where a kernel lacks one.
+pub fn of_kernels(
+    sharding: &Table<Strategy>,
+    partitions: &[Vec<String>],
+    workload: &Workload,
+    node: &Node,
+    problems: &mut Vec<Problem>,
+) -> Option<(Vec<Strategy>, Vec<usize>)> {
+    let at = |key: &str| node.get(key).map_or(node.origin.clone(), |n| n.origin.clone());
+    let mut say = |origin: Origin, field: &str, message: String| {
+        problems.push(Problem { origin, field: field.into(), message });
+    };
+    let names: Vec<&str> = workload.kernels.iter().map(|k| k.name.as_str()).collect();
+    let mut strategies = vec![None; names.len()];
+    for (name, strategy) in &sharding.0 {
+        match workload.kernel_index(name) {
+            Some(k) => strategies[k] = Some(*strategy),
+            None => say(at("sharding"), "sharding", unknown(name, &names)),
+        }
+    }
+    for (k, name) in names.iter().enumerate().filter(|(k, _)| strategies[*k].is_none()) {
+        let _ = k;
+        say(at("sharding"), "sharding", format!("kernel {name:?} has no strategy"));
+    }
+    let mut partition = vec![None; names.len()];
+    for (p, kernels) in partitions.iter().enumerate() {
+        let origin = match node.get("partitions").map(|n| &n.value) {
+            Some(Value::List(items)) => items.get(p).map_or(at("partitions"), |n| n.origin.clone()),
+            _ => at("partitions"),
+        };
+        if kernels.is_empty() {
+            say(origin.clone(), "partitions", format!("partition {p} is empty"));
+        }
+        for name in kernels {
+            match workload.kernel_index(name) {
+                Some(k) if partition[k].is_some() => {
+                    say(origin.clone(), "partitions", format!("kernel {name:?} is in two partitions"));
+                }
+                Some(k) => partition[k] = Some(p),
+                None => say(origin.clone(), "partitions", unknown(name, &names)),
+            }
+        }
+    }
+    for (k, name) in names.iter().enumerate() {
+        if partition[k].is_none() {
+            say(at("partitions"), "partitions", format!("kernel {name:?} is in no partition"));
+        }
+    }
+    Some((strategies.into_iter().collect::<Option<_>>()?, partition.into_iter().collect::<Option<_>>()?))
 }
 
 impl ResultSpec {

@@ -284,9 +284,14 @@ pub fn software_name(system: &System) -> String {
 }
 
 /// Of an execution that was given whole.
-pub fn of_given_execution(system: &System) -> String {
+pub fn of_given_execution(system: &System, with_mapping: bool) -> String {
     let by = software(system);
     match system.software() {
+        Software::Free if with_mapping => {
+            format!(
+                "A fixed execution: every decision is given, the mapping of the blocks too, and nothing was searched. {by}"
+            )
+        }
         Software::Free => {
             format!("A fixed execution: every decision is given, and the mapping of the blocks was searched. {by}")
         }

@@ -8,6 +8,7 @@ mod dfmodel_studies;
 mod energy;
 mod equations;
 mod errors;
+mod execution_files;
 mod executions;
 mod explain;
 mod figures;

@@ -163,7 +163,7 @@ fn of_execution(args: &GenerateArgs, wanted: &Wanted) -> Result<Option<i32>, Fai
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
     let (prediction, plan) = match &args.execution {
         Some(path) => {
-            let mut execution = crate::cli::execution::read_execution(path)?;
+            let mut execution = crate::cli::execution_file::read_execution(path)?;
             if let Some(schedule) = args.schedule {
                 let (is, was) = (schedule == Schedule::Interleaved, execution.chunks);
                 execution.schedule = schedule;

@@ -1,0 +1,150 @@
+//! Execution files: read as the question of `map --plan`, written as its answer, derived again by `check`.
+
+use super::check::CheckArgs;
+use super::executed::{Answer, text};
+use super::execution::read_model;
+use super::map::MapArgs;
+use super::{Failure, output};
+use crate::deadline::Deadline;
+use crate::execution::file::{ExecutionResult, Whole, Written};
+use crate::execution::search::ROUNDING;
+use crate::execution::{Execution, ExecutionFile, Machine};
+use crate::mapping::executions::Executions;
+use crate::mapping::solver::Limits;
+use crate::report::statement;
+use crate::spec::kind::FileKind;
+use crate::spec::{Loader, Node, Reader};
+use crate::system::System;
+use crate::system::economics::Economics;
+use crate::workload::WorkloadSpec;
+use crate::workload::language::{LanguageModel, ModelPass};
+use std::path::Path;
+
+/// What a question is about: the trees of a workload and a system, and the file with both that they are from.
+pub(super) struct Trees {
+    pub workload: Node,
+    pub system: Node,
+    pub file: Option<Box<Whole>>,
+}
+
+pub(super) enum Source {
+    /// No workload and system, and no execution file with both.
+    None,
+    /// Files that `map` reads, or reports.
+    Others,
+    Of(Trees),
+    Refused(Failure),
+}
+
+/// The workload and the system, given or in an execution file. Problems of files are reported by `map`, all at once, unless they are ours to read.
+pub(super) fn source(args: &MapArgs) -> Source {
+    if let Some(path) = &args.plan {
+        let Ok(node) = Loader.load(path, None) else { return Source::Others };
+        if FileKind::of_tree(&node) != Some(FileKind::Execution) {
+            return Source::None;
+        }
+        return match Whole::read(&node) {
+            Ok(whole) => Source::Of(Trees {
+                workload: whole.workload.clone(),
+                system: whole.system.clone(),
+                file: Some(Box::new(whole)),
+            }),
+            Err(problems) => Source::Refused(problems.into()),
+        };
+    }
+    let (Some(workload), Some(system)) = (&args.workload, &args.system) else { return Source::None };
+    match (WorkloadSpec::load(workload), System::load(system)) {
+        (Ok(workload), Ok(system)) => Source::Of(Trees { workload, system, file: None }),
+        _ => Source::Others,
+    }
+}
+
+pub(super) fn read_file(path: &Path) -> Result<(ExecutionFile, Node), Failure> {
+    let node = Loader.load(path, None)?;
+    let node = Loader.expand(&node, "")?;
+    Ok((Reader::read::<ExecutionFile>(&node)?, node))
+}
+
+pub(super) fn read_execution(path: &Path) -> Result<Execution, Failure> {
+    Ok(read_file(path)?.0.execution)
+}
+
+/// An execution file's figures, derived again from its decisions: `flowspace check`.
+///
+/// # Errors
+/// [`Failure`]: bad input, decisions that break a rule, figures that differ.
+pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
+    output::check(&args.plan_out, output::files(node))?;
+    let whole = Whole::read(node)?;
+    let system = System::build(&whole.system)?;
+    let shown = args.plan.display();
+    let Some(model) = read_model(&whole.workload).filter(|model| model.pass == ModelPass::Training) else {
+        return Err(Failure::input(format!("{shown}: workload: an execution is of a language model's training")));
+    };
+    let clock = Deadline::never();
+    let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
+    if executions.decides_blocks() && whole.file.mappings().is_empty() {
+        return Err(Failure::input(format!(
+            "{shown}: the mapping of the blocks is missing (`layer` or `blocks`), without which nothing follows: `flowspace map --execution` searches it, and --plan-out writes it"
+        )));
+    }
+    let (prediction, plan) = executions.given(&whole.file, node, clock).map_err(Failure::input)?;
+    let derived = ExecutionResult::of(&prediction, &system);
+    if let (Some(result), false) = (&whole.file.result, args.recost) {
+        let differences = result.differences(&derived);
+        if !differences.is_empty() {
+            let lines: Vec<String> = differences.iter().map(|d| format!("{shown}: result.{d}")).collect();
+            return Err(Failure::input(format!(
+                "{shown}: result: the figures are not those of the decisions (--recost derives new ones)\n{}",
+                lines.join("\n")
+            )));
+        }
+    }
+    let statement = statement::of_given_execution(&system, true);
+    let answer = Answer { prediction, found: None, plan, seconds: clock.seconds(), statement };
+    super::print(&text(&answer, &model, &system, &executions.machine, &Economics::default()));
+    if whole.file.result.is_some() && !args.recost {
+        super::print("the figures of the file follow from its decisions\n");
+    }
+    if let Some(path) = &args.plan_out {
+        let source = format!("flowspace check of an execution: {}", whole.file.source);
+        let written = Written {
+            source,
+            prediction: &answer.prediction,
+            plan: answer.plan.as_deref(),
+            machine: &executions.machine,
+            model: &model,
+            system: &system,
+            trees: Some((&whole.workload, &whole.system)),
+        };
+        output::write(path, written.text().map_err(Failure::input)?)?;
+    }
+    Ok(0)
+}
+
+pub(super) fn write(
+    path: &Path,
+    answer: &Answer,
+    (model, system, machine): (&LanguageModel, &System, &Machine),
+    trees: &Trees,
+) -> Result<(), Failure> {
+    let source = match &answer.found {
+        Some(found) if found.gap() > ROUNDING => {
+            let (what, gap) = (found.objective, found.gap());
+            format!("flowspace map: the least {what} that was found among {} executions (gap {gap:.2e})", found.covered)
+        }
+        Some(found) => format!("flowspace map: the least {} of {} executions", found.objective, found.covered),
+        None => "flowspace map: predicted as given".into(),
+    };
+    let tree = System::inlined(&trees.system)?;
+    let written = Written {
+        source,
+        prediction: &answer.prediction,
+        plan: answer.plan.as_deref(),
+        machine,
+        model,
+        system,
+        trees: Some((&trees.workload, &tree)),
+    };
+    output::write(path, written.text().map_err(Failure::input)?)
+}
