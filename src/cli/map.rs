@@ -117,7 +117,7 @@ pub struct MapArgs {
     /// (search). Executions of language models search it unless a number is given.
     #[arg(long, value_name = "HOW", default_value = "given", value_parser = micro_batch, help_heading = "Decisions (free or searched where left out)")]
     pub micro_batch: HowMany,
-    /// Write the plan (of a language model on chips with `kernels:`, the execution) to this file.
+    /// Write the plan (of a trained language model, its execution with the mapping of its blocks) to this file.
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub plan_out: Option<PathBuf>,
     /// Write the fusion MILP of the answer for another solver; the name ends in .mps or .lp.

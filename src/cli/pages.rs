@@ -156,8 +156,12 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
         ),
         Kind::Execution => described::<ExecutionFile>(
             "Execution files",
-            "How a language model is executed: `flowspace map --execution FILE`. What such a file states is not searched.",
-            &[example!("An execution", "execution.yaml")],
+            "How a language model is executed: `flowspace map --execution FILE`. What such a file states is not searched. `flowspace map --plan-out FILE` writes one with the mapping of its blocks, its figures, the workload and the system: `flowspace check` derives the figures again, `flowspace map --plan` searches anew what `pin:` leaves open.",
+            &[
+                example!("An execution", "execution.yaml"),
+                example!("One with the mapping of its layers, that stands alone", "execution-layer.yaml"),
+                example!("One with the mapping of the graph of its blocks", "execution-blocks.yaml"),
+            ],
         ),
         Kind::Cores => described::<CoresSpec>(
             "Cores files",

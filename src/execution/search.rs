@@ -230,7 +230,7 @@ impl Found {
     pub fn status(&self) -> &'static str {
         let status = match self.gap() {
             gap if self.spent && gap > ROUNDING => Status::NodeLimit,
-            gap if self.stopped && gap > 0.0 => Status::out_of_time(),
+            gap if self.stopped && gap > ROUNDING => Status::out_of_time(),
             gap if gap > ROUNDING => Status::NodeLimit,
             _ => Status::Optimal,
         };

@@ -1,4 +1,4 @@
-//! What the blocks of a language model's graph take at least, whatever their mapping: all arithmetic divided evenly, weights streamed once, what crosses the border of a pass moved once, and what their sharding costs ([`super::floor_sharded`]). Sums of a graph,
+//! What the blocks of a language model's graph take at least, whatever their mapping: all arithmetic divided evenly, weights streamed once, gradients of weights loaded and stored, what kernels move beside tensors, what crosses the border of a pass moved once, and what their sharding costs ([`super::floor_sharded`]). Sums of a graph,
 //! made once, of which each cut is a multiple.
 
 use super::free::{pass_of, whole_of};
@@ -6,8 +6,11 @@ use super::instance::combine;
 use crate::execution::block::{BlockPass, Blocks};
 use crate::execution::layer::Division;
 use crate::graph::{Kernel, Phase, Slot, Tensor, Workload};
+use crate::model::Strategy;
+use crate::model::compute::moved_bytes;
 use crate::model::memory::kept_readers;
 use crate::model::rate::Rate;
+use crate::system::options::WeightTraffic;
 use crate::system::{Overlap, System};
 use crate::workload::language::is_gathering;
 
@@ -18,9 +21,9 @@ struct OfPass {
     is_there: bool,
     /// Seconds of arithmetic of one sample on one chip.
     arithmetic: f64,
-    /// Bytes of weights, of all chips.
+    /// Bytes of weights and, twice, of their gradients, of all chips.
     weights: f64,
-    /// Bytes of one sample that come from or go to other passes and blocks.
+    /// Bytes of one sample that come from or go to other passes and blocks, and that kernels move beside tensors and weights.
     crossing: f64,
     /// Bytes of one sample that each kernel gathers among replicas, or adds up.
     gathered: Vec<f64>,
@@ -51,17 +54,22 @@ impl Floor {
     /// Of a graph on the chips of a system.
     pub(super) fn of(w: &Workload, system: &System) -> Self {
         let rate = Rate::of(w, system);
+        let is_streamed = system.model.weight_traffic == WeightTraffic::Streamed;
+        // As on one chip: no sharding divides them among more chips than the group has.
+        let moved = |k: &Kernel| {
+            let (weight, gradient) = moved_bytes(k, Strategy::Replicate, 1, w.word_bytes);
+            if is_streamed { weight + 2.0 * gradient } else { 0.0 }
+        };
         let of = |b: usize| {
             let own = || w.kernels.iter().enumerate().filter(move |(_, k)| k.block == b);
             let pass = |forward: bool| {
                 let here = || own().filter(|(_, k)| (k.phase == Phase::Forward) == forward);
-                let streamed = here().filter(|(_, k)| !k.lookup);
                 let gathering = here().filter(|(_, k)| is_gathering(k));
                 OfPass {
                     is_there: here().next().is_some(),
                     arithmetic: here().map(|(_, k)| rate.least_seconds(k)).sum(),
-                    weights: streamed.map(|(_, k)| k.weight_elements() * k.word_or(w.word_bytes)).sum(),
-                    crossing: crossing(w, b, forward),
+                    weights: here().map(|(_, k)| moved(k)).sum(),
+                    crossing: crossing(w, b, forward) + here().map(|(_, k)| k.extra_dram_bytes).sum::<f64>(),
                     gathered: gathering.filter_map(|(k, _)| whole_of(w, k)).map(|t| t.bytes(w.word_bytes)).collect(),
                 }
             };

@@ -243,7 +243,7 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
         (None, true) => {
             format!("No plan yet among {all}, which does not prove that there is none; {stopped}. {by}")
         }
-        (Some(_), true) if found.gap() > 0.0 => format!(
+        (Some(_), true) if found.gap() > ROUNDING => format!(
             "Not proven: something up to {} {} may exist among {all}; {stopped}. {by}",
             percent(found.gap()),
             less(found.objective)

@@ -110,7 +110,9 @@ impl FileKind {
             Self::Stack => "the key `stack` of a system names it",
             Self::Study => "`flowspace study run` runs it, `flowspace plot` draws the results.csv of the run",
             Self::Plan => "`flowspace check`, `flowspace explain` and `flowspace map --plan` take it",
-            Self::Execution => "`flowspace map --execution` takes it, and with a workload and a system in it `flowspace check` and `flowspace map --plan`",
+            Self::Execution => {
+                "`flowspace map --execution` takes it, and with a workload and a system in it `flowspace check` and `flowspace map --plan`"
+            }
             Self::Technology => "the key `technology` under `area` of a chip names it",
             Self::Cores => "`flowspace place --cores` takes it",
             Self::Placement => "`flowspace check` takes it",

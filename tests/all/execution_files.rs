@@ -125,3 +125,14 @@ fn what_is_changed_is_noticed() {
         assert!(err.contains(words), "{from:?}: {err}");
     }
 }
+
+/// The examples of the documentation say what follows from them.
+#[test]
+fn examples_follow() {
+    let scratch = Scratch::new("execution_examples");
+    for name in ["execution-layer", "execution-blocks"] {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/files/examples/{name}.yaml"));
+        let told = scratch.succeed(&["check", &file.display().to_string()]);
+        assert!(told.ends_with("the figures of the file follow from its decisions\n"), "{name}: {told}");
+    }
+}

@@ -6,6 +6,7 @@ use clap::ValueEnum as _;
 use flowspace::cli::pages::{example_points, fields_without_example, index, page};
 use flowspace::cli::schema::Kind;
 use flowspace::execution::ExecutionFile;
+use flowspace::execution::file::Whole;
 use flowspace::place::file::PlacementSpec;
 use flowspace::place::spec::{ActorsSpec, CoresSpec};
 use flowspace::plan::file;
@@ -78,6 +79,8 @@ fn the_examples_are_read() {
         ("chip-area.yaml", reads::<Chip>),
         ("memory-stacks.yaml", reads::<Memory>),
         ("execution.yaml", reads::<ExecutionFile>),
+        ("execution-layer.yaml", |name| drop(Whole::read(&example(name)).unwrap())),
+        ("execution-blocks.yaml", |name| drop(Whole::read(&example(name)).unwrap())),
         ("cores.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
         ("cores-mesh.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
         ("cores-distances.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
