@@ -165,8 +165,14 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
             )))
         })
     };
+    if args.plan.is_some() && args.execution.execution.is_some() {
+        return Some(Err(Failure::input(
+            "--execution beside --plan: a plan has an execution of its own, which `flowspace check` predicts; give --workload and --system beside --execution",
+        )));
+    }
     let source = match source(args) {
-        Source::None => return refuse("a plan is of a graph"),
+        Source::None if args.plan.is_some() => return refuse("a plan is of a graph"),
+        Source::None => return refuse("give --workload and --system beside it"),
         Source::Others => return None,
         Source::Of(source) => source,
         Source::Refused(failure) => return Some(Err(failure)),
@@ -320,9 +326,20 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
         .and_then(|executions| executions.with_sets(args.joint_nodes).aimed(args.objective, &economics))
         .map_err(Failure::input)?;
     let machine = &executions.machine;
+    let pins = args.execution.pins(args);
     let pins = match &trees.file {
-        Some(whole) => args.execution.pins(args).or(whole.file.pins()),
-        None => args.execution.pins(args),
+        Some(whole) => {
+            let (typed, kept) = (given(&pins), whole.file.pins());
+            let twice: Vec<&str> = given(&kept).into_iter().filter(|name| typed.contains(name)).collect();
+            if !twice.is_empty() {
+                return Err(Failure::input(format!(
+                    "{}: given twice: under `pin` of the file and as an option; leave one out",
+                    twice.join(", ")
+                )));
+            }
+            pins.or(kept)
+        }
+        None => pins,
     };
     let clock = Deadline::after(args.time_limit);
     let answer = match &args.execution.execution {
@@ -336,7 +353,8 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
             let is_mapped = !file.mappings().is_empty();
             let statement = statement::of_given_execution(system, is_mapped);
             if is_mapped {
-                let (prediction, plan) = executions.given(&file, &node, clock).map_err(Failure::input)?;
+                let (prediction, plan) =
+                    executions.given(&file, &node, clock).map_err(|e| execution_file::of_file(&path.display(), e))?;
                 Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
             } else {
                 match executions.predict(&file.execution, clock) {

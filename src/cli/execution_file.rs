@@ -69,13 +69,20 @@ pub(super) fn read_execution(path: &Path) -> Result<Execution, Failure> {
     Ok(read_file(path)?.0.execution)
 }
 
+/// A sentence about a file, which it names where it does not yet.
+pub(super) fn of_file(file: &dyn std::fmt::Display, sentence: String) -> Failure {
+    let file = file.to_string();
+    Failure::input(if sentence.starts_with(&file) { sentence } else { format!("{file}: execution: {sentence}") })
+}
+
 /// An execution file's figures, derived again from its decisions: `flowspace check`.
 ///
 /// # Errors
 /// [`Failure`]: bad input, decisions that break a rule, figures that differ.
 pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
-    output::check(&args.plan_out, output::files(node))?;
     let whole = Whole::read(node)?;
+    let named = [node, &whole.workload, &whole.system].into_iter().flat_map(output::files);
+    output::check(&args.plan_out, named)?;
     let system = System::build(&whole.system)?;
     let shown = args.plan.display();
     let Some(model) = read_model(&whole.workload).filter(|model| model.pass == ModelPass::Training) else {
@@ -88,7 +95,7 @@ pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
             "{shown}: the mapping of the blocks is missing (`layer` or `blocks`), without which nothing follows: `flowspace map --execution` searches it, and --plan-out writes it"
         )));
     }
-    let (prediction, plan) = executions.given(&whole.file, node, clock).map_err(Failure::input)?;
+    let (prediction, plan) = executions.given(&whole.file, node, clock).map_err(|e| of_file(&shown, e))?;
     let derived = ExecutionResult::of(&prediction, &system);
     if let (Some(result), false) = (&whole.file.result, args.recost) {
         let differences = result.differences(&derived);
@@ -103,13 +110,13 @@ pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
     let statement = statement::of_given_execution(&system, true);
     let answer = Answer { prediction, found: None, plan, seconds: clock.seconds(), statement };
     super::print(&text(&answer, &model, &system, &executions.machine, &Economics::default()));
-    if whole.file.result.is_some() && !args.recost {
+    if whole.file.result.as_ref().is_some_and(|result| !result.is_empty()) && !args.recost {
         super::print("the figures of the file follow from its decisions\n");
     }
     if let Some(path) = &args.plan_out {
-        let source = format!("flowspace check of an execution: {}", whole.file.source);
         let written = Written {
-            source,
+            source: whole.file.source.clone(),
+            pin: whole.file.pin.clone(),
             prediction: &answer.prediction,
             plan: answer.plan.as_deref(),
             machine: &executions.machine,
@@ -139,6 +146,7 @@ pub(super) fn write(
     let tree = System::inlined(&trees.system)?;
     let written = Written {
         source,
+        pin: trees.file.as_ref().map_or_else(Vec::new, |whole| whole.file.pin.clone()),
         prediction: &answer.prediction,
         plan: answer.plan.as_deref(),
         machine,

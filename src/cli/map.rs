@@ -13,6 +13,7 @@ use crate::mapping::solver::{Limits, Solver, SolverError};
 use crate::mapping::{Answer, compare, map, write_model};
 use crate::plan::{Decisions, file};
 use crate::progress::Waiting;
+use crate::spec::kind::FileKind;
 use crate::spec::{Loader, Node, Origin, Problems, Reader};
 use crate::system::System;
 use crate::system::economics::{Economics, RunLength};
@@ -318,7 +319,14 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
 /// Reads a plan file, or a workload and a system.
 pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<&Path>) -> Result<Task, Failure> {
     if let Some(path) = plan {
-        let read = file::read(&Loader.load(path, None)?)?;
+        let node = Loader.load(path, None)?;
+        if FileKind::of_tree(&node) == Some(FileKind::Execution) {
+            return Err(Failure::input(format!(
+                "{}: this is an execution file, not a plan of a graph: `flowspace check` and `flowspace map --plan` take it; what binds an execution says `flowspace explain --workload W --system S`",
+                path.display()
+            )));
+        }
+        let read = file::read(&node)?;
         return Ok(Task {
             pins: Pins {
                 uses: read.pin.network_use.then(|| read.decisions.uses.clone()),

@@ -160,6 +160,7 @@ fn plan_file(shown: &Again) -> Result<String, Failure> {
         };
         let written = Written {
             source,
+            pin: Vec::new(),
             prediction: &x.prediction,
             plan: x.found.plan.as_deref(),
             machine: &machine,

@@ -10,6 +10,7 @@ use crate::model::Strategy;
 use crate::plan::{Plan, TOLERANCE, agree, file};
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader};
+use crate::system::kernels::UNFUSED;
 use crate::system::{Software, System};
 use crate::workload::WorkloadSpec;
 use crate::workload::language::LanguageModel;
@@ -24,13 +25,13 @@ crate::spec! {
         source: String,
         /// The execution.
         execution: Execution,
-        /// How each layer is mapped onto chips that run kernel by kernel, of `software: free`; searched where left out.
+        /// How each layer is mapped onto chips that run kernel by kernel, of `software: free`; searched where neither this nor `expert_layer` is there.
         layer: Option<LayerSpec>,
         /// The same of layers with experts.
         expert_layer: Option<LayerSpec>,
         /// How the graph of the blocks is mapped onto dataflow chips, of `software: free`; searched where left out.
         blocks: Option<BlocksSpec>,
-        /// Decisions of the execution that `flowspace map --plan` must keep.
+        /// Decisions of the execution that `flowspace map --plan` must keep; what else the execution says must go with them.
         pin: Vec<Decision> = Vec::new(),
         /// Figures, to be compared with what the decisions give.
         result: Option<ExecutionResult>,
@@ -122,11 +123,10 @@ crate::choice! {
         OverlapDp = "overlap_dp",
         /// Overlap of tensor parallelism.
         OverlapTp = "overlap_tp",
+        /// The number of chips: tp x pp x dp x cp.
+        Chips = "chips",
     }
 }
-
-/// The word of an attention core that no kernel runs.
-const UNFUSED: &str = "unfused";
 
 impl LayerSpec {
     /// Of a mapping.
@@ -141,7 +141,7 @@ impl LayerSpec {
     /// The mapping.
     ///
     /// # Errors
-    /// A sentence: there is no such kernel.
+    /// A sentence about `core`: there is no such kernel.
     pub fn mapping(&self, machine: &Machine) -> Result<LayerMapping, String> {
         let names = || machine.attention_kernels.iter().map(|(name, _)| name.as_str());
         let core = match names().position(|name| name == self.core) {
@@ -149,7 +149,7 @@ impl LayerSpec {
             None if self.core == UNFUSED => Core::Unfused,
             None => {
                 let there: Vec<&str> = names().chain([UNFUSED]).collect();
-                return Err(format!("core: expected one of {}, found {:?}", there.join(", "), self.core));
+                return Err(format!("expected one of {}, found {:?}", there.join(", "), self.core));
             }
         };
         Ok(LayerMapping { attention: self.attention, perceptron: self.perceptron, core, fused: self.fused })
@@ -175,6 +175,10 @@ impl BlocksSpec {
     pub fn decisions(&self, graph: &Workload, node: &Node) -> Result<BlockDecisions, Problems> {
         let mut problems = Vec::new();
         let of = file::of_kernels(&self.sharding, &self.partitions, graph, node, &mut problems);
+        if let Some(message) = file::tiles_fault(graph, self.tile_count) {
+            let origin = node.get("tile_count").unwrap_or(node).origin.clone();
+            problems.push(Problem { origin, field: "tile_count".into(), message });
+        }
         match of.filter(|_| problems.is_empty()) {
             Some((sharding, partition)) => Ok(BlockDecisions { tiles: self.tile_count, sharding, partition }),
             None => {
@@ -201,21 +205,27 @@ impl ExecutionResult {
         }
     }
 
+    fn all(&self) -> [(&'static str, Option<f64>); 8] {
+        [
+            ("iteration_s", self.iteration_s),
+            ("samples_per_s", self.samples_per_s),
+            ("model_flop_utilization", self.model_flop_utilization),
+            ("memory_bytes", self.memory_bytes),
+            ("second_tier_bytes", self.second_tier_bytes),
+            ("energy_j", self.energy_j),
+            ("cost_usd", self.cost_usd),
+            ("power_w", self.power_w),
+        ]
+    }
+
+    /// Whether it states none.
+    pub fn is_empty(&self) -> bool {
+        self.all().iter().all(|(_, figure)| figure.is_none())
+    }
+
     /// Compares with derived figures; every difference is a line.
     pub fn differences(&self, derived: &Self) -> Vec<String> {
-        let all = |r: &Self| {
-            [
-                ("iteration_s", r.iteration_s),
-                ("samples_per_s", r.samples_per_s),
-                ("model_flop_utilization", r.model_flop_utilization),
-                ("memory_bytes", r.memory_bytes),
-                ("second_tier_bytes", r.second_tier_bytes),
-                ("energy_j", r.energy_j),
-                ("cost_usd", r.cost_usd),
-                ("power_w", r.power_w),
-            ]
-        };
-        let both = all(self).into_iter().zip(all(derived));
+        let both = self.all().into_iter().zip(derived.all());
         both.filter_map(|((what, stated), (_, derived))| {
             let (stated, derived) = (stated?, derived?);
             (!agree(stated, derived, self.tolerance))
@@ -256,7 +266,12 @@ impl ExecutionFile {
                 Decision::Offload => pins.offload = Some(e.offload),
                 Decision::OverlapDp => pins.overlap_dp = Some(e.overlap_dp),
                 Decision::OverlapTp => pins.overlap_tp = Some(e.overlap_tp),
+                Decision::Chips => pins.chips = Some(e.chips()),
             }
+        }
+        // Degrees that are all kept keep the number of chips.
+        if [pins.tp, pins.pp, pins.dp, pins.cp].iter().all(Option::is_some) {
+            pins.chips = Some(e.chips());
         }
         pins
     }
@@ -331,6 +346,8 @@ pub struct Written<'a> {
     pub model: &'a LanguageModel,
     /// The system.
     pub system: &'a System,
+    /// Decisions that a new search must keep.
+    pub pin: Vec<Decision>,
     /// Trees of the workload and the system; none where the system of a row has no file that says it.
     pub trees: Option<(&'a Node, &'a Node)>,
 }
@@ -365,7 +382,7 @@ impl Written<'_> {
             let origin = Origin::named("<software>");
             let word = Node::scalar(self.system.software().word().to_string(), origin.clone());
             system.set("software", origin, word);
-            file["pin"] = json!([]);
+            file["pin"] = json!(self.pin);
             file["result"] = json!(ExecutionResult::of(p, self.system));
             file["workload"] = workload.to_json();
             file["system"] = system.to_json();

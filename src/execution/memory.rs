@@ -90,7 +90,9 @@ impl Memory {
             let needs = Bytes(self.second_tier).printed_above();
             format!("{needs} would be offloaded, the second tier has {}", Bytes(has))
         });
-        own.into_iter().chain(second).collect::<Vec<_>>().join("; and ")
+        let need = own.into_iter().chain(second).collect::<Vec<_>>().join("; and ");
+        let largest = self.device.kinds().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |k| k.0);
+        format!("{need} ({} short; most of it {largest})", Bytes(self.short()))
     }
 
     /// Whether it fits.

@@ -177,6 +177,7 @@ impl<'a> Possible<'a> {
             let i = usize::from(with_experts);
             let word = ["layer", "expert_layer"][i];
             let mapping = match mappings[i] {
+                Some(_) if !there[i] => return Err((word, format!("{} has no such layers", self.model.name))),
                 _ if !there[i] => return Ok(BlockPass::default()),
                 Some(mapping) => mapping,
                 None => return Err((word, format!("is missing, and {} has such layers", self.model.name))),

@@ -11,7 +11,6 @@ use super::spec::{Execution, Offload, Recompute, Zero};
 use crate::deadline::Deadline;
 use crate::model::energy::Energy;
 use crate::plan::Plan;
-use crate::units::Bytes;
 use crate::workload::language::{FlopCount, LanguageModel, ModelPass};
 use serde::Serialize;
 use std::sync::Arc;
@@ -80,14 +79,11 @@ pub struct Shortage {
 impl Shortage {
     /// A sentence for a person.
     pub fn text(&self) -> String {
-        let m = &self.memory;
-        let need = m.need();
-        let largest = m.device.kinds().into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("", |k| k.0);
         let remedy = match &self.change {
             Some((change, _)) => format!("nearest change that fits: {change}"),
             None => "no single change of the execution fits: more chips, or more memory".into(),
         };
-        format!("{need} ({} short; most of it {largest}); {remedy}", Bytes(m.short()))
+        format!("{}; {remedy}", self.memory.need())
     }
 }
 

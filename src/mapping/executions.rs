@@ -148,7 +148,7 @@ impl<'a> Executions<'a> {
             .map(|key| {
                 let (system, software) = (&self.system.name, self.system.software());
                 let instead = match takes {
-                    [] => "the software decides the mapping of blocks, and nothing is to be given".to_string(),
+                    [] => "the software decides the mapping of blocks; `--software free` (`software: free` of the system) takes it".to_string(),
                     takes => format!("there, mappings stand under {}", takes.join(" and ")),
                 };
                 say(key, format!("is no part of an execution on {system} with software: {software}: {instead}"))
@@ -164,7 +164,11 @@ impl<'a> Executions<'a> {
             By::Kernels => {
                 let of = |word: &str, spec: &Option<LayerSpec>| {
                     let spec = spec.as_ref().map(|spec| spec.mapping(&self.machine));
-                    spec.transpose().map_err(|message| say(word, message))
+                    spec.transpose().map_err(|message| {
+                        let core = node.get(word).and_then(|layer| layer.get("core"));
+                        let origin = core.map_or_else(|| at(word), |core| core.origin.clone());
+                        Problem { origin, field: format!("{word}.core"), message }.to_string()
+                    })
                 };
                 let (plain, experts) = (of("layer", &file.layer)?, of("expert_layer", &file.expert_layer)?);
                 let possible = Possible::new(&self.machine, self.model)?;

@@ -164,13 +164,8 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
         field,
         message,
     }));
-    let most = workload.kernels.iter().map(|k| k.shape.along(k.tiled)).max().unwrap_or(1);
-    if spec.tile_count > most {
-        problems.push(Problem {
-            origin: at("tile_count"),
-            field: "tile_count".into(),
-            message: format!("expected at most {most}, the streamed size, found {}", spec.tile_count),
-        });
+    if let Some(message) = tiles_fault(&workload, spec.tile_count) {
+        problems.push(Problem { origin: at("tile_count"), field: "tile_count".into(), message });
     }
     let pp = spec.network_use.iter().fold(1_u64, |product, u| product.saturating_mul(u.pp));
     let pipeline = system.model.pipeline;
@@ -208,6 +203,12 @@ fn unknown(name: &str, names: &[&str]) -> String {
         Some(near) => format!("there is no kernel {name:?}; did you mean {near:?}?"),
         None => format!("there is no kernel {name:?}"),
     }
+}
+
+/// What is wrong with a number of tiles.
+pub fn tiles_fault(workload: &Workload, tiles: u64) -> Option<String> {
+    let most = workload.kernels.iter().map(|k| k.shape.along(k.tiled)).max().unwrap_or(1);
+    (tiles > most).then(|| format!("expected at most {most}, the streamed size, found {tiles}"))
 }
 
 /// The strategy and the partition of each kernel, from `sharding` and `partitions` of a node; what is wrong with them joins the problems, and there is none where a kernel lacks one.

@@ -137,7 +137,11 @@ impl FileKind {
             (Self::Placement, has("flowspace_placement")),
             (Self::Cores, has("cores") && has("network") && !has("chip")),
             (Self::Study, has("axes") && (has("workload") || has("system"))),
-            (Self::Execution, has("execution")),
+            (
+                Self::Execution,
+                has("execution")
+                    || (has("pin") && (has("result") || has("layer") || has("blocks")) && !has("network_use")),
+            ),
             (Self::System, has("network") && (has("chip") || has("memory"))),
             (Self::Workload, word("kind")),
             (Self::Technology, has("wafer_price") && has("most_area")),

@@ -128,6 +128,9 @@ fn usual_tiles() -> Vec<Tile> {
 /// Data types a peak may be given for.
 const TYPES: [&str; 8] = ["fp4", "fp8", "int8", "fp16", "bf16", "fp32", "fp32_ieee", "fp64"];
 
+/// The word of an attention core that no kernel runs.
+pub const UNFUSED: &str = "unfused";
+
 /// Beyond this a number of units, or an edge of a tile, is a slip of the keyboard.
 const MOST: u64 = 1 << 24;
 
@@ -178,6 +181,12 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
     for (name, kernel) in &kernels.fused_attention.0 {
         if kernel.rows.max(kernel.columns).max(kernel.head_step) > MOST {
             say("fused_attention", format!("{name}: expected blocks and heads of at most {MOST}"));
+        }
+        if kernel.exponentials.is_some_and(|rate| rate.0 < 1.0) {
+            say("fused_attention", format!("{name}: exponentials: expected at least 1 FLOP/s"));
+        }
+        if name == UNFUSED {
+            say("fused_attention", format!("{name}: expected another name: this one is that of no kernel"));
         }
     }
     if kernels.units > MOST {

@@ -111,7 +111,7 @@ fn what_is_changed_is_noticed() {
         ("ring.yaml", "\n  tp: 4", "\n  tp: 3", "tp = 3 does not divide the 8 heads"),
         ("ring.yaml", "\n    LN1: ", "\n    LN9: ", "blocks.sharding: there is no kernel \"LN9\""),
         ("ring.yaml", "\n    QKV: ", "\n    LN1: ", "LN1"),
-        ("gpu.yaml", "\n  core: ", "\n  core: fast #", "layer: core: expected one of"),
+        ("gpu.yaml", "\n  core: ", "\n  core: fast #", "layer.core: expected one of"),
         (
             "gpu.yaml",
             "\nlayer:",
@@ -119,6 +119,8 @@ fn what_is_changed_is_noticed() {
             "blocks: is no part",
         ),
         ("gpu.yaml", "\nworkload:", "\nworkloads:", "workload: expected the workload"),
+        ("gpu.yaml", "\nlayer:", "\nexpert_layer: {core: unfused}\nlayer:", "expert_layer: dense has no such layers"),
+        ("ring.yaml", "\n  tile_count: ", "\n  tile_count: 9999", "blocks.tile_count: expected at most"),
     ] {
         let (code, err) = changed(file, from, to, &["--recost"]);
         assert_eq!(code, Some(1), "{from:?}: {err}");
