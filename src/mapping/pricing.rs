@@ -16,6 +16,9 @@ use crate::model::compute::CoreOption;
 /// Most numbers of cores that are kept, of all kernels.
 const MOST_KNOWN: usize = 1 << 21;
 
+/// No chip has so many cores: a kernel that asks for more cannot be as fast.
+const MOST_CORES: u64 = 1 << 40;
+
 /// A reader of a tensor, seen from the reader.
 #[derive(Debug, Clone, Copy)]
 struct Read {
@@ -266,26 +269,49 @@ impl<'a> Pricer<'a> {
         }
         let limit = self.instance.cores;
         let (first, used) = self.sums.slowest.unwrap_or((0, 0));
+        let mut over = None;
         if first < self.times.len() {
             let used = self.cores(k, first).saturating_add(used);
             if used <= limit {
                 self.sums.slowest = Some((first, used));
                 return;
             }
+            over = Some(used);
         }
         let needed = |at: usize| {
             let members = self.steps.iter().map(|s| s.kernel);
             members.map(|k| self.cores(k, at)).fold(0, u64::saturating_add)
         };
-        // Fewer and fewer are needed the longer it may take.
-        let (mut at, mut end) = (first, self.times.len());
-        while at < end {
-            let middle = at.midpoint(end);
-            match needed(middle) <= limit {
-                true => end = middle,
-                false => at = middle + 1,
+        // Fewer and fewer are needed the longer it may take; core-seconds hardly change, so that the place is near where they say, and is sought in steps that double from there.
+        let end = self.times.len();
+        let lowest = first + usize::from(over.is_some());
+        let (mut low, mut high) = (lowest, end);
+        if let Some(longer) = over.filter(|used| *used < MOST_CORES).map(|used| used as f64 / limit as f64) {
+            let limit_s = self.times[first] * longer;
+            let mut at = (first + self.times[first..].partition_point(|t| *t < limit_s)).max(low);
+            let mut step = 1;
+            while low < high && at < end {
+                let fits = needed(at) <= limit;
+                match fits {
+                    true => high = at,
+                    false => low = at + 1,
+                }
+                // Until it lies between two places that were looked at.
+                if (fits && low > lowest) || (!fits && high < end) {
+                    break;
+                }
+                at = if fits { at.saturating_sub(step).max(low) } else { at + step };
+                step *= 2;
             }
         }
+        while low < high {
+            let middle = low.midpoint(high);
+            match needed(middle) <= limit {
+                true => high = middle,
+                false => low = middle + 1,
+            }
+        }
+        let at = low;
         match at < self.times.len() {
             true => self.sums.slowest = Some((at, needed(at))),
             false => self.sums.crowded = true,
