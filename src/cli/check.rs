@@ -32,6 +32,7 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     if FileKind::of_tree(&node) == Some(FileKind::Execution) {
         return super::execution_file::check(args, &node);
     }
+    output::check(&args.plan_out, output::files(&node))?;
     let read = file::read(&node)?;
     let named = [&node, &read.workload_node, &read.system_node].into_iter().flat_map(output::files);
     output::check(&args.plan_out, named)?;

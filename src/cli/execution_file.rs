@@ -80,6 +80,7 @@ pub(super) fn of_file(file: &dyn std::fmt::Display, sentence: String) -> Failure
 /// # Errors
 /// [`Failure`]: bad input, decisions that break a rule, figures that differ.
 pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
+    output::check(&args.plan_out, output::files(node))?;
     let whole = Whole::read(node)?;
     let named = [node, &whole.workload, &whole.system].into_iter().flat_map(output::files);
     output::check(&args.plan_out, named)?;

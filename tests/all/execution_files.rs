@@ -19,9 +19,11 @@ fn seconds(scratch: &Scratch, args: &[&str]) -> f64 {
     told["iteration_s"].as_f64().unwrap()
 }
 
-/// Without the line that says where it comes from.
+/// Without figures and the line that says where it comes from; what a figure is to the last digit depends on the order of sums.
 fn body(text: &str) -> String {
-    text.lines().filter(|line| !line.starts_with("source:")).collect::<Vec<_>>().join("\n")
+    let (head, tail) = (text.find("\nresult:").unwrap(), text.find("\nworkload:").unwrap());
+    let lines = text[..head].lines().chain(text[tail..].lines());
+    lines.filter(|line| !line.starts_with("source:")).collect::<Vec<_>>().join("\n")
 }
 
 /// Of each kind of inner search, with experts, tokens and stages divided, and little memory.
@@ -53,7 +55,7 @@ fn what_is_found_follows_from_its_file() {
         assert!(text.contains(&format!("\n{key}:")), "{more:?}: {text}");
         let told = scratch.succeed(&["check", "e.yaml", "--plan-out", "again.yaml"]);
         assert!(told.ends_with("the figures of the file follow from its decisions\n"), "{more:?}: {told}");
-        assert_eq!(body(&text), body(&scratch.read("again.yaml")), "{more:?}");
+        assert!(body(&text) == body(&scratch.read("again.yaml")), "{more:?}");
         // Of software that the file's system does not name.
         let software: &[&str] = match more {
             ["--software", word, ..] => &["--software", word],
@@ -118,7 +120,7 @@ fn what_is_changed_is_noticed() {
             "\nblocks: {tile_count: 1, sharding: {}, partitions: []}\nlayer:",
             "blocks: is no part",
         ),
-        ("gpu.yaml", "\nworkload:", "\nworkloads:", "workload: expected the workload"),
+        ("gpu.yaml", "\nworkload:", "\nworkloads:", "workloads: unknown key"),
         ("gpu.yaml", "\nlayer:", "\nexpert_layer: {core: unfused}\nlayer:", "expert_layer: dense has no such layers"),
         ("ring.yaml", "\n  tile_count: ", "\n  tile_count: 9999", "blocks.tile_count: expected at most"),
     ] {
