@@ -208,9 +208,10 @@ fn every_point_of_every_study_builds() {
         assert_eq!(study.name(), file, "a study is called like its file");
         let count = study.count().expect("fewer than 2^64 points");
         let mut labels = BTreeSet::new();
-        // Of many points some hundred or thousand, by a stride that meets every value of every axis: it shares no factor with their numbers.
-        let stride = if count > 100_000 { 1_009 } else { 1 + 18 * usize::from(count > 2_000) };
-        for index in (0..count).step_by(stride) {
+        // Of many points some hundred, by a stride that meets every value of every axis: it shares no factor with their number.
+        let shares = |stride: u64| (2..=stride).any(|f| stride.is_multiple_of(f) && count.is_multiple_of(f));
+        let stride = (1 + count / 500..).find(|stride| !shares(*stride)).expect("a prime");
+        for index in (0..count).step_by(usize::try_from(stride).expect("a small one")) {
             let point = study.point(index).unwrap_or_else(|e| panic!("{file}, point {index}:\n{e}"));
             assert!(point.system.as_ref().is_none_or(|s| s.chip_count() > 0));
             assert!(
