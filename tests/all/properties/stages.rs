@@ -45,7 +45,7 @@ fn best(w: &Workload, s: &System, pp: Option<u64>) -> Result<Option<Box<Plan>>, 
 fn no_division_of_a_plan_is_faster() {
     let tally = Cell::new((0, 0, 0));
     let cases = (workload(true), system(false), prop::sample::select(vec![2u64, 4]));
-    check(120, &cases, |(mut w, s, pp)| {
+    check(240, &cases, |(mut w, s, pp)| {
         w.repeat += pp;
         let Some(plan) = best(&w, &s, Some(pp))? else { return Ok(()) };
         let (mut plans, mut uneven, mut tight) = tally.get();
