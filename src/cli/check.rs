@@ -5,6 +5,7 @@ use crate::plan::{Plan, file};
 use crate::spec::Loader;
 use crate::spec::kind::FileKind;
 use clap::Args;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 /// Arguments of `flowspace check`.
@@ -39,16 +40,8 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     let figures = crate::check::derive(&read.workload, &read.system, &read.decisions).map_err(|broken| {
         Failure::input(format!("{}: the plan is not feasible:\n{}", args.plan.display(), broken.join("\n")))
     })?;
-    let differences = match (&read.result, args.recost) {
-        (Some(result), false) => result.differences(&figures),
-        _ => Vec::new(),
-    };
-    if !differences.is_empty() {
-        let file = args.plan.display();
-        return Err(Failure::input(format!(
-            "{file}: result: the figures are not those of the decisions (--recost derives new ones)\n{}",
-            differences.iter().map(|d| format!("{file}: result.{d}")).collect::<Vec<_>>().join("\n")
-        )));
+    if let (Some(result), false) = (&read.result, args.recost) {
+        compared(&args.plan.display(), "decisions", &result.differences(&figures))?;
     }
     let plan = Plan { workload: read.workload, system: read.system, decisions: read.decisions, figures };
     super::print(&present::figures_text(&plan));
@@ -60,6 +53,18 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
         output::write(path, text)?;
     }
     Ok(0)
+}
+
+/// Refuses a file that states other figures than those of its decisions, or of its placement; each difference is a line.
+pub(super) fn compared(file: &dyn Display, of: &str, differences: &[String]) -> Result<(), Failure> {
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let lines: Vec<String> = differences.iter().map(|d| format!("{file}: result.{d}")).collect();
+    Err(Failure::input(format!(
+        "{file}: result: the figures are not those of the {of} (--recost derives new ones)\n{}",
+        lines.join("\n")
+    )))
 }
 
 /// A placement.
@@ -74,13 +79,7 @@ fn placement(args: &CheckArgs, node: &crate::spec::Node) -> Result<i32, Failure>
     let figures = crate::place::check::derive(&read)
         .map_err(|broken| Failure::input(format!("{shown}: the placement is not feasible:\n{}", broken.join("\n"))))?;
     if let (Some(result), false) = (&read.result, args.recost) {
-        let differences = crate::place::check::differences(&read, result, &figures);
-        if !differences.is_empty() {
-            return Err(Failure::input(format!(
-                "{shown}: result: the figures are not those of the placement (--recost derives new ones)\n{}",
-                differences.iter().map(|d| format!("{shown}: result.{d}")).collect::<Vec<_>>().join("\n")
-            )));
-        }
+        compared(&shown, "placement", &crate::place::check::differences(&read, result, &figures))?;
     }
     super::print(&format!(
         "bottleneck {}, largest over mean {:.4}, {} between cores, {} of {} cores used\n",

@@ -328,8 +328,8 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
     let machine = &executions.machine;
     let pins = args.execution.pins(args);
     let pins = match &trees.file {
-        Some(whole) => {
-            let (typed, kept) = (given(&pins), whole.file.pins());
+        Some(file) => {
+            let (typed, kept) = (given(&pins), file.pins());
             let twice: Vec<&str> = given(&kept).into_iter().filter(|name| typed.contains(name)).collect();
             if !twice.is_empty() {
                 return Err(Failure::input(format!(

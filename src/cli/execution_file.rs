@@ -1,6 +1,6 @@
 //! Execution files: read as the question of `map --plan`, written as its answer, derived again by `check`.
 
-use super::check::CheckArgs;
+use super::check::{CheckArgs, compared};
 use super::executed::{Answer, text};
 use super::execution::read_model;
 use super::map::MapArgs;
@@ -20,11 +20,11 @@ use crate::workload::WorkloadSpec;
 use crate::workload::language::{LanguageModel, ModelPass};
 use std::path::Path;
 
-/// What a question is about: the trees of a workload and a system, and the file with both that they are from.
+/// What a question is about: the trees of a workload and a system, and the execution file that they are from.
 pub(super) struct Trees {
     pub workload: Node,
     pub system: Node,
-    pub file: Option<Box<Whole>>,
+    pub file: Option<Box<ExecutionFile>>,
 }
 
 pub(super) enum Source {
@@ -44,11 +44,9 @@ pub(super) fn source(args: &MapArgs) -> Source {
             return Source::None;
         }
         return match Whole::read(&node) {
-            Ok(whole) => Source::Of(Trees {
-                workload: whole.workload.clone(),
-                system: whole.system.clone(),
-                file: Some(Box::new(whole)),
-            }),
+            Ok(whole) => {
+                Source::Of(Trees { workload: whole.workload, system: whole.tree, file: Some(Box::new(whole.file)) })
+            }
             Err(problems) => Source::Refused(problems.into()),
         };
     }
@@ -81,49 +79,40 @@ pub(super) fn of_file(file: &dyn std::fmt::Display, sentence: String) -> Failure
 /// [`Failure`]: bad input, decisions that break a rule, figures that differ.
 pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
     output::check(&args.plan_out, output::files(node))?;
-    let whole = Whole::read(node)?;
-    let named = [node, &whole.workload, &whole.system].into_iter().flat_map(output::files);
+    let Whole { file, workload, tree, system } = Whole::read(node)?;
+    let named = [node, &workload, &tree].into_iter().flat_map(output::files);
     output::check(&args.plan_out, named)?;
-    let system = System::build(&whole.system)?;
     let shown = args.plan.display();
-    let Some(model) = read_model(&whole.workload).filter(|model| model.pass == ModelPass::Training) else {
+    let Some(model) = read_model(&workload).filter(|model| model.pass == ModelPass::Training) else {
         return Err(Failure::input(format!("{shown}: workload: an execution is of a language model's training")));
     };
     let clock = Deadline::never();
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
-    if executions.decides_blocks() && whole.file.mappings().is_empty() {
+    if executions.decides_blocks() && file.mappings().is_empty() {
         return Err(Failure::input(format!(
             "{shown}: the mapping of the blocks is missing (`layer` or `blocks`), without which nothing follows: `flowspace map --execution` searches it, and --plan-out writes it"
         )));
     }
-    let (prediction, plan) = executions.given(&whole.file, node, clock).map_err(|e| of_file(&shown, e))?;
-    let derived = ExecutionResult::of(&prediction, &system);
-    if let (Some(result), false) = (&whole.file.result, args.recost) {
-        let differences = result.differences(&derived);
-        if !differences.is_empty() {
-            let lines: Vec<String> = differences.iter().map(|d| format!("{shown}: result.{d}")).collect();
-            return Err(Failure::input(format!(
-                "{shown}: result: the figures are not those of the decisions (--recost derives new ones)\n{}",
-                lines.join("\n")
-            )));
-        }
+    let (prediction, plan) = executions.given(&file, node, clock).map_err(|e| of_file(&shown, e))?;
+    if let (Some(result), false) = (&file.result, args.recost) {
+        compared(&shown, "decisions", &result.differences(&ExecutionResult::of(&prediction, &system)))?;
     }
     let statement = statement::of_given_execution(&system, true);
     let answer = Answer { prediction, found: None, plan, seconds: clock.seconds(), statement };
     super::print(&text(&answer, &model, &system, &executions.machine, &Economics::default()));
-    if whole.file.result.as_ref().is_some_and(|result| !result.is_empty()) && !args.recost {
+    if file.result.as_ref().is_some_and(|result| !result.is_empty()) && !args.recost {
         super::print("the figures of the file follow from its decisions\n");
     }
     if let Some(path) = &args.plan_out {
         let written = Written {
-            source: whole.file.source.clone(),
-            pin: whole.file.pin.clone(),
+            source: file.source,
+            pin: file.pin,
             prediction: &answer.prediction,
             plan: answer.plan.as_deref(),
             machine: &executions.machine,
             model: &model,
             system: &system,
-            trees: Some((&whole.workload, &whole.system)),
+            trees: Some((&workload, &tree)),
         };
         output::write(path, written.text().map_err(Failure::input)?)?;
     }
@@ -147,7 +136,7 @@ pub(super) fn write(
     let tree = System::inlined(&trees.system)?;
     let written = Written {
         source,
-        pin: trees.file.as_ref().map_or_else(Vec::new, |whole| whole.file.pin.clone()),
+        pin: trees.file.as_ref().map_or_else(Vec::new, |file| file.pin.clone()),
         prediction: &answer.prediction,
         plan: answer.plan.as_deref(),
         machine,

@@ -12,7 +12,6 @@ use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader};
 use crate::system::kernels::UNFUSED;
 use crate::system::{Software, System};
-use crate::workload::WorkloadSpec;
 use crate::workload::language::LanguageModel;
 use serde_json::json;
 
@@ -282,12 +281,12 @@ impl ExecutionFile {
 pub struct Whole {
     /// What the file says.
     pub file: ExecutionFile,
-    /// Its tree.
-    pub node: Node,
     /// The tree of the workload.
     pub workload: Node,
     /// The tree of the system.
-    pub system: Node,
+    pub tree: Node,
+    /// The system.
+    pub system: System,
 }
 
 impl Whole {
@@ -298,33 +297,17 @@ impl Whole {
     pub fn read(node: &Node) -> Result<Self, Problems> {
         let spec: ExecutionFile = Reader::read(node)?;
         let mut problems: Vec<Problem> = Vec::new();
-        let mut tree = |part: &Option<Node>, field: &str| {
-            let Some(part) = part else {
+        for (part, field) in [(&spec.workload, "workload"), (&spec.system, "system")] {
+            if part.is_none() {
                 let message = format!(
                     "expected the {field}, which `flowspace map --plan-out` writes: without it an execution can only be given beside one (`flowspace map --execution`)"
                 );
                 problems.push(Problem { origin: node.origin.clone(), field: field.into(), message });
-                return None;
-            };
-            crate::spec::Loader.expand(part, field).map_err(|problem| problems.push(problem)).ok()
-        };
-        let (workload, system) = (tree(&spec.workload, "workload"), tree(&spec.system, "system"));
-        let mut collect = |result: Result<(), Problems>| {
-            if let Err(mut more) = result {
-                problems.append(&mut more.0);
             }
-        };
-        if let Some(node) = &workload {
-            collect(WorkloadSpec::build(node).map(|_| ()));
         }
-        if let Some(node) = &system {
-            collect(System::build(node).map(|_| ()));
-        }
-        match (workload, system) {
-            (Some(workload), Some(system)) if problems.is_empty() => {
-                Ok(Self { file: spec, node: node.clone(), workload, system })
-            }
-            _ => {
+        match file::subjects([spec.workload.as_ref(), spec.system.as_ref()], &mut problems) {
+            Some(of) => Ok(Self { file: spec, workload: of.workload_node, tree: of.system_node, system: of.system }),
+            None => {
                 problems.sort_by_key(|p| p.origin.line);
                 Err(Problems(problems))
             }
@@ -359,7 +342,7 @@ impl Written<'_> {
     /// A message when the YAML writer fails.
     pub fn text(&self) -> Result<String, String> {
         let p = self.prediction;
-        let mut file = json!({
+        let mut document = json!({
             "name": format!("{} on {}", self.model.name, self.system.name),
             "source": self.source,
             "execution": p.execution,
@@ -367,27 +350,25 @@ impl Written<'_> {
         let free = self.system.software() == Software::Free;
         for (name, pass) in [("layer", &p.blocks.plain), ("expert_layer", &p.blocks.experts)] {
             if let Some(mapping) = pass.mapping.filter(|_| free) {
-                file[name] = json!(LayerSpec::of(&mapping, self.machine));
+                document[name] = json!(LayerSpec::of(&mapping, self.machine));
             }
         }
         if let Some(plan) = self.plan {
-            let (w, d) = (&plan.workload, &plan.decisions);
-            let sharding: serde_json::Map<String, serde_json::Value> =
-                w.kernels.iter().zip(&d.sharding).map(|(k, s)| (k.name.clone(), json!(s))).collect();
-            let partitions: Vec<&Vec<String>> = plan.figures.partitions.iter().map(|p| &p.kernels).collect();
-            file["blocks"] = json!({ "tile_count": d.tiles, "sharding": sharding, "partitions": partitions });
+            let (sharding, partitions) = file::kernels_of(plan);
+            document["blocks"] =
+                json!({ "tile_count": plan.decisions.tiles, "sharding": sharding, "partitions": partitions });
         }
         if let Some((workload, system)) = self.trees {
             let mut system = system.clone();
             let origin = Origin::named("<software>");
             let word = Node::scalar(self.system.software().word().to_string(), origin.clone());
             system.set("software", origin, word);
-            file["pin"] = json!(self.pin);
-            file["result"] = json!(ExecutionResult::of(p, self.system));
-            file["workload"] = workload.to_json();
-            file["system"] = system.to_json();
+            document["pin"] = json!(self.pin);
+            document["result"] = json!(ExecutionResult::of(p, self.system));
+            document["workload"] = workload.to_json();
+            document["system"] = system.to_json();
         }
-        let body = serde_saphyr::to_string(&file).map_err(|e| format!("cannot write the execution: {e}"))?;
+        let body = serde_saphyr::to_string(&document).map_err(|e| format!("cannot write the execution: {e}"))?;
         Ok(match self.trees {
             Some(_) => format!(
                 "# An execution of flowspace. Edit it, then `flowspace check FILE --recost`; or name decisions under `pin` and `flowspace map --plan FILE`.\n{body}"

@@ -48,17 +48,9 @@ impl Inner for Policy<'_> {
 
     fn held(&self, key: &BlockKey) -> Blocks {
         let mapping = LayerMapping::of_stack(self.machine);
-        let layer = |there: bool, with_experts: bool| {
-            let bytes = || layer_bytes(&self.machine.stack, self.model, key, with_experts, &mapping);
-            let (kept, working) = if there { bytes() } else { (0.0, 0.0) };
-            BlockPass { kept, working, ..BlockPass::default() }
-        };
-        let none = Sums::default();
-        Blocks {
-            plain: layer(self.model.dense_layers() > 0, false),
-            experts: layer(self.model.expert_layers() > 0, true),
-            ..Blocks::of_ends(self.machine, self.model, key, [&none, &none])
-        }
+        Blocks::holding(self.machine, self.model, key, |with_experts| {
+            layer_bytes(&self.machine.stack, self.model, key, with_experts, &mapping)
+        })
     }
 
     fn best(&self, _: &BlockKey, bound: &Blocks, _: u32, _: Deadline) -> Result<Vec<Best>, String> {
@@ -153,6 +145,25 @@ impl Blocks {
         let plain = layer(model.dense_layers() > 0, false, &sums.plain);
         let experts = layer(model.expert_layers() > 0, true, &sums.experts);
         Self { plain, experts, ..Self::of_ends(machine, model, key, [&sums.embedding, &sums.head]) }
+    }
+
+    /// Blocks that take nothing, whose layers without and with experts keep and work on so many bytes ([`layer_bytes`]).
+    pub fn holding(
+        machine: &Machine,
+        model: &LanguageModel,
+        key: &BlockKey,
+        bytes: impl Fn(bool) -> (f64, f64),
+    ) -> Self {
+        let layer = |there: bool, with_experts: bool| {
+            let (kept, working) = if there { bytes(with_experts) } else { (0.0, 0.0) };
+            BlockPass { kept, working, ..BlockPass::default() }
+        };
+        let none = Sums::default();
+        Self {
+            plain: layer(model.dense_layers() > 0, false),
+            experts: layer(model.expert_layers() > 0, true),
+            ..Self::of_ends(machine, model, key, [&none, &none])
+        }
     }
 
     /// What is around the layers of a key, from the sums of embedding and head: layers take nothing.

@@ -255,28 +255,18 @@ impl Inner for Possible<'_> {
     fn held(&self, key: &BlockKey) -> Blocks {
         // No core keeps less than one kernel.
         let cores = self.cores();
-        let layer = |there: bool, with_experts: bool| {
-            let mut out = BlockPass::default();
-            let (mut kept, mut working) = (f64::INFINITY, f64::INFINITY);
+        Blocks::holding(self.machine, self.model, key, |with_experts| {
+            let mut least = (f64::INFINITY, f64::INFINITY);
             for attention in self.branches(&key.division, true, with_experts) {
                 for perceptron in self.branches(&key.division, false, with_experts) {
                     let (attention, perceptron) = (*attention, *perceptron);
                     let mapping = LayerMapping { attention, perceptron, core: cores[0], fused: Fusions::ALL };
-                    let bytes = layer_bytes(&self.machine.stack, self.model, key, with_experts, &mapping);
-                    (kept, working) = (kept.min(bytes.0), working.min(bytes.1));
+                    let (kept, working) = layer_bytes(&self.machine.stack, self.model, key, with_experts, &mapping);
+                    least = (least.0.min(kept), least.1.min(working));
                 }
             }
-            if there {
-                (out.kept, out.working) = (kept, working);
-            }
-            out
-        };
-        let none = Sums::default();
-        Blocks {
-            plain: layer(self.model.dense_layers() > 0, false),
-            experts: layer(self.model.expert_layers() > 0, true),
-            ..Blocks::of_ends(self.machine, self.model, key, [&none, &none])
-        }
+            least
+        })
     }
 
     fn best(&self, key: &BlockKey, bound: &Blocks, _: u32, _: Deadline) -> Result<Vec<Best>, String> {

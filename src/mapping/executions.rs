@@ -179,12 +179,12 @@ impl<'a> Executions<'a> {
                 if let Some(why) = free.space().refuses(e) {
                     return Err(why);
                 }
-                let (graph, _) = free.cut(&key)?;
+                let cut = free.cut(&key)?;
                 let stands = node.get("blocks").unwrap_or(node);
                 let Some(spec) = &file.blocks else { return Err(say("blocks", "is missing".into())) };
-                let decisions = spec.decisions(&graph, stands).map_err(|e| e.to_string())?;
+                let decisions = spec.decisions(&cut.0, stands).map_err(|e| e.to_string())?;
                 let (blocks, plan) = free
-                    .given(&key, decisions)
+                    .given(&key, cut, decisions)
                     .map_err(|broken| say("blocks", format!("the mapping is not feasible:\n{}", broken.join("\n"))))?;
                 (blocks, Some(Arc::new(plan)))
             }

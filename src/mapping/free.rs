@@ -263,12 +263,16 @@ impl Free {
         Ok((Workload { micro_batch: d.micro_batch, global_batch, ..self.graph(key)?.workload.clone() }, uses))
     }
 
-    /// The passes of a mapping that is given.
+    /// The passes of a mapping that is given, of the graph of a cut and its use of the network ([`Self::cut`]).
     ///
     /// # Errors
     /// Every rule that it breaks.
-    pub fn given(&self, key: &BlockKey, given: BlockDecisions) -> Result<(Blocks, Plan), Vec<String>> {
-        let (workload, uses) = self.cut(key).map_err(|e| vec![e])?;
+    pub fn given(
+        &self,
+        key: &BlockKey,
+        (workload, uses): (Workload, Vec<DimensionUse>),
+        given: BlockDecisions,
+    ) -> Result<(Blocks, Plan), Vec<String>> {
         let decisions = Decisions {
             uses,
             stages: stages::even(self.system.model.pipeline, workload.repeat, 1),

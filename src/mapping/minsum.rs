@@ -304,7 +304,7 @@ impl<'s> Pool<'s> {
         let (mut neighbours, mut size) = (0, Some(sizes[v]));
         self.each_neighbour(v, |w| {
             neighbours += 1;
-            size = size.and_then(|size| size.checked_mul(sizes[w])).filter(|size| *size <= MOST_ENTRIES.min(most));
+            size = size.and_then(|size| size.checked_mul(sizes[w])).filter(|size| *size <= most);
         });
         (size.filter(|size| *size <= most).unwrap_or(usize::MAX), neighbours)
     }

@@ -101,6 +101,30 @@ pub struct PlanFile {
     pub result: Option<ResultSpec>,
 }
 
+/// What a file with decisions is about.
+pub struct Subjects {
+    /// The tree of the workload, its references resolved.
+    pub workload_node: Node,
+    /// The tree of the system.
+    pub system_node: Node,
+    /// The workload.
+    pub workload: Workload,
+    /// The system.
+    pub system: System,
+}
+
+/// The workload and the system that stand in a file, where they do; what is wrong with them joins the problems.
+pub fn subjects([workload, system]: [Option<&Node>; 2], problems: &mut Vec<Problem>) -> Option<Subjects> {
+    let mut tree = |node: Option<&Node>, field: &str| {
+        crate::spec::Loader.expand(node?, field).map_err(|problem| problems.push(problem)).ok()
+    };
+    let (workload_node, system_node) = (tree(workload, "workload"), tree(system, "system"));
+    let mut keep = |mut wrong: Problems| problems.append(&mut wrong.0);
+    let workload = workload_node.as_ref().and_then(|node| WorkloadSpec::build(node).map_err(&mut keep).ok());
+    let system = system_node.as_ref().and_then(|node| System::build(node).map_err(&mut keep).ok());
+    Some(Subjects { workload_node: workload_node?, system_node: system_node?, workload: workload?, system: system? })
+}
+
 /// Reads a plan from its tree.
 ///
 /// # Errors
@@ -116,32 +140,8 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
             message: format!("this version reads plans of format 1, found {}", spec.flowspace_plan),
         });
     }
-    let loader = crate::spec::Loader;
-    let mut tree = |node: &Node, field: &str| match loader.expand(node, field) {
-        Ok(tree) => Some(tree),
-        Err(problem) => {
-            problems.push(problem);
-            None
-        }
-    };
-    let workload_node = tree(&spec.workload, "workload");
-    let system_node = tree(&spec.system, "system");
-    let mut collect = |result: Result<(), Problems>| {
-        if let Err(mut more) = result {
-            problems.append(&mut more.0);
-        }
-    };
-    let mut workload = None;
-    let mut system = None;
-    if let Some(node) = &workload_node {
-        collect(WorkloadSpec::build(node).map(|w| workload = Some(w)));
-    }
-    if let Some(node) = &system_node {
-        collect(System::build(node).map(|s| system = Some(s)));
-    }
-    let (Some(workload), Some(system), Some(workload_node), Some(system_node)) =
-        (workload, system, workload_node, system_node)
-    else {
+    let read = subjects([Some(&spec.workload), Some(&spec.system)], &mut problems);
+    let Some(Subjects { workload_node, system_node, workload, system }) = read else {
         return Err(Problems(problems));
     };
 
@@ -304,17 +304,21 @@ impl ResultSpec {
     }
 }
 
+/// The strategy of each kernel of a plan by its name, and the kernels of each partition, as [`of_kernels`] reads them.
+pub fn kernels_of(plan: &Plan) -> (Map<String, serde_json::Value>, Vec<&Vec<String>>) {
+    let sharding = plan.workload.kernels.iter().zip(&plan.decisions.sharding);
+    let partitions = plan.figures.partitions.iter().map(|p| &p.kernels);
+    (sharding.map(|(k, s)| (k.name.clone(), json!(s))).collect(), partitions.collect())
+}
+
 /// The text of a plan file.
 ///
 /// # Errors
 /// A message when the YAML writer fails.
 pub fn write(workload: &Node, system: &Node, plan: &Plan) -> Result<String, String> {
-    let w = &plan.workload;
     let d = &plan.decisions;
     let f = &plan.figures;
-    let sharding: Map<String, serde_json::Value> =
-        w.kernels.iter().zip(&d.sharding).map(|(k, s)| (k.name.clone(), json!(s))).collect();
-    let partitions: Vec<&Vec<String>> = f.partitions.iter().map(|p| &p.kernels).collect();
+    let (sharding, partitions) = kernels_of(plan);
     let document = json!({
         "flowspace_plan": 1,
         "workload": workload.to_json(),
