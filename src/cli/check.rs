@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// Arguments of `flowspace check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// Plan file, execution file of a language model, or placement file.
+    /// Plan file, execution or serving file of a language model, or placement file.
     pub plan: PathBuf,
     /// Accept changed decisions: print what they give, do not compare with the file's `result`.
     #[arg(long)]
@@ -32,6 +32,9 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     }
     if FileKind::of_tree(&node) == Some(FileKind::Execution) {
         return super::execution_file::check(args, &node);
+    }
+    if FileKind::of_tree(&node) == Some(FileKind::Serving) {
+        return super::serving_file::check(args, &node);
     }
     output::check(&args.plan_out, output::files(&node))?;
     let read = file::read(&node)?;

@@ -198,7 +198,13 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
             if let Some(refused) = refused.or_else(|| args.execution.refused_in_serving(args)) {
                 return Some(Err(refused));
             }
-            return Some(super::inference::run(args, &model, &system));
+            let trees = Trees { workload, system: system_tree, file };
+            if trees.execution().is_some() {
+                return Some(Err(Failure::input(
+                    "workload: an execution is of training; a model with `pass: inference` has a serving file (`serve:`)",
+                )));
+            }
+            return Some(super::inference::run(args, &model, &system, &trees));
         }
         (Some(model), system) if model.pass == ModelPass::Training && executes(&system) => {
             // Options that only the mapping of a graph has take the whole model as one: 1F1B, nothing computed again, no ZeRO.
@@ -224,6 +230,11 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
         return Some(Err(Failure::input(format!("{}: for workloads with `pass: inference`", serving.join(", ")))));
     }
     let trees = Trees { workload, system: system_tree, file };
+    if trees.serving().is_some() {
+        return Some(Err(Failure::input(
+            "workload: a serving file is of a model with `pass: inference`; a model that is trained has an execution file (`execution:`)",
+        )));
+    }
     Some(predict_or_search(args, &model, &system, &trees))
 }
 
@@ -327,7 +338,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
         .map_err(Failure::input)?;
     let machine = &executions.machine;
     let pins = args.execution.pins(args);
-    let pins = match &trees.file {
+    let pins = match trees.execution() {
         Some(file) => {
             let (typed, kept) = (given(&pins), file.pins());
             let twice: Vec<&str> = given(&kept).into_iter().filter(|name| typed.contains(name)).collect();

@@ -7,8 +7,9 @@ use super::map::MapArgs;
 use super::{Failure, output};
 use crate::deadline::Deadline;
 use crate::execution::file::{ExecutionResult, Whole, Written};
+use crate::execution::inference::file::ServingFile;
 use crate::execution::search::ROUNDING;
-use crate::execution::{Execution, ExecutionFile, Machine};
+use crate::execution::{Execution, ExecutionFile, Machine, inference};
 use crate::mapping::executions::Executions;
 use crate::mapping::solver::Limits;
 use crate::report::statement;
@@ -24,7 +25,29 @@ use std::path::Path;
 pub(super) struct Trees {
     pub workload: Node,
     pub system: Node,
-    pub file: Option<Box<ExecutionFile>>,
+    pub file: Option<Question>,
+}
+
+/// What a file with decisions asks to search anew.
+pub(super) enum Question {
+    Execution(Box<ExecutionFile>),
+    Serving(Box<ServingFile>),
+}
+
+impl Trees {
+    pub(super) fn execution(&self) -> Option<&ExecutionFile> {
+        match &self.file {
+            Some(Question::Execution(file)) => Some(file),
+            _ => None,
+        }
+    }
+
+    pub(super) fn serving(&self) -> Option<&ServingFile> {
+        match &self.file {
+            Some(Question::Serving(file)) => Some(file),
+            _ => None,
+        }
+    }
 }
 
 pub(super) enum Source {
@@ -40,13 +63,16 @@ pub(super) enum Source {
 pub(super) fn source(args: &MapArgs) -> Source {
     if let Some(path) = &args.plan {
         let Ok(node) = Loader.load(path, None) else { return Source::Others };
-        if FileKind::of_tree(&node) != Some(FileKind::Execution) {
-            return Source::None;
-        }
-        return match Whole::read(&node) {
-            Ok(whole) => {
-                Source::Of(Trees { workload: whole.workload, system: whole.tree, file: Some(Box::new(whole.file)) })
+        let read = match FileKind::of_tree(&node) {
+            Some(FileKind::Execution) => {
+                Whole::read(&node).map(|whole| (whole.workload, whole.tree, Question::Execution(Box::new(whole.file))))
             }
+            Some(FileKind::Serving) => inference::file::Whole::read(&node)
+                .map(|whole| (whole.workload, whole.tree, Question::Serving(Box::new(whole.file)))),
+            _ => return Source::None,
+        };
+        return match read {
+            Ok((workload, system, file)) => Source::Of(Trees { workload, system, file: Some(file) }),
             Err(problems) => Source::Refused(problems.into()),
         };
     }
@@ -136,7 +162,7 @@ pub(super) fn write(
     let tree = System::inlined(&trees.system)?;
     let written = Written {
         source,
-        pin: trees.file.as_ref().map_or_else(Vec::new, |file| file.pin.clone()),
+        pin: trees.execution().map_or_else(Vec::new, |file| file.pin.clone()),
         prediction: &answer.prediction,
         plan: answer.plan.as_deref(),
         machine,

@@ -17,6 +17,8 @@ use crate::plan::{Figures, Plan};
 use crate::progress::Waiting;
 use crate::report::plot::{Lever, Tornado};
 use crate::report::statement;
+use crate::spec::Loader;
+use crate::spec::kind::FileKind;
 use crate::system::{Die, Software, System};
 use crate::units::{Bytes, Seconds};
 use crate::workload::{Workload, WorkloadSpec};
@@ -31,7 +33,7 @@ use std::path::PathBuf;
     override_usage = "flowspace explain <PLAN> [OPTIONS]\n       flowspace explain --workload <FILE> --system <FILE> [OPTIONS]"
 )]
 pub struct ExplainArgs {
-    /// Plan file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
+    /// Plan or execution file: what binds it is told, and it is mapped again, as its pins allow, with more of each resource.
     #[arg(conflicts_with_all = ["workload", "system"], help_heading = "Input")]
     pub plan: Option<PathBuf>,
     /// Workload file or name, as for `flowspace map`, instead of a plan.
@@ -118,6 +120,12 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             return Err(Failure::input("--software: of executions of language models that are trained"));
         }
         super::execution::refuse_executions(&workload, &system, "explain")?;
+    }
+    if let Some(path) = &args.plan
+        && let Ok(node) = Loader.load(path, None)
+        && FileKind::of_tree(&node) == Some(FileKind::Execution)
+    {
+        return super::software::of_file(args, &node);
     }
     let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
     if args.plan.is_some() {

@@ -2,10 +2,13 @@
 
 use super::Failure;
 use super::args::time;
+use super::execution_file::Trees;
 use super::interrupt::Interrupt;
 use super::map::{Format, MapArgs};
 use super::present::{align, plain, significant};
+use super::serving_file;
 use crate::deadline::Deadline;
+use crate::execution::inference::file::Decision;
 use crate::execution::inference::search::{Goal, Reached};
 use crate::execution::inference::{Layout, Limits, Outcome, Prediction, Server, Wanted, search_until};
 use crate::execution::not_within;
@@ -16,6 +19,7 @@ use crate::system::{System, price};
 use crate::units::{Bytes, Seconds};
 use crate::workload::language::LanguageModel;
 use clap::Args;
+use comfy_table::Table;
 use serde_json::{Value, json};
 
 /// Decisions and limits of inference.
@@ -88,18 +92,10 @@ fn goal(text: &str) -> Result<Goal, String> {
 ///
 /// # Errors
 /// [`Failure`]: a chip or model that inference cannot be predicted for, nothing that fits or keeps to the limits.
-pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
-    let refused = [("--plan-out", args.plan_out.is_some()), ("--write-model", args.write_model.is_some())];
-    let refused: Vec<&str> = refused.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
-    if !refused.is_empty() {
-        return Err(Failure::input(format!(
-            "{}: a search over layouts of inference has neither plan nor MILP",
-            refused.join(", ")
-        )));
-    }
+pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees: &Trees) -> Result<i32, Failure> {
     let server = Server::new(system).map_err(Failure::input)?;
     let given = &args.inference;
-    let wanted = Wanted {
+    let mut wanted = Wanted {
         tp: args.tp,
         pp: args.pp,
         dp: args.dp,
@@ -108,6 +104,24 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
         limits: Limits { ttft_s: given.max_ttft, tpot_s: given.max_tpot },
         goal: given.goal.unwrap_or(Goal::Throughput),
     };
+    if let Some(file) = trees.serving() {
+        let typed = [
+            (Decision::Tp, wanted.tp.is_some()),
+            (Decision::Pp, wanted.pp.is_some()),
+            (Decision::Dp, wanted.dp.is_some()),
+            (Decision::Ep, wanted.ep.is_some()),
+            (Decision::Batch, given.batch.is_some()),
+        ];
+        let twice = typed.iter().filter(|(decision, typed)| *typed && file.pin.contains(decision));
+        let twice: Vec<String> = twice.map(|(decision, _)| format!("--{}", decision.word())).collect();
+        if !twice.is_empty() {
+            return Err(Failure::input(format!(
+                "{}: given twice: under `pin` of the file and as an option; leave one out",
+                twice.join(", ")
+            )));
+        }
+        file.pin(&mut wanted);
+    }
     let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("searching", args.time_limit);
     let outcome = search_until(&server, model, &wanted, Deadline::after(args.time_limit));
@@ -126,7 +140,21 @@ pub fn run(args: &MapArgs, model: &LanguageModel, system: &System) -> Result<i32
         Format::Text => text(&outcome, model, system, (&wanted, &proven)),
         Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, (wanted.goal, &proven))),
     });
+    if let (Some(path), Some(best)) = (&args.plan_out, &outcome.best) {
+        let all = outcome.predicted + outcome.out_of_memory;
+        let source = format!("flowspace map: the best {} of {all} layouts and batches", wanted.goal);
+        let pin = trees.serving().map_or(&[][..], |file| &file.pin);
+        serving_file::write(path, best, (&source, pin), (model, system), (&trees.workload, &trees.system))?;
+    }
     Ok(0)
+}
+
+/// One prediction, of decisions that are given.
+pub(super) fn given(p: &Prediction, model: &LanguageModel, system: &System) -> String {
+    let mut table = header(model);
+    table.add_row(row(p, system));
+    align(&mut table, &COLUMNS);
+    format!("{}{table}\n\n{}", title(model, system), details(p, system))
 }
 
 /// How a search ended.
@@ -217,14 +245,46 @@ fn row(p: &Prediction, system: &System) -> [String; 14] {
 
 fn text(outcome: &Outcome, model: &LanguageModel, system: &System, (wanted, proven): (&Wanted, &str)) -> String {
     let goal = wanted.goal;
-    let generated = model.generated.unwrap_or(0);
-    let mut out = format!(
-        "{} on {} ({} chips): prompts of {} tokens, {generated} generated\n\n",
+    let mut table = header(model);
+    for of in &outcome.by_batch {
+        match &of.best {
+            Some(p) => table.add_row(row(p, system)),
+            None => table.add_row([of.batch.to_string(), "none".into()]),
+        };
+    }
+    align(&mut table, &COLUMNS);
+    let mut out = format!("{}{table}\n\n{}", title(model, system), none_because(outcome, &wanted.limits));
+    let Some(p) = &outcome.best else { return out };
+    out.push_str(&format!(
+        "best {goal}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}\n{}\n\n",
+        p.batch,
+        p.layout.tp,
+        p.layout.pp,
+        p.layout.dp,
+        p.layout.ep,
+        p.waves,
+        if p.waves == 1 { "" } else { "s" },
+        proven
+    ));
+    out.push_str(&details(p, system));
+    out
+}
+
+/// The columns of the table, all numbers.
+const COLUMNS: [usize; 14] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13];
+
+fn title(model: &LanguageModel, system: &System) -> String {
+    format!(
+        "{} on {} ({} chips): prompts of {} tokens, {} generated\n\n",
         model.name,
         system.name,
         system.chip_count(),
-        model.seq
-    );
+        model.seq,
+        model.generated.unwrap_or(0)
+    )
+}
+
+fn header(model: &LanguageModel) -> Table {
     let mut table = plain();
     table.set_header([
         "batch",
@@ -238,31 +298,17 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, (wanted, prov
         "last token",
         "latency",
         // The unit of the three columns after it too.
-        if generated > 0 { "generated/s" } else { "prompt tokens/s" },
+        if model.generated.unwrap_or(0) > 0 { "generated/s" } else { "prompt tokens/s" },
         "per chip",
         "per $",
         "per W",
     ]);
-    for of in &outcome.by_batch {
-        match &of.best {
-            Some(p) => table.add_row(row(p, system)),
-            None => table.add_row([of.batch.to_string(), "none".into()]),
-        };
-    }
-    align(&mut table, &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13]);
-    out.push_str(&format!("{table}\n\n{}", none_because(outcome, &wanted.limits)));
-    let Some(p) = &outcome.best else { return out };
-    out.push_str(&format!(
-        "best {goal}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}\n{}\n\n",
-        p.batch,
-        p.layout.tp,
-        p.layout.pp,
-        p.layout.dp,
-        p.layout.ep,
-        p.waves,
-        if p.waves == 1 { "" } else { "s" },
-        proven
-    ));
+    table
+}
+
+/// What the prompts and a step are spent on, and the memory.
+fn details(p: &Prediction, system: &System) -> String {
+    let mut out = String::new();
     let mut spent = plain();
     spent.set_header(["", "prompts", "mean step"]);
     for (name, prompt, step) in [

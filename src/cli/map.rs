@@ -320,11 +320,17 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
 pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<&Path>) -> Result<Task, Failure> {
     if let Some(path) = plan {
         let node = Loader.load(path, None)?;
-        if FileKind::of_tree(&node) == Some(FileKind::Execution) {
-            return Err(Failure::input(format!(
-                "{}: this is an execution file, not a plan of a graph: `flowspace check` and `flowspace map --plan` take it; what binds an execution says `flowspace explain --workload W --system S`",
-                path.display()
-            )));
+        let other = match FileKind::of_tree(&node) {
+            Some(FileKind::Execution) => Some(
+                "an execution file, not a plan of a graph: `flowspace check`, `flowspace explain` and `flowspace map --plan` take it",
+            ),
+            Some(FileKind::Serving) => {
+                Some("a serving file, not a plan of a graph: `flowspace check` and `flowspace map --plan` take it")
+            }
+            _ => None,
+        };
+        if let Some(other) = other {
+            return Err(Failure::input(format!("{}: this is {other}", path.display())));
         }
         let read = file::read(&node)?;
         return Ok(Task {

@@ -38,6 +38,7 @@ pub mod present;
 mod report;
 mod rows;
 pub mod schema;
+mod serving_file;
 pub mod show;
 mod software;
 pub mod study;

@@ -3,6 +3,7 @@
 
 use super::schema::Kind;
 use crate::execution::ExecutionFile;
+use crate::execution::inference::file::ServingFile;
 use crate::place::file::PlacementSpec;
 use crate::place::spec::{ActorsSpec, CoresSpec};
 use crate::plan::file::PlanSpec;
@@ -162,6 +163,11 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
                 example!("One with the mapping of its layers, that stands alone", "execution-layer.yaml"),
                 example!("One with the mapping of the graph of its blocks", "execution-blocks.yaml"),
             ],
+        ),
+        Kind::Serving => described::<ServingFile>(
+            "Serving files",
+            "How a batch of a language model is served, as `flowspace map --plan-out FILE` writes it for a model with `pass: inference`: `flowspace check` derives the figures again, `flowspace map --plan` searches anew what `pin:` leaves open.",
+            &[example!("64 requests on two replicas of four chips", "serving.yaml")],
         ),
         Kind::Cores => described::<CoresSpec>(
             "Cores files",

@@ -4,6 +4,7 @@ use super::rows::read;
 use super::{Failure, explain, present, print, software};
 use crate::check;
 use crate::execution::file::Written;
+use crate::execution::inference::file as serving;
 use crate::mapping::executions::Executions;
 use crate::mapping::solver::Limits;
 use crate::plan::{Plan, file};
@@ -30,7 +31,7 @@ pub struct ShowArgs {
     /// The point: its number in the column `point`.
     #[arg(long, value_name = "N")]
     pub point: u64,
-    /// The plan file, for `flowspace check`, `explain` and `map --plan`; of a language model the execution, for `check`, `map --execution` and `map --plan`.
+    /// The plan file, for `flowspace check`, `explain` and `map --plan`; of a language model its execution (for `map --execution` too), or how it is served.
     #[arg(long, conflicts_with_all = ["explain", "timeline", "resolved"])]
     pub plan: bool,
     /// What binds the plan, and what 10 % more of each resource brings; of a language model that is trained what its software takes and what is possible; of a
@@ -139,7 +140,7 @@ fn plan(shown: &Again) -> Result<&Plan, Failure> {
     Err(Failure::input(match &shown.outcome {
         Outcome::Mapped(plan, _) => return Ok(plan),
         Outcome::Executed(_) => "the point is an execution of a language model, whose passes have no timeline; --plan writes it, and `flowspace trace generate` its traces".to_string(),
-        Outcome::Served(_) => "the point serves a language model, which has no plan: `flowspace map` with its workload and --resolved system says all of it".to_string(),
+        Outcome::Served(_) => "the point serves a language model in batches, which have no timeline; --plan writes its decisions".to_string(),
         Outcome::Placed(_) => "the point is a placement; `flowspace place` writes it".to_string(),
         Outcome::Infeasible(reason) => format!("the point has no plan: {reason}"),
         Outcome::Failed(reason) => format!("the point has no plan: {reason}"),
@@ -148,16 +149,32 @@ fn plan(shown: &Again) -> Result<&Plan, Failure> {
 
 /// The plan as a file that reads back as the same.
 fn plan_file(shown: &Again) -> Result<String, Failure> {
+    let tree = shown.system.as_ref().and_then(|tree| System::inlined(tree).ok());
+    let scaled = || {
+        Failure::input(
+            "a budget scaled the system of this point, which a plan file cannot say; --resolved and --explain tell of it",
+        )
+    };
+    // A budget scales a system in a way that no file says.
+    let said = |system: &System| {
+        let is_same = |tree: &&Node| {
+            System::build(tree).is_ok_and(|read| System { software: system.software, ..read } == *system)
+        };
+        tree.as_ref().filter(is_same)
+    };
+    if let (Outcome::Served(x), Some(model), Some(system)) =
+        (&shown.outcome, &shown.point.language, &shown.point.system)
+    {
+        let source = format!("flowspace study show: the best of {} layouts and batches", x.layouts);
+        let tree = said(system).ok_or_else(scaled)?;
+        return serving::write(&x.prediction, (&source, &[]), (model, system), (&shown.workload, tree))
+            .map_err(Failure::input);
+    }
     if let (Outcome::Executed(x), Some(model), Some(system)) =
         (&shown.outcome, &shown.point.language, &shown.point.system)
     {
         let source = format!("flowspace study show: the fastest of {} executions", x.found.covered);
         let machine = Executions::new(system, model, &Limits::default()).map_err(Failure::input)?.machine;
-        let tree = shown.system.as_ref().and_then(|tree| System::inlined(tree).ok());
-        // A budget scales a system in a way that no file says.
-        let is_same = |tree: &&Node| {
-            System::build(tree).is_ok_and(|read| System { software: system.software, ..read } == *system)
-        };
         let written = Written {
             source,
             pin: Vec::new(),
@@ -166,7 +183,7 @@ fn plan_file(shown: &Again) -> Result<String, Failure> {
             machine: &machine,
             model,
             system,
-            trees: tree.as_ref().filter(is_same).map(|tree| (&shown.workload, tree)),
+            trees: said(system).map(|tree| (&shown.workload, tree)),
         };
         return written.text().map_err(Failure::input);
     }
@@ -181,9 +198,7 @@ fn plan_file(shown: &Again) -> Result<String, Failure> {
     let node = Node::parse("<plan>", &text).map_err(|e| Failure::input(e.to_string()))?;
     let read = file::read(&Loader.expand(&node, "").map_err(|e| Failure::input(e.to_string()))?)?;
     if read.system != plan.system {
-        return Err(Failure::input(
-            "a budget scaled the system of this point, which a plan file cannot say; --resolved and --explain tell of it",
-        ));
+        return Err(scaled());
     }
     let figures = check::derive(&read.workload, &read.system, &read.decisions)
         .map_err(|broken| Failure::input(broken.join("\n")))?;

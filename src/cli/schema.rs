@@ -48,6 +48,8 @@ pub enum Kind {
     Plan,
     /// An execution of a language model.
     Execution,
+    /// How a batch of a language model is served.
+    Serving,
     /// A file of measured points (no schema: a table of its columns).
     Points,
     /// The cores of a chip.

@@ -4,6 +4,7 @@ use super::explain::{ExplainArgs, Format, MORE};
 use super::present::{align, percent, plain};
 use super::{Failure, print};
 use crate::deadline::Deadline;
+use crate::execution::file::Whole;
 use crate::execution::{Execution, Found, Pins, Prediction, not_within};
 use crate::explain::{Gain, executions};
 use crate::mapping::difference::{Difference, difference, difference_to};
@@ -54,12 +55,44 @@ pub(super) fn run(args: &ExplainArgs, workload: &Node, system: &System) -> Optio
 }
 
 fn explained(args: &ExplainArgs, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
-    let pins = Pins { tp: args.tp, pp: args.pp, dp: args.dp, ..Pins::default() };
-    let all = found(model, system, &pins, args.time_limit, args.by)?;
+    let all = found(model, system, &typed(args), args.time_limit, args.by)?;
+    shown(args, &all, model, system)
+}
+
+/// The decisions that are given as options.
+fn typed(args: &ExplainArgs) -> Pins {
+    Pins { tp: args.tp, pp: args.pp, dp: args.dp, ..Pins::default() }
+}
+
+/// Explains an execution file: its own execution, and what its pins leave open searched again.
+///
+/// # Errors
+/// [`Failure`]: bad input, decisions that break a rule.
+pub(super) fn of_file(args: &ExplainArgs, node: &Node) -> Result<i32, Failure> {
+    let Whole { file, workload, system, .. } = Whole::read(node)?;
+    let shown_name = node.origin.file.to_string();
+    let model = super::execution::read_model(&workload).filter(|m| m.pass == ModelPass::Training);
+    let model = model.ok_or_else(|| {
+        Failure::input(format!("{shown_name}: workload: an execution is of a language model's training"))
+    })?;
+    let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
+    let own = if executions.decides_blocks() && file.mappings().is_empty() {
+        executions.predict(&file.execution, Deadline::never()).map_err(|refusal| refusal.to_string())
+    } else {
+        executions.given(&file, node, Deadline::never())
+    };
+    let (prediction, plan) = own.map_err(|e| super::execution_file::of_file(&shown_name, e))?;
+    let mut all = found(&model, &system, &typed(args).or(file.pins()), args.time_limit, args.by)?;
+    all.best = prediction;
+    all.found.plan = plan;
+    shown(args, &all, &model, &system)
+}
+
+fn shown(args: &ExplainArgs, all: &Explained, model: &LanguageModel, system: &System) -> Result<i32, Failure> {
     let names = (model.name.as_str(), system.name.as_str());
     print(&match args.format {
-        Format::Text => text(&all, model, system, args.by),
-        Format::Json => format!("{:#}\n", json_of(&all, model, system, args.by)),
+        Format::Text => text(all, model, system, args.by),
+        Format::Json => format!("{:#}\n", json_of(all, model, system, args.by)),
         Format::Csv => super::explain::csv(all.found.value, &all.gains, args.by)?,
     });
     if let Some(stem) = &args.plot {

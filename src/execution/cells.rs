@@ -344,7 +344,11 @@ impl<'a> Cells<'a> {
         if !self.inner.space().exact && self.is_hopeless(cell, frame, best.is_none(), found) {
             return Ok(true);
         }
-        let mappings = self.inner.best(&cell.key, &self.blocks[cell.block], cell.effort, deadline)?;
+        let bound = &self.blocks[cell.block];
+        let mut mappings = self.inner.best(&cell.key, bound, cell.effort, deadline)?;
+        if mappings.iter().any(|inner| self.wants_room(cell, frame, inner, bound, best.as_ref().map(|best| best.0))) {
+            mappings.extend(self.inner.keeping_least(&cell.key, cell.effort, deadline)?);
+        }
         if mappings.is_empty() {
             found.unmapped += frame.inside(micro_batch);
             if deadline.is_over() {
@@ -373,6 +377,31 @@ impl<'a> Cells<'a> {
             (cell.bound, cell.effort) = (cell.bound.max(bound), effort);
         }
         Ok(open.is_none())
+    }
+
+    /// Whether something of a cell does not fit by a mapping, but would if that kept what every one keeps, and may win.
+    fn wants_room(&self, cell: &Cell, frame: &Frame, inner: &Best, bound: &Blocks, best: Option<f64>) -> bool {
+        let (micro_batch, mut e) = (cell.key.division.micro_batch, execution(&frame.degrees, &cell.key));
+        let mut least = inner.blocks;
+        for (pass, floor) in [
+            (&mut least.plain, &bound.plain),
+            (&mut least.experts, &bound.experts),
+            (&mut least.embedding, &bound.embedding),
+            (&mut least.head, &bound.head),
+        ] {
+            (pass.kept, pass.working) = (pass.kept.min(floor.kept), pass.working.min(floor.working));
+        }
+        let fits = |blocks: &Blocks, e: &Execution| {
+            memory::memory(self.machine, &self.plan(frame, blocks, micro_batch), e).fits()
+        };
+        let lacks = frame.tails.states.iter().any(|&(zero, offload)| {
+            (e.zero, e.offload) = (zero, offload);
+            frame.schedules(micro_batch).iter().any(|&(schedule, chunks)| {
+                (e.schedule, e.chunks) = (schedule, chunks);
+                !fits(&inner.blocks, &e) && fits(&least, &e)
+            })
+        });
+        lacks && self.least_value(cell, &least).is_some_and(|value| best.is_none_or(|best| value < best))
     }
 
     /// The same with one mapping of its blocks.

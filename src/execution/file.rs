@@ -7,7 +7,7 @@ use super::spec::Execution;
 use super::{Machine, Prediction};
 use crate::graph::Workload;
 use crate::model::Strategy;
-use crate::plan::{Plan, TOLERANCE, agree, file};
+use crate::plan::{Plan, TOLERANCE, file};
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader};
 use crate::system::kernels::UNFUSED;
@@ -224,13 +224,7 @@ impl ExecutionResult {
 
     /// Compares with derived figures; every difference is a line.
     pub fn differences(&self, derived: &Self) -> Vec<String> {
-        let both = self.all().into_iter().zip(derived.all());
-        both.filter_map(|((what, stated), (_, derived))| {
-            let (stated, derived) = (stated?, derived?);
-            (!agree(stated, derived, self.tolerance))
-                .then(|| format!("{what}: the file says {stated}, its decisions give {derived}"))
-        })
-        .collect()
+        file::differences(&self.all(), &derived.all(), self.tolerance)
     }
 }
 

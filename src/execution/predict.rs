@@ -208,6 +208,14 @@ fn mapped(
             break;
         }
     }
+    if !best.as_ref().is_some_and(|(known, _)| known.memory.fits())
+        && let Some(one) = inner.keeping_least(&key, FOR_ONE, deadline)?
+    {
+        let prediction = of_blocks(machine, model, e, one.blocks)?;
+        if best.as_ref().is_none_or(|(known, _)| rank(&prediction) < rank(known)) {
+            best = Some((prediction, one.plan));
+        }
+    }
     best.ok_or_else(|| match deadline.is_over() {
         true => not_within(),
         false => format!("no mapping of the blocks of {} fits the chips of {}", model.name, machine.name),

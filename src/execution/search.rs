@@ -13,7 +13,7 @@
 //!
 //! **Inner searches.** The search knows blocks by their passes alone ([`super::block::Inner`]): a lower bound of each, from which cells are bounded and listed, and the
 //! answer of the inner search, which is asked for when a cell is looked at. What the inner search of a software stack answers is its bound. The free one takes the
-//! fastest mapping of each block: one that is slower and keeps less is not in the space, and where its own proof leaves a gap, so does this.
+//! fastest mapping of each block and, where something that may win does not fit by it, the fastest that keeps parts only; others that are slower and keep less are not in the space, and where its own proof leaves a gap, so does this.
 //!
 //! **Objectives.** Energy and cost count seconds and the joules that use adds ([`Aim`]); a cell's bound has the joules of its blocks besides. Mappings of blocks are those that are best in time.
 //!

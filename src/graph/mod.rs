@@ -62,6 +62,8 @@ pub struct Workload {
     pub held_bytes: f64,
     /// Whether what a layer hands to the next is divided among the chips of a tensor-parallel group: no reader of it has it whole on each. Else it may be either.
     pub hands_over_parts: bool,
+    /// Whether what is kept for the backward pass is divided among these chips wherever a strategy of its producer divides it. Else it may lie whole on each.
+    pub keeps_parts: bool,
 }
 
 impl Workload {

@@ -15,9 +15,10 @@
 //! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for. Where they share
 //! the tokens of a sample (context parallelism), kernels of the graph gather keys and values, again in the backward pass, and add up their gradients: all-gathers and reduce-scatters that are waited for.
 //!
-//! What one stage hands to the next lies whole on every chip of a group, or is divided: a cut has the fastest of all mappings and, where that hands over the whole, the fastest of those that hand over parts.
+//! What one stage hands to the next lies whole on every chip of a group, or is divided: a cut has the fastest of all mappings and, where that hands over the whole, the fastest of those that hand over parts. Where something does not
+//! fit the memory by these, it has the fastest of those that keep parts of what waits for the backward pass, too.
 //!
-//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less, or has less to exchange between replicas.
+//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less otherwise, or has less to exchange between replicas.
 //! Where the fastest is not proven, what is faster is taken to divide its seconds between the passes as the one found, to keep what every mapping keeps, and to exchange the least.
 
 use super::degrees::Degrees;
@@ -79,6 +80,17 @@ struct Good {
     tp: u64,
 }
 
+/// What a mapping is the fastest of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Among {
+    /// All.
+    All,
+    /// Those whose stages hand over parts only.
+    HandingOverParts,
+    /// Those that keep parts only, wherever a kernel's strategies leave it.
+    KeepingParts,
+}
+
 /// Shardings of cuts like one another that are looked at first.
 const MOST_KEPT: usize = 6;
 
@@ -91,8 +103,8 @@ pub struct Free {
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
-    /// The mappings by cut and whether stages hand over parts only.
-    known: RefCell<HashMap<(BlockKey, bool), Option<Best>>>,
+    /// The mappings by cut and what they are the fastest of.
+    known: RefCell<HashMap<(BlockKey, Among), Option<Best>>>,
     /// The shardings that were best last.
     good: RefCell<HashMap<Good, Vec<Vec<Strategy>>>>,
     /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
@@ -232,20 +244,20 @@ impl Free {
         }
     }
 
-    /// The fastest mapping of a cut, or of those that hand over parts only, with at least so much effort; `None` where there is none, or no time for it.
-    fn mapping(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
-        let known = self.known.borrow().get(&(*key, parts)).cloned();
+    /// The fastest mapping of a cut among some, with at least so much effort; `None` where there is none, or no time for it.
+    fn mapping(&self, key: &BlockKey, among: Among, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
+        let known = self.known.borrow().get(&(*key, among)).cloned();
         if let Some(known) = &known
             && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
         {
             return Ok(known.clone());
         }
-        let found = self.map(key, parts, effort, deadline)?;
+        let found = self.map(key, among, effort, deadline)?;
         // What had no time is not known.
         if found.is_none() && deadline.is_over() {
             return Ok(known.flatten());
         }
-        self.known.borrow_mut().insert((*key, parts), found.clone());
+        self.known.borrow_mut().insert((*key, among), found.clone());
         Ok(found)
     }
 
@@ -288,10 +300,14 @@ impl Free {
         Ok((blocks, plan))
     }
 
-    fn map(&self, key: &BlockKey, parts: bool, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
+    fn map(&self, key: &BlockKey, among: Among, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let d = &key.division;
         let Ok((workload, uses)) = self.cut(key) else { return Ok(None) };
-        let workload = Workload { hands_over_parts: parts, ..workload };
+        let workload = Workload {
+            hands_over_parts: among == Among::HandingOverParts,
+            keeps_parts: among == Among::KeepingParts,
+            ..workload
+        };
         let last = SETS.len() - 1;
         let effort = last.min(effort as usize);
         let good = Good { recompute: key.recompute, ep: d.ep, cp: d.cp, tp: d.tp };
@@ -310,7 +326,7 @@ impl Free {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
             // None was found among few sets, which does not say that there is none.
             Err(MapError::NoPlanYet { .. }) if effort < last && !deadline.is_over() => {
-                return self.map(key, parts, effort as u32 + 1, deadline);
+                return self.map(key, among, effort as u32 + 1, deadline);
             }
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
@@ -409,16 +425,23 @@ impl Inner for Free {
     }
 
     fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
-        let Some(mut fastest) = self.mapping(key, false, effort, deadline)? else { return Ok(Vec::new()) };
+        let Some(mut fastest) = self.mapping(key, Among::All, effort, deadline)? else { return Ok(Vec::new()) };
         // What hands over parts in a whole mapping's place may be slower, and still shorten a pipeline.
         if fastest.blocks.hand_over <= bound.hand_over * (1.0 + ROUNDING) {
             return Ok(vec![fastest]);
         }
-        let others = self.mapping(key, true, effort, deadline)?;
+        let others = self.mapping(key, Among::HandingOverParts, effort, deadline)?;
         if others.is_none() && deadline.is_over() {
             fastest.least.hand_over = bound.hand_over;
         }
         Ok([Some(fastest), others].into_iter().flatten().collect())
+    }
+
+    fn keeping_least(&self, key: &BlockKey, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
+        if key.division.tp == 1 {
+            return Ok(None);
+        }
+        self.mapping(key, Among::KeepingParts, effort, deadline)
     }
 
     fn guess(&self, key: &BlockKey) -> Option<Blocks> {

@@ -38,6 +38,7 @@ use crate::model::collective;
 use crate::model::compute::{Tiling, moved_bytes, tensor_bytes};
 use crate::model::energy;
 use crate::model::layout::{Layout, Strategy, conversion, produced, required, strategies, weight_shards_agree};
+use crate::model::memory::kept_readers;
 use crate::model::rate::{Compute, Rate};
 use crate::model::schedule::samples_per_pass;
 use crate::system::options::{Charge, Fanout, Layouts, ShardingObjective, WeightTraffic};
@@ -251,6 +252,27 @@ fn problem_of(
     Ok(problem)
 }
 
+/// Leaves out strategies by which what is kept for the backward pass lies whole on each chip, of kernels that have others ([`crate::model::memory::of_layer`] says what is kept, and how).
+fn divide_kept(workload: &Workload, rules: Layouts, open: &mut [Vec<Strategy>]) {
+    let is_part = |layout: Layout| !matches!(layout, Layout::Replicated | Layout::Partial);
+    let mut leave = |k: usize, divides: &dyn Fn(Strategy) -> bool| {
+        if open[k].iter().any(|s| divides(*s)) {
+            open[k].retain(|s| divides(*s));
+        }
+    };
+    for tensor in &workload.tensors {
+        let later = |u: &&Use| workload.kernels[u.kernel].phase != Phase::Forward;
+        match tensor.producer {
+            Some(p) if workload.kernels[p].phase == Phase::Forward && tensor.consumers.iter().any(|u| later(&u)) => {
+                leave(p, &|s| is_part(produced(s, rules)));
+            }
+            Some(_) => {}
+            None => kept_readers(workload, tensor)
+                .for_each(|u| leave(u.kernel, &|s| is_part(required(&workload.kernels[u.kernel], u.slot, s, rules)))),
+        }
+    }
+}
+
 /// The strategies of each kernel that its pin leaves, without those that no strategy of a kernel with the same weight agrees with. With
 /// `divided` weights are divided wherever they can be: this pass does not see what whole ones take of the DRAM.
 fn open_strategies(
@@ -282,6 +304,9 @@ fn open_strategies(
     let handed_over = workload.tensors.iter().filter(|t| workload.hands_over_parts && t.carried_from.is_some());
     for u in handed_over.flat_map(|tensor| &tensor.consumers) {
         open[u.kernel].retain(|s| required(&workload.kernels[u.kernel], u.slot, *s, rules) != Layout::Replicated);
+    }
+    if workload.keeps_parts {
+        divide_kept(workload, rules, &mut open);
     }
     let shared =
         workload.kernels.iter().enumerate().filter_map(|(k, kernel)| Some((kernel.weight_of?.kernel, k, kernel)));

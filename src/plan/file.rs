@@ -113,6 +113,21 @@ pub struct Subjects {
     pub system: System,
 }
 
+/// Compares the figures that a file states with derived ones of the same names; every difference is a line.
+pub fn differences(
+    stated: &[(&'static str, Option<f64>)],
+    derived: &[(&'static str, Option<f64>)],
+    tolerance: f64,
+) -> Vec<String> {
+    let both = stated.iter().zip(derived);
+    both.filter_map(|((what, stated), (_, derived))| {
+        let (stated, derived) = ((*stated)?, (*derived)?);
+        (!super::agree(stated, derived, tolerance))
+            .then(|| format!("{what}: the file says {stated}, its decisions give {derived}"))
+    })
+    .collect()
+}
+
 /// The workload and the system that stand in a file, where they do; what is wrong with them joins the problems.
 pub fn subjects([workload, system]: [Option<&Node>; 2], problems: &mut Vec<Problem>) -> Option<Subjects> {
     let mut tree = |node: Option<&Node>, field: &str| {
@@ -275,14 +290,9 @@ impl ResultSpec {
             ("energy_j", self.energy_j, figures.energy.total()),
             ("dram_bytes", self.dram_bytes, figures.memory.total()),
         ];
-        let mut out: Vec<String> = single
-            .iter()
-            .filter_map(|(what, stated, derived)| {
-                let stated = (*stated)?;
-                (!super::agree(stated, *derived, self.tolerance))
-                    .then(|| format!("{what}: the file says {stated}, its decisions give {derived}"))
-            })
-            .collect();
+        let (stated, derived): (Vec<_>, Vec<_>) =
+            single.iter().map(|(what, stated, derived)| ((*what, *stated), (*what, Some(*derived)))).unzip();
+        let mut out = differences(&stated, &derived, self.tolerance);
         if let Some(stated) = &self.partition_s {
             if stated.len() != figures.partitions.len() {
                 out.push(format!(

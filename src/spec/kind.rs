@@ -24,6 +24,8 @@ pub enum FileKind {
     Plan,
     /// An execution of a language model.
     Execution,
+    /// How a language model is served.
+    Serving,
     /// A process technology.
     Technology,
     /// The cores of a chip.
@@ -46,7 +48,7 @@ pub enum FileKind {
 const LOOKED_AT: usize = 1 << 16;
 
 impl FileKind {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 18] = [
         Self::Workload,
         Self::System,
         Self::Chip,
@@ -56,6 +58,7 @@ impl FileKind {
         Self::Study,
         Self::Plan,
         Self::Execution,
+        Self::Serving,
         Self::Technology,
         Self::Cores,
         Self::Placement,
@@ -78,6 +81,7 @@ impl FileKind {
             Self::Study => "a study",
             Self::Plan => "a plan",
             Self::Execution => "an execution file",
+            Self::Serving => "a serving file",
             Self::Technology => "a technology",
             Self::Cores => "the cores of a chip",
             Self::Placement => "a placement",
@@ -111,8 +115,9 @@ impl FileKind {
             Self::Study => "`flowspace study run` runs it, `flowspace plot` draws the results.csv of the run",
             Self::Plan => "`flowspace check`, `flowspace explain` and `flowspace map --plan` take it",
             Self::Execution => {
-                "`flowspace map --execution` takes it, and with a workload and a system in it `flowspace check` and `flowspace map --plan`"
+                "`flowspace map --execution` takes it, and with a workload and a system in it `flowspace check`, `flowspace explain` and `flowspace map --plan`"
             }
+            Self::Serving => "`flowspace check` and `flowspace map --plan` take it",
             Self::Technology => "the key `technology` under `area` of a chip names it",
             Self::Cores => "`flowspace place --cores` takes it",
             Self::Placement => "`flowspace check` takes it",
@@ -131,12 +136,13 @@ impl FileKind {
         let has = |key: &str| node.get(key).is_some();
         let map = matches!(node.value, Value::Map(_));
         let word = |key: &str| matches!(node.get(key).map(|n| &n.value), Some(Value::Scalar { .. }));
-        let kinds: [(Self, bool); 15] = [
+        let kinds: [(Self, bool); 16] = [
             (Self::Trace, has("traceEvents") || (has("schema") && has("nodes"))),
             (Self::Plan, has("flowspace_plan")),
             (Self::Placement, has("flowspace_placement")),
             (Self::Cores, has("cores") && has("network") && !has("chip")),
             (Self::Study, has("axes") && (has("workload") || has("system"))),
+            (Self::Serving, has("serve")),
             (
                 Self::Execution,
                 has("execution")

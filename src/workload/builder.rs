@@ -77,6 +77,7 @@ impl Builder {
             tokens_per_sample: Some(seq),
             held_bytes: 0.0,
             hands_over_parts: false,
+            keeps_parts: false,
         }
     }
 

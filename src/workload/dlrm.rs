@@ -194,6 +194,7 @@ impl DlrmSpec {
             training: self.pass == Pass::Training,
             held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.word.0,
             hands_over_parts: false,
+            keeps_parts: false,
             tokens_per_sample: None,
         }
     }

@@ -505,6 +505,7 @@ impl GraphSpec {
             tokens_per_sample: self.tokens_per_sample,
             held_bytes: self.held.0,
             hands_over_parts: false,
+            keeps_parts: false,
         })
     }
 }

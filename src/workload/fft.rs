@@ -123,6 +123,7 @@ impl FftSpec {
             training: false,
             held_bytes: self.length as f64 * self.word.0,
             hands_over_parts: false,
+            keeps_parts: false,
             tokens_per_sample: None,
         }
     }

@@ -110,6 +110,7 @@ impl HplSpec {
             training: false,
             held_bytes: self.words(self.n, self.n),
             hands_over_parts: false,
+            keeps_parts: false,
             tokens_per_sample: None,
         }
     }

@@ -39,6 +39,7 @@ mod rooms;
 mod schemas;
 mod scratch;
 mod scripts;
+mod serving_files;
 mod statement;
 mod strategies;
 mod study;

@@ -7,6 +7,7 @@ use flowspace::cli::pages::{example_points, fields_without_example, index, page}
 use flowspace::cli::schema::Kind;
 use flowspace::execution::ExecutionFile;
 use flowspace::execution::file::Whole;
+use flowspace::execution::inference::file as serving;
 use flowspace::place::file::PlacementSpec;
 use flowspace::place::spec::{ActorsSpec, CoresSpec};
 use flowspace::plan::file;
@@ -81,6 +82,7 @@ fn the_examples_are_read() {
         ("execution.yaml", reads::<ExecutionFile>),
         ("execution-layer.yaml", |name| drop(Whole::read(&example(name)).unwrap())),
         ("execution-blocks.yaml", |name| drop(Whole::read(&example(name)).unwrap())),
+        ("serving.yaml", |name| drop(serving::Whole::read(&example(name)).unwrap())),
         ("cores.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
         ("cores-mesh.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
         ("cores-distances.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),

@@ -18,6 +18,7 @@
 //! context; a window enters by the mean of what it leaves. What is not modelled: arrivals, answers of different lengths, chunks of
 //! prompts between steps, speculation.
 
+pub mod file;
 pub mod memory;
 pub mod search;
 pub mod server;
@@ -45,6 +46,8 @@ pub struct Prediction {
     pub batch: u64,
     /// Sequences that are served at once, all replicas together.
     pub at_once: u64,
+    /// Those of one replica in a full wave.
+    pub wave: u64,
     /// Rounds in which the batch runs.
     pub waves: u64,
     /// Seconds from the request to the first token, in the first wave.
@@ -108,6 +111,15 @@ pub enum Refusal {
         /// Of them weights.
         weights: f64,
     },
+    /// So many sequences of a replica cannot be served at once.
+    Wave {
+        /// Sequences asked for.
+        found: u64,
+        /// The most that can.
+        most: u64,
+        /// Whether these are all that the replica has: else more do not fit its memory.
+        is_all: bool,
+    },
     /// The system lacks something.
     System(String),
 }
@@ -116,6 +128,11 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Degrees(why) | Self::System(why) => f.write_str(why),
+            Self::Wave { found, most, is_all } => write!(
+                f,
+                "wave {found}: expected 1 to {most}, {}",
+                if *is_all { "the sequences of a replica" } else { "the sequences that fit the memory of a replica" }
+            ),
             Self::Memory { needed, capacity, weights } => write!(
                 f,
                 "one sequence needs {} of memory on a chip that has {} ({} of it weights): more chips to a replica, or narrower types",
@@ -276,11 +293,24 @@ impl Batch<'_> {
     }
 }
 
-/// Predicts a batch of `batch` sequences under a layout.
+/// Predicts a batch of `batch` sequences under a layout, in waves of the size of least latency.
 ///
 /// # Errors
 /// [`Refusal`]: why it cannot be served so.
 pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u64) -> Result<Prediction, Refusal> {
+    predict_in_waves(server, model, layout, (batch, None))
+}
+
+/// The same in waves of a given number of sequences of a replica.
+///
+/// # Errors
+/// [`Refusal`]: why it cannot be served so.
+pub fn predict_in_waves(
+    server: &Server,
+    model: &LanguageModel,
+    layout: Layout,
+    (batch, wave): (u64, Option<u64>),
+) -> Result<Prediction, Refusal> {
     check_degrees(model, &layout).map_err(Refusal::Degrees)?;
     let batch = batch.max(1);
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
@@ -298,7 +328,15 @@ pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u6
         });
     }
     let of = Batch { steps, prompt, generated };
-    let all = wave_sizes(share, room.sequences).into_iter().map(|n| of.waves(share, n));
+    let most = room.sequences.min(share);
+    let sizes = match wave {
+        Some(wave) if !(1..=most).contains(&wave) => {
+            return Err(Refusal::Wave { found: wave, most, is_all: most == share });
+        }
+        Some(wave) => vec![wave],
+        None => wave_sizes(share, most),
+    };
+    let all = sizes.into_iter().map(|n| of.waves(share, n));
     // Of equal ones the first: the fewest waves.
     let waves = all.reduce(|best, next| if next.latency < best.latency * (1.0 - 1e-9) { next } else { best });
     let Some(Waves { at_once, count, first, last_ttft, latency }) = waves else {
@@ -313,6 +351,7 @@ pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u6
         layout,
         batch,
         at_once: at_once.saturating_mul(layout.dp).min(batch),
+        wave: at_once,
         waves: count,
         ttft_s: if of.steps.server.serving.separate_prompts {
             of.wave(1, 1).prompt.total()

@@ -170,6 +170,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, (word, types): 
         tokens_per_sample: None,
         held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64 + others,
         hands_over_parts: false,
+        keeps_parts: false,
     };
     Built { workload, left_out: builder.left_out }
 }

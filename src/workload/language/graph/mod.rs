@@ -115,6 +115,7 @@ impl LanguageModel {
             tokens_per_sample: Some(sequence.tokens),
             held_bytes: 0.0,
             hands_over_parts: false,
+            keeps_parts: false,
         }
     }
 

@@ -1,0 +1,52 @@
+//! Serving files: written as the answer of `map`, derived again by `check`.
+
+use super::check::{CheckArgs, compared};
+use super::execution::read_model;
+use super::{Failure, output};
+use crate::execution::inference::file::{self, Decision, ServingResult, Whole};
+use crate::execution::inference::{Prediction, Server};
+use crate::spec::Node;
+use crate::system::System;
+use crate::workload::language::{LanguageModel, ModelPass};
+use std::path::Path;
+
+/// A serving file's figures, derived again from its decisions: `flowspace check`.
+///
+/// # Errors
+/// [`Failure`]: bad input, decisions that break a rule, figures that differ.
+pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
+    output::check(&args.plan_out, output::files(node))?;
+    let Whole { file, workload, tree, system } = Whole::read(node)?;
+    let named = [node, &workload, &tree].into_iter().flat_map(output::files);
+    output::check(&args.plan_out, named)?;
+    let shown = args.plan.display();
+    let Some(model) = read_model(&workload).filter(|model| model.pass == ModelPass::Inference) else {
+        return Err(Failure::input(format!(
+            "{shown}: workload: a serving file is of a language model with `pass: inference`"
+        )));
+    };
+    let server = Server::new(&system).map_err(|e| Failure::input(format!("{shown}: system: {e}")))?;
+    let predicted = file.serve.predict(&server, &model).map_err(|e| Failure::input(format!("{shown}: serve: {e}")))?;
+    if let (Some(result), false) = (&file.result, args.recost) {
+        compared(&shown, "decisions", &result.differences(&ServingResult::of(&predicted, &system)))?;
+    }
+    super::print(&super::inference::given(&predicted, &model, &system));
+    if file.result.as_ref().is_some_and(|result| !result.is_empty()) && !args.recost {
+        super::print("the figures of the file follow from its decisions\n");
+    }
+    if let Some(path) = &args.plan_out {
+        write(path, &predicted, (&file.source, &file.pin), (&model, &system), (&workload, &tree))?;
+    }
+    Ok(0)
+}
+
+pub(super) fn write(
+    path: &Path,
+    predicted: &Prediction,
+    (source, pin): (&str, &[Decision]),
+    of: (&LanguageModel, &System),
+    (workload, tree): (&Node, &Node),
+) -> Result<(), Failure> {
+    let tree = System::inlined(tree)?;
+    output::write(path, file::write(predicted, (source, pin), of, (workload, &tree)).map_err(Failure::input)?)
+}
