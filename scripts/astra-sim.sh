@@ -5,7 +5,7 @@
 #
 # SOURCES: a checkout of astra-sim with its submodules. PREFIX: the beginning of the traces' names (PREFIX.0.et, ...), with comm_group.json
 # beside them. One dimension of RANKS chips; bandwidth of a link in 2^30 bytes/s (300), latency of a link (500), Ring, Switch or
-# FullyConnected (Switch). ROOFLINE=1 takes computation from num_ops and tensor_size at PEAK TFLOP/s (312) and MEMORY GB/s (2039)
+# FullyConnected (Switch). SPLITS= chunks of a collective (1: more pay the latency once each). ROOFLINE=1 takes computation from num_ops and tensor_size at PEAK TFLOP/s (312) and MEMORY GB/s (2039)
 # instead of the recorded durations.
 set -euo pipefail
 if [ $# -lt 3 ]; then
@@ -30,8 +30,16 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 declare -A implementation=([Ring]=ring [Switch]=halvingDoubling [FullyConnected]=direct)
 algorithm=${implementation[$topology]}
-# Halving and doubling need a power of two.
-if [ "$algorithm" = halvingDoubling ] && [ $((ranks & (ranks - 1))) -ne 0 ]; then algorithm=ring; fi
+beside="$(dirname "$prefix")/comm_group.json"
+# Halving and doubling need a power of two, of every group: others never end.
+sizes=$ranks
+if [ -f "$beside" ]; then sizes="$sizes $(python3 -c 'import json, sys; print(*{len(g) for g in json.load(open(sys.argv[1])).values()})' "$beside")"; fi
+for size in $sizes; do
+    if [ "$algorithm" = halvingDoubling ] && [ $((size & (size - 1))) -ne 0 ]; then algorithm=ring; fi
+done
+# `direct` sends to all others at once, each at the full rate of the link, which only a fully connected network can; `direct1` to one after the other.
+exchange=direct1
+if [ "$topology" = FullyConnected ]; then exchange=direct; fi
 cat >"$work/network.yml" <<YML
 topology: [ $topology ]
 npus_count: [ $ranks ]
@@ -43,11 +51,11 @@ cat >"$work/system.json" <<JSON
   "scheduling-policy": "LIFO",
   "endpoint-delay": 10,
   "active-chunks-per-dimension": 1,
-  "preferred-dataset-splits": 4,
+  "preferred-dataset-splits": ${SPLITS:-1},
   "all-reduce-implementation": ["$algorithm"],
   "all-gather-implementation": ["$algorithm"],
   "reduce-scatter-implementation": ["$algorithm"],
-  "all-to-all-implementation": ["direct"],
+  "all-to-all-implementation": ["$exchange"],
   "collective-optimization": "localBWAware",
   "local-mem-bw": ${MEMORY:-2039},
   "peak-perf": ${PEAK:-312},
@@ -56,7 +64,9 @@ cat >"$work/system.json" <<JSON
 JSON
 echo '{"memory-type": "NO_MEMORY_EXPANSION"}' >"$work/memory.json"
 groups=()
-beside="$(dirname "$prefix")/comm_group.json"
 if [ -f "$beside" ]; then groups=(--comm-group-configuration="$beside"); fi
+# A run in which ranks wait for each other for ever ends without an error: count those that end. Some versions crash behind the last one.
 "$binary" --workload-configuration="$prefix" --system-configuration="$work/system.json" --network-configuration="$work/network.yml" \
-    --remote-memory-configuration="$work/memory.json" "${groups[@]}"
+    --remote-memory-configuration="$work/memory.json" --logging-folder="$work/log" "${groups[@]}" 2>&1 | tee "$work/out" || true
+ended=$(grep -c 'sys\[[0-9]*\] finished' "$work/out" || true)
+[ "$ended" -eq "$ranks" ] || { echo "$ended of $ranks ranks ended" >&2; exit 1; }

@@ -105,7 +105,8 @@ def check(folder, times_alone):
     if os.path.exists(listed):
         with open(listed) as f:
             groups = json.load(f)
-    faults.update(f"group {name!r} of comm_group.json is no number" for name in groups if not name.isdigit())
+    # 0 is all ranks; a number is multiplied by a million, in 32 bits.
+    faults.update(f"group {name!r} of comm_group.json is no number from 1 to 2147" for name in groups if not (name.isdigit() and 1 <= int(name) <= 2147))
     sent, received, nodes = collections.Counter(), collections.Counter(), 0
     said = collections.defaultdict(dict)
     files = sorted(glob.glob(os.path.join(folder, "*.et")), key=lambda path: int(path.split(".")[-2]))
@@ -137,16 +138,16 @@ def check(folder, times_alone):
             if node.type in (SEND, RECEIVE, COLLECTIVE):
                 if value("is_cpu_op"):
                     faults["communication on the CPU"] += 1
-                if not value("comm_size") or value("comm_size") < 0:
-                    faults["communication without bytes"] += 1
+                if not value("comm_size") or value("comm_size") < (4 if node.type == COLLECTIVE else 0):
+                    faults["communication without bytes, or a collective of less than 4"] += 1
             if node.type == COLLECTIVE:
                 group, kind = value("pg_name"), value("comm_type")
                 if kind not in SIMULATED:
                     faults[f"a collective of type {kind}"] += 1
                 if group is not None and rank not in groups.get(group, []):
                     faults[f"group {group!r} does not list rank {rank}"] += 1
-                # Ranks may bring all-to-alls of their own sizes.
-                said[group].setdefault(rank, []).append((kind, None if kind == 6 else value("comm_size")))
+                # All-to-alls of their own sizes too make ranks wait for each other for ever.
+                said[group].setdefault(rank, []).append((kind, value("comm_size")))
             if node.type in (SEND, RECEIVE):
                 message = tuple(value(name) for name in ("comm_src", "comm_dst", "comm_tag", "comm_size"))
                 if message[0 if node.type == SEND else 1] != rank:
@@ -178,6 +179,7 @@ def replay(folder):
     with open(os.path.join(folder, "comm_group.json")) as f:
         groups = json.load(f)
     present = [int(path.split(".")[-2]) for path in files]
+    groups[""] = present
     ranks = []
     for path in files:
         nodes = read(path)[1]
@@ -205,7 +207,7 @@ def replay(folder):
                 number += 1
                 heapq.heappush(running, (now + max(1, nodes[i].duration_micros) * 1e-6, number, at, i))
                 continue
-            group = attrs[i]["pg_name"].string_val
+            group = attrs[i]["pg_name"].string_val if "pg_name" in attrs[i] else ""
             call = waiting[group, called[group]]
             called[group] += 1
             call.append((at, i))

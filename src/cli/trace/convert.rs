@@ -7,8 +7,10 @@ use crate::trace::chakra::CommGroups;
 use crate::trace::convert::{Conversion, ConvertReport, write_to};
 use crate::trace::link::LinkedTrace;
 use crate::trace::output::{fill, no_other_run};
-use crate::trace::runs::recorded::pairs;
+use crate::trace::runs;
+use crate::trace::runs::recorded::{Pair, pairs};
 use clap::Args;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `flowspace trace convert`.
@@ -28,7 +30,7 @@ pub struct ConvertArgs {
     /// Process groups to write; without it comm_group.json beside the trace. Groups that are there from other ranks stay.
     #[arg(long, value_name = "FILE")]
     pub groups: Option<PathBuf>,
-    /// Write collectives and messages whose bytes are not recorded too, with 0 bytes: a simulator then takes them for nothing.
+    /// Write collectives and messages whose bytes are not recorded too: collectives with 4 bytes, messages with none, which a simulator takes for next to nothing.
     #[arg(long)]
     pub allow_unknown_size: bool,
 }
@@ -47,7 +49,7 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
     if run.is_empty() {
         let mut trace = linked(args.linked.as_deref(), &args.sources)?;
         trace.rank = args.rank.or(trace.rank);
-        let conversion = one(args, &trace)?;
+        let conversion = one(args, &trace, BTreeMap::new())?;
         // The program ends here: to take the trace apart string by string would be a tenth of its time.
         std::mem::forget(conversion);
         std::mem::forget(trace);
@@ -69,15 +71,42 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
                 "{host}: rank {rank} has no Kineto trace beside its host trace: expected one in this folder whose name has the same rank (such as device.{rank}.json.gz)"
             )));
         };
-        let (mut trace, _) = read_and_link(pair.host.as_deref(), device, &args.sources.steps)?;
-        trace.rank = Some(*rank);
-        one(args, &trace)?;
+        read_and_convert(args, *rank, pair, device, BTreeMap::new())?;
     }
+    even(args, &run)?;
     Ok(0)
 }
 
+fn read_and_convert(
+    args: &ConvertArgs,
+    rank: u64,
+    pair: &Pair,
+    device: &Path,
+    sizes: BTreeMap<u64, u64>,
+) -> Result<(), Failure> {
+    let (mut trace, _) = read_and_link(pair.host.as_deref(), device, &args.sources.steps)?;
+    trace.rank = Some(rank);
+    one(args, &trace, sizes).map(drop)
+}
+
+/// Writes the ranks again whose all-to-alls have fewer bytes than those of others: simulators wait for ever where ranks differ.
+fn even(args: &ConvertArgs, run: &BTreeMap<u64, Pair>) -> Result<(), Failure> {
+    let written = runs::load(&args.out, args.groups.as_deref()).map_err(|e| Failure::input(e.to_string()))?;
+    for (rank, sizes) in runs::uneven(&written) {
+        let Some((pair, device)) = run.get(&rank).and_then(|pair| Some((pair, pair.device.as_deref()?))) else {
+            continue;
+        };
+        crate::cli::print(&format!(
+            "rank {rank} again: {} all-to-alls to which another rank brings more bytes have as many as that one\n",
+            sizes.len()
+        ));
+        read_and_convert(args, rank, pair, device, sizes)?;
+    }
+    Ok(())
+}
+
 /// Converts one rank; the groups of those before stay in their file.
-fn one<'t>(args: &ConvertArgs, trace: &'t LinkedTrace) -> Result<Conversion<'t>, Failure> {
+fn one<'t>(args: &ConvertArgs, trace: &'t LinkedTrace, sizes: BTreeMap<u64, u64>) -> Result<Conversion<'t>, Failure> {
     let failure = |e: &dyn std::fmt::Display| Failure::input(e.to_string());
     let name = args.out.to_string_lossy();
     let out = if name.ends_with(".et") || name.ends_with(".et.gz") {
@@ -94,11 +123,12 @@ fn one<'t>(args: &ConvertArgs, trace: &'t LinkedTrace) -> Result<Conversion<'t>,
     output::check([&out, &path], inputs)?;
     let known = if path.is_file() { CommGroups::read(&path).map_err(|e| failure(&e))? } else { CommGroups::default() };
     let mut conversion = Conversion::new(trace, &known).with_amounts(&out).map_err(Failure::input)?;
+    conversion.sizes = sizes;
     let unknown = conversion.unknown_sizes();
     if !unknown.is_empty() && !args.allow_unknown_size {
         let list: Vec<String> = unknown.iter().map(|(name, n)| format!("{name} x {n}")).collect();
         return Err(Failure::input(format!(
-            "the bytes of these collectives and messages are not recorded: {}; give the host trace too (--host), or write them with 0 bytes \
+            "the bytes of these collectives and messages are not recorded: {}; give the host trace too (--host), or write them as if they had next to none \
              (--allow-unknown-size)",
             list.join(", ")
         )));

@@ -124,18 +124,34 @@ pub fn recorded_call(c: &Collective) -> Option<CommCall> {
     Some(CommCall { name, kind, collective, bytes: bytes(c, collective) })
 }
 
-/// Barriers are what PyTorch makes of them for NCCL: an all-reduce of one element. Simulators know no barrier.
+/// Fewest bytes of a collective: ASTRA-sim cuts it into four chunks, and waits for ever for an all-gather of empty ones.
+const LEAST_BYTES: u64 = 4;
+
+/// As simulators can run it: barriers are what PyTorch makes of them for NCCL, an all-reduce of one element, and collectives have at least [`LEAST_BYTES`].
 pub(super) fn simulated(call: CommCall) -> CommCall {
-    match call.collective {
-        Some(CommType::Barrier) => CommCall { collective: Some(CommType::AllReduce), bytes: 4, ..call },
-        _ => call,
-    }
+    let least = if call.collective.is_some() { LEAST_BYTES } else { 0 };
+    let collective = match call.collective {
+        Some(CommType::Barrier) => Some(CommType::AllReduce),
+        other => other,
+    };
+    CommCall { collective, bytes: call.bytes.max(least), ..call }
 }
 
-/// Collectives that the host itself carries out, by the node that calls them, with their duration. There are none where
+/// A collective that the host carries out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostCall {
+    /// What it is.
+    pub call: CommCall,
+    /// How long it takes.
+    pub dur_ns: u64,
+    /// The node whose time that is: the caller, or an annotation of the thread that carries it out.
+    pub carrier: u32,
+}
+
+/// Collectives that the host itself carries out, by the node that calls them. There are none where
 /// communication kernels run. They are read from `record_param_comms`; where the backend records none (gloo), from the `c10d::` operators,
 /// and from the `gloo:` annotations that belong to none of these (buckets of `DistributedDataParallel`).
-pub fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
+pub fn host_calls(trace: &LinkedTrace) -> HashMap<u32, HostCall> {
     let mut found = HashMap::new();
     if trace.nodes.iter().any(LinkedNode::is_communication) {
         return found;
@@ -143,7 +159,7 @@ pub fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
     let call = |node: &LinkedNode| recorded_call(node.collective.as_deref()?);
     let host = || (0u32..).zip(&trace.nodes).filter(|(_, n)| !n.kind.on_device() && n.timed);
     for (i, node) in host().filter(|(_, n)| &*n.name == RECORD_PARAM_COMMS) {
-        found.extend(call(node).map(|c| (i, (c, node.dur_ns))));
+        found.extend(call(node).map(|call| (i, HostCall { call, dur_ns: node.dur_ns, carrier: i })));
     }
     if !found.is_empty() {
         return found;
@@ -152,21 +168,26 @@ pub fn host_calls(trace: &LinkedTrace) -> HashMap<u32, (CommCall, u64)> {
     let mut open: Option<u32> = None;
     for (i, node) in host() {
         if node.name.starts_with("c10d::") {
-            if let Some(c) = call(node) {
-                found.insert(i, (c, node.dur_ns));
+            if let Some(call) = call(node) {
+                found.insert(i, HostCall { call, dur_ns: node.dur_ns, carrier: i });
                 open = Some(i);
             }
         } else if host_collective(&node.name).is_some() {
             match open.take().and_then(|o| found.get_mut(&o)) {
-                Some((_, dur)) => *dur = node.dur_ns,
-                None => found.extend(call(node).map(|c| (i, (c, node.dur_ns)))),
+                Some(of) => (of.dur_ns, of.carrier) = (node.dur_ns, i),
+                None => {
+                    found.extend(call(node).map(|call| (i, HostCall { call, dur_ns: node.dur_ns, carrier: i })));
+                }
             }
         }
     }
     found
 }
 
-/// Process groups by the numbers that simulators want: names that are small numbers stay, others get the next free number.
+/// Largest number of a group: ASTRA-sim multiplies it by a million, in 32 bits.
+const MOST_GROUPS: u32 = 2147;
+
+/// Process groups by the numbers that simulators want, from 1 on (0 is all ranks there): names that are small numbers stay, others get the next free number.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Groups {
     number: BTreeMap<String, u32>,
@@ -177,11 +198,12 @@ impl Groups {
     /// The groups of a linked trace beside those of ranks before: groups of the same ranks are one, and no number has two meanings.
     pub fn new(trace: &LinkedTrace, known: &CommGroups) -> Self {
         let mut out = Self::default();
-        let small = |name: &str| name.parse::<u32>().ok().filter(|&n| n <= i32::MAX as u32 && n.to_string() == name);
+        let small =
+            |name: &str| name.parse::<u32>().ok().filter(|&n| (1..=MOST_GROUPS).contains(&n) && n.to_string() == name);
         out.ranks.extend(known.0.iter().filter_map(|(name, ranks)| Some((small(name)?, ranks.clone()))));
         let before = out.ranks.keys().copied().max();
         let own = trace.groups.iter().filter_map(|g| small(&g.name)).max();
-        let mut free = before.max(own).map_or(0, |n| n.saturating_add(1));
+        let mut free = before.max(own).map_or(1, |n| n.saturating_add(1));
         for g in &trace.groups {
             // Its own number if that is free or means the same; else that of a group of the same ranks; else a new one.
             let fits = |n: &u32| out.ranks.get(n).is_none_or(|ranks| g.ranks.is_empty() || *ranks == g.ranks);

@@ -8,9 +8,9 @@
 
 mod comm;
 
-pub use comm::{CommCall, Groups, comm_call, element_bytes, host_calls, recorded_call};
+pub use comm::{CommCall, Groups, HostCall, comm_call, element_bytes, host_calls, recorded_call};
 
-use super::chakra::{Attr, CommGroups, Made, Metadata, NodeType, Scalar, VERSION, Writer};
+use super::chakra::{Attr, CommGroups, CommType, Made, Metadata, NodeType, Scalar, VERSION, Writer};
 use super::host::HostTrace;
 use super::link::file::micros;
 use super::link::{EdgeKind, End, Facts, HostFacts, LinkedNode, LinkedTrace, NodeKind, Ns, unlink};
@@ -49,7 +49,11 @@ pub struct Conversion<'a> {
     /// Ids each node depends on besides its thread's order.
     extra: HashMap<u32, Vec<u32>, RandomState>,
     /// Collectives of the host, each followed by a node of its own.
-    host_calls: HashMap<u32, (CommCall, u64)>,
+    host_calls: HashMap<u32, HostCall>,
+    /// The callers of those that another node carries out, by that node.
+    carried: HashMap<u32, u32>,
+    /// Bytes of communication nodes, by id, where not their own.
+    pub sizes: BTreeMap<u64, u64>,
     /// FLOP and bytes of kernels, where known.
     amounts: HashMap<u32, (f64, f64)>,
     /// What they were counted in. Held to the end, since a program that ends with the conversion need not take it apart.
@@ -73,14 +77,25 @@ impl<'a> Conversion<'a> {
             next += 1 + u64::from(host_calls.contains_key(&i));
         }
         let waited = waited(trace);
+        let mut own_ns = own_times(trace, &waited);
+        // The time of a collective is its own node's.
+        for of in host_calls.values() {
+            if let Some(own) = own_ns.get_mut(of.carrier as usize) {
+                *own = 0;
+            }
+        }
+        let carried = host_calls.iter().filter(|(caller, of)| of.carrier != **caller);
+        let carried = carried.map(|(caller, of)| (of.carrier, *caller)).collect();
         let mut conversion = Self {
             trace,
             groups: Groups::new(trace, known),
             report: ConvertReport::default(),
             ids,
-            own_ns: own_times(trace, &waited),
+            own_ns,
             extra: HashMap::default(),
             host_calls,
+            carried,
+            sizes: BTreeMap::new(),
             amounts: HashMap::new(),
             counted: None,
             communicates: trace.communicating(),
@@ -107,8 +122,8 @@ impl<'a> Conversion<'a> {
         let device = self.trace.nodes.iter().zip(&self.communicates).filter(|(_, c)| **c).map(|(n, _)| n);
         let device = device.filter_map(|n| comm_call(self.trace, n));
         let mut found = BTreeMap::new();
-        for call in device.chain(self.host_calls.values().map(|(call, _)| call.clone())) {
-            if comm::simulated(call.clone()).bytes == 0 {
+        for call in device.chain(self.host_calls.values().map(|of| of.call.clone())) {
+            if call.bytes == 0 && call.collective != Some(CommType::Barrier) {
                 *found.entry(call.name.to_string()).or_default() += 1;
             }
         }
@@ -117,6 +132,18 @@ impl<'a> Conversion<'a> {
 
     fn id(&self, node: u32) -> Option<u64> {
         self.ids.get(node as usize).copied().flatten()
+    }
+
+    /// The node that is ended when this one is: where it waits for a collective of its own, that of the collective.
+    fn done(&self, node: u32) -> Option<u64> {
+        let id = self.id(node)?;
+        Some(id + u64::from(self.host_calls.contains_key(&node) && self.waits(node)))
+    }
+
+    /// Whether the caller of a collective goes on after it.
+    fn waits(&self, caller: u32) -> bool {
+        let collective = self.trace.node(caller).and_then(|n| n.collective.as_ref());
+        collective.is_none_or(|c| c.asynchronous != Some(true))
     }
 
     /// Edges between points become dependencies between nodes.
@@ -193,8 +220,10 @@ impl<'a> Conversion<'a> {
             out.begin(id, &node.name, NodeType::Comp);
             let deps = &mut out.data_deps;
             if let Some(from) = self.extra.get(&i) {
-                deps.extend(from.iter().filter_map(|&f| self.id(f)));
+                deps.extend(from.iter().filter_map(|&f| self.done(f)));
             }
+            // Who carries out a collective is through when it is.
+            deps.extend(self.carried.get(&i).and_then(|caller| self.id(*caller)).map(|id| id + 1).filter(|d| *d < id));
             let on_device = node.kind.on_device();
             let mut parent = node.parent;
             while let Some(p) = parent.filter(|&p| self.id(p).is_none()) {
@@ -217,7 +246,7 @@ impl<'a> Conversion<'a> {
             }
             *counts.entry(out.kind).or_default() += 1;
             sink(&out)?;
-            if let Some((call, dur_ns)) = self.host_calls.get(&i).cloned() {
+            if let Some(HostCall { call, dur_ns, .. }) = self.host_calls.get(&i).cloned() {
                 // Its name lives in the trace, too.
                 let name = node.collective.as_deref().and_then(|c| c.name.as_deref()).unwrap_or(&node.name);
                 out.begin(id + 1, name, NodeType::Comp);
@@ -230,8 +259,9 @@ impl<'a> Conversion<'a> {
                 *counts.entry(out.kind).or_default() += 1;
                 sink(&out)?;
                 // The caller of a synchronous collective goes on after it.
-                let waits = node.collective.as_ref().is_none_or(|c| c.asynchronous != Some(true));
-                if waits && let Some(slot) = last.get_mut(node.place as usize) {
+                if self.waits(i)
+                    && let Some(slot) = last.get_mut(node.place as usize)
+                {
                     *slot = Some(id + 1);
                 }
             }
@@ -295,7 +325,9 @@ impl<'a> Conversion<'a> {
     }
 
     fn communication(&mut self, out: &mut Made<'a>, call: &CommCall, node: &LinkedNode) {
-        let call = &comm::simulated(call.clone());
+        let mut call = comm::simulated(call.clone());
+        call.bytes = self.sizes.get(&out.id).copied().unwrap_or(call.bytes);
+        let call = &call;
         let count = self.report.communication.entry(call.word().to_owned()).or_default();
         count.0 += 1;
         count.1 = count.1.saturating_add(call.bytes);
@@ -328,9 +360,12 @@ fn texts(io: &super::link::Io) -> [&str; 3] {
     [&io.values, &io.shapes, &io.types]
 }
 
-/// Time that each call spent waiting for the device.
+/// Time that each call spent waiting for the device, and each host node for other threads.
 fn waited(trace: &LinkedTrace) -> HashMap<u32, Ns> {
     let mut waited: HashMap<u32, Ns> = HashMap::new();
+    for (node, ns) in paused(trace) {
+        *waited.entry(node).or_default() += ns;
+    }
     for e in trace.edges.iter().filter(|e| e.kind == EdgeKind::Host) {
         if let (Some(op), Some(call)) = (trace.node(e.from), trace.node(e.to)) {
             let slot = waited.entry(e.to).or_default();
@@ -340,7 +375,37 @@ fn waited(trace: &LinkedTrace) -> HashMap<u32, Ns> {
     waited
 }
 
-/// Time of each host node without that of the operators in it and without waiting for the device.
+/// Time that host nodes spent waiting for other threads: from the last thing that was recorded on their own until the other one's point after which it went on.
+/// A node may stand there several times.
+fn paused(trace: &LinkedTrace) -> Vec<(u32, Ns)> {
+    let wakes = || trace.edges.iter().filter(|e| e.kind == EdgeKind::Wake);
+    if wakes().next().is_none() {
+        return Vec::new();
+    }
+    let mut points: Vec<Vec<Ns>> = vec![Vec::new(); trace.threads.len()];
+    for node in trace.nodes.iter().filter(|n| n.timed && !n.kind.on_device()) {
+        if let Some(points) = points.get_mut(node.place as usize) {
+            points.extend([node.start_ns, node.end_ns()]);
+        }
+    }
+    points.iter_mut().for_each(|points| points.sort_unstable());
+    let at = |n: &LinkedNode, end: End| if end == End::Start { n.start_ns } else { n.end_ns() };
+    let paused = |e: &super::link::Edge| {
+        let (from, to) = (trace.node(e.from)?, trace.node(e.to)?);
+        let (woken, until) = (at(from, e.from_end), at(to, e.to_end));
+        let own = points.get(to.place as usize)?;
+        let since = own.get(own.partition_point(|t| *t < until).checked_sub(1)?)?;
+        // Until it ends a node itself waits, until it starts the one around it.
+        let mut waits = if e.to_end == End::Finish { Some(e.to) } else { to.parent };
+        while let Some(i) = waits.filter(|i| trace.node(*i).is_some_and(|n| n.kind == NodeKind::Call)) {
+            waits = trace.node(i).and_then(|n| n.parent);
+        }
+        Some((waits?, (woken.min(until) - since).max(0)))
+    };
+    wakes().filter_map(paused).collect()
+}
+
+/// Time of each host node without that of the operators in it and without waiting for the device or for other threads.
 fn own_times(trace: &LinkedTrace, waited: &HashMap<u32, Ns>) -> Vec<u64> {
     let mut own: Vec<i64> =
         trace.nodes.iter().map(|n| if n.timed { i64::try_from(n.dur_ns).unwrap_or(i64::MAX) } else { 0 }).collect();
@@ -352,6 +417,11 @@ fn own_times(trace: &LinkedTrace, waited: &HashMap<u32, Ns>) -> Vec<u64> {
         let mut parent = n.parent;
         while let Some(p) = parent.and_then(|p| trace.node(p)).filter(|p| p.kind == NodeKind::Call) {
             parent = p.parent;
+        }
+        if n.kind != NodeKind::Call
+            && let Some(own) = own.get_mut(i as usize)
+        {
+            *own = own.saturating_sub(waited.get(&i).copied().unwrap_or(0).max(0));
         }
         let less = match n.kind {
             NodeKind::Call => waited.get(&i).copied().unwrap_or(0),

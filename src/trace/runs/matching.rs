@@ -39,15 +39,40 @@ fn plain(what: &'static str, group: Option<&str>, rank: u64, node: Option<u64>, 
     Mismatch { what, group: group.map(str::to_owned), rank, node, message }
 }
 
-fn groups(run: &Run, numbers: &BTreeSet<u64>, out: &mut Vec<Mismatch>) {
-    // Collectives of each group and rank, in order.
+/// Collectives of each group and rank, in order.
+fn collectives(run: &Run) -> BTreeMap<Option<&str>, BTreeMap<u64, Vec<&Comm>>> {
     let mut said: BTreeMap<Option<&str>, BTreeMap<u64, Vec<&Comm>>> = BTreeMap::new();
     for rank in &run.ranks {
         for comm in rank.comms.iter().filter(|c| matches!(c.kind, Kind::Collective(_))) {
             said.entry(comm.group.as_deref()).or_default().entry(rank.rank).or_default().push(comm);
         }
     }
-    for (group, by_rank) in &said {
+    said
+}
+
+/// All-to-alls to which ranks bring different numbers of bytes: by rank and node, the most that one brings, where the rank's own are fewer. Simulators
+/// match messages by their bytes, so that all ranks have to say the same; the rank with most decides how long it takes.
+pub fn uneven(run: &Run) -> BTreeMap<u64, BTreeMap<u64, u64>> {
+    let mut found: BTreeMap<u64, BTreeMap<u64, u64>> = BTreeMap::new();
+    for by_rank in collectives(run).values() {
+        let longest = by_rank.values().map(Vec::len).max().unwrap_or(0);
+        for at in 0..longest {
+            let all = by_rank.iter().filter_map(|(rank, comms)| Some((*rank, *comms.get(at)?)));
+            let all: Vec<(u64, &Comm)> = all.collect();
+            if all.iter().any(|(_, c)| c.kind != Kind::Collective(CommType::AllToAll)) {
+                continue;
+            }
+            let Some(most) = all.iter().filter_map(|(_, c)| c.bytes).max() else { continue };
+            for (rank, comm) in all.iter().filter(|(_, c)| c.bytes != Some(most)) {
+                found.entry(*rank).or_default().insert(comm.node, most);
+            }
+        }
+    }
+    found
+}
+
+fn groups(run: &Run, numbers: &BTreeSet<u64>, out: &mut Vec<Mismatch>) {
+    for (group, by_rank) in &collectives(run) {
         let members: Vec<u64> = match group {
             None => numbers.iter().copied().collect(),
             Some(name) => run.groups.get(*name).cloned().unwrap_or_default(),
@@ -70,22 +95,23 @@ fn groups(run: &Run, numbers: &BTreeSet<u64>, out: &mut Vec<Mismatch>) {
         let list = |rank: u64| by_rank.get(&rank).unwrap_or(&none);
         let Some(&reference) = present.iter().rev().max_by_key(|r| list(**r).len()) else { continue };
         for &rank in present.iter().filter(|r| **r != reference) {
-            compare(*group, (reference, list(reference)), (rank, list(rank)), out);
+            compare((*group, run.recorded), (reference, list(reference)), (rank, list(rank)), out);
         }
     }
 }
 
-/// Whether all ranks of a group must give the same number of bytes: others differ by design (roots, uneven splits).
-fn even(kind: CommType) -> bool {
-    matches!(
-        kind,
-        CommType::AllReduce
-            | CommType::AllGather
-            | CommType::ReduceScatter
-            | CommType::ReduceScatterBlock
-            | CommType::Reduce
-            | CommType::Broadcast
-    )
+/// Whether all ranks of a group must give the same number of bytes: others differ by design (roots, and as recorded uneven splits, which simulators wait for for ever).
+fn even(kind: CommType, recorded: bool) -> bool {
+    (!recorded && kind == CommType::AllToAll)
+        || matches!(
+            kind,
+            CommType::AllReduce
+                | CommType::AllGather
+                | CommType::ReduceScatter
+                | CommType::ReduceScatterBlock
+                | CommType::Reduce
+                | CommType::Broadcast
+        )
 }
 
 fn describe(comm: &Comm) -> String {
@@ -95,7 +121,12 @@ fn describe(comm: &Comm) -> String {
     }
 }
 
-fn compare(group: Option<&str>, reference: (u64, &Vec<&Comm>), other: (u64, &Vec<&Comm>), out: &mut Vec<Mismatch>) {
+fn compare(
+    (group, recorded): (Option<&str>, bool),
+    reference: (u64, &Vec<&Comm>),
+    other: (u64, &Vec<&Comm>),
+    out: &mut Vec<Mismatch>,
+) {
     let (first, wanted) = reference;
     let (rank, found) = other;
     let key = |c: &&Comm| (c.kind, c.bytes);
@@ -105,7 +136,7 @@ fn compare(group: Option<&str>, reference: (u64, &Vec<&Comm>), other: (u64, &Vec
         out.push(plain("count", group, rank, node, message));
     }
     let differs = |a: &Comm, b: &Comm| match (a.kind, b.kind) {
-        (Kind::Collective(one), Kind::Collective(two)) if one == two => even(one) && a.bytes != b.bytes,
+        (Kind::Collective(one), Kind::Collective(two)) if one == two => even(one, recorded) && a.bytes != b.bytes,
         _ => true,
     };
     let Some(at) = wanted.iter().zip(found).position(|(a, b)| differs(a, b)) else { return };

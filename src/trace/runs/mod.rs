@@ -6,7 +6,7 @@ mod pipeline;
 pub mod recorded;
 
 pub use degrees::{Degrees, Family, Layout, layout};
-pub use matching::{Mismatch, check};
+pub use matching::{Mismatch, check, uneven};
 
 use super::chakra::pass::{Fault, Pass, Visitor};
 use super::chakra::{self, CommGroups, CommType, Metadata, Node, NodeType, graph};
@@ -85,6 +85,8 @@ pub struct Run {
     pub inferred: BTreeSet<String>,
     /// Faults of the files' graphs.
     pub faults: Vec<TraceError>,
+    /// Whether it is as PyTorch recorded it: else simulators read it.
+    pub recorded: bool,
 }
 
 /// Finds the files of a run: a folder, or the common beginning `PREFIX` of `PREFIX.<rank>.et`.
@@ -149,7 +151,13 @@ pub fn load(place: &Path, groups: Option<&Path>) -> Result<Run, TraceErrors> {
         None => CommGroups::default(),
     };
     let mut errors = Vec::new();
-    let mut run = Run { ranks: Vec::new(), groups: listed.0, inferred: BTreeSet::new(), faults: Vec::new() };
+    let mut run = Run {
+        ranks: Vec::new(),
+        groups: listed.0,
+        inferred: BTreeSet::new(),
+        faults: Vec::new(),
+        recorded: files.is_empty(),
+    };
     for (number, path) in files {
         match rank(number, &path, &mut run.faults) {
             Ok(rank) => run.ranks.push(rank),

@@ -126,8 +126,8 @@ fn of_linked(linked: &LinkedTrace, listed: &mut Listed) -> Vec<Comm> {
             Some((node.start_ns, i, comm_call(linked, node)?))
         })
         .collect();
-    for (i, (call, _)) in host_calls(linked) {
-        calls.extend(linked.node(i).map(|n| (n.start_ns, i, call)));
+    for (i, of) in host_calls(linked) {
+        calls.extend(linked.node(i).map(|n| (n.start_ns, i, of.call)));
     }
     calls.sort_by_key(|(start, i, _)| (*start, *i));
     calls
