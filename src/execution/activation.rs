@@ -93,7 +93,8 @@ impl LanguageModel {
         }
         let norms = self.norms() as f64;
         // What the first two norms make is what products read; further ones end a branch.
-        let normed = norms.min(2.0);
+        // Products with frozen weights read nothing backward: of their inputs what adapters of attention read is kept.
+        let normed = if self.adapters.is_some() { norms.min(1.0) } else { norms.min(2.0) };
         let dropout = f64::from(u8::from(self.dropout));
         let width = self.query_width() as f64 + self.value_width() as f64;
         let kv = match self.latent_attention {
@@ -110,7 +111,7 @@ impl LanguageModel {
             _ => 0.0,
         };
         // A plain perceptron keeps its width before and after the function, a gated one both factors and their product.
-        let widths = self.ffn_matrices() as f64;
+        let widths = (self.ffn_matrices() - u64::from(self.adapters.is_some())) as f64;
         let (inner, copies) = match self.experts.filter(|_| with_experts) {
             Some(e) => {
                 let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);

@@ -108,15 +108,26 @@ pub fn layer_bytes(
     };
     let all = ActivationPolicy { recompute: Recompute::None, ..policy };
     let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();
+    let beside = kept_beside(stack, model, division);
     let (more, working) = more_bytes(model, division, key.recompute, mapping);
     let (all_more, _) = more_bytes(model, division, Recompute::None, mapping);
     let halves = stack.selective == Selective::HalfOfProducts && key.recompute == Recompute::Selective;
     let kept = more
         + match halves {
             true => model.half_of_products_bytes(with_experts, model.seq, division.micro_batch, &policy),
-            false => of(&policy),
+            false if key.recompute == Recompute::Full => of(&policy),
+            false => of(&policy) + beside,
         };
-    (kept, (of(&all) + all_more - kept).max(0.0) + working)
+    (kept, (of(&all) + beside + all_more - kept).max(0.0) + working)
+}
+
+/// Bytes that a stack's software keeps of a layer beyond the closed forms: copies of norms in 32 bits, and what tensor-parallel chips gathered of divided sequences.
+fn kept_beside(stack: &Stack, model: &LanguageModel, division: &Division) -> f64 {
+    let (h, word) = (model.hidden as f64, model.types.activations.bytes());
+    let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
+    let own = if division.sequence_parallel { tokens / division.tp as f64 } else { tokens };
+    let gathered = if stack.keeps_gathered { (tokens - own) * model.norms().min(2) as f64 * h * word } else { 0.0 };
+    own * model.norms() as f64 * h * stack.norm_memory.0 + gathered
 }
 
 /// The pass of a layer whose kernels sum to `sums` by its mapping.
