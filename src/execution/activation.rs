@@ -106,7 +106,7 @@ impl LanguageModel {
         // A norm of queries and keys keeps its inputs too.
         let attention = a * width + kv + self.qk_norm_width() as f64;
         let scores = match (policy.recompute, policy.attention) {
-            (Recompute::None, AttentionKernel::Materialised) => a * seq as f64 * (word + dropout * (1.0 + word)),
+            (Recompute::None, AttentionKernel::Materialised) => a * seq as f64 * self.keys_per_token() * (word + dropout * (1.0 + word)),
             (Recompute::None, AttentionKernel::Fused) => 4.0 * a,
             _ => 0.0,
         };
@@ -167,7 +167,7 @@ impl LanguageModel {
         let t = policy.tp.max(1) as f64;
         let whole = if policy.sequence_parallel { t } else { 1.0 };
         let inputs = 2.0 * self.hidden as f64 * self.types.activations.bytes() / whole;
-        tokens * (inputs + 4.0 * self.head_outputs() as f64 / t)
+        tokens * (inputs + 4.0 * self.scored_outputs() as f64 / t)
     }
 }
 

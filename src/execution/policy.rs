@@ -11,7 +11,7 @@ use super::spec::Recompute;
 use crate::deadline::Deadline;
 use crate::system::Stack;
 use crate::system::stack::Selective;
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{LanguageModel, Position};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -104,7 +104,7 @@ pub fn layer_bytes(
         tp: division.tp,
         cp: division.cp,
         sequence_parallel: division.sequence_parallel,
-        attention: mapping.attention_kernel(),
+        attention: if model.position == Position::Relative { AttentionKernel::Materialised } else { mapping.attention_kernel() },
     };
     let all = ActivationPolicy { recompute: Recompute::None, ..policy };
     let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();
@@ -191,7 +191,7 @@ impl Blocks {
         let words = model.vocab.is_some();
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
-        let scores = model.head_outputs() as f64 / division.tp as f64;
+        let scores = model.scored_outputs() as f64 / division.tp as f64;
         // The closed form counts 4 bytes of them.
         let more_of_scores = tokens * scores * (machine.stack.logit_memory.0 - 4.0);
         Self {

@@ -139,7 +139,8 @@ impl LanguageModel {
                     Some(QkNorm::Head) => 2.0 * self.norm_parameters(d),
                     Some(QkNorm::Width) => self.norm_parameters(a * d) + self.norm_parameters(g * d),
                 };
-                (h * qkv + a * d * h, norms, biases)
+                let distances = if self.position == Position::Relative { h * a * d } else { 0.0 };
+                (h * qkv + a * d * h + distances, norms, biases)
             }
         }
     }
