@@ -106,7 +106,9 @@ impl LanguageModel {
         // A norm of queries and keys keeps its inputs too.
         let attention = a * width + kv + self.qk_norm_width() as f64;
         let scores = match (policy.recompute, policy.attention) {
-            (Recompute::None, AttentionKernel::Materialised) => a * seq as f64 * self.keys_per_token() * (word + dropout * (1.0 + word)),
+            (Recompute::None, AttentionKernel::Materialised) => {
+                a * seq as f64 * self.keys_per_token() * (word + dropout * (1.0 + word))
+            }
             (Recompute::None, AttentionKernel::Fused) => 4.0 * a,
             _ => 0.0,
         };

@@ -283,7 +283,8 @@ impl<'a> Kernels<'a> {
         }
         let s = s * model.keys_per_token();
         let scores = Product { batch, m: queries, n: s, k: qk };
-        let products = [("scores", scores), ("values", Product { batch, m: queries, n: v, k: s }), ("distances", scores)];
+        let products =
+            [("scores", scores), ("values", Product { batch, m: queries, n: v, k: s }), ("distances", scores)];
         for (name, product) in products.into_iter().take(if relative { 3 } else { 2 }) {
             let words = [word; 3];
             let rate = self.batched_rate * self.machine.kernels.alignment([product.n, product.k]);

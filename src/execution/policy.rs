@@ -104,7 +104,11 @@ pub fn layer_bytes(
         tp: division.tp,
         cp: division.cp,
         sequence_parallel: division.sequence_parallel,
-        attention: if model.position == Position::Relative { AttentionKernel::Materialised } else { mapping.attention_kernel() },
+        attention: if model.position == Position::Relative {
+            AttentionKernel::Materialised
+        } else {
+            mapping.attention_kernel()
+        },
     };
     let all = ActivationPolicy { recompute: Recompute::None, ..policy };
     let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();

@@ -124,10 +124,7 @@ pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<
     }
     let microbatches = e.microbatches(model.global_batch)?;
     if e.chunks > 1 && !microbatches.is_multiple_of(e.pp) {
-        return Err(format!(
-            "an interleaved schedule needs microbatches ({microbatches}) that pp = {} divides",
-            e.pp
-        ));
+        return Err(format!("an interleaved schedule needs microbatches ({microbatches}) that pp = {} divides", e.pp));
     }
     for (asked, can, what) in
         [(e.overlap_dp, machine.stack.overlap_dp, "overlap_dp"), (e.overlap_tp, machine.stack.overlap_tp, "overlap_tp")]

@@ -411,7 +411,8 @@ impl Pipeline<'_> {
             _ => (1.0, 0.0, s.layers()),
         };
         let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp, c.hidden_delays);
-        let (waited_gather, hidden_gather) = waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp, c.hidden_delays);
+        let (waited_gather, hidden_gather) =
+            waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp, c.hidden_delays);
         let own = self.weights.renewed(s, e, e.zero != Zero::Off);
         // States come and go while the step runs.
         let step = (own * c.optimizer).max(self.states_sent(e, own) / c.second_tier);
@@ -496,8 +497,7 @@ impl Pipeline<'_> {
             optimizer: o.optimizer,
             host: m * (parts(&|l| l.host) + c.host[0]) + c.host[2],
             offload: m * o.slowest.offload,
-            hidden: m
-                * (parts(&|l| l.exposed.hidden) + o.slowest.hidden + e.chunks as f64 * (o.hop - o.slowest.hop))
+            hidden: m * (parts(&|l| l.exposed.hidden) + o.slowest.hidden + e.chunks as f64 * (o.hop - o.slowest.hop))
                 + o.reduction_hidden,
         }
     }

@@ -5,10 +5,10 @@ use super::metric::{self, Metric};
 use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
 use crate::execution::predict::predict_any;
-use crate::execution::{Execution, Machine};
-use crate::workload::language::LanguageModel;
 use crate::execution::search::{Pins, search};
+use crate::execution::{Execution, Machine};
 use crate::units::Seconds;
+use crate::workload::language::LanguageModel;
 
 /// Rank of adapters whose rank is not stated: MLPerf's, and NeMo's default is twice that; what they cost hardly depends on it.
 const ADAPTER_RANK: u64 = 16;

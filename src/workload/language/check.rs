@@ -90,7 +90,8 @@ pub(super) fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
     if model.scored_words.is_some_and(|n| n > model.head_outputs()) {
         say("scored_words", format!("expected at most the {} outputs of the head", model.head_outputs()));
     }
-    if model.position == Position::Relative && (model.latent_attention.is_some() || model.pass == ModelPass::Inference) {
+    if model.position == Position::Relative && (model.latent_attention.is_some() || model.pass == ModelPass::Inference)
+    {
         say("position", "relative positions are described for training with heads of keys and values alone".into());
     }
     if model.segment_memory.is_some() && model.position != Position::Relative {
