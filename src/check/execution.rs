@@ -266,13 +266,23 @@ impl<'a> Derived<'a> {
         2.0 * self.links.next.at(self.blocks.hand_over) + self.machine.stack.host_hand_over.0
     }
 
+    /// What of a hand-over a stage waits for: where pieces hide them, what one piece's passes leave.
+    fn waited_hop(&self, s: &Stage) -> f64 {
+        if self.e.schedule != Schedule::Interleaved || !self.machine.stack.overlap_hand_over {
+            return self.hop();
+        }
+        let piece = s.sum(self.blocks, BlockPass::total) / self.e.chunks as f64;
+        (self.hop() - piece).max(0.0)
+    }
+
     /// What of `seconds` in `n` pieces is waited for beside `work`: the last piece at least.
     fn waited(&self, seconds: f64, n: f64, work: f64) -> f64 {
         if !self.e.overlap_dp || n <= 1.0 {
             return seconds;
         }
         let rest = 1.0 - 1.0 / n;
-        seconds - (seconds * rest).min((work * rest).max(0.0))
+        let hidden = (seconds * rest).min((work * rest).max(0.0));
+        seconds - hidden + self.machine.stack.hidden_delays.0 * hidden
     }
 
     /// Seconds of a stage and microbatch whose backward pass takes `backward`.
@@ -296,7 +306,7 @@ impl<'a> Derived<'a> {
             moved += if e.zero == Zero::Weights { whole / self.replicas } else { whole };
         }
         let way = self.machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth);
-        seconds.max(moved / way) + self.hop() + self.machine.stack.host_microbatch.0
+        seconds.max(moved / way) + self.waited_hop(s) + self.machine.stack.host_microbatch.0
     }
 
     fn iteration(&self) -> f64 {
@@ -356,7 +366,9 @@ impl<'a> Derived<'a> {
             step = step.max(seconds);
         }
         let tied = if e.pp > 1 { self.links.ends.at(self.weights.tied * self.reduced) } else { 0.0 };
-        m * (slowest + (v - 1.0) * self.hop()) + bubble + reduction + tied + step + stack.host_iteration.0
+        let first = times.iter().position(|t| *t == slowest).unwrap_or(0);
+        let hop = self.waited_hop(&self.stages[first]);
+        m * (slowest + (v - 1.0) * hop) + bubble + reduction + tied + step + stack.host_iteration.0
     }
 
     /// Joules that chips, memories and links use beyond what they draw idle: every stage by itself, what each of its chips does.
@@ -469,8 +481,14 @@ impl<'a> Derived<'a> {
             activations = stays;
         }
         let head = if s.last { b.head.kept } else { 0.0 };
-        let gradients = part(Zero::Gradients, self.state.gradients);
-        let reserve = self.machine.stack.memory_reserve.0;
+        let mut gradients = part(Zero::Gradients, self.state.gradients);
+        let stack = &self.machine.stack;
+        if stack.frees_gradients && e.pp == 1 && self.microbatches <= 1.0 {
+            // Either what the backward pass begins with or what it ends with.
+            gradients = gradients.max(activations + head) - (activations + head);
+        }
+        let comes_and_goes = activations + working + head + buffers;
+        let reserve = stack.memory_reserve.0 + stack.fragments.0 * comes_and_goes;
         (weights + gradients + states + activations + working + head + buffers + reserve, away)
     }
 }

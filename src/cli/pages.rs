@@ -79,6 +79,7 @@ pub(super) fn of(kind: Kind) -> Option<Described> {
                         "A language model with compressed keys and values, serving",
                         "language-model-serving.yaml"
                     ),
+                    example!("A language model of segments", "language-model-segments.yaml"),
                     example!("A model of images", "language-model-images.yaml"),
                     example!("DFModel's layer, trained", "dfmodel-layer.yaml"),
                     example!("The same generating token by token", "dfmodel-layer-decode.yaml"),

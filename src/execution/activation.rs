@@ -93,7 +93,8 @@ impl LanguageModel {
         }
         let norms = self.norms() as f64;
         // What the first two norms make is what products read; further ones end a branch.
-        let normed = norms.min(2.0);
+        // Products with frozen weights read nothing backward: of their inputs what adapters of attention read is kept.
+        let normed = if self.adapters.is_some() { norms.min(1.0) } else { norms.min(2.0) };
         let dropout = f64::from(u8::from(self.dropout));
         let width = self.query_width() as f64 + self.value_width() as f64;
         let kv = match self.latent_attention {
@@ -105,12 +106,14 @@ impl LanguageModel {
         // A norm of queries and keys keeps its inputs too.
         let attention = a * width + kv + self.qk_norm_width() as f64;
         let scores = match (policy.recompute, policy.attention) {
-            (Recompute::None, AttentionKernel::Materialised) => a * seq as f64 * (word + dropout * (1.0 + word)),
+            (Recompute::None, AttentionKernel::Materialised) => {
+                a * seq as f64 * self.keys_per_token() * (word + dropout * (1.0 + word))
+            }
             (Recompute::None, AttentionKernel::Fused) => 4.0 * a,
             _ => 0.0,
         };
         // A plain perceptron keeps its width before and after the function, a gated one both factors and their product.
-        let widths = self.ffn_matrices() as f64;
+        let widths = (self.ffn_matrices() - u64::from(self.adapters.is_some())) as f64;
         let (inner, copies) = match self.experts.filter(|_| with_experts) {
             Some(e) => {
                 let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
@@ -166,7 +169,7 @@ impl LanguageModel {
         let t = policy.tp.max(1) as f64;
         let whole = if policy.sequence_parallel { t } else { 1.0 };
         let inputs = 2.0 * self.hidden as f64 * self.types.activations.bytes() / whole;
-        tokens * (inputs + 4.0 * self.head_outputs() as f64 / t)
+        tokens * (inputs + 4.0 * self.scored_outputs() as f64 / t)
     }
 }
 

@@ -10,7 +10,8 @@
 //! and the sum of gradients 3 a branch. Divided among t: the function inside the perceptron reads and writes its width (gated: reads two, writes one; backward
 //! reads two and writes one, gated reads three and writes two), queries, keys, values and the core's output are re-ordered once each way, rotations read and write
 //! queries and keys. An unfused core reads and writes the scores for mask and softmax, with dropout reads, writes and keeps a mask; backward the same with a
-//! third pass for the softmax's output. Norms of queries and keys pass over those as a norm does over hidden channels. Under sequence parallelism the first kind is divided among t too.
+//! third pass for the softmax's output. Relative positions have a matrix for the distances and a product of queries with what it makes of them, of the size of the scores, which is padded, shifted
+//! and added to them (seven passes over the scores, backward five); no fused kernel has them. Queries, keys and values of a segment before are taken again. Norms of queries and keys pass over those as a norm does over hidden channels. Under sequence parallelism the first kind is divided among t too.
 //!
 //! Which way each matrix is divided, which kernel the core is, and which vector work is part of another kernel is the layer's mapping ([`super::mapping`]): a stack's
 //! ([`Kernels::new`]), or one that is tried ([`Kernels::by`]). A product with its tokens divided has T/t rows and its whole matrix. Fused, a sum and the norm that reads it
@@ -258,7 +259,8 @@ impl<'a> Kernels<'a> {
         let heads = model.heads as f64 / t;
         let batch = d.micro_batch as f64 * heads;
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
-        if let Core::Kernel(of) = self.mapping.core {
+        let relative = model.position == Position::Relative;
+        if let (Core::Kernel(of), false) = (self.mapping.core, relative) {
             let work = FusedAttentionWork {
                 heads: batch,
                 // A chip has at least one head of keys and values.
@@ -279,11 +281,11 @@ impl<'a> Kernels<'a> {
             }
             return;
         }
-        let products = [
-            ("scores", Product { batch, m: queries, n: s, k: qk }),
-            ("values", Product { batch, m: queries, n: v, k: s }),
-        ];
-        for (name, product) in products {
+        let s = s * model.keys_per_token();
+        let scores = Product { batch, m: queries, n: s, k: qk };
+        let products =
+            [("scores", scores), ("values", Product { batch, m: queries, n: v, k: s }), ("distances", scores)];
+        for (name, product) in products.into_iter().take(if relative { 3 } else { 2 }) {
             let words = [word; 3];
             let rate = self.batched_rate * self.machine.kernels.alignment([product.n, product.k]);
             let seconds = self.machine.kernels.product(&product, rate, words);
@@ -295,9 +297,10 @@ impl<'a> Kernels<'a> {
         }
         let scores = batch * queries * s * word;
         let dropout = if model.dropout { 2.5 } else { 0.0 };
-        let kernels = self.machine.stack.attention_kernels as f64;
-        self.vector("softmax", Phase::Forward, Work::Attention, (2.0 + dropout) * scores, kernels);
-        self.vector("softmax", Phase::BackwardInput, Work::Attention, (3.0 + dropout) * scores, kernels);
+        let [shifted, back, more] = if relative { [7.0, 5.0, 3.0] } else { [0.0; 3] };
+        let kernels = self.machine.stack.attention_kernels as f64 + more;
+        self.vector("softmax", Phase::Forward, Work::Attention, (2.0 + dropout + shifted) * scores, kernels);
+        self.vector("softmax", Phase::BackwardInput, Work::Attention, (3.0 + dropout + back) * scores, kernels);
     }
 
     fn attention_weights(&mut self) {
@@ -311,7 +314,9 @@ impl<'a> Kernels<'a> {
 
     fn attention_products(&mut self) {
         let (model, branch) = (self.model, self.mapping.attention);
-        if branch != Branch::WEIGHTS || (self.mapping.fused.accumulation && model.latent_attention.is_none()) {
+        let relative = model.position == Position::Relative;
+        let plain = model.latent_attention.is_none() && !relative;
+        if !relative && (branch != Branch::WEIGHTS || (self.mapping.fused.accumulation && plain)) {
             let (h, a) = (model.hidden as f64, model.heads as f64);
             let (qk, v, t) = (model.query_width() as f64, model.value_width() as f64, self.t());
             let kv = model.kv_heads() as f64;
@@ -341,7 +346,11 @@ impl<'a> Kernels<'a> {
             None => {
                 // A chip has at least one head of keys and values.
                 let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
-                self.weight("query_key_value", 1.0, tokens, a * qk / t + kv, h);
+                self.weight("query_key_value", 1.0, tokens * model.keys_per_token(), a * qk / t + kv, h);
+                if relative {
+                    let distances = model.seq as f64 * model.keys_per_token() / self.division.cp as f64;
+                    self.weight("distances", 1.0, distances, a * qk / t, h);
+                }
             }
         }
         self.weight("attention_out", 1.0, tokens, h, a * v / t);
@@ -493,7 +502,8 @@ impl<'a> Kernels<'a> {
             self.vector("routing", Phase::Forward, Work::Vector, bytes, expert_kernels);
             self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
         }
-        if model.adapters.is_none() && (!fused.accumulation || model.latent_attention.is_some()) {
+        let apart = model.latent_attention.is_some() || model.position == Position::Relative;
+        if model.adapters.is_none() && (!fused.accumulation || apart) {
             let bytes = self.layer_weights(with_experts, fused.accumulation) * stack.gradient_accumulation.0;
             self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
         }
@@ -534,7 +544,7 @@ impl<'a> Kernels<'a> {
         let model = self.model;
         let stack = &self.machine.stack;
         let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
-        let words = model.head_outputs() as f64 / t;
+        let words = model.scored_outputs() as f64 / t;
         // Classes and poolers look at one token of a sample.
         let rows = match model.head {
             Head::Vocabulary => tokens,

@@ -5,7 +5,8 @@
 //! times microbatches in flight: of stage i of p, GPipe m; 1F1B and zero bubble (H1) p - i; interleaved (2(p - i - 1) + (v - 1)p + 1)/v, which is the paper's
 //! p(1 + (p - 1)/(p v)) for the first stage; never more than m. Besides: what is alive of one layer while its backward pass runs (what recomputation
 //! brings back), inputs and scores of the head, buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
-//! two layers and an end of gathered weights under ZeRO 3, and a whole gradient), and what the software reserves. Offloaded kinds leave two layers behind for the one at work and the one on its way.
+//! two layers and an end of gathered weights under ZeRO 3, and a whole gradient), and what the software reserves, a share of what comes and goes in fragments included. Software that frees
+//! gradients holds none of a single microbatch while its activations are there: of both the larger counts. Offloaded kinds leave two layers behind for the one at work and the one on its way.
 
 use super::machine::Machine;
 use super::passes::Order;
@@ -166,5 +167,9 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
     if matches!(e.offload, Offload::Activations | Offload::All) {
         send(&mut out.activations, 2.0 * block.plain.kept.max(block.experts.kept));
     }
+    if machine.stack.frees_gradients && microbatches <= 1.0 && e.pp == 1 {
+        out.gradients = (out.gradients - out.activations - out.head).max(0.0);
+    }
+    out.reserve += machine.stack.fragments.0 * (out.activations + out.working + out.head + out.buffers);
     (out, second)
 }

@@ -11,7 +11,7 @@ use super::spec::Recompute;
 use crate::deadline::Deadline;
 use crate::system::Stack;
 use crate::system::stack::Selective;
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{LanguageModel, Position};
 use std::cell::RefCell;
 use std::collections::HashMap;
 
@@ -104,19 +104,34 @@ pub fn layer_bytes(
         tp: division.tp,
         cp: division.cp,
         sequence_parallel: division.sequence_parallel,
-        attention: mapping.attention_kernel(),
+        attention: if model.position == Position::Relative {
+            AttentionKernel::Materialised
+        } else {
+            mapping.attention_kernel()
+        },
     };
     let all = ActivationPolicy { recompute: Recompute::None, ..policy };
     let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();
+    let beside = kept_beside(stack, model, division);
     let (more, working) = more_bytes(model, division, key.recompute, mapping);
     let (all_more, _) = more_bytes(model, division, Recompute::None, mapping);
     let halves = stack.selective == Selective::HalfOfProducts && key.recompute == Recompute::Selective;
     let kept = more
         + match halves {
             true => model.half_of_products_bytes(with_experts, model.seq, division.micro_batch, &policy),
-            false => of(&policy),
+            false if key.recompute == Recompute::Full => of(&policy),
+            false => of(&policy) + beside,
         };
-    (kept, (of(&all) + all_more - kept).max(0.0) + working)
+    (kept, (of(&all) + beside + all_more - kept).max(0.0) + working)
+}
+
+/// Bytes that a stack's software keeps of a layer beyond the closed forms: copies of norms in 32 bits, and what tensor-parallel chips gathered of divided sequences.
+fn kept_beside(stack: &Stack, model: &LanguageModel, division: &Division) -> f64 {
+    let (h, word) = (model.hidden as f64, model.types.activations.bytes());
+    let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
+    let own = if division.sequence_parallel { tokens / division.tp as f64 } else { tokens };
+    let gathered = if stack.keeps_gathered { (tokens - own) * model.norms().min(2) as f64 * h * word } else { 0.0 };
+    own * model.norms() as f64 * h * stack.norm_memory.0 + gathered
 }
 
 /// The pass of a layer whose kernels sum to `sums` by its mapping.
@@ -180,7 +195,7 @@ impl Blocks {
         let words = model.vocab.is_some();
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
-        let scores = model.head_outputs() as f64 / division.tp as f64;
+        let scores = model.scored_outputs() as f64 / division.tp as f64;
         // The closed form counts 4 bytes of them.
         let more_of_scores = tokens * scores * (machine.stack.logit_memory.0 - 4.0);
         Self {

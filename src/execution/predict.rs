@@ -123,11 +123,8 @@ pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<
         ));
     }
     let microbatches = e.microbatches(model.global_batch)?;
-    if e.chunks > 1 && (!even(model.layers, pieces) || !microbatches.is_multiple_of(e.pp)) {
-        return Err(format!(
-            "an interleaved schedule needs layers ({}, or with embedding and head two more) that pp x chunks = {pieces} divides, and microbatches ({microbatches}) that pp = {} divides",
-            model.layers, e.pp
-        ));
+    if e.chunks > 1 && !microbatches.is_multiple_of(e.pp) {
+        return Err(format!("an interleaved schedule needs microbatches ({microbatches}) that pp = {} divides", e.pp));
     }
     for (asked, can, what) in
         [(e.overlap_dp, machine.stack.overlap_dp, "overlap_dp"), (e.overlap_tp, machine.stack.overlap_tp, "overlap_tp")]
@@ -140,12 +137,6 @@ pub fn suits(machine: &Machine, model: &LanguageModel, e: &Execution) -> Result<
         return Err(format!("offload: {}, but {} has no second tier of memory (`offload:`)", e.offload, machine.name));
     }
     Ok(microbatches)
-}
-
-/// Whether layers divide evenly among the pieces of an interleaved schedule; embedding and head may stand for a layer each (as in the
-/// runs of Llama 3, arXiv 2407.21783, section 3.3.2).
-fn even(layers: u64, pieces: u64) -> bool {
-    layers.is_multiple_of(pieces) || layers.saturating_add(2).is_multiple_of(pieces)
 }
 
 /// Predicts an execution of the machine's stack; memory is compared with the capacity.

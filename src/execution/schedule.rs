@@ -6,13 +6,13 @@
 //! | schedule | iteration of m microbatches |
 //! |---|---|
 //! | GPipe (Huang et al. 2018, arXiv 1811.06965), 1F1B (Narayanan et al. 2021, arXiv 2104.04473, section 2.2) | m max T + (sum T - max T) |
-//! | interleaved, v chunks (the same, 2.2.2) | m (max T + (v - 1) hand-overs) + (sum T - max T)/v |
+//! | interleaved, v chunks (the same, 2.2.2) | m (max T + (v - 1) hand-overs) + (sum T - max T)/v, hand-overs less the chunk's passes beside them where the software overlaps them |
 //! | zero bubble (Qi et al. 2023, arXiv 2401.10241, table 2, ZB-H1) | m max T + sum (T - 2 W) - max (T - 2 W), W gradients of weights, at least m max T |
 //!
 //! W is the time of a stage's gradients of weights, at most that of the slowest stage's, and at most half of what the backward pass adds to the stage (nothing where traffic is slower), so that a slower pass never
 //! shortens the iteration; with m < p - 1 microbatches m/(p - 1) of it fills. With equal stages these are the papers' (p - 1)(F + B), (p - 1)(F + B)/v and (p - 1)(F + B - 2 W). Then follow reduction of gradients among replicas,
 //! sum of a tied embedding's gradients between first and last stage, optimiser, and the host's share of an iteration: each of the stage for which it is longest.
-//! Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
+//! Collectives of replicas that run beside work delay it by the stack's `hidden_delays`. Offloaded bytes travel beside the stage's work; what does not fit beside it adds to the stage.
 
 use super::block::{BlockPass, Blocks};
 use super::communication::{IterationLinks, beside};
@@ -164,6 +164,10 @@ pub struct Constants {
     pub optimizer_bytes: f64,
     /// What the parts of the system draw.
     pub power: Power,
+    /// What a second of a collective among replicas beside work delays that work by.
+    pub hidden_delays: f64,
+    /// Whether an interleaved schedule hands over beside the passes of other pieces.
+    pub overlap_hand_over: bool,
     /// Seconds of the host for a microbatch, for a hand-over, for an iteration.
     pub host: [f64; 3],
     /// Bytes/s to the second tier; infinite without one.
@@ -187,6 +191,8 @@ impl Constants {
             optimizer: trained(stack.optimizer_traffic.0) / machine.kernels.bandwidth(),
             optimizer_bytes: trained(stack.optimizer_traffic.0),
             power: machine.power,
+            hidden_delays: stack.hidden_delays.0,
+            overlap_hand_over: stack.overlap_hand_over,
             host: [stack.host_microbatch.0, stack.host_hand_over.0, stack.host_iteration.0],
             second_tier: machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth),
         }
@@ -244,6 +250,7 @@ impl IterationTime {
 #[derive(Clone, Copy, Default)]
 struct StageTime {
     total: f64,
+    hop: f64,
     weight: f64,
     forward: f64,
     backward: f64,
@@ -252,13 +259,14 @@ struct StageTime {
     offload: f64,
 }
 
-/// Data-parallel communication of `n` layers that takes `seconds` in all, beside `work`: the last layer's waits.
-fn waits(seconds: f64, n: f64, work: f64, overlap: bool) -> (f64, f64) {
+/// Data-parallel communication of `n` layers that takes `seconds` in all, beside `work`, which it delays by `delays` of what is hidden: the last layer's waits.
+/// What is waited for, delays included, and what is hidden.
+fn waits(seconds: f64, n: f64, work: f64, overlap: bool, delays: f64) -> (f64, f64) {
     if !overlap || n <= 1.0 {
         return (seconds, 0.0);
     }
     let (_, hidden) = beside(seconds * (1.0 - 1.0 / n), work * (1.0 - 1.0 / n));
-    (seconds - hidden, hidden)
+    (seconds - hidden * (1.0 - delays), hidden)
 }
 
 /// What an iteration is made of, before its parts are told apart.
@@ -320,7 +328,7 @@ impl Pipeline<'_> {
             Schedule::GPipe | Schedule::OneForwardOneBackward => others,
         };
         out.ends = if e.pp > 1 { self.links.ends.at(self.weights.tied * c.reduced) } else { 0.0 };
-        out.chunk_hops = (v - 1.0) * hop;
+        out.chunk_hops = (v - 1.0) * out.slowest.hop;
         let steady = m * (out.slowest.total + out.chunk_hops);
         out.total = steady + out.bubble + out.reduction + out.ends + out.optimizer + c.host[2];
         out
@@ -331,6 +339,7 @@ impl Pipeline<'_> {
         let (c, links) = (self.constants, self.links);
         let forward = s.sum(self.block, |p| p.forward_pass);
         let backward = s.sum(self.block, |p| p.backward_pass);
+        let hop = self.waited_hop(e, hop, forward + backward);
         let (dense, experts) = self.weights.of_stage(s);
         // A stage whose backward pass takes `backward`: waiting for replicas, for the second tier, and what is hidden.
         let around = |backward: f64| {
@@ -340,8 +349,8 @@ impl Pipeline<'_> {
                 let n = s.layers();
                 let scatter = at(c.reduced);
                 let gather = if e.zero == Zero::Weights { at(c.state.weights) } else { 0.0 };
-                let (first, beside_first) = waits(gather, n, forward, e.overlap_dp);
-                let (then, beside_then) = waits(gather + scatter, n, backward, e.overlap_dp);
+                let (first, beside_first) = waits(gather, n, forward, e.overlap_dp, c.hidden_delays);
+                let (then, beside_then) = waits(gather + scatter, n, backward, e.overlap_dp, c.hidden_delays);
                 dp = first + then;
                 hidden = beside_first + beside_then;
             }
@@ -359,7 +368,7 @@ impl Pipeline<'_> {
             let own = s.sum(self.block, |p| p.weight);
             weight = own.min((total - around(0.0).0) / 2.0);
         }
-        StageTime { total, weight, forward, backward, dp, hidden, offload }
+        StageTime { total, hop, weight, forward, backward, dp, hidden, offload }
     }
 
     /// Bytes that a chip of a stage sends to the second tier and gets back in a microbatch.
@@ -401,8 +410,9 @@ impl Pipeline<'_> {
             }
             _ => (1.0, 0.0, s.layers()),
         };
-        let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp);
-        let (waited_gather, hidden_gather) = waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp);
+        let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp, c.hidden_delays);
+        let (waited_gather, hidden_gather) =
+            waits(gathered, n, passes * (stage.forward + idle), e.overlap_dp, c.hidden_delays);
         let own = self.weights.renewed(s, e, e.zero != Zero::Off);
         // States come and go while the step runs.
         let step = (own * c.optimizer).max(self.states_sent(e, own) / c.second_tier);
@@ -419,6 +429,12 @@ impl Pipeline<'_> {
         if e.pp > 1 { 2.0 * self.links.next.at(self.block.hand_over) + self.constants.host[1] } else { 0.0 }
     }
 
+    /// What of a hand-over is waited for beside a stage whose passes take `pass`.
+    fn waited_hop(&self, e: &Execution, hop: f64, pass: f64) -> f64 {
+        let beside = self.constants.overlap_hand_over && e.schedule == Schedule::Interleaved;
+        if beside { (hop - pass / e.chunks as f64).max(0.0) } else { hop }
+    }
+
     /// Seconds of an iteration.
     pub fn seconds(&self, e: &Execution) -> f64 {
         self.outline(e).total
@@ -427,7 +443,10 @@ impl Pipeline<'_> {
     /// Seconds below which no choice among `schedules`, of ZeRO, offload and overlap of data parallelism comes: the slowest stage's own work and hand-overs, the least bubble, and the
     /// optimiser divided as far as it can be. They hold for slower blocks too, and whichever part of these is of weights' gradients.
     pub fn bound(&self, e: &Execution, divided: bool, schedules: &[(Schedule, u64)]) -> f64 {
-        let (c, m, hop) = (self.constants, self.microbatches, self.hop(e));
+        let (c, m) = (self.constants, self.microbatches);
+        // Where an interleaved schedule hides them, none may be waited for.
+        let hidden = c.overlap_hand_over && schedules.iter().any(|(one, _)| *one == Schedule::Interleaved);
+        let hop = if hidden { 0.0 } else { self.hop(e) };
         let mut step = 0.0f64;
         // Of whole passes, and of what no gradients of weights are part of: all stages, and the slowest.
         let (mut whole, mut ahead) = ((0.0, 0.0f64), (0.0, 0.0f64));
@@ -472,13 +491,14 @@ impl Pipeline<'_> {
             tp: m * parts(&|l| l.exposed.tp),
             cp: m * parts(&|l| l.exposed.cp),
             ep: m * parts(&|l| l.exposed.ep),
-            hand_over: m * (o.hop + o.chunk_hops),
+            hand_over: m * (o.slowest.hop + o.chunk_hops),
             bubble: o.bubble,
             dp: m * o.slowest.dp + o.reduction + o.ends,
             optimizer: o.optimizer,
             host: m * (parts(&|l| l.host) + c.host[0]) + c.host[2],
             offload: m * o.slowest.offload,
-            hidden: m * (parts(&|l| l.exposed.hidden) + o.slowest.hidden) + o.reduction_hidden,
+            hidden: m * (parts(&|l| l.exposed.hidden) + o.slowest.hidden + e.chunks as f64 * (o.hop - o.slowest.hop))
+                + o.reduction_hidden,
         }
     }
 }

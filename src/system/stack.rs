@@ -131,12 +131,24 @@ crate::spec! {
         overlap_tp: bool = true,
         /// Whether hidden activations that tensor-parallel chips gather are converted to the narrower type before that, each chip's own tokens alone.
         converts_before_gather: bool = false,
+        /// Whether an interleaved schedule hands over between stages beside the passes of other pieces.
+        overlap_hand_over: bool = false,
+        /// What a second of a collective among replicas that runs beside work delays that work by, as its kernels take units and memory bandwidth.
+        hidden_delays: Share = Share(0.0),
         /// Whether it runs the exchange of tokens among experts beside the products of another microbatch.
         overlap_ep: bool = false,
         /// Whether a token is sent to a box once however many of its experts are there, and spread within.
         experts_once_a_box: bool = false,
         /// Memory that the software holds beside the model (contexts, communicators, fragments).
         memory_reserve: Bytes = Bytes(0.0),
+        /// Memory that its allocator holds in fragments, as a share of what comes and goes in a step: activations, scores, buffers.
+        fragments: Share = Share(0.0),
+        /// Whether gradients are freed after a step, so that without adding up over microbatches none are held while activations grow.
+        frees_gradients: bool = false,
+        /// Whether tensor-parallel chips keep what they gather of divided sequences for the backward pass, instead of gathering it again.
+        keeps_gathered: bool = false,
+        /// Bytes that a norm keeps for each channel beside its input and its result in the activations' type: copies in 32 bits of norms that are written operator by operator.
+        norm_memory: Bytes = Bytes(0.0),
         /// How it serves language models, for inference; left out: as [`Serving::ideal`].
         serving: Option<Serving>,
         /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu, attention), as microbenchmarks do.
@@ -147,7 +159,13 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 44] = [
+const NUMBERS: [&str; 50] = [
+    "overlap_hand_over",
+    "hidden_delays",
+    "fragments",
+    "frees_gradients",
+    "keeps_gathered",
+    "norm_memory",
     "grouped_share",
     "experts_once_a_box",
     "overlap_ep",
@@ -259,9 +277,15 @@ impl Stack {
             overlap_dp: true,
             overlap_tp: true,
             converts_before_gather: false,
+            overlap_hand_over: false,
+            hidden_delays: Share(0.0),
             overlap_ep: false,
             experts_once_a_box: false,
             memory_reserve: Bytes(0.0),
+            fragments: Share(0.0),
+            frees_gradients: false,
+            keeps_gathered: false,
+            norm_memory: Bytes(0.0),
             serving: None,
             operators: None,
             operators_queued: false,
@@ -298,6 +322,7 @@ impl Stack {
                 conversion: least(best.conversion, one.conversion),
                 logit_memory: least(best.logit_memory, one.logit_memory),
                 converts_before_gather: best.converts_before_gather || one.converts_before_gather,
+                overlap_hand_over: best.overlap_hand_over || one.overlap_hand_over,
                 overlap_ep: best.overlap_ep || one.overlap_ep,
                 experts_once_a_box: best.experts_once_a_box || one.experts_once_a_box,
                 gradient_reduction: either(best.gradient_reduction, one.gradient_reduction),

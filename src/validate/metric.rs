@@ -262,7 +262,8 @@ const UNITS: [Unit; 41] = {
         unit("tok/s/request", 1.0, Rate),
         unit("tok/s (as printed)", 1.0, Rate),
         unit("items/s", 1.0, Rate),
-        unit("GB/GPU (as printed)", 1e9, Bytes),
+        // What torchao prints under GB is read from torchtitan's logs, which count GiB (its parse_torchtitan_logs.py).
+        unit("GB/GPU (as printed)", GI, Bytes),
         unit("MiB", 1024.0 * 1024.0, Bytes),
         unit("", 1.0, Any),
     ]

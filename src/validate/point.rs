@@ -197,10 +197,10 @@ impl Point {
                 }
             }
         }
-        if let (Some(source), Some(model)) = (source, &mut model)
-            && source.real_tokens.0 < 1.0
+        if let (Some(real), Some(model)) = (source.and_then(|s| s.real_tokens), &mut model)
+            && real < model.seq
         {
-            model.seq = ((model.seq as f64 * source.real_tokens.0).round() as u64).max(1);
+            model.seq = real.max(1);
             assumed.push(format!("samples of {} tokens without padding", model.seq));
         }
         if let (Some(types), Some(model)) = (source.and_then(|s| s.types), &mut model) {
@@ -468,13 +468,7 @@ fn read_execution(
     };
     let most = source.and_then(|s| s.chunks).filter(|_| pp > 1 && row.interleave.is_none());
     let pieces = most.and_then(|most| (2..=most.min(64)).rev().find(divides));
-    let mut chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
-    let layers = models::named(row).map_or(row.layers, |model| Some(model.layers));
-    let cut = pp.saturating_mul(chunks).max(1);
-    if source.is_some() && chunks > 1 && layers.is_some_and(|n| n % cut != 0 && (n + 2) % cut != 0) {
-        assumed.push(format!("stages of one piece: {chunks} pieces of each do not divide its layers"));
-        chunks = 1;
-    }
+    let chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
     let recompute = if inference { Recompute::None } else { recompute(row, notes, source, assumed) };
     // MaxText's column is samples of a chip; the chips of a tensor-parallel group share theirs, and there is one microbatch.
     let a_chip = row.workload.contains("MaxText");
@@ -485,7 +479,7 @@ fn read_execution(
             batch / dp.saturating_mul(notes.accumulation.unwrap_or(1)).max(1)
         }
         (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {
-            assumed.push("each replica's samples in one microbatch".into());
+            assumed.push("each replica's samples in one microbatch, or in the largest that fits".into());
             batch / dp
         }
         _ => {

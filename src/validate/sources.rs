@@ -7,7 +7,7 @@
 use super::accelerators;
 use super::row::Row;
 use crate::execution::{Recompute, Zero};
-use crate::spec::read::{Fraction, Ref};
+use crate::spec::read::Ref;
 use crate::system::{Memory, Stack};
 use crate::workload::language::{DataType, FlopCount, Types};
 
@@ -85,8 +85,8 @@ crate::spec! {
         replicas_alone: bool = false,
         /// Memory of the host that holds the optimiser's state and computes its step.
         host_memory: Option<Ref<Memory>>,
-        /// Share of a sample's tokens that is computed; the rest is padding that the runs leave out.
-        real_tokens: Fraction = Fraction(1.0),
+        /// Tokens of a sample that are computed on average, where runs leave padding out; left out: all.
+        real_tokens: Option<u64>,
         /// Whether gradients are reduced beside the backward pass.
         overlap_dp: bool = true,
         /// Whether tensor-parallel collectives run beside products.

@@ -6,7 +6,9 @@ use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
 use crate::execution::predict::predict_any;
 use crate::execution::search::{Pins, search};
+use crate::execution::{Execution, Machine};
 use crate::units::Seconds;
+use crate::workload::language::LanguageModel;
 
 /// Rank of adapters whose rank is not stated: MLPerf's, and NeMo's default is twice that; what they cost hardly depends on it.
 const ADAPTER_RANK: u64 = 16;
@@ -44,6 +46,7 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
                     execution
                 }
             };
+            let execution = in_memory(&machine, model, point, execution);
             predict_any(&machine, model, &execution).map_err(NotPredicted)?
         }
         None => {
@@ -63,6 +66,20 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
         Metric::PeakMemory => Prediction::Bytes(prediction.memory.device.total()),
         _ => Prediction::Seconds(prediction.time.total),
     })
+}
+
+/// An execution whose microbatches are not stated with the largest that fits: they divide the samples of a replica.
+fn in_memory(machine: &Machine, model: &LanguageModel, point: &Point, execution: Execution) -> Execution {
+    // MaxText computes a chip's samples at once.
+    let open = point.row.micro_batch.is_none() && point.notes.accumulation.is_none() && execution.pp == 1;
+    let samples = execution.micro_batch;
+    let divisors = (1..=samples).rev().filter(|micro| samples.is_multiple_of(*micro));
+    let mut smaller = divisors.map(|micro_batch| Execution { micro_batch, ..execution.clone() });
+    let fits = |e: &Execution| predict_any(machine, model, e).is_ok_and(|p| p.memory.fits());
+    match open && !point.row.workload.contains("MaxText") {
+        true => smaller.find(fits).unwrap_or(Execution { micro_batch: 1, ..execution.clone() }),
+        false => execution,
+    }
 }
 
 /// Whether what a row states could have run: the share of the peak that it needs, from the share that a step of `seconds` has.

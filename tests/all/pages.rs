@@ -88,10 +88,11 @@ fn the_examples_are_read() {
         ("cores-distances.yaml", |name| drop(CoresSpec::build(&example(name)).unwrap())),
         ("actors.yaml", |name| drop(ActorsSpec::build(&example(name)).unwrap())),
         ("placement.yaml", reads::<PlacementSpec>),
-        // Its files are not there; language models with experts or compressed keys are no graphs.
+        // Its files are not there; language models with relative positions are no graphs.
         ("trace.yaml", reads::<WorkloadSpec>),
         ("language-model.yaml", reads::<WorkloadSpec>),
         ("language-model-serving.yaml", reads::<WorkloadSpec>),
+        ("language-model-segments.yaml", reads::<WorkloadSpec>),
         ("system.yaml", |name| drop(System::build(&example(name)).unwrap())),
         ("system-options.yaml", |name| drop(System::build(&example(name)).unwrap())),
         ("study.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),

@@ -14,6 +14,8 @@ pub(super) fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
         ("vocab", model.vocab.unwrap_or(1), 1 << 30),
         ("max_positions", model.max_positions.unwrap_or(1), 1 << 30),
         ("seq", model.seq, 1 << 26),
+        ("segment_memory", model.segment_memory.unwrap_or(1), 1 << 26),
+        ("scored_words", model.scored_words.unwrap_or(1), 1 << 30),
         ("generated", model.generated.unwrap_or(1), 1 << 26),
         ("global_batch", model.global_batch, 1 << 40),
     ];
@@ -84,6 +86,16 @@ pub(super) fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
         if width > 1 << 24 {
             say("embedding_width", format!("expected at most {}, found {width}", 1 << 24));
         }
+    }
+    if model.scored_words.is_some_and(|n| n > model.head_outputs()) {
+        say("scored_words", format!("expected at most the {} outputs of the head", model.head_outputs()));
+    }
+    if model.position == Position::Relative && (model.latent_attention.is_some() || model.pass == ModelPass::Inference)
+    {
+        say("position", "relative positions are described for training with heads of keys and values alone".into());
+    }
+    if model.segment_memory.is_some() && model.position != Position::Relative {
+        say("segment_memory", "a segment before is attended to by relative positions alone".into());
     }
     if model.head_bias && model.head != Head::Vocabulary {
         say("head_bias", format!("the head {} has its biases already, or none", model.head));

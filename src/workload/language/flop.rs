@@ -48,10 +48,11 @@ impl LanguageModel {
                 true => 0.0,
             }
         };
+        let before = self.segment_memory.unwrap_or(0) as f64;
         match count {
             AttentionCount::None => 0.0,
-            AttentionCount::Full => s,
-            AttentionCount::Masked => self.over_layers(|| masked(s), |window| masked(window as f64)),
+            AttentionCount::Full => before + s,
+            AttentionCount::Masked => before + self.over_layers(|| masked(s), |window| masked(window as f64)),
         }
     }
 

@@ -139,7 +139,8 @@ impl LanguageModel {
                     Some(QkNorm::Head) => 2.0 * self.norm_parameters(d),
                     Some(QkNorm::Width) => self.norm_parameters(a * d) + self.norm_parameters(g * d),
                 };
-                (h * qkv + a * d * h, norms, biases)
+                let distances = if self.position == Position::Relative { h * a * d } else { 0.0 };
+                (h * qkv + a * d * h + distances, norms, biases)
             }
         }
     }
@@ -199,7 +200,7 @@ impl LanguageModel {
         let (head, head_matrices) = match self.head {
             Head::Vocabulary => {
                 let back = if width == h { 0.0 } else { h * width };
-                (own + back + if self.head_bias { outputs } else { 0.0 }, width * outputs + back)
+                (own + back + if self.head_bias { outputs } else { 0.0 }, width * self.scored_outputs() as f64 + back)
             }
             Head::MaskedTokens => (h * h + h + self.norm_parameters(h) + own + outputs, h * h + h * outputs),
             Head::Pooler => (h * h + h, h * h),

@@ -46,6 +46,9 @@ crate::choice! {
         Rotary = "rotary",
         /// Linear biases on the scores (Press et al. 2021, arXiv 2108.12409); no weights.
         Alibi = "alibi",
+        /// Distances between tokens, encoded, multiplied with a matrix of each layer and then with the queries, and added to the scores (Transformer-XL, Dai
+        /// et al. 2019, arXiv 1901.02860, section 3.3).
+        Relative = "relative",
         /// None.
         None = "none",
     }
@@ -307,6 +310,9 @@ crate::spec! {
         head: Head = Head::Vocabulary,
         /// Classes of the head `classes`.
         classes: Option<u64>,
+        /// Words that the head scores for a token on average, where it scores rare words for the tokens of their group alone (adaptive softmax, Grave et al.
+        /// 2017, arXiv 1609.04309); left out: all.
+        scored_words: Option<u64>,
         /// Whether the head `vocabulary` has a bias for each word.
         head_bias: bool = false,
         /// Which linear maps have biases.
@@ -320,6 +326,8 @@ crate::spec! {
         causal: bool = true,
         /// Tokens that a token sees at most (sliding window); left out: all.
         window: Option<u64>,
+        /// Tokens before a sample whose hidden channels each layer keeps and attends to besides (Transformer-XL, section 3.2); left out: none.
+        segment_memory: Option<u64>,
         /// Layers that see all tokens in spite of the window; left out: none.
         full_attention_layers: Option<u64>,
         /// Multi-head latent attention instead of heads of `head_dim`.
@@ -440,5 +448,15 @@ impl LanguageModel {
             Head::Classes => self.classes.unwrap_or(0),
             Head::Pooler | Head::None => 0,
         }
+    }
+
+    /// Outputs of the head that are computed for one token on average.
+    pub fn scored_outputs(&self) -> u64 {
+        self.scored_words.unwrap_or(u64::MAX).min(self.head_outputs())
+    }
+
+    /// Tokens that a layer attends to for each of a sample: its own and those kept of the segment before.
+    pub fn keys_per_token(&self) -> f64 {
+        1.0 + self.segment_memory.unwrap_or(0) as f64 / self.seq.max(1) as f64
     }
 }

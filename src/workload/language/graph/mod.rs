@@ -26,6 +26,7 @@ use crate::graph::adjoint::Adjoint;
 use crate::graph::chain::MOST_UNITS;
 use crate::graph::{Block, Workload};
 use crate::spec::{Node, Problem};
+use crate::workload::language::Position;
 use net::{Net, Sequence};
 
 impl LanguageModel {
@@ -35,8 +36,9 @@ impl LanguageModel {
     /// [`Problem`]s that name the field of `node` which is too large for a chain of blocks.
     pub fn build(&self, node: &Node) -> Result<Workload, Vec<Problem>> {
         self.chain().map_err(|message| {
-            let origin = node.get("layers").unwrap_or(node).origin.clone();
-            vec![Problem { origin, field: "layers".into(), message }]
+            let field = if self.without_graph() { "position" } else { "layers" };
+            let origin = node.get(field).unwrap_or(node).origin.clone();
+            vec![Problem { origin, field: field.into(), message }]
         })
     }
 
@@ -53,11 +55,18 @@ impl LanguageModel {
     /// # Errors
     /// As [`Self::chain`].
     pub fn chain_of_replica(&self, ep: u64, cp: u64) -> Result<Workload, String> {
+        if self.without_graph() {
+            return Err("relative positions and heads that score some words are described for chips that run kernel by kernel, not as graphs".into());
+        }
         let most = MOST_UNITS - 2;
         if self.layers > most {
             return Err(format!("a graph has at most {most} layers with embedding and head, found {}", self.layers));
         }
         Ok(self.replica(AttentionCount::Masked, ep, cp))
+    }
+
+    fn without_graph(&self) -> bool {
+        self.position == Position::Relative || self.scored_words.is_some()
     }
 
     /// The same with attention over what the mask leaves, or over the whole square, as software computes it that masks scores after the product.
