@@ -56,6 +56,12 @@ impl Bench {
         })
     }
 
+    /// The same, of kernels as a profiler records them: without the way from one to the next.
+    pub fn profiled(self, system: &System) -> Self {
+        let start = system.chip.0.kernels.as_ref().map_or(self.launch, |kernels| kernels.start.0);
+        Self { launch: self.launch.min(start), ..self }
+    }
+
     /// The peak for a type; 16-bit types stand for each other.
     fn peak(&self, precision: DataType) -> Result<f64, String> {
         self.peak_and_product(precision).map(|(peak, _)| peak)

@@ -24,6 +24,8 @@ pub struct Server {
     pub kernel: f64,
     /// Cores along the side of the chip's mesh.
     pub side: f64,
+    /// Ranks that the software sees in a chip, among which heads are divided.
+    pub ranks: f64,
     /// The software.
     pub serving: Serving,
     /// Sequences come and go one by one, so that at any time their answers are half written: what of the memory they take on average counts.
@@ -53,7 +55,7 @@ impl Server {
         let share = machine.stack.product_share.0;
         let reached = |t: &DataType| (*t, kernels.burst_of(t.word()).efficiency.0 * share);
         let held =
-            |t: &DataType| (*t, kernels.efficiency_of(t.word()).min(kernels.burst_of(t.word()).efficiency.0) * share);
+            |t: &DataType| (*t, kernels.served_efficiency_of(t.word()).min(kernels.burst_of(t.word()).efficiency.0) * share);
         let burst = kernels.burst_of("");
         let times = match &serving.waiting {
             Some(of) => {
@@ -71,6 +73,7 @@ impl Server {
             attention_efficiency: burst.batched_efficiency.0 * share,
             kernel: serving.kernel.unwrap_or(kernels.launch).0,
             side: (system.chip.0.cores as f64).sqrt(),
+            ranks: 1.0,
             serving,
             steady: false,
             machine,
