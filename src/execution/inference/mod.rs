@@ -272,11 +272,7 @@ impl Batch<'_> {
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
         let prompts = through(each * self.prompt as f64, Pass::Prompt, count + pp - 1.0);
-        Wave {
-            prompt: prompts.times(waited).plus(&host),
-            step: step(mean),
-            last_step: step(last).total(),
-        }
+        Wave { prompt: prompts.times(waited).plus(&host), step: step(mean), last_step: step(last).total() }
     }
 }
 
