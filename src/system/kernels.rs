@@ -89,6 +89,8 @@ crate::spec! {
         efficiency: Fraction = Fraction(0.68),
         /// The same by data type, where it differs.
         type_efficiency: Table<Fraction> = Table(Vec::new()),
+        /// The same by data type in servers under steady load, whose weights are converted once; left out: what a training step sustains in that type.
+        served_efficiency: Table<Fraction> = Table(Vec::new()),
         /// The same for the batched products of attention.
         batched_efficiency: Fraction = Fraction(0.5),
         /// Elements of which the size of a head and the tokens must be multiples for the batched products of attention to run at that share.
@@ -141,6 +143,7 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
         "tiles",
         "efficiency",
         "type_efficiency",
+        "served_efficiency",
         "batched_efficiency",
         "vector",
         "unaligned",
@@ -164,9 +167,13 @@ fn check(kernels: &Kernels, node: &Node, reader: &mut Reader) {
             say("peak", format!("{word}: expected at least 1 FLOP/s"));
         }
     }
-    for (word, _) in &kernels.type_efficiency.0 {
-        if !kernels.peak.0.iter().any(|(known, _)| known == word) {
-            say("type_efficiency", format!("{word}: the chip states no peak for it"));
+    for (field, table) in
+        [("type_efficiency", &kernels.type_efficiency), ("served_efficiency", &kernels.served_efficiency)]
+    {
+        for (word, _) in &table.0 {
+            if !kernels.peak.0.iter().any(|(known, _)| known == word) {
+                say(field, format!("{word}: the chip states no peak for it"));
+            }
         }
     }
     if kernels.peak.0.is_empty() {
@@ -222,9 +229,12 @@ impl Kernels {
         new.efficiency = share(of("efficiency", &|k| Some(k.efficiency.0)), new.efficiency);
         // Conversions and power make narrow types reach another share: of the kind alone, as it is a matter of its arithmetic and its libraries.
         for (word, _) in &self.peak.0 {
-            let stated = |k: &Self| k.type_efficiency.0.iter().find(|(w, _)| w == word).map(|(_, share)| share.0);
-            if let Some(found) = among(kind, "type_efficiency", &stated) {
+            let in_type = |table: &Table<Fraction>| table.0.iter().find(|(w, _)| w == word).map(|(_, share)| share.0);
+            if let Some(found) = among(kind, "type_efficiency", &|k| in_type(&k.type_efficiency)) {
                 new.type_efficiency.0.push((word.clone(), Fraction(found)));
+            }
+            if let Some(found) = among(kind, "served_efficiency", &|k| in_type(&k.served_efficiency)) {
+                new.served_efficiency.0.push((word.clone(), Fraction(found)));
             }
         }
         new.batched_efficiency =
@@ -268,6 +278,12 @@ impl Kernels {
     pub fn efficiency_of(&self, word: &str) -> f64 {
         let stated = self.type_efficiency.0.iter().find(|(w, _)| w == word);
         stated.map_or(self.efficiency, |(_, share)| *share).0
+    }
+
+    /// The same in servers under steady load.
+    pub fn served_efficiency_of(&self, word: &str) -> f64 {
+        let stated = self.served_efficiency.0.iter().find(|(w, _)| w == word);
+        stated.map_or_else(|| self.efficiency_of(word), |(_, share)| share.0)
     }
 
     /// The fused attention kernel of that name, or the first where the chip has none of it or none is asked for.

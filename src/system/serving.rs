@@ -6,7 +6,7 @@ use crate::spec::{
     Node, Reader,
     read::{Fraction, Share},
 };
-use crate::units::Seconds;
+use crate::units::{Bytes, Seconds};
 
 crate::choice! {
     /// How the cache of keys and values lies in memory.
@@ -80,6 +80,20 @@ crate::spec! {
 }
 
 crate::spec! {
+    /// Kernels of attention over a paged cache in which each query head reads the keys and values by itself: one for few heads, which cuts contexts in
+    /// pieces that are read at the same time and meet in the chip's caches, and one for many, in which each head goes through its whole context.
+    #[derive(Copy)]
+    pub struct CacheHeads ("heads that read a cache by themselves") {
+        /// Most heads of a chip, of all sequences together, that the kernel for few is taken for.
+        few: u64 = 512,
+        /// Bytes that these read, each by itself, over those that memory gives in the time; above 1 where caches serve.
+        few_rate: f64 = 1.0,
+        /// The same of the kernel for many.
+        many_rate: f64 = 0.5,
+    }
+}
+
+crate::spec! {
     /// How a software stack serves language models.
     #[derive(Copy)]
     pub struct Serving ("the serving of language models", check: check) {
@@ -91,14 +105,16 @@ crate::spec! {
         prompt_kernel: Option<Seconds>,
         /// Bytes that norms, residuals and functions move over what each kernel's inputs and outputs hold; 0 where layers stay on chip.
         elementwise: f64 = 1.0,
+        /// Rate of the head's product relative to others.
+        head_share: Fraction = Fraction(1.0),
         /// Time of an all-reduce beyond its bytes and hops.
         all_reduce: Seconds = Seconds(0.0),
         /// Share of the reached bandwidth at which a step reads the cache.
         cache_efficiency: Fraction = Fraction(1.0),
         /// The same where several query heads share keys and values; left out: as `cache_efficiency`.
         grouped_cache_efficiency: Option<Fraction>,
-        /// Whether each query head reads the keys and values that it shares with others by itself.
-        cache_each_head: bool = false,
+        /// How query heads read keys and values that they share, where each reads them by itself; left out: once for all of them.
+        cache_heads: Option<CacheHeads>,
         /// Layout of the cache.
         cache: CacheLayout = CacheLayout::Paged,
         /// Tokens of a block of the cache.
@@ -129,6 +145,18 @@ crate::spec! {
         pads_heads: bool = false,
         /// Which tokens an expert computes.
         experts: ExpertWork = ExpertWork::Routed,
+        /// Most experts of a layer among which tokens are routed; of a layer with more each computes every token. Left out: any number.
+        most_routed: Option<u64>,
+        /// Bytes that the way of tokens to their experts and back moves over the least: sorting, quantisation, copies, sums.
+        routing: f64 = 1.0,
+        /// Share of another replica's prompts that a replica waits for where they divide the experts of a layer, as all of them go from layer to layer together.
+        replica_wait: Share = Share(0.0),
+        /// Memory that a chip holds for each further one of its tensor-parallel group: communicators, buffers of collectives.
+        peer_memory: Bytes = Bytes(0.0),
+        /// Whether windows of attention are left out: every layer keeps and reads the whole context.
+        whole_contexts: bool = false,
+        /// Whether every tensor-parallel chip holds the whole table of the embedding.
+        whole_embedding: bool = false,
         /// Whether prompts are read one after the other, so that a sequence has its first token after its own.
         separate_prompts: bool = false,
         /// Whether microbatches of a pipeline run on its stages at the same time. Where not, each waits for the one before to
@@ -153,8 +181,15 @@ fn check(serving: &Serving, node: &Node, reader: &mut Reader) {
             say(field, format!("expected at most {}, found {value}", 1 << 24));
         }
     }
-    if serving.elementwise > 1000.0 {
-        say("elementwise", format!("expected at most 1000, found {}", serving.elementwise));
+    for (field, value) in [("elementwise", serving.elementwise), ("routing", serving.routing)] {
+        if value > 1000.0 {
+            say(field, format!("expected at most 1000, found {value}"));
+        }
+    }
+    if let Some(heads) = serving.cache_heads
+        && !(0.001..=1000.0).contains(&heads.few_rate.min(heads.many_rate))
+    {
+        say("cache_heads", "few_rate, many_rate: expected 0.001 to 1000".into());
     }
 }
 
@@ -166,10 +201,11 @@ impl Serving {
             kernel: None,
             prompt_kernel: None,
             elementwise: 1.0,
+            head_share: Fraction(1.0),
             all_reduce: Seconds(0.0),
             cache_efficiency: Fraction(1.0),
             grouped_cache_efficiency: None,
-            cache_each_head: false,
+            cache_heads: None,
             cache: CacheLayout::Paged,
             cache_block: 1,
             cache_share: Share(1.0),
@@ -185,6 +221,12 @@ impl Serving {
             waiting: None,
             pads_heads: false,
             experts: ExpertWork::Routed,
+            most_routed: None,
+            routing: 1.0,
+            replica_wait: Share(0.0),
+            peer_memory: Bytes(0.0),
+            whole_contexts: false,
+            whole_embedding: false,
             separate_prompts: false,
             overlapped_stages: true,
         }

@@ -83,6 +83,8 @@ crate::spec! {
         attention_kernel: Option<String>,
         /// Share of the chip's rate of products that it reaches: what compilers leave of the peak beside what kernels can.
         product_share: Fraction = Fraction(1.0),
+        /// Share of the memory's rate that it reaches in serving and in kernels by themselves, of what the chip's kernels can.
+        memory_share: Fraction = Fraction(1.0),
         /// Rate of products in groups (the experts of a chip) relative to others.
         grouped_share: Fraction = Fraction(1.0),
         /// Bytes that norms, residuals and dropouts move over the least (each input read and each output written once).
@@ -159,13 +161,14 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 50] = [
+const NUMBERS: [&str; 51] = [
     "overlap_hand_over",
     "hidden_delays",
     "fragments",
     "frees_gradients",
     "keeps_gathered",
     "norm_memory",
+    "memory_share",
     "grouped_share",
     "experts_once_a_box",
     "overlap_ep",
@@ -254,6 +257,7 @@ impl Stack {
             attention: Attention::Flash,
             attention_kernel: None,
             product_share: Fraction(1.0),
+            memory_share: Fraction(1.0),
             grouped_share: Fraction(1.0),
             elementwise: 1.0,
             conversion: Bytes(4.0),

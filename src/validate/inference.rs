@@ -16,15 +16,21 @@ use crate::workload::language::{DataType, LanguageModel};
 
 fn listed(point: &Point) -> Result<&'static Listed, NotPredicted> {
     let row = &point.row;
-    accelerators::known(&row.accelerator).ok_or_else(|| {
+    known(point).ok_or_else(|| {
         NotPredicted::because(format!("no description of the machine {:?} with {:?}", row.accelerator, row.system))
     })
+}
+
+/// The chips of a row: those that its source ran on where that is known better.
+fn known(point: &Point) -> Option<&'static Listed> {
+    let machine = point.source.and_then(|source| source.machine.as_deref());
+    accelerators::known(machine.unwrap_or(&point.row.accelerator))
 }
 
 /// The chip that single kernels or inference of a point were measured on, and the software, by their names; `None` for other tasks, and for
 /// machines that are not described.
 pub fn parts(point: &Point) -> Option<(&'static str, Option<&'static str>)> {
-    let listed = accelerators::known(&point.row.accelerator)?;
+    let listed = known(point)?;
     let chip = listed.chip.0.name.as_str();
     match &point.task {
         Task::Inference { .. } => Some((chip, Some(stack_of(point, listed).0.name.as_str()))),
@@ -52,7 +58,8 @@ fn bench(point: &Point) -> Result<Bench, NotPredicted> {
     let chips = point.row.chips.unwrap_or(1);
     let operators = accelerators::software(&point.row, &listed.chip.0.name).filter(|s| s.0.operators.is_some());
     let system = boxes::system(listed, memory, operators.or(listed.operators.as_ref()), chips).map_err(NotPredicted)?;
-    Bench::new(&system).map_err(NotPredicted)
+    let bench = Bench::new(&system).map_err(NotPredicted)?;
+    Ok(if point.source.is_some_and(|source| source.profiled) { bench.profiled(&system) } else { bench })
 }
 
 /// Seconds of a collective over all chips of a row.
@@ -189,6 +196,7 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     }
     let mut server = Server::new(&system).map_err(NotPredicted)?;
     server.steady = point.row.global_batch.is_none();
+    server.ranks = listed.ranks as f64;
     let mut model = machines::in_types_of(&server.machine, model);
     (model.seq, model.generated) = (prompt, (generated > 0).then_some(generated));
     if server.serving.pads_heads && !model.heads.is_multiple_of(e.tp.max(1)) {

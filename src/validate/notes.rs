@@ -43,6 +43,8 @@ pub struct Notes {
     pub counts_recomputation: bool,
     /// The printed rate of tokens counts those read.
     pub counts_prompt: bool,
+    /// The printed rate is that of one chip.
+    pub rate_of_chip: bool,
     /// Prompt and generated tokens.
     pub prompt_and_generated: Option<(u64, u64)>,
     /// One token is generated after so many.
@@ -113,7 +115,8 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 20] = [
+const SAID: [(&str, Say); 21] = [
+    ("out tok/s/gpu", |n| n.rate_of_chip = true),
     ("power limit value not stated", |n| n.power_unstated = true),
     ("packed SQuAD", |n| n.packed_samples = Some(SQUAD)),
     ("SwiGLU", |n| n.gated = true),

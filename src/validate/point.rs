@@ -118,6 +118,9 @@ impl Point {
         let mut notes = notes::read(&row.notes, row.seq, row.chips);
         notes.prompt_and_generated = notes.prompt_and_generated.or_else(|| notes::lengths(&row.workload, &row.notes));
         row.global_batch = row.global_batch.or(notes.global_batch);
+        if notes.rate_of_chip && row.metric == Metric::OutputRate {
+            row.metric = Metric::OutputChipRate;
+        }
         let mut incomplete = None;
         let task = task(&row, &notes);
         let class = Class::of(&row, &task);

@@ -57,6 +57,10 @@ crate::spec! {
         attention_by_replicas: bool = false,
         /// Type of perceptrons where it is another.
         perceptron: Option<DataType>,
+        /// Chips that it ran on by one of their names in `chips`, where its rows say less of them.
+        machine: Option<String>,
+        /// Whether times are those of kernels as a profiler records them, without the way from one to the next.
+        profiled: bool = false,
         /// Whether switches add up where they can.
         switch_sums: bool = true,
         /// What products compute in: in training where a row does not say and the chip has it, in inference whatever type of weights a row says.

@@ -24,14 +24,17 @@ impl Memory {
 }
 
 /// Weights on the fullest chip: layers divided among stages and tensor-parallel chips, experts among replicas too; embedding
-/// and head divided among the tensor-parallel chips of the first and last stage (on one stage both).
-pub fn weights(model: &LanguageModel, layout: &Layout) -> f64 {
+/// and head divided among the tensor-parallel chips of the first and last stage (on one stage both), the embedding not where the software keeps it whole.
+pub fn weights(model: &LanguageModel, layout: &Layout, whole_embedding: bool) -> f64 {
     let p = model.parameters();
     let (t, stages, ep) = (layout.tp as f64, layout.pp as f64, layout.ep as f64);
     let expert_layer =
         p.expert_layer.dense() + p.expert_layer.expert * (p.expert_layer.experts / ep + p.expert_layer.shared_experts);
     let layers = (p.dense_layers * p.dense_layer.total() + p.expert_layers * expert_layer) / stages / t;
-    let first = (p.embedding + p.positions + p.embedding_norm) / t;
+    // A table that is the head's too is divided with it.
+    let whole = whole_embedding && !model.tied_embeddings;
+    let table = if whole { p.embedding } else { p.embedding / t };
+    let first = table + (p.positions + p.embedding_norm) / t;
     let own_head = if model.tied_embeddings && layout.pp > 1 { p.head_matrices } else { p.head };
     let last = (own_head + p.final_norm) / t;
     let ends = if layout.pp > 1 { first.max(last) } else { first + last };
@@ -64,7 +67,9 @@ pub fn buffers(steps: &Steps, rows: f64, sequences: f64) -> f64 {
     let wide = width * (model.ffn_matrices() - 1) as f64 / t;
     let heads = model.heads as f64 * (model.query_width() + 2 * model.value_width()) as f64 / t;
     let scores = sequences * model.head_outputs() as f64 / t * 4.0;
-    rows * word * (2.0 * model.hidden as f64 + wide.max(heads)) + scores + steps.server.machine.stack.memory_reserve.0
+    let server = steps.server;
+    let own = server.machine.stack.memory_reserve.0 + (t - 1.0) * server.serving.peer_memory.0;
+    rows * word * (2.0 * model.hidden as f64 + wide.max(heads)) + scores + own
 }
 
 /// How many sequences are served at once, by memory.
@@ -85,7 +90,7 @@ pub struct Room {
 pub fn held(steps: &Steps, (prompt, generated): (u64, u64), n: u64) -> Memory {
     let micro = n.div_ceil(steps.layout.pp.max(1));
     Memory {
-        weights: weights(steps.model, &steps.layout),
+        weights: weights(steps.model, &steps.layout, steps.server.serving.whole_embedding),
         cache: n as f64 * cache_of_sequence(steps, prompt.saturating_add(generated)),
         buffers: buffers(steps, prompt.min(steps.server.serving.most_tokens) as f64, micro as f64),
     }

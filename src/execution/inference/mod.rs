@@ -285,11 +285,11 @@ impl Batch<'_> {
         let (mean, last) = self.seen();
         let peers = (steps.layout.tp.max(1) - 1) as f64;
         let host = Seconds { host: serving.request.0 + peers * serving.request_peer.0, ..Seconds::default() };
-        Wave {
-            prompt: through(each * self.prompt as f64, Pass::Prompt, count + pp - 1.0).plus(&host),
-            step: step(mean),
-            last_step: step(last).total(),
-        }
+        // Replicas that divide experts wait for the prompts of the others.
+        let others = (steps.layout.ep.max(1) - 1) as f64;
+        let waited = 1.0 + serving.replica_wait.0 * others;
+        let prompts = through(each * self.prompt as f64, Pass::Prompt, count + pp - 1.0);
+        Wave { prompt: prompts.times(waited).plus(&host), step: step(mean), last_step: step(last).total() }
     }
 }
 
@@ -312,6 +312,9 @@ pub fn predict_in_waves(
     (batch, wave): (u64, Option<u64>),
 ) -> Result<Prediction, Refusal> {
     check_degrees(model, &layout).map_err(Refusal::Degrees)?;
+    if server.serving.whole_contexts && model.window.is_some() {
+        return predict(server, &LanguageModel { window: None, ..model.clone() }, layout, batch);
+    }
     let batch = batch.max(1);
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
     let (prompt, generated) = (model.seq, model.generated.unwrap_or(0));

@@ -24,6 +24,8 @@ pub struct Server {
     pub kernel: f64,
     /// Cores along the side of the chip's mesh.
     pub side: f64,
+    /// Ranks that the software sees in a chip, among which heads are divided.
+    pub ranks: f64,
     /// The software.
     pub serving: Serving,
     /// Sequences come and go one by one, so that at any time their answers are half written: what of the memory they take on average counts.
@@ -52,17 +54,19 @@ impl Server {
         let serving = machine.stack.serving.unwrap_or_else(Serving::ideal);
         let share = machine.stack.product_share.0;
         let reached = |t: &DataType| (*t, kernels.burst_of(t.word()).efficiency.0 * share);
-        let held =
-            |t: &DataType| (*t, kernels.efficiency_of(t.word()).min(kernels.burst_of(t.word()).efficiency.0) * share);
+        let held = |t: &DataType| {
+            (*t, kernels.served_efficiency_of(t.word()).min(kernels.burst_of(t.word()).efficiency.0) * share)
+        };
         let burst = kernels.burst_of("");
+        let bandwidth = system.memory.0.bandwidth.0 * machine.stack.memory_share.0;
         let times = match &serving.waiting {
             Some(of) => {
                 let whole = kernels.tiles.iter().map(|tile| Tile { splits: 1, ..*tile }).collect();
                 let (tiles_at_once, vector_rows) = (of.tiles_at_once, of.vector_rows);
                 let own = Burst { wait: of.wait, tiles_at_once, vector_rows, ..burst };
-                KernelTimes::burst(&Kernels { tiles: whole, ..kernels.clone() }, &own, system.memory.0.bandwidth.0, 0.0)
+                KernelTimes::burst(&Kernels { tiles: whole, ..kernels.clone() }, &own, bandwidth, 0.0)
             }
-            None => KernelTimes::burst(kernels, &burst, system.memory.0.bandwidth.0, 0.0),
+            None => KernelTimes::burst(kernels, &burst, bandwidth, 0.0),
         };
         Ok(Self {
             kernels: times,
@@ -71,6 +75,7 @@ impl Server {
             attention_efficiency: burst.batched_efficiency.0 * share,
             kernel: serving.kernel.unwrap_or(kernels.launch).0,
             side: (system.chip.0.cores as f64).sqrt(),
+            ranks: 1.0,
             serving,
             steady: false,
             machine,

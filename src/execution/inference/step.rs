@@ -198,11 +198,12 @@ impl<'a> Steps<'a> {
                 self.server.kernels.fused(flop, self.attention_peak * self.server.attention_efficiency, bytes)
             }
             Pass::Token { context, cached } => {
-                let sharing = match model.latent_attention {
-                    None if self.server.serving.cache_each_head => (heads / self.kv_heads()).max(1.0),
-                    _ => 1.0,
-                };
-                let bytes = rows * cached * self.cache_bytes() * sharing;
+                let mut bytes = rows * cached * self.cache_bytes();
+                if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
+                    let few = rows * heads / self.server.ranks <= kernels.few as f64;
+                    let each = (heads / self.kv_heads()).max(1.0);
+                    bytes *= each / if few { kernels.few_rate } else { kernels.many_rate };
+                }
                 let compute = seen(context) / (self.attention_peak * self.server.attention_efficiency);
                 (bytes / self.server.cache_bandwidth(model)).max(compute)
             }
@@ -214,7 +215,8 @@ impl<'a> Steps<'a> {
         let ep = self.layout.ep as f64;
         let tokens = rows * ep;
         let here = count / ep;
-        if self.server.serving.experts == ExpertWork::EveryToken {
+        let serving = &self.server.serving;
+        if serving.experts == ExpertWork::EveryToken || serving.most_routed.is_some_and(|most| count > most as f64) {
             return (here, tokens);
         }
         let reached = here * (1.0 - (1.0 - (top_k / count).min(1.0)).powf(tokens.max(1.0)));
@@ -230,7 +232,9 @@ impl<'a> Steps<'a> {
         let word = model.types.activations.bytes();
         let firsts = (model.ffn_matrices() - 1) as f64;
         let mut weights = self.attention_products(rows);
-        let mut kernels = server.serving.layer_kernels as f64;
+        // Two norms are among them; each further one, and those of queries and keys, is a kernel too.
+        let further = model.norms().saturating_sub(2) + if model.qk_norm.is_some() { 2 } else { 0 };
+        let mut kernels = (server.serving.layer_kernels + further) as f64;
         let mut network = 2.0 * server.all_reduce(self.layout.tp, rows * h * word);
         let mut routed = 0.0;
         let width = match model.experts.filter(|_| with_experts) {
@@ -249,7 +253,7 @@ impl<'a> Steps<'a> {
                 kernels += server.machine.stack.expert_kernels as f64;
                 network += 2.0 * server.exchange(self.layout.ep, self.layout.tp).at(rows * k * h * word);
                 // Tokens are copied for each expert that gets them and added up behind: read and written both times.
-                routed = 2.0 * given * h;
+                routed = server.serving.routing * 2.0 * given * h;
                 f * given + shared
             }
             None => {
@@ -298,7 +302,8 @@ impl<'a> Steps<'a> {
             return Seconds::default();
         }
         let width = self.model.embedding_width() as f64;
-        let mut weights = self.product(1.0, n, words / self.layout.tp as f64, width);
+        let head = self.product(1.0, n, words / self.layout.tp as f64, width);
+        let mut weights = head / self.server.serving.head_share.0;
         if self.model.embedding_width.is_some() {
             weights += self.product(1.0, n, width, self.model.hidden as f64);
         }

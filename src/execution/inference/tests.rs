@@ -4,6 +4,7 @@ use super::search::{Goal, layouts};
 use super::*;
 use crate::spec::{Node, Reader};
 use crate::system::System;
+use crate::workload::language::DataType;
 
 /// A chip whose products are bound by its memory; `edits` replace parts of the text.
 fn system(edits: &[(&str, &str)]) -> System {
@@ -154,6 +155,15 @@ fn software_costs_what_it_says() {
     let shared = model(&[("heads: 2", "heads: 2, kv_heads: 1")]);
     let s = server(&[("cache_share: 1 ", "cache_share: 1, grouped_cache_efficiency: 0.5")]);
     close(predict(&s, &shared, ONE, 2).unwrap().step.attention, base.step.attention);
+    // Heads that read by themselves, twice what they share: four of two sequences are few; beyond that at half the rate.
+    let by_themselves = |few: u64| {
+        let heads = format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, many_rate: 0.5}} ");
+        predict(&server(&[("cache_share: 1 ", &heads)]), &shared, ONE, 2).unwrap().step.attention
+    };
+    close(by_themselves(4), base.step.attention);
+    close(by_themselves(3), 2.0 * base.step.attention);
+    // The head's product moves (8 + 40 + 20) x 2 B.
+    close(with("head_share: 0.5").tpot_s - base.tpot_s, 17.0);
     // A graph for 16 tokens reads 16 in every step.
     let compiled = server(&[("cache: contiguous", "cache: compiled, cache_block: 16")]);
     let p = predict(&compiled, &model(&[]), ONE, 1).unwrap();
@@ -168,6 +178,31 @@ fn window_bounds_context() {
     close(p.step.attention, 4.0 * 11.0 / 3.0);
     close(p.last_tpot_s, 161.5 + 16.0);
     assert_eq!(p.memory.cache, 4.0 * 32.0);
+    let whole = server(&[("cache_share: 1 ", "cache_share: 1, whole_contexts: true ")]);
+    let p = predict(&whole, &model(&[("heads: 2", "heads: 2, window: 4")]), ONE, 1).unwrap();
+    assert_eq!(p, predict(&whole, &model(&[]), ONE, 1).unwrap());
+}
+
+/// Two chips: an embedding of 10 x 4 of 2 B that each holds whole, and 1 kB for the other chip.
+#[test]
+fn what_chips_hold_whole() {
+    let two = ("size: 1", "size: 2");
+    let m = model(&[("heads: 2", "heads: 2, tied_embeddings: false")]);
+    let of = |edits: &[(&str, &str)]| predict(&server(edits), &m, Layout { tp: 2, ..ONE }, 1).unwrap().memory;
+    let divided = of(&[two]);
+    let whole = of(&[two, ("cache_share: 1 ", "cache_share: 1, whole_embedding: true, peer_memory: 1 kB ")]);
+    assert_eq!((whole.weights - divided.weights, whole.buffers - divided.buffers), (40.0, 1000.0));
+}
+
+/// Of a chip that trains at half its peak and serves at three quarters of it.
+#[test]
+fn a_server_under_load_reaches_what_it_serves_at() {
+    let chip = ("efficiency: 1, batched", "efficiency: 0.5, served_efficiency: {bf16: 0.75}, batched");
+    let burst = ("launch: 0 s", "launch: 0 s, burst: {efficiency: 0.9, batched_efficiency: 1, memory_efficiency: 1}");
+    let mut s = server(&[chip, burst]);
+    assert_eq!(s.efficiency(DataType::Bf16), 0.9);
+    s.steady = true;
+    assert_eq!(s.efficiency(DataType::Bf16), 0.75);
 }
 
 #[test]
@@ -191,11 +226,26 @@ fn experts_are_read_as_they_are_reached() {
     let every = predict(&shapes, &mixture, ONE, 1).unwrap();
     close(every.step.weights - one.step.weights, 2.0 * 3.0 * 176.0 / 8.0);
     close(every.step.vector - one.step.vector, 2.0 * 3.0 * 2.0 * 2.0 * (2.0 * 8.0 + 2.0 * 4.0) / 8.0);
+    // So also where there are more of them than tokens are routed among.
+    let most = |edit: &str| server(&[("size: 1", "size: 2"), ("10 kB", "100 kB"), ("cache_share: 1 ", edit)]);
+    let few = predict(&most("cache_share: 1, most_routed: 3 "), &mixture, ONE, 1).unwrap();
+    assert_eq!(
+        (few.step, predict(&most("cache_share: 1, most_routed: 4 "), &mixture, ONE, 1).unwrap().step),
+        (every.step, one.step)
+    );
+    // Three times the way of one token to its expert and back: two more of 2 x 4 words, in and out.
+    let sorted = predict(&most("cache_share: 1, routing: 3 "), &mixture, ONE, 1).unwrap();
+    close(sorted.step.vector - one.step.vector, 2.0 * 2.0 * 2.0 * 2.0 * 8.0 / 8.0);
     // Divided among two replicas each chip holds half of them and exchanges tokens.
     let split = predict(&s, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 64).unwrap();
     let whole = predict(&s, &mixture, Layout { dp: 2, ..ONE }, 64).unwrap();
     close(whole.memory.weights - split.memory.weights, 2.0 * 2.0 * 64.0 * 2.0);
     assert!(split.step.network > 0.0 && whole.step.network == 0.0);
+    // A quarter of the other replica's prompts.
+    let waiting = most("cache_share: 1, replica_wait: 0.25 ");
+    let waited = predict(&waiting, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 64).unwrap();
+    close(waited.ttft_s, 1.25 * split.ttft_s);
+    close(waited.tpot_s, split.tpot_s);
 }
 
 /// Twice the bandwidth is never slower, a longer context never faster, one more sequence never quicker, more memory never fewer at once.

@@ -77,6 +77,7 @@ fn kernels(lanes: u32) -> Kernels {
         tiles: vec![tile(16, 24, 1.0, 4), tile(8, 8, 0.6, 1)],
         efficiency: Fraction(0.8),
         type_efficiency: Table(Vec::new()),
+        served_efficiency: Table(Vec::new()),
         batched_efficiency: Fraction(0.4),
         vector: 8,
         unaligned: Fraction(0.2),
