@@ -1,6 +1,7 @@
 //! Tests of the whole: an independent program's figures, closed forms by hand, metamorphic relations, search against brute force.
 
 use super::block::{BlockKey, Blocks, Inner};
+use super::layer::{Kernels, Phase};
 use super::machine::{Machine, Traffic};
 use super::policy::Policy;
 use super::predict::{of_blocks, predict, predict_any};
@@ -477,9 +478,10 @@ fn what_does_not_suit_is_refused_with_what_would() {
     assert!(say(&moe, Execution { ep: 3, ..execution(1, 1, 3, 1) }).contains("ep = 3 does not divide the 4 experts"));
     assert!(say(&small, Execution { offload: Offload::All, ..execution(1, 1, 1, 1) }).contains("no second tier"));
     let chunks = Execution { schedule: Schedule::Interleaved, chunks: 2, ..execution(1, 2, 1, 1) };
-    // Embedding and head may stand for a layer each: 6 layers are 8 pieces, 7 are neither 4 nor 8.
-    assert!(predict_any(&m, &small, &chunks).is_ok());
-    assert!(say(&gpt(7, 1024, 8, 512, 24), chunks).contains("interleaved schedule needs layers"));
+    // Pieces need not be alike: the longer of two stages has four of seven layers, and the other waits half as long.
+    let time = |e: &Execution| predict_any(&m, &gpt(7, 1024, 8, 512, 24), e).unwrap().time;
+    close(time(&chunks).bubble, time(&execution(1, 2, 1, 1)).bubble / 2.0, 1e-9);
+    assert!(say(&gpt(6, 1024, 8, 512, 9), chunks).contains("interleaved schedule needs microbatches (9)"));
     let bf16 = model("layers: 4, hidden: 512, heads: 8, vocab: 1024, seq: 256, global_batch: 8");
     let bf16 = LanguageModel { types: crate::workload::language::Types::default(), ..bf16 };
     assert!(say(&bf16, execution(1, 1, 1, 1)).contains("no peak for bf16"));
@@ -623,4 +625,65 @@ fn half_of_the_products_lies_between() {
     assert!(none.time.total < half.time.total && half.time.total < full.time.total);
     let kept = |p: &super::predict::Prediction| p.memory.device.activations;
     assert!(full.memory.device.activations < kept(&half) && kept(&half) < kept(&none));
+}
+
+/// A collective delays what it runs beside by a share of its time. Hand-overs beside other pieces are waited for in none of 32 microbatches and two pieces, nor by three
+/// stages in the half of a bubble.
+#[test]
+fn what_runs_beside_other_work() {
+    let small = gpt(8, 1024, 8, 512, 64);
+    let of = |stack: &'static str, e: &Execution| {
+        predict_any(&machine(&Parts { stack, nodes: 2, ..Parts::default() }), &small, e).unwrap().time
+    };
+    let replicas = Execution { overlap_dp: true, ..execution(1, 1, 8, 1) };
+    let (free, delayed) = (of("", &replicas), of(", hidden_delays: 0.3", &replicas));
+    assert!(free.hidden > 0.0);
+    close(delayed.total - free.total, 0.3 * free.hidden, 1e-6);
+    let pieces = Execution { schedule: Schedule::Interleaved, chunks: 2, ..execution(1, 4, 2, 1) };
+    let (waiting, beside) = (of("", &pieces), of(", overlap_hand_over: true", &pieces));
+    assert!(waiting.hand_over > 0.0 && beside.hand_over == 0.0);
+    close(waiting.total - beside.total, waiting.hand_over * (1.0 + 1.5 / 64.0), 1e-6);
+    close(beside.hidden - waiting.hidden, waiting.hand_over, 1e-6);
+}
+
+/// Fragments of what comes and goes; gradients freed before activations grow; copies of two norms in 32 bits; both gathered inputs of two chips' halves.
+#[test]
+fn what_software_holds_besides() {
+    let small = gpt(4, 512, 8, 256, 8);
+    let of = |stack: &'static str, e: &Execution| {
+        predict_any(&machine(&Parts { stack, ..Parts::default() }), &small, e).unwrap().memory.device
+    };
+    let one = execution(1, 1, 8, 1);
+    let plain = of("", &one);
+    let comes_and_goes = plain.activations + plain.working + plain.head + plain.buffers;
+    close(of(", fragments: 0.1", &one).reserve, 0.1 * comes_and_goes, 1e-12);
+    let freed = |e| of(", frees_gradients: true", e).gradients;
+    close(freed(&one), (plain.gradients - plain.activations - plain.head).max(0.0), 1e-12);
+    close(freed(&execution(1, 1, 4, 1)), plain.gradients, 1e-12);
+    let copies = of(", norm_memory: 8 B", &one).activations - plain.activations;
+    close(copies, 4.0 * 2.0 * 256.0 * 512.0 * 8.0, 1e-9);
+    let parts = Execution { sequence_parallel: true, ..execution(2, 1, 4, 1) };
+    let kept = of(", keeps_gathered: true", &parts).activations - of("", &parts).activations;
+    close(kept, 4.0 * 2.0 * 128.0 * 512.0 * 2.0, 1e-9);
+}
+
+/// With as many tokens before a sample as in it, queries, keys, values and scores are of twice as many, and distances have a matrix for them and a product like the scores.
+#[test]
+fn segments_before_are_attended_to() {
+    let of = |more: &str| {
+        model(&format!("layers: 2, hidden: 512, heads: 8, vocab: 51200, seq: 256, global_batch: 1, {more}"))
+    };
+    let (plain, segments) = (of("position: none"), of("position: relative, segment_memory: 256, scored_words: 1000"));
+    let m = machine(&Parts { stack: ", attention: unfused", ..Parts::default() });
+    let flop = |model: &LanguageModel, name: &str| -> f64 {
+        let kernels = || Kernels::new(&m, model, BlockKey::of(&execution(1, 1, 1, 1)).division, 312e12);
+        let all = kernels().layer(false).into_iter().chain(kernels().head());
+        all.filter(|k| k.name == name && k.phase == Phase::Forward).map(|k| k.flop).sum()
+    };
+    for name in ["query_key_value", "scores", "values"] {
+        close(flop(&segments, name), 2.0 * flop(&plain, name), 1e-12);
+    }
+    close(flop(&segments, "distances"), 2.0 * 512.0 * 512.0 * 512.0 + flop(&segments, "scores"), 1e-12);
+    close(flop(&segments, "head"), 2.0 * 256.0 * 1000.0 * 512.0, 1e-12);
+    assert!(segments.chain().unwrap_err().contains("not as graphs"));
 }
