@@ -13,6 +13,8 @@
 //! wave     request + prompts + (generated - 1) x mean step
 //! ```
 //!
+//! Replicas that divide experts among them go from layer to layer together: prompts take 1 + `replica_wait` x (ep - 1) of this there.
+//!
 //! The prompts' pass ends with the first token, so that many steps follow; step j reads prompt + j tokens of context.
 //! A step is linear in the context while it is bound by the same resource, so its mean over the answer is the step at the mean
 //! context; a window enters by the mean of what it leaves. What is not modelled: arrivals, answers of different lengths, chunks of

@@ -8,15 +8,18 @@
 //! attention  prompt: 2 R seen (q + v) heads / t FLOP, one fused kernel; step: n x context x bytes of a token's keys and values
 //!            / B_cache, plus the same FLOP where they count more
 //! vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t, with experts + 2 R top_k h) words in and out
-//! kernels    their number x time from one to the next
+//! kernels    their number x time from one to the next, a kernel more for each norm beyond two
 //! mesh       of s x s cores: s x a in a step, s (h x b + s x c) in a prompt: signals that cross it (`serving.mesh`)
 //! network    2 all-reduces of R h words; with experts divided among e replicas, two exchanges of R x top_k x h words
 //! ```
 //!
 //! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
+//! Where query heads read a cache by themselves (`cache_heads`) those bytes count once for each, over the rate of the kernel for as many heads as n sequences
+//! have on a rank.
+//!
 //! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read; with
-//! `experts: every_token` each of the E computes all R. The head adds
-//! its product for the last token of each sequence and four passes over its scores (scaling, softmax, choice).
+//! `experts: every_token` each of the E computes all R, also where there are more than `most_routed`; the way to them and back moves `routing` times its least bytes. The head adds
+//! its product for the last token of each sequence, at `head_share` of the rate of others, and four passes over its scores (scaling, softmax, choice).
 
 use super::server::Server;
 use crate::model::kernel_time::Product;
