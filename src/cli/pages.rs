@@ -260,6 +260,7 @@ pub fn index() -> String {
         ("study", "many points: axes, rules, settings of the search, plots"),
         ("plan", "the decisions of a mapping and its figures"),
         ("execution", "how a language model is executed"),
+        ("serving", "how a batch of a language model is served"),
         ("cores", "the cores of a chip, for placing actors"),
         ("actors", "an actor graph"),
         ("placement", "which actor lies on which core"),
