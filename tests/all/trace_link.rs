@@ -180,8 +180,9 @@ fn converted_by_hand() {
     assert_eq!(all_reduce.kind, NodeType::Coll);
     assert_eq!(all_reduce.comm_type(), Some(CommType::AllReduce));
     assert_eq!(all_reduce.int("comm_size"), Some(2048)); // 1024 halves
-    assert_eq!(all_reduce.group().as_deref(), Some("0"));
-    assert_eq!(groups, "{\n  \"0\": [0, 1, 2, 3]\n}\n");
+    // Group 0 of the recording: to simulators that is all ranks.
+    assert_eq!(all_reduce.group().as_deref(), Some("1"));
+    assert_eq!(groups, "{\n  \"1\": [0, 1, 2, 3]\n}\n");
     assert_eq!((all_reduce.start_micros, all_reduce.duration_micros), (105, 60));
     assert_eq!(all_reduce.int("start_ns"), Some(105_000));
     // Its operator, and the GEMM whose event its stream waits for.
@@ -388,11 +389,14 @@ fn collectives_of_the_host() {
         let (trace, _) = both(&file("host"), &file("device"));
         assert_eq!((trace.rank, trace.world_size), (Some(rank), Some(2)));
         let (bytes, groups) = converted(&trace);
-        assert_eq!(groups, "{\n  \"0\": [0, 1]\n}\n");
+        assert_eq!(groups, "{\n  \"1\": [0, 1]\n}\n");
         let et = chakra::read_from(std::io::Cursor::new(bytes), Path::new("collectives")).unwrap();
         for n in et.nodes.iter().filter(|n| n.kind.communicates()) {
             kinds.insert(n.comm_type().map_or(n.kind.name(), |c| c.name().to_owned()));
-            assert_eq!(n.group().as_deref(), Some("0"), "{}", n.name);
+            assert_eq!(n.group().as_deref(), Some("1"), "{}", n.name);
+            // Its time is not its caller's too.
+            let caller = et.nodes.iter().find(|c| c.id + 1 == n.id).unwrap();
+            assert_eq!((caller.flag("is_cpu_op"), caller.int("exclusive_ns")), (Some(true), Some(0)), "{}", n.name);
             if n.comm_type() == Some(CommType::AllReduce) {
                 // A barrier is the sum of one element.
                 let bytes = if n.name.contains("barrier") { 4 } else { 64 * 4 };

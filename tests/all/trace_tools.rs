@@ -285,6 +285,27 @@ fn mismatches_between_ranks_are_found() {
 
 /// Every form of a trace leads to the same dot, GraphML and timeline; the timeline is in the file's order, whatever the order of the
 /// dependencies.
+/// Ranks that bring different bytes to an all-to-all are found, and each gets the most.
+#[test]
+fn uneven_all_to_alls() {
+    let scratch = crate::scratch::Scratch::new("trace_uneven");
+    for (bytes, out) in [("100", "less"), ("300", "more")] {
+        let pattern = ["--pattern", "all_to_all", "--ranks", "2", "--comm-size", bytes, "--out", out];
+        scratch.succeed(&[&["trace", "generate"], &pattern[..]].concat());
+    }
+    let (from, to) = (scratch.file("more/all_to_all.1.et"), scratch.file("less/all_to_all.1.et"));
+    std::fs::copy(from, to).unwrap();
+    let out = scratch.run(&["trace", "check", "less"]);
+    let told = String::from_utf8(out.stdout).unwrap();
+    assert!(!out.status.success() && told.contains("mismatch (bytes): rank 1, node 0"), "{told}");
+    let of = |folder: &str| {
+        let run = flowspace::trace::runs::load(Path::new(&scratch.file(folder)), None).unwrap();
+        flowspace::trace::runs::uneven(&run)
+    };
+    assert_eq!(of("less"), [(0, [(0, 300)].into())].into());
+    assert!(of("more").is_empty());
+}
+
 #[test]
 fn graphs_and_timelines_of_every_form_are_one() {
     let folder = scratch("graph_forms");
