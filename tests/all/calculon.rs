@@ -37,7 +37,7 @@ fn object(names: &Value, row: &Value) -> Map<String, Value> {
 }
 
 /// Ways in which our spaces of executions differ: a case may be refused for one of these alone.
-const REFUSED: [&str; 2] = ["pieces of layers (pp x chunks", "an interleaved schedule needs layers"];
+const REFUSED: [&str; 2] = ["pieces of layers (pp x chunks", "an interleaved schedule needs microbatches"];
 
 /// Seconds of what both models know, in this order.
 const PARTS: [&str; 8] = ["kernels", "again", "tp", "pp", "bubble", "dp", "optimizer", "offload"];
