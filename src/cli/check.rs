@@ -5,7 +5,6 @@ use crate::plan::{Plan, file};
 use crate::spec::Loader;
 use crate::spec::kind::FileKind;
 use clap::Args;
-use std::fmt::Display;
 use std::path::PathBuf;
 
 /// Arguments of `flowspace check`.
@@ -43,14 +42,9 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     let figures = crate::check::derive(&read.workload, &read.system, &read.decisions).map_err(|broken| {
         Failure::input(format!("{}: the plan is not feasible:\n{}", args.plan.display(), broken.join("\n")))
     })?;
-    if let (Some(result), false) = (&read.result, args.recost) {
-        compared(&args.plan.display(), "decisions", &result.differences(&figures))?;
-    }
+    let differences = read.result.as_ref().map(|result| result.differences(&figures));
     let plan = Plan { workload: read.workload, system: read.system, decisions: read.decisions, figures };
-    super::print(&present::figures_text(&plan));
-    if read.result.is_some() && !args.recost {
-        super::print("the figures of the file follow from its decisions\n");
-    }
+    told(args, "decisions", differences, &present::figures_text(&plan))?;
     if let Some(path) = &args.plan_out {
         let text = file::write(&read.workload_node, &read.system_node, &plan).map_err(Failure::input)?;
         output::write(path, text)?;
@@ -58,16 +52,25 @@ pub fn run(args: &CheckArgs) -> Result<i32, Failure> {
     Ok(0)
 }
 
-/// Refuses a file that states other figures than those of its decisions, or of its placement; each difference is a line.
-pub(super) fn compared(file: &dyn Display, of: &str, differences: &[String]) -> Result<(), Failure> {
-    if differences.is_empty() {
-        return Ok(());
+/// Prints what follows from a file, of whose stated figures `differences` are those that do not; none where it states none, or is not asked for them.
+///
+/// # Errors
+/// [`Failure`]: figures that differ, each a line.
+pub(super) fn told(args: &CheckArgs, of: &str, differences: Option<Vec<String>>, text: &str) -> Result<(), Failure> {
+    let file = args.plan.display();
+    let differences = differences.filter(|_| !args.recost);
+    let lines: Vec<String> = differences.iter().flatten().map(|d| format!("{file}: result.{d}")).collect();
+    if !lines.is_empty() {
+        return Err(Failure::input(format!(
+            "{file}: result: the figures are not those of the {of} (--recost derives new ones)\n{}",
+            lines.join("\n")
+        )));
     }
-    let lines: Vec<String> = differences.iter().map(|d| format!("{file}: result.{d}")).collect();
-    Err(Failure::input(format!(
-        "{file}: result: the figures are not those of the {of} (--recost derives new ones)\n{}",
-        lines.join("\n")
-    )))
+    super::print(text);
+    if differences.is_some() {
+        super::print(&format!("the figures of the file follow from its {of}\n"));
+    }
+    Ok(())
 }
 
 /// A placement.
@@ -81,19 +84,15 @@ fn placement(args: &CheckArgs, node: &crate::spec::Node) -> Result<i32, Failure>
     let read = crate::place::file::read(node)?;
     let figures = crate::place::check::derive(&read)
         .map_err(|broken| Failure::input(format!("{shown}: the placement is not feasible:\n{}", broken.join("\n"))))?;
-    if let (Some(result), false) = (&read.result, args.recost) {
-        compared(&shown, "placement", &crate::place::check::differences(&read, result, &figures))?;
-    }
-    super::print(&format!(
+    let differences = read.result.as_ref().map(|result| crate::place::check::differences(&read, result, &figures));
+    let text = format!(
         "bottleneck {}, largest over mean {:.4}, {} between cores, {} of {} cores used\n",
         crate::units::Seconds(figures.bottleneck_s),
         figures.imbalance,
         crate::units::Bytes(figures.cut_bytes),
         figures.used,
         read.cores.len()
-    ));
-    if read.result.is_some() && !args.recost {
-        super::print("the figures of the file follow from its placement\n");
-    }
+    );
+    told(args, "placement", differences, &text)?;
     Ok(0)
 }

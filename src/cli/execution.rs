@@ -339,17 +339,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
     let machine = &executions.machine;
     let pins = args.execution.pins(args);
     let pins = match trees.execution() {
-        Some(file) => {
-            let (typed, kept) = (given(&pins), file.pins());
-            let twice: Vec<&str> = given(&kept).into_iter().filter(|name| typed.contains(name)).collect();
-            if !twice.is_empty() {
-                return Err(Failure::input(format!(
-                    "{}: given twice: under `pin` of the file and as an option; leave one out",
-                    twice.join(", ")
-                )));
-            }
-            pins.or(kept)
-        }
+        Some(file) => execution_file::pins_of(file, pins)?,
         None => pins,
     };
     let clock = Deadline::after(args.time_limit);

@@ -1,17 +1,18 @@
 //! Execution files: read as the question of `map --plan`, written as its answer, derived again by `check`.
 
-use super::check::{CheckArgs, compared};
+use super::check::{CheckArgs, told};
 use super::executed::{Answer, text};
-use super::execution::read_model;
+use super::execution::{given, read_model};
 use super::map::MapArgs;
 use super::{Failure, output};
 use crate::deadline::Deadline;
 use crate::execution::file::{ExecutionResult, Whole, Written};
 use crate::execution::inference::file::ServingFile;
-use crate::execution::search::ROUNDING;
+use crate::execution::search::{Pins, ROUNDING};
 use crate::execution::{Execution, ExecutionFile, Machine, inference};
 use crate::mapping::executions::Executions;
 use crate::mapping::solver::Limits;
+use crate::plan::file::Stated;
 use crate::report::statement;
 use crate::spec::kind::FileKind;
 use crate::spec::{Loader, Node, Reader};
@@ -99,19 +100,47 @@ pub(super) fn of_file(file: &dyn std::fmt::Display, sentence: String) -> Failure
     Failure::input(if sentence.starts_with(&file) { sentence } else { format!("{file}: execution: {sentence}") })
 }
 
+/// An execution that stands alone, and its model.
+pub(super) fn read_whole(node: &Node, file: &dyn std::fmt::Display) -> Result<(Whole, LanguageModel), Failure> {
+    let whole = Whole::read(node)?;
+    match read_model(&whole.workload).filter(|model| model.pass == ModelPass::Training) {
+        Some(model) => Ok((whole, model)),
+        None => Err(Failure::input(format!("{file}: workload: an execution is of a language model's training"))),
+    }
+}
+
+/// Refuses decisions that a file keeps and an option gives.
+pub(super) fn refuse_twice(twice: &[&str]) -> Result<(), Failure> {
+    match twice.is_empty() {
+        true => Ok(()),
+        false => Err(Failure::input(format!(
+            "{}: given twice: under `pin` of the file and as an option; leave one out",
+            twice.join(", ")
+        ))),
+    }
+}
+
+/// The decisions that options and a file keep together.
+///
+/// # Errors
+/// [`Failure`]: one that both give.
+pub(super) fn pins_of(file: &ExecutionFile, options: Pins) -> Result<Pins, Failure> {
+    let (typed, kept) = (given(&options), file.pins());
+    let twice: Vec<&str> = given(&kept).into_iter().filter(|name| typed.contains(name)).collect();
+    refuse_twice(&twice)?;
+    Ok(options.or(kept))
+}
+
 /// An execution file's figures, derived again from its decisions: `flowspace check`.
 ///
 /// # Errors
 /// [`Failure`]: bad input, decisions that break a rule, figures that differ.
 pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
     output::check(&args.plan_out, output::files(node))?;
-    let Whole { file, workload, tree, system } = Whole::read(node)?;
+    let shown = args.plan.display();
+    let (Whole { file, workload, tree, system }, model) = read_whole(node, &shown)?;
     let named = [node, &workload, &tree].into_iter().flat_map(output::files);
     output::check(&args.plan_out, named)?;
-    let shown = args.plan.display();
-    let Some(model) = read_model(&workload).filter(|model| model.pass == ModelPass::Training) else {
-        return Err(Failure::input(format!("{shown}: workload: an execution is of a language model's training")));
-    };
     let clock = Deadline::never();
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
     if executions.decides_blocks() && file.mappings().is_empty() {
@@ -120,15 +149,12 @@ pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
         )));
     }
     let (prediction, plan) = executions.given(&file, node, clock).map_err(|e| of_file(&shown, e))?;
-    if let (Some(result), false) = (&file.result, args.recost) {
-        compared(&shown, "decisions", &result.differences(&ExecutionResult::of(&prediction, &system)))?;
-    }
+    let stated = file.result.as_ref().filter(|result| !result.is_empty());
+    let differences = stated.map(|result| result.differences(&ExecutionResult::of(&prediction, &system)));
     let statement = statement::of_given_execution(&system, true);
     let answer = Answer { prediction, found: None, plan, seconds: clock.seconds(), statement };
-    super::print(&text(&answer, &model, &system, &executions.machine, &Economics::default()));
-    if file.result.as_ref().is_some_and(|result| !result.is_empty()) && !args.recost {
-        super::print("the figures of the file follow from its decisions\n");
-    }
+    let text = text(&answer, &model, &system, &executions.machine, &Economics::default());
+    told(args, "decisions", differences, &text)?;
     if let Some(path) = &args.plan_out {
         let written = Written {
             source: file.source,

@@ -2,7 +2,7 @@
 
 use super::Failure;
 use super::args::time;
-use super::execution_file::Trees;
+use super::execution_file::{Trees, refuse_twice};
 use super::interrupt::Interrupt;
 use super::map::{Format, MapArgs};
 use super::present::{align, plain, significant};
@@ -106,20 +106,14 @@ pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees:
     };
     if let Some(file) = trees.serving() {
         let typed = [
-            (Decision::Tp, wanted.tp.is_some()),
-            (Decision::Pp, wanted.pp.is_some()),
-            (Decision::Dp, wanted.dp.is_some()),
-            (Decision::Ep, wanted.ep.is_some()),
-            (Decision::Batch, given.batch.is_some()),
+            ("--tp", Decision::Tp, wanted.tp.is_some()),
+            ("--pp", Decision::Pp, wanted.pp.is_some()),
+            ("--dp", Decision::Dp, wanted.dp.is_some()),
+            ("--ep", Decision::Ep, wanted.ep.is_some()),
+            ("--batch", Decision::Batch, given.batch.is_some()),
         ];
-        let twice = typed.iter().filter(|(decision, typed)| *typed && file.pin.contains(decision));
-        let twice: Vec<String> = twice.map(|(decision, _)| format!("--{}", decision.word())).collect();
-        if !twice.is_empty() {
-            return Err(Failure::input(format!(
-                "{}: given twice: under `pin` of the file and as an option; leave one out",
-                twice.join(", ")
-            )));
-        }
+        let twice = typed.iter().filter(|(_, decision, typed)| *typed && file.pin.contains(decision));
+        refuse_twice(&twice.map(|(option, ..)| *option).collect::<Vec<_>>())?;
         file.pin(&mut wanted);
     }
     let _interrupt = Interrupt::of_search();

@@ -13,7 +13,6 @@ use crate::mapping::solver::{Limits, Solver, SolverError};
 use crate::mapping::{Answer, compare, map, write_model};
 use crate::plan::{Decisions, file};
 use crate::progress::Waiting;
-use crate::spec::kind::FileKind;
 use crate::spec::{Loader, Node, Origin, Problems, Reader};
 use crate::system::System;
 use crate::system::economics::{Economics, RunLength};
@@ -320,18 +319,6 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
 pub(super) fn load(plan: Option<&Path>, workload: Option<&Path>, system: Option<&Path>) -> Result<Task, Failure> {
     if let Some(path) = plan {
         let node = Loader.load(path, None)?;
-        let other = match FileKind::of_tree(&node) {
-            Some(FileKind::Execution) => Some(
-                "an execution file, not a plan of a graph: `flowspace check`, `flowspace explain` and `flowspace map --plan` take it",
-            ),
-            Some(FileKind::Serving) => {
-                Some("a serving file, not a plan of a graph: `flowspace check` and `flowspace map --plan` take it")
-            }
-            _ => None,
-        };
-        if let Some(other) = other {
-            return Err(Failure::input(format!("{}: this is {other}", path.display())));
-        }
         let read = file::read(&node)?;
         return Ok(Task {
             pins: Pins {

@@ -1,10 +1,11 @@
 //! Serving files: written as the answer of `map`, derived again by `check`.
 
-use super::check::{CheckArgs, compared};
+use super::check::{CheckArgs, told};
 use super::execution::read_model;
 use super::{Failure, output};
 use crate::execution::inference::file::{self, Decision, ServingResult, Whole};
 use crate::execution::inference::{Prediction, Server};
+use crate::plan::file::Stated;
 use crate::spec::Node;
 use crate::system::System;
 use crate::workload::language::{LanguageModel, ModelPass};
@@ -27,13 +28,9 @@ pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
     };
     let server = Server::new(&system).map_err(|e| Failure::input(format!("{shown}: system: {e}")))?;
     let predicted = file.serve.predict(&server, &model).map_err(|e| Failure::input(format!("{shown}: serve: {e}")))?;
-    if let (Some(result), false) = (&file.result, args.recost) {
-        compared(&shown, "decisions", &result.differences(&ServingResult::of(&predicted, &system)))?;
-    }
-    super::print(&super::inference::given(&predicted, &model, &system));
-    if file.result.as_ref().is_some_and(|result| !result.is_empty()) && !args.recost {
-        super::print("the figures of the file follow from its decisions\n");
-    }
+    let stated = file.result.as_ref().filter(|result| !result.is_empty());
+    let differences = stated.map(|result| result.differences(&ServingResult::of(&predicted, &system)));
+    told(args, "decisions", differences, &super::inference::given(&predicted, &model, &system))?;
     if let Some(path) = &args.plan_out {
         write(path, &predicted, (&file.source, &file.pin), (&model, &system), (&workload, &tree))?;
     }

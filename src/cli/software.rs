@@ -1,5 +1,6 @@
 //! `flowspace explain` of executions of a language model: the best of them, what more of each resource brings, and what lies between what software takes and what is possible.
 
+use super::execution_file::{of_file as of_file_named, pins_of, read_whole};
 use super::explain::{ExplainArgs, Format, MORE};
 use super::present::{align, percent, plain};
 use super::{Failure, print};
@@ -69,20 +70,17 @@ fn typed(args: &ExplainArgs) -> Pins {
 /// # Errors
 /// [`Failure`]: bad input, decisions that break a rule.
 pub(super) fn of_file(args: &ExplainArgs, node: &Node) -> Result<i32, Failure> {
-    let Whole { file, workload, system, .. } = Whole::read(node)?;
-    let shown_name = node.origin.file.to_string();
-    let model = super::execution::read_model(&workload).filter(|m| m.pass == ModelPass::Training);
-    let model = model.ok_or_else(|| {
-        Failure::input(format!("{shown_name}: workload: an execution is of a language model's training"))
-    })?;
+    let name = &node.origin.file;
+    let (Whole { file, system, .. }, model) = read_whole(node, name)?;
+    let pins = pins_of(&file, typed(args))?;
     let executions = Executions::new(&system, &model, &Limits::default()).map_err(Failure::input)?;
     let own = if executions.decides_blocks() && file.mappings().is_empty() {
         executions.predict(&file.execution, Deadline::never()).map_err(|refusal| refusal.to_string())
     } else {
         executions.given(&file, node, Deadline::never())
     };
-    let (prediction, plan) = own.map_err(|e| super::execution_file::of_file(&shown_name, e))?;
-    let mut all = found(&model, &system, &typed(args).or(file.pins()), args.time_limit, args.by)?;
+    let (prediction, plan) = own.map_err(|e| of_file_named(name, e))?;
+    let mut all = found(&model, &system, &pins, args.time_limit, args.by)?;
     all.best = prediction;
     all.found.plan = plan;
     shown(args, &all, &model, &system)

@@ -7,6 +7,7 @@ use super::spec::Execution;
 use super::{Machine, Prediction};
 use crate::graph::Workload;
 use crate::model::Strategy;
+use crate::plan::file::Stated;
 use crate::plan::{Plan, TOLERANCE, file};
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader};
@@ -203,9 +204,11 @@ impl ExecutionResult {
             tolerance: TOLERANCE,
         }
     }
+}
 
-    fn all(&self) -> [(&'static str, Option<f64>); 8] {
-        [
+impl Stated for ExecutionResult {
+    fn figures(&self) -> Vec<(&'static str, Option<f64>)> {
+        vec![
             ("iteration_s", self.iteration_s),
             ("samples_per_s", self.samples_per_s),
             ("model_flop_utilization", self.model_flop_utilization),
@@ -217,14 +220,8 @@ impl ExecutionResult {
         ]
     }
 
-    /// Whether it states none.
-    pub fn is_empty(&self) -> bool {
-        self.all().iter().all(|(_, figure)| figure.is_none())
-    }
-
-    /// Compares with derived figures; every difference is a line.
-    pub fn differences(&self, derived: &Self) -> Vec<String> {
-        file::differences(&self.all(), &derived.all(), self.tolerance)
+    fn tolerance(&self) -> f64 {
+        self.tolerance
     }
 }
 
@@ -271,17 +268,7 @@ impl ExecutionFile {
 }
 
 /// An execution that stands alone, read.
-#[derive(Debug, Clone)]
-pub struct Whole {
-    /// What the file says.
-    pub file: ExecutionFile,
-    /// The tree of the workload.
-    pub workload: Node,
-    /// The tree of the system.
-    pub tree: Node,
-    /// The system.
-    pub system: System,
-}
+pub type Whole = file::Whole<ExecutionFile>;
 
 impl Whole {
     /// Reads a tree whose references are not yet resolved.
@@ -299,13 +286,8 @@ impl Whole {
                 problems.push(Problem { origin: node.origin.clone(), field: field.into(), message });
             }
         }
-        match file::subjects([spec.workload.as_ref(), spec.system.as_ref()], &mut problems) {
-            Some(of) => Ok(Self { file: spec, workload: of.workload_node, tree: of.system_node, system: of.system }),
-            None => {
-                problems.sort_by_key(|p| p.origin.line);
-                Err(Problems(problems))
-            }
-        }
+        let about = file::all_subjects([spec.workload.as_ref(), spec.system.as_ref()], problems)?;
+        Ok(Self::of(spec, about))
     }
 }
 

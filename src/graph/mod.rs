@@ -60,10 +60,19 @@ pub struct Workload {
     pub tokens_per_sample: Option<u64>,
     /// Bytes that all chips together hold through the run beside weights: embedding tables, the matrix of HPL.
     pub held_bytes: f64,
-    /// Whether what a layer hands to the next is divided among the chips of a tensor-parallel group: no reader of it has it whole on each. Else it may be either.
-    pub hands_over_parts: bool,
-    /// Whether what is kept for the backward pass is divided among these chips wherever a strategy of its producer divides it. Else it may lie whole on each.
-    pub keeps_parts: bool,
+    /// What must be divided among the chips of a tensor-parallel group.
+    pub divided: Divided,
+}
+
+/// What must not lie whole on each chip of a tensor-parallel group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+pub enum Divided {
+    /// Nothing: all may be either.
+    Free,
+    /// What a layer hands to the next: no reader of it has it whole.
+    HandedOver,
+    /// What is kept for the backward pass, wherever a strategy of its producer divides it.
+    Kept,
 }
 
 impl Workload {

@@ -162,8 +162,7 @@ fn key(workload: &Workload, system: &System) -> Key {
         training,
         tokens_per_sample: _,
         held_bytes,
-        hands_over_parts,
-        keeps_parts,
+        divided,
     } = workload;
     [*repeat, *global_batch, *micro_batch, kernels.len() as u64, tensors.len() as u64]
         .into_iter()
@@ -171,7 +170,8 @@ fn key(workload: &Workload, system: &System) -> Key {
     content.whole(blocks.len() as u64);
     blocks.iter().for_each(|block| content.whole(block.repeat));
     [*word_bytes, *held_bytes].into_iter().for_each(|x| content.real(x));
-    [*training, *hands_over_parts, *keeps_parts].into_iter().for_each(|x| content.flag(x));
+    content.flag(*training);
+    content.whole(*divided as u64);
     kernels.iter().for_each(|kernel| of_kernel(&mut content, kernel));
     tensors.iter().for_each(|tensor| of_tensor(&mut content, tensor));
     let Chip {

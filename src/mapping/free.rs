@@ -38,7 +38,7 @@ use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
 use crate::execution::search::{ONE_KEY, ROUNDING};
 use crate::execution::{Machine, Recompute};
-use crate::graph::{Kernel, Op, Phase, Workload};
+use crate::graph::{Divided, Kernel, Op, Phase, Workload};
 use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
 use crate::model::layout::{produced, required};
@@ -80,17 +80,6 @@ struct Good {
     tp: u64,
 }
 
-/// What a mapping is the fastest of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Among {
-    /// All.
-    All,
-    /// Those whose stages hand over parts only.
-    HandingOverParts,
-    /// Those that keep parts only, wherever a kernel's strategies leave it.
-    KeepingParts,
-}
-
 /// Shardings of cuts like one another that are looked at first.
 const MOST_KEPT: usize = 6;
 
@@ -103,8 +92,8 @@ pub struct Free {
     model: LanguageModel,
     /// The graphs by what is computed again and the replicas that share the experts, and the tokens.
     graphs: RefCell<HashMap<(Recompute, u64, u64), Rc<Graph>>>,
-    /// The mappings by cut and what they are the fastest of.
-    known: RefCell<HashMap<(BlockKey, Among), Option<Best>>>,
+    /// The fastest mappings by cut and what they divide.
+    known: RefCell<HashMap<(BlockKey, Divided), Option<Best>>>,
     /// The shardings that were best last.
     good: RefCell<HashMap<Good, Vec<Vec<Strategy>>>>,
     /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
@@ -244,20 +233,26 @@ impl Free {
         }
     }
 
-    /// The fastest mapping of a cut among some, with at least so much effort; `None` where there is none, or no time for it.
-    fn mapping(&self, key: &BlockKey, among: Among, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
-        let known = self.known.borrow().get(&(*key, among)).cloned();
+    /// The fastest mapping of a cut among those that divide so much, with at least so much effort; `None` where there is none, or no time for it.
+    fn mapping(
+        &self,
+        key: &BlockKey,
+        divided: Divided,
+        effort: u32,
+        deadline: Deadline,
+    ) -> Result<Option<Best>, String> {
+        let known = self.known.borrow().get(&(*key, divided)).cloned();
         if let Some(known) = &known
             && known.as_ref().is_none_or(|best| best.effort.is_none_or(|had| had >= effort))
         {
             return Ok(known.clone());
         }
-        let found = self.map(key, among, effort, deadline)?;
+        let found = self.map(key, divided, effort, deadline)?;
         // What had no time is not known.
         if found.is_none() && deadline.is_over() {
             return Ok(known.flatten());
         }
-        self.known.borrow_mut().insert((*key, among), found.clone());
+        self.known.borrow_mut().insert((*key, divided), found.clone());
         Ok(found)
     }
 
@@ -300,14 +295,10 @@ impl Free {
         Ok((blocks, plan))
     }
 
-    fn map(&self, key: &BlockKey, among: Among, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
+    fn map(&self, key: &BlockKey, divided: Divided, effort: u32, deadline: Deadline) -> Result<Option<Best>, String> {
         let d = &key.division;
         let Ok((workload, uses)) = self.cut(key) else { return Ok(None) };
-        let workload = Workload {
-            hands_over_parts: among == Among::HandingOverParts,
-            keeps_parts: among == Among::KeepingParts,
-            ..workload
-        };
+        let workload = Workload { divided, ..workload };
         let last = SETS.len() - 1;
         let effort = last.min(effort as usize);
         let good = Good { recompute: key.recompute, ep: d.ep, cp: d.cp, tp: d.tp };
@@ -326,7 +317,7 @@ impl Free {
             Ok(Answer::Mapped(plan, record)) => (plan, record),
             // None was found among few sets, which does not say that there is none.
             Err(MapError::NoPlanYet { .. }) if effort < last && !deadline.is_over() => {
-                return self.map(key, among, effort as u32 + 1, deadline);
+                return self.map(key, divided, effort as u32 + 1, deadline);
             }
             Ok(Answer::Infeasible(_)) | Err(MapError::NoPlanYet { .. }) => return Ok(None),
             Err(error) => return Err(error.to_string()),
@@ -425,12 +416,12 @@ impl Inner for Free {
     }
 
     fn best(&self, key: &BlockKey, bound: &Blocks, effort: u32, deadline: Deadline) -> Result<Vec<Best>, String> {
-        let Some(mut fastest) = self.mapping(key, Among::All, effort, deadline)? else { return Ok(Vec::new()) };
+        let Some(mut fastest) = self.mapping(key, Divided::Free, effort, deadline)? else { return Ok(Vec::new()) };
         // What hands over parts in a whole mapping's place may be slower, and still shorten a pipeline.
         if fastest.blocks.hand_over <= bound.hand_over * (1.0 + ROUNDING) {
             return Ok(vec![fastest]);
         }
-        let others = self.mapping(key, Among::HandingOverParts, effort, deadline)?;
+        let others = self.mapping(key, Divided::HandedOver, effort, deadline)?;
         if others.is_none() && deadline.is_over() {
             fastest.least.hand_over = bound.hand_over;
         }
@@ -441,7 +432,7 @@ impl Inner for Free {
         if key.division.tp == 1 {
             return Ok(None);
         }
-        self.mapping(key, Among::KeepingParts, effort, deadline)
+        self.mapping(key, Divided::Kept, effort, deadline)
     }
 
     fn guess(&self, key: &BlockKey) -> Option<Blocks> {

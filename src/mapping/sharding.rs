@@ -34,6 +34,7 @@ use super::elimination::{Eliminated, eliminate, near};
 use super::record::{SolveRecord, Status};
 use super::solver::{Limits, Milp, SolverError, solve};
 use crate::deadline::Deadline;
+use crate::graph::Divided;
 use crate::model::collective;
 use crate::model::compute::{Tiling, moved_bytes, tensor_bytes};
 use crate::model::energy;
@@ -301,11 +302,12 @@ fn open_strategies(
     if rules != Layouts::Flowspace || t == 1 {
         return open;
     }
-    let handed_over = workload.tensors.iter().filter(|t| workload.hands_over_parts && t.carried_from.is_some());
+    let handed_over =
+        workload.tensors.iter().filter(|t| workload.divided == Divided::HandedOver && t.carried_from.is_some());
     for u in handed_over.flat_map(|tensor| &tensor.consumers) {
         open[u.kernel].retain(|s| required(&workload.kernels[u.kernel], u.slot, *s, rules) != Layout::Replicated);
     }
-    if workload.keeps_parts {
+    if workload.divided == Divided::Kept {
         divide_kept(workload, rules, &mut open);
     }
     let shared =

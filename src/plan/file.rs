@@ -113,19 +113,62 @@ pub struct Subjects {
     pub system: System,
 }
 
-/// Compares the figures that a file states with derived ones of the same names; every difference is a line.
-pub fn differences(
-    stated: &[(&'static str, Option<f64>)],
-    derived: &[(&'static str, Option<f64>)],
-    tolerance: f64,
-) -> Vec<String> {
-    let both = stated.iter().zip(derived);
-    both.filter_map(|((what, stated), (_, derived))| {
-        let (stated, derived) = ((*stated)?, (*derived)?);
-        (!super::agree(stated, derived, tolerance))
-            .then(|| format!("{what}: the file says {stated}, its decisions give {derived}"))
+/// Figures that a file may state, and that its decisions give.
+pub trait Stated {
+    /// By name, in one order; none where they are not stated.
+    fn figures(&self) -> Vec<(&'static str, Option<f64>)>;
+    /// Largest relative difference allowed.
+    fn tolerance(&self) -> f64;
+
+    /// Whether none is stated.
+    fn is_empty(&self) -> bool {
+        self.figures().iter().all(|(_, figure)| figure.is_none())
+    }
+
+    /// Compares with derived figures; every difference is a line.
+    fn differences(&self, derived: &dyn Stated) -> Vec<String> {
+        let both = self.figures().into_iter().zip(derived.figures());
+        both.filter_map(|((what, stated), (_, derived))| {
+            let (stated, derived) = (stated?, derived?);
+            (!super::agree(stated, derived, self.tolerance())).then(|| difference(what, stated, derived))
+        })
+        .collect()
+    }
+}
+
+fn difference(what: &str, stated: f64, derived: f64) -> String {
+    format!("{what}: the file says {stated}, its decisions give {derived}")
+}
+
+/// A file with decisions that stands alone, read: the workload and the system are in it.
+#[derive(Debug, Clone)]
+pub struct Whole<F> {
+    /// What the file says.
+    pub file: F,
+    /// The tree of the workload, its references resolved.
+    pub workload: Node,
+    /// The tree of the system.
+    pub tree: Node,
+    /// The system.
+    pub system: System,
+}
+
+impl<F> Whole<F> {
+    /// Of a file and what it is about.
+    pub fn of(file: F, about: Subjects) -> Self {
+        Self { file, workload: about.workload_node, tree: about.system_node, system: about.system }
+    }
+}
+
+/// [`subjects`] of a file in which nothing else can be wrong but `problems`.
+///
+/// # Errors
+/// All [`Problems`] of the file, its workload and its system.
+pub fn all_subjects(parts: [Option<&Node>; 2], mut problems: Vec<Problem>) -> Result<Subjects, Problems> {
+    subjects(parts, &mut problems).ok_or_else(|| {
+        problems.sort_by_key(|p| p.origin.line);
+        Problems(problems)
     })
-    .collect()
 }
 
 /// The workload and the system that stand in a file, where they do; what is wrong with them joins the problems.
@@ -280,7 +323,7 @@ pub fn of_kernels(
 impl ResultSpec {
     /// Compares with derived figures; every difference is a line.
     pub fn differences(&self, figures: &Figures) -> Vec<String> {
-        let single = [
+        let both = [
             ("iteration_s", self.iteration_s, figures.iteration_s()),
             ("layer_s", self.layer_s, figures.layer_s),
             ("flop_per_iteration", self.flop_per_iteration, figures.flop_per_iteration),
@@ -290,9 +333,12 @@ impl ResultSpec {
             ("energy_j", self.energy_j, figures.energy.total()),
             ("dram_bytes", self.dram_bytes, figures.memory.total()),
         ];
-        let (stated, derived): (Vec<_>, Vec<_>) =
-            single.iter().map(|(what, stated, derived)| ((*what, *stated), (*what, Some(*derived)))).unzip();
-        let mut out = differences(&stated, &derived, self.tolerance);
+        let differs = |stated: f64, derived: f64| !super::agree(stated, derived, self.tolerance);
+        let single = both.into_iter().filter_map(|(what, stated, derived)| Some((what, stated?, derived)));
+        let mut out: Vec<String> = single
+            .filter(|(_, stated, derived)| differs(*stated, *derived))
+            .map(|(what, stated, derived)| difference(what, stated, derived))
+            .collect();
         if let Some(stated) = &self.partition_s {
             if stated.len() != figures.partitions.len() {
                 out.push(format!(
@@ -302,11 +348,8 @@ impl ResultSpec {
                 ));
             }
             for (p, (stated, derived)) in stated.iter().zip(&figures.partitions).enumerate() {
-                if !super::agree(*stated, derived.time_s, self.tolerance) {
-                    out.push(format!(
-                        "partition_s.[{p}]: the file says {stated}, its decisions give {}",
-                        derived.time_s
-                    ));
+                if differs(*stated, derived.time_s) {
+                    out.push(difference(&format!("partition_s.[{p}]"), *stated, derived.time_s));
                 }
             }
         }

@@ -100,7 +100,7 @@ impl FileKind {
 
     /// Whether one key alone tells it, which no other kind of file has.
     pub fn is_marked(self) -> bool {
-        matches!(self, Self::Plan | Self::Study | Self::Placement | Self::Trace)
+        matches!(self, Self::Plan | Self::Serving | Self::Study | Self::Placement | Self::Trace)
     }
 
     /// What takes such a file.

@@ -473,9 +473,8 @@ fn read_execution(
     let pieces = most.and_then(|most| (2..=most.min(64)).rev().find(divides));
     let chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
     let recompute = if inference { Recompute::None } else { recompute(row, notes, source, assumed) };
-    // MaxText's column is samples of a chip; the chips of a tensor-parallel group share theirs, and there is one microbatch.
-    let a_chip = row.workload.contains("MaxText");
-    let micro_batch = match (row.micro_batch.filter(|_| !a_chip), row.global_batch) {
+    // The chips of a tensor-parallel group share their samples.
+    let micro_batch = match (row.micro_batch.filter(|_| !row.batch_of_chip()), row.global_batch) {
         (Some(micro), _) => micro,
         (None, Some(batch)) if inference => batch.max(1),
         (None, Some(batch)) if notes.accumulation.is_some_and(|times| batch % dp.saturating_mul(times).max(1) == 0) => {

@@ -70,13 +70,15 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
 
 /// An execution whose microbatches are not stated with the largest that fits: they divide the samples of a replica.
 fn in_memory(machine: &Machine, model: &LanguageModel, point: &Point, execution: Execution) -> Execution {
-    // MaxText computes a chip's samples at once.
-    let open = point.row.micro_batch.is_none() && point.notes.accumulation.is_none() && execution.pp == 1;
+    let open = point.row.micro_batch.is_none()
+        && point.notes.accumulation.is_none()
+        && execution.pp == 1
+        && !point.row.batch_of_chip();
     let samples = execution.micro_batch;
     let divisors = (1..=samples).rev().filter(|micro| samples.is_multiple_of(*micro));
     let mut smaller = divisors.map(|micro_batch| Execution { micro_batch, ..execution.clone() });
     let fits = |e: &Execution| predict_any(machine, model, e).is_ok_and(|p| p.memory.fits());
-    match open && !point.row.workload.contains("MaxText") {
+    match open {
         true => smaller.find(fits).unwrap_or(Execution { micro_batch: 1, ..execution.clone() }),
         false => execution,
     }

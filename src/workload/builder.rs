@@ -1,6 +1,6 @@
 //! What the generators of workloads build their graphs with.
 
-use crate::graph::{Axis, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
+use crate::graph::{Axis, Divided, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
 use crate::units::Bytes;
 
 /// A graph under construction: kernels made by [`Builder::add`] alone write the tensor of their own index.
@@ -76,8 +76,7 @@ impl Builder {
             training,
             tokens_per_sample: Some(seq),
             held_bytes: 0.0,
-            hands_over_parts: false,
-            keeps_parts: false,
+            divided: Divided::Free,
         }
     }
 

@@ -13,7 +13,7 @@
 
 use super::builder::Builder;
 use super::dfmodel_layer::Pass;
-use crate::graph::{Collective, CollectiveKind, Op, Phase, Scope, Slot, WeightOf, Workload};
+use crate::graph::{Collective, CollectiveKind, Divided, Op, Phase, Scope, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -193,8 +193,7 @@ impl DlrmSpec {
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
             held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.word.0,
-            hands_over_parts: false,
-            keeps_parts: false,
+            divided: Divided::Free,
             tokens_per_sample: None,
         }
     }

@@ -1,7 +1,8 @@
 //! Graphs written out kernel by kernel.
 
 use crate::graph::{
-    Axis, Block, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, WeightOf, Workload,
+    Axis, Block, Collective, CollectiveKind, Divided, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, WeightOf,
+    Workload,
 };
 use crate::spec::{Node, Origin, Problem, Problems, Reader, Value};
 use crate::units::{Bytes, Flop};
@@ -504,8 +505,7 @@ impl GraphSpec {
             training: self.training,
             tokens_per_sample: self.tokens_per_sample,
             held_bytes: self.held.0,
-            hands_over_parts: false,
-            keeps_parts: false,
+            divided: Divided::Free,
         })
     }
 }

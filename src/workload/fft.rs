@@ -7,7 +7,7 @@
 //! Lengths and radices may be any: N1 and N2 are in `sizes`.
 
 use super::builder::Builder;
-use crate::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
+use crate::graph::{Axis, Collective, CollectiveKind, Divided, Op, Phase, Scope, Slot, Spread, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -122,8 +122,7 @@ impl FftSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.length as f64 * self.word.0,
-            hands_over_parts: false,
-            keeps_parts: false,
+            divided: Divided::Free,
             tokens_per_sample: None,
         }
     }

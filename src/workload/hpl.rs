@@ -18,7 +18,7 @@
 //! The triangular solve of the last rows (2 n^2 FLOP) is not in the graph.
 
 use super::builder::Builder;
-use crate::graph::{Axis, Collective, CollectiveKind, Op, Phase, Scope, Slot, Spread, Workload};
+use crate::graph::{Axis, Collective, CollectiveKind, Divided, Op, Phase, Scope, Slot, Spread, Workload};
 use crate::spec::{Node, Reader};
 use crate::units::Bytes;
 
@@ -109,8 +109,7 @@ impl HplSpec {
             micro_batch: 1,
             training: false,
             held_bytes: self.words(self.n, self.n),
-            hands_over_parts: false,
-            keeps_parts: false,
+            divided: Divided::Free,
             tokens_per_sample: None,
         }
     }

@@ -3,7 +3,7 @@
 use super::link::{Sources, linked, read_and_link};
 use crate::cli::args::whole;
 use crate::cli::{Failure, output};
-use crate::trace::chakra::CommGroups;
+use crate::trace::chakra::{CommGroups, CommType};
 use crate::trace::convert::{Conversion, ConvertReport, write_to};
 use crate::trace::link::LinkedTrace;
 use crate::trace::output::{fill, no_other_run};
@@ -64,6 +64,7 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     no_other_run(folder, &beginning.to_string_lossy(), |rank| run.contains_key(&rank), false)
         .map_err(|e| Failure::input(e.to_string()))?;
+    let mut exchanges = false;
     for (rank, pair) in &run {
         let Some(device) = &pair.device else {
             let host = pair.host.as_deref().unwrap_or(Path::new("")).display();
@@ -71,9 +72,12 @@ pub fn run(args: &ConvertArgs) -> Result<i32, Failure> {
                 "{host}: rank {rank} has no Kineto trace beside its host trace: expected one in this folder whose name has the same rank (such as device.{rank}.json.gz)"
             )));
         };
-        read_and_convert(args, *rank, pair, device, BTreeMap::new())?;
+        let report = read_and_convert(args, *rank, pair, device, BTreeMap::new())?;
+        exchanges |= report.communication.contains_key(CommType::AllToAll.name());
     }
-    even(args, &run)?;
+    if exchanges {
+        even(args, &run)?;
+    }
     Ok(0)
 }
 
@@ -83,10 +87,10 @@ fn read_and_convert(
     pair: &Pair,
     device: &Path,
     sizes: BTreeMap<u64, u64>,
-) -> Result<(), Failure> {
+) -> Result<ConvertReport, Failure> {
     let (mut trace, _) = read_and_link(pair.host.as_deref(), device, &args.sources.steps)?;
     trace.rank = Some(rank);
-    one(args, &trace, sizes).map(drop)
+    one(args, &trace, sizes).map(|conversion| conversion.report)
 }
 
 /// Writes the ranks again whose all-to-alls have fewer bytes than those of others: simulators wait for ever where ranks differ.

@@ -2,8 +2,9 @@
 
 use super::search::Wanted;
 use super::{Layout, Prediction, Refusal, Server, predict_in_waves};
+use crate::plan::file::Stated;
 use crate::plan::{TOLERANCE, file};
-use crate::spec::{Node, Problem, Problems, Reader};
+use crate::spec::{Node, Problems, Reader};
 use crate::system::{System, price};
 use crate::workload::language::LanguageModel;
 use serde_json::json;
@@ -137,9 +138,11 @@ impl ServingResult {
             tolerance: TOLERANCE,
         }
     }
+}
 
-    fn all(&self) -> [(&'static str, Option<f64>); 10] {
-        [
+impl Stated for ServingResult {
+    fn figures(&self) -> Vec<(&'static str, Option<f64>)> {
+        vec![
             ("ttft_s", self.ttft_s),
             ("last_ttft_s", self.last_ttft_s),
             ("tpot_s", self.tpot_s),
@@ -153,14 +156,8 @@ impl ServingResult {
         ]
     }
 
-    /// Whether it states none.
-    pub fn is_empty(&self) -> bool {
-        self.all().iter().all(|(_, figure)| figure.is_none())
-    }
-
-    /// Compares with derived figures; every difference is a line.
-    pub fn differences(&self, derived: &Self) -> Vec<String> {
-        file::differences(&self.all(), &derived.all(), self.tolerance)
+    fn tolerance(&self) -> f64 {
+        self.tolerance
     }
 }
 
@@ -181,17 +178,7 @@ impl ServingFile {
 }
 
 /// A serving file, read.
-#[derive(Debug, Clone)]
-pub struct Whole {
-    /// What the file says.
-    pub file: ServingFile,
-    /// The tree of the workload.
-    pub workload: Node,
-    /// The tree of the system.
-    pub tree: Node,
-    /// The system.
-    pub system: System,
-}
+pub type Whole = file::Whole<ServingFile>;
 
 impl Whole {
     /// Reads a tree whose references are not yet resolved.
@@ -200,14 +187,8 @@ impl Whole {
     /// All [`Problems`] of the file, its workload and its system.
     pub fn read(node: &Node) -> Result<Self, Problems> {
         let spec: ServingFile = Reader::read(node)?;
-        let mut problems: Vec<Problem> = Vec::new();
-        match file::subjects([Some(&spec.workload), Some(&spec.system)], &mut problems) {
-            Some(of) => Ok(Self { file: spec, workload: of.workload_node, tree: of.system_node, system: of.system }),
-            None => {
-                problems.sort_by_key(|p| p.origin.line);
-                Err(Problems(problems))
-            }
-        }
+        let about = file::all_subjects([Some(&spec.workload), Some(&spec.system)], Vec::new())?;
+        Ok(Self::of(spec, about))
     }
 }
 

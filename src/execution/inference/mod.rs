@@ -315,7 +315,8 @@ pub fn predict_in_waves(
 ) -> Result<Prediction, Refusal> {
     check_degrees(model, &layout).map_err(Refusal::Degrees)?;
     if server.serving.whole_contexts && model.window.is_some() {
-        return predict(server, &LanguageModel { window: None, ..model.clone() }, layout, batch);
+        let whole = LanguageModel { window: None, ..model.clone() };
+        return predict_in_waves(server, &whole, layout, (batch, wave));
     }
     let batch = batch.max(1);
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;

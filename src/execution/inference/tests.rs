@@ -47,6 +47,19 @@ fn close(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-6 * expected.abs(), "found {found}, expected {expected}");
 }
 
+/// Waves that are given are those that are taken, also where windows are left out; more than a replica has are refused.
+#[test]
+fn waves_that_are_given() {
+    let windowed = model(&[("seq: 2", "window: 3, seq: 2")]);
+    for edits in [&[][..], &[("cache_share: 1 ", "cache_share: 1, whole_contexts: true ")]] {
+        let server = server(edits);
+        let of = |wave| predict_in_waves(&server, &windowed, ONE, (4, wave));
+        assert_eq!(of(Some(1)).map(|p| (p.wave, p.waves)), Ok((1, 4)), "{edits:?}");
+        assert_eq!(of(None).map(|p| p.wave), Ok(4), "{edits:?}");
+        assert_eq!(of(Some(5)).unwrap_err().to_string(), "wave 5: expected 1 to 4, the sequences of a replica");
+    }
+}
+
 /// One row, bf16. Products of a layer: 12 x 4 in 128 B, 4 x 4 in 48 B, 8 x 4 and 4 x 8 in 88 B each: 352 B, 44 s. A token's keys and values
 /// 16 B: 2 s for each token of context. Norms and function: 2 x 2 x (6 x 4 + 2 x 8) = 160 B, 20 s. Head: 10 x 4 in 108 B, four passes
 /// over 10 scores of 4 B: 33.5 s. Two layers: 161.5 + 4 context. The prompt's pass gives the first of four tokens; the three steps after it see

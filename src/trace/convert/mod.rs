@@ -178,7 +178,6 @@ impl<'a> Conversion<'a> {
         };
         for e in &trace.edges {
             let (Some(a), Some(b)) = (trace.node(e.from), trace.node(e.to)) else { continue };
-            let at = |n: &LinkedNode, end: End| if end == End::Start { n.start_ns } else { n.end_ns() };
             let report = &mut self.report;
             match e.kind {
                 EdgeKind::Launch => {}
@@ -189,9 +188,9 @@ impl<'a> Conversion<'a> {
                     let to = if e.to_end == End::Start && b.kind != NodeKind::Call {
                         Some(e.to)
                     } else {
-                        after(b.place, at(b, e.to_end))
+                        after(b.place, b.at(e.to_end))
                     };
-                    add(before(a.place, at(a, e.from_end)), to, report);
+                    add(before(a.place, a.at(e.from_end)), to, report);
                 }
             }
         }
@@ -225,11 +224,7 @@ impl<'a> Conversion<'a> {
             // Who carries out a collective is through when it is.
             deps.extend(self.carried.get(&i).and_then(|caller| self.id(*caller)).map(|id| id + 1).filter(|d| *d < id));
             let on_device = node.kind.on_device();
-            let mut parent = node.parent;
-            while let Some(p) = parent.filter(|&p| self.id(p).is_none()) {
-                parent = trace.node(p).and_then(|n| n.parent);
-            }
-            let parent = parent.and_then(|p| self.id(p));
+            let parent = operator(trace, node.parent).and_then(|p| self.id(p));
             if on_device {
                 deps.extend(parent);
             } else if let Some(slot) = last.get_mut(node.place as usize) {
@@ -360,6 +355,14 @@ fn texts(io: &super::link::Io) -> [&str; 3] {
     [&io.values, &io.shapes, &io.types]
 }
 
+/// The node itself, or where it is a call what the call is in.
+fn operator(trace: &LinkedTrace, mut node: Option<u32>) -> Option<u32> {
+    while let Some(call) = node.and_then(|i| trace.node(i)).filter(|n| n.kind == NodeKind::Call) {
+        node = call.parent;
+    }
+    node
+}
+
 /// Time that each call spent waiting for the device, and each host node for other threads.
 fn waited(trace: &LinkedTrace) -> HashMap<u32, Ns> {
     let mut waited: HashMap<u32, Ns> = HashMap::new();
@@ -389,18 +392,14 @@ fn paused(trace: &LinkedTrace) -> Vec<(u32, Ns)> {
         }
     }
     points.iter_mut().for_each(|points| points.sort_unstable());
-    let at = |n: &LinkedNode, end: End| if end == End::Start { n.start_ns } else { n.end_ns() };
     let paused = |e: &super::link::Edge| {
         let (from, to) = (trace.node(e.from)?, trace.node(e.to)?);
-        let (woken, until) = (at(from, e.from_end), at(to, e.to_end));
+        let (woken, until) = (from.at(e.from_end), to.at(e.to_end));
         let own = points.get(to.place as usize)?;
         let since = own.get(own.partition_point(|t| *t < until).checked_sub(1)?)?;
         // Until it ends a node itself waits, until it starts the one around it.
-        let mut waits = if e.to_end == End::Finish { Some(e.to) } else { to.parent };
-        while let Some(i) = waits.filter(|i| trace.node(*i).is_some_and(|n| n.kind == NodeKind::Call)) {
-            waits = trace.node(i).and_then(|n| n.parent);
-        }
-        Some((waits?, (woken.min(until) - since).max(0)))
+        let waits = operator(trace, if e.to_end == End::Finish { Some(e.to) } else { to.parent })?;
+        Some((waits, woken.min(until).saturating_sub(*since).max(0)))
     };
     wakes().filter_map(paused).collect()
 }
@@ -414,10 +413,7 @@ fn own_times(trace: &LinkedTrace, waited: &HashMap<u32, Ns>) -> Vec<u64> {
             continue;
         }
         // What is in a call belongs to the operator around the call; of calls only the waiting counts.
-        let mut parent = n.parent;
-        while let Some(p) = parent.and_then(|p| trace.node(p)).filter(|p| p.kind == NodeKind::Call) {
-            parent = p.parent;
-        }
+        let parent = operator(trace, n.parent);
         if n.kind != NodeKind::Call
             && let Some(own) = own.get_mut(i as usize)
         {

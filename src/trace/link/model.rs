@@ -136,6 +136,14 @@ impl LinkedNode {
         self.start_ns.saturating_add(i64::try_from(self.dur_ns).unwrap_or(i64::MAX))
     }
 
+    /// When one end of it is.
+    pub fn at(&self, end: End) -> Ns {
+        match end {
+            End::Start => self.start_ns,
+            End::Finish => self.end_ns(),
+        }
+    }
+
     /// Whether it marks a step of the profiler.
     pub fn is_step(&self) -> bool {
         self.kind == NodeKind::Annotation && self.name.starts_with("ProfilerStep")

@@ -315,9 +315,7 @@ fn host_arcs(trace: &LinkedTrace, list: &mut Vec<(u32, Arc)>) {
     }
     for e in &trace.edges {
         let (from, to) = (event(e.from, e.from_end), event(e.to, e.to_end));
-        let at = |node: u32, end: End| {
-            trace.node(node).map_or(0, |n| if end == End::Start { n.start_ns } else { n.end_ns() })
-        };
+        let at = |node: u32, end: End| trace.node(node).map_or(0, |n| n.at(end));
         let (takes, kind) = match e.kind {
             EdgeKind::Host => (rest.get(&to).copied().unwrap_or(0), ArcKind::HostWait),
             EdgeKind::Wake => (at(e.to, e.to_end) - at(e.from, e.from_end), ArcKind::Wake),
@@ -369,7 +367,7 @@ fn device_arcs(
         let Some((n, h)) = trace.node(e.to).zip(held.get(e.to as usize)) else { continue };
         let Some(from) = trace.node(e.from) else { continue };
         let c = delays::column(n.kind, n.device());
-        let at = if e.from_end == End::Start { from.start_ns } else { from.end_ns() };
+        let at = from.at(e.from_end);
         let (usual, kind) = match e.kind {
             EdgeKind::Launch => (typical.launch_ns.get(c).copied().unwrap_or(0), ArcKind::Launch),
             // Started early on purpose: how early is the trace's own knowledge.

@@ -23,7 +23,7 @@ use super::parallel::Parallel;
 use super::program::{Origin, Part, Program, Step};
 use super::recover::Role;
 use crate::graph::{Axis, Collective, CollectiveKind, Kernel, Op, Phase, Scope, Shape, Slot, Tensor, Use, Workload};
-use crate::graph::{WeightOf, operand_size};
+use crate::graph::{Divided, WeightOf, operand_size};
 use crate::trace::ops::Class;
 use crate::trace::ops::call::{Arg, TensorArg, product};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -169,8 +169,7 @@ pub fn build(program: &Program, parallel: &Parallel, batch: u64, (word, types): 
         training: program.trains(),
         tokens_per_sample: None,
         held_bytes: builder.left_out.vector_bytes * (parallel.tp * parallel.dp) as f64 + others,
-        hands_over_parts: false,
-        keeps_parts: false,
+        divided: Divided::Free,
     };
     Built { workload, left_out: builder.left_out }
 }

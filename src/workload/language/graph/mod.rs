@@ -24,7 +24,7 @@ use super::flop::AttentionCount;
 use super::spec::{LanguageModel, ModelPass};
 use crate::graph::adjoint::Adjoint;
 use crate::graph::chain::MOST_UNITS;
-use crate::graph::{Block, Workload};
+use crate::graph::{Block, Divided, Workload};
 use crate::spec::{Node, Problem};
 use crate::workload::language::Position;
 use net::{Net, Sequence};
@@ -123,8 +123,7 @@ impl LanguageModel {
             training: sequence.training,
             tokens_per_sample: Some(sequence.tokens),
             held_bytes: 0.0,
-            hands_over_parts: false,
-            keeps_parts: false,
+            divided: Divided::Free,
         }
     }
 
