@@ -4,8 +4,7 @@ Usage: python3 scripts/trace-speed.py [--flowspace PROGRAM] [--traces FOLDER] [-
 
 FOLDER has the recorded traces (`../shared/traces` beside the checkout); the long files are made of them in the work folder by repetition, times, ids
 and correlations moved on: 45 MB and 225 MB of Kineto, 233 MB of .et; with --large 10 million Kineto entries (2 GB). Each command runs N
-times (5); the run with the least processor time counts, and the largest memory. Prints the table of docs/performance.md. The program should be
-one of the shipped profile, which .cargo/config.toml of a checkout lowers: cargo build --release --config profile.release.package.flowspace.opt-level=3
+times (5); the run with the least processor time counts, and the largest memory. Prints the table of docs/performance.md.
 """
 import argparse
 import datetime

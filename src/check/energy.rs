@@ -107,6 +107,11 @@ impl Derivation<'_> {
             links: 0.0,
             switches: 0.0,
         };
+        // A memory to offload to is there whether anything is offloaded or not.
+        if let Some(second) = &self.system.offload {
+            let second = &second.0;
+            idle.memory += chips * second.bandwidth.0 / 1e9 * unit(second.power.0 * second.idle_share.0) * seconds;
+        }
         let port_w = self.system.network.switch.as_ref().map_or(0.0, |s| unit(s.0.power.0));
         for ((links, ports), d) in link_and_switch_bandwidth(self.system).iter().zip(&self.system.network.dimensions) {
             if chips > 1.0 {

@@ -237,8 +237,8 @@ pub(super) fn to_json(
             "capacity_bytes": p.memory.capacity,
             "second_tier_bytes": p.memory.second_tier,
         },
-        "cost_usd": cost.total(),
-        "power_w": power.total(),
+        "cost_usd": cost.known(),
+        "power_w": power.known(),
         "solve_s": answer.seconds,
     });
     let account = Account::of_execution(p, model, system);

@@ -147,9 +147,13 @@ pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Res
         return Ok(());
     }
     if is_language_model(workload) && system.chip.0.kernels.is_some() {
-        return Err(Failure::input(format!(
-            "{command} knows mappings of graphs; `flowspace map` searches executions of this language model on a chip with `kernels:`"
-        )));
+        let what = match training {
+            true => "executions of this language model on a chip with `kernels:`",
+            false => "the layouts that serve this language model on a chip with `kernels:`",
+        };
+        let knows =
+            if command == "explain" { "mappings of graphs and executions that train" } else { "mappings of graphs" };
+        return Err(Failure::input(format!("{command} knows {knows}; `flowspace map` searches {what}")));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use super::args::time;
 use super::execution_file::{Trees, refuse_twice};
 use super::interrupt::Interrupt;
 use super::map::{Format, MapArgs};
+use super::money::stated;
 use super::present::{align, plain, significant};
 use super::serving_file;
 use crate::deadline::Deadline;
@@ -210,10 +211,10 @@ fn none_because(outcome: &Outcome, limits: &Limits) -> String {
     if out.is_empty() { out } else { out + "\n" }
 }
 
-/// Generated (or read) tokens a second of the whole system, per dollar of its price and per watt at full use.
+/// Generated (or read) tokens a second of the whole system, per dollar of its price and per watt at full use; not a number where the chips state none.
 fn per_price_and_power(p: &Prediction, system: &System) -> (f64, f64) {
     let rate = p.per_chip * (p.layout.tp * p.layout.pp * p.layout.dp) as f64;
-    (rate / price::cost(system).total(), rate / price::power(system).total())
+    (rate / price::cost(system).known(), rate / price::power(system).known())
 }
 
 fn row(p: &Prediction, system: &System) -> [String; 14] {
@@ -232,8 +233,8 @@ fn row(p: &Prediction, system: &System) -> [String; 14] {
         Seconds(p.latency_s).to_string(),
         significant(if p.generated_per_s > 0.0 { p.generated_per_s } else { p.tokens_per_s }),
         significant(p.per_chip),
-        significant(dollar),
-        significant(watt),
+        stated(dollar),
+        stated(watt),
     ]
 }
 

@@ -109,8 +109,8 @@ pub struct MapArgs {
     /// first (DFModel). auto: joint for graphs of at most 128 kernels under the model flowspace, else two-pass.
     #[arg(long, value_name = "PASSES", default_value = "auto", value_parser = passes, help_heading = "Search")]
     pub sharding: Passes,
-    /// Most sets of shardings that the joint search looks at (of language models on chips that fuse a twentieth of them, of all cuts together); stopped there, it reports the
-    /// gap that is left.
+    /// Most sets of shardings that the joint search looks at (of language models on chips that fuse those of all cuts together, of which a gap below 1 %
+    /// takes a hundredth); stopped there, it reports the gap that is left.
     #[arg(long, value_name = "N", default_value_t = JOINT_NODES, value_parser = whole, help_heading = "Search")]
     pub joint_nodes: u64,
     /// Samples of a microbatch: what the workload states (given), or searched among the divisors of a replica's samples

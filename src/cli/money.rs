@@ -7,7 +7,7 @@ use crate::mapping::search::Record;
 use crate::model::energy::Energy;
 use crate::plan::Plan;
 use crate::system::System;
-use crate::system::economics::Economics;
+use crate::system::economics::{Economics, Spent};
 use crate::system::price::{self, ByPart};
 use crate::workload::language::LanguageModel;
 use serde_json::{Value, json};
@@ -59,6 +59,16 @@ impl Account {
             tokens_per_s: Some(prediction.tokens_per_s),
         }
     }
+
+    /// Joules of the whole system; not a number where the chips state no power: the rest is a part of it alone.
+    fn joules(&self, joules: f64) -> f64 {
+        if self.power.known().is_nan() { f64::NAN } else { joules }
+    }
+
+    /// Dollars of an iteration; not a number where the chips state no price or no power.
+    fn spent(&self, e: &Economics) -> Spent {
+        e.iteration(self.cost.known(), self.seconds, self.joules(self.energy.total()))
+    }
 }
 
 /// What was minimised: its value and bound.
@@ -102,11 +112,17 @@ pub fn table(f: &Account) -> String {
             "; by token {} J, {} tokens/s, {} tokens/s/$, {} tokens/s/W",
             significant(joules),
             significant(tokens),
-            significant(tokens / f.cost.total()),
-            significant(tokens / f.power.total())
+            stated(tokens / f.cost.known()),
+            stated(tokens / f.power.known())
         ),
         _ => String::new(),
     };
+    if f.joules(1.0).is_nan() {
+        let tokens = f.tokens_per_s.map(|tokens| {
+            format!("; {} tokens/s, {} tokens/s/$", significant(tokens), stated(tokens / f.cost.known()))
+        });
+        return format!("{money}\n(energy not stated: the chips state no power{})\n", tokens.unwrap_or_default());
+    }
     format!(
         "{money}\n(mean power {} W; by sample {} J{by_token})\n",
         significant(f.energy.total() / f.seconds),
@@ -114,26 +130,34 @@ pub fn table(f: &Account) -> String {
     )
 }
 
+/// A number for people; what is not one is not known, since a part of it is not stated.
+pub(super) fn stated(x: f64) -> String {
+    if x.is_nan() { "not stated".into() } else { significant(x) }
+}
+
 /// What running it costs, and what was minimised where that is not time.
 pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized) -> String {
-    let spent = e.iteration(f.cost.total(), f.seconds, f.energy.total());
-    let mut out = format!(
-        "an iteration costs ${} (${} of the system's price over {} years, ${} of electricity at ${}/kWh, PUE {})\n",
-        significant(spent.total()),
-        significant(spent.capital),
-        significant(e.amortization.0 / 31_557_600.0),
-        significant(spent.energy),
-        significant(e.electricity.0 * 3.6e6),
-        e.pue
-    );
+    let spent = f.spent(e);
+    let mut out = match spent.total().is_nan() {
+        true => "what an iteration costs is not known: the chips state no price or no power\n".into(),
+        false => format!(
+            "an iteration costs ${} (${} of the system's price over {} years, ${} of electricity at ${}/kWh, PUE {})\n",
+            significant(spent.total()),
+            significant(spent.capital),
+            significant(e.amortization.0 / 31_557_600.0),
+            significant(spent.energy),
+            significant(e.electricity.0 * 3.6e6),
+            e.pue
+        ),
+    };
     if let Some(run) = e.run {
         out.push_str(&match run.iterations(f.batch, f.tokens_per_sample) {
             Some(n) => format!(
                 "a run of {run}: {} iterations, {} days, {} MWh, ${}\n",
                 significant(n),
                 significant(n * f.seconds / 86_400.0),
-                significant(n * f.energy.total() / 3.6e9),
-                significant(n * spent.total())
+                stated(n * f.joules(f.energy.total()) / 3.6e9),
+                stated(n * spent.total())
             ),
             None => format!("a run of {run}: the workload does not say how many tokens a sample has\n"),
         });
@@ -151,22 +175,22 @@ pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized)
 pub fn energy_json(f: &Account) -> Value {
     let tokens = f.tokens_per_s;
     json!({
-        "energy_j": f.energy.total(),
+        "energy_j": f.joules(f.energy.total()),
         "parts_j": f.energy.parts(),
         "idle_j": f.energy.idle,
         "used_j": f.energy.used,
-        "mean_power_w": f.energy.total() / f.seconds,
-        "j_per_sample": f.j_per_sample,
-        "j_per_token": f.j_per_token,
+        "mean_power_w": f.joules(f.energy.total() / f.seconds),
+        "j_per_sample": f.joules(f.j_per_sample),
+        "j_per_token": f.j_per_token.map(|j| f.joules(j)),
         "tokens_per_s": tokens,
-        "tokens_per_s_per_usd": tokens.map(|t| t / f.cost.total()),
-        "tokens_per_s_per_w": tokens.map(|t| t / f.power.total()),
+        "tokens_per_s_per_usd": tokens.map(|t| t / f.cost.known()),
+        "tokens_per_s_per_w": tokens.map(|t| t / f.power.known()),
     })
 }
 
 /// Dollars of an iteration and of the run.
 pub fn running_json(f: &Account, e: &Economics) -> Value {
-    let spent = e.iteration(f.cost.total(), f.seconds, f.energy.total());
+    let spent = f.spent(e);
     let iterations = e.run.and_then(|run| run.iterations(f.batch, f.tokens_per_sample));
     let missing = e.run.filter(|_| iterations.is_none());
     json!({
@@ -180,7 +204,7 @@ pub fn running_json(f: &Account, e: &Economics) -> Value {
         "iteration_usd": spent.total(),
         "run_iterations": iterations,
         "run_s": iterations.map(|n| n * f.seconds),
-        "run_j": iterations.map(|n| n * f.energy.total()),
+        "run_j": iterations.map(|n| n * f.joules(f.energy.total())),
         "run_usd": iterations.map(|n| n * spent.total()),
     })
 }

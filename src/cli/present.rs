@@ -298,9 +298,9 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
         "samples_per_s": f.samples_per_s(&plan.workload),
         "utilization": f.utilization,
         "flop_per_iteration": f.flop_per_iteration,
-        "cost_usd": f.cost.total(),
+        "cost_usd": f.cost.known(),
         "cost_parts_usd": f.cost,
-        "power_w": f.power.total(),
+        "power_w": f.power.known(),
         "power_parts_w": f.power,
         "memory": {
             "weights_bytes": m.weights, "gradients_bytes": m.gradients, "optimizer_bytes": m.optimizer,

@@ -199,8 +199,8 @@ impl ExecutionResult {
             memory_bytes: Some(p.memory.device.total()),
             second_tier_bytes: Some(p.memory.second_tier),
             energy_j: Some(p.energy.total()),
-            cost_usd: Some(crate::system::price::cost(system).total()),
-            power_w: Some(crate::system::price::power(system).total()),
+            cost_usd: Some(crate::system::price::cost(system).known()).filter(|x| x.is_finite()),
+            power_w: Some(crate::system::price::power(system).known()).filter(|x| x.is_finite()),
             tolerance: TOLERANCE,
         }
     }

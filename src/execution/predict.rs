@@ -30,6 +30,10 @@ pub struct Prediction {
     pub memory: Memory,
     /// Joules of an iteration, all chips.
     pub energy: Energy,
+    /// The model's own FLOP of an iteration, all chips: products with weights and the unmasked part of attention, forward once and backward twice, nothing
+    /// computed again.
+    #[serde(skip)]
+    pub model_flop: f64,
     /// Share of the chips' peak that the model's own FLOP make: products with weights and the unmasked part of attention, forward once
     /// and backward twice, nothing computed again.
     pub model_flop_utilization: f64,
@@ -259,6 +263,7 @@ pub fn of_blocks(machine: &Machine, model: &LanguageModel, e: &Execution, block:
         energy: pipeline.energy(e, time.total),
         time,
         memory,
+        model_flop,
         model_flop_utilization: model_flop / whole,
         hardware_flop_utilization: hardware_flop / whole,
         samples_per_s,

@@ -16,7 +16,7 @@ use crate::plan::Plan;
 use crate::spec::{Node, Problem};
 use crate::system::economics::Economics;
 use crate::system::{Software, Style, System};
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{DataType, LanguageModel};
 use std::sync::Arc;
 
 /// A model on a system.
@@ -39,6 +39,29 @@ enum By {
     Graph(Box<Free>),
 }
 
+/// Why blocks cannot be mapped as graphs: a graph's products run at the peak of the chip's lanes, which is that of words of 16 bits, and the chip states
+/// another peak for the model's words, or none.
+fn other_words(system: &System, model: &LanguageModel) -> Option<String> {
+    let chip = &system.chip.0;
+    let kernels = chip.kernels.as_ref()?;
+    let wanted = model.types.products();
+    let lanes = [DataType::Fp16, DataType::Bf16].iter().filter_map(|t| kernels.peak_of(t.word())).fold(0.0, f64::max);
+    let why = match kernels.peak_of(wanted.word()) {
+        None => format!("the chip states no peak for {wanted}"),
+        Some(peak) if lanes > 0.0 && (peak / lanes - 1.0).abs() > 1e-3 => {
+            format!("the chip's lanes are those of words of 16 bits, and its peak for {wanted} is another")
+        }
+        Some(_) => return None,
+    };
+    let there: Vec<&str> = kernels.peak.0.iter().map(|(word, _)| word.as_str()).collect();
+    Some(format!(
+        "{}: {why}, in which {} computes; it has {}: state `types` of the workload, or another software",
+        system.name,
+        model.name,
+        there.join(", ")
+    ))
+}
+
 impl<'a> Executions<'a> {
     /// With the software that the system stands for. `limits` are those of the free search.
     ///
@@ -53,6 +76,9 @@ impl<'a> Executions<'a> {
                 (Machine::possible(system)?, By::Kernels)
             }
             (Software::Free, _) => {
+                if let Some(why) = other_words(system, model) {
+                    return Err(why);
+                }
                 let free = Box::new(Free::new(system, model, limits)?);
                 (Machine::of_graphs(system), By::Graph(free))
             }

@@ -24,7 +24,7 @@
 use super::degrees::Degrees;
 use super::floor::Floor;
 use super::floor_sharded;
-use super::request::{Answer, JOINT_NODES, LeftOpen, MapError, Passes, Pins, Request};
+use super::request::{Answer, JOINT_NODES, LeftOpen, MapError, Passes, Pins, Request, WIDE_GAP};
 use super::search::find;
 use super::solver::Limits;
 use crate::check;
@@ -99,7 +99,7 @@ pub struct Free {
     /// Kernels of the cuts that were mapped, times the sets of shardings that were looked at.
     spent: Cell<u64>,
     limits: Limits,
-    /// Sets of shardings that a graph by itself is given.
+    /// Sets of shardings that all cuts together are given where nobody has set a time.
     sets: u64,
     /// What software of the chip's kind takes, by which promising cuts are told.
     software: Option<Machine>,
@@ -111,14 +111,12 @@ const SETS: [u64; 5] = [1, 16, 128, 1_024, 8_192];
 /// Sets that a mapping by two passes takes as long as.
 const TWO_PASSES: u64 = 4;
 
-/// Sets that a graph by itself is given, for each that all cuts together are given where nobody has set a time.
-const SHARE: u64 = 20;
-
 /// Kernels of a graph whose sets count as one each; those of others count by their kernels.
 const KERNELS: u64 = 64;
 
-/// Gaps that are not worth all of the effort, and the part that they are worth.
-const WORTH: [(f64, f64); 2] = [(1e-3, 0.1), (1e-2, 0.2)];
+/// Gaps that are not worth all of the effort, the part of it that they are worth, and the sets that they are worth at least. A point that ends with more
+/// open is rare (mixtures of experts on dataflow chips), and is worth all of it.
+const WORTH: [(f64, f64, u64); 2] = [(1e-3, 0.005, 75), (WIDE_GAP, 0.01, 150)];
 
 /// A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
 const AS_FASTEST: f64 = 1e-3;
@@ -444,8 +442,10 @@ impl Inner for Free {
     }
 
     fn is_spent(&self, gap: f64) -> bool {
-        let part = WORTH.iter().find(|(near, _)| gap <= *near).map_or(1.0, |(_, part)| *part);
-        self.spent.get() as f64 >= part * (self.sets / SHARE * KERNELS) as f64
+        let all = self.sets as f64;
+        let worth = WORTH.iter().find(|(near, ..)| gap <= *near);
+        let sets = worth.map_or(all, |(_, part, least)| (part * all).max(all.min(*least as f64)));
+        self.spent.get() as f64 >= sets * KERNELS as f64
     }
 
     fn space(&self) -> Space {

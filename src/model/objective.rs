@@ -53,8 +53,20 @@ impl Worth {
     /// Of an objective on a system.
     ///
     /// # Errors
-    /// A sentence: the objective is zero for everything.
+    /// A sentence: the chips state no price or power, or the objective is zero for everything.
     pub fn of(objective: Objective, economics: &Economics, system: &System) -> Result<Self, String> {
+        let unknown = match objective {
+            Objective::Time => None,
+            _ if price::power(system).known().is_nan() => Some("power (0 W)"),
+            Objective::Energy => None,
+            Objective::Cost => price::cost(system).known().is_nan().then_some("price ($0)"),
+        };
+        if let Some(what) = unknown {
+            return Err(format!(
+                "the objective {objective} is not known: the chip {} states no {what}, and the rest of the system is a part of it alone",
+                system.chip.0.name
+            ));
+        }
         let idle_w = price::idle_power(system).total();
         let joule_usd = economics.pue * economics.electricity.0;
         let worth = match objective {

@@ -214,7 +214,7 @@ pub const COLUMNS: &[Column] = &[
     plan("utilization", "FLOP of an iteration over what all chips could compute in its time.", |p, _| {
         p.figures.utilization
     }).higher(),
-    plan("flop_per_iteration", "FLOP of one iteration, all chips.", |p, _| p.figures.flop_per_iteration),
+    plan("flop_per_iteration", "FLOP of one iteration, all chips; of executions of language models the model's own, as in `utilization`.", |p, _| p.figures.flop_per_iteration),
     plan("flop_per_s", "FLOP/s of the whole system.", |p, _| flop_rate(p)).higher(),
     plan("flop_per_s_per_usd", "FLOP/s per dollar of price.", |p, _| flop_rate(p) / p.figures.cost.known()).higher(),
     plan("flop_per_s_per_w", "FLOP/s per watt at full use.", |p, _| flop_rate(p) / p.figures.power.known()).higher(),
@@ -250,7 +250,7 @@ pub const COLUMNS: &[Column] = &[
     plan("live_bytes", "DRAM of one chip: tensors that wait between partitions, at most.", |p, _| {
         p.figures.memory.live
     }).lower(),
-    plan("total_bytes", "DRAM of one chip: all of these.", |p, _| p.figures.memory.total()).lower(),
+    plan("total_bytes", "DRAM of one chip: all of these, and of executions `other_bytes`.", |p, _| p.figures.memory.total()).lower(),
     system("capacity_bytes", "DRAM that one chip has; empty without limit.", |s| {
         s.system.memory.0.capacity.map(|c| c.0)
     }),
@@ -389,6 +389,8 @@ pub const COLUMNS: &[Column] = &[
         "Executions: executed FLOP of products over what all chips could compute (`utilization` counts the model's own).",
         |_, _| f64::NAN,
     ).higher(),
+    plan("forward_s", "Executions: part of the iteration for forward passes, without what is waited for.", |_, _| f64::NAN).lower(),
+    plan("backward_s", "Executions: part of the iteration for backward passes, without what is computed again or waited for; with the other parts (`bubble_s`, `p2p_s`, `gradient_s`, `optimizer_s`, `recompute_s`, `exposed_*_s`, `host_s`, `offload_s`) it adds up to `iteration_s`.", |_, _| f64::NAN).lower(),
     plan("recompute_s", "Executions: part of the iteration for what is computed again.", |_, _| f64::NAN).lower(),
     plan("exposed_tp_s", "Executions: tensor-parallel communication that is waited for.", |_, _| f64::NAN).lower(),
     plan("exposed_cp_s", "Executions: context-parallel communication that is waited for.", |_, _| f64::NAN).lower(),
@@ -396,6 +398,7 @@ pub const COLUMNS: &[Column] = &[
     plan("hidden_s", "Executions: communication beside other work.", |_, _| f64::NAN),
     plan("host_s", "Executions: part of the iteration in which chips wait for host code.", |_, _| f64::NAN).lower(),
     plan("offload_s", "Executions: traffic to the second memory tier that is waited for.", |_, _| f64::NAN).lower(),
+    plan("other_bytes", "Executions: DRAM of one chip for what kernels work in, the head, and buffers and reserve of the software.", |_, _| f64::NAN).lower(),
     plan("second_tier_bytes", "Executions: second memory tier of one chip.", |_, _| f64::NAN).lower(),
     plan("executions", "Executions, serving: how many the search covered.", |_, _| f64::NAN),
     plan_text(

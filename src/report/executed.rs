@@ -1,6 +1,7 @@
 //! What a row says of a point that is an execution of a language model, or its serving: the same columns as of a mapped graph where they mean the same,
 //! and those that only these have.
 
+use crate::execution::memory::MemoryByKind;
 use crate::execution::{Found, Prediction, inference};
 use crate::mapping::difference::Difference;
 use crate::model::energy::Energy;
@@ -103,10 +104,16 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("samples_per_s", Value::Number(|x, _| x.prediction.samples_per_s)),
     ("utilization", Value::Number(|x, _| x.prediction.model_flop_utilization)),
     ("hardware_utilization", Value::Number(|x, _| x.prediction.hardware_flop_utilization)),
+    ("flop_per_iteration", Value::Number(|x, _| x.prediction.model_flop)),
+    ("flop_per_s", Value::Number(|x, _| flop_rate(x))),
+    ("flop_per_s_per_usd", Value::Number(|x, s| flop_rate(x) / price::cost(s).known())),
+    ("flop_per_s_per_w", Value::Number(|x, s| flop_rate(x) / price::power(s).known())),
     ("bubble_s", Value::Number(|x, _| x.prediction.time.bubble)),
     ("p2p_s", Value::Number(|x, _| x.prediction.time.hand_over)),
     ("gradient_s", Value::Number(|x, _| x.prediction.time.dp)),
     ("optimizer_s", Value::Number(|x, _| x.prediction.time.optimizer)),
+    ("forward_s", Value::Number(|x, _| x.prediction.time.forward)),
+    ("backward_s", Value::Number(|x, _| x.prediction.time.backward)),
     ("recompute_s", Value::Number(|x, _| x.prediction.time.recompute)),
     ("exposed_tp_s", Value::Number(|x, _| x.prediction.time.tp)),
     ("exposed_cp_s", Value::Number(|x, _| x.prediction.time.cp)),
@@ -119,6 +126,7 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("optimizer_bytes", Value::Number(|x, _| x.prediction.memory.device.optimizer)),
     ("activations_bytes", Value::Number(|x, _| x.prediction.memory.device.activations)),
     ("total_bytes", Value::Number(|x, _| x.prediction.memory.device.total())),
+    ("other_bytes", Value::Number(|x, _| others(&x.prediction.memory.device))),
     ("second_tier_bytes", Value::Number(|x, _| x.prediction.memory.second_tier)),
     ("samples_per_s_per_musd", Value::Number(|x, s| x.prediction.samples_per_s / (price::cost(s).known() / 1e6))),
     ("samples_per_s_per_mw", Value::Number(|x, s| x.prediction.samples_per_s / (price::power(s).known() / 1e6))),
@@ -246,6 +254,15 @@ fn find<T>(values: &[(&str, Value<T>)], column: &str, x: &T, system: &System) ->
         Value::Number(f) => super::csv::number(f(x, system)),
         Value::Text(f) => f(x),
     })
+}
+
+/// Bytes that have no column of their own.
+fn others(held: &MemoryByKind) -> f64 {
+    held.total() - held.weights - held.gradients - held.optimizer - held.activations
+}
+
+fn flop_rate(x: &Executed) -> f64 {
+    x.prediction.model_flop / x.prediction.time.total
 }
 
 /// The value of a column; `None` where an execution has none.

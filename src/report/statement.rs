@@ -59,6 +59,10 @@ impl Space {
         let mut over: Vec<String> = Vec::new();
         let mut given: Vec<String> = Vec::new();
         let grid = workload.is_spread();
+        // A smaller system may do better: fewer chips are another system.
+        if system.chip_count() > 1 && pins.uses.is_none() {
+            given.push(format!("all {} chips", system.chip_count()));
+        }
         match pins.uses {
             Some(_) => given.push("the use of the network".into()),
             None if grid => over.push("process grids".into()),
@@ -232,7 +236,11 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
         [] => String::new(),
         some => format!("; given: {}", some.join(", ")),
     };
-    let all = format!("{} executions of equal layers{given}", found.covered);
+    let on = match given.contains("chips") || system.chip_count() == 1 {
+        true => String::new(),
+        false => format!(" on all {} chips", system.chip_count()),
+    };
+    let all = format!("{} executions of equal layers{on}{given}", found.covered);
     let by = match found.objective {
         Objective::Time => software(system),
         objective => format!("{} Blocks are mapped for time, whatever {objective} they take.", software(system)),

@@ -515,6 +515,27 @@ impl Node {
     }
 }
 
+/// Most bytes that are read of a pipe or a device, which may have no end.
+const MOST_OF_PIPE: u64 = 256 << 20;
+
+/// Reads a file whole; of a pipe or a device so much as a table may have.
+///
+/// # Errors
+/// What the operating system says; a pipe or a device that goes on.
+pub fn read_whole(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.is_file() || path.is_dir() {
+        return std::fs::read(path);
+    }
+    let mut bytes = Vec::new();
+    file.take(MOST_OF_PIPE + 1).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > MOST_OF_PIPE {
+        true => Err(std::io::Error::other("it is a pipe or a device of more than 256 MiB: write it to a file first")),
+        false => Ok(bytes),
+    }
+}
+
 /// A reason for an I/O error a user understands, without the operating system's error number.
 pub fn io_reason(error: &std::io::Error) -> String {
     match error.kind() {

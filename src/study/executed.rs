@@ -25,7 +25,7 @@ use crate::workload::{Workload, WorkloadSpec};
 /// graph on chips that fuse.
 pub(super) fn language(node: &Node, system: &System, solve: Option<&SolveSpec>) -> Option<Box<LanguageModel>> {
     let chip = &system.chip.0;
-    let by_graph = chip.style == Style::Dataflow && solve.is_some_and(SolveSpec::asks_of_graphs);
+    let by_graph = chip.style == Style::Dataflow && solve.is_some_and(|solve| !solve.of_graphs().is_empty());
     if !is_language_model(node) {
         return None;
     }
@@ -49,15 +49,20 @@ pub(super) fn stand_in(model: &LanguageModel) -> Workload {
 /// # Errors
 /// A sentence where solve settings, model and machine do not suit each other.
 pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
-    let (Some(model), Some(system)) = (&point.language, &point.system) else { return Ok(None) };
+    let (Some(model), Some(system)) = (&point.language, &point.system) else {
+        let refused = point.system.as_ref().filter(|_| point.language_as_graph).and_then(|s| graph_refuses(point, s));
+        return refused.map_or(Ok(None), Err);
+    };
     if matches!(point.fitted, Some(Err(_))) {
         return Ok(None);
     }
     if let Some(reason) = Infeasible::of_die(system) {
         return Ok(Some(Outcome::Infeasible(reason)));
     }
-    if !point.solve.blind_to.is_empty() {
-        return Err("solve.blind_to: the search of executions sees everything".into());
+    if let Some(field) = point.solve.of_graphs().first() {
+        return Err(format!(
+            "solve.{field}: for graphs; of a language model on a chip with `kernels:` all executions, or all layouts that serve it, are searched"
+        ));
     }
     if model.pass == ModelPass::Inference {
         if point.solve.objective != Objective::Time {
@@ -98,6 +103,21 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
         None if found.stopped => return Err(not_within()),
         None => Outcome::Infeasible(short(machine, &found)),
     }))
+}
+
+/// What is stated and does not hold where a language model is mapped as one graph: it must not seem to be obeyed.
+fn graph_refuses(point: &Point, system: &System) -> Option<String> {
+    let stated = point.solve.of_executions().first().map(|field| format!("solve.{field}"));
+    let software = system.software.filter(|software| *software != Software::Free);
+    let stated = stated.or_else(|| software.map(|_| "system.software".to_string()))?;
+    let chip = &system.chip.0;
+    let why = match point.solve.of_graphs().first() {
+        Some(field) if chip.kernels.is_some() => format!("with solve.{field}"),
+        _ => format!("since the chip {} has no `kernels:`", chip.name),
+    };
+    Some(format!(
+        "{stated}: of executions and of serving; {why} the model is mapped as one graph (1F1B, nothing computed again, no ZeRO; of serving one step of one token), which has no such decisions"
+    ))
 }
 
 /// The best layout that serves a point's batch within its limits.

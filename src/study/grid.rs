@@ -86,6 +86,8 @@ pub struct Point {
     /// The language model, where its executions or servings on a chip with `kernels` are searched; `workload` then holds a graph of its sizes, for names
     /// and batches alone.
     pub language: Option<Box<LanguageModel>>,
+    /// Whether the workload is a language model that is mapped as one graph.
+    pub language_as_graph: bool,
     /// The actor graph, where it is placed on cores (`solve.place`).
     pub actors: Option<Arc<ActorGraph>>,
     /// The system; placements have none.
@@ -377,7 +379,7 @@ impl Study {
         };
         let solve_node = solve;
         let solve = Reader::read::<SolveSpec>(&solve_node);
-        let mut language = None;
+        let (mut language, mut language_as_graph) = (None, false);
         let workload = match (known, workload) {
             (Some(known), _) => Some(known),
             (None, None) => None,
@@ -390,6 +392,7 @@ impl Study {
                 };
                 // What a language model becomes depends on the system: it is not kept.
                 let keeps = !is_language_model(&tree);
+                language_as_graph = !keeps && language.is_none();
                 built.map_err(|p| collect(Root::Workload, p)).ok().map(|workload| {
                     let start = KeyStart::of(&workload).unwrap_or_default();
                     let shared: Shared = (Arc::new(workload), Arc::new(start));
@@ -460,7 +463,7 @@ impl Study {
                 return Err(Problem { origin, field: "solve.budget".into(), message }.into());
             }
         };
-        Ok(Point { workload, key_start, language, actors, system, solve, fitted })
+        Ok(Point { workload, key_start, language, language_as_graph, actors, system, solve, fitted })
     }
 
     /// The tree of a point's workload.

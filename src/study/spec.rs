@@ -192,7 +192,7 @@ crate::spec! {
         objective: Objective = Objective::Time,
         /// How sharding and fusion are searched.
         sharding: Passes = Passes::Auto,
-        /// Most sets of shardings that the joint search looks at; of language models on chips that fuse a twentieth of them, of all cuts together.
+        /// Most sets of shardings that the joint search looks at; of language models on chips that fuse those of all cuts together, of which a gap below 1 % takes a hundredth.
         joint_nodes: u64 = JOINT_NODES,
         /// Where the size of a microbatch comes from.
         micro_batch: MicroBatch = MicroBatch::Given,
@@ -413,14 +413,28 @@ impl SolveSpec {
         Pins { tp: e.tp.or(self.tp), pp: e.pp.or(self.pp), dp: e.dp.or(self.dp), ..e.clone() }
     }
 
-    /// Whether some of these settings are of the mapping of a graph alone.
-    pub fn asks_of_graphs(&self) -> bool {
-        !self.blind_to.is_empty()
-            || self.tiles.is_some()
-            || !self.network_use.is_empty()
-            || self.max_partitions.is_some()
-            || self.split_dimensions
-            || self.sharding != Passes::Auto
+    /// The settings among these that are of the mapping of a graph alone, by their fields.
+    pub fn of_graphs(&self) -> Vec<&'static str> {
+        let all = [
+            ("blind_to", !self.blind_to.is_empty()),
+            ("tiles", self.tiles.is_some()),
+            ("network_use", !self.network_use.is_empty()),
+            ("max_partitions", self.max_partitions.is_some()),
+            ("partitions", !self.partitions.0.is_empty()),
+            ("split_dimensions", self.split_dimensions),
+            ("sharding", self.sharding != Passes::Auto),
+            ("solver", self.solver != SolverWord::Auto),
+        ];
+        all.into_iter().filter(|(_, stated)| *stated).map(|(field, _)| field).collect()
+    }
+
+    /// The settings among these that are of executions and servings alone, by their fields.
+    pub fn of_executions(&self) -> Vec<&'static str> {
+        let all = [
+            ("execution", self.execution != Pins::default()),
+            ("serving", self.serving.max_ttft.is_some() || self.serving.max_tpot.is_some()),
+        ];
+        all.into_iter().filter(|(_, stated)| *stated).map(|(field, _)| field).collect()
     }
 
     /// The request that these settings make of the search.

@@ -85,6 +85,9 @@ pub enum StudyError {
     /// Two points show that an axis does not act as a search of the front takes it to.
     #[error("{0}")]
     Disorder(String),
+    /// A point that was solved has no value of an objective or constraint of the front.
+    #[error("{0}")]
+    NoValue(String),
     /// The operating system gives no threads.
     #[error("cannot start {jobs} threads: {reason}; give a smaller --jobs")]
     Threads {

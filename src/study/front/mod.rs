@@ -384,6 +384,9 @@ impl<A: Answers> Points for Grid<'_, A> {
         if rows.len() < all.len() {
             return Ok(Vec::new());
         }
+        if let Some(missing) = rows.iter().find_map(|row| without(self.measures, row)) {
+            return Err(StudyError::NoValue(missing));
+        }
         let mut rows = rows.into_iter();
         let read_one = |(asked, index): (&Vec<u64>, &u64)| {
             let rows: Vec<Solved> = rows.by_ref().take(asked.len()).collect();
@@ -404,6 +407,20 @@ fn of_limit(system: &System) -> f64 {
 
 /// Above this a die is too large, as [`Die::too_large`] has it.
 const MOST_OF_LIMIT: f64 = 1.0 + 1e-9;
+
+/// Of a row that has a plan, what it says nothing of: as serving has no FLOP.
+fn without(measures: &[Measure], row: &Solved) -> Option<String> {
+    if [INFEASIBLE, FAILED].contains(&row.get("status")) {
+        return None;
+    }
+    let number = |column: &str| row.get(column).parse::<f64>().ok();
+    let none = measures.iter().find(|m| m.is_searched() && m.searched(number).is_none())?;
+    let column = none.column;
+    let point = row.get("point");
+    Some(format!(
+        "front: point {point} has a plan, and no {column}: serving has no FLOP, graphs without tokens no tokens; name another objective"
+    ))
+}
 
 /// What a row says.
 fn read(measures: &[Measure], row: &Solved) -> Found {

@@ -60,6 +60,24 @@ pub struct Conversion<'a> {
     pub counted: Option<HostTrace>,
     /// Whether each node communicates.
     communicates: Vec<bool>,
+    /// What the whole microseconds of each thread and each stream lack so far.
+    threads: Vec<Rest>,
+    streams: Vec<Rest>,
+}
+
+/// Nanoseconds that whole microseconds so far lack. Most host nodes take less than one: rounded each by itself, ten thousand of them would be some
+/// milliseconds longer or shorter than their thread was.
+#[derive(Clone, Copy, Default)]
+struct Rest(i64);
+
+impl Rest {
+    /// Whole microseconds of the next node, so that those of all nodes so far add up to their time.
+    fn micros(&mut self, ns: u64) -> u64 {
+        let open = self.0.saturating_add(i64::try_from(ns).unwrap_or(i64::MAX));
+        let whole = open.saturating_add(500).div_euclid(1000).max(0);
+        self.0 = open - whole * 1000;
+        whole.unsigned_abs()
+    }
 }
 
 impl<'a> Conversion<'a> {
@@ -99,6 +117,8 @@ impl<'a> Conversion<'a> {
             amounts: HashMap::new(),
             counted: None,
             communicates: trace.communicating(),
+            threads: Vec::new(),
+            streams: Vec::new(),
         };
         conversion.plan_edges();
         conversion
@@ -214,6 +234,8 @@ impl<'a> Conversion<'a> {
         let mut counts: BTreeMap<NodeType, usize> = BTreeMap::new();
         // The last node of each thread: an operator, or the host's collective after it.
         let mut last: Vec<Option<u64>> = vec![None; trace.threads.len()];
+        self.threads = vec![Rest::default(); trace.threads.len()];
+        self.streams = vec![Rest::default(); trace.streams.len()];
         for (i, node) in (0u32..).zip(&trace.nodes) {
             let Some(id) = self.id(i) else { continue };
             out.begin(id, &node.name, NodeType::Comp);
@@ -247,7 +269,7 @@ impl<'a> Conversion<'a> {
                 out.begin(id + 1, name, NodeType::Comp);
                 out.data_deps.push(id);
                 out.ctrl_deps.push(id);
-                times(&mut out, node, dur_ns);
+                times(&mut out, node, micros(dur_ns));
                 out.flag("is_cpu_op", false);
                 self.communication(&mut out, &call, node);
                 self.report.dependencies += 1;
@@ -267,10 +289,11 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    fn host_node(&self, out: &mut Made<'a>, i: u32, node: &'a LinkedNode) {
+    fn host_node(&mut self, out: &mut Made<'a>, i: u32, node: &'a LinkedNode) {
         // The groups are in the file of groups; a metadata node would have to be one that the simulator can parse.
         let own = self.own_ns.get(i as usize).copied().unwrap_or(0);
-        times(out, node, own);
+        let thread = self.threads.get_mut(node.place as usize);
+        times(out, node, thread.map_or_else(|| micros(own), |rest| rest.micros(own)));
         if node.timed {
             out.int("exclusive_ns", i64::try_from(own).unwrap_or(i64::MAX));
         }
@@ -283,7 +306,8 @@ impl<'a> Conversion<'a> {
     }
 
     fn device_node(&mut self, out: &mut Made<'a>, i: u32, node: &LinkedNode) {
-        times(out, node, node.dur_ns);
+        let stream = self.streams.get_mut(node.place as usize);
+        times(out, node, stream.map_or_else(|| micros(node.dur_ns), |rest| rest.micros(node.dur_ns)));
         out.flag("is_cpu_op", false);
         let trace = self.trace;
         if let Some(Facts::Host(facts)) = node.parent.and_then(|p| trace.node(p)).map(|n| &n.facts) {
@@ -330,9 +354,9 @@ impl<'a> Conversion<'a> {
     }
 }
 
-fn times(out: &mut Made<'_>, node: &LinkedNode, dur_ns: u64) {
+fn times(out: &mut Made<'_>, node: &LinkedNode, duration_micros: u64) {
     out.start_micros = u64::try_from(node.start_ns).unwrap_or(0) / 1000;
-    out.duration_micros = micros(dur_ns);
+    out.duration_micros = duration_micros;
     if node.timed {
         out.int("start_ns", node.start_ns);
         out.int("duration_ns", i64::try_from(node.dur_ns).unwrap_or(i64::MAX));

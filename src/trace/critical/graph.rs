@@ -143,9 +143,25 @@ struct Builder<'e> {
     events: &'e Events,
     window: (i64, i64),
     units: Vec<Unit>,
-    /// Each with the unit that it leads to.
-    edges: Vec<(u32, Edge)>,
+    edges: Edges,
     against_time: u64,
+}
+
+/// Edges in no order, each with the unit that it leads to: a list of each, since pairs would take a fifth more room.
+struct Edges {
+    to: Vec<u32>,
+    list: Vec<Edge>,
+}
+
+impl Edges {
+    fn push(&mut self, to: u32, edge: Edge) {
+        self.to.push(to);
+        self.list.push(edge);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (u32, &Edge)> {
+        self.to.iter().copied().zip(&self.list)
+    }
 }
 
 /// A device operation while the graph is built.
@@ -169,7 +185,7 @@ impl Builder<'_> {
             return;
         }
         let lag = most.map_or(recorded, |m| m.min(recorded));
-        self.edges.push((to, Edge { from, lag, at_start, delay }));
+        self.edges.push(to, Edge { from, lag, at_start, delay });
     }
 
     fn unit(&mut self, piece: &Piece, start: i64, end: i64, kind: UnitKind) -> u32 {
@@ -184,7 +200,9 @@ pub(super) fn build(events: &Events, window: (i64, i64), main: Option<(u32, u32)
     let begin =
         Unit { start: window.0, end: window.0, event: NONE, operator: NONE, module: NONE, kind: UnitKind::Edge };
     // Room that is not used costs nothing; growing would leave holes as large as what grew.
-    let (mut units, edges) = (Vec::with_capacity(2 * events.list.len()), Vec::with_capacity(3 * events.list.len()));
+    let most = 3 * events.list.len();
+    let edges = Edges { to: Vec::with_capacity(most), list: Vec::with_capacity(most) };
+    let mut units = Vec::with_capacity(2 * events.list.len());
     units.push(begin);
     let mut b = Builder { events, window, units, edges, against_time: 0 };
     let (threads, launches, calls) = host(&mut b);
@@ -414,7 +432,7 @@ fn host_edges(b: &mut Builder<'_>, threads: &[Thread], calls: &Calls) {
             let called = if begin > since { calls.get(&b.units[unit as usize].event).copied() } else { None };
             if let Some(from) = called {
                 let lag = begin - b.units[from as usize].start;
-                b.edges.push((unit, Edge { from, lag, at_start: true, delay: Delay::Launch }));
+                b.edges.push(unit, Edge { from, lag, at_start: true, delay: Delay::Launch });
             }
             let handed = if begin > since && called.is_none() {
                 let until = ends.partition_point(|e| e.0 <= begin);
@@ -448,7 +466,7 @@ fn push(b: &mut Builder<'_>, to: u32, from: u32, lag: i64, late: i64, delay: Del
     if spare < 0 || lag < 0 || from == to {
         b.against_time += 1;
     } else {
-        b.edges.push((to, Edge { from, lag, at_start: false, delay }));
+        b.edges.push(to, Edge { from, lag, at_start: false, delay });
     }
 }
 
@@ -457,8 +475,8 @@ fn finish(b: &mut Builder<'_>, threads: &[Thread], main: Option<(u32, u32)>) {
     let n = b.units.len();
     // A unit must have an edge that explains its start; where none does, the window's begin does.
     let (mut explained, mut followed) = (vec![false; n], vec![false; n]);
-    for (to, e) in &b.edges {
-        explained[*to as usize] |= b.time(e.from, e.at_start) + e.lag == b.units[*to as usize].start;
+    for (to, e) in b.edges.iter() {
+        explained[to as usize] |= b.time(e.from, e.at_start) + e.lag == b.units[to as usize].start;
         followed[e.from as usize] |= !e.at_start;
     }
     for unit in (1..n as u32).filter(|&u| !explained[u as usize]) {
@@ -486,15 +504,15 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     let n = b.units.len();
     let mut waiting = vec![0u32; n];
     let mut count = vec![0u32; n + 1];
-    for (to, e) in &b.edges {
-        waiting[*to as usize] += 1;
+    for (to, e) in b.edges.iter() {
+        waiting[to as usize] += 1;
         count[e.from as usize + 1] += 1;
     }
     (0..n).for_each(|i| count[i + 1] += count[i]);
     let mut next = count.clone();
-    let mut outgoing = vec![0u32; b.edges.len()];
-    for (to, e) in &b.edges {
-        outgoing[next[e.from as usize] as usize] = *to;
+    let mut outgoing = vec![0u32; b.edges.to.len()];
+    for (to, e) in b.edges.iter() {
+        outgoing[next[e.from as usize] as usize] = to;
         next[e.from as usize] += 1;
     }
     let mut queue: Vec<u32> = (0..n as u32).filter(|&u| waiting[u as usize] == 0).collect();
@@ -520,32 +538,52 @@ fn order(b: Builder<'_>, (typical_launch, typical_gap): (i64, i64)) -> Graph {
     let mut place = vec![0u32; n];
     queue.iter().enumerate().for_each(|(p, &u)| place[u as usize] = p as u32);
     drop(queue);
-    let mut edges = b.edges;
-    let all = edges.len();
-    for (to, e) in &mut edges {
-        (*to, e.from) = (place[*to as usize], place[e.from as usize]);
+    let (mut units, mut edges) = (b.units, b.edges);
+    let mut kept = 0;
+    for at in 0..edges.to.len() {
+        let (to, from) = (place[edges.to[at] as usize], place[edges.list[at].from as usize]);
+        if from < to {
+            edges.to[kept] = to;
+            edges.list[kept] = Edge { from, ..edges.list[at] };
+            kept += 1;
+        }
     }
-    edges.retain(|(to, e)| e.from < *to);
-    let against_time = b.against_time + (all - edges.len()) as u64;
+    let against_time = b.against_time + (edges.to.len() - kept) as u64;
+    edges.to.truncate(kept);
+    edges.list.truncate(kept);
+    move_to(&mut units, place);
     let (edges, first) = by_target(edges, n);
-    let mut units = b.units.clone();
-    b.units.iter().zip(&place).for_each(|(unit, p)| units[*p as usize] = *unit);
     Graph { window: b.window, units, edges, first, typical_launch, typical_gap, against_time }
+}
+
+/// Moves each unit to its place, in place: a second list would be as large as the first.
+fn move_to(units: &mut [Unit], mut place: Vec<u32>) {
+    for at in 0..units.len() {
+        while place[at] as usize != at {
+            let to = place[at] as usize;
+            units.swap(at, to);
+            place.swap(at, to);
+        }
+    }
 }
 
 /// Edges by the unit that they lead to, then by delay and origin, and where those of each of so many units begin. They are distributed into a second
 /// list: neighbours in the first one go to neighbours in the second, where swapping them in place would go through memory at random.
-fn by_target(edges: Vec<(u32, Edge)>, units: usize) -> (Vec<Edge>, Vec<u32>) {
+fn by_target(edges: Edges, units: usize) -> (Vec<Edge>, Vec<u32>) {
+    // Where the edges of each unit end; each that is laid down, from the back, moves it towards where they begin.
     let mut first = vec![0u32; units + 1];
-    edges.iter().for_each(|(to, _)| first[*to as usize + 1] += 1);
-    (0..units).for_each(|i| first[i + 1] += first[i]);
-    let mut next = first.clone();
-    let Some((_, some)) = edges.first().copied() else { return (Vec::new(), first) };
-    let mut out = vec![some; edges.len()];
-    for (to, edge) in edges {
-        let next = &mut next[to as usize];
-        out[*next as usize] = edge;
-        *next += 1;
+    edges.to.iter().for_each(|to| first[*to as usize] += 1);
+    let mut sum = 0;
+    for ends in &mut first {
+        sum += *ends;
+        *ends = sum;
+    }
+    let Some(some) = edges.list.first().copied() else { return (Vec::new(), first) };
+    let mut out = vec![some; edges.list.len()];
+    for (to, edge) in edges.iter() {
+        let next = &mut first[to as usize];
+        *next -= 1;
+        out[*next as usize] = *edge;
     }
     for ends in first.windows(2).filter(|f| f[1] - f[0] > 1) {
         out[ends[0] as usize..ends[1] as usize].sort_unstable_by_key(|e| (e.delay, e.from, e.at_start, e.lag));

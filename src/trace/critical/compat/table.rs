@@ -82,6 +82,9 @@ impl Reader for Table {
         let name = seen.name.as_deref().ok_or_else(|| missing("name"))?;
         let written = seen.ts.ok_or_else(|| missing("ts"))?;
         let (ts, dur) = (number("ts", written)?, number("dur", dur)?);
+        if dur < 0.0 {
+            return Err(("dur".to_owned(), format!("expected a duration of at least 0, found {dur} us")));
+        }
         // Events may overlap by parts of a microsecond: HTA rounds inwards. Whole numbers stay what they are.
         let (start, end) = (ts.ceil(), (ts + dur).floor());
         let integer = |raw: &Option<Raw<'_>>| raw.as_ref().and_then(whole).unwrap_or(-1);
