@@ -1,6 +1,9 @@
 //! The path drawn into its timeline, for Perfetto and chrome://tracing: a track of its own with the stretches in order, coloured by part,
 //! and arrows where it passes from one track to another.
 //!
+//! Catapult (chrome://tracing) takes a slice's colour from the file, Perfetto from the slice's name and from nothing else. So a stretch is a slice with
+//! the name of its part, and what ran or was waited for is a slice inside of it.
+//!
 //! Both viewers ask that the events of a track lie inside each other or apart, and that nothing begins before zero: an event that crosses another one has a second
 //! track beside it, and what began before the window is drawn from the window's begin. Perfetto knows tracks by numbers: names have one of their own.
 
@@ -106,20 +109,23 @@ impl Tracks {
         say("process_name", own, "name", OWN.into())?;
         say("process_sort_index", own, "sort_index", (-1).into())?;
         say("thread_name", own, "name", "in order".into())?;
-        let called = |kind: &str, name: u32| match events.names.name(name) {
-            "" => format!("{kind} without name"),
-            text if text.parse::<i64>().is_ok() => format!("{kind} {text}"),
-            text => text.to_owned(),
+        let called = |kind: &str, name: u32, written: Option<i64>| match (events.names.name(name), written) {
+            ("", _) => format!("{kind} without name"),
+            (text, Some(number)) if text.parse() == Ok(number) => kind.to_owned(),
+            (text, _) if text.parse::<i64>().is_ok() => format!("{kind} {text}"),
+            (text, _) => text.to_owned(),
         };
         let mut named = BTreeSet::new();
         for (order, (lane, at)) in self.numbers.iter().enumerate() {
             if named.insert(lane.0) {
                 let device = self.devices.iter().any(|d| d.0 == lane.0);
-                say("process_name", *at, "name", called(if device { "device" } else { "process" }, lane.0).into())?;
+                let kind = if device { "device" } else { "process" };
+                // Both viewers write a process's number behind its name.
+                say("process_name", *at, "name", called(kind, lane.0, Some(at.0)).into())?;
                 say("process_sort_index", *at, "sort_index", i64::from(device).into())?;
             }
             let device = self.devices.contains(&(lane.0, lane.1));
-            let name = called(if device { "stream" } else { "thread" }, lane.1);
+            let name = called(if device { "stream" } else { "thread" }, lane.1, None);
             let beside = if lane.2 > 0 { format!(" ({})", lane.2 + 1) } else { String::new() };
             say("thread_name", *at, "name", (name + &beside).into())?;
             // A second track comes below the first, whatever its number.
@@ -194,21 +200,27 @@ pub fn write(
     for s in path {
         let event = event_of(s.unit);
         let runs = s.unit == s.after;
-        let named = Some(name_of(event)).filter(|name| runs && !name.is_empty());
-        let name = named.unwrap_or_else(|| s.part.word().to_owned());
         let mut args = serde_json::Map::new();
         args.insert("part".into(), s.part.word().into());
-        for (key, value) in
-            [("cause", s.cause().to_owned()), ("before", name_of(event)), ("after", name_of(event_of(s.after)))]
-        {
-            if !value.is_empty() && (key == "cause" || !runs) {
+        for (key, value) in [("before", name_of(event)), ("after", name_of(event_of(s.after)))] {
+            if !value.is_empty() && !runs {
                 args.insert(key.into(), value.into());
             }
         }
-        writer.put(&json!({
-            "ph": "X", "cat": "critical_path", "name": name, "cname": s.part.colour(), "pid": tracks.own, "tid": tracks.own,
+        let mut slice = json!({
+            "ph": "X", "cat": "critical_path", "name": s.part.word(), "cname": s.part.colour(), "pid": tracks.own, "tid": tracks.own,
             "ts": at(s.start), "dur": micros((s.end - s.start).into()), "args": args,
-        }))?;
+        });
+        writer.put(&slice)?;
+        let inner = if runs { name_of(event) } else { s.cause().to_owned() };
+        if !inner.is_empty() {
+            slice["name"] = inner.into();
+            slice["args"] = event.filter(|_| runs).map_or_else(|| json!({}), |e| json!({"index": e.index}));
+            if let Some(fields) = slice.as_object_mut() {
+                fields.remove("cname");
+            }
+            writer.put(&slice)?;
+        }
         let Some(lane) = lanes.get(&position(s.unit)).filter(|_| runs).copied() else { continue };
         if let Some((from, left)) = before.filter(|(b, _)| (b.0, b.1) != (lane.0, lane.1)) {
             let end = |lane: Lane, ph: &str, ts: Value| {
