@@ -8,7 +8,7 @@
 //! track beside it, and what began before the window is drawn from the window's begin. Perfetto knows tracks by numbers: names have one of their own.
 
 use super::events::{Event, Events};
-use super::graph::Graph;
+use super::graph::{Delay, Graph};
 use super::run::Slack;
 use super::tiling::Stretch;
 use crate::trace::timeline::{Events as Writer, micros};
@@ -135,6 +135,11 @@ impl Tracks {
     }
 }
 
+/// The call whose operation a stretch waits for: the path goes through its begin.
+fn launched_by(stretch: &Stretch) -> Option<u32> {
+    matches!(stretch.delay, Some(Delay::Launch | Delay::Unexplained)).then_some(stretch.after)
+}
+
 /// Writes the timeline, counted from the window's begin.
 ///
 /// # Errors
@@ -160,8 +165,8 @@ pub fn write(
             *slot = (*slot).min(*ns);
         }
     }
-    path.iter().for_each(|s| {
-        if let Some(slot) = critical.get_mut(position(s.unit) as usize) {
+    path.iter().flat_map(|s| [Some(s.unit), launched_by(s)]).flatten().for_each(|unit| {
+        if let Some(slot) = critical.get_mut(position(unit) as usize) {
             *slot = true;
         }
     });
@@ -221,7 +226,8 @@ pub fn write(
             }
             writer.put(&slice)?;
         }
-        let Some(lane) = lanes.get(&position(s.unit)).filter(|_| runs).copied() else { continue };
+        let Some(unit) = (if runs { Some(s.unit) } else { launched_by(s) }) else { continue };
+        let Some(lane) = lanes.get(&position(unit)).copied() else { continue };
         if let Some((from, left)) = before.filter(|(b, _)| (b.0, b.1) != (lane.0, lane.1)) {
             let end = |lane: Lane, ph: &str, ts: Value| {
                 let (pid, tid) = tracks.place(lane);
@@ -235,8 +241,8 @@ pub fn write(
             writer.put(&end(lane, "f", at(s.start)))?;
             arrows += 1;
         }
-        // The arrow leaves inside the event: at its very end viewers no longer find it.
-        before = Some((lane, s.end.saturating_sub(1).max(s.start)));
+        // The arrow leaves inside the event, where that is the innermost: at its very end viewers no longer find it.
+        before = Some((lane, if runs { s.end.saturating_sub(1).max(s.start) } else { s.start }));
     }
     writer.finish()
 }
