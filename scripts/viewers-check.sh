@@ -47,10 +47,10 @@ overlay() {
     names+=("$name")
 }
 
-# Two streams of a device; two ranks on processors (gloo); one of another run with all its events.
+# Two streams of a device; two ranks on processors (gloo); one with all of its events.
 overlay streams path tests/traces/kineto_streams.json
 overlay ranks near tests/traces/torch_ddp_rank0_device.json.gz --peers tests/traces/torch_ddp_rank1_device.json.gz
-overlay graph all tests/traces/torch_gpt2_device.json.gz
+overlay one all tests/traces/kineto.json
 for trace in "$@"; do overlay "$(basename "$trace" | tr -c '[:alnum:]\n' -)" near "$trace"; done
 
 mkdir -p "${SHOTS:-$work/shots}"

@@ -41,7 +41,9 @@ fn track(event: &Value) -> (u32, u32) {
 
 fn ns(value: &Value) -> i64 {
     let exact = value.as_f64().unwrap_or_else(|| panic!("no number: {value}")) * 1000.0;
-    exact.round() as i64
+    // Perfetto cuts, Catapult keeps the fraction: both have to come to the same.
+    assert_eq!(exact.trunc(), exact.round(), "{value}");
+    exact as i64
 }
 
 fn is_own(event: &Value) -> bool {

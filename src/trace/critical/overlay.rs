@@ -188,10 +188,10 @@ pub fn write(
             args.insert("critical".into(), 1.into());
         }
         if *ns != i64::MAX {
-            args.insert("slack (us)".into(), micros((*ns).into()));
+            args.insert("slack (us)".into(), (*ns as f64 / 1000.0).into());
         }
         if start > e.start {
-            args.insert("before the window (us)".into(), micros((start - e.start).into()));
+            args.insert("before the window (us)".into(), ((start - e.start) as f64 / 1000.0).into());
         }
         writer.put(&json!({
             "ph": "X", "cat": format!("{:?}", e.kind).to_lowercase(), "name": events.name(e), "pid": pid, "tid": tid,
@@ -229,7 +229,7 @@ pub fn write(
         let Some(unit) = (if runs { Some(s.unit) } else { launched_by(s) }) else { continue };
         let Some(lane) = lanes.get(&position(unit)).copied() else { continue };
         if let Some((from, left)) = before.filter(|(b, _)| (b.0, b.1) != (lane.0, lane.1)) {
-            let end = |lane: Lane, ph: &str, ts: Value| {
+            let end = |lane: Lane, ph: &str, ts: f64| {
                 let (pid, tid) = tracks.place(lane);
                 let mut v = json!({"ph": ph, "id": arrows, "cat": "critical_path", "name": "critical_path", "pid": pid, "tid": tid, "ts": ts});
                 if ph == "f" {
