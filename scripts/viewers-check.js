@@ -144,12 +144,7 @@ const catapult = {
     return painted(page, left + 250, top + 30);
   },
   async arrows(page) {
-    await page.evaluate(() => {
-      const viewer = document.getElementById("trace-viewer");
-      viewer.selectedFlowEvents.add("critical_path");
-      viewer.updateViewportFlags_?.();
-    });
-    await page.waitForTimeout(300);
+    await page.evaluate(() => { document.getElementById("trace-viewer").trackView.viewport.selectedFlowEvents = new Set(["critical_path"]); });
   },
 };
 
