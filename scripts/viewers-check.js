@@ -195,7 +195,7 @@ async function main() {
     const file = JSON.parse(trace), answer = path.join(folder, `${name}.path.json`);
     const printed = fs.existsSync(answer) ? JSON.parse(fs.readFileSync(answer, "utf8")) : null;
     for (const viewer of [perfetto, catapult]) {
-      const page = await browser.newPage({ viewport: { width: 1280, height: 700 } });
+      const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
       // Nothing is fetched from elsewhere.
       await page.route(url => url.hostname !== "127.0.0.1" || url.port !== String(server.address().port), route => route.abort());
       const errors = [];
