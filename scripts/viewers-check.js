@@ -107,6 +107,8 @@ const catapult = {
   async open(page) {
     await page.goto(`http://127.0.0.1:${server.address().port}/catapult.html`);
     await until(page, "the trace in Catapult", () => document.getElementById("trace-viewer")?.model);
+    // It fits the trace into the window a little later.
+    await page.waitForTimeout(1500);
   },
   holds: page => page.evaluate(() => {
     const { model } = document.getElementById("trace-viewer");
