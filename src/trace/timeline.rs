@@ -36,9 +36,11 @@ impl<W: Write> Events<W> {
     }
 }
 
-/// Nanoseconds as microseconds: the nearest double, which prints as the decimal it stands for up to 100 days.
-pub(crate) fn micros(ns: i128) -> serde_json::Value {
-    json!(ns as f64 / 1000.0)
+/// Nanoseconds as microseconds of a timeline: the nearest double, or the next one where Perfetto, which multiplies by 1000 and cuts what is behind the
+/// point, would read a nanosecond less (16.06 us as 16,059 ns).
+pub(crate) fn micros(ns: i128) -> f64 {
+    let nearest = ns as f64 / 1000.0;
+    if nearest * 1000.0 < ns as f64 { nearest.next_up() } else { nearest }
 }
 
 /// A complete event, as viewers read it.
@@ -123,8 +125,8 @@ fn complete<'a>(
         name: seen.name.as_deref().ok_or_else(|| missing("name"))?,
         pid,
         tid,
-        ts: after as f64 / 1000.0,
-        dur: duration as f64 / 1000.0,
+        ts: micros(after),
+        dur: micros(duration.into()),
         args: Arguments {
             external: integer("External id", &seen.args.external)?,
             correlation: integer("correlation", &seen.args.correlation)?,
@@ -328,4 +330,23 @@ fn event(node: &chakra::Node, start: u64) -> serde_json::Value {
         "ph": "X", "cat": node.kind.name(), "name": &*node.name, "pid": 0, "tid": track(node),
         "ts": start, "dur": node.duration_micros, "args": args,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn viewers_read_the_nanosecond_whether_they_cut_or_round() {
+        let mut state = 1u64;
+        for small in 0..1_000_000i128 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // Up to 52 days.
+            for ns in [small, i128::from(state >> 12)] {
+                let read = micros(ns) * 1000.0;
+                assert_eq!((read as i128, read.round() as i128), (ns, ns));
+            }
+        }
+        assert!(16.06 * 1000.0 < 16_060.0);
+    }
 }

@@ -1,6 +1,7 @@
 //! Overlays of critical paths: what the Trace Event Format asks of a file that Perfetto and chrome://tracing show as it is meant.
 
 use super::trace_tools::{out, root, scratch, text};
+use flowspace::trace::critical::Part;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -40,7 +41,9 @@ fn track(event: &Value) -> (u32, u32) {
 
 fn ns(value: &Value) -> i64 {
     let exact = value.as_f64().unwrap_or_else(|| panic!("no number: {value}")) * 1000.0;
-    exact.round() as i64
+    // Perfetto cuts, Catapult keeps the fraction: both have to come to the same.
+    assert_eq!(exact.trunc(), exact.round(), "{value}");
+    exact as i64
 }
 
 fn is_own(event: &Value) -> bool {
@@ -69,12 +72,35 @@ pub(super) fn obeys(drawn: &Value) -> (BTreeSet<String>, usize) {
         for e in slices {
             let (begin, end) = (ns(&e["ts"]), ns(&e["ts"]) + ns(&e["dur"]));
             open.truncate(open.iter().take_while(|other| **other > begin).count());
-            assert!(begin >= last && open.last().is_none_or(|other| end <= *other), "track {place:?}: {e}");
-            assert!(!is_own(e) || begin == last || last == 0, "track {place:?}: {e}");
+            let stretch = is_own(e) && e.get("cname").is_some();
+            // What ran or was waited for fills the stretch before it.
+            let inner = is_own(e) && !stretch;
+            assert!((inner || begin >= last) && open.last().is_none_or(|other| end <= *other), "track {place:?}: {e}");
+            assert!(!stretch || begin == last, "track {place:?}: {e}");
             assert_eq!(is_own(e), is_own(slices[0]), "the path shares its track");
-            last = if is_own(e) { end } else { begin };
+            last = match (stretch, inner) {
+                (true, _) => end,
+                (_, true) => last,
+                _ => begin,
+            };
             open.push(end);
         }
+    }
+    // Perfetto gives a slice the colour of its name, Catapult that of the file: of each part both have one. What ran or was waited for fills its stretch.
+    let own: Vec<&Value> = of("X").filter(|e| is_own(e)).collect();
+    let (mut colours, mut parts) = (BTreeMap::new(), BTreeMap::new());
+    for (before, e) in [None].into_iter().chain(own.iter().map(Some)).zip(&own) {
+        let Some(colour) = e.get("cname").map(Value::to_string) else {
+            assert!(
+                before.is_some_and(|b| b.get("cname").is_some() && b["ts"] == e["ts"] && b["dur"] == e["dur"]),
+                "{e}"
+            );
+            continue;
+        };
+        let name = e["name"].to_string();
+        assert_eq!(e["name"], e["args"]["part"]);
+        assert_eq!(*colours.entry(name.clone()).or_insert_with(|| colour.clone()), colour, "{e}");
+        assert_eq!(*parts.entry(colour).or_insert_with(|| name.clone()), name, "{e}");
     }
     let own: Vec<&(u32, u32)> = tracks.iter().filter(|(_, slices)| is_own(slices[0])).map(|(place, _)| place).collect();
     assert!(own.len() <= 1 && tracks.keys().all(|place| own.iter().all(|o| place == *o || place.0 != o.0)));
@@ -87,11 +113,16 @@ pub(super) fn obeys(drawn: &Value) -> (BTreeSet<String>, usize) {
         assert!(named.insert(key, e["args"]["name"].as_str().unwrap()).is_none(), "named twice: {e}");
     }
     let mut names = BTreeSet::new();
-    let mut processes: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut processes: BTreeMap<String, u32> = BTreeMap::new();
     for (pid, tid) in tracks.keys() {
         let of = |kind, tid| *named.get(&(kind, *pid, tid)).unwrap_or_else(|| panic!("{pid} {tid} has no {kind}"));
-        let (process, thread) = (of("process_name", 0), of("thread_name", *tid));
-        assert_eq!(*processes.entry(process).or_insert(*pid), *pid, "two processes are called {process}");
+        // As Perfetto writes them: the number of a process behind its name.
+        let process = match of("process_name", 0) {
+            kind @ ("process" | "device") => format!("{kind} {pid}"),
+            name => name.to_owned(),
+        };
+        let thread = of("thread_name", *tid);
+        assert_eq!(*processes.entry(process.clone()).or_insert(*pid), *pid, "two processes are called {process}");
         assert!(names.insert(format!("{process} / {thread}")), "two tracks are called {process} / {thread}");
     }
     // Arrows: a begin and an end for each id, each inside a slice that is on the path, not backwards, from one track to another.
@@ -114,6 +145,35 @@ pub(super) fn obeys(drawn: &Value) -> (BTreeSet<String>, usize) {
         }
     }
     (names, arrows.len())
+}
+
+/// Perfetto's colour of a slice by its name: hue and lightness of HSLuv, at a saturation of 80 (`hslForSlice`; digits do not count).
+fn hue_and_lightness(name: &str) -> (i64, i64) {
+    // Numbers of a browser: a product that a double rounds, of which 32 bits stay.
+    let mix = |hash: i32, c: char| (f64::from(hash ^ c as i32) * 16_777_619.0) as i64 as i32;
+    let hash = |text: &str, many: i64| i64::from(text.chars().fold(0x11c_9dc5, mix)).abs() % many;
+    (hash(name, 360), hash(&format!("{name}x"), 40) + 40)
+}
+
+/// No two parts look alike in either viewer.
+#[test]
+fn parts_have_colours_of_their_own() {
+    // As Perfetto v37 computes them.
+    assert_eq!(hue_and_lightness("compute"), (200, 72));
+    assert_eq!(hue_and_lightness("communication: waits for a peer"), (330, 74));
+    for (at, a) in Part::ALL.iter().enumerate() {
+        for b in &Part::ALL[at + 1..] {
+            assert_ne!(a.colour(), b.colour());
+            let ((hue, light), (other, lighter)) = (hue_and_lightness(a.word()), hue_and_lightness(b.word()));
+            let apart = (hue - other).abs().min(360 - (hue - other).abs());
+            assert!(
+                apart >= 15 || (light - lighter).abs() >= 8,
+                "{} ({hue}, {light}), {} ({other}, {lighter})",
+                a.word(),
+                b.word()
+            );
+        }
+    }
 }
 
 /// The overlay of a file's critical path.

@@ -1,11 +1,14 @@
 //! The path drawn into its timeline, for Perfetto and chrome://tracing: a track of its own with the stretches in order, coloured by part,
 //! and arrows where it passes from one track to another.
 //!
+//! Catapult (chrome://tracing) takes a slice's colour from the file, Perfetto from the slice's name and from nothing else. So a stretch is a slice with
+//! the name of its part, and what ran or was waited for is a slice inside of it.
+//!
 //! Both viewers ask that the events of a track lie inside each other or apart, and that nothing begins before zero: an event that crosses another one has a second
 //! track beside it, and what began before the window is drawn from the window's begin. Perfetto knows tracks by numbers: names have one of their own.
 
 use super::events::{Event, Events};
-use super::graph::Graph;
+use super::graph::{Delay, Graph};
 use super::run::Slack;
 use super::tiling::Stretch;
 use crate::trace::timeline::{Events as Writer, micros};
@@ -106,20 +109,23 @@ impl Tracks {
         say("process_name", own, "name", OWN.into())?;
         say("process_sort_index", own, "sort_index", (-1).into())?;
         say("thread_name", own, "name", "in order".into())?;
-        let called = |kind: &str, name: u32| match events.names.name(name) {
-            "" => format!("{kind} without name"),
-            text if text.parse::<i64>().is_ok() => format!("{kind} {text}"),
-            text => text.to_owned(),
+        let called = |kind: &str, name: u32, written: Option<i64>| match (events.names.name(name), written) {
+            ("", _) => format!("{kind} without name"),
+            (text, Some(number)) if text.parse() == Ok(number) => kind.to_owned(),
+            (text, _) if text.parse::<i64>().is_ok() => format!("{kind} {text}"),
+            (text, _) => text.to_owned(),
         };
         let mut named = BTreeSet::new();
         for (order, (lane, at)) in self.numbers.iter().enumerate() {
             if named.insert(lane.0) {
                 let device = self.devices.iter().any(|d| d.0 == lane.0);
-                say("process_name", *at, "name", called(if device { "device" } else { "process" }, lane.0).into())?;
+                let kind = if device { "device" } else { "process" };
+                // Both viewers write a process's number behind its name.
+                say("process_name", *at, "name", called(kind, lane.0, Some(at.0)).into())?;
                 say("process_sort_index", *at, "sort_index", i64::from(device).into())?;
             }
             let device = self.devices.contains(&(lane.0, lane.1));
-            let name = called(if device { "stream" } else { "thread" }, lane.1);
+            let name = called(if device { "stream" } else { "thread" }, lane.1, None);
             let beside = if lane.2 > 0 { format!(" ({})", lane.2 + 1) } else { String::new() };
             say("thread_name", *at, "name", (name + &beside).into())?;
             // A second track comes below the first, whatever its number.
@@ -127,6 +133,11 @@ impl Tracks {
         }
         Ok(())
     }
+}
+
+/// The call whose operation a stretch waits for: the path goes through its begin.
+fn launched_by(stretch: &Stretch) -> Option<u32> {
+    matches!(stretch.delay, Some(Delay::Launch | Delay::Unexplained)).then_some(stretch.after)
 }
 
 /// Writes the timeline, counted from the window's begin.
@@ -154,8 +165,8 @@ pub fn write(
             *slot = (*slot).min(*ns);
         }
     }
-    path.iter().for_each(|s| {
-        if let Some(slot) = critical.get_mut(position(s.unit) as usize) {
+    path.iter().flat_map(|s| [Some(s.unit), launched_by(s)]).flatten().for_each(|unit| {
+        if let Some(slot) = critical.get_mut(position(unit) as usize) {
             *slot = true;
         }
     });
@@ -177,10 +188,10 @@ pub fn write(
             args.insert("critical".into(), 1.into());
         }
         if *ns != i64::MAX {
-            args.insert("slack (us)".into(), micros((*ns).into()));
+            args.insert("slack (us)".into(), (*ns as f64 / 1000.0).into());
         }
         if start > e.start {
-            args.insert("before the window (us)".into(), micros((start - e.start).into()));
+            args.insert("before the window (us)".into(), ((start - e.start) as f64 / 1000.0).into());
         }
         writer.put(&json!({
             "ph": "X", "cat": format!("{:?}", e.kind).to_lowercase(), "name": events.name(e), "pid": pid, "tid": tid,
@@ -194,24 +205,31 @@ pub fn write(
     for s in path {
         let event = event_of(s.unit);
         let runs = s.unit == s.after;
-        let named = Some(name_of(event)).filter(|name| runs && !name.is_empty());
-        let name = named.unwrap_or_else(|| s.part.word().to_owned());
         let mut args = serde_json::Map::new();
         args.insert("part".into(), s.part.word().into());
-        for (key, value) in
-            [("cause", s.cause().to_owned()), ("before", name_of(event)), ("after", name_of(event_of(s.after)))]
-        {
-            if !value.is_empty() && (key == "cause" || !runs) {
+        for (key, value) in [("before", name_of(event)), ("after", name_of(event_of(s.after)))] {
+            if !value.is_empty() && !runs {
                 args.insert(key.into(), value.into());
             }
         }
-        writer.put(&json!({
-            "ph": "X", "cat": "critical_path", "name": name, "cname": s.part.colour(), "pid": tracks.own, "tid": tracks.own,
+        let mut slice = json!({
+            "ph": "X", "cat": "critical_path", "name": s.part.word(), "cname": s.part.colour(), "pid": tracks.own, "tid": tracks.own,
             "ts": at(s.start), "dur": micros((s.end - s.start).into()), "args": args,
-        }))?;
-        let Some(lane) = lanes.get(&position(s.unit)).filter(|_| runs).copied() else { continue };
+        });
+        writer.put(&slice)?;
+        let inner = if runs { name_of(event) } else { s.cause().to_owned() };
+        if !inner.is_empty() {
+            slice["name"] = inner.into();
+            slice["args"] = event.filter(|_| runs).map_or_else(|| json!({}), |e| json!({"index": e.index}));
+            if let Some(fields) = slice.as_object_mut() {
+                fields.remove("cname");
+            }
+            writer.put(&slice)?;
+        }
+        let Some(unit) = (if runs { Some(s.unit) } else { launched_by(s) }) else { continue };
+        let Some(lane) = lanes.get(&position(unit)).copied() else { continue };
         if let Some((from, left)) = before.filter(|(b, _)| (b.0, b.1) != (lane.0, lane.1)) {
-            let end = |lane: Lane, ph: &str, ts: Value| {
+            let end = |lane: Lane, ph: &str, ts: f64| {
                 let (pid, tid) = tracks.place(lane);
                 let mut v = json!({"ph": ph, "id": arrows, "cat": "critical_path", "name": "critical_path", "pid": pid, "tid": tid, "ts": ts});
                 if ph == "f" {
@@ -223,8 +241,8 @@ pub fn write(
             writer.put(&end(lane, "f", at(s.start)))?;
             arrows += 1;
         }
-        // The arrow leaves inside the event: at its very end viewers no longer find it.
-        before = Some((lane, s.end.saturating_sub(1).max(s.start)));
+        // The arrow leaves inside the event, where that is the innermost: at its very end viewers no longer find it.
+        before = Some((lane, if runs { s.end.saturating_sub(1).max(s.start) } else { s.start }));
     }
     writer.finish()
 }

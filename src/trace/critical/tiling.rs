@@ -54,7 +54,7 @@ impl Part {
         Self::Idle,
     ];
 
-    /// A word for tables.
+    /// A word for tables and timelines. Perfetto makes colours of them: these are far from each other.
     pub fn word(self) -> &'static str {
         match self {
             Self::Compute => "compute",
@@ -62,10 +62,10 @@ impl Part {
             Self::PeerWait => "communication: waits for a peer",
             Self::Transfer => "communication: moves bytes",
             Self::Communication => "communication",
-            Self::Launch => "launch",
+            Self::Launch => "launching",
             Self::Queueing => "queueing",
             Self::Blocking => "blocking call",
-            Self::Call => "runtime call",
+            Self::Call => "other runtime call",
             Self::HostOperator => "host operator",
             Self::Interpreter => "interpreter",
             Self::Idle => "idle",
@@ -76,15 +76,16 @@ impl Part {
     pub fn colour(self) -> &'static str {
         match self {
             Self::Compute => "good",
-            Self::MemoryCopy => "rail_load",
+            Self::MemoryCopy => "background_memory_dump",
             Self::PeerWait => "terrible",
-            Self::Transfer | Self::Communication => "rail_animation",
+            Self::Transfer => "detailed_memory_dump",
+            Self::Communication => "thread_state_uninterruptible",
             Self::Launch => "rail_response",
-            Self::Queueing => "bad",
+            Self::Queueing => "thread_state_iowait",
             Self::Blocking => "yellow",
             Self::Call => "olive",
             Self::HostOperator => "thread_state_running",
-            Self::Interpreter => "generic_work",
+            Self::Interpreter => "thread_state_runnable",
             Self::Idle => "grey",
         }
     }
