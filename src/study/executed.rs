@@ -105,6 +105,14 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     }))
 }
 
+/// What is said of a study in which the executions or servings of point `searched` are searched, and the model of point `graph` is one graph.
+pub(super) fn unlike(searched: u64, graph: u64) -> String {
+    format!(
+        "rows of two kinds: in point {searched}, and others like it, all executions (or all layouts that serve) are searched; in point {graph} the model is mapped as one graph \
+         (1F1B, nothing computed again, no ZeRO; of serving one step of one token), since its chip states no `kernels:` or settings of graphs are given: their figures do not compare"
+    )
+}
+
 /// What is stated and does not hold where a language model is mapped as one graph: it must not seem to be obeyed.
 fn graph_refuses(point: &Point, system: &System) -> Option<String> {
     let stated = point.solve.of_executions().first().map(|field| format!("solve.{field}"));

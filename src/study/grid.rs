@@ -123,6 +123,8 @@ pub struct Outlook {
     pub some: Vec<Problem>,
     /// Whether no point of the whole grid can be built, each for a reason of its own perhaps.
     pub none_stands: bool,
+    /// Language models are searched in some and mapped as one graph in others.
+    pub unlike: Option<String>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -564,8 +566,16 @@ impl Study {
         let mut some: Vec<Problem> = Vec::new();
         let mut stands = false;
         let steps = Steps::of("points", sample.len().div_ceil(step) as u64);
+        // A language model whose executions or servings are searched, and one that is mapped as one graph.
+        let mut language: [Option<u64>; 2] = [None; 2];
         for index in sample.into_iter().step_by(step) {
-            let found = self.point(index).err().map(|p| p.0).unwrap_or_default();
+            let point = self.point(index);
+            if let Ok(point) = &point
+                && (point.language.is_some() || point.language_as_graph)
+            {
+                language[usize::from(point.language_as_graph)].get_or_insert(index);
+            }
+            let found = point.err().map(|p| p.0).unwrap_or_default();
             stands |= found.is_empty();
             steps.step();
             for problem in &found {
@@ -583,6 +593,10 @@ impl Study {
         // A sample without a sound point is no proof; the look at all points ends with the first that is sound. Of a space that is too large for it
         // the points fail one by one.
         let none_stands = !stands && count <= MOST_LOOKED_AT && (0..count).all(|index| self.point(index).is_err());
-        Outlook { every, some, none_stands }
+        let unlike = match language {
+            [Some(searched), Some(graph)] => Some(executed::unlike(searched, graph)),
+            _ => None,
+        };
+        Outlook { every, some, none_stands, unlike }
     }
 }

@@ -253,6 +253,9 @@ pub(super) fn ready(study: Study, options: &RunOptions, solve: Arc<Solve>) -> Re
     for problem in &outlook.some {
         progress.say(&format!("some points will fail: {problem}"));
     }
+    if let Some(unlike) = &outlook.unlike {
+        progress.say(unlike);
+    }
     let pool = pool(options.jobs, total)?;
     let shared = Arc::new(Shared::new(study, solve, known, options.stop.clone()));
     Ok(Ready { shared, store, pool, progress })

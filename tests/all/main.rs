@@ -35,6 +35,7 @@ mod place_simulate;
 mod plans;
 mod possible;
 mod properties;
+mod refusals;
 mod rooms;
 mod schemas;
 mod scratch;

@@ -1,0 +1,137 @@
+//! What is not obeyed is refused, and what is not known is not stated: settings of studies, types and prices, files without an end.
+
+use crate::scratch::Scratch;
+use std::path::Path;
+
+const TRAINED: &str = "{kind: language_model, name: small, source: test, layers: 4, hidden: 1024, heads: 8, vocab: 2048, seq: 512, global_batch: 64, \
+     types: {weights: bf16, activations: bf16, gradients: bf16}}";
+const SERVED: &str = "{kind: language_model, name: small, source: test, layers: 4, hidden: 1024, heads: 8, vocab: 2048, seq: 512, global_batch: 64, \
+     pass: inference, generated: 64, types: {weights: bf16, activations: bf16}}";
+
+fn catalogue(path: &str) -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("systems").join(path).display().to_string()
+}
+
+/// A study over two chips, one with `kernels:` and one without; its rows by the label of the chip, and what it said.
+fn study(scratch: &Scratch, workload: &str, more: &str) -> (Vec<String>, String) {
+    scratch.write("w.yaml", workload);
+    let [system, sn40l, plain] = ["sn40l-8.yaml", "chips/sn40l.yaml", "chips/sn40l-dfmodel.yaml"].map(catalogue);
+    scratch.write(
+        "s.yaml",
+        &format!(
+            "name: two\nsource: test\nworkload: w.yaml\nsystem: {system}\naxes:\n  - name: chip\n    points:\n      kernels: {{ system.chip: {sn40l} }}\n      \
+             none: {{ system.chip: {plain} }}\n{more}"
+        ),
+    );
+    let _ = std::fs::remove_dir_all(scratch.0.join("out"));
+    let output = scratch.run(&["study", "run", "s.yaml", "--no-plots", "--out", "out"]);
+    let rows = scratch.read("out/results.csv").lines().skip(1).map(str::to_string).collect();
+    (rows, String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_study_refuses_what_it_would_not_obey() {
+    let scratch = Scratch::new("refusals_study");
+    let failed = |row: &str, with: &str| row.contains("failed") && row.contains(with);
+    let (rows, said) = study(&scratch, TRAINED, "solve: { execution: { recompute: full } }\n");
+    assert!(!rows[0].contains("failed") && failed(&rows[1], "solve.execution"), "{rows:?}");
+    assert!(said.contains("rows of two kinds"), "{said}");
+    let (rows, _) = study(&scratch, SERVED, "solve: { serving: { max_tpot: 1 s } }\n");
+    assert!(!rows[0].contains("failed") && failed(&rows[1], "solve.serving"), "{rows:?}");
+    let (rows, _) = study(&scratch, SERVED, "solve: { tiles: 4 }\n");
+    assert!(failed(&rows[0], "solve.tiles") && !rows[1].contains("failed"), "{rows:?}");
+    // A setting of graphs makes a graph of both, as with `map`: then there is nothing unlike.
+    let (rows, said) = study(&scratch, TRAINED, "solve: { solver: exact }\n");
+    assert!(rows.iter().all(|row| !row.contains("failed")) && !said.contains("rows of two kinds"), "{rows:?} {said}");
+}
+
+#[test]
+fn a_front_without_values_is_no_proof() {
+    let scratch = Scratch::new("refusals_front");
+    scratch.write("w.yaml", SERVED);
+    let system = catalogue("h100-dgx-8.yaml");
+    let text = |workload: &str| {
+        format!(
+            "name: flop\nsource: test\nworkload: {workload}\nsystem: {system}\naxes:\n  - {{ name: bw, field: system.memory.bandwidth, values: [1 TB/s, 2 TB/s] }}\n\
+             search: {{ front: [max flop_per_s, min cost_usd] }}\n"
+        )
+    };
+    scratch.write("s.yaml", &text("w.yaml"));
+    let output = scratch.run(&["study", "run", "s.yaml", "--no-plots", "--out", "out"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("has a plan, and no flop_per_s"), "{said}");
+    scratch.write("t.yaml", TRAINED);
+    scratch.write("s.yaml", &text("t.yaml"));
+    let told = scratch.succeed(&["study", "run", "s.yaml", "--no-plots", "--out", "trained"]);
+    assert!(told.contains("proven"), "{told}");
+    assert!(!scratch.read("trained/front.csv").lines().nth(1).unwrap_or_default().is_empty());
+}
+
+#[test]
+fn a_second_memory_draws_power_in_every_account() {
+    let scratch = Scratch::new("refusals_offload");
+    scratch.write("w.yaml", TRAINED);
+    for system in ["h100-dgx-8.yaml", "sn40l-8.yaml"] {
+        scratch
+            .write("with.yaml", &format!("from: {}\noffload: {}\n", catalogue(system), catalogue("memories/ddr.yaml")));
+        for workload in ["resnet50-conv4", "w.yaml"] {
+            let told =
+                scratch.succeed(&["map", "--workload", workload, "--system", "with.yaml", "--plan-out", "p.yaml"]);
+            assert!(told.contains("Optimal") || told.contains("Not proven"), "{told}");
+            scratch.succeed(&["check", "p.yaml"]);
+        }
+    }
+}
+
+#[test]
+fn words_without_a_peak_are_refused() {
+    let scratch = Scratch::new("refusals_words");
+    scratch.write("w.yaml", &TRAINED.replace("bf16", "fp32"));
+    let system = catalogue("sn40l-8.yaml");
+    let output = scratch.run(&["map", "--workload", "w.yaml", "--system", &system]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("the chip states no peak for fp32"), "{said}");
+}
+
+#[test]
+fn what_is_not_stated_is_not_summed() {
+    let scratch = Scratch::new("refusals_money");
+    scratch.write("w.yaml", TRAINED);
+    scratch.write(
+        "s.yaml",
+        &format!(
+            "from: {}\nchip: {{ from: {}, price: $0 }}\n",
+            catalogue("h100-dgx-8.yaml"),
+            catalogue("chips/h100.yaml")
+        ),
+    );
+    let map = ["map", "--workload", "w.yaml", "--system", "s.yaml"];
+    let told = scratch.succeed(&map);
+    assert!(told.contains("not stated tokens/s/$") && told.contains("what an iteration costs is not known"), "{told}");
+    let json: serde_json::Value =
+        serde_json::from_str(&scratch.succeed(&[&map[..], &["--format", "json"]].concat())).unwrap();
+    assert!(json["cost_usd"].is_null() && json["power_w"].is_f64(), "{json}");
+    let output = scratch.run(&[&map[..], &["--objective", "cost"]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("states no price"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn files_without_an_end_are_refused() {
+    let scratch = Scratch::new("refusals_device");
+    for args in [
+        &["validate", "--points", "/dev/zero"][..],
+        &["plot", "/dev/zero"],
+        &["place", "simulate", "/dev/zero", "--mapping", "/dev/zero"],
+    ] {
+        let output = scratch.run(args);
+        assert!(!output.status.success() && !output.stderr.is_empty(), "{args:?}");
+    }
+    let trace =
+        r#"{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "a", "pid": 1, "tid": 1, "ts": 5, "dur": -3}]}"#;
+    scratch.write("t.json", trace);
+    let output = scratch.run(&["trace", "report", "t.json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("expected a duration of at least 0, found -3 us"), "{said}");
+}
