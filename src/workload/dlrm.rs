@@ -5,7 +5,7 @@
 //! With T tables of R rows and width d, p look-ups a table and item, N items, words of w bytes:
 //! look-ups read T p d N w bytes of DRAM on each chip (those of everybody's items in its tables, as many as of its items in
 //! everybody's); pooled vectors, T d N w bytes a chip, go through an all-to-all, and so do their gradients; the tables take
-//! T R d w bytes of all chips together.
+//! T R d w bytes of all chips together. Tables may have wider words than the rest (`table_word`).
 //!
 //! `interaction: chain` is DFModel's graph (model.md section 3): one chain of perceptrons, with look-ups and all-to-all on the
 //! last bottom layer and its backward kernel, and nothing outside it: the features, the loss's gradient and the result are no
@@ -74,6 +74,8 @@ crate::spec! {
         micro_batch: u64 = 1,
         /// Bytes of one element.
         word: Bytes = Bytes(2.0),
+        /// Bytes of an element of the tables, where perceptrons compute in narrower ones; left out: as the others.
+        table_word: Option<Bytes>,
     }
 }
 
@@ -139,8 +141,13 @@ struct Layer {
 }
 
 impl DlrmSpec {
+    /// Bytes of an element of the tables.
+    fn table_word(&self) -> f64 {
+        self.table_word.unwrap_or(self.word).0
+    }
+
     fn lookup_bytes(&self) -> f64 {
-        self.tables as f64 * self.lookups as f64 * self.dim as f64 * self.minibatch as f64 * self.word.0
+        self.tables as f64 * self.lookups as f64 * self.dim as f64 * self.minibatch as f64 * self.table_word()
     }
 
     fn exchange(&self) -> Collective {
@@ -192,7 +199,7 @@ impl DlrmSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
-            held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.word.0,
+            held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.table_word(),
             divided: Divided::Free,
             tokens_per_sample: None,
         }
@@ -329,6 +336,7 @@ mod tests {
             global_batch: 1,
             micro_batch: 1,
             word: Bytes(2.0),
+            table_word: None,
         }
     }
 
@@ -363,6 +371,18 @@ mod tests {
         let w = spec.build().checked().unwrap();
         assert_eq!((w.kernels.len(), w.edges()), (60, 76));
         assert_eq!(w.flop_per_iteration(), 60.0 * 2.0 * 64.0 * 64.0 * 128.0);
+    }
+
+    /// Tables of 32 bits under perceptrons of 16: look-ups and what is held are twice as many bytes, what is exchanged is not.
+    #[test]
+    fn tables_have_words_of_their_own() {
+        let plain = spec(Interaction::Dot, Pass::Training);
+        let wide = DlrmSpec { table_word: Some(Bytes(4.0)), ..plain.clone() };
+        let [plain, wide] = [plain, wide].map(|spec| spec.build().checked().unwrap());
+        let emb = |w: &Workload| w.kernels[w.kernel_index("EMB").unwrap()].clone();
+        assert_eq!(emb(&wide).extra_dram_bytes, 2.0 * emb(&plain).extra_dram_bytes);
+        assert_eq!(emb(&wide).collectives, emb(&plain).collectives);
+        assert_eq!(wide.held_bytes, 2.0 * plain.held_bytes);
     }
 
     #[test]
