@@ -6,6 +6,7 @@ use super::predict::{NotPredicted, Prediction};
 use crate::mapping::degrees::Wanted;
 use crate::mapping::request::{Answer, Request};
 use crate::mapping::map;
+use crate::system::Style;
 use crate::units::Bytes;
 use crate::workload::WorkloadSpec;
 use crate::workload::language::DataType;
@@ -19,6 +20,9 @@ const HALVINGS: u32 = 8;
 /// [`NotPredicted`]: no description of the machine; a batch that is not stated or that its chips do not divide; nothing that fits.
 pub fn step(list: &[Known], point: &Point, spec: &WorkloadSpec) -> Result<Prediction, NotPredicted> {
     let (system, _) = machines::system(list, point)?;
+    if system.chip.0.style == Style::Dataflow {
+        return Err(NotPredicted::because("what its compiler reaches of such a graph is not known"));
+    }
     let batch = point.row.global_batch.ok_or_else(|| NotPredicted::because("the batch is not stated"))?;
     let chips = system.chip_count();
     if chips == 0 || !batch.is_multiple_of(chips) || batch == 0 {

@@ -77,7 +77,13 @@ fn computed(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
             let mut reason = String::new();
             let mut best: Option<Predicted> = None;
             for tp in groups {
-                let found = search(&machine, model, &Pins { tp, ..pins.clone() }).map_err(NotPredicted)?;
+                let found = match search(&machine, model, &Pins { tp, ..pins.clone() }) {
+                    Ok(found) => found,
+                    Err(why) => {
+                        reason = why;
+                        continue;
+                    }
+                };
                 reason = found.reason(&machine);
                 best = best.into_iter().chain(found.best).min_by(|a, b| a.time.total.total_cmp(&b.time.total));
             }

@@ -83,6 +83,10 @@ crate::spec! {
     }
 }
 
+/// Edge of a tile of a product, and tiles that keep a chip's units busy: what decides into how many parts the pixels of a weight's gradient are cut.
+const TILE: u64 = 128;
+const UNITS: u64 = 128;
+
 fn check(spec: &ResidualSpec, node: &Node, reader: &mut Reader) {
     super::spec::check_batches(spec.global_batch, spec.micro_batch, spec.word, node, reader);
     let all = |of: fn(&Stage) -> u64| spec.stages.iter().map(of).max().unwrap_or(1);
@@ -337,14 +341,18 @@ impl Net {
         self.out(kernel, &name, x.channels, x.edge)
     }
 
+    /// Libraries contract over pixels in parts side by side where the weight alone would have fewer tiles than a chip has units, and add the parts up.
     fn weight_gradient(&mut self, k: usize, x: Image, gradient: Image) {
         let forward = self.b.kernels[k].clone();
         let name = format!("{}_upd", forward.name);
-        let (rows, columns) = (forward.shape.k, forward.shape.m);
-        let shape = (1, rows, gradient.pixels(), columns);
+        let (rows, columns, pixels) = (forward.shape.k, forward.shape.m, gradient.pixels());
+        let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE);
+        let enough = |parts: &u64| pixels.is_multiple_of(*parts) && (tiles * parts >= UNITS || *parts == pixels);
+        let parts = (1..=pixels).find(enough).unwrap_or(1);
+        let shape = (parts, rows, pixels / parts, columns);
         let kernel = self.b.bare(&name, Op::Gemm, Phase::BackwardWeight, shape);
         self.b.read(kernel, x.tensor, Slot::View);
-        self.b.read(kernel, gradient.tensor, Slot::RhsT);
+        self.b.read(kernel, gradient.tensor, Slot::View);
         self.b.kernels[kernel].weight_of = Some(WeightOf { kernel: k });
         self.b.tensor(format!("{name}.out"), rows, columns, Some(kernel));
     }
