@@ -458,7 +458,8 @@ impl<'a> Kernels<'a> {
         self.attention_core();
         let (stack, (_, whole)) = (&self.machine.stack, self.hidden());
         let mask = if model.dropout { 0.5 } else { 0.0 };
-        let reordered = 2.0 * (a * (qk + v) + model.kv_heads() as f64 * (qk + v)) * tokens * model.types.activations.bytes() / t;
+        let reordered =
+            2.0 * (a * (qk + v) + model.kv_heads() as f64 * (qk + v)) * tokens * model.types.activations.bytes() / t;
         let (forward, backward) = (stack.elementwise * (5.0 + mask) * whole, stack.elementwise * 6.0 * whole);
         // Of a layer's vector kernels those of one of its two branches.
         let kernels = [stack.vector_kernels_forward, stack.vector_kernels_backward].map(|n| n as f64 / 2.0);

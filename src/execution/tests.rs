@@ -693,7 +693,9 @@ fn segments_before_are_attended_to() {
 #[test]
 fn decoders_attend_to_their_encoder() {
     let of = |more: &str| {
-        model(&format!("layers: 4, hidden: 512, heads: 8, vocab: 51200, seq: 256, causal: false, norm: layer, biases: all, global_batch: 1{more}"))
+        model(&format!(
+            "layers: 4, hidden: 512, heads: 8, vocab: 51200, seq: 256, causal: false, norm: layer, biases: all, global_batch: 1{more}"
+        ))
     };
     let (plain, both) = (of(""), of(", encoder_layers: 2"));
     let m = machine(&Parts { stack: ", attention: unfused", ..Parts::default() });

@@ -502,21 +502,24 @@ fn read_execution(
     let chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
     let recompute = if inference { Recompute::None } else { recompute(row, notes, source, assumed) };
     // The chips of a tensor-parallel group share their samples.
-    let micro_batch = match (row.micro_batch.filter(|_| !source.is_some_and(|s| s.micro_batch_of_chip)), row.global_batch) {
-        (Some(micro), _) => micro,
-        (None, Some(batch)) if inference => batch.max(1),
-        (None, Some(batch)) if notes.accumulation.is_some_and(|times| batch % dp.saturating_mul(times).max(1) == 0) => {
-            batch / dp.saturating_mul(notes.accumulation.unwrap_or(1)).max(1)
-        }
-        (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {
-            assumed.push("each replica's samples in one microbatch, or in the largest that fits".into());
-            batch / dp
-        }
-        _ => {
-            assumed.push("microbatches of one sample".into());
-            1
-        }
-    };
+    let micro_batch =
+        match (row.micro_batch.filter(|_| !source.is_some_and(|s| s.micro_batch_of_chip)), row.global_batch) {
+            (Some(micro), _) => micro,
+            (None, Some(batch)) if inference => batch.max(1),
+            (None, Some(batch))
+                if notes.accumulation.is_some_and(|times| batch % dp.saturating_mul(times).max(1) == 0) =>
+            {
+                batch / dp.saturating_mul(notes.accumulation.unwrap_or(1)).max(1)
+            }
+            (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {
+                assumed.push("each replica's samples in one microbatch, or in the largest that fits".into());
+                batch / dp
+            }
+            _ => {
+                assumed.push("microbatches of one sample".into());
+                1
+            }
+        };
     Ok(Execution {
         tp,
         pp,

@@ -255,10 +255,18 @@ fn graphs_and_batches_of_other_units() {
     let list = points(
         TRAIN,
         &[
-            &format!("a,DLRM training (small Criteo model),,,,,,65536,,A100-40GB,1,,,,,,,samples_per_s,4e6,samples/s,{source},FP16 mixed"),
-            &format!("b,DLRM training (small Criteo model),,,,,,65536,,A100-40GB,1,,,,,,,samples_per_s,4e6,samples/s,{source},TF32"),
-            &format!("c,Transformer-big training,12,1024,16,,,81920,10240,A100-40GB,8,1,1,8,,,,tokens_per_s,5e5,tok/s,{source},FP16 mixed"),
-            &format!("d,ResNet-50 v1.5 training,,,,,,,,V100-16GB,8,1,1,8,,,,samples_per_s,8e3,images/s,{source},FP16 mixed"),
+            &format!(
+                "a,DLRM training (small Criteo model),,,,,,65536,,A100-40GB,1,,,,,,,samples_per_s,4e6,samples/s,{source},FP16 mixed"
+            ),
+            &format!(
+                "b,DLRM training (small Criteo model),,,,,,65536,,A100-40GB,1,,,,,,,samples_per_s,4e6,samples/s,{source},TF32"
+            ),
+            &format!(
+                "c,Transformer-big training,12,1024,16,,,81920,10240,A100-40GB,8,1,1,8,,,,tokens_per_s,5e5,tok/s,{source},FP16 mixed"
+            ),
+            &format!(
+                "d,ResNet-50 v1.5 training,,,,,,,,V100-16GB,8,1,1,8,,,,samples_per_s,8e3,images/s,{source},FP16 mixed"
+            ),
             "e,DLRM-dcnv2 training,,,,,,65536,,A100-40GB,8,,,,,,,samples_per_s,4e6,samples/s,x,TF32",
         ],
     );

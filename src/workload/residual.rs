@@ -375,12 +375,7 @@ mod tests {
             image: 224,
             channels: 3,
             stem: Stem { width: 64, window: 7, stride: 2 },
-            stages: vec![
-                stage(3, 64, 256),
-                stage(4, 128, 512),
-                stage(6, 256, 1024),
-                stage(3, 512, 2048),
-            ],
+            stages: vec![stage(3, 64, 256), stage(4, 128, 512), stage(6, 256, 1024), stage(3, 512, 2048)],
             classes: 1000,
             pass,
             global_batch: 256,

@@ -2,8 +2,7 @@
 
 use super::{
     Workload, dfmodel_layer::DfmodelLayer, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec,
-    huggingface, hyena::HyenaSpec, language::LanguageModel, mamba::MambaSpec, residual::ResidualSpec,
-    trace::TraceSpec,
+    huggingface, hyena::HyenaSpec, language::LanguageModel, mamba::MambaSpec, residual::ResidualSpec, trace::TraceSpec,
 };
 use crate::graph::GraphError;
 use crate::spec::nearest::meant;
