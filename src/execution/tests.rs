@@ -1,7 +1,7 @@
 //! Tests of the whole: an independent program's figures, closed forms by hand, metamorphic relations, search against brute force.
 
 use super::block::{BlockKey, Blocks, Inner};
-use super::layer::{Kernels, Phase};
+use super::layer::{KernelTime, Kernels, Phase};
 use super::machine::{Machine, Traffic};
 use super::policy::Policy;
 use super::predict::{of_blocks, predict, predict_any};
