@@ -11,7 +11,7 @@
 //! last bottom layer and its backward kernel, and nothing outside it: the features, the loss's gradient and the result are no
 //! tensors of it (docs/dfmodel.md).
 
-use super::builder::Builder;
+use super::builder::{Builder, parts};
 use super::dfmodel_layer::Pass;
 use crate::graph::{Collective, CollectiveKind, Divided, Op, Phase, Scope, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
@@ -191,6 +191,7 @@ impl DlrmSpec {
             let views = [(bottom_out, Slot::View), (emb_out, Slot::View)];
             let met = b.add("INTERACT", Op::Opaque, Phase::Forward, (1, width, 1, n), &views);
             b.kernels[met].flop = Some(flop);
+            b.kernels[met].extra_dram_bytes = self.joined_bytes();
             (into_top, top_in) = (b.tensors.len() - 1, width);
             join = Some((emb_out, flop));
         }
@@ -221,6 +222,11 @@ impl DlrmSpec {
     fn look_up(&self, b: &mut Builder, kernel: usize, times: f64) {
         b.kernels[kernel].extra_dram_bytes += times * self.lookup_bytes();
         b.kernels[kernel].collectives.push(self.exchange());
+    }
+
+    /// All vectors, written next to each other for the interaction and read again; backward the same of their gradients.
+    fn joined_bytes(&self) -> f64 {
+        2.0 * (self.tables + 1) as f64 * self.dim as f64 * self.minibatch as f64 * self.word.0
     }
 
     /// One addition an element looked up.
@@ -299,6 +305,7 @@ impl DlrmSpec {
                 Some((emb_out, flop)) if i == last_bottom + 1 => {
                     let apart = b.bare("INTERACT_bwd", Op::Opaque, Phase::BackwardInput, (1, layer.fan_in, 1, n));
                     b.kernels[apart].flop = Some(2.0 * flop);
+                    b.kernels[apart].extra_dram_bytes = self.joined_bytes();
                     for tensor in [gradient, bottom_out, emb_out] {
                         b.read(apart, tensor, Slot::View);
                     }
@@ -317,11 +324,18 @@ impl DlrmSpec {
             }
         }
         for (i, layer) in layers.iter().enumerate().rev() {
-            let mut inputs: Vec<(usize, Slot)> = layer.input.map(|t| (t, Slot::Lhs)).into_iter().collect();
-            inputs.extend(gradients[i].map(|t| (t, Slot::RhsT)));
-            let shape = (1, layer.fan_in, layer.items, layer.width);
+            let parts = if chain { 1 } else { parts(layer.fan_in, layer.width, layer.items) };
+            // Operands in parts are views of whole tensors.
+            let slots = if parts == 1 { [Slot::Lhs, Slot::RhsT] } else { [Slot::View; 2] };
+            let mut inputs: Vec<(usize, Slot)> = layer.input.map(|t| (t, slots[0])).into_iter().collect();
+            inputs.extend(gradients[i].map(|t| (t, slots[1])));
+            let shape = (parts, layer.fan_in, layer.items / parts, layer.width);
             let name = format!("MLP_{}_upd", i + 1);
-            let kernel = b.add(&name, Op::Gemm, Phase::BackwardWeight, shape, &inputs);
+            let kernel = b.bare(&name, Op::Gemm, Phase::BackwardWeight, shape);
+            for (tensor, slot) in inputs {
+                b.read(kernel, tensor, slot);
+            }
+            b.tensor(format!("{name}.out"), layer.fan_in, layer.width, Some(kernel));
             b.kernels[kernel].weight_of = Some(WeightOf { kernel: layer.kernel });
         }
     }

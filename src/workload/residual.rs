@@ -13,7 +13,7 @@
 //! over 3x3 pixels that halves the image; behind the mean over all pixels and a linear map to the classes. Not in the graph: gains and shifts of norms, the
 //! loss, and the preparation of images.
 
-use super::builder::Builder;
+use super::builder::{Builder, parts};
 use super::dfmodel_layer::Pass;
 use crate::graph::{Divided, Op, Phase, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
@@ -82,10 +82,6 @@ crate::spec! {
         word: Bytes = Bytes(2.0),
     }
 }
-
-/// Edge of a tile of a product, and tiles that keep a chip's units busy: what decides into how many parts the pixels of a weight's gradient are cut.
-const TILE: u64 = 128;
-const UNITS: u64 = 128;
 
 fn check(spec: &ResidualSpec, node: &Node, reader: &mut Reader) {
     super::spec::check_batches(spec.global_batch, spec.micro_batch, spec.word, node, reader);
@@ -341,14 +337,12 @@ impl Net {
         self.out(kernel, &name, x.channels, x.edge)
     }
 
-    /// Libraries contract over pixels in parts side by side where the weight alone would have fewer tiles than a chip has units, and add the parts up.
+    /// Over the pixels, in parts where the weight alone would leave units of a chip idle.
     fn weight_gradient(&mut self, k: usize, x: Image, gradient: Image) {
         let forward = self.b.kernels[k].clone();
         let name = format!("{}_upd", forward.name);
         let (rows, columns, pixels) = (forward.shape.k, forward.shape.m, gradient.pixels());
-        let tiles = rows.div_ceil(TILE) * columns.div_ceil(TILE);
-        let enough = |parts: &u64| pixels.is_multiple_of(*parts) && (tiles * parts >= UNITS || *parts == pixels);
-        let parts = (1..=pixels).find(enough).unwrap_or(1);
+        let parts = parts(rows, columns, pixels);
         let shape = (parts, rows, pixels / parts, columns);
         let kernel = self.b.bare(&name, Op::Gemm, Phase::BackwardWeight, shape);
         self.b.read(kernel, x.tensor, Slot::View);
