@@ -104,14 +104,15 @@ impl LanguageModel {
         // Compressed queries, keys and values are small and every chip has them whole.
         let compressed = self.latent_attention.map_or(0.0, |l| (l.q_rank.unwrap_or(0) + l.kv_rank + l.rope_dim) as f64);
         // A norm of queries and keys keeps its inputs too.
-        let attention = a * width + kv + self.qk_norm_width() as f64;
+        let crossing = self.crossing();
+        let attention = (1.0 + crossing) * (a * width + kv + self.qk_norm_width() as f64);
         let scores = match (policy.recompute, policy.attention) {
             (Recompute::None, AttentionKernel::Materialised) => {
                 a * seq as f64 * self.keys_per_token() * (word + dropout * (1.0 + word))
             }
             (Recompute::None, AttentionKernel::Fused) => 4.0 * a,
             _ => 0.0,
-        };
+        } * (1.0 + crossing);
         // A plain perceptron keeps its width before and after the function, a gated one both factors and their product.
         let widths = (self.ffn_matrices() - u64::from(self.adapters.is_some())) as f64;
         let (inner, copies) = match self.experts.filter(|_| with_experts) {
@@ -123,8 +124,9 @@ impl LanguageModel {
             None => (self.ffn() as f64, 0.0),
         };
         ActivationBytes {
-            norms: whole * norms * h * word,
-            product_inputs: whole * (normed * h + copies) * word,
+            norms: whole * (norms + crossing) * h * word,
+            // What a decoder reads of the encoder is that one's alone.
+            product_inputs: whole * ((normed + crossing) * h + copies) * word,
             attention: divided * attention * word + whole * compressed * word,
             scores: divided * scores,
             perceptron: divided * widths * inner * word,

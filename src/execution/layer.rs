@@ -11,7 +11,7 @@
 //! reads two and writes one, gated reads three and writes two), queries, keys, values and the core's output are re-ordered once each way, rotations read and write
 //! queries and keys. An unfused core reads and writes the scores for mask and softmax, with dropout reads, writes and keeps a mask; backward the same with a
 //! third pass for the softmax's output. Relative positions have a matrix for the distances and a product of queries with what it makes of them, of the size of the scores, which is padded, shifted
-//! and added to them (seven passes over the scores, backward five); no fused kernel has them. Queries, keys and values of a segment before are taken again. Norms of queries and keys pass over those as a norm does over hidden channels. Under sequence parallelism the first kind is divided among t too.
+//! and added to them (seven passes over the scores, backward five); no fused kernel has them. Layers of a decoder beside an encoder have attention twice: what the second adds is spread over all layers. Queries, keys and values of a segment before are taken again. Norms of queries and keys pass over those as a norm does over hidden channels. Under sequence parallelism the first kind is divided among t too.
 //!
 //! Which way each matrix is divided, which kernel the core is, and which vector work is part of another kernel is the layer's mapping ([`super::mapping`]): a stack's
 //! ([`Kernels::new`]), or one that is tried ([`Kernels::by`]). A product with its tokens divided has T/t rows and its whole matrix. Fused, a sum and the norm that reads it
@@ -423,6 +423,7 @@ impl<'a> Kernels<'a> {
         self.attention_core();
         self.perceptron(with_experts);
         self.vectors(with_experts);
+        self.cross_attention();
         self.list
     }
 
@@ -432,9 +433,43 @@ impl<'a> Kernels<'a> {
             0 => self.attention_weights(),
             1 => self.attention_core(),
             2 => self.perceptron(with_experts),
-            _ => self.vectors(with_experts),
+            _ => {
+                self.vectors(with_experts);
+                self.cross_attention();
+            }
         }
         self.list
+    }
+
+    /// What a decoder's layer has beside an encoder's, over all layers: queries of its tokens, keys and values of the source's, the core, the output, a norm and
+    /// the sum of a branch.
+    fn cross_attention(&mut self) {
+        let crossing = self.model.crossing();
+        if crossing == 0.0 {
+            return;
+        }
+        let before = self.list.len();
+        let (model, tokens, h, t) = (self.model, self.tokens(), self.model.hidden as f64, self.t());
+        let (a, qk, v) = (model.heads as f64, model.query_width() as f64, model.value_width() as f64);
+        let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
+        self.weight("cross_query", 1.0, tokens, a * qk / t, h);
+        self.weight("cross_key_value", 1.0, tokens, kv, h);
+        self.weight("cross_out", 1.0, tokens, h, a * v / t);
+        self.attention_core();
+        let (stack, (_, whole)) = (&self.machine.stack, self.hidden());
+        let mask = if model.dropout { 0.5 } else { 0.0 };
+        let reordered =
+            2.0 * (a * (qk + v) + model.kv_heads() as f64 * (qk + v)) * tokens * model.types.activations.bytes() / t;
+        let (forward, backward) = (stack.elementwise * (5.0 + mask) * whole, stack.elementwise * 6.0 * whole);
+        // Of a layer's vector kernels those of one of its two branches.
+        let kernels = [stack.vector_kernels_forward, stack.vector_kernels_backward].map(|n| n as f64 / 2.0);
+        self.vector("cross_vector", Phase::Forward, Work::Vector, forward + reordered, kernels[0]);
+        self.vector("cross_vector", Phase::BackwardInput, Work::Vector, backward + reordered, kernels[1]);
+        for kernel in &mut self.list[before..] {
+            kernel.flop *= crossing;
+            kernel.bytes *= crossing;
+            kernel.seconds *= crossing;
+        }
     }
 
     /// Vector work outside the core.
@@ -523,7 +558,9 @@ impl<'a> Kernels<'a> {
     pub fn embedding(mut self) -> Vec<KernelTime> {
         let stack = &self.machine.stack;
         let (whole, _) = self.hidden();
-        let (bytes, kernels) = (stack.embedding_passes * whole, stack.embedding_kernels as f64);
+        // A source has an embedding of its own.
+        let sides = if self.model.encoder_layers.is_some() { 2.0 } else { 1.0 };
+        let (bytes, kernels) = (sides * stack.embedding_passes * whole, sides * stack.embedding_kernels as f64);
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
         if self.model.adapters.is_none() {

@@ -252,7 +252,13 @@ fn layer_time(
     let forward = s.forward + comm.forward.total();
     let backward = s.backward() + comm.backward.total() + again + again_comm.total();
     let host = stack.host_layer_forward.0 + host_experts + comm.host;
-    let host_backward = stack.host_layer_backward.0 + host_experts + comm.host + again_host;
+    // Of frozen weights there are no gradients: as many operators backward as forward.
+    let frozen = s.backward_weight == 0.0;
+    let own_backward = match frozen {
+        true => stack.host_layer_backward.0.min(stack.host_layer_forward.0),
+        false => stack.host_layer_backward.0,
+    };
+    let host_backward = own_backward + host_experts + comm.host + again_host;
     let forward_pass = stack.host_and_device(host, forward);
     let backward_pass = stack.host_and_device(host_backward, backward);
     // What the pass would be shorter by without them: less than their own time where the host is slower.

@@ -167,16 +167,27 @@ pub fn known(name: &str) -> Option<&'static Listed> {
     chips.iter().filter_map(|listed| Some((fits(listed)?, listed))).max_by_key(|(length, _)| *length).map(|(_, l)| l)
 }
 
-/// The model that a row's words name, and the layers that are stated of it; `None` where no name fits.
-pub fn model(words: &str) -> Option<(&'static LanguageModel, u64)> {
+/// What a row's words name.
+fn named(words: &str) -> Option<&'static NamedModel> {
     let plain = plain(words);
     let fits = |named: &NamedModel| named.names.iter().filter(|n| plain.contains(n.as_str())).map(String::len).max();
     let models = &shipped().ok()?.models;
-    let (_, named) = models.iter().filter_map(|named| Some((fits(named)?, named))).max_by_key(|(length, _)| *length)?;
+    models.iter().filter_map(|named| Some((fits(named)?, named))).max_by_key(|(length, _)| *length).map(|(_, n)| n)
+}
+
+/// The language model that a row's words name, and the layers that are stated of it; `None` where no name fits.
+pub fn model(words: &str) -> Option<(&'static LanguageModel, u64)> {
+    let named = named(words)?;
     match &named.model.as_ref()?.0 {
         WorkloadSpec::Language(model) => Some((model, named.stated_layers.unwrap_or(model.layers))),
         _ => None,
     }
+}
+
+/// The model that a row's words name which is a graph and no language model.
+pub fn graph(words: &str) -> Option<&'static WorkloadSpec> {
+    let spec = &named(words)?.model.as_ref()?.0;
+    spec.as_replicas().is_some().then_some(spec)
 }
 
 fn plain(words: &str) -> String {

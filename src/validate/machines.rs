@@ -155,9 +155,19 @@ fn slices(system: &str) -> u64 {
 /// # Errors
 /// [`NotPredicted`]: no description of the machine, or no number of chips.
 pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, Option<&'a Known>), NotPredicted> {
+    let (system, known) = system(list, point)?;
+    Ok((Machine::new(&system).map_err(NotPredicted)?, known))
+}
+
+/// The same as a system.
+///
+/// # Errors
+/// As [`machine`].
+pub fn system<'a>(list: &'a [Known], point: &Point) -> Result<(System, Option<&'a Known>), NotPredicted> {
     let row = &point.row;
     let chips = row.chips.ok_or_else(|| NotPredicted::because("the number of chips is not stated"))?;
-    let listed = accelerators::known(&row.accelerator);
+    let other = point.source.and_then(|source| source.machine.as_deref()).and_then(accelerators::known);
+    let listed = other.or(accelerators::known(&row.accelerator));
     let chip = listed.map_or(row.accelerator.as_str(), |l| l.chip.0.name.as_str());
     let known = list.iter().find(|k| k.suits(chip, point));
     let named = accelerators::software(row, chip).or(point.source.and_then(|source| source.stack.as_ref()));
@@ -176,7 +186,7 @@ pub fn machine<'a>(list: &'a [Known], point: &Point) -> Result<(Machine, Option<
     if let Some(share) = row.share_of_chip {
         system = boxes::part_of_chip(system, share);
     }
-    Ok((Machine::new(&system).map_err(NotPredicted)?, known))
+    Ok((system, known))
 }
 
 /// The degrees that a row states, of an execution that is searched.

@@ -296,36 +296,21 @@ impl fmt::Display for Unit {
     }
 }
 
-/// What a source counts as FLOP of a training step.
-///
-/// The notes say it where a source counts recomputation; Megatron's and Smith et al.'s tables do. Others count model FLOP: PaLM by its
-/// appendix, programs that count their own products (MaxText, Llama) by these, the rest by Korthikanti's formula. Llama 3's table
-/// does not say whether the masked part of attention counts; it is left out, since with it the row of 131,072 tokens would need more
-/// than the chips reach in any other row. At 8,192 tokens it matters little.
+/// What a source counts as FLOP of a training step: what it says of itself (`counts` of its entry in `validation/chips.yaml`), its notes where they say that
+/// recomputation counts; of others hardware FLOP by Korthikanti's formulas, rates that call themselves the model's by the products that the mask leaves, the
+/// rest by Korthikanti's model FLOP.
 pub fn flop_count(point: &Point) -> FlopCount {
-    let row = &point.row;
-    let named = |words: &[&str]| words.iter().any(|w| row.workload.contains(w));
-    let from = |paper: &str| row.source.contains(paper);
-    match row.metric {
+    let again = point.source.and_then(|s| s.counts_recomputed).filter(|_| point.recomputes_fully());
+    let counts = point.source.and_then(|s| s.counts);
+    match point.row.metric {
         Metric::Hfu if !point.recomputes_fully() => FlopCount::MegatronSelective,
         Metric::Hfu => FlopCount::MegatronRecomputed,
-        _ if point.notes.counts_recomputation || from("2104.04473") || from("2201.11990") => {
-            FlopCount::MegatronRecomputed
-        }
-        _ if row.metric == Metric::FlopRate && point.recomputes_fully() && named(&["Megatron-DeepSpeed"]) => {
-            FlopCount::MegatronRecomputed
-        }
+        _ if point.notes.counts_recomputation => FlopCount::MegatronRecomputed,
         // Of samples packed into a sequence each sees its own alone.
         _ if point.notes.packed_samples.is_some() => FlopCount::MaskedProducts,
-        _ if point.source.is_some_and(|s| s.counts.is_some()) => {
-            point.source.and_then(|s| s.counts).map_or(FlopCount::Products, Counted::flop)
-        }
-        // Docs of frameworks that say so count their own products.
-        _ if row.metric == Metric::ModelFlopRate => FlopCount::MaskedProducts,
-        _ if named(&["PaLM"]) => FlopCount::PalmModel,
-        _ if named(&["Llama-3"]) => FlopCount::MaskedProducts,
-        _ if named(&["MaxText", "Llama"]) => FlopCount::Products,
-        _ => FlopCount::MegatronModel,
+        Metric::FlopRate if again.is_some() => again.map_or(FlopCount::MegatronRecomputed, Counted::flop),
+        Metric::ModelFlopRate => counts.map_or(FlopCount::MaskedProducts, Counted::flop),
+        _ => counts.map_or(FlopCount::MegatronModel, Counted::flop),
     }
 }
 

@@ -13,6 +13,7 @@ pub mod boxes;
 pub mod class;
 pub mod closed_form;
 pub mod coverage;
+pub mod graphs;
 pub mod hpl;
 pub mod inference;
 mod lookup;

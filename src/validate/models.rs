@@ -310,6 +310,7 @@ pub fn model(
         causal: true,
         window: family.window,
         segment_memory: None,
+        encoder_layers: None,
         full_attention_layers: None,
         latent_attention: None,
         experts: None,

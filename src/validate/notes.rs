@@ -61,6 +61,8 @@ pub struct Notes {
     pub packed_samples: Option<u64>,
     /// Chips run below their power by an amount that is not stated.
     pub power_unstated: bool,
+    /// It waits for what prepares its samples.
+    pub loader_bound: bool,
     /// What is timed holds more than the step alone.
     pub upper_bound: bool,
     /// Side of the mesh of cores that was used; of the tokens' where it is another, with the software that this is said of.
@@ -115,7 +117,8 @@ const AFTER_NUMBER: [(&str, Take); 1] = [(" KV heads", |n, v| n.kv_heads = Some(
 const SQUAD: u64 = 120;
 
 /// Phrases that say something by being there.
-const SAID: [(&str, Say); 21] = [
+const SAID: [(&str, Say); 22] = [
+    ("loader-bound", |n| n.loader_bound = true),
     ("out tok/s/gpu", |n| n.rate_of_chip = true),
     ("power limit value not stated", |n| n.power_unstated = true),
     ("packed SQuAD", |n| n.packed_samples = Some(SQUAD)),

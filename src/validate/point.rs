@@ -9,7 +9,8 @@ use super::notes::{self, Notes};
 use super::row::{Origin, Row};
 use super::sources::{self, Source};
 use crate::execution::{Execution, Offload, Recompute, Schedule, Zero};
-use crate::workload::language::{DataType, LanguageModel, ModelPass, Types};
+use crate::workload::WorkloadSpec;
+use crate::workload::language::{DataType, Head, LanguageModel, ModelPass, Types};
 
 /// What was run.
 #[derive(Debug, Clone, PartialEq)]
@@ -102,6 +103,8 @@ pub struct Point {
     pub class: Class,
     /// The model, where the task has one and its sizes are stated.
     pub model: Option<LanguageModel>,
+    /// The model of a training run that is a graph and no language model.
+    pub graph: Option<&'static WorkloadSpec>,
     /// The execution, where all of it is stated; of training also left out where it is to be searched.
     pub execution: Option<Execution>,
     /// What is neither stated nor implied and was taken to be usual.
@@ -128,6 +131,20 @@ impl Point {
         if matches!(&task, Task::Attention(core) if core.usual_heads) {
             assumed.push("heads that make 2,048 channels".into());
         }
+        let graph = accelerators::graph(&row.workload).filter(|_| task == Task::Training);
+        let name = models::named(&row).map(|model| model.name.as_str()).or(graph.and_then(WorkloadSpec::as_replicas));
+        let source = sources::of(&row, task == Task::Training, name);
+        if task == Task::Training {
+            row.seq = row.seq.or(source.and_then(|s| s.seq));
+            if let (Some(seq), true) = (row.seq, source.is_some_and(|s| s.batch_in_tokens)) {
+                let samples = |tokens: Option<u64>| tokens.map(|n| (n / seq.max(1)).max(1));
+                (row.global_batch, row.micro_batch) = (samples(row.global_batch), samples(row.micro_batch));
+                assumed.push(format!("samples of {seq} tokens"));
+            }
+            if (row.global_batch, row.micro_batch) == (None, None) {
+                row.micro_batch = source.and_then(|s| s.batch_of_chip);
+            }
+        }
         // A rate or a peak of replicas that add up no gradients says the same of any batch: one microbatch each.
         if let (Task::Training, None, Some(micro), Some(chips)) = (&task, row.global_batch, row.micro_batch, row.chips)
         {
@@ -138,10 +155,7 @@ impl Point {
             row.global_batch = Some(batch);
             assumed.push(format!("a batch of {batch}, one microbatch of each replica"));
         }
-        let named = models::named(&row).map(|model| model.name.as_str());
-        let source = sources::of(&row, task == Task::Training, named);
         if task == Task::Training {
-            row.seq = row.seq.or(source.and_then(|s| s.seq));
             let computes = source.and_then(|s| s.computes);
             if let Some(narrow) = computes.filter(|t| accelerators::peak(&row.accelerator, *t).is_some())
                 && notes.precision.is_none()
@@ -159,6 +173,12 @@ impl Point {
             Task::Inference { .. } | Task::LayerKernel { .. } => Some(ModelPass::Inference),
             _ => None,
         };
+        let pass = pass.filter(|_| graph.is_none());
+        match (graph.and_then(WorkloadSpec::as_replicas), row.global_batch) {
+            (Some(name), Some(_)) => assumed.push(format!("sizes of {name}, replicas alone")),
+            (Some(_), None) => incomplete = Some("the batch is not stated".into()),
+            (None, _) => {}
+        }
         let (mut model, mut execution) = (None, None);
         if let Some(pass) = pass {
             let perceptron = source.and_then(|s| s.perceptron);
@@ -177,6 +197,9 @@ impl Point {
             }
             if notes.power_unstated && row.metric != Metric::PeakMemory {
                 incomplete.get_or_insert("the power that its chips are limited to is not stated".into());
+            }
+            if notes.loader_bound {
+                incomplete.get_or_insert("it waits for its loader, whose rate is not stated".into());
             }
             let says_what = ["full", "selective", "none"].iter().any(|w| row.recompute.starts_with(w));
             let says_what = says_what || source.is_some_and(|s| s.recompute.is_some());
@@ -209,6 +232,10 @@ impl Point {
         if let (Some(types), Some(model)) = (source.and_then(|s| s.types), &mut model) {
             model.types = Types { compute: model.types.compute.or(types.compute), ..types };
         }
+        if let (Some(classes), Some(model)) = (source.and_then(|s| s.classes), &mut model) {
+            (model.head, model.head_bias, model.classes) = (Head::Classes, false, Some(classes));
+            assumed.push(format!("a head of {classes} classes"));
+        }
         // Weights of 4 bits that are widened before each product.
         if row.workload.to_ascii_lowercase().contains("qlora")
             && let Some(model) = &mut model
@@ -219,7 +246,7 @@ impl Point {
             // A token of a sample sees half of it on average.
             model.window = Some((attended / 2).max(1));
         }
-        Self { row, notes, task, class, model, execution, assumed, incomplete, source }
+        Self { row, notes, task, class, model, graph, execution, assumed, incomplete, source }
     }
 
     /// Whether whole layers are computed again.
@@ -230,7 +257,8 @@ impl Point {
 
     /// Whether adapters are trained beside frozen weights (Hu et al. 2021, arXiv 2106.09685).
     pub fn trains_adapters(&self) -> bool {
-        self.task == Task::Training && self.row.workload.to_ascii_lowercase().contains("lora")
+        let frozen = self.source.is_some_and(|source| source.frozen);
+        self.task == Task::Training && (frozen || self.row.workload.to_ascii_lowercase().contains("lora"))
     }
 
     /// The type whose peak a published share refers to: 16 bits, whatever the products ran in, unless the workload names another.
@@ -327,14 +355,14 @@ fn task(row: &Row, notes: &Notes) -> Task {
             (None, None) => other("the lengths of prompt and answer are not stated"),
         };
     }
-    if lower.contains("dlrm") {
+    // What states neither a model's sizes nor that it trains is a kernel, a transfer or a service.
+    let trains = ["train", "tun", "sft", "lora"].iter().any(|word| lower.contains(word));
+    if lower.contains("dlrm") && !(trains && accelerators::graph(workload).is_some()) {
         return other("no model of DCN recommendation networks with multi-hot look-ups");
     }
     if lower.contains("fft") {
         return other("no description of the wafer's mesh at the level of its routers");
     }
-    // What states neither a model's sizes nor that it trains is a kernel, a transfer or a service.
-    let trains = ["train", "tun", "sft", "lora"].iter().any(|word| lower.contains(word));
     match row.layers.is_some() || trains || models::named(row).is_some() || row.origin != Origin::Ours {
         true => Task::Training,
         false => other("neither a training run nor a kernel that there is a model of"),
@@ -474,21 +502,24 @@ fn read_execution(
     let chunks = row.interleave.or(pieces).unwrap_or(1).max(1);
     let recompute = if inference { Recompute::None } else { recompute(row, notes, source, assumed) };
     // The chips of a tensor-parallel group share their samples.
-    let micro_batch = match (row.micro_batch.filter(|_| !row.batch_of_chip()), row.global_batch) {
-        (Some(micro), _) => micro,
-        (None, Some(batch)) if inference => batch.max(1),
-        (None, Some(batch)) if notes.accumulation.is_some_and(|times| batch % dp.saturating_mul(times).max(1) == 0) => {
-            batch / dp.saturating_mul(notes.accumulation.unwrap_or(1)).max(1)
-        }
-        (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {
-            assumed.push("each replica's samples in one microbatch, or in the largest that fits".into());
-            batch / dp
-        }
-        _ => {
-            assumed.push("microbatches of one sample".into());
-            1
-        }
-    };
+    let micro_batch =
+        match (row.micro_batch.filter(|_| !source.is_some_and(|s| s.micro_batch_of_chip)), row.global_batch) {
+            (Some(micro), _) => micro,
+            (None, Some(batch)) if inference => batch.max(1),
+            (None, Some(batch))
+                if notes.accumulation.is_some_and(|times| batch % dp.saturating_mul(times).max(1) == 0) =>
+            {
+                batch / dp.saturating_mul(notes.accumulation.unwrap_or(1)).max(1)
+            }
+            (None, Some(batch)) if pp == 1 && batch % dp == 0 && batch > 0 => {
+                assumed.push("each replica's samples in one microbatch, or in the largest that fits".into());
+                batch / dp
+            }
+            _ => {
+                assumed.push("microbatches of one sample".into());
+                1
+            }
+        };
     Ok(Execution {
         tp,
         pp,

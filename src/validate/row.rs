@@ -65,13 +65,6 @@ pub struct Row {
     pub origin: Origin,
 }
 
-impl Row {
-    /// Whether its column of microbatches has the samples of a chip, which are computed at once, as MaxText's tables do.
-    pub fn batch_of_chip(&self) -> bool {
-        self.workload.contains("MaxText")
-    }
-}
-
 /// Sizes of a run of HPL, as far as they are stated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HplSizes {

@@ -1,8 +1,8 @@
 //! What the runs of a source were, where their rows do not say: `sources` and `whole_runs` of `validation/chips.yaml`.
 //!
 //! A source is a repository or a paper. Its runs have one software, one way of counting FLOP and a few habits that no column states; each stands there
-//! once, with its reason, and a person can correct it. The first entry that suits counts: entries that name a stack are of training, the others of all
-//! else.
+//! once, with its reason, and a person can correct it. The first entry that suits counts: entries that name a stack or say `trains` are of training, the
+//! others of all else.
 
 use super::accelerators;
 use super::row::Row;
@@ -20,6 +20,10 @@ crate::choice! {
         MaskedProducts = "masked_products",
         /// Korthikanti et al. 2022, equation 7.
         MegatronModel = "megatron_model",
+        /// Narayanan et al. 2021, equation 3: with whole layers computed again.
+        MegatronRecomputed = "megatron_recomputed",
+        /// Chowdhery et al. 2022, appendix B.
+        PalmModel = "palm_model",
     }
 }
 
@@ -30,6 +34,8 @@ impl Counted {
             Self::Products => FlopCount::Products,
             Self::MaskedProducts => FlopCount::MaskedProducts,
             Self::MegatronModel => FlopCount::MegatronModel,
+            Self::MegatronRecomputed => FlopCount::MegatronRecomputed,
+            Self::PalmModel => FlopCount::PalmModel,
         }
     }
 }
@@ -43,12 +49,14 @@ crate::spec! {
         chips: Vec<String> = Vec::new(),
         /// The model, by the name in its file; left out: any.
         model: Option<String>,
-        /// A part of the row's notes; left out: any.
+        /// A part of the row's notes or of its system; left out: any.
         says: Option<String>,
         /// Why what follows is so.
         because: String,
-        /// The software of training; left out: an entry of inference and kernels.
+        /// The software of training; left out, and without `trains`: an entry of inference and kernels.
         stack: Option<Ref<Stack>>,
+        /// Whether it is an entry of training although it names no software: that is its machine's.
+        trains: bool = false,
         /// Whether so many users send a request each as soon as their last is answered.
         closed_loop: bool = false,
         /// Whether replicas of the attention divide the experts among them.
@@ -67,6 +75,8 @@ crate::spec! {
         computes: Option<DataType>,
         /// What its printed rates of FLOP count.
         counts: Option<Counted>,
+        /// What printed rates of FLOP of runs count that compute whole layers again; left out: the same.
+        counts_recomputed: Option<Counted>,
         /// Types of weights, gradients and optimiser; left out: those of mixed precision.
         types: Option<Types>,
         /// Divided training state, where a row does not say.
@@ -81,6 +91,14 @@ crate::spec! {
         chunks: Option<u64>,
         /// Tokens of a sample, where a row does not say.
         seq: Option<u64>,
+        /// Samples that a chip computes before gradients are reduced, where a row does not say.
+        batch_of_chip: Option<u64>,
+        /// Whether the samples of a microbatch are those of a chip, whatever group of chips computes them.
+        micro_batch_of_chip: bool = false,
+        /// Whether batches are printed in tokens.
+        batch_in_tokens: bool = false,
+        /// Samples that what loads and prepares them hands to a chip in a second; left out: as many as it takes.
+        prepared_per_s: Option<f64>,
         /// Divided training state of pipelines, where a row does not say; left out: as of others.
         zero_in_pipelines: Option<Zero>,
         /// Pipeline stages of a replica, where a row states no degrees.
@@ -91,6 +109,12 @@ crate::spec! {
         host_memory: Option<Ref<Memory>>,
         /// Tokens of a sample that are computed on average, where runs leave padding out; left out: all.
         real_tokens: Option<u64>,
+        /// Classes among which a head of its own chooses for each sample, in place of the model's.
+        classes: Option<u64>,
+        /// Whether the model's weights are frozen and something small beside them is trained.
+        frozen: bool = false,
+        /// Most tensor-parallel chips, where a row states no degrees.
+        most_tp: Option<u64>,
         /// Whether gradients are reduced beside the backward pass.
         overlap_dp: bool = true,
         /// Whether tensor-parallel collectives run beside products.
@@ -143,8 +167,8 @@ pub fn of(row: &Row, trains: bool, model: Option<&str>) -> Option<&'static Sourc
     let chip = accelerators::known(&row.accelerator).map(|listed| listed.chip.0.name.as_str());
     let suits = |source: &&Source| {
         row.source.contains(&source.of)
-            && source.stack.is_some() == trains
-            && source.says.as_deref().is_none_or(|words| row.notes.contains(words))
+            && (source.stack.is_some() || source.trains) == trains
+            && source.says.as_deref().is_none_or(|words| row.notes.contains(words) || row.system.contains(words))
             && (source.chips.is_empty() || source.chips.iter().any(|name| Some(name.as_str()) == chip))
             && (source.model.is_none() || source.model.as_deref() == model)
     };

@@ -1,10 +1,11 @@
 //! Time and memory of measured training runs, by the model of executions.
 
+use super::graphs;
 use super::machines::{self, Known};
 use super::metric::{self, Metric};
 use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
-use crate::execution::predict::predict_any;
+use crate::execution::predict::{Prediction as Predicted, predict_any};
 use crate::execution::search::{Pins, search};
 use crate::execution::{Execution, Machine};
 use crate::units::Seconds;
@@ -19,6 +20,20 @@ const ADAPTER_RANK: u64 = 16;
 /// # Errors
 /// [`NotPredicted`]: sizes or a machine that are not stated or not known; nothing that fits.
 pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
+    let Prediction::Seconds(seconds) = computed(list, point)? else { return computed(list, point) };
+    let prepared = match (point.source.and_then(|s| s.prepared_per_s), point.row.global_batch, point.row.chips) {
+        (Some(rate), Some(batch), Some(chips)) if rate > 0.0 => batch as f64 / chips.max(1) as f64 / rate,
+        _ => 0.0,
+    };
+    // Samples are prepared beside the step before.
+    Ok(Prediction::Seconds(seconds.max(prepared)))
+}
+
+/// What chips and host take, whatever they are fed with.
+fn computed(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
+    if let Some(graph) = point.graph {
+        return graphs::step(list, point, graph);
+    }
     let model = point.model.as_ref().ok_or_else(|| NotPredicted::because("the model's sizes are not stated"))?;
     let (mut machine, known) = machines::machine(list, point)?;
     let mut model = machines::in_types_of(&machine, model);
@@ -54,9 +69,25 @@ pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
                 Some(known) => known.pins(point),
                 None => Pins { chips: point.row.chips, micro_batch: point.row.micro_batch, ..machines::stated(point) },
             };
-            let found = search(&machine, model, &pins).map_err(NotPredicted)?;
-            let reason = found.reason(&machine);
-            found.best.ok_or(NotPredicted(reason))?
+            let most = point.source.and_then(|source| source.most_tp).filter(|_| pins.tp.is_none());
+            let groups: Vec<Option<u64>> = match most {
+                Some(most) => (1..=most).filter(|tp| model.heads.is_multiple_of(*tp)).map(Some).collect(),
+                None => vec![pins.tp],
+            };
+            let mut reason = String::new();
+            let mut best: Option<Predicted> = None;
+            for tp in groups {
+                let found = match search(&machine, model, &Pins { tp, ..pins.clone() }) {
+                    Ok(found) => found,
+                    Err(why) => {
+                        reason = why;
+                        continue;
+                    }
+                };
+                reason = found.reason(&machine);
+                best = best.into_iter().chain(found.best).min_by(|a, b| a.time.total.total_cmp(&b.time.total));
+            }
+            best.ok_or(NotPredicted(reason))?
         }
     };
     if point.row.metric != Metric::PeakMemory {
@@ -73,7 +104,7 @@ fn in_memory(machine: &Machine, model: &LanguageModel, point: &Point, execution:
     let open = point.row.micro_batch.is_none()
         && point.notes.accumulation.is_none()
         && execution.pp == 1
-        && !point.row.batch_of_chip();
+        && !point.source.is_some_and(|source| source.micro_batch_of_chip);
     let samples = execution.micro_batch;
     let divisors = (1..=samples).rev().filter(|micro| samples.is_multiple_of(*micro));
     let mut smaller = divisors.map(|micro_batch| Execution { micro_batch, ..execution.clone() });

@@ -12,6 +12,20 @@ pub(super) struct Builder {
     pub tensors: Vec<Tensor>,
 }
 
+/// Edge of a tile of a product, and tiles that keep the units of a chip busy.
+const TILE: u64 = 128;
+const UNITS: u64 = 128;
+
+/// Parts of the contraction of a product of so many rows and columns that libraries compute side by side and add up, where the product alone would have
+/// fewer tiles than a chip has units: the fewest that divide `deep` and give each unit a tile, or all.
+pub(super) fn parts(rows: u64, columns: u64, deep: u64) -> u64 {
+    let tiles = rows.div_ceil(TILE).saturating_mul(columns.div_ceil(TILE));
+    let enough = |n: &u64| deep.is_multiple_of(*n) && tiles.saturating_mul(*n) >= UNITS;
+    (1..=UNITS.min(deep))
+        .find(enough)
+        .unwrap_or_else(|| (1..=UNITS.min(deep)).rev().find(|n| deep.is_multiple_of(*n)).unwrap_or(1))
+}
+
 impl Builder {
     /// Adds a kernel and its output tensor; returns the kernel's index, which is also its tensor's. Every input names
     /// a kernel added before.

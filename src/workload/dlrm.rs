@@ -5,13 +5,13 @@
 //! With T tables of R rows and width d, p look-ups a table and item, N items, words of w bytes:
 //! look-ups read T p d N w bytes of DRAM on each chip (those of everybody's items in its tables, as many as of its items in
 //! everybody's); pooled vectors, T d N w bytes a chip, go through an all-to-all, and so do their gradients; the tables take
-//! T R d w bytes of all chips together.
+//! T R d w bytes of all chips together. Tables may have wider words than the rest (`table_word`).
 //!
 //! `interaction: chain` is DFModel's graph (model.md section 3): one chain of perceptrons, with look-ups and all-to-all on the
 //! last bottom layer and its backward kernel, and nothing outside it: the features, the loss's gradient and the result are no
 //! tensors of it (docs/dfmodel.md).
 
-use super::builder::Builder;
+use super::builder::{Builder, parts};
 use super::dfmodel_layer::Pass;
 use crate::graph::{Collective, CollectiveKind, Divided, Op, Phase, Scope, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
@@ -74,6 +74,13 @@ crate::spec! {
         micro_batch: u64 = 1,
         /// Bytes of one element.
         word: Bytes = Bytes(2.0),
+        /// Bytes of an element of the tables, where perceptrons compute in narrower ones; left out: as the others.
+        table_word: Option<Bytes>,
+        /// Times that rows which were looked up are moved to update them: read and written, and further where software writes their gradients out, puts
+        /// equal rows together and reads the sums.
+        update_passes: u64 = 2,
+        /// Whether one chip computes the bottom perceptron for the minibatches of all replicas, as one more table.
+        bottom_on_one: bool = false,
     }
 }
 
@@ -89,6 +96,7 @@ fn check(spec: &DlrmSpec, node: &Node, reader: &mut Reader) {
             ("rows", spec.rows, 1 << 40),
             ("dim", spec.dim, 1 << 20),
             ("lookups", spec.lookups, 1 << 20),
+            ("update_passes", spec.update_passes, 1 << 10),
             ("minibatch", spec.minibatch, MAX_WIDTH),
         ],
         node,
@@ -136,11 +144,22 @@ struct Layer {
     output: usize,
     width: u64,
     fan_in: u64,
+    items: u64,
 }
 
 impl DlrmSpec {
+    /// Items of one pass through the bottom perceptron of the chip that computes most of it.
+    fn bottom_items(&self) -> u64 {
+        if self.bottom_on_one { self.minibatch.saturating_mul(self.global_batch) } else { self.minibatch }
+    }
+
+    /// Bytes of an element of the tables.
+    fn table_word(&self) -> f64 {
+        self.table_word.unwrap_or(self.word).0
+    }
+
     fn lookup_bytes(&self) -> f64 {
-        self.tables as f64 * self.lookups as f64 * self.dim as f64 * self.minibatch as f64 * self.word.0
+        self.tables as f64 * self.lookups as f64 * self.dim as f64 * self.minibatch as f64 * self.table_word()
     }
 
     fn exchange(&self) -> Collective {
@@ -154,8 +173,8 @@ impl DlrmSpec {
         let mut b = Builder::default();
         let chain = self.interaction == Interaction::Chain;
         let n = self.minibatch;
-        let dense = (!chain).then(|| b.tensor("dense", self.dense, n, None));
-        let mut layers = self.perceptron(&mut b, 0, dense, self.dense, &self.bottom);
+        let dense = (!chain).then(|| b.tensor("dense", self.dense, self.bottom_items(), None));
+        let mut layers = self.perceptron(&mut b, (0, self.bottom_items()), dense, self.dense, &self.bottom);
         let last_bottom = layers.len() - 1;
         let bottom_out = layers[last_bottom].output;
         let bottom_width = layers[last_bottom].width;
@@ -172,10 +191,11 @@ impl DlrmSpec {
             let views = [(bottom_out, Slot::View), (emb_out, Slot::View)];
             let met = b.add("INTERACT", Op::Opaque, Phase::Forward, (1, width, 1, n), &views);
             b.kernels[met].flop = Some(flop);
+            b.kernels[met].extra_dram_bytes = self.joined_bytes();
             (into_top, top_in) = (b.tensors.len() - 1, width);
             join = Some((emb_out, flop));
         }
-        layers.extend(self.perceptron(&mut b, layers.len(), Some(into_top), top_in, &self.top));
+        layers.extend(self.perceptron(&mut b, (layers.len(), n), Some(into_top), top_in, &self.top));
         if let Some(top) = layers.last() {
             b.tensors[top.output].output = self.pass == Pass::Forward && !chain;
         }
@@ -192,7 +212,7 @@ impl DlrmSpec {
             global_batch: self.global_batch,
             micro_batch: self.micro_batch,
             training: self.pass == Pass::Training,
-            held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.word.0,
+            held_bytes: self.tables as f64 * self.rows as f64 * self.dim as f64 * self.table_word(),
             divided: Divided::Free,
             tokens_per_sample: None,
         }
@@ -202,6 +222,11 @@ impl DlrmSpec {
     fn look_up(&self, b: &mut Builder, kernel: usize, times: f64) {
         b.kernels[kernel].extra_dram_bytes += times * self.lookup_bytes();
         b.kernels[kernel].collectives.push(self.exchange());
+    }
+
+    /// All vectors, written next to each other for the interaction and read again; backward the same of their gradients.
+    fn joined_bytes(&self) -> f64 {
+        2.0 * (self.tables + 1) as f64 * self.dim as f64 * self.minibatch as f64 * self.word.0
     }
 
     /// One addition an element looked up.
@@ -224,7 +249,7 @@ impl DlrmSpec {
     fn perceptron(
         &self,
         b: &mut Builder,
-        first: usize,
+        (first, items): (usize, u64),
         input: Option<usize>,
         width: u64,
         widths: &[u64],
@@ -234,9 +259,9 @@ impl DlrmSpec {
         for (i, &width) in widths.iter().enumerate() {
             let inputs: Vec<(usize, Slot)> = input.map(|t| (t, Slot::Rhs)).into_iter().collect();
             let name = format!("MLP_{}", first + i + 1);
-            let kernel = b.add(&name, Op::GemmWeight, Phase::Forward, (1, width, fan_in, self.minibatch), &inputs);
+            let kernel = b.add(&name, Op::GemmWeight, Phase::Forward, (1, width, fan_in, items), &inputs);
             let output = b.tensors.len() - 1;
-            layers.push(Layer { kernel, input, output, width, fan_in });
+            layers.push(Layer { kernel, input, output, width, fan_in, items });
             (input, fan_in) = (Some(output), width);
         }
         layers
@@ -263,7 +288,7 @@ impl DlrmSpec {
                 break;
             }
             let inputs: Vec<(usize, Slot)> = gradients[i].map(|t| (t, Slot::Rhs)).into_iter().collect();
-            let shape = (1, layer.fan_in, layer.width, n);
+            let shape = (1, layer.fan_in, layer.width, layer.items);
             let name = format!("MLP_{}_bwd", i + 1);
             let kernel = b.add(&name, Op::GemmWeight, Phase::BackwardInput, shape, &inputs);
             b.kernels[kernel].weight_of = Some(WeightOf { kernel: layer.kernel });
@@ -280,30 +305,48 @@ impl DlrmSpec {
                 Some((emb_out, flop)) if i == last_bottom + 1 => {
                     let apart = b.bare("INTERACT_bwd", Op::Opaque, Phase::BackwardInput, (1, layer.fan_in, 1, n));
                     b.kernels[apart].flop = Some(2.0 * flop);
+                    b.kernels[apart].extra_dram_bytes = self.joined_bytes();
                     for tensor in [gradient, bottom_out, emb_out] {
                         b.read(apart, tensor, Slot::View);
                     }
-                    gradients[last_bottom] = Some(b.tensor("bottom.grad", layers[last_bottom].width, n, Some(apart)));
+                    let bottom = &layers[last_bottom];
+                    let made = b.tensor("bottom.grad", bottom.width, bottom.items, Some(apart));
+                    gradients[last_bottom] = Some(rectified(b, bottom, last_bottom, made));
                     let vectors = b.tensor("vectors.grad", self.tables * self.dim, n, Some(apart));
                     let shape = (1, self.tables * self.dim, 1, n);
                     let update = b.bare("EMB_upd", Op::Opaque, Phase::BackwardInput, shape);
                     b.kernels[update].flop = Some(self.pooling_flop());
                     b.read(update, vectors, Slot::View);
                     // Rows are read and written.
-                    self.look_up(b, update, 2.0);
+                    self.look_up(b, update, self.update_passes as f64);
                 }
-                Some(_) => gradients[i - 1] = Some(gradient),
+                Some(_) => gradients[i - 1] = Some(rectified(b, &layers[i - 1], i - 1, gradient)),
             }
         }
         for (i, layer) in layers.iter().enumerate().rev() {
-            let mut inputs: Vec<(usize, Slot)> = layer.input.map(|t| (t, Slot::Lhs)).into_iter().collect();
-            inputs.extend(gradients[i].map(|t| (t, Slot::RhsT)));
-            let shape = (1, layer.fan_in, n, layer.width);
+            let parts = if chain { 1 } else { parts(layer.fan_in, layer.width, layer.items) };
+            // Operands in parts are views of whole tensors.
+            let slots = if parts == 1 { [Slot::Lhs, Slot::RhsT] } else { [Slot::View; 2] };
+            let mut inputs: Vec<(usize, Slot)> = layer.input.map(|t| (t, slots[0])).into_iter().collect();
+            inputs.extend(gradients[i].map(|t| (t, slots[1])));
+            let shape = (parts, layer.fan_in, layer.items / parts, layer.width);
             let name = format!("MLP_{}_upd", i + 1);
-            let kernel = b.add(&name, Op::Gemm, Phase::BackwardWeight, shape, &inputs);
+            let kernel = b.bare(&name, Op::Gemm, Phase::BackwardWeight, shape);
+            for (tensor, slot) in inputs {
+                b.read(kernel, tensor, slot);
+            }
+            b.tensor(format!("{name}.out"), layer.fan_in, layer.width, Some(kernel));
             b.kernels[kernel].weight_of = Some(WeightOf { kernel: layer.kernel });
         }
     }
+}
+
+/// The gradient before the rectifier of a layer, from the one behind it: where the layer's result is not zero. Forward it is part of the product.
+fn rectified(b: &mut Builder, layer: &Layer, i: usize, gradient: usize) -> usize {
+    let inputs = [(gradient, Slot::Data), (layer.output, Slot::Data)];
+    let name = format!("MLP_{}_relu_bwd", i + 1);
+    b.add(&name, Op::Elementwise, Phase::BackwardInput, (1, layer.width, 1, layer.items), &inputs);
+    b.tensors.len() - 1
 }
 
 #[cfg(test)]
@@ -329,6 +372,9 @@ mod tests {
             global_batch: 1,
             micro_batch: 1,
             word: Bytes(2.0),
+            table_word: None,
+            update_passes: 2,
+            bottom_on_one: false,
         }
     }
 
@@ -342,12 +388,14 @@ mod tests {
         assert_eq!(w.held_bytes, 26.0 * 1e6 * 64.0 * 2.0);
     }
 
-    /// Every layer three times (once less for the first, whose input gradient nobody reads), pairs three times, pooling twice.
+    /// Every layer three times (once less for the first, whose input gradient nobody reads), pairs three times, pooling twice, and the rectifiers of all layers
+    /// but the last once.
     #[test]
     fn training_flop_by_hand() {
         let w = spec(Interaction::Dot, Pass::Training).build().checked().unwrap();
         let gemms = 2.0 * (3.0 * (154_112.0 + 343_808.0) - 13.0 * 512.0);
-        assert_eq!(w.flop_per_iteration(), 128.0 * (gemms + 3.0 * 2.0 * 22_464.0 + 2.0 * 4_992.0));
+        let rectifiers = 512.0 + 256.0 + 64.0 + 512.0 + 256.0;
+        assert_eq!(w.flop_per_iteration(), 128.0 * (gemms + 3.0 * 2.0 * 22_464.0 + 2.0 * 4_992.0 + rectifiers));
         let emb = &w.kernels[w.kernel_index("EMB").unwrap()];
         assert_eq!(emb.extra_dram_bytes, 26.0 * 3.0 * 64.0 * 128.0 * 2.0);
         assert_eq!(emb.collectives[0].bytes, 26.0 * 64.0 * 128.0 * 2.0);
@@ -363,6 +411,18 @@ mod tests {
         let w = spec.build().checked().unwrap();
         assert_eq!((w.kernels.len(), w.edges()), (60, 76));
         assert_eq!(w.flop_per_iteration(), 60.0 * 2.0 * 64.0 * 64.0 * 128.0);
+    }
+
+    /// Tables of 32 bits under perceptrons of 16: look-ups and what is held are twice as many bytes, what is exchanged is not.
+    #[test]
+    fn tables_have_words_of_their_own() {
+        let plain = spec(Interaction::Dot, Pass::Training);
+        let wide = DlrmSpec { table_word: Some(Bytes(4.0)), ..plain.clone() };
+        let [plain, wide] = [plain, wide].map(|spec| spec.build().checked().unwrap());
+        let emb = |w: &Workload| w.kernels[w.kernel_index("EMB").unwrap()].clone();
+        assert_eq!(emb(&wide).extra_dram_bytes, 2.0 * emb(&plain).extra_dram_bytes);
+        assert_eq!(emb(&wide).collectives, emb(&plain).collectives);
+        assert_eq!(wide.held_bytes, 2.0 * plain.held_bytes);
     }
 
     #[test]

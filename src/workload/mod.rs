@@ -1,7 +1,7 @@
 //! Workloads: where the graph of kernels and tensors ([`crate::graph`]) comes from.
 //!
 //! One file a source builds it: [`language`] (transformers with embedding and head, as graph and as closed forms), [`dfmodel_layer`] (the layer that DFModel's
-//! rows are of), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`hpl`], [`fft`],
+//! rows are of), [`mamba`] and [`hyena`] (state-space models), [`dlrm`], [`residual`] (convolutions), [`hpl`], [`fft`],
 //! [`huggingface`] (their `config.json` as language models), [`explicit`] (written out kernel by kernel), [`trace`] (recorded). [`mod@write`] writes any graph out kernel by kernel.
 //! [`spec`] chooses between them by the `kind:` of a file.
 
@@ -15,6 +15,7 @@ pub mod huggingface;
 pub mod hyena;
 pub mod language;
 pub mod mamba;
+pub mod residual;
 pub mod spec;
 pub mod trace;
 pub mod write;

@@ -2,7 +2,7 @@
 
 use super::{
     Workload, dfmodel_layer::DfmodelLayer, dlrm::DlrmSpec, explicit::GraphSpec, fft::FftSpec, hpl::HplSpec,
-    huggingface, hyena::HyenaSpec, language::LanguageModel, mamba::MambaSpec, trace::TraceSpec,
+    huggingface, hyena::HyenaSpec, language::LanguageModel, mamba::MambaSpec, residual::ResidualSpec, trace::TraceSpec,
 };
 use crate::graph::GraphError;
 use crate::spec::nearest::meant;
@@ -17,7 +17,8 @@ use std::path::Path;
 /// Most times that a graph is repeated: divisions of its layers into stages are looked at one by one.
 const MOST_REPEATS: u64 = 1 << 20;
 /// What `kind:` may be.
-const KINDS: [&str; 9] = ["language_model", "dfmodel_layer", "dlrm", "mamba", "hyena", "hpl", "fft", "graph", "trace"];
+const KINDS: [&str; 10] =
+    ["language_model", "dfmodel_layer", "dlrm", "residual_network", "mamba", "hyena", "hpl", "fft", "graph", "trace"];
 
 /// What became of the kind that had layers alone.
 const FORMER: &str = "`transformer` is no kind any more: `language_model` has the layers with embedding and head, in training (`pass: training`) and in use \
@@ -33,6 +34,8 @@ pub enum WorkloadSpec {
     Layer(DfmodelLayer),
     /// `kind: dlrm`
     Dlrm(DlrmSpec),
+    /// `kind: residual_network`
+    Residual(ResidualSpec),
     /// `kind: hpl`
     Hpl(HplSpec),
     /// `kind: fft`
@@ -58,6 +61,7 @@ impl FromNode for WorkloadSpec {
             "language_model" => LanguageModel::from_node(node, reader).map(|m| Self::Language(Box::new(m))),
             "dfmodel_layer" => DfmodelLayer::from_node(node, reader).map(Self::Layer),
             "dlrm" => DlrmSpec::from_node(node, reader).map(Self::Dlrm),
+            "residual_network" => ResidualSpec::from_node(node, reader).map(Self::Residual),
             "hpl" => HplSpec::from_node(node, reader).map(Self::Hpl),
             "fft" => FftSpec::from_node(node, reader).map(Self::Fft),
             "mamba" => MambaSpec::from_node(node, reader).map(Self::Mamba),
@@ -90,6 +94,7 @@ impl FromNode for WorkloadSpec {
             LanguageModel::schema(definitions),
             DfmodelLayer::schema(definitions),
             DlrmSpec::schema(definitions),
+            ResidualSpec::schema(definitions),
             HplSpec::schema(definitions),
             FftSpec::schema(definitions),
             MambaSpec::schema(definitions),
@@ -131,6 +136,31 @@ impl WorkloadSpec {
         TraceSpec::tree(&text).map(Ok).or_else(|| huggingface::named(&text).map(|read| read.map(|i| i.tree)))
     }
 
+    /// The name of a model that replicas train by themselves, each with samples of its own; `None` for other kinds.
+    pub fn as_replicas(&self) -> Option<&str> {
+        match self {
+            Self::Dlrm(d) => Some(&d.name),
+            Self::Residual(r) => Some(&r.name),
+            _ => None,
+        }
+    }
+
+    /// The graph of such a model whose `replicas` train `samples` samples together, `at_once` of a replica's at a time, in words of so many bytes.
+    pub fn of_replicas(&self, samples: u64, replicas: u64, at_once: u64, word: Bytes) -> Option<Workload> {
+        let built = match self {
+            // A minibatch is what a replica takes at once; an iteration has one of each replica, or several.
+            Self::Dlrm(d) => {
+                let global_batch = samples / at_once.max(1);
+                DlrmSpec { minibatch: at_once, global_batch, micro_batch: 1, word, ..d.clone() }.build()
+            }
+            Self::Residual(r) => {
+                ResidualSpec { global_batch: samples, micro_batch: at_once, word, ..r.clone() }.build()
+            }
+            _ => return None,
+        };
+        built.checked().ok().filter(|w| replicas > 0 && w.global_batch >= replicas)
+    }
+
     /// Reads a tree and builds the checked graph.
     ///
     /// # Errors
@@ -141,6 +171,7 @@ impl WorkloadSpec {
             Self::Layer(l) => l.build(),
             Self::Language(m) => m.build(node).map_err(Problems)?,
             Self::Dlrm(d) => d.build(),
+            Self::Residual(r) => r.build(),
             Self::Hpl(h) => h.build(),
             Self::Fft(f) => f.build(),
             Self::Mamba(m) => m.build(),

@@ -93,6 +93,7 @@ fn the_examples_are_read() {
         ("language-model.yaml", reads::<WorkloadSpec>),
         ("language-model-serving.yaml", reads::<WorkloadSpec>),
         ("language-model-segments.yaml", reads::<WorkloadSpec>),
+        ("language-model-encoder.yaml", reads::<WorkloadSpec>),
         ("system.yaml", |name| drop(System::build(&example(name)).unwrap())),
         ("system-options.yaml", |name| drop(System::build(&example(name)).unwrap())),
         ("study.yaml", |name| drop(Study::load(&folder().join("examples").join(name)).unwrap())),

@@ -97,6 +97,18 @@ pub(super) fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
     if model.segment_memory.is_some() && model.position != Position::Relative {
         say("segment_memory", "a segment before is attended to by relative positions alone".into());
     }
+    if let Some(n) = model.encoder_layers {
+        let described =
+            model.latent_attention.is_none() && model.experts.is_none() && model.pass == ModelPass::Training;
+        if n >= model.layers {
+            say("encoder_layers", format!("expected fewer than the {} layers, found {n}", model.layers));
+        } else if !described || model.position == Position::Relative || model.adapters.is_some() {
+            say(
+                "encoder_layers",
+                "an encoder is described for training with heads of keys and values and plain perceptrons".into(),
+            );
+        }
+    }
     if model.head_bias && model.head != Head::Vocabulary {
         say("head_bias", format!("the head {} has its biases already, or none", model.head));
     }

@@ -59,7 +59,7 @@ impl LanguageModel {
     /// FLOP of the products of queries with keys and of weights with values, for one token that sees `attended` tokens, all layers.
     pub fn attention_flop_per_token(&self, attended: f64) -> f64 {
         let width = self.query_width() as f64 + self.value_width() as f64;
-        2.0 * self.layers as f64 * self.heads as f64 * width * attended
+        2.0 * (1.0 + self.crossing()) * self.layers as f64 * self.heads as f64 * width * attended
     }
 
     /// FLOP of the head for one sample of `seq` tokens.

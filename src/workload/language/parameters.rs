@@ -149,8 +149,11 @@ impl LanguageModel {
     pub fn layer_parameters(&self, with_experts: bool) -> LayerParameters {
         let h = self.hidden as f64;
         let matrices = self.ffn_matrices() as f64;
-        let (attention, inner_norms, mut biases) = self.attention_parameters();
-        let norms = inner_norms + self.norm_parameters(h) * self.norms() as f64;
+        let (attention, inner_norms, biases) = self.attention_parameters();
+        // Of the layers that attend to an encoder the mean over all: the same matrices again, with a norm and biases.
+        let crossing = self.crossing();
+        let (attention, mut biases) = ((1.0 + crossing) * attention, (1.0 + crossing) * biases);
+        let norms = (1.0 + crossing) * inner_norms + self.norm_parameters(h) * (self.norms() as f64 + crossing);
         // The first matrices have a bias for each channel of the width, the last one for each hidden channel.
         let biased = matches!(self.biases, Biases::Perceptron | Biases::All);
         let perceptron_biases = |f: f64| if biased { (matrices - 1.0) * f + h } else { 0.0 };

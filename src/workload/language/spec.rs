@@ -328,6 +328,9 @@ crate::spec! {
         window: Option<u64>,
         /// Tokens before a sample whose hidden channels each layer keeps and attends to besides (Transformer-XL, section 3.2); left out: none.
         segment_memory: Option<u64>,
+        /// Of the layers those of an encoder, which reads a source as long as the sample; the others are a decoder that attends to what it makes of it besides
+        /// its own tokens (Vaswani et al. 2017, arXiv 1706.03762, section 3.1); left out: none.
+        encoder_layers: Option<u64>,
         /// Layers that see all tokens in spite of the window; left out: none.
         full_attention_layers: Option<u64>,
         /// Multi-head latent attention instead of heads of `head_dim`.
@@ -453,6 +456,11 @@ impl LanguageModel {
     /// Outputs of the head that are computed for one token on average.
     pub fn scored_outputs(&self) -> u64 {
         self.scored_words.unwrap_or(u64::MAX).min(self.head_outputs())
+    }
+
+    /// The share of the layers that attend to an encoder besides.
+    pub fn crossing(&self) -> f64 {
+        self.encoder_layers.map_or(0.0, |n| self.layers.saturating_sub(n) as f64 / self.layers.max(1) as f64)
     }
 
     /// Tokens that a layer attends to for each of a sample: its own and those kept of the segment before.

@@ -36,7 +36,11 @@ impl LanguageModel {
     /// [`Problem`]s that name the field of `node` which is too large for a chain of blocks.
     pub fn build(&self, node: &Node) -> Result<Workload, Vec<Problem>> {
         self.chain().map_err(|message| {
-            let field = if self.without_graph() { "position" } else { "layers" };
+            let field = match () {
+                () if self.encoder_layers.is_some() => "encoder_layers",
+                () if self.without_graph() => "position",
+                () => "layers",
+            };
             let origin = node.get(field).unwrap_or(node).origin.clone();
             vec![Problem { origin, field: field.into(), message }]
         })
@@ -56,7 +60,7 @@ impl LanguageModel {
     /// As [`Self::chain`].
     pub fn chain_of_replica(&self, ep: u64, cp: u64) -> Result<Workload, String> {
         if self.without_graph() {
-            return Err("relative positions and heads that score some words are described for chips that run kernel by kernel, not as graphs".into());
+            return Err("relative positions, encoders beside decoders and heads that score some words are described for chips that run kernel by kernel, not as graphs".into());
         }
         let most = MOST_UNITS - 2;
         if self.layers > most {
@@ -66,7 +70,7 @@ impl LanguageModel {
     }
 
     fn without_graph(&self) -> bool {
-        self.position == Position::Relative || self.scored_words.is_some()
+        self.position == Position::Relative || self.scored_words.is_some() || self.encoder_layers.is_some()
     }
 
     /// The same with attention over what the mask leaves, or over the whole square, as software computes it that masks scores after the product.
