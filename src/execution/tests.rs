@@ -701,7 +701,7 @@ fn decoders_attend_to_their_encoder() {
     let m = machine(&Parts { stack: ", attention: unfused", ..Parts::default() });
     let flop = |model: &LanguageModel, begins: &[&str]| -> f64 {
         let all = Kernels::new(&m, model, BlockKey::of(&execution(1, 1, 1, 1)).division, 312e12).layer(false);
-        let named = |k: &&KernelTime| k.phase == Phase::Forward && begins.iter().any(|b| k.name == *b);
+        let named = |k: &&KernelTime| k.phase == Phase::Forward && begins.contains(&k.name);
         all.iter().filter(named).map(|k| k.flop).sum()
     };
     for (own, crossing) in [

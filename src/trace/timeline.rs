@@ -341,12 +341,11 @@ mod tests {
         let mut state = 1u64;
         for small in 0..1_000_000i128 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // Up to 52 days.
-            for ns in [small, i128::from(state >> 12)] {
+            // Up to 13 days: of 52 a double knows no single nanosecond.
+            for ns in [small, i128::from(state >> 14)] {
                 let read = micros(ns) * 1000.0;
                 assert_eq!((read as i128, read.round() as i128), (ns, ns));
             }
         }
-        assert!(16.06 * 1000.0 < 16_060.0);
     }
 }

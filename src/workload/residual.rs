@@ -272,24 +272,24 @@ impl Net {
         for done in self.done.clone().into_iter().rev() {
             match done {
                 Done::Convolution(k, x, out) => {
-                    let Some(gradient) = self.gradient(&mut given, out) else { continue };
+                    let Some(gradient) = self.gradient(&given, out) else { continue };
                     if x.tensor != image.tensor {
                         given.push((x.tensor, self.input_gradient(k, x, gradient)));
                     }
                     self.weight_gradient(k, x, gradient);
                 }
                 Done::Norm(x, out) => {
-                    let Some(gradient) = self.gradient(&mut given, out) else { continue };
+                    let Some(gradient) = self.gradient(&given, out) else { continue };
                     let made = self.undone(x, &[gradient, x], 1.0);
                     given.push((x.tensor, made));
                 }
                 Done::Rectifier(x, out) => {
-                    let Some(gradient) = self.gradient(&mut given, out) else { continue };
+                    let Some(gradient) = self.gradient(&given, out) else { continue };
                     let made = self.undone(x, &[gradient, out], 0.0);
                     given.push((x.tensor, made));
                 }
                 Done::Pool(x, out) => {
-                    let Some(gradient) = self.gradient(&mut given, out) else { continue };
+                    let Some(gradient) = self.gradient(&given, out) else { continue };
                     let name = format!("{}_bwd", self.name(out));
                     let k = self.b.bare(&name, Op::Elementwise, Phase::BackwardInput, (1, x.channels, 1, x.pixels()));
                     self.b.read(k, gradient.tensor, Slot::View);
@@ -297,7 +297,7 @@ impl Net {
                     given.push((x.tensor, made));
                 }
                 Done::Sum(parts, out) => {
-                    let Some(gradient) = self.gradient(&mut given, out) else { continue };
+                    let Some(gradient) = self.gradient(&given, out) else { continue };
                     given.extend(parts.map(|part| (part.tensor, gradient)));
                 }
             }
@@ -305,7 +305,7 @@ impl Net {
     }
 
     /// The gradient of a tensor: what its only reader gave back, or their sum.
-    fn gradient(&mut self, given: &mut Vec<(usize, Image)>, of: Image) -> Option<Image> {
+    fn gradient(&mut self, given: &[(usize, Image)], of: Image) -> Option<Image> {
         let parts: Vec<Image> = given.iter().filter(|(t, _)| *t == of.tensor).map(|(_, image)| *image).collect();
         let (first, more) = parts.split_first()?;
         if more.is_empty() {
