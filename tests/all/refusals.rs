@@ -13,9 +13,10 @@ fn catalogue(path: &str) -> String {
 }
 
 /// A study over two chips, one with `kernels:` and one without; its rows by the label of the chip, and what it said.
-fn study(scratch: &Scratch, workload: &str, more: &str) -> (Vec<String>, String) {
+fn study(scratch: &Scratch, workload: &str, software: &str, more: &str) -> (Vec<String>, String) {
     scratch.write("w.yaml", workload);
-    let [system, sn40l, plain] = ["sn40l-8.yaml", "chips/sn40l.yaml", "chips/sn40l-dfmodel.yaml"].map(catalogue);
+    let [of, sn40l, plain] = ["sn40l-8.yaml", "chips/sn40l.yaml", "chips/sn40l-dfmodel.yaml"].map(catalogue);
+    let system = scratch.write("sys.yaml", &format!("from: {of}\n{software}"));
     scratch.write(
         "s.yaml",
         &format!(
@@ -33,15 +34,15 @@ fn study(scratch: &Scratch, workload: &str, more: &str) -> (Vec<String>, String)
 fn a_study_refuses_what_it_would_not_obey() {
     let scratch = Scratch::new("refusals_study");
     let failed = |row: &str, with: &str| row.contains("failed") && row.contains(with);
-    let (rows, said) = study(&scratch, TRAINED, "solve: { execution: { recompute: full } }\n");
+    let (rows, said) = study(&scratch, TRAINED, "software: generic\n", "solve: { execution: { recompute: full } }\n");
     assert!(!rows[0].contains("failed") && failed(&rows[1], "solve.execution"), "{rows:?}");
     assert!(said.contains("rows of two kinds"), "{said}");
-    let (rows, _) = study(&scratch, SERVED, "solve: { serving: { max_tpot: 1 s } }\n");
+    let (rows, _) = study(&scratch, SERVED, "", "solve: { serving: { max_tpot: 1 s } }\n");
     assert!(!rows[0].contains("failed") && failed(&rows[1], "solve.serving"), "{rows:?}");
-    let (rows, _) = study(&scratch, SERVED, "solve: { tiles: 4 }\n");
-    assert!(failed(&rows[0], "solve.tiles") && !rows[1].contains("failed"), "{rows:?}");
+    let (rows, _) = study(&scratch, SERVED, "", "solve: { split_dimensions: true }\n");
+    assert!(failed(&rows[0], "solve.split_dimensions") && !rows[1].contains("failed"), "{rows:?}");
     // A setting of graphs makes a graph of both, as with `map`: then there is nothing unlike.
-    let (rows, said) = study(&scratch, TRAINED, "solve: { solver: exact }\n");
+    let (rows, said) = study(&scratch, TRAINED, "", "solve: { solver: exact }\n");
     assert!(rows.iter().all(|row| !row.contains("failed")) && !said.contains("rows of two kinds"), "{rows:?} {said}");
 }
 

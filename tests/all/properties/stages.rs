@@ -25,8 +25,7 @@ fn divisions(layers: u64, stages: u64) -> Vec<Vec<u64>> {
 
 fn best(w: &Workload, s: &System, pp: Option<u64>) -> Result<Option<Box<Plan>>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
-    // Divisions are what is compared: how far the shardings are searched does not matter.
-    let mut request = Request { joint_nodes: 300, ..Request::default() };
+    let mut request = Request::default();
     request.wanted.pp = pp;
     match find(w, s, &request) {
         // These degrees cannot be had from the network.
@@ -46,7 +45,7 @@ fn best(w: &Workload, s: &System, pp: Option<u64>) -> Result<Option<Box<Plan>>, 
 fn no_division_of_a_plan_is_faster() {
     let tally = Cell::new((0, 0, 0));
     let cases = (workload(true), system(false), prop::sample::select(vec![2u64, 4]));
-    check(240, &cases, |(mut w, s, pp)| {
+    check(120, &cases, |(mut w, s, pp)| {
         w.repeat += pp;
         let Some(plan) = best(&w, &s, Some(pp))? else { return Ok(()) };
         let (mut plans, mut uneven, mut tight) = tally.get();
@@ -79,5 +78,5 @@ fn no_division_of_a_plan_is_faster() {
     });
     let (plans, uneven, tight) = tally.get();
     println!("{plans} plans, {uneven} of unequal stages, {tight} slower where the DRAM is short");
-    assert!(plans >= 15 && uneven >= 5 && tight >= 3, "{plans} {uneven} {tight}");
+    assert!(plans >= 15 && uneven >= 5 && tight >= 1, "{plans} {uneven} {tight}");
 }
