@@ -137,8 +137,8 @@ impl ExecutionArgs {
 /// fuses it is a graph as well, and what is answered for is said.
 ///
 /// # Errors
-/// [`Failure`] that says so.
-pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Result<(), Failure> {
+/// [`Failure`] that says so, and what the command `knows`.
+pub fn refuse_executions(workload: &Node, system: &System, (command, knows): (&str, &str)) -> Result<(), Failure> {
     let training = read_model(workload).is_some_and(|model| model.pass == ModelPass::Training);
     if training && system.chip.0.style == Style::Dataflow && system.software() == Software::Free {
         say!(
@@ -151,8 +151,6 @@ pub fn refuse_executions(workload: &Node, system: &System, command: &str) -> Res
             true => "executions of this language model on a chip with `kernels:`",
             false => "the layouts that serve this language model on a chip with `kernels:`",
         };
-        let knows =
-            if command == "explain" { "mappings of graphs and executions that train" } else { "mappings of graphs" };
         return Err(Failure::input(format!("{command} knows {knows}; `flowspace map` searches {what}")));
     }
     Ok(())

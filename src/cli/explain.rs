@@ -94,6 +94,9 @@ pub enum Format {
     Csv,
 }
 
+/// The command, and what it answers for.
+const KNOWS: (&str, &str) = ("explain", "mappings of graphs and executions that train");
+
 /// Explains, prints, draws.
 ///
 /// # Errors
@@ -119,7 +122,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
         if args.software.is_some() {
             return Err(Failure::input("--software: of executions of language models that are trained"));
         }
-        super::execution::refuse_executions(&workload, &system, "explain")?;
+        super::execution::refuse_executions(&workload, &system, KNOWS)?;
     }
     if let Some(path) = &args.plan
         && let Ok(node) = Loader.load(path, None)
@@ -129,7 +132,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
     }
     let task = load(args.plan.as_deref(), args.workload.as_deref(), args.system.as_deref())?;
     if args.plan.is_some() {
-        super::execution::refuse_executions(&task.workload_node, &task.system, "explain")?;
+        super::execution::refuse_executions(&task.workload_node, &task.system, KNOWS)?;
     }
     let deadline = Deadline::after(args.time_limit);
     let request = Request {

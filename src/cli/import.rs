@@ -4,7 +4,7 @@ use super::{Failure, args::none_of, output};
 use crate::import::calculon::Input;
 use crate::import::dfmodel::schema::Generation;
 use crate::import::dfmodel::{Options, import};
-use crate::spec::{FileKind, Reader, node::io_reason, node::read_whole};
+use crate::spec::{FileKind, Reader, node::io_reason, node::read_bounded};
 use crate::workload::{huggingface, language::LanguageModel};
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
@@ -211,7 +211,7 @@ pub(super) fn tell_assumed(workload: Option<&Path>) {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    read_whole(path)
+    read_bounded(path)
         .map_err(|e| Failure::input(format!("cannot read {:?}: {}", path.display().to_string(), io_reason(&e))))
 }
 

@@ -62,7 +62,7 @@ impl Account {
 
     /// Joules of the whole system; not a number where the chips state no power: the rest is a part of it alone.
     fn joules(&self, joules: f64) -> f64 {
-        if self.power.known().is_nan() { f64::NAN } else { joules }
+        self.power.if_known(joules)
     }
 
     /// Dollars of an iteration; not a number where the chips state no price or no power.
@@ -117,7 +117,7 @@ pub fn table(f: &Account) -> String {
         ),
         _ => String::new(),
     };
-    if f.joules(1.0).is_nan() {
+    if f.power.stated().is_none() {
         let tokens = f.tokens_per_s.map(|tokens| {
             format!("; {} tokens/s, {} tokens/s/$", significant(tokens), stated(tokens / f.cost.known()))
         });

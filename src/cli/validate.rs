@@ -2,7 +2,7 @@
 
 use super::trace::critical_path::Format as TableFormat;
 use super::{Failure, output};
-use crate::spec::{Loader, Reader, nearest::meant, node::io_reason, node::read_whole};
+use crate::spec::{Loader, Reader, nearest::meant, node::io_reason, node::read_bounded};
 use crate::validate::accelerators;
 use crate::validate::bounds::Bounds;
 use crate::validate::predict::Models;
@@ -130,7 +130,7 @@ pub fn run(args: &ValidateArgs) -> Result<i32, Failure> {
     let mut faults = Vec::new();
     for path in &args.points {
         let name = path.display().to_string();
-        match read_whole(path) {
+        match read_bounded(path) {
             Err(e) => faults.push(format!("cannot read {name:?}: {}", io_reason(&e))),
             Ok(bytes) => match read::read(&name, &bytes) {
                 Ok(file) => take(file),

@@ -12,7 +12,7 @@ use crate::plan::{Plan, TOLERANCE, file};
 use crate::spec::read::Table;
 use crate::spec::{Node, Origin, Problem, Problems, Reader};
 use crate::system::kernels::UNFUSED;
-use crate::system::{Software, System};
+use crate::system::{Software, System, price};
 use crate::workload::language::LanguageModel;
 use serde_json::json;
 
@@ -199,8 +199,8 @@ impl ExecutionResult {
             memory_bytes: Some(p.memory.device.total()),
             second_tier_bytes: Some(p.memory.second_tier),
             energy_j: Some(p.energy.total()),
-            cost_usd: Some(crate::system::price::cost(system).known()).filter(|x| x.is_finite()),
-            power_w: Some(crate::system::price::power(system).known()).filter(|x| x.is_finite()),
+            cost_usd: price::cost(system).stated(),
+            power_w: price::power(system).stated(),
             tolerance: TOLERANCE,
         }
     }

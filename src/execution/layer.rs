@@ -18,6 +18,8 @@
 //! pass once less, a norm's backward pass and the sum of gradients after it twice less; the function adds to the product before it what it writes, its gradient to
 //! the product before it what that reads and makes besides; adding gradients up travels beside the products that make them; nothing is re-ordered by itself.
 
+mod cross;
+
 use super::machine::Machine;
 use super::mapping::{Branch, Core, LayerMapping, Sharding};
 use crate::model::attention_kernel::FusedAttentionWork;
@@ -439,37 +441,6 @@ impl<'a> Kernels<'a> {
             }
         }
         self.list
-    }
-
-    /// What a decoder's layer has beside an encoder's, over all layers: queries of its tokens, keys and values of the source's, the core, the output, a norm and
-    /// the sum of a branch.
-    fn cross_attention(&mut self) {
-        let crossing = self.model.crossing();
-        if crossing == 0.0 {
-            return;
-        }
-        let before = self.list.len();
-        let (model, tokens, h, t) = (self.model, self.tokens(), self.model.hidden as f64, self.t());
-        let (a, qk, v) = (model.heads as f64, model.query_width() as f64, model.value_width() as f64);
-        let kv = (model.kv_heads() as f64 / t).max(1.0) * (qk + v);
-        self.weight("cross_query", 1.0, tokens, a * qk / t, h);
-        self.weight("cross_key_value", 1.0, tokens, kv, h);
-        self.weight("cross_out", 1.0, tokens, h, a * v / t);
-        self.attention_core();
-        let (stack, (_, whole)) = (&self.machine.stack, self.hidden());
-        let mask = if model.dropout { 0.5 } else { 0.0 };
-        let reordered =
-            2.0 * (a * (qk + v) + model.kv_heads() as f64 * (qk + v)) * tokens * model.types.activations.bytes() / t;
-        let (forward, backward) = (stack.elementwise * (5.0 + mask) * whole, stack.elementwise * 6.0 * whole);
-        // Of a layer's vector kernels those of one of its two branches.
-        let kernels = [stack.vector_kernels_forward, stack.vector_kernels_backward].map(|n| n as f64 / 2.0);
-        self.vector("cross_vector", Phase::Forward, Work::Vector, forward + reordered, kernels[0]);
-        self.vector("cross_vector", Phase::BackwardInput, Work::Vector, backward + reordered, kernels[1]);
-        for kernel in &mut self.list[before..] {
-            kernel.flop *= crossing;
-            kernel.bytes *= crossing;
-            kernel.seconds *= crossing;
-        }
     }
 
     /// Vector work outside the core.

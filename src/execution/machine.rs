@@ -133,6 +133,11 @@ pub enum Traffic {
     Around,
 }
 
+/// What is said where a system cannot compute a model in its types: why, and the types that there are.
+pub fn other_types(system: &str, why: &str, model: &LanguageModel, there: &[&str]) -> String {
+    format!("{system}: {why}, in which {} computes; it has {}", model.name, there.join(", "))
+}
+
 impl Machine {
     /// Of a system whose chip has `kernels` and runs kernel by kernel, or whose stack says what it makes of a dataflow chip.
     ///
@@ -270,12 +275,7 @@ impl Machine {
             Some((_, peak)) => Ok(*peak),
             None => {
                 let there: Vec<&str> = self.peaks.iter().map(|(t, _)| t.word()).collect();
-                Err(format!(
-                    "{}: the chip states no peak for {wanted}, in which {} computes; it has {}",
-                    self.name,
-                    model.name,
-                    there.join(", ")
-                ))
+                Err(other_types(&self.name, &format!("the chip states no peak for {wanted}"), model, &there))
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::check;
 use crate::deadline::Deadline;
 use crate::execution::block::{BlockKey, Inner};
 use crate::execution::file::{ExecutionFile, LayerSpec};
+use crate::execution::machine::other_types;
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
 use crate::execution::predict::{of_blocks, predict_by, suits};
@@ -54,12 +55,8 @@ fn other_words(system: &System, model: &LanguageModel) -> Option<String> {
         Some(_) => return None,
     };
     let there: Vec<&str> = kernels.peak.0.iter().map(|(word, _)| word.as_str()).collect();
-    Some(format!(
-        "{}: {why}, in which {} computes; it has {}: state `types` of the workload, or another software",
-        system.name,
-        model.name,
-        there.join(", ")
-    ))
+    let said = other_types(&system.name, &why, model, &there);
+    Some(format!("{said}: state `types` of the workload, or another software"))
 }
 
 impl<'a> Executions<'a> {

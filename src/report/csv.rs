@@ -585,12 +585,12 @@ fn tokens(plan: &Plan) -> f64 {
 
 /// Joules of an iteration; not a number where the power of the chips is not known.
 fn energy(plan: &Plan) -> f64 {
-    if plan.figures.power.known().is_nan() { f64::NAN } else { plan.figures.energy.total() }
+    energy_part(plan, plan.figures.energy.total())
 }
 
 /// Joules of an iteration that are part of [`energy`].
 fn energy_part(plan: &Plan, joules: f64) -> f64 {
-    if energy(plan).is_nan() { f64::NAN } else { joules }
+    plan.figures.power.if_known(joules)
 }
 
 /// What a kind of part costs or draws: nothing is no number where the chips state none.

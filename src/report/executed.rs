@@ -38,7 +38,7 @@ impl Executed {
 
     /// Joules of an iteration, or of something that they are counted by; not a number where the power of the chips is not known.
     fn joules(&self, system: &System, of: impl Fn(&Energy) -> f64) -> f64 {
-        if price::power(system).known().is_nan() { f64::NAN } else { of(&self.prediction.energy) }
+        price::power(system).if_known(of(&self.prediction.energy))
     }
 
     fn spent(&self, system: &System) -> Spent {

@@ -232,13 +232,14 @@ const SPENT: &str = "the search stopped at its effort in shardings of cuts: more
 
 /// Of executions of a language model that were searched; `given` are the decisions that were not.
 pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {
+    let on = match system.chip_count() {
+        1 => String::new(),
+        _ if given.contains(&"chips") => String::new(),
+        chips => format!(" on all {chips} chips"),
+    };
     let given = match given {
         [] => String::new(),
         some => format!("; given: {}", some.join(", ")),
-    };
-    let on = match given.contains("chips") || system.chip_count() == 1 {
-        true => String::new(),
-        false => format!(" on all {} chips", system.chip_count()),
     };
     let all = format!("{} executions of equal layers{on}{given}", found.covered);
     let by = match found.objective {

@@ -102,7 +102,7 @@ impl Table {
             let table = if results.is_file() { format!("; its table is {}", results.display()) } else { String::new() };
             return Err(fail(format!("it is a folder{table}")));
         }
-        let bytes = crate::spec::node::read_whole(path).map_err(|e| fail(crate::spec::node::io_reason(&e)))?;
+        let bytes = crate::spec::node::read_bounded(path).map_err(|e| fail(crate::spec::node::io_reason(&e)))?;
         let kind = std::str::from_utf8(&bytes).ok().and_then(FileKind::of_text);
         if let Some(kind) = kind.filter(|kind| *kind != FileKind::Table) {
             return Err(fail(kind.instead_of("a table (CSV)")));

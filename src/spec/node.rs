@@ -6,6 +6,7 @@ use super::read::Problem;
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -518,19 +519,16 @@ impl Node {
 /// Most bytes that are read of a pipe or a device, which may have no end.
 const MOST_OF_PIPE: u64 = 256 << 20;
 
-/// Reads a file whole; of a pipe or a device so much as a table may have.
+/// Reads all of a file, and of a pipe or a device so much as a table may have.
 ///
 /// # Errors
 /// What the operating system says; a pipe or a device that goes on.
-pub fn read_whole(path: &Path) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
+pub fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     let file = std::fs::File::open(path)?;
-    if file.metadata()?.is_file() || path.is_dir() {
-        return std::fs::read(path);
-    }
+    let most = if file.metadata()?.is_file() { u64::MAX } else { MOST_OF_PIPE };
     let mut bytes = Vec::new();
-    file.take(MOST_OF_PIPE + 1).read_to_end(&mut bytes)?;
-    match bytes.len() as u64 > MOST_OF_PIPE {
+    file.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    match bytes.len() as u64 > most {
         true => Err(std::io::Error::other("it is a pipe or a device of more than 256 MiB: write it to a file first")),
         false => Ok(bytes),
     }

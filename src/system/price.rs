@@ -28,7 +28,17 @@ impl ByPart {
 
     /// The sum; not a number where the chips have none: then their price or power is not known, and a system of the rest would look cheap.
     pub fn known(&self) -> f64 {
-        if self.chips > 0.0 { self.total() } else { f64::NAN }
+        self.if_known(self.total())
+    }
+
+    /// What follows from it; not a number where the chips have none.
+    pub fn if_known(&self, value: f64) -> f64 {
+        if self.chips > 0.0 { value } else { f64::NAN }
+    }
+
+    /// The sum, where the chips have any.
+    pub fn stated(&self) -> Option<f64> {
+        Some(self.known()).filter(|sum| sum.is_finite())
     }
 }
 

@@ -20,13 +20,16 @@ const ADAPTER_RANK: u64 = 16;
 /// # Errors
 /// [`NotPredicted`]: sizes or a machine that are not stated or not known; nothing that fits.
 pub fn step(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
-    let Prediction::Seconds(seconds) = computed(list, point)? else { return computed(list, point) };
+    let computed = computed(list, point)?;
     let prepared = match (point.source.and_then(|s| s.prepared_per_s), point.row.global_batch, point.row.chips) {
         (Some(rate), Some(batch), Some(chips)) if rate > 0.0 => batch as f64 / chips.max(1) as f64 / rate,
         _ => 0.0,
     };
     // Samples are prepared beside the step before.
-    Ok(Prediction::Seconds(seconds.max(prepared)))
+    Ok(match computed {
+        Prediction::Seconds(seconds) => Prediction::Seconds(seconds.max(prepared)),
+        other => other,
+    })
 }
 
 /// What chips and host take, whatever they are fed with.

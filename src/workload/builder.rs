@@ -1,6 +1,6 @@
 //! What the generators of workloads build their graphs with.
 
-use crate::graph::{Axis, Divided, Kernel, Op, Phase, Shape, Slot, Tensor, Use, Workload};
+use crate::graph::{Axis, Divided, Kernel, Op, Phase, Shape, Slot, Tensor, Use, WeightOf, Workload};
 use crate::units::Bytes;
 
 /// A graph under construction: kernels made by [`Builder::add`] alone write the tensor of their own index.
@@ -15,16 +15,6 @@ pub(super) struct Builder {
 /// Edge of a tile of a product, and tiles that keep the units of a chip busy.
 const TILE: u64 = 128;
 const UNITS: u64 = 128;
-
-/// Parts of the contraction of a product of so many rows and columns that libraries compute side by side and add up, where the product alone would have
-/// fewer tiles than a chip has units: the fewest that divide `deep` and give each unit a tile, or all.
-pub(super) fn parts(rows: u64, columns: u64, deep: u64) -> u64 {
-    let tiles = rows.div_ceil(TILE).saturating_mul(columns.div_ceil(TILE));
-    let enough = |n: &u64| deep.is_multiple_of(*n) && tiles.saturating_mul(*n) >= UNITS;
-    (1..=UNITS.min(deep))
-        .find(enough)
-        .unwrap_or_else(|| (1..=UNITS.min(deep)).rev().find(|n| deep.is_multiple_of(*n)).unwrap_or(1))
-}
 
 impl Builder {
     /// Adds a kernel and its output tensor; returns the kernel's index, which is also its tensor's. Every input names
@@ -66,6 +56,27 @@ impl Builder {
     /// Lets a kernel read a tensor.
     pub fn read(&mut self, kernel: usize, tensor: usize, slot: Slot) {
         self.tensors[tensor].consumers.push(Use { kernel, slot });
+    }
+
+    /// Parts of the contraction of a weight's gradient that libraries compute side by side and add up, where the weight alone has fewer tiles than a chip has
+    /// units: the fewest that divide it and give each unit a tile, or all.
+    pub fn parts_of_gradient(&self, forward: usize) -> u64 {
+        let Shape { m, k, n, .. } = self.kernels[forward].shape;
+        let tiles = k.div_ceil(TILE).saturating_mul(m.div_ceil(TILE));
+        let dividing = || (1..=UNITS.min(n)).filter(|parts| n.is_multiple_of(*parts));
+        dividing().find(|parts| tiles.saturating_mul(*parts) >= UNITS).or(dividing().next_back()).unwrap_or(1)
+    }
+
+    /// Adds the gradient of the weight of a product, contracted over its columns in so many parts, with its tensor.
+    pub fn weight_gradient(&mut self, forward: usize, parts: u64, reads: &[(usize, Slot)]) {
+        let Kernel { name, shape: Shape { m, k, n, .. }, .. } = &self.kernels[forward];
+        let (name, m, k, n) = (format!("{name}_upd"), *m, *k, *n);
+        let kernel = self.bare(&name, Op::Gemm, Phase::BackwardWeight, (parts, k, n / parts, m));
+        for (tensor, slot) in reads {
+            self.read(kernel, *tensor, *slot);
+        }
+        self.tensor(format!("{name}.out"), k, m, Some(kernel));
+        self.kernels[kernel].weight_of = Some(WeightOf { kernel: forward });
     }
 
     /// The workload of so many equal layers with this graph, for samples of `seq` tokens in words of so many bytes.

@@ -11,7 +11,7 @@
 //! last bottom layer and its backward kernel, and nothing outside it: the features, the loss's gradient and the result are no
 //! tensors of it (docs/dfmodel.md).
 
-use super::builder::{Builder, parts};
+use super::builder::Builder;
 use super::dfmodel_layer::Pass;
 use crate::graph::{Collective, CollectiveKind, Divided, Op, Phase, Scope, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
@@ -317,26 +317,18 @@ impl DlrmSpec {
                     let update = b.bare("EMB_upd", Op::Opaque, Phase::BackwardInput, shape);
                     b.kernels[update].flop = Some(self.pooling_flop());
                     b.read(update, vectors, Slot::View);
-                    // Rows are read and written.
                     self.look_up(b, update, self.update_passes as f64);
                 }
                 Some(_) => gradients[i - 1] = Some(rectified(b, &layers[i - 1], i - 1, gradient)),
             }
         }
         for (i, layer) in layers.iter().enumerate().rev() {
-            let parts = if chain { 1 } else { parts(layer.fan_in, layer.width, layer.items) };
+            let parts = if chain { 1 } else { b.parts_of_gradient(layer.kernel) };
             // Operands in parts are views of whole tensors.
             let slots = if parts == 1 { [Slot::Lhs, Slot::RhsT] } else { [Slot::View; 2] };
             let mut inputs: Vec<(usize, Slot)> = layer.input.map(|t| (t, slots[0])).into_iter().collect();
             inputs.extend(gradients[i].map(|t| (t, slots[1])));
-            let shape = (parts, layer.fan_in, layer.items / parts, layer.width);
-            let name = format!("MLP_{}_upd", i + 1);
-            let kernel = b.bare(&name, Op::Gemm, Phase::BackwardWeight, shape);
-            for (tensor, slot) in inputs {
-                b.read(kernel, tensor, slot);
-            }
-            b.tensor(format!("{name}.out"), layer.fan_in, layer.width, Some(kernel));
-            b.kernels[kernel].weight_of = Some(WeightOf { kernel: layer.kernel });
+            b.weight_gradient(layer.kernel, parts, &inputs);
         }
     }
 }

@@ -13,7 +13,7 @@
 //! over 3x3 pixels that halves the image; behind the mean over all pixels and a linear map to the classes. Not in the graph: gains and shifts of norms, the
 //! loss, and the preparation of images.
 
-use super::builder::{Builder, parts};
+use super::builder::Builder;
 use super::dfmodel_layer::Pass;
 use crate::graph::{Divided, Op, Phase, Slot, WeightOf, Workload};
 use crate::spec::{Node, Reader};
@@ -276,7 +276,8 @@ impl Net {
                     if x.tensor != image.tensor {
                         given.push((x.tensor, self.input_gradient(k, x, gradient)));
                     }
-                    self.weight_gradient(k, x, gradient);
+                    let parts = self.b.parts_of_gradient(k);
+                    self.b.weight_gradient(k, parts, &[(x.tensor, Slot::View), (gradient.tensor, Slot::View)]);
                 }
                 Done::Norm(x, out) => {
                     let Some(gradient) = self.gradient(&given, out) else { continue };
@@ -335,20 +336,6 @@ impl Net {
         self.b.kernels[kernel].weight_of = Some(WeightOf { kernel: k });
         self.b.kernels[kernel].flop = strided.then(|| forward.flop());
         self.out(kernel, &name, x.channels, x.edge)
-    }
-
-    /// Over the pixels, in parts where the weight alone would leave units of a chip idle.
-    fn weight_gradient(&mut self, k: usize, x: Image, gradient: Image) {
-        let forward = self.b.kernels[k].clone();
-        let name = format!("{}_upd", forward.name);
-        let (rows, columns, pixels) = (forward.shape.k, forward.shape.m, gradient.pixels());
-        let parts = parts(rows, columns, pixels);
-        let shape = (parts, rows, pixels / parts, columns);
-        let kernel = self.b.bare(&name, Op::Gemm, Phase::BackwardWeight, shape);
-        self.b.read(kernel, x.tensor, Slot::View);
-        self.b.read(kernel, gradient.tensor, Slot::View);
-        self.b.kernels[kernel].weight_of = Some(WeightOf { kernel: k });
-        self.b.tensor(format!("{name}.out"), rows, columns, Some(kernel));
     }
 
     fn name(&self, of: Image) -> String {

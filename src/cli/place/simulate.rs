@@ -9,7 +9,7 @@ use crate::place::simulate::{Limits, MOST_FIRINGS, Net, Outcome, Steady, Transfe
 use crate::place::{ActorGraph, Cores, Placement, file};
 use crate::report::placed;
 use crate::spec::Loader;
-use crate::spec::node::{io_reason, read_whole};
+use crate::spec::node::{io_reason, read_bounded};
 use crate::units::{Bytes, Seconds};
 use clap::Args;
 use serde_json::json;
@@ -75,7 +75,7 @@ fn transfers(text: &str) -> Result<Transfers, String> {
 /// [`Failure`]: a file that cannot be read.
 pub fn mapping(path: &Path) -> Result<Configuration, Failure> {
     let name = path.display().to_string();
-    let bytes = read_whole(path).map_err(|e| Failure::input(format!("{name}: cannot be read: {}", io_reason(&e))))?;
+    let bytes = read_bounded(path).map_err(|e| Failure::input(format!("{name}: cannot be read: {}", io_reason(&e))))?;
     read(&name, &bytes).map_err(|e| Failure::input(e.to_string()))
 }
 

@@ -266,7 +266,7 @@ fn plan(args: &GenerateArgs) -> Result<Plan, Failure> {
     };
     let tree = WorkloadSpec::load(workload)?;
     let system = System::build(&System::load(system)?)?;
-    crate::cli::execution::refuse_executions(&tree, &system, "trace generate")?;
+    crate::cli::execution::refuse_executions(&tree, &system, ("trace generate", "mappings of graphs"))?;
     let workload = WorkloadSpec::build(&tree)?;
     match map(&workload, &system, &Request::default())? {
         Answer::Mapped(plan, _) => Ok(*plan),

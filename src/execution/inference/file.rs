@@ -133,8 +133,8 @@ impl ServingResult {
             generated_per_s: Some(p.generated_per_s),
             tokens_per_s: Some(p.tokens_per_s),
             memory_bytes: Some(p.memory.total()),
-            cost_usd: Some(price::cost(system).known()).filter(|x| x.is_finite()),
-            power_w: Some(price::power(system).known()).filter(|x| x.is_finite()),
+            cost_usd: price::cost(system).stated(),
+            power_w: price::power(system).stated(),
             tolerance: TOLERANCE,
         }
     }

@@ -384,19 +384,21 @@ impl<A: Answers> Points for Grid<'_, A> {
         if rows.len() < all.len() {
             return Ok(Vec::new());
         }
-        if let Some(missing) = rows.iter().find_map(|row| without(self.measures, row)) {
-            return Err(StudyError::NoValue(missing));
-        }
         let mut rows = rows.into_iter();
         let read_one = |(asked, index): (&Vec<u64>, &u64)| {
             let rows: Vec<Solved> = rows.by_ref().take(asked.len()).collect();
-            match (study.mixed(*index), rows.first()) {
+            let found = match (study.mixed(*index), rows.first()) {
                 (None, Some(row)) => read(self.measures, row),
-                (None, None) => Found::Failed,
+                (None, None) => Ok(Found::Failed),
                 (Some(_), _) => read(self.measures, &mix::row(&study.spec, &rows)),
-            }
+            };
+            found.map_err(|column| {
+                StudyError::NoValue(format!(
+                    "front: point {index} has a plan, and no {column}: serving has no FLOP, graphs without tokens no tokens; name another objective"
+                ))
+            })
         };
-        Ok(asked.iter().zip(&indices).map(read_one).collect())
+        asked.iter().zip(&indices).map(read_one).collect()
     }
 }
 
@@ -408,38 +410,25 @@ fn of_limit(system: &System) -> f64 {
 /// Above this a die is too large, as [`Die::too_large`] has it.
 const MOST_OF_LIMIT: f64 = 1.0 + 1e-9;
 
-/// Of a row that has a plan, what it says nothing of: as serving has no FLOP.
-fn without(measures: &[Measure], row: &Solved) -> Option<String> {
-    if [INFEASIBLE, FAILED].contains(&row.get("status")) {
-        return None;
-    }
-    let number = |column: &str| row.get(column).parse::<f64>().ok();
-    let none = measures.iter().find(|m| m.is_searched() && m.searched(number).is_none())?;
-    let column = none.column;
-    let point = row.get("point");
-    Some(format!(
-        "front: point {point} has a plan, and no {column}: serving has no FLOP, graphs without tokens no tokens; name another objective"
-    ))
-}
-
 /// What a row says.
-fn read(measures: &[Measure], row: &Solved) -> Found {
+///
+/// # Errors
+/// The column of which a row with a plan has no value.
+fn read(measures: &[Measure], row: &Solved) -> Result<Found, &'static str> {
     let number = |column: &str| row.get(column).parse::<f64>().ok();
-    if row.get("status") == INFEASIBLE {
-        return Found::Infeasible;
+    match row.get("status") {
+        INFEASIBLE => return Ok(Found::Infeasible),
+        FAILED => return Ok(Found::Failed),
+        _ => {}
     }
-    let searched: Option<Vec<f64>> = measures.iter().map(|m| m.searched(number)).collect();
-    match (searched, number("gap")) {
-        (Some(searched), Some(gap)) if row.get("status") != FAILED => {
-            let least = |(value, measure): (&f64, &Measure)| {
-                if measure.is_searched() { value * (1.0 - gap) } else { *value }
-            };
-            // The size of a die is given.
-            let least = searched.iter().zip(measures).map(least).chain([1.0]).collect();
-            Found::Plan { searched: searched.iter().copied().chain([1.0]).collect(), least }
-        }
-        _ => Found::Failed,
-    }
+    let searched: Result<Vec<f64>, _> = measures.iter().map(|m| m.searched(number).ok_or(m.column)).collect();
+    let (searched, gap) = (searched?, number("gap").ok_or("gap")?);
+    let least = |(value, measure): (&f64, &Measure)| {
+        if measure.is_searched() { value * (1.0 - gap) } else { *value }
+    };
+    // The size of a die is given.
+    let least = searched.iter().zip(measures).map(least).chain([1.0]).collect();
+    Ok(Found::Plan { searched: searched.iter().copied().chain([1.0]).collect(), least })
 }
 
 /// Two points that show that an axis does not act as it should.

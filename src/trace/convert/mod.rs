@@ -60,9 +60,6 @@ pub struct Conversion<'a> {
     pub counted: Option<HostTrace>,
     /// Whether each node communicates.
     communicates: Vec<bool>,
-    /// What the whole microseconds of each thread and each stream lack so far.
-    threads: Vec<Rest>,
-    streams: Vec<Rest>,
 }
 
 /// Nanoseconds that whole microseconds so far lack. Most host nodes take less than one: rounded each by itself, ten thousand of them would be some
@@ -117,8 +114,6 @@ impl<'a> Conversion<'a> {
             amounts: HashMap::new(),
             counted: None,
             communicates: trace.communicating(),
-            threads: Vec::new(),
-            streams: Vec::new(),
         };
         conversion.plan_edges();
         conversion
@@ -234,8 +229,7 @@ impl<'a> Conversion<'a> {
         let mut counts: BTreeMap<NodeType, usize> = BTreeMap::new();
         // The last node of each thread: an operator, or the host's collective after it.
         let mut last: Vec<Option<u64>> = vec![None; trace.threads.len()];
-        self.threads = vec![Rest::default(); trace.threads.len()];
-        self.streams = vec![Rest::default(); trace.streams.len()];
+        let mut rests = [trace.threads.len(), trace.streams.len()].map(|places| vec![Rest::default(); places]);
         for (i, node) in (0u32..).zip(&trace.nodes) {
             let Some(id) = self.id(i) else { continue };
             out.begin(id, &node.name, NodeType::Comp);
@@ -256,6 +250,9 @@ impl<'a> Conversion<'a> {
             deps.dedup();
             self.report.dependencies += deps.len();
             out.ctrl_deps.extend(parent);
+            let ns = if on_device { node.dur_ns } else { self.own(i) };
+            let rest = rests[usize::from(on_device)].get_mut(node.place as usize);
+            times(&mut out, node, rest.map_or_else(|| micros(ns), |rest| rest.micros(ns)));
             if on_device {
                 self.device_node(&mut out, i, node);
             } else {
@@ -289,13 +286,15 @@ impl<'a> Conversion<'a> {
         Ok(())
     }
 
-    fn host_node(&mut self, out: &mut Made<'a>, i: u32, node: &'a LinkedNode) {
+    /// Nanoseconds of a host node without those of its callees and without waiting.
+    fn own(&self, node: u32) -> u64 {
+        self.own_ns.get(node as usize).copied().unwrap_or(0)
+    }
+
+    fn host_node(&self, out: &mut Made<'a>, i: u32, node: &'a LinkedNode) {
         // The groups are in the file of groups; a metadata node would have to be one that the simulator can parse.
-        let own = self.own_ns.get(i as usize).copied().unwrap_or(0);
-        let thread = self.threads.get_mut(node.place as usize);
-        times(out, node, thread.map_or_else(|| micros(own), |rest| rest.micros(own)));
         if node.timed {
-            out.int("exclusive_ns", i64::try_from(own).unwrap_or(i64::MAX));
+            out.int("exclusive_ns", i64::try_from(self.own(i)).unwrap_or(i64::MAX));
         }
         out.flag("is_cpu_op", true);
         // What an operator has a device do is its kernels'.
@@ -306,8 +305,6 @@ impl<'a> Conversion<'a> {
     }
 
     fn device_node(&mut self, out: &mut Made<'a>, i: u32, node: &LinkedNode) {
-        let stream = self.streams.get_mut(node.place as usize);
-        times(out, node, stream.map_or_else(|| micros(node.dur_ns), |rest| rest.micros(node.dur_ns)));
         out.flag("is_cpu_op", false);
         let trace = self.trace;
         if let Some(Facts::Host(facts)) = node.parent.and_then(|p| trace.node(p)).map(|n| &n.facts) {
