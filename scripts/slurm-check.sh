@@ -145,7 +145,7 @@ done
 say "$(slurmctld -V): three nodes are idle"
 
 # --- the studies ---------------------------------------------------------------------------------------------------------------------------
-# Points of a quarter of a second each.
+# Points of a quarter of a second each: of what a point is given by default it would take several, and part 4 would take many passes.
 cp -r workloads systems "$work/"
 cat >"$work/grid.yaml" <<'END'
 name: grid
@@ -154,6 +154,7 @@ system: systems/sn10-8-torus-2d.yaml
 axes:
   - {name: sram, field: system.chip.sram, values: [100 MB, 140 MB, 180 MB, 220 MB, 260 MB, 300 MB, 320 MB]}
   - {name: memory, field: system.memory.bandwidth, values: [100 GB/s, 140 GB/s, 180 GB/s, 220 GB/s, 260 GB/s, 300 GB/s, 350 GB/s, 400 GB/s, 500 GB/s, 600 GB/s]}
+solve: {joint_nodes: 40}
 END
 cat >"$work/search.yaml" <<'END'
 name: search
@@ -163,6 +164,7 @@ axes:
   - {name: sram, field: system.chip.sram, values: [100 MB, 140 MB, 180 MB, 220 MB, 260 MB, 300 MB, 320 MB]}
   - {name: memory, field: system.memory.bandwidth, values: [100 GB/s, 140 GB/s, 180 GB/s, 220 GB/s, 260 GB/s, 300 GB/s, 350 GB/s, 400 GB/s, 500 GB/s, 600 GB/s]}
 search: {front: [max samples_per_s, min cost_usd], within: 0.1 %, at_once: 6}
+solve: {joint_nodes: 40}
 END
 cd "$work"
 for study in grid search; do
