@@ -74,6 +74,9 @@ fn meant(unit: &str, units: &[(&str, f64)]) -> String {
     if found.is_empty() { String::new() } else { format!("; did you mean {}?", found.join(" or ")) }
 }
 
+/// The largest value in a base unit: beyond what anything has, and far enough from the largest number that sums and products of quantities have an end.
+const LARGEST: f64 = 1e36;
+
 /// A physical quantity: its name in messages, an example, and the units it can be written in.
 pub trait Quantity: Copy + Sized {
     /// Name with article, as messages say it.
@@ -114,7 +117,7 @@ pub trait Quantity: Copy + Sized {
             return Err(QuantityError::OutOfRange { found: text.into() });
         }
         let base = value * factor;
-        if !base.is_finite() {
+        if base > LARGEST {
             return Err(QuantityError::OutOfRange { found: text.into() });
         }
         Ok(Self::from_base(base))

@@ -9,7 +9,7 @@ use crate::model::attention_kernel::FusedKernel;
 use crate::model::collective::{self, Extent, GroupDimension};
 use crate::model::energy;
 use crate::model::kernel_time::KernelTimes;
-use crate::model::rate::chip_peak;
+use crate::model::rate::{chip_peak, has_words};
 use crate::system::kernels::FusedAttention;
 use crate::system::options::ModelOptions;
 use crate::system::stack::Stack;
@@ -235,9 +235,10 @@ impl Machine {
 
     /// Of any system, for blocks that are mapped as graphs: the peak is that of graphs, and no software costs anything.
     pub fn of_graphs(system: &System) -> Self {
-        let of = |t: &DataType| (*t, chip_peak(&system.chip.0, &system.model, t.bytes()));
+        let (chip, options) = (&system.chip.0, &system.model);
+        let of = |t: &DataType| has_words(chip, options, t.bytes()).then(|| (*t, chip_peak(chip, options, t.bytes())));
         let times = KernelTimes::even(system.memory.0.bandwidth.0);
-        Self::of_parts(system, times, DataType::ALL.iter().map(of).collect())
+        Self::of_parts(system, times, DataType::ALL.iter().filter_map(of).collect())
     }
 
     fn of_parts(system: &System, kernels: KernelTimes, peaks: Vec<(DataType, f64)>) -> Self {

@@ -13,6 +13,7 @@ use crate::execution::predict::{of_blocks, predict_by, suits};
 use crate::execution::search::{Aim, search_by};
 use crate::execution::{Execution, Found, Machine, Pins, Prediction, Refusal};
 use crate::model::objective::Objective;
+use crate::model::rate::chip_peak;
 use crate::plan::Plan;
 use crate::spec::{Node, Problem};
 use crate::system::economics::Economics;
@@ -40,17 +41,19 @@ enum By {
     Graph(Box<Free>),
 }
 
-/// Why blocks cannot be mapped as graphs: a graph's products run at the peak of the chip's lanes, which is that of words of 16 bits, and the chip states
-/// another peak for the model's words, or none.
+/// Why blocks cannot be mapped as graphs: a graph's products run in the words of its activations, and the chip states another peak for the words that the model's products
+/// have, or none.
 fn other_words(system: &System, model: &LanguageModel) -> Option<String> {
     let chip = &system.chip.0;
     let kernels = chip.kernels.as_ref()?;
-    let wanted = model.types.products();
-    let lanes = [DataType::Fp16, DataType::Bf16].iter().filter_map(|t| kernels.peak_of(t.word())).fold(0.0, f64::max);
+    let (wanted, words) = (model.types.products(), model.types.activations);
+    let of = |t: DataType| chip_peak(chip, &system.model, t.bytes());
     let why = match kernels.peak_of(wanted.word()) {
         None => format!("the chip states no peak for {wanted}"),
-        Some(peak) if lanes > 0.0 && (peak / lanes - 1.0).abs() > 1e-3 => {
-            format!("the chip's lanes are those of words of 16 bits, and its peak for {wanted} is another")
+        Some(peak) if wanted.bytes() != words.bytes() && (peak / of(words) - 1.0).abs() > 1e-3 => {
+            format!(
+                "a graph's products run at the chip's peak for the activations' {words}, and that for {wanted} is another"
+            )
         }
         Some(_) => return None,
     };

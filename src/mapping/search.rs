@@ -157,6 +157,35 @@ fn too_few_partitions(workload: &Workload, system: &System, request: &Request) -
     })
 }
 
+/// Kernel by kernel every kernel is a partition, after those that it waits for: pinned partitions that cannot be.
+fn pins_not_alone(workload: &Workload, system: &System, pins: &[Option<usize>]) -> Option<String> {
+    if system.chip.0.style != Style::KernelByKernel || pins.iter().all(Option::is_none) {
+        return None;
+    }
+    let said = |why: String| {
+        format!(
+            "partitions: chip {} runs kernel by kernel, so that each kernel is a partition: {why}",
+            system.chip.0.name
+        )
+    };
+    let mut taken = vec![None; workload.kernels.len()];
+    for ((kernel, pin), level) in workload.kernels.iter().zip(pins).zip(workload.levels()) {
+        let Some(p) = *pin else { continue };
+        let name = &kernel.name;
+        match taken.get_mut(p) {
+            None => return Some(said(format!("{name} is pinned to {p}, and the last is {}", pins.len() - 1))),
+            Some(Some(other)) => return Some(said(format!("{other} and {name} are both pinned to {p}"))),
+            Some(free) => *free = Some(name),
+        }
+        if p < level {
+            return Some(said(format!(
+                "{name} is pinned to {p}, but waits for {level} others: {level} is the first that it can have"
+            )));
+        }
+    }
+    None
+}
+
 /// The sizes of a microbatch that are searched: the one that the workload states, or every divisor of the samples of a
 /// replica, for some number of replicas.
 fn micro_batches(workload: &Workload, system: &System, request: &Request) -> Vec<u64> {
@@ -247,6 +276,9 @@ impl<'a> Search<'a> {
         };
         fill(request.pins.sharding.len(), "sharding")?;
         fill(request.pins.partition.len(), "partition")?;
+        if let Some(fault) = pins_not_alone(workload, system, &request.pins.partition) {
+            return Err(MapError::Request(fault));
+        }
         if let Some(fault) = workload.phase_fault() {
             return Err(MapError::Request(fault.to_string()));
         }

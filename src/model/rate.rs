@@ -13,6 +13,10 @@
 //! product of a weight has b times the columns, a weight's gradient b times the contracted size, and a product of two tensors is
 //! made b times side by side. Training runs at what the chip sustains, inference at what short steps reach
 //! ([`Burst`](crate::system::kernels::Burst)). Vector work is its bytes, and its elements at the vector peak.
+//!
+//! Lanes and stages are those of words of 16 bits. Of other words they do as much as the chip's peak for these is of its peak for 16 bits (`kernels.peak`): IPUs a quarter
+//! in fp32. A chip that states peaks, but none for wider words, does not compute these ([`fault`]); one that states none is taken at its lanes, whatever the words, and so
+//! is every chip under DFModel's semantics.
 
 use super::compute::{
     CoreOption, Tiling, ceil_div, core_options, lanes_peak, least_core_seconds, local, peak, seconds_at_efficiency,
@@ -21,8 +25,9 @@ use super::kernel_time::{KernelTimes, Product};
 use super::layout::Strategy;
 use crate::graph::{Axis, Kernel, Op, Workload};
 use crate::system::kernels::Kernels;
-use crate::system::options::{Charge, ModelOptions};
+use crate::system::options::{Charge, ModelOptions, Preset};
 use crate::system::{Chip, Efficiency, Style, System};
+use std::borrow::Cow;
 
 /// Compute time of a kernel.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,7 +52,10 @@ struct Waves {
 /// How a chip computes the kernels of a workload, and what of its memory they reach.
 #[derive(Debug, Clone)]
 pub struct Rate<'a> {
-    chip: &'a Chip,
+    /// With the frequency at which its lanes do the graph's words.
+    chip: Cow<'a, Chip>,
+    /// The same for other words that kernels state, where the chip has a peak for them.
+    lanes: Vec<(f64, Chip)>,
     options: &'a ModelOptions,
     /// By waves: of the graph's words, and of each other size that kernels state, where the chip has a peak for it.
     waves: Option<Waves>,
@@ -79,27 +87,69 @@ fn type_and_peak(kernels: &Kernels, word_bytes: f64) -> Option<(&'static str, f6
     stated.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
+/// What lanes and stages do in words of so many bytes, as a part of what they do in 16 bits. `None` where the chip states peaks, but none for these.
+fn share_of_lanes(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> Option<f64> {
+    let peaks = chip.kernels.as_ref().filter(|_| options.preset != Preset::Dfmodel);
+    let Some((kernels, (_, half))) = peaks.and_then(|k| Some((k, type_and_peak(k, HALF)?))) else { return Some(1.0) };
+    match type_and_peak(kernels, word_bytes) {
+        Some((_, peak)) => Some(peak / half),
+        // Narrower words take the lanes of wider ones.
+        None => (word_bytes <= HALF).then_some(1.0),
+    }
+}
+
+/// Whether a chip computes words of so many bytes.
+pub fn has_words(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> bool {
+    match chip.waves() {
+        Some(kernels) => type_and_peak(kernels, word_bytes).is_some(),
+        None => share_of_lanes(chip, options, word_bytes).is_some(),
+    }
+}
+
+/// The chip with the frequency at which its lanes do words of so many bytes.
+fn at_words<'a>(chip: &'a Chip, options: &ModelOptions, word_bytes: f64) -> Cow<'a, Chip> {
+    match share_of_lanes(chip, options, word_bytes) {
+        Some(share) if share != 1.0 => {
+            let mut slower = chip.clone();
+            slower.frequency.0 *= share;
+            Cow::Owned(slower)
+        }
+        _ => Cow::Borrowed(chip),
+    }
+}
+
 /// Peak of one chip in FLOP/s for words of so many bytes: what utilisation is measured against.
 pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
     match chip.waves().and_then(|kernels| type_and_peak(kernels, word_bytes)) {
         Some((_, peak)) => peak,
-        None => lanes_peak(chip, options),
+        None => lanes_peak(&at_words(chip, options, word_bytes), options),
     }
+}
+
+/// Bytes of the words that a workload computes with: those that all of its kernels state, where these are the same, else the graph's.
+pub fn computed_word(workload: &Workload) -> f64 {
+    let mut stated = workload.kernels.iter().map(|k| k.word);
+    let first = stated.next().flatten();
+    first.filter(|_| stated.all(|word| word == first)).unwrap_or(workload.word_bytes)
 }
 
 /// Peak of the whole system in FLOP/s for the words of a workload.
 pub fn system_peak(workload: &Workload, system: &System) -> f64 {
-    let chip = chip_peak(&system.chip.0, &system.model, workload.word_bytes);
+    let chip = chip_peak(&system.chip.0, &system.model, computed_word(workload));
     chip * system.chip_count() as f64
 }
 
 /// Why a system cannot compute a workload: its chip states no peak for the workload's words.
 pub fn fault(workload: &Workload, system: &System) -> Option<String> {
     let chip = &system.chip.0;
-    let kernels = chip.waves()?;
-    let lacking = |word: &f64| type_and_peak(kernels, *word).is_none();
-    let mut of_products = workload.kernels.iter().filter(|k| k.is_gemm() && !k.lookup).filter_map(|k| k.word);
-    let word = [workload.word_bytes].into_iter().find(lacking).or_else(|| of_products.find(lacking))?;
+    let kernels = chip.kernels.as_ref()?;
+    let lacking = |word: &f64| !has_words(chip, &system.model, *word);
+    // Vector work of words without a peak runs as that of the graph's.
+    let mut words = workload.kernels.iter().filter_map(|k| match k.word {
+        Some(word) => (k.is_gemm() && !k.lookup).then_some(word),
+        None => Some(workload.word_bytes),
+    });
+    let word = words.find(lacking)?;
     let there: Vec<&str> = kernels.peak.0.iter().map(|(word, _)| word.as_str()).collect();
     Some(format!(
         "chip {}: kernels.peak states none of {} for the workload's words of {} B (it has {}): add the peak",
@@ -115,8 +165,16 @@ impl<'a> Rate<'a> {
     pub fn of(workload: &Workload, system: &'a System) -> Self {
         let kernels = system.chip.0.waves();
         let mut rate = Self::by(kernels, system, workload.word_bytes, workload.training);
+        let (chip, options) = (&system.chip.0, &system.model);
         for word in workload.kernels.iter().filter_map(|k| k.word) {
-            let known = word == workload.word_bytes || rate.others.iter().any(|(w, _)| *w == word);
+            if word == workload.word_bytes {
+                continue;
+            }
+            let known = rate.lanes.iter().any(|(w, _)| *w == word);
+            if !known && kernels.is_none() && share_of_lanes(chip, options, word).is_some() {
+                rate.lanes.push((word, at_words(chip, options, word).into_owned()));
+            }
+            let known = rate.others.iter().any(|(w, _)| *w == word);
             if !known && kernels.is_some_and(|k| type_and_peak(k, word).is_some()) {
                 let other = Self::by(kernels, system, word, workload.training).waves;
                 rate.others.extend(other.map(|waves| (word, waves)));
@@ -129,6 +187,18 @@ impl<'a> Rate<'a> {
     fn waves_of(&self, kernel: &Kernel) -> Option<&Waves> {
         let own = kernel.word.and_then(|word| self.others.iter().find(|(w, _)| *w == word));
         own.map(|(_, waves)| waves).or(self.waves.as_ref())
+    }
+
+    /// The chip at the words of a kernel: its own, or those of the graph where it has none or the chip no peak for them (vector work alone).
+    fn chip_of(&self, kernel: &Kernel) -> &Chip {
+        let own = kernel.word.and_then(|word| self.lanes.iter().find(|(w, _)| *w == word));
+        own.map_or(&self.chip, |(_, chip)| chip)
+    }
+
+    /// FLOP/s that a kernel reaches at most.
+    pub fn peak(&self, kernel: &Kernel) -> f64 {
+        self.waves_of(kernel)
+            .map_or_else(|| peak(self.chip_of(kernel), kernel, self.options), |waves| waves.rate(kernel))
     }
 
     /// Of the chips of a system with words of so many bytes, in training or in the short steps of inference.
@@ -144,7 +214,8 @@ impl<'a> Rate<'a> {
             let sram_bytes = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
             let launch_s = charged(chip.launch_overhead.0);
             return Self {
-                chip,
+                chip: at_words(chip, options, word_bytes),
+                lanes: Vec::new(),
                 options,
                 waves: None,
                 others: Vec::new(),
@@ -167,7 +238,8 @@ impl<'a> Rate<'a> {
         let waves = Waves { times, product: peak * product, batched: peak * batched, vector };
         let launch_s = charged(kernels.launch.0);
         Self {
-            chip,
+            chip: Cow::Borrowed(chip),
+            lanes: Vec::new(),
             options,
             waves: Some(waves),
             others: Vec::new(),
@@ -193,13 +265,13 @@ impl<'a> Rate<'a> {
         if let Some(waves) = self.waves_of(kernel) {
             return Compute::Seconds(waves.seconds(kernel, strategy, t, samples));
         }
-        let here = local(kernel, strategy, t, Tiling::new(tiles, self.options));
-        match self.chip.efficiency {
+        let (chip, here) = (self.chip_of(kernel), local(kernel, strategy, t, Tiling::new(tiles, self.options)));
+        match chip.efficiency {
             Efficiency::Constant(u) => {
-                Compute::Seconds(samples * seconds_at_efficiency(self.chip, kernel, &here, u.0, self.options))
+                Compute::Seconds(samples * seconds_at_efficiency(chip, kernel, &here, u.0, self.options))
             }
             _ => {
-                let options = core_options(self.chip, kernel, &here);
+                let options = core_options(chip, kernel, &here);
                 Compute::Cores(options.into_iter().map(|o| CoreOption { seconds: o.seconds * samples, ..o }).collect())
             }
         }
@@ -210,13 +282,14 @@ impl<'a> Rate<'a> {
         if let Some(waves) = self.waves_of(kernel) {
             return kernel.flop() / waves.rate(kernel);
         }
-        match (self.chip.efficiency, kernel.flop) {
+        let chip = self.chip_of(kernel);
+        match (chip.efficiency, kernel.flop) {
             (Efficiency::Constant(u), _) => {
-                kernel.flop() / (self.options.precision.round(u.0) * peak(self.chip, kernel, self.options))
+                kernel.flop() / (self.options.precision.round(u.0) * peak(chip, kernel, self.options))
             }
             // Stated FLOP do not tell the cycles of lanes and stages.
-            (_, Some(_)) => least_core_seconds(self.chip, kernel),
-            (_, None) => kernel.flop() / peak(self.chip, kernel, self.options),
+            (_, Some(_)) => least_core_seconds(chip, kernel),
+            (_, None) => kernel.flop() / peak(chip, kernel, self.options),
         }
     }
 }
@@ -226,7 +299,7 @@ impl Rate<'_> {
     /// traffic, whichever takes longer (the roofline: Williams, Waterman and Patterson, CACM 2009). `None` where the chip states no peak for
     /// the words. Lanes and stages count at their full peak.
     pub fn roofline(&self, matrix: bool, flop: f64, bytes: f64) -> Option<f64> {
-        let lanes = || lanes_peak(self.chip, self.options);
+        let lanes = || lanes_peak(&self.chip, self.options);
         let rate = match (&self.waves, self.chip.efficiency, self.chip.vector_peak) {
             (Some(waves), _, _) if matrix => waves.product,
             (Some(waves), _, _) => waves.vector,
@@ -308,6 +381,60 @@ mod tests {
              source: 'assumed: a test' }}\nnetwork: {{ topology: single-chip }}\n"
         );
         System::build(&Node::parse("s.yaml", &text).unwrap()).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    /// Lanes of words of 16 bits: what is computed in 32 bits runs at the part of the peak that the chip states for these, kernel by kernel; a chip that states peaks,
+    /// but none for them, is refused; one that states none, and DFModel's semantics, take the lanes as they are.
+    #[test]
+    fn lanes_run_at_the_peak_of_the_words() {
+        let chip = |kernels: &str| {
+            let text = format!(
+                "name: c\nstyle: dataflow\ncores: 4\nlanes: 1\nstages: 1\nfrequency: 1 GHz\nefficiency: lanes_stages\nsram: 1 MiB\nprice: $1\npower: 1 W\n\
+                 source: 'assumed: a test'\n{kernels}"
+            );
+            system(&text)
+        };
+        let stated = |peak: &str| {
+            chip(&format!(
+                "kernels: {{ source: 'assumed: a test', peak: {{ {peak} }}, units: 4, tiles: [{{ rows: 2, columns: 2 }}], efficiency: 1, batched_efficiency: 1, \
+                 memory_efficiency: 1, launch: 0 s }}\n"
+            ))
+        };
+        let slowest = |system: &System, w: &Workload, k: usize| match Rate::of(w, system).compute(
+            &w.kernels[k],
+            Strategy::Replicate,
+            1,
+            1,
+            1.0,
+        ) {
+            Compute::Seconds(s) => s,
+            Compute::Cores(options) => options.iter().map(|o| o.seconds).fold(f64::INFINITY, f64::min),
+        };
+        let (half, wide) = (workload(""), workload("word: 4 B"));
+        let quarter = stated("fp16: 8 GFLOP/s, fp32: 2 GFLOP/s");
+        // Two FLOP a core and cycle: 8 GFLOP/s in 16 bits. A core takes a row: ceil(4 / 4) 5 columns of 6.
+        assert_eq!((system_peak(&half, &quarter), system_peak(&wide, &quarter)), (8e9, 2e9));
+        assert_eq!(slowest(&quarter, &half, 0), 30e-9);
+        assert!((slowest(&quarter, &wide, 0) / 120e-9 - 1.0).abs() < 1e-12);
+        // The graph's words are of 16 bits, one product's of 32.
+        let mut mixed = workload("");
+        mixed.kernels[0].word = Some(4.0);
+        assert!((slowest(&quarter, &mixed, 0) / 120e-9 - 1.0).abs() < 1e-12);
+        assert_eq!(slowest(&quarter, &mixed, 1), slowest(&quarter, &half, 1));
+        let least = Rate::of(&wide, &quarter).least_seconds(&wide.kernels[0]);
+        assert!((least / 120e-9 - 1.0).abs() < 1e-12, "{least}");
+
+        let narrow = stated("fp16: 8 GFLOP/s");
+        let said = fault(&wide, &narrow).unwrap();
+        assert_eq!(
+            said,
+            "chip c: kernels.peak states none of fp32 for the workload's words of 4 B (it has fp16): add the peak"
+        );
+        assert_eq!(fault(&half, &narrow), None);
+        let silent = chip("");
+        assert_eq!((fault(&wide, &silent), system_peak(&wide, &silent)), (None, 8e9));
+        let dfmodel = System { model: ModelOptions::dfmodel(), ..narrow };
+        assert_eq!((fault(&wide, &dfmodel), system_peak(&wide, &dfmodel)), (None, 8e9));
     }
 
     /// A product with a weight of 4 x 6 for 5 columns, one of two tensors side by side twice, and a sum.

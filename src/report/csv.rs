@@ -10,7 +10,7 @@ use super::plot::Better;
 use crate::graph::Workload;
 use crate::mapping::search::Record;
 use crate::mapping::{Answer, Infeasible, Status};
-use crate::model::rate::{HALF, chip_peak};
+use crate::model::rate::{HALF, chip_peak, computed_word};
 use crate::model::stages;
 use crate::plan::{Bottleneck, PartitionFigures, Plan};
 use crate::system::budget::Fitted;
@@ -260,7 +260,7 @@ pub const COLUMNS: &[Column] = &[
     plan("layer_flop", "FLOP of one chip in a layer pass.", |p, _| sum(p, |x| x.flop)),
     plan("layer_dram_bytes", "DRAM traffic of one chip in a layer pass.", |p, _| sum(p, |x| x.dram_bytes)).lower(),
     figure("peak_flop_per_s", "Matrix peak of one chip for the words of the workload.", |f| {
-        f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, |w| w.word_bytes)))
+        f.system.map(|s| chip_peak(&s.chip.0, &s.model, f.workload.map_or(HALF, computed_word)))
     }),
     system("dram_bytes_per_s", "Memory bandwidth of one chip.", |s| Some(s.system.memory.0.bandwidth.0)),
     system("cost_usd", "Price of the system; this and what follows from it are empty where the chips state none ($0).", |s| Some(s.cost.known())).lower(),

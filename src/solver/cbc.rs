@@ -19,6 +19,8 @@ pub(super) fn solve(
     model.set_parameter("slog", "0");
     // Half the gap, so that the bound derived from it below stays clear of rounding.
     model.set_parameter("ratio", &(0.5 * limits.gap).to_string());
+    // By default it looks for nothing that is better than what it has by less than 1e-5 in the objective's unit, and says that it is done.
+    model.set_parameter("increment", "0");
     // To CBC a seed of 0 means the time of day, and then no run is like another.
     let seed = (limits.seed % 0x7fff_ffff + 1).to_string();
     model.set_parameter("randomSeed", &seed);

@@ -269,6 +269,36 @@ mod tests {
         }
     }
 
+    /// Covers that differ by some millionths of their cost: an optimum is proven to the gap that was asked for, not to a step of a solver's own.
+    #[test]
+    fn small_differences_count() {
+        let mut state = 7u64;
+        let mut whole = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..40 {
+            let costs: Vec<f64> = (0..10).map(|_| 0.2 + whole(40) as f64 * 1.5e-6).collect();
+            let rows: Vec<Vec<usize>> = (0..12).map(|_| (0..3).map(|_| whole(10) as usize).collect()).collect();
+            let mut milp = Milp::default();
+            let x: Vec<usize> = costs.iter().enumerate().map(|(i, c)| milp.binary(format!("x{i}"), *c)).collect();
+            for (r, row) in rows.iter().enumerate() {
+                let mut once: Vec<usize> = row.clone();
+                once.sort_unstable();
+                once.dedup();
+                milp.at_least(format!("r{r}"), once.iter().map(|i| (x[*i], 1.0)).collect(), 1.0);
+            }
+            let covers = (0u32..1 << 10).filter(|set| rows.iter().all(|row| row.iter().any(|i| set >> i & 1 == 1)));
+            let cost = |set: u32| (0..10).filter(|i| set >> i & 1 == 1).map(|i| costs[i]).sum::<f64>();
+            let best = covers.map(cost).fold(f64::INFINITY, f64::min);
+            for solver in Solver::built() {
+                let found = solve(&milp, &Limits { solver, ..Limits::default() }, None).unwrap().record;
+                assert!(found.objective <= best * (1.0 + 1e-6) + 1e-12, "{solver}: {} for {best}", found.objective);
+                assert!(found.bound <= best * (1.0 + 1e-9), "{solver}: bound {} for {best}", found.bound);
+            }
+        }
+    }
+
     #[test]
     fn infeasible_is_a_status() {
         let mut milp = Milp::default();

@@ -85,7 +85,8 @@ crate::spec! {
         /// Time from one kernel (kernel by kernel) or partition (dataflow) to the next. Not beside such `kernels`, whose `launch` it is.
         launch_overhead: Seconds = Seconds(0.0),
         /// How single kernels behave. On a chip that runs kernel by kernel they are all there is to know of its speed, for graphs and language models alike;
-        /// of a dataflow chip they are what its software reaches (`--software stack`).
+        /// of a dataflow chip they are what its software reaches (`--software stack`), and their `peak` tells at what part of the lanes' rate, which is that of words of
+        /// 16 bits, other words are computed (words of 32 and 64 bits only where a peak is stated).
         kernels: Option<Kernels>,
         /// What its area, power and price are summed from; then `price`, `power` and `idle_share` are left out.
         area: Option<AreaSpec>,

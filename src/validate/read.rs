@@ -108,6 +108,22 @@ pub struct File {
     pub remarks: Vec<String>,
 }
 
+/// Where a quote opens that nothing closes: only at the beginning of a field does one open, and two inside are one of the text.
+fn unclosed_quote(bytes: &[u8]) -> Option<usize> {
+    let (mut open, mut closed, mut begins) = (None, None, true);
+    for (at, byte) in bytes.iter().enumerate() {
+        match (byte, open) {
+            (b'"', None) if begins => open = Some(at),
+            // The second of two opens again what the first closed.
+            (b'"', Some(_)) => (open, closed) = (None, Some(at + 1)),
+            (b'"', None) if closed == Some(at) => open = Some(at),
+            _ => {}
+        }
+        begins = matches!(byte, b',' | b'\n' | b'\r');
+    }
+    open
+}
+
 /// Reads the bytes of `file`.
 ///
 /// # Errors
@@ -159,12 +175,18 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
     let mut table = Table { header: &header, faults: Vec::new(), lines: BTreeMap::new() };
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let mut lines = Lines { bytes, at: 0, line: 1 };
+    let open = unclosed_quote(bytes);
     for record in reader.byte_records() {
         let record = record.map_err(|e| one(e.to_string()))?;
-        let line = lines.of(record.position().map_or(0, csv::Position::byte) as usize);
+        let begins = record.position().map_or(0, csv::Position::byte) as usize;
+        let line = lines.of(begins);
         let mut refuse = |id: &str, reasons| {
             refused.push(Refused { at: format!("{file}:{line}"), id: id.to_string(), reasons });
         };
+        if open.is_some_and(|at| at >= begins) {
+            refuse("", vec!["a quote (\") opens here that nothing closes: all that follows is one field".into()]);
+            continue;
+        }
         let record = match StringRecord::from_byte_record(record) {
             Ok(record) => record,
             Err(error) => {

@@ -140,6 +140,8 @@ impl FftSpec {
                 id
             }
         };
+        // A complex number is two words of what the chip computes with.
+        b.kernels[id].word = Some(self.word.0 / 2.0);
         b.kernels[id].spread = Some(Spread { rows: Some(Axis::N), cols: Some(Axis::N) });
         id
     }

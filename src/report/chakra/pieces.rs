@@ -6,8 +6,9 @@
 
 use super::comms::{Comm, Paid};
 use crate::graph::{Kernel, Phase};
-use crate::model::compute::{Tiling, extra_dram_share, local, moved_bytes, peak, shard_flop, tensor_bytes};
+use crate::model::compute::{Tiling, extra_dram_share, local, moved_bytes, shard_flop, tensor_bytes};
 use crate::model::layout::{produced, required};
+use crate::model::rate::Rate;
 use crate::model::schedule::samples_per_pass;
 use crate::plan::Plan;
 
@@ -56,13 +57,13 @@ pub(super) fn of_kernels(plan: &Plan, p: usize, whole: &Piece, comms: &[Paid]) -
         .collect();
     inside.sort_by_key(|(level, k, _)| (*level, *k));
     let samples = samples_per_pass(w, &plan.system.model);
-    let tiling = Tiling::new(d.tiles, &plan.system.model);
+    let (rate, tiling) = (Rate::of(w, &plan.system), Tiling::new(d.tiles, &plan.system.model));
     let (mut flops, mut bytes, mut arithmetic) = (Vec::new(), Vec::new(), Vec::new());
     for (_, k, kernel) in &inside {
         let strategy = *d.sharding.get(*k).ok_or_else(|| format!("kernel {}: no strategy", kernel.name))?;
         let flop = shard_flop(kernel, &local(kernel, strategy, tp, tiling)) * samples;
         flops.push(flop);
-        arithmetic.push(flop / peak(&plan.system.chip.0, kernel, &plan.system.model));
+        arithmetic.push(flop / rate.peak(kernel));
         bytes.push(border_bytes(plan, p, *k, kernel, samples));
     }
     let figures = plan.figures.partitions.get(p).ok_or_else(|| format!("partition {p}: no figures"))?;

@@ -179,6 +179,8 @@ pub struct Machine {
     pub stages: u64,
     pub frequency: f64,
     pub vector_peak: Option<f64>,
+    /// Stated peaks of lanes; by waves the kernels have them.
+    pub peaks: Vec<(&'static str, f64)>,
     pub sram: f64,
     pub efficiency: Efficiency,
     pub launch: f64,
@@ -344,6 +346,13 @@ impl Machine {
         }
         if let Efficiency::Waves(waves) = &self.efficiency {
             let _ = write!(chip, ", kernels: {}", waves.yaml());
+        } else if !self.peaks.is_empty() {
+            let _ = write!(
+                chip,
+                ", kernels: {{ {source}, peak: {}, units: 1, tiles: [{{ rows: 1, columns: 1 }}], efficiency: 1, batched_efficiency: 1, \
+                 memory_efficiency: 0.8, launch: 0 s }}",
+                table(&self.peaks, " FLOP/s")
+            );
         }
         let per_byte = |j: Option<f64>| j.map_or(String::new(), |j| format!(", energy_per_byte: {} pJ/B", j * 1e12));
         let capacity = self.capacity.map_or(String::new(), |c| format!(", capacity: {c} B"));
@@ -389,12 +398,14 @@ impl Machine {
     }
 }
 
+/// Figures by name.
+fn table(pairs: &[(&str, f64)], unit: &str) -> String {
+    let each: Vec<String> = pairs.iter().map(|(name, v)| format!("{name}: {v}{unit}")).collect();
+    format!("{{ {} }}", each.join(", "))
+}
+
 impl Waves {
     fn yaml(&self) -> String {
-        let table = |pairs: &[(&str, f64)], unit: &str| {
-            let each: Vec<String> = pairs.iter().map(|(name, v)| format!("{name}: {v}{unit}")).collect();
-            format!("{{ {} }}", each.join(", "))
-        };
         let tiles: Vec<String> = self
             .tiles
             .iter()

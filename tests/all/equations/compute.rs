@@ -60,13 +60,23 @@ pub fn tile_flop(sharded: &Sharded, k: usize) -> f64 {
 /// Peak that utilization is measured by.
 pub fn peak(machine: &Machine, word: u64) -> f64 {
     match &machine.efficiency {
-        Efficiency::Waves(waves) => fastest(waves, word).1,
-        _ => 2.0 * machine.lanes as f64 * machine.stages as f64 * machine.cores as f64 * machine.frequency,
+        Efficiency::Waves(waves) => fastest(&waves.peaks, word).1,
+        _ => 2.0 * machine.lanes as f64 * machine.stages as f64 * machine.cores as f64 * frequency(machine, word),
     }
 }
 
+/// The clock at which lanes do such words.
+fn frequency(machine: &Machine, word: u64) -> f64 {
+    let share = if machine.peaks.is_empty() || word == 1 && fastest(&machine.peaks, 1).1 == 0.0 {
+        1.0
+    } else {
+        fastest(&machine.peaks, word).1 / fastest(&machine.peaks, 2).1
+    };
+    machine.frequency * share
+}
+
 /// The fastest stated type of such words, of equal ones the last.
-fn fastest(waves: &Waves, word: u64) -> (&'static str, f64) {
+fn fastest(peaks: &[(&'static str, f64)], word: u64) -> (&'static str, f64) {
     let names: &[&str] = match word {
         1 => &["fp8", "int8"],
         2 => &["fp16", "bf16"],
@@ -75,7 +85,7 @@ fn fastest(waves: &Waves, word: u64) -> (&'static str, f64) {
     };
     let mut best = ("", 0.0);
     for name in names {
-        match waves.peaks.iter().find(|(stated, _)| stated == name) {
+        match peaks.iter().find(|(stated, _)| stated == name) {
             Some((_, peak)) if *peak >= best.1 => best = (name, *peak),
             _ => {}
         }
@@ -108,7 +118,7 @@ pub fn seconds(machine: &Machine, sharded: &Sharded, k: usize) -> Seconds {
             let each: Vec<f64> = (1..=cores)
                 .map(|count| {
                     let fewest = options(machine, sharded, k, count).into_iter().min().unwrap();
-                    repeated * fewest as f64 / machine.frequency
+                    repeated * fewest as f64 / frequency(machine, sharded.graph.word)
                 })
                 .collect();
             Seconds::ByCores(each)
@@ -153,7 +163,7 @@ pub fn share_cores(cores: u64, kernels: &[Vec<f64>]) -> f64 {
 fn by_waves(machine: &Machine, waves: &Waves, sharded: &Sharded, index: usize) -> f64 {
     let (graph, kernel, local) = (sharded.graph, &sharded.graph.kernels[index], sharded.local(index));
     let s = graph.micro;
-    let (kind, peak) = fastest(waves, graph.word);
+    let (kind, peak) = fastest(&waves.peaks, graph.word);
     let burst = waves.burst.as_ref().filter(|_| !graph.training);
     let weighted = kernel.op == Op::Weight || kernel.weight_of.is_some();
     let (mut batch, m, mut k, mut n) = (local.batch, local.m, local.k, local.n);

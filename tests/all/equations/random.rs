@@ -417,13 +417,15 @@ pub fn machine(random: &mut Random, word: u64) -> Machine {
         _ => Efficiency::Waves(waves(random, word)),
     };
     let is_waves = matches!(efficiency, Efficiency::Waves(_));
+    let dataflow = dataflow && !is_waves;
     Machine {
-        dataflow: dataflow && !is_waves,
+        dataflow,
         cores: random.whole(1, 12),
         lanes: random.whole(1, 6),
         stages: random.whole(1, 6),
         frequency: 1e9,
         vector_peak: random.of(&[None, Some(3e9)]),
+        peaks: if dataflow && random.one_in(2) { peaks_of_lanes(random, word) } else { Vec::new() },
         sram: random.of(&[600.0, 2000.0, 5000.0, 12_000.0, 40_000.0, 1e7]),
         efficiency,
         launch: random.of(&[0.0, 1e-6]),
@@ -439,6 +441,18 @@ pub fn machine(random: &mut Random, word: u64) -> Machine {
         switch_power: 0.05,
         overlap: random.of(&[None, None, Some(Overlap::Full), Some(Overlap::ComputeMemory), Some(Overlap::None)]),
     }
+}
+
+/// Peaks of 16 bits, and of the graph's words.
+fn peaks_of_lanes(random: &mut Random, word: u64) -> Vec<(&'static str, f64)> {
+    let mut peaks = vec![random.of(&[("fp16", 8e10), ("bf16", 4e10)])];
+    match word {
+        1 => peaks.extend(random.of(&[None, Some(("int8", 1.6e11))])),
+        2 => peaks.extend(random.of(&[None, Some(("fp8", 1.6e11))])),
+        4 => peaks.push(("fp32", random.of(&[1e10, 4e10]))),
+        _ => peaks.push(("fp64", 1e10)),
+    }
+    peaks
 }
 
 fn waves(random: &mut Random, word: u64) -> Waves {
