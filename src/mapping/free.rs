@@ -484,8 +484,7 @@ pub fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
     let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
     let layouts = plan.system.model.layouts;
     let of = |(tensor, producer, first): (&Tensor, usize, &Use)| {
-        let bytes =
-            |layout| tensor_bytes(tensor, layout, tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
+        let bytes = |layout| tensor_bytes(tensor, layout, tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
         let wanted = required(&w.kernels[first.kernel], first.slot, d.sharding[first.kernel], layouts);
         let made = bytes(produced(d.sharding[producer], layouts));
         (w.kernels[first.kernel].phase == Phase::Forward, made.min(bytes(wanted)))
