@@ -244,6 +244,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         any: false,
         known: task.known(),
         shardings: Vec::new(),
+        waits: Vec::new(),
     };
     let _interrupt = Interrupt::of_search();
     let waiting = Waiting::begin("searching", args.time_limit);

@@ -280,10 +280,15 @@ impl Search<'_> {
         let degrees = &candidate.degrees;
         let incumbent = best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         let update = |g: f64, w: f64| self.update(degrees, g, w);
+        let waits = self.waits_of_blocks(&sharding.strategies);
         let of = |seconds: &[f64], live: &[f64]| {
-            let blocks = loads.iter().zip(seconds).zip(live);
-            let blocks =
-                blocks.map(|((load, pass_s), live)| BlockLoad { pass_s: *pass_s, live: *live, ..*load }).collect();
+            let blocks = loads.iter().zip(seconds.iter().zip(&waits)).zip(live);
+            let blocks = blocks.map(|((load, (seconds, waits)), live)| BlockLoad {
+                pass_s: seconds + waits,
+                live: *live,
+                ..*load
+            });
+            let blocks = blocks.collect();
             self.chain(degrees, blocks, &update)
         };
         let zero = vec![0.0; loads.len()];
@@ -310,13 +315,13 @@ impl Search<'_> {
             };
             parts.push(Part { kernels, instance, fused });
         }
-        let waits = |part: &Part| {
+        let most_live = |part: &Part| {
             let costs = part.instance.evaluate(&part.fused.assignment).map_or(Vec::new(), |(_, costs)| costs);
             costs.iter().map(|c| c.live_bytes).fold(0.0, f64::max)
         };
         let seconds: Vec<f64> = parts.iter().map(|part| part.fused.layer).collect();
         let bounds: Vec<f64> = parts.iter().map(|part| part.fused.bound).collect();
-        let live: Vec<f64> = parts.iter().map(waits).collect();
+        let live: Vec<f64> = parts.iter().map(most_live).collect();
         // Nothing that fits is faster than the best division without what waits.
         let Some((bound, division)) = of(&bounds, &zero).divide() else { return Ok(None) };
         if bound >= incumbent * (1.0 - TIE) {
@@ -405,9 +410,10 @@ impl Search<'_> {
         let mut bounds = Vec::new();
         let mut record: Option<SolveRecord> = None;
         let mut proof = Proof::ClosedForm;
-        for part in &mut best.parts {
+        let waits = self.waits_of_blocks(&best.sharding.strategies);
+        for (part, waits) in best.parts.iter_mut().zip(waits) {
             let (bound, of_part, solved) = self.certify_part(&part.instance, &mut part.fused)?;
-            bounds.push(bound);
+            bounds.push(bound + waits);
             if of_part != Proof::ClosedForm {
                 proof = of_part;
             }

@@ -13,13 +13,14 @@
 //! ```
 //!
 //! Where replicas share the experts of a layer, the graph is that of one of them, and what it hands to experts and gets back is exchanged by all-to-alls, which are waited for. Where they share
-//! the tokens of a sample (context parallelism), kernels of the graph gather keys and values, again in the backward pass, and add up their gradients: all-gathers and reduce-scatters that are waited for.
+//! the tokens of a sample (context parallelism), kernels of the graph gather keys and values, again in the backward pass, and add up their gradients: all-gathers and reduce-scatters that are waited for. How long depends on the layouts at both ends, so that exchanges are part
+//! of what the search of a cut minimises and bounds ([`super::waits`]).
 //!
 //! What one stage hands to the next lies whole on every chip of a group, or is divided: a cut has the fastest of all mappings and, where that hands over the whole, the fastest of those that hand over parts. Where something does not
 //! fit the memory by these, it has the fastest of those that keep parts of what waits for the backward pass, too.
 //!
-//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less otherwise, or has less to exchange between replicas.
-//! Where the fastest is not proven, what is faster is taken to divide its seconds between the passes as the one found, to keep what every mapping keeps, and to exchange the least.
+//! Not in the space: exchanges beside other work; weights that stay on chip from one microbatch to the next; a slower mapping of a block that keeps less otherwise.
+//! Where the fastest is not proven, what is faster is taken to divide its seconds between the passes as the one found, and to keep what every mapping keeps.
 
 use super::degrees::Degrees;
 use super::floor::Floor;
@@ -27,6 +28,7 @@ use super::floor_sharded;
 use super::request::{Answer, JOINT_NODES, LeftOpen, MapError, Passes, Pins, Request, WIDE_GAP};
 use super::search::find;
 use super::solver::Limits;
+use super::waits::Wait;
 use crate::check;
 use crate::deadline::Deadline;
 use crate::execution::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
@@ -38,14 +40,15 @@ use crate::execution::passes::Pass;
 use crate::execution::policy::Policy;
 use crate::execution::search::{ONE_KEY, ROUNDING};
 use crate::execution::{Machine, Recompute};
-use crate::graph::{Divided, Kernel, Op, Phase, Workload};
+use crate::graph::{Divided, Kernel, Op, Phase, Tensor, Use, Workload};
 use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
-use crate::model::layout::{produced, required};
+use crate::model::layout::{Layout, produced, required};
 use crate::model::memory::of_layer;
 use crate::model::ranks::Group;
 use crate::model::stages;
 use crate::plan::{Decisions, DimensionUse, Plan};
+use crate::system::options::Layouts;
 use crate::system::{Overlap, Software, System};
 use crate::workload::language::{LanguageModel, is_gathering, is_of_expert};
 use std::cell::{Cell, RefCell};
@@ -118,7 +121,7 @@ const KERNELS: u64 = 64;
 /// open is rare (mixtures of experts on dataflow chips), and is worth all of it.
 const WORTH: [(f64, f64, u64); 2] = [(1e-3, 0.005, 75), (WIDE_GAP, 0.01, 150)];
 
-/// A mapping that is so near to the fastest counts as the fastest in what it keeps, exchanges and uses.
+/// A mapping that is so near to the fastest counts as the fastest in what it keeps and uses.
 const AS_FASTEST: f64 = 1e-3;
 
 /// The graph of a model of which `ep` replicas share the experts and `cp` the tokens of a sample. What was gathered of the others is not kept.
@@ -305,6 +308,7 @@ impl Free {
             limits: Limits { seconds: deadline.left().or(self.limits.seconds), ..self.limits.clone() },
             passes: Passes::Joint,
             joint_nodes: SETS[effort],
+            waits: self.waits(key, &workload),
             shardings: self.good.borrow().get(&good).cloned().unwrap_or_default(),
             ..Request::default()
         };
@@ -321,24 +325,39 @@ impl Free {
             Err(error) => return Err(error.to_string()),
         };
         self.keep(good, &plan.decisions.sharding);
-        let mapped = passes(&plan);
         let proven = record.left.is_none_or(|left| left == LeftOpen::Blind);
         let missing = (record.value - record.bound).max(0.0) / record.value.max(f64::MIN_POSITIVE);
-        let mut blocks = mapped;
+        let mut blocks = passes(&plan);
         self.add_exchanges(key, &plan, &mut blocks);
         let least = match proven && missing <= 1e-9 {
             true => blocks,
-            false => self.least(
-                key,
-                &plan,
-                (blocks, mapped),
-                (missing * record.value, missing > AS_FASTEST),
-                &record.blocks_s,
-            )?,
+            false => self.least(key, &plan, blocks, (missing * record.value, missing > AS_FASTEST), &record.blocks_s),
         };
         // Who was not stopped by the number of sets has nothing to gain by more.
         let more = !proven && missing > ROUNDING && effort < last && sets >= SETS[effort];
         Ok(Some(Best { blocks, least, effort: more.then_some(effort as u32), plan: Some(Arc::from(plan)) }))
+    }
+
+    /// What a cut waits for beside its partitions, by its sharding.
+    fn waits(&self, key: &BlockKey, w: &Workload) -> Vec<Wait> {
+        let (layouts, tp, samples) = (self.system.model.layouts, key.division.tp, w.micro_batch as f64);
+        let bytes = |tensor: &Tensor, layout| tensor_bytes(tensor, layout, tp, Tiling::WHOLE, w.word_bytes).0 * samples;
+        let mut out = Vec::new();
+        if key.division.ep > 1 {
+            for (tensor, producer, first) in across_experts(w) {
+                let wanted = |s| bytes(tensor, required(&w.kernels[first.kernel], first.slot, s, layouts));
+                out.push(Wait::of((producer, first.kernel), |a, b| {
+                    self.exchange(key, bytes(tensor, produced(a, layouts)).min(wanted(b))).seconds
+                }));
+            }
+        }
+        for (k, kernel) in w.kernels.iter().enumerate().filter(|(_, kernel)| is_gathering(kernel)) {
+            let Some(whole) = whole_of(w, k) else { continue };
+            out.push(Wait::of((k, k), |s, _| {
+                self.gathering(key, bytes(whole, layout_of_whole(whole, (k, kernel), s, layouts))).seconds
+            }));
+        }
+        out
     }
 
     /// Adds what replicas exchange: with experts, and of the tokens that they share.
@@ -361,39 +380,33 @@ impl Free {
         }
     }
 
-    /// What blocks take at least of which a mapping was found, without what replicas exchange `mapped`: all together they are at most `missing` seconds faster, so that each by itself is, and none faster than `open_s`. Where
+    /// What blocks take at least of which a mapping was found: all together they are at most `missing` seconds faster, so that each by itself is, and none faster than `open_s`. Where
     /// that may be a mapping which is another, it keeps and uses what each does at least.
     fn least(
         &self,
         key: &BlockKey,
         plan: &Plan,
-        (blocks, mapped): (Blocks, Blocks),
+        blocks: Blocks,
         (missing, is_another): (f64, bool),
         open_s: &[f64],
-    ) -> Result<Blocks, String> {
+    ) -> Blocks {
         let mut floors = self.bound(key);
-        let graph = self.graph(key)?;
-        let mut alone = graph.floor.at(&key.division, &self.sharded(&graph, key.division.tp), &|_| 0.0);
-        let (mut least, mut mapped) = (blocks, mapped);
+        let mut least = blocks;
         for (b, block) in plan.workload.blocks.iter().enumerate() {
-            let (floor, alone) = (*pass_of(&mut floors, &block.name), *pass_of(&mut alone, &block.name));
-            let found = *pass_of(&mut mapped, &block.name);
+            let floor = *pass_of(&mut floors, &block.name);
             let pass = pass_of(&mut least, &block.name);
-            let least = open_s.get(b).copied().unwrap_or(0.0).max(alone.total());
-            let total = (found.total() - missing / plan.workload.repeats(b) as f64).max(least);
-            let share = (total / found.total().max(f64::MIN_POSITIVE)).min(1.0);
-            let exchanges = |all: f64, mapped: f64, floor: f64| if is_another { floor } else { all - mapped };
-            let ahead = exchanges(pass.forward_pass, found.forward_pass, floor.forward_pass - alone.forward_pass);
-            let back = exchanges(pass.backward_pass, found.backward_pass, floor.backward_pass - alone.backward_pass);
-            pass.forward_pass = found.forward_pass * share + ahead;
-            pass.backward_pass = found.backward_pass * share + back;
+            let least = open_s.get(b).copied().unwrap_or(0.0).max(floor.total());
+            let total = (pass.total() - missing / plan.workload.repeats(b) as f64).max(least);
+            let share = (total / pass.total().max(f64::MIN_POSITIVE)).min(1.0);
+            pass.forward_pass *= share;
+            pass.backward_pass *= share;
             if is_another {
                 (pass.kept, pass.working) = (floor.kept.min(pass.kept), 0.0);
                 (pass.arithmetic, pass.flop, pass.dram_bytes) = (floor.arithmetic, floor.flop, floor.dram_bytes);
                 pass.exposed.joules = floor.exposed.joules;
             }
         }
-        Ok(least)
+        least
     }
 }
 
@@ -453,28 +466,30 @@ impl Inner for Free {
     }
 }
 
+/// What experts and the rest of a graph hand each other: the tensor, the kernel that makes it and the first that reads it on the other side.
+fn across_experts(w: &Workload) -> impl Iterator<Item = (&Tensor, usize, &Use)> {
+    w.tensors.iter().filter_map(|tensor| {
+        let producer = tensor.producer?;
+        let inside = is_of_expert(&w.kernels[producer]);
+        let across = tensor.consumers.iter().filter(|u| is_of_expert(&w.kernels[u.kernel]) != inside);
+        // A pass that comes later finds it where the first of them had it sent.
+        let first = across.min_by_key(|u| w.kernels[u.kernel].phase != Phase::Forward)?;
+        Some((tensor, producer, first))
+    })
+}
+
 /// What experts and the rest of a graph hand each other: whether in the forward pass, and the bytes of a chip, in the lesser of the layouts before and after the conversion
 /// inside the group, which is part of the plan.
 pub fn exchanged(plan: &Plan) -> Vec<(bool, f64)> {
     let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
     let layouts = plan.system.model.layouts;
-    let samples = w.micro_batch as f64;
-    let mut out = Vec::new();
-    for tensor in &w.tensors {
-        let Some(producer) = tensor.producer else { continue };
-        let inside = is_of_expert(&w.kernels[producer]);
-        let bytes = |layout| tensor_bytes(tensor, layout, tp, Tiling::WHOLE, w.word_bytes).0 * samples;
-        let mut across: Vec<_> =
-            tensor.consumers.iter().filter(|u| is_of_expert(&w.kernels[u.kernel]) != inside).collect();
-        // A pass that comes later finds it where the first of them had it sent.
-        across.sort_by_key(|u| w.kernels[u.kernel].phase != Phase::Forward);
-        if let Some(first) = across.first() {
-            let wanted = required(&w.kernels[first.kernel], first.slot, d.sharding[first.kernel], layouts);
-            let made = bytes(produced(d.sharding[producer], layouts));
-            out.push((w.kernels[first.kernel].phase == Phase::Forward, made.min(bytes(wanted))));
-        }
-    }
-    out
+    let of = |(tensor, producer, first): (&Tensor, usize, &Use)| {
+        let bytes = |layout| tensor_bytes(tensor, layout, tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
+        let wanted = required(&w.kernels[first.kernel], first.slot, d.sharding[first.kernel], layouts);
+        let made = bytes(produced(d.sharding[producer], layouts));
+        (w.kernels[first.kernel].phase == Phase::Forward, made.min(bytes(wanted)))
+    };
+    across_experts(w).map(of).collect()
 }
 
 /// The tensor of a whole sequence that a kernel makes of what replicas have of it, or whose parts it gives them.
@@ -485,16 +500,21 @@ pub(super) fn whole_of(w: &Workload, kernel: usize) -> Option<&crate::graph::Ten
     }
 }
 
+/// How that tensor lies in a group whose kernel has a strategy.
+fn layout_of_whole(whole: &Tensor, (k, kernel): (usize, &Kernel), s: Strategy, layouts: Layouts) -> Layout {
+    match whole.consumers.iter().find(|u| u.kernel == k) {
+        Some(read) => required(kernel, read.slot, s, layouts),
+        None => produced(s, layouts),
+    }
+}
+
 /// What replicas that share tokens gather and, in the phase of gradients of inputs, add up: the block, the phase, and the bytes of the whole on a chip, as the kernel's sharding has it.
 pub fn gathered(plan: &Plan) -> Vec<(usize, Phase, f64)> {
     let (w, d, tp) = (&plan.workload, &plan.decisions, plan.figures.tp);
     let layouts = plan.system.model.layouts;
     let of = |(k, kernel): (usize, &Kernel)| {
         let whole = whole_of(w, k)?;
-        let layout = match whole.consumers.iter().find(|u| u.kernel == k) {
-            Some(read) => required(kernel, read.slot, d.sharding[k], layouts),
-            None => produced(d.sharding[k], layouts),
-        };
+        let layout = layout_of_whole(whole, (k, kernel), d.sharding[k], layouts);
         let bytes = tensor_bytes(whole, layout, tp, Tiling::WHOLE, w.word_bytes).0 * w.micro_batch as f64;
         Some((kernel.block, kernel.phase, bytes))
     };

@@ -42,7 +42,7 @@
 //! Forward kernels have the first partitions and backward kernels the rest where the phases are kept apart.
 //! Not modelled: several tile counts in one mapping.
 
-use super::instance::{Compute, Goal, Instance, combine};
+use super::instance::{Compute, Instance, combine};
 use super::solver::{Limits, Milp, Solved, SolverError, solve};
 use super::tiling;
 use crate::system::Overlap;
@@ -120,7 +120,7 @@ impl PartitionCounts {
 /// Builds the MILP with the given number of partitions.
 pub fn build(instance: &Instance, counts: PartitionCounts) -> FusionModel {
     let scale = Some(instance.lower_bound()).filter(|s| *s > 0.0 && s.is_finite()).unwrap_or(1.0);
-    let unit = match instance.goal == Goal::TIME {
+    let unit = match instance.goal.is_time() {
         true => scale,
         false => Some(instance.least_value()).filter(|s| *s > 0.0 && s.is_finite()).unwrap_or(1.0),
     };
@@ -414,7 +414,7 @@ fn emit_memory_and_time(model: &mut FusionModel, instance: &Instance, counts: Pa
             compute.push((slowest, 1.0));
         }
         let dram = std::mem::take(&mut dram[p]);
-        if instance.goal != Goal::TIME {
+        if !instance.goal.is_time() {
             let busy = instance.goal.busy_second * model.time_scale / model.scale;
             let traffic = instance.goal.dram_byte * instance.dram_bytes_per_s * model.time_scale / model.scale;
             for (terms, worth) in [(&compute, busy), (&dram, traffic)] {
@@ -676,7 +676,7 @@ impl FusionModel {
 
     /// Objective of one unit of a time column.
     fn second(&self, instance: &Instance) -> f64 {
-        if instance.goal == Goal::TIME { 1.0 } else { instance.goal.second * self.time_scale / self.scale }
+        if instance.goal.is_time() { 1.0 } else { instance.goal.second * self.time_scale / self.scale }
     }
 
     /// Seconds, or what the goal counts in, of one unit of the programme's objective.

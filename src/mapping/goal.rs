@@ -97,7 +97,7 @@ impl Search<'_> {
     /// What the partitions of an instance are priced at.
     pub(super) fn goal(&self, degrees: &Degrees, sharding: &[Strategy], tiles: u64, longest: u64) -> Goal {
         if self.request.objective == Objective::Time {
-            return Goal::TIME;
+            return Goal { constant: if self.workload.is_chain() { 0.0 } else { self.waits(sharding) }, ..Goal::TIME };
         }
         let rates = self.rates(degrees, longest);
         let choice = Choice { degrees, sharding, tiles, weights_on_chip: false, longest };
@@ -105,7 +105,7 @@ impl Search<'_> {
             (0..self.workload.kernels.len()).map(|k| self.kernel_flop(k, degrees, sharding[k], tiles)).sum();
         let link_j: f64 = instance::link_joules(self.workload, self.system, choice).iter().sum();
         let rest = self.whole(&self.stage(degrees, sharding, longest, 0.0), 0.0);
-        rates.goal(rest + rates.flop * flop + rates.link_j * link_j)
+        rates.goal(rest + rates.second * self.waits(sharding) + rates.flop * flop + rates.link_j * link_j)
     }
 
     /// The objective of an iteration whose layer pass has this value ([`Search::rates`]), all that it spends counted, and whose other
@@ -129,7 +129,7 @@ impl Search<'_> {
         layer: f64,
     ) -> f64 {
         match self.request.objective {
-            Objective::Time => self.iteration(degrees, sharding, longest, layer).total_s(),
+            Objective::Time => self.iteration(degrees, sharding, longest, layer + goal.constant).total_s(),
             Objective::Energy | Objective::Cost => layer + goal.constant,
         }
     }

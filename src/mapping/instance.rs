@@ -125,6 +125,11 @@ impl Goal {
     /// The time of the partitions.
     pub const TIME: Self = Self { second: 1.0, busy_second: 0.0, dram_byte: 0.0, constant: 0.0 };
 
+    /// Whether nothing but time is counted.
+    pub fn is_time(&self) -> bool {
+        Self { constant: 0.0, ..*self } == Self::TIME
+    }
+
     /// The value of a partition, or of a whole assignment, of so much time, arithmetic and traffic.
     pub fn value(&self, seconds: f64, busy_seconds: f64, dram_bytes: f64) -> f64 {
         self.second * seconds + self.busy_second * busy_seconds + self.dram_byte * dram_bytes

@@ -48,6 +48,7 @@ mod spread;
 pub mod stages;
 pub mod stages_milp;
 pub mod tiling;
+pub mod waits;
 pub mod wide;
 pub mod write_model;
 

@@ -5,6 +5,7 @@ use super::joint::MOST_KERNELS;
 use super::record::{Infeasible, SolveRecord, Status, relative_gap};
 use super::shortage::Change;
 use super::solver::{Limits, Solver, SolverError};
+use super::waits::Wait;
 use crate::deadline::is_interrupted;
 use crate::model::Strategy;
 pub use crate::model::objective::Objective;
@@ -111,6 +112,8 @@ pub struct Request {
     pub micro_batch: MicroBatch,
     /// Plans to begin with: as far as one keeps to what is asked, the answer is no worse.
     pub known: Vec<Known>,
+    /// What units wait for beside their partitions, in one stage and no figure of the plan: part of the value that is minimised, and of its bound.
+    pub waits: Vec<Wait>,
     /// Shardings of a chain to look at first.
     pub shardings: Vec<Vec<Strategy>>,
     /// Whether any plan will do: the search ends with its first, unproven, and a point without one is not asked what would mend it.
@@ -132,6 +135,7 @@ impl Default for Request {
             joint_nodes: JOINT_NODES,
             micro_batch: MicroBatch::Given,
             known: Vec::new(),
+            waits: Vec::new(),
             shardings: Vec::new(),
             any: false,
         }
@@ -280,7 +284,7 @@ pub struct Record {
     pub covers_sharding: bool,
     /// Sets of shardings that the joint search looked at.
     pub joint_nodes: u64,
-    /// Of a chain whose shardings are not all closed: what a unit of each block and a microbatch take at least in a mapping that is faster, in seconds.
+    /// Of a chain whose shardings are not all closed: what a unit of each block and a microbatch take at least in a mapping that is faster, in seconds, with what it waits for beside its partitions.
     pub blocks_s: Vec<f64>,
 }
 

@@ -20,6 +20,7 @@ use super::super::request::{Engine, LeftOpen, MapError, Passes, Pins, Request};
 use super::super::search::{Best, Candidate, Found, Search, TIE};
 use super::super::sharding::{Link, Problem, Unit, price};
 use super::super::tiling::tile_counts;
+use super::super::waits;
 use super::relaxed::{Open, Relaxation, least};
 use super::{couplings, problem_in, prune};
 use crate::graph::{Collective, Scope, Use};
@@ -479,6 +480,7 @@ impl Blocks<'_> {
             limits: self.search.limits(),
             passes: Passes::Joint,
             joint_nodes: self.search.request.joint_nodes.saturating_sub(spent),
+            waits: waits::among(&self.search.request.waits, kernels),
             ..Request::default()
         };
         let one_stage = Degrees { pp: 1, ..self.degrees.clone() };

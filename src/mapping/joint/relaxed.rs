@@ -341,7 +341,7 @@ impl<'a> Relaxation<'a> {
             kernel_by_kernel: chip.style == Style::KernelByKernel,
             separate_phases: both,
             max_partitions: self.search.request.max_partitions,
-            goal: self.rates.goal(self.least_use(open, few)),
+            goal: self.rates.goal(self.least_use(open, few) + self.rates.second * self.search.waits_between(open).0),
         })
     }
 

@@ -19,6 +19,7 @@ use super::super::goal::Rates;
 use super::super::instance::{Compute, Instance};
 use super::super::minsum::{self, Least, Sum, Term};
 use super::super::sharding::Problem;
+use super::super::waits::Wait;
 use super::relaxed::Open;
 use crate::deadline::Deadline;
 use crate::model::Strategy;
@@ -71,6 +72,7 @@ struct Among {
     sizes: Vec<usize>,
     coupled: Vec<Term>,
     groups: Vec<Vec<Converted>>,
+    waits: Vec<Term>,
 }
 
 /// A term of what the conversions of a group cost: seconds, and, where they count, joules of links.
@@ -86,6 +88,8 @@ pub struct Separable {
     sizes: Vec<usize>,
     /// What must agree, and what the conversions of each group cost; none where that is too much for the elimination.
     terms: Option<(Vec<Term>, Vec<Vec<Converted>>)>,
+    /// Seconds that are waited for beside the partitions.
+    waits: Vec<Term>,
     /// For each kernel and strategy of `base`.
     own: Vec<Vec<Own>>,
     bundle: Vec<usize>,
@@ -117,6 +121,11 @@ impl Separable {
     /// Tells what each strategy keeps in the DRAM, by one share of what layers hold and by others, and how much may be kept by any of them.
     pub fn limit_memory(&mut self, held: Vec<Vec<f64>>, others: Vec<Vec<Vec<f64>>>, room: f64) {
         (self.held, self.others, self.room) = (held, others, room);
+    }
+
+    /// Tells what is waited for beside the partitions.
+    pub fn add_waits(&mut self, waits: &[Wait]) {
+        self.waits = waits.iter().filter_map(|wait| wait.term(&self.base.open, &self.sizes)).collect();
     }
 
     /// From the sharding problem (in seconds, and the conversions of its groups in joules where they count), the kernels' own parts,
@@ -214,6 +223,7 @@ impl Separable {
             deadline,
             sizes,
             terms: coupled.zip(groups),
+            waits: Vec::new(),
             base,
             own,
             bundle,
@@ -368,6 +378,7 @@ impl Separable {
         Some(Among {
             coupled: coupled.iter().map(cut).collect(),
             groups: groups.iter().map(|terms| terms.iter().map(cut_both).collect()).collect(),
+            waits: self.waits.iter().map(cut).collect(),
             sizes: kept.iter().map(Vec::len).collect(),
             kept,
         })
@@ -377,6 +388,7 @@ impl Separable {
         let Some(among) = among else { return Some((0.0, Vec::new())) };
         let mut sum = Sum::new(&among.sizes);
         among.coupled.iter().for_each(|term| sum.add(term, 1.0));
+        among.waits.iter().for_each(|term| sum.add(term, self.rates.second));
         for (k, own) in self.own.iter().enumerate() {
             let weights = weights[self.bundle[k]];
             let held = |a: usize| if self.byte_price > 0.0 { self.byte_price * self.held[k][a] } else { 0.0 };

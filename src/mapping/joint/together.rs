@@ -94,6 +94,7 @@ impl<'a> Together<'a> {
         };
         let others = relaxation.more_shares().into_iter().map(held).collect();
         separable.limit_memory(held(shares), others, search.dram_capacity() - relaxation.held_by_all());
+        separable.add_waits(&search.request.waits);
         separable.tune(&root, ROUNDS);
         let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
         let (given_up, that_fill) = (Cell::new(0), Cell::new(0));
@@ -246,7 +247,7 @@ impl<'a> Together<'a> {
         let (launches, serial) = self.separable.launches_and_serial();
         // Of other objectives not all of it are seconds.
         let pace = match self.search.request.objective {
-            Objective::Time => (layer - serial).max(0.0),
+            Objective::Time => (layer - serial - self.search.waits_between(&set.open).1).max(0.0),
             Objective::Energy | Objective::Cost => 0.0,
         };
         let of = |mode: &bool| match &set.filling[usize::from(*mode)] {

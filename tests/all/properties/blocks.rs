@@ -21,7 +21,7 @@ fn read(text: &str) -> Workload {
 }
 
 /// Three blocks of forward kernels: one, two and two.
-fn graph(hidden: u64, vocabulary: u64, seq: u64, layers: u64, batch: u64) -> Workload {
+pub fn graph(hidden: u64, vocabulary: u64, seq: u64, layers: u64, batch: u64) -> Workload {
     read(&format!(
         "kind: graph\nname: chain\nsource: 'assumed: a test'\nglobal_batch: {batch}\n\
          blocks: [{{ name: first, repeat: 1 }}, {{ name: layers, repeat: {layers} }}, {{ name: head, repeat: 1 }}]\n\

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 
 /// A chain of up to six kernels, some of which read what was made before the last one.
-fn chain() -> impl Strategy<Value = Workload> {
+pub fn chain() -> impl Strategy<Value = Workload> {
     let kernel = (0..4u8, 3..=7u32, any::<bool>());
     (prop::collection::vec(kernel, 2..=5), 4..=6u32, 1..=3u64).prop_map(|(kernels, columns, layers)| {
         use std::fmt::Write as _;
@@ -86,7 +86,7 @@ pub fn solve(w: &Workload, s: &System, request: &Request) -> Result<Option<(f64,
 }
 
 /// Every strategy that some rule set opens to a kernel; pins that it does not have are no plan.
-fn strategies(w: &Workload) -> Vec<Vec<Sharding>> {
+pub fn strategies(w: &Workload) -> Vec<Vec<Sharding>> {
     w.kernels
         .iter()
         .map(|k| match k.op {

@@ -16,6 +16,7 @@ mod sharding;
 mod shortage;
 mod stages;
 mod tiling;
+mod waits;
 mod wide;
 
 use proptest::strategy::Strategy;
