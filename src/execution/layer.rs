@@ -506,7 +506,9 @@ impl<'a> Kernels<'a> {
         self.vector("vector", Phase::BackwardInput, Work::Vector, backward, backward_kernels);
         if let Some(e) = model.experts.filter(|_| with_experts) {
             // Tokens are put in the order of their experts and back, each copy read and written.
-            let bytes = stack.routing * 4.0 * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0) * whole;
+            let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
+            let own = self.tokens() / if self.division.sequence_parallel { self.t() } else { 1.0 };
+            let bytes = sent * (4.0 * whole + own * stack.token_sent.0);
             self.vector("routing", Phase::Forward, Work::Vector, bytes, expert_kernels);
             self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
         }

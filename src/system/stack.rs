@@ -62,8 +62,8 @@ crate::spec! {
         host_attention_recompute: Seconds = Seconds(0.0),
         /// Host time of each pass of a layer with experts beyond that of a plain one: routing, permutation, dispatch, products in groups.
         host_experts: Seconds = Seconds(0.0),
-        /// Factor on the bytes of putting tokens in the order of their experts and back.
-        routing: f64 = 1.0,
+        /// Bytes for each token that is sent to an expert, in each pass, beside those of its channels.
+        token_sent: Bytes = Bytes(0.0),
         /// Host time of a tensor-parallel collective for each peer in the box.
         host_collective_peer: Seconds = Seconds(0.0),
         /// Host time of a microbatch that nothing hides.
@@ -177,7 +177,7 @@ const NUMBERS: [&str; 52] = [
     "converts_before_gather",
     "logit_memory",
     "host_experts",
-    "routing",
+    "token_sent",
     "conversion",
     "selective",
     "product_share",
@@ -230,7 +230,6 @@ fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
     }
     for (field, value) in [
         ("elementwise", stack.elementwise),
-        ("routing", stack.routing),
         ("embedding_passes", stack.embedding_passes),
         ("head_passes", stack.head_passes),
     ] {
@@ -251,7 +250,7 @@ impl Stack {
             host_layer_recompute: Seconds(0.0),
             host_attention_recompute: Seconds(0.0),
             host_experts: Seconds(0.0),
-            routing: 1.0,
+            token_sent: Bytes(0.0),
             host_collective_peer: Seconds(0.0),
             host_microbatch: Seconds(0.0),
             host_hand_over: Seconds(0.0),
@@ -315,7 +314,7 @@ impl Stack {
                     best.collectives_beside_gradients.0.max(one.collectives_beside_gradients.0),
                 ),
                 elementwise: best.elementwise.min(one.elementwise),
-                routing: best.routing.min(one.routing),
+                token_sent: Bytes(best.token_sent.0.min(one.token_sent.0)),
                 vector_kernels_forward: best.vector_kernels_forward.min(one.vector_kernels_forward),
                 vector_kernels_backward: best.vector_kernels_backward.min(one.vector_kernels_backward),
                 attention_kernels: best.attention_kernels.min(one.attention_kernels),
