@@ -225,7 +225,7 @@ impl<'a> Derived<'a> {
             Stage { plain: (n - experts) as f64, experts: experts as f64, first: i == 0, last: i + 1 == pp }
         };
         let stages = counts.iter().enumerate().map(stage).collect();
-        let frozen = model.adapters.is_some();
+        let frozen = model.frozen();
         let state = match frozen {
             true => StateBytes::inference(&model.types),
             false => StateBytes::training(&model.types),

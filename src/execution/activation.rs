@@ -82,6 +82,9 @@ impl LanguageModel {
         samples: u64,
         policy: &ActivationPolicy,
     ) -> ActivationBytes {
+        if self.head_alone {
+            return ActivationBytes::default();
+        }
         let word = self.types.activations.bytes();
         let (h, a, t) = (self.hidden as f64, self.heads as f64, policy.tp.max(1) as f64);
         let tokens = seq as f64 * samples as f64 / policy.cp.max(1) as f64;

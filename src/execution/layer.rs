@@ -150,7 +150,9 @@ impl<'a> Kernels<'a> {
     }
 
     fn push(&mut self, name: &'static str, phase: Phase, work: Work, flop: f64, bytes: f64, seconds: f64) {
-        if seconds > 0.0 {
+        // Nothing asks for a gradient before the head.
+        let wanted = phase == Phase::Forward || !self.model.head_alone;
+        if seconds > 0.0 && wanted {
             self.list.push(KernelTime { name, phase, work, flop, bytes, seconds });
         }
     }
@@ -202,7 +204,7 @@ impl<'a> Kernels<'a> {
             (Phase::BackwardWeight, n, k, rows, [ra, ra, w], more[2]),
         ] {
             // Frozen weights need no gradients.
-            if phase == Phase::BackwardWeight && self.model.adapters.is_some() {
+            if phase == Phase::BackwardWeight && self.model.frozen() {
                 continue;
             }
             let product = Product { batch: weights, m, n, k };
@@ -213,7 +215,7 @@ impl<'a> Kernels<'a> {
 
     /// Bytes for each weight of adding up its gradient where that is part of the product; frozen weights have none.
     fn adds(&self) -> f64 {
-        let fused = self.mapping.fused.accumulation && self.model.adapters.is_none();
+        let fused = self.mapping.fused.accumulation && !self.model.frozen();
         if fused { self.machine.stack.gradient_accumulation.0 } else { 0.0 }
     }
 
@@ -504,12 +506,14 @@ impl<'a> Kernels<'a> {
         self.vector("vector", Phase::BackwardInput, Work::Vector, backward, backward_kernels);
         if let Some(e) = model.experts.filter(|_| with_experts) {
             // Tokens are put in the order of their experts and back, each copy read and written.
-            let bytes = 4.0 * e.top_k as f64 * e.capacity_factor.unwrap_or(1.0) * whole;
+            let sent = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
+            let own = self.tokens() / if self.division.sequence_parallel { self.t() } else { 1.0 };
+            let bytes = sent * (4.0 * whole + own * stack.token_sent.0);
             self.vector("routing", Phase::Forward, Work::Vector, bytes, expert_kernels);
             self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
         }
         let apart = model.latent_attention.is_some() || model.position == Position::Relative;
-        if model.adapters.is_none() && (!fused.accumulation || apart) {
+        if !model.frozen() && (!fused.accumulation || apart) {
             let bytes = self.layer_weights(with_experts, fused.accumulation) * stack.gradient_accumulation.0;
             self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
         }
@@ -534,7 +538,7 @@ impl<'a> Kernels<'a> {
         let (bytes, kernels) = (sides * stack.embedding_passes * whole, sides * stack.embedding_kernels as f64);
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
-        if self.model.adapters.is_none() {
+        if !self.model.frozen() {
             self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
         }
         if let Some(width) = self.model.embedding_width {

@@ -258,7 +258,8 @@ fn layer_time(
         true => stack.host_layer_backward.0.min(stack.host_layer_forward.0),
         false => stack.host_layer_backward.0,
     };
-    let host_backward = own_backward + host_experts + comm.host + again_host;
+    // Of layers before a head that is trained alone nothing is computed backward.
+    let host_backward = if s.backward() > 0.0 { own_backward + host_experts + comm.host + again_host } else { 0.0 };
     let forward_pass = stack.host_and_device(host, forward);
     let backward_pass = stack.host_and_device(host_backward, backward);
     // What the pass would be shorter by without them: less than their own time where the host is slower.

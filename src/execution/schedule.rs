@@ -179,7 +179,7 @@ impl Constants {
     pub fn of(machine: &Machine, model: &LanguageModel) -> Self {
         let stack = &machine.stack;
         // Adapters are a thousandth of the weights: what is trained of them is left out.
-        let frozen = model.adapters.is_some();
+        let frozen = model.frozen();
         let state = match frozen {
             true => StateBytes::inference(&model.types),
             false => StateBytes::training(&model.types),

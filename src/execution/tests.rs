@@ -1,6 +1,7 @@
 //! Tests of the whole: an independent program's figures, closed forms by hand, metamorphic relations, search against brute force.
 
 mod cross;
+mod trained;
 
 use super::block::{BlockKey, Blocks, Inner};
 use super::layer::{KernelTime, Kernels, Phase};
@@ -596,25 +597,6 @@ fn joules_by_hand() {
     let two = predict_any(&m, &model, &execution(1, 2, 1, 2)).unwrap();
     close(two.energy.used.links, (12.0 * 2.0 * hidden + 2.0 * tied) * 1e-9, 1e-12);
     close(two.energy.idle.total(), m.power.idle.total() * two.time.total, 1e-12);
-}
-
-/// Adapters: no products for gradients of weights, nothing reduced, nothing but the weights held; what is read and written beside products comes on top.
-#[test]
-fn adapters_leave_weights_as_they_are() {
-    let m = machine(&Parts::default());
-    let whole = gpt(6, 1024, 8, 512, 24);
-    let frozen = LanguageModel { adapters: Some(16), ..whole.clone() };
-    let e = execution(1, 1, 4, 1);
-    let (all, few) = (predict_any(&m, &whole, &e).unwrap(), predict_any(&m, &frozen, &e).unwrap());
-    assert_eq!((few.time.dp, few.time.optimizer), (0.0, 0.0));
-    assert_eq!((few.memory.device.gradients, few.memory.device.optimizer), (0.0, 0.0));
-    assert_eq!(few.memory.device.weights, all.memory.device.weights);
-    assert!(few.time.forward > all.time.forward && few.time.backward < all.time.backward);
-    // Of three products with a weight, two.
-    let attention = 3.0 * whole.attention_flop_per_token(512.0) * 512.0;
-    let flop = |p: &super::predict::Prediction| p.blocks.plain.flop * 6.0 + p.blocks.head.flop;
-    let rest = flop(&all) - attention;
-    assert!((flop(&few) / (attention + rest * 2.0 / 3.0) - 1.0).abs() < 0.2, "{} {}", flop(&few), flop(&all));
 }
 
 /// Recomputing every second product costs half of the forward products and keeps less than all and more than the inputs alone.

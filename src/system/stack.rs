@@ -62,6 +62,8 @@ crate::spec! {
         host_attention_recompute: Seconds = Seconds(0.0),
         /// Host time of each pass of a layer with experts beyond that of a plain one: routing, permutation, dispatch, products in groups.
         host_experts: Seconds = Seconds(0.0),
+        /// Bytes for each token that is sent to an expert, in each pass, beside those of its channels.
+        token_sent: Bytes = Bytes(0.0),
         /// Host time of a tensor-parallel collective for each peer in the box.
         host_collective_peer: Seconds = Seconds(0.0),
         /// Host time of a microbatch that nothing hides.
@@ -161,7 +163,7 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 51] = [
+const NUMBERS: [&str; 52] = [
     "overlap_hand_over",
     "hidden_delays",
     "fragments",
@@ -175,6 +177,7 @@ const NUMBERS: [&str; 51] = [
     "converts_before_gather",
     "logit_memory",
     "host_experts",
+    "token_sent",
     "conversion",
     "selective",
     "product_share",
@@ -247,6 +250,7 @@ impl Stack {
             host_layer_recompute: Seconds(0.0),
             host_attention_recompute: Seconds(0.0),
             host_experts: Seconds(0.0),
+            token_sent: Bytes(0.0),
             host_collective_peer: Seconds(0.0),
             host_microbatch: Seconds(0.0),
             host_hand_over: Seconds(0.0),
@@ -310,6 +314,7 @@ impl Stack {
                     best.collectives_beside_gradients.0.max(one.collectives_beside_gradients.0),
                 ),
                 elementwise: best.elementwise.min(one.elementwise),
+                token_sent: Bytes(best.token_sent.0.min(one.token_sent.0)),
                 vector_kernels_forward: best.vector_kernels_forward.min(one.vector_kernels_forward),
                 vector_kernels_backward: best.vector_kernels_backward.min(one.vector_kernels_backward),
                 attention_kernels: best.attention_kernels.min(one.attention_kernels),

@@ -432,9 +432,7 @@ pub(super) fn work(point: &Point) -> Result<f64, String> {
         Task::Training => {
             let model = point.model.as_ref().ok_or("the model's sizes are not stated")?;
             let batch = point.row.global_batch.ok_or("the batch is not stated")? as f64;
-            // Of frozen weights no gradients are computed, nor counted.
-            let products = if point.trains_adapters() { 2.0 / 3.0 } else { 1.0 };
-            Ok(products * batch * model.training_flop_per_sample(model.seq, flop_count(point)))
+            Ok(point.share_of_products() * batch * model.training_flop_per_sample(model.seq, flop_count(point)))
         }
         _ => Err("no count of its FLOP".into()),
     }

@@ -306,6 +306,7 @@ pub fn model(
         head_bias: false,
         biases: family.biases,
         adapters: None,
+        head_alone: false,
         dropout: family.dropout && pass == ModelPass::Training,
         causal: true,
         window: family.window,

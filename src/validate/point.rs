@@ -7,7 +7,7 @@ use super::metric::Metric;
 use super::models;
 use super::notes::{self, Notes};
 use super::row::{Origin, Row};
-use super::sources::{self, Source};
+use super::sources::{self, Source, Trained};
 use crate::execution::{Execution, Offload, Recompute, Schedule, Zero};
 use crate::workload::WorkloadSpec;
 use crate::workload::language::{DataType, Head, LanguageModel, ModelPass, Types};
@@ -135,6 +135,15 @@ impl Point {
         let name = models::named(&row).map(|model| model.name.as_str()).or(graph.and_then(WorkloadSpec::as_replicas));
         let source = sources::of(&row, task == Task::Training, name);
         if task == Task::Training {
+            if let Some(source) = source.filter(|s| s.corrects) {
+                (row.seq, row.global_batch, row.micro_batch) = (source.seq, None, source.batch_of_chip);
+                row.recompute = String::new();
+                notes.accumulation = None;
+                assumed.push(format!(
+                    "tokens, samples and recomputation of another run than it says ({})",
+                    source.because
+                ));
+            }
             row.seq = row.seq.or(source.and_then(|s| s.seq));
             if let (Some(seq), true) = (row.seq, source.is_some_and(|s| s.batch_in_tokens)) {
                 let samples = |tokens: Option<u64>| tokens.map(|n| (n / seq.max(1)).max(1));
@@ -255,10 +264,19 @@ impl Point {
             || self.row.recompute.starts_with("full")
     }
 
-    /// Whether adapters are trained beside frozen weights (Hu et al. 2021, arXiv 2106.09685).
-    pub fn trains_adapters(&self) -> bool {
-        let frozen = self.source.is_some_and(|source| source.frozen);
-        self.task == Task::Training && (frozen || self.row.workload.to_ascii_lowercase().contains("lora"))
+    /// What of the model its run trains.
+    pub fn trained(&self) -> Trained {
+        if self.task == Task::Training { sources::trained(&self.row) } else { Trained::All }
+    }
+
+    /// The share of a training step's products that are computed, of those forward and for both gradients: of frozen weights no gradients
+    /// (Hu et al. 2021, arXiv 2106.09685), of layers before a trained head nothing backward.
+    pub fn share_of_products(&self) -> f64 {
+        match self.trained() {
+            Trained::All => 1.0,
+            Trained::Adapters => 2.0 / 3.0,
+            Trained::Head => 1.0 / 3.0,
+        }
     }
 
     /// The type whose peak a published share refers to: 16 bits, whatever the products ran in, unless the workload names another.
@@ -477,11 +495,13 @@ fn read_execution(
         && !inference
     {
         let left = chips / product;
-        if notes.cp.is_some() {
+        // As many replicas as that would make need samples.
+        let enough = row.global_batch.is_none_or(|batch| batch >= dp.saturating_mul(left));
+        if notes.cp.is_some() && enough {
             dp *= left;
             assumed.push(format!("{dp} replicas, as its chips say"));
         } else {
-            cp = left;
+            cp *= left;
             assumed.push(format!("context parallelism of {cp}, which the other degrees leave"));
         }
     }

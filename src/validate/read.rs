@@ -3,6 +3,7 @@
 
 use super::metric::{Metric, Unit};
 use super::row::{HplSizes, Origin, Row};
+use super::sources::Trained;
 use crate::spec::nearest::nearest;
 use csv::{ReaderBuilder, StringRecord};
 use std::collections::BTreeMap;
@@ -29,7 +30,7 @@ const fn stated(name: &'static str, doc: &'static str, example: &'static str) ->
 }
 
 /// The columns of our files.
-pub const COLUMNS: [Column; 29] = [
+pub const COLUMNS: [Column; 30] = [
     needed("id", "Name of the point, its own in the file.", "gpt-39b-512"),
     stated(
         "workload",
@@ -57,6 +58,11 @@ pub const COLUMNS: [Column; 29] = [
     stated("interleave", "Pieces of layers of a stage.", "2"),
     stated("recompute", "What is computed again: `none`, `selective`, `full`, or words of the source.", "full"),
     stated("seq_parallel", "Whether sequences are divided among tensor-parallel chips: `yes`, `no`.", "no"),
+    stated(
+        "trained",
+        "What of the model is trained: `all`, `adapters`, `head`; left out, what `partly_trained` of `validation/chips.yaml` says, else all.",
+        "",
+    ),
     stated("n", "Order of the matrix, of a run of HPL; left out, what fills 80 % of the machine's memory.", ""),
     stated("nb", "Columns of a panel of HPL; left out, 1024.", ""),
     stated("p", "Rows of HPL's process grid; left out with `q`, searched.", ""),
@@ -378,6 +384,16 @@ impl Table<'_> {
                 None
             }
         };
+        let trained = match self.text(record, "trained") {
+            "" => None,
+            word => {
+                let found = Trained::from_word(word);
+                if found.is_none() {
+                    self.fault("trained", "all, adapters or head", word);
+                }
+                found
+            }
+        };
         let mut count = |column: &str| self.count(record, column);
         let (layers, hidden, heads, seq) = (count("layers"), count("hidden"), count("heads"), count("seq"));
         let (vocab, global_batch, micro_batch) = (count("vocab"), count("global_batch"), count("micro_batch"));
@@ -414,6 +430,7 @@ impl Table<'_> {
             interleave,
             recompute: text("recompute"),
             seq_parallel,
+            trained,
             hpl,
             metric: metric?,
             value: value?,
@@ -458,6 +475,7 @@ impl Table<'_> {
             dp,
             interleave: None,
             recompute: "full".into(),
+            trained: None,
             seq_parallel: Some(false),
             hpl: HplSizes::default(),
             metric: Metric::Time,
@@ -501,6 +519,7 @@ impl Table<'_> {
             dp: None,
             interleave: None,
             recompute: String::new(),
+            trained: None,
             seq_parallel: None,
             hpl,
             metric: Metric::HplRate,

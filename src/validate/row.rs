@@ -1,6 +1,7 @@
 //! One row of a file of measured points, as it is written.
 
 use super::metric::{Metric, Unit};
+use super::sources::Trained;
 
 /// A measured point. What the source does not state is `None` or empty.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,6 +48,8 @@ pub struct Row {
     pub recompute: String,
     /// Whether sequences are divided among tensor-parallel chips.
     pub seq_parallel: Option<bool>,
+    /// What of the model is trained, where it is stated.
+    pub trained: Option<Trained>,
     /// Sizes of a run of HPL.
     pub hpl: HplSizes,
     /// What was measured.

@@ -24,6 +24,8 @@ crate::choice! {
         MegatronRecomputed = "megatron_recomputed",
         /// Chowdhery et al. 2022, appendix B.
         PalmModel = "palm_model",
+        /// Three times the products of the forward pass without gates of perceptrons, and half of the square of attention in every layer.
+        UngatedProducts = "ungated_products",
     }
 }
 
@@ -36,8 +38,47 @@ impl Counted {
             Self::MegatronModel => FlopCount::MegatronModel,
             Self::MegatronRecomputed => FlopCount::MegatronRecomputed,
             Self::PalmModel => FlopCount::PalmModel,
+            Self::UngatedProducts => FlopCount::UngatedProducts,
         }
     }
+}
+
+crate::choice! {
+    /// What of a model is trained.
+    pub enum Trained ("what is trained") {
+        /// All of it.
+        All = "all",
+        /// Adapters, or vectors in front of a prompt, beside frozen weights.
+        Adapters = "adapters",
+        /// The head alone: layers are computed forward only.
+        Head = "head",
+    }
+}
+
+crate::spec! {
+    /// Runs that train a part of their model.
+    pub struct Partly ("runs that train a part of their model") {
+        /// A part of the row's source; left out: any.
+        of: Option<String>,
+        /// A part of the row's workload; left out: any.
+        workload: Option<String>,
+        /// A part of the row's notes; left out: any.
+        says: Option<String>,
+        /// Where that is said.
+        because: String,
+        /// What is trained.
+        trained: Trained,
+    }
+}
+
+/// What a row's run trains: what it states, else what the list of such runs says.
+pub fn trained(row: &Row) -> Trained {
+    let within = |part: &Option<String>, text: &str| part.as_deref().is_none_or(|part| text.contains(part));
+    let suits = |run: &&Partly| {
+        within(&run.of, &row.source) && within(&run.workload, &row.workload) && within(&run.says, &row.notes)
+    };
+    let listed = || accelerators::shipped().ok()?.partly_trained.iter().find(suits).map(|run| run.trained);
+    row.trained.or_else(listed).unwrap_or(Trained::All)
 }
 
 crate::spec! {
@@ -93,6 +134,8 @@ crate::spec! {
         seq: Option<u64>,
         /// Samples that a chip computes before gradients are reduced, where a row does not say.
         batch_of_chip: Option<u64>,
+        /// Whether the tokens, samples and recomputation of its rows are another run's, which those that stand here take the place of.
+        corrects: bool = false,
         /// Whether the samples of a microbatch are those of a chip, whatever group of chips computes them.
         micro_batch_of_chip: bool = false,
         /// Whether batches are printed in tokens.
@@ -111,8 +154,6 @@ crate::spec! {
         real_tokens: Option<u64>,
         /// Classes among which a head of its own chooses for each sample, in place of the model's.
         classes: Option<u64>,
-        /// Whether the model's weights are frozen and something small beside them is trained.
-        frozen: bool = false,
         /// Most tensor-parallel chips, where a row states no degrees.
         most_tp: Option<u64>,
         /// Whether gradients are reduced beside the backward pass.

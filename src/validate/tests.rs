@@ -4,6 +4,7 @@ use super::bounds::Bounds;
 use super::metric::{error_pct, express};
 use super::point::Phase;
 use super::predict::Models;
+use super::sources::Trained;
 use super::suites::{SUITES, bounds};
 use super::*;
 use crate::execution::{Recompute, Schedule, Zero};
@@ -21,6 +22,29 @@ const TRAIN: &str = "id,workload,layers,hidden,heads,seq,vocab,global_batch,micr
 #[track_caller]
 fn within(found: f64, expected: f64, tolerance: f64) {
     assert!((found / expected - 1.0).abs() <= tolerance, "found {found}, expected {expected}");
+}
+
+/// What a run trains is what its row states, else what the list says of its source: not what a model is called.
+#[test]
+fn what_is_trained_is_a_fact() {
+    let row = |trained: &str, workload: &str, source: &str| {
+        let columns = TRAIN.replace("seq_parallel", "seq_parallel,trained");
+        let row = format!(
+            "a,{workload},24,2304,24,2048,51200,512,16,A100-80GB,32,1,1,32,1,full,no,{trained},tflops_per_gpu,137,TFLOP/s/GPU,{source},"
+        );
+        points(&columns, &[row.as_str()]).remove(0).trained()
+    };
+    assert_eq!(row("", "GPT train", "a paper"), Trained::All);
+    assert_eq!(row("", "FloraLoRA train", "a paper"), Trained::All);
+    assert_eq!(row("adapters", "GPT train", "a paper"), Trained::Adapters);
+    assert_eq!(row("head", "GPT LoRA train", "meta-pytorch/torchtune"), Trained::Head);
+    assert_eq!(row("", "GPT LoRA train", "meta-pytorch/torchtune"), Trained::Adapters);
+    let text = format!(
+        "{},trained\na,GPT train,24,2304,24,2048,51200,512,16,A100-80GB,32,1,1,32,1,full,no,mfu,40,%,x,,lora\n",
+        TRAIN
+    );
+    let refused = read::read("t.csv", text.as_bytes()).unwrap_err().to_string();
+    assert!(refused.contains("trained: expected all, adapters or head, found \"lora\""), "{refused}");
 }
 
 /// Narayanan et al.'s 1.7B model takes 3.528 s at the printed 137 TFLOP/s; Korthikanti's 22B at 1.10 s is at 41.5 %.

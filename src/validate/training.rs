@@ -5,6 +5,7 @@ use super::machines::{self, Known};
 use super::metric::{self, Metric};
 use super::point::Point;
 use super::predict::{NotPredicted, Prediction};
+use super::sources::Trained;
 use crate::execution::predict::{Prediction as Predicted, predict_any};
 use crate::execution::search::{Pins, search};
 use crate::execution::{Execution, Machine};
@@ -40,8 +41,10 @@ fn computed(list: &[Known], point: &Point) -> Result<Prediction, NotPredicted> {
     let model = point.model.as_ref().ok_or_else(|| NotPredicted::because("the model's sizes are not stated"))?;
     let (mut machine, known) = machines::machine(list, point)?;
     let mut model = machines::in_types_of(&machine, model);
-    if point.trains_adapters() {
-        model.adapters = Some(ADAPTER_RANK);
+    match point.trained() {
+        Trained::All => {}
+        Trained::Adapters => model.adapters = Some(ADAPTER_RANK),
+        Trained::Head => model.head_alone = true,
     }
     let model = &model;
     let host = machine.stack.host_iteration.0;
@@ -125,8 +128,7 @@ fn in_memory(machine: &Machine, model: &LanguageModel, point: &Point, execution:
 fn possible(point: &Point, seconds: f64, share: f64) -> Result<(), NotPredicted> {
     let Ok(predicted) = metric::express(point, &Prediction::Seconds(seconds)) else { return Ok(()) };
     let slower = 1.0 + metric::error_pct(&point.row.metric, point.row.value, predicted) / 100.0;
-    let trained = if point.trains_adapters() { 2.0 / 3.0 } else { 1.0 };
-    let needs = share * trained * slower;
+    let needs = share * point.share_of_products() * slower;
     match needs > 1.0 {
         true => Err(NotPredicted(format!(
             "what it states needs {needs:.1} times the peak of its chips: samples of fewer tokens, or more chips, than it says"

@@ -102,12 +102,15 @@ pub(super) fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
             model.latent_attention.is_none() && model.experts.is_none() && model.pass == ModelPass::Training;
         if n >= model.layers {
             say("encoder_layers", format!("expected fewer than the {} layers, found {n}", model.layers));
-        } else if !described || model.position == Position::Relative || model.adapters.is_some() {
+        } else if !described || model.position == Position::Relative || model.frozen() {
             say(
                 "encoder_layers",
                 "an encoder is described for training with heads of keys and values and plain perceptrons".into(),
             );
         }
+    }
+    if model.adapters.is_some() && model.head_alone {
+        say("head_alone", "either adapters are trained or the head alone".into());
     }
     if model.head_bias && model.head != Head::Vocabulary {
         say("head_bias", format!("the head {} has its biases already, or none", model.head));

@@ -3,6 +3,7 @@
 //! Printed rates differ by what they count, so that one time makes several figures: [`FlopCount`] names each convention after
 //! the paper that defines it. All results are FLOP.
 
+use super::parameters::LayerParameters;
 use super::spec::{Head, LanguageModel};
 
 /// Which products of queries with keys are counted.
@@ -33,6 +34,9 @@ pub enum FlopCount {
     Products,
     /// The same with the part of the square that the mask leaves.
     MaskedProducts,
+    /// The same without the gates of perceptrons and with half of the square in every layer: what Megatron-Bridge counts of a gate whose function is not
+    /// SiLU (its `flop_utils.py` takes three matrices for SiLU's gates and two for all else; windows were not looked at until late 2026).
+    UngatedProducts,
 }
 
 impl LanguageModel {
@@ -113,6 +117,16 @@ impl LanguageModel {
             }
             FlopCount::Products => 3.0 * self.forward_flop_per_sample(seq, AttentionCount::Full),
             FlopCount::MaskedProducts => 3.0 * self.forward_flop_per_sample(seq, AttentionCount::Masked),
+            FlopCount::UngatedProducts => {
+                let p = self.parameters();
+                let perceptrons = |of: &LayerParameters| of.perceptron + of.expert * (of.top_k + of.shared_experts);
+                let branches =
+                    p.dense_layers * perceptrons(&p.dense_layer) + p.expert_layers * perceptrons(&p.expert_layer);
+                let gates = if self.gated { 2.0 * branches / self.ffn_matrices() as f64 } else { 0.0 };
+                let masked = if self.causal { 0.5 } else { 1.0 };
+                let attention = self.attention_flop_per_token(masked * s);
+                3.0 * (self.forward_flop_per_sample(seq, AttentionCount::None) + s * (attention - gates))
+            }
         }
     }
 }

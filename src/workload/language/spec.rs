@@ -320,6 +320,8 @@ crate::spec! {
         /// Rank of adapters that are trained beside frozen weights, on queries, keys, values and output of every layer (LoRA, Hu et al. 2021,
         /// arXiv 2106.09685); left out: all weights are trained.
         adapters: Option<u64>,
+        /// Whether the head alone is trained: layers are computed forward only.
+        head_alone: bool = false,
         /// Whether training drops activations at random: masks are kept for the backward pass.
         dropout: bool = false,
         /// Whether a token sees only those before it.
@@ -366,6 +368,11 @@ impl LanguageModel {
     /// Width of the plain perceptron.
     pub fn ffn(&self) -> u64 {
         self.ffn.unwrap_or(self.hidden.saturating_mul(4))
+    }
+
+    /// Whether the weights of layers are left as they are.
+    pub fn frozen(&self) -> bool {
+        self.adapters.is_some() || self.head_alone
     }
 
     /// Matrices of a perceptron.

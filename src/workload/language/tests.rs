@@ -147,6 +147,18 @@ fn forward_flop_by_hand() {
     assert_eq!(model.mean_attended(8, AttentionCount::None), 0.0);
 }
 
+/// Megatron-Bridge prints 373 TFLOP/s and 13,722 tokens/s of one chip and run of GPT-OSS 120B (docs/performance-summary.md, 26.02.01): 27.18 GFLOP a token.
+/// A layer's attention 2880 x (64 + 2 x 8) x 64 + 64 x 64 x 2880 weights, four experts of two matrices of 2880 x 2880, a router; the head.
+#[test]
+fn gates_that_are_not_counted() {
+    let model = shipped("gpt-oss-120b");
+    let found = model.training_flop_per_sample(4096, FlopCount::UngatedProducts) / 4096.0;
+    within(found, 373e12 / 13722.0, 0.004, "as printed");
+    let layer = 2880.0 * 80.0 * 64.0 + 4096.0 * 2880.0 + 4.0 * 2.0 * 2880.0 * 2880.0 + 2880.0 * 128.0;
+    let core = 4.0 * 4096.0 * 2048.0;
+    within(found, 3.0 * (36.0 * (2.0 * layer + core) + 2.0 * 2880.0 * 201088.0), 1e-12, "by hand");
+}
+
 /// ViT-L/16 by hand: 196 patches of 16 x 16 x 3 and a class token; the head sees one token.
 #[test]
 fn images_are_sequences_of_patches() {

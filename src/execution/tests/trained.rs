@@ -1,0 +1,56 @@
+//! What of a model is trained, and what sending tokens to experts moves.
+
+use super::*;
+
+/// Adapters: no products for gradients of weights, nothing reduced, nothing but the weights held; what is read and written beside products comes on top.
+#[test]
+fn adapters_leave_weights_as_they_are() {
+    let m = machine(&Parts::default());
+    let whole = gpt(6, 1024, 8, 512, 24);
+    let frozen = LanguageModel { adapters: Some(16), ..whole.clone() };
+    let e = execution(1, 1, 4, 1);
+    let (all, few) = (predict_any(&m, &whole, &e).unwrap(), predict_any(&m, &frozen, &e).unwrap());
+    assert_eq!((few.time.dp, few.time.optimizer), (0.0, 0.0));
+    assert_eq!((few.memory.device.gradients, few.memory.device.optimizer), (0.0, 0.0));
+    assert_eq!(few.memory.device.weights, all.memory.device.weights);
+    assert!(few.time.forward > all.time.forward && few.time.backward < all.time.backward);
+    // Of three products with a weight, two.
+    let attention = 3.0 * whole.attention_flop_per_token(512.0) * 512.0;
+    let flop = |p: &crate::execution::predict::Prediction| p.blocks.plain.flop * 6.0 + p.blocks.head.flop;
+    let rest = flop(&all) - attention;
+    assert!((flop(&few) / (attention + rest * 2.0 / 3.0) - 1.0).abs() < 0.2, "{} {}", flop(&few), flop(&all));
+}
+
+/// A head that is trained alone: layers and embedding are computed as forward as ever and not backward, and keep nothing.
+#[test]
+fn a_head_alone_asks_for_no_gradients() {
+    let m = machine(&Parts { stack: HOST, ..Parts::default() });
+    let whole = gpt(6, 1024, 8, 512, 24);
+    let alone = LanguageModel { head_alone: true, ..whole.clone() };
+    let e = execution(1, 1, 4, 1);
+    let (all, few) = (predict_any(&m, &whole, &e).unwrap(), predict_any(&m, &alone, &e).unwrap());
+    close(few.time.forward, all.time.forward, 1e-12);
+    assert_eq!((few.time.backward, few.time.dp, few.time.optimizer), (0.0, 0.0, 0.0));
+    let pass = |p: &crate::execution::predict::Prediction| p.blocks.plain.forward_pass;
+    close(pass(&few), pass(&all), 1e-12);
+    assert_eq!((few.blocks.plain.backward_pass, few.memory.device.gradients), (0.0, 0.0));
+    assert!(few.memory.device.activations < 0.1 * all.memory.device.activations);
+}
+
+/// What is moved for a token that is sent to an expert comes on top of its channels, for a chip's own tokens alone.
+#[test]
+fn tokens_that_are_sent_move_their_bytes() {
+    let model = model(
+        "layers: 4, hidden: 512, heads: 8, vocab: 51200, seq: 256, global_batch: 4, gated: true, experts: { count: 8, top_k: 2, ffn: 256 }",
+    );
+    let bytes = |stack: &'static str, e: &Execution| -> f64 {
+        let m = machine(&Parts { stack, ..Parts::default() });
+        let all = Kernels::new(&m, &model, BlockKey::of(e).division, 312e12).layer(true);
+        all.iter().filter(|k| k.name == "routing" && k.phase == Phase::Forward).map(|k| k.bytes).sum()
+    };
+    let (one, two) = (execution(1, 1, 1, 1), Execution { sequence_parallel: true, ..execution(2, 1, 1, 1) });
+    // Read and written, there and back: 256 tokens of 512 channels in 16 bits to two experts each.
+    close(bytes("", &one), 4.0 * 2.0 * 256.0 * 512.0 * 2.0, 1e-12);
+    close(bytes(", token_sent: 1000 B", &one) - bytes("", &one), 2.0 * 256.0 * 1000.0, 1e-12);
+    close(bytes(", token_sent: 1000 B", &two) - bytes("", &two), 256.0 * 1000.0, 1e-12);
+}
