@@ -135,9 +135,6 @@ crate::spec! {
         most_sequences: u64 = 2048,
         /// Most tokens of prompts and answers in one pass: longer prompts are read in pieces.
         most_tokens: u64 = 8192,
-        /// Hidden vectors that buffers hold for each token of all prompts of a microbatch, beside the scores of one layer's attention; 0: buffers are
-        /// those of the widest operators of one prompt.
-        prompt_vectors: u64 = 0,
         /// How it runs collectives; left out: as the links' formulas say, with `all_reduce` beside.
         collectives: Option<Collectives>,
         /// Signals across a mesh of cores.
@@ -179,7 +176,6 @@ fn check(serving: &Serving, node: &Node, reader: &mut Reader) {
         ("most_sequences", serving.most_sequences),
         ("waiting", serving.waiting.map_or(0, |w| w.tiles_at_once.max(w.vector_rows))),
         ("most_tokens", serving.most_tokens),
-        ("prompt_vectors", serving.prompt_vectors),
     ] {
         if value > 1 << 24 {
             say(field, format!("expected at most {}, found {value}", 1 << 24));
@@ -220,7 +216,6 @@ impl Serving {
             admits_whole: true,
             most_sequences: 2048,
             most_tokens: 1 << 24,
-            prompt_vectors: 0,
             collectives: None,
             mesh: None,
             waiting: None,

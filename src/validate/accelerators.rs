@@ -1,7 +1,7 @@
 //! Chips by the names that measurements give them, the boxes they come in, and the software that rows name: `validation/chips.yaml`.
 
 use super::row::Row;
-use super::sources::{QueuedRun, Source, WholeRun};
+use super::sources::{Source, WholeRun};
 use crate::spec::{
     Loader, Problems, Reader, catalogue,
     read::{Fraction, Ref},
@@ -82,8 +82,6 @@ crate::spec! {
         sources: Vec<Source> = Vec::new(),
         /// Samples that whole runs take.
         whole_runs: Vec<WholeRun> = Vec::new(),
-        /// How many requests servers were given.
-        queued_runs: Vec<QueuedRun> = Vec::new(),
         /// Models.
         models: Vec<NamedModel> = Vec::new(),
     }

@@ -6,7 +6,7 @@ use super::metric::Served;
 use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
 use super::{boxes, machines};
-use crate::execution::inference::{Layout, Prediction as Batch, Server, predict};
+use crate::execution::inference::{Layout, Server, predict};
 use crate::execution::machine::Traffic;
 use crate::execution::single_kernel::{Bench, Operator};
 use crate::model::kernel_time::Product;
@@ -171,21 +171,6 @@ fn kernel_of_layer(
 /// Largest batch that a server is tried with where the source says that it was saturated.
 const MOST_AT_ONCE: u64 = 2048;
 
-/// A run of so many requests, of which `found` are served at any time and then, as none is left in the queue, fewer and fewer: on average half, as in `half`.
-fn drained(found: Batch, requests: u64, half: &Batch) -> Batch {
-    let served = found.at_once as f64;
-    let latency_s = (requests as f64 - served / 2.0) * found.latency_s / found.batch as f64
-        + (found.generated_per_s * found.latency_s / found.batch as f64) * half.tpot_s;
-    let share = requests as f64 * found.latency_s / (found.batch as f64 * latency_s);
-    Batch {
-        batch: requests,
-        latency_s,
-        generated_per_s: found.generated_per_s * share,
-        tokens_per_s: found.tokens_per_s * share,
-        ..found
-    }
-}
-
 /// A batch from the prompts to the last token; where the source states none, the one with the highest rate.
 ///
 /// # Errors
@@ -217,8 +202,6 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     let mut server = Server::new(&system).map_err(NotPredicted)?;
     server.steady = point.row.global_batch.is_none();
     server.ranks = listed.ranks as f64;
-    let mut whole = server.clone();
-    whole.steady = false;
     let mut model = machines::in_types_of(&server.machine, model);
     (model.seq, model.generated) = (prompt, (generated > 0).then_some(generated));
     if server.serving.pads_heads && !model.heads.is_multiple_of(e.tp.max(1)) {
@@ -226,38 +209,29 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         model.heads = model.heads.next_multiple_of(e.tp);
     }
     let layout = Layout { tp: e.tp, pp: e.pp, dp: e.dp * replicas, ep: e.ep };
-    let of = |batch: u64, steady: bool| {
+    let of = |batch: u64| {
         let [Some(prompts), Some(tokens)] = [on_mesh.first(), on_mesh.last()] else {
-            return predict(if steady { &server } else { &whole }, &model, layout, batch);
+            return predict(&server, &model, layout, batch);
         };
         let first = predict(prompts, &model, layout, batch)?;
         let then = predict(tokens, &model, layout, batch)?;
         let latency_s = first.latency_s + generated.saturating_sub(1) as f64 * (then.tpot_s - first.tpot_s);
-        Ok(Batch { tpot_s: then.tpot_s, latency_s, ..first })
+        Ok(crate::execution::inference::Prediction { tpot_s: then.tpot_s, latency_s, ..first })
     };
-    let requests = super::sources::requests(&point.row, prompt, generated);
-    let found = match (point.row.global_batch, requests) {
-        (Some(batch), _) => of(batch * replicas, server.steady),
-        (None, requests) => {
-            let most = requests.map_or(MOST_AT_ONCE, |all| all.div_ceil(layout.dp).min(MOST_AT_ONCE));
-            let sizes = std::iter::successors(Some(1), |n| Some(2 * n)).take_while(|n| *n <= most);
-            let steady = sizes.map(|n| {
-                let found = of(n * layout.dp, true)?;
-                match requests {
-                    Some(all) if n * layout.dp < all => Ok(drained(found, all, &of((n / 2).max(1) * layout.dp, true)?)),
-                    _ => Ok(found),
+    let found = match point.row.global_batch {
+        Some(batch) => of(batch * replicas),
+        None => {
+            let mut best = of(layout.dp);
+            let mut batch = 2;
+            while batch <= MOST_AT_ONCE {
+                if let (Ok(next), Ok(known)) = (of(batch * layout.dp), &best)
+                    && next.tokens_per_s > known.tokens_per_s
+                {
+                    best = Ok(next);
                 }
-            });
-            // All of them at once, which hold whole answers in the end.
-            let at_once = requests.map(|all| of(all, false));
-            steady
-                .chain(at_once)
-                .reduce(|best, next| match (&best, &next) {
-                    (Ok(known), Ok(found)) if found.tokens_per_s <= known.tokens_per_s => best,
-                    (Ok(_), Err(_)) => best,
-                    _ => next,
-                })
-                .unwrap_or_else(|| of(layout.dp, true))
+                batch *= 2;
+            }
+            best
         }
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;

@@ -1,4 +1,4 @@
-//! What the runs of a source were, where their rows do not say: `sources`, `whole_runs` and `queued_runs` of `validation/chips.yaml`.
+//! What the runs of a source were, where their rows do not say: `sources` and `whole_runs` of `validation/chips.yaml`.
 //!
 //! A source is a repository or a paper. Its runs have one software, one way of counting FLOP and a few habits that no column states; each stands there
 //! once, with its reason, and a person can correct it. The first entry that suits counts: entries that name a stack or say `trains` are of training, the
@@ -158,30 +158,6 @@ impl WholeRun {
         };
         Some(samples.exp() / batch.max(1) as f64)
     }
-}
-
-crate::spec! {
-    /// How many requests a server was given, all at once.
-    pub struct QueuedRun ("how many requests a server was given") {
-        /// A part of the row's source.
-        of: String,
-        /// Where the numbers come from.
-        because: String,
-        /// Tokens of a prompt.
-        prompts: Vec<u64>,
-        /// Tokens of an answer, of each of these.
-        answers: Vec<u64>,
-        /// Requests of runs of such lengths.
-        requests: Vec<u64>,
-    }
-}
-
-/// Requests of a row's run, where its source says how many it queued.
-pub fn requests(row: &Row, prompt: u64, generated: u64) -> Option<u64> {
-    let suits = |run: &&QueuedRun| row.source.contains(&run.of);
-    let run = accelerators::shipped().ok()?.queued_runs.iter().find(suits)?;
-    let lengths = run.prompts.iter().zip(&run.answers).zip(&run.requests);
-    lengths.into_iter().find(|((p, a), _)| (**p, **a) == (prompt, generated)).map(|(_, requests)| *requests)
 }
 
 /// Steps of the whole run of a row, where its source says how many samples that takes.

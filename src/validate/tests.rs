@@ -168,15 +168,6 @@ fn what_a_look_up_and_the_other_source_make_of_a_class() {
     within(class.left_out_pct.unwrap(), (200.0 + 200.0 / 3.0) / 2.0, 1e-12);
 }
 
-/// Requests of the lengths that a source lists, and of no others.
-#[test]
-fn queued_requests_are_those_of_the_lengths() {
-    let row = "a,LLM inference X,,,,,,,,H200,1,,,,,,,output_tokens_per_s,1,tok/s,NVIDIA/TensorRT-LLM/blob/0/a.md,";
-    let list = points(TRAIN, &[row]);
-    let of = |prompt, generated| super::sources::requests(&list[0].row, prompt, generated);
-    assert_eq!((of(1024, 8192), of(128, 128), of(128, 129)), (Some(1500), Some(30000), None));
-}
-
 #[test]
 fn chips_and_lengths_from_words() {
     assert_eq!(notes::lengths("LLM inference X ISL128 OSL2048", ""), Some((128, 2048)));

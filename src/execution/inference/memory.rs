@@ -58,7 +58,7 @@ pub fn cache_of_sequence(steps: &Steps, tokens: u64) -> f64 {
 }
 
 /// Activations beside: hidden vectors in and out, perceptron, queries, keys and values of the widest pass, one layer at a time, and
-/// the scores of the words (4 bytes). Where `prompt_vectors` says so, buffers for all prompts of a microbatch at once.
+/// the scores of the words (4 bytes).
 pub fn buffers(steps: &Steps, rows: f64, sequences: f64) -> f64 {
     let model = steps.model;
     let t = steps.layout.tp as f64;
@@ -69,14 +69,7 @@ pub fn buffers(steps: &Steps, rows: f64, sequences: f64) -> f64 {
     let scores = sequences * model.head_outputs() as f64 / t * 4.0;
     let server = steps.server;
     let own = server.machine.stack.memory_reserve.0 + (t - 1.0) * server.serving.peer_memory.0;
-    let vectors = server.serving.prompt_vectors as f64;
-    let prompts = if vectors > 0.0 {
-        let kept = vectors * model.hidden as f64 + model.heads as f64 / t * model.seq as f64;
-        sequences * model.seq as f64 * word * kept
-    } else {
-        rows * word * (2.0 * model.hidden as f64 + wide.max(heads))
-    };
-    prompts + scores + own
+    rows * word * (2.0 * model.hidden as f64 + wide.max(heads)) + scores + own
 }
 
 /// How many sequences are served at once, by memory.
