@@ -667,7 +667,7 @@ fn what_software_holds_besides() {
     // What products with frozen weights of 4 bits read: both norms' results and the perceptron's 2,048 channels; with those of 16 bits nothing is kept.
     let reads = |weights: DataType| {
         let mut frozen = LanguageModel { adapters: Some(16), ..small.clone() };
-        frozen.types.weights = weights;
+        (frozen.types.weights, frozen.types.compute) = (weights, Some(DataType::Bf16));
         let on =
             |stack| predict_any(&machine(&Parts { stack, ..Parts::default() }), &frozen, &one).unwrap().memory.device;
         on(", narrow_input_memory: 3 B").activations - on("").activations
