@@ -131,7 +131,10 @@ fn kept_beside(stack: &Stack, model: &LanguageModel, division: &Division) -> f64
     let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
     let own = if division.sequence_parallel { tokens / division.tp as f64 } else { tokens };
     let gathered = if stack.keeps_gathered { (tokens - own) * model.norms().min(2) as f64 * h * word } else { 0.0 };
-    own * model.norms() as f64 * h * stack.norm_memory.0 + gathered
+    // What queries, keys and values, the perceptron's first products and its last one read.
+    let narrow = model.adapters.is_some() && model.types.weights.bytes() < word;
+    let read = if narrow { model.norms().min(2) as f64 * h + model.ffn() as f64 / division.tp as f64 } else { 0.0 };
+    own * (model.norms() as f64 * h * stack.norm_memory.0 + read * stack.narrow_input_memory.0) + gathered
 }
 
 /// The pass of a layer whose kernels sum to `sums` by its mapping.

@@ -153,6 +153,8 @@ crate::spec! {
         keeps_gathered: bool = false,
         /// Bytes that a norm keeps for each channel beside its input and its result in the activations' type: copies in 32 bits of norms that are written operator by operator.
         norm_memory: Bytes = Bytes(0.0),
+        /// Bytes kept of each input of products with frozen weights that are stored in fewer bits than they compute in; other frozen weights keep none.
+        narrow_input_memory: Bytes = Bytes(0.0),
         /// How it serves language models, for inference; left out: as [`Serving::ideal`].
         serving: Option<Serving>,
         /// Host time of one operator that is called by itself and waited for (matmul, softmax, layernorm, gelu, attention), as microbenchmarks do.
@@ -163,13 +165,14 @@ crate::spec! {
 }
 
 /// Fields that are numbers.
-const NUMBERS: [&str; 52] = [
+const NUMBERS: [&str; 53] = [
     "overlap_hand_over",
     "hidden_delays",
     "fragments",
     "frees_gradients",
     "keeps_gathered",
     "norm_memory",
+    "narrow_input_memory",
     "memory_share",
     "grouped_share",
     "experts_once_a_box",
@@ -294,6 +297,7 @@ impl Stack {
             frees_gradients: false,
             keeps_gathered: false,
             norm_memory: Bytes(0.0),
+            narrow_input_memory: Bytes(0.0),
             serving: None,
             operators: None,
             operators_queued: false,

@@ -66,6 +66,7 @@ pub fn part_of_chip(mut system: System, share: f64) -> System {
     memory.capacity = memory.capacity.map(|c| Bytes(c.0 * share));
     if let Some(kernels) = &mut system.chip.0.kernels {
         kernels.peak.0.iter_mut().for_each(|(_, rate)| *rate = FlopRate(rate.0 * share));
+        kernels.units = ((kernels.units as f64 * share).round() as u64).max(1);
     }
     system
 }

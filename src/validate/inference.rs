@@ -189,6 +189,11 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     if let Some(share) = point.row.share_of_chip {
         system = boxes::part_of_chip(system, share);
     }
+    // Ranks of a chip that are replicas, each with a batch of the row's size.
+    let replicas = if point.source.is_some_and(|source| source.ranks_alone) { listed.ranks.max(1) } else { 1 };
+    if replicas > 1 {
+        system = boxes::part_of_chip(system, 1.0 / replicas as f64);
+    }
     // A mesh of cores that is part of a wafer, the prompts' and the tokens'; weights may lie outside of it.
     let mut on_mesh = Vec::new();
     for side in point.notes.meshes(&stack_of(point, listed).0.name) {
@@ -203,7 +208,7 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         model.head_dim = Some(model.head_dim());
         model.heads = model.heads.next_multiple_of(e.tp);
     }
-    let layout = Layout { tp: e.tp, pp: e.pp, dp: e.dp, ep: e.ep };
+    let layout = Layout { tp: e.tp, pp: e.pp, dp: e.dp * replicas, ep: e.ep };
     let of = |batch: u64| {
         let [Some(prompts), Some(tokens)] = [on_mesh.first(), on_mesh.last()] else {
             return predict(&server, &model, layout, batch);
@@ -214,7 +219,7 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         Ok(crate::execution::inference::Prediction { tpot_s: then.tpot_s, latency_s, ..first })
     };
     let found = match point.row.global_batch {
-        Some(batch) => of(batch),
+        Some(batch) => of(batch * replicas),
         None => {
             let mut best = of(layout.dp);
             let mut batch = 2;

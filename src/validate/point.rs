@@ -241,6 +241,10 @@ impl Point {
         if let (Some(types), Some(model)) = (source.and_then(|s| s.types), &mut model) {
             model.types = Types { compute: model.types.compute.or(types.compute), ..types };
         }
+        if let (Some(kept), Some(model)) = (source.and_then(|s| s.cache), &mut model) {
+            model.types.cache = Some(kept);
+            assumed.push(format!("keys and values in {kept}"));
+        }
         if let (Some(classes), Some(model)) = (source.and_then(|s| s.classes), &mut model) {
             (model.head, model.head_bias, model.classes) = (Head::Classes, false, Some(classes));
             assumed.push(format!("a head of {classes} classes"));

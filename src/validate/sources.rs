@@ -106,6 +106,10 @@ crate::spec! {
         attention_by_replicas: bool = false,
         /// Type of perceptrons where it is another.
         perceptron: Option<DataType>,
+        /// Type of keys and values of served models where it is another.
+        cache: Option<DataType>,
+        /// Whether each rank of a chip serves a batch of its own.
+        ranks_alone: bool = false,
         /// Chips that it ran on by one of their names in `chips`, where its rows say less of them.
         machine: Option<String>,
         /// Whether times are those of kernels as a profiler records them, without the way from one to the next.

@@ -41,6 +41,7 @@ pub fn table(name: &str, sources: &mut Sources) -> Result<String, String> {
         "accuracy-others" => accuracy("points-kernels", sources),
         "accuracy-dataflow" => accuracy_dataflow(sources),
         "accuracy-as-new" => accuracy_as_new(sources),
+        "accuracy-fits" => accuracy_fits(sources),
         "accuracy-serving" => accuracy_serving(sources),
         "calculon-measured" => beside_calculon(|t| &t.measured),
         "calculon-classes" => beside_calculon(|t| &t.classes),
@@ -477,6 +478,55 @@ fn accuracy_as_new(sources: &mut Sources) -> Result<String, String> {
         all.extend_from_slice(rows);
     }
     line("**all of these**", &all);
+    Ok(out)
+}
+
+/// Sizes of the memories of the catalogue, GB.
+fn memories() -> Result<Vec<f64>, String> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/memories");
+    let mut sizes = Vec::new();
+    for entry in std::fs::read_dir(&folder).map_err(|e| format!("{}: {e}", folder.display()))? {
+        let path = entry.map_err(|e| e.to_string())?.path();
+        let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+        let stated = text.lines().find_map(|line| line.strip_prefix("capacity: ")).and_then(|c| c.split_once(' '));
+        let Some((number, unit)) = stated else { continue };
+        let scale = match unit.trim() {
+            "GB" => 1.0,
+            "GiB" => 1.073_741_824,
+            _ => continue,
+        };
+        sizes.push(number.parse::<f64>().map_err(|e| format!("{}: {e}", path.display()))? * scale);
+    }
+    sizes.sort_by(f64::total_cmp);
+    sizes.dedup();
+    Ok(sizes)
+}
+
+/// Whether what was read on a chip would fit the memories that are sold, measured against predicted, by how near they are.
+fn accuracy_fits(sources: &mut Sources) -> Result<String, String> {
+    let Data::Json(answer) = sources.data("points-known")? else { return Err("points-known is no JSON".into()) };
+    let readings = answer["rows"].as_array().into_iter().flatten().filter_map(|row| {
+        let unit = row["unit"].as_str()?;
+        let scale = if unit.contains("GiB") { 1.073_741_824 } else { 1.0 };
+        let peak = row["class"].as_str() == Some(Class::PeakMemory.word());
+        Some((row["measured"].as_f64()? * scale, row["predicted"].as_f64()? * scale)).filter(|_| peak)
+    });
+    let readings: Vec<(f64, f64)> = readings.collect();
+    let mut out = String::from(
+        "| memory within | verdicts | right | said to fit and would not | said not to fit and would |\n|---|---|---|---|---|\n",
+    );
+    for near in [0.05, 0.1, 0.25] {
+        let (mut all, mut over, mut under) = (0, 0, 0);
+        for size in memories()? {
+            for (measured, predicted) in readings.iter().filter(|(m, _)| (m / size - 1.0).abs() <= near) {
+                all += 1;
+                over += usize::from(*measured > size && *predicted <= size);
+                under += usize::from(*measured <= size && *predicted > size);
+            }
+        }
+        let right = 100.0 * (all - over - under) as f64 / f64::from(all.max(1) as u32);
+        out.push_str(&format!("| {:.0} % | {all} | {right:.0} % | {over} | {under} |\n", 100.0 * near));
+    }
     Ok(out)
 }
 
