@@ -649,13 +649,13 @@ fn what_software_holds_besides() {
     // What products with frozen weights of 4 bits read: both norms' results and the perceptron's 2,048 channels; with those of 16 bits nothing is kept.
     let reads = |weights: DataType| {
         let mut frozen = LanguageModel { adapters: Some(16), ..small.clone() };
-        (frozen.types.weights, frozen.types.compute) = (weights, Some(DataType::Bf16));
+        (frozen.types.weights, frozen.types.compute) = (weights, Some(DataType::Fp16));
         let on =
             |stack| predict_any(&machine(&Parts { stack, ..Parts::default() }), &frozen, &one).unwrap().memory.device;
         on(", narrow_input_memory: 3 B").activations - on("").activations
     };
     close(reads(DataType::Fp4), 4.0 * 256.0 * (2.0 * 512.0 + 2048.0) * 3.0, 1e-9);
-    assert_eq!(reads(DataType::Bf16), 0.0);
+    assert_eq!(reads(DataType::Fp16), 0.0);
     let parts = Execution { sequence_parallel: true, ..execution(2, 1, 4, 1) };
     let kept = of(", keeps_gathered: true", &parts).activations - of("", &parts).activations;
     close(kept, 4.0 * 2.0 * 128.0 * 512.0 * 2.0, 1e-9);

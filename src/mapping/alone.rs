@@ -1,8 +1,9 @@
 //! Chips that run kernel by kernel: every kernel is a partition of its own, and the order of the kernels changes no time. So
 //! the partitions need no search, and a tile count is priced without building its instance.
 
+use super::amounts::{Amounts, Choice};
 use super::degrees::Degrees;
-use super::instance::{Amounts, CAPACITY_TOLERANCE, Choice, Goal, Instance, PartitionCost};
+use super::instance::{CAPACITY_TOLERANCE, Goal, Instance, PartitionCost};
 use super::request::LeftOpen;
 use super::search::{Best, Found, Search, TIE};
 use super::sharding::Sharding;

@@ -58,7 +58,7 @@ static FUSIONS: LazyLock<Store<Fusion>> = LazyLock::new(Store::new);
 pub fn clear() {
     SHARDINGS.clear();
     FUSIONS.clear();
-    super::amounts::clear();
+    super::shelf::clear();
 }
 
 /// The elimination of a sharding problem, worked out by `solve` if it is new. What a deadline stopped is not kept.

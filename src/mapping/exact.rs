@@ -370,9 +370,9 @@ fn only_order(instance: &Instance, order: &[usize]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mapping::amounts::{Choice, build};
     use crate::mapping::degrees::assignments;
     use crate::mapping::ideals::MAX_IDEALS;
-    use crate::mapping::instance::{Choice, build};
     use crate::mapping::sharding;
     use crate::spec::Node;
     use crate::system::System;

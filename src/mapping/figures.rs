@@ -1,10 +1,11 @@
 //! The figures of a plan as the search computes them, and the closed-form bound of an assignment. (The checker derives
 //! the figures again by itself.)
 
-use super::amounts::Sums;
+use super::amounts::{self, Choice};
 use super::degrees::Degrees;
-use super::instance::{self, Choice, PartitionCost};
+use super::instance::{self, PartitionCost};
 use super::search::{Best, Search, TIE};
+use super::shelf::Sums;
 use crate::model::Strategy;
 use crate::model::collective;
 use crate::model::compute::{Tiling, gradient_bytes, tensor_bytes, weight_bytes};
@@ -163,7 +164,7 @@ impl Search<'_> {
         };
         let link_j = match self.amounts(choice) {
             Ok(amounts) => amounts.link_joules(w, self.system, &best.degrees),
-            Err(_) => instance::link_joules(w, self.system, choice),
+            Err(_) => amounts::link_joules(w, self.system, choice),
         };
         let partitions: Vec<PartitionFigures> = costs
             .iter()

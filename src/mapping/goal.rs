@@ -12,8 +12,9 @@
 //! degrees, sharding and tile count alone. Each partition's summand depends on nothing but the partition, so the shortest
 //! path is as exact for energy and cost as for time. DFModel's first schedule is not linear and is refused.
 
+use super::amounts::{self, Choice};
 use super::degrees::Degrees;
-use super::instance::{self, Choice, Goal};
+use super::instance::Goal;
 use super::request::{MapError, Objective, Request};
 use super::search::Search;
 use crate::model::Strategy;
@@ -103,7 +104,7 @@ impl Search<'_> {
         let choice = Choice { degrees, sharding, tiles, weights_on_chip: false, longest };
         let flop: f64 =
             (0..self.workload.kernels.len()).map(|k| self.kernel_flop(k, degrees, sharding[k], tiles)).sum();
-        let link_j: f64 = instance::link_joules(self.workload, self.system, choice).iter().sum();
+        let link_j: f64 = amounts::link_joules(self.workload, self.system, choice).iter().sum();
         let rest = self.whole(&self.stage(degrees, sharding, longest, 0.0), 0.0);
         rates.goal(rest + rates.second * self.waits(sharding) + rates.flop * flop + rates.link_j * link_j)
     }

@@ -6,7 +6,7 @@
 //! [`solver`] runs MILPs; [`search`] ties them together and proves the best ([`request`]: what it is asked and answers).
 
 mod alone;
-mod amounts;
+pub mod amounts;
 mod answer;
 mod attempt;
 pub mod best_first;
@@ -43,6 +43,7 @@ mod remaining;
 pub mod request;
 pub mod search;
 pub mod sharding;
+mod shelf;
 pub mod shortage;
 mod spread;
 pub mod stages;

@@ -1,7 +1,8 @@
 //! Why a point has no plan: the constraint that stands in the way where the search looked. What mends it is another question (`shortage.rs`).
 
+use super::amounts::SramShort;
 use super::degrees::Degrees;
-use super::instance::{Instance, SramShort};
+use super::instance::Instance;
 use super::record::Infeasible;
 use super::search::Search;
 use crate::model::layout::{Unshared, unshared};

@@ -17,14 +17,14 @@
 //! The bound of the answer covers assignments, microbatches, tile counts and partitions, and after step 5 all shardings.
 //! Smallest tile counts win ties. Seconds are a limit of the whole search: it ends with the best plan it has.
 
-use super::amounts::Shelf;
+use super::amounts::{Amounts, Choice, SramShort, may_keep_weights};
 pub use super::answer::winner_model;
 use super::blocks;
 use super::degrees::{Degrees, assignments};
 use super::first_pass::Tried;
 use super::goal;
 use super::ideals::Ideals;
-use super::instance::{Amounts, Choice, Instance, SramShort, may_keep_weights};
+use super::instance::Instance;
 use super::joint;
 use super::record::Infeasible;
 pub use super::request::{
@@ -32,6 +32,7 @@ pub use super::request::{
 };
 use super::request::{Known, LeftOpen};
 use super::sharding::Sharding;
+use super::shelf::Shelf;
 use super::shortage;
 use super::solver::Limits;
 use super::wide;

@@ -114,15 +114,15 @@ pub struct File {
     pub remarks: Vec<String>,
 }
 
-/// Where a quote opens that nothing closes: only at the beginning of a field does one open, and two inside are one of the text.
-fn unclosed_quote(bytes: &[u8]) -> Option<usize> {
-    let (mut open, mut closed, mut begins) = (None, None, true);
+/// Whether a quote opens, in the last record, that nothing closes: only at the beginning of a field does one open, and two inside are one of the text.
+fn unclosed_quote(bytes: &[u8]) -> bool {
+    let (mut open, mut closed, mut begins) = (false, None, true);
     for (at, byte) in bytes.iter().enumerate() {
         match (byte, open) {
-            (b'"', None) if begins => open = Some(at),
+            (b'"', false) if begins => open = true,
             // The second of two opens again what the first closed.
-            (b'"', Some(_)) => (open, closed) = (None, Some(at + 1)),
-            (b'"', None) if closed == Some(at) => open = Some(at),
+            (b'"', true) => (open, closed) = (false, Some(at + 1)),
+            (b'"', false) if closed == Some(at) => open = true,
             _ => {}
         }
         begins = matches!(byte, b',' | b'\n' | b'\r');
@@ -182,14 +182,14 @@ pub fn read(file: &str, bytes: &[u8]) -> Result<File, Faults> {
     let (mut rows, mut refused) = (Vec::new(), Vec::new());
     let mut lines = Lines { bytes, at: 0, line: 1 };
     let open = unclosed_quote(bytes);
-    for record in reader.byte_records() {
+    let mut records = reader.byte_records().peekable();
+    while let Some(record) = records.next() {
         let record = record.map_err(|e| one(e.to_string()))?;
-        let begins = record.position().map_or(0, csv::Position::byte) as usize;
-        let line = lines.of(begins);
+        let line = lines.of(record.position().map_or(0, csv::Position::byte) as usize);
         let mut refuse = |id: &str, reasons| {
             refused.push(Refused { at: format!("{file}:{line}"), id: id.to_string(), reasons });
         };
-        if open.is_some_and(|at| at >= begins) {
+        if open && records.peek().is_none() {
             refuse("", vec!["a quote (\") opens here that nothing closes: all that follows is one field".into()]);
             continue;
         }

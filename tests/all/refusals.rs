@@ -46,6 +46,38 @@ fn a_study_refuses_what_it_would_not_obey() {
     assert!(rows.iter().all(|row| !row.contains("failed")) && !said.contains("rows of two kinds"), "{rows:?} {said}");
 }
 
+/// Where every kernel is a partition, pins say at most in which order they run.
+#[test]
+fn pins_that_cannot_be_are_refused_with_the_reason() {
+    let scratch = Scratch::new("refusals_pins");
+    let said = |pins: &str| {
+        let graph = "{kind: graph, name: two, source: test, global_batch: 8, inputs: [{name: x, rows: 64, cols: 64}], outputs: [z], kernels: [\
+             {name: a, op: gemm_weight, m: 64, k: 64, n: 64, rhs: x, output: y}, {name: b, op: gemm_weight, m: 64, k: 64, n: 64, rhs: y, output: z}]}";
+        scratch.write("w.yaml", graph);
+        let system = catalogue("h100-dgx-8.yaml");
+        scratch.write(
+            "s.yaml",
+            &format!(
+                "name: pins\nsource: test\nworkload: w.yaml\nsystem: {system}\naxes:\n  - {{ name: bw, field: system.memory.bandwidth, values: [1 TB/s] }}\n\
+                 solve: {{ partitions: {pins} }}\n"
+            ),
+        );
+        let _ = std::fs::remove_dir_all(scratch.0.join("out"));
+        scratch.run(&["study", "run", "s.yaml", "--no-plots", "--out", "out"]);
+        scratch.read("out/results.csv").lines().nth(1).unwrap_or_default().to_string()
+    };
+    let in_order = said("{ a: 0, b: 1 }");
+    assert!(in_order.contains("optimal"), "{in_order}");
+    for (pins, why) in [
+        ("{ b: 0 }", "b is pinned to 0, but waits for 1 others: 1 is the first that it can have"),
+        ("{ a: 1, b: 1 }", "a and b are both pinned to 1"),
+        ("{ b: 7 }", "b is pinned to 7, and the last is 1"),
+    ] {
+        let row = said(pins);
+        assert!(row.contains("failed") && row.contains(why), "{row}");
+    }
+}
+
 #[test]
 fn a_front_without_values_is_no_proof() {
     let scratch = Scratch::new("refusals_front");

@@ -3,8 +3,8 @@
 use super::cli::{base, eight_heads, json, map_small, succeed};
 use super::plans::read_plan;
 use super::scratch::Scratch;
+use flowspace::mapping::amounts::{self, Choice};
 use flowspace::mapping::degrees::Degrees;
-use flowspace::mapping::instance::{self, Choice};
 use flowspace::mapping::solver::{Limits, Milp, solve};
 use std::collections::HashMap;
 use std::process::{Command, Stdio};
@@ -136,7 +136,7 @@ fn written_models_are_the_problem() {
             weights_on_chip: d.weights_on_chip,
             longest: 1,
         };
-        let unit = instance::build(&read.workload, &read.system, choice, f64::INFINITY).unwrap().lower_bound();
+        let unit = amounts::build(&read.workload, &read.system, choice, f64::INFINITY).unwrap().lower_bound();
         let layer_s = answer["layer_s"].as_f64().unwrap();
         let ratio = solved.record.objective * unit / layer_s;
         assert!((ratio - 1.0).abs() < 1e-6, "{name}: {} x {unit} for {layer_s}", solved.record.objective);

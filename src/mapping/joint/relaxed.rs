@@ -297,9 +297,9 @@ impl<'a> Relaxation<'a> {
             .collect();
         let mut tensors = self.tensors(open, few, many);
         if self.search.rate.chooses_tiles() {
-            super::super::instance::nothing_on_chip(&mut kernels, &mut tensors);
+            super::super::amounts::nothing_on_chip(&mut kernels, &mut tensors);
         }
-        let alone = super::super::instance::buffers_alone(&tensors, kernels.len());
+        let alone = super::super::amounts::buffers_alone(&tensors, kernels.len());
         for (i, kernel) in kernels.iter_mut().enumerate() {
             let room = sram - base_sram_bytes - alone[i];
             if kernel.resident_bytes <= room * (1.0 + CAPACITY_TOLERANCE) {
