@@ -121,7 +121,8 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Deadli
     if workload.is_spread() {
         return super::spread::map(workload, system, request, clock);
     }
-    if let Some(reason) = too_few_partitions(workload, system, request) {
+    let reason = too_few_partitions(workload, system, request);
+    if let Some(reason) = reason.or_else(|| pins_not_alone(workload, system, &request.pins.partition)) {
         return Ok(Answer::Infeasible(reason));
     }
     let sizes = micro_batches(workload, system, request);
@@ -159,29 +160,32 @@ fn too_few_partitions(workload: &Workload, system: &System, request: &Request) -
 }
 
 /// Kernel by kernel every kernel is a partition, after those that it waits for: pinned partitions that cannot be.
-fn pins_not_alone(workload: &Workload, system: &System, pins: &[Option<usize>]) -> Option<String> {
-    if system.chip.0.style != Style::KernelByKernel || pins.iter().all(Option::is_none) {
+fn pins_not_alone(workload: &Workload, system: &System, pins: &[Option<usize>]) -> Option<Infeasible> {
+    let kernels = workload.kernels.len();
+    if system.chip.0.style != Style::KernelByKernel || pins.len() != kernels {
         return None;
     }
-    let said = |why: String| {
-        format!(
-            "partitions: chip {} runs kernel by kernel, so that each kernel is a partition: {why}",
-            system.chip.0.name
-        )
+    let said = |why: String| Infeasible {
+        resource: "partitions".into(),
+        needed: 1.0,
+        available: 0.0,
+        unit: "plans".into(),
+        remedy: format!("chip {} runs kernel by kernel, so that each kernel is a partition: {why}", system.chip.0.name),
+        mends: Vec::new(),
     };
-    let mut taken = vec![None; workload.kernels.len()];
+    let mut taken = vec![None; kernels];
     for ((kernel, pin), level) in workload.kernels.iter().zip(pins).zip(workload.levels()) {
         let Some(p) = *pin else { continue };
         let name = &kernel.name;
         match taken.get_mut(p) {
-            None => return Some(said(format!("{name} is pinned to {p}, and the last is {}", pins.len() - 1))),
+            None => return Some(said(format!("{name} is pinned to {p}, and the last is {}", kernels - 1))),
             Some(Some(other)) => return Some(said(format!("{other} and {name} are both pinned to {p}"))),
             Some(free) => *free = Some(name),
         }
         if p < level {
-            return Some(said(format!(
-                "{name} is pinned to {p}, but waits for {level} others: {level} is the first that it can have"
-            )));
+            let first =
+                format!("{name} is pinned to {p}, but waits for {level} others: {level} is the first that it can have");
+            return Some(said(first));
         }
     }
     None
@@ -277,9 +281,6 @@ impl<'a> Search<'a> {
         };
         fill(request.pins.sharding.len(), "sharding")?;
         fill(request.pins.partition.len(), "partition")?;
-        if let Some(fault) = pins_not_alone(workload, system, &request.pins.partition) {
-            return Err(MapError::Request(fault));
-        }
         if let Some(fault) = workload.phase_fault() {
             return Err(MapError::Request(fault.to_string()));
         }

@@ -552,6 +552,26 @@ mod tests {
         assert_eq!((hpl.rows[0].id.as_str(), hpl.rows[0].metric.clone()), ("hpl-summit", Metric::HplRate));
     }
 
+    /// What an open quote swallows is told of the row that has it, in its last column too; two quotes inside are one, and one in the middle of a field is a letter.
+    #[test]
+    fn an_open_quote_is_told() {
+        let of = |rows: &str| {
+            let file = read("a.csv", format!("id,metric,value,unit\n{rows}").as_bytes()).unwrap();
+            let refused: Vec<String> =
+                file.refused.iter().map(|r| format!("{} {}", r.at, r.reasons.join("; "))).collect();
+            (file.rows.len(), refused)
+        };
+        let said = |line: u64| {
+            vec![format!("a.csv:{line} a quote (\") opens here that nothing closes: all that follows is one field")]
+        };
+        assert_eq!(
+            of("\"a \"\"b\"\"\",iteration_time,1,s\nb,iteration_time,\"1,s\nc,iteration_time,2,s\n"),
+            (1, said(3))
+        );
+        assert_eq!(of("b,iteration_time,1,\"s\nc,iteration_time,2,s\n"), (0, said(2)));
+        assert_eq!(of("a 5\" disk\"\",iteration_time,1,s\n\"b\",iteration_time,\"2\",\"s\"\n"), (2, Vec::new()));
+    }
+
     #[test]
     fn all_faults_come_at_once_with_line_and_column_and_refuse_their_row_alone() {
         let text = "id,layers,metric,value,unit,seq_parallel\na,x,time,1,s,\na,2,tmie,-1,s,maybe\nb,2,mfu,,s,\nc,1\n,1,fits,2,bool,\ne,1,mfu,130,%,\n";

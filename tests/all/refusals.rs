@@ -74,7 +74,7 @@ fn pins_that_cannot_be_are_refused_with_the_reason() {
         ("{ b: 7 }", "b is pinned to 7, and the last is 1"),
     ] {
         let row = said(pins);
-        assert!(row.contains("failed") && row.contains(why), "{row}");
+        assert!(row.contains("infeasible") && row.contains(why), "{row}");
     }
 }
 

@@ -144,8 +144,15 @@ fn a_layer_that_differs_in_the_middle_is_a_block() {
         "{out}{err}"
     );
     let system = Path::new(env!("CARGO_MANIFEST_DIR")).join("systems/sn10-8-torus-2d.yaml").display().to_string();
-    let (code, out, err) =
-        flowspace(&["map", "--workload", &format!("trace:{name}?fold=layer"), "--system", &system, "--pp", "2"]);
+    let (code, out, err) = flowspace(&[
+        "map",
+        "--workload",
+        &format!("trace:{name}?fold=layer&word=2B"),
+        "--system",
+        &system,
+        "--pp",
+        "2",
+    ]);
     assert_eq!(code, 0, "{out}{err}");
 }
 
