@@ -1,5 +1,5 @@
 //! From decisions to the numbers of a fusion problem: what the kernels and tensors of a workload take on a system with degrees, sharding and tile count
-//! chosen, first without bandwidths and latencies ([`Amounts`]), then with them ([`Instance`]).
+//! chosen, first without bandwidths and latencies (`Amounts`), then with them ([`Instance`]).
 
 use super::alone::Alone;
 use super::degrees::Degrees;

@@ -41,7 +41,7 @@ pub struct UseCost {
     pub onchip_buffer: f64,
     /// Where it is passed on chip, the part of a pass by which this kernel begins after the one that makes it.
     pub lag: f64,
-    /// Whether each of the kernel's problems has its own part of it ([`compute::has_own_part`]).
+    /// Whether each of the kernel's problems has its own part of it ([`crate::model::compute::has_own_part`]).
     pub own_part: bool,
 }
 
