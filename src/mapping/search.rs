@@ -121,8 +121,7 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Deadli
     if workload.is_spread() {
         return super::spread::map(workload, system, request, clock);
     }
-    let reason = too_few_partitions(workload, system, request);
-    if let Some(reason) = reason.or_else(|| pins_not_alone(workload, system, &request.pins.partition)) {
+    if let Some(reason) = not_alone(workload, system, request) {
         return Ok(Answer::Infeasible(reason));
     }
     let sizes = micro_batches(workload, system, request);
@@ -142,50 +141,43 @@ fn search(workload: &Workload, system: &System, request: &Request, clock: Deadli
     }
 }
 
-/// Kernel by kernel every kernel is a partition: fewer are not possible.
-fn too_few_partitions(workload: &Workload, system: &System, request: &Request) -> Option<Infeasible> {
+/// Kernel by kernel every kernel is a partition, after those that it waits for: fewer partitions, and others for pinned kernels, are not possible.
+fn not_alone(workload: &Workload, system: &System, request: &Request) -> Option<Infeasible> {
     let (chip, kernels) = (&system.chip.0, workload.kernels.len());
-    let most = request.max_partitions.filter(|most| *most < kernels && chip.style == Style::KernelByKernel)?;
-    Some(Infeasible {
-        resource: "partitions".into(),
-        needed: kernels as f64,
-        available: most as f64,
-        unit: "partitions".into(),
-        remedy: format!(
-            "chip {} runs kernel by kernel, so that each of the {kernels} kernels is a partition",
-            chip.name
-        ),
-        mends: Vec::new(),
-    })
-}
-
-/// Kernel by kernel every kernel is a partition, after those that it waits for: pinned partitions that cannot be.
-fn pins_not_alone(workload: &Workload, system: &System, pins: &[Option<usize>]) -> Option<Infeasible> {
-    let kernels = workload.kernels.len();
-    if system.chip.0.style != Style::KernelByKernel || pins.len() != kernels {
+    if chip.style != Style::KernelByKernel {
         return None;
     }
-    let said = |why: String| Infeasible {
-        resource: "partitions".into(),
-        needed: 1.0,
-        available: 0.0,
-        unit: "plans".into(),
-        remedy: format!("chip {} runs kernel by kernel, so that each kernel is a partition: {why}", system.chip.0.name),
-        mends: Vec::new(),
+    let said = |(needed, available): (usize, usize), unit: &str, why: String| {
+        Some(Infeasible {
+            resource: "partitions".into(),
+            needed: needed as f64,
+            available: available as f64,
+            unit: unit.into(),
+            remedy: format!("chip {} runs kernel by kernel, so that {why}", chip.name),
+            mends: Vec::new(),
+        })
     };
+    if let Some(most) = request.max_partitions.filter(|most| *most < kernels) {
+        return said((kernels, most), "partitions", format!("each of the {kernels} kernels is a partition"));
+    }
+    let pins = &request.pins.partition;
+    if pins.iter().all(Option::is_none) {
+        return None;
+    }
+    let pinned = |why: String| said((1, 0), "plans", format!("each kernel is a partition: {why}"));
     let mut taken = vec![None; kernels];
     for ((kernel, pin), level) in workload.kernels.iter().zip(pins).zip(workload.levels()) {
         let Some(p) = *pin else { continue };
         let name = &kernel.name;
         match taken.get_mut(p) {
-            None => return Some(said(format!("{name} is pinned to {p}, and the last is {}", kernels - 1))),
-            Some(Some(other)) => return Some(said(format!("{other} and {name} are both pinned to {p}"))),
+            None => return pinned(format!("{name} is pinned to {p}, and the last is {}", kernels - 1)),
+            Some(Some(other)) => return pinned(format!("{other} and {name} are both pinned to {p}")),
             Some(free) => *free = Some(name),
         }
         if p < level {
-            let first =
-                format!("{name} is pinned to {p}, but waits for {level} others: {level} is the first that it can have");
-            return Some(said(first));
+            return pinned(format!(
+                "{name} is pinned to {p}, but waits for {level} others: {level} is the first that it can have"
+            ));
         }
     }
     None

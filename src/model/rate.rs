@@ -49,17 +49,23 @@ struct Waves {
     vector: f64,
 }
 
+/// How a chip computes words of one size.
+#[derive(Debug, Clone)]
+struct Way<'a> {
+    /// The chip, with the frequency at which its lanes do these words.
+    chip: Cow<'a, Chip>,
+    /// Of a chip that computes by waves.
+    waves: Option<Waves>,
+}
+
 /// How a chip computes the kernels of a workload, and what of its memory they reach.
 #[derive(Debug, Clone)]
 pub struct Rate<'a> {
-    /// With the frequency at which its lanes do the graph's words.
-    chip: Cow<'a, Chip>,
-    /// The same for other words that kernels state, where the chip has a peak for them.
-    lanes: Vec<(f64, Chip)>,
     options: &'a ModelOptions,
-    /// By waves: of the graph's words, and of each other size that kernels state, where the chip has a peak for it.
-    waves: Option<Waves>,
-    others: Vec<(f64, Waves)>,
+    /// The graph's words.
+    usual: Way<'a>,
+    /// Other words that kernels state, where the chip has a peak for them.
+    others: Vec<(f64, Way<'a>)>,
     /// DRAM traffic that kernels reach, bytes/s.
     pub dram_bytes_per_s: f64,
     /// Seconds from one partition to the next.
@@ -122,7 +128,7 @@ fn at_words<'a>(chip: &'a Chip, options: &ModelOptions, word_bytes: f64) -> Cow<
 pub fn chip_peak(chip: &Chip, options: &ModelOptions, word_bytes: f64) -> f64 {
     match chip.waves().and_then(|kernels| type_and_peak(kernels, word_bytes)) {
         Some((_, peak)) => peak,
-        None => lanes_peak(&at_words(chip, options, word_bytes), options),
+        None => lanes_peak(chip, options) * share_of_lanes(chip, options, word_bytes).unwrap_or(1.0),
     }
 }
 
@@ -163,61 +169,39 @@ pub fn fault(workload: &Workload, system: &System) -> Option<String> {
 impl<'a> Rate<'a> {
     /// Of the chips of a system with the words of a workload.
     pub fn of(workload: &Workload, system: &'a System) -> Self {
-        let kernels = system.chip.0.waves();
-        let mut rate = Self::by(kernels, system, workload.word_bytes, workload.training);
-        let (chip, options) = (&system.chip.0, &system.model);
+        let mut rate = Self::with(system, workload.word_bytes, workload.training);
         for word in workload.kernels.iter().filter_map(|k| k.word) {
-            if word == workload.word_bytes {
-                continue;
-            }
-            let known = rate.lanes.iter().any(|(w, _)| *w == word);
-            if !known && kernels.is_none() && share_of_lanes(chip, options, word).is_some() {
-                rate.lanes.push((word, at_words(chip, options, word).into_owned()));
-            }
-            let known = rate.others.iter().any(|(w, _)| *w == word);
-            if !known && kernels.is_some_and(|k| type_and_peak(k, word).is_some()) {
-                let other = Self::by(kernels, system, word, workload.training).waves;
-                rate.others.extend(other.map(|waves| (word, waves)));
+            let known = word == workload.word_bytes || rate.others.iter().any(|(w, _)| *w == word);
+            if !known && has_words(&system.chip.0, &system.model, word) {
+                rate.others.push((word, Self::with(system, word, workload.training).usual));
             }
         }
         rate
     }
 
-    /// The waves of a kernel: those of its own words; of words that the chip states no peak for (vector work alone) those of the graph.
-    fn waves_of(&self, kernel: &Kernel) -> Option<&Waves> {
+    /// The way of a kernel: that of its own words; of words that the chip states no peak for (vector work alone) that of the graph's.
+    fn way_of(&self, kernel: &Kernel) -> &Way<'a> {
         let own = kernel.word.and_then(|word| self.others.iter().find(|(w, _)| *w == word));
-        own.map(|(_, waves)| waves).or(self.waves.as_ref())
-    }
-
-    /// The chip at the words of a kernel: its own, or those of the graph where it has none or the chip no peak for them (vector work alone).
-    fn chip_of(&self, kernel: &Kernel) -> &Chip {
-        let own = kernel.word.and_then(|word| self.lanes.iter().find(|(w, _)| *w == word));
-        own.map_or(&self.chip, |(_, chip)| chip)
+        own.map_or(&self.usual, |(_, way)| way)
     }
 
     /// FLOP/s that a kernel reaches at most.
     pub fn peak(&self, kernel: &Kernel) -> f64 {
-        self.waves_of(kernel)
-            .map_or_else(|| peak(self.chip_of(kernel), kernel, self.options), |waves| waves.rate(kernel))
+        let way = self.way_of(kernel);
+        way.waves.as_ref().map_or_else(|| peak(&way.chip, kernel, self.options), |waves| waves.rate(kernel))
     }
 
     /// Of the chips of a system with words of so many bytes, in training or in the short steps of inference.
     pub fn with(system: &'a System, word_bytes: f64, training: bool) -> Self {
-        Self::by(system.chip.0.waves(), system, word_bytes, training)
-    }
-
-    fn by(kernels: Option<&Kernels>, system: &'a System, word_bytes: f64, training: bool) -> Self {
         let (chip, options) = (&system.chip.0, &system.model);
         let bandwidth = system.memory.0.bandwidth.0;
         let charged = |seconds: f64| if options.latencies == Charge::Charged { seconds } else { 0.0 };
-        let Some(kernels) = kernels else {
+        let Some(kernels) = chip.waves() else {
             let sram_bytes = if options.sram_limit == Charge::Charged { chip.sram.0 } else { f64::INFINITY };
             let launch_s = charged(chip.launch_overhead.0);
             return Self {
-                chip: at_words(chip, options, word_bytes),
-                lanes: Vec::new(),
                 options,
-                waves: None,
+                usual: Way { chip: at_words(chip, options, word_bytes), waves: None },
                 others: Vec::new(),
                 dram_bytes_per_s: bandwidth,
                 launch_s,
@@ -238,10 +222,8 @@ impl<'a> Rate<'a> {
         let waves = Waves { times, product: peak * product, batched: peak * batched, vector };
         let launch_s = charged(kernels.launch.0);
         Self {
-            chip: Cow::Borrowed(chip),
-            lanes: Vec::new(),
             options,
-            waves: Some(waves),
+            usual: Way { chip: Cow::Borrowed(chip), waves: Some(waves) },
             others: Vec::new(),
             dram_bytes_per_s,
             launch_s,
@@ -251,21 +233,22 @@ impl<'a> Rate<'a> {
 
     /// Whether kernels choose their tiles by themselves, so that the graph's tile count decides nothing.
     pub fn chooses_tiles(&self) -> bool {
-        self.waves.is_some()
+        self.usual.waves.is_some()
     }
 
     /// Whether partitions are pipelines of tiles whose filling and draining counts.
     pub fn fills(&self) -> bool {
         let counted = self.options.pipeline_filling == Charge::Charged;
-        counted && self.chip.style == Style::Dataflow && !self.chooses_tiles()
+        counted && self.usual.chip.style == Style::Dataflow && !self.chooses_tiles()
     }
 
     /// Arithmetic of a kernel under `strategy` in a group of `t` chips, for all `tiles` tiles of `samples` samples.
     pub fn compute(&self, kernel: &Kernel, strategy: Strategy, t: u64, tiles: u64, samples: f64) -> Compute {
-        if let Some(waves) = self.waves_of(kernel) {
+        let way = self.way_of(kernel);
+        if let Some(waves) = &way.waves {
             return Compute::Seconds(waves.seconds(kernel, strategy, t, samples));
         }
-        let (chip, here) = (self.chip_of(kernel), local(kernel, strategy, t, Tiling::new(tiles, self.options)));
+        let (chip, here) = (&*way.chip, local(kernel, strategy, t, Tiling::new(tiles, self.options)));
         match chip.efficiency {
             Efficiency::Constant(u) => {
                 Compute::Seconds(samples * seconds_at_efficiency(chip, kernel, &here, u.0, self.options))
@@ -279,10 +262,11 @@ impl<'a> Rate<'a> {
 
     /// Seconds of a kernel's arithmetic for one sample on one chip that nothing beats, however it is cut.
     pub fn least_seconds(&self, kernel: &Kernel) -> f64 {
-        if let Some(waves) = self.waves_of(kernel) {
+        let way = self.way_of(kernel);
+        if let Some(waves) = &way.waves {
             return kernel.flop() / waves.rate(kernel);
         }
-        let chip = self.chip_of(kernel);
+        let chip = &*way.chip;
         match (chip.efficiency, kernel.flop) {
             (Efficiency::Constant(u), _) => {
                 kernel.flop() / (self.options.precision.round(u.0) * peak(chip, kernel, self.options))
@@ -299,8 +283,9 @@ impl Rate<'_> {
     /// traffic, whichever takes longer (the roofline: Williams, Waterman and Patterson, CACM 2009). `None` where the chip states no peak for
     /// the words. Lanes and stages count at their full peak.
     pub fn roofline(&self, matrix: bool, flop: f64, bytes: f64) -> Option<f64> {
-        let lanes = || lanes_peak(&self.chip, self.options);
-        let rate = match (&self.waves, self.chip.efficiency, self.chip.vector_peak) {
+        let Way { chip, waves } = &self.usual;
+        let lanes = || lanes_peak(chip, self.options);
+        let rate = match (waves, chip.efficiency, chip.vector_peak) {
             (Some(waves), _, _) if matrix => waves.product,
             (Some(waves), _, _) => waves.vector,
             (None, efficiency, vector) => {
