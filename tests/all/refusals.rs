@@ -126,6 +126,24 @@ fn words_without_a_peak_are_refused() {
     assert!(!output.status.success() && said.contains("the chip states no peak for fp32"), "{said}");
 }
 
+/// A graph with its adjoint trains all of its weights: what is frozen is not mapped as if it were trained.
+#[test]
+fn frozen_weights_are_no_graph() {
+    let scratch = Scratch::new("refusals_frozen");
+    let mapped = |workload: &str, system: &str| {
+        scratch.write("w.yaml", workload);
+        scratch.run(&["map", "--workload", "w.yaml", "--system", &catalogue(system)])
+    };
+    for field in ["adapters: 16", "head_alone: true"] {
+        let frozen = TRAINED.replace("types:", &format!("{field}, types:"));
+        let output = mapped(&frozen, "sn40l-8.yaml");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && said.contains("training beside frozen weights"), "{said}");
+        assert_eq!(mapped(&frozen, "h100-dgx-8.yaml").status.code(), Some(0));
+    }
+    assert_eq!(mapped(TRAINED, "sn40l-8.yaml").status.code(), Some(0));
+}
+
 #[test]
 fn what_is_not_stated_is_not_summed() {
     let scratch = Scratch::new("refusals_money");

@@ -36,11 +36,7 @@ impl LanguageModel {
     /// [`Problem`]s that name the field of `node` which is too large for a chain of blocks.
     pub fn build(&self, node: &Node) -> Result<Workload, Vec<Problem>> {
         self.chain().map_err(|message| {
-            let field = match () {
-                () if self.encoder_layers.is_some() => "encoder_layers",
-                () if self.without_graph() => "position",
-                () => "layers",
-            };
+            let field = self.without_graph().unwrap_or("layers");
             let origin = node.get(field).unwrap_or(node).origin.clone();
             vec![Problem { origin, field: field.into(), message }]
         })
@@ -59,8 +55,8 @@ impl LanguageModel {
     /// # Errors
     /// As [`Self::chain`].
     pub fn chain_of_replica(&self, ep: u64, cp: u64) -> Result<Workload, String> {
-        if self.without_graph() {
-            return Err("relative positions, encoders beside decoders and heads that score some words are described for chips that run kernel by kernel, not as graphs".into());
+        if self.without_graph().is_some() {
+            return Err("relative positions, encoders beside decoders, heads that score some words and training beside frozen weights are described for chips that run kernel by kernel, not as graphs".into());
         }
         let most = MOST_UNITS - 2;
         if self.layers > most {
@@ -69,8 +65,17 @@ impl LanguageModel {
         Ok(self.replica(AttentionCount::Masked, ep, cp))
     }
 
-    fn without_graph(&self) -> bool {
-        self.position == Position::Relative || self.scored_words.is_some() || self.encoder_layers.is_some()
+    /// The field that no graph describes.
+    fn without_graph(&self) -> Option<&'static str> {
+        let fields = [
+            ("encoder_layers", self.encoder_layers.is_some()),
+            ("position", self.position == Position::Relative),
+            ("scored_words", self.scored_words.is_some()),
+            // A graph with its adjoint trains all of its weights.
+            ("adapters", self.pass == ModelPass::Training && self.adapters.is_some()),
+            ("head_alone", self.pass == ModelPass::Training && self.head_alone),
+        ];
+        fields.into_iter().find(|(_, is)| *is).map(|(field, _)| field)
     }
 
     /// The same with attention over what the mask leaves, or over the whole square, as software computes it that masks scores after the product.
