@@ -8,7 +8,7 @@ use super::super::sharding::Problem;
 use super::alone::{Alone, Priced};
 use super::relaxed::Relaxation;
 use super::separable::SHARES;
-use super::{Bounds, Context, Set};
+use super::{Bounds, Context, Set, Split};
 use crate::model::Strategy;
 
 /// Prices of memory that are tried for all shardings, and for a set of them.
@@ -78,12 +78,12 @@ impl Bounds for KernelByKernel {
         &self.starts
     }
 
-    fn children(&self, set: &Set, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Vec<Set>, MapError> {
+    fn split(&self, set: &Set, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Split, MapError> {
         if set.tiles.len() > 1 {
-            return Ok(set.split_tiles());
+            return Ok(Split::Sets(set.split_tiles()));
         }
         let shares = set.byte_price.map_or(0, |(_, shares)| shares);
-        Ok(self.alone.split(&set.open, shares).map_or(Vec::new(), |k| set.split(k)))
+        Ok(Split::Kernels(self.alone.split(&set.open, shares).into_iter().collect()))
     }
 
     /// Its least sum is what it takes.

@@ -12,12 +12,13 @@
 //!
 //! A node whose bound does not beat the best plan found is closed; so is one whose weights, states and activations do
 //! not fit the DRAM under any of its shardings. Of any other one sharding is evaluated exactly (the one of the least sum),
-//! and it is split: by the strategies of a kernel, or by tile count. The node with the least bound goes first, so that when
+//! and it is split: by the strategies of a kernel ([`branching`]), or by tile count. The node with the least bound goes first, so that when
 //! the search is stopped its bound is the one of the whole. When none is left, the best plan is the optimum over all
 //! shardings, tile counts and partitions of the assignment.
 
 mod alone;
 mod alone_bounds;
+mod branching;
 mod filling;
 mod links;
 mod of_blocks;
@@ -37,6 +38,7 @@ use crate::model::layout::{Layout, strategies};
 use crate::system::Style;
 use crate::system::options::Layouts;
 use alone_bounds::KernelByKernel;
+use branching::Gains;
 use filling::Filling;
 use relaxed::{Open, Relaxation};
 use std::collections::{BTreeMap, BinaryHeap};
@@ -52,6 +54,9 @@ const MOST_TILE_COUNTS: usize = 64;
 
 /// The part of a gap that may be left of it where more sets are worth it.
 const CLOSES: f64 = 0.99;
+
+/// Sets that must be left for a kernel to be looked for by trying some.
+const WORTH_TRYING: u64 = 32;
 
 /// How the search of an assignment ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -99,6 +104,14 @@ impl Set {
     }
 }
 
+/// How a set is split.
+enum Split {
+    /// In these.
+    Sets(Vec<Set>),
+    /// By the strategies of one of these kernels, the likeliest first.
+    Kernels(Vec<usize>),
+}
+
 /// How sets of shardings are bounded.
 trait Bounds {
     /// Whether sets smaller than the whole are out of reach.
@@ -119,17 +132,17 @@ trait Bounds {
     /// Shardings that leave room in the DRAM, as far as sums over the kernels tell, the one that holds least the last.
     fn starts(&self) -> &[Vec<Strategy>];
 
-    /// The parts of a set that is not closed, of which `sharding` was evaluated.
+    /// How a set that is not closed, of which `sharding` was evaluated, is split.
     ///
     /// # Errors
     /// Of a failing solver.
-    fn children(
+    fn split(
         &self,
         set: &Set,
         sharding: &[Strategy],
         best: f64,
         context: &mut Context<'_>,
-    ) -> Result<Vec<Set>, MapError>;
+    ) -> Result<Split, MapError>;
 
     /// Whether a sharding is worth evaluating at the tile counts of a set.
     ///
@@ -279,6 +292,7 @@ impl<'a> Joint<'a> {
         let mut evaluated: BTreeMap<Vec<Strategy>, Vec<Vec<usize>>> = BTreeMap::from([(seen, vec![all.clone()])]);
         let mut heap = BinaryHeap::new();
         let mut made = 0;
+        let mut gains = Gains::new(self.root.len());
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
         let root = Set {
             open: self.root.clone(),
@@ -318,13 +332,46 @@ impl<'a> Joint<'a> {
             if single || node.bound >= best * (1.0 - TIE) {
                 continue;
             }
-            for mut set in self.bounds.children(&node.set, &sharding, best, context)? {
+            let sets = match self.bounds.split(&node.set, &sharding, best, context)? {
+                Split::Sets(sets) => sets,
+                Split::Kernels(kernels) => {
+                    let k = self.kernel(&node, &kernels, best, context, &mut gains)?;
+                    k.map_or(Vec::new(), |k| node.set.split(k))
+                }
+            };
+            for mut set in sets {
                 if prune(&self.links, &self.root, &mut set.open) {
                     self.push(set, node.bound, best, &mut heap, &mut made, context)?;
                 }
             }
         }
         Ok(Ended::Closed)
+    }
+
+    /// The kernel that a set is split by.
+    fn kernel(
+        &self,
+        node: &Node,
+        kernels: &[usize],
+        best: f64,
+        context: &mut Context<'_>,
+        gains: &mut Gains,
+    ) -> Result<Option<usize>, MapError> {
+        if kernels.len() <= 1 || !best.is_finite() || *context.nodes_left < WORTH_TRYING {
+            return Ok(kernels.first().copied());
+        }
+        let gap = best - node.bound;
+        gains.best(kernels, |k| {
+            let mut closes = Vec::with_capacity(node.set.open[k].len());
+            for mut part in node.set.split(k) {
+                let bound = match prune(&self.links, &self.root, &mut part.open) {
+                    true => self.bounds.bound(&mut part, best, context)?,
+                    false => None,
+                };
+                closes.push(bound.map_or(1.0, |(bound, _)| ((bound - node.bound) / gap).clamp(0.0, 1.0)));
+            }
+            Ok(closes)
+        })
     }
 
     /// Bounds a set and keeps it where it may still win.

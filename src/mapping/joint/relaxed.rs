@@ -23,6 +23,7 @@ use crate::model::schedule::{Stage, microbatches, samples_per_pass};
 use crate::system::Style;
 use crate::system::options::{Charge, Fanout, Layouts, MemoryState, Phases, Pipeline, WeightTraffic};
 use crate::workload::{Axis, Kernel, Op, Phase, Tensor, Use};
+use std::cell::OnceCell;
 
 /// Strategies still open to each kernel.
 pub type Open = Vec<Vec<Strategy>>;
@@ -47,6 +48,8 @@ pub struct Relaxation<'a> {
     longest: (u64, u64),
     /// What a layer pass counts in the objective, where the longest stage is the shortest that it may be.
     pub(super) rates: Rates,
+    /// By kernel and strategy: what [`Self::held_by`] counts for each layer and for each copy.
+    held: Vec<[OnceCell<(f64, f64)>; Strategy::ALL.len()]>,
 }
 
 impl<'a> Relaxation<'a> {
@@ -73,6 +76,7 @@ impl<'a> Relaxation<'a> {
             passes: microbatches(w, options, degrees.dp),
             longest,
             rates: search.rates(degrees, longest.0),
+            held: vec![Default::default(); w.kernels.len()],
         }
     }
 
@@ -140,6 +144,12 @@ impl<'a> Relaxation<'a> {
     /// Bytes in a chip's DRAM that a kernel's strategy decides: its weight with gradients, states and caches, so many layers
     /// of them, and so often what one microbatch keeps of its result for the backward pass.
     pub fn held_by(&self, i: usize, s: Strategy, (layers, copies): (f64, f64)) -> f64 {
+        let (of_layer, of_copy) = *self.held[i][s as usize].get_or_init(|| self.held(i, s));
+        of_layer * layers + of_copy * copies
+    }
+
+    /// The bytes of a layer and of a copy.
+    fn held(&self, i: usize, s: Strategy) -> (f64, f64) {
         let (w, options, t) = (self.search.workload, &self.search.system.model, self.degrees.tp);
         let (k, word) = (self.kernel(i), w.word_bytes);
         let full = options.memory_state == MemoryState::Full;
@@ -150,24 +160,23 @@ impl<'a> Relaxation<'a> {
         let gradients = if training { gradient_bytes(k, s, t, word) } else { 0.0 };
         let samples = w.global_batch.div_ceil(self.degrees.dp.max(1)) as f64;
         let caches = if full { k.cache_bytes / extra_dram_share(k, s, t) * samples } else { 0.0 };
-        let mut bytes = (weights + gradients + caches) * layers;
-        if training && k.phase == Phase::Forward {
-            let kept: f64 = self.made[i]
+        let kept: f64 = if training && k.phase == Phase::Forward {
+            self.made[i]
                 .iter()
                 .map(|id| &w.tensors[*id])
                 .filter(|tensor| tensor.consumers.iter().any(|u| self.kernel(u.kernel).phase != Phase::Forward))
                 .map(|tensor| self.bytes(tensor, produced(s, self.layouts()), 1).0)
-                .sum();
-            bytes += kept * w.micro_batch as f64 * copies;
+                .sum()
         } else if training {
             // What is handed on and kept counts with the first of its readers in the backward pass: as the widest wants it, so no less.
             let first = |tensor: &&Tensor| kept_readers(w, tensor).next().is_some_and(|u| u.kernel == i);
             let of =
                 |tensor: &Tensor| kept_readers(w, tensor).next().map(|u| self.bytes(tensor, self.wanted(u, s), 1).0);
-            let kept: f64 = w.tensors.iter().filter(first).filter_map(of).sum();
-            bytes += kept * w.micro_batch as f64 * copies;
-        }
-        bytes
+            w.tensors.iter().filter(first).filter_map(of).sum()
+        } else {
+            0.0
+        };
+        (weights + gradients + caches, kept * w.micro_batch as f64)
     }
 
     /// Bytes that wait in a chip's DRAM between the passes, whatever the partitions, as far as a kernel's strategy decides them: all that

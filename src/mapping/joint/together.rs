@@ -14,7 +14,7 @@ use super::super::wide;
 use super::filling::Filling;
 use super::relaxed::{Open, Relaxation};
 use super::separable::{self, Conversions, Own, Separable};
-use super::{Bounds, Context, MOST_KERNELS, MOST_TILE_COUNTS, Set};
+use super::{Bounds, Context, MOST_KERNELS, MOST_TILE_COUNTS, Set, Split};
 use crate::deadline::Deadline;
 use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
@@ -38,6 +38,12 @@ const TILES_AGAIN: usize = 4;
 /// So many that are left are told apart.
 const FEW_TILE_COUNTS: usize = 2;
 
+/// Looks at them that left out none, after which most are passed over.
+const LOOKS_IN_VAIN: u32 = 4;
+
+/// One in so many is taken then.
+const LOOKS_THEN: u32 = 8;
+
 /// The bounds of one assignment.
 pub struct Together<'a> {
     search: &'a Search<'a>,
@@ -52,6 +58,8 @@ pub struct Together<'a> {
     given_up: Cell<u32>,
     /// Searches over ideals as they are reached of problems whose pipelines fill.
     that_fill: Cell<u32>,
+    /// Looks at tile counts one by one that left out none, since one did.
+    looks_in_vain: Cell<u32>,
     /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
     least_forward: [OnceCell<Option<f64>>; 2],
 }
@@ -97,8 +105,20 @@ impl<'a> Together<'a> {
         separable.add_waits(&search.request.waits);
         separable.tune(&root, ROUNDS);
         let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
-        let (given_up, that_fill) = (Cell::new(0), Cell::new(0));
-        Some(Self { search, relaxation, separable, tiles, modes, root, ideals, given_up, that_fill, least_forward })
+        let (given_up, that_fill, looks_in_vain) = (Cell::new(0), Cell::new(0), Cell::new(0));
+        Some(Self {
+            search,
+            relaxation,
+            separable,
+            tiles,
+            modes,
+            root,
+            ideals,
+            given_up,
+            that_fill,
+            looks_in_vain,
+            least_forward,
+        })
     }
 
     /// Whether a shortest path over ideals is out of reach.
@@ -259,6 +279,16 @@ impl<'a> Together<'a> {
         if least.is_finite() { second * (least - launches).max(0.0) } else { 0.0 }
     }
 
+    /// Whether it is time to look at the tile counts of a set one by one.
+    fn is_time_for_tiles(&self, set: &Set) -> bool {
+        if !(2..=MOST_TILE_COUNTS).contains(&set.tiles.len()) || !set.depth.is_multiple_of(TILES_AGAIN) {
+            return false;
+        }
+        let in_vain = self.looks_in_vain.get();
+        self.looks_in_vain.set(in_vain.saturating_add(1));
+        in_vain < LOOKS_IN_VAIN || in_vain.is_multiple_of(LOOKS_THEN)
+    }
+
     /// The tile counts at which some sharding of a set may beat `best`.
     fn tiles_left(&self, set: &Set, best: f64, context: &mut Context<'_>) -> Result<Vec<usize>, MapError> {
         let stage = self.relaxation.stage(&set.open);
@@ -281,16 +311,18 @@ impl<'a> Together<'a> {
         self.search.whole(stage, layer) * (1.0 - TIE * 1e-3)
     }
 
-    /// The kernel to split a node at: of those with a choice the one whose costs, and those of its tensors, are furthest
-    /// below what they are under `sharding`.
-    fn split(&self, open: &Open, ends: (u64, u64), sharding: &[Strategy]) -> usize {
-        let most = (0..open.len()).max_by_key(|k| (open[*k].len(), usize::MAX - k)).unwrap_or(0);
+    /// The kernels with a choice, those first whose costs, and those of their tensors, are furthest below what they are under `sharding`.
+    fn kernels(&self, open: &Open, ends: (u64, u64), sharding: &[Strategy]) -> Vec<usize> {
+        let mut with_choice: Vec<usize> = (0..open.len()).filter(|k| open[*k].len() > 1).collect();
         let one: Open = sharding.iter().map(|s| vec![*s]).collect();
         let mode = self.modes.len() > 1;
         let of = |open: &Open| {
             self.relaxation.instance(open, ends, mode).or_else(|| self.relaxation.instance(open, ends, false))
         };
-        let (Some(low), Some(high)) = (of(open), of(&one)) else { return most };
+        let (Some(low), Some(high)) = (of(open), of(&one)) else {
+            with_choice.sort_by_key(|k| std::cmp::Reverse(open[*k].len()));
+            return with_choice;
+        };
         let mut score = vec![0.0; open.len()];
         // A byte of SRAM is worth as much of the layer's time as it is of the SRAM.
         let by_sram = if low.sram_bytes.is_finite() { high.least_value() / low.sram_bytes } else { 0.0 };
@@ -323,8 +355,8 @@ impl<'a> Together<'a> {
                 score[p] += paid[u.kernel].max(0.0) * 0.5;
             }
         }
-        let open_ones = (0..open.len()).filter(|k| open[*k].len() > 1);
-        open_ones.max_by(|a, b| score[*a].total_cmp(&score[*b]).then(b.cmp(a))).unwrap_or(most)
+        with_choice.sort_by(|a, b| score[*b].total_cmp(&score[*a]));
+        with_choice
     }
 }
 
@@ -364,23 +396,26 @@ impl Bounds for Together<'_> {
         self.separable.starts()
     }
 
-    fn children(
+    fn split(
         &self,
         set: &Set,
         sharding: &[Strategy],
         best: f64,
         context: &mut Context<'_>,
-    ) -> Result<Vec<Set>, MapError> {
+    ) -> Result<Split, MapError> {
         let mut set = set.clone();
         // What one tile count saves in time another saves in SRAM: a bound for all is below that of each.
-        if (2..=MOST_TILE_COUNTS).contains(&set.tiles.len()) && set.depth.is_multiple_of(TILES_AGAIN) {
+        if self.is_time_for_tiles(&set) {
+            let all = set.tiles.len();
             set.tiles = self.tiles_left(&set, best, context)?;
+            if set.tiles.len() < all {
+                self.looks_in_vain.set(0);
+            }
             if set.tiles.len() <= FEW_TILE_COUNTS {
-                return Ok(set.split_tiles());
+                return Ok(Split::Sets(set.split_tiles()));
             }
         }
-        let k = self.split(&set.open, self.ends(&set.tiles), sharding);
-        Ok(set.split(k))
+        Ok(Split::Kernels(self.kernels(&set.open, self.ends(&set.tiles), sharding)))
     }
 
     /// By its own relaxation.
