@@ -196,7 +196,7 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     }
     let (model, system) = match (read_model(&workload), system) {
         (Some(model), system) if system.chip.0.kernels.is_some() && model.pass == ModelPass::Inference => {
-            let refused = refused_options(args).or_else(|| refused_money(args));
+            let refused = refused_options(args).or_else(|| refused_in_serving(args));
             if let Some(refused) = refused.or_else(|| args.execution.refused_in_serving(args)) {
                 return Some(Err(refused));
             }
@@ -271,14 +271,17 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
     })
 }
 
-/// Options of energy and money, which serving does not count yet.
-fn refused_money(args: &MapArgs) -> Option<Failure> {
-    let all = [("--objective", args.objective != Objective::Time), ("--run", args.run.is_some())];
-    let given: Vec<&str> = all.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
-    (!given.is_empty()).then(|| {
-        let names = given.join(", ");
+/// Options of money and goals that say nothing of serving, or two things.
+fn refused_in_serving(args: &MapArgs) -> Option<Failure> {
+    if args.run.is_some() {
+        return Some(Failure::input(
+            "--run: the length of a training; what a batch that is served takes and costs is counted by batch, request and token",
+        ));
+    }
+    (args.objective != Objective::Time && args.inference.goal.is_some()).then(|| {
         Failure::input(format!(
-            "{names}: of graphs and of training; serving is searched for time and rate, and its energy is not counted"
+            "--goal beside --objective {}: a goal is of the objective time; the best of energy and of cost takes least of it by token",
+            args.objective
         ))
     })
 }

@@ -433,6 +433,7 @@ pub const COLUMNS: &[Column] = &[
     plan("generated_per_s_per_chip", "Serving: the same by chip.", |_, _| f64::NAN).higher(),
     plan("generated_per_s_per_usd", "Serving: the same by dollar of price.", |_, _| f64::NAN).higher(),
     plan("generated_per_s_per_w", "Serving: the same by watt at full use.", |_, _| f64::NAN).higher(),
+    plan("j_per_generated_token", "Serving: energy of the batch by generated token.", |_, _| f64::NAN).lower(),
     plan_text("place_cores_name", "Placements: name of the cores.", |_, _| String::new()),
     plan("place_cores", "Placements: cores there are.", |_, _| f64::NAN),
     plan("place_cores_used", "Placements: cores that hold an actor.", |_, _| f64::NAN).lower(),

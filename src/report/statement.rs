@@ -308,8 +308,8 @@ pub fn of_given_execution(system: &System, with_mapping: bool) -> String {
     }
 }
 
-/// Of layouts for serving a language model.
-pub fn of_serving(outcome: &inference::Outcome, goal: &str, seconds: Option<f64>) -> String {
+/// Of layouts for serving a language model; `(better, what)` is sought.
+pub fn of_serving(outcome: &inference::Outcome, (better, what): (&str, &str), seconds: Option<f64>) -> String {
     let all = outcome.predicted + outcome.out_of_memory;
     match outcome.best {
         _ if outcome.stopped => format!(
@@ -317,7 +317,7 @@ pub fn of_serving(outcome: &inference::Outcome, goal: &str, seconds: Option<f64>
             stopped(seconds)
         ),
         Some(_) => format!(
-            "Optimal: of all {all} layouts and batches none has a better {goal} ({} keep to the limits, {} do not fit).",
+            "Optimal: of all {all} layouts and batches none has a {better} {what} ({} keep to the limits, {} do not fit).",
             outcome.within_limits, outcome.out_of_memory
         ),
         None => format!(

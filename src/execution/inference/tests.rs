@@ -1,6 +1,7 @@
 //! Closed forms by hand on a chip of 8 B/s, and what must hold of every system.
 
 use super::search::{Goal, layouts};
+use crate::execution::search::Aim;
 use super::*;
 use crate::spec::{Node, Reader};
 use crate::system::System;
@@ -301,7 +302,7 @@ fn one_chip_needs_no_network() {
 }
 
 fn wanted(batches: Vec<u64>, goal: Goal) -> Wanted {
-    Wanted { tp: None, pp: None, dp: None, ep: None, batches, limits: Limits::default(), goal }
+    Wanted { tp: None, pp: None, dp: None, ep: None, batches, limits: Limits::default(), goal, aim: Aim::TIME }
 }
 
 #[test]
