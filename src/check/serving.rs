@@ -488,7 +488,7 @@ impl<'a> Served<'a> {
         let steps = model.generated.unwrap_or(0).saturating_sub(1);
         let (prompts, mut used) = pass(each * model.seq as f64, Work::Prompt);
         let host = s.step.0 + n as f64 * s.step_sequence.0;
-        let room = s.reserved(model.seq + model.generated.unwrap_or(0)) as f64;
+        let room = s.reserved(model.seq.saturating_add(model.generated.unwrap_or(0))) as f64;
         let fixed = matches!(s.cache, CacheLayout::Compiled | CacheLayout::Static);
         let step = |seen: f64| pass(each, Work::Token(seen, if fixed { room } else { seen }));
         let (mean, of_step) = step(self.seen(steps, 1));
@@ -537,7 +537,7 @@ impl<'a> Served<'a> {
             layers + word * (begin + if last { (own_head + p.final_norm) / t } else { 0.0 })
         });
         let weights = fullest.fold(0.0, f64::max);
-        let tokens = model.seq + model.generated.unwrap_or(0);
+        let tokens = model.seq.saturating_add(model.generated.unwrap_or(0));
         let room = s.reserved(tokens) as f64;
         let windowed = |window: u64| if s.cache == CacheLayout::Compiled { room } else { room.min(window as f64) };
         let kept = model.over_layers(|| room, windowed);
