@@ -68,7 +68,7 @@ impl Figures {
 /// [`CheckError`]: rules that its decisions break, or the first figure that differs by more than [`TOLERANCE`].
 pub fn verify(system: &System, model: &LanguageModel, p: &Prediction) -> Result<Figures, CheckError> {
     let derived = derive(system, model, p.layout, p.batch, p.wave).map_err(CheckError::Violations)?;
-    let (said, parts) = (p.energy.parts(), derived.energy.parts());
+    let (said, used) = (p.energy.used, derived.energy.used);
     for (what, plan, derived) in [
         ("ttft_s", p.ttft_s, derived.ttft_s[0]),
         ("last_ttft_s", p.last_ttft_s, derived.ttft_s[1]),
@@ -82,10 +82,11 @@ pub fn verify(system: &System, model: &LanguageModel, p: &Prediction) -> Result<
         ("bytes of buffers", p.memory.buffers, derived.memory.buffers),
         ("sequences at once", p.at_once as f64, derived.at_once[0] as f64),
         ("waves", p.waves as f64, derived.at_once[1] as f64),
-        ("energy of chips", said.chips, parts.chips),
-        ("energy of memories", said.memory, parts.memory),
-        ("energy of links", said.links, parts.links),
-        ("energy of switches", said.switches, parts.switches),
+        ("idle energy", p.energy.idle.total(), derived.energy.idle.total()),
+        ("energy used by chips", said.chips, used.chips),
+        ("energy used by memories", said.memory, used.memory),
+        ("energy used by links", said.links, used.links),
+        ("energy used by switches", said.switches, used.switches),
     ] {
         if !agree(plan, derived, TOLERANCE) {
             return Err(CheckError::Mismatch { what: what.into(), plan, derived });
@@ -314,9 +315,13 @@ impl<'a> Served<'a> {
             return Call::default();
         }
         let group = self.machine.group(tp, 1);
+        let by_links = self.machine.line(Traffic::AllReduce, tp, 1).at(bytes) + self.serving.all_reduce.0;
         let seconds = match &self.serving.collectives {
-            Some(library) => collective::by_library(&group, library, 2.0, bytes, true),
-            None => self.machine.line(Traffic::AllReduce, tp, 1).at(bytes) + self.serving.all_reduce.0,
+            Some(library) => {
+                let called = collective::by_library(&group, library, 2.0, bytes, true);
+                if self.machine.ideal { called.min(by_links) } else { called }
+            }
+            None => by_links,
         };
         Call { times: 2.0, seconds, link_j: moved_j(CollectiveKind::AllReduce, &group, bytes), ..Call::default() }
     }
@@ -390,6 +395,7 @@ impl<'a> Served<'a> {
         list.push(self.all_reduce(rows * h * word));
         let side = (self.system.chip.0.cores as f64).sqrt();
         let to_start = match (work, s.prompt_kernel) {
+            (Work::Prompt, Some(own)) if self.machine.ideal => own.0.min(self.start()),
             (Work::Prompt, Some(own)) => own.0,
             _ => self.start(),
         };
@@ -408,7 +414,9 @@ impl<'a> Served<'a> {
     }
 
     fn start(&self) -> f64 {
-        self.serving.kernel.unwrap_or(self.kernels.launch).0
+        let launch = self.kernels.launch.0;
+        let own = self.serving.kernel.map_or(launch, |own| own.0);
+        if self.machine.ideal { own.min(launch) } else { own }
     }
 
     /// One of the stages, among which layers of both kinds are divided evenly.

@@ -100,13 +100,13 @@ impl ExecutionArgs {
     /// What serving does not decide.
     fn refused_in_serving(&self, args: &MapArgs) -> Option<Failure> {
         let mut refused = self.typed();
-        refused.retain(|option| *option != "--ep");
+        refused.retain(|option| !["--ep", "--software"].contains(option));
         if matches!(args.micro_batch, HowMany::Samples(_)) {
             refused.push("--micro-batch");
         }
         (!refused.is_empty()).then(|| {
             Failure::input(format!(
-                "{}: serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system",
+                "{}: serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system, and --software",
                 refused.join(", ")
             ))
         })

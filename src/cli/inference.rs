@@ -296,7 +296,7 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, how: &How<'_>
     out.push_str(&details(p, system));
     let account = Account::of_serving(p, system);
     out.push_str(&format!("\n{}", money::table(&account)));
-    let value = p.value(&wanted.aim.worth);
+    let value = p.value(&wanted.aim.worth) / p.tokens();
     let bound = if outcome.stopped { 0.0 } else { value };
     out.push_str(&money::running(&account, how.economics, (wanted.aim.objective, value, bound)));
     out
@@ -404,7 +404,7 @@ fn to_json(
         "goal": (wanted.aim.objective == Objective::Time).then_some(wanted.goal),
         "objective": wanted.aim.objective,
         "unit": wanted.aim.objective.unit(),
-        "value": outcome.best.as_ref().map(|p| p.value(&wanted.aim.worth)),
+        "value_by_token": outcome.best.as_ref().map(|p| p.value(&wanted.aim.worth) / p.tokens()),
         "prompt_tokens": model.seq,
         "generated_tokens": model.generated.unwrap_or(0),
         "capacity_bytes": server.machine.capacity,

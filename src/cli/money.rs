@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 pub struct Account {
     /// `an iteration` or `the batch`.
     what: &'static str,
+    /// Of what an objective is minimised: that, or `a token`.
+    minimized: &'static str,
     /// `sample` or `request`.
     each: &'static str,
     cost: ByPart,
@@ -36,6 +38,7 @@ impl Account {
         let f = &plan.figures;
         Self {
             what: "an iteration",
+            minimized: "an iteration",
             each: "sample",
             cost: f.cost,
             power: f.power,
@@ -54,6 +57,7 @@ impl Account {
     pub fn of_execution(prediction: &Prediction, model: &LanguageModel, system: &System) -> Self {
         Self {
             what: "an iteration",
+            minimized: "an iteration",
             each: "sample",
             cost: price::cost(system),
             power: price::power(system),
@@ -73,6 +77,7 @@ impl Account {
         let tokens = prediction.tokens();
         Self {
             what: "the batch",
+            minimized: "a token",
             each: "request",
             cost: price::cost(system),
             power: price::power(system),
@@ -195,7 +200,7 @@ pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized)
     if objective != Objective::Time {
         out.push_str(&format!(
             "minimized: {objective} of {what}, {value:.6e} {unit}, no mapping below {bound:.6e} {unit}\n",
-            what = f.what,
+            what = f.minimized,
             unit = objective.unit()
         ));
     }

@@ -6,7 +6,7 @@ use super::{Failure, output};
 use crate::execution::inference::file::{self, Decision, Whole};
 use crate::execution::inference::{Prediction, Server};
 use crate::plan::file::Stated;
-use crate::spec::Node;
+use crate::spec::{Node, Origin};
 use crate::system::System;
 use crate::workload::language::{LanguageModel, ModelPass};
 use std::path::Path;
@@ -46,6 +46,11 @@ pub(super) fn write(
     of: (&LanguageModel, &System),
     (workload, tree): (&Node, &Node),
 ) -> Result<(), Failure> {
-    let tree = System::inlined(tree)?;
+    let mut tree = System::inlined(tree)?;
+    // What the prediction stands for, where the command line says it.
+    if let Some(software) = of.1.software {
+        let origin = Origin::named("<command line>");
+        tree.set("software", origin.clone(), Node::scalar(software.to_string(), origin));
+    }
     output::write(path, file::write(predicted, (source, pin), of, (workload, &tree)).map_err(Failure::input)?)
 }

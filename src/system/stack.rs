@@ -387,6 +387,8 @@ impl Stack {
                 overlap_hand_over: best.overlap_hand_over || one.overlap_hand_over,
                 overlap_ep: best.overlap_ep || one.overlap_ep,
                 experts_once_a_box: best.experts_once_a_box || one.experts_once_a_box,
+                frees_gradients: best.frees_gradients || one.frees_gradients,
+                serving: Some(Serving::best_of(best.serving, one.serving)),
                 gradient_reduction: either(best.gradient_reduction, one.gradient_reduction),
                 ..best
             };

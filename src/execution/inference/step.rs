@@ -297,7 +297,8 @@ impl<'a> Steps<'a> {
             vector: vector.seconds,
             kernels: kernels
                 * match (pass, server.serving.prompt_kernel) {
-                    (Pass::Prompt, Some(own)) => own.0,
+                    (Pass::Prompt, Some(own)) if !server.machine.ideal => own.0,
+                    (Pass::Prompt, Some(own)) => own.0.min(server.kernel),
                     _ => server.kernel,
                 },
             network,

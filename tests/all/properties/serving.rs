@@ -55,7 +55,8 @@ fn model() -> impl Strategy<Value = String> {
     let generated = maybe(&["generated: 1", "generated: 2", "generated: 17", "generated: 200"]);
     (1..=6u64, attention, perceptron, ends, types, generated, 1..=70u64).prop_map(
         |(layers, attention, perceptron, ends, types, generated, seq)| {
-            let ends = if ends.is_empty() { ", head: none".to_string() } else { ends };
+            let ends = if ends.is_empty() { ", vocab: 90, head: none".to_string() } else { ends };
+            let generated = if attention.contains("causal: false") { String::new() } else { generated };
             format!(
                 "{{kind: language_model, name: m, source: test, layers: {layers}, hidden: 128, heads: 8, pass: inference, \
                  seq: {seq}, global_batch: 1{attention}{perceptron}{ends}{types}{generated}}}"
@@ -99,8 +100,9 @@ fn system() -> impl Strategy<Value = String> {
     let memory = maybe(&["energy_per_byte: 6 pJ/bit", "idle_share: 0.6"]);
     let link = maybe(&["idle_share: 0.3", "energy_per_byte: 9 pJ/bit"]);
     let stack = maybe(&["product_share: 0.8, memory_share: 0.7", "grouped_share: 0.5, expert_kernels: 3, memory_reserve: 2 MB"]);
-    (network, (chip, kernels, memory, link), stack, serving()).prop_map(
-        |((topology, sizes), (chip, kernels, memory, link), stack, serving)| {
+    let software = prop_oneof![4 => Just("stack"), 1 => Just("ideal"), 1 => Just("generic")];
+    (network, (chip, kernels, memory, link), stack, serving(), software).prop_map(
+        |((topology, sizes), (chip, kernels, memory, link), stack, serving, software)| {
             let part = "source: 'assumed: test'";
             let dimensions: Vec<String> = sizes
                 .iter()
@@ -112,15 +114,14 @@ fn system() -> impl Strategy<Value = String> {
                 })
                 .collect();
             format!(
-                "{{name: s, {part}, chip: {{name: c, {part}, style: kernel_by_kernel, cores: 9, lanes: 1, stages: 1, frequency: 1 GHz, \
+                "{{name: s, {part}, software: {software}, chip: {{name: c, {part}, style: kernel_by_kernel, cores: 9, lanes: 1, stages: 1, frequency: 1 GHz, \
                  sram: 1 MB, price: $5000, power: 300 W{chip}, kernels: {{{part}, peak: {{bf16: 4 TFLOP/s, fp8: 7 TFLOP/s, int8: 6 TFLOP/s}}, \
                  units: 6, tiles: [{{rows: 32, columns: 16, splits: 2}}, {{rows: 8, columns: 64, rate: 0.7}}], efficiency: 0.7, \
                  batched_efficiency: 0.5{kernels}}}}}, memory: {{name: d, {part}, bandwidth: 100 GB/s, capacity: 9 MB, \
                  price: $1/(GB/s), power: 0.3 W/(GB/s){memory}}}, network: {{topology: {topology}, dimensions: [{}], \
                  switch: {{name: x, {part}, price: $1/(GB/s), power: 0.5 W/(GB/s)}}}}, \
-                 stack: {{name: t, {part}{stack}, serving: {{peer_memory: 0 B{}}}}}}}",
-                dimensions.join(", "),
-                serving.replace(", peer_memory: 1 MB", "")
+                 stack: {{name: t, {part}{stack}, serving: {{pads_heads: false{serving}}}}}}}",
+                dimensions.join(", ")
             )
         },
     )
