@@ -9,6 +9,7 @@ use super::{Failure, output};
 use crate::deadline::Deadline;
 use crate::execution::search::Pins;
 use crate::execution::{Offload, Recompute, Refusal, Schedule, Zero, not_within};
+use crate::mapping::request::why_a_graph;
 use crate::mapping::executions::Executions;
 use crate::mapping::search::{Objective, Passes};
 use crate::mapping::solver::Limits;
@@ -212,11 +213,7 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
             // Options that only the mapping of a graph has take the whole model as one: 1F1B, nothing computed again, no ZeRO.
             let of_graphs = graph_options(args);
             if typed.is_empty() && system.chip.0.style == Style::Dataflow && !of_graphs.is_empty() {
-                say!(
-                    "note: {}: for graphs, so that the model is mapped as one: 1F1B, nothing computed again, no ZeRO; without it all executions are searched, \
-                     which may be faster",
-                    of_graphs.join(", ")
-                );
+                // The answer says so.
                 return None;
             }
             (model, system)
@@ -243,6 +240,14 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
 /// Whether training on a system is searched as executions: by its kernels, or by the graphs of its blocks.
 pub(super) fn executes(system: &System) -> bool {
     system.chip.0.kernels.is_some() || system.software() == Software::Free
+}
+
+/// Why a language model that gets to the mapping of graphs is one; none where the workload is something else.
+pub(super) fn taken_as_graph(args: &MapArgs, workload: &Node, system: &System) -> Option<String> {
+    is_language_model(workload).then(|| {
+        let options: Vec<String> = graph_options(args).iter().map(ToString::to_string).collect();
+        why_a_graph(&options, system)
+    })
 }
 
 /// The options given that only graphs have.

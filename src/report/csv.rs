@@ -205,6 +205,16 @@ pub const COLUMNS: &[Column] = &[
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path`, `relaxation` or `milp`.", |_, r| {
         word(&r.proof)
     }),
+    text(
+        "mapped_as",
+        "What a language model was taken for: `executions` (all of them are searched), `layouts` (that serve it) or `graph` (one graph: 1F1B, nothing computed again, no ZeRO; of serving one step of one token); empty for other workloads.",
+        |f| match f.outcome {
+            Outcome::Executed(_) => Some("executions".into()),
+            Outcome::Served(_) => Some("layouts".into()),
+            Outcome::Mapped(_, record) if record.as_graph => Some("graph".into()),
+            _ => None,
+        },
+    ),
     plan_text(
         "covers_sharding",
         "Whether the bound is over all shardings; else it holds given the sharding of each assignment.",
