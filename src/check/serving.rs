@@ -216,12 +216,8 @@ impl<'a> Served<'a> {
             None => KernelTimes::burst(kernels, &of_chip, bandwidth, 0.0),
             Some(own) => {
                 let undivided = kernels.tiles.iter().map(|tile| Tile { splits: 1, ..*tile }).collect();
-                let waits = Burst {
-                    wait: own.wait,
-                    tiles_at_once: own.tiles_at_once,
-                    vector_rows: own.vector_rows,
-                    ..of_chip
-                };
+                let waits =
+                    Burst { wait: own.wait, tiles_at_once: own.tiles_at_once, vector_rows: own.vector_rows, ..of_chip };
                 KernelTimes::burst(&Kernels { tiles: undivided, ..kernels.clone() }, &waits, bandwidth, 0.0)
             }
         };
@@ -305,7 +301,14 @@ impl<'a> Served<'a> {
             }
         };
         let flop = 2.0 * rows * seen * heads * width;
-        Call { times: 1.0, seconds: (flop / rate).max(time_bytes / bandwidth), busy: flop / rate, flop, bytes, link_j: 0.0 }
+        Call {
+            times: 1.0,
+            seconds: (flop / rate).max(time_bytes / bandwidth),
+            busy: flop / rate,
+            flop,
+            bytes,
+            link_j: 0.0,
+        }
     }
 
     /// What tensor-parallel chips add up twice a layer.
@@ -532,8 +535,10 @@ impl<'a> Served<'a> {
         let types = &model.types;
         let word = types.weights.bytes();
         let perceptron = types.perceptron.map_or(word, DataType::bytes);
-        let experts = p.expert_layer.expert * (p.expert_layer.experts / self.layout.ep as f64 + p.expert_layer.shared_experts);
-        let dense_layer = (p.dense_layer.total() - p.dense_layer.perceptron) * word + p.dense_layer.perceptron * perceptron;
+        let experts =
+            p.expert_layer.expert * (p.expert_layer.experts / self.layout.ep as f64 + p.expert_layer.shared_experts);
+        let dense_layer =
+            (p.dense_layer.total() - p.dense_layer.perceptron) * word + p.dense_layer.perceptron * perceptron;
         let expert_layer = p.expert_layer.dense() * word + experts * perceptron;
         let layers = (p.dense_layers * dense_layer + p.expert_layers * expert_layer) / pp as f64 / t;
         let divided = if s.whole_embedding && !model.tied_embeddings { 1.0 } else { t };
@@ -560,7 +565,11 @@ impl<'a> Served<'a> {
         let widest = 2.0 * model.hidden as f64 + (into * channels).max(heads) / t;
         let scores = 4.0 * n.div_ceil(pp) as f64 * model.head_outputs() as f64 / t;
         let software = self.machine.stack.memory_reserve.0 + (t - 1.0) * s.peer_memory.0;
-        Memory { weights, cache: of_layer * model.layers as f64 / pp as f64, buffers: rows * widest * a + scores + software }
+        Memory {
+            weights,
+            cache: of_layer * model.layers as f64 / pp as f64,
+            buffers: rows * widest * a + scores + software,
+        }
     }
 
     /// A replica's `sequences` in waves of `at_once`: seconds to the last wave's first tokens and to its last ones, what its chips use, the first wave.

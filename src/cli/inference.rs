@@ -6,9 +6,9 @@ use super::execution_file::{Trees, refuse_twice};
 use super::interrupt::Interrupt;
 use super::map::{Format, MapArgs};
 use super::money::stated;
+use super::money::{self, Account};
 use super::present::{align, plain, significant};
 use super::serving_file;
-use super::money::{self, Account};
 use crate::check::serving::{self, Figures};
 use crate::deadline::Deadline;
 use crate::execution::inference::file::Decision;
@@ -177,7 +177,12 @@ pub(super) fn given(p: &Prediction, model: &LanguageModel, system: &System) -> S
     let mut table = header(model);
     table.add_row(row(p, system));
     align(&mut table, &COLUMNS);
-    format!("{}{table}\n\n{}\n{}", title(model, system), details(p, system), money::table(&Account::of_serving(p, system)))
+    format!(
+        "{}{table}\n\n{}\n{}",
+        title(model, system),
+        details(p, system),
+        money::table(&Account::of_serving(p, system))
+    )
 }
 
 /// How a search ended.
@@ -388,13 +393,7 @@ fn prediction_json(p: &Prediction, system: &System, economics: &Economics) -> Va
     object
 }
 
-fn to_json(
-    outcome: &Outcome,
-    model: &LanguageModel,
-    system: &System,
-    server: &Server,
-    how: &How<'_>,
-) -> Value {
+fn to_json(outcome: &Outcome, model: &LanguageModel, system: &System, server: &Server, how: &How<'_>) -> Value {
     let wanted = how.wanted;
     json!({
         "workload": model.name,

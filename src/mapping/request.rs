@@ -11,9 +11,9 @@ use crate::model::Strategy;
 pub use crate::model::objective::Objective;
 use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::spec::nearest::meant;
-use crate::system::{Style, System};
 use crate::system::economics::Economics;
 use crate::system::options::Preset;
+use crate::system::{Style, System};
 use serde::Serialize;
 
 /// Which engine decides the fusion problem.

@@ -244,7 +244,10 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("energy_idle_j", Value::Number(|x, s| x.joules(s, |e| e.idle.total()))),
     ("mean_power_w", Value::Number(|x, s| x.joules(s, Energy::total) / x.prediction.latency_s)),
     ("j_per_sample", Value::Number(|x, s| x.joules(s, Energy::total) / x.prediction.batch as f64)),
-    ("j_per_token", Value::Number(|x, s| x.joules(s, Energy::total) / (x.prediction.tokens_per_s * x.prediction.latency_s))),
+    (
+        "j_per_token",
+        Value::Number(|x, s| x.joules(s, Energy::total) / (x.prediction.tokens_per_s * x.prediction.latency_s)),
+    ),
     ("j_per_generated_token", Value::Number(|x, s| x.joules(s, Energy::total) / (rate(x) * x.prediction.latency_s))),
     ("iteration_usd", Value::Number(|x, s| x.spent(s).total())),
     ("iteration_capital_usd", Value::Number(|x, s| x.spent(s).capital)),

@@ -3,9 +3,9 @@
 //! A stack file (`systems/stacks/*.yaml`) is one piece of software as it was run, with its calibrated times; a system names it
 //! under `stack`. Without one the software is generic ([`Stack::generic`]): what current software of that kind of chip does.
 
-use super::{Style, System};
 use super::serving::Serving;
 use super::source::{Source, check_sources};
+use super::{Style, System};
 use crate::spec::{
     Loader, Node, Reader, Value, catalogue,
     nearest::meant,

@@ -318,16 +318,13 @@ fn no_stack_beats_ideal_software() {
     let (mut trained, mut served) = (0, 0);
     for name in ["h100-dgx-8", "h200-dgx-8", "a100-40gb-4", "sn40l-8"] {
         for stack in &stacks {
-            let with = |software| System {
-                software: Some(software),
-                stack: Some(Ref(stack.clone())),
-                ..system(name)
-            };
+            let with = |software| System { software: Some(software), stack: Some(Ref(stack.clone())), ..system(name) };
             let (theirs, ideal) = (with(Software::Stack), with(Software::Ideal));
             let what = format!("{} on {name}", stack.name);
             for seq in [2048, 65_536] {
                 let model = LanguageModel { seq, layers: 4, global_batch: 16, ..shipped("llama3-8b") };
-                let pins = Pins { micro_batch: Some(1), pp: Some(1), recompute: Some(Recompute::None), ..Pins::default() };
+                let pins =
+                    Pins { micro_batch: Some(1), pp: Some(1), recompute: Some(Recompute::None), ..Pins::default() };
                 let best = |system: &System| {
                     let all = Executions::new(system, &model, &Limits::default()).unwrap();
                     all.search(&pins, Deadline::never()).unwrap().best.map(|best| best.time.total)
@@ -338,13 +335,8 @@ fn no_stack_beats_ideal_software() {
                 trained += 1;
             }
             for (seq, model) in [(1000, "llama3-8b"), (30_000, "llama3-8b"), (500, "mixtral-8x7b")] {
-                let model = LanguageModel {
-                    seq,
-                    layers: 8,
-                    pass: ModelPass::Inference,
-                    generated: Some(40),
-                    ..shipped(model)
-                };
+                let model =
+                    LanguageModel { seq, layers: 8, pass: ModelPass::Inference, generated: Some(40), ..shipped(model) };
                 let best = |system: &System| {
                     let wanted = Wanted {
                         tp: None,

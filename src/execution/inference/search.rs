@@ -7,8 +7,8 @@
 use super::{Layout, Prediction, Refusal, Server, check_degrees, predict_for};
 use crate::deadline::Deadline;
 use crate::execution::search::Aim;
-use crate::model::objective::Objective;
 use crate::model::divisors::divisors;
+use crate::model::objective::Objective;
 use crate::workload::language::LanguageModel;
 use serde::Serialize;
 

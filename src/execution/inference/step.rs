@@ -338,8 +338,7 @@ impl<'a> Steps<'a> {
         }
         let vector = self.vector(4.0 * n * words * 4.0);
         let (weights, uses) = (weights.seconds, weights.uses + vector.uses);
-        let seconds =
-            Seconds { weights, vector: vector.seconds, kernels: self.server.kernel, ..Seconds::default() };
+        let seconds = Seconds { weights, vector: vector.seconds, kernels: self.server.kernel, ..Seconds::default() };
         Spent { seconds, uses }
     }
 

@@ -1,8 +1,8 @@
 //! Closed forms by hand on a chip of 8 B/s, and what must hold of every system.
 
 use super::search::{Goal, layouts};
-use crate::execution::search::Aim;
 use super::*;
+use crate::execution::search::Aim;
 use crate::spec::{Node, Reader};
 use crate::system::System;
 use crate::workload::language::DataType;

@@ -44,7 +44,11 @@ fn model() -> impl Strategy<Value = String> {
         "experts: {count: 16, top_k: 3, ffn: 24, shared: 2, every: 2}",
         "gated: true, experts: {count: 2, top_k: 2, ffn: 64, first_dense_layers: 1}",
     ]);
-    let ends = maybe(&["vocab: 500", "vocab: 1000, tied_embeddings: true", "vocab: 300, embedding_width: 24, final_norm: false"]);
+    let ends = maybe(&[
+        "vocab: 500",
+        "vocab: 1000, tied_embeddings: true",
+        "vocab: 300, embedding_width: 24, final_norm: false",
+    ]);
     let types = maybe(&[
         "types: {weights: fp8}",
         "types: {weights: fp8, perceptron: fp8, cache: fp8}",
@@ -71,10 +75,22 @@ const SERVING: [&[&str]; 8] = [
     &["kernel: 3 us", "prompt_kernel: 9 us", "kernel: 1 us, prompt_kernel: 2 us", "layer_kernels: 3"],
     &["elementwise: 0", "elementwise: 2.5, head_share: 0.5", "routing: 3, most_routed: 8", "experts: every_token"],
     &["all_reduce: 5 us", "collectives: {least: 4 us, short_start: 5 us, short_share: 0.3, long_start: 9 us}"],
-    &["cache_efficiency: 0.7", "cache_efficiency: 0.9, grouped_cache_efficiency: 0.4", "cache_heads: {few: 12, few_rate: 1.5}"],
-    &["step: 50 us, step_sequence: 3 us", "request: 2 ms, request_peer: 1 ms", "separate_prompts: true, replica_wait: 0.3"],
+    &[
+        "cache_efficiency: 0.7",
+        "cache_efficiency: 0.9, grouped_cache_efficiency: 0.4",
+        "cache_heads: {few: 12, few_rate: 1.5}",
+    ],
+    &[
+        "step: 50 us, step_sequence: 3 us",
+        "request: 2 ms, request_peer: 1 ms",
+        "separate_prompts: true, replica_wait: 0.3",
+    ],
     &["overlapped_stages: false", "whole_contexts: true", "whole_embedding: true, peer_memory: 1 MB"],
-    &["mesh: {token: 1 us, prompt: 3 ns, prompt_far: 2 us}", "waiting: {wait: 4 ns, vector_rows: 4}", "most_tokens: 20, cache_share: 0.5"],
+    &[
+        "mesh: {token: 1 us, prompt: 3 ns, prompt_far: 2 us}",
+        "waiting: {wait: 4 ns, vector_rows: 4}",
+        "most_tokens: 20, cache_share: 0.5",
+    ],
 ];
 
 fn serving() -> impl Strategy<Value = String> {
@@ -99,7 +115,10 @@ fn system() -> impl Strategy<Value = String> {
     ]);
     let memory = maybe(&["energy_per_byte: 6 pJ/bit", "idle_share: 0.6"]);
     let link = maybe(&["idle_share: 0.3", "energy_per_byte: 9 pJ/bit"]);
-    let stack = maybe(&["product_share: 0.8, memory_share: 0.7", "grouped_share: 0.5, expert_kernels: 3, memory_reserve: 2 MB"]);
+    let stack = maybe(&[
+        "product_share: 0.8, memory_share: 0.7",
+        "grouped_share: 0.5, expert_kernels: 3, memory_reserve: 2 MB",
+    ]);
     let software = prop_oneof![4 => Just("stack"), 1 => Just("ideal"), 1 => Just("generic")];
     (network, (chip, kernels, memory, link), stack, serving(), software).prop_map(
         |((topology, sizes), (chip, kernels, memory, link), stack, serving, software)| {
@@ -142,34 +161,38 @@ fn free(batches: Vec<u64>, aim: Aim) -> Wanted {
 #[test]
 fn what_is_predicted_is_derived() {
     let tally = Tally::default();
-    check(1500, &(model(), system(), any::<prop::sample::Index>(), 1..=40u64, vec(1..=40u64, 2)), |(m, s, at, batch, more)| {
-        let (model, system) = read(&m, &s);
-        let server = Server::new(&system).unwrap();
-        let all = layouts(&model, system.chip_count(), &free(vec![batch], Aim::TIME));
-        let layout = all[at.index(all.len())];
-        let wave = more[0].min(batch.div_ceil(layout.dp));
-        let found = predict_in_waves(&server, &model, layout, (batch, Some(wave)));
-        tally.count(found.is_ok());
-        let Ok(p) = found else {
-            prop_assert!(derive(&system, &model, layout, batch, wave).is_err(), "{layout:?} {batch} {wave}");
-            return Ok(());
-        };
-        if let Err(e) = verify(&system, &model, &p) {
-            return Err(TestCaseError::fail(format!("{layout:?} batch {batch} wave {wave}: {e}")));
-        }
-        let off = |x: &mut f64| *x *= 1.0 + 1e-6;
-        let mut others = vec![p.clone(); 6];
-        off(&mut others[0].latency_s);
-        off(&mut others[1].ttft_s);
-        off(&mut others[2].memory.buffers);
-        off(&mut others[3].energy.used.memory);
-        off(&mut others[4].tokens_per_s);
-        others[5].waves += 1;
-        for other in others.iter().filter(|other| **other != p) {
-            prop_assert!(verify(&system, &model, other).is_err(), "{other:?}");
-        }
-        Ok(())
-    });
+    check(
+        1500,
+        &(model(), system(), any::<prop::sample::Index>(), 1..=40u64, vec(1..=40u64, 2)),
+        |(m, s, at, batch, more)| {
+            let (model, system) = read(&m, &s);
+            let server = Server::new(&system).unwrap();
+            let all = layouts(&model, system.chip_count(), &free(vec![batch], Aim::TIME));
+            let layout = all[at.index(all.len())];
+            let wave = more[0].min(batch.div_ceil(layout.dp));
+            let found = predict_in_waves(&server, &model, layout, (batch, Some(wave)));
+            tally.count(found.is_ok());
+            let Ok(p) = found else {
+                prop_assert!(derive(&system, &model, layout, batch, wave).is_err(), "{layout:?} {batch} {wave}");
+                return Ok(());
+            };
+            if let Err(e) = verify(&system, &model, &p) {
+                return Err(TestCaseError::fail(format!("{layout:?} batch {batch} wave {wave}: {e}")));
+            }
+            let off = |x: &mut f64| *x *= 1.0 + 1e-6;
+            let mut others = vec![p.clone(); 6];
+            off(&mut others[0].latency_s);
+            off(&mut others[1].ttft_s);
+            off(&mut others[2].memory.buffers);
+            off(&mut others[3].energy.used.memory);
+            off(&mut others[4].tokens_per_s);
+            others[5].waves += 1;
+            for other in others.iter().filter(|other| **other != p) {
+                prop_assert!(verify(&system, &model, other).is_err(), "{other:?}");
+            }
+            Ok(())
+        },
+    );
     tally.is_even("serving");
 }
 
@@ -200,7 +223,7 @@ fn least_energy_and_cost_by_brute_force() {
     });
 }
 
-/// A single chip whose replicas' numbers of sequences differ: layouts are by name what they are.
+/// Two replicas of one, two, three and four sequences: each counts with what it has.
 #[test]
 fn replicas_with_a_sequence_less_use_less() {
     let model = "{kind: language_model, name: m, source: test, layers: 2, hidden: 128, heads: 8, vocab: 500, pass: inference, seq: 8, generated: 4, global_batch: 1}";
