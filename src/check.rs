@@ -32,6 +32,7 @@ pub mod execution;
 mod figures;
 mod index;
 mod rules;
+pub mod serving;
 mod stages;
 mod traffic;
 

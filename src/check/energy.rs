@@ -15,7 +15,7 @@ use crate::system::options::{Charge, GradientReduction, Layouts, Pipeline};
 use crate::system::price::{ByPart, link_and_switch_bandwidth};
 
 /// Joules of the links of one chip that takes part in a collective, counted step by step.
-fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
+pub(super) fn moved_j(kind: CollectiveKind, group: &[GroupDimension], bytes: f64) -> f64 {
     if kind == CollectiveKind::PointToPoint {
         return bytes * neighbour_byte_j(group);
     }

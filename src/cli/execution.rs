@@ -10,6 +10,7 @@ use crate::deadline::Deadline;
 use crate::execution::search::Pins;
 use crate::execution::{Offload, Recompute, Refusal, Schedule, Zero, not_within};
 use crate::mapping::executions::Executions;
+use crate::mapping::request::why_a_graph;
 use crate::mapping::search::{Objective, Passes};
 use crate::mapping::solver::Limits;
 use crate::progress::Waiting;
@@ -100,13 +101,13 @@ impl ExecutionArgs {
     /// What serving does not decide.
     fn refused_in_serving(&self, args: &MapArgs) -> Option<Failure> {
         let mut refused = self.typed();
-        refused.retain(|option| *option != "--ep");
+        refused.retain(|option| !["--ep", "--software"].contains(option));
         if matches!(args.micro_batch, HowMany::Samples(_)) {
             refused.push("--micro-batch");
         }
         (!refused.is_empty()).then(|| {
             Failure::input(format!(
-                "{}: serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system",
+                "{}: serving has the decisions --tp, --pp, --dp, --ep and --batch alone, on all chips of the system, and --software",
                 refused.join(", ")
             ))
         })
@@ -196,7 +197,7 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
     }
     let (model, system) = match (read_model(&workload), system) {
         (Some(model), system) if system.chip.0.kernels.is_some() && model.pass == ModelPass::Inference => {
-            let refused = refused_options(args).or_else(|| refused_money(args));
+            let refused = refused_options(args).or_else(|| refused_in_serving(args));
             if let Some(refused) = refused.or_else(|| args.execution.refused_in_serving(args)) {
                 return Some(Err(refused));
             }
@@ -212,11 +213,7 @@ pub fn run(args: &MapArgs) -> Option<Result<i32, Failure>> {
             // Options that only the mapping of a graph has take the whole model as one: 1F1B, nothing computed again, no ZeRO.
             let of_graphs = graph_options(args);
             if typed.is_empty() && system.chip.0.style == Style::Dataflow && !of_graphs.is_empty() {
-                say!(
-                    "note: {}: for graphs, so that the model is mapped as one: 1F1B, nothing computed again, no ZeRO; without it all executions are searched, \
-                     which may be faster",
-                    of_graphs.join(", ")
-                );
+                // The answer says so.
                 return None;
             }
             (model, system)
@@ -245,6 +242,14 @@ pub(super) fn executes(system: &System) -> bool {
     system.chip.0.kernels.is_some() || system.software() == Software::Free
 }
 
+/// Why a language model that gets to the mapping of graphs is one; none where the workload is something else.
+pub(super) fn taken_as_graph(args: &MapArgs, workload: &Node, system: &System) -> Option<String> {
+    is_language_model(workload).then(|| {
+        let options: Vec<String> = graph_options(args).iter().map(ToString::to_string).collect();
+        why_a_graph(&options, system)
+    })
+}
+
 /// The options given that only graphs have.
 fn graph_options(args: &MapArgs) -> Vec<&'static str> {
     let graphs = [
@@ -271,14 +276,17 @@ fn refused_options(args: &MapArgs) -> Option<Failure> {
     })
 }
 
-/// Options of energy and money, which serving does not count yet.
-fn refused_money(args: &MapArgs) -> Option<Failure> {
-    let all = [("--objective", args.objective != Objective::Time), ("--run", args.run.is_some())];
-    let given: Vec<&str> = all.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
-    (!given.is_empty()).then(|| {
-        let names = given.join(", ");
+/// Options of money and goals that say nothing of serving, or two things.
+fn refused_in_serving(args: &MapArgs) -> Option<Failure> {
+    if args.run.is_some() {
+        return Some(Failure::input(
+            "--run: the length of a training; what a batch that is served takes and costs is counted by batch, request and token",
+        ));
+    }
+    (args.objective != Objective::Time && args.inference.goal.is_some()).then(|| {
         Failure::input(format!(
-            "{names}: of graphs and of training; serving is searched for time and rate, and its energy is not counted"
+            "--goal beside --objective {}: a goal is of the objective time; the best of energy and of cost takes least of it by token",
+            args.objective
         ))
     })
 }

@@ -6,16 +6,21 @@ use super::execution_file::{Trees, refuse_twice};
 use super::interrupt::Interrupt;
 use super::map::{Format, MapArgs};
 use super::money::stated;
+use super::money::{self, Account};
 use super::present::{align, plain, significant};
 use super::serving_file;
+use crate::check::serving::{self, Figures};
 use crate::deadline::Deadline;
 use crate::execution::inference::file::Decision;
 use crate::execution::inference::search::{Goal, Reached};
 use crate::execution::inference::{Layout, Limits, Outcome, Prediction, Server, Wanted, search_until};
 use crate::execution::not_within;
+use crate::execution::search::Aim;
+use crate::model::objective::Objective;
 use crate::progress::Waiting;
 use crate::report::statement;
 use crate::solver::record::Status;
+use crate::system::economics::Economics;
 use crate::system::{System, price};
 use crate::units::{Bytes, Seconds};
 use crate::workload::language::LanguageModel;
@@ -95,6 +100,7 @@ fn goal(text: &str) -> Result<Goal, String> {
 /// [`Failure`]: a chip or model that inference cannot be predicted for, nothing that fits or keeps to the limits.
 pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees: &Trees) -> Result<i32, Failure> {
     let server = Server::new(system).map_err(Failure::input)?;
+    let economics = super::map::economics(args);
     let given = &args.inference;
     let mut wanted = Wanted {
         tp: args.tp,
@@ -104,6 +110,7 @@ pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees:
         batches: given.batch.as_ref().map_or_else(|| vec![model.global_batch.clamp(1, MOST)], |b| b.0.clone()),
         limits: Limits { ttft_s: given.max_ttft, tpot_s: given.max_tpot },
         goal: given.goal.unwrap_or(Goal::Throughput),
+        aim: Aim::of(args.objective, &economics, system).map_err(Failure::input)?,
     };
     if let Some(file) = trees.serving() {
         let typed = [
@@ -122,7 +129,7 @@ pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees:
     let outcome = search_until(&server, model, &wanted, Deadline::after(args.time_limit));
     drop(waiting);
     let outcome = outcome.map_err(Failure::input)?;
-    let proven = statement::of_serving(&outcome, &wanted.goal.to_string(), args.time_limit);
+    let proven = statement::of_serving(&outcome, wanted.sought(), args.time_limit);
     if outcome.best.is_none() {
         let reason = if outcome.stopped { not_within() } else { reason(&outcome, &wanted.limits) };
         if args.format == Format::Json {
@@ -131,17 +138,38 @@ pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees:
         }
         return Err(Failure::input(reason));
     }
+    for best in outcome.by_batch.iter().filter_map(|of| of.best.as_ref()) {
+        checked(best, model, system)?;
+    }
+    let how = How { wanted: &wanted, economics: &economics, proven: &proven };
     super::print(&match args.format {
-        Format::Text => text(&outcome, model, system, (&wanted, &proven)),
-        Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, (wanted.goal, &proven))),
+        Format::Text => text(&outcome, model, system, &how),
+        Format::Json => format!("{:#}\n", to_json(&outcome, model, system, &server, &how)),
     });
     if let (Some(path), Some(best)) = (&args.plan_out, &outcome.best) {
         let all = outcome.predicted + outcome.out_of_memory;
-        let source = format!("flowspace map: the best {} of {all} layouts and batches", wanted.goal);
+        let source = format!("flowspace map: the best {} of {all} layouts and batches", wanted.sought().1);
         let pin = trees.serving().map_or(&[][..], |file| &file.pin);
         serving_file::write(path, best, (&source, pin), (model, system), (&trees.workload, &trees.system))?;
     }
     Ok(0)
+}
+
+/// The prediction, if the checker derives the same figures from its decisions.
+///
+/// # Errors
+/// [`Failure`]: it does not, which is a fault of the program.
+pub(super) fn checked(p: &Prediction, model: &LanguageModel, system: &System) -> Result<Figures, Failure> {
+    serving::verify(system, model, p).map_err(|e| {
+        Failure::input(format!("internal error, please report it: the checker refuses the plan of serving: {e}"))
+    })
+}
+
+/// What was searched for.
+struct How<'a> {
+    wanted: &'a Wanted,
+    economics: &'a Economics,
+    proven: &'a str,
 }
 
 /// One prediction, of decisions that are given.
@@ -149,7 +177,12 @@ pub(super) fn given(p: &Prediction, model: &LanguageModel, system: &System) -> S
     let mut table = header(model);
     table.add_row(row(p, system));
     align(&mut table, &COLUMNS);
-    format!("{}{table}\n\n{}", title(model, system), details(p, system))
+    format!(
+        "{}{table}\n\n{}\n{}",
+        title(model, system),
+        details(p, system),
+        money::table(&Account::of_serving(p, system))
+    )
 }
 
 /// How a search ended.
@@ -238,8 +271,8 @@ fn row(p: &Prediction, system: &System) -> [String; 14] {
     ]
 }
 
-fn text(outcome: &Outcome, model: &LanguageModel, system: &System, (wanted, proven): (&Wanted, &str)) -> String {
-    let goal = wanted.goal;
+fn text(outcome: &Outcome, model: &LanguageModel, system: &System, how: &How<'_>) -> String {
+    let wanted = how.wanted;
     let mut table = header(model);
     for of in &outcome.by_batch {
         match &of.best {
@@ -251,7 +284,11 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, (wanted, prov
     let mut out = format!("{}{table}\n\n{}", title(model, system), none_because(outcome, &wanted.limits));
     let Some(p) = &outcome.best else { return out };
     out.push_str(&format!(
-        "best {goal}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}\n{}\n\n",
+        "{}: batch {}, TP {} PP {} DP {} EP {}, {} wave{}\n{}\n\n",
+        match wanted.aim.objective {
+            Objective::Time => format!("best {}", wanted.goal),
+            _ => format!("least {}", wanted.sought().1),
+        },
         p.batch,
         p.layout.tp,
         p.layout.pp,
@@ -259,9 +296,14 @@ fn text(outcome: &Outcome, model: &LanguageModel, system: &System, (wanted, prov
         p.layout.ep,
         p.waves,
         if p.waves == 1 { "" } else { "s" },
-        proven
+        how.proven
     ));
     out.push_str(&details(p, system));
+    let account = Account::of_serving(p, system);
+    out.push_str(&format!("\n{}", money::table(&account)));
+    let value = p.value(&wanted.aim.worth) / p.tokens();
+    let bound = if outcome.stopped { 0.0 } else { value };
+    out.push_str(&money::running(&account, how.economics, (wanted.aim.objective, value, bound)));
     out
 }
 
@@ -338,40 +380,41 @@ fn details(p: &Prediction, system: &System) -> String {
     out
 }
 
-fn prediction_json(p: &Prediction, system: &System) -> Value {
+fn prediction_json(p: &Prediction, system: &System, economics: &Economics) -> Value {
     let (dollar, watt) = per_price_and_power(p, system);
     let mut object = serde_json::to_value(p).unwrap_or(Value::Null);
     if let Value::Object(map) = &mut object {
         map.insert("tokens_per_s_per_dollar".into(), json!(dollar));
         map.insert("tokens_per_s_per_watt".into(), json!(watt));
+        let account = Account::of_serving(p, system);
+        map.insert("energy".into(), money::energy_json(&account));
+        map.insert("money".into(), money::running_json(&account, economics));
     }
     object
 }
 
-fn to_json(
-    outcome: &Outcome,
-    model: &LanguageModel,
-    system: &System,
-    server: &Server,
-    (goal, proven): (Goal, &str),
-) -> Value {
+fn to_json(outcome: &Outcome, model: &LanguageModel, system: &System, server: &Server, how: &How<'_>) -> Value {
+    let wanted = how.wanted;
     json!({
         "workload": model.name,
         "system": system.name,
         "status": status(outcome),
-        "statement": proven,
-        "goal": goal,
+        "statement": how.proven,
+        "goal": (wanted.aim.objective == Objective::Time).then_some(wanted.goal),
+        "objective": wanted.aim.objective,
+        "unit": wanted.aim.objective.unit(),
+        "value_by_token": outcome.best.as_ref().map(|p| p.value(&wanted.aim.worth) / p.tokens()),
         "prompt_tokens": model.seq,
         "generated_tokens": model.generated.unwrap_or(0),
         "capacity_bytes": server.machine.capacity,
-        "best": outcome.best.as_ref().map(|p| prediction_json(p, system)),
+        "best": outcome.best.as_ref().map(|p| prediction_json(p, system, how.economics)),
         "by_batch": outcome.by_batch.iter().map(|of| json!({
             "batch": of.batch,
             "predicted": of.predicted,
             "out_of_memory": of.out_of_memory,
             "least_ttft_s": of.least_ttft.map(|r| r.seconds),
             "least_tpot_s": of.least_tpot.map(|r| r.seconds),
-            "best": of.best.as_ref().map(|p| prediction_json(p, system)),
+            "best": of.best.as_ref().map(|p| prediction_json(p, system, how.economics)),
         })).collect::<Vec<_>>(),
         "predicted": outcome.predicted,
         "within_limits": outcome.within_limits,

@@ -224,6 +224,7 @@ pub fn run(args: &MapArgs) -> Result<i32, Failure> {
         ));
     };
     let request = Request {
+        as_graph: super::execution::taken_as_graph(args, &task.workload_node, &task.system),
         wanted: Wanted { tp: args.tp, pp: args.pp, dp: args.dp, split: args.split_dimensions },
         tiles: args.tiles.or(task.tiles),
         max_partitions: args.max_partitions.and_then(|n| usize::try_from(n).ok()),

@@ -1,7 +1,7 @@
 //! Price, power, energy and running costs of an answer, for a person and for a program.
 
 use super::present::{align, plain, significant};
-use crate::execution::Prediction;
+use crate::execution::{Prediction, inference};
 use crate::mapping::request::Objective;
 use crate::mapping::search::Record;
 use crate::model::energy::Energy;
@@ -12,8 +12,14 @@ use crate::system::price::{self, ByPart};
 use crate::workload::language::LanguageModel;
 use serde_json::{Value, json};
 
-/// What money is counted of: an iteration of a mapped graph, or of an execution.
+/// What money is counted of: an iteration of a mapped graph, or of an execution; a batch that is served.
 pub struct Account {
+    /// `an iteration` or `the batch`.
+    what: &'static str,
+    /// Of what an objective is minimised: that, or `a token`.
+    minimized: &'static str,
+    /// `sample` or `request`.
+    each: &'static str,
     cost: ByPart,
     power: ByPart,
     idle: ByPart,
@@ -31,6 +37,9 @@ impl Account {
     pub fn of_plan(plan: &Plan) -> Self {
         let f = &plan.figures;
         Self {
+            what: "an iteration",
+            minimized: "an iteration",
+            each: "sample",
             cost: f.cost,
             power: f.power,
             idle: price::idle_power(&plan.system),
@@ -47,6 +56,9 @@ impl Account {
     /// Of an execution.
     pub fn of_execution(prediction: &Prediction, model: &LanguageModel, system: &System) -> Self {
         Self {
+            what: "an iteration",
+            minimized: "an iteration",
+            each: "sample",
             cost: price::cost(system),
             power: price::power(system),
             idle: price::idle_power(system),
@@ -57,6 +69,26 @@ impl Account {
             j_per_sample: prediction.j_per_sample(),
             j_per_token: Some(prediction.j_per_token()),
             tokens_per_s: Some(prediction.tokens_per_s),
+        }
+    }
+
+    /// Of a batch that is served: tokens are those that are generated, or those of the prompts where none is.
+    pub fn of_serving(prediction: &inference::Prediction, system: &System) -> Self {
+        let tokens = prediction.tokens();
+        Self {
+            what: "the batch",
+            minimized: "a token",
+            each: "request",
+            cost: price::cost(system),
+            power: price::power(system),
+            idle: price::idle_power(system),
+            energy: prediction.energy,
+            seconds: prediction.latency_s,
+            batch: prediction.batch,
+            tokens_per_sample: None,
+            j_per_sample: prediction.energy.total() / prediction.batch as f64,
+            j_per_token: Some(prediction.energy.total() / tokens),
+            tokens_per_s: Some(tokens / prediction.latency_s),
         }
     }
 
@@ -83,11 +115,12 @@ pub fn minimized(record: &Record) -> Minimized {
 pub fn table(f: &Account) -> String {
     let mut money = plain();
     money.set_header(["", "chips", "memory", "links", "switches", "total"]);
+    let energy = format!("energy of {}", f.what);
     for (what, part, unit) in [
         ("price", &f.cost, "$"),
         ("power", &f.power, "W"),
         ("of it idle", &f.idle, "W"),
-        ("energy of an iteration", &f.energy.parts(), "J"),
+        (&energy, &f.energy.parts(), "J"),
         ("of it idle", &f.energy.idle, "J"),
     ] {
         // Where chips state no price or power, theirs is unknown, and so is the sum.
@@ -124,8 +157,9 @@ pub fn table(f: &Account) -> String {
         return format!("{money}\n(energy not stated: the chips state no power{})\n", tokens.unwrap_or_default());
     }
     format!(
-        "{money}\n(mean power {} W; by sample {} J{by_token})\n",
+        "{money}\n(mean power {} W; by {} {} J{by_token})\n",
         significant(f.energy.total() / f.seconds),
+        f.each,
         significant(f.j_per_sample)
     )
 }
@@ -139,9 +173,10 @@ pub(super) fn stated(x: f64) -> String {
 pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized) -> String {
     let spent = f.spent(e);
     let mut out = match spent.total().is_nan() {
-        true => "what an iteration costs is not known: the chips state no price or no power\n".into(),
+        true => format!("what {} costs is not known: the chips state no price or no power\n", f.what),
         false => format!(
-            "an iteration costs ${} (${} of the system's price over {} years, ${} of electricity at ${}/kWh, PUE {})\n",
+            "{} costs ${} (${} of the system's price over {} years, ${} of electricity at ${}/kWh, PUE {})\n",
+            f.what,
             significant(spent.total()),
             significant(spent.capital),
             significant(e.amortization.0 / 31_557_600.0),
@@ -164,7 +199,8 @@ pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized)
     }
     if objective != Objective::Time {
         out.push_str(&format!(
-            "minimized: {objective} of an iteration, {value:.6e} {unit}, no mapping below {bound:.6e} {unit}\n",
+            "minimized: {objective} of {what}, {value:.6e} {unit}, no mapping below {bound:.6e} {unit}\n",
+            what = f.minimized,
             unit = objective.unit()
         ));
     }

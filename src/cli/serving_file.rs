@@ -3,10 +3,10 @@
 use super::check::{CheckArgs, told};
 use super::execution::read_model;
 use super::{Failure, output};
-use crate::execution::inference::file::{self, Decision, ServingResult, Whole};
+use crate::execution::inference::file::{self, Decision, Whole};
 use crate::execution::inference::{Prediction, Server};
 use crate::plan::file::Stated;
-use crate::spec::Node;
+use crate::spec::{Node, Origin};
 use crate::system::System;
 use crate::workload::language::{LanguageModel, ModelPass};
 use std::path::Path;
@@ -29,7 +29,9 @@ pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
     let server = Server::new(&system).map_err(|e| Failure::input(format!("{shown}: system: {e}")))?;
     let predicted = file.serve.predict(&server, &model).map_err(|e| Failure::input(format!("{shown}: serve: {e}")))?;
     let stated = file.result.as_ref().filter(|result| !result.is_empty());
-    let differences = stated.map(|result| result.differences(&ServingResult::of(&predicted, &system)));
+    // What the file says is compared with what the checker derives, not with what was predicted.
+    let derived = super::inference::checked(&predicted, &model, &system)?;
+    let differences = stated.map(|result| result.differences(&derived.result(&system)));
     told(args, "decisions", differences, &super::inference::given(&predicted, &model, &system))?;
     if let Some(path) = &args.plan_out {
         write(path, &predicted, (&file.source, &file.pin), (&model, &system), (&workload, &tree))?;
@@ -44,6 +46,11 @@ pub(super) fn write(
     of: (&LanguageModel, &System),
     (workload, tree): (&Node, &Node),
 ) -> Result<(), Failure> {
-    let tree = System::inlined(tree)?;
+    let mut tree = System::inlined(tree)?;
+    // What the prediction stands for, where the command line says it.
+    if let Some(software) = of.1.software {
+        let origin = Origin::named("<command line>");
+        tree.set("software", origin.clone(), Node::scalar(software.to_string(), origin));
+    }
     output::write(path, file::write(predicted, (source, pin), of, (workload, &tree)).map_err(Failure::input)?)
 }

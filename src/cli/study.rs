@@ -107,6 +107,9 @@ pub fn run(args: &StudyArgs) -> Result<i32, Failure> {
     if front.is_none() {
         super::print(&text(&summary));
     }
+    if summary.finished > 0 && summary.failed + summary.infeasible == summary.finished {
+        tell_reasons(&summary);
+    }
     let tables: Vec<&Path> = std::iter::once(&*summary.results).chain(front.iter().map(|f| &*f.table)).collect();
     beside.settle(&tables)?;
     let rows = summary.finished;
@@ -338,6 +341,20 @@ pub(super) fn front_text(found: &FrontSummary, how: &str) -> String {
     }
     let _ = writeln!(out, "{}\n{}", found.table.display(), found.run.results.display());
     out
+}
+
+/// Reasons that are told of a study without a single plan.
+const MOST_REASONS: usize = 12;
+
+/// Says on standard error why no point has a plan: each reason once, with its points.
+fn tell_reasons(summary: &Summary) {
+    say!("error: none of the {} points has a plan", summary.finished);
+    for (reason, points) in summary.reasons.iter().take(MOST_REASONS) {
+        say!("error: {points} point{}: {reason}", if *points == 1 { "" } else { "s" });
+    }
+    if let Some(more) = summary.reasons.len().checked_sub(MOST_REASONS).filter(|more| *more > 0) {
+        say!("error: {more} more reasons: column `reason` of {}", summary.results.display());
+    }
 }
 
 /// The closing summary.

@@ -45,6 +45,8 @@ pub struct Machine {
     pub dimensions: Vec<GroupDimension>,
     /// The software.
     pub stack: Stack,
+    /// Whether the software is ideal: of two ways to run a collective it takes the faster.
+    pub ideal: bool,
     /// What its parts draw.
     pub power: Power,
     options: ModelOptions,
@@ -161,14 +163,26 @@ impl Machine {
     /// As [`Self::new`].
     pub fn of_any_style(system: &System) -> Result<Self, String> {
         let chip = &system.chip.0;
+        let ideal = system.software() == Software::Ideal || system.stack.is_none();
         let software = match (system.software(), &system.stack) {
             (Software::Generic, _) => Stack::generic(chip.style).clone(),
-            (Software::Ideal, _) | (_, None) => Stack::ideal(),
-            (_, Some(stack)) => stack.0.clone(),
+            (_, Some(stack)) if !ideal => stack.0.clone(),
+            _ => Stack { name: Stack::ideal().name, ..Self::best_known(system) },
         };
+        let ideal = ideal && system.software() != Software::Generic;
         let mut out = Self::with_software(system, software)?;
+        if ideal {
+            out.attention_kernels.sort_by(|(_, a), (_, b)| a.by_products().total_cmp(&b.by_products()));
+            out.fused_attention = out.attention_kernels[0].1;
+        }
         out.attention_kernels.truncate(1);
-        Ok(out)
+        Ok(Self { ideal, ..out })
+    }
+
+    /// Of every number of a stack the best of what the software that is known for a system reaches: its stack, and generic and ideal software.
+    fn best_known(system: &System) -> Stack {
+        let generic = Stack::generic(system.chip.0.style);
+        Stack::best_of([Some(generic), system.stack.as_ref().map(|stack| &stack.0)].into_iter().flatten())
     }
 
     /// Of a system whose chip runs kernel by kernel with what is possible: no host, and of every number of a stack the best of what the software that is known for it reaches
@@ -177,9 +191,7 @@ impl Machine {
     /// # Errors
     /// As [`Self::new`].
     pub fn possible(system: &System) -> Result<Self, String> {
-        let generic = Stack::generic(system.chip.0.style);
-        let known = [Some(generic), system.stack.as_ref().map(|stack| &stack.0)].into_iter().flatten();
-        Self::with_software(system, Stack::best_of(known))
+        Self::with_software(system, Self::best_known(system))
     }
 
     /// The same machine where host code takes no time.
@@ -260,6 +272,7 @@ impl Machine {
             second_tier: system.offload.as_ref().map(|m| (m.0.bandwidth.0, m.0.capacity.map(|c| c.0))),
             dimensions,
             stack: Stack::ideal(),
+            ideal: false,
             power: Power::of(system),
             options,
             lines: Lines::default(),

@@ -156,6 +156,12 @@ fn row(problem: &str, engine: &str, record: &SolveRecord) -> Compared {
     }
 }
 
+/// A solver for which no time was left.
+fn not_run(problem: &str, solver: Solver) -> Compared {
+    let status = format!("not compared {}", crate::deadline::within());
+    Compared { status, ..row(problem, solver.word(), &nothing()) }
+}
+
 /// Whether what an engine said can be true beside another's proven answer.
 fn consistent(first: &SolveRecord, other: &SolveRecord) -> Option<bool> {
     let near = |a: f64, b: f64| (a - b).abs() <= TOLERANCE * a.abs().max(b.abs());
@@ -179,6 +185,10 @@ fn compare_sharding(
     let exact = sharding::solve_exactly(problem, &search.limits())?;
     rows.push(row(name, "elimination", &exact.record));
     for solver in Solver::built() {
+        if search.out_of_time() {
+            rows.push(not_run(name, solver));
+            continue;
+        }
         let milp = sharding::solve_problem(problem, &Limits { solver, ..search.limits() })?;
         let agrees = consistent(&exact.record, &milp.record);
         rows.push(Compared { agrees, ..row(name, solver.word(), &milp.record) });
@@ -236,6 +246,10 @@ fn compare_fusion(
     }
     let Some(plan) = plan else { return Ok(()) };
     for solver in Solver::built() {
+        if search.out_of_time() {
+            rows.push(not_run(name, solver));
+            continue;
+        }
         let limits = Limits { solver, ..search.limits() };
         let (mut record, found) = search.solve_milp_with(instance, &plan, search.spare_partitions(), &limits)?;
         // The plan of a MILP is worth what its assignment is.

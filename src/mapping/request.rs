@@ -11,9 +11,9 @@ use crate::model::Strategy;
 pub use crate::model::objective::Objective;
 use crate::plan::{Decisions, DimensionUse, Plan};
 use crate::spec::nearest::meant;
-use crate::system::System;
 use crate::system::economics::Economics;
 use crate::system::options::Preset;
+use crate::system::{Style, System};
 use serde::Serialize;
 
 /// Which engine decides the fusion problem.
@@ -88,6 +88,8 @@ impl From<&Plan> for Known {
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
+    /// Why a language model is mapped as one graph, where it is one and others on this kind of system have their executions searched.
+    pub as_graph: Option<String>,
     /// Degrees asked for.
     pub wanted: Wanted,
     /// Tile count asked for.
@@ -123,6 +125,7 @@ pub struct Request {
 impl Default for Request {
     fn default() -> Self {
         Self {
+            as_graph: None,
             wanted: Wanted::default(),
             tiles: None,
             max_partitions: None,
@@ -243,6 +246,22 @@ impl LeftOpen {
     }
 }
 
+/// Why a language model is mapped as one graph: settings that only graphs have, or a chip without `kernels`.
+pub fn why_a_graph(settings: &[String], system: &System) -> String {
+    let chip = &system.chip.0;
+    if settings.is_empty() || (chip.kernels.is_none() && chip.style == Style::KernelByKernel) {
+        return format!("the chip {} has no `kernels:`", chip.name);
+    }
+    let without = if settings.len() == 1 { "it" } else { "them" };
+    format!(
+        "{} of graphs; without {without} all executions are searched, which may be faster",
+        match settings {
+            [one] => format!("{one} is"),
+            all => format!("{} are", all.join(", ")),
+        }
+    )
+}
+
 /// The record of an answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Record {
@@ -284,6 +303,8 @@ pub struct Record {
     pub covers_sharding: bool,
     /// Sets of shardings that the joint search looked at.
     pub joint_nodes: u64,
+    /// Whether it is of a language model that was mapped as one graph.
+    pub as_graph: bool,
     /// Of a chain whose shardings are not all closed: what a unit of each block and a microbatch take at least in a mapping that is faster, in seconds, with what it waits for beside its partitions.
     pub blocks_s: Vec<f64>,
 }

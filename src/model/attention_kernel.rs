@@ -75,6 +75,11 @@ impl FusedKernel {
         Self { backward: self.backward * self.ordered, exponentials: self.exponentials * self.ordered, ..self }
     }
 
+    /// What its products take both ways, relative to those of other kernels of the chip.
+    pub fn by_products(&self) -> f64 {
+        1.0 / self.forward + 2.5 / self.backward
+    }
+
     fn padded(&self, head: f64) -> f64 {
         (head / self.head_step).ceil() * self.head_step
     }

@@ -167,11 +167,18 @@ impl KernelTimes {
 
     /// The same of a product whose end also does vector work that moves `beside` bytes: they travel beside its arithmetic as its own do.
     pub fn product_and(&self, p: &Product, rate: f64, words: [f64; 3], beside: f64) -> f64 {
+        self.product_in_parts(p, rate, words, beside).0
+    }
+
+    /// The same, and beside it what of it is arithmetic ([`Self::arithmetic`]).
+    pub fn product_in_parts(&self, p: &Product, rate: f64, words: [f64; 3], beside: f64) -> (f64, f64) {
         if p.flop() <= 0.0 {
-            return 0.0;
+            return (0.0, 0.0);
         }
         let written = self.exposed * p.batch * p.m * p.n * words[2] / self.bandwidth;
-        (self.arithmetic(p, rate) + written).max((p.bytes(words) + beside) / self.bandwidth) + self.launch
+        let arithmetic = self.arithmetic(p, rate);
+        let seconds = (arithmetic + written).max((p.bytes(words) + beside) / self.bandwidth) + self.launch;
+        (seconds, arithmetic)
     }
 
     /// The same without its bytes and its launch: waves of tiles, and the partial sums of a divided contraction.

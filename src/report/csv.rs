@@ -205,6 +205,16 @@ pub const COLUMNS: &[Column] = &[
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path`, `relaxation` or `milp`.", |_, r| {
         word(&r.proof)
     }),
+    text(
+        "mapped_as",
+        "What a language model was taken for: `executions` (all of them are searched), `layouts` (that serve it) or `graph` (one graph: 1F1B, nothing computed again, no ZeRO; of serving one step of one token); empty for other workloads.",
+        |f| match f.outcome {
+            Outcome::Executed(_) => Some("executions".into()),
+            Outcome::Served(_) => Some("layouts".into()),
+            Outcome::Mapped(_, record) if record.as_graph => Some("graph".into()),
+            _ => None,
+        },
+    ),
     plan_text(
         "covers_sharding",
         "Whether the bound is over all shardings; else it holds given the sharding of each assignment.",
@@ -433,6 +443,7 @@ pub const COLUMNS: &[Column] = &[
     plan("generated_per_s_per_chip", "Serving: the same by chip.", |_, _| f64::NAN).higher(),
     plan("generated_per_s_per_usd", "Serving: the same by dollar of price.", |_, _| f64::NAN).higher(),
     plan("generated_per_s_per_w", "Serving: the same by watt at full use.", |_, _| f64::NAN).higher(),
+    plan("j_per_generated_token", "Serving: energy of the batch by generated token.", |_, _| f64::NAN).lower(),
     plan_text("place_cores_name", "Placements: name of the cores.", |_, _| String::new()),
     plan("place_cores", "Placements: cores there are.", |_, _| f64::NAN),
     plan("place_cores_used", "Placements: cores that hold an actor.", |_, _| f64::NAN).lower(),

@@ -2,6 +2,7 @@
 //! and those that only these have.
 
 use crate::execution::memory::MemoryByKind;
+use crate::execution::search::Aim;
 use crate::execution::{Found, Prediction, inference};
 use crate::mapping::difference::Difference;
 use crate::model::energy::Energy;
@@ -54,14 +55,35 @@ impl Executed {
 /// A point whose layouts for serving a batch were searched.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Served {
-    /// The fastest of them.
+    /// The best of them.
     pub prediction: inference::Prediction,
     /// How many there were.
     pub layouts: u64,
-    /// Whether a limit of seconds stopped the search: there may be a faster one.
+    /// Whether a limit of seconds stopped the search: there may be a better one.
     pub stopped: bool,
     /// As of [`Executed`].
     pub error_band_pct: Option<f64>,
+    /// What was minimised.
+    pub aim: Aim,
+    /// What running costs.
+    pub economics: Economics,
+}
+
+impl Served {
+    /// What was minimised, of the batch.
+    fn value(&self) -> f64 {
+        self.prediction.value(&self.aim.worth)
+    }
+
+    /// Joules of the batch, or of something that they are counted by; not a number where the power of the chips is not known.
+    fn joules(&self, system: &System, of: impl Fn(&Energy) -> f64) -> f64 {
+        price::power(system).if_known(of(&self.prediction.energy))
+    }
+
+    fn spent(&self, system: &System) -> Spent {
+        let joules = self.joules(system, Energy::total);
+        self.economics.iteration(price::cost(system).known(), self.prediction.latency_s, joules)
+    }
 }
 
 /// A point whose actors were placed on cores.
@@ -176,9 +198,9 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
 ];
 
-/// No layout is faster: the fastest of all, or, of a search that was stopped, nothing.
+/// No layout is better: the best of all, or, of a search that was stopped, nothing.
 fn bound(x: &Served) -> f64 {
-    if x.stopped { 0.0 } else { x.prediction.latency_s }
+    if x.stopped { 0.0 } else { x.value() }
 }
 
 /// Generated tokens a second; none where nothing is generated.
@@ -210,10 +232,26 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("live_bytes", Value::Number(|x, _| x.prediction.memory.buffers)),
     ("total_bytes", Value::Number(|x, _| x.prediction.memory.total())),
     ("reproducible", Value::Text(|x| (!x.stopped).to_string())),
-    ("minimized", Value::Text(|_| "time".into())),
-    ("objective", Value::Number(|x, _| x.prediction.latency_s)),
+    ("minimized", Value::Text(|x| x.aim.objective.to_string())),
+    ("objective", Value::Number(|x, _| x.value())),
     ("bound", Value::Number(|x, _| bound(x))),
-    ("objective_unit", Value::Text(|_| "s".into())),
+    ("objective_unit", Value::Text(|x| x.aim.objective.unit().into())),
+    ("energy_j", Value::Number(|x, s| x.joules(s, Energy::total))),
+    ("energy_chips_j", Value::Number(|x, s| x.joules(s, |e| e.parts().chips))),
+    ("energy_memory_j", Value::Number(|x, s| x.joules(s, |e| e.parts().memory))),
+    ("energy_links_j", Value::Number(|x, s| x.joules(s, |e| e.parts().links))),
+    ("energy_switches_j", Value::Number(|x, s| x.joules(s, |e| e.parts().switches))),
+    ("energy_idle_j", Value::Number(|x, s| x.joules(s, |e| e.idle.total()))),
+    ("mean_power_w", Value::Number(|x, s| x.joules(s, Energy::total) / x.prediction.latency_s)),
+    ("j_per_sample", Value::Number(|x, s| x.joules(s, Energy::total) / x.prediction.batch as f64)),
+    (
+        "j_per_token",
+        Value::Number(|x, s| x.joules(s, Energy::total) / (x.prediction.tokens_per_s * x.prediction.latency_s)),
+    ),
+    ("j_per_generated_token", Value::Number(|x, s| x.joules(s, Energy::total) / (rate(x) * x.prediction.latency_s))),
+    ("iteration_usd", Value::Number(|x, s| x.spent(s).total())),
+    ("iteration_capital_usd", Value::Number(|x, s| x.spent(s).capital)),
+    ("iteration_energy_usd", Value::Number(|x, s| x.spent(s).energy)),
     ("executions", Value::Number(|x, _| x.layouts as f64)),
     ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
     ("served_batch", Value::Number(|x, _| x.prediction.batch as f64)),

@@ -126,8 +126,23 @@ impl Space {
     }
 }
 
+/// What a language model was taken for, after what is said of its answer.
+fn taken_as(said: String, request: &Request) -> String {
+    match &request.as_graph {
+        Some(why) => format!(
+            "{said} The language model was mapped as one graph (1F1B, nothing computed again, no ZeRO; of serving one step of one token): {why}."
+        ),
+        None => said,
+    }
+}
+
 /// Of a mapping.
 pub fn of_mapping(workload: &Workload, system: &System, request: &Request, record: &Record) -> String {
+    taken_as(proven(workload, system, request, record), request)
+}
+
+/// What is proven of a mapping.
+fn proven(workload: &Workload, system: &System, request: &Request, record: &Record) -> String {
     let space = Space::of(workload, system, request, record.covers_sharding);
     let all = space.words();
     let what = better(record.objective);
@@ -199,10 +214,8 @@ fn open(left: LeftOpen, request: &Request) -> String {
 
 /// Of a point that has no mapping.
 pub fn of_infeasible(workload: &Workload, system: &System, request: &Request) -> String {
-    format!(
-        "Infeasible: nothing fits {}.",
-        Space::of(workload, system, request, joint(workload, system, request)).words()
-    )
+    let all = Space::of(workload, system, request, joint(workload, system, request)).words();
+    taken_as(format!("Infeasible: nothing fits {all}."), request)
 }
 
 /// Whether a search that finds nothing has looked at all shardings.
@@ -214,7 +227,7 @@ fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
 /// Of a search that something ended before it had a plan.
 pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, left: LeftOpen) -> String {
     let all = Space::of(workload, system, request, joint(workload, system, request)).words();
-    format!("No plan yet {all}; there may be one, as {}.", open(left, request))
+    taken_as(format!("No plan yet {all}; there may be one, as {}.", open(left, request)), request)
 }
 
 /// What ended a search that has no record of why, and what goes on.
@@ -308,8 +321,8 @@ pub fn of_given_execution(system: &System, with_mapping: bool) -> String {
     }
 }
 
-/// Of layouts for serving a language model.
-pub fn of_serving(outcome: &inference::Outcome, goal: &str, seconds: Option<f64>) -> String {
+/// Of layouts for serving a language model; `(better, what)` is sought.
+pub fn of_serving(outcome: &inference::Outcome, (better, what): (&str, &str), seconds: Option<f64>) -> String {
     let all = outcome.predicted + outcome.out_of_memory;
     match outcome.best {
         _ if outcome.stopped => format!(
@@ -317,7 +330,7 @@ pub fn of_serving(outcome: &inference::Outcome, goal: &str, seconds: Option<f64>
             stopped(seconds)
         ),
         Some(_) => format!(
-            "Optimal: of all {all} layouts and batches none has a better {goal} ({} keep to the limits, {} do not fit).",
+            "Optimal: of all {all} layouts and batches none has a {better} {what} ({} keep to the limits, {} do not fit).",
             outcome.within_limits, outcome.out_of_memory
         ),
         None => format!(

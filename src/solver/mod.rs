@@ -10,6 +10,8 @@ mod cbc;
 #[cfg(feature = "milp")]
 mod highs;
 
+#[cfg(any(feature = "cbc", test))]
+use crate::deadline::Deadline;
 use record::SolveRecord;
 
 crate::choice! {
@@ -237,8 +239,16 @@ pub fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
             // CBC 2.10 was seen to return, as optimal, points that break the rows: from a starting point, where without it the optimum
             // came out, and now and then without one.
             let mut broken = String::new();
+            let clock = Deadline::after(limits.seconds);
             for (start, preprocess) in [(start, true), (None, true), (None, false)] {
-                let solved = cbc::solve(milp, limits, start, preprocess)?;
+                // All attempts together have the seconds of one.
+                let limits = Limits { seconds: clock.left(), ..limits.clone() };
+                let (milp_of_its_own, start) = (milp.clone(), start.map(<[f64]>::to_vec));
+                let work = move || cbc::solve(&milp_of_its_own, &limits, start.as_deref(), preprocess);
+                let Some(solved) = unless(crate::deadline::is_interrupted, work) else {
+                    return Ok(interrupted(&clock));
+                };
+                let solved = solved?;
                 match solved.values.as_deref().and_then(|v| milp.broken(v)) {
                     None => return Ok(solved),
                     Some(row) => broken = row.to_string(),
@@ -251,10 +261,58 @@ pub fn solve(milp: &Milp, limits: &Limits, start: Option<&[f64]>) -> Result<Solv
     }
 }
 
+/// What `work` gives, which does not look at interruptions itself; none as soon as `stop` says so. Then its thread is left to end by itself, at its own limits or
+/// with the program: no answer waits for it.
+#[cfg(any(feature = "cbc", test))]
+fn unless<T: Send + 'static>(stop: fn() -> bool, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+    /// How long an interruption is not noticed at most.
+    const LOOK: std::time::Duration = std::time::Duration::from_millis(20);
+    let (send, receive) = channel();
+    let thread = std::thread::spawn(move || {
+        // Nobody may wait for it any more.
+        let _ = send.send(work());
+    });
+    loop {
+        match receive.recv_timeout(LOOK) {
+            Ok(done) => return Some(done),
+            Err(RecvTimeoutError::Timeout) if stop() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            // It panicked, which is passed on.
+            Err(RecvTimeoutError::Disconnected) => match thread.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(()) => return None,
+            },
+        }
+    }
+}
+
+/// What is said of a solve that the user interrupted: nothing found, nothing proven.
+#[cfg(any(feature = "cbc", test))]
+fn interrupted(clock: &Deadline) -> Solved {
+    let (objective, bound) = (f64::INFINITY, f64::NEG_INFINITY);
+    // Who ended it is said once, for the search as a whole.
+    let status = record::Status::TimeLimit;
+    Solved { values: None, record: SolveRecord { status, objective, bound, nodes: None, seconds: clock.seconds() } }
+}
+
 #[cfg(test)]
 mod tests {
     use super::record::Status;
     use super::*;
+
+    /// Work that ends gives what it gives, panics are passed on, and an interruption does not wait for the rest.
+    #[test]
+    fn an_interruption_does_not_wait() {
+        assert_eq!(unless(|| false, || 7), Some(7));
+        assert!(std::panic::catch_unwind(|| unless(|| false, || -> u8 { panic!("inside") })).is_err());
+        // Work that waits for what comes after the answer.
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        assert_eq!(unless(|| true, move || held.recv().is_ok()), None);
+        drop(hold);
+        let nothing = interrupted(&Deadline::never());
+        assert_eq!((nothing.values, nothing.record.bound), (None, f64::NEG_INFINITY));
+    }
 
     /// Knapsack by hand: values 6, 5, 4 (as negative costs), weights 3, 2, 2, capacity 4: take the last two, -9.
     #[test]

@@ -2,9 +2,11 @@
 
 use super::grid::Point;
 use super::spec::SolveSpec;
+use crate::check;
 use crate::deadline::Deadline;
 use crate::execution::inference::search::Goal;
 use crate::execution::inference::{self, Limits, Server, Wanted};
+use crate::execution::search::Aim;
 use crate::execution::{Found, Machine, Pins, not_within};
 use crate::mapping::Infeasible;
 use crate::mapping::difference::difference_to;
@@ -65,9 +67,6 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
         ));
     }
     if model.pass == ModelPass::Inference {
-        if point.solve.objective != Objective::Time {
-            return Err("solve.objective: serving is searched for the least time".into());
-        }
         return serve(point, model, system).map(Some);
     }
     let (objective, economics) = (point.solve.objective, point.solve.economics);
@@ -138,6 +137,8 @@ fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcom
     let server = Server::new(system)?;
     let limits = &point.solve.serving;
     let deadline = Deadline::after(point.solve.seconds);
+    let economics = point.solve.economics;
+    let aim = Aim::of(point.solve.objective, &economics, system)?;
     let wanted = |limits| Wanted {
         tp: pins.tp,
         pp: pins.pp,
@@ -147,6 +148,7 @@ fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcom
         limits,
         // Of one batch the fastest layout has the highest rate too.
         goal: Goal::Latency,
+        aim,
     };
     let limits = Limits { ttft_s: limits.max_ttft.map(|s| s.0), tpot_s: limits.max_tpot.map(|s| s.0) };
     let outcome = inference::search_until(&server, model, &wanted(limits), deadline)?;
@@ -154,7 +156,9 @@ fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcom
     if let Some(prediction) = outcome.best {
         let error_band_pct = coverage::band(&system.chip.0.name, &server.machine.stack.name, Work::Inference);
         let stopped = outcome.stopped;
-        return Ok(Outcome::Served(Box::new(Served { prediction, layouts, stopped, error_band_pct })));
+        check::serving::verify(system, model, &prediction)
+            .map_err(|e| format!("internal error, please report it: the checker refuses the plan of serving: {e}"))?;
+        return Ok(Outcome::Served(Box::new(Served { prediction, layouts, stopped, error_band_pct, aim, economics })));
     }
     if outcome.stopped {
         return Err(not_within());

@@ -8,6 +8,7 @@ use super::placed;
 use super::rule::{self, Rule};
 use super::spec::{Position, SolveSpec, StudySpec};
 use super::store::KeyStart;
+use crate::mapping::request::why_a_graph;
 use crate::mapping::{Infeasible, Request};
 use crate::place::ActorGraph;
 use crate::plan::use_faults;
@@ -102,6 +103,11 @@ impl Point {
     /// The request to the search.
     pub fn request(&self) -> Request {
         let mut request = self.solve.request();
+        if let (true, Some(system)) = (self.language_as_graph, &self.system) {
+            let of_graphs = self.solve.of_graphs();
+            let settings: Vec<String> = of_graphs.iter().map(|field| format!("solve.{field}")).collect();
+            request.as_graph = Some(why_a_graph(&settings, system));
+        }
         if !self.solve.partitions.0.is_empty() {
             request.pins.partition = vec![None; self.workload.kernels.len()];
             for (name, position) in &self.solve.partitions.0 {

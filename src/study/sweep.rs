@@ -128,6 +128,8 @@ pub struct Summary {
     pub infeasible: u64,
     /// Rows of points that could not be solved.
     pub failed: u64,
+    /// Why points could not be solved, and why others have no plan: each reason with the number of points that have it, the most frequent first.
+    pub reasons: Vec<(String, u64)>,
     /// Whether the run was stopped.
     pub stopped: bool,
     /// Seconds of the run.
@@ -584,10 +586,17 @@ impl<'s> Collector<'s> {
             .replace(TIMINGS, &TIMING, |out| rows.iter().try_for_each(|(index, row)| push_timing(out, *index, row)))?;
         let mut summary =
             Summary { finished: rows.len() as u64, solved: beyond, results, notes: store.notes, ..Summary::default() };
+        let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
         for row in rows.values() {
             summary.solved += u64::from(row.fresh);
             summary.count(row.solved.get("status"));
+            let reason = row.solved.get("reason");
+            if !reason.is_empty() {
+                *reasons.entry(reason).or_default() += 1;
+            }
         }
+        summary.reasons = reasons.into_iter().map(|(reason, points)| (reason.to_string(), points)).collect();
+        summary.reasons.sort_by_key(|(_, points)| std::cmp::Reverse(*points));
         summary.best = ["samples_per_s", "samples_per_s_per_musd", "samples_per_s_per_mw", "j_per_sample", "run_usd"]
             .into_iter()
             .map(|column| (column, best(study, &rows, column)))

@@ -37,8 +37,8 @@ crate::choice! {
         Stack = "stack",
         /// What current software of this kind of chip takes: the stacks `generic` and `generic-dataflow` of the catalogue.
         Generic = "generic",
-        /// What software without cost takes that shards and fuses as stacks do, with the chip's first attention kernel; a stack with a kernel or overlaps of its
-        /// own may be faster, which `free` is not beaten by.
+        /// What software without cost takes that shards and fuses as stacks do: no host, the chip's fastest attention kernel, and of every number the best that
+        /// the system's stack, generic software and software without cost reach.
         Ideal = "ideal",
         /// What is possible: shardings, fusions and tiles of every block are searched.
         Free = "free",
@@ -90,6 +90,7 @@ fn check(system: &System, node: &Node, reader: &mut Reader) {
         });
     }
     area::check_memory(system, node, reader);
+    stack::check_attention_kernel(system, node, reader);
     if system.model.memory_price != MemoryPrice::Bandwidth {
         let offload = system.offload.as_ref().map(|memory| ("offload", &memory.0));
         for (part, memory) in std::iter::once(("memory", &system.memory.0)).chain(offload) {

@@ -232,6 +232,28 @@ impl Serving {
         }
     }
 
+    /// Software without host time that reaches of every number the best of what ideal software and these reach. A library of collectives is kept beside the
+    /// links' formulas.
+    pub fn best_of(one: Option<Self>, other: Option<Self>) -> Self {
+        let ideal = Self::ideal();
+        [one, other].into_iter().flatten().fold(ideal, |best, one| {
+            let least = |a: Option<Seconds>, b: Option<Seconds>| match (a, b) {
+                (Some(a), Some(b)) => Some(Seconds(a.0.min(b.0))),
+                (a, b) => a.or(b),
+            };
+            Self {
+                layer_kernels: best.layer_kernels.min(one.layer_kernels),
+                kernel: least(best.kernel, one.kernel),
+                prompt_kernel: least(best.prompt_kernel, one.prompt_kernel),
+                elementwise: best.elementwise.min(one.elementwise),
+                routing: best.routing.min(one.routing),
+                most_tokens: best.most_tokens.min(one.most_tokens),
+                collectives: best.collectives.or(one.collectives),
+                ..best
+            }
+        })
+    }
+
     /// Tokens that a sequence of `tokens` tokens has room for in the cache.
     pub fn reserved(&self, tokens: u64) -> u64 {
         let block = self.cache_block.max(1);

@@ -3,11 +3,12 @@
 //! A stack file (`systems/stacks/*.yaml`) is one piece of software as it was run, with its calibrated times; a system names it
 //! under `stack`. Without one the software is generic ([`Stack::generic`]): what current software of that kind of chip does.
 
-use super::Style;
 use super::serving::Serving;
 use super::source::{Source, check_sources};
+use super::{Style, System};
 use crate::spec::{
-    Loader, Node, Reader, catalogue,
+    Loader, Node, Reader, Value, catalogue,
+    nearest::meant,
     read::{Fraction, Share, Table},
 };
 use crate::units::{Bytes, Seconds};
@@ -242,6 +243,54 @@ fn check(stack: &Stack, node: &Node, reader: &mut Reader) {
     }
 }
 
+/// Names of the fused attention kernels of all chips of the catalogue.
+fn known_attention_kernels() -> &'static [String] {
+    static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
+        let mut names = Vec::new();
+        for entry in catalogue::entries().iter().filter(|entry| entry.kind == catalogue::Kind::Chip) {
+            let chip = Loader.load(&entry.file(), None).and_then(|node| Loader.expand(&node, ""));
+            let kernels = chip.ok().and_then(|chip| chip.get("kernels").cloned());
+            let listed = kernels.and_then(|kernels| kernels.get("fused_attention").cloned());
+            if let Some(Value::Map(entries)) = listed.map(|listed| listed.value) {
+                names.extend(entries.into_iter().map(|(name, ..)| name));
+            }
+        }
+        names.sort();
+        names.dedup();
+        names
+    });
+    &NAMES
+}
+
+/// An attention kernel that neither the system's chip nor any of the catalogue has is a slip. One that other chips alone have stands for the first of this
+/// chip: stacks run on chips of several kinds.
+pub(super) fn check_attention_kernel(system: &System, node: &Node, reader: &mut Reader) {
+    let (Some(stack), Some(kernels)) = (&system.stack, &system.chip.0.kernels) else { return };
+    let Some(name) = &stack.0.attention_kernel else { return };
+    let own: Vec<&str> = kernels.fused_attention.0.iter().map(|(own, _)| own.as_str()).collect();
+    if own.is_empty() || own.contains(&name.as_str()) || known_attention_kernels().contains(name) {
+        return;
+    }
+    let others = known_attention_kernels().iter().map(String::as_str).filter(|other| !own.contains(other));
+    let others: Vec<&str> = others.collect();
+    let all: Vec<&str> = own.iter().chain(&others).copied().collect();
+    // The stack is read from its file once more for the line.
+    let stated = node.get("stack").and_then(|at| Loader.expand(at, "stack").ok());
+    let at = stated.as_ref().and_then(|stack| stack.get("attention_kernel")).unwrap_or(node).clone();
+    reader.within("stack.attention_kernel", |r| {
+        r.problem(
+            &at,
+            format!(
+                "expected an attention kernel of the chip {} ({}), or one of another chip ({}), which stands for the first of these, found {name:?}{}",
+                system.chip.0.name,
+                own.join(", "),
+                others.join(", "),
+                meant(name, &all)
+            ),
+        );
+    });
+}
+
 impl Stack {
     /// Software that costs nothing: no host time, fused elementwise chains and attention, communicators without memory.
     pub fn ideal() -> Self {
@@ -338,6 +387,8 @@ impl Stack {
                 overlap_hand_over: best.overlap_hand_over || one.overlap_hand_over,
                 overlap_ep: best.overlap_ep || one.overlap_ep,
                 experts_once_a_box: best.experts_once_a_box || one.experts_once_a_box,
+                frees_gradients: best.frees_gradients || one.frees_gradients,
+                serving: Some(Serving::best_of(best.serving, one.serving)),
                 gradient_reduction: either(best.gradient_reduction, one.gradient_reduction),
                 ..best
             };

@@ -3,19 +3,22 @@
 use flowspace::deadline::Deadline;
 use flowspace::execution::activation::AttentionKernel;
 use flowspace::execution::block::{BlockKey, BlockPass, Blocks};
+use flowspace::execution::inference::search::{Goal, Wanted};
+use flowspace::execution::inference::{self, Server};
 use flowspace::execution::layer::{Kernels, Sums};
 use flowspace::execution::mapping::{Branch, Core, Fusions, LayerMapping, branches};
 use flowspace::execution::policy::layer_pass;
 use flowspace::execution::predict::of_blocks;
-use flowspace::execution::search::executions;
-use flowspace::execution::{Machine, Pins, Schedule};
+use flowspace::execution::search::{Aim, executions};
+use flowspace::execution::{Machine, Pins, Recompute, Schedule};
 use flowspace::mapping::difference::difference;
 use flowspace::mapping::executions::Executions;
 use flowspace::mapping::solver::Limits;
-use flowspace::spec::{Node, Reader};
-use flowspace::system::{Software, System};
+use flowspace::spec::read::Ref;
+use flowspace::spec::{Loader, Node, Reader, catalogue};
+use flowspace::system::{Software, Stack, System};
 use flowspace::workload::WorkloadSpec;
-use flowspace::workload::language::LanguageModel;
+use flowspace::workload::language::{LanguageModel, ModelPass};
 use std::collections::HashMap;
 use std::path::PathBuf;
 
@@ -304,4 +307,56 @@ fn rows_say_what_lies_between() {
         text.contains("generic takes") && text.contains("sharding") && text.contains("nothing possible is below"),
         "{text}"
     );
+}
+
+/// Software without cost is no slower than any stack of the catalogue on the same chip: trained with short and long samples, and served.
+#[test]
+fn no_stack_beats_ideal_software() {
+    let stacks = catalogue::entries().iter().filter(|entry| entry.kind == catalogue::Kind::Stack);
+    let stacks: Vec<Stack> =
+        stacks.map(|entry| Reader::read(&Loader.load(&entry.file(), None).unwrap()).unwrap()).collect();
+    let (mut trained, mut served) = (0, 0);
+    for name in ["h100-dgx-8", "h200-dgx-8", "a100-40gb-4", "sn40l-8"] {
+        for stack in &stacks {
+            let with = |software| System { software: Some(software), stack: Some(Ref(stack.clone())), ..system(name) };
+            let (theirs, ideal) = (with(Software::Stack), with(Software::Ideal));
+            let what = format!("{} on {name}", stack.name);
+            for seq in [2048, 65_536] {
+                let model = LanguageModel { seq, layers: 4, global_batch: 16, ..shipped("llama3-8b") };
+                let pins =
+                    Pins { micro_batch: Some(1), pp: Some(1), recompute: Some(Recompute::None), ..Pins::default() };
+                let best = |system: &System| {
+                    let all = Executions::new(system, &model, &Limits::default()).unwrap();
+                    all.search(&pins, Deadline::never()).unwrap().best.map(|best| best.time.total)
+                };
+                let Some(seconds) = best(&theirs) else { continue };
+                let least = best(&ideal).unwrap_or_else(|| panic!("{what}: does not fit with ideal software"));
+                assert!(least <= seconds * (1.0 + 1e-9), "{what}, {seq} tokens: {least} for {seconds}");
+                trained += 1;
+            }
+            for (seq, model) in [(1000, "llama3-8b"), (30_000, "llama3-8b"), (500, "mixtral-8x7b")] {
+                let model =
+                    LanguageModel { seq, layers: 8, pass: ModelPass::Inference, generated: Some(40), ..shipped(model) };
+                let best = |system: &System| {
+                    let wanted = Wanted {
+                        tp: None,
+                        pp: None,
+                        dp: None,
+                        ep: None,
+                        batches: vec![40],
+                        limits: inference::Limits::default(),
+                        goal: Goal::Latency,
+                        aim: Aim::TIME,
+                    };
+                    let server = Server::new(system).unwrap();
+                    inference::search(&server, &model, &wanted).unwrap().best.map(|best| best.latency_s)
+                };
+                let Some(seconds) = best(&theirs) else { continue };
+                let least = best(&ideal).unwrap_or_else(|| panic!("{what}: does not fit with ideal software"));
+                assert!(least <= seconds * (1.0 + 1e-9), "{what}, prompts of {seq}: {least} for {seconds}");
+                served += 1;
+            }
+        }
+    }
+    assert!(trained > 200 && served > 400, "{trained} {served}");
 }

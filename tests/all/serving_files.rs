@@ -105,3 +105,80 @@ fn the_example_follows() {
     let told = scratch.succeed(&["check", &file.display().to_string()]);
     assert!(told.ends_with("the figures of the file follow from its decisions\n"), "{told}");
 }
+
+/// Least energy and least cost: never above what other objectives take of it, by token; a study's rows say the same, and name what was minimised.
+#[test]
+fn energy_and_cost_are_minimised() {
+    let scratch = Scratch::new("serving_energy");
+    scratch.write("dense.yaml", MODEL);
+    let system = system("a100-40gb-4");
+    let of = |objective: &str, batch: &str| {
+        let args = ["map", "--workload", "dense.yaml", "--system", &system, "--objective", objective, "--batch", batch];
+        let told: serde_json::Value =
+            serde_json::from_str(&scratch.succeed(&[&args[..], &["--format", "json"]].concat())).unwrap();
+        assert_eq!(told["objective"], objective);
+        told
+    };
+    let by_token = |told: &serde_json::Value, what: &str| {
+        let best = &told["best"];
+        let of_batch = if what == "energy" { &best["energy"]["energy_j"] } else { &best["money"]["iteration_usd"] };
+        of_batch.as_f64().unwrap() / (best["batch"].as_f64().unwrap() * 64.0)
+    };
+    let all: Vec<serde_json::Value> = ["time", "energy", "cost"].iter().map(|o| of(o, "1,7,48,300")).collect();
+    for (i, what) in [(1, "energy"), (2, "cost")] {
+        let least = by_token(&all[i], what);
+        assert!((all[i]["value_by_token"].as_f64().unwrap() / least - 1.0).abs() < 1e-9, "{what}");
+        assert!(all.iter().all(|other| by_token(other, what) >= least * (1.0 - 1e-9)), "{what}");
+        assert!(all[i]["statement"].as_str().unwrap().contains(&format!("a lower {what} by token")), "{what}");
+    }
+    // Of these the fastest is not the most frugal: or nothing here would tell one objective from another.
+    assert_ne!(of("time", "7")["best"]["layout"], of("energy", "7")["best"]["layout"]);
+    let study = format!(
+        "name: s\nworkload: dense.yaml\nsystem: {system}\naxes:\n  - {{ name: least, field: solve.objective, values: [time, energy, cost] }}\n"
+    );
+    scratch.write("study.yaml", &study);
+    scratch.succeed(&["study", "run", "study.yaml", "--out", "out"]);
+    let mut table = csv::Reader::from_path(scratch.file("out/results.csv")).unwrap();
+    let names = table.headers().unwrap().clone();
+    let rows: Vec<csv::StringRecord> = table.records().map(Result::unwrap).collect();
+    let cell = |row: usize, name: &str| rows[row][names.iter().position(|n| n == name).unwrap()].to_string();
+    let number = |row: usize, name: &str| cell(row, name).parse::<f64>().unwrap();
+    for (row, objective, unit) in [(0, "time", "s"), (1, "energy", "J"), (2, "cost", "$")] {
+        assert_eq!((cell(row, "minimized"), cell(row, "objective_unit")), (objective.into(), unit.into()));
+        assert_eq!(cell(row, "mapped_as"), "layouts");
+        let parts = ["chips", "memory", "links", "switches"].map(|part| number(row, &format!("energy_{part}_j")));
+        assert!((parts.iter().sum::<f64>() / number(row, "energy_j") - 1.0).abs() < 1e-9);
+        assert!((number(row, "j_per_generated_token") * 48.0 * 64.0 / number(row, "energy_j") - 1.0).abs() < 1e-9);
+    }
+    let found = of("energy", "48");
+    assert!((number(1, "objective") / found["best"]["energy"]["energy_j"].as_f64().unwrap() - 1.0).abs() < 1e-9);
+    assert!((0..3).all(|row| number(row, "energy_j") >= number(1, "energy_j") * (1.0 - 1e-9)));
+}
+
+/// A language model that options of graphs make one graph says so in text, JSON and the rows of a study, on standard output.
+#[test]
+fn a_model_that_is_one_graph_says_so() {
+    let scratch = Scratch::new("one_graph");
+    scratch.write(
+        "m.yaml",
+        "{kind: language_model, name: m, source: test, layers: 2, hidden: 256, heads: 4, vocab: 512, seq: 128, global_batch: 8}",
+    );
+    let system = system("sn10-single");
+    let map = ["map", "--workload", "m.yaml", "--system", &system, "--joint-nodes", "4"];
+    let said = "mapped as one graph (1F1B, nothing computed again, no ZeRO; of serving one step of one token): --tiles is of graphs";
+    for format in ["text", "json"] {
+        let with = scratch.succeed(&[&map[..], &["--tiles", "4", "--format", format]].concat());
+        assert!(with.contains(said), "{format}: {with}");
+        let without = scratch.succeed(&[&map[..], &["--format", format]].concat());
+        assert!(!without.contains("one graph"), "{format}: {without}");
+    }
+    let study = format!(
+        "name: s\nworkload: m.yaml\nsystem: {system}\nsolve: {{ joint_nodes: 4 }}\naxes:\n  - {{ name: how, points: {{ all: {{ workload.global_batch: 8 }}, graph: {{ solve.tiles: 4 }} }} }}\n"
+    );
+    scratch.write("study.yaml", &study);
+    scratch.run(&["study", "run", "study.yaml", "--out", "out"]);
+    let mut table = csv::Reader::from_path(scratch.file("out/results.csv")).unwrap();
+    let at = table.headers().unwrap().iter().position(|n| n == "mapped_as").unwrap();
+    let rows: Vec<String> = table.records().map(|row| row.unwrap()[at].to_string()).collect();
+    assert_eq!(rows, ["executions", "graph"]);
+}

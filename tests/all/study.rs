@@ -158,6 +158,12 @@ fn exit_codes_tell_points_without_a_plan_from_bad_input() {
     let none = folder.flowspace(&["study", "run", "study.yaml", "--out", "none"]);
     assert_eq!(code(&none), Some(2), "{}", stderr(&none));
     assert!(stderr(&none).contains("note: no figures: no point has a plan"), "{}", stderr(&none));
+    // Why is said there, each reason once with its points; where some have a plan the column says it.
+    folder.study("  - {name: dram, field: system.memory.capacity, values: [1 kB, 1000 B, 2 kB]}\n");
+    let told = stderr(&folder.flowspace(&["study", "run", "study.yaml", "--out", "reasons"]));
+    assert!(told.contains("error: none of the 3 points has a plan\nerror: 2 points: infeasible: "), "{told}");
+    assert!(told.contains("\nerror: 1 point: infeasible: "), "{told}");
+    assert!(!stderr(&some).contains("none of the"), "{}", stderr(&some));
     let drawn = |entry: fs::DirEntry| entry.path().extension().is_some_and(|end| end == "svg" || end == "png");
     assert!(!fs::read_dir(folder.0.join("none")).unwrap().any(|entry| drawn(entry.unwrap())));
 

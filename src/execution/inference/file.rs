@@ -82,6 +82,8 @@ crate::spec! {
         tokens_per_s: Option<f64>,
         /// Bytes in the memory of the fullest chip.
         memory_bytes: Option<f64>,
+        /// Joules of the batch, idle power included.
+        energy_j: Option<f64>,
         /// Price of the system.
         cost_usd: Option<f64>,
         /// Power of the system.
@@ -133,6 +135,7 @@ impl ServingResult {
             generated_per_s: Some(p.generated_per_s),
             tokens_per_s: Some(p.tokens_per_s),
             memory_bytes: Some(p.memory.total()),
+            energy_j: price::power(system).stated().map(|_| p.energy.total()),
             cost_usd: price::cost(system).stated(),
             power_w: price::power(system).stated(),
             tolerance: TOLERANCE,
@@ -151,6 +154,7 @@ impl Stated for ServingResult {
             ("generated_per_s", self.generated_per_s),
             ("tokens_per_s", self.tokens_per_s),
             ("memory_bytes", self.memory_bytes),
+            ("energy_j", self.energy_j),
             ("cost_usd", self.cost_usd),
             ("power_w", self.power_w),
         ]

@@ -1,9 +1,9 @@
 //! Inference of a language model in the steady state of one batch: prompts, then tokens one by one with a growing cache of keys
-//! and values.
+//! and values. docs/serving.md has all equations; those of a batch are here, of a pass in [`step`], of bytes in [`memory`], of joules in [`energy`].
 //!
 //! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::room`]); more run in waves, one after the
 //! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
-//! wave that fit, the one with the least latency is taken ([`wave_sizes`]). On pp stages a full wave of n sequences is cut in
+//! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]). On pp stages a full wave of n sequences is cut in
 //! microbatches of ceil(n / pp), the last wave in as large ones; m of them are in a wave. With S the seconds of a stage, H of the
 //! head, X of a hand-over, and P = max(m, pp) where microbatches overlap on the stages, m pp where they do not:
 //!
@@ -20,6 +20,7 @@
 //! context; a window enters by the mean of what it leaves. What is not modelled: arrivals, answers of different lengths, chunks of
 //! prompts between steps, speculation.
 
+pub mod energy;
 pub mod file;
 pub mod memory;
 pub mod search;
@@ -28,11 +29,14 @@ pub mod step;
 #[cfg(test)]
 mod tests;
 
+pub use energy::{Kernel, Spent, Uses};
 pub use memory::Memory;
 pub use search::{Limits, Outcome, Wanted, search, search_until};
 pub use server::Server;
 pub use step::{Layout, Pass, Seconds, Steps};
 
+use crate::model::energy::Energy;
+use crate::model::objective::Worth;
 use crate::system::serving::CacheLayout;
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
@@ -74,9 +78,22 @@ pub struct Prediction {
     pub step: Seconds,
     /// Bytes of the fullest chip.
     pub memory: Memory,
+    /// Joules of the batch, all chips.
+    pub energy: Energy,
 }
 
 impl Prediction {
+    /// Tokens that the batch is served for: generated ones, or those of the prompts where nothing is generated.
+    pub fn tokens(&self) -> f64 {
+        self.latency_s * if self.generated_per_s > 0.0 { self.generated_per_s } else { self.tokens_per_s }
+    }
+
+    /// What an objective counts for the batch.
+    pub fn value(&self, worth: &Worth) -> f64 {
+        // Joules that nothing counts are left out: of chips without a stated power they are not known.
+        worth.value(self.latency_s, if worth.joule > 0.0 { self.energy.used.total() } else { 0.0 })
+    }
+
     /// Seconds to the first token and for each further one where as many users as the batch has sequences send their next request when the last is
     /// answered. With X requests a second, t of a prompt by itself and n of c users served at once, prompts queue as they would for a processor
     /// that is shared, further tokens wait for the prompts of others, and users beyond n wait for a place:
@@ -172,6 +189,8 @@ struct Wave {
     prompt: Seconds,
     step: Seconds,
     last_step: f64,
+    /// What all chips of the replica use for it.
+    uses: Uses,
 }
 
 struct Batch<'a> {
@@ -189,6 +208,8 @@ struct Waves {
     /// Seconds until the last wave's first tokens, and until its last ones.
     last_ttft: f64,
     latency: f64,
+    /// What all chips of the replica use.
+    uses: Uses,
 }
 
 /// Sizes of a wave that are tried one by one, and of equal waves below them.
@@ -255,12 +276,14 @@ impl Batch<'_> {
         let first = self.wave(at_once, micro);
         let mut latency = full as f64 * seconds(&first);
         let mut last_ttft = latency - steps * first.step.total();
+        let mut uses = first.uses.times(full as f64);
         if rest > 0 {
             let last = self.wave(rest, micro);
             last_ttft = latency + last.prompt.total();
             latency += seconds(&last);
+            uses += last.uses;
         }
-        Waves { at_once, count: full + u64::from(rest > 0), first, last_ttft, latency }
+        Waves { at_once, count: full + u64::from(rest > 0), first, last_ttft, latency, uses }
     }
 
     /// A wave of `n` sequences in microbatches of `micro`.
@@ -270,19 +293,23 @@ impl Batch<'_> {
         let pp = steps.layout.pp as f64;
         let count = n.div_ceil(micro) as f64;
         let each = n as f64 / count;
-        let through = |rows: f64, pass: Pass, overlapped: f64| -> Seconds {
-            let stage = steps.stage(rows, pass).plus(&steps.hand_over(rows));
-            let head = steps.head(each);
-            if serving.overlapped_stages {
-                stage.times(overlapped).plus(&head)
+        let through = |rows: f64, pass: Pass, overlapped: f64| -> Spent {
+            let (stage, hand_over, head) = (steps.stage(rows, pass), steps.hand_over(rows), steps.head(each));
+            let on = stage.seconds.plus(&hand_over.seconds);
+            let seconds = if serving.overlapped_stages {
+                on.times(overlapped).plus(&head.seconds)
             } else {
-                stage.times(count * pp).plus(&head.times(count))
-            }
+                on.times(count * pp).plus(&head.seconds.times(count))
+            };
+            // Every microbatch goes through every stage once, however long stages wait.
+            let uses = stage.uses.times(pp) + hand_over.uses.times(pp - 1.0) + head.uses;
+            Spent { seconds, uses: uses.times(count * steps.layout.tp as f64) }
         };
         let step = |seen: f64| {
             let pass = Pass::Token { context: seen, cached: self.cached(seen) };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
-            through(each, pass, count.max(pp)).plus(&host)
+            let spent = through(each, pass, count.max(pp));
+            Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
         let (mean, last) = self.seen();
         let peers = (steps.layout.tp.max(1) - 1) as f64;
@@ -291,7 +318,27 @@ impl Batch<'_> {
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
         let prompts = through(each * self.prompt as f64, Pass::Prompt, count + pp - 1.0);
-        Wave { prompt: prompts.times(waited).plus(&host), step: step(mean), last_step: step(last).total() }
+        let mean = step(mean);
+        Wave {
+            prompt: prompts.seconds.times(waited).plus(&host),
+            step: mean.seconds,
+            last_step: step(last).seconds.total(),
+            uses: prompts.uses + mean.uses.times(self.count() as f64),
+        }
+    }
+
+    /// What the chips of all replicas use: those that have a sequence less than the fullest are counted with what they have.
+    fn uses(&self, waves: &Waves, batch: u64) -> Uses {
+        let replicas = self.steps.layout.dp.max(1);
+        let (least, more) = (batch / replicas, batch % replicas);
+        if more == 0 {
+            return waves.uses.times(replicas as f64);
+        }
+        let fullest = waves.uses.times(more as f64);
+        match least {
+            0 => fullest,
+            _ => fullest + self.waves(least, waves.at_once.min(least)).uses.times((replicas - more) as f64),
+        }
     }
 }
 
@@ -311,12 +358,26 @@ pub fn predict_in_waves(
     server: &Server,
     model: &LanguageModel,
     layout: Layout,
+    given: (u64, Option<u64>),
+) -> Result<Prediction, Refusal> {
+    predict_for(server, model, layout, given, &Worth::TIME)
+}
+
+/// The same, in waves of the size of least value where none is given.
+///
+/// # Errors
+/// [`Refusal`]: why it cannot be served so.
+pub fn predict_for(
+    server: &Server,
+    model: &LanguageModel,
+    layout: Layout,
     (batch, wave): (u64, Option<u64>),
+    worth: &Worth,
 ) -> Result<Prediction, Refusal> {
     check_degrees(model, &layout).map_err(Refusal::Degrees)?;
     if server.serving.whole_contexts && model.window.is_some() {
         let whole = LanguageModel { window: None, ..model.clone() };
-        return predict_in_waves(server, &whole, layout, (batch, wave));
+        return predict_for(server, &whole, layout, (batch, wave), worth);
     }
     let batch = batch.max(1);
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
@@ -342,12 +403,20 @@ pub fn predict_in_waves(
         Some(wave) => vec![wave],
         None => wave_sizes(share, most),
     };
-    let all = sizes.into_iter().map(|n| of.waves(share, n));
+    let power = &of.steps.server.machine.power;
+    let valued = |waves: Waves| {
+        let counts = worth.joule > 0.0;
+        let joules = if counts { of.uses(&waves, batch).joules(&power.rates).total() } else { 0.0 };
+        (worth.value(waves.latency, joules), waves)
+    };
+    let all = sizes.into_iter().map(|n| valued(of.waves(share, n)));
     // Of equal ones the first: the fewest waves.
-    let waves = all.reduce(|best, next| if next.latency < best.latency * (1.0 - 1e-9) { next } else { best });
-    let Some(Waves { at_once, count, first, last_ttft, latency }) = waves else {
+    let waves = all.reduce(|best, next| if next.0 < best.0 * (1.0 - 1e-9) { next } else { best });
+    let Some((_, waves)) = waves else {
         return Err(Refusal::System("no sequence to serve".into()));
     };
+    let used = of.uses(&waves, batch).joules(&power.rates);
+    let Waves { at_once, count, first, last_ttft, latency, .. } = waves;
     let chips = (layout.tp * layout.pp * layout.dp) as f64;
     let sequences = batch as f64;
     let generated_per_s = sequences * generated as f64 / latency;
@@ -374,5 +443,6 @@ pub fn predict_in_waves(
         memory: memory::held(&of.steps, (prompt, generated), at_once),
         prompt: first.prompt,
         step: if stepped { first.step } else { Seconds::default() },
+        energy: Energy { idle: power.idle.times(latency), used },
     })
 }

@@ -4,9 +4,11 @@
 //! every batch: some thousands at most, each some microseconds. So the proof is the enumeration, and the record says how many there
 //! were and why those that cannot serve cannot. Ties go to the fewest chips of a replica, then to the smaller batch.
 
-use super::{Layout, Prediction, Refusal, Server, check_degrees, predict};
+use super::{Layout, Prediction, Refusal, Server, check_degrees, predict_for};
 use crate::deadline::Deadline;
+use crate::execution::search::Aim;
 use crate::model::divisors::divisors;
+use crate::model::objective::Objective;
 use crate::workload::language::LanguageModel;
 use serde::Serialize;
 
@@ -51,8 +53,32 @@ pub struct Wanted {
     pub batches: Vec<u64>,
     /// Limits.
     pub limits: Limits,
-    /// What the best is.
+    /// What the best is, where time is the objective.
     pub goal: Goal,
+    /// What is minimised: with energy and cost the best takes least of it for a token.
+    pub aim: Aim,
+}
+
+impl Wanted {
+    /// Whether a smaller value is better, and of what.
+    pub fn sought(&self) -> (&'static str, &'static str) {
+        match (self.aim.objective, self.goal) {
+            (Objective::Time, goal) => ("better", goal.word()),
+            (Objective::Energy, _) => ("lower", "energy by token"),
+            (Objective::Cost, _) => ("lower", "cost by token"),
+        }
+    }
+
+    /// Whether `a` is better than `b`.
+    fn better(&self, a: &Prediction, b: &Prediction) -> bool {
+        match (self.aim.objective, self.goal) {
+            (Objective::Time, Goal::Throughput) => a.per_chip > b.per_chip,
+            (Objective::Time, Goal::Latency) => a.latency_s < b.latency_s,
+            (Objective::Energy | Objective::Cost, _) => {
+                a.value(&self.aim.worth) / a.tokens() < b.value(&self.aim.worth) / b.tokens()
+            }
+        }
+    }
 }
 
 /// What a layout reaches.
@@ -171,10 +197,6 @@ pub fn search_until(
             if [wanted.tp, wanted.pp, wanted.dp, wanted.ep].iter().any(Option::is_some) { ", as given" } else { "" }
         ));
     }
-    let better = |a: &Prediction, b: &Prediction| match wanted.goal {
-        Goal::Throughput => a.per_chip > b.per_chip,
-        Goal::Latency => a.latency_s < b.latency_s,
-    };
     let mut outcome = Outcome {
         best: None,
         by_batch: Vec::new(),
@@ -196,7 +218,7 @@ pub fn search_until(
             if outcome.stopped {
                 break;
             }
-            match predict(server, model, *layout, batch) {
+            match predict_for(server, model, *layout, (batch, None), &wanted.aim.worth) {
                 Ok(p) => {
                     outcome.predicted += 1;
                     of.predicted += 1;
@@ -209,7 +231,7 @@ pub fn search_until(
                     }
                     if wanted.limits.hold(&p) {
                         outcome.within_limits += 1;
-                        if of.best.as_ref().is_none_or(|b| better(&p, b)) {
+                        if of.best.as_ref().is_none_or(|b| wanted.better(&p, b)) {
                             of.best = Some(p);
                         }
                     }
@@ -231,7 +253,7 @@ pub fn search_until(
             }
         }
         if let Some(b) = &of.best
-            && outcome.best.as_ref().is_none_or(|o| better(b, o))
+            && outcome.best.as_ref().is_none_or(|o| wanted.better(b, o))
         {
             outcome.best = Some(b.clone());
         }

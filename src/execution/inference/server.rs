@@ -73,7 +73,10 @@ impl Server {
             efficiencies: DataType::ALL.iter().map(reached).collect(),
             sustained: DataType::ALL.iter().map(held).collect(),
             attention_efficiency: burst.batched_efficiency.0 * share,
-            kernel: serving.kernel.unwrap_or(kernels.launch).0,
+            kernel: match serving.kernel {
+                Some(own) if machine.ideal => own.0.min(kernels.launch.0),
+                own => own.unwrap_or(kernels.launch).0,
+            },
             side: (system.chip.0.cores as f64).sqrt(),
             ranks: 1.0,
             serving,
@@ -103,18 +106,19 @@ impl Server {
         if tp <= 1 || bytes <= 0.0 {
             return 0.0;
         }
-        match &self.serving.collectives {
-            Some(library) => collective::by_library(&self.machine.group(tp, 1), library, 2.0, bytes, true),
-            None => self.machine.line(Traffic::AllReduce, tp, 1).at(bytes) + self.serving.all_reduce.0,
-        }
+        self.collective(Traffic::AllReduce, tp, bytes, true)
     }
 
     /// Seconds of a collective among all of `chips` chips by itself: an all-reduce, or half of one; `switches`: whether a switch may add up.
     pub fn collective(&self, traffic: Traffic, chips: u64, bytes: f64, switches: bool) -> f64 {
         let halves = if traffic == Traffic::AllReduce { 2.0 } else { 1.0 };
+        let by_links = || self.machine.line(traffic, chips, 1).at(bytes) + self.serving.all_reduce.0;
         match &self.serving.collectives {
-            Some(library) => collective::by_library(&self.machine.group(chips, 1), library, halves, bytes, switches),
-            None => self.machine.line(traffic, chips, 1).at(bytes) + self.serving.all_reduce.0,
+            Some(library) => {
+                let called = collective::by_library(&self.machine.group(chips, 1), library, halves, bytes, switches);
+                if self.machine.ideal { called.min(by_links()) } else { called }
+            }
+            None => by_links(),
         }
     }
 

@@ -21,7 +21,9 @@
 //! `experts: every_token` each of the E computes all R, also where there are more than `most_routed`; the way to them and back moves `routing` times its least bytes. The head adds
 //! its product for the last token of each sequence, at `head_share` of the rate of others, and four passes over its scores (scaling, softmax, choice).
 
+use super::energy::{Kernel, Spent, Uses};
 use super::server::Server;
+use crate::execution::machine::Traffic;
 use crate::model::kernel_time::Product;
 use crate::system::serving::ExpertWork;
 use crate::workload::language::{AttentionCount, DataType, LanguageModel};
@@ -126,23 +128,25 @@ impl<'a> Steps<'a> {
         Ok(Self { server, model, layout, peak, attention_peak: attention_peak.min(peak) })
     }
 
-    fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> f64 {
+    fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
         let types = &self.model.types;
         let rate = self.peak * self.server.efficiency(types.products());
         self.product_at(Product { batch, m, n, k }, rate, types.weights)
     }
 
-    fn product_at(&self, product: Product, rate: f64, weights: DataType) -> f64 {
+    fn product_at(&self, product: Product, rate: f64, weights: DataType) -> Kernel {
         // Groups of different sizes, as many as there are experts.
         let grouped = if product.batch > 1.0 { self.server.machine.stack.grouped_share.0 } else { 1.0 };
         let rate = rate * grouped;
         let (a, w) = (self.model.types.activations.bytes(), weights.bytes());
         let kernels = &self.server.kernels;
-        kernels.product(&product, kernels.fed(rate, w), [a, w, a])
+        let (seconds, arithmetic_s) = kernels.product_in_parts(&product, kernels.fed(rate, w), [a, w, a], 0.0);
+        let uses = Uses { arithmetic_s, flop: product.flop(), dram_bytes: product.bytes([a, w, a]), link_j: 0.0 };
+        Kernel { seconds, uses }
     }
 
     /// A product of a perceptron or of experts.
-    fn perceptron(&self, batch: f64, m: f64, n: f64, k: f64) -> f64 {
+    fn perceptron(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
         match self.model.types.perceptron {
             Some(own) => {
                 let instead = (self.peak, self.peak * self.server.efficiency(self.model.types.products()));
@@ -153,7 +157,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn attention_products(&self, rows: f64) -> f64 {
+    fn attention_products(&self, rows: f64) -> Kernel {
         let model = self.model;
         let (h, t, a) = (model.hidden as f64, self.layout.tp as f64, model.heads as f64);
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
@@ -188,27 +192,35 @@ impl<'a> Steps<'a> {
         }
     }
 
-    fn attention(&self, rows: f64, pass: Pass) -> f64 {
+    fn attention(&self, rows: f64, pass: Pass) -> Kernel {
         let model = self.model;
         let heads = model.heads as f64 / self.layout.tp as f64;
         let seen = |context: f64| 2.0 * rows * context * heads * (model.query_width() + model.value_width()) as f64;
+        let rate = self.attention_peak * self.server.attention_efficiency;
         match pass {
             Pass::Prompt => {
                 let flop = seen(model.mean_attended(model.seq, AttentionCount::Masked));
                 let word = model.types.activations.bytes();
                 let ends = rows * heads * (model.query_width() + model.value_width()) as f64 * word;
                 let bytes = ends + rows * self.cache_bytes();
-                self.server.kernels.fused(flop, self.attention_peak * self.server.attention_efficiency, bytes)
+                let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: bytes, link_j: 0.0 };
+                Kernel { seconds: self.server.kernels.fused(flop, rate, bytes), uses }
             }
             Pass::Token { context, cached } => {
-                let mut bytes = rows * cached * self.cache_bytes();
+                let once = rows * cached * self.cache_bytes();
+                // What the time is counted by, and what goes through memory.
+                let (mut bytes, mut moved) = (once, once);
                 if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
                     let few = rows * heads / self.server.ranks <= kernels.few as f64;
                     let each = (heads / self.kv_heads()).max(1.0);
-                    bytes *= each / if few { kernels.few_rate } else { kernels.many_rate };
+                    let rate = if few { kernels.few_rate } else { kernels.many_rate };
+                    bytes *= each / rate;
+                    // Above 1 caches serve the rest; below, memory waits.
+                    moved *= (each / rate.max(1.0)).max(1.0);
                 }
-                let compute = seen(context) / (self.attention_peak * self.server.attention_efficiency);
-                (bytes / self.server.cache_bandwidth(model)).max(compute)
+                let flop = seen(context);
+                let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: moved, link_j: 0.0 };
+                Kernel { seconds: (bytes / self.server.cache_bandwidth(model)).max(flop / rate), uses }
             }
         }
     }
@@ -228,7 +240,7 @@ impl<'a> Steps<'a> {
     }
 
     /// One layer.
-    pub fn layer(&self, rows: f64, pass: Pass, with_experts: bool) -> Seconds {
+    pub fn layer(&self, rows: f64, pass: Pass, with_experts: bool) -> Spent {
         let model = self.model;
         let server = self.server;
         let (h, t) = (model.hidden as f64, self.layout.tp as f64);
@@ -239,6 +251,7 @@ impl<'a> Steps<'a> {
         let further = model.norms().saturating_sub(2) + if model.qk_norm.is_some() { 2 } else { 0 };
         let mut kernels = (server.serving.layer_kernels + further) as f64;
         let mut network = 2.0 * server.all_reduce(self.layout.tp, rows * h * word);
+        let mut link_j = 2.0 * server.machine.line(Traffic::AllReduce, self.layout.tp, 1).joules(rows * h * word);
         let mut routed = 0.0;
         let width = match model.experts.filter(|_| with_experts) {
             Some(e) => {
@@ -254,7 +267,9 @@ impl<'a> Steps<'a> {
                     weights += self.perceptron(1.0, rows, firsts * shared, h) + self.perceptron(1.0, rows, h, shared);
                 }
                 kernels += server.machine.stack.expert_kernels as f64;
-                network += 2.0 * server.exchange(self.layout.ep, self.layout.tp).at(rows * k * h * word);
+                let exchange = server.exchange(self.layout.ep, self.layout.tp);
+                network += 2.0 * exchange.at(rows * k * h * word);
+                link_j += 2.0 * exchange.joules(rows * k * h * word);
                 // Tokens are copied for each expert that gets them and added up behind: read and written both times.
                 routed = server.serving.routing * 2.0 * given * h;
                 f * given + shared
@@ -274,22 +289,33 @@ impl<'a> Steps<'a> {
         });
         let norms = model.norms().saturating_sub(2) as f64 * h + model.qk_norm_width() as f64 / t;
         let moved = 2.0 * word * rows * (6.0 * h + norms + function * width + routed);
-        Seconds {
-            weights,
-            attention: self.attention(rows, pass),
-            vector: server.kernels.vector(server.serving.elementwise * moved, 0.0),
+        let attention = self.attention(rows, pass);
+        let vector = self.vector(moved);
+        let seconds = Seconds {
+            weights: weights.seconds,
+            attention: attention.seconds,
+            vector: vector.seconds,
             kernels: kernels
                 * match (pass, server.serving.prompt_kernel) {
-                    (Pass::Prompt, Some(own)) => own.0,
+                    (Pass::Prompt, Some(own)) if !server.machine.ideal => own.0,
+                    (Pass::Prompt, Some(own)) => own.0.min(server.kernel),
                     _ => server.kernel,
                 },
             network,
             host: 0.0,
-        }
+        };
+        let uses = weights.uses + attention.uses + vector.uses + Uses { link_j, ..Uses::default() };
+        Spent { seconds, uses }
+    }
+
+    /// Vector work that moves `bytes` where every kernel reads its inputs and writes its outputs once.
+    fn vector(&self, bytes: f64) -> Kernel {
+        let bytes = self.server.serving.elementwise * bytes;
+        Kernel::moving(self.server.kernels.vector(bytes, 0.0), bytes)
     }
 
     /// All layers of one stage: those of the whole model over the stages (an uneven rest counts as even).
-    pub fn stage(&self, rows: f64, pass: Pass) -> Seconds {
+    pub fn stage(&self, rows: f64, pass: Pass) -> Spent {
         let stages = self.layout.pp as f64;
         let mut sum = self.layer(rows, pass, false).times(self.model.dense_layers() as f64 / stages);
         if self.model.expert_layers() > 0 {
@@ -299,28 +325,33 @@ impl<'a> Steps<'a> {
     }
 
     /// Last norm, head and the choice of the next word for `n` sequences.
-    pub fn head(&self, n: f64) -> Seconds {
+    pub fn head(&self, n: f64) -> Spent {
         let words = self.model.head_outputs() as f64;
         if words <= 0.0 {
-            return Seconds::default();
+            return Spent::default();
         }
         let width = self.model.embedding_width() as f64;
-        let head = self.product(1.0, n, words / self.layout.tp as f64, width);
-        let mut weights = head / self.server.serving.head_share.0;
+        let mut weights = self.product(1.0, n, words / self.layout.tp as f64, width);
+        weights.seconds /= self.server.serving.head_share.0;
         if self.model.embedding_width.is_some() {
             weights += self.product(1.0, n, width, self.model.hidden as f64);
         }
-        let vector = self.server.kernels.vector(self.server.serving.elementwise * 4.0 * n * words * 4.0, 0.0);
-        Seconds { weights, vector, kernels: self.server.kernel, ..Seconds::default() }
+        let vector = self.vector(4.0 * n * words * 4.0);
+        let (weights, uses) = (weights.seconds, weights.uses + vector.uses);
+        let seconds = Seconds { weights, vector: vector.seconds, kernels: self.server.kernel, ..Seconds::default() };
+        Spent { seconds, uses }
     }
 
     /// Hand-over of `rows` tokens to the next stage.
-    pub fn hand_over(&self, rows: f64) -> Seconds {
+    pub fn hand_over(&self, rows: f64) -> Spent {
         if self.layout.pp <= 1 {
-            return Seconds::default();
+            return Spent::default();
         }
         let bytes = rows * self.model.hidden as f64 * self.model.types.activations.bytes();
         let line = self.server.hand_over(self.layout.tp, self.layout.dp);
-        Seconds { network: line.at(bytes), ..Seconds::default() }
+        Spent {
+            seconds: Seconds { network: line.at(bytes), ..Seconds::default() },
+            uses: Uses { link_j: line.joules(bytes), ..Uses::default() },
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::search::{Goal, layouts};
 use super::*;
+use crate::execution::search::Aim;
 use crate::spec::{Node, Reader};
 use crate::system::System;
 use crate::workload::language::DataType;
@@ -301,7 +302,7 @@ fn one_chip_needs_no_network() {
 }
 
 fn wanted(batches: Vec<u64>, goal: Goal) -> Wanted {
-    Wanted { tp: None, pp: None, dp: None, ep: None, batches, limits: Limits::default(), goal }
+    Wanted { tp: None, pp: None, dp: None, ep: None, batches, limits: Limits::default(), goal, aim: Aim::TIME }
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod joint_graphs;
 mod known;
 mod random;
 mod search;
+mod serving;
 mod sharding;
 mod shortage;
 mod stages;
