@@ -270,19 +270,22 @@ impl Batch<'_> {
         let pp = steps.layout.pp as f64;
         let count = n.div_ceil(micro) as f64;
         let each = n as f64 / count;
-        let through = |rows: f64, pass: Pass, overlapped: f64| -> Seconds {
+        let through = |rows: f64, chosen: f64, pass: Pass, overlapped: f64| -> Seconds {
             let stage = steps.stage(rows, pass).plus(&steps.hand_over(rows));
-            let head = steps.head(each);
+            let head = steps.head(chosen);
             if serving.overlapped_stages {
                 stage.times(overlapped).plus(&head)
             } else {
                 stage.times(count * pp).plus(&head.times(count))
             }
         };
+        // Rows that fill a step up have no context.
+        let rows = steps.server.rows_of_step(each);
+        let real = each / rows;
         let step = |seen: f64| {
-            let pass = Pass::Token { context: seen, cached: self.cached(seen) };
+            let pass = Pass::Token { context: seen * real, cached: self.cached(seen) * real };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
-            through(each, pass, count.max(pp)).plus(&host)
+            through(rows, rows, pass, count.max(pp)).plus(&host)
         };
         let (mean, last) = self.seen();
         let peers = (steps.layout.tp.max(1) - 1) as f64;
@@ -290,7 +293,7 @@ impl Batch<'_> {
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
-        let prompts = through(each * self.prompt as f64, Pass::Prompt, count + pp - 1.0);
+        let prompts = through(each * self.prompt as f64, each, Pass::Prompt, count + pp - 1.0);
         Wave { prompt: prompts.times(waited).plus(&host), step: step(mean), last_step: step(last).total() }
     }
 }

@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
-//! Where query heads read a cache by themselves (`cache_heads`) those bytes count once for each, over the rate of the kernel for as many heads as n sequences
-//! have on a rank.
+//! Where query heads read a cache by themselves (`cache_heads`) those bytes count once for each, over the rate of the kernel for few; of more heads than that
+//! kernel takes, blocks go through their contexts in rounds of as many as the units hold at once ([`CacheHeads::many`](crate::system::serving::CacheHeads::many)).
 //!
 //! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read; with
 //! `experts: every_token` each of the E computes all R, also where there are more than `most_routed`; the way to them and back moves `routing` times its least bytes. The head adds
@@ -202,13 +202,16 @@ impl<'a> Steps<'a> {
             }
             Pass::Token { context, cached } => {
                 let mut bytes = rows * cached * self.cache_bytes();
+                let mut blocks = 0.0;
                 if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
-                    let few = rows * heads / self.server.ranks <= kernels.few as f64;
-                    let each = (heads / self.kv_heads()).max(1.0);
-                    bytes *= each / if few { kernels.few_rate } else { kernels.many_rate };
+                    if rows * heads / self.server.ranks <= kernels.few as f64 {
+                        bytes *= (heads / self.kv_heads()).max(1.0) / kernels.few_rate;
+                    } else {
+                        blocks = kernels.many(rows * heads, cached, self.server.kernels.units(), model.max_positions);
+                    }
                 }
                 let compute = seen(context) / (self.attention_peak * self.server.attention_efficiency);
-                (bytes / self.server.cache_bandwidth(model)).max(compute)
+                (bytes / self.server.cache_bandwidth(model)).max(compute).max(blocks)
             }
         }
     }
@@ -265,6 +268,9 @@ impl<'a> Steps<'a> {
                 f
             }
         };
+        if pass == Pass::Prompt {
+            weights /= server.serving.prompt_share.0;
+        }
         let function = if model.gated { 3.0 } else { 2.0 };
         // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
         // Signals that cross a mesh of cores.

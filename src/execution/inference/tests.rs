@@ -170,7 +170,7 @@ fn software_costs_what_it_says() {
     close(predict(&s, &shared, ONE, 2).unwrap().step.attention, base.step.attention);
     // Heads that read by themselves, twice what they share: four of two sequences are few; beyond that at half the rate.
     let by_themselves = |few: u64| {
-        let heads = format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, many_rate: 0.5}} ");
+        let heads = format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, token: 1 s, unit_memory: 4 kB}} ");
         predict(&server(&[("cache_share: 1 ", &heads)]), &shared, ONE, 2).unwrap().step.attention
     };
     close(by_themselves(4), base.step.attention);
