@@ -3,7 +3,7 @@
 //!
 //! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::room`]); more run in waves, one after the
 //! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
-//! wave that fit, the one with the least latency is taken ([`wave_sizes`]). On pp stages a full wave of n sequences is cut in
+//! wave that fit, the one with the least latency is taken ([`wave_sizes`]), the largest where software lets sequences in as soon as there is room. On pp stages a full wave of n sequences is cut in
 //! microbatches of ceil(n / pp), the last wave in as large ones; m of them are in a wave. With S the seconds of a stage, H of the
 //! head, X of a hand-over, and P = max(m, pp) where microbatches overlap on the stages, m pp where they do not:
 //!
@@ -343,6 +343,8 @@ pub fn predict_in_waves(
             return Err(Refusal::Wave { found: wave, most, is_all: most == share });
         }
         Some(wave) => vec![wave],
+        // Software that lets sequences in as soon as there is room holds none back.
+        None if !server.serving.admits_whole => vec![most],
         None => wave_sizes(share, most),
     };
     let all = sizes.into_iter().map(|n| of.waves(share, n));
