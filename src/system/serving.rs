@@ -293,7 +293,10 @@ mod tests {
         let node = Node::parse("s.yaml", "{token: 100 ns}").unwrap();
         let heads = Reader::read::<CacheHeads>(&node).unwrap();
         let rounds = |longest| (heads.many(4096.0, 1000.0, 304.0, longest) / 1e-4).round();
-        assert_eq!((rounds(Some(4096)), rounds(Some(8192)), rounds(Some(131_072)), rounds(None)), (5.0, 14.0, 14.0, 14.0));
+        assert_eq!(
+            (rounds(Some(4096)), rounds(Some(8192)), rounds(Some(131_072)), rounds(None)),
+            (5.0, 14.0, 14.0, 14.0)
+        );
         assert_eq!(heads.many(304.0, 10.0, 304.0, None), 1e-6);
     }
 

@@ -90,7 +90,13 @@ const FAMILIES: [Family; 7] = [
         ..LLAMA
     },
     LLAMA,
-    Family { words: &["mistral"], window: Some(4096), longest: Some(32768), members: &[((32, 4096), (8, 14336, 128))], ..LLAMA },
+    Family {
+        words: &["mistral"],
+        window: Some(4096),
+        longest: Some(32768),
+        members: &[((32, 4096), (8, 14336, 128))],
+        ..LLAMA
+    },
     Family {
         words: &["palm"],
         norm: Norm::Layer,

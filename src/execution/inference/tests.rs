@@ -170,7 +170,8 @@ fn software_costs_what_it_says() {
     close(predict(&s, &shared, ONE, 2).unwrap().step.attention, base.step.attention);
     // Heads that read by themselves, twice what they share: four of two sequences are few; beyond that a block for each goes through its context.
     let by_themselves = |few: u64| {
-        let heads = format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, token: 100 s, unit_memory: 4 kB}} ");
+        let heads =
+            format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, token: 100 s, unit_memory: 4 kB}} ");
         predict(&server(&[("cache_share: 1 ", &heads)]), &shared, ONE, 2).unwrap().step.attention
     };
     close(by_themselves(4), base.step.attention);
@@ -239,7 +240,8 @@ fn software_that_lets_sequences_in_as_they_fit_holds_none_back() {
 #[test]
 fn prompts_may_reach_less() {
     let base = predict(&server(&[]), &model(&[]), ONE, 1).unwrap();
-    let half = predict(&server(&[("cache_share: 1 ", "cache_share: 1, prompt_share: 0.5 ")]), &model(&[]), ONE, 1).unwrap();
+    let half =
+        predict(&server(&[("cache_share: 1 ", "cache_share: 1, prompt_share: 0.5 ")]), &model(&[]), ONE, 1).unwrap();
     assert!(half.prompt.weights > base.prompt.weights && half.prompt.weights <= 2.0 * base.prompt.weights);
     assert_eq!(half.step, base.step);
 }
