@@ -172,7 +172,8 @@ fn software_costs_what_it_says() {
     let by_themselves = |few: u64| {
         let heads =
             format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, token: 100 s, unit_memory: 4 kB}} ");
-        predict(&server(&[("cache_share: 1 ", &heads)]), &shared, ONE, 2).unwrap().step.attention
+        let s = server(&[("cache_share: 1 ", &heads)]);
+        predict_in_waves(&s, &shared, ONE, (2, Some(2))).unwrap().step.attention
     };
     close(by_themselves(4), base.step.attention);
     // 2 layers, four blocks one after the other on one unit, 4 tokens on average.
