@@ -17,7 +17,7 @@ use crate::model::kernel_time::{KernelTimes, Product};
 use crate::plan::{TOLERANCE, agree};
 use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::price::{self, ByPart};
-use crate::system::serving::{CacheLayout, ExpertWork};
+use crate::system::serving::{CacheHeads, CacheLayout, ExpertWork};
 use crate::system::{Serving, System};
 use crate::workload::language::{AttentionCount, DataType, LanguageModel};
 
@@ -279,6 +279,8 @@ impl<'a> Served<'a> {
         let rate = peak * self.kernels.burst_of("").batched_efficiency.0 * self.machine.stack.product_share.0;
         let heads = model.heads as f64 / self.t;
         let width = (model.query_width() + model.value_width()) as f64;
+        // Of blocks that go through contexts by themselves.
+        let mut rounds = 0.0;
         let (seen, time_bytes, bytes, bandwidth) = match work {
             Work::Prompt => {
                 let ends = rows * (heads * width * model.types.activations.bytes() + self.token_bytes());
@@ -288,12 +290,15 @@ impl<'a> Served<'a> {
                 let once = rows * read * self.token_bytes();
                 let shared = model.latent_attention.is_some() || model.kv_heads() < model.heads;
                 let share = s.grouped_cache_efficiency.filter(|_| shared).unwrap_or(s.cache_efficiency).0;
+                let readers = (heads / self.kv).max(1.0);
+                // Each query head reads for itself; what caches serve does not come from memory.
                 let (over, moved) = match s.cache_heads.filter(|_| model.latent_attention.is_none()) {
-                    // Each query head reads for itself; what caches serve does not come from memory.
+                    Some(each) if rows * heads <= each.few as f64 => {
+                        (readers / each.few_rate, (readers / each.few_rate.max(1.0)).max(1.0))
+                    }
                     Some(each) => {
-                        let rate = if rows * heads <= each.few as f64 { each.few_rate } else { each.many_rate };
-                        let readers = (heads / self.kv).max(1.0);
-                        (readers / rate, (readers / rate.max(1.0)).max(1.0))
+                        rounds = self.rounds(&each, rows * heads) * read * each.token.0;
+                        (1.0, readers)
                     }
                     None => (1.0, 1.0),
                 };
@@ -303,12 +308,20 @@ impl<'a> Served<'a> {
         let flop = 2.0 * rows * seen * heads * width;
         Call {
             times: 1.0,
-            seconds: (flop / rate).max(time_bytes / bandwidth),
+            seconds: (flop / rate).max(time_bytes / bandwidth).max(rounds),
             busy: flop / rate,
             flop,
             bytes,
             link_j: 0.0,
         }
+    }
+
+    /// How often the chip's units are filled with blocks, one for each head of each sequence, which keep a score of 4 bytes for every token of the longest
+    /// context beside 512 bytes.
+    fn rounds(&self, each: &CacheHeads, blocks: f64) -> f64 {
+        let longest = self.model.max_positions.map_or(each.longest, |most| most.min(each.longest));
+        let side_by_side = (each.unit_memory.0 / (4.0 * longest as f64 + 512.0)).trunc().max(1.0);
+        (blocks / (self.times.units() * side_by_side)).ceil()
     }
 
     /// What tensor-parallel chips add up twice a layer.
@@ -349,17 +362,18 @@ impl<'a> Served<'a> {
         let (q, v) = (model.query_width() as f64, model.value_width() as f64);
         let word = model.types.activations.bytes();
         let into = if model.gated { 2.0 } else { 1.0 };
-        let mut list = vec![self.attention(rows, work), self.weight(rows, h, heads * v / t)];
+        let mut list = vec![self.attention(rows, work)];
+        let mut products = vec![self.weight(rows, h, heads * v / t)];
         match model.latent_attention {
-            None => list.push(self.weight(rows, heads * q / t + self.kv * (q + v), h)),
+            None => products.push(self.weight(rows, heads * q / t + self.kv * (q + v), h)),
             Some(l) => {
                 let compressed = l.kv_rank as f64;
-                list.push(self.weight(rows, compressed + l.rope_dim as f64, h));
-                list.push(self.weight(rows, heads * (l.nope_dim as f64 + v) / t, compressed));
+                products.push(self.weight(rows, compressed + l.rope_dim as f64, h));
+                products.push(self.weight(rows, heads * (l.nope_dim as f64 + v) / t, compressed));
                 let from = l.q_rank.map_or(h, |rank| rank as f64);
-                list.push(self.weight(rows, heads * q / t, from));
+                products.push(self.weight(rows, heads * q / t, from));
                 if l.q_rank.is_some() {
-                    list.push(self.weight(rows, from, h));
+                    products.push(self.weight(rows, from, h));
                 }
             }
         }
@@ -371,19 +385,19 @@ impl<'a> Served<'a> {
         let (mut width, mut copied) = (model.ffn() as f64 / t, 0.0);
         match model.experts.filter(|_| with_experts) {
             None => {
-                list.push(self.product(true, [1.0, rows, into * width, h]));
-                list.push(self.product(true, [1.0, rows, h, width]));
+                products.push(self.product(true, [1.0, rows, into * width, h]));
+                products.push(self.product(true, [1.0, rows, h, width]));
             }
             Some(e) => {
                 let per_token = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
                 let (reached, each) = self.routed(rows, e.count as f64, per_token);
                 let (own, shared) = (e.ffn as f64 / t, e.shared_width() / t);
-                list.push(self.weight(rows, e.count as f64, h));
-                list.push(self.product(true, [reached, each, into * own, h]));
-                list.push(self.product(true, [reached, each, h, own]));
+                products.push(self.weight(rows, e.count as f64, h));
+                products.push(self.product(true, [reached, each, into * own, h]));
+                products.push(self.product(true, [reached, each, h, own]));
                 if shared > 0.0 {
-                    list.push(self.product(true, [1.0, rows, into * shared, h]));
-                    list.push(self.product(true, [1.0, rows, h, shared]));
+                    products.push(self.product(true, [1.0, rows, into * shared, h]));
+                    products.push(self.product(true, [1.0, rows, h, shared]));
                 }
                 starts += self.machine.stack.expert_kernels;
                 let given = reached * each / rows.max(f64::MIN_POSITIVE);
@@ -395,6 +409,10 @@ impl<'a> Served<'a> {
                 list.push(Call { times: 2.0, seconds, link_j, ..Call::default() });
             }
         }
+        if matches!(work, Work::Prompt) {
+            products.iter_mut().for_each(|product| product.seconds /= s.prompt_share.0);
+        }
+        list.append(&mut products);
         list.push(self.all_reduce(rows * h * word));
         let side = (self.system.chip.0.cores as f64).sqrt();
         let to_start = match (work, s.prompt_kernel) {

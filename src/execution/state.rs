@@ -5,7 +5,7 @@
 //! weights with 32-bit gradients are 2 + 4 + 4 + 8 = 18 bytes; with 16-bit gradients 16.
 
 use super::Zero;
-use crate::workload::language::Types;
+use crate::workload::language::{DataType, Types};
 
 /// Bytes of one parameter by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -24,7 +24,7 @@ impl StateBytes {
         let master = if types.master == types.weights { 0.0 } else { types.master.bytes() };
         Self {
             weights: types.weights.bytes(),
-            gradients: types.gradients.bytes(),
+            gradients: types.gradients.bytes() + types.arriving.map_or(0.0, DataType::bytes),
             optimizer: master + 2.0 * types.moments.bytes(),
         }
     }
@@ -54,12 +54,12 @@ impl StateBytes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::language::DataType;
-
     #[test]
     fn recipes_by_hand() {
         let bf16 = Types::default();
         assert_eq!(StateBytes::training(&bf16).total(), 18.0);
+        let beside = Types { arriving: Some(DataType::Bf16), ..bf16 };
+        assert_eq!(StateBytes::training(&beside).gradients, 6.0);
         let fp16 = Types { weights: DataType::Fp16, gradients: DataType::Fp16, ..bf16 };
         assert_eq!(StateBytes::training(&fp16).total(), 16.0);
         let fp32 = Types { weights: DataType::Fp32, ..bf16 };

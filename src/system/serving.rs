@@ -81,15 +81,20 @@ crate::spec! {
 
 crate::spec! {
     /// Kernels of attention over a paged cache in which each query head reads the keys and values by itself: one for few heads, which cuts contexts in
-    /// pieces that are read at the same time and meet in the chip's caches, and one for many, in which each head goes through its whole context.
+    /// pieces that are read at the same time and meet in the chip's caches, and one for many, in which each head goes through its whole context: a block
+    /// of threads for each, which keeps a score of 4 bytes for every token of the longest context, so that a unit's memory bounds how many run at once.
     #[derive(Copy)]
     pub struct CacheHeads ("heads that read a cache by themselves") {
         /// Most heads of a chip, of all sequences together, that the kernel for few is taken for.
         few: u64 = 512,
         /// Bytes that these read, each by itself, over those that memory gives in the time; above 1 where caches serve.
         few_rate: f64 = 1.0,
-        /// The same of the kernel for many.
-        many_rate: f64 = 0.5,
+        /// Time in which a block of the kernel for many goes through one token of its context.
+        token: Seconds,
+        /// On-chip memory of a unit that blocks of the kernel for many keep their scores in.
+        unit_memory: Bytes = Bytes(65536.0),
+        /// Longest context that scores are kept for, where the model's is longer: that for which steps are recorded.
+        longest: u64 = 8192,
     }
 }
 
@@ -103,6 +108,8 @@ crate::spec! {
         kernel: Option<Seconds>,
         /// The same in the prompts' pass, where it is another: kernels that are not recorded and launched together.
         prompt_kernel: Option<Seconds>,
+        /// Rate of products in the prompts' pass relative to that in a step.
+        prompt_share: Fraction = Fraction(1.0),
         /// Bytes that norms, residuals and functions move over what each kernel's inputs and outputs hold; 0 where layers stay on chip.
         elementwise: f64 = 1.0,
         /// Rate of the head's product relative to others.
@@ -187,9 +194,21 @@ fn check(serving: &Serving, node: &Node, reader: &mut Reader) {
         }
     }
     if let Some(heads) = serving.cache_heads
-        && !(0.001..=1000.0).contains(&heads.few_rate.min(heads.many_rate))
+        && !(0.001..=1000.0).contains(&heads.few_rate)
     {
-        say("cache_heads", "few_rate, many_rate: expected 0.001 to 1000".into());
+        say("cache_heads", "few_rate: expected 0.001 to 1000".into());
+    }
+}
+
+/// Bytes of a block's memory beside its scores: the query and the sums of its threads.
+const BESIDE_SCORES: f64 = 512.0;
+
+impl CacheHeads {
+    /// Seconds in which the kernel for many takes `blocks` blocks through `context` tokens on `units` units, of a model whose longest context has so many tokens.
+    pub fn many(&self, blocks: f64, context: f64, units: f64, longest: Option<u64>) -> f64 {
+        let scores = 4.0 * longest.map_or(self.longest, |most| most.min(self.longest)) as f64;
+        let at_once = (self.unit_memory.0 / (scores + BESIDE_SCORES)).floor().max(1.0);
+        (blocks / (units * at_once)).ceil() * context * self.token.0
     }
 }
 
@@ -200,6 +219,7 @@ impl Serving {
             layer_kernels: 8,
             kernel: None,
             prompt_kernel: None,
+            prompt_share: Fraction(1.0),
             elementwise: 1.0,
             head_share: Fraction(1.0),
             all_reduce: Seconds(0.0),
@@ -287,6 +307,19 @@ mod tests {
         // The end of the answer needs a place of its own.
         assert_eq!(serving(CacheLayout::Compiled, 4096).reserved(4096), 8192);
         assert_eq!(serving(CacheLayout::Compiled, 3).reserved(u64::MAX - 1), u64::MAX);
+    }
+
+    /// 4,096 blocks on 304 units of 64 KiB: scores of 4,096 tokens leave room for three at once, those of 8,192 and more for one.
+    #[test]
+    fn blocks_at_once_by_the_memory_of_their_scores() {
+        let node = Node::parse("s.yaml", "{token: 100 ns}").unwrap();
+        let heads = Reader::read::<CacheHeads>(&node).unwrap();
+        let rounds = |longest| (heads.many(4096.0, 1000.0, 304.0, longest) / 1e-4).round();
+        assert_eq!(
+            (rounds(Some(4096)), rounds(Some(8192)), rounds(Some(131_072)), rounds(None)),
+            (5.0, 14.0, 14.0, 14.0)
+        );
+        assert_eq!(heads.many(304.0, 10.0, 304.0, None), 1e-6);
     }
 
     #[test]

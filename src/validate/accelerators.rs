@@ -1,7 +1,7 @@
 //! Chips by the names that measurements give them, the boxes they come in, and the software that rows name: `validation/chips.yaml`.
 
 use super::row::Row;
-use super::sources::{Partly, Source, WholeRun};
+use super::sources::{Partly, Queued, Source, WholeRun};
 use crate::spec::{
     Loader, Problems, Reader, catalogue,
     read::{Fraction, Ref},
@@ -82,6 +82,8 @@ crate::spec! {
         sources: Vec<Source> = Vec::new(),
         /// Samples that whole runs take.
         whole_runs: Vec<WholeRun> = Vec::new(),
+        /// Requests that are queued at once, of which the first that suits counts.
+        queued: Vec<Queued> = Vec::new(),
         /// Runs that train a part of their model, of which the first that suits counts.
         partly_trained: Vec<Partly> = Vec::new(),
         /// Models.

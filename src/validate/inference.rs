@@ -5,7 +5,7 @@ use super::attention::AttentionCore;
 use super::metric::Served;
 use super::point::{Point, Task};
 use super::predict::{NotPredicted, Prediction};
-use super::{boxes, machines};
+use super::{boxes, machines, sources};
 use crate::execution::inference::{Layout, Server, predict};
 use crate::execution::machine::Traffic;
 use crate::execution::single_kernel::{Bench, Operator};
@@ -201,6 +201,8 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     }
     let mut server = Server::new(&system).map_err(NotPredicted)?;
     server.steady = point.row.global_batch.is_none();
+    let queue = sources::queued(&point.row, (prompt, generated)).filter(|_| server.steady);
+    server.recorded = queue.map_or_else(Vec::new, |(_, recorded)| recorded.to_vec());
     server.ranks = listed.ranks as f64;
     let mut model = machines::in_types_of(&server.machine, model);
     (model.seq, model.generated) = (prompt, (generated > 0).then_some(generated));
@@ -218,9 +220,10 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
         let latency_s = first.latency_s + generated.saturating_sub(1) as f64 * (then.tpot_s - first.tpot_s);
         Ok(crate::execution::inference::Prediction { tpot_s: then.tpot_s, latency_s, ..first })
     };
-    let found = match point.row.global_batch {
-        Some(batch) => of(batch * replicas),
-        None => {
+    let found = match (point.row.global_batch, queue) {
+        (Some(batch), _) => of(batch * replicas),
+        (None, Some((requests, _))) => of(requests),
+        (None, None) => {
             let mut best = of(layout.dp);
             let mut batch = 2;
             while batch <= MOST_AT_ONCE {

@@ -36,6 +36,8 @@ struct Family {
     seq: Option<u64>,
     /// Window of attention.
     window: Option<u64>,
+    /// Tokens of its longest context, where that is one for all its models.
+    longest: Option<u64>,
     /// Its models.
     members: &'static [Member],
 }
@@ -53,6 +55,7 @@ const GPT: Family = Family {
     vocab: 51200,
     seq: None,
     window: None,
+    longest: None,
     members: &[],
 };
 
@@ -69,6 +72,7 @@ const LLAMA: Family = Family {
     vocab: 32000,
     seq: None,
     window: None,
+    longest: Some(4096),
     members: &[
         ((32, 4096), (32, 11008, 128)),
         ((40, 5120), (40, 13824, 128)),
@@ -80,25 +84,33 @@ const LLAMA: Family = Family {
 const FAMILIES: [Family; 7] = [
     Family {
         words: &["llama-3", "llama3"],
+        longest: Some(8192),
         vocab: 128256,
         members: &[((32, 4096), (8, 14336, 128)), ((80, 8192), (8, 28672, 128)), ((126, 16384), (8, 53248, 128))],
         ..LLAMA
     },
     LLAMA,
-    Family { words: &["mistral"], window: Some(4096), members: &[((32, 4096), (8, 14336, 128))], ..LLAMA },
+    Family {
+        words: &["mistral"],
+        window: Some(4096),
+        longest: Some(32768),
+        members: &[((32, 4096), (8, 14336, 128))],
+        ..LLAMA
+    },
     Family {
         words: &["palm"],
         norm: Norm::Layer,
         tied: true,
         parallel: true,
         vocab: 256_000,
+        longest: None,
         members: &[((118, 18432), (1, 73728, 256))],
         ..LLAMA
     },
     // LLM Foundry's benchmark: learned positions (its parameters grow with the sequence), neither biases nor dropout.
     Family { words: &["mpt"], biases: Biases::None, dropout: false, vocab: 50368, ..GPT },
     // MaxText's decoder: gated only where the notes say so; its default length and vocabulary.
-    Family { words: &["maxtext"], gated: false, vocab: 32000, seq: Some(2048), members: &[], ..LLAMA },
+    Family { words: &["maxtext"], gated: false, vocab: 32000, seq: Some(2048), longest: None, members: &[], ..LLAMA },
     Family {
         words: &["bloom"],
         position: Position::Alibi,
@@ -292,7 +304,7 @@ pub fn model(
         norm_shifts: None,
         qk_norm: None,
         position: family.position,
-        max_positions: None,
+        max_positions: family.longest,
         parallel_block: family.parallel,
         vocab: Some(vocab),
         embedding_width: None,

@@ -183,6 +183,35 @@ crate::spec! {
     }
 }
 
+crate::spec! {
+    /// Requests that are queued at once where a server is measured under full load.
+    pub struct Queued ("requests that are queued at once") {
+        /// A part of the row's source.
+        of: String,
+        /// A part of the row's notes; left out: any.
+        says: Option<String>,
+        /// Where the numbers come from.
+        because: String,
+        /// Tokens of prompt, of answer, and requests of a run of these lengths.
+        runs: Vec<Vec<u64>>,
+        /// Batches that its steps are recorded for, ascending: a step of fewer sequences is filled up to the next; left out: steps of any size.
+        recorded: Vec<u64> = Vec::new(),
+    }
+}
+
+/// Requests of a row's run of these lengths that are queued at once, and the batches that its steps are recorded for; `None` where its source does not say.
+pub fn queued(row: &Row, (prompt, generated): (u64, u64)) -> Option<(u64, &'static [u64])> {
+    let suits = |queue: &&Queued| {
+        row.source.contains(&queue.of) && queue.says.as_deref().is_none_or(|words| row.notes.contains(words))
+    };
+    let queue = accelerators::shipped().ok()?.queued.iter().find(suits)?;
+    let requests = queue.runs.iter().find_map(|run| match run.as_slice() {
+        [p, g, requests] if (*p, *g) == (prompt, generated) => Some(*requests),
+        _ => None,
+    })?;
+    Some((requests, &queue.recorded))
+}
+
 impl WholeRun {
     /// Steps of a run with batches of so many samples.
     fn steps(&self, batch: u64) -> Option<f64> {

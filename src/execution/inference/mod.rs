@@ -3,7 +3,7 @@
 //!
 //! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::room`]); more run in waves, one after the
 //! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
-//! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]). On pp stages a full wave of n sequences is cut in
+//! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]), the largest where software lets sequences in as soon as there is room. On pp stages a full wave of n sequences is cut in
 //! microbatches of ceil(n / pp), the last wave in as large ones; m of them are in a wave. With S the seconds of a stage, H of the
 //! head, X of a hand-over, and P = max(m, pp) where microbatches overlap on the stages, m pp where they do not:
 //!
@@ -293,8 +293,8 @@ impl Batch<'_> {
         let pp = steps.layout.pp as f64;
         let count = n.div_ceil(micro) as f64;
         let each = n as f64 / count;
-        let through = |rows: f64, pass: Pass, overlapped: f64| -> Spent {
-            let (stage, hand_over, head) = (steps.stage(rows, pass), steps.hand_over(rows), steps.head(each));
+        let through = |rows: f64, chosen: f64, pass: Pass, overlapped: f64| -> Spent {
+            let (stage, hand_over, head) = (steps.stage(rows, pass), steps.hand_over(rows), steps.head(chosen));
             let on = stage.seconds.plus(&hand_over.seconds);
             let seconds = if serving.overlapped_stages {
                 on.times(overlapped).plus(&head.seconds)
@@ -305,10 +305,13 @@ impl Batch<'_> {
             let uses = stage.uses.times(pp) + hand_over.uses.times(pp - 1.0) + head.uses;
             Spent { seconds, uses: uses.times(count * steps.layout.tp as f64) }
         };
+        // Rows that fill a step up have no context.
+        let rows = steps.server.rows_of_step(each);
+        let real = each / rows;
         let step = |seen: f64| {
-            let pass = Pass::Token { context: seen, cached: self.cached(seen) };
+            let pass = Pass::Token { context: seen * real, cached: self.cached(seen) * real };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
-            let spent = through(each, pass, count.max(pp));
+            let spent = through(rows, rows, pass, count.max(pp));
             Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
         let (mean, last) = self.seen();
@@ -317,7 +320,7 @@ impl Batch<'_> {
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
-        let prompts = through(each * self.prompt as f64, Pass::Prompt, count + pp - 1.0);
+        let prompts = through(each * self.prompt as f64, each, Pass::Prompt, count + pp - 1.0);
         let mean = step(mean);
         Wave {
             prompt: prompts.seconds.times(waited).plus(&host),
@@ -401,6 +404,8 @@ pub fn predict_for(
             return Err(Refusal::Wave { found: wave, most, is_all: most == share });
         }
         Some(wave) => vec![wave],
+        // Software that lets sequences in as soon as there is room holds none back.
+        None if !server.serving.admits_whole => vec![most],
         None => wave_sizes(share, most),
     };
     let power = &of.steps.server.machine.power;

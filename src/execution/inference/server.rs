@@ -30,6 +30,8 @@ pub struct Server {
     pub serving: Serving,
     /// Sequences come and go one by one, so that at any time their answers are half written: what of the memory they take on average counts.
     pub steady: bool,
+    /// Batches that steps are recorded for, ascending; a step of fewer sequences is filled up to the next. Empty: steps of any size.
+    pub recorded: Vec<u64>,
 }
 
 impl Server {
@@ -81,6 +83,7 @@ impl Server {
             ranks: 1.0,
             serving,
             steady: false,
+            recorded: Vec::new(),
             machine,
         })
     }
@@ -89,6 +92,11 @@ impl Server {
     pub fn efficiency(&self, of: DataType) -> f64 {
         let list = if self.steady { &self.sustained } else { &self.efficiencies };
         list.iter().find(|(t, _)| *t == of).map_or(0.0, |(_, share)| *share)
+    }
+
+    /// Rows of a step of `n` sequences, those that fill it up to a recorded batch included.
+    pub fn rows_of_step(&self, n: f64) -> f64 {
+        self.recorded.iter().map(|batch| *batch as f64).find(|batch| *batch >= n).unwrap_or(n)
     }
 
     /// Bytes/s at which a step reads the cache of a model.

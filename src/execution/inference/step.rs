@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
-//! Where query heads read a cache by themselves (`cache_heads`) those bytes count once for each, over the rate of the kernel for as many heads as n sequences
-//! have on a rank.
+//! Where query heads read a cache by themselves (`cache_heads`) those bytes count once for each, over the rate of the kernel for few; of more heads than that
+//! kernel takes, blocks go through their contexts in rounds of as many as the units hold at once ([`CacheHeads::many`](crate::system::serving::CacheHeads::many)).
 //!
 //! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read; with
 //! `experts: every_token` each of the E computes all R, also where there are more than `most_routed`; the way to them and back moves `routing` times its least bytes. The head adds
@@ -209,18 +209,22 @@ impl<'a> Steps<'a> {
             Pass::Token { context, cached } => {
                 let once = rows * cached * self.cache_bytes();
                 // What the time is counted by, and what goes through memory.
-                let (mut bytes, mut moved) = (once, once);
+                let (mut bytes, mut moved, mut blocks) = (once, once, 0.0);
                 if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
-                    let few = rows * heads / self.server.ranks <= kernels.few as f64;
                     let each = (heads / self.kv_heads()).max(1.0);
-                    let rate = if few { kernels.few_rate } else { kernels.many_rate };
-                    bytes *= each / rate;
-                    // Above 1 caches serve the rest; below, memory waits.
-                    moved *= (each / rate.max(1.0)).max(1.0);
+                    if rows * heads / self.server.ranks <= kernels.few as f64 {
+                        bytes *= each / kernels.few_rate;
+                        // Above 1 caches serve the rest; below, memory waits.
+                        moved *= (each / kernels.few_rate.max(1.0)).max(1.0);
+                    } else {
+                        blocks = kernels.many(rows * heads, cached, self.server.kernels.units(), model.max_positions);
+                        moved *= each;
+                    }
                 }
                 let flop = seen(context);
                 let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: moved, link_j: 0.0 };
-                Kernel { seconds: (bytes / self.server.cache_bandwidth(model)).max(flop / rate), uses }
+                let seconds = (bytes / self.server.cache_bandwidth(model)).max(flop / rate).max(blocks);
+                Kernel { seconds, uses }
             }
         }
     }
@@ -280,6 +284,9 @@ impl<'a> Steps<'a> {
                 f
             }
         };
+        if pass == Pass::Prompt {
+            weights.seconds /= server.serving.prompt_share.0;
+        }
         let function = if model.gated { 3.0 } else { 2.0 };
         // Two norms are in the six passes over the hidden channels; further ones, and those of queries and keys, are one each.
         // Signals that cross a mesh of cores.

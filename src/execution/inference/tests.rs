@@ -169,13 +169,16 @@ fn software_costs_what_it_says() {
     let shared = model(&[("heads: 2", "heads: 2, kv_heads: 1")]);
     let s = server(&[("cache_share: 1 ", "cache_share: 1, grouped_cache_efficiency: 0.5")]);
     close(predict(&s, &shared, ONE, 2).unwrap().step.attention, base.step.attention);
-    // Heads that read by themselves, twice what they share: four of two sequences are few; beyond that at half the rate.
+    // Heads that read by themselves, twice what they share: four of two sequences are few; beyond that a block for each goes through its context.
     let by_themselves = |few: u64| {
-        let heads = format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, many_rate: 0.5}} ");
-        predict(&server(&[("cache_share: 1 ", &heads)]), &shared, ONE, 2).unwrap().step.attention
+        let heads =
+            format!("cache_share: 1, cache_heads: {{few: {few}, few_rate: 1, token: 100 s, unit_memory: 4 kB}} ");
+        let s = server(&[("cache_share: 1 ", &heads)]);
+        predict_in_waves(&s, &shared, ONE, (2, Some(2))).unwrap().step.attention
     };
     close(by_themselves(4), base.step.attention);
-    close(by_themselves(3), 2.0 * base.step.attention);
+    // 2 layers, four blocks one after the other on one unit, 4 tokens on average.
+    close(by_themselves(3), 2.0 * 4.0 * 4.0 * 100.0);
     // The head's product moves (8 + 40 + 20) x 2 B.
     close(with("head_share: 0.5").tpot_s - base.tpot_s, 17.0);
     // A graph for 16 tokens reads 16 in every step.
@@ -206,6 +209,43 @@ fn what_chips_hold_whole() {
     let divided = of(&[two]);
     let whole = of(&[two, ("cache_share: 1 ", "cache_share: 1, whole_embedding: true, peer_memory: 1 kB ")]);
     assert_eq!((whole.weights - divided.weights, whole.buffers - divided.buffers), (40.0, 1000.0));
+}
+
+/// Steps of three sequences that are recorded for two and for four: one row more without a context; prompts are not filled up. Of five nothing is recorded.
+#[test]
+fn steps_are_filled_up_to_recorded_batches() {
+    let mut s = server(&[("10 kB", "100 kB")]);
+    let plain = |n| predict(&server(&[("10 kB", "100 kB")]), &model(&[]), ONE, n).unwrap();
+    s.recorded = vec![2, 4];
+    let three = predict_in_waves(&s, &model(&[]), ONE, (3, Some(3))).unwrap();
+    close(three.step.weights, plain(4).step.weights);
+    close(three.step.attention, plain(3).step.attention);
+    assert_eq!(three.prompt, plain(3).prompt);
+    assert_eq!(predict_in_waves(&s, &model(&[]), ONE, (5, Some(5))).unwrap().step, plain(5).step);
+}
+
+/// Room for three of four sequences: software that admits whole answers may take two waves of two, other software takes three and one.
+#[test]
+fn software_that_lets_sequences_in_as_they_fit_holds_none_back() {
+    let of = |edit: &str| {
+        let s = server(&[("cache_share: 1 ", edit)]);
+        let room = predict(&s, &model(&[]), ONE, 64).unwrap();
+        (room.wave, room.waves)
+    };
+    let (wave, waves) = of("cache_share: 1, admits_whole: false ");
+    let most = (1..=64).rev().find(|n| predict_in_waves(&server(&[]), &model(&[]), ONE, (64, Some(*n))).is_ok());
+    assert_eq!((Some(wave), waves), (most, 64u64.div_ceil(wave)));
+    assert!(of("cache_share: 1 ").0 <= wave);
+}
+
+/// Products of the prompts' pass at half the rate of others; steps as before.
+#[test]
+fn prompts_may_reach_less() {
+    let base = predict(&server(&[]), &model(&[]), ONE, 1).unwrap();
+    let half =
+        predict(&server(&[("cache_share: 1 ", "cache_share: 1, prompt_share: 0.5 ")]), &model(&[]), ONE, 1).unwrap();
+    assert!(half.prompt.weights > base.prompt.weights && half.prompt.weights <= 2.0 * base.prompt.weights);
+    assert_eq!(half.step, base.step);
 }
 
 /// Of a chip that trains at half its peak and serves at three quarters of it.

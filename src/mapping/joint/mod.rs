@@ -136,13 +136,7 @@ trait Bounds {
     ///
     /// # Errors
     /// Of a failing solver.
-    fn split(
-        &self,
-        set: &Set,
-        sharding: &[Strategy],
-        best: f64,
-        context: &mut Context<'_>,
-    ) -> Result<Split, MapError>;
+    fn split(&self, set: &Set, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<Split, MapError>;
 
     /// Whether a sharding is worth evaluating at the tile counts of a set.
     ///

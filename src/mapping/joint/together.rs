@@ -396,13 +396,7 @@ impl Bounds for Together<'_> {
         self.separable.starts()
     }
 
-    fn split(
-        &self,
-        set: &Set,
-        sharding: &[Strategy],
-        best: f64,
-        context: &mut Context<'_>,
-    ) -> Result<Split, MapError> {
+    fn split(&self, set: &Set, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<Split, MapError> {
         let mut set = set.clone();
         // What one tile count saves in time another saves in SRAM: a bound for all is below that of each.
         if self.is_time_for_tiles(&set) {

@@ -139,6 +139,8 @@ crate::spec! {
         activations: DataType = DataType::Bf16,
         /// Gradients of the weights as they are accumulated.
         gradients: DataType = DataType::Fp32,
+        /// Those of one microbatch, where they are held beside what they are added to; left out: none are.
+        arriving: Option<DataType>,
         /// The optimiser's copy of the weights; none where it is the type of the weights.
         master: DataType = DataType::Fp32,
         /// Each of Adam's two moments.
@@ -164,6 +166,7 @@ impl Default for Types {
             perceptron: None,
             activations: DataType::Bf16,
             gradients: DataType::Fp32,
+            arriving: None,
             master: DataType::Fp32,
             moments: DataType::Fp32,
             cache: None,
@@ -289,7 +292,7 @@ crate::spec! {
         qk_norm: Option<QkNorm>,
         /// Positions.
         position: Position = Position::Rotary,
-        /// Vectors of learned positions; left out: as many as `seq`.
+        /// Tokens of its longest context; of learned positions their vectors. Left out: as many vectors as `seq`.
         max_positions: Option<u64>,
         /// Whether attention and perceptron read the same norm and are added at once (GPT-J, PaLM).
         parallel_block: bool = false,

@@ -7,6 +7,7 @@ use super::source::{SKIPPED, Sources, table as read_table};
 use crate::{calculon, golden};
 use flowspace::mapping::request::JOINT_NODES;
 use flowspace::validate::Class;
+use flowspace::validate::metric::{Metric, Unit};
 use std::collections::BTreeMap;
 
 pub type Row = BTreeMap<String, String>;
@@ -507,7 +508,7 @@ fn accuracy_fits(sources: &mut Sources) -> Result<String, String> {
     let Data::Json(answer) = sources.data("points-known")? else { return Err("points-known is no JSON".into()) };
     let readings = answer["rows"].as_array().into_iter().flatten().filter_map(|row| {
         let unit = row["unit"].as_str()?;
-        let scale = if unit.contains("GiB") { 1.073_741_824 } else { 1.0 };
+        let scale = Unit::read(unit, &Metric::PeakMemory).ok()?.factor / 1e9;
         let peak = row["class"].as_str() == Some(Class::PeakMemory.word());
         Some((row["measured"].as_f64()? * scale, row["predicted"].as_f64()? * scale)).filter(|_| peak)
     });

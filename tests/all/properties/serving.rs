@@ -78,14 +78,21 @@ const SERVING: [&[&str]; 8] = [
     &[
         "cache_efficiency: 0.7",
         "cache_efficiency: 0.9, grouped_cache_efficiency: 0.4",
-        "cache_heads: {few: 12, few_rate: 1.5}",
+        "cache_heads: {few: 12, few_rate: 1.5, token: 3 us}",
+        "cache_heads: {few: 4, token: 1 us, unit_memory: 4 kB, longest: 300}",
     ],
     &[
         "step: 50 us, step_sequence: 3 us",
         "request: 2 ms, request_peer: 1 ms",
         "separate_prompts: true, replica_wait: 0.3",
     ],
-    &["overlapped_stages: false", "whole_contexts: true", "whole_embedding: true, peer_memory: 1 MB"],
+    &[
+        "prompt_share: 0.4",
+        "admits_whole: false",
+        "overlapped_stages: false",
+        "whole_contexts: true",
+        "whole_embedding: true, peer_memory: 1 MB",
+    ],
     &[
         "mesh: {token: 1 us, prompt: 3 ns, prompt_far: 2 us}",
         "waiting: {wait: 4 ns, vector_rows: 4}",
@@ -207,9 +214,13 @@ fn least_energy_and_cost_by_brute_force() {
             let wanted = free(vec![batch], aim);
             let mut least = f64::INFINITY;
             for layout in layouts(&model, system.chip_count(), &wanted) {
-                for wave in 1..=batch.div_ceil(layout.dp) {
+                for wave in (1..=batch.div_ceil(layout.dp)).rev() {
                     if let Ok(f) = derive(&system, &model, layout, batch, wave) {
                         least = least.min(aim.worth.value(f.latency_s, f.energy.used.total()));
+                        // Software that lets sequences in as they fit holds none back.
+                        if !server.serving.admits_whole {
+                            break;
+                        }
                     }
                 }
             }
