@@ -96,6 +96,8 @@ crate::spec! {
         because: String,
         /// The software of training; left out, and without `trains`: an entry of inference and kernels.
         stack: Option<Ref<Stack>>,
+        /// The software of inference, where rows do not name it.
+        serves: Option<Ref<Stack>>,
         /// Whether it is an entry of training although it names no software: that is its machine's.
         trains: bool = false,
         /// Whether so many users send a request each as soon as their last is answered.
