@@ -324,7 +324,7 @@ impl<'a> Served<'a> {
         (blocks / (self.times.units() * side_by_side)).ceil()
     }
 
-    /// What tensor-parallel chips add up twice a layer.
+    /// What tensor-parallel chips add up behind attention and behind a perceptron.
     fn all_reduce(&self, bytes: f64) -> Call {
         let tp = self.layout.tp;
         if tp == 1 {
@@ -339,7 +339,7 @@ impl<'a> Served<'a> {
             }
             None => by_links,
         };
-        Call { times: 2.0, seconds, link_j: moved_j(CollectiveKind::AllReduce, &group, bytes), ..Call::default() }
+        Call { times: 1.0, seconds, link_j: moved_j(CollectiveKind::AllReduce, &group, bytes), ..Call::default() }
     }
 
     /// Experts that are reached on a chip, and the tokens of each.
@@ -413,7 +413,10 @@ impl<'a> Served<'a> {
             products.iter_mut().for_each(|product| product.seconds /= s.prompt_share.0);
         }
         list.append(&mut products);
-        list.push(self.all_reduce(rows * h * word));
+        // Experts that compute every token one after the other are summed up one after the other.
+        let experts = model.experts.filter(|_| with_experts && s.experts == ExpertWork::EveryToken);
+        let perceptrons = experts.map_or(1, |e| (e.count / self.layout.ep).max(1));
+        list.push(Call { times: 1.0 + perceptrons as f64, ..self.all_reduce(rows * h * word) });
         let side = (self.system.chip.0.cores as f64).sqrt();
         let to_start = match (work, s.prompt_kernel) {
             (Work::Prompt, Some(own)) if self.machine.ideal => own.0.min(self.start()),

@@ -132,6 +132,7 @@ pub fn take_as_new() -> Result<(), Problems> {
     let mut new = List { software: Vec::new(), ..list.clone() };
     // What runs of a source were stays known, but for their software.
     for source in &mut new.sources {
+        source.serves = None;
         let of_chip = list.chips.iter().find(|l| source.chips.first().is_none_or(|name| *name == l.chip.0.name));
         if let (Some(listed), Some(stack)) = (of_chip, &mut source.stack) {
             *stack = listed.stack.clone();

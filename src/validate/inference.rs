@@ -41,9 +41,10 @@ pub fn parts(point: &Point) -> Option<(&'static str, Option<&'static str>)> {
     }
 }
 
-/// The software that the row names, or what current software of that kind of chip does.
+/// The software that the row names, that its source says, or what current software of that kind of chip does.
 fn stack_of(point: &Point, listed: &'static Listed) -> &'static Ref<Stack> {
-    accelerators::software(&point.row, &listed.chip.0.name).unwrap_or(&listed.stack)
+    let said = || point.source.and_then(|source| source.serves.as_ref());
+    accelerators::software(&point.row, &listed.chip.0.name).or_else(said).unwrap_or(&listed.stack)
 }
 
 fn bench(point: &Point) -> Result<Bench, NotPredicted> {

@@ -96,6 +96,8 @@ crate::spec! {
         because: String,
         /// The software of training; left out, and without `trains`: an entry of inference and kernels.
         stack: Option<Ref<Stack>>,
+        /// The software of inference, where rows do not name it.
+        serves: Option<Ref<Stack>>,
         /// Whether it is an entry of training although it names no software: that is its machine's.
         trains: bool = false,
         /// Whether so many users send a request each as soon as their last is answered.
@@ -200,16 +202,23 @@ crate::spec! {
 }
 
 /// Requests of a row's run of these lengths that are queued at once, and the batches that its steps are recorded for; `None` where its source does not say.
-pub fn queued(row: &Row, (prompt, generated): (u64, u64)) -> Option<(u64, &'static [u64])> {
-    let suits = |queue: &&Queued| {
-        row.source.contains(&queue.of) && queue.says.as_deref().is_none_or(|words| row.notes.contains(words))
-    };
-    let queue = accelerators::shipped().ok()?.queued.iter().find(suits)?;
-    let requests = queue.runs.iter().find_map(|run| match run.as_slice() {
-        [p, g, requests] if (*p, *g) == (prompt, generated) => Some(*requests),
-        _ => None,
-    })?;
-    Some((requests, &queue.recorded))
+pub fn queued(row: &Row, lengths: (u64, u64)) -> Option<(u64, &'static [u64])> {
+    let queue = accelerators::shipped().ok()?.queued.iter().find(|queue| queue.suits(row))?;
+    Some((queue.requests(lengths)?, &queue.recorded))
+}
+
+impl Queued {
+    fn suits(&self, row: &Row) -> bool {
+        row.source.contains(&self.of) && self.says.as_deref().is_none_or(|words| row.notes.contains(words))
+    }
+
+    /// Requests of a run of these lengths, where it is listed.
+    fn requests(&self, (prompt, generated): (u64, u64)) -> Option<u64> {
+        self.runs.iter().find_map(|run| match run.as_slice() {
+            [p, g, requests] if (*p, *g) == (prompt, generated) => Some(*requests),
+            _ => None,
+        })
+    }
 }
 
 impl WholeRun {
@@ -252,6 +261,51 @@ pub fn of(row: &Row, trains: bool, model: Option<&str>) -> Option<&'static Sourc
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spec::{Node, Reader};
+    use crate::validate::read;
+
+    fn queue(text: &str) -> Result<Queued, String> {
+        Reader::read(&Node::parse("q.yaml", text).unwrap()).map_err(|e| e.to_string())
+    }
+
+    fn row(source: &str, notes: &str) -> Row {
+        let text = format!(
+            "id,workload,metric,value,unit,source,notes\na,Llama 2 7B,output_tokens_per_s,1,tok/s,{source},{notes}\n"
+        );
+        read::read("rows.csv", text.as_bytes()).unwrap_or_else(|e| panic!("{e}")).rows.remove(0)
+    }
+
+    /// Lengths that are listed have their requests, others none; steps are of any size where no batches stand there.
+    #[test]
+    fn queues_are_those_of_a_source_and_of_lengths() {
+        let read =
+            queue("{of: an/engine, says: v2, because: its page, runs: [[128, 64, 3000], [64, 128, 500]]}").unwrap();
+        assert!(read.recorded.is_empty());
+        assert_eq!((read.requests((128, 64)), read.requests((64, 128))), (Some(3000), Some(500)));
+        assert_eq!(read.requests((128, 128)), None);
+        assert!(read.suits(&row("https://x/an/engine/y", "engine v2")));
+        assert!(!read.suits(&row("https://x/an/engine/y", "engine v1")));
+        assert!(!read.suits(&row("https://x/another/y", "engine v2")));
+        let any = queue("{of: an/engine, because: its page, runs: [], recorded: [1, 8]}").unwrap();
+        assert_eq!((any.recorded.as_slice(), any.requests((128, 64))), ([1, 8].as_slice(), None));
+        assert!(any.suits(&row("an/engine", "")));
+    }
+
+    /// The tables that are shipped, by their version.
+    #[test]
+    fn shipped_queues_by_version() {
+        let of = |notes: &str, lengths| queued(&row("https://github.com/NVIDIA/TensorRT-LLM/x", notes), lengths);
+        let (requests, recorded) = of("TensorRT-LLM v1.0; weights FP8", (1000, 2000)).unwrap();
+        assert_eq!((requests, recorded.first(), recorded.contains(&384)), (1500, Some(&1), true));
+        assert_eq!(of("TensorRT-LLM v0.17; weights FP8", (1000, 1000)), Some((3000, [].as_slice())));
+        assert_eq!((of("TensorRT-LLM v1.0", (1, 1)), of("TensorRT-LLM v0.9", (1000, 1000))), (None, None));
+    }
+
+    #[test]
+    fn queues_without_their_parts_are_refused() {
+        let why = queue("{of: an/engine, runs: [[128, 64]], batches: [1]}").unwrap_err();
+        assert!(why.contains("because") && why.contains("batches"), "{why}");
+    }
 
     /// Twice the batch, 1.5 times the samples: between them the square roots of both.
     #[test]

@@ -10,7 +10,8 @@
 //! vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t, with experts + 2 R top_k h) words in and out
 //! kernels    their number x time from one to the next, a kernel more for each norm beyond two
 //! mesh       of s x s cores: s x a in a step, s (h x b + s x c) in a prompt: signals that cross it (`serving.mesh`)
-//! network    2 all-reduces of R h words; with experts divided among e replicas, two exchanges of R x top_k x h words
+//! network    2 all-reduces of R h words (one and one for each expert where these compute every token); with experts divided among e replicas, two
+//!            exchanges of R x top_k x h words
 //! ```
 //!
 //! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
@@ -254,8 +255,11 @@ impl<'a> Steps<'a> {
         // Two norms are among them; each further one, and those of queries and keys, is a kernel too.
         let further = model.norms().saturating_sub(2) + if model.qk_norm.is_some() { 2 } else { 0 };
         let mut kernels = (server.serving.layer_kernels + further) as f64;
-        let mut network = 2.0 * server.all_reduce(self.layout.tp, rows * h * word);
-        let mut link_j = 2.0 * server.machine.line(Traffic::AllReduce, self.layout.tp, 1).joules(rows * h * word);
+        // Of attention, and of the perceptron: where each expert computes every token, what it adds is summed up before the next one runs.
+        let of_each = model.experts.filter(|_| with_experts && server.serving.experts == ExpertWork::EveryToken);
+        let sums = 1.0 + of_each.map_or(1.0, |e| (e.count / self.layout.ep.max(1)).max(1) as f64);
+        let mut network = sums * server.all_reduce(self.layout.tp, rows * h * word);
+        let mut link_j = sums * server.machine.line(Traffic::AllReduce, self.layout.tp, 1).joules(rows * h * word);
         let mut routed = 0.0;
         let width = match model.experts.filter(|_| with_experts) {
             Some(e) => {

@@ -280,6 +280,10 @@ fn experts_are_read_as_they_are_reached() {
     let every = predict(&shapes, &mixture, ONE, 1).unwrap();
     close(every.step.weights - one.step.weights, 2.0 * 3.0 * 176.0 / 8.0);
     close(every.step.vector - one.step.vector, 2.0 * 3.0 * 2.0 * 2.0 * (2.0 * 8.0 + 2.0 * 4.0) / 8.0);
+    // On two chips what each of the four adds is summed up by itself: five sums a layer, where routed experts take two.
+    let pair = Layout { tp: 2, ..ONE };
+    let (apart, together) = (predict(&shapes, &mixture, pair, 1).unwrap(), predict(&s, &mixture, pair, 1).unwrap());
+    close(apart.step.network / together.step.network, 2.5);
     // So also where there are more of them than tokens are routed among.
     let most = |edit: &str| server(&[("size: 1", "size: 2"), ("10 kB", "100 kB"), ("cache_share: 1 ", edit)]);
     let few = predict(&most("cache_share: 1, most_routed: 3 "), &mixture, ONE, 1).unwrap();
