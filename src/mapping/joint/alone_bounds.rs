@@ -78,12 +78,13 @@ impl Bounds for KernelByKernel {
         &self.starts
     }
 
-    fn split(&self, set: &Set, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Split, MapError> {
+    fn split(&self, set: Set, _: &[Strategy], _: f64, _: &mut Context<'_>) -> Result<Split, MapError> {
         if set.tiles.len() > 1 {
             return Ok(Split::Sets(set.split_tiles()));
         }
         let shares = set.byte_price.map_or(0, |(_, shares)| shares);
-        Ok(Split::Kernels(self.alone.split(&set.open, shares).into_iter().collect()))
+        let kernels = self.alone.split(&set.open, shares).into_iter().collect();
+        Ok(Split::Kernels(set, kernels))
     }
 
     /// Its least sum is what it takes.

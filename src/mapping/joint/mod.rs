@@ -108,8 +108,8 @@ impl Set {
 enum Split {
     /// In these.
     Sets(Vec<Set>),
-    /// By the strategies of one of these kernels, the likeliest first.
-    Kernels(Vec<usize>),
+    /// The set, narrowed where that was found, by the strategies of one of these kernels, the likeliest first.
+    Kernels(Set, Vec<usize>),
 }
 
 /// How sets of shardings are bounded.
@@ -136,7 +136,7 @@ trait Bounds {
     ///
     /// # Errors
     /// Of a failing solver.
-    fn split(&self, set: &Set, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<Split, MapError>;
+    fn split(&self, set: Set, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<Split, MapError>;
 
     /// Whether a sharding is worth evaluating at the tile counts of a set.
     ///
@@ -326,11 +326,11 @@ impl<'a> Joint<'a> {
             if single || node.bound >= best * (1.0 - TIE) {
                 continue;
             }
-            let sets = match self.bounds.split(&node.set, &sharding, best, context)? {
+            let sets = match self.bounds.split(node.set, &sharding, best, context)? {
                 Split::Sets(sets) => sets,
-                Split::Kernels(kernels) => {
-                    let k = self.kernel(&node, &kernels, best, context, &mut gains)?;
-                    k.map_or(Vec::new(), |k| node.set.split(k))
+                Split::Kernels(set, kernels) => {
+                    let k = self.kernel((&set, node.bound), &kernels, best, context, &mut gains)?;
+                    k.map_or(Vec::new(), |k| set.split(k))
                 }
             };
             for mut set in sets {
@@ -342,10 +342,10 @@ impl<'a> Joint<'a> {
         Ok(Ended::Closed)
     }
 
-    /// The kernel that a set is split by.
+    /// The kernel that a set of a bound is split by.
     fn kernel(
         &self,
-        node: &Node,
+        (set, bound): (&Set, f64),
         kernels: &[usize],
         best: f64,
         context: &mut Context<'_>,
@@ -354,15 +354,15 @@ impl<'a> Joint<'a> {
         if kernels.len() <= 1 || !best.is_finite() || *context.nodes_left < WORTH_TRYING {
             return Ok(kernels.first().copied());
         }
-        let gap = best - node.bound;
+        let gap = best - bound;
         gains.best(kernels, |k| {
-            let mut closes = Vec::with_capacity(node.set.open[k].len());
-            for mut part in node.set.split(k) {
-                let bound = match prune(&self.links, &self.root, &mut part.open) {
+            let mut closes = Vec::with_capacity(set.open[k].len());
+            for mut part in set.split(k) {
+                let least = match prune(&self.links, &self.root, &mut part.open) {
                     true => self.bounds.bound(&mut part, best, context)?,
                     false => None,
                 };
-                closes.push(bound.map_or(1.0, |(bound, _)| ((bound - node.bound) / gap).clamp(0.0, 1.0)));
+                closes.push(least.map_or(1.0, |(least, _)| ((least - bound) / gap).clamp(0.0, 1.0)));
             }
             Ok(closes)
         })

@@ -396,8 +396,13 @@ impl Bounds for Together<'_> {
         self.separable.starts()
     }
 
-    fn split(&self, set: &Set, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<Split, MapError> {
-        let mut set = set.clone();
+    fn split(
+        &self,
+        mut set: Set,
+        sharding: &[Strategy],
+        best: f64,
+        context: &mut Context<'_>,
+    ) -> Result<Split, MapError> {
         // What one tile count saves in time another saves in SRAM: a bound for all is below that of each.
         if self.is_time_for_tiles(&set) {
             let all = set.tiles.len();
@@ -409,7 +414,8 @@ impl Bounds for Together<'_> {
                 return Ok(Split::Sets(set.split_tiles()));
             }
         }
-        Ok(Split::Kernels(self.kernels(&set.open, self.ends(&set.tiles), sharding)))
+        let kernels = self.kernels(&set.open, self.ends(&set.tiles), sharding);
+        Ok(Split::Kernels(set, kernels))
     }
 
     /// By its own relaxation.
