@@ -5,6 +5,7 @@ use crate::deadline::is_interrupted;
 use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
+use crate::system::options::Charge;
 use crate::system::{Software, Style, System};
 use crate::workload::Workload;
 
@@ -126,8 +127,18 @@ impl Space {
     }
 }
 
+/// What is left out of the time of pipelines, where a chip has them.
+fn filling(system: &System) -> &'static str {
+    match system.model.pipeline_filling {
+        Charge::Ignored if system.chip.0.style == Style::Dataflow => {
+            " Not counted: filling and draining of pipelines of tiles (model: pipeline_filling)."
+        }
+        _ => "",
+    }
+}
+
 /// What a language model was taken for, after what is said of its answer.
-fn taken_as(said: String, request: &Request) -> String {
+fn as_graph(said: String, request: &Request) -> String {
     match &request.as_graph {
         Some(why) => format!(
             "{said} The language model was mapped as one graph (1F1B, nothing computed again, no ZeRO; of serving one step of one token): {why}."
@@ -138,7 +149,7 @@ fn taken_as(said: String, request: &Request) -> String {
 
 /// Of a mapping.
 pub fn of_mapping(workload: &Workload, system: &System, request: &Request, record: &Record) -> String {
-    taken_as(proven(workload, system, request, record), request)
+    as_graph(proven(workload, system, request, record) + filling(system), request)
 }
 
 /// What is proven of a mapping.
@@ -215,7 +226,7 @@ fn open(left: LeftOpen, request: &Request) -> String {
 /// Of a point that has no mapping.
 pub fn of_infeasible(workload: &Workload, system: &System, request: &Request) -> String {
     let all = Space::of(workload, system, request, joint(workload, system, request)).words();
-    taken_as(format!("Infeasible: nothing fits {all}."), request)
+    as_graph(format!("Infeasible: nothing fits {all}."), request)
 }
 
 /// Whether a search that finds nothing has looked at all shardings.
@@ -227,7 +238,7 @@ fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
 /// Of a search that something ended before it had a plan.
 pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, left: LeftOpen) -> String {
     let all = Space::of(workload, system, request, joint(workload, system, request)).words();
-    taken_as(format!("No plan yet {all}; there may be one, as {}.", open(left, request)), request)
+    as_graph(format!("No plan yet {all}; there may be one, as {}.", open(left, request)), request)
 }
 
 /// What ended a search that has no record of why, and what goes on.
@@ -286,7 +297,10 @@ pub fn software(system: &System) -> String {
             "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
         }
         (Software::Free, _) => {
-            "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.".into()
+            format!(
+                "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}",
+                filling(system)
+            )
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
         (Software::Generic, _) => {

@@ -5,7 +5,7 @@
 //! kernel has been tried often enough for the mean of what it brought to stand for it (reliability branching; Achterberg, Koch and Martin, Branching rules revisited, Operations Research Letters 33, 2005).
 
 /// Tries of a kernel after which their mean stands for it.
-const RELIABLE: u32 = 4;
+const RELIABLE: u32 = 16;
 
 /// Kernels of a set that are tried in a row without a better one among them.
 const IN_VAIN: u32 = 8;
