@@ -26,7 +26,7 @@ use super::layout::Strategy;
 use crate::graph::{Axis, Kernel, Op, Workload};
 use crate::system::kernels::Kernels;
 use crate::system::options::{Charge, ModelOptions, Preset};
-use crate::system::{Chip, Efficiency, Style, System};
+use crate::system::{Chip, Efficiency, System};
 use std::borrow::Cow;
 
 /// Compute time of a kernel.
@@ -238,8 +238,7 @@ impl<'a> Rate<'a> {
 
     /// Whether partitions are pipelines of tiles whose filling and draining counts.
     pub fn fills(&self) -> bool {
-        let counted = self.options.pipeline_filling == Charge::Charged;
-        counted && self.usual.chip.style == Style::Dataflow && !self.chooses_tiles()
+        self.options.pipeline_filling == Charge::Charged && self.usual.chip.pipelines_tiles()
     }
 
     /// Arithmetic of a kernel under `strategy` in a group of `t` chips, for all `tiles` tiles of `samples` samples.

@@ -130,7 +130,7 @@ impl Space {
 /// What is left out of the time of pipelines, where a chip has them.
 fn filling(system: &System) -> &'static str {
     match system.model.pipeline_filling {
-        Charge::Ignored if system.chip.0.style == Style::Dataflow => {
+        Charge::Ignored if system.chip.0.pipelines_tiles() => {
             " Not counted: filling and draining of pipelines of tiles (model: pipeline_filling)."
         }
         _ => "",
@@ -138,7 +138,7 @@ fn filling(system: &System) -> &'static str {
 }
 
 /// What a language model was taken for, after what is said of its answer.
-fn as_graph(said: String, request: &Request) -> String {
+fn taken_as(said: String, request: &Request) -> String {
     match &request.as_graph {
         Some(why) => format!(
             "{said} The language model was mapped as one graph (1F1B, nothing computed again, no ZeRO; of serving one step of one token): {why}."
@@ -149,7 +149,7 @@ fn as_graph(said: String, request: &Request) -> String {
 
 /// Of a mapping.
 pub fn of_mapping(workload: &Workload, system: &System, request: &Request, record: &Record) -> String {
-    as_graph(proven(workload, system, request, record) + filling(system), request)
+    taken_as(proven(workload, system, request, record) + filling(system), request)
 }
 
 /// What is proven of a mapping.
@@ -226,7 +226,7 @@ fn open(left: LeftOpen, request: &Request) -> String {
 /// Of a point that has no mapping.
 pub fn of_infeasible(workload: &Workload, system: &System, request: &Request) -> String {
     let all = Space::of(workload, system, request, joint(workload, system, request)).words();
-    as_graph(format!("Infeasible: nothing fits {all}."), request)
+    taken_as(format!("Infeasible: nothing fits {all}."), request)
 }
 
 /// Whether a search that finds nothing has looked at all shardings.
@@ -238,7 +238,7 @@ fn joint(workload: &Workload, system: &System, request: &Request) -> bool {
 /// Of a search that something ended before it had a plan.
 pub fn of_no_plan(workload: &Workload, system: &System, request: &Request, left: LeftOpen) -> String {
     let all = Space::of(workload, system, request, joint(workload, system, request)).words();
-    as_graph(format!("No plan yet {all}; there may be one, as {}.", open(left, request)), request)
+    taken_as(format!("No plan yet {all}; there may be one, as {}.", open(left, request)), request)
 }
 
 /// What ended a search that has no record of why, and what goes on.

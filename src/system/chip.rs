@@ -122,6 +122,11 @@ impl Chip {
     pub fn waves(&self) -> Option<&Kernels> {
         self.kernels.as_ref().filter(|_| self.style == Style::KernelByKernel)
     }
+
+    /// Whether the kernels of a partition are a pipeline of tiles, which fills and drains. Chips that compute by waves have none.
+    pub fn pipelines_tiles(&self) -> bool {
+        self.style == Style::Dataflow
+    }
 }
 
 /// Edge of the arrays that a datasheet's peak is written as where it states none: only their product with the clock counts.
