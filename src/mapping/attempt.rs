@@ -200,7 +200,10 @@ impl Search<'_> {
         found: &mut Found,
     ) -> Result<(), MapError> {
         if self.workload.is_chain() {
-            return if only_starts { Ok(()) } else { self.try_all_shardings_of_blocks(tried, best, found) };
+            return match only_starts {
+                true => self.look_at_shardings_of_blocks(tried, best, found),
+                false => self.try_all_shardings_of_blocks(tried, best, found),
+            };
         }
         let candidate = &tried.candidate;
         let pipe = self.pipe(&candidate.degrees);

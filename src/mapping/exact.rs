@@ -8,7 +8,8 @@
 //!
 //! From each ideal a depth-first walk grows the partition that starts there kernel by kernel, in an order in which every
 //! larger ideal is met once, so that a step costs what one kernel changes (`pricing.rs`) and a partition that
-//! does not fit ends its branch. An ideal from which no plan can beat one already known is passed over: the known plan is
+//! does not fit ends its branch. The partition of all that is left is looked at first: any other is followed by one that is launched too, so that what both launch,
+//! what is left costs at least, and what this one's tiles take to fill must be within what is known. An ideal from which no plan can beat one already known is passed over: the known plan is
 //! the best one of a single order, or the best of the whole search so far; what is left to run costs at least
 //! `remaining.rs`.
 
@@ -84,6 +85,19 @@ pub fn solve_until(instance: &Instance, ideals: &Ideals, cutoff: f64, deadline: 
     found
 }
 
+/// What a partition may count at most, that a plan may still be at most as asked.
+#[derive(Debug, Clone, Copy)]
+struct Most {
+    /// In all.
+    value: f64,
+    /// Of this, for filling and draining: the least of what is left to run ([`super::remaining`]) has none of it.
+    filling: f64,
+}
+
+impl Most {
+    const ANY: Self = Self { value: f64::INFINITY, filling: f64::INFINITY };
+}
+
 /// The walk from one ideal over all partitions that may start there.
 struct Walk<'a> {
     instance: &'a Instance,
@@ -99,12 +113,27 @@ impl<'a> Walk<'a> {
     }
 
     /// Calls `visit` with each ideal that a partition from `i` may end at, the kernels of the partition and its time.
-    /// Branches all of whose partitions take longer than `longest` are left out, and all once the deadline has passed.
-    fn from(&mut self, i: usize, longest: f64, visit: &mut dyn FnMut(usize, &[usize], f64)) {
+    /// Branches all of whose partitions take longer than `most` allows are left out, and all once the deadline has passed.
+    fn from(&mut self, i: usize, most: Most, visit: &mut dyn FnMut(usize, &[usize], f64)) {
         let set = self.ideals.sets[i];
         self.pricer.start(|k| set & (1 << k) != 0);
         let mut inside = Vec::with_capacity(self.instance.kernels.len());
-        self.grow(i, 0, longest, &mut inside, visit);
+        self.grow(i, 0, most, &mut inside, visit);
+    }
+
+    /// The value of the partition of all that is left after ideal `i`; none where it cannot be.
+    fn rest(&mut self, i: usize) -> Option<f64> {
+        let set = self.ideals.sets[i];
+        self.pricer.start(|k| set & (1 << k) != 0);
+        for k in self.ideals.order.iter().filter(|k| set & (1 << **k) == 0) {
+            self.pricer.add(*k);
+            if self.pricer.hopeless() {
+                return None;
+            }
+        }
+        self.priced += 1;
+        let cost = self.pricer.cost();
+        self.instance.fits(&cost).then(|| self.instance.value(&cost))
     }
 
     /// Adds to the partition, which ends at ideal `at`, each kernel that may join and stands at `rank` or later in the
@@ -113,7 +142,7 @@ impl<'a> Walk<'a> {
         &mut self,
         at: usize,
         rank: usize,
-        longest: f64,
+        most: Most,
         inside: &mut Vec<usize>,
         visit: &mut dyn FnMut(usize, &[usize], f64),
     ) {
@@ -132,14 +161,16 @@ impl<'a> Walk<'a> {
                 continue;
             }
             self.pricer.add(k);
-            if !self.pricer.hopeless() && self.pricer.least_value() <= longest {
+            let pricer = &self.pricer;
+            let may = pricer.least_value() <= most.value && pricer.least_filling() <= most.filling;
+            if !self.pricer.hopeless() && may {
                 self.priced += 1;
                 inside.push(k);
                 let cost = self.pricer.cost();
                 if instance.fits(&cost) {
                     visit(step.to, inside, instance.value(&cost));
                 }
-                self.grow(step.to, step.rank + 1, longest, inside, visit);
+                self.grow(step.to, step.rank + 1, most, inside, visit);
                 inside.pop();
             }
             self.pricer.take_back();
@@ -176,12 +207,15 @@ impl<'a> Free<'a> {
         // Partitions used on the way: of equally fast plans the one with fewest partitions is taken.
         let mut count = vec![0usize; n];
         best[0] = 0.0;
+        let instance = self.walk.instance;
+        let one_pass = !instance.separate_phases && !instance.kernel_by_kernel;
+        let launch = if one_pass { instance.goal.second * instance.partition_overhead_s } else { 0.0 };
         for i in 0..n - 1 {
             if best[i].is_infinite() || best[i] + self.remaining[i] > self.known {
                 continue;
             }
             let (start, partitions) = (best[i], count[i] + 1);
-            self.walk.from(i, self.known - start, &mut |j, _, time| {
+            let mut reach = |j: usize, time: f64| {
                 let through = start + time;
                 let tie = through * TIE;
                 if through < best[j] - tie || (through <= best[j] + tie && partitions < count[j]) {
@@ -189,7 +223,17 @@ impl<'a> Free<'a> {
                     from[j] = i;
                     count[j] = partitions;
                 }
-            });
+            };
+            if one_pass && let Some(time) = self.walk.rest(i) {
+                reach(n - 1, time);
+                self.known = self.known.min((start + time) * (1.0 + CLEAR));
+            }
+            // Any other partition is followed by one that is launched too.
+            let value = self.known - start - launch;
+            let most = Most { value, filling: value - self.remaining[i] };
+            if most.filling >= 0.0 {
+                self.walk.from(i, most, &mut |j, _, time| reach(j, time));
+            }
             if self.walk.watch.was_over() {
                 return None;
             }
@@ -239,7 +283,7 @@ impl<'a> Counted<'a> {
             if best.iter().all(|layer| layer[i].is_infinite()) {
                 continue;
             }
-            self.walk.from(i, f64::INFINITY, &mut |j, inside, time| {
+            self.walk.from(i, Most::ANY, &mut |j, inside, time| {
                 for p in 0..most {
                     let through = best[p][i] + time;
                     if through < best[p + 1][j] && inside.iter().all(|k| instance.pins[*k].is_none_or(|pin| pin == p)) {

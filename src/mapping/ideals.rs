@@ -41,7 +41,7 @@ pub struct Ideals {
     /// A step that leads to each ideal but the empty one; its `to` is the smaller ideal.
     made_by: Vec<Step>,
     /// The topological order.
-    order: Vec<usize>,
+    pub(super) order: Vec<usize>,
 }
 
 impl Ideals {

@@ -361,6 +361,16 @@ impl<'a> Pricer<'a> {
         instance.goal.value(time_s, compute_s, s.dram)
     }
 
+    /// Of [`Pricer::least_value`], what filling and draining count.
+    pub(super) fn least_filling(&self) -> f64 {
+        let (s, instance) = (&self.sums, self.instance);
+        if s.lag == 0.0 {
+            return 0.0;
+        }
+        let dram_s = s.dram / instance.dram_bytes_per_s;
+        instance.goal.second * s.lag * combine(instance.overlap, self.compute_s(), dram_s, s.network)
+    }
+
     /// The cost of the partition as it stands, not [`Pricer::hopeless`].
     pub(super) fn cost(&self) -> PartitionCost {
         let s = &self.sums;

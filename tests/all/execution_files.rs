@@ -142,3 +142,51 @@ fn examples_follow() {
         assert!(told.ends_with("the figures of the file follow from its decisions\n"), "{name}: {told}");
     }
 }
+
+/// The strategies of one kernel, or of two that follow each other, exchanged for others: what fits takes no less than the bound of the search. (Where one block hands its
+/// result to another, what is best of either may change with the other.)
+#[test]
+fn no_neighbour_of_a_mapping_beats_its_bound() {
+    let scratch = Scratch::new("execution_neighbours");
+    let model = "{kind: language_model, name: small, source: test, layers: 2, hidden: 1024, heads: 8, gated: false, vocab: 32768, seq: 2048, global_batch: 8, \
+         types: {weights: bf16, activations: bf16}}";
+    scratch.write("small.yaml", model);
+    let system = system("sn10-8-torus-2d");
+    let common = ["--workload", "small.yaml", "--system", &system, "--format", "json"];
+    let told = |args: &[&str]| -> Option<serde_json::Value> {
+        let output = scratch.run(&[&["map"], &common[..], args].concat());
+        (output.status.success()).then(|| serde_json::from_slice(&output.stdout).unwrap())
+    };
+    let found = told(&["--tp", "4", "--plan-out", "e.yaml"]).unwrap();
+    let bound = found["bound"].as_f64().unwrap();
+    let text = scratch.read("e.yaml");
+    let from = text.find("\n  sharding:\n").unwrap() + "\n  sharding:\n".len();
+    let to = from + text[from..].find("\n  partitions:").unwrap();
+    let kernels: Vec<&str> = text[from..to].lines().collect();
+    let others = |line: &str| -> Vec<String> {
+        let (name, own) = line.split_once(": ").unwrap();
+        let all = ["m", "\"n\"", "k", "outer", "replicate"].into_iter().filter(|s| *s != own);
+        all.map(|s| format!("{name}: {s}")).collect()
+    };
+    let mut fits = 0;
+    let mut takes = |lines: &[&str]| {
+        scratch.write("other.yaml", &format!("{}{}{}", &text[..from], lines.join("\n"), &text[to..]));
+        let Some(told) = told(&["--execution", "other.yaml"]) else { return };
+        let seconds = told["iteration_s"].as_f64().unwrap();
+        assert!(seconds >= bound * (1.0 - 1e-9), "{seconds} for {bound}: {lines:?}");
+        fits += 1;
+    };
+    for k in 0..kernels.len() {
+        for one in others(kernels[k]) {
+            let mut lines = kernels.clone();
+            lines[k] = &one;
+            takes(&lines);
+            for two in kernels.get(k + 1).into_iter().flat_map(|next| others(next)) {
+                let mut lines = lines.clone();
+                lines[k + 1] = &two;
+                takes(&lines);
+            }
+        }
+    }
+    assert!(fits > 20, "{fits}");
+}

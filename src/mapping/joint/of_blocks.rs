@@ -11,7 +11,11 @@
 //! the blocks are the tensors that go from one to another: how they lie in DRAM, and who converts them. Both are taken at their least where the
 //! strategies at their ends are open, and as they are where those are decided. So sets are split by the strategies of these ends first, then by tile count
 //! (which is one for all blocks), then by the kernels whose strategies differ most in what they hold. A set whose strategies are all decided is evaluated as it is.
+//! The set with the least bound is gone on with: while the search of one of its blocks was stopped, by more of that search ([`FEW_SETS`]), then by splitting it.
 
+mod ends;
+
+use self::ends::Ends;
 use super::super::attempt::evaluated;
 use super::super::chain::BlockLoad;
 use super::super::degrees::Degrees;
@@ -23,16 +27,27 @@ use super::super::tiling::tile_counts;
 use super::super::waits;
 use super::relaxed::{Open, Relaxation, least};
 use super::{couplings, problem_in, prune};
-use crate::graph::{Collective, Scope, Use};
+use crate::graph::Use;
 use crate::model::Strategy;
 use crate::model::compute::{Tiling, tensor_bytes};
-use crate::model::layout::{Layout, conversion, produced, required};
+use crate::model::layout::{Layout, produced, required};
 use crate::model::schedule::{hand_over, microbatches, samples_per_pass};
 use crate::system::System;
-use crate::system::options::{Charge, GradientReduction, NetworkModel};
-use crate::workload::{CollectiveKind, Phase, Tensor, Workload};
+use crate::system::options::{Charge, GradientReduction};
+use crate::workload::{Tensor, Workload};
 use std::collections::{BTreeMap, BinaryHeap};
 use std::rc::Rc;
+
+/// Sets of shardings that the search of a block is given at first, and how many times as many each time that the bound of its set of the chain is the least of all. One
+/// that is given all of them at once leaves none to the others, and the bound of all where it was.
+const FEW_SETS: u64 = 512;
+const TIMES: u64 = 4;
+
+/// Sets of a chain that count as one of a block: most of them have blocks that are known.
+const OF_CHAIN: u64 = 4;
+
+/// Sets of an assignment that are looked at before any assignment is searched to its end.
+const LOOK: u64 = 16;
 
 /// A block by itself.
 #[derive(Debug, Clone)]
@@ -43,18 +58,8 @@ struct Least {
     sharding: Vec<Strategy>,
     /// What the tensors at its ends were taken for.
     ends: Ends,
-}
-
-/// What is said of a block's ends: the inputs that lie smaller in the DRAM than their readers want them, bytes that results take there beyond what the
-/// block by itself says, and the conversions that its kernels pay.
-#[derive(Debug, Clone, PartialEq, Default)]
-struct Ends {
-    /// Tensor of the block, whether readers of the backward pass, and the factor.
-    scaled: Vec<(usize, bool, f64)>,
-    /// Kernel of the block, and bytes of a sample on a chip.
-    stored: Vec<(usize, f64)>,
-    /// Kernel of the block.
-    converted: Vec<(usize, Collective)>,
+    /// Sets of shardings after which its search was stopped; none where more would bring nothing.
+    stopped: Option<u64>,
 }
 
 /// A set of shardings.
@@ -65,6 +70,8 @@ struct Set {
     tiles: Option<u64>,
     /// Of the set that this was split from, then its own.
     blocks: Vec<Rc<Least>>,
+    /// Sets of shardings that each block's search is given.
+    effort: u64,
 }
 
 struct Node {
@@ -98,6 +105,8 @@ type Asked = (usize, Option<u64>, Vec<Option<Strategy>>);
 struct Blocks<'a> {
     search: &'a Search<'a>,
     degrees: &'a Degrees,
+    /// Sets of shardings at which it is stopped.
+    most: u64,
     /// Without a limit of DRAM and without what happens once an iteration.
     system: System,
     /// What each block holds.
@@ -113,10 +122,37 @@ struct Blocks<'a> {
 }
 
 impl Search<'_> {
+    /// A few of the shardings of a chain of blocks, for plans of every assignment before one of them takes all sets: nothing is said of those left out.
+    pub(in crate::mapping) fn look_at_shardings_of_blocks(
+        &self,
+        tried: &Tried,
+        best: &mut Option<Best>,
+        outer: &mut Found,
+    ) -> Result<(), MapError> {
+        let mut found = Found::new();
+        self.try_shardings_of_blocks(tried, LOOK.min(self.request.joint_nodes), best, &mut found)?;
+        outer.joint_nodes += found.joint_nodes;
+        outer.solved += found.solved;
+        outer.nodes += found.nodes;
+        outer.reproducible &= found.reproducible;
+        Ok(())
+    }
+
     /// [`Search::try_all_shardings`] of a chain of blocks.
     pub(in crate::mapping) fn try_all_shardings_of_blocks(
         &self,
         tried: &Tried,
+        best: &mut Option<Best>,
+        found: &mut Found,
+    ) -> Result<(), MapError> {
+        self.try_shardings_of_blocks(tried, self.request.joint_nodes, best, found)
+    }
+
+    /// At most until `most` sets were looked at.
+    fn try_shardings_of_blocks(
+        &self,
+        tried: &Tried,
+        most: u64,
         best: &mut Option<Best>,
         found: &mut Found,
     ) -> Result<(), MapError> {
@@ -146,6 +182,7 @@ impl Search<'_> {
         let search = Blocks {
             search: self,
             degrees,
+            most,
             system,
             needs: blocks.iter().map(|block| Relaxation::new(block, degrees, (1, 1))).collect(),
             links,
@@ -228,12 +265,12 @@ impl Blocks<'_> {
             evaluate(self.least_held(), best, found)?;
         }
         let mut heap = BinaryHeap::new();
-        let mut made = 0;
-        let root = Set { open: self.root.clone(), tiles: None, blocks: Vec::new() };
+        let (mut made, mut looked_at) = (0, 0);
+        let root = Set { open: self.root.clone(), tiles: None, blocks: Vec::new(), effort: FEW_SETS };
         if let Some((bound, set)) = self.bound(root, value(best), found)? {
             heap.push(Node { bound: bound.max(candidate.bound), made, set });
         }
-        while let Some(Node { bound, set, .. }) = heap.pop() {
+        while let Some(Node { bound, mut set, .. }) = heap.pop() {
             if bound >= value(best) * (1.0 - TIE) || (self.search.request.any && best.is_some()) {
                 break;
             }
@@ -242,16 +279,25 @@ impl Blocks<'_> {
                 open_blocks(heap.iter().map(|node| &node.set).chain([&set]), found);
                 break;
             }
-            if self.search.out_of_time() || found.joint_nodes >= self.search.request.joint_nodes {
+            if self.search.out_of_time() || found.joint_nodes >= self.most {
                 let left = if self.search.out_of_time() { LeftOpen::out_of_time() } else { LeftOpen::Sets };
                 found.stop(left, bound);
                 open_blocks(heap.iter().map(|node| &node.set).chain([&set]), found);
                 break;
             }
-            found.joint_nodes += 1;
+            looked_at += 1;
+            found.joint_nodes += u64::from(looked_at % OF_CHAIN == 0);
             let sharding = self.joined(&set);
             evaluate(sharding.clone(), best, found)?;
             if bound >= value(best) * (1.0 - TIE) {
+                continue;
+            }
+            if set.effort < self.most && set.blocks.iter().any(|least| least.stopped.is_some()) {
+                set.effort *= TIMES;
+                if let Some((own, set)) = self.bound(set, value(best), found)? {
+                    heap.push(Node { bound: own.max(bound), made, set });
+                    made += 1;
+                }
                 continue;
             }
             let children = self.split(&set, &sharding);
@@ -280,7 +326,7 @@ impl Blocks<'_> {
     fn split(&self, set: &Set, sharding: &[Strategy]) -> Vec<Set> {
         let by = |k: usize| -> Vec<Set> {
             let with = |s: &Strategy| {
-                let mut child = set.clone();
+                let mut child = Set { effort: FEW_SETS, ..set.clone() };
                 child.open[k] = vec![*s];
                 child
             };
@@ -298,7 +344,7 @@ impl Blocks<'_> {
             return by(k);
         }
         if set.tiles.is_none() && self.tiles.len() > 1 {
-            return self.tiles.iter().map(|t| Set { tiles: Some(*t), ..set.clone() }).collect();
+            return self.tiles.iter().map(|t| Set { tiles: Some(*t), effort: FEW_SETS, ..set.clone() }).collect();
         }
         let held = |k: &usize| {
             let each = set.open[*k].iter().map(|s| self.held(*k, *s));
@@ -385,9 +431,9 @@ impl Blocks<'_> {
             Some(bound) if bound < best * (1.0 - TIE) => {}
             _ => return Ok(None),
         }
-        // The block that is repeated most says most.
+        // The smallest first: it is soon known, and one that takes all sets that are left would leave it none.
         let mut order: Vec<usize> = (0..blocks).collect();
-        order.sort_by_key(|b| std::cmp::Reverse(self.search.blocks[*b].0.repeat));
+        order.sort_by_key(|b| self.search.blocks[*b].0.kernels.len());
         let mut own: Vec<Option<Rc<Least>>> = vec![None; blocks];
         let mut bound = 0.0;
         for b in order {
@@ -460,18 +506,19 @@ impl Blocks<'_> {
             })
             .collect();
         let ends = self.ends(b, set);
+        let enough = |least: &Least| least.ends == ends && least.stopped.is_none_or(|had| had >= set.effort);
         let keeps = |least: &Least| {
-            least.ends == ends && least.sharding.iter().zip(&pins).all(|(s, pin)| pin.is_none_or(|pin| pin == *s))
+            enough(least) && least.sharding.iter().zip(&pins).all(|(s, pin)| pin.is_none_or(|pin| pin == *s))
         };
         // The best of a larger set that is in this one is its best too, as far as the tile count is the same.
         if let Some(parent) = parent.filter(|parent| keeps(parent) && (set.tiles.is_none() || self.tiles.len() == 1)) {
             return Ok(Some(parent.clone()));
         }
         let key = (b, set.tiles, pins.clone());
-        if let Some(known) = self.known.get(&key).and_then(|of| of.iter().find(|known| known.ends == ends)) {
+        if let Some(known) = self.known.get(&key).and_then(|of| of.iter().find(|known| enough(known))) {
             return Ok(Some(known.clone()));
         }
-        let w = with_ends(graph, &ends, self.degrees.tp as f64);
+        let w = ends.given_to(graph);
         let spent = found.joint_nodes;
         let request = Request {
             tiles: set.tiles.or(self.search.request.tiles),
@@ -479,204 +526,48 @@ impl Blocks<'_> {
             engine: Engine::Exact,
             limits: self.search.limits(),
             passes: Passes::Joint,
-            joint_nodes: self.search.request.joint_nodes.saturating_sub(spent),
+            joint_nodes: self.most.saturating_sub(spent).min(set.effort),
             waits: waits::among(&self.search.request.waits, kernels),
             ..Request::default()
         };
         let one_stage = Degrees { pp: 1, ..self.degrees.clone() };
-        let Some((seconds, sharding, nodes)) =
-            alone((&w, &self.system), &request, self.search.deadline(), (one_stage, found))?
-        else {
+        let Some(alone) = alone((&w, &self.system), &request, self.search.deadline(), (one_stage, found))? else {
             return Ok(None);
         };
-        found.joint_nodes += nodes;
+        found.joint_nodes += alone.sets;
         let passes = microbatches(&w, &self.system.model, self.degrees.dp);
-        let least = Rc::new(Least { seconds: seconds / passes * (1.0 - TIE * 1e-2), sharding, ends });
-        self.known.entry(key).or_default().push(least.clone());
+        let least = Rc::new(Least {
+            seconds: alone.seconds / passes * (1.0 - TIE * 1e-2),
+            sharding: alone.sharding,
+            ends,
+            stopped: alone.is_stopped.then_some(set.effort),
+        });
+        let known = self.known.entry(key).or_default();
+        known.retain(|known| known.ends != least.ends);
+        known.push(least.clone());
         Ok(Some(least))
     }
-
-    /// What is certain of a block's ends in a set.
-    fn ends(&self, b: usize, set: &Set) -> Ends {
-        let w = self.search.workload;
-        let graph = &self.search.blocks[b].0;
-        let block = |k: usize| w.kernels[k].block;
-        let mut out = Ends::default();
-        for (id, kernels) in &self.crossing {
-            let tensor = &w.tensors[*id];
-            let (Some(p), true) = (tensor.producer, kernels.iter().any(|k| block(*k) == b)) else { continue };
-            let Some(at) = graph.tensors.iter().position(|t| t.name == tensor.name) else { continue };
-            let counts = set.tiles.map_or(self.tiles.clone(), |t| vec![t]);
-            let factor = |of: &dyn Fn(u64) -> f64| counts.iter().map(|t| of(*t)).fold(f64::INFINITY, f64::min);
-            match block(p) == b {
-                true => {
-                    let more = factor(&|t| self.stored_beyond(*id, &set.open, t));
-                    if more != 0.0 {
-                        out.stored.push((self.place(p).1, more));
-                    }
-                }
-                false => {
-                    for backward in [false, true] {
-                        let read = |u: &&Use| {
-                            block(u.kernel) == b && (w.kernels[u.kernel].phase != Phase::Forward) == backward
-                        };
-                        let readers: Vec<&Use> = tensor.consumers.iter().filter(read).collect();
-                        let share = |t: u64| {
-                            let (stored, _) = self.stored(*id, &set.open, t);
-                            let of = |u: &&Use| {
-                                let widest =
-                                    set.open[u.kernel].iter().map(|s| self.bytes(tensor, self.wanted(u, *s), t));
-                                stored / widest.fold(0.0, f64::max)
-                            };
-                            readers.iter().map(of).fold(1.0, f64::min)
-                        };
-                        let factor = factor(&share);
-                        if factor < 1.0 && !readers.is_empty() {
-                            out.scaled.push((at, backward, factor));
-                        }
-                    }
-                }
-            }
-            self.conversions((*id, p), kernels, set, (b, &mut out.converted));
-        }
-        out
-    }
-
-    /// Bytes of a sample of a tensor as it lies in the DRAM, at least ([`super::super::instance`]: as the widest of those readers wants it that it is
-    /// converted for, else as it is made); and as the block by itself has it, at most.
-    fn stored(&self, id: usize, open: &Open, tiles: u64) -> (f64, f64) {
-        let w = self.search.workload;
-        let tensor = &w.tensors[id];
-        let Some(p) = tensor.producer else { return (f64::INFINITY, f64::INFINITY) };
-        let made = |s: Strategy| self.bytes(tensor, produced(s, self.search.system.model.layouts), tiles);
-        let block = |k: usize| w.kernels[k].block;
-        let forward = |k: usize| w.kernels[k].phase == Phase::Forward;
-        let more = |u: &Use| w.repeats(block(u.kernel)) > w.repeats(block(p));
-        let carried = w.tensors.iter().filter(|t| t.carried_from == Some(id)).flat_map(|t| &t.consumers);
-        let here = |u: &&Use| forward(u.kernel) == forward(p) && block(u.kernel) == block(p);
-        let own: Vec<&Use> = tensor.consumers.iter().filter(here).chain(carried).collect();
-        let others = |u: &&Use| forward(u.kernel) == forward(p) && block(u.kernel) != block(p) && more(u);
-        let others: Vec<&Use> = tensor.consumers.iter().filter(others).collect();
-        let least_of = |u: &&Use| least(&open[u.kernel], |s| self.bytes(tensor, self.wanted(u, s), tiles));
-        let most_of =
-            |u: &&Use| open[u.kernel].iter().map(|s| self.bytes(tensor, self.wanted(u, *s), tiles)).fold(0.0, f64::max);
-        let whole = own.iter().chain(&others).map(least_of).fold(0.0, f64::max);
-        let alone = own.iter().map(most_of).fold(0.0, f64::max);
-        let most_made = open[p].iter().map(|s| made(*s)).fold(0.0, f64::max);
-        (
-            if own.is_empty() && others.is_empty() { least(&open[p], made) } else { whole },
-            if own.is_empty() { most_made } else { alone },
-        )
-    }
-
-    /// Bytes that a block's result takes in the DRAM beyond what the block by itself says, at least: as many as readers elsewhere want where nobody here
-    /// reads it.
-    fn stored_beyond(&self, id: usize, open: &Open, tiles: u64) -> f64 {
-        let w = self.search.workload;
-        let tensor = &w.tensors[id];
-        let block = |k: usize| w.kernels[k].block;
-        let p = tensor.producer.unwrap_or(0);
-        let inside = tensor.consumers.iter().any(|u| block(u.kernel) == block(p))
-            || w.tensors.iter().any(|t| t.carried_from == Some(id) && !t.consumers.is_empty());
-        // Where it is read here too, those elsewhere only make it larger.
-        let elsewhere = tensor.consumers.iter().any(|u| {
-            w.repeats(block(u.kernel)) > w.repeats(block(p))
-                && (w.kernels[u.kernel].phase == Phase::Forward) == (w.kernels[p].phase == Phase::Forward)
-        });
-        let (whole, alone) = self.stored(id, open, tiles);
-        if inside || !elsewhere { 0.0 } else { whole - alone }
-    }
-
-    /// The conversions of a tensor from one block to another that kernels of a block pay once a microbatch, where all is decided.
-    fn conversions(
-        &self,
-        (id, p): (usize, usize),
-        kernels: &[usize],
-        set: &Set,
-        (b, out): (usize, &mut Vec<(usize, Collective)>),
-    ) {
-        let w = self.search.workload;
-        let options = &self.search.system.model;
-        let flowspace = options.network_model == NetworkModel::Flowspace;
-        // Whole it is padded least.
-        let tiles = set.tiles.or((self.tiles.len() == 1).then(|| self.tiles[0])).unwrap_or(1);
-        if !flowspace || kernels.iter().any(|k| set.open[*k].len() > 1) {
-            return;
-        }
-        let tensor = &w.tensors[id];
-        let block = |k: usize| w.kernels[k].block;
-        let forward = |k: usize| w.kernels[k].phase == Phase::Forward;
-        let made = produced(set.open[p][0], options.layouts);
-        let wanted = |u: &Use| self.wanted(u, set.open[u.kernel][0]);
-        let carried = w.tensors.iter().filter(|t| t.carried_from == Some(id)).flat_map(|t| &t.consumers);
-        let inside = tensor.consumers.iter().filter(|u| block(u.kernel) == block(p) && forward(u.kernel) == forward(p));
-        let mut paid: Vec<Layout> = inside.chain(carried).map(wanted).collect();
-        for u in tensor.consumers.iter().filter(|u| block(u.kernel) != block(p)) {
-            let to = wanted(u);
-            if paid.contains(&to) {
-                continue;
-            }
-            paid.push(to);
-            let fewer = w.repeats(block(u.kernel)) <= w.repeats(block(p));
-            let payer = if fewer { u.kernel } else { p };
-            // Paid once by a block that is repeated it is next to nothing of a unit.
-            if block(payer) != b || w.repeats(b) > 1 {
-                continue;
-            }
-            if let Ok(Some(kind)) = conversion(made, to) {
-                let bytes = match kind {
-                    CollectiveKind::AllToAll => self.bytes(tensor, made, tiles) * self.degrees.tp as f64,
-                    _ => tensor.bytes(w.word_bytes),
-                };
-                let (_, at) = self.place(payer);
-                out.push((at, Collective { kind, bytes, scope: Scope::Tensor, times: 1 }));
-            }
-        }
-    }
 }
 
-/// A block of which the tensors at its ends are as they are said to be; `share`: among how many chips bytes of a kernel may be shared.
-fn with_ends(graph: &Workload, ends: &Ends, share: f64) -> Workload {
-    let mut w = Workload { repeat: 1, ..graph.clone() };
-    for (k, collective) in &ends.converted {
-        w.kernels[*k].collectives.push(collective.clone());
-    }
-    for (k, bytes) in &ends.stored {
-        let kernel = &mut w.kernels[*k];
-        // A kernel whose own bytes are shared keeps them so: less of what it stores is a bound too.
-        let on_each = kernel.extra_dram_on_each || kernel.extra_dram_bytes == 0.0;
-        if on_each || *bytes < 0.0 {
-            kernel.extra_dram_bytes += bytes * if on_each { 1.0 } else { share };
-            kernel.extra_dram_on_each = on_each;
-        }
-    }
-    let word = w.word_bytes;
-    for (id, backward, factor) in &ends.scaled {
-        let smaller = w.tensors[*id].word_or(word) * factor;
-        let whole = w.tensors[*id].producer.is_some()
-            || w.tensors[*id].consumers.iter().all(|u| (w.kernels[u.kernel].phase != Phase::Forward) == *backward);
-        if whole {
-            w.tensors[*id].word = Some(smaller);
-            continue;
-        }
-        // No partition has readers of both passes, so that those of one may read a tensor of their own.
-        let in_backward = |u: &Use| (w.kernels[u.kernel].phase != Phase::Forward) == *backward;
-        let (own, others): (Vec<Use>, Vec<Use>) = w.tensors[*id].consumers.iter().copied().partition(in_backward);
-        let name = format!("{} of the {} pass", w.tensors[*id].name, if *backward { "backward" } else { "forward" });
-        let apart = Tensor { name, consumers: own, word: Some(smaller), ..w.tensors[*id].clone() };
-        w.tensors[*id].consumers = others;
-        w.tensors.push(apart);
-    }
-    w
+/// What the search of a graph by itself found.
+struct Alone {
+    /// No sharding has an iteration of fewer.
+    seconds: f64,
+    /// One that comes near; empty where there is none yet.
+    sharding: Vec<Strategy>,
+    /// Sets of shardings that were looked at.
+    sets: u64,
+    /// Whether their number stopped it.
+    is_stopped: bool,
 }
 
-/// The least iteration of a graph on one assignment over all shardings, one that comes near, and the sets that were looked at; `None` where it has no plan.
+/// The search of a graph on one assignment over all shardings; `None` where it has no plan.
 fn alone(
     (w, system): (&Workload, &System),
     request: &Request,
     clock: crate::deadline::Deadline,
     (degrees, outer): (Degrees, &mut Found),
-) -> Result<Option<(f64, Vec<Strategy>, u64)>, MapError> {
+) -> Result<Option<Alone>, MapError> {
     let search = Search { keeps_weights: false, ..Search::new(w, system, request, clock)? };
     let mut found = Found::new();
     let candidate = Candidate { bound: search.assignment_bound(&degrees), degrees, of: 0 };
@@ -689,14 +580,14 @@ fn alone(
     outer.solved += found.solved;
     outer.nodes += found.nodes;
     outer.reproducible &= found.reproducible;
-    let nodes = found.joint_nodes;
-    Ok(match best {
-        Some(best) => Some((best.objective.min(found.unproven), best.sharding.strategies, nodes)),
+    let (seconds, sharding) = match best {
+        Some(best) => (best.objective.min(found.unproven), best.sharding.strategies),
         // Stopped before it had a plan.
-        None if found.left.is_some() => Some((least, Vec::new(), nodes)),
+        None if found.left.is_some() => (least, Vec::new()),
         None => {
             outer.reasons.append(&mut found.reasons);
-            None
+            return Ok(None);
         }
-    })
+    };
+    Ok(Some(Alone { seconds, sharding, sets: found.joint_nodes, is_stopped: found.left == Some(LeftOpen::Sets) }))
 }
