@@ -440,6 +440,13 @@ impl Found {
         }
     }
 
+    /// Counts what a search inside this one solved.
+    pub(super) fn count(&mut self, inner: &Self) {
+        self.solved += inner.solved;
+        self.nodes += inner.nodes;
+        self.reproducible &= inner.reproducible;
+    }
+
     /// A limit left something out that `bound` bounds from below.
     pub(super) fn stop(&mut self, left: LeftOpen, bound: f64) {
         self.left = Some(left);

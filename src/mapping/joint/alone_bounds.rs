@@ -88,7 +88,7 @@ impl Bounds for KernelByKernel {
     }
 
     /// Its least sum is what it takes.
-    fn may_win(&self, _: &[Strategy], _: &[usize], _: f64, _: &mut Context<'_>) -> Result<bool, MapError> {
+    fn may_win(&self, _: &[Strategy], _: &Set, _: f64, _: &mut Context<'_>) -> Result<bool, MapError> {
         Ok(true)
     }
 }

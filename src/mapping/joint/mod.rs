@@ -82,6 +82,8 @@ struct Set {
     known: [[Option<Rc<Path>>; 2]; 2],
     /// Price of a byte in the DRAM at which the bound of a set that contains this one was greatest, and which shares of layers say what is held.
     byte_price: Option<(f64, usize)>,
+    /// The bound by the relaxed problem, of it or of a set that contains this one.
+    fused: f64,
     /// What launches and filling cost at least, of a set that contains this one: with weights streamed or kept on chip.
     filling: [Option<Rc<Filling>>; 2],
 }
@@ -138,17 +140,12 @@ trait Bounds {
     /// Of a failing solver.
     fn split(&self, set: Set, sharding: &[Strategy], best: f64, context: &mut Context<'_>) -> Result<Split, MapError>;
 
-    /// Whether a sharding is worth evaluating at the tile counts of a set.
+    /// Whether a sharding of a set is worth evaluating at its tile counts.
     ///
     /// # Errors
     /// Of a failing solver.
-    fn may_win(
-        &self,
-        sharding: &[Strategy],
-        tiles: &[usize],
-        best: f64,
-        context: &mut Context<'_>,
-    ) -> Result<bool, MapError>;
+    fn may_win(&self, sharding: &[Strategy], set: &Set, best: f64, context: &mut Context<'_>)
+    -> Result<bool, MapError>;
 }
 
 /// A set under search, least bound first.
@@ -294,6 +291,7 @@ impl<'a> Joint<'a> {
             depth: 0,
             known: Default::default(),
             byte_price: None,
+            fused: 0.0,
             filling: Default::default(),
         };
         self.push(root, f64::NEG_INFINITY, best, &mut heap, &mut made, context)?;
@@ -316,7 +314,7 @@ impl<'a> Joint<'a> {
             let tiles = node.set.tiles.clone();
             let at = evaluated.entry(sharding.clone()).or_default();
             if !at.iter().any(|known| tiles.iter().all(|i| known.contains(i))) {
-                if single || self.bounds.may_win(&sharding, &tiles, best, context)? {
+                if single || self.bounds.may_win(&sharding, &node.set, best, context)? {
                     let counts: Vec<u64> = tiles.iter().map(|i| self.tiles[*i]).collect();
                     best = evaluate(&sharding, &counts, context.ideals)?;
                 }

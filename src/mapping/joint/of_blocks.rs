@@ -35,7 +35,7 @@ use crate::model::schedule::{hand_over, microbatches, samples_per_pass};
 use crate::system::System;
 use crate::system::options::{Charge, GradientReduction};
 use crate::workload::{Tensor, Workload};
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::rc::Rc;
 
 /// Sets of shardings that the search of a block is given at first, and how many times as many each time that the bound of its set of the chain is the least of all. One
@@ -132,9 +132,7 @@ impl Search<'_> {
         let mut found = Found::new();
         self.try_shardings_of_blocks(tried, LOOK.min(self.request.joint_nodes), best, &mut found)?;
         outer.joint_nodes += found.joint_nodes;
-        outer.solved += found.solved;
-        outer.nodes += found.nodes;
-        outer.reproducible &= found.reproducible;
+        outer.count(&found);
         Ok(())
     }
 
@@ -233,7 +231,7 @@ impl Blocks<'_> {
         let value = |best: &Option<Best>| best.as_ref().map_or(f64::INFINITY, |b| b.objective);
         let candidate = &tried.candidate;
         let near = 1.0 - self.search.request.limits.gap.max(TIE);
-        let mut seen: Vec<Vec<Strategy>> = vec![tried.pass.sharding.strategies.clone()];
+        let mut seen = BTreeSet::from([tried.pass.sharding.strategies.clone()]);
         // Partitions of a sharding that are not proven either take what they take.
         let mut loose = found.unproven.is_finite();
         let mut evaluate = |sharding: Vec<Strategy>, best: &mut Option<Best>, found: &mut Found| {
@@ -243,7 +241,7 @@ impl Blocks<'_> {
             let at = |k: usize| self.problem.open[k].iter().position(|s| *s == sharding[k]).unwrap_or(0);
             let agree = price(self.problem, &(0..sharding.len()).map(at).collect::<Vec<_>>()).is_finite();
             let priced = evaluated(tried, &sharding);
-            seen.push(sharding);
+            seen.insert(sharding);
             match agree {
                 true => {
                     let known = found.unproven;
@@ -577,9 +575,7 @@ fn alone(
         search.try_sharding(&first.candidate, (&first.pass.sharding, None), &mut best, &mut ideals, &mut found)?;
         search.try_all_shardings((&first, false), &mut best, &mut ideals, &mut found)?;
     }
-    outer.solved += found.solved;
-    outer.nodes += found.nodes;
-    outer.reproducible &= found.reproducible;
+    outer.count(&found);
     let (seconds, sharding) = match best {
         Some(best) => (best.objective.min(found.unproven), best.sharding.strategies),
         // Stopped before it had a plan.

@@ -38,6 +38,10 @@ const TILES_AGAIN: usize = 4;
 /// So many that are left are told apart.
 const FEW_TILE_COUNTS: usize = 2;
 
+/// Where pipelines of tiles fill, relaxed problems are slow to solve: one whose bound is so many times the gap below that of the weighted sum is not solved for
+/// every set.
+const FAR: f64 = 2.0;
+
 /// Looks at them that left out none, after which most are passed over.
 const LOOKS_IN_VAIN: u32 = 4;
 
@@ -60,6 +64,8 @@ pub struct Together<'a> {
     that_fill: Cell<u32>,
     /// Looks at tile counts one by one that left out none, since one did.
     looks_in_vain: Cell<u32>,
+    /// Whether pipelines of tiles fill.
+    fills: bool,
     /// The least value of the forward pass of any sharding, by whether the weights stay on chip.
     least_forward: [OnceCell<Option<f64>>; 2],
 }
@@ -106,6 +112,7 @@ impl<'a> Together<'a> {
         separable.tune(&root, ROUNDS);
         let (ideals, least_forward) = (OnceCell::new(), [OnceCell::new(), OnceCell::new()]);
         let (given_up, that_fill, looks_in_vain) = (Cell::new(0), Cell::new(0), Cell::new(0));
+        let fills = relaxed.fills();
         Some(Self {
             search,
             relaxation,
@@ -117,6 +124,7 @@ impl<'a> Together<'a> {
             given_up,
             that_fill,
             looks_in_vain,
+            fills,
             least_forward,
         })
     }
@@ -181,10 +189,7 @@ impl<'a> Together<'a> {
         (cutoff, weights_on_chip): (f64, bool),
         known: &mut [Option<Rc<Path>>; 2],
     ) -> ByPhase {
-        let parts = match instance.separate_phases {
-            true => vec![instance.phase(false).0, instance.phase(true).0],
-            false => vec![instance.clone()],
-        };
+        let parts = passes(instance);
         let all = self.ideals.get_or_init(|| {
             parts.iter().map(|part| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete)).collect()
         });
@@ -249,28 +254,42 @@ impl<'a> Together<'a> {
 
     /// The least value of launches and filling beyond what a weighted sum of `layer` counts of them.
     fn beside_pace(&self, set: &mut Set, layer: f64) -> f64 {
-        let is_quick = set.filling.iter().flatten().any(|filling| filling.is_quick);
-        if set.depth == 0 || (is_quick && set.depth.is_multiple_of(TILES_AGAIN)) {
-            let ends = self.ends(&set.tiles);
-            for mode in self.modes {
-                let filling = match self.relaxation.instance(&set.open, ends, *mode) {
-                    Some(instance) => Filling::of(&instance, self.search.deadline()),
-                    None => Some(Filling::of_no_plan()),
-                };
-                // What held of the larger set holds of this one.
-                if let Some(filling) = filling {
-                    set.filling[usize::from(*mode)] = Some(Rc::new(filling));
-                }
-            }
+        if self.is_time_for_filling(set) {
+            let found = self.fillings(&set.open, self.ends(&set.tiles));
+            // What held of the larger set holds of this one.
+            set.filling.iter_mut().zip(found).for_each(|(known, found)| *known = found.or(known.take()));
         }
+        self.beside(&set.filling, &set.open, layer)
+    }
+
+    fn is_time_for_filling(&self, set: &Set) -> bool {
+        let is_quick = set.filling.iter().flatten().any(|filling| filling.is_quick);
+        set.depth == 0 || (is_quick && set.depth.is_multiple_of(TILES_AGAIN))
+    }
+
+    /// What launches and filling cost at least with weights streamed or kept on chip, where that can be said.
+    fn fillings(&self, open: &Open, ends: (u64, u64)) -> [Option<Rc<Filling>>; 2] {
+        let mut out = [None, None];
+        for mode in self.modes {
+            let filling = match self.relaxation.instance(open, ends, *mode) {
+                Some(instance) => Filling::of(&instance, self.search.deadline()),
+                None => Some(Filling::of_no_plan()),
+            };
+            out[usize::from(*mode)] = filling.map(Rc::new);
+        }
+        out
+    }
+
+    /// Their least value beyond what a weighted sum of `layer` counts of them.
+    fn beside(&self, fillings: &[Option<Rc<Filling>>; 2], open: &Open, layer: f64) -> f64 {
         let second = self.relaxation.rates.second;
         let (launches, serial) = self.separable.launches_and_serial();
         // Of other objectives not all of it are seconds.
         let pace = match self.search.request.objective {
-            Objective::Time => (layer - serial - self.search.waits_between(&set.open).1).max(0.0),
+            Objective::Time => (layer - serial - self.search.waits_between(open).1).max(0.0),
             Objective::Energy | Objective::Cost => 0.0,
         };
-        let of = |mode: &bool| match &set.filling[usize::from(*mode)] {
+        let of = |mode: &bool| match &fillings[usize::from(*mode)] {
             Some(filling) => filling.least(pace) * (1.0 - TIE * 1e-2),
             None => 0.0,
         };
@@ -292,18 +311,58 @@ impl<'a> Together<'a> {
     /// The tile counts at which some sharding of a set may beat `best`.
     fn tiles_left(&self, set: &Set, best: f64, context: &mut Context<'_>) -> Result<Vec<usize>, MapError> {
         let stage = self.relaxation.stage(&set.open);
+        let pace = self.separable.least_tuned(&set.open, MORE_ROUNDS).map(|(layer, _)| layer);
+        // What the relaxed problem does not say of all tile counts together, it seldom says of each.
+        let sum = pace.map_or(0.0, |layer| self.total(&stage, layer + self.beside(&set.filling, &set.open, layer)));
+        let is_fused_close = set.depth == 0 || !self.fills || set.fused > sum;
+        let pace = pace.filter(|_| self.is_time_for_filling(set));
         let mut left = Vec::new();
         for i in &set.tiles {
-            let mut bound = f64::INFINITY;
+            let ends = self.ends(&[*i]);
+            if let Some(layer) = pace {
+                let beside = self.beside(&self.fillings(&set.open, ends), &set.open, layer);
+                if self.total(&stage, layer + beside) >= best * (1.0 - TIE) {
+                    continue;
+                }
+            }
+            if !is_fused_close {
+                left.push(*i);
+                continue;
+            }
             for mode in self.modes {
                 let known = &mut set.known[usize::from(*mode)].clone();
-                bound = bound.min(self.fused(&set.open, (self.ends(&[*i]), *mode), &stage, best, context, known)?);
-            }
-            if bound < best * (1.0 - TIE) {
-                left.push(*i);
+                if self.may_beat(&set.open, (ends, *mode), &stage, best, context, known)? {
+                    left.push(*i);
+                    break;
+                }
             }
         }
         Ok(left)
+    }
+
+    /// Whether the relaxed fusion problem has a plan that beats `best`; `known` has the best partitions of a set that contains this one.
+    fn may_beat(
+        &self,
+        open: &Open,
+        at: ((u64, u64), bool),
+        stage: &Stage<'_>,
+        best: f64,
+        context: &mut Context<'_>,
+        known: &mut [Option<Rc<Path>>; 2],
+    ) -> Result<bool, MapError> {
+        let beats = |value: f64| value < best * (1.0 - TIE);
+        let paths: Vec<&Path> = known.iter().flatten().map(|path| &**path).collect();
+        if let Some(instance) = self.relaxation.instance(open, at.0, at.1).filter(|_| !paths.is_empty()) {
+            let passes = passes(&instance);
+            let each = passes.iter().zip(&paths).map(|(pass, path)| Some(pass.evaluate(&path.assignment)?.0));
+            let sum: Option<f64> = each.sum();
+            if let Some(sum) = sum.filter(|_| passes.len() == paths.len())
+                && beats(self.total(stage, sum + instance.goal.constant))
+            {
+                return Ok(true);
+            }
+        }
+        Ok(beats(self.fused(open, at, stage, best, context, known)?))
     }
 
     /// The objective of an iteration whose layer has at least this value and whose other parts are those of `stage`.
@@ -383,13 +442,17 @@ impl Bounds for Together<'_> {
         if bound >= best * (1.0 - TIE) {
             return Ok(None);
         }
-        let ends = self.ends(&set.tiles);
-        let mut fused = f64::INFINITY;
-        for mode in self.modes {
-            let known = &mut set.known[usize::from(*mode)];
-            fused = fused.min(self.fused(&set.open, (ends, *mode), &stage, best, context, known)?);
+        // Where it was far below for a larger set, it seldom closes this one.
+        let is_far = self.fills && set.fused < bound - FAR * (best - bound);
+        if !is_far || set.depth.is_multiple_of(TILES_AGAIN) {
+            let ends = self.ends(&set.tiles);
+            set.fused = f64::INFINITY;
+            for mode in self.modes {
+                let known = &mut set.known[usize::from(*mode)];
+                set.fused = set.fused.min(self.fused(&set.open, (ends, *mode), &stage, best, context, known)?);
+            }
         }
-        Ok(Some((bound.max(fused), sharding)))
+        Ok(Some((bound.max(set.fused), sharding)))
     }
 
     fn starts(&self) -> &[Vec<Strategy>] {
@@ -403,7 +466,7 @@ impl Bounds for Together<'_> {
         best: f64,
         context: &mut Context<'_>,
     ) -> Result<Split, MapError> {
-        // What one tile count saves in time another saves in SRAM: a bound for all is below that of each.
+        // What one tile count saves in time another saves in SRAM, or fills sooner: a bound for all is below that of each.
         if self.is_time_for_tiles(&set) {
             let all = set.tiles.len();
             set.tiles = self.tiles_left(&set, best, context)?;
@@ -422,7 +485,7 @@ impl Bounds for Together<'_> {
     fn may_win(
         &self,
         sharding: &[Strategy],
-        tiles: &[usize],
+        set: &Set,
         best: f64,
         context: &mut Context<'_>,
     ) -> Result<bool, MapError> {
@@ -431,14 +494,22 @@ impl Bounds for Together<'_> {
         }
         let open: Open = sharding.iter().map(|s| vec![*s]).collect();
         let stage = self.relaxation.stage(&open);
+        let ends = self.ends(&set.tiles);
         for mode in self.modes {
-            let at = (self.ends(tiles), *mode);
-            let bound = self.fused(&open, at, &stage, best, context, &mut Default::default())?;
-            if bound < best * (1.0 - TIE) {
+            let known = &mut set.known[usize::from(*mode)].clone();
+            if self.may_beat(&open, (ends, *mode), &stage, best, context, known)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+}
+
+/// The problem of each pass, where they are kept apart.
+fn passes(instance: &Instance) -> Vec<Instance> {
+    match instance.separate_phases {
+        true => vec![instance.phase(false).0, instance.phase(true).0],
+        false => vec![instance.clone()],
     }
 }
 
