@@ -396,6 +396,14 @@ impl Instance {
         Some(costs)
     }
 
+    /// The problems of its passes where they are kept apart ([`Self::phase`]), forward first; else itself.
+    pub fn passes(&self) -> Vec<Self> {
+        match self.separate_phases {
+            true => vec![self.phase(false).0, self.phase(true).0],
+            false => vec![self.clone()],
+        }
+    }
+
     /// The problem of one pass alone, and the kernels it has, where the passes are kept apart. Partitions of the two
     /// passes share nothing but the tensors that go from one to the other, and those always cross: they are outputs of the
     /// forward problem and inputs of the backward one. So the optimum is the sum of the two optima.

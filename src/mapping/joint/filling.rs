@@ -37,11 +37,7 @@ impl Filling {
         if instance.kernel_by_kernel {
             return None;
         }
-        let parts = match instance.separate_phases {
-            true => vec![instance.phase(false).0, instance.phase(true).0],
-            false => vec![instance.clone()],
-        };
-        let all: Option<Vec<Ways>> = parts.iter().map(|part| ways(part, deadline)).collect();
+        let all: Option<Vec<Ways>> = instance.passes().iter().map(|part| ways(part, deadline)).collect();
         let all = all?;
         let launch = instance.partition_overhead_s;
         let mut lags: Vec<f64> = all.iter().flat_map(|ways| ways.ends.iter().map(|(_, lag, _)| *lag)).collect();

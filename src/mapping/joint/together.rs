@@ -136,18 +136,16 @@ impl<'a> Together<'a> {
             || self.search.workload.kernels.len() > MOST_KERNELS
     }
 
-    /// The bound by the relaxed fusion problem; infinite where nothing fits, or nothing beats `best`. `known` has the best
+    /// The bound by a relaxed fusion problem; infinite where nothing beats `best`. `known` has the best
     /// partitions of each pass for a set that contains this one, where that is known, and gets those found.
     fn fused(
         &self,
-        open: &Open,
-        (tiles, weights_on_chip): ((u64, u64), bool),
+        (instance, weights_on_chip): (&Instance, bool),
         stage: &Stage<'_>,
         best: f64,
         context: &mut Context<'_>,
         known: &mut [Option<Rc<Path>>; 2],
     ) -> Result<f64, MapError> {
-        let Some(instance) = self.relaxation.instance(open, tiles, weights_on_chip) else { return Ok(f64::INFINITY) };
         // What its kernels use wherever they run is no part of the sum over the partitions.
         let total = |layer: f64| self.total(stage, layer + instance.goal.constant);
         let closed = total(instance.least_value());
@@ -155,7 +153,7 @@ impl<'a> Together<'a> {
             return Ok(f64::INFINITY);
         }
         if instance.kernel_by_kernel {
-            return Ok(closed.max(total(each_alone(&instance))));
+            return Ok(closed.max(total(each_alone(instance))));
         }
         let cutoff = cutoff(&total, instance.least_value(), best);
         let limited = instance.pins.iter().any(Option::is_some) || instance.max_partitions.is_some();
@@ -164,13 +162,13 @@ impl<'a> Together<'a> {
             return Ok(closed);
         }
         if !limited {
-            return Ok(match self.by_phase(&instance, (cutoff, weights_on_chip), known) {
+            return Ok(match self.by_phase(instance, (cutoff, weights_on_chip), known) {
                 ByPhase::Least(layer) => closed.max(total(layer)),
                 ByPhase::None => f64::INFINITY,
                 ByPhase::Unknown => closed,
             });
         }
-        let found = self.search.solve_fusion(&instance, cutoff, context.ideals, &mut wide::Memory::default())?;
+        let found = self.search.solve_fusion(instance, cutoff, context.ideals, &mut wide::Memory::default())?;
         let complete = context.ideals.as_ref().is_some_and(|ideals| ideals.complete);
         Ok(match found {
             Some(Fused { layer, proven: true, .. }) => closed.max(total(layer)),
@@ -189,7 +187,7 @@ impl<'a> Together<'a> {
         (cutoff, weights_on_chip): (f64, bool),
         known: &mut [Option<Rc<Path>>; 2],
     ) -> ByPhase {
-        let parts = passes(instance);
+        let parts = instance.passes();
         let all = self.ideals.get_or_init(|| {
             parts.iter().map(|part| Ideals::of(part, MAX_IDEALS).filter(|ideals| ideals.complete)).collect()
         });
@@ -311,58 +309,61 @@ impl<'a> Together<'a> {
     /// The tile counts at which some sharding of a set may beat `best`.
     fn tiles_left(&self, set: &Set, best: f64, context: &mut Context<'_>) -> Result<Vec<usize>, MapError> {
         let stage = self.relaxation.stage(&set.open);
-        let pace = self.separable.least_tuned(&set.open, MORE_ROUNDS).map(|(layer, _)| layer);
+        let by_filling = match self.fills {
+            true => self.tiles_that_fill_soon(set, &stage, best),
+            false => ByFilling { left: set.tiles.clone(), is_closest: false },
+        };
         // What the relaxed problem does not say of all tile counts together, it seldom says of each.
-        let sum = pace.map_or(0.0, |layer| self.total(&stage, layer + self.beside(&set.filling, &set.open, layer)));
-        let is_fused_close = set.depth == 0 || !self.fills || set.fused > sum;
-        let pace = pace.filter(|_| self.is_time_for_filling(set));
+        if by_filling.is_closest && set.depth > 0 {
+            return Ok(by_filling.left);
+        }
         let mut left = Vec::new();
-        for i in &set.tiles {
-            let ends = self.ends(&[*i]);
-            if let Some(layer) = pace {
-                let beside = self.beside(&self.fillings(&set.open, ends), &set.open, layer);
-                if self.total(&stage, layer + beside) >= best * (1.0 - TIE) {
-                    continue;
-                }
-            }
-            if !is_fused_close {
-                left.push(*i);
-                continue;
-            }
-            for mode in self.modes {
-                let known = &mut set.known[usize::from(*mode)].clone();
-                if self.may_beat(&set.open, (ends, *mode), &stage, best, context, known)? {
-                    left.push(*i);
-                    break;
-                }
+        for i in by_filling.left {
+            if self.may_beat(&set.open, (self.ends(&[i]), &stage), set, best, context)? {
+                left.push(i);
             }
         }
         Ok(left)
     }
 
-    /// Whether the relaxed fusion problem has a plan that beats `best`; `known` has the best partitions of a set that contains this one.
+    /// Tile counts of a set at which weighted sum, launches and filling leave a plan that beats `best`.
+    fn tiles_that_fill_soon(&self, set: &Set, stage: &Stage<'_>, best: f64) -> ByFilling {
+        let Some((layer, _)) = self.separable.least_tuned(&set.open, MORE_ROUNDS) else {
+            return ByFilling { left: set.tiles.clone(), is_closest: false };
+        };
+        let bound =
+            |filling: &[Option<Rc<Filling>>; 2]| self.total(stage, layer + self.beside(filling, &set.open, layer));
+        let is_closest = set.fused <= bound(&set.filling);
+        let mut left = set.tiles.clone();
+        if self.is_time_for_filling(set) {
+            left.retain(|i| bound(&self.fillings(&set.open, self.ends(&[*i]))) < best * (1.0 - TIE));
+        }
+        ByFilling { left, is_closest }
+    }
+
+    /// Whether a relaxed fusion problem of shardings out of a set has a plan that beats `best`. The best partitions of the set say so without a solve, where they do.
     fn may_beat(
         &self,
         open: &Open,
-        at: ((u64, u64), bool),
-        stage: &Stage<'_>,
+        (ends, stage): ((u64, u64), &Stage<'_>),
+        set: &Set,
         best: f64,
         context: &mut Context<'_>,
-        known: &mut [Option<Rc<Path>>; 2],
     ) -> Result<bool, MapError> {
         let beats = |value: f64| value < best * (1.0 - TIE);
-        let paths: Vec<&Path> = known.iter().flatten().map(|path| &**path).collect();
-        if let Some(instance) = self.relaxation.instance(open, at.0, at.1).filter(|_| !paths.is_empty()) {
-            let passes = passes(&instance);
-            let each = passes.iter().zip(&paths).map(|(pass, path)| Some(pass.evaluate(&path.assignment)?.0));
-            let sum: Option<f64> = each.sum();
-            if let Some(sum) = sum.filter(|_| passes.len() == paths.len())
-                && beats(self.total(stage, sum + instance.goal.constant))
+        for mode in self.modes {
+            let Some(instance) = self.relaxation.instance(open, ends, *mode) else { continue };
+            let mut known = set.known[usize::from(*mode)].clone();
+            let passes = instance.passes();
+            let of = |(pass, path): (&Instance, &Option<Rc<Path>>)| Some(pass.evaluate(&path.as_ref()?.assignment)?.0);
+            let layer: Option<f64> = passes.iter().zip(&known).map(of).sum();
+            if layer.is_some_and(|layer| beats(self.total(stage, layer + instance.goal.constant)))
+                || beats(self.fused((&instance, *mode), stage, best, context, &mut known)?)
             {
                 return Ok(true);
             }
         }
-        Ok(beats(self.fused(open, at, stage, best, context, known)?))
+        Ok(false)
     }
 
     /// The objective of an iteration whose layer has at least this value and whose other parts are those of `stage`.
@@ -448,8 +449,10 @@ impl Bounds for Together<'_> {
             let ends = self.ends(&set.tiles);
             set.fused = f64::INFINITY;
             for mode in self.modes {
+                // Nothing fits where there is none.
+                let Some(instance) = self.relaxation.instance(&set.open, ends, *mode) else { continue };
                 let known = &mut set.known[usize::from(*mode)];
-                set.fused = set.fused.min(self.fused(&set.open, (ends, *mode), &stage, best, context, known)?);
+                set.fused = set.fused.min(self.fused((&instance, *mode), &stage, best, context, known)?);
             }
         }
         Ok(Some((bound.max(set.fused), sharding)))
@@ -494,23 +497,16 @@ impl Bounds for Together<'_> {
         }
         let open: Open = sharding.iter().map(|s| vec![*s]).collect();
         let stage = self.relaxation.stage(&open);
-        let ends = self.ends(&set.tiles);
-        for mode in self.modes {
-            let known = &mut set.known[usize::from(*mode)].clone();
-            if self.may_beat(&open, (ends, *mode), &stage, best, context, known)? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        self.may_beat(&open, (self.ends(&set.tiles), &stage), set, best, context)
     }
 }
 
-/// The problem of each pass, where they are kept apart.
-fn passes(instance: &Instance) -> Vec<Instance> {
-    match instance.separate_phases {
-        true => vec![instance.phase(false).0, instance.phase(true).0],
-        false => vec![instance.clone()],
-    }
+/// What weighted sum, launches and filling say of the tile counts of a set.
+struct ByFilling {
+    /// Those at which a plan may win.
+    left: Vec<usize>,
+    /// Whether the relaxed problem bounds the set no closer.
+    is_closest: bool,
 }
 
 /// What the passes of a relaxed problem take together.
