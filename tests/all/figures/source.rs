@@ -6,6 +6,7 @@ use super::tables;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 /// What a command ended with.
 #[derive(Debug, Clone)]
@@ -22,6 +23,8 @@ pub struct Output {
 pub const SKIPPED: &str = "left out: ";
 /// What documents may name in the repository.
 const SHIPPED: [&str; 6] = ["systems", "workloads", "studies", "validation", "docs", "tests"];
+/// How many of the commands that took longest the summary names.
+const SLOWEST: usize = 20;
 /// Options whose values are written, not read.
 const WRITTEN: [&str; 4] = ["--out", "--plan-out", "--plot", "--write-model"];
 
@@ -40,6 +43,8 @@ pub struct Sources {
     data: HashMap<String, Data>,
     last: Option<String>,
     left_out: BTreeSet<String>,
+    /// What each command took, for the summary.
+    took: Vec<(Duration, String)>,
 }
 
 impl Drop for Sources {
@@ -82,6 +87,7 @@ impl Sources {
             data: HashMap::new(),
             last: None,
             left_out: BTreeSet::new(),
+            took: Vec::new(),
         })
     }
 
@@ -153,6 +159,7 @@ impl Sources {
         {
             return known.clone();
         }
+        let begun = Instant::now();
         let output = Command::new(env!("CARGO_BIN_EXE_flowspace"))
             .args(&words[1..])
             .current_dir(self.folder())
@@ -165,6 +172,7 @@ impl Sources {
             stdout: text(&output.stdout),
             stderr: text(&output.stderr),
         };
+        self.took.push((begun.elapsed(), format!("{}: {command}", self.document)));
         self.data.remove(command);
         self.answers.insert(command.to_string(), output.clone());
         output
@@ -288,11 +296,15 @@ impl Sources {
         Ok(format!("{out}```\n"))
     }
 
-    /// How much was run and left out.
+    /// How much was run and left out, and what took longest.
     pub fn summary(&self) -> String {
+        let mut slowest: Vec<&(Duration, String)> = self.took.iter().collect();
+        slowest.sort_by_key(|(took, _)| std::cmp::Reverse(*took));
+        let line = |(took, command): &&(Duration, String)| format!("\n{:6.1} s  {command}", took.as_secs_f64());
+        let slowest: String = slowest.iter().take(SLOWEST).map(line).collect();
         let left: Vec<&str> = self.left_out.iter().map(String::as_str).collect();
         let rest = if left.is_empty() { String::new() } else { format!("; left out: {}", left.join(", ")) };
-        format!("{} commands run{rest}", self.answers.len())
+        format!("{} commands run{rest}{slowest}", self.took.len())
     }
 }
 
