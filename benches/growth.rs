@@ -242,6 +242,9 @@ fn tiles() {
     }
     growth.draw();
 }
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() {
     let part = std::env::var("FLOWSPACE_GROWTH").unwrap_or_default();

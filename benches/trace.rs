@@ -10,6 +10,10 @@ use flowspace::trace::{host, input, kineto};
 use std::io::{Cursor, Read as _};
 use std::path::{Path, PathBuf};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     divan::main();
 }

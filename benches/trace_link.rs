@@ -9,6 +9,10 @@ use flowspace::trace::{host, kineto};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     divan::main();
 }

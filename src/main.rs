@@ -3,6 +3,10 @@
 use clap::Parser as _;
 use clap::error::ErrorKind;
 
+/// The searches allocate much, on several threads.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     let code = match flowspace::cli::Cli::try_parse() {
         Ok(cli) => flowspace::cli::run(cli),

@@ -64,3 +64,7 @@ mod trace_tools;
 mod validate;
 mod without_milp;
 mod written_models;
+
+/// As in the program.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
