@@ -31,6 +31,7 @@ fn load() -> Result<(Machine, LanguageModel), Box<dyn std::error::Error>> {
     (machine.stack.overlap_dp, machine.stack.overlap_tp) = (true, true);
     Ok((machine, *model))
 }
+
 /// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

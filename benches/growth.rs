@@ -242,6 +242,7 @@ fn tiles() {
     }
     growth.draw();
 }
+
 /// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

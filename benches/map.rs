@@ -8,6 +8,7 @@ use flowspace::plan::Plan;
 use flowspace::system::System;
 use flowspace::workload::{Workload, WorkloadSpec};
 use std::path::Path;
+
 /// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

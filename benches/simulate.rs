@@ -3,6 +3,7 @@
 use divan::counter::ItemsCount;
 use flowspace::place::simulate::net::{Buffer, Fifo};
 use flowspace::place::simulate::{Limits, Net, advance, makespan, simulate};
+
 /// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

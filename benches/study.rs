@@ -97,6 +97,7 @@ fn processor_s() -> f64 {
     let ticks: Vec<f64> = fields.split_whitespace().skip(11).take(2).filter_map(|t| t.parse().ok()).collect();
     if ticks.len() == 2 { ticks.iter().sum::<f64>() / 100.0 } else { f64::NAN }
 }
+
 /// As in the program.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
