@@ -322,8 +322,13 @@ impl Search<'_> {
         let seconds: Vec<f64> = parts.iter().map(|part| part.fused.layer).collect();
         let bounds: Vec<f64> = parts.iter().map(|part| part.fused.bound).collect();
         let live: Vec<f64> = parts.iter().map(most_live).collect();
-        // Nothing that fits is faster than the best division without what waits.
-        let Some((bound, division)) = of(&bounds, &zero).divide() else { return Ok(None) };
+        // Nothing that fits is faster than the best division with the least that waits.
+        let fewest: Vec<f64> = parts.iter().map(|part| part.instance.waits_at_least()).collect();
+        let Some((bound, division)) = of(&bounds, &fewest).divide() else {
+            let waiting = fewest.iter().fold(0.0_f64, |a, b| a.max(*b));
+            found.reasons.push(self.dram_short(degrees, self.dram_capacity() + waiting, self.dram_capacity()));
+            return Ok(None);
+        };
         if bound >= incumbent * (1.0 - TIE) {
             return Ok(None);
         }

@@ -445,6 +445,23 @@ impl Instance {
         self.tensors.iter().map(|t| t.live_bytes).sum()
     }
 
+    /// Bytes that wait in DRAM at the fullest moment, whatever the order: of kernels that run one by one, what any of them reads and makes. Nothing where tensors
+    /// may stay on the chip.
+    pub fn waits_at_least(&self) -> f64 {
+        if !self.kernel_by_kernel {
+            return 0.0;
+        }
+        let mut at = vec![0.0; self.kernels.len()];
+        for tensor in &self.tensors {
+            let stored = tensor.producer.filter(|_| tensor.output || !tensor.uses.is_empty());
+            let mut kernels: Vec<usize> = tensor.uses.iter().map(|u| u.kernel).chain(stored).collect();
+            kernels.sort_unstable();
+            kernels.dedup();
+            kernels.iter().for_each(|k| at[*k] += tensor.live_bytes);
+        }
+        at.into_iter().fold(0.0, f64::max)
+    }
+
     /// A time no mapping can beat: arithmetic, collectives and DRAM bytes that occur whatever the partitions.
     pub fn lower_bound(&self) -> f64 {
         super::remaining::Remaining::new(self).least().0

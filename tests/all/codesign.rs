@@ -238,6 +238,39 @@ fn a_weighted_front_is_that_of_all_designs() {
     assert!(sizes.iter().all(|n| *n > 1), "{sizes:?}");
 }
 
+/// Prompts of a whole model where the fastest sharding of its layers does not fit the DRAM, and every other holds less of them: proven within a few hundred sets
+/// (as many thousands left three quarters open before sets were split by what they hold), and neither more memory nor faster links are slower.
+#[test]
+fn prompts_are_proven_where_their_fastest_sharding_does_not_fit() {
+    let scratch = Scratch::new("codesign-tight");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = |name: &str| root.join(name).display().to_string();
+    let study = format!(
+        "name: t
+workload: {{ from: {}, pass: inference }}
+system: {}
+axes:
+  - name: design
+    points: {{ small: {{ system.chip.sram: 48 MiB, system.chip.cores: 192, system.chip.vector_peak: 36.864 TFLOP/s }} }}
+  - {{ name: link, field: 'system.network.dimensions.*.link.bandwidth', values: [50 GB/s, 100 GB/s] }}
+  - {{ name: stacks, field: system.memory.stacks, values: [4, 6] }}
+solve: {{ joint_nodes: 1000 }}
+",
+        file("workloads/language/gpt3-175b.yaml"),
+        file("systems/codesign-256-torus-2d.yaml"),
+    );
+    scratch.write("study.yaml", &study);
+    scratch.run(&["study", "run", "study.yaml", "--no-plots", "--out", "out"]);
+    let rows = rows(&scratch, "out/results.csv");
+    let seconds: Vec<f64> = rows.iter().filter_map(|row| number(row, "iteration_s")).collect();
+    assert!(rows.iter().all(|row| row["status"] == "optimal"), "{rows:?}");
+    let [slow_few, slow_many, fast_few, fast_many] = seconds[..] else { panic!("{seconds:?}") };
+    assert!(
+        slow_many < slow_few && fast_many < fast_few && fast_few < slow_few && fast_many < slow_many,
+        "{seconds:?}"
+    );
+}
+
 /// What is wrong with weighted workloads is told, all of it, with its place; the mean of points has no plan to show.
 #[test]
 fn weighted_workloads_are_checked() {

@@ -10,7 +10,8 @@
 //! A block's least seconds are those of a graph by itself: the same joint search as for any other, on one stage and without a limit of DRAM. What joins
 //! the blocks are the tensors that go from one to another: how they lie in DRAM, and who converts them. Both are taken at their least where the
 //! strategies at their ends are open, and as they are where those are decided. So sets are split by the strategies of these ends first, then by tile count
-//! (which is one for all blocks), then by the kernels whose strategies differ most in what they hold. A set whose strategies are all decided is evaluated as it is.
+//! (which is one for all blocks), then by the kernels whose strategies differ most in what they hold. Where the best of each block together does not fit the DRAM
+//! these kernels come first: a bound that knows nothing of the limit stays where it is until they are decided. A set whose strategies are all decided is evaluated as it is.
 //! The set with the least bound is gone on with: while the search of one of its blocks was stopped, by more of that search ([`FEW_SETS`]), then by splitting it.
 
 mod ends;
@@ -298,13 +299,8 @@ impl Blocks<'_> {
                 }
                 continue;
             }
-            let children = self.split(&set, &sharding);
-            if children.is_empty() {
-                // Decided, and its plan was looked at: what is below it is what waits in the DRAM, or who overlaps with whom.
-                found.unproven = found.unproven.min(bound);
-                open_blocks([&set], found);
-            }
-            for mut child in children {
+            // Of a set that is decided nothing is left: its one sharding was looked at, and what that left unproven is noted.
+            for mut child in self.split(&set, &sharding) {
                 if !prune(&self.links, &self.problem.open, &mut child.open) {
                     continue;
                 }
@@ -331,6 +327,17 @@ impl Blocks<'_> {
             set.open[k].iter().map(with).collect()
         };
         let is_open = |k: &usize| set.open[*k].len() > 1;
+        let held = |k: &usize| {
+            let each = set.open[*k].iter().map(|s| self.held(*k, *s));
+            let (low, high) = each.fold((f64::INFINITY, 0.0_f64), |(low, high), b| (low.min(b), high.max(b)));
+            high - low
+        };
+        let open = (0..set.open.len()).filter(is_open);
+        let most_held = open.max_by(|a, b| held(a).total_cmp(&held(b)).then(b.cmp(a)));
+        // What is best of each block does not fit together: first what decides how much they hold.
+        if let Some(k) = most_held.filter(|k| held(k) > 0.0 && !self.fits(sharding)) {
+            return by(k);
+        }
         // The end of the dearest tensor first: of those with most bytes, as it lies.
         let w = self.search.workload;
         let bytes = |id: usize| w.tensors[id].bytes(w.word_bytes) * self.converts(id, sharding);
@@ -344,13 +351,14 @@ impl Blocks<'_> {
         if set.tiles.is_none() && self.tiles.len() > 1 {
             return self.tiles.iter().map(|t| Set { tiles: Some(*t), effort: FEW_SETS, ..set.clone() }).collect();
         }
-        let held = |k: &usize| {
-            let each = set.open[*k].iter().map(|s| self.held(*k, *s));
-            let (low, high) = each.fold((f64::INFINITY, 0.0_f64), |(low, high), b| (low.min(b), high.max(b)));
-            high - low
-        };
-        let open = (0..set.open.len()).filter(is_open);
-        open.max_by(|a, b| held(a).total_cmp(&held(b)).then(b.cmp(a))).map_or(Vec::new(), by)
+        most_held.map_or(Vec::new(), by)
+    }
+
+    /// Whether some division of a sharding's blocks among the stages fits the DRAM, without what waits between partitions.
+    fn fits(&self, sharding: &[Strategy]) -> bool {
+        let open: Open = sharding.iter().map(|s| vec![*s]).collect();
+        let update = |_: f64, _: f64| 0.0;
+        self.search.chain(self.degrees, self.loads(&open, &vec![0.0; self.needs.len()]), &update).fits()
     }
 
     /// How many conversions a tensor asks for between blocks.
@@ -373,10 +381,10 @@ impl Blocks<'_> {
         (b, self.search.blocks[b].1.binary_search(&k).unwrap_or(0))
     }
 
-    /// Bytes that a kernel's strategy decides in the DRAM and in what is reduced once an iteration, of one unit.
+    /// Bytes that a kernel's strategy decides in the DRAM and in what is reduced once an iteration, of all repetitions of its block.
     fn held(&self, k: usize, s: Strategy) -> f64 {
         let (b, at) = self.place(k);
-        self.needs[b].held_by(at, s, (1.0, 1.0))
+        self.needs[b].held_by(at, s, (1.0, 1.0)) * self.search.blocks[b].0.repeat as f64
     }
 
     /// The best of each block together.
