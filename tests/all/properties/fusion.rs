@@ -74,6 +74,7 @@ fn from_definitions(i: &Instance, at: &[usize]) -> Option<f64> {
         }
     }
     let mut total = 0.0;
+    let mut fullest: f64 = 0.0;
     for p in 0..parts {
         let inside: Vec<usize> = (0..n).filter(|k| at[*k] == p).collect();
         let sum = |f: &dyn Fn(usize) -> f64| inside.iter().map(|k| f(*k)).sum::<f64>();
@@ -107,6 +108,7 @@ fn from_definitions(i: &Instance, at: &[usize]) -> Option<f64> {
                 live += t.live_bytes;
             }
         }
+        fullest = fullest.max(live);
         if sram > i.sram_bytes * slack || live > i.live_limit * slack {
             return None;
         }
@@ -121,6 +123,11 @@ fn from_definitions(i: &Instance, at: &[usize]) -> Option<f64> {
         total += steady * (1.0 + inside.iter().map(|k| begins(i, at, *k)).fold(0.0, f64::max));
         total += sum(&|k| i.kernels[k].serial_s) + i.partition_overhead_s;
     }
+    assert!(
+        fullest >= i.waits_at_least() * (1.0 - 1e-9),
+        "{fullest} wait, {} at least: {at:?}, {i:?}",
+        i.waits_at_least()
+    );
     Some(total)
 }
 
