@@ -311,6 +311,12 @@ impl Search<'_> {
             found.block_ideals[b] = ideals;
             let Some(fused) = fused else {
                 found.reasons.push(self.partition_short(degrees, &instance, tiles, self.dram_capacity()));
+                if self.out_of_time() {
+                    found.stop(LeftOpen::out_of_time(), bound);
+                } else if found.block_ideals[b].as_ref().is_none_or(|ideals| !ideals.complete) {
+                    // A part of a wide graph's ideals says nothing of the others.
+                    found.unproven = found.unproven.min(bound);
+                }
                 return Ok(None);
             };
             parts.push(Part { kernels, instance, fused });
