@@ -188,6 +188,12 @@ impl Search<'_> {
         }
     }
 
+    /// The chain of a sharding's blocks before anything is known of their seconds and of what waits: what is to fit the DRAM in any case.
+    pub(super) fn still(&self, degrees: &Degrees, sharding: &[Strategy]) -> Chain<'static> {
+        let zero = vec![0.0; self.blocks.len()];
+        self.chain(degrees, self.loads(degrees, sharding, (&zero, &zero)), &|_, _| 0.0)
+    }
+
     /// Seconds, once an iteration, of gradients and weights of so many bytes.
     pub(super) fn update(&self, degrees: &Degrees, gradient_bytes: f64, weight_bytes: f64) -> f64 {
         let stage = Stage {
@@ -224,10 +230,7 @@ impl Search<'_> {
         found: &mut Found,
     ) -> Result<(), MapError> {
         let degrees = &candidate.degrees;
-        let zero = vec![0.0; self.blocks.len()];
-        let loads = self.loads(degrees, &sharding.strategies, (&zero, &zero));
-        let update = |g: f64, w: f64| self.update(degrees, g, w);
-        let still = self.chain(degrees, loads.clone(), &update);
+        let still = self.still(degrees, &sharding.strategies);
         if !still.fits() {
             found.reasons.push(self.dram_short(degrees, still.least_capacity(), self.dram_capacity()));
             return Ok(());
@@ -239,6 +242,7 @@ impl Search<'_> {
         // A stage of one unit, of those that hold fewest microbatches, leaves most room.
         let fewest = still.in_flight.last().copied().unwrap_or(1);
         let one = |load: &BlockLoad| memory::of_units(std::iter::once((load.need, 0.0, 1)), fewest).total();
+        let loads = &still.blocks;
         let room: Vec<f64> = loads.iter().map(|load| self.dram_capacity() - one(load)).collect();
         let mut tried: Vec<Instance> = Vec::new();
         for tiles in counts {
@@ -258,10 +262,10 @@ impl Search<'_> {
                 continue;
             }
             let at = (candidate, sharding, tiles);
-            let first = self.solve_blocks(at, (&whole, &room, &loads), best, found)?;
+            let first = self.solve_blocks(at, (&whole, &room, loads), best, found)?;
             if let Some(room) = first {
                 // With less that waits the division may be a better one, or there may be one at all.
-                self.solve_blocks(at, (&whole, &room, &loads), best, found)?;
+                self.solve_blocks(at, (&whole, &room, loads), best, found)?;
             }
             tried.push(whole);
         }
@@ -328,11 +332,14 @@ impl Search<'_> {
         let seconds: Vec<f64> = parts.iter().map(|part| part.fused.layer).collect();
         let bounds: Vec<f64> = parts.iter().map(|part| part.fused.bound).collect();
         let live: Vec<f64> = parts.iter().map(most_live).collect();
+        let no_room = |waiting: &[f64]| {
+            let most = waiting.iter().copied().fold(0.0, f64::max);
+            self.dram_short(degrees, self.dram_capacity() + most, self.dram_capacity())
+        };
         // Nothing that fits is faster than the best division with the least that waits.
         let fewest: Vec<f64> = parts.iter().map(|part| part.instance.waits_at_least()).collect();
         let Some((bound, division)) = of(&bounds, &fewest).divide() else {
-            let waiting = fewest.iter().fold(0.0_f64, |a, b| a.max(*b));
-            found.reasons.push(self.dram_short(degrees, self.dram_capacity() + waiting, self.dram_capacity()));
+            found.reasons.push(no_room(&fewest));
             return Ok(None);
         };
         if bound >= incumbent * (1.0 - TIE) {
@@ -364,8 +371,7 @@ impl Search<'_> {
                 stages,
             });
         } else if objective.is_infinite() {
-            let waiting = live.iter().fold(0.0_f64, |a, b| a.max(*b));
-            found.reasons.push(self.dram_short(degrees, self.dram_capacity() + waiting, self.dram_capacity()));
+            found.reasons.push(no_room(&live));
         }
         let in_the_way = objective > bound * (1.0 + TIE) && rooms.iter().zip(room).any(|(less, room)| less < room);
         Ok(in_the_way.then_some(rooms))

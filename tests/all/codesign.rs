@@ -243,23 +243,17 @@ fn a_weighted_front_is_that_of_all_designs() {
 #[test]
 fn prompts_are_proven_where_their_fastest_sharding_does_not_fit() {
     let scratch = Scratch::new("codesign-tight");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let file = |name: &str| root.join(name).display().to_string();
-    let study = format!(
-        "name: t
-workload: {{ from: {}, pass: inference }}
-system: {}
+    let study = "name: t
+workload: { from: gpt3-175b, pass: inference }
+system: codesign-256-torus-2d
 axes:
   - name: design
-    points: {{ small: {{ system.chip.sram: 48 MiB, system.chip.cores: 192, system.chip.vector_peak: 36.864 TFLOP/s }} }}
-  - {{ name: link, field: 'system.network.dimensions.*.link.bandwidth', values: [50 GB/s, 100 GB/s] }}
-  - {{ name: stacks, field: system.memory.stacks, values: [4, 6] }}
-solve: {{ joint_nodes: 1000 }}
-",
-        file("workloads/language/gpt3-175b.yaml"),
-        file("systems/codesign-256-torus-2d.yaml"),
-    );
-    scratch.write("study.yaml", &study);
+    points: { small: { system.chip.sram: 48 MiB, system.chip.cores: 192, system.chip.vector_peak: 36.864 TFLOP/s } }
+  - { name: link, field: 'system.network.dimensions.*.link.bandwidth', values: [50 GB/s, 100 GB/s] }
+  - { name: stacks, field: system.memory.stacks, values: [4, 6] }
+solve: { joint_nodes: 1000 }
+";
+    scratch.write("study.yaml", study);
     scratch.run(&["study", "run", "study.yaml", "--no-plots", "--out", "out"]);
     let rows = rows(&scratch, "out/results.csv");
     let seconds: Vec<f64> = rows.iter().filter_map(|row| number(row, "iteration_s")).collect();

@@ -327,15 +327,11 @@ impl Blocks<'_> {
             set.open[k].iter().map(with).collect()
         };
         let is_open = |k: &usize| set.open[*k].len() > 1;
-        let held = |k: &usize| {
-            let each = set.open[*k].iter().map(|s| self.held(*k, *s));
-            let (low, high) = each.fold((f64::INFINITY, 0.0_f64), |(low, high), b| (low.min(b), high.max(b)));
-            high - low
-        };
+        let held = |k: usize| self.held_apart(&set.open, k);
         let open = (0..set.open.len()).filter(is_open);
-        let most_held = open.max_by(|a, b| held(a).total_cmp(&held(b)).then(b.cmp(a)));
+        let most_held = open.max_by(|a, b| held(*a).total_cmp(&held(*b)).then(b.cmp(a)));
         // What is best of each block does not fit together: first what decides how much they hold.
-        if let Some(k) = most_held.filter(|k| held(k) > 0.0 && !self.fits(sharding)) {
+        if let Some(k) = most_held.filter(|k| held(*k) > 0.0 && !self.search.still(self.degrees, sharding).fits()) {
             return by(k);
         }
         // The end of the dearest tensor first: of those with most bytes, as it lies.
@@ -352,13 +348,6 @@ impl Blocks<'_> {
             return self.tiles.iter().map(|t| Set { tiles: Some(*t), effort: FEW_SETS, ..set.clone() }).collect();
         }
         most_held.map_or(Vec::new(), by)
-    }
-
-    /// Whether some division of a sharding's blocks among the stages fits the DRAM, without what waits between partitions.
-    fn fits(&self, sharding: &[Strategy]) -> bool {
-        let open: Open = sharding.iter().map(|s| vec![*s]).collect();
-        let update = |_: f64, _: f64| 0.0;
-        self.search.chain(self.degrees, self.loads(&open, &vec![0.0; self.needs.len()]), &update).fits()
     }
 
     /// How many conversions a tensor asks for between blocks.
@@ -387,6 +376,13 @@ impl Blocks<'_> {
         self.needs[b].held_by(at, s, (1.0, 1.0)) * self.search.blocks[b].0.repeat as f64
     }
 
+    /// How far apart the open strategies of a kernel are in what they hold.
+    fn held_apart(&self, open: &Open, k: usize) -> f64 {
+        let each = open[k].iter().map(|s| self.held(k, *s));
+        let (low, high) = each.fold((f64::INFINITY, 0.0_f64), |(low, high), b| (low.min(b), high.max(b)));
+        high - low
+    }
+
     /// The best of each block together.
     fn joined(&self, set: &Set) -> Vec<Strategy> {
         let of = |k: usize| {
@@ -400,11 +396,7 @@ impl Blocks<'_> {
     /// A sharding that holds little: kernel by kernel, those with the largest choice first.
     fn least_held(&self) -> Vec<Strategy> {
         let mut open = self.root.clone();
-        let choice = |k: usize| {
-            let each = self.root[k].iter().map(|s| self.held(k, *s));
-            let (low, high) = each.fold((f64::INFINITY, 0.0_f64), |(low, high), b| (low.min(b), high.max(b)));
-            high - low
-        };
+        let choice = |k: usize| self.held_apart(&self.root, k);
         let mut order: Vec<usize> = (0..open.len()).collect();
         order.sort_by(|a, b| choice(*b).total_cmp(&choice(*a)).then(a.cmp(b)));
         for k in order {
