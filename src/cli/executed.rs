@@ -24,6 +24,8 @@ pub(super) struct Answer {
     pub seconds: f64,
     /// The mapping of the blocks, where it is one of graphs.
     pub plan: Option<Arc<Plan>>,
+    /// Filling and draining of pipelines of tiles that its time does not count, as a share of it.
+    pub filling: Option<f64>,
     /// What is proven, in one sentence.
     pub statement: String,
 }
@@ -244,6 +246,7 @@ pub(super) fn to_json(
     let account = Account::of_execution(p, model, system);
     object["energy"] = money::energy_json(&account);
     object["running"] = money::running_json(&account, economics);
+    object["with_filling_s"] = json!(answer.filling.map(|share| p.time.total * (1.0 + share)));
     object["statement"] = json!(answer.statement);
     object["software"] = json!(statement::software_name(system));
     if system.software() == Software::Free {

@@ -362,19 +362,17 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
             }
             let (file, node) = execution_file::read_file(path)?;
             let is_mapped = !file.mappings().is_empty();
-            let statement = statement::of_given_execution(system, is_mapped);
-            if is_mapped {
-                let (prediction, plan) =
-                    executions.given(&file, &node, clock).map_err(|e| execution_file::of_file(&path.display(), e))?;
-                Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
+            let (prediction, plan) = if is_mapped {
+                executions.given(&file, &node, clock).map_err(|e| execution_file::of_file(&path.display(), e))?
             } else {
                 match executions.predict(&file.execution, clock) {
-                    Ok((prediction, plan)) => {
-                        Answer { prediction, found: None, plan, seconds: clock.seconds(), statement }
-                    }
+                    Ok(predicted) => predicted,
                     Err(refusal) => return refuse(args, model, system, &refusal),
                 }
-            }
+            };
+            let filling = executions.filling(&prediction, plan.as_deref());
+            let statement = statement::of_given_execution(system, is_mapped, filling);
+            Answer { prediction, found: None, plan, seconds: clock.seconds(), filling, statement }
         }
         None => {
             let _interrupt = Interrupt::of_search();
@@ -382,11 +380,12 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
             let found = executions.search(&pins, clock);
             drop(waiting);
             let found = found.map_err(Failure::input)?;
-            let statement = statement::of_executions(&found, &given(&pins), args.time_limit, system);
+            let filling = found.best.as_ref().and_then(|best| executions.filling(best, found.plan.as_deref()));
+            let statement = statement::of_executions(&found, &given(&pins), args.time_limit, (system, filling));
             match found.best.clone() {
                 Some(prediction) => {
                     let plan = found.plan.clone();
-                    Answer { prediction, found: Some(found), plan, seconds: clock.seconds(), statement }
+                    Answer { prediction, found: Some(found), plan, seconds: clock.seconds(), filling, statement }
                 }
                 None if found.stopped => {
                     let reason = not_within();
@@ -418,7 +417,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
 
 fn refuse(args: &MapArgs, model: &LanguageModel, system: &System, refusal: &Refusal) -> Result<i32, Failure> {
     if args.format == Format::Json && matches!(refusal, Refusal::Infeasible(_)) {
-        let statement = statement::of_given_execution(system, false);
+        let statement = statement::of_given_execution(system, false, None);
         super::print(&no_plan_json(model, system, "infeasible", (&statement, &refusal.to_string())));
     }
     Err(Failure::input(refusal.to_string()))

@@ -167,7 +167,7 @@ pub fn run(args: &ExplainArgs) -> Result<i32, Failure> {
             let gains = gains(&plan, &record, &request, 1.0 + args.by / 100.0, deadline)?;
             drop(waiting);
             let figures = given.as_ref().unwrap_or(&plan.figures);
-            let proven = statement::of_mapping(&task.workload, &task.system, &request, &record);
+            let proven = statement::of_mapping(&plan, &request, &record);
             match args.format {
                 Format::Text => print(&text(&plan, figures, (&record, &proven), &gains, args.by)),
                 Format::Json => print(&format!("{:#}\n", json_of(&plan, figures, (&record, &proven), &gains, args.by))),
@@ -205,7 +205,7 @@ pub(super) const MORE: f64 = 10.0;
 /// [`Failure`] of a search with more of something.
 pub(super) fn of_plan(plan: &Plan, record: &Record, request: &Request) -> Result<String, Failure> {
     let gains = gains(plan, record, request, 1.0 + MORE / 100.0, Deadline::after(None))?;
-    let proven = statement::of_mapping(&plan.workload, &plan.system, request, record);
+    let proven = statement::of_mapping(plan, request, record);
     Ok(text(plan, &plan.figures, (record, &proven), &gains, MORE))
 }
 

@@ -3,6 +3,7 @@
 use super::money::{Account, minimized};
 use crate::mapping::Infeasible;
 use crate::mapping::compare::Compared;
+use crate::mapping::filled;
 use crate::mapping::request::LeftOpen;
 use crate::mapping::search::{Record, Request};
 use crate::model::stages::{self, StageFigures};
@@ -26,7 +27,7 @@ pub fn text(plan: &Plan, record: &Record, request: &Request) -> String {
         super::money::running(&Account::of_plan(plan), &record.economics, minimized(record)),
         record.status,
         record.gap(),
-        statement::of_mapping(&plan.workload, &plan.system, request, record),
+        statement::of_mapping(plan, request, record),
         record.assignments,
         record.joint_nodes,
         record.solved,
@@ -313,7 +314,7 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
         "solves": { "sharding": record.sharding, "fusion": record.fusion },
     });
     // Set one by one: the macro has a limit of keys.
-    object["statement"] = json!(statement::of_mapping(&plan.workload, &plan.system, request, record));
+    object["statement"] = json!(statement::of_mapping(plan, request, record));
     object["left_open"] = json!(record.left);
     object["stages"] = f.stages.iter().enumerate().map(|(s, stage)| stage_json(s, stage)).collect();
     let block =
@@ -322,6 +323,7 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
     object["objective_unit"] = json!(record.objective.unit());
     object["covers_sharding"] = json!(record.covers_sharding);
     object["joint_nodes"] = json!(record.joint_nodes);
+    object["with_filling_s"] = json!(filled::iteration_s(plan));
     object["minimized"] = json!(record.objective);
     object["objective"] = json!(record.value);
     object["bound"] = json!(record.bound);

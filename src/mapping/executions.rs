@@ -1,11 +1,12 @@
 //! Executions of a language model on a system: which inner search answers for its blocks, the search over them, and the check of what it found.
 
+use super::filled;
 use super::free::Free;
 use super::solver::Limits;
 use crate::check;
 use crate::deadline::Deadline;
 use crate::execution::block::{BlockKey, Inner};
-use crate::execution::file::{ExecutionFile, LayerSpec};
+use crate::execution::file::{BlockDecisions, ExecutionFile, LayerSpec};
 use crate::execution::machine::other_types;
 use crate::execution::policy::Policy;
 use crate::execution::possible::Possible;
@@ -14,7 +15,7 @@ use crate::execution::search::{Aim, search_by};
 use crate::execution::{Execution, Found, Machine, Pins, Prediction, Refusal};
 use crate::model::objective::Objective;
 use crate::model::rate::chip_peak;
-use crate::plan::Plan;
+use crate::plan::{Decisions, Plan};
 use crate::spec::{Node, Problem};
 use crate::system::economics::Economics;
 use crate::system::{Software, Style, System};
@@ -221,6 +222,22 @@ impl<'a> Executions<'a> {
         }
         self.check(&prediction, plan.as_deref())?;
         Ok((prediction, plan))
+    }
+
+    /// What filling and draining of pipelines of tiles, where they are not counted, add to the time of an execution by a mapping of its blocks, as a share of it.
+    pub fn filling(&self, prediction: &Prediction, plan: Option<&Plan>) -> Option<f64> {
+        let (By::Graph(_), Some(plan), Some(system)) = (&self.by, plan, self.system.with_filling()) else {
+            return None;
+        };
+        let with = Free::new(&system, self.model, &Limits::default()).ok()?;
+        let (e, machine) = (&prediction.execution, Machine::of_graphs(&system));
+        let key = BlockKey::of(e);
+        let of = |Decisions { sharding, tiles, partition, .. }: Decisions| {
+            let given = BlockDecisions { sharding, tiles, partition };
+            let (blocks, _) = with.given(&key, with.cut(&key).ok()?, given).ok()?;
+            Some(of_blocks(&machine, self.model, e, blocks).ok()?.time.total)
+        };
+        Some(filled::least(plan, of)? / prediction.time.total - 1.0)
     }
 
     fn check(&self, prediction: &Prediction, plan: Option<&Plan>) -> Result<(), String> {

@@ -4,8 +4,9 @@
 use crate::deadline::is_interrupted;
 use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
+use crate::mapping::filled;
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
-use crate::system::options::Charge;
+use crate::plan::Plan;
 use crate::system::{Software, Style, System};
 use crate::workload::Workload;
 
@@ -127,14 +128,21 @@ impl Space {
     }
 }
 
-/// What is left out of the time of pipelines, where a chip has them.
-fn filling(system: &System) -> &'static str {
-    match system.model.pipeline_filling {
-        Charge::Ignored if system.chip.0.pipelines_tiles() => {
-            " Not counted: filling and draining of pipelines of tiles (model: pipeline_filling)."
-        }
-        _ => "",
+/// What is left out of the time of pipelines, where a chip has them, and of the answer's time as a share of it, where there is one.
+fn filling(system: &System, share: Option<f64>) -> String {
+    if system.with_filling().is_none() {
+        return String::new();
     }
+    let longer = match share {
+        None => String::new(),
+        Some(share) if share > 1e-9 => {
+            format!(", with which this plan takes {} longer at the tile count that is then best", percent(share))
+        }
+        Some(_) => ", with which this plan takes no longer at the tile count that is then best".into(),
+    };
+    format!(
+        " Not counted: filling and draining of pipelines of tiles{longer}; `pipeline_filling: charged` (`model` of the system) searches with them."
+    )
 }
 
 /// What a language model was taken for, after what is said of its answer.
@@ -148,8 +156,10 @@ fn taken_as(said: String, request: &Request) -> String {
 }
 
 /// Of a mapping.
-pub fn of_mapping(workload: &Workload, system: &System, request: &Request, record: &Record) -> String {
-    taken_as(proven(workload, system, request, record) + filling(system), request)
+pub fn of_mapping(plan: &Plan, request: &Request, record: &Record) -> String {
+    let share = filled::iteration_s(plan).map(|with| with / plan.figures.iteration_s() - 1.0);
+    let said = proven(&plan.workload, &plan.system, request, record);
+    taken_as(said + &filling(&plan.system, share), request)
 }
 
 /// What is proven of a mapping.
@@ -254,8 +264,13 @@ fn stopped(seconds: Option<f64>) -> String {
 /// What goes on where the effort of the inner search is used up.
 const SPENT: &str = "the search stopped at its effort in shardings of cuts: more --joint-nodes (in a study solve.joint_nodes), or a --time-limit (solve.seconds) up to which it goes on, may close the gap";
 
-/// Of executions of a language model that were searched; `given` are the decisions that were not.
-pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system: &System) -> String {
+/// Of executions of a language model that were searched; `given` are the decisions that were not, `filling` is what of the best one's time is not counted.
+pub fn of_executions(
+    found: &Found,
+    given: &[&str],
+    seconds: Option<f64>,
+    (system, filling): (&System, Option<f64>),
+) -> String {
     let on = match system.chip_count() {
         1 => String::new(),
         _ if given.contains(&"chips") => String::new(),
@@ -267,8 +282,10 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
     };
     let all = format!("{} executions of equal layers{on}{given}", found.covered);
     let by = match found.objective {
-        Objective::Time => software(system),
-        objective => format!("{} Blocks are mapped for time, whatever {objective} they take.", software(system)),
+        Objective::Time => software(system, filling),
+        objective => {
+            format!("{} Blocks are mapped for time, whatever {objective} they take.", software(system, filling))
+        }
     };
     let stopped = if found.spent { SPENT.into() } else { stopped(seconds) };
     match (&found.best, found.stopped) {
@@ -291,7 +308,7 @@ pub fn of_executions(found: &Found, given: &[&str], seconds: Option<f64>, system
 }
 
 /// What executions on a system stand for.
-pub fn software(system: &System) -> String {
+fn software(system: &System, share: Option<f64>) -> String {
     match (system.software(), &system.stack) {
         (Software::Free, _) if system.chip.0.style == Style::KernelByKernel => {
             "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
@@ -299,7 +316,7 @@ pub fn software(system: &System) -> String {
         (Software::Free, _) => {
             format!(
                 "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}",
-                filling(system)
+                filling(system, share)
             )
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
@@ -319,9 +336,9 @@ pub fn software_name(system: &System) -> String {
     }
 }
 
-/// Of an execution that was given whole.
-pub fn of_given_execution(system: &System, with_mapping: bool) -> String {
-    let by = software(system);
+/// Of an execution that was given whole; `filling` is what of its time is not counted.
+pub fn of_given_execution(system: &System, with_mapping: bool, filling: Option<f64>) -> String {
+    let by = software(system, filling);
     match system.software() {
         Software::Free if with_mapping => {
             format!(

@@ -28,6 +28,7 @@ pub use stack::Stack;
 pub use technology::Technology;
 
 use crate::spec::{FromNode, Loader, Node, Problem, Problems, Reader, catalogue::Kind, read::Ref};
+use options::Charge;
 use std::path::Path;
 
 crate::choice! {
@@ -181,6 +182,13 @@ impl System {
             (Style::KernelByKernel, Some(_)) => Software::Stack,
             (Style::KernelByKernel, None) => Software::Generic,
         })
+    }
+
+    /// The same with filling and draining of pipelines of tiles counted; `None` where they are, and where its chips pipeline no tiles.
+    pub fn with_filling(&self) -> Option<Self> {
+        let is_left_out = self.model.pipeline_filling == Charge::Ignored && self.chip.0.pipelines_tiles();
+        let model = ModelOptions { pipeline_filling: Charge::Charged, ..self.model.clone() };
+        is_left_out.then(|| Self { model, ..self.clone() })
     }
 
     /// Whether strategies may share dimension `i` of the network: a part of a ring is a line, which DFModel's collectives do not know.

@@ -12,6 +12,7 @@ mod execution_files;
 mod executions;
 mod explain;
 mod figures;
+mod filling;
 mod golden;
 mod help;
 mod hpc;
