@@ -235,7 +235,9 @@ impl<'a> Executions<'a> {
         let of = |Decisions { sharding, tiles, partition, .. }: Decisions| {
             let given = BlockDecisions { sharding, tiles, partition };
             let (blocks, _) = with.given(&key, with.cut(&key).ok()?, given).ok()?;
-            Some(of_blocks(&machine, self.model, e, blocks).ok()?.time.total)
+            // A tile count may pad what waits beyond the memory.
+            let filled = of_blocks(&machine, self.model, e, blocks).ok().filter(|filled| filled.memory.fits())?;
+            Some(filled.time.total)
         };
         Some(filled::least(plan, of)? / prediction.time.total - 1.0)
     }
