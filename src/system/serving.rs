@@ -166,6 +166,8 @@ crate::spec! {
         whole_embedding: bool = false,
         /// Whether prompts are read one after the other, so that a sequence has its first token after its own.
         separate_prompts: bool = false,
+        /// Whether each prompt is a pass of its own, as graphs are compiled for one.
+        prompts_alone: bool = false,
         /// Whether microbatches of a pipeline run on its stages at the same time. Where not, each waits for the one before to
         /// leave the last stage.
         overlapped_stages: bool = true,
@@ -248,6 +250,7 @@ impl Serving {
             whole_contexts: false,
             whole_embedding: false,
             separate_prompts: false,
+            prompts_alone: false,
             overlapped_stages: true,
         }
     }

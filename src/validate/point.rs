@@ -249,6 +249,12 @@ impl Point {
             (model.head, model.head_bias, model.classes) = (Head::Classes, false, Some(classes));
             assumed.push(format!("a head of {classes} classes"));
         }
+        if let (Some(head), Some(model)) = (source.and_then(|s| s.head), &mut model)
+            && model.head != head
+        {
+            model.head = head;
+            assumed.push(format!("a head of its own: {head}"));
+        }
         // Weights of 4 bits that are widened before each product.
         if row.workload.to_ascii_lowercase().contains("qlora")
             && let Some(model) = &mut model

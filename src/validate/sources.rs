@@ -9,7 +9,7 @@ use super::row::Row;
 use crate::execution::{Recompute, Zero};
 use crate::spec::read::Ref;
 use crate::system::{Memory, Stack};
-use crate::workload::language::{DataType, FlopCount, Types};
+use crate::workload::language::{DataType, FlopCount, Head, Types};
 
 crate::choice! {
     /// What a source counts as FLOP of a training step.
@@ -160,6 +160,8 @@ crate::spec! {
         real_tokens: Option<u64>,
         /// Classes among which a head of its own chooses for each sample, in place of the model's.
         classes: Option<u64>,
+        /// What comes after the last layer, in place of the model's.
+        head: Option<Head>,
         /// Most tensor-parallel chips, where a row states no degrees.
         most_tp: Option<u64>,
         /// Whether gradients are reduced beside the backward pass.

@@ -112,7 +112,9 @@ fn the_free_search_is_brute_force() {
             // Where shardings are searched, one size of a microbatch and one recomputation: each cut of them is mapped as well as for a given execution.
             let divided = name != "wse-2-single";
             let recompute = divided.then_some(Recompute::Selective);
-            let pins = Pins { micro_batch: divided.then_some(2), recompute, ..Pins::default() };
+            // Tokens among replicas where there are no experts among them.
+            let cp = (divided && model.experts.is_some()).then_some(1);
+            let pins = Pins { micro_batch: divided.then_some(2), recompute, cp, ..Pins::default() };
             let found = all.search(&pins, Deadline::never()).unwrap_or_else(|e| panic!("{what}: {e}"));
             let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !e.sequence_parallel && !e.overlap_tp);
@@ -201,8 +203,10 @@ fn no_bound_is_above_its_mapping() {
     let mut seen = 0;
     for name in ["sn30-1024-torus-2d", "wse-2-single"] {
         let system = system(name);
-        for entry in std::fs::read_dir(root().join("workloads/language")).unwrap().step_by(2) {
-            let path = entry.unwrap().path();
+        let mut paths: Vec<PathBuf> =
+            std::fs::read_dir(root().join("workloads/language")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        for path in paths.into_iter().step_by(3) {
             let Ok(WorkloadSpec::Language(model)) = Reader::read::<WorkloadSpec>(&WorkloadSpec::load(&path).unwrap())
             else {
                 continue;
@@ -246,7 +250,7 @@ fn no_bound_is_above_its_mapping() {
             }
         }
     }
-    assert!(seen > 80, "{seen}");
+    assert!(seen > 50, "{seen}");
 }
 
 /// Context parallelism on chips that fuse: a layer gathers keys and values forward and once more backward and adds up both gradients, six times 512 rows of the whole
@@ -261,7 +265,8 @@ fn replicas_that_share_tokens_gather_keys_and_values() {
         let division = flowspace::execution::layer::Division { tp, cp, ep: 1, micro_batch, sequence_parallel: false };
         let key = BlockKey { division, recompute, overlap_tp: false };
         let bound = free.bound(&key);
-        let best = free.best(&key, &bound, u32::MAX, Deadline::never()).unwrap().remove(0).blocks;
+        // 128 sets.
+        let best = free.best(&key, &bound, 2, Deadline::never()).unwrap().remove(0).blocks;
         let (b, p) = (bound.plain, best.plain);
         let passes = [(b.forward_pass, p.forward_pass), (b.backward_pass, p.backward_pass), (b.kept, p.kept)];
         let energy = [(b.arithmetic, p.arithmetic), (b.flop, p.flop), (b.dram_bytes, p.dram_bytes)];
@@ -360,7 +365,9 @@ fn energy_and_cost_are_brute_force() {
             let all = Executions::new(&system, &model, &Limits::default()).unwrap();
             let graphs = name.starts_with("sn");
             let recompute = graphs.then_some(Recompute::None);
-            let pins = Pins { micro_batch: graphs.then_some(2), recompute, ..Pins::default() };
+            // Tokens among replicas: above, of the time.
+            let cp = graphs.then_some(1);
+            let pins = Pins { micro_batch: graphs.then_some(2), recompute, cp, ..Pins::default() };
             let listed = executions(&all.machine, &model, &pins);
             let mine = listed.iter().filter(|e| !graphs || !e.sequence_parallel && !e.overlap_tp);
             let predicted: Vec<_> =
@@ -369,7 +376,8 @@ fn energy_and_cost_are_brute_force() {
             for objective in [Objective::Time, Objective::Energy, Objective::Cost] {
                 let what = format!("{} on {name}, {software}, {objective}", model.name);
                 let all = Executions::new(&system, &model, &Limits::default()).unwrap();
-                let all = all.aimed(objective, &economics).unwrap();
+                // A gap is allowed below; fewer sets than the default close it as far.
+                let all = all.aimed(objective, &economics).unwrap().with_sets(1_000);
                 let found = all.search(&pins, Deadline::never()).unwrap();
                 let value = |p: &flowspace::execution::Prediction| match objective {
                     Objective::Time => p.time.total,

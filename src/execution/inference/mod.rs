@@ -293,11 +293,13 @@ impl Batch<'_> {
         let pp = steps.layout.pp as f64;
         let count = n.div_ceil(micro) as f64;
         let each = n as f64 / count;
-        let through = |rows: f64, chosen: f64, pass: Pass, overlapped: f64| -> Spent {
+        let through = |count: f64, (rows, chosen): (f64, f64), pass: Pass, overlapped: f64| -> Spent {
             let (stage, hand_over, head) = (steps.stage(rows, pass), steps.hand_over(rows), steps.head(chosen));
             let on = stage.seconds.plus(&hand_over.seconds);
             let seconds = if serving.overlapped_stages {
-                on.times(overlapped).plus(&head.seconds)
+                // What follows on the last stage before its next pass is counted where each prompt is one.
+                let heads = if pass == Pass::Prompt && serving.prompts_alone { count } else { 1.0 };
+                on.times(overlapped).plus(&head.seconds.times(heads))
             } else {
                 on.times(count * pp).plus(&head.seconds.times(count))
             };
@@ -311,7 +313,7 @@ impl Batch<'_> {
         let step = |seen: f64| {
             let pass = Pass::Token { context: seen * real, cached: self.cached(seen) * real };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
-            let spent = through(rows, rows, pass, count.max(pp));
+            let spent = through(count, (rows, rows), pass, count.max(pp));
             Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
         let (mean, last) = self.seen();
@@ -320,7 +322,8 @@ impl Batch<'_> {
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
-        let prompts = through(each * self.prompt as f64, each, Pass::Prompt, count + pp - 1.0);
+        let (count, each) = if serving.prompts_alone { (n as f64, 1.0) } else { (count, each) };
+        let prompts = through(count, (each * self.prompt as f64, each), Pass::Prompt, count + pp - 1.0);
         let mean = step(mean);
         Wave {
             prompt: prompts.seconds.times(waited).plus(&host),

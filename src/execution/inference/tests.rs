@@ -445,3 +445,19 @@ fn signals_cross_a_mesh() {
     close(crossed.tpot_s - plain.tpot_s, 2.0 * 6.0);
     close(crossed.ttft_s - plain.ttft_s, 2.0 * 3.0 * 23.0);
 }
+
+/// Two prompts of two tokens: by passes of their own they take twice the layers of one, not two layers of four rows; on two stages they follow each other.
+#[test]
+fn prompts_may_be_passes_of_their_own() {
+    let alone = ("cache_share: 1 ", "cache_share: 1, prompts_alone: true ");
+    let of = |edits: &[(&str, &str)], layout: Layout, batch: u64| {
+        predict(&server(edits), &model(&[]), layout, batch).unwrap()
+    };
+    let one = of(&[alone], ONE, 1);
+    close(of(&[], ONE, 1).ttft_s, one.ttft_s);
+    close(of(&[alone], ONE, 2).ttft_s, 2.0 * one.ttft_s);
+    close(of(&[alone], ONE, 2).tpot_s, of(&[], ONE, 2).tpot_s);
+    // Of four sequences a stage has microbatches of two, whose prompts are four passes of one: five of a stage until the last is through.
+    let two = Layout { pp: 2, ..ONE };
+    close(of(&[alone, ("size: 1", "size: 2")], two, 4).ttft_s, 5.0 * (104.0 + 4.5) + 4.0 * 33.5);
+}

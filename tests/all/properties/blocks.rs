@@ -125,7 +125,7 @@ fn plans_of_chains_are_brute_force() {
 fn plans_of_whole_transformers_are_checked() {
     let tally = Cell::new((0, 0));
     let sizes = (1..=4u64, 1..=8u64, 2..=6u64, 1..=3u32, prop::sample::select(vec![1u64, 2, 4]), any::<bool>());
-    check(40, &(sizes, system(false)), |((hidden, vocabulary, layers, batch, pp, training), s)| {
+    check(16, &(sizes, system(false)), |((hidden, vocabulary, layers, batch, pp, training), s)| {
         let w = transformer(64 * hidden, 128 * vocabulary, layers, 1 << batch, training);
         // Gradients of parts of one result add up inside a kernel, which a written graph does not say.
         let again = (!training).then(|| read(&write::graph(&w, "assumed: a test")));
@@ -172,7 +172,7 @@ fn plans_of_whole_transformers_are_checked() {
 fn layers_cost_what_they_cost_alone() {
     let compared = Cell::new(0);
     let sizes = (1..=4u64, 1..=8u64, 2..=4u64, any::<bool>());
-    check(30, &(sizes, system(false)), |((hidden, vocabulary, layers, training), mut s)| {
+    check(15, &(sizes, system(false)), |((hidden, vocabulary, layers, training), mut s)| {
         s.memory.0.capacity = None;
         let whole = transformer(64 * hidden, 128 * vocabulary, layers, 4, training);
         let (alone, _) = whole.of_block(1);

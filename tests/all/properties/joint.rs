@@ -167,7 +167,7 @@ fn joint_is_brute_force() {
 #[test]
 fn a_stopped_search_has_a_bound_that_holds() {
     let stopped = Cell::new(0);
-    check(30, &(workload(false), system(false), 1..=3u64), |(w, s, nodes)| {
+    check(12, &(workload(false), system(false), 1..=3u64), |(w, s, nodes)| {
         let tp = s.chip_count();
         let whole = solve(&w, &s, &request(Passes::Joint, tp))?;
         let few = Request { joint_nodes: nodes, ..request(Passes::Joint, tp) };
@@ -188,7 +188,7 @@ fn a_stopped_search_has_a_bound_that_holds() {
 /// The size of a microbatch found is no worse than any that could be given.
 #[test]
 fn the_microbatch_found_is_the_best_of_all() {
-    check(25, &(workload(false), any_system()), |(w, s)| {
+    check(12, &(workload(false), any_system()), |(w, s)| {
         let limits = Limits { gap: 0.0, ..Limits::default() };
         let base = Request {
             engine: Engine::Exact,

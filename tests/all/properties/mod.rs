@@ -1,7 +1,7 @@
 //! Properties of the engines and of the whole search: random cases against brute force written here, one engine against
 //! another, hand-derived cases that make each constraint family bind, and what more hardware may do to an answer.
 //!
-//! Every run draws the same cases (a fixed seed, no persistence file).
+//! Every run draws the same cases (a fixed seed, no persistence file); `FLOWSPACE_CASES=10` draws ten times as many, the first ones the same.
 
 mod blocks;
 mod constraints;
@@ -23,8 +23,10 @@ mod wide;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner};
 
-/// Runs `test` on `cases` values of `strategy`; a failure is shrunk and printed.
+/// Runs `test` on `cases` values of `strategy`, times the whole number `FLOWSPACE_CASES`; a failure is shrunk and printed.
 fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> Result<(), TestCaseError>) {
+    let times = std::env::var("FLOWSPACE_CASES").map_or(1, |n| n.parse().expect("FLOWSPACE_CASES: a number"));
+    let cases = cases * times;
     let config = Config { cases, failure_persistence: None, max_shrink_iters: 4096, ..Config::default() };
     let mut runner = TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha));
     if let Err(failure) = runner.run(strategy, test) {

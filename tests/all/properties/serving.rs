@@ -85,6 +85,7 @@ const SERVING: [&[&str]; 8] = [
         "step: 50 us, step_sequence: 3 us",
         "request: 2 ms, request_peer: 1 ms",
         "separate_prompts: true, replica_wait: 0.3",
+        "prompts_alone: true, request: 1 ms",
     ],
     &[
         "prompt_share: 0.4",

@@ -28,7 +28,8 @@ fn divisions(layers: u64, stages: u64) -> Vec<Vec<u64>> {
 fn best(w: &Workload, s: &System, pp: u64, sharding: &[Strategy]) -> Result<Option<Box<Plan>>, TestCaseError> {
     let fail = |e: String| TestCaseError::fail(format!("{}: {e}", describe(w, s)));
     let sharding = sharding.iter().copied().map(Some).collect();
-    let mut request = Request { pins: Pins { sharding, ..Pins::default() }, ..Request::default() };
+    // Some plan will do whose divisions are held against each other: few sets of shardings.
+    let mut request = Request { pins: Pins { sharding, ..Pins::default() }, joint_nodes: 200, ..Request::default() };
     request.wanted.pp = Some(pp);
     match find(w, s, &request) {
         // These degrees cannot be had from the network.
