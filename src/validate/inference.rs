@@ -240,7 +240,8 @@ pub fn batch(point: &Point) -> Result<Prediction, NotPredicted> {
     };
     let found = found.map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
     let (first, token) = if point.source.is_some_and(|source| source.closed_loop) {
-        found.closed_loop(generated)
+        let alone = of(1).map_err(|refusal| NotPredicted::because(refusal.to_string()))?;
+        found.closed_loop(alone.ttft_s, generated)
     } else {
         (found.ttft_s, found.tpot_s)
     };

@@ -95,22 +95,23 @@ impl Prediction {
     }
 
     /// Seconds to the first token and for each further one where as many users as the batch has sequences send their next request when the last is
-    /// answered. With X requests a second, t of a prompt by itself and n of c users served at once, prompts queue as they would for a processor
-    /// that is shared, further tokens wait for the prompts of others, and users beyond n wait for a place:
+    /// answered. With X requests a second, t to the first token of a prompt by itself (`alone`) and n of c users served at once, prompts queue as they would for
+    /// a processor that is shared, further tokens wait for the prompts of others, and users beyond n wait for a place; no more than n are at work (Little 1961):
     ///
     /// ```text
-    /// first    = t / (1 - X t)
+    /// first    = t / (1 - X t), at most n / X - (generated - 1) tpot
     /// further  = (n / X - first) / (generated - 1)
     /// and of c > n users  first = c / X - (generated - 1) further
     /// ```
-    pub fn closed_loop(&self, generated: u64) -> (f64, f64) {
+    pub fn closed_loop(&self, alone: f64, generated: u64) -> (f64, f64) {
         let steps = generated.saturating_sub(1) as f64;
         let requests = self.generated_per_s / generated.max(1) as f64;
         let (served, users) = (self.at_once as f64, self.batch as f64);
         if steps <= 0.0 || requests <= 0.0 {
             return (self.ttft_s, self.tpot_s);
         }
-        let first = self.ttft_s / (1.0 - (requests * self.ttft_s).min(0.95));
+        let queued = alone / (1.0 - (requests * alone).min(0.95));
+        let first = queued.min(served / requests - steps * self.tpot_s).max(alone);
         let further = ((served / requests - first) / steps).max(self.tpot_s);
         if users > served { ((users / requests - steps * further).max(first), further) } else { (first, further) }
     }

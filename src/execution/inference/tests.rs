@@ -426,13 +426,17 @@ fn first_token_needs_no_step() {
 #[test]
 fn users_that_wait_for_answers() {
     let alone = predict(&server(&[]), &model(&[]), ONE, 1).unwrap();
-    let load = Prediction { batch: 8, at_once: 8, ttft_s: 0.25, tpot_s: 0.1, generated_per_s: 22.0, ..alone };
-    let (first, further) = load.closed_loop(11);
+    let load = Prediction { batch: 8, at_once: 8, ttft_s: 2.0, tpot_s: 0.1, generated_per_s: 22.0, ..alone };
+    let (first, further) = load.closed_loop(0.25, 11);
     close(first, 0.5);
     close(further, 0.35);
-    let (first, further) = Prediction { batch: 20, ..load }.closed_loop(11);
+    let (first, further) = Prediction { batch: 20, ..load.clone() }.closed_loop(0.25, 11);
     close(further, 0.35);
     close(first, 6.5);
+    // Prompts of 0.45 s would queue for 4.5 s; 8 users have 4 s, of which tokens take one at least.
+    let (first, further) = load.closed_loop(0.45, 11);
+    close(first, 3.0);
+    close(further, 0.1);
 }
 
 /// A side of 3 cores: 2 s a core in a step, 3 x (4 channels x 5 s + 3 x 1 s) in a prompt, for each of two layers.
