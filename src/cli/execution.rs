@@ -370,7 +370,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
                     Err(refusal) => return refuse(args, model, system, &refusal),
                 }
             };
-            let filling = executions.filling(&prediction, plan.as_deref());
+            let filling = executions.with_filling(&prediction, plan.as_deref());
             let statement = statement::of_given_execution(system, is_mapped, filling);
             Answer { prediction, found: None, plan, seconds: clock.seconds(), filling, statement }
         }
@@ -380,7 +380,7 @@ fn predict_or_search(args: &MapArgs, model: &LanguageModel, system: &System, tre
             let found = executions.search(&pins, clock);
             drop(waiting);
             let found = found.map_err(Failure::input)?;
-            let filling = found.best.as_ref().and_then(|best| executions.filling(best, found.plan.as_deref()));
+            let filling = found.best.as_ref().and_then(|best| executions.with_filling(best, found.plan.as_deref()));
             let statement = statement::of_executions(&found, &given(&pins), args.time_limit, (system, filling));
             match found.best.clone() {
                 Some(prediction) => {

@@ -323,7 +323,7 @@ pub fn json(plan: &Plan, record: &Record, request: &Request) -> String {
     object["objective_unit"] = json!(record.objective.unit());
     object["covers_sharding"] = json!(record.covers_sharding);
     object["joint_nodes"] = json!(record.joint_nodes);
-    object["with_filling_s"] = json!(filled::iteration_s(plan));
+    object["with_filling_s"] = json!(filled::iteration(plan).map(|with| with.seconds));
     object["minimized"] = json!(record.objective);
     object["objective"] = json!(record.value);
     object["bound"] = json!(record.bound);

@@ -1,6 +1,6 @@
 //! Executions of a language model on a system: which inner search answers for its blocks, the search over them, and the check of what it found.
 
-use super::filled;
+use super::filled::{self, WithFilling};
 use super::free::Free;
 use super::solver::Limits;
 use crate::check;
@@ -224,8 +224,8 @@ impl<'a> Executions<'a> {
         Ok((prediction, plan))
     }
 
-    /// What filling and draining of pipelines of tiles, where they are not counted, add to the time of an execution by a mapping of its blocks, as a share of it.
-    pub fn filling(&self, prediction: &Prediction, plan: Option<&Plan>) -> Option<f64> {
+    /// An execution by a mapping of its blocks with filling and draining of pipelines of tiles, where they are not counted.
+    pub fn with_filling(&self, prediction: &Prediction, plan: Option<&Plan>) -> Option<WithFilling> {
         let (By::Graph(_), Some(plan), Some(system)) = (&self.by, plan, self.system.with_filling()) else {
             return None;
         };
@@ -239,7 +239,7 @@ impl<'a> Executions<'a> {
             let filled = of_blocks(&machine, self.model, e, blocks).ok().filter(|filled| filled.memory.fits())?;
             Some(filled.time.total)
         };
-        Some(filled::least(plan, of)? / prediction.time.total - 1.0)
+        Some(WithFilling::of(filled::least(plan, of)?, prediction.time.total))
     }
 
     fn check(&self, prediction: &Prediction, plan: Option<&Plan>) -> Result<(), String> {

@@ -10,10 +10,27 @@ use crate::plan::{Decisions, Plan};
 /// Most tile counts that are asked for.
 const MOST_COUNTS: usize = 64;
 
-/// Seconds of an iteration of a plan's sharding and partitions with filling and draining; `None` where the plan's figures count them, and where its chip pipelines no tiles.
-pub fn iteration_s(plan: &Plan) -> Option<f64> {
+/// An iteration with filling and draining.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WithFilling {
+    /// What it takes.
+    pub seconds: f64,
+    /// What is longer, as a share of the time without.
+    pub share: f64,
+}
+
+impl WithFilling {
+    pub(super) fn of(seconds: f64, without: f64) -> Self {
+        Self { seconds, share: seconds / without - 1.0 }
+    }
+}
+
+/// An iteration of a plan's sharding and partitions with filling and draining; `None` where the plan's figures count them, and where its chip pipelines no tiles.
+pub fn iteration(plan: &Plan) -> Option<WithFilling> {
     let system = plan.system.with_filling()?;
-    least(plan, |decisions| Some(check::derive(&plan.workload, &system, &decisions).ok()?.iteration_s()))
+    let seconds =
+        least(plan, |decisions| Some(check::derive(&plan.workload, &system, &decisions).ok()?.iteration_s()))?;
+    Some(WithFilling::of(seconds, plan.figures.iteration_s()))
 }
 
 /// The least of what the decisions of a plan take at any tile count.

@@ -205,7 +205,7 @@ pub const COLUMNS: &[Column] = &[
     plan(
         "with_filling_s",
         "Time of one iteration of the same sharding and partitions with filling and draining of pipelines of tiles, at the tile count that is then best: it can be reached, and is no bound. Empty where `iteration_s` counts them (`model: pipeline_filling`), and on chips that pipeline no tiles.",
-        |p, _| filled::iteration_s(p).unwrap_or(f64::NAN),
+        |p, _| filled::iteration(p).map_or(f64::NAN, |with| with.seconds),
     ).lower(),
     plan("gap", "(`objective` - `bound`) / `objective`.", |_, r| r.gap()).lower(),
     plan_text("proof", "What proves the bound: `closed_form`, `shortest_path`, `relaxation` or `milp`.", |_, r| {

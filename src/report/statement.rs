@@ -4,7 +4,7 @@
 use crate::deadline::is_interrupted;
 use crate::execution::search::ROUNDING;
 use crate::execution::{Found, inference};
-use crate::mapping::filled;
+use crate::mapping::filled::{self, WithFilling};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
 use crate::plan::Plan;
 use crate::system::{Software, Style, System};
@@ -129,11 +129,11 @@ impl Space {
 }
 
 /// What is left out of the time of pipelines, where a chip has them, and of the answer's time as a share of it, where there is one.
-fn filling(system: &System, share: Option<f64>) -> String {
+fn filling(system: &System, with: Option<WithFilling>) -> String {
     if system.with_filling().is_none() {
         return String::new();
     }
-    let longer = match share {
+    let longer = match with.map(|with| with.share) {
         None => String::new(),
         Some(share) if share > 1e-9 => {
             format!(", with which this plan takes {} longer at the tile count that is then best", percent(share))
@@ -157,9 +157,8 @@ fn taken_as(said: String, request: &Request) -> String {
 
 /// Of a mapping.
 pub fn of_mapping(plan: &Plan, request: &Request, record: &Record) -> String {
-    let share = filled::iteration_s(plan).map(|with| with / plan.figures.iteration_s() - 1.0);
     let said = proven(&plan.workload, &plan.system, request, record);
-    taken_as(said + &filling(&plan.system, share), request)
+    taken_as(said + &filling(&plan.system, filled::iteration(plan)), request)
 }
 
 /// What is proven of a mapping.
@@ -269,7 +268,7 @@ pub fn of_executions(
     found: &Found,
     given: &[&str],
     seconds: Option<f64>,
-    (system, filling): (&System, Option<f64>),
+    (system, filling): (&System, Option<WithFilling>),
 ) -> String {
     let on = match system.chip_count() {
         1 => String::new(),
@@ -308,7 +307,7 @@ pub fn of_executions(
 }
 
 /// What executions on a system stand for.
-fn software(system: &System, share: Option<f64>) -> String {
+fn software(system: &System, with: Option<WithFilling>) -> String {
     match (system.software(), &system.stack) {
         (Software::Free, _) if system.chip.0.style == Style::KernelByKernel => {
             "What is possible: every layer by the best division of its matrices, attention kernel and fusions among those of the chip's kernels; no host is counted.".into()
@@ -316,7 +315,7 @@ fn software(system: &System, share: Option<f64>) -> String {
         (Software::Free, _) => {
             format!(
                 "What is possible, no software counted: every block by its fastest mapping (sharding, tiles, partitions), where stages hand over whole activations and where they hand over parts, and where something does not fit by the fastest that keeps parts. Not in the proof: other mappings of a block that keep less.{}",
-                filling(system, share)
+                filling(system, with)
             )
         }
         (Software::Stack, Some(stack)) => format!("What the software takes: shardings, fusions and overlaps of {}.", stack.0.name),
@@ -337,7 +336,7 @@ pub fn software_name(system: &System) -> String {
 }
 
 /// Of an execution that was given whole; `filling` is what of its time is not counted.
-pub fn of_given_execution(system: &System, with_mapping: bool, filling: Option<f64>) -> String {
+pub fn of_given_execution(system: &System, with_mapping: bool, filling: Option<WithFilling>) -> String {
     let by = software(system, filling);
     match system.software() {
         Software::Free if with_mapping => {

@@ -78,7 +78,7 @@ pub(super) fn solve(point: &Point) -> Result<Option<Outcome>, String> {
     Ok(Some(match found.best.clone() {
         Some(prediction) => {
             let software = statement::software_name(system);
-            let filling = executions.filling(&prediction, found.plan.as_deref());
+            let filling = executions.with_filling(&prediction, found.plan.as_deref());
             // Where the software has no execution that fits there is none.
             let asked = point.solve.difference
                 && objective == Objective::Time
