@@ -194,7 +194,8 @@ fn exit_codes_tell_points_without_a_plan_from_bad_input() {
 #[test]
 fn an_interrupted_run_goes_on_to_the_same_bytes() {
     let folder = Folder::new("interrupt");
-    let values: Vec<String> = (1..=40).map(|i| i.to_string()).collect();
+    // So many that the signal comes before the last one on a busy machine, too.
+    let values: Vec<String> = (1..=400).map(|i| i.to_string()).collect();
     folder.study(&format!("  - {{name: cores, field: system.chip.cores, values: [{}]}}\n", values.join(", ")));
     let arguments = ["study", "run", "study.yaml", "--no-plots", "--out"];
     let whole = folder.flowspace(&[&arguments[..], &["whole", "--jobs", "2"]].concat());
@@ -218,13 +219,13 @@ fn an_interrupted_run_goes_on_to_the_same_bytes() {
     assert!(sent.success());
     let stopped = child.wait_with_output().unwrap();
     assert_eq!(code(&stopped), Some(130), "{}", stderr(&stopped));
-    assert!(stderr(&stopped).contains("of 40 points finished; run the same command again to go on"));
+    assert!(stderr(&stopped).contains("of 400 points finished; run the same command again to go on"));
     let known = lines();
-    assert!((5..40).contains(&known), "{known}");
+    assert!((5..400).contains(&known), "{known}");
     let on = folder.flowspace(&[&arguments[..], &["part", "--jobs", "2"]].concat());
     assert_eq!(code(&on), Some(0), "{}", stderr(&on));
     let summary = String::from_utf8(on.stdout).unwrap();
-    assert!(summary.contains(&format!("{} solved in ", 40 - known)), "{summary}");
+    assert!(summary.contains(&format!("{} solved in ", 400 - known)), "{summary}");
     assert_eq!(folder.read("part/results.csv"), folder.read("whole/results.csv"));
 }
 
@@ -268,7 +269,7 @@ axes:
     }
     assert_eq!((get(0, "tp"), get(1, "recompute"), get(3, "tp")), ("8", "full", "8"));
     // The system names no software: twice the error of published training runs, which the chip was part of; serving on it was not measured.
-    assert_eq!((number(0, "error_band_pct"), number(3, "error_band_pct")), (16.6, 66.0));
+    assert_eq!((number(0, "error_band_pct"), number(3, "error_band_pct")), (16.6, 61.0));
     // By hand: 64 answers of 1,024 tokens in the time they take, on eight chips.
     let seconds = number(3, "iteration_s");
     let rate = 64.0 * 1024.0 / seconds;
