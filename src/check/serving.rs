@@ -145,7 +145,7 @@ fn rules(model: &LanguageModel, layout: Layout, (chips, batch, wave): (u64, u64,
 }
 
 /// What passes through the stages.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 enum Work {
     Prompt,
     /// A token of each sequence after so many, of which so many are read.
@@ -510,21 +510,22 @@ impl<'a> Served<'a> {
         let (pp, tp) = (self.layout.pp as f64, self.layout.tp as f64);
         let count = n.div_ceil(micro);
         let each = n as f64 / count as f64;
-        let pass = |count: u64, each: f64, tokens: u64, work| {
-            let (rows, head) = (each * tokens as f64, self.head(each));
-            let heads = if work == Work::Prompt && s.prompts_alone && s.overlapped_stages { count } else { 1 };
+        // Of every microbatch as many passes of as many sequences.
+        let pass = |passes: f64, sequences: f64, tokens: u64, work| {
+            let (rows, head) = (sequences * tokens as f64, self.head(sequences));
             let (stage, hand_over) = (self.stage(rows, work), self.hand_over(rows));
-            let seconds = self.through(count, stage.seconds + hand_over.seconds, heads as f64 * head.seconds);
-            let of = |times: f64, call: Call| Call { times: times * count as f64 * tp, ..call };
+            let of_stage = passes * (stage.seconds + hand_over.seconds);
+            let seconds = self.through(count, of_stage, passes * head.seconds);
+            let of = |times: f64, call: Call| Call { times: times * passes * count as f64 * tp, ..call };
             (seconds, sum(&[of(pp, stage), of(1.0, head), of(pp - 1.0, hand_over)]))
         };
         let steps = model.generated.unwrap_or(0).saturating_sub(1);
-        let (passes, of_pass) = if s.prompts_alone { (n, 1.0) } else { (count, each) };
+        let (passes, of_pass) = if s.prompts_alone { (each, 1.0) } else { (1.0, each) };
         let (prompts, mut used) = pass(passes, of_pass, model.seq, Work::Prompt);
         let host = s.step.0 + n as f64 * s.step_sequence.0;
         let room = s.reserved(model.seq.saturating_add(model.generated.unwrap_or(0))) as f64;
         let fixed = matches!(s.cache, CacheLayout::Compiled | CacheLayout::Static);
-        let step = |seen: f64| pass(count, each, 1, Work::Token(seen, if fixed { room } else { seen }));
+        let step = |seen: f64| pass(1.0, each, 1, Work::Token(seen, if fixed { room } else { seen }));
         let (mean, of_step) = step(self.seen(steps, 1));
         let (last, _) = step(self.seen(steps, steps));
         used = sum(&[used, Call { times: steps as f64, ..of_step }]);

@@ -99,20 +99,20 @@ impl Prediction {
     /// a processor that is shared, further tokens wait for the prompts of others, and users beyond n wait for a place; no more than n are at work (Little 1961):
     ///
     /// ```text
-    /// first    = t / (1 - X t), at most n / X - (generated - 1) tpot
-    /// further  = (n / X - first) / (generated - 1)
+    /// first    = t / (1 - X t / dp), at most n / X - (generated - 1) tpot, at least t
+    /// further  = (n / X - first) / (generated - 1), at least tpot
     /// and of c > n users  first = c / X - (generated - 1) further
     /// ```
     pub fn closed_loop(&self, alone: f64, generated: u64) -> (f64, f64) {
         let steps = generated.saturating_sub(1) as f64;
         let requests = self.generated_per_s / generated.max(1) as f64;
         let (served, users) = (self.at_once as f64, self.batch as f64);
-        if steps <= 0.0 || requests <= 0.0 {
+        if requests <= 0.0 {
             return (self.ttft_s, self.tpot_s);
         }
-        let queued = alone / (1.0 - (requests * alone).min(0.95));
+        let queued = alone / (1.0 - (requests / self.layout.dp.max(1) as f64 * alone).min(0.95));
         let first = queued.min(served / requests - steps * self.tpot_s).max(alone);
-        let further = ((served / requests - first) / steps).max(self.tpot_s);
+        let further = if steps > 0.0 { ((served / requests - first) / steps).max(self.tpot_s) } else { self.tpot_s };
         if users > served { ((users / requests - steps * further).max(first), further) } else { (first, further) }
     }
 }
@@ -294,13 +294,13 @@ impl Batch<'_> {
         let pp = steps.layout.pp as f64;
         let count = n.div_ceil(micro) as f64;
         let each = n as f64 / count;
-        let through = |count: f64, (rows, chosen): (f64, f64), pass: Pass, overlapped: f64| -> Spent {
+        // So many times what rows and sequences take.
+        let through = |times: f64, (rows, chosen): (f64, f64), pass: Pass, overlapped: f64| -> Spent {
             let (stage, hand_over, head) = (steps.stage(rows, pass), steps.hand_over(rows), steps.head(chosen));
+            let [stage, hand_over, head] = [stage, hand_over, head].map(|spent| spent.times(times));
             let on = stage.seconds.plus(&hand_over.seconds);
             let seconds = if serving.overlapped_stages {
-                // What follows on the last stage before its next pass is counted where each prompt is one.
-                let heads = if pass == Pass::Prompt && serving.prompts_alone { count } else { 1.0 };
-                on.times(overlapped).plus(&head.seconds.times(heads))
+                on.times(overlapped).plus(&head.seconds)
             } else {
                 on.times(count * pp).plus(&head.seconds.times(count))
             };
@@ -314,7 +314,7 @@ impl Batch<'_> {
         let step = |seen: f64| {
             let pass = Pass::Token { context: seen * real, cached: self.cached(seen) * real };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
-            let spent = through(count, (rows, rows), pass, count.max(pp));
+            let spent = through(1.0, (rows, rows), pass, count.max(pp));
             Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
         let (mean, last) = self.seen();
@@ -323,8 +323,9 @@ impl Batch<'_> {
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
-        let (count, each) = if serving.prompts_alone { (n as f64, 1.0) } else { (count, each) };
-        let prompts = through(count, (each * self.prompt as f64, each), Pass::Prompt, count + pp - 1.0);
+        // A microbatch is one pass of all its prompts, or a pass for each.
+        let (passes, read) = if serving.prompts_alone { (each, 1.0) } else { (1.0, each) };
+        let prompts = through(passes, (read * self.prompt as f64, read), Pass::Prompt, count + pp - 1.0);
         let mean = step(mean);
         Wave {
             prompt: prompts.seconds.times(waited).plus(&host),

@@ -437,6 +437,11 @@ fn users_that_wait_for_answers() {
     let (first, further) = load.closed_loop(0.45, 11);
     close(first, 3.0);
     close(further, 0.1);
+    // Twice the users of two replicas, each with half of the requests: as one. Of answers of one token all of 20 / 22 s are the first's.
+    let two = Layout { dp: 2, ..ONE };
+    let more = Prediction { batch: 16, at_once: 16, generated_per_s: 44.0, layout: two, ..load.clone() };
+    assert_eq!(more.closed_loop(0.25, 11), load.closed_loop(0.25, 11));
+    close(Prediction { batch: 20, ..load }.closed_loop(0.01, 1).0, 20.0 / 22.0);
 }
 
 /// A side of 3 cores: 2 s a core in a step, 3 x (4 channels x 5 s + 3 x 1 s) in a prompt, for each of two layers.
@@ -450,7 +455,8 @@ fn signals_cross_a_mesh() {
     close(crossed.ttft_s - plain.ttft_s, 2.0 * 3.0 * 23.0);
 }
 
-/// Two prompts of two tokens: by passes of their own they take twice the layers of one, not two layers of four rows; on two stages they follow each other.
+/// Two prompts of two tokens: by passes of their own they take twice the layers and the head of one, not those of four rows. On two stages four sequences are two microbatches,
+/// whose stages take two prompts each: three of them until the last is through. With a prompt a microbatch nothing changes.
 #[test]
 fn prompts_may_be_passes_of_their_own() {
     let alone = ("cache_share: 1 ", "cache_share: 1, prompts_alone: true ");
@@ -461,7 +467,10 @@ fn prompts_may_be_passes_of_their_own() {
     close(of(&[], ONE, 1).ttft_s, one.ttft_s);
     close(of(&[alone], ONE, 2).ttft_s, 2.0 * one.ttft_s);
     close(of(&[alone], ONE, 2).tpot_s, of(&[], ONE, 2).tpot_s);
-    // Of four sequences a stage has microbatches of two, whose prompts are four passes of one: five of a stage until the last is through.
-    let two = Layout { pp: 2, ..ONE };
-    close(of(&[alone, ("size: 1", "size: 2")], two, 4).ttft_s, 5.0 * (104.0 + 4.5) + 4.0 * 33.5);
+    let (two, chips) = (Layout { pp: 2, ..ONE }, ("size: 1", "size: 2"));
+    close(of(&[alone, chips], two, 4).ttft_s, 3.0 * 2.0 * (104.0 + 4.5) + 2.0 * 33.5);
+    close(of(&[alone, chips], two, 2).ttft_s, of(&[chips], two, 2).ttft_s);
+    for batch in 1..9 {
+        assert!(of(&[alone, chips], two, batch).latency_s >= of(&[chips], two, batch).latency_s, "{batch}");
+    }
 }

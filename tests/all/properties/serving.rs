@@ -70,7 +70,7 @@ fn model() -> impl Strategy<Value = String> {
 }
 
 /// Sections of a stack's serving that may stand together in any number.
-const SERVING: [&[&str]; 8] = [
+const SERVING: [&[&str]; 9] = [
     &["cache: contiguous", "cache: paged, cache_block: 16", "cache: static", "cache: compiled, cache_block: 8"],
     &["kernel: 3 us", "prompt_kernel: 9 us", "kernel: 1 us, prompt_kernel: 2 us", "layer_kernels: 3"],
     &["elementwise: 0", "elementwise: 2.5, head_share: 0.5", "routing: 3, most_routed: 8", "experts: every_token"],
@@ -85,7 +85,6 @@ const SERVING: [&[&str]; 8] = [
         "step: 50 us, step_sequence: 3 us",
         "request: 2 ms, request_peer: 1 ms",
         "separate_prompts: true, replica_wait: 0.3",
-        "prompts_alone: true, request: 1 ms",
     ],
     &[
         "prompt_share: 0.4",
@@ -99,6 +98,7 @@ const SERVING: [&[&str]; 8] = [
         "waiting: {wait: 4 ns, vector_rows: 4}",
         "most_tokens: 20, cache_share: 0.5",
     ],
+    &["prompts_alone: true"],
 ];
 
 fn serving() -> impl Strategy<Value = String> {
