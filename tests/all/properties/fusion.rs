@@ -325,7 +325,7 @@ fn milp_is_brute_force(cases: u32, kernels: usize, solver: Solver) {
         }
         Ok(())
     });
-    let (infeasible, alone) = (infeasible.get(), alone.get());
+    let (cases, infeasible, alone) = (super::drawn(cases), infeasible.get(), alone.get());
     println!("{solver}: {cases} cases, {infeasible} infeasible, {alone} with one kernel a partition");
     assert!(infeasible * 10 > cases && infeasible * 10 < cases * 9, "one-sided: {infeasible} of {cases} infeasible");
 }

@@ -315,7 +315,7 @@ fn every_answer_is_checked(cases: u32, training: bool) {
         }
         Ok(())
     });
-    let (feasible, infeasible) = tally.get();
+    let (cases, (feasible, infeasible)) = (super::drawn(cases), tally.get());
     println!("{feasible} feasible, {infeasible} not, {} stopped", open.get());
     assert!(open.get() * 10 <= feasible, "{} of {feasible} stopped", open.get());
     assert!(feasible * 10 > cases * 3 && infeasible > 0, "one-sided: {feasible} feasible, {infeasible} not");
