@@ -211,8 +211,7 @@ fn independent_kernels_are_packed_with_proof() {
     });
     let (cases, proven) = count.get();
     println!("{cases} packings, {proven} proven");
-    // 28 of 31; of three times as many cases 85 of 99.
-    assert!(cases > 20 && proven * 10 >= cases * 8, "{cases} {proven}");
+    assert!(cases > 20 && proven * 10 >= cases * 9, "{cases} {proven}");
 }
 
 /// The plan is one, worth what it claims, between bound and the best cuts of the written order; the bound holds.
