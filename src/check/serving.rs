@@ -19,7 +19,7 @@ use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::price::{self, ByPart};
 use crate::system::serving::{CacheHeads, CacheLayout, ExpertWork};
 use crate::system::{Serving, System};
-use crate::workload::language::{AttentionCount, DataType, LanguageModel};
+use crate::workload::language::{AttentionCount, DataType, Head, LanguageModel};
 
 /// What the decisions of serving give.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -482,7 +482,7 @@ impl<'a> Served<'a> {
         Call { times: 1.0, seconds, link_j, ..Call::default() }
     }
 
-    /// Seconds until `count` microbatches have gone through all stages and the head, and from one step to the next in the steady state.
+    /// Seconds until `count` microbatches have gone through all stages, the last of which runs the head too, and from one step to the next in the steady state.
     fn through(&self, count: u64, stage: f64, head: f64) -> [f64; 2] {
         let pp = self.layout.pp as usize;
         if !self.serving.overlapped_stages {
@@ -494,14 +494,15 @@ impl<'a> Served<'a> {
         let mut ends = Vec::new();
         for _ in 0..3 {
             for begin in &mut back {
-                for stage_free in &mut free {
-                    *begin = begin.max(*stage_free) + stage;
+                for (at, stage_free) in free.iter_mut().enumerate() {
+                    let own = if at + 1 == pp { stage + head } else { stage };
+                    *begin = begin.max(*stage_free) + own;
                     *stage_free = *begin;
                 }
             }
             ends.push(back.last().copied().unwrap_or(0.0));
         }
-        [ends[0] + head, ends[2] - ends[1] + head]
+        [ends[0], ends[2] - ends[1]]
     }
 
     /// A wave of `n` sequences, in microbatches of `micro`.
@@ -530,7 +531,8 @@ impl<'a> Served<'a> {
         let (last, _) = step(self.seen(steps, steps));
         used = sum(&[used, Call { times: steps as f64, ..of_step }]);
         let waits = 1.0 + s.replica_wait.0 * (self.layout.ep - 1) as f64;
-        let asked = s.request.0 + (tp - 1.0) * s.request_peer.0;
+        let asks = if model.head == Head::Vocabulary { 1.0 } else { 0.0 };
+        let asked = asks * (s.request.0 + (tp - 1.0) * s.request_peer.0);
         Wave { prompts: waits * prompts[0] + asked, step: mean[1] + host, last_step: last[1] + host, used }
     }
 

@@ -60,7 +60,7 @@ pub struct BlockPass {
     pub forward_pass: f64,
     /// Seconds of the backward pass with everything, computing again included.
     pub backward_pass: f64,
-    /// Seconds in which products and attention cores are at work, all passes.
+    /// Seconds of products and attention cores alone, whatever they wait for memory, all passes.
     pub arithmetic: f64,
     /// FLOP of all passes.
     pub flop: f64,

@@ -3,7 +3,7 @@
 //! With w the power at full use, i the idle share, m microbatches, and for each stage its n = tp cp dp chips:
 //!
 //! ```text
-//! chips     m n * C (1 - i) w        C: seconds of products and attention cores of a microbatch;   or, where the chip states e joules a FLOP,  m n F e
+//! chips     m n * C (1 - i) w        C: seconds of products and attention cores alone of a microbatch, whatever they wait for memory;   or, where the chip states e joules a FLOP,  m n F e
 //! memories  (m n * D + n O) * e      D: bytes of a microbatch;  O: the optimiser's bytes of the weights that a chip renews;  second tier: its bytes
 //! links     m n * J + hand-overs + replicas
 //!           J: joules of a microbatch's collectives, whether waited for or not;  a hand-over goes forward and comes back, in each chunk;

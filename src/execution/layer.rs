@@ -22,7 +22,7 @@ mod cross;
 
 use super::machine::Machine;
 use super::mapping::{Branch, Core, LayerMapping, Sharding};
-use crate::model::attention_kernel::FusedAttentionWork;
+use crate::model::attention_kernel::{Cost, FusedAttentionWork};
 use crate::model::kernel_time::Product;
 use crate::model::ranks::Parallelism;
 use crate::workload::language::{AttentionCount, Head, LanguageModel, Position};
@@ -66,6 +66,8 @@ pub struct KernelTime {
     pub bytes: f64,
     /// Seconds on the device.
     pub seconds: f64,
+    /// Seconds of products alone, whatever they wait for memory; 0 of vector work, which counts by its bytes.
+    pub arithmetic: f64,
 }
 
 /// How one microbatch's layer is divided.
@@ -149,11 +151,12 @@ impl<'a> Kernels<'a> {
         (whole, if self.division.sequence_parallel { whole / self.t() } else { whole })
     }
 
-    fn push(&mut self, name: &'static str, phase: Phase, work: Work, flop: f64, bytes: f64, seconds: f64) {
+    fn push(&mut self, name: &'static str, phase: Phase, work: Work, cost: Cost) {
+        let Cost { flop, bytes, seconds, arithmetic } = cost;
         // Nothing asks for a gradient before the head.
         let wanted = phase == Phase::Forward || !self.model.head_alone;
         if seconds > 0.0 && wanted {
-            self.list.push(KernelTime { name, phase, work, flop, bytes, seconds });
+            self.list.push(KernelTime { name, phase, work, flop, bytes, seconds, arithmetic });
         }
     }
 
@@ -208,8 +211,9 @@ impl<'a> Kernels<'a> {
                 continue;
             }
             let product = Product { batch: weights, m, n, k };
-            let seconds = self.machine.kernels.product_and(&product, rate, words, more);
-            self.push(name, phase, Work::Product, product.flop(), product.bytes(words) + more, seconds);
+            let (seconds, arithmetic) = self.machine.kernels.product_in_parts(&product, rate, words, more);
+            let cost = Cost { flop: product.flop(), bytes: product.bytes(words) + more, seconds, arithmetic };
+            self.push(name, phase, Work::Product, cost);
         }
     }
 
@@ -251,7 +255,7 @@ impl<'a> Kernels<'a> {
 
     fn vector(&mut self, name: &'static str, phase: Phase, work: Work, bytes: f64, kernels: f64) {
         let seconds = self.machine.kernels.vector(bytes, kernels);
-        self.push(name, phase, work, 0.0, bytes, seconds);
+        self.push(name, phase, work, Cost { flop: 0.0, bytes, seconds, arithmetic: 0.0 });
     }
 
     /// The attention core: products of queries with keys and of weights with values, and what is between.
@@ -281,7 +285,7 @@ impl<'a> Kernels<'a> {
             let kernel = self.machine.attention_kernels.get(of).map_or(&self.machine.fused_attention, |(_, k)| k);
             let (forward, backward) = (work.forward(kernel, times, peak), work.backward(kernel, times, peak));
             for (phase, cost) in [(Phase::Forward, forward), (Phase::BackwardInput, backward)] {
-                self.push("attention", phase, Work::Attention, cost.flop, cost.bytes, cost.seconds);
+                self.push("attention", phase, Work::Attention, cost);
             }
             return;
         }
@@ -292,12 +296,11 @@ impl<'a> Kernels<'a> {
         for (name, product) in products.into_iter().take(if relative { 3 } else { 2 }) {
             let words = [word; 3];
             let rate = self.batched_rate * self.machine.kernels.alignment([product.n, product.k]);
-            let seconds = self.machine.kernels.product(&product, rate, words);
-            let bytes = product.bytes(words);
-            self.push(name, Phase::Forward, Work::Attention, product.flop(), bytes, seconds);
+            let (seconds, arithmetic) = self.machine.kernels.product_in_parts(&product, rate, words, 0.0);
+            let cost = Cost { flop: product.flop(), bytes: product.bytes(words), seconds, arithmetic };
+            self.push(name, Phase::Forward, Work::Attention, cost);
             // Two of the same size backward, one for each operand.
-            let (flop, bytes, seconds) = (2.0 * product.flop(), 2.0 * bytes, 2.0 * seconds);
-            self.push(name, Phase::BackwardInput, Work::Attention, flop, bytes, seconds);
+            self.push(name, Phase::BackwardInput, Work::Attention, cost.times(2.0));
         }
         let scores = batch * queries * s * word;
         let dropout = if model.dropout { 2.5 } else { 0.0 };
@@ -610,6 +613,8 @@ pub struct Sums {
     pub backward_flop: f64,
     /// Bytes of the forward pass from and to memory, of its attention core, and of the backward pass.
     pub bytes: [f64; 3],
+    /// Seconds of products alone: of the forward pass's attention core, of its products with weights, and of the backward pass.
+    pub arithmetic: [f64; 3],
 }
 
 impl Sums {
@@ -624,16 +629,21 @@ impl Sums {
                     s.bytes[0] += k.bytes;
                     match k.work {
                         Work::Attention => {
+                            s.arithmetic[0] += k.arithmetic;
                             s.bytes[1] += k.bytes;
                             s.forward_attention += k.seconds;
                             s.attention_flop += k.flop;
                         }
-                        Work::Product => s.forward_products += k.seconds,
+                        Work::Product => {
+                            s.arithmetic[1] += k.arithmetic;
+                            s.forward_products += k.seconds;
+                        }
                         Work::Vector => {}
                     }
                 }
                 Phase::BackwardInput => {
                     s.bytes[2] += k.bytes;
+                    s.arithmetic[2] += k.arithmetic;
                     s.backward_input += k.seconds;
                     s.backward_flop += k.flop;
                     match k.work {
@@ -644,6 +654,7 @@ impl Sums {
                 }
                 Phase::BackwardWeight => {
                     s.bytes[2] += k.bytes;
+                    s.arithmetic[2] += k.arithmetic;
                     s.backward_weight += k.seconds;
                     s.backward_flop += k.flop;
                     if k.work == Work::Product {
@@ -670,6 +681,7 @@ impl Sums {
             attention_flop: sum(|s| s.attention_flop),
             backward_flop: sum(|s| s.backward_flop),
             bytes: [0, 1, 2].map(|i| self.bytes[i] + other.bytes[i]),
+            arithmetic: [0, 1, 2].map(|i| self.arithmetic[i] + other.arithmetic[i]),
         }
     }
 

@@ -228,20 +228,21 @@ fn layer_time(
     let stack = &machine.stack;
     let none = Exposed::default();
     let [forward_bytes, attention_bytes, backward_bytes] = s.bytes;
-    let arithmetic = s.forward_products + s.forward_attention;
+    let [core_arithmetic, product_arithmetic, backward_arithmetic] = s.arithmetic;
+    let arithmetic = core_arithmetic + product_arithmetic;
     let (again, again_comm, [again_flop, again_arithmetic], again_bytes, again_host) = match recompute {
         Recompute::None => (0.0, none, [0.0; 2], 0.0, 0.0),
         Recompute::Selective => {
             let (core, products) = (s.forward_attention, s.forward_products);
             match stack.selective {
                 Selective::Attention => {
-                    (core, none, [s.attention_flop, core], attention_bytes, stack.host_attention_recompute.0)
+                    (core, none, [s.attention_flop, core_arithmetic], attention_bytes, stack.host_attention_recompute.0)
                 }
                 // Everything but the attention core and half of the products.
                 Selective::HalfOfProducts => (
                     s.forward - core - 0.5 * products,
                     none,
-                    [0.5 * (s.forward_flop - s.attention_flop), 0.5 * products],
+                    [0.5 * (s.forward_flop - s.attention_flop), 0.5 * product_arithmetic],
                     forward_bytes - attention_bytes,
                     stack.host_layer_recompute.0,
                 ),
@@ -276,7 +277,7 @@ fn layer_time(
         host: (forward_pass - forward) + (backward_pass - backward),
         forward_pass,
         backward_pass,
-        arithmetic: arithmetic + s.backward_products + s.backward_attention + again_arithmetic,
+        arithmetic: arithmetic + backward_arithmetic + again_arithmetic,
         flop: s.forward_flop + s.backward_flop + again_flop,
         dram_bytes: forward_bytes + backward_bytes + again_bytes,
         ..BlockPass::default()
@@ -296,7 +297,7 @@ fn end_time(s: &Sums, forward: Sent, backward: Sent) -> BlockPass {
         },
         forward_pass: s.forward + forward_reduce,
         backward_pass: s.backward() + backward_reduce,
-        arithmetic: s.forward_products + s.forward_attention + s.backward_products + s.backward_attention,
+        arithmetic: s.arithmetic.iter().sum(),
         flop: s.forward_flop + s.backward_flop,
         dram_bytes: s.bytes[0] + s.bytes[2],
         ..BlockPass::default()

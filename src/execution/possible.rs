@@ -8,11 +8,12 @@
 //! longer where it is only left out bytes and launches, so that three of them are always taken; sums with norms compete with what the stack's own elementwise kernels reach.
 //!
 //! A mapping is dropped if another is no worse in each of: forward pass, backward pass without gradients of weights, these, kept and working bytes. An iteration does not become
-//! slower when one of these becomes less, whatever schedule, ZeRO, offload and overlap: so one of those left is the best, and their least bounds the cell.
+//! slower when one of these becomes less, whatever schedule, ZeRO, offload and overlap: so one of those left is the best, and their least bounds the cell. Where joules count,
+//! it must use no more FLOP, seconds of arithmetic, bytes and joules of links either.
 
 use super::block::{Best, BlockKey, BlockPass, Blocks, Inner, Space};
 use super::layer::{Division, Kernels, Sums};
-use super::machine::Machine;
+use super::machine::{Machine, Sent};
 use super::mapping::{Branch, Core, Fusions, LayerMapping, branch_collectives, branches, more_bytes};
 use super::policy::{layer_bytes, layer_pass};
 use super::spec::Recompute;
@@ -29,8 +30,13 @@ pub struct Possible<'a> {
     peak: f64,
     /// Whether tokens may be divided, and weights gathered.
     gathers: bool,
+    /// Whether joules count beside seconds.
+    joules: bool,
     priced: RefCell<HashMap<Division, Rc<Priced>>>,
 }
+
+/// What a mapping is compared by: seconds and bytes kept, then what counts joules.
+const PARTS: usize = 26;
 
 /// Divisions whose prices are kept at once.
 const MOST: usize = 20_000;
@@ -52,12 +58,24 @@ impl<'a> Possible<'a> {
     /// # Errors
     /// A sentence that names the data type for which the chip states no peak.
     pub fn new(machine: &'a Machine, model: &'a LanguageModel) -> Result<Self, String> {
-        Ok(Self { machine, model, peak: machine.peak(model)?, gathers: true, priced: RefCell::default() })
+        Ok(Self {
+            machine,
+            model,
+            peak: machine.peak(model)?,
+            gathers: true,
+            joules: false,
+            priced: RefCell::default(),
+        })
     }
 
     /// With every matrix divided as stacks do.
     pub fn without_gathers(self) -> Self {
         Self { gathers: false, ..self }
+    }
+
+    /// For an objective that counts joules: a mapping beats another if it also uses no more of anything.
+    pub fn with_joules(self, joules: bool) -> Self {
+        Self { joules, ..self }
     }
 
     fn branches(&self, division: &Division, of_attention: bool, with_experts: bool) -> &'static [Branch] {
@@ -97,12 +115,12 @@ impl<'a> Possible<'a> {
             [true, false].map(rest).map(move |(sums, s)| (core, sums, s))
         };
         let middle: Vec<(Core, bool, Sums)> = cores.iter().flat_map(|core| middle(*core)).collect();
-        let travels = |all: &[(Branch, Sums)], of_attention: bool| -> Vec<[f64; 3]> {
+        let travels = |all: &[(Branch, Sums)], of_attention: bool| -> Vec<[Sent; 3]> {
             let of = |branch| branch_collectives(self.machine, self.model, &division, branch, of_attention);
-            all.iter().map(|(b, _)| if division.tp > 1 { of(*b).map(|sent| sent.seconds) } else { [0.0; 3] }).collect()
+            all.iter().map(|(b, _)| if division.tp > 1 { of(*b) } else { [Sent::default(); 3] }).collect()
         };
         let (by_attention, by_perceptron) = (travels(&attention, true), travels(&perceptron, false));
-        let mut out: Vec<(LayerMapping, Sums, [f64; 14])> = Vec::new();
+        let mut out: Vec<(LayerMapping, Sums, [f64; PARTS])> = Vec::new();
         for ((a, of_attention), first) in attention.iter().zip(&by_attention) {
             for ((p, of_perceptron), second) in perceptron.iter().zip(&by_perceptron) {
                 let matrices = of_attention.plus(of_perceptron);
@@ -112,7 +130,8 @@ impl<'a> Possible<'a> {
                     let sums = matrices.plus(rest);
                     let parts = self.parts(&division, &mapping, &sums, travelling);
                     // Differences of sums are equal up to rounding.
-                    let beats = |a: &[f64; 14], b: &[f64; 14]| a.iter().zip(b).all(|(a, b)| *a <= b + 1e-12 * b.abs());
+                    let beats =
+                        |a: &[f64; PARTS], b: &[f64; PARTS]| a.iter().zip(b).all(|(a, b)| *a <= b + 1e-12 * b.abs());
                     if !out.iter().any(|(.., known)| beats(known, &parts)) {
                         out.retain(|(.., known)| !beats(&parts, known));
                         out.push((mapping, sums, parts));
@@ -123,11 +142,11 @@ impl<'a> Possible<'a> {
         out.into_iter().map(|(mapping, sums, _)| (mapping, sums)).collect()
     }
 
-    /// Seconds and bytes of a mapping such that one with less of each is no worse, whatever is computed again or runs beside what. More products hide more of what
+    /// Seconds, bytes and what is used of a mapping such that one with less of each is no worse, whatever is computed again or runs beside what. More products hide more of what
     /// travels, but no more than they take.
-    fn parts(&self, division: &Division, mapping: &LayerMapping, s: &Sums, travelling: [f64; 3]) -> [f64; 14] {
+    fn parts(&self, division: &Division, mapping: &LayerMapping, s: &Sums, travelling: [Sent; 3]) -> [f64; PARTS] {
         let (kept, working) = more_bytes(self.model, division, Recompute::None, mapping);
-        [
+        let timed = [
             s.forward_attention,
             s.forward_products,
             s.forward - s.forward_attention - s.forward_products,
@@ -136,13 +155,34 @@ impl<'a> Possible<'a> {
             s.backward() - s.backward_attention - s.backward_products,
             s.backward_input,
             s.backward_weight,
-            travelling[0],
-            travelling[1],
-            travelling[2],
+            travelling[0].seconds,
+            travelling[1].seconds,
+            travelling[2].seconds,
             kept,
             working,
             f64::from(u8::from(mapping.core == Core::Unfused)),
-        ]
+        ];
+        let [core, products, backward] = s.arithmetic;
+        let used = [
+            s.attention_flop,
+            s.forward_flop - s.attention_flop,
+            s.backward_flop,
+            core,
+            products,
+            backward,
+            s.bytes[1],
+            s.bytes[0] - s.bytes[1],
+            s.bytes[2],
+            travelling[0].joules,
+            travelling[1].joules,
+            travelling[2].joules,
+        ];
+        let mut out = [0.0; PARTS];
+        out[..timed.len()].copy_from_slice(&timed);
+        if self.joules {
+            out[timed.len()..].copy_from_slice(&used);
+        }
+        out
     }
 
     fn priced(&self, division: Division) -> Rc<Priced> {
@@ -207,10 +247,10 @@ impl<'a> Possible<'a> {
         let mut out: Vec<BlockPass> = Vec::new();
         for (mapping, sums) in layers {
             let pass = layer_pass(self.machine, self.model, key, with_experts, mapping, sums);
-            if out.iter().any(|known| is_as_good(known, &pass)) {
+            if out.iter().any(|known| is_as_good(known, &pass, self.joules)) {
                 continue;
             }
-            out.retain(|known| !is_as_good(&pass, known));
+            out.retain(|known| !is_as_good(&pass, known, self.joules));
             out.push(pass);
         }
         if out.is_empty() {
@@ -220,10 +260,12 @@ impl<'a> Possible<'a> {
     }
 }
 
-/// Whether no execution is faster, or fits, with `b` where it is not, or does not, with `a`.
-fn is_as_good(a: &BlockPass, b: &BlockPass) -> bool {
-    let of = |p: &BlockPass| [p.forward_pass, p.backward_pass - p.weight, p.weight, p.kept, p.working];
-    of(a).iter().zip(of(b)).all(|(a, b)| *a <= b)
+/// Whether no execution is faster, or fits, or (where joules count) uses less, with `b` where it is not, does not, or does not, with `a`.
+fn is_as_good(a: &BlockPass, b: &BlockPass, joules: bool) -> bool {
+    let timed = |p: &BlockPass| [p.forward_pass, p.backward_pass - p.weight, p.weight, p.kept, p.working];
+    let used = |p: &BlockPass| [p.flop, p.arithmetic, p.dram_bytes, p.exposed.joules];
+    let least = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| a <= b);
+    least(&timed(a), &timed(b)) && (!joules || least(&used(a), &used(b)))
 }
 
 /// The least of each part.

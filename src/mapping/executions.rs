@@ -117,7 +117,10 @@ impl<'a> Executions<'a> {
     fn inner<T>(&self, with: impl FnOnce(&dyn Inner) -> Result<T, Refusal>) -> Result<T, Refusal> {
         match &self.by {
             By::Graph(free) => with(free.as_ref()),
-            By::Kernels => with(&Possible::new(&self.machine, self.model).map_err(Refusal::Invalid)?),
+            By::Kernels => {
+                let possible = Possible::new(&self.machine, self.model).map_err(Refusal::Invalid)?;
+                with(&possible.with_joules(self.aim.worth.joule > 0.0))
+            }
             By::Stack => with(&Policy::new(&self.machine, self.model).map_err(Refusal::Invalid)?),
         }
     }

@@ -117,6 +117,15 @@ pub struct Cost {
     pub bytes: f64,
     /// Seconds.
     pub seconds: f64,
+    /// Seconds of products and exponentials alone, whatever they wait for memory.
+    pub arithmetic: f64,
+}
+
+impl Cost {
+    /// So many of them.
+    pub fn times(self, n: f64) -> Self {
+        Self { flop: n * self.flop, bytes: n * self.bytes, seconds: n * self.seconds, arithmetic: n * self.arithmetic }
+    }
 }
 
 impl FusedAttentionWork {
@@ -159,7 +168,7 @@ impl FusedAttentionWork {
         let ends = self.heads * self.queries * (self.key_width + self.value_width) * self.word;
         let bytes = ends + self.kv_heads * self.keys * (self.key_width + self.value_width) * self.word;
         let seconds = (compute + ends / times.bandwidth()).max(bytes / times.bandwidth());
-        Cost { flop: self.flop(), bytes, seconds: seconds + times.launch() }
+        Cost { flop: self.flop(), bytes, seconds: seconds + times.launch(), arithmetic: compute }
     }
 
     /// The backward pass at `peak` FLOP/s.
@@ -181,7 +190,7 @@ impl FusedAttentionWork {
         }
         let main = (compute + ends / times.bandwidth()).max((ends + streamed) / times.bandwidth());
         let seconds = main + times.launch() + times.vector(beside, kernels);
-        Cost { flop: 2.5 * self.flop(), bytes: ends + streamed + beside, seconds }
+        Cost { flop: 2.5 * self.flop(), bytes: ends + streamed + beside, seconds, arithmetic: compute }
     }
 }
 

@@ -10,13 +10,16 @@ use flowspace::execution::mapping::{Branch, Core, Fusions, LayerMapping, branche
 use flowspace::execution::policy::layer_pass;
 use flowspace::execution::predict::of_blocks;
 use flowspace::execution::search::{Aim, executions};
-use flowspace::execution::{Machine, Pins, Recompute, Schedule};
+use flowspace::execution::{Machine, Pins, Prediction, Recompute, Schedule};
 use flowspace::mapping::difference::difference;
 use flowspace::mapping::executions::Executions;
 use flowspace::mapping::solver::Limits;
-use flowspace::spec::read::Ref;
+use flowspace::model::objective::Objective;
+use flowspace::spec::read::{Ref, Share};
 use flowspace::spec::{Loader, Node, Reader, catalogue};
+use flowspace::system::economics::Economics;
 use flowspace::system::{Software, Stack, System};
+use flowspace::units::{EnergyPerFlop, PricePerEnergy};
 use flowspace::workload::WorkloadSpec;
 use flowspace::workload::language::{LanguageModel, ModelPass};
 use std::collections::HashMap;
@@ -69,8 +72,9 @@ fn passes(machine: &Machine, model: &LanguageModel, key: &BlockKey, with_experts
     for mapping in mappings(machine, model, key, with_experts) {
         let list = Kernels::new(machine, model, key.division, peak).by(&mapping).layer(with_experts);
         let pass = layer_pass(machine, model, key, with_experts, &mapping, &Sums::of(&list));
-        let of = [pass.forward_pass, pass.backward_pass, pass.weight, pass.kept, pass.working];
-        seen.entry(of.map(f64::to_bits)).or_insert(pass);
+        let timed = [pass.forward_pass, pass.backward_pass, pass.weight, pass.kept, pass.working];
+        let used = [pass.flop, pass.arithmetic, pass.dram_bytes, pass.exposed.joules];
+        seen.entry((timed.map(f64::to_bits), used.map(f64::to_bits))).or_insert(pass);
     }
     seen.into_values().collect()
 }
@@ -79,35 +83,53 @@ fn same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs().max(b.abs())
 }
 
-/// Every execution with every mapping of its layers, fusions taken or not, against the search: with ample memory and with little.
+/// Every execution with every mapping of its layers, fusions taken or not, against the search: with ample memory and with little, of least time, energy and cost.
+/// Links that draw more in use than idle, and dear electricity: or the fastest would be the best of all.
 #[test]
 fn the_search_is_brute_force() {
     let gated = "layers: 2, hidden: 1024, heads: 8, kv_heads: 2, gated: true, norm: rms, position: rotary, vocab: 2048, seq: 4096, global_batch: 8";
     let plain = "layers: 2, hidden: 1024, heads: 8, vocab: 2048, dropout: true, seq: 512, global_batch: 8";
     let routed = "layers: 2, hidden: 512, heads: 8, gated: true, vocab: 1024, seq: 512, global_batch: 8, \
                   experts: {count: 4, top_k: 2, ffn: 512}";
+    let encoder = "layers: 2, hidden: 1024, heads: 16, vocab: 2048, causal: false, seq: 2048, global_batch: 8";
     let mib = 1024f64.powi(2);
-    let mut gathers = 0;
-    for (fields, capacity, tp) in [
-        (gated, None, None),
-        (gated, Some(900.0 * mib), None),
+    let (mut gathers, mut frugal, mut unfused) = (0, 0, 0);
+    let economics = Economics { electricity: PricePerEnergy(1e-4), ..Economics::default() };
+    let objectives = [Objective::Time, Objective::Energy, Objective::Cost];
+    // Joules a FLOP so many that computing scores again, as fused cores do, is not worth the traffic that it saves.
+    let dear = Some(EnergyPerFlop(1e-10));
+    for (fields, capacity, tp, flop_j) in [
+        (gated, None, None, None),
+        (gated, Some(900.0 * mib), None, None),
         // Many tokens of few channels, on chips that have to share them.
-        (gated, None, Some(4)),
-        (plain, None, None),
-        (plain, Some(250.0 * mib), None),
-        (plain, None, Some(4)),
-        (routed, Some(200.0 * mib), None),
+        (gated, None, Some(4), None),
+        (plain, None, None, None),
+        (plain, Some(250.0 * mib), None, None),
+        (plain, None, Some(4), None),
+        (routed, Some(200.0 * mib), None, None),
+        (plain, None, Some(4), dear),
+        (gated, None, Some(2), dear),
+        (encoder, None, None, dear),
     ] {
         let model = model(fields);
         let mut system = System { software: Some(Software::Free), ..system("h100-dgx-8") };
+        for d in &mut system.network.dimensions {
+            d.link.0.idle_share = Share(0.1);
+        }
+        system.chip.0.energy_per_flop = flop_j;
         if let Some(bytes) = capacity {
             system.memory.0.capacity.as_mut().unwrap().0 = bytes;
         }
         let all = Executions::new(&system, &model, &Limits::default()).unwrap();
         let pins = Pins { chips: Some(4), tp, ..Pins::default() };
-        let found = all.search(&pins, Deadline::never()).unwrap();
+        let price = flowspace::system::price::cost(&system).total();
+        let value = |p: &Prediction, objective| match objective {
+            Objective::Time => p.time.total,
+            Objective::Energy => p.energy.total(),
+            Objective::Cost => economics.iteration(price, p.time.total, p.energy.total()).total(),
+        };
         let mut known: HashMap<BlockKey, (Vec<BlockPass>, Vec<BlockPass>)> = HashMap::new();
-        let (mut least, mut covered) = (f64::INFINITY, 0);
+        let (mut least, mut covered) = ([f64::INFINITY; 3], 0);
         for e in executions(&all.machine, &model, &pins) {
             covered += 1;
             let key = BlockKey::of(&e);
@@ -124,18 +146,33 @@ fn the_search_is_brute_force() {
                 for experts in experts.iter() {
                     let blocks = Blocks { plain: *plain, experts: *experts, ..ends };
                     let p = of_blocks(&all.machine, &model, &e, blocks).unwrap();
-                    least = if p.memory.fits() { least.min(p.time.total) } else { least };
+                    if p.memory.fits() {
+                        least = [0, 1, 2].map(|i| least[i].min(value(&p, objectives[i])));
+                    }
                 }
             }
         }
-        assert_eq!(covered, found.covered);
-        let best = found.best.as_ref().unwrap_or_else(|| panic!("{fields} {capacity:?}: {:?}", found.least));
-        assert!(same(best.time.total, least), "{fields} {capacity:?}: {} for {least}", best.time.total);
-        assert!(found.gap() < 1e-9 && best.memory.fits());
-        gathers += usize::from(best.blocks.plain.mapping.is_some_and(|m| !m.divides_weights()));
+        let mut mappings = Vec::new();
+        for (objective, least) in objectives.into_iter().zip(least) {
+            let all = Executions::new(&system, &model, &Limits::default()).unwrap();
+            let found = all.aimed(objective, &economics).unwrap().search(&pins, Deadline::never()).unwrap();
+            assert_eq!(covered, found.covered);
+            let what = format!("{fields} {capacity:?} {objective}");
+            let best = found.best.as_ref().unwrap_or_else(|| panic!("{what}: {:?}", found.least));
+            assert!(same(value(best, objective), least), "{what}: {} for {least}", value(best, objective));
+            assert!(found.gap() < 1e-9 && best.memory.fits());
+            mappings.push((best.blocks.plain.mapping, best.blocks.experts.mapping));
+        }
+        gathers += usize::from(mappings[0].0.is_some_and(|m| !m.divides_weights()));
+        frugal += usize::from(mappings[1] != mappings[0]);
+        unfused += usize::from(mappings[1].0.is_some_and(|m| m.core == Core::Unfused));
     }
+    println!(
+        "{gathers} divide tokens, {frugal} of least energy are mapped in another way, {unfused} with scores in memory"
+    );
     // Or nothing here would tell whether tokens are ever divided.
     assert!(gathers > 0, "no best mapping divides tokens");
+    assert!(frugal > 1 && unfused > 0, "the fastest mapping is always the one of least energy");
 }
 
 /// What a stack, generic and ideal software do is among the mappings: nothing possible is slower, at every execution and at the best.

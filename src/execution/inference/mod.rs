@@ -5,11 +5,11 @@
 //! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
 //! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]), the largest where software lets sequences in as soon as there is room. On pp stages a full wave of n sequences is cut in
 //! microbatches of ceil(n / pp), the last wave in as large ones; m of them are in a wave. With S the seconds of a stage, H of the
-//! head, X of a hand-over, and P = max(m, pp) where microbatches overlap on the stages, m pp where they do not:
+//! head, which the last stage runs for every microbatch, and X of a hand-over, where microbatches overlap on the stages, or do not:
 //!
 //! ```text
-//! prompts  (m + pp - 1)(S + X) + H   or   m pp (S + X) + m H
-//! step     P (S + X) + H             or   m pp (S + X) + m H,   plus the host's time for each sequence
+//! prompts  (m + pp - 1)(S + X) + m H            or   m pp (S + X) + m H
+//! step     max(pp (S + X) + H, m (S + X + H))   or   m pp (S + X) + m H,   plus the host's time for each sequence
 //! wave     request + prompts + (generated - 1) x mean step
 //! ```
 //!
@@ -39,7 +39,7 @@ use crate::model::energy::Energy;
 use crate::model::objective::Worth;
 use crate::system::serving::CacheLayout;
 use crate::units::Bytes;
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{Head, LanguageModel};
 use serde::Serialize;
 use std::fmt;
 
@@ -295,12 +295,22 @@ impl Batch<'_> {
         let count = n.div_ceil(micro) as f64;
         let each = n as f64 / count;
         // So many times what rows and sequences take.
-        let through = |times: f64, (rows, chosen): (f64, f64), pass: Pass, overlapped: f64| -> Spent {
+        let through = |times: f64, (rows, chosen): (f64, f64), pass: Pass| -> Spent {
             let (stage, hand_over, head) = (steps.stage(rows, pass), steps.hand_over(rows), steps.head(chosen));
             let [stage, hand_over, head] = [stage, hand_over, head].map(|spent| spent.times(times));
             let on = stage.seconds.plus(&hand_over.seconds);
             let seconds = if serving.overlapped_stages {
-                on.times(overlapped).plus(&head.seconds)
+                // Until the last stage is free of the last one.
+                let by_last = on.plus(&head.seconds).times(count);
+                let ahead = on.times(pp - 1.0);
+                match pass {
+                    Pass::Prompt => ahead.plus(&by_last),
+                    // From one token of a microbatch to its next: its way, or the others' on the last stage.
+                    Pass::Token { .. } => {
+                        let way = on.times(pp).plus(&head.seconds);
+                        if way.total() < by_last.total() { by_last } else { way }
+                    }
+                }
             } else {
                 on.times(count * pp).plus(&head.seconds.times(count))
             };
@@ -314,18 +324,21 @@ impl Batch<'_> {
         let step = |seen: f64| {
             let pass = Pass::Token { context: seen * real, cached: self.cached(seen) * real };
             let host = Seconds { host: serving.step.0 + n as f64 * serving.step_sequence.0, ..Seconds::default() };
-            let spent = through(1.0, (rows, rows), pass, count.max(pp));
+            let spent = through(1.0, (rows, rows), pass);
             Spent { seconds: spent.seconds.plus(&host), ..spent }
         };
         let (mean, last) = self.seen();
+        // What the software takes until a first token; a model that scores no next words has none.
         let peers = (steps.layout.tp.max(1) - 1) as f64;
-        let host = Seconds { host: serving.request.0 + peers * serving.request_peer.0, ..Seconds::default() };
+        let asked =
+            if steps.model.head == Head::Vocabulary { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
+        let host = Seconds { host: asked, ..Seconds::default() };
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;
         let waited = 1.0 + serving.replica_wait.0 * others;
         // A microbatch is one pass of all its prompts, or a pass for each.
         let (passes, read) = if serving.prompts_alone { (each, 1.0) } else { (1.0, each) };
-        let prompts = through(passes, (read * self.prompt as f64, read), Pass::Prompt, count + pp - 1.0);
+        let prompts = through(passes, (read * self.prompt as f64, read), Pass::Prompt);
         let mean = step(mean);
         Wave {
             prompt: prompts.seconds.times(waited).plus(&host),

@@ -31,6 +31,7 @@ impl Kernels<'_> {
             kernel.flop *= crossing;
             kernel.bytes *= crossing;
             kernel.seconds *= crossing;
+            kernel.arithmetic *= crossing;
         }
     }
 }
