@@ -351,7 +351,10 @@ impl<'a> Served<'a> {
             return (here, rows * ep);
         }
         let missed = (1.0 - (per_token / experts).min(1.0)).powf((rows * ep).max(1.0));
-        let reached = (here - here * missed).clamp(here.min(1.0), here);
+        let reached = here - here * missed;
+        // Whole where that is what it is but for rounding, as one token's experts are.
+        let whole = reached.round();
+        let reached = if (reached - whole).abs() < 1e-9 * reached { whole } else { reached }.clamp(here.min(1.0), here);
         (reached, rows * per_token / reached.max(f64::MIN_POSITIVE))
     }
 

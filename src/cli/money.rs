@@ -28,6 +28,8 @@ pub struct Account {
     batch: u64,
     tokens_per_sample: Option<u64>,
     j_per_sample: f64,
+    /// `token` or `generated token`.
+    token: &'static str,
     j_per_token: Option<f64>,
     tokens_per_s: Option<f64>,
 }
@@ -48,6 +50,7 @@ impl Account {
             batch: plan.workload.global_batch,
             tokens_per_sample: plan.workload.tokens_per_sample,
             j_per_sample: f.j_per_sample(&plan.workload),
+            token: "token",
             j_per_token: f.j_per_token(&plan.workload),
             tokens_per_s: f.tokens_per_s(&plan.workload),
         }
@@ -67,6 +70,7 @@ impl Account {
             batch: model.global_batch,
             tokens_per_sample: Some(model.seq),
             j_per_sample: prediction.j_per_sample(),
+            token: "token",
             j_per_token: Some(prediction.j_per_token()),
             tokens_per_s: Some(prediction.tokens_per_s),
         }
@@ -87,6 +91,7 @@ impl Account {
             batch: prediction.batch,
             tokens_per_sample: None,
             j_per_sample: prediction.energy.total() / prediction.batch as f64,
+            token: if prediction.generated_per_s > 0.0 { "generated token" } else { "token" },
             j_per_token: Some(prediction.energy.total() / tokens),
             tokens_per_s: Some(tokens / prediction.latency_s),
         }
@@ -140,9 +145,10 @@ pub fn table(f: &Account) -> String {
         ]);
     }
     align(&mut money, &[1, 2, 3, 4, 5]);
+    let token = f.token;
     let by_token = match (f.tokens_per_s, f.j_per_token) {
         (Some(tokens), Some(joules)) => format!(
-            "; by token {} J, {} tokens/s, {} tokens/s/$, {} tokens/s/W",
+            "; by {token} {} J, {} {token}s/s, {} {token}s/s/$, {} {token}s/s/W",
             significant(joules),
             significant(tokens),
             stated(tokens / f.cost.known()),
@@ -152,7 +158,7 @@ pub fn table(f: &Account) -> String {
     };
     if f.power.stated().is_none() {
         let tokens = f.tokens_per_s.map(|tokens| {
-            format!("; {} tokens/s, {} tokens/s/$", significant(tokens), stated(tokens / f.cost.known()))
+            format!("; {} {token}s/s, {} {token}s/s/$", significant(tokens), stated(tokens / f.cost.known()))
         });
         return format!("{money}\n(energy not stated: the chips state no power{})\n", tokens.unwrap_or_default());
     }
@@ -210,6 +216,12 @@ pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized)
 /// Energy, and figures by sample and by token.
 pub fn energy_json(f: &Account) -> Value {
     let tokens = f.tokens_per_s;
+    // A batch that generates counts the tokens that it generates, and says so in every key.
+    let (by, rate) = match f.token {
+        "token" => ("j_per_token", "tokens_per_s"),
+        _ => ("j_per_generated_token", "generated_per_s"),
+    };
+    let (by_dollar, by_watt) = (format!("{rate}_per_usd"), format!("{rate}_per_w"));
     json!({
         "energy_j": f.joules(f.energy.total()),
         "parts_j": f.energy.parts(),
@@ -217,10 +229,10 @@ pub fn energy_json(f: &Account) -> Value {
         "used_j": f.energy.used,
         "mean_power_w": f.joules(f.energy.total() / f.seconds),
         "j_per_sample": f.joules(f.j_per_sample),
-        "j_per_token": f.j_per_token.map(|j| f.joules(j)),
-        "tokens_per_s": tokens,
-        "tokens_per_s_per_usd": tokens.map(|t| t / f.cost.known()),
-        "tokens_per_s_per_w": tokens.map(|t| t / f.power.known()),
+        by: f.j_per_token.map(|j| f.joules(j)),
+        rate: tokens,
+        by_dollar: tokens.map(|t| t / f.cost.known()),
+        by_watt: tokens.map(|t| t / f.power.known()),
     })
 }
 

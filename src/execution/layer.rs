@@ -25,7 +25,7 @@ use super::mapping::{Branch, Core, LayerMapping, Sharding};
 use crate::model::attention_kernel::{Cost, FusedAttentionWork};
 use crate::model::kernel_time::Product;
 use crate::model::ranks::Parallelism;
-use crate::workload::language::{AttentionCount, Head, LanguageModel, Position};
+use crate::workload::language::{AttentionCount, Head, LanguageModel, MASKED, Position};
 
 /// Which part of a step a kernel belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -104,9 +104,6 @@ pub struct Kernels<'a> {
     mapping: LayerMapping,
     list: Vec<KernelTime>,
 }
-
-/// Share of the tokens whose words a masked language model predicts (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
-const MASKED: f64 = 0.15;
 
 /// Vector kernels that re-order queries, keys, values and the core's output, of those that a stack launches each way.
 const REORDERING: f64 = 4.0;

@@ -231,6 +231,8 @@ fn layer_time(
     let [core_arithmetic, product_arithmetic, backward_arithmetic] = s.arithmetic;
     let arithmetic = core_arithmetic + product_arithmetic;
     let (again, again_comm, [again_flop, again_arithmetic], again_bytes, again_host) = match recompute {
+        // Where nothing is computed backward, nothing is needed again.
+        _ if s.backward() == 0.0 => (0.0, none, [0.0; 2], 0.0, 0.0),
         Recompute::None => (0.0, none, [0.0; 2], 0.0, 0.0),
         Recompute::Selective => {
             let (core, products) = (s.forward_attention, s.forward_products);

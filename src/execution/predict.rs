@@ -11,7 +11,7 @@ use super::spec::{Execution, Offload, Recompute, Zero};
 use crate::deadline::Deadline;
 use crate::model::energy::Energy;
 use crate::plan::Plan;
-use crate::workload::language::{FlopCount, LanguageModel, ModelPass};
+use crate::workload::language::{LanguageModel, ModelPass};
 use serde::Serialize;
 use std::sync::Arc;
 
@@ -30,12 +30,11 @@ pub struct Prediction {
     pub memory: Memory,
     /// Joules of an iteration, all chips.
     pub energy: Energy,
-    /// The model's own FLOP of an iteration, all chips: products with weights and the unmasked part of attention, forward once and backward twice, nothing
-    /// computed again.
+    /// The model's own FLOP of an iteration, all chips ([`LanguageModel::needed_flop_per_sample`]): products with weights and the unmasked part of attention,
+    /// forward, and backward what is trained asks for, nothing computed again.
     #[serde(skip)]
     pub model_flop: f64,
-    /// Share of the chips' peak that the model's own FLOP make: products with weights and the unmasked part of attention, forward once
-    /// and backward twice, nothing computed again.
+    /// Share of the chips' peak that the model's own FLOP make.
     pub model_flop_utilization: f64,
     /// Share of the chips' peak that all executed FLOP of products make.
     pub hardware_flop_utilization: f64,
@@ -250,7 +249,7 @@ pub fn of_blocks(machine: &Machine, model: &LanguageModel, e: &Execution, block:
     let memory = memory::memory(machine, &pipeline, e);
     let chips = e.chips();
     let samples_per_s = model.global_batch as f64 / time.total;
-    let model_flop = model.training_flop_per_sample(model.seq, FlopCount::MaskedProducts) * model.global_batch as f64;
+    let model_flop = model.needed_flop_per_sample() * model.global_batch as f64;
     // Of all chips: every layer and end once a microbatch on tp x cp chips, in dp replicas.
     let layers = model.dense_layers() as f64 * block.plain.flop + model.expert_layers() as f64 * block.experts.flop;
     let replicas = (e.tp * e.cp * e.dp) as f64;

@@ -102,13 +102,13 @@ pub struct PlanFile {
 }
 
 /// What a file with decisions is about.
-pub struct Subjects {
+pub struct Subjects<W> {
     /// The tree of the workload, its references resolved.
     pub workload_node: Node,
     /// The tree of the system.
     pub system_node: Node,
     /// The workload.
-    pub workload: Workload,
+    pub workload: W,
     /// The system.
     pub system: System,
 }
@@ -155,30 +155,34 @@ pub struct Whole<F> {
 
 impl<F> Whole<F> {
     /// Of a file and what it is about.
-    pub fn of(file: F, about: Subjects) -> Self {
+    pub fn of<W>(file: F, about: Subjects<W>) -> Self {
         Self { file, workload: about.workload_node, tree: about.system_node, system: about.system }
     }
 }
 
-/// [`subjects`] of a file in which nothing else can be wrong but `problems`.
+/// [`subjects`] of a file in which nothing else can be wrong but `problems`, and which needs no graph of the workload: some have none.
 ///
 /// # Errors
 /// All [`Problems`] of the file, its workload and its system.
-pub fn all_subjects(parts: [Option<&Node>; 2], mut problems: Vec<Problem>) -> Result<Subjects, Problems> {
-    subjects(parts, &mut problems).ok_or_else(|| {
+pub fn all_subjects(parts: [Option<&Node>; 2], mut problems: Vec<Problem>) -> Result<Subjects<WorkloadSpec>, Problems> {
+    subjects(parts, Reader::read, &mut problems).ok_or_else(|| {
         problems.sort_by_key(|p| p.origin.line);
         Problems(problems)
     })
 }
 
 /// The workload and the system that stand in a file, where they do; what is wrong with them joins the problems.
-pub fn subjects([workload, system]: [Option<&Node>; 2], problems: &mut Vec<Problem>) -> Option<Subjects> {
+pub fn subjects<W>(
+    [workload, system]: [Option<&Node>; 2],
+    build: impl Fn(&Node) -> Result<W, Problems>,
+    problems: &mut Vec<Problem>,
+) -> Option<Subjects<W>> {
     let mut tree = |node: Option<&Node>, field: &str| {
         crate::spec::Loader.expand(node?, field).map_err(|problem| problems.push(problem)).ok()
     };
     let (workload_node, system_node) = (tree(workload, "workload"), tree(system, "system"));
     let mut keep = |mut wrong: Problems| problems.append(&mut wrong.0);
-    let workload = workload_node.as_ref().and_then(|node| WorkloadSpec::build(node).map_err(&mut keep).ok());
+    let workload = workload_node.as_ref().and_then(|node| build(node).map_err(&mut keep).ok());
     let system = system_node.as_ref().and_then(|node| System::build(node).map_err(&mut keep).ok());
     Some(Subjects { workload_node: workload_node?, system_node: system_node?, workload: workload?, system: system? })
 }
@@ -198,7 +202,7 @@ pub fn read(node: &Node) -> Result<PlanFile, Problems> {
             message: format!("this version reads plans of format 1, found {}", spec.flowspace_plan),
         });
     }
-    let read = subjects([Some(&spec.workload), Some(&spec.system)], &mut problems);
+    let read = subjects([Some(&spec.workload), Some(&spec.system)], WorkloadSpec::build, &mut problems);
     let Some(Subjects { workload_node, system_node, workload, system }) = read else {
         return Err(Problems(problems));
     };

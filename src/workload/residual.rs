@@ -281,12 +281,12 @@ impl Net {
                 }
                 Done::Norm(x, out) => {
                     let Some(gradient) = self.gradient(&given, out) else { continue };
-                    let made = self.undone(x, &[gradient, x], 1.0);
+                    let made = self.undone((x, out), &[gradient, x], 1.0);
                     given.push((x.tensor, made));
                 }
                 Done::Rectifier(x, out) => {
                     let Some(gradient) = self.gradient(&given, out) else { continue };
-                    let made = self.undone(x, &[gradient, out], 0.0);
+                    let made = self.undone((x, out), &[gradient, out], 0.0);
                     given.push((x.tensor, made));
                 }
                 Done::Pool(x, out) => {
@@ -317,9 +317,9 @@ impl Net {
         Some(self.out(k, &name, of.channels, of.edge))
     }
 
-    /// The gradient of what an elementwise kernel read; `again` of its reads are made twice.
-    fn undone(&mut self, x: Image, reads: &[Image], again: f64) -> Image {
-        let name = format!("{}_bwd", self.name(x));
+    /// The gradient of what an elementwise kernel that made `out` read; `again` of its reads are made twice.
+    fn undone(&mut self, (x, out): (Image, Image), reads: &[Image], again: f64) -> Image {
+        let name = format!("{}_bwd", self.name(out));
         let k = self.vector(&name, Phase::BackwardInput, x, reads);
         self.b.kernels[k].extra_dram_bytes = again * reads.iter().map(|read| self.bytes(*read)).sum::<f64>();
         self.out(k, &name, x.channels, x.edge)
@@ -380,6 +380,15 @@ mod tests {
     }
 
     /// Every product three times, less the gradient of the images.
+    /// A plan names kernels and tensors: no two have one name.
+    #[test]
+    fn names_are_of_one() {
+        let w = resnet50(Pass::Training).build().checked().unwrap();
+        let kernels: std::collections::BTreeSet<&str> = w.kernels.iter().map(|k| k.name.as_str()).collect();
+        let tensors: std::collections::BTreeSet<&str> = w.tensors.iter().map(|t| t.name.as_str()).collect();
+        assert_eq!((kernels.len(), tensors.len()), (w.kernels.len(), w.tensors.len()));
+    }
+
     #[test]
     fn training_has_three_times_the_products() {
         let flop = |pass| {

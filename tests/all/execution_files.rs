@@ -33,9 +33,13 @@ fn what_is_found_follows_from_its_file() {
     scratch.write("dense.yaml", DENSE);
     scratch.write("experts.yaml", EXPERTS);
     let (gpus, ring, full) = (system("h100-dgx-8"), system("sn10-8-torus-2d"), system("sn40l-16-fully-connected"));
-    let cases: [(&str, &str, &[&str], &str); 12] = [
+    // What no graph describes.
+    scratch.write("adapted.yaml", &DENSE.replace("name: dense", "name: adapted, adapters: 16"));
+    let cases: [(&str, &str, &[&str], &str); 14] = [
         ("dense", &gpus, &[], "execution"),
         ("dense", &gpus, &["--software", "free"], "layer"),
+        ("adapted", &gpus, &[], "execution"),
+        ("adapted", &gpus, &["--software", "free"], "layer"),
         ("dense", &gpus, &["--software", "free", "--tp", "4", "--recompute", "selective"], "layer"),
         ("dense", &gpus, &["--software", "free", "--pp", "2", "--zero", "1"], "layer"),
         ("experts", &gpus, &["--software", "free", "--ep", "4"], "expert_layer"),

@@ -7,6 +7,9 @@ const MODEL: &str = "{kind: language_model, name: dense, source: test, layers: 4
      vocab: 2048, seq: 512, pass: inference, generated: 64, global_batch: 48, types: {weights: bf16, activations: bf16}}";
 const EXPERTS: &str = "{kind: language_model, name: experts, source: test, layers: 4, hidden: 1024, heads: 8, vocab: 2048, seq: 512, \
      pass: inference, generated: 64, global_batch: 48, types: {weights: bf16, activations: bf16}, experts: {count: 8, top_k: 2, ffn: 1024}}";
+/// Of one token 60 (1 - (1 - 4 / 60)) experts are four, whatever the last digit.
+const SIXTY: &str = "{kind: language_model, name: sixty, source: test, layers: 24, hidden: 2048, heads: 16, gated: true, vocab: 2048, seq: 512, \
+     pass: inference, generated: 64, global_batch: 1, types: {weights: bf16, activations: bf16}, experts: {count: 60, top_k: 4, ffn: 1408}}";
 
 fn system(name: &str) -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("systems/{name}.yaml")).display().to_string()
@@ -23,13 +26,16 @@ fn what_is_found_follows_from_its_file() {
     let scratch = Scratch::new("serving_files");
     scratch.write("dense.yaml", MODEL);
     scratch.write("experts.yaml", EXPERTS);
-    let cases: [(&str, &str, &[&str]); 6] = [
+    scratch.write("sixty.yaml", SIXTY);
+    let cases: [(&str, &str, &[&str]); 8] = [
         ("dense", "h100-dgx-8", &[]),
         ("dense", "h100-dgx-8", &["--tp", "4", "--pp", "2"]),
         ("dense", "h100-dgx-8", &["--batch", "7", "--goal", "latency"]),
         ("dense", "sn40l-8", &["--tp", "2"]),
         ("experts", "h100-dgx-8", &["--ep", "4"]),
         ("experts", "sn40l-8", &["--batch", "1,16", "--dp", "8"]),
+        ("sixty", "sn40l-8", &["--batch", "1,2,8", "--tp", "1"]),
+        ("sixty", "h100-dgx-8", &["--batch", "1,2,8", "--tp", "1"]),
     ];
     for (model, system_name, more) in cases {
         let (model, system) = (format!("{model}.yaml"), system(system_name));

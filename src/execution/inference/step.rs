@@ -240,6 +240,8 @@ impl<'a> Steps<'a> {
             return (here, tokens);
         }
         let reached = here * (1.0 - (1.0 - (top_k / count).min(1.0)).powf(tokens.max(1.0)));
+        // A whole number is one, whatever the last digit: tiles are rounded up.
+        let reached = if (reached - reached.round()).abs() < 1e-9 * reached { reached.round() } else { reached };
         let reached = reached.clamp(1.0_f64.min(here), here);
         (reached, tokens * top_k / ep / reached.max(f64::MIN_POSITIVE))
     }

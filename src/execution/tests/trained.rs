@@ -1,6 +1,7 @@
 //! What of a model is trained, and what sending tokens to experts moves.
 
 use super::*;
+use crate::workload::language::Head;
 
 /// Adapters: no products for gradients of weights, nothing reduced, nothing but the weights held; what is read and written beside products comes on top.
 #[test]
@@ -35,6 +36,38 @@ fn a_head_alone_asks_for_no_gradients() {
     close(pass(&few), pass(&all), 1e-12);
     assert_eq!((few.blocks.plain.backward_pass, few.memory.device.gradients), (0.0, 0.0));
     assert!(few.memory.device.activations < 0.1 * all.memory.device.activations);
+}
+
+/// What is needed is no more than what is computed where nothing is computed again, and of layers of products alone just that: all trained, with adapters, a
+/// head trained alone, and a head that scores the masked words.
+#[test]
+fn needed_flop_are_those_that_run() {
+    let m = machine(&Parts::default());
+    let whole = gpt(6, 1024, 8, 512, 24);
+    let e = execution(1, 1, 4, 1);
+    for model in [
+        whole.clone(),
+        LanguageModel { adapters: Some(16), ..whole.clone() },
+        LanguageModel { head_alone: true, ..whole.clone() },
+        LanguageModel { head: Head::MaskedTokens, causal: false, ..whole.clone() },
+    ] {
+        let p = predict_any(&m, &model, &e).unwrap();
+        let (needed, run) = (p.model_flop_utilization, p.hardware_flop_utilization);
+        // Scores that a mask leaves out are computed, or not, as the core does.
+        let masked = model.attention_flop_per_token(256.0) * 512.0 / model.needed_flop_per_sample();
+        assert!(needed <= run * (1.0 + 1e-9) && needed >= run * (1.0 - 4.0 * masked), "{needed} {run} {masked}");
+    }
+    // By hand: a sample of 512 tokens, 6 layers of 12 h^2 weights, 2 x 2 x 256.5 x 1024 FLOP of attention a token, and the head.
+    let (weights, seen) = (6.0 * 12.0 * 1024.0 * 1024.0, (1.0 + 512.0) / 2.0);
+    let attention = 6.0 * 4.0 * seen * 1024.0;
+    let head = 2.0 * 1024.0 * whole.vocab.unwrap() as f64;
+    close(whole.needed_flop_per_sample(), 3.0 * 512.0 * (2.0 * weights + attention + head), 1e-12);
+    let frozen = LanguageModel { adapters: Some(16), ..whole.clone() };
+    close(frozen.needed_flop_per_sample(), 512.0 * (2.0 * (2.0 * weights + head) + 3.0 * attention), 1e-12);
+    // Recomputation of what is not computed backward is none.
+    let alone = LanguageModel { head_alone: true, ..whole };
+    let again = Execution { recompute: Recompute::Full, ..e.clone() };
+    assert_eq!(predict_any(&m, &alone, &again).unwrap().time.total, predict_any(&m, &alone, &e).unwrap().time.total);
 }
 
 /// What is moved for a token that is sent to an expert comes on top of its channels, for a chip's own tokens alone.

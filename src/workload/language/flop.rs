@@ -39,6 +39,9 @@ pub enum FlopCount {
     UngatedProducts,
 }
 
+/// Share of the tokens whose words a masked language model predicts (Devlin et al. 2018, arXiv 1810.04805, section 3.1).
+pub const MASKED: f64 = 0.15;
+
 impl LanguageModel {
     /// Mean number of tokens that one of `seq` tokens sees, over all layers.
     pub fn mean_attended(&self, seq: u64, count: AttentionCount) -> f64 {
@@ -100,6 +103,22 @@ impl LanguageModel {
             + self.attention_flop_per_token(seen)
             + self.widening_flop_per_token()
             + self.head_flop_per_sample(1)
+    }
+
+    /// FLOP that an iteration needs for one sample, nothing computed again: of what the mask leaves three times the forward pass, where all weights are
+    /// trained. Frozen weights have no gradients: with adapters (whose own products are left out) products are needed twice and attention three times; before a
+    /// head that is trained alone nothing is needed backward. A masked language model scores the tokens that it predicts ([`MASKED`]).
+    pub fn needed_flop_per_sample(&self) -> f64 {
+        let seq = self.seq;
+        let unscored =
+            if self.head == Head::MaskedTokens { (1.0 - MASKED) * self.head_flop_per_sample(seq) } else { 0.0 };
+        let forward = self.forward_flop_per_sample(seq, AttentionCount::Masked) - unscored;
+        let attended = self.mean_attended(seq, AttentionCount::Masked);
+        match (self.head_alone, self.adapters.is_some()) {
+            (true, _) => forward,
+            (_, true) => 2.0 * forward + self.attention_flop_per_token(attended) * seq as f64,
+            _ => 3.0 * forward,
+        }
     }
 
     /// FLOP of training one sample of `seq` tokens as `count` counts them.
