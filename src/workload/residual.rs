@@ -379,7 +379,6 @@ mod tests {
         assert_eq!(w.kernels.iter().filter(|k| k.name.ends_with("_norm")).count(), 53);
     }
 
-    /// Every product three times, less the gradient of the images.
     /// A plan names kernels and tensors: no two have one name.
     #[test]
     fn names_are_of_one() {
@@ -389,6 +388,7 @@ mod tests {
         assert_eq!((kernels.len(), tensors.len()), (w.kernels.len(), w.tensors.len()));
     }
 
+    /// Every product three times, less the gradient of the images.
     #[test]
     fn training_has_three_times_the_products() {
         let flop = |pass| {
