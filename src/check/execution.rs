@@ -205,8 +205,10 @@ struct Derived<'a> {
     state: StateBytes,
     /// Bytes of a gradient in a reduction.
     reduced: f64,
-    /// Whether adapters alone are trained.
-    frozen: bool,
+    /// Weights of the head that are trained where those before it are not.
+    trained_head: Option<f64>,
+    /// Messages between neighbouring stages for one microbatch.
+    hand_overs: f64,
     microbatches: f64,
     replicas: f64,
 }
@@ -225,11 +227,7 @@ impl<'a> Derived<'a> {
             Stage { plain: (n - experts) as f64, experts: experts as f64, first: i == 0, last: i + 1 == pp }
         };
         let stages = counts.iter().enumerate().map(stage).collect();
-        let frozen = model.frozen();
-        let state = match frozen {
-            true => StateBytes::inference(&model.types),
-            false => StateBytes::training(&model.types),
-        };
+        let state = StateBytes::training(&model.types);
         let reduced = machine.stack.gradient_reduction.map_or(state.gradients, |b| b.0);
         Self {
             machine,
@@ -238,8 +236,9 @@ impl<'a> Derived<'a> {
             stages,
             weights: ChipWeights::of(model, e.tp, e.ep, e.pp),
             links: IterationLinks::of(machine, e.tp, e.cp, e.ep, e.dp, e.pp),
-            reduced: if frozen { 0.0 } else { reduced },
-            frozen,
+            reduced,
+            trained_head: model.trained_of_frozen().map(|weights| weights / e.tp as f64),
+            hand_overs: if model.head_alone { 1.0 } else { 2.0 },
             state,
             microbatches: (model.global_batch / (e.dp * e.micro_batch)) as f64,
             replicas: (e.dp * e.cp) as f64,
@@ -253,9 +252,22 @@ impl<'a> Derived<'a> {
         (s.plain * w.plain + s.experts * w.routed + ends, s.experts * w.experts)
     }
 
-    /// Seconds to gather, or to scatter, so many bytes for each weight of a stage.
-    fn exchange(&self, s: &Stage, bytes: f64) -> f64 {
-        let (dense, experts) = self.held(s);
+    /// Of those, what has gradients.
+    fn trained(&self, s: &Stage) -> (f64, f64) {
+        match self.trained_head {
+            None => self.held(s),
+            Some(head) if s.last => (head, 0.0),
+            Some(_) => (0.0, 0.0),
+        }
+    }
+
+    /// Whether the head alone is trained.
+    fn alone(&self) -> bool {
+        self.hand_overs < 2.0
+    }
+
+    /// Seconds to gather, or to scatter, so many bytes for each of some weights outside experts and in them.
+    fn exchange(&self, (dense, experts): (f64, f64), bytes: f64) -> f64 {
         self.links.replicas.at(dense * bytes) + self.links.expert_replicas.at(experts * bytes)
     }
 
@@ -263,7 +275,7 @@ impl<'a> Derived<'a> {
         if self.e.pp == 1 {
             return 0.0;
         }
-        2.0 * self.links.next.at(self.blocks.hand_over) + self.machine.stack.host_hand_over.0
+        self.hand_overs * self.links.next.at(self.blocks.hand_over) + self.machine.stack.host_hand_over.0
     }
 
     /// What of a hand-over a stage waits for: where pieces hide them, what one piece's passes leave.
@@ -292,9 +304,15 @@ impl<'a> Derived<'a> {
         let n = s.plain + s.experts;
         let mut seconds = forward + backward;
         if e.zero >= Zero::Gradients {
-            let gather = if e.zero == Zero::Weights { self.exchange(s, self.state.weights) } else { 0.0 };
-            let scatter = self.exchange(s, self.reduced);
-            seconds += self.waited(gather, n, forward) + self.waited(gather + scatter, n, backward);
+            let gather = if e.zero == Zero::Weights { self.exchange(self.held(s), self.state.weights) } else { 0.0 };
+            let scatter = self.exchange(self.trained(s), self.reduced);
+            // Behind a head that is trained alone no layer is gathered again.
+            let (again, pieces) = match (self.alone(), e.zero == Zero::Weights) {
+                (true, true) => (self.exchange(self.trained(s), self.state.weights), 1.0),
+                (true, false) => (0.0, 1.0),
+                (false, _) => (gather, n),
+            };
+            seconds += self.waited(gather, n, forward) + self.waited(again + scatter, pieces, backward);
         }
         let mut moved = 0.0;
         if matches!(e.offload, Offload::Activations | Offload::All) {
@@ -332,14 +350,15 @@ impl<'a> Derived<'a> {
         };
         let (mut reduction, mut step) = (0.0f64, 0.0f64);
         for ((s, backward), own) in self.stages.iter().zip(&backward).zip(&times) {
-            let weights = if self.frozen { 0.0 } else { self.state.weights };
+            let (dense, experts) = self.trained(s);
+            let (gradients, weights) = [self.reduced, self.state.weights].map(|bytes| self.exchange((dense, experts), bytes)).into();
             let (back, forth) = match e.zero {
-                Zero::Off => (2.0 * self.exchange(s, self.reduced), 0.0),
-                Zero::Optimizer => (self.exchange(s, self.reduced), self.exchange(s, weights)),
-                Zero::Gradients => (0.0, self.exchange(s, weights)),
+                Zero::Off => (2.0 * gradients, 0.0),
+                Zero::Optimizer => (gradients, weights),
+                Zero::Gradients => (0.0, weights),
                 Zero::Weights => (0.0, 0.0),
             };
-            let layers = s.plain + s.experts;
+            let layers = if self.alone() { 1.0 } else { s.plain + s.experts };
             let forward = s.sum(self.blocks, |p| p.forward_pass);
             let waited = match e.schedule {
                 // A group of microbatches on its way through all chunks, at the pace of the slowest stage.
@@ -353,13 +372,11 @@ impl<'a> Derived<'a> {
                 _ => self.waited(back, layers, *backward) + self.waited(forth, layers, forward),
             };
             reduction = reduction.max(waited);
-            let (dense, experts) = self.held(s);
             let own = match e.zero {
                 Zero::Off => dense + experts,
                 _ => dense / self.replicas + experts * e.ep as f64 / self.replicas,
             };
-            let traffic = if self.frozen { 0.0 } else { stack.optimizer_traffic.0 };
-            let mut seconds = own * traffic / self.machine.kernels.bandwidth();
+            let mut seconds = own * stack.optimizer_traffic.0 / self.machine.kernels.bandwidth();
             if let (Some((way, _)), true) = (self.machine.second_tier, self.sends_states()) {
                 seconds = seconds.max(2.0 * own * self.state.optimizer / way);
             }
@@ -382,28 +399,31 @@ impl<'a> Derived<'a> {
         };
         let byte_j = of_memory(memory);
         let second_j = system.offload.as_ref().map_or(0.0, |memory| of_memory(&memory.0));
-        let traffic = if self.frozen { 0.0 } else { self.machine.stack.optimizer_traffic.0 };
+        let traffic = self.machine.stack.optimizer_traffic.0;
         let mut out = [0.0; 3];
         for (i, s) in self.stages.iter().enumerate() {
             let busy = match chip.energy_per_flop {
                 Some(stated) => s.sum(self.blocks, |p| p.flop) * stated.0,
                 None => s.sum(self.blocks, |p| p.arithmetic) * (1.0 - chip.idle_share.0) * round(chip.power.0),
             };
-            let (dense, experts) = self.held(s);
+            let (held, held_experts) = self.held(s);
+            let (dense, experts) = self.trained(s);
             let sent = |bytes: f64| {
                 self.links.replicas.byte_j * dense * bytes + self.links.expert_replicas.byte_j * experts * bytes
             };
-            let weights = if self.frozen { 0.0 } else { self.state.weights };
+            let weights = self.state.weights;
+            let whole = self.links.replicas.byte_j * held + self.links.expert_replicas.byte_j * held_experts;
+            let gathered = weights * whole + if self.alone() { sent(weights) } else { weights * whole };
             let between_replicas = match e.zero {
                 Zero::Off => 2.0 * sent(self.reduced),
                 Zero::Optimizer => sent(self.reduced + weights),
                 Zero::Gradients => m * sent(self.reduced) + sent(weights),
-                Zero::Weights => m * sent(self.reduced + 2.0 * self.state.weights),
+                Zero::Weights => m * (sent(self.reduced) + gathered),
             };
             // Each chunk but the first is handed its input, and each but the last its output's gradient.
             let first = if i == 0 { e.chunks - 1 } else { e.chunks } as f64;
             let last = if i + 1 == self.stages.len() { e.chunks - 1 } else { e.chunks } as f64;
-            let handed = (first + last) * self.blocks.hand_over * self.links.next.byte_j;
+            let handed = self.hand_overs / 2.0 * (first + last) * self.blocks.hand_over * self.links.next.byte_j;
             let tied = if e.pp > 1 && (s.first || s.last) {
                 self.links.ends.byte_j * self.weights.tied * self.reduced
             } else {
@@ -417,7 +437,7 @@ impl<'a> Derived<'a> {
                 moved += 2.0 * m * (s.plain * self.blocks.plain.kept + s.experts * self.blocks.experts.kept);
             }
             if matches!(e.offload, Offload::Weights | Offload::All) {
-                let whole = 2.0 * (dense + experts) * self.state.weights;
+                let whole = 2.0 * (held + held_experts) * self.state.weights;
                 moved += m * if e.zero == Zero::Weights { whole / self.replicas } else { whole };
             }
             if self.sends_states() {
@@ -439,8 +459,7 @@ impl<'a> Derived<'a> {
     /// Bytes of a stage on the chip and in the second tier.
     fn bytes(&self, i: usize) -> (f64, f64) {
         let (e, s, b) = (self.e, &self.stages[i], self.blocks);
-        let (dense, experts) = self.held(s);
-        let part = |from: Zero, bytes: f64| match e.zero >= from {
+        let part = |from: Zero, (dense, experts): (f64, f64), bytes: f64| match e.zero >= from {
             true => bytes * (dense / self.replicas + experts * e.ep as f64 / self.replicas),
             false => bytes * (dense + experts),
         };
@@ -463,10 +482,14 @@ impl<'a> Derived<'a> {
         if e.zero == Zero::Weights && self.replicas > 1.0 {
             let ends = [(s.first, self.weights.embedding), (s.last, self.weights.head)];
             let end = ends.into_iter().filter(|(there, _)| *there).map(|(_, n)| n).fold(0.0, f64::max);
-            buffers += layer + end * self.state.weights + self.weights.layer().max(end) * self.reduced;
+            let largest = match self.trained_head {
+                None => self.weights.layer().max(end),
+                Some(_) => self.trained(s).0,
+            };
+            buffers += layer + end * self.state.weights + largest * self.reduced;
         }
         let (mut weights, mut states) =
-            (part(Zero::Weights, self.state.weights), part(Zero::Optimizer, self.state.optimizer));
+            (part(Zero::Weights, self.held(s), self.state.weights), part(Zero::Optimizer, self.trained(s), self.state.optimizer));
         let mut away = 0.0;
         if self.sends_states() {
             away += std::mem::take(&mut states);
@@ -481,7 +504,7 @@ impl<'a> Derived<'a> {
             activations = stays;
         }
         let head = if s.last { b.head.kept } else { 0.0 };
-        let mut gradients = part(Zero::Gradients, self.state.gradients);
+        let mut gradients = part(Zero::Gradients, self.trained(s), self.state.gradients);
         let stack = &self.machine.stack;
         if stack.frees_gradients && e.pp == 1 && self.microbatches <= 1.0 {
             // Either what the backward pass begins with or what it ends with.

@@ -19,7 +19,7 @@ use crate::system::kernels::{Burst, Kernels, Tile};
 use crate::system::price::{self, ByPart};
 use crate::system::serving::{CacheHeads, CacheLayout, ExpertWork};
 use crate::system::{Serving, System};
-use crate::workload::language::{AttentionCount, DataType, Head, LanguageModel};
+use crate::workload::language::{AttentionCount, DataType, Head, LanguageModel, LayerParameters};
 
 /// What the decisions of serving give.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -305,6 +305,11 @@ impl<'a> Served<'a> {
                 (seen, once * over, once * moved, self.times.bandwidth() * share)
             }
         };
+        // A step of latent attention scores vectors of rank and positions, and adds up such of the rank.
+        let width = match (work, model.latent_attention) {
+            (Work::Token(..), Some(l)) => (l.kv_rank + l.rope_dim + l.kv_rank) as f64,
+            _ => width,
+        };
         let flop = 2.0 * rows * seen * heads * width;
         Call {
             times: 1.0,
@@ -459,8 +464,11 @@ impl<'a> Served<'a> {
     /// The choice of the next word of `n` sequences.
     fn head(&self, n: f64) -> Call {
         let (model, words) = (self.model, self.model.head_outputs() as f64);
+        // BERT's heads begin with a map from the hidden channels to as many.
+        let h = model.hidden as f64;
+        let begins = matches!(model.head, Head::MaskedTokens | Head::Pooler).then(|| self.weight(n, h / self.t, h));
         if words == 0.0 {
-            return Call::default();
+            return begins.map_or_else(Call::default, |call| sum(&[call, Self::waiting(self.start())]));
         }
         let width = model.embedding_width() as f64;
         let scores = self.weight(n, words / self.t, width);
@@ -468,8 +476,9 @@ impl<'a> Served<'a> {
         // Scores are words of 4 bytes, gone over four times.
         let mut list = vec![scores, self.vector(16.0 * n * words), Self::waiting(self.start())];
         if model.embedding_width.is_some() {
-            list.push(self.weight(n, width, model.hidden as f64));
+            list.push(self.weight(n, width, h));
         }
+        list.extend(begins);
         sum(&list)
     }
 
@@ -566,10 +575,15 @@ impl<'a> Served<'a> {
         let perceptron = types.perceptron.map_or(word, DataType::bytes);
         let experts =
             p.expert_layer.expert * (p.expert_layer.experts / self.layout.ep as f64 + p.expert_layer.shared_experts);
-        let dense_layer =
-            (p.dense_layer.total() - p.dense_layer.perceptron) * word + p.dense_layer.perceptron * perceptron;
-        let expert_layer = p.expert_layer.dense() * word + experts * perceptron;
-        let layers = (p.dense_layers * dense_layer + p.expert_layers * expert_layer) / pp as f64 / t;
+        // Keys and values by whole heads; compressed vectors, routers and norms are every chip's.
+        let of_attention = |l: &LayerParameters| {
+            let by_heads = if model.latent_attention.is_some() { 0.0 } else { l.key_value };
+            let divided = l.attention - by_heads - l.compressing;
+            divided / t + by_heads * self.kv / model.kv_heads() as f64 + l.compressing + l.router + l.norms + l.biases / t
+        };
+        let of_dense = of_attention(&p.dense_layer) * word + p.dense_layer.perceptron * perceptron / t;
+        let of_experts = of_attention(&p.expert_layer) * word + experts * perceptron / t;
+        let layers = (p.dense_layers * of_dense + p.expert_layers * of_experts) / pp as f64;
         let divided = if s.whole_embedding && !model.tied_embeddings { 1.0 } else { t };
         let fullest = (0..pp).map(|stage| {
             let (first, last) = (stage == 0, stage + 1 == pp);
@@ -583,14 +597,17 @@ impl<'a> Served<'a> {
         let room = s.reserved(tokens) as f64;
         let windowed = |window: u64| if s.cache == CacheLayout::Compiled { room } else { room.min(window as f64) };
         let kept = model.over_layers(|| room, windowed);
-        let of_layer = n as f64 * kept * self.token_bytes();
+        // What no next word is asked of keeps nothing from layer to layer, and holds all that goes through them together.
+        let encodes = model.head != Head::Vocabulary;
+        let of_layer = if encodes { 0.0 } else { n as f64 * kept * self.token_bytes() };
         let (into, a) = (if model.gated { 2.0 } else { 1.0 }, types.activations.bytes());
         let channels = match model.experts {
             Some(e) => (e.ffn * e.top_k) as f64 + e.shared_width(),
             None => model.ffn() as f64,
         };
         let heads = model.heads as f64 * (model.query_width() + 2 * model.value_width()) as f64;
-        let rows = model.seq.min(s.most_tokens) as f64;
+        let together = if s.prompts_alone { 1 } else { n.div_ceil(pp) };
+        let rows = if encodes { together as f64 * model.seq as f64 } else { model.seq.min(s.most_tokens) as f64 };
         let widest = 2.0 * model.hidden as f64 + (into * channels).max(heads) / t;
         let scores = 4.0 * n.div_ceil(pp) as f64 * model.head_outputs() as f64 / t;
         let software = self.machine.stack.memory_reserve.0 + (t - 1.0) * s.peer_memory.0;

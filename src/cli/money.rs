@@ -12,6 +12,21 @@ use crate::system::price::{self, ByPart};
 use crate::workload::language::LanguageModel;
 use serde_json::{Value, json};
 
+/// A token as it is counted: its word, and the keys of joules by it and of how many come in a second.
+#[derive(Debug, Clone, Copy)]
+struct Token {
+    word: &'static str,
+    by: &'static str,
+    rate: &'static str,
+}
+
+impl Token {
+    const ANY: Self = Self { word: "token", by: "j_per_token", rate: "tokens_per_s" };
+    /// A batch that generates counts the tokens that it generates, and says so in every key.
+    const GENERATED: Self =
+        Self { word: "generated token", by: "j_per_generated_token", rate: "generated_per_s" };
+}
+
 /// What money is counted of: an iteration of a mapped graph, or of an execution; a batch that is served.
 pub struct Account {
     /// `an iteration` or `the batch`.
@@ -28,8 +43,8 @@ pub struct Account {
     batch: u64,
     tokens_per_sample: Option<u64>,
     j_per_sample: f64,
-    /// `token` or `generated token`.
-    token: &'static str,
+    /// What is counted as a token.
+    token: Token,
     j_per_token: Option<f64>,
     tokens_per_s: Option<f64>,
 }
@@ -50,7 +65,7 @@ impl Account {
             batch: plan.workload.global_batch,
             tokens_per_sample: plan.workload.tokens_per_sample,
             j_per_sample: f.j_per_sample(&plan.workload),
-            token: "token",
+            token: Token::ANY,
             j_per_token: f.j_per_token(&plan.workload),
             tokens_per_s: f.tokens_per_s(&plan.workload),
         }
@@ -70,7 +85,7 @@ impl Account {
             batch: model.global_batch,
             tokens_per_sample: Some(model.seq),
             j_per_sample: prediction.j_per_sample(),
-            token: "token",
+            token: Token::ANY,
             j_per_token: Some(prediction.j_per_token()),
             tokens_per_s: Some(prediction.tokens_per_s),
         }
@@ -91,7 +106,7 @@ impl Account {
             batch: prediction.batch,
             tokens_per_sample: None,
             j_per_sample: prediction.energy.total() / prediction.batch as f64,
-            token: if prediction.generated_per_s > 0.0 { "generated token" } else { "token" },
+            token: if prediction.generated_per_s > 0.0 { Token::GENERATED } else { Token::ANY },
             j_per_token: Some(prediction.energy.total() / tokens),
             tokens_per_s: Some(tokens / prediction.latency_s),
         }
@@ -145,7 +160,7 @@ pub fn table(f: &Account) -> String {
         ]);
     }
     align(&mut money, &[1, 2, 3, 4, 5]);
-    let token = f.token;
+    let token = f.token.word;
     let by_token = match (f.tokens_per_s, f.j_per_token) {
         (Some(tokens), Some(joules)) => format!(
             "; by {token} {} J, {} {token}s/s, {} {token}s/s/$, {} {token}s/s/W",
@@ -216,11 +231,7 @@ pub fn running(f: &Account, e: &Economics, (objective, value, bound): Minimized)
 /// Energy, and figures by sample and by token.
 pub fn energy_json(f: &Account) -> Value {
     let tokens = f.tokens_per_s;
-    // A batch that generates counts the tokens that it generates, and says so in every key.
-    let (by, rate) = match f.token {
-        "token" => ("j_per_token", "tokens_per_s"),
-        _ => ("j_per_generated_token", "generated_per_s"),
-    };
+    let Token { by, rate, .. } = f.token;
     let (by_dollar, by_watt) = (format!("{rate}_per_usd"), format!("{rate}_per_w"));
     json!({
         "energy_j": f.joules(f.energy.total()),

@@ -9,7 +9,7 @@ use crate::place::replicas::Point;
 use crate::place::run::{Ask, Placed, front, place};
 use crate::place::solve::Engine;
 use crate::place::spec::{CoresSpec, pins};
-use crate::place::{ActorGraph, Core, Cores, Objective, Solved, file, import, replicas, stability};
+use crate::place::{ActorGraph, Core, Cores, Objective, Solved, file, import, limit, replicas, stability};
 use crate::spec::Loader;
 use crate::units::{Bytes, Seconds};
 use clap::{Args, Subcommand};
@@ -64,7 +64,7 @@ pub struct PlaceArgs {
     /// The cores form a chain of stages: no channel goes back. Left out: a stream of firings, actors anywhere.
     #[arg(long, help_heading = "Search")]
     pub acyclic: bool,
-    /// Largest load over the mean load, with --objective cut.
+    /// Largest load over the mean load, with --objective cut: of unlike cores the mean of all actors on the fastest kind. A load of the largest actor alone is always allowed.
     #[arg(long, value_name = "FACTOR", default_value_t = file::BALANCE, value_parser = balance, help_heading = "Search")]
     pub balance: f64,
     /// Copies of the graph side by side, each with its share of the samples: N, or 1..R for the front of all that divide the samples.
@@ -397,6 +397,19 @@ fn text(one: &ActorGraph, placed: &Placed, cores: &Cores, stable: Option<&stabil
         Seconds(figures.across_s),
         if figures.acyclic { "a chain of stages" } else { "cores wait for each other in a circle" }
     );
+    if let (Objective::Cut, Ok(limit)) = (objective, limit(graph, cores, placed.request.balance)) {
+        let lifted = limit.most > placed.request.balance * limit.mean;
+        let _ = writeln!(
+            out,
+            "a core may be busy for {}: {}",
+            Seconds(limit.most),
+            if lifted {
+                format!("the largest actor, which alone is {:.4} x the mean", limit.most / limit.mean)
+            } else {
+                format!("{} x the mean of all actors on the fastest kind of core", placed.request.balance)
+            }
+        );
+    }
     let _ = writeln!(out, "{:<16} {:>7} {:>12} {:>12} {:>12}", "core", "actors", "firings", "transfers", "memory");
     let mut count = vec![0usize; cores.len()];
     placed.placement.core_of.iter().for_each(|p| count[*p] += 1);

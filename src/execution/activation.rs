@@ -164,17 +164,18 @@ impl LanguageModel {
     pub fn embedding_activation_bytes(&self, seq: u64, samples: u64, policy: &ActivationPolicy) -> f64 {
         let tokens = seq as f64 * samples as f64 / policy.cp.max(1) as f64;
         let t = if policy.sequence_parallel { policy.tp.max(1) as f64 } else { 1.0 };
-        if self.dropout { tokens * self.hidden as f64 / t } else { 0.0 }
+        if self.dropout && !self.head_alone { tokens * self.hidden as f64 / t } else { 0.0 }
     }
 
-    /// Bytes that final norm and head keep for one microbatch: the inputs of both, and scores of 4 bytes for the loss, divided by
-    /// words among the tensor-parallel chips.
+    /// Bytes that final norm and head keep for one microbatch: the inputs of both (of a head that is trained alone its own), and scores of 4 bytes for the loss,
+    /// divided by words among the tensor-parallel chips.
     pub fn head_activation_bytes(&self, seq: u64, samples: u64, policy: &ActivationPolicy) -> f64 {
         let tokens = seq as f64 * samples as f64 / policy.cp.max(1) as f64;
         let t = policy.tp.max(1) as f64;
         let whole = if policy.sequence_parallel { t } else { 1.0 };
-        let inputs = 2.0 * self.hidden as f64 * self.types.activations.bytes() / whole;
-        tokens * (inputs + 4.0 * self.scored_outputs() as f64 / t)
+        let ends = if self.head_alone { 1.0 } else { 2.0 };
+        let inputs = ends * self.hidden as f64 * self.types.activations.bytes() / whole;
+        tokens * inputs + self.scored_tokens(tokens, samples as f64) * 4.0 * self.scored_outputs() as f64 / t
     }
 }
 

@@ -227,6 +227,11 @@ impl IterationLinks {
             ends: Line { latency: 2.0 * ends.latency, ..ends },
         }
     }
+
+    /// Seconds of a reduce-scatter or all-gather among replicas of `bytes` for each of so many weights outside experts, and in them.
+    pub fn among_replicas(&self, (dense, experts): (f64, f64), bytes: f64) -> f64 {
+        self.replicas.at(dense * bytes) + self.expert_replicas.at(experts * bytes)
+    }
 }
 
 /// Bytes that a chip hands to the next stage for one microbatch.

@@ -49,7 +49,7 @@ impl Pipeline<'_> {
             out.memory += s.count * chips * self.renewed_j(e, s);
         }
         let crossings = (e.pp * e.chunks - 1) as f64;
-        out.links += m * chips * crossings * 2.0 * self.links.next.joules(self.block.hand_over);
+        out.links += m * chips * crossings * c.hand_overs * self.links.next.joules(self.block.hand_over);
         if e.pp > 1 {
             // The first and the last stage each send it.
             out.links += 2.0 * chips * self.links.ends.joules(self.weights.tied * c.reduced);
@@ -79,15 +79,19 @@ impl Pipeline<'_> {
     /// Joules of the links of a chip of a stage for what goes between replicas in an iteration.
     fn replicas_j(&self, e: &Execution, s: &StageKind) -> f64 {
         let (c, m) = (self.constants, self.microbatches);
-        let (dense, experts) = self.weights.of_stage(s);
-        let at =
-            |bytes: f64| self.links.replicas.joules(dense * bytes) + self.links.expert_replicas.joules(experts * bytes);
-        let renewed = at(c.renewed());
+        let of = |(dense, experts): (f64, f64), bytes: f64| {
+            self.links.replicas.joules(dense * bytes) + self.links.expert_replicas.joules(experts * bytes)
+        };
+        let trained = self.weights.trained(s);
+        let (reduced, renewed) = (of(trained, c.reduced), of(trained, c.state.weights));
         match e.zero {
-            Zero::Off => 2.0 * at(c.reduced),
-            Zero::Optimizer => at(c.reduced) + renewed,
-            Zero::Gradients => m * at(c.reduced) + renewed,
-            Zero::Weights => m * (2.0 * at(c.state.weights) + at(c.reduced)),
+            Zero::Off => 2.0 * reduced,
+            Zero::Optimizer => reduced + renewed,
+            Zero::Gradients => m * reduced + renewed,
+            Zero::Weights => {
+                let [forward, backward] = [self.weights.of_stage(s), self.weights.read_backward(s)];
+                m * (of(forward, c.state.weights) + of(backward, c.state.weights) + reduced)
+            }
         }
     }
 

@@ -25,7 +25,7 @@ use super::mapping::{Branch, Core, LayerMapping, Sharding};
 use crate::model::attention_kernel::{Cost, FusedAttentionWork};
 use crate::model::kernel_time::Product;
 use crate::model::ranks::Parallelism;
-use crate::workload::language::{AttentionCount, Head, LanguageModel, MASKED, Position};
+use crate::workload::language::{AttentionCount, LanguageModel, Position};
 
 /// Which part of a step a kernel belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -102,6 +102,10 @@ pub struct Kernels<'a> {
     batched_rate: f64,
     wide_peak: f64,
     mapping: LayerMapping,
+    /// Whether the weights of what is listed have gradients.
+    trained: bool,
+    /// Whether something before what is listed asks for a gradient.
+    asked: bool,
     list: Vec<KernelTime>,
 }
 
@@ -124,6 +128,8 @@ impl<'a> Kernels<'a> {
             batched_rate: wide_peak * machine.batched_efficiency,
             wide_peak,
             mapping: LayerMapping::of_stack(machine),
+            trained: !model.frozen(),
+            asked: !model.head_alone,
             list: Vec::with_capacity(40),
         }
     }
@@ -150,8 +156,11 @@ impl<'a> Kernels<'a> {
 
     fn push(&mut self, name: &'static str, phase: Phase, work: Work, cost: Cost) {
         let Cost { flop, bytes, seconds, arithmetic } = cost;
-        // Nothing asks for a gradient before the head.
-        let wanted = phase == Phase::Forward || !self.model.head_alone;
+        let wanted = match phase {
+            Phase::Forward => true,
+            Phase::BackwardInput => self.asked,
+            Phase::BackwardWeight => self.trained,
+        };
         if seconds > 0.0 && wanted {
             self.list.push(KernelTime { name, phase, work, flop, bytes, seconds, arithmetic });
         }
@@ -203,10 +212,6 @@ impl<'a> Kernels<'a> {
             (Phase::BackwardInput, rows, k, n, [ra, rw, a], more[1]),
             (Phase::BackwardWeight, n, k, rows, [ra, ra, w], more[2]),
         ] {
-            // Frozen weights need no gradients.
-            if phase == Phase::BackwardWeight && self.model.frozen() {
-                continue;
-            }
             let product = Product { batch: weights, m, n, k };
             let (seconds, arithmetic) = self.machine.kernels.product_in_parts(&product, rate, words, more);
             let cost = Cost { flop: product.flop(), bytes: product.bytes(words) + more, seconds, arithmetic };
@@ -216,7 +221,7 @@ impl<'a> Kernels<'a> {
 
     /// Bytes for each weight of adding up its gradient where that is part of the product; frozen weights have none.
     fn adds(&self) -> f64 {
-        let fused = self.mapping.fused.accumulation && !self.model.frozen();
+        let fused = self.mapping.fused.accumulation && self.trained;
         if fused { self.machine.stack.gradient_accumulation.0 } else { 0.0 }
     }
 
@@ -255,8 +260,15 @@ impl<'a> Kernels<'a> {
         self.push(name, phase, work, Cost { flop: 0.0, bytes, seconds, arithmetic: 0.0 });
     }
 
-    /// The attention core: products of queries with keys and of weights with values, and what is between.
-    fn attention_core(&mut self) {
+    /// The core of a sequence's attention to itself.
+    fn own_attention(&mut self) {
+        let model = self.model;
+        self.attention_core(model.own_attended(model.seq, AttentionCount::Masked), model.masked_layers());
+    }
+
+    /// The attention core: products of queries with keys and of weights with values, and what is between, for tokens that see `seen` others on average and the
+    /// part `masked` of whose heads has a mask.
+    fn attention_core(&mut self, seen: f64, masked: f64) {
         let model = self.model;
         let word = model.types.activations.bytes();
         let (d, t) = (self.division, self.t());
@@ -272,8 +284,8 @@ impl<'a> Kernels<'a> {
                 kv_heads: d.micro_batch as f64 * (model.kv_heads() as f64 / t).max(1.0).min(heads),
                 queries,
                 keys: s,
-                seen: model.mean_attended(model.seq, AttentionCount::Masked),
-                edges: if model.window.is_some() { 2.0 } else { f64::from(u8::from(model.causal)) },
+                seen,
+                edges: if model.window.is_some() { 2.0 } else { masked },
                 key_width: qk,
                 value_width: v,
                 word,
@@ -424,7 +436,7 @@ impl<'a> Kernels<'a> {
     /// Kernels of one layer.
     pub fn layer(mut self, with_experts: bool) -> Vec<KernelTime> {
         self.attention_weights();
-        self.attention_core();
+        self.own_attention();
         self.perceptron(with_experts);
         self.vectors(with_experts);
         self.cross_attention();
@@ -435,7 +447,7 @@ impl<'a> Kernels<'a> {
     pub fn part(mut self, part: usize, with_experts: bool) -> Vec<KernelTime> {
         match part {
             0 => self.attention_weights(),
-            1 => self.attention_core(),
+            1 => self.own_attention(),
             2 => self.perceptron(with_experts),
             _ => {
                 self.vectors(with_experts);
@@ -513,7 +525,7 @@ impl<'a> Kernels<'a> {
             self.vector("routing", Phase::BackwardInput, Work::Vector, bytes, expert_kernels);
         }
         let apart = model.latent_attention.is_some() || model.position == Position::Relative;
-        if !model.frozen() && (!fused.accumulation || apart) {
+        if !fused.accumulation || apart {
             let bytes = self.layer_weights(with_experts, fused.accumulation) * stack.gradient_accumulation.0;
             self.vector("gradient_accumulation", Phase::BackwardWeight, Work::Vector, bytes, 0.0);
         }
@@ -522,11 +534,13 @@ impl<'a> Kernels<'a> {
     /// Weights of one layer's matrices on this chip, or of those of attention alone.
     fn layer_weights(&self, with_experts: bool, of_attention: bool) -> f64 {
         let p = self.model.layer_parameters(with_experts);
+        let t = self.t();
+        let attention = p.attention_on(t, (1.0 / t).max(1.0 / self.model.kv_heads() as f64));
         if of_attention {
-            return p.attention / self.t();
+            return attention;
         }
         let experts = p.expert * (p.experts / self.division.ep as f64 + p.shared_experts);
-        (p.attention + p.perceptron + experts) / self.t()
+        attention + (p.perceptron + experts) / t
     }
 
     /// Kernels of the embedding, forward and backward.
@@ -538,9 +552,7 @@ impl<'a> Kernels<'a> {
         let (bytes, kernels) = (sides * stack.embedding_passes * whole, sides * stack.embedding_kernels as f64);
         // A third forward: a row read and written, of three such pairs.
         self.vector("embedding", Phase::Forward, Work::Vector, bytes / 3.0, kernels / 3.0);
-        if !self.model.frozen() {
-            self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
-        }
+        self.vector("embedding", Phase::BackwardWeight, Work::Vector, 2.0 * bytes / 3.0, 2.0 * kernels / 3.0);
         if let Some(width) = self.model.embedding_width {
             self.weight("embedding_widening", 1.0, self.tokens(), self.model.hidden as f64 / self.t(), width as f64);
         }
@@ -557,25 +569,24 @@ impl<'a> Kernels<'a> {
         let stack = &self.machine.stack;
         let (tokens, h, t) = (self.tokens(), model.hidden as f64, self.t());
         let words = model.scored_outputs() as f64 / t;
-        // Classes and poolers look at one token of a sample.
-        let rows = match model.head {
-            Head::Vocabulary => tokens,
-            Head::MaskedTokens => MASKED * tokens,
-            Head::Classes | Head::Pooler => self.division.micro_batch as f64,
-            Head::None => 0.0,
-        };
+        let rows = model.scored_tokens(tokens, self.division.micro_batch as f64);
         let rate = self.head_rate * if self.division.tp == 1 { stack.unsharded_head.0 } else { 1.0 };
-        if matches!(model.head, Head::MaskedTokens | Head::Pooler) {
-            self.weight_at("head_transform", [1.0, rows, h / t, h], rate, false, [0.0; 3]);
-        }
-        if let Some(width) = model.embedding_width {
-            self.weight_at("head_narrowing", [1.0, rows, width as f64, h / t], rate, false, [0.0; 3]);
-        }
-        self.weight_at("head", [1.0, rows, words, model.embedding_width() as f64], rate, false, [0.0; 3]);
         let (_, whole) = self.hidden();
         let (bytes, kernels) = (stack.head_passes * whole, stack.head_kernels as f64);
         self.vector("last_norm", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);
         self.vector("last_norm", Phase::BackwardInput, Work::Vector, bytes / 2.0, kernels / 2.0);
+        // A head that is trained alone has gradients from its last matrix to its first.
+        self.trained = model.adapters.is_none();
+        if model.transforms() {
+            self.weight_at("head_transform", [1.0, rows, h / t, h], rate, false, [0.0; 3]);
+            self.asked |= self.trained;
+        }
+        if let Some(width) = model.embedding_width {
+            self.weight_at("head_narrowing", [1.0, rows, width as f64, h / t], rate, false, [0.0; 3]);
+            self.asked |= self.trained;
+        }
+        self.weight_at("head", [1.0, rows, words, model.embedding_width() as f64], rate, false, [0.0; 3]);
+        self.asked |= self.trained;
         if words > 0.0 {
             let (bytes, kernels) = (rows * words * stack.logit_traffic.0, stack.logit_kernels as f64);
             self.vector("loss", Phase::Forward, Work::Vector, bytes / 2.0, kernels / 2.0);

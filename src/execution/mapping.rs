@@ -250,7 +250,7 @@ pub fn more_bytes(
     }
     let hidden = hidden_bytes(model, division);
     let elsewhere = if division.sequence_parallel { 0.0 } else { hidden * (1.0 - 1.0 / division.tp as f64) };
-    let state = StateBytes::training(&model.types);
+    let state = if model.frozen() { StateBytes::inference } else { StateBytes::training }(&model.types);
     let (mut kept, mut working) = (0.0, 0.0f64);
     for (branch, of_attention) in [(mapping.attention, true), (mapping.perceptron, false)] {
         let s = sizes(model, division, of_attention);

@@ -125,6 +125,7 @@ pub fn memory(machine: &Machine, plan: &Pipeline, e: &Execution) -> Memory {
 fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (MemoryByKind, f64) {
     let (c, block, weights, microbatches) = (plan.constants, plan.block, plan.weights, plan.microbatches);
     let (dense, experts) = weights.of_stage(s);
+    let (trained, trained_experts) = weights.trained(s);
     let replicas = e.dp * e.cp;
     let state = c.state.divided(e.zero, replicas);
     let expert_state = c.state.divided(e.zero, replicas / e.ep.max(1));
@@ -133,8 +134,8 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
     let has = |layers: f64, bytes: f64| if layers > 0.0 { bytes } else { 0.0 };
     let mut out = MemoryByKind {
         weights: dense * state.weights + experts * expert_state.weights,
-        gradients: dense * state.gradients + experts * expert_state.gradients,
-        optimizer: dense * state.optimizer + experts * expert_state.optimizer,
+        gradients: trained * state.gradients + trained_experts * expert_state.gradients,
+        optimizer: trained * state.optimizer + trained_experts * expert_state.optimizer,
         activations: passes * (layers + s.embedding * block.embedding.kept),
         working: has(s.plain, block.plain.working).max(has(s.experts, block.experts.working)),
         head: s.head * block.head.kept,
@@ -150,7 +151,8 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
     if e.zero == Zero::Weights && replicas > 1 {
         // The layer at work and the next one, the end that is at work, and a gradient before it is divided.
         let end = (s.embedding * weights.embedding).max(s.head * weights.head);
-        out.buffers += (2.0 * weights.layer() + end) * c.state.weights + weights.layer().max(end) * c.reduced;
+        let whole = weights.trained_head.map_or(weights.layer().max(end), |head| s.head * head);
+        out.buffers += (2.0 * weights.layer() + end) * c.state.weights + whole * c.reduced;
     }
     let mut second = 0.0;
     let mut send = |bytes: &mut f64, stays: f64| {

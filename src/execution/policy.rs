@@ -196,11 +196,14 @@ impl Blocks {
         };
         let reduce: Sent = LayerCommunication::of(machine, model, division, false, false, &Sums::default()).reduce;
         let words = model.vocab.is_some();
+        // Tensor-parallel chips add up the gradient of the head's input, where it is asked for.
+        let asked = model.head_outputs() > 0 && !model.head_alone;
         let tokens = division.micro_batch as f64 * model.seq as f64 / division.cp as f64;
         let hidden = tokens * model.hidden as f64 * model.types.activations.bytes();
         let scores = model.scored_outputs() as f64 / division.tp as f64;
         // The closed form counts 4 bytes of them.
-        let more_of_scores = tokens * scores * (machine.stack.logit_memory.0 - 4.0);
+        let scored = model.scored_tokens(tokens, division.micro_batch as f64);
+        let more_of_scores = scored * scores * (machine.stack.logit_memory.0 - 4.0);
         Self {
             plain: BlockPass::default(),
             experts: BlockPass::default(),
@@ -210,7 +213,7 @@ impl Blocks {
             },
             head: BlockPass {
                 kept: model.head_activation_bytes(model.seq, division.micro_batch, &policy) + more_of_scores,
-                ..end_time(head, Sent::default(), if model.head_outputs() > 0 { reduce } else { Sent::default() })
+                ..end_time(head, Sent::default(), if asked { reduce } else { Sent::default() })
             },
             hand_over: hand_over_bytes(machine, model, division),
             hidden: if division.sequence_parallel { hidden / division.tp as f64 } else { hidden },

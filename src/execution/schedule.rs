@@ -102,18 +102,21 @@ pub struct ChipWeights {
     pub embedding: f64,
     /// Head and last norm; in a pipeline a tied embedding is there again.
     pub head: f64,
-    /// Of `head`, what is tied to the first stage's embedding.
+    /// Of `head`, what is tied to the first stage's embedding and trained.
     pub tied: f64,
+    /// Of `head`, what is trained where nothing before it is; `None` where all is.
+    pub trained_head: Option<f64>,
 }
 
 impl ChipWeights {
     /// Of a model divided among tp chips, experts among ep groups besides.
     pub fn of(model: &LanguageModel, tp: u64, ep: u64, pp: u64) -> Self {
         let (t, p) = (tp as f64, model.parameters());
+        let share = (1.0 / t).max(1.0 / model.kv_heads() as f64);
         let layer = |with_experts: bool| {
             let l = model.layer_parameters(with_experts);
-            let divided = l.attention + l.perceptron + l.biases + l.expert * l.shared_experts;
-            (divided / t + l.norms + l.router, l.expert * l.experts / (t * ep as f64))
+            let divided = l.perceptron + l.biases + l.expert * l.shared_experts;
+            (l.attention_on(t, share) + divided / t + l.norms + l.router, l.expert * l.experts / (t * ep as f64))
         };
         let plain = if model.dense_layers() > 0 { layer(false).0 } else { 0.0 };
         let (routed, experts) = if model.expert_layers() > 0 { layer(true) } else { (0.0, 0.0) };
@@ -128,7 +131,8 @@ impl ChipWeights {
             experts,
             embedding: p.embedding / t + p.positions + p.embedding_norm,
             head: p.head / t + p.final_norm + tied,
-            tied,
+            tied: if model.frozen() { 0.0 } else { tied },
+            trained_head: model.trained_of_frozen().map(|head| head / t),
         }
     }
 
@@ -138,9 +142,28 @@ impl ChipWeights {
         (s.plain * self.plain + s.experts * self.routed + ends, s.experts * self.experts)
     }
 
+    /// Of a stage, those that have gradients.
+    pub fn trained(&self, s: &StageKind) -> (f64, f64) {
+        self.trained_head.map_or_else(|| self.of_stage(s), |head| (s.head * head, 0.0))
+    }
+
+    /// Of a stage, those that a backward pass reads: where the head alone is trained, the head's.
+    pub fn read_backward(&self, s: &StageKind) -> (f64, f64) {
+        if self.head_alone() { self.trained(s) } else { self.of_stage(s) }
+    }
+
+    /// In how many pieces the gradients of a stage come, one after another.
+    pub fn pieces(&self, s: &StageKind) -> f64 {
+        if self.head_alone() { 1.0 } else { s.layers() }
+    }
+
+    fn head_alone(&self) -> bool {
+        self.trained_head.is_some_and(|head| head > 0.0)
+    }
+
     /// Of a stage, those that one chip renews: its part where states are divided among replicas.
     pub fn renewed(&self, s: &StageKind, e: &Execution, divided: bool) -> f64 {
-        let (dense, experts) = self.of_stage(s);
+        let (dense, experts) = self.trained(s);
         let replicas = (e.dp * e.cp) as f64;
         if divided { dense / replicas + experts * e.ep as f64 / replicas } else { dense + experts }
     }
@@ -162,6 +185,8 @@ pub struct Constants {
     pub optimizer: f64,
     /// Bytes of its traffic for one weight.
     pub optimizer_bytes: f64,
+    /// Hand-overs between neighbouring stages for one microbatch: forward, and backward where something is trained before the head.
+    pub hand_overs: f64,
     /// What the parts of the system draw.
     pub power: Power,
     /// What a second of a collective among replicas beside work delays that work by.
@@ -178,29 +203,19 @@ impl Constants {
     /// Of a model on a machine.
     pub fn of(machine: &Machine, model: &LanguageModel) -> Self {
         let stack = &machine.stack;
-        // Adapters are a thousandth of the weights: what is trained of them is left out.
-        let frozen = model.frozen();
-        let state = match frozen {
-            true => StateBytes::inference(&model.types),
-            false => StateBytes::training(&model.types),
-        };
-        let trained = |bytes: f64| if frozen { 0.0 } else { bytes };
+        let state = StateBytes::training(&model.types);
         Self {
             state,
-            reduced: trained(stack.gradient_reduction.map_or(state.gradients, |b| b.0)),
-            optimizer: trained(stack.optimizer_traffic.0) / machine.kernels.bandwidth(),
-            optimizer_bytes: trained(stack.optimizer_traffic.0),
+            reduced: stack.gradient_reduction.map_or(state.gradients, |b| b.0),
+            optimizer: stack.optimizer_traffic.0 / machine.kernels.bandwidth(),
+            optimizer_bytes: stack.optimizer_traffic.0,
+            hand_overs: if model.head_alone { 1.0 } else { 2.0 },
             power: machine.power,
             hidden_delays: stack.hidden_delays.0,
             overlap_hand_over: stack.overlap_hand_over,
             host: [stack.host_microbatch.0, stack.host_hand_over.0, stack.host_iteration.0],
             second_tier: machine.second_tier.map_or(f64::INFINITY, |(bandwidth, _)| bandwidth),
         }
-    }
-
-    /// Bytes of a weight that replicas give each other after a step; frozen weights are not renewed.
-    pub fn renewed(&self) -> f64 {
-        if self.optimizer > 0.0 { self.state.weights } else { 0.0 }
     }
 }
 
@@ -340,17 +355,16 @@ impl Pipeline<'_> {
         let forward = s.sum(self.block, |p| p.forward_pass);
         let backward = s.sum(self.block, |p| p.backward_pass);
         let hop = self.waited_hop(e, hop, forward + backward);
-        let (dense, experts) = self.weights.of_stage(s);
         // A stage whose backward pass takes `backward`: waiting for replicas, for the second tier, and what is hidden.
         let around = |backward: f64| {
             let (mut dp, mut hidden, mut offload) = (0.0, 0.0, 0.0);
             if e.zero >= Zero::Gradients {
-                let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
-                let n = s.layers();
-                let scatter = at(c.reduced);
-                let gather = if e.zero == Zero::Weights { at(c.state.weights) } else { 0.0 };
-                let (first, beside_first) = waits(gather, n, forward, e.overlap_dp, c.hidden_delays);
-                let (then, beside_then) = waits(gather + scatter, n, backward, e.overlap_dp, c.hidden_delays);
+                let w = self.weights;
+                let scatter = links.among_replicas(w.trained(s), c.reduced);
+                let gathers = |held| if e.zero == Zero::Weights { links.among_replicas(held, c.state.weights) } else { 0.0 };
+                let (gather, again) = (gathers(w.of_stage(s)), gathers(w.read_backward(s)));
+                let (first, beside_first) = waits(gather, s.layers(), forward, e.overlap_dp, c.hidden_delays);
+                let (then, beside_then) = waits(again + scatter, w.pieces(s), backward, e.overlap_dp, c.hidden_delays);
                 dp = first + then;
                 hidden = beside_first + beside_then;
             }
@@ -390,9 +404,9 @@ impl Pipeline<'_> {
     /// What follows the last microbatch: reduction of gradients waited for and hidden, and the optimiser.
     fn after(&self, s: &StageKind, e: &Execution, stage: &StageTime, pace: f64) -> (f64, f64, f64) {
         let (c, links, microbatches) = (self.constants, self.links, self.microbatches);
-        let (dense, experts) = self.weights.of_stage(s);
-        let at = |bytes: f64| links.replicas.at(dense * bytes) + links.expert_replicas.at(experts * bytes);
-        let renewed = c.renewed();
+        // What is not trained has no gradients and is not renewed.
+        let at = |bytes: f64| links.among_replicas(self.weights.trained(s), bytes);
+        let renewed = c.state.weights;
         let (reduced, gathered) = match e.zero {
             Zero::Off => (2.0 * at(c.reduced), 0.0),
             Zero::Optimizer => (at(c.reduced), at(renewed)),
@@ -406,9 +420,9 @@ impl Pipeline<'_> {
         let (passes, idle, n) = match e.schedule {
             Schedule::Interleaved => {
                 let most = if reduced.min(gathered) > 0.0 { microbatches / 2.0 } else { microbatches };
-                ((e.pp as f64).min(most), pace - stage.total, s.layers().max(e.chunks as f64))
+                ((e.pp as f64).min(most), pace - stage.total, self.weights.pieces(s).max(e.chunks as f64))
             }
-            _ => (1.0, 0.0, s.layers()),
+            _ => (1.0, 0.0, self.weights.pieces(s)),
         };
         let (waited, hidden) = waits(reduced, n, passes * (stage.backward + idle), e.overlap_dp, c.hidden_delays);
         let (waited_gather, hidden_gather) =
@@ -426,7 +440,8 @@ impl Pipeline<'_> {
     }
 
     fn hop(&self, e: &Execution) -> f64 {
-        if e.pp > 1 { 2.0 * self.links.next.at(self.block.hand_over) + self.constants.host[1] } else { 0.0 }
+        let c = self.constants;
+        if e.pp > 1 { c.hand_overs * self.links.next.at(self.block.hand_over) + c.host[1] } else { 0.0 }
     }
 
     /// What of a hand-over is waited for beside a stage whose passes take `pass`.

@@ -4,6 +4,7 @@ mod cross;
 mod trained;
 
 use super::block::{BlockKey, Blocks, Inner};
+use super::communication::IterationLinks;
 use super::layer::{KernelTime, Kernels, Phase};
 use super::machine::{Machine, Traffic};
 use super::policy::Policy;

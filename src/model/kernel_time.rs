@@ -18,8 +18,8 @@
 //! wait w for each element of the contracted dimension and hide that among h tiles each, compute is at least
 //! ceil(batch ceil(m/r) ceil(n/c) j / (h U)) (k/j) w, which bounds products of few tiles.
 //!
-//! A share of the result may be written after its products ([`Burst::exposed_result`](crate::system::kernels::Burst)): of products with a short
-//! contracted dimension that is a large part.
+//! A share of the operands may be read before their products, and of the result written after them, with nothing beside ([`Burst`]): of products with a short
+//! contracted dimension the result is a large part.
 //!
 //! **Vector work.** bytes / B + kernels x launch.
 //!
@@ -73,7 +73,7 @@ pub struct KernelTimes {
     unaligned: f64,
     wait: f64,
     tiles_at_once: f64,
-    exposed: f64,
+    exposed: [f64; 2],
     vector_rows: f64,
     unpacking: f64,
 }
@@ -104,7 +104,7 @@ impl KernelTimes {
             unaligned: kernels.unaligned.0,
             wait: 0.0,
             tiles_at_once: 1.0,
-            exposed: 0.0,
+            exposed: [0.0; 2],
             vector_rows: 0.0,
             unpacking: f64::INFINITY,
         }
@@ -123,7 +123,7 @@ impl KernelTimes {
             unaligned: 1.0,
             wait: 0.0,
             tiles_at_once: 1.0,
-            exposed: 0.0,
+            exposed: [0.0; 2],
             vector_rows: 0.0,
             unpacking: f64::INFINITY,
         }
@@ -136,7 +136,7 @@ impl KernelTimes {
             bandwidth: bandwidth * burst.memory_efficiency.0,
             wait: burst.wait.0,
             tiles_at_once: burst.tiles_at_once as f64,
-            exposed: burst.exposed_result.0,
+            exposed: [burst.exposed_operands.0, burst.exposed_result.0],
             vector_rows: burst.vector_rows as f64,
             unpacking: burst.unpacking.map_or(f64::INFINITY, |b| b.0),
             ..Self::new(kernels, bandwidth)
@@ -148,9 +148,10 @@ impl KernelTimes {
         self.bandwidth
     }
 
-    /// FLOP/s of products at `rate` whose operands of `word` bytes an element are unpacked before, in squares of 32 x 32: 2 x 32 FLOP and 2 bytes for each.
+    /// FLOP/s of products at `rate` whose operands of `word` bytes an element are unpacked in squares of 32 x 32, 2 x 32 FLOP and 2 words for each element: neither
+    /// is wholly hidden beside the other, and both take the root of the sum of their squares.
     pub fn fed(&self, rate: f64, word: f64) -> f64 {
-        1.0 / (1.0 / rate + word / (32.0 * self.unpacking))
+        1.0 / (1.0 / rate).hypot(word / (32.0 * self.unpacking))
     }
 
     /// Rate, relative to others, of batched products whose matrices have rows of these sizes: matrix units load whole vectors, and a size that is
@@ -175,9 +176,11 @@ impl KernelTimes {
         if p.flop() <= 0.0 {
             return (0.0, 0.0);
         }
-        let written = self.exposed * p.batch * p.m * p.n * words[2] / self.bandwidth;
+        let [operands, result] = self.exposed;
+        let written = p.batch * p.m * p.n * words[2];
+        let waited = operands * (p.bytes(words) - written) + result * written;
         let arithmetic = self.arithmetic(p, rate);
-        let seconds = (arithmetic + written).max((p.bytes(words) + beside) / self.bandwidth) + self.launch;
+        let seconds = (arithmetic + waited / self.bandwidth).max((p.bytes(words) + beside) / self.bandwidth) + self.launch;
         (seconds, arithmetic)
     }
 

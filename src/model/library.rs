@@ -179,7 +179,8 @@ impl<'a> Own<'a> {
             false => Burst { wait: Seconds(WAIT.0), tiles_at_once: WAIT.1, ..stated },
         };
         // Results of products leave beside those of the next: a trace's kernels are timed in a row.
-        let burst = Burst { exposed_result: crate::spec::read::Share(0.0), ..burst };
+        let none = crate::spec::read::Share(0.0);
+        let burst = Burst { exposed_operands: none, exposed_result: none, ..burst };
         let with = |tiles: Vec<Tile>| KernelTimes::burst(&Kernels { tiles, ..kernels.clone() }, &burst, bandwidth, 0.0);
         let divided = kernels.tiles.iter().map(|t| Tile { splits: 64, ..*t }).collect();
         Self {

@@ -153,7 +153,7 @@ impl<'g> Instance<'g> {
         let mut instance =
             Self { n, k, rate, ticks, class, edges, outgoing, incoming, order, bytes, step, cap: None, cores, request };
         if request.objective == Objective::Cut {
-            // On unlike cores the mean is taken over the fastest class: a cap that is never too wide.
+            // Of unlike cores the mean is that of all actors on the fastest kind: one limit for every placement. Nothing may be below the largest actor.
             let total: u64 = instance.ticks.iter().map(|t| t.iter().sum::<u64>()).min().unwrap_or(0);
             let largest = instance.ticks.iter().map(|t| t.iter().copied().max().unwrap_or(0)).min().unwrap_or(0);
             let mean = total as f64 / k as f64;

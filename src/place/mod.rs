@@ -38,4 +38,4 @@ mod tests;
 pub use cores::{Core, Cores};
 pub use graph::{Actor, ActorGraph, Channel, Fixed, Kind, Work};
 pub use instance::Request;
-pub use placement::{Figures, Objective, Placement, Solved};
+pub use placement::{Figures, Limit, Objective, Placement, Solved, limit};

@@ -84,6 +84,30 @@ pub fn capacities(graph: &super::ActorGraph) -> Vec<u64> {
     graph.channels.iter().map(|c| c.capacity.unwrap_or_else(|| rule(c))).collect()
 }
 
+/// The most that a core may be busy with the objective `cut`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    /// Seconds of the mean: all actors on the fastest kind of core, over the cores. Of unlike cores one mean for every placement.
+    pub mean: f64,
+    /// Seconds that a core may be busy: `balance` times the mean, or the largest actor where that is more.
+    pub most: f64,
+}
+
+/// The limit of a graph on cores for a balance.
+///
+/// # Errors
+/// An [`ActorError`](super::graph::ActorError) of the graph.
+pub fn limit(graph: &super::ActorGraph, cores: &super::Cores, balance: f64) -> Result<Limit, super::graph::ActorError> {
+    let firings = graph.repetitions()?;
+    let (mut mean, mut largest) = (f64::INFINITY, f64::INFINITY);
+    for core in &cores.cores {
+        let each = || graph.actors.iter().zip(&firings).map(|(a, q)| core.firing_seconds(a) * *q as f64);
+        mean = mean.min(each().sum::<f64>() / cores.len() as f64);
+        largest = largest.min(each().fold(0.0, f64::max));
+    }
+    Ok(Limit { mean, most: (balance * mean).max(largest) })
+}
+
 /// What follows from a placement: the definition. Sums run over channels, each priced by itself.
 ///
 /// # Errors

@@ -4,7 +4,7 @@ use super::cores::Cores;
 use super::feasible;
 use super::graph::ActorGraph;
 use super::instance::{Instance, Request};
-use super::placement::{Figures, Objective, Placement, Solved, capacities, figures};
+use super::placement::{Figures, Objective, Placement, Solved, capacities, figures, limit};
 use super::replicas;
 use super::solve::{Engine, GAP, Outcome, solve};
 use crate::solver::record::Status;
@@ -94,8 +94,9 @@ pub fn place(graph: &ActorGraph, cores: &Cores, ask: &Ask, pins: &[Option<usize>
             } else {
                 "within the limits there was found"
             };
+            let of = if instance.alike() { "" } else { " of all actors on the fastest kind of core" };
             return Err(fail(&format!(
-                "{none} no placement whose largest load is at most {asked} x the mean (--balance); with {balance} there is one"
+                "{none} no placement whose largest load is at most {asked} x the mean{of} (--balance); with {balance} there is one"
             )));
         }
         match (&outcome.best.core_of, outcome.best.status) {
@@ -213,7 +214,7 @@ pub fn front(
     Ok(points)
 }
 
-/// The least largest load over the mean that a placement is known for, rounded up; nothing where balance is not what was asked for.
+/// The least largest load over the mean of the limit that a placement is known for, rounded up; nothing where balance is not what was asked for.
 fn evenest(graph: &ActorGraph, instance: &Instance) -> Option<f64> {
     if instance.request.objective != Objective::Cut {
         return None;
@@ -222,7 +223,8 @@ fn evenest(graph: &ActorGraph, instance: &Instance) -> Option<f64> {
     let sizes = capacities(graph);
     let even = Instance::new(graph, &sizes, instance.cores, &request).ok()?;
     let core_of = solve(&even, Engine::Exact).ok()?.best.core_of?;
-    let imbalance = figures(graph, instance.cores, &core_of, &sizes).ok()?.imbalance;
+    let largest = figures(graph, instance.cores, &core_of, &sizes).ok()?.bottleneck_s;
+    let imbalance = largest / limit(graph, instance.cores, instance.request.balance).ok()?.mean;
     let shown = (imbalance * 1e4).ceil() / 1e4;
     (shown > instance.request.balance).then_some(shown)
 }

@@ -34,6 +34,8 @@ crate::spec! {
         batched_efficiency: Fraction,
         /// Share of the memory's bandwidth that streaming kernels reach.
         memory_efficiency: Fraction,
+        /// Share of the operands that is read before their products and not beside those of the tiles before.
+        exposed_operands: Share = Share(0.0),
         /// Share of a result that is written after its products and not beside those of the next tiles.
         exposed_result: Share = Share(0.0),
         /// Time for each element of the contracted dimension that a unit waits for its operands: what bounds products with too few
@@ -43,7 +45,7 @@ crate::spec! {
         tiles_at_once: u64 = 1,
         /// Most rows of a product that runs as products of vectors, whose units fill no tiles and do not wait so.
         vector_rows: u64 = 0,
-        /// Bytes a second of operands that all units unpack, in squares of 32 x 32, before they multiply; left out: that runs beside the products.
+        /// Bytes a second of operands that all units unpack, in squares of 32 x 32, partly beside their products; left out: wholly beside them.
         unpacking: Option<Bandwidth>,
     }
 }
@@ -298,6 +300,7 @@ impl Kernels {
             efficiency: Fraction(self.efficiency_of(word)),
             batched_efficiency: self.batched_efficiency,
             memory_efficiency: self.memory_efficiency,
+            exposed_operands: Share(0.0),
             exposed_result: Share(0.0),
             wait: Seconds(0.0),
             tiles_at_once: 1,

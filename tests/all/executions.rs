@@ -32,7 +32,7 @@ fn system(name: &str) -> System {
     System::build(&node).unwrap()
 }
 
-fn shipped(name: &str) -> LanguageModel {
+pub fn shipped(name: &str) -> LanguageModel {
     let node = WorkloadSpec::load(&root().join(format!("workloads/language/{name}.yaml"))).unwrap();
     Reader::read(&node).unwrap()
 }

@@ -364,6 +364,21 @@ fn passes_are_options_or_told() {
     assert_eq!(served.seq, 1000);
 }
 
+/// Llama 4's `intermediate_size` is its experts', one of which every token takes; Scout states what differs from the class.
+#[test]
+fn llama_4_is_the_catalogues() {
+    let maverick = r#"{"model_type": "llama4", "text_config": {"model_type": "llama4_text", "hidden_size": 5120, "head_dim": 128, "num_attention_heads": 40, "num_key_value_heads": 8, "num_hidden_layers": 48, "intermediate_size": 8192, "intermediate_size_mlp": 16384, "num_local_experts": 128, "num_experts_per_tok": 1, "interleave_moe_layer_step": 2, "attention_chunk_size": 8192, "vocab_size": 202048, "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": false}}"#;
+    let scout = r#"{"model_type": "llama4", "text_config": {"model_type": "llama4_text", "num_local_experts": 16, "no_rope_layers": [1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0, 1, 1, 1, 0]}}"#;
+    for (text, file) in [(maverick, "llama4-maverick"), (scout, "llama4-scout")] {
+        let (read, notes) = read(text, &[]).unwrap();
+        let ours = super::executions::shipped(file);
+        assert_eq!(read.parameters(), ours.parameters(), "{file}");
+        let windows = |m: &LanguageModel| (m.window, m.full_attention_layers, m.ffn(), m.experts);
+        assert_eq!(windows(&read), windows(&ours), "{file}");
+        assert!(notes.iter().any(|n| n.contains("attention_chunk_size")), "{notes:?}");
+    }
+}
+
 #[test]
 fn unknown_families_are_read_by_their_fields() {
     let text = r#"{"model_type": "newmodel", "hidden_act": "silu", "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "rms_norm_eps": 1e-6, "rope_theta": 10000, "attention_bias": true, "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "tie_word_embeddings": true, "vocab_size": 100}"#;

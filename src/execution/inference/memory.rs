@@ -2,7 +2,7 @@
 
 use super::step::{Layout, Steps};
 use crate::system::serving::CacheLayout;
-use crate::workload::language::LanguageModel;
+use crate::workload::language::{LanguageModel, LayerParameters};
 use serde::Serialize;
 
 /// Bytes of the fullest chip by kind.
@@ -23,14 +23,18 @@ impl Memory {
     }
 }
 
-/// Weights on the fullest chip: layers divided among stages and tensor-parallel chips, experts among replicas too; embedding
+/// Weights on the fullest chip: layers divided among stages and tensor-parallel chips (whole heads of keys and values; routers, norms and what latent attention
+/// compresses with are every chip's), experts among replicas too; embedding
 /// and head divided among the tensor-parallel chips of the first and last stage (on one stage both), the embedding not where the software keeps it whole.
 pub fn weights(model: &LanguageModel, layout: &Layout, whole_embedding: bool) -> f64 {
     let p = model.parameters();
     let (t, stages, ep) = (layout.tp as f64, layout.pp as f64, layout.ep as f64);
-    let expert_layer =
-        p.expert_layer.dense() + p.expert_layer.expert * (p.expert_layer.experts / ep + p.expert_layer.shared_experts);
-    let layers = (p.dense_layers * p.dense_layer.total() + p.expert_layers * expert_layer) / stages / t;
+    let share = model.kv_heads().div_ceil(layout.tp.max(1)) as f64 / model.kv_heads() as f64;
+    let layer = |l: &LayerParameters| {
+        let divided = l.perceptron + l.biases + l.expert * (l.experts / ep + l.shared_experts);
+        l.attention_on(t, share) + l.router + l.norms + divided / t
+    };
+    let layers = (p.dense_layers * layer(&p.dense_layer) + p.expert_layers * layer(&p.expert_layer)) / stages;
     // A table that is the head's too is divided with it.
     let whole = whole_embedding && !model.tied_embeddings;
     let table = if whole { p.embedding } else { p.embedding / t };
@@ -48,8 +52,11 @@ pub fn weights(model: &LanguageModel, layout: &Layout, whole_embedding: bool) ->
     (layers + ends) * types.weights.bytes() - saved
 }
 
-/// Bytes of one sequence's keys and values on a chip, with the room the software gives it.
+/// Bytes of one sequence's keys and values on a chip, with the room the software gives it; an encoder keeps none, those of a layer are among its activations.
 pub fn cache_of_sequence(steps: &Steps, tokens: u64) -> f64 {
+    if !steps.model.generates() {
+        return 0.0;
+    }
     let room = steps.server.serving.reserved(tokens) as f64;
     // A window's cache need not hold more than it sees; a compiled graph has its one length.
     let compiled = steps.server.serving.cache == CacheLayout::Compiled;
@@ -86,13 +93,19 @@ pub struct Room {
 }
 
 /// Bytes of `n` sequences at once on the fullest chip. The prompts of a microbatch may be read one after another, so that the rows
-/// of one are held; scores are held for every sequence of a microbatch.
+/// of one are held; an encoder goes through all of them in one pass, and holds their rows. Scores are held for every sequence of a microbatch.
 pub fn held(steps: &Steps, (prompt, generated): (u64, u64), n: u64) -> Memory {
+    let serving = &steps.server.serving;
     let micro = n.div_ceil(steps.layout.pp.max(1));
+    let rows = match steps.model.generates() {
+        true => prompt.min(serving.most_tokens) as f64,
+        false if serving.prompts_alone => prompt as f64,
+        false => micro as f64 * prompt as f64,
+    };
     Memory {
-        weights: weights(steps.model, &steps.layout, steps.server.serving.whole_embedding),
+        weights: weights(steps.model, &steps.layout, serving.whole_embedding),
         cache: n as f64 * cache_of_sequence(steps, prompt.saturating_add(generated)),
-        buffers: buffers(steps, prompt.min(steps.server.serving.most_tokens) as f64, micro as f64),
+        buffers: buffers(steps, rows, micro as f64),
     }
 }
 

@@ -39,7 +39,7 @@ use crate::model::energy::Energy;
 use crate::model::objective::Worth;
 use crate::system::serving::CacheLayout;
 use crate::units::Bytes;
-use crate::workload::language::{Head, LanguageModel};
+use crate::workload::language::LanguageModel;
 use serde::Serialize;
 use std::fmt;
 
@@ -331,7 +331,7 @@ impl Batch<'_> {
         // What the software takes until a first token; a model that scores no next words has none.
         let peers = (steps.layout.tp.max(1) - 1) as f64;
         let asked =
-            if steps.model.head == Head::Vocabulary { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
+            if steps.model.generates() { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
         let host = Seconds { host: asked, ..Seconds::default() };
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;

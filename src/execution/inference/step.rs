@@ -196,11 +196,12 @@ impl<'a> Steps<'a> {
     fn attention(&self, rows: f64, pass: Pass) -> Kernel {
         let model = self.model;
         let heads = model.heads as f64 / self.layout.tp as f64;
-        let seen = |context: f64| 2.0 * rows * context * heads * (model.query_width() + model.value_width()) as f64;
+        let products = |context: f64, width: u64| 2.0 * rows * context * heads * width as f64;
         let rate = self.attention_peak * self.server.attention_efficiency;
         match pass {
             Pass::Prompt => {
-                let flop = seen(model.mean_attended(model.seq, AttentionCount::Masked));
+                let seen = model.mean_attended(model.seq, AttentionCount::Masked);
+                let flop = products(seen, model.query_width() + model.value_width());
                 let word = model.types.activations.bytes();
                 let ends = rows * heads * (model.query_width() + model.value_width()) as f64 * word;
                 let bytes = ends + rows * self.cache_bytes();
@@ -222,7 +223,8 @@ impl<'a> Steps<'a> {
                         moved *= each;
                     }
                 }
-                let flop = seen(context);
+                // Latent attention multiplies the compressed vectors that its cache holds.
+                let flop = products(context, model.step_width());
                 let uses = Uses { arithmetic_s: flop / rate, flop, dram_bytes: moved, link_j: 0.0 };
                 let seconds = (bytes / self.server.cache_bandwidth(model)).max(flop / rate).max(blocks);
                 Kernel { seconds, uses }
@@ -339,16 +341,23 @@ impl<'a> Steps<'a> {
 
     /// Last norm, head and the choice of the next word for `n` sequences.
     pub fn head(&self, n: f64) -> Spent {
-        let words = self.model.head_outputs() as f64;
+        let (words, hidden) = (self.model.head_outputs() as f64, self.model.hidden as f64);
+        let transform = match self.model.transforms() {
+            true => self.product(1.0, n, hidden / self.layout.tp as f64, hidden),
+            false => Kernel::default(),
+        };
         if words <= 0.0 {
-            return Spent::default();
+            let kernels = if transform.seconds > 0.0 { self.server.kernel } else { 0.0 };
+            let seconds = Seconds { weights: transform.seconds, kernels, ..Seconds::default() };
+            return Spent { seconds, uses: transform.uses };
         }
         let width = self.model.embedding_width() as f64;
         let mut weights = self.product(1.0, n, words / self.layout.tp as f64, width);
         weights.seconds /= self.server.serving.head_share.0;
         if self.model.embedding_width.is_some() {
-            weights += self.product(1.0, n, width, self.model.hidden as f64);
+            weights += self.product(1.0, n, width, hidden);
         }
+        weights += transform;
         let vector = self.vector(4.0 * n * words * 4.0);
         let (weights, uses) = (weights.seconds, weights.uses + vector.uses);
         let seconds = Seconds { weights, vector: vector.seconds, kernels: self.server.kernel, ..Seconds::default() };

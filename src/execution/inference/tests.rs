@@ -48,6 +48,34 @@ fn close(found: f64, expected: f64) {
     assert!((found - expected).abs() <= 1e-6 * expected.abs(), "found {found}, expected {expected}");
 }
 
+/// A step of latent attention multiplies compressed vectors: of 3 + 1 numbers for the scores and 3 for the values, two heads, after 3 tokens.
+#[test]
+fn a_step_of_latent_attention_by_hand() {
+    let latent = "heads: 2, latent_attention: { kv_rank: 3, rope_dim: 1, nope_dim: 2, v_dim: 2 }";
+    let model = model(&[("heads: 2", latent), ("generated: 4", "generated: 2")]);
+    let server = server(&[("peak: {bf16: 1 GFLOP/s}", "peak: {bf16: 1 FLOP/s}")]);
+    let steps = Steps::new(&server, &model, ONE).unwrap();
+    let pass = Pass::Token { context: 3.0, cached: 3.0 };
+    let arithmetic = |steps: &Steps| steps.stage(1.0, pass).uses.arithmetic_s;
+    let more = Pass::Token { context: 4.0, cached: 4.0 };
+    // One token more, in two layers.
+    close(steps.stage(1.0, more).uses.arithmetic_s - arithmetic(&steps), 2.0 * 2.0 * 2.0 * (2.0 * 3.0 + 1.0));
+}
+
+/// An encoder keeps no keys and values, and holds the rows of all sequences that go through it together; its pooler takes a product.
+#[test]
+fn encoders_keep_no_cache() {
+    let encoder = [("vocab: 10", "vocab: 10, causal: false, head: pooler"), (", generated: 4", "")];
+    let (encoder, server) = (model(&encoder), server(&[]));
+    let p = predict(&server, &encoder, ONE, 3).unwrap();
+    assert_eq!((p.memory.cache, p.waves), (0.0, 1));
+    // Three sequences of two tokens, 2 bytes: hidden in and out, and queries, keys and values of 12 channels.
+    close(p.memory.buffers, 3.0 * 2.0 * 2.0 * (2.0 * 4.0 + 12.0));
+    let steps = Steps::new(&server, &encoder, ONE).unwrap();
+    // 4 x 4 weights, three rows in and out, at 8 B/s.
+    close(steps.head(3.0).seconds.weights, 2.0 * (16.0 + 12.0 + 12.0) / 8.0);
+}
+
 /// Waves that are given are those that are taken, also where windows are left out; more than a replica has are refused.
 #[test]
 fn waves_that_are_given() {

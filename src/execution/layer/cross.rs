@@ -17,7 +17,7 @@ impl Kernels<'_> {
         self.weight("cross_query", 1.0, tokens, a * qk / t, h);
         self.weight("cross_key_value", 1.0, tokens, kv, h);
         self.weight("cross_out", 1.0, tokens, h, a * v / t);
-        self.attention_core();
+        self.attention_core(model.seq as f64, 0.0);
         let (stack, (_, whole)) = (&self.machine.stack, self.hidden());
         let mask = if model.dropout { 0.5 } else { 0.0 };
         let reordered =

@@ -22,19 +22,36 @@ fn adapters_leave_weights_as_they_are() {
     assert!((flop(&few) / (attention + rest * 2.0 / 3.0) - 1.0).abs() < 0.2, "{} {}", flop(&few), flop(&all));
 }
 
-/// A head that is trained alone: layers and embedding are computed as forward as ever and not backward, and keep nothing.
+/// A head that is trained alone: layers and embedding are computed as forward as ever and not backward, and keep nothing; of the head, one matrix, the gradient of
+/// its weights alone is computed, reduced and taken a step by.
 #[test]
 fn a_head_alone_asks_for_no_gradients() {
     let m = machine(&Parts { stack: HOST, ..Parts::default() });
-    let whole = gpt(6, 1024, 8, 512, 24);
+    let whole = LanguageModel { tied_embeddings: false, ..gpt(6, 1024, 8, 512, 24) };
     let alone = LanguageModel { head_alone: true, ..whole.clone() };
     let e = execution(1, 1, 4, 1);
     let (all, few) = (predict_any(&m, &whole, &e).unwrap(), predict_any(&m, &alone, &e).unwrap());
     close(few.time.forward, all.time.forward, 1e-12);
-    assert_eq!((few.time.backward, few.time.dp, few.time.optimizer), (0.0, 0.0, 0.0));
+    let division = BlockKey::of(&e).division;
+    let peak = m.peak(&alone).unwrap();
+    let head = Kernels::new(&m, &alone, division, peak).head();
+    let backward: Vec<_> = head.iter().filter(|k| k.phase != Phase::Forward).collect();
+    assert_eq!(backward.iter().map(|k| k.name).collect::<Vec<_>>(), ["head", "loss"]);
+    let seconds: f64 = backward.iter().map(|k| k.seconds).sum();
+    close(few.time.backward, few.microbatches as f64 * seconds, 1e-12);
+    // 1024 channels by the words, of all weights but the last norm's.
+    let words = 1024.0 * whole.vocab.unwrap() as f64;
+    close(few.memory.device.optimizer, 12.0 * words, 1e-12);
+    close(few.time.optimizer / all.time.optimizer, words / whole.parameters().total(), 1e-9);
+    // It comes in one piece, which nothing is beside.
+    let pair = Execution { overlap_dp: true, ..execution(1, 1, 2, 1) };
+    let p = predict_any(&m, &alone, &pair).unwrap();
+    let links = IterationLinks::of(&m, 1, 1, 1, 2, 1);
+    close(p.time.dp, 2.0 * links.replicas.at(4.0 * words), 1e-12);
     let pass = |p: &crate::execution::predict::Prediction| p.blocks.plain.forward_pass;
     close(pass(&few), pass(&all), 1e-12);
-    assert_eq!((few.blocks.plain.backward_pass, few.memory.device.gradients), (0.0, 0.0));
+    assert_eq!(few.blocks.plain.backward_pass, 0.0);
+    close(few.memory.device.gradients, 4.0 * words, 1e-12);
     assert!(few.memory.device.activations < 0.1 * all.memory.device.activations);
 }
 

@@ -106,6 +106,9 @@ impl<'a> Job<'a> {
         if e.offload != Offload::None {
             return Err(format!("offload: {}: traffic to a second tier of memory has no Chakra trace yet", e.offload));
         }
+        if model.frozen() {
+            return Err("adapters and heads that are trained alone have no Chakra trace yet".into());
+        }
         let microbatches = wanted.microbatches.unwrap_or(prediction.microbatches).min(prediction.microbatches);
         if let Some(refusal) = Order::of(e).refusal(microbatches) {
             return Err(refusal);

@@ -135,7 +135,15 @@ fn result(op: &str, inputs: &[Arg]) -> Option<(Vec<i64>, Text)> {
     };
     let like = |i: usize| at(i).map(|t| (t.shape.to_vec(), t.dtype.clone()));
     match op {
-        "mm" | "bmm" | "_int_mm" | "_scaled_mm" => matrix(0, 1),
+        "mm" | "bmm" | "_int_mm" => matrix(0, 1),
+        "_scaled_mm" => typed(matrix(0, 1), inputs.get(6)),
+        "_grouped_mm" => typed(grouped(at(0)?, at(1)?, at(2)), inputs.get(4)),
+        "_scaled_grouped_mm" => typed(grouped(at(0)?, at(1)?, at(4)), inputs.get(7)),
+        "mv" => Some((vec![*at(0)?.shape.first()?], at(0)?.dtype.clone())),
+        "addmv" | "addmv_" => Some((vec![*at(1)?.shape.first()?], at(1)?.dtype.clone())),
+        "dot" | "vdot" => Some((vec![1], at(0)?.dtype.clone())),
+        "outer" | "ger" => Some(([at(0)?, at(1)?].iter().flat_map(|t| t.shape.iter()).copied().collect(), at(0)?.dtype.clone())),
+        "addr" | "addr_" => Some(([at(1)?, at(2)?].iter().flat_map(|t| t.shape.iter()).copied().collect(), at(1)?.dtype.clone())),
         "addmm" | "baddbmm" | "_addmm_activation" | "addmm_" | "baddbmm_" => matrix(1, 2),
         "linear" | "mkldnn_linear" => {
             let (x, w) = (at(0)?, at(1)?);
@@ -143,8 +151,13 @@ fn result(op: &str, inputs: &[Arg]) -> Option<(Vec<i64>, Text)> {
             Some((rows.iter().chain(w.shape.first()).copied().collect(), x.dtype.clone()))
         }
         // (input, weight, bias, stride, padding, dilation, ...); cuDNN's and MIOpen's have the padding first.
-        "convolution" | "_convolution" => convolved(inputs, 3, 4, 5),
+        // transposed, padding of the result, groups follow.
+        "convolution" | "_convolution" | "convolution_overrideable" if inputs.get(6).and_then(Arg::int) == Some(1) => {
+            spread(inputs, [3, 4, 5, 7, 8])
+        }
+        "convolution" | "_convolution" | "convolution_overrideable" => convolved(inputs, 3, 4, 5),
         "cudnn_convolution" => convolved(inputs, 3, 2, 4),
+        "cudnn_convolution_transpose" => spread(inputs, [4, 2, 5, 3, 6]),
         "miopen_convolution" => convolved(inputs, 4, 3, 5),
         "embedding" => {
             let (table, indices) = (at(0)?, at(1)?);
@@ -185,6 +198,47 @@ fn result(op: &str, inputs: &[Arg]) -> Option<(Vec<i64>, Text)> {
             Some((shape, at(0)?.dtype.clone()))
         }
     }
+}
+
+/// A result in the type that an argument names by its number among PyTorch's (c10/core/ScalarType.h), where it names one of those that products have.
+fn typed(result: Option<(Vec<i64>, Text)>, named: Option<&Arg>) -> Option<(Vec<i64>, Text)> {
+    let word = match named.and_then(Arg::int) {
+        Some(5) => "c10::Half",
+        Some(6) => "float",
+        Some(15) => "c10::BFloat16",
+        _ => return result,
+    };
+    result.map(|(shape, _)| (shape, Text::from(word)))
+}
+
+/// Sizes of the result of products by groups, which end at `ends`: rows, columns or the contracted dimension are divided among them, or every group has its own.
+fn grouped(x: &Tensor, w: &Tensor, ends: Option<&Tensor>) -> Option<(Vec<i64>, Text)> {
+    let columns = *w.shape.last()?;
+    let shape = match (&x.shape[..], w.shape.len()) {
+        ([rows, _], 3) | ([_, rows, _], 2) => vec![*rows, columns],
+        ([groups, rows, _], 3) => vec![*groups, *rows, columns],
+        ([rows, _], 2) => vec![*ends?.shape.first()?, *rows, columns],
+        _ => return None,
+    };
+    Some((shape, x.dtype.clone()))
+}
+
+/// Sizes of a transposed convolution's result, with the places of stride, padding, dilation, the result's padding and groups among its arguments.
+fn spread(inputs: &[Arg], [stride, padding, dilation, beyond, groups]: [usize; 5]) -> Option<(Vec<i64>, Text)> {
+    let (x, w) = (inputs.first()?.tensor()?, inputs.get(1)?.tensor()?);
+    let number = |at: usize, axis: usize| -> Option<i64> {
+        let list = inputs.get(at)?.ints()?;
+        list.get(axis).or(list.first()).copied()
+    };
+    let groups = inputs.get(groups).and_then(Arg::int)?;
+    let mut shape = vec![*x.shape.first()?, w.shape.get(1)?.checked_mul(groups)?];
+    for (axis, (size, filter)) in x.shape.get(2..)?.iter().zip(w.shape.get(2..)?).enumerate() {
+        let [s, p, d, more] = [stride, padding, dilation, beyond].map(|at| number(at, axis));
+        let reach = d?.checked_mul(filter.checked_sub(1)?)?.checked_add(1)?.checked_add(more?)?;
+        let from = size.checked_sub(1)?.checked_mul(s?)?.checked_sub(p?.checked_mul(2)?)?;
+        shape.push(from.checked_add(reach)?.max(0));
+    }
+    Some((shape, x.dtype.clone()))
 }
 
 /// Sizes of a convolution's result, with the places of stride, padding and dilation among its arguments.
@@ -249,6 +303,47 @@ mod tests {
         assert_eq!((joined.num_elem, &*joined.dtype), (10, "float"), "the type that most operators have");
         let bytes: Vec<u64> = found[0].input_tensors().map(Tensor::bytes).collect();
         assert_eq!(bytes, [12, 40, 30]);
+    }
+
+    /// Rows, columns or the contracted dimension divided among groups; the type that an argument names; vectors; a transposed convolution, whose channels are the
+    /// filter's second dimension and whose edge is (4 - 1) 2 - 2 + 3 + 1.
+    #[test]
+    fn further_results_by_hand() {
+        let half = "c10::BFloat16";
+        let of = |name: &str, dims: &str, types: &[&str], concrete: &str| {
+            let types: Vec<String> = types.iter().map(|t| format!("{t:?}")).collect();
+            let args = format!(
+                r#""Input Dims": [{dims}], "Input type": [{}], "Concrete Inputs": [{concrete}]"#,
+                types.join(", ")
+            );
+            op(name, &args)
+        };
+        let groups = |dims: &str| {
+            of("aten::_grouped_mm", dims, &[half, half, "int", "", ""], r#""", "", "", "", "6""#)
+        };
+        let scalars = ["float", "float", "", "ScalarList", "ScalarList", "ScalarList", "Scalar", "ScalarList", "Scalar"];
+        let transposed = of(
+            "aten::convolution",
+            "[2, 16, 4, 4], [16, 8, 3, 3], [], [], [], [], [], [], []",
+            &scalars,
+            r#""", "", "", "[2, 2]", "[1, 1]", "[1, 1]", "True", "[1, 1]", "1""#,
+        );
+        let found = nodes(
+            &[
+                groups("[64, 128], [8, 128, 256], [8], [], []"),
+                groups("[8, 32, 128], [128, 96], [8], [], []"),
+                groups("[64, 128], [128, 256], [8], [], []"),
+                of("aten::mv", "[6, 4], [4]", &[half, half], r#""", """#),
+                of("aten::dot", "[6], [6]", &[half, half], r#""", """#),
+                of("aten::ger", "[6], [4]", &[half, half], r#""", """#),
+                transposed,
+            ]
+            .join(","),
+        );
+        let shapes: Vec<Vec<i64>> = found.iter().map(shape).collect();
+        let right: [&[i64]; 7] = [&[64, 256], &[32, 96], &[8, 64, 256], &[6], &[1], &[6, 4], &[2, 8, 8, 8]];
+        assert_eq!(shapes, right);
+        assert_eq!(&*found[0].output_tensors().next().unwrap().dtype, "float");
     }
 
     #[test]

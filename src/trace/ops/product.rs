@@ -67,8 +67,13 @@ pub fn flop(call: &Call, options: &Options) -> Option<Flop> {
         "addmv" | "addmv_" => ours(mul(&[2, t(1)?.elements()])),
         "dot" | "vdot" => ours(mul(&[2, t(0)?.elements()])),
         "addr" | "addr_" => ours(mul(&[2, t(0)?.elements()])),
-        // [groups or tokens, k] by [experts, k, n]: each row meets one expert's matrix.
-        "_grouped_mm" | "_scaled_grouped_mm" => ours(mul(&[2, t(0)?.elements(), call.output(0)?.last()])),
+        // [tokens, k] by [experts, k, n]: each row meets one expert's matrix; [experts, m, k] by [k, tokens]: each expert's rows meet its part of the columns.
+        "_grouped_mm" | "_scaled_grouped_mm" => {
+            let (x, w) = (t(0)?, t(1)?);
+            let of_columns = x.shape.len() == 3 && w.shape.len() == 2;
+            let groups = if of_columns { (*x.shape.first()?).max(1) } else { 1 };
+            ours(mul(&[2, x.elements() / groups, w.last()]))
+        }
         op if CONVOLUTIONS.contains(&op) => {
             let transposed = match call.op.as_str() {
                 "convolution" | "_convolution" | "convolution_overrideable" => {

@@ -38,6 +38,8 @@ pub(super) enum Window {
     From,
     /// All but each of so many.
     AllBut(u64),
+    /// Those of the chunk of `attention_chunk_size` tokens alone, but in layers without positions: those that `no_rope_layers` marks with 0, else each of so many.
+    Chunks(u64),
 }
 
 impl Family {
@@ -95,6 +97,21 @@ const LLAMA: &[(&str, &str)] = &[
     ("num_attention_heads", "32"),
     ("max_position_embeddings", "2048"),
 ];
+const LLAMA4: &[(&str, &str)] = &[
+    ("vocab_size", "202048"),
+    ("hidden_size", "5120"),
+    ("intermediate_size", "8192"),
+    ("intermediate_size_mlp", "16384"),
+    ("num_hidden_layers", "48"),
+    ("num_attention_heads", "40"),
+    ("num_key_value_heads", "8"),
+    ("head_dim", "128"),
+    ("max_position_embeddings", "131072"),
+    ("attention_chunk_size", "8192"),
+    ("num_experts_per_tok", "1"),
+    ("num_local_experts", "16"),
+    ("interleave_moe_layer_step", "1"),
+];
 const MISTRAL: &[(&str, &str)] = &[
     ("vocab_size", "32000"),
     ("hidden_size", "4096"),
@@ -143,6 +160,7 @@ fn text_model(c: &mut Config, tree: &mut Tree, options: &[(String, String)], kin
     if within {
         c.set_defaults(match kind {
             "gemma3_text" | "gemma3" => GEMMA3,
+            "llama4_text" | "llama4" => LLAMA4,
             "llama" => LLAMA,
             "mistral" => MISTRAL,
             _ => &[],
@@ -169,6 +187,11 @@ fn family(c: &mut Config, kind: &str) -> Option<Family> {
         "qwen3" | "qwen3_moe" => {
             let biases = if c.flag(&["attention_bias"], false) { Biases::Attention } else { Biases::None };
             Family { biases, qk_norm: Some(QkNorm::Head), window: Window::From, ..Family::gated() }
+        }
+        "llama4" | "llama4_text" => {
+            let every = c.count(&["no_rope_layer_interval"]).map_or(4, |found| found.value);
+            c.note("chunks of tokens that attend to each other (attention_chunk_size) are taken for windows");
+            Family { window: Window::Chunks(every), ..Family::gated() }
         }
         "deepseek_v2" | "deepseek_v3" => {
             if c.flag(&["attention_bias"], false) {

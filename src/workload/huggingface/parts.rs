@@ -3,7 +3,7 @@
 use super::Tree;
 use super::config::{Config, Found};
 use super::families::{Family, Window};
-use crate::spec::Value;
+use crate::spec::{Node, Value};
 use crate::workload::language::{Head, Position};
 
 const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "n_embed"];
@@ -57,6 +57,8 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
             Some(Found { value, origin: ratio.origin.clone() })
         }
         _ if kind == "bloom" => None,
+        // Llama 4's `intermediate_size` is its experts'.
+        _ if kind.starts_with("llama4") => c.count(&["intermediate_size_mlp"]),
         _ => c.count(FFN),
     };
     let vocab = if kind == "vit" { None } else { c.need(&["vocab_size"]) };
@@ -166,11 +168,19 @@ fn windows(c: &mut Config, tree: &mut Tree, family: &Family, layers: u64) {
     if family.window == Window::From && !c.flag(&["use_sliding_window"], false) {
         return;
     }
-    let Some(window) = c.count_or_none(&["sliding_window"]) else { return };
+    let key = if matches!(family.window, Window::Chunks(_)) { "attention_chunk_size" } else { "sliding_window" };
+    let Some(window) = c.count_or_none(&[key]) else { return };
     let full = match (by_layer, family.window) {
         (Some(full), _) => full,
         (None, Window::From) => c.count_or_none(&["max_window_layers"]).map_or(0, |n| n.value.min(layers)),
         (None, Window::AllBut(pattern)) => layers / pattern.max(1),
+        (None, Window::Chunks(every)) => match c.find(&["no_rope_layers"]).map(|(_, node)| &node.value) {
+            Some(Value::List(items)) if !items.is_empty() => {
+                let without = |item: &&Node| matches!(&item.value, Value::Scalar { text, .. } if text == "0");
+                items.iter().filter(without).count() as u64
+            }
+            _ => layers / every.max(1),
+        },
         (None, Window::Every | Window::None) => 0,
     };
     if full >= layers {
@@ -207,7 +217,10 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
     let key = c.find(EXPERTS).map_or(EXPERTS[0], |(key, _)| key);
     const TOP: &[&str] = &["num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k"];
     let top = c.need(TOP);
-    let own = c.count(&["moe_intermediate_size", "moe_ffn_hidden_size", "expert_intermediate_size"]);
+    let own = match kind.starts_with("llama4") {
+        true => c.count(&["intermediate_size"]),
+        false => c.count(&["moe_intermediate_size", "moe_ffn_hidden_size", "expert_intermediate_size"]),
+    };
     let width = own.or(sizes.ffn.clone());
     if width.is_none() && c.find(FFN).is_none() {
         c.problem("moe_intermediate_size", &count.origin, "missing; the experts have no width");
@@ -234,6 +247,10 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
         if kind == "qwen2_moe" {
             tree.set_in(part, "shared_gate", &width.origin, true);
         }
+    }
+    if kind.starts_with("llama4") {
+        // Its router's scores weigh what one expert of the same width adds for every token (Meta's `models/llama4/moe.py`).
+        tree.set_in(part, "shared", &count.origin, 1);
     }
     if kind == "deepseek_v3" {
         tree.set_in(part, "router_bias", &count.origin, true);

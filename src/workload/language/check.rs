@@ -112,6 +112,12 @@ pub(super) fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
     if model.adapters.is_some() && model.head_alone {
         say("head_alone", "either adapters are trained or the head alone".into());
     }
+    if model.head_alone && model.head == Head::None {
+        say("head_alone", "the model has no head that could be trained".into());
+    }
+    if model.head_alone && model.tied_embeddings {
+        say("head_alone", "the head is the embedding again (tied_embeddings), which would be trained with it".into());
+    }
     if model.head_bias && model.head != Head::Vocabulary {
         say("head_bias", format!("the head {} has its biases already, or none", model.head));
     }
@@ -143,6 +149,12 @@ pub(super) fn check(model: &LanguageModel, node: &Node, reader: &mut Reader) {
     }
     if model.pass == ModelPass::Training && model.generated.is_some() {
         say("generated", "only the pass inference generates tokens".into());
+    }
+    if model.generated.is_some() && model.causal && !model.generates() {
+        say("generated", format!("a model with the head {} generates nothing", model.head));
+    }
+    if model.pass == ModelPass::Inference && model.scored_words.is_some() {
+        say("scored_words", "serving chooses among all words; fewer are scored in training alone".into());
     }
     if model.generated.is_some() && !model.causal {
         say("generated", "a model that is not causal generates nothing".into());

@@ -43,17 +43,29 @@ pub enum FlopCount {
 pub const MASKED: f64 = 0.15;
 
 impl LanguageModel {
-    /// Mean number of tokens that one of `seq` tokens sees, over all layers.
+    /// Mean number of tokens that one of `seq` tokens sees, over all attention of all layers: what a decoder sees of an encoder's source is all of it.
     pub fn mean_attended(&self, seq: u64, count: AttentionCount) -> f64 {
+        let source = if count == AttentionCount::None { 0.0 } else { seq as f64 };
+        (self.own_attended(seq, count) + self.crossing() * source) / (1.0 + self.crossing())
+    }
+
+    /// Of the layers, the part whose tokens see no later ones: not those of an encoder.
+    pub fn masked_layers(&self) -> f64 {
+        let decoding = if self.encoder_layers.is_some() { self.crossing() } else { 1.0 };
+        if self.causal { decoding } else { 0.0 }
+    }
+
+    /// The same of the tokens of its own sequence alone.
+    pub fn own_attended(&self, seq: u64, count: AttentionCount) -> f64 {
         let s = seq as f64;
         let masked = |window: f64| {
-            let window = window.min(s);
-            match self.causal {
-                false => window,
-                // 1, 2, ... up to the window, then the window for every further token.
-                true if s > 0.0 => (window * (window + 1.0) / 2.0 + (s - window) * window) / s,
-                true => 0.0,
+            let (window, part) = (window.min(s), self.masked_layers());
+            if part == 0.0 || s == 0.0 {
+                return window;
             }
+            // 1, 2, ... up to the window, then the window for every further token.
+            let before = (window * (window + 1.0) / 2.0 + (s - window) * window) / s;
+            part * before + (1.0 - part) * window
         };
         let before = self.segment_memory.unwrap_or(0) as f64;
         match count {
@@ -76,6 +88,17 @@ impl LanguageModel {
         2.0 * matrices * tokens
     }
 
+    /// Of the head's products the share of its first matrix, before which nothing may be trained.
+    fn first_of_head(&self) -> f64 {
+        let (all, hidden) = (self.parameters().head_matrices, self.hidden as f64);
+        let first = match (self.head, self.embedding_width) {
+            (Head::MaskedTokens | Head::Pooler, _) => hidden * hidden,
+            (_, Some(width)) => hidden * width as f64,
+            _ => all,
+        };
+        if all > 0.0 { first / all } else { 0.0 }
+    }
+
     /// FLOP of the map from words' vectors to the hidden channels, for one token; 0 where they are as wide.
     fn widening_flop_per_token(&self) -> f64 {
         self.embedding_width.map_or(0.0, |width| 2.0 * width as f64 * self.hidden as f64)
@@ -95,27 +118,41 @@ impl LanguageModel {
         weights + patches + self.widening_flop_per_token() * s + attention + self.head_flop_per_sample(seq)
     }
 
+    /// FLOP of the same for one token of generation: latent attention multiplies queries with compressed keys, and adds up compressed values.
+    pub fn step_attention_flop(&self, attended: f64) -> f64 {
+        2.0 * (self.layers * self.heads * self.step_width()) as f64 * attended
+    }
+
+    /// Channels of a head that a token of generation multiplies with each one that it sees.
+    pub fn step_width(&self) -> u64 {
+        match self.latent_attention {
+            Some(l) => 2 * l.kv_rank + l.rope_dim,
+            None => self.query_width() + self.value_width(),
+        }
+    }
+
     /// FLOP of the forward pass for one token after `context` tokens, head included: one step of generation.
     pub fn decode_flop_per_token(&self, context: u64) -> f64 {
         let seen = context.saturating_add(1);
         let seen = self.over_layers(|| seen as f64, |window| window.min(seen) as f64);
         2.0 * self.parameters().active_layer_matrices()
-            + self.attention_flop_per_token(seen)
+            + self.step_attention_flop(seen)
             + self.widening_flop_per_token()
             + self.head_flop_per_sample(1)
     }
 
     /// FLOP that an iteration needs for one sample, nothing computed again: of what the mask leaves three times the forward pass, where all weights are
     /// trained. Frozen weights have no gradients: with adapters (whose own products are left out) products are needed twice and attention three times; before a
-    /// head that is trained alone nothing is needed backward. A masked language model scores the tokens that it predicts ([`MASKED`]).
+    /// head that is trained alone nothing is needed backward, of its own products their weights' gradients and between its matrices those of the inputs. A masked
+    /// language model scores the tokens that it predicts ([`MASKED`]).
     pub fn needed_flop_per_sample(&self) -> f64 {
         let seq = self.seq;
-        let unscored =
-            if self.head == Head::MaskedTokens { (1.0 - MASKED) * self.head_flop_per_sample(seq) } else { 0.0 };
-        let forward = self.forward_flop_per_sample(seq, AttentionCount::Masked) - unscored;
+        let all = self.head_flop_per_sample(seq);
+        let head = if self.head == Head::MaskedTokens { MASKED * all } else { all };
+        let forward = self.forward_flop_per_sample(seq, AttentionCount::Masked) - all + head;
         let attended = self.mean_attended(seq, AttentionCount::Masked);
         match (self.head_alone, self.adapters.is_some()) {
-            (true, _) => forward,
+            (true, _) => forward + head * (2.0 - self.first_of_head()),
             (_, true) => 2.0 * forward + self.attention_flop_per_token(attended) * seq as f64,
             _ => 3.0 * forward,
         }

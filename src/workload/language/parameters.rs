@@ -12,6 +12,10 @@ use super::spec::{Biases, Head, LanguageModel, Norm, Position, QkNorm};
 pub struct LayerParameters {
     /// Matrices of the attention: queries, keys, values and output.
     pub attention: f64,
+    /// Of `attention`, those that make keys and values by heads.
+    pub key_value: f64,
+    /// Of `attention`, those that make compressed vectors for all heads (latent attention).
+    pub compressing: f64,
     /// Matrices of the plain perceptron; 0 in a layer with experts.
     pub perceptron: f64,
     /// Matrices of one expert; 0 in a plain layer.
@@ -39,6 +43,12 @@ impl LayerParameters {
     /// Weights that one token meets.
     pub fn active(&self) -> f64 {
         self.dense() + self.expert * (self.top_k + self.shared_experts)
+    }
+
+    /// Of `attention` what one of `t` tensor-parallel chips has that makes a `share` of the keys and values: a chip has at least one of their heads, and compressed
+    /// vectors whole.
+    pub fn attention_on(&self, t: f64, share: f64) -> f64 {
+        self.attention / t + self.key_value * (share - 1.0 / t) + self.compressing * (1.0 - 1.0 / t)
     }
 
     /// Weights outside experts.
@@ -157,7 +167,11 @@ impl LanguageModel {
         // The first matrices have a bias for each channel of the width, the last one for each hidden channel.
         let biased = matches!(self.biases, Biases::Perceptron | Biases::All);
         let perceptron_biases = |f: f64| if biased { (matrices - 1.0) * f + h } else { 0.0 };
-        let layer = LayerParameters { attention, norms, ..LayerParameters::default() };
+        let (key_value, compressing) = match self.latent_attention {
+            Some(l) => (0.0, h * (l.q_rank.unwrap_or(0) + l.kv_rank + l.rope_dim) as f64),
+            None => ((1.0 + crossing) * 2.0 * h * (self.kv_heads() * self.head_dim()) as f64, 0.0),
+        };
+        let layer = LayerParameters { attention, key_value, compressing, norms, ..LayerParameters::default() };
         match self.experts.filter(|_| with_experts) {
             Some(e) => {
                 let f = e.ffn as f64;

@@ -1,6 +1,7 @@
 //! The description of a language model as a file states it.
 
 use super::check::check;
+use super::flop::MASKED;
 use crate::spec::{Node, Value};
 
 crate::choice! {
@@ -85,7 +86,8 @@ crate::choice! {
     pub enum Head ("a head") {
         /// A map from hidden to vocabulary for every token.
         Vocabulary = "vocabulary",
-        /// BERT's: hidden to hidden, a norm, and the vocabulary with a bias for each word.
+        /// BERT's: hidden to hidden, a norm, and the vocabulary with a bias for each word. Training scores 15 % of the tokens, as the paper masks; a sequence that
+        /// is served asks for one word.
         MaskedTokens = "masked_tokens",
         /// BERT's other: hidden to hidden for the first token.
         Pooler = "pooler",
@@ -327,7 +329,7 @@ crate::spec! {
         head_alone: bool = false,
         /// Whether training drops activations at random: masks are kept for the backward pass.
         dropout: bool = false,
-        /// Whether a token sees only those before it.
+        /// Whether a token sees only those before it; of `encoder_layers`, whose tokens see all, it says nothing.
         causal: bool = true,
         /// Tokens that a token sees at most (sliding window); left out: all.
         window: Option<u64>,
@@ -373,9 +375,36 @@ impl LanguageModel {
         self.ffn.unwrap_or(self.hidden.saturating_mul(4))
     }
 
-    /// Whether the weights of layers are left as they are.
+    /// Whether the weights of layers and embedding are left as they are.
     pub fn frozen(&self) -> bool {
         self.adapters.is_some() || self.head_alone
+    }
+
+    /// Whether it makes words of what it was given, one after another: what has another head is an encoder, whose keys and values nothing reads again.
+    pub fn generates(&self) -> bool {
+        self.head == Head::Vocabulary
+    }
+
+    /// Whether the head maps hidden channels to as many before all else.
+    pub fn transforms(&self) -> bool {
+        matches!(self.head, Head::MaskedTokens | Head::Pooler)
+    }
+
+    /// Weights of the head that are trained where those before it are not; `None` where all are.
+    pub fn trained_of_frozen(&self) -> Option<f64> {
+        let head = if self.head_alone { self.parameters().head } else { 0.0 };
+        self.frozen().then_some(head)
+    }
+
+    /// Tokens that the head looks at, of `tokens` of `samples` samples: classes and poolers look at one of a sample, a masked language model scores those that it
+    /// predicts ([`MASKED`]).
+    pub fn scored_tokens(&self, tokens: f64, samples: f64) -> f64 {
+        match self.head {
+            Head::Vocabulary => tokens,
+            Head::MaskedTokens => MASKED * tokens,
+            Head::Classes | Head::Pooler => samples,
+            Head::None => 0.0,
+        }
     }
 
     /// Matrices of a perceptron.

@@ -43,6 +43,33 @@ fn parameters_are_those_of_the_released_weights() {
     }
 }
 
+/// An encoder's tokens see all, a decoder's own attention those before, and what crosses the whole source: of 12 layers 6 s + 6 (s + 1)/2 + 6 s.
+#[test]
+fn encoders_see_all_and_decoders_what_was_before() {
+    let one = LanguageModel { head_alone: false, layers: 12, encoder_layers: Some(6), ..shipped("bert-large") };
+    let both = LanguageModel { causal: true, ..one.clone() };
+    let s = 512.0;
+    let seen = |m: &LanguageModel| 18.0 / 12.0 * 12.0 * m.mean_attended(512, AttentionCount::Masked);
+    within(seen(&both), 6.0 * s + 6.0 * (s + 1.0) / 2.0 + 6.0 * s, 1e-14, "masked");
+    within(seen(&one), 18.0 * s, 1e-14, "no mask");
+    within(both.mean_attended(512, AttentionCount::Full), s, 1e-14, "full");
+    let width = (both.query_width() + both.value_width()) as f64;
+    within(both.attention_flop_per_token(1.0), 2.0 * 18.0 * both.heads as f64 * width, 1e-14, "cores");
+}
+
+/// Llama 3 70B on 64 chips: one head of 128 channels of keys and values each, of 8. DeepSeek-V3 on eight: what compresses is on each.
+#[test]
+fn chips_have_whole_heads_and_what_compresses() {
+    let layer = shipped("llama3-70b").layer_parameters(false);
+    let h = 8192.0;
+    let eighth = layer.attention_on(8.0, 1.0 / 8.0);
+    within(eighth, layer.attention / 8.0, 1e-14, "eight");
+    within(layer.attention_on(64.0, 1.0 / 8.0), 2.0 * h * h / 64.0 + 2.0 * h * 128.0, 1e-14, "64");
+    let layer = shipped("deepseek-v3").layer_parameters(true);
+    let whole = 7168.0 * (1536.0 + 512.0 + 64.0);
+    within(layer.attention_on(8.0, 1.0 / 8.0), (layer.attention - whole) / 8.0 + whole, 1e-14, "latent");
+}
+
 /// Counts that papers print rounded; active weights of models with experts.
 #[test]
 fn parameters_are_the_published_ones() {

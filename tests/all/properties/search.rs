@@ -87,6 +87,7 @@ fn kernels(lanes: u32) -> Kernels {
         launch: Seconds(2e-6),
         start: Seconds(1e-6),
         burst: lanes.is_multiple_of(2).then_some(Burst {
+            exposed_operands: Share(0.0),
             exposed_result: Share(0.0),
             efficiency: Fraction(0.9),
             batched_efficiency: Fraction(0.5),
