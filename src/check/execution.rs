@@ -351,7 +351,8 @@ impl<'a> Derived<'a> {
         let (mut reduction, mut step) = (0.0f64, 0.0f64);
         for ((s, backward), own) in self.stages.iter().zip(&backward).zip(&times) {
             let (dense, experts) = self.trained(s);
-            let (gradients, weights) = [self.reduced, self.state.weights].map(|bytes| self.exchange((dense, experts), bytes)).into();
+            let (gradients, weights) =
+                [self.reduced, self.state.weights].map(|bytes| self.exchange((dense, experts), bytes)).into();
             let (back, forth) = match e.zero {
                 Zero::Off => (2.0 * gradients, 0.0),
                 Zero::Optimizer => (gradients, weights),
@@ -488,8 +489,10 @@ impl<'a> Derived<'a> {
             };
             buffers += layer + end * self.state.weights + largest * self.reduced;
         }
-        let (mut weights, mut states) =
-            (part(Zero::Weights, self.held(s), self.state.weights), part(Zero::Optimizer, self.trained(s), self.state.optimizer));
+        let (mut weights, mut states) = (
+            part(Zero::Weights, self.held(s), self.state.weights),
+            part(Zero::Optimizer, self.trained(s), self.state.optimizer),
+        );
         let mut away = 0.0;
         if self.sends_states() {
             away += std::mem::take(&mut states);

@@ -579,7 +579,12 @@ impl<'a> Served<'a> {
         let of_attention = |l: &LayerParameters| {
             let by_heads = if model.latent_attention.is_some() { 0.0 } else { l.key_value };
             let divided = l.attention - by_heads - l.compressing;
-            divided / t + by_heads * self.kv / model.kv_heads() as f64 + l.compressing + l.router + l.norms + l.biases / t
+            divided / t
+                + by_heads * self.kv / model.kv_heads() as f64
+                + l.compressing
+                + l.router
+                + l.norms
+                + l.biases / t
         };
         let of_dense = of_attention(&p.dense_layer) * word + p.dense_layer.perceptron * perceptron / t;
         let of_experts = of_attention(&p.expert_layer) * word + experts * perceptron / t;

@@ -1,7 +1,7 @@
 //! An execution of a language model for a person, and as JSON.
 
 use super::money::{self, Account};
-use super::present::{align, plain, significant};
+use super::present::{align, percent, plain, significant};
 use crate::execution::file::LayerSpec;
 use crate::execution::mapping::{Branch, Core, LayerMapping};
 use crate::execution::schedule::IterationTime;
@@ -41,10 +41,6 @@ pub(super) fn no_plan_json(
         "workload": model.name, "system": system.name, "status": status, "statement": proven, "reason": reason,
     });
     format!("{object:#}\n")
-}
-
-fn percent(share: f64) -> String {
-    format!("{:.1} %", 100.0 * share)
 }
 
 /// A mapping of a layer in words.

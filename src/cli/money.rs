@@ -23,8 +23,7 @@ struct Token {
 impl Token {
     const ANY: Self = Self { word: "token", by: "j_per_token", rate: "tokens_per_s" };
     /// A batch that generates counts the tokens that it generates, and says so in every key.
-    const GENERATED: Self =
-        Self { word: "generated token", by: "j_per_generated_token", rate: "generated_per_s" };
+    const GENERATED: Self = Self { word: "generated token", by: "j_per_generated_token", rate: "generated_per_s" };
 }
 
 /// What money is counted of: an iteration of a mapped graph, or of an execution; a batch that is served.

@@ -397,7 +397,8 @@ fn text(one: &ActorGraph, placed: &Placed, cores: &Cores, stable: Option<&stabil
         Seconds(figures.across_s),
         if figures.acyclic { "a chain of stages" } else { "cores wait for each other in a circle" }
     );
-    if let (Objective::Cut, Ok(limit)) = (objective, limit(graph, cores, placed.request.balance)) {
+    let together = placed.placement.replicas <= 1;
+    if let (Objective::Cut, true, Ok(limit)) = (objective, together, limit(graph, cores, placed.request.balance)) {
         let lifted = limit.most > placed.request.balance * limit.mean;
         let _ = writeln!(
             out,

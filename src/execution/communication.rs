@@ -195,6 +195,10 @@ impl LayerCommunication {
             out.backward.ep = waits;
             out.backward.hidden += hides;
         }
+        // Nothing asks for a gradient before a head that is trained alone.
+        if model.head_alone {
+            out.backward = Exposed::default();
+        }
         out
     }
 }

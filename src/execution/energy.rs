@@ -6,7 +6,7 @@
 //! chips     m n * C (1 - i) w        C: seconds of products and attention cores alone of a microbatch, whatever they wait for memory;   or, where the chip states e joules a FLOP,  m n F e
 //! memories  (m n * D + n O) * e      D: bytes of a microbatch;  O: the optimiser's bytes of the weights that a chip renews;  second tier: its bytes
 //! links     m n * J + hand-overs + replicas
-//!           J: joules of a microbatch's collectives, whether waited for or not;  a hand-over goes forward and comes back, in each chunk;
+//!           J: joules of a microbatch's collectives, whether waited for or not;  a hand-over goes forward and, where something before the head is trained, comes back, in each chunk;
 //!           replicas: all-reduce of gradients, or what ZeRO sends instead, an iteration or a microbatch
 //! ```
 //!

@@ -263,12 +263,13 @@ impl<'a> Kernels<'a> {
     /// The core of a sequence's attention to itself.
     fn own_attention(&mut self) {
         let model = self.model;
-        self.attention_core(model.own_attended(model.seq, AttentionCount::Masked), model.masked_layers());
+        let edges = if model.window.is_some() { 2.0 } else { model.masked_layers() };
+        self.attention_core(model.own_attended(model.seq, AttentionCount::Masked), edges);
     }
 
-    /// The attention core: products of queries with keys and of weights with values, and what is between, for tokens that see `seen` others on average and the
-    /// part `masked` of whose heads has a mask.
-    fn attention_core(&mut self, seen: f64, masked: f64) {
+    /// The attention core: products of queries with keys and of weights with values, and what is between, for tokens that see `seen` others on average, in
+    /// rows of blocks with so many `edges` of a mask.
+    fn attention_core(&mut self, seen: f64, edges: f64) {
         let model = self.model;
         let word = model.types.activations.bytes();
         let (d, t) = (self.division, self.t());
@@ -285,7 +286,7 @@ impl<'a> Kernels<'a> {
                 queries,
                 keys: s,
                 seen,
-                edges: if model.window.is_some() { 2.0 } else { masked },
+                edges,
                 key_width: qk,
                 value_width: v,
                 word,

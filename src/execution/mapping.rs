@@ -201,7 +201,11 @@ pub fn branch_collectives(
     if branch == Branch::WEIGHTS {
         return [reduce, reduce, if divided { Sent { seconds: half.seconds - overhead, ..half } } else { none }];
     }
-    let gradient = StateBytes::training(&model.types).gradients;
+    // Frozen weights have no gradients to scatter.
+    let scatter = |elements: f64| match model.frozen() {
+        true => none,
+        false => at(Traffic::Gather, elements * StateBytes::training(&model.types).gradients),
+    };
     let (mut forward, mut backward, mut beside) = (none, none, none);
     match branch.first {
         Sharding::Weights => {
@@ -212,7 +216,7 @@ pub fn branch_collectives(
         Sharding::Tokens => {
             let gather = at(Traffic::Gather, s.first * model.types.weights.bytes());
             forward += gather;
-            backward += gather + at(Traffic::Gather, s.first * gradient) + if divided { none } else { half };
+            backward += gather + scatter(s.first) + if divided { none } else { half };
         }
     }
     match branch.last {
@@ -223,7 +227,7 @@ pub fn branch_collectives(
         Sharding::Tokens => {
             let gather = at(Traffic::Gather, s.last * model.types.weights.bytes());
             forward += gather + if divided { none } else { half };
-            backward += gather + at(Traffic::Gather, s.last * gradient);
+            backward += gather + scatter(s.last);
         }
     }
     let exchanged = match (of_attention, branch.first, branch.last) {

@@ -114,6 +114,10 @@ pub fn layer_bytes(
     let of = |policy| model.layer_activation_bytes(with_experts, model.seq, division.micro_batch, policy).total();
     let beside = kept_beside(stack, model, division);
     let (more, working) = more_bytes(model, division, key.recompute, mapping);
+    // Before a head that is trained alone nothing is kept.
+    if model.head_alone {
+        return (0.0, working);
+    }
     let (all_more, _) = more_bytes(model, division, Recompute::None, mapping);
     let halves = stack.selective == Selective::HalfOfProducts && key.recompute == Recompute::Selective;
     let kept = more

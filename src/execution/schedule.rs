@@ -147,7 +147,7 @@ impl ChipWeights {
         self.trained_head.map_or_else(|| self.of_stage(s), |head| (s.head * head, 0.0))
     }
 
-    /// Of a stage, those that a backward pass reads: where the head alone is trained, the head's.
+    /// Of a stage, those that software gathers again for a backward pass: where the head alone is trained, the head's.
     pub fn read_backward(&self, s: &StageKind) -> (f64, f64) {
         if self.head_alone() { self.trained(s) } else { self.of_stage(s) }
     }
@@ -361,7 +361,8 @@ impl Pipeline<'_> {
             if e.zero >= Zero::Gradients {
                 let w = self.weights;
                 let scatter = links.among_replicas(w.trained(s), c.reduced);
-                let gathers = |held| if e.zero == Zero::Weights { links.among_replicas(held, c.state.weights) } else { 0.0 };
+                let gathers =
+                    |held| if e.zero == Zero::Weights { links.among_replicas(held, c.state.weights) } else { 0.0 };
                 let (gather, again) = (gathers(w.of_stage(s)), gathers(w.read_backward(s)));
                 let (first, beside_first) = waits(gather, s.layers(), forward, e.overlap_dp, c.hidden_delays);
                 let (then, beside_then) = waits(again + scatter, w.pieces(s), backward, e.overlap_dp, c.hidden_delays);

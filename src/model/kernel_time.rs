@@ -180,7 +180,8 @@ impl KernelTimes {
         let written = p.batch * p.m * p.n * words[2];
         let waited = operands * (p.bytes(words) - written) + result * written;
         let arithmetic = self.arithmetic(p, rate);
-        let seconds = (arithmetic + waited / self.bandwidth).max((p.bytes(words) + beside) / self.bandwidth) + self.launch;
+        let seconds =
+            (arithmetic + waited / self.bandwidth).max((p.bytes(words) + beside) / self.bandwidth) + self.launch;
         (seconds, arithmetic)
     }
 

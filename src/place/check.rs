@@ -3,7 +3,7 @@
 //! Rules: an actor that is pinned lies there; in a chain of stages no channel that makes its reader wait goes to an earlier core; the state of a core's
 //! actors and the FIFOs they read fit its memory; a FIFO holds at least what one firing writes, what one reads, and what lies in it at
 //! the start; with the objective `cut` no core is busy for more than `balance` times the mean of all actors on the fastest kind of core, or than the largest
-//! actor where that is more. A bound is compared with the objective, and with the mean
+//! actor where that is more, of replicas each by itself. A bound is compared with the objective, and with the mean
 //! and the largest actor, which no bound of the engines may stay below.
 
 use super::file::{PlacementFile, PlacementResult};
@@ -110,16 +110,20 @@ pub fn derive(file: &PlacementFile) -> Result<Figures, Vec<String>> {
     figures.bottleneck_s = figures.busy_s.iter().copied().fold(0.0, f64::max);
     figures.imbalance = if total > 0.0 { figures.bottleneck_s * k as f64 / total } else { 1.0 };
     if file.request.objective == Objective::Cut {
-        let on = |p: usize| {
-            let each: Vec<f64> = graph.actors.iter().map(|a| cores.cores[p].firing_seconds(a)).collect();
-            each.into_iter().zip(&firings).map(|(s, q)| s * *q as f64).collect::<Vec<f64>>()
-        };
-        let least = |of: fn(Vec<f64>) -> f64| (0..k).map(|p| of(on(p))).fold(f64::INFINITY, f64::min);
-        let mean = least(|all| all.iter().sum()) / k as f64;
-        let most = (file.request.balance * mean).max(least(|all| all.into_iter().fold(0.0, f64::max)));
         // Engines count whole picoseconds.
         let rounding = 1e-12 * graph.actors.len() as f64;
+        // Replicas have cores of their own, side by side, and each has its own mean.
+        let own = (k as u64 / placement.replicas.max(1)).max(1) as usize;
         for (p, busy) in figures.busy_s.iter().enumerate() {
+            let first = p / own * own;
+            let replica = first..(first + own).min(k);
+            let on = |p: usize| {
+                let here = (0..graph.actors.len()).filter(|i| replica.contains(&place(*i)));
+                here.map(|i| cores.cores[p].firing_seconds(&graph.actors[i]) * firings[i] as f64).collect::<Vec<f64>>()
+            };
+            let least = |of: fn(Vec<f64>) -> f64| replica.clone().map(|p| of(on(p))).fold(f64::INFINITY, f64::min);
+            let mean = least(|all| all.iter().sum()) / replica.len() as f64;
+            let most = (file.request.balance * mean).max(least(|all| all.into_iter().fold(0.0, f64::max)));
             if *busy > most * (1.0 + TOLERANCE) + rounding {
                 broken.push(format!(
                     "core {:?} is busy for {}, and balance {} allows {}",

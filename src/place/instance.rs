@@ -9,6 +9,7 @@
 use super::cores::{Cores, Network, Wire};
 use super::graph::{ActorError, ActorGraph};
 use super::placement::Objective;
+use crate::model::divisors::gcd;
 
 /// Most ticks of a second.
 const MOST_TICKS: f64 = 1e12;
@@ -238,8 +239,4 @@ impl<'g> Instance<'g> {
         }
         self.whole(mean.max(single).max(pinned.into_iter().max().unwrap_or(0)))
     }
-}
-
-fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }

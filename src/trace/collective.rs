@@ -121,11 +121,6 @@ impl Collective {
     pub fn in_bytes(&self) -> Option<u64> {
         self.in_elems?.checked_mul(element_bytes(self.dtype.as_deref()?)?)
     }
-
-    /// Bytes of this rank's output.
-    pub fn out_bytes(&self) -> Option<u64> {
-        self.out_elems?.checked_mul(element_bytes(self.dtype.as_deref()?)?)
-    }
 }
 
 /// Integers of a list written as text: `[0, 1, 2]`, also with `...` in it (Kineto cuts long lists short); `None` when cut short
@@ -174,9 +169,8 @@ mod tests {
 
     #[test]
     fn bytes_of_a_collective() {
-        let c =
-            Collective { dtype: Some("c10::Half".into()), in_elems: Some(3), out_elems: Some(6), ..Default::default() };
-        assert_eq!((c.in_bytes(), c.out_bytes()), (Some(6), Some(12)));
+        let c = Collective { dtype: Some("c10::Half".into()), in_elems: Some(3), ..Default::default() };
+        assert_eq!(c.in_bytes(), Some(6));
         assert_eq!(element_bytes("c10::complex<float>"), Some(8));
         assert_eq!(element_bytes("Float8_e4m3fn"), Some(1));
         assert_eq!(element_bytes("quaternion"), None);

@@ -330,8 +330,7 @@ impl Batch<'_> {
         let (mean, last) = self.seen();
         // What the software takes until a first token; a model that scores no next words has none.
         let peers = (steps.layout.tp.max(1) - 1) as f64;
-        let asked =
-            if steps.model.generates() { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
+        let asked = if steps.model.generates() { serving.request.0 + peers * serving.request_peer.0 } else { 0.0 };
         let host = Seconds { host: asked, ..Seconds::default() };
         // Replicas that divide experts wait for the prompts of the others.
         let others = (steps.layout.ep.max(1) - 1) as f64;

@@ -43,15 +43,30 @@ fn a_head_alone_asks_for_no_gradients() {
     let words = 1024.0 * whole.vocab.unwrap() as f64;
     close(few.memory.device.optimizer, 12.0 * words, 1e-12);
     close(few.time.optimizer / all.time.optimizer, words / whole.parameters().total(), 1e-9);
+    // Tensor-parallel, context-parallel chips and those of experts send nothing backward, and layers keep nothing, whatever a stack keeps.
+    let experts = LanguageModel { experts: model("layers: 4, hidden: 512, heads: 8, vocab: 51200, seq: 256, global_batch: 4, experts: { count: 8, top_k: 2, ffn: 256 }").experts, ..alone.clone() };
+    let keeps = machine(&Parts { stack: ", norm_memory: 4 B, keeps_gathered: true", ..Parts::default() });
+    for (model, e) in [
+        (&alone, Execution { sequence_parallel: true, ..execution(2, 1, 2, 1) }),
+        (&alone, Execution { cp: 2, ..execution(1, 1, 2, 1) }),
+        (&experts, Execution { ep: 2, ..execution(1, 1, 4, 1) }),
+    ] {
+        let p = predict_any(&keeps, model, &e).unwrap();
+        let layer = if model.experts.is_some() { p.blocks.experts } else { p.blocks.plain };
+        assert_eq!((layer.backward_pass, layer.kept), (0.0, 0.0));
+        close(layer.forward_pass, layer.forward + layer.exposed.tp + layer.exposed.cp + layer.exposed.ep, 1e-12);
+        assert!(layer.exposed.tp + layer.exposed.cp + layer.exposed.ep + layer.exposed.hidden > 0.0);
+    }
     // It comes in one piece, which nothing is beside.
     let pair = Execution { overlap_dp: true, ..execution(1, 1, 2, 1) };
     let p = predict_any(&m, &alone, &pair).unwrap();
     let links = IterationLinks::of(&m, 1, 1, 1, 2, 1);
-    close(p.time.dp, 2.0 * links.replicas.at(4.0 * words), 1e-12);
+
+    close(p.time.dp, 2.0 * links.replicas.at(2.0 * words), 1e-12);
     let pass = |p: &crate::execution::predict::Prediction| p.blocks.plain.forward_pass;
     close(pass(&few), pass(&all), 1e-12);
     assert_eq!(few.blocks.plain.backward_pass, 0.0);
-    close(few.memory.device.gradients, 4.0 * words, 1e-12);
+    close(few.memory.device.gradients, 2.0 * words, 1e-12);
     assert!(few.memory.device.activations < 0.1 * all.memory.device.activations);
 }
 

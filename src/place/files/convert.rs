@@ -1,9 +1,9 @@
 //! Between mapping files and what the program places: out, in, and measured weights.
 
 use super::{Configuration, Connection, Fault, Faults, Form, Generator, Instance, Partition};
+use crate::model::divisors::gcd;
 use crate::place::cores::{Network, Wire};
 use crate::place::placement::capacities;
-use crate::place::simulate::net::gcd;
 use crate::place::{Actor, ActorGraph, Channel, Core, Cores, Fixed, Kind, Placement, Work};
 use crate::spec::nearest::nearest;
 use std::collections::HashMap;

@@ -1,5 +1,6 @@
 //! What is simulated: actors with seconds a firing on numbered cores, FIFOs with capacities, nothing else.
 
+use crate::model::divisors::gcd;
 use crate::place::{ActorGraph, Cores, Placement};
 
 crate::choice! {
@@ -116,11 +117,6 @@ pub fn default_capacity(token_bytes: f64, produced: u64, consumed: u64, initial:
 pub fn least_capacity(produced: u64, consumed: u64, initial: u64) -> u64 {
     let g = gcd(produced, consumed).max(1);
     (produced + consumed - g + initial % g).max(initial)
-}
-
-/// Greatest common divisor.
-pub fn gcd(a: u64, b: u64) -> u64 {
-    if b == 0 { a } else { gcd(b, a % b) }
 }
 
 impl Net {

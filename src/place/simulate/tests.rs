@@ -1,12 +1,13 @@
 //! Schedules by hand, a second simulation that is as plain as can be, and the state space searched whole.
 
 use super::deadlock::{Kind, verdict};
-use super::net::{Buffer, Fifo, Net, gcd};
+use super::net::{Buffer, Fifo, Net};
 use super::sizes::{Proof, smallest};
 use super::steady;
 use super::ticks::Ticks;
 use super::trace::{From, record};
 use super::{Limits, Outcome, Steady, makespan, simulate};
+use crate::model::divisors::gcd;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::collections::HashSet;

@@ -233,10 +233,3 @@ pub fn by_part(path: &[Stretch]) -> Vec<(Part, i64)> {
     let sum = |part: Part| path.iter().filter(|s| s.part == part).map(|s| s.end - s.start).sum();
     Part::ALL.into_iter().map(|p| (p, sum(p))).filter(|(_, ns): &(Part, i64)| *ns > 0).collect()
 }
-
-/// For a graph's units, whether one is on a path.
-pub fn on_path(graph: &Graph, path: &[Stretch]) -> Vec<bool> {
-    let mut out = vec![false; graph.units.len()];
-    path.iter().for_each(|s| out[s.unit as usize] = true);
-    out
-}

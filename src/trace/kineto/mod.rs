@@ -311,8 +311,4 @@ pub struct DeviceProperties {
     pub name: Option<String>,
     /// Memory, bytes.
     pub memory_bytes: Option<u64>,
-    /// Multiprocessors or compute units.
-    pub processors: Option<u64>,
-    /// Compute capability, major and minor.
-    pub capability: Option<(u64, u64)>,
 }

@@ -181,8 +181,6 @@ fn devices(value: &Value) -> Vec<DeviceProperties> {
             id: number(d, &["id"]),
             name: d.get("name").and_then(Value::as_str).map(str::to_owned),
             memory_bytes: number(d, &["totalGlobalMem"]),
-            processors: number(d, &["numSms"]),
-            capability: number(d, &["computeMajor"]).zip(number(d, &["computeMinor"])),
         })
         .collect()
 }

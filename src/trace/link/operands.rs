@@ -135,15 +135,20 @@ fn result(op: &str, inputs: &[Arg]) -> Option<(Vec<i64>, Text)> {
     };
     let like = |i: usize| at(i).map(|t| (t.shape.to_vec(), t.dtype.clone()));
     match op {
-        "mm" | "bmm" | "_int_mm" => matrix(0, 1),
+        "mm" | "bmm" => matrix(0, 1),
+        "_int_mm" => matrix(0, 1).map(|(shape, _)| (shape, Text::from("int"))),
         "_scaled_mm" => typed(matrix(0, 1), inputs.get(6)),
         "_grouped_mm" => typed(grouped(at(0)?, at(1)?, at(2)), inputs.get(4)),
         "_scaled_grouped_mm" => typed(grouped(at(0)?, at(1)?, at(4)), inputs.get(7)),
         "mv" => Some((vec![*at(0)?.shape.first()?], at(0)?.dtype.clone())),
         "addmv" | "addmv_" => Some((vec![*at(1)?.shape.first()?], at(1)?.dtype.clone())),
         "dot" | "vdot" => Some((vec![1], at(0)?.dtype.clone())),
-        "outer" | "ger" => Some(([at(0)?, at(1)?].iter().flat_map(|t| t.shape.iter()).copied().collect(), at(0)?.dtype.clone())),
-        "addr" | "addr_" => Some(([at(1)?, at(2)?].iter().flat_map(|t| t.shape.iter()).copied().collect(), at(1)?.dtype.clone())),
+        "outer" | "ger" => {
+            Some(([at(0)?, at(1)?].iter().flat_map(|t| t.shape.iter()).copied().collect(), at(0)?.dtype.clone()))
+        }
+        "addr" | "addr_" => {
+            Some(([at(1)?, at(2)?].iter().flat_map(|t| t.shape.iter()).copied().collect(), at(1)?.dtype.clone()))
+        }
         "addmm" | "baddbmm" | "_addmm_activation" | "addmm_" | "baddbmm_" => matrix(1, 2),
         "linear" | "mkldnn_linear" => {
             let (x, w) = (at(0)?, at(1)?);
@@ -318,10 +323,9 @@ mod tests {
             );
             op(name, &args)
         };
-        let groups = |dims: &str| {
-            of("aten::_grouped_mm", dims, &[half, half, "int", "", ""], r#""", "", "", "", "6""#)
-        };
-        let scalars = ["float", "float", "", "ScalarList", "ScalarList", "ScalarList", "Scalar", "ScalarList", "Scalar"];
+        let groups = |dims: &str| of("aten::_grouped_mm", dims, &[half, half, "int", "", ""], r#""", "", "", "", "6""#);
+        let scalars =
+            ["float", "float", "", "ScalarList", "ScalarList", "ScalarList", "Scalar", "ScalarList", "Scalar"];
         let transposed = of(
             "aten::convolution",
             "[2, 16, 4, 4], [16, 8, 3, 3], [], [], [], [], [], [], []",

@@ -190,8 +190,8 @@ fn family(c: &mut Config, kind: &str) -> Option<Family> {
         }
         "llama4" | "llama4_text" => {
             let every = c.count(&["no_rope_layer_interval"]).map_or(4, |found| found.value);
-            c.note("chunks of tokens that attend to each other (attention_chunk_size) are taken for windows");
-            Family { window: Window::Chunks(every), ..Family::gated() }
+            let biases = if c.flag(&["attention_bias"], false) { Biases::Attention } else { Biases::None };
+            Family { biases, window: Window::Chunks(every), ..Family::gated() }
         }
         "deepseek_v2" | "deepseek_v3" => {
             if c.flag(&["attention_bias"], false) {

@@ -186,6 +186,9 @@ fn windows(c: &mut Config, tree: &mut Tree, family: &Family, layers: u64) {
     if full >= layers {
         return;
     }
+    if matches!(family.window, Window::Chunks(_)) {
+        c.note("chunks of tokens that attend to each other (attention_chunk_size) are taken for windows");
+    }
     tree.set("window", &window.origin, window.value);
     if full > 0 {
         tree.set("full_attention_layers", &window.origin, full);
@@ -276,8 +279,29 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
     if let Some(dense) = dense {
         tree.set_in(part, "first_dense_layers", &dense.origin, dense.value);
     }
-    if let Some(step) = c.count(&["decoder_sparse_step", "interleave_moe_layer_step"]).filter(|s| s.value > 1) {
+    let step = c.count(&["decoder_sparse_step", "interleave_moe_layer_step"]);
+    if let Some(step) = step.as_ref().filter(|s| s.value > 1) {
         tree.set_in(part, "every", &step.origin, step.value);
+    }
+    // Llama 4's list of layers with experts goes before its step.
+    if let Some((field, node)) = c.find(&["moe_layers"])
+        && let Value::List(items) = &node.value
+    {
+        let step = step.map_or(1, |s| s.value.max(1));
+        let listed: Vec<Option<u64>> = items
+            .iter()
+            .map(|item| match &item.value {
+                Value::Scalar { text, .. } => text.parse().ok(),
+                _ => None,
+            })
+            .collect();
+        let layers = sizes.layers.as_ref().map_or(0, |l| l.value);
+        let regular = (1..=layers / step).map(|n| Some(n * step - 1));
+        if !listed.iter().copied().eq(regular) {
+            let message =
+                format!("expected layer {}, and each {step}th from there: there is no field for others", step - 1);
+            c.problem(field, &node.origin, message);
+        }
     }
     if let Some(freq) = c.count(&["moe_layer_freq"]).filter(|f| f.value > 1) {
         c.problem(

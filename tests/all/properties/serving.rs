@@ -48,6 +48,9 @@ fn model() -> impl Strategy<Value = String> {
         "vocab: 500",
         "vocab: 1000, tied_embeddings: true",
         "vocab: 300, embedding_width: 24, final_norm: false",
+        "vocab: 300, head: pooler",
+        "vocab: 300, head: masked_tokens",
+        "vocab: 300, head: classes, classes: 7",
     ]);
     let types = maybe(&[
         "types: {weights: fp8}",
@@ -60,7 +63,8 @@ fn model() -> impl Strategy<Value = String> {
     (1..=6u64, attention, perceptron, ends, types, generated, 1..=70u64).prop_map(
         |(layers, attention, perceptron, ends, types, generated, seq)| {
             let ends = if ends.is_empty() { ", vocab: 90, head: none".to_string() } else { ends };
-            let generated = if attention.contains("causal: false") { String::new() } else { generated };
+            let encodes = attention.contains("causal: false") || ends.contains("head:");
+            let generated = if encodes { String::new() } else { generated };
             format!(
                 "{{kind: language_model, name: m, source: test, layers: {layers}, hidden: 128, heads: 8, pass: inference, \
                  seq: {seq}, global_batch: 1{attention}{perceptron}{ends}{types}{generated}}}"
