@@ -228,7 +228,7 @@ impl<'a> Derived<'a> {
         };
         let stages = counts.iter().enumerate().map(stage).collect();
         let state = StateBytes::training(&model.types);
-        let reduced = machine.stack.gradient_reduction.map_or(state.gradients, |b| b.0);
+        let reduced = machine.stack.gradient_reduction.map_or(model.types.gradients.bytes(), |b| b.0);
         Self {
             machine,
             e,
@@ -476,13 +476,16 @@ impl<'a> Derived<'a> {
         let kept = s.sum(b, |p| p.kept) - if s.last { b.head.kept } else { 0.0 };
         let mut activations = passes.min(self.microbatches) * kept;
         let working = [(s.plain, &b.plain), (s.experts, &b.experts)].into_iter().filter(|(n, _)| *n > 0.0);
-        let working = working.map(|(_, p)| p.working).fold(0.0, f64::max);
+        // Under zero bubble stage i has the weights' gradients of i microbatches before it, whose layers it holds whole.
+        let late = if e.schedule == Schedule::ZeroBubble { (i as f64).min(self.microbatches) } else { 0.0 };
+        let whole = s.plain * (b.plain.kept + b.plain.working) + s.experts * (b.experts.kept + b.experts.working);
+        let working = working.map(|(_, p)| p.working).fold(0.0, f64::max) + late * whole;
         let layer = 2.0 * self.weights.layer() * self.state.weights;
         let mut buffers = if e.pp > 1 { 2.0 * b.hand_over } else { 0.0 };
         buffers += if e.sequence_parallel { b.hidden * e.tp as f64 } else { 0.0 };
+        let ends = [(s.first, self.weights.embedding), (s.last, self.weights.head)];
+        let end = ends.into_iter().filter(|(there, _)| *there).map(|(_, n)| n).fold(0.0, f64::max);
         if e.zero == Zero::Weights && self.replicas > 1.0 {
-            let ends = [(s.first, self.weights.embedding), (s.last, self.weights.head)];
-            let end = ends.into_iter().filter(|(there, _)| *there).map(|(_, n)| n).fold(0.0, f64::max);
             let largest = match self.trained_head {
                 None => self.weights.layer().max(end),
                 Some(_) => self.trained(s).0,
@@ -498,15 +501,17 @@ impl<'a> Derived<'a> {
             away += std::mem::take(&mut states);
         }
         if matches!(e.offload, Offload::Weights | Offload::All) {
-            away += weights - weights.min(layer);
-            weights = weights.min(layer);
+            let stays = weights.min(layer.max(end * self.state.weights));
+            away += weights - stays;
+            weights = stays;
         }
         if matches!(e.offload, Offload::Activations | Offload::All) {
             let stays = activations.min(2.0 * b.plain.kept.max(b.experts.kept));
             away += activations - stays;
             activations = stays;
         }
-        let head = if s.last { b.head.kept } else { 0.0 };
+        let scores = if e.schedule == Schedule::GPipe { self.microbatches } else { 1.0 + late };
+        let head = if s.last { scores * b.head.kept } else { 0.0 };
         let mut gradients = part(Zero::Gradients, self.trained(s), self.state.gradients);
         let stack = &self.machine.stack;
         if stack.frees_gradients && e.pp == 1 && self.microbatches <= 1.0 {

@@ -67,7 +67,7 @@ impl Figures {
 /// # Errors
 /// [`CheckError`]: rules that its decisions break, or the first figure that differs by more than [`TOLERANCE`].
 pub fn verify(system: &System, model: &LanguageModel, p: &Prediction) -> Result<Figures, CheckError> {
-    let derived = derive(system, model, p.layout, p.batch, p.wave).map_err(CheckError::Violations)?;
+    let derived = derive(system, model, p.layout, p.batch, (p.wave, p.microbatches)).map_err(CheckError::Violations)?;
     let (said, used) = (p.energy.used, derived.energy.used);
     for (what, plan, derived) in [
         ("ttft_s", p.ttft_s, derived.ttft_s[0]),
@@ -104,15 +104,21 @@ pub fn derive(
     model: &LanguageModel,
     layout: Layout,
     batch: u64,
-    wave: u64,
+    cut: (u64, u64),
 ) -> Result<Figures, Vec<String>> {
-    let broken = rules(model, layout, (system.chip_count(), batch, wave));
+    let broken = rules(model, layout, (system.chip_count(), batch), cut);
     if !broken.is_empty() {
         return Err(broken);
     }
     let whole;
     let machine = Machine::of_any_style(system).map_err(|e| vec![e])?;
     let serving = machine.stack.serving.unwrap_or_else(Serving::ideal);
+    if cut.0 > serving.most_sequences.max(1) {
+        return Err(vec![format!(
+            "a wave of {} is more than the {} sequences that the software serves at once",
+            cut.0, serving.most_sequences
+        )]);
+    }
     let model = if serving.whole_contexts {
         whole = LanguageModel { window: None, ..model.clone() };
         &whole
@@ -122,11 +128,16 @@ pub fn derive(
     let Some(kernels) = &system.chip.0.kernels else {
         return Err(vec![format!("chip {}: no section `kernels`", system.chip.0.name)]);
     };
-    Served::new(system, &machine, (kernels, serving), model, layout)?.figures(batch, wave)
+    Served::new(system, &machine, (kernels, serving), model, (layout, batch))?.figures(batch, cut)
 }
 
-/// What degrees, batch and wave must keep to, memory apart.
-fn rules(model: &LanguageModel, layout: Layout, (chips, batch, wave): (u64, u64, u64)) -> Vec<String> {
+/// What degrees, batch, wave and its microbatches must keep to, memory apart.
+fn rules(
+    model: &LanguageModel,
+    layout: Layout,
+    (chips, batch): (u64, u64),
+    (wave, microbatches): (u64, u64),
+) -> Vec<String> {
     let Layout { tp, pp, dp, ep } = layout;
     let experts = model.experts.map_or(1, |e| e.count);
     let divides = |a: u64, b: u64| a > 0 && b.checked_rem(a) == Some(0);
@@ -137,6 +148,10 @@ fn rules(model: &LanguageModel, layout: Layout, (chips, batch, wave): (u64, u64,
         (divides(ep, dp) && divides(ep, experts), "ep does not divide the replicas and the experts"),
         (batch > 0, "no sequence"),
         (wave > 0 && dp > 0 && wave <= batch.div_ceil(dp.max(1)), "the wave is not 1 to the sequences of a replica"),
+        (
+            (1..=pp.min(wave)).contains(&microbatches),
+            "microbatches are not 1 to the stages and the sequences of a wave",
+        ),
     ]
     .into_iter()
     .filter(|(kept, _)| !kept)
@@ -189,6 +204,8 @@ struct Served<'a> {
     t: f64,
     /// Heads of keys and values on a chip.
     kv: f64,
+    /// Sequences, of `batch` ones, that the replicas have among which the same experts are divided.
+    together: u64,
 }
 
 /// Of one wave of one replica.
@@ -206,7 +223,7 @@ impl<'a> Served<'a> {
         machine: &'a Machine,
         (kernels, serving): (&'a Kernels, Serving),
         model: &'a LanguageModel,
-        layout: Layout,
+        (layout, batch): (Layout, u64),
     ) -> Result<Self, Vec<String>> {
         let word = model.types.products().word();
         let peak = kernels.peak_of(word).ok_or_else(|| vec![format!("no peak for {word}")])?;
@@ -222,7 +239,9 @@ impl<'a> Served<'a> {
             }
         };
         let kv = model.kv_heads().div_ceil(layout.tp) as f64;
-        Ok(Self { system, machine, kernels, times, serving, model, layout, peak, t: layout.tp as f64, kv })
+        let together = batch.div_ceil(layout.dp / layout.ep);
+        let t = layout.tp as f64;
+        Ok(Self { system, machine, kernels, times, serving, model, layout, peak, t, kv, together })
     }
 
     /// `of` products at once, m x k by k x n, of a perceptron (or experts), or of another weight.
@@ -347,24 +366,24 @@ impl<'a> Served<'a> {
         Call { times: 1.0, seconds, link_j: moved_j(CollectiveKind::AllReduce, &group, bytes), ..Call::default() }
     }
 
-    /// Experts that are reached on a chip, and the tokens of each.
-    fn routed(&self, rows: f64, experts: f64, per_token: f64) -> (f64, f64) {
+    /// Experts that are reached on a chip, and the rows of each: padded ones are computed, but reach none.
+    fn routed(&self, (rows, peers): (f64, f64), experts: f64, [per_token, padding]: [f64; 2]) -> (f64, f64) {
         let (ep, s) = (self.layout.ep as f64, &self.serving);
         let here = experts / ep;
         let all = s.experts == ExpertWork::EveryToken || s.most_routed.is_some_and(|most| experts > most as f64);
         if all {
-            return (here, rows * ep);
+            return (here, rows * peers);
         }
-        let missed = (1.0 - (per_token / experts).min(1.0)).powf((rows * ep).max(1.0));
+        let missed = (1.0 - (per_token / experts).min(1.0)).powf((rows * peers).max(1.0));
         let reached = here - here * missed;
         // Whole where that is what it is but for rounding, as one token's experts are.
         let whole = reached.round();
         let reached = if (reached - whole).abs() < 1e-9 * reached { whole } else { reached }.clamp(here.min(1.0), here);
-        (reached, rows * per_token / reached.max(f64::MIN_POSITIVE))
+        (reached, rows * peers / ep * per_token * padding / reached.max(f64::MIN_POSITIVE))
     }
 
     /// What a chip does in one layer.
-    fn layer(&self, rows: f64, work: Work, with_experts: bool) -> Vec<Call> {
+    fn layer(&self, (rows, peers): (f64, f64), work: Work, with_experts: bool) -> Vec<Call> {
         let (model, s, t) = (self.model, &self.serving, self.t);
         let (h, heads) = (model.hidden as f64, model.heads as f64);
         let (q, v) = (model.query_width() as f64, model.value_width() as f64);
@@ -397,8 +416,9 @@ impl<'a> Served<'a> {
                 products.push(self.product(true, [1.0, rows, h, width]));
             }
             Some(e) => {
-                let per_token = e.top_k as f64 * e.capacity_factor.unwrap_or(1.0);
-                let (reached, each) = self.routed(rows, e.count as f64, per_token);
+                let (top_k, padding) = (e.top_k as f64, e.capacity_factor.unwrap_or(1.0));
+                let per_token = top_k * padding;
+                let (reached, each) = self.routed((rows, peers), e.count as f64, [top_k, padding]);
                 let (own, shared) = (e.ffn as f64 / t, e.shared_width() / t);
                 products.push(self.weight(rows, e.count as f64, h));
                 products.push(self.product(true, [reached, each, into * own, h]));
@@ -424,7 +444,9 @@ impl<'a> Served<'a> {
         // Experts that compute every token one after the other are summed up one after the other.
         let experts = model.experts.filter(|_| with_experts && s.experts == ExpertWork::EveryToken);
         let perceptrons = experts.map_or(1, |e| (e.count / self.layout.ep).max(1));
-        list.push(Call { times: 1.0 + perceptrons as f64, ..self.all_reduce(rows * h * word) });
+        // Attention's part is added to the perceptron's before where both begin with the same vectors.
+        let sums = perceptrons + u64::from(!(model.parallel_block && s.joint_sums));
+        list.push(Call { times: sums as f64, ..self.all_reduce(rows * h * word) });
         let side = (self.system.chip.0.cores as f64).sqrt();
         let to_start = match (work, s.prompt_kernel) {
             (Work::Prompt, Some(own)) if self.machine.ideal => own.0.min(self.start()),
@@ -451,14 +473,35 @@ impl<'a> Served<'a> {
         if self.machine.ideal { own.min(launch) } else { own }
     }
 
-    /// One of the stages, among which layers of both kinds are divided evenly.
-    fn stage(&self, rows: f64, work: Work) -> Call {
-        let model = self.model;
-        let of = |with_experts, layers: u64| {
-            let one = sum(&self.layer(rows, work, with_experts));
-            Call { times: layers as f64 / self.layout.pp as f64, ..one }
+    /// Layers without and with experts of every stage: what the stages do not divide goes one each to those from the second on, to the first before the last.
+    fn layers(&self) -> Vec<[u64; 2]> {
+        let (layers, pp) = (self.model.layers, self.layout.pp);
+        let more = layers % pp;
+        let mut end = 0;
+        let stages = (1..=pp).map(|stage| {
+            let order = if stage == pp {
+                pp
+            } else if stage == 1 {
+                pp - 1
+            } else {
+                stage - 1
+            };
+            let begin = end;
+            end += layers / pp + u64::from(order <= more);
+            let experts = self.model.expert_layers_before(end) - self.model.expert_layers_before(begin);
+            [end - begin - experts, experts]
+        });
+        stages.collect()
+    }
+
+    /// What a chip of every stage does.
+    fn stages(&self, rows: (f64, f64), work: Work) -> Vec<Call> {
+        let [plain, routed] = [false, true].map(|with_experts| sum(&self.layer(rows, work, with_experts)));
+        let of = |[plain_layers, expert_layers]: [u64; 2]| {
+            let experts = Call { times: expert_layers as f64, ..routed };
+            sum(&[Call { times: plain_layers as f64, ..plain }, experts])
         };
-        sum(&[of(false, model.layers - model.expert_layers()), of(true, model.expert_layers())])
+        self.layers().into_iter().map(of).collect()
     }
 
     /// The choice of the next word of `n` sequences.
@@ -494,20 +537,18 @@ impl<'a> Served<'a> {
         Call { times: 1.0, seconds, link_j, ..Call::default() }
     }
 
-    /// Seconds until `count` microbatches have gone through all stages, the last of which runs the head too, and from one step to the next in the steady state.
-    fn through(&self, count: u64, stage: f64, head: f64) -> [f64; 2] {
-        let pp = self.layout.pp as usize;
+    /// Seconds until `count` microbatches have gone through all stages, which take so long for one, and from one step to the next in the steady state.
+    fn through(&self, count: u64, stages: &[f64]) -> [f64; 2] {
         if !self.serving.overlapped_stages {
-            let one_by_one: f64 = (0..count).map(|_| (0..pp).map(|_| stage).sum::<f64>() + head).sum();
+            let one_by_one: f64 = (0..count).map(|_| stages.iter().sum::<f64>()).sum();
             return [one_by_one; 2];
         }
         // When each stage is free, and when each microbatch is back from the last one.
-        let (mut free, mut back) = (vec![0.0f64; pp], vec![0.0f64; count as usize]);
+        let (mut free, mut back) = (vec![0.0f64; stages.len()], vec![0.0f64; count as usize]);
         let mut ends = Vec::new();
         for _ in 0..3 {
             for begin in &mut back {
-                for (at, stage_free) in free.iter_mut().enumerate() {
-                    let own = if at + 1 == pp { stage + head } else { stage };
+                for (own, stage_free) in stages.iter().zip(&mut free) {
                     *begin = begin.max(*stage_free) + own;
                     *stage_free = *begin;
                 }
@@ -517,26 +558,30 @@ impl<'a> Served<'a> {
         [ends[0], ends[2] - ends[1]]
     }
 
-    /// A wave of `n` sequences, in microbatches of `micro`.
-    fn wave(&self, n: u64, micro: u64) -> Wave {
+    /// A wave of `n` sequences, in so many microbatches.
+    fn wave(&self, n: u64, count: u64) -> Wave {
         let (model, s) = (self.model, &self.serving);
         let (pp, tp) = (self.layout.pp as f64, self.layout.tp as f64);
-        let count = n.div_ceil(micro);
         let each = n as f64 / count as f64;
+        // Replicas with as many sequences as this one among those with the other experts.
+        let peers = (self.together as f64 / n as f64).max(1.0).min(self.layout.ep as f64);
         // Of every microbatch as many passes of as many sequences.
         let pass = |passes: f64, sequences: f64, tokens: u64, work| {
             let (rows, head) = (sequences * tokens as f64, self.head(sequences));
-            let (stage, hand_over) = (self.stage(rows, work), self.hand_over(rows));
-            let of_stage = passes * (stage.seconds + hand_over.seconds);
-            let seconds = self.through(count, of_stage, passes * head.seconds);
+            let (mut stages, hand_over) = (self.stages((rows, peers), work), self.hand_over(rows));
+            if let Some(last) = stages.last_mut() {
+                *last = sum(&[*last, Call { times: 1.0, ..head }]);
+            }
+            let of_stages: Vec<f64> = stages.iter().map(|s| passes * (s.seconds + hand_over.seconds)).collect();
+            let seconds = self.through(count, &of_stages);
             let of = |times: f64, call: Call| Call { times: times * passes * count as f64 * tp, ..call };
-            (seconds, sum(&[of(pp, stage), of(1.0, head), of(pp - 1.0, hand_over)]))
+            (seconds, sum(&[of(1.0, sum(&stages)), of(pp - 1.0, hand_over)]))
         };
         let steps = model.generated.unwrap_or(0).saturating_sub(1);
         let (passes, of_pass) = if s.prompts_alone { (each, 1.0) } else { (1.0, each) };
         let (prompts, mut used) = pass(passes, of_pass, model.seq, Work::Prompt);
         let host = s.step.0 + n as f64 * s.step_sequence.0;
-        let room = s.reserved(model.seq.saturating_add(model.generated.unwrap_or(0))) as f64;
+        let room = self.kept();
         let fixed = matches!(s.cache, CacheLayout::Compiled | CacheLayout::Static);
         let step = |seen: f64| pass(1.0, each, 1, Work::Token(seen, if fixed { room } else { seen }));
         let (mean, of_step) = step(self.seen(steps, 1));
@@ -566,9 +611,17 @@ impl<'a> Served<'a> {
         self.model.over_layers(|| mean(f64::INFINITY), |window| mean(window as f64))
     }
 
-    /// Bytes of the fullest chip with `n` sequences at once.
-    fn memory(&self, n: u64) -> Memory {
-        let (model, s, t, pp) = (self.model, &self.serving, self.t, self.layout.pp);
+    /// Tokens of a sequence that a layer's cache has room for, mean over the layers.
+    fn kept(&self) -> f64 {
+        let (model, s) = (self.model, &self.serving);
+        let room = s.reserved(model.seq.saturating_add(model.generated.unwrap_or(0))) as f64;
+        let windowed = |window: u64| if s.cache == CacheLayout::Compiled { room } else { room.min(window as f64) };
+        model.over_layers(|| room, windowed)
+    }
+
+    /// Bytes of a chip of every stage with `n` sequences at once in so many microbatches.
+    fn memories(&self, n: u64, microbatches: u64) -> Vec<Memory> {
+        let (model, s, t, pp) = (self.model, &self.serving, self.t, self.layout.pp as usize);
         let p = model.parameters();
         let types = &model.types;
         let word = types.weights.bytes();
@@ -588,75 +641,77 @@ impl<'a> Served<'a> {
         };
         let of_dense = of_attention(&p.dense_layer) * word + p.dense_layer.perceptron * perceptron / t;
         let of_experts = of_attention(&p.expert_layer) * word + experts * perceptron / t;
-        let layers = (p.dense_layers * of_dense + p.expert_layers * of_experts) / pp as f64;
         let divided = if s.whole_embedding && !model.tied_embeddings { 1.0 } else { t };
-        let fullest = (0..pp).map(|stage| {
+        let weights = |stage: usize, [plain, with_experts]: [u64; 2]| {
             let (first, last) = (stage == 0, stage + 1 == pp);
+            let layers = plain as f64 * of_dense + with_experts as f64 * of_experts;
             // A table that is the head's too is there once on one stage, and on both ends of several.
             let own_head = if model.tied_embeddings && !first { p.head_matrices } else { p.head };
             let begin = if first { p.embedding / divided + (p.positions + p.embedding_norm) / t } else { 0.0 };
             layers + word * (begin + if last { (own_head + p.final_norm) / t } else { 0.0 })
-        });
-        let weights = fullest.fold(0.0, f64::max);
-        let tokens = model.seq.saturating_add(model.generated.unwrap_or(0));
-        let room = s.reserved(tokens) as f64;
-        let windowed = |window: u64| if s.cache == CacheLayout::Compiled { room } else { room.min(window as f64) };
-        let kept = model.over_layers(|| room, windowed);
+        };
         // What no next word is asked of keeps nothing from layer to layer, and holds all that goes through them together.
         let encodes = model.head != Head::Vocabulary;
-        let of_layer = if encodes { 0.0 } else { n as f64 * kept * self.token_bytes() };
+        let of_layer = if encodes { 0.0 } else { n as f64 * self.kept() * self.token_bytes() };
         let (into, a) = (if model.gated { 2.0 } else { 1.0 }, types.activations.bytes());
         let channels = match model.experts {
             Some(e) => (e.ffn * e.top_k) as f64 + e.shared_width(),
             None => model.ffn() as f64,
         };
         let heads = model.heads as f64 * (model.query_width() + 2 * model.value_width()) as f64;
-        let together = if s.prompts_alone { 1 } else { n.div_ceil(pp) };
+        let of_microbatch = n.div_ceil(microbatches);
+        let together = if s.prompts_alone { 1 } else { of_microbatch };
         let rows = if encodes { together as f64 * model.seq as f64 } else { model.seq.min(s.most_tokens) as f64 };
         let widest = 2.0 * model.hidden as f64 + (into * channels).max(heads) / t;
-        let scores = 4.0 * n.div_ceil(pp) as f64 * model.head_outputs() as f64 / t;
+        let scores = 4.0 * of_microbatch as f64 * model.head_outputs() as f64 / t;
         let software = self.machine.stack.memory_reserve.0 + (t - 1.0) * s.peer_memory.0;
-        Memory {
-            weights,
-            cache: of_layer * model.layers as f64 / pp as f64,
+        let of = |(stage, layers): (usize, [u64; 2])| Memory {
+            weights: weights(stage, layers),
+            cache: of_layer * (layers[0] + layers[1]) as f64,
             buffers: rows * widest * a + scores + software,
-        }
+        };
+        self.layers().into_iter().enumerate().map(of).collect()
     }
 
     /// A replica's `sequences` in waves of `at_once`: seconds to the last wave's first tokens and to its last ones, what its chips use, the first wave.
-    fn waves(&self, sequences: u64, at_once: u64) -> ([f64; 2], Call, Wave) {
-        let micro = at_once.div_ceil(self.layout.pp);
+    fn waves(&self, sequences: u64, (at_once, microbatches): (u64, u64)) -> ([f64; 2], Call, Wave) {
         let steps = self.model.generated.unwrap_or(0).saturating_sub(1) as f64;
-        let full = self.wave(at_once, micro);
+        let micro = at_once.div_ceil(microbatches);
+        let full = self.wave(at_once, microbatches);
         let (whole, rest) = ((sequences / at_once) as f64, sequences % at_once);
         let of_full = full.prompts + steps * full.step;
         let mut used = Call { times: whole, ..full.used };
         let mut ends = [(whole - 1.0) * of_full + full.prompts, whole * of_full];
         if rest > 0 {
-            let last = self.wave(rest, micro);
+            let last = self.wave(rest, rest.div_ceil(micro));
             ends = [ends[1] + last.prompts, ends[1] + last.prompts + steps * last.step];
             used = sum(&[used, last.used]);
         }
         (ends, sum(&[used]), full)
     }
 
-    fn figures(&self, batch: u64, wave: u64) -> Result<Figures, Vec<String>> {
+    fn figures(&self, batch: u64, (wave, microbatches): (u64, u64)) -> Result<Figures, Vec<String>> {
         let (model, dp) = (self.model, self.layout.dp);
-        let memory = self.memory(wave);
-        if let Some(capacity) = self.system.memory.0.capacity {
+        let memories = self.memories(wave, microbatches);
+        for memory in &memories {
+            let Some(capacity) = self.system.memory.0.capacity else { break };
             let free = capacity.0 - memory.weights - memory.buffers;
             // Equal to the last digits counts as fitting.
             if memory.cache > free * self.serving.cache_share.0 + TOLERANCE * capacity.0 {
                 return Err(vec![format!("{wave} sequences at once do not fit the memory of a chip")]);
             }
         }
+        let memory = memories.into_iter().max_by(|a, b| a.total().total_cmp(&b.total())).unwrap_or_default();
         let share = batch.div_ceil(dp);
-        let (ends, of_fullest, first) = self.waves(share, wave);
+        let (ends, of_fullest, first) = self.waves(share, (wave, microbatches));
         // Replicas with one sequence less, where they do not divide.
         let fuller = if batch.is_multiple_of(dp) { dp } else { batch % dp };
         let mut all = vec![Call { times: fuller as f64, ..of_fullest }];
         if fuller < dp && share > 1 {
-            let (_, of_others, _) = self.waves(share - 1, wave.min(share - 1));
+            let (_, of_others, _) = self.waves(share - 1, {
+                let n = wave.min(share - 1);
+                (n, n.div_ceil(wave.div_ceil(microbatches)))
+            });
             all.push(Call { times: (dp - fuller) as f64, ..of_others });
         }
         let ttft = if self.serving.separate_prompts { self.wave(1, 1).prompts } else { first.prompts };

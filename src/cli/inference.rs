@@ -68,7 +68,7 @@ pub struct Batches(pub Vec<u64>);
 const MOST: u64 = 1 << 32;
 
 fn batches(text: &str) -> Result<Batches, String> {
-    let wrong = || format!("expected batches such as 8, 1,4,16 or 1..256, found {text:?}");
+    let wrong = || format!("expected batches such as 8, 1,4,16 or 1..256, of at most {MOST}, found {text:?}");
     let number = |t: &str| t.trim().parse::<u64>().ok().filter(|n| (1..=MOST).contains(n)).ok_or_else(wrong);
     let mut found = Vec::new();
     for piece in text.split(',') {
@@ -107,7 +107,7 @@ pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees:
         pp: args.pp,
         dp: args.dp,
         ep: args.execution.ep,
-        batches: given.batch.as_ref().map_or_else(|| vec![model.global_batch.clamp(1, MOST)], |b| b.0.clone()),
+        batches: given.batch.as_ref().map_or_else(|| vec![model.global_batch], |b| b.0.clone()),
         limits: Limits { ttft_s: given.max_ttft, tpot_s: given.max_tpot },
         goal: given.goal.unwrap_or(Goal::Throughput),
         aim: Aim::of(args.objective, &economics, system).map_err(Failure::input)?,
@@ -129,7 +129,7 @@ pub(super) fn run(args: &MapArgs, model: &LanguageModel, system: &System, trees:
     let outcome = search_until(&server, model, &wanted, Deadline::after(args.time_limit));
     drop(waiting);
     let outcome = outcome.map_err(Failure::input)?;
-    let proven = statement::of_serving(&outcome, wanted.sought(), args.time_limit);
+    let proven = statement::of_serving(&outcome, wanted.sought(), args.time_limit, system);
     if outcome.best.is_none() {
         let reason = if outcome.stopped { not_within() } else { reason(&outcome, &wanted.limits) };
         if args.format == Format::Json {
@@ -178,8 +178,9 @@ pub(super) fn given(p: &Prediction, model: &LanguageModel, system: &System) -> S
     table.add_row(row(p, system));
     align(&mut table, &COLUMNS);
     format!(
-        "{}{table}\n\n{}\n{}",
+        "{}{table}\n\n{}\n\n{}\n{}",
         title(model, system),
+        statement::serving_software(system),
         details(p, system),
         money::table(&Account::of_serving(p, system))
     )
@@ -384,8 +385,10 @@ fn prediction_json(p: &Prediction, system: &System, economics: &Economics) -> Va
     let (dollar, watt) = per_price_and_power(p, system);
     let mut object = serde_json::to_value(p).unwrap_or(Value::Null);
     if let Value::Object(map) = &mut object {
-        map.insert("tokens_per_s_per_dollar".into(), json!(dollar));
-        map.insert("tokens_per_s_per_watt".into(), json!(watt));
+        // Of the same tokens as `per_chip`.
+        let tokens = if p.generated_per_s > 0.0 { "generated" } else { "tokens" };
+        map.insert(format!("{tokens}_per_s_per_usd"), json!(dollar));
+        map.insert(format!("{tokens}_per_s_per_w"), json!(watt));
         let account = Account::of_serving(p, system);
         map.insert("energy".into(), money::energy_json(&account));
         map.insert("money".into(), money::running_json(&account, economics));

@@ -6,7 +6,7 @@ use super::{Failure, output};
 use crate::execution::inference::file::{self, Decision, Whole};
 use crate::execution::inference::{Prediction, Server};
 use crate::plan::file::Stated;
-use crate::spec::{Node, Origin};
+use crate::spec::{Node, Origin, Problem};
 use crate::system::System;
 use crate::workload::language::{LanguageModel, ModelPass};
 use std::path::Path;
@@ -26,8 +26,12 @@ pub(super) fn check(args: &CheckArgs, node: &Node) -> Result<i32, Failure> {
             "{shown}: workload: a serving file is of a language model with `pass: inference`"
         )));
     };
-    let server = Server::new(&system).map_err(|e| Failure::input(format!("{shown}: system: {e}")))?;
-    let predicted = file.serve.predict(&server, &model).map_err(|e| Failure::input(format!("{shown}: serve: {e}")))?;
+    let within = |field: &str, message: String| {
+        let at = node.get(field).unwrap_or(node);
+        Problem { origin: at.origin.clone(), field: field.into(), message }
+    };
+    let server = Server::new(&system).map_err(|e| within("system", e))?;
+    let predicted = file.serve.predict(&server, &model).map_err(|e| within("serve", e))?;
     let stated = file.result.as_ref().filter(|result| !result.is_empty());
     // What the file says is compared with what the checker derives, not with what was predicted.
     let derived = super::inference::checked(&predicted, &model, &system)?;

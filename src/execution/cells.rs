@@ -421,7 +421,7 @@ impl<'a> Cells<'a> {
         if inner.plan.is_some() && !best.as_ref().is_none_or(|(value, ..)| may_win(*value)) {
             return;
         }
-        let is_least = |s: &Schedule| matches!(s, Schedule::OneForwardOneBackward | Schedule::ZeroBubble);
+        let is_least = |s: &Schedule| *s == Schedule::OneForwardOneBackward;
         for &(zero, offload) in &frame.tails.states {
             (e.zero, e.offload, e.schedule, e.chunks) = (zero, offload, Schedule::OneForwardOneBackward, 1);
             // No schedule keeps less than this one.

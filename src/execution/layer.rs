@@ -281,8 +281,7 @@ impl<'a> Kernels<'a> {
         if let (Core::Kernel(of), false) = (self.mapping.core, relative) {
             let work = FusedAttentionWork {
                 heads: batch,
-                // A chip has at least one head of keys and values.
-                kv_heads: d.micro_batch as f64 * (model.kv_heads() as f64 / t).max(1.0).min(heads),
+                kv_heads: d.micro_batch as f64 * model.key_value_heads(d.tp).min(heads),
                 queries,
                 keys: s,
                 seen,
@@ -326,7 +325,7 @@ impl<'a> Kernels<'a> {
         let (qk, v) = (model.query_width() as f64, model.value_width() as f64);
         let a = model.heads as f64;
         self.adapter(h, a * v / t);
-        self.adapter((a * qk + model.kv_heads() as f64 * (qk + v)) / t, h);
+        self.adapter(a * qk / t + model.key_value_heads(self.division.tp) * (qk + v), h);
     }
 
     fn attention_products(&mut self) {
@@ -337,8 +336,7 @@ impl<'a> Kernels<'a> {
             let (h, a) = (model.hidden as f64, model.heads as f64);
             let (qk, v, t) = (model.query_width() as f64, model.value_width() as f64, self.t());
             let kv = model.kv_heads() as f64;
-            // A chip has at least one head of keys and values.
-            let part = a * qk / t + (kv / t).max(1.0) * (qk + v);
+            let part = a * qk / t + model.key_value_heads(self.division.tp) * (qk + v);
             self.product("query_key_value", branch.first, [a * qk + kv * (qk + v), h], [part, h], [0.0; 2]);
             self.product("attention_out", branch.last, [h, a * v], [h, a * v / t], [0.0; 2]);
             return;
@@ -536,7 +534,7 @@ impl<'a> Kernels<'a> {
     fn layer_weights(&self, with_experts: bool, of_attention: bool) -> f64 {
         let p = self.model.layer_parameters(with_experts);
         let t = self.t();
-        let attention = p.attention_on(t, (1.0 / t).max(1.0 / self.model.kv_heads() as f64));
+        let attention = p.attention_on(t, self.model.key_value_share(self.division.tp));
         if of_attention {
             return attention;
         }

@@ -6,6 +6,7 @@
 use super::energy::Power;
 use crate::graph::CollectiveKind;
 use crate::model::attention_kernel::FusedKernel;
+
 use crate::model::collective::{self, Extent, GroupDimension};
 use crate::model::energy;
 use crate::model::kernel_time::KernelTimes;
@@ -163,6 +164,9 @@ impl Machine {
     /// As [`Self::new`].
     pub fn of_any_style(system: &System) -> Result<Self, String> {
         let chip = &system.chip.0;
+        if system.software() == Software::Stack && system.stack.is_none() {
+            return Err(format!("software: stack, but {} names none (`stack:`)", system.name));
+        }
         let ideal = system.software() == Software::Ideal || system.stack.is_none();
         let software = match (system.software(), &system.stack) {
             (Software::Generic, _) => Stack::generic(chip.style).clone(),
@@ -170,7 +174,9 @@ impl Machine {
             _ => Stack { name: Stack::ideal().name, ..Self::best_known(system) },
         };
         let ideal = ideal && system.software() != Software::Generic;
-        let mut out = Self::with_software(system, software)?;
+        // A stack that says nothing of serving serves as current software of its kind of chip does.
+        let serving = software.serving.or(Stack::generic(chip.style).serving);
+        let mut out = Self::with_software(system, Stack { serving, ..software })?;
         if ideal {
             out.attention_kernels.sort_by(|(_, a), (_, b)| a.by_products().total_cmp(&b.by_products()));
             out.fused_attention = out.attention_kernels[0].1;
@@ -310,7 +316,7 @@ impl Machine {
             if left <= 1 {
                 break;
             }
-            // The outermost takes whatever is left.
+            // The outermost takes whatever is left. A group that a box has room for lies in one, whose other chips may be left over.
             let room = if i == last { left } else { (end / stride.max(begin)).max(1) };
             if stride < end || i == last {
                 let here = room.min(left);

@@ -3,15 +3,16 @@
 //! Weights, gradients and optimiser states: bytes a parameter from the model's types, divided among replicas as ZeRO says (experts among those of the
 //! expert). Activations: what a layer keeps for one microbatch (closed forms of the workload, after Korthikanti et al. 2022) times layers
 //! times microbatches in flight: of stage i of p, GPipe m; 1F1B and zero bubble (H1) p - i; interleaved (2(p - i - 1) + (v - 1)p + 1)/v, which is the paper's
-//! p(1 + (p - 1)/(p v)) for the first stage; never more than m. Besides: what is alive of one layer while its backward pass runs (what recomputation
-//! brings back), inputs and scores of the head, buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
+//! p(1 + (p - 1)/(p v)) for the first stage; never more than m. Under zero bubble stage i has the weights' gradients of i microbatches still to take, of which it holds whole layers. Besides: what is alive of one layer while its backward pass runs (what recomputation
+//! brings back), inputs and scores of the head (of GPipe's m microbatches, and of those whose weights' gradients are late), buffers of communication (hand-overs in and out; the gathered activation under sequence parallelism;
 //! two layers and an end of gathered weights under ZeRO 3, and a whole gradient), and what the software reserves, a share of what comes and goes in fragments included. Software that frees
-//! gradients holds none of a single microbatch while its activations are there: of both the larger counts. Offloaded kinds leave two layers behind for the one at work and the one on its way.
+//! gradients holds none of a single microbatch while its activations are there: of both the larger counts. Offloaded kinds leave two layers behind for the one at work and the one on its way, or the end at work.
 
+use super::block::BlockPass;
 use super::machine::Machine;
 use super::passes::Order;
 use super::schedule::{Pipeline, StageKind};
-use super::spec::{Execution, Offload, Zero};
+use super::spec::{Execution, Offload, Schedule, Zero};
 use crate::units::Bytes;
 use serde::Serialize;
 
@@ -111,25 +112,34 @@ pub fn memory(machine: &Machine, plan: &Pipeline, e: &Execution) -> Memory {
     };
     let mut most = -1.0;
     for s in plan.kinds {
-        let (device, second_tier) = stage(machine, plan, s, e);
-        worst.second_tier = worst.second_tier.max(second_tier);
-        let total = device.total();
-        if total > most {
-            most = total;
-            (worst.stage, worst.device) = (s.first, device);
+        // Of equal stages the first has most microbatches in flight, the last most gradients of weights to take.
+        let last = s.first + (s.count as u64).saturating_sub(1);
+        let ends = if e.schedule == Schedule::ZeroBubble && last > s.first { &[s.first, last][..] } else { &[s.first] };
+        for &index in ends {
+            let (device, second_tier) = stage(machine, plan, s, index, e);
+            worst.second_tier = worst.second_tier.max(second_tier);
+            let total = device.total();
+            if total > most {
+                most = total;
+                (worst.stage, worst.device) = (index, device);
+            }
         }
     }
     worst
 }
 
-fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (MemoryByKind, f64) {
+fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, index: u64, e: &Execution) -> (MemoryByKind, f64) {
     let (c, block, weights, microbatches) = (plan.constants, plan.block, plan.weights, plan.microbatches);
     let (dense, experts) = weights.of_stage(s);
     let (trained, trained_experts) = weights.trained(s);
     let replicas = e.dp * e.cp;
     let state = c.state.divided(e.zero, replicas);
     let expert_state = c.state.divided(e.zero, replicas / e.ep.max(1));
-    let passes = Order::of(e).in_flight(s.first, microbatches);
+    let order = Order::of(e);
+    let passes = order.in_flight(index, microbatches);
+    // A gradient of weights that is taken later needs what its layers were computed from, and the gradients of what they gave.
+    let waits =
+        |layers: f64, block: &BlockPass| order.delayed(index, microbatches) * layers * (block.kept + block.working);
     let layers = s.plain * block.plain.kept + s.experts * block.experts.kept;
     let has = |layers: f64, bytes: f64| if layers > 0.0 { bytes } else { 0.0 };
     let mut out = MemoryByKind {
@@ -137,8 +147,10 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
         gradients: trained * state.gradients + trained_experts * expert_state.gradients,
         optimizer: trained * state.optimizer + trained_experts * expert_state.optimizer,
         activations: passes * (layers + s.embedding * block.embedding.kept),
-        working: has(s.plain, block.plain.working).max(has(s.experts, block.experts.working)),
-        head: s.head * block.head.kept,
+        working: has(s.plain, block.plain.working).max(has(s.experts, block.experts.working))
+            + waits(s.plain, &block.plain)
+            + waits(s.experts, &block.experts),
+        head: s.head * order.scored(index, microbatches) * block.head.kept,
         buffers: 0.0,
         reserve: machine.stack.memory_reserve.0,
     };
@@ -148,9 +160,9 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
     if e.sequence_parallel {
         out.buffers += block.hidden * e.tp as f64;
     }
+    let end = (s.embedding * weights.embedding).max(s.head * weights.head);
     if e.zero == Zero::Weights && replicas > 1 {
         // The layer at work and the next one, the end that is at work, and a gradient before it is divided.
-        let end = (s.embedding * weights.embedding).max(s.head * weights.head);
         let whole = weights.trained_head.map_or(weights.layer().max(end), |head| s.head * head);
         out.buffers += (2.0 * weights.layer() + end) * c.state.weights + whole * c.reduced;
     }
@@ -164,7 +176,7 @@ fn stage(machine: &Machine, plan: &Pipeline, s: &StageKind, e: &Execution) -> (M
         send(&mut out.optimizer, 0.0);
     }
     if matches!(e.offload, Offload::Weights | Offload::All) {
-        send(&mut out.weights, 2.0 * weights.layer() * c.state.weights);
+        send(&mut out.weights, (2.0 * weights.layer()).max(end) * c.state.weights);
     }
     if matches!(e.offload, Offload::Activations | Offload::All) {
         send(&mut out.activations, 2.0 * block.plain.kept.max(block.experts.kept));

@@ -125,6 +125,16 @@ impl Order {
         }
     }
 
+    /// Microbatches whose gradients of weights a stage has still to take when it has passed those of its inputs on.
+    pub fn delayed(&self, stage: u64, microbatches: f64) -> f64 {
+        if self.schedule == Schedule::ZeroBubble { (stage as f64).min(microbatches) } else { 0.0 }
+    }
+
+    /// Microbatches whose scores the last stage's head holds at once.
+    pub fn scored(&self, stage: u64, microbatches: f64) -> f64 {
+        if self.schedule == Schedule::GPipe { microbatches } else { 1.0 + self.delayed(stage, microbatches) }
+    }
+
     /// Stages that a pass of a stage's chunk comes from and goes to: the chunks follow each other around the stages.
     pub fn neighbours(&self, stage: u64, pass: Pass, chunk: u64) -> [Option<u64>; 2] {
         let (pp, piece) = (self.stages.max(1), chunk * self.stages.max(1) + stage);

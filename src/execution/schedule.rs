@@ -112,7 +112,7 @@ impl ChipWeights {
     /// Of a model divided among tp chips, experts among ep groups besides.
     pub fn of(model: &LanguageModel, tp: u64, ep: u64, pp: u64) -> Self {
         let (t, p) = (tp as f64, model.parameters());
-        let share = (1.0 / t).max(1.0 / model.kv_heads() as f64);
+        let share = model.key_value_share(tp);
         let layer = |with_experts: bool| {
             let l = model.layer_parameters(with_experts);
             let divided = l.perceptron + l.biases + l.expert * l.shared_experts;
@@ -206,7 +206,7 @@ impl Constants {
         let state = StateBytes::training(&model.types);
         Self {
             state,
-            reduced: stack.gradient_reduction.map_or(state.gradients, |b| b.0),
+            reduced: stack.gradient_reduction.map_or(model.types.gradients.bytes(), |b| b.0),
             optimizer: stack.optimizer_traffic.0 / machine.kernels.bandwidth(),
             optimizer_bytes: stack.optimizer_traffic.0,
             hand_overs: if model.head_alone { 1.0 } else { 2.0 },

@@ -466,6 +466,43 @@ fn memory_by_hand_and_what_would_mend_it() {
     );
 }
 
+/// Eight microbatches on four stages, all recomputed. GPipe holds all inputs and all scores; under zero bubble stage 3 has three microbatches' gradients of weights
+/// to take, of whose layers it holds what recomputation brought back, and of the head three more.
+#[test]
+fn late_passes_hold_what_they_need() {
+    let m = machine(&Parts::default());
+    let model = gpt(8, 1024, 8, 512, 8);
+    let of = |schedule| {
+        let e = Execution { recompute: Recompute::Full, schedule, ..execution(1, 4, 1, 1) };
+        let p = predict_any(&m, &model, &e).unwrap();
+        (p.memory.stage, p.memory.device)
+    };
+    let (stage, usual) = of(Schedule::OneForwardOneBackward);
+    let (last, all) = of(Schedule::GPipe);
+    assert_eq!((stage, last), (3, 3), "the head is the largest");
+    close(all.head, 8.0 * usual.head, 1e-12);
+    close(all.activations, 8.0 * usual.activations, 1e-12);
+    let (last, late) = of(Schedule::ZeroBubble);
+    assert_eq!(last, 3);
+    close(late.head, 4.0 * usual.head, 1e-12);
+    let layers = 2.0 * (usual.working + usual.activations / 2.0);
+    close(late.working, usual.working + 3.0 * layers, 1e-12);
+    close(late.activations, usual.activations, 1e-12);
+}
+
+/// Gradients that arrive in a type of their own are held beside the sums, which alone are reduced.
+#[test]
+fn what_arrives_is_not_reduced() {
+    let m = machine(&Parts::default());
+    let model = gpt(8, 1024, 8, 512, 8);
+    let mut beside = model.clone();
+    beside.types.arriving = Some(DataType::Bf16);
+    let e = execution(1, 1, 8, 1);
+    let [one, two] = [&model, &beside].map(|of| predict_any(&m, of, &e).unwrap());
+    assert_eq!(one.time.total, two.time.total);
+    assert!(two.memory.device.gradients > one.memory.device.gradients);
+}
+
 #[test]
 fn what_does_not_suit_is_refused_with_what_would() {
     let m = machine(&Parts::default());

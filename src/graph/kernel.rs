@@ -105,6 +105,8 @@ pub struct Kernel {
     /// How often the lanes and stages go over the iteration space: cycles an element of an operation that needs several
     /// multiply-adds, times independent inputs that follow each other; else 1.
     pub passes: u64,
+    /// Pieces of the contraction that are computed side by side and added up, on chips that compute by waves; else 1.
+    pub splits: u64,
     /// Outer problems that share one stationary operand (grouped-query attention: heads / key-value heads), else 1.
     pub lhs_shared: u64,
     /// DRAM bytes a sample beyond its tensors and weights (table look-ups, caches read and appended to).
@@ -145,6 +147,7 @@ impl Default for Kernel {
             tiled: Axis::N,
             flop: None,
             passes: 1,
+            splits: 1,
             lhs_shared: 1,
             extra_dram_bytes: 0.0,
             extra_dram_on_each: false,

@@ -83,9 +83,6 @@ impl<'a> Executions<'a> {
                 let free = Box::new(Free::new(system, model, limits)?);
                 (Machine::of_graphs(system), By::Graph(free))
             }
-            (Software::Stack, None) => {
-                return Err(format!("software: stack, but {} names none (`stack:`)", system.name));
-            }
             _ => (Machine::new(system)?, By::Stack),
         };
         Ok(Self { machine, system, model, by, aim: Aim::TIME })

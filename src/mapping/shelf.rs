@@ -225,6 +225,7 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
         tiled,
         flop,
         passes,
+        splits,
         lhs_shared,
         extra_dram_bytes,
         extra_dram_on_each,
@@ -238,7 +239,8 @@ fn of_kernel(content: &mut Content, kernel: &Kernel) {
         lookup,
     } = kernel;
     let shape = [shape.outer, shape.m, shape.k, shape.n];
-    let words = [*op as u64, *phase as u64, *tiled as u64, *window, *passes, *lhs_shared, collectives.len() as u64];
+    let words =
+        [*op as u64, *phase as u64, *tiled as u64, *window, *passes, *splits, *lhs_shared, collectives.len() as u64];
     shape.into_iter().chain(words).for_each(|x| content.whole(x));
     [*extra_dram_bytes, *cache_bytes].into_iter().for_each(|x| content.real(x));
     content.index(Some(*block));

@@ -37,7 +37,11 @@ pub struct Wide {
 
 /// What is carried from one problem to a similar one (another tile count).
 #[derive(Debug, Clone, Default)]
-pub struct Memory([OfPass; 2]);
+pub struct Memory {
+    passes: [OfPass; 2],
+    /// Of [`ALL_THIRD`], what was taken.
+    joins: u64,
+}
 
 /// The same, of one pass.
 #[derive(Debug, Clone, Copy, Default)]
@@ -60,6 +64,10 @@ const HOPE: f64 = 1.03;
 /// What the search over ideals as they are reached may take before prices are known, and after.
 const FIRST: Effort = Effort { ideals: 20_000, joins: 1_000_000 };
 const SECOND: Effort = Effort { ideals: 100_000, joins: 2_000_000 };
+/// The same of what neither the search nor the relaxations decide: eighteen kernels beside each other come to their end with it. What all problems of one
+/// search may take together.
+const THIRD: Effort = Effort { ideals: 300_000, joins: 20_000_000 };
+const ALL_THIRD: u64 = 60_000_000;
 
 /// The plan and the bound. `None` where no plan was found. A plan that takes more than `cutoff` is not improved much. Pins and
 /// limits on the number of partitions are not served.
@@ -78,7 +86,8 @@ pub fn solve(instance: &Instance, cutoff: f64, memory: &mut Memory, deadline: De
     let (mut bound, mut relaxed, mut first) = (0.0, 0, 0);
     for (i, (part, kernels)) in parts.iter().enumerate() {
         let others: f64 = floors.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, f)| f).sum();
-        let solved = pass(part, floors[i], cutoff - others, &mut memory.0[i.min(1)], deadline)?;
+        let of_pass = &mut memory.passes[i.min(1)];
+        let solved = pass(part, floors[i], cutoff - others, of_pass, &mut memory.joins, deadline)?;
         kernels.iter().zip(&solved.assignment).for_each(|(k, p)| assignment[*k] = first + p);
         first += solved.assignment.iter().max().map_or(0, |p| p + 1);
         bound += solved.bound;
@@ -89,7 +98,14 @@ pub fn solve(instance: &Instance, cutoff: f64, memory: &mut Memory, deadline: De
 }
 
 /// One pass.
-fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline: Deadline) -> Option<Wide> {
+fn pass(
+    part: &Instance,
+    floor: f64,
+    cutoff: f64,
+    memory: &mut OfPass,
+    joins: &mut u64,
+    deadline: Deadline,
+) -> Option<Wide> {
     let late = || deadline.is_over();
     let mut best: Option<(f64, Vec<usize>)> = None;
     let consider = |plan: Vec<usize>, best: &mut Option<(f64, Vec<usize>)>| {
@@ -114,22 +130,22 @@ fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline:
     let least = |best: &Option<(f64, Vec<usize>)>| best.as_ref().map_or(f64::INFINITY, |b| b.0);
     let is_open = |best: &Option<(f64, Vec<usize>)>| least(best) > floor * (1.0 + 1e-9) && !late();
     let mut bound = floor;
-    // Plans and the bound of a search over ideals; tells whether nothing is left.
+    // Plans and the bound of a search over ideals; tells whether nothing is left, and how many kernels joined.
     let reach = |prices: Option<&[f64]>, effort: Effort, best: &mut Option<(f64, Vec<usize>)>, bound: &mut f64| {
         let Some(found) = best_first::search(part, least(best).min(cutoff.max(floor)), prices, effort, deadline) else {
-            return false;
+            return (false, 0);
         };
         *bound = bound.max(found.bound);
         if let Some((_, plan)) = found.plan {
             consider(plan, best);
         }
-        found.complete
+        (found.complete, found.joins)
     };
     let done = |best: Option<(f64, Vec<usize>)>, bound: f64, relaxed: usize| {
         let (objective, assignment) = best?;
         Some(Wide { assignment, objective, bound: bound.min(objective), relaxed })
     };
-    if is_open(&best) && reach(None, FIRST, &mut best, &mut bound) {
+    if is_open(&best) && reach(None, FIRST, &mut best, &mut bound).0 {
         return done(best, bound, 0);
     }
     if let Some((objective, plan)) = &mut best
@@ -138,16 +154,16 @@ fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline:
     {
         improve(part, objective, plan, deadline);
     }
-    let mut pooled = 0;
+    let (mut pooled, mut prices) = (0, None);
     if is_open(&best) && !memory.uncovered {
-        let prices = cover::prices(part, least(&best).min(cutoff.max(floor)), deadline);
+        prices = cover::prices(part, least(&best).min(cutoff.max(floor)), deadline);
         let covered = prices.as_ref().map(|prices| prices.iter().sum::<f64>());
         memory.uncovered = covered.is_none_or(|c| c <= bound) && !late();
         if let Some(covered) = covered.filter(|c| *c > bound) {
             bound = covered;
             pooled = part.kernels.len();
         }
-        if is_open(&best) && reach(prices.as_deref(), SECOND, &mut best, &mut bound) {
+        if is_open(&best) && reach(prices.as_deref(), SECOND, &mut best, &mut bound).0 {
             return done(best, bound, 0);
         }
     }
@@ -164,6 +180,14 @@ fn pass(part: &Instance, floor: f64, cutoff: f64, memory: &mut OfPass, deadline:
         }
         if let Some(plan) = relaxed.plan {
             consider(plan, &mut best);
+        }
+    }
+    let third = Effort { joins: THIRD.joins.min(ALL_THIRD - *joins), ..THIRD };
+    if is_open(&best) && bound < least(&best).min(cutoff.max(floor)) * (1.0 - CLOSE) && third.joins > SECOND.joins {
+        let (complete, joined) = reach(prices.as_deref(), third, &mut best, &mut bound);
+        *joins += joined.min(third.joins);
+        if complete {
+            return done(best, bound, 0);
         }
     }
     done(best, bound, pooled)

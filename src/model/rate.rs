@@ -344,6 +344,8 @@ fn product_of(kernel: &Kernel, strategy: Strategy, t: u64, samples: f64) -> Prod
         _ if kernel.weight_of.is_some() => product.n *= samples,
         _ => product.batch *= samples,
     }
+    let splits = kernel.splits as f64;
+    (product.batch, product.k) = (product.batch * splits, product.k / splits);
     product
 }
 

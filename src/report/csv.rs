@@ -171,6 +171,7 @@ pub const COLUMNS: &[Column] = &[
     figure("short_available", "Infeasible points: how much there is.", |f| short(f).map(|i| i.available)),
     text("short_unit", "Infeasible points: unit of the two.", |f| short(f).map(|i| i.unit.clone())),
     text("short_remedy", "Infeasible points: what would mend it.", |f| short(f).map(|i| one_line(&i.remedy))),
+    plan("used_chips", "Executions: chips that take part, where not all of `chips` do; price, power and energy are those of all, and `utilization` is over them.", |_, _| f64::NAN),
     plan("tp", "Tensor parallelism: chips that share each kernel.", |p, _| p.figures.tp as f64),
     plan("pp", "Pipeline parallelism: stages.", |p, _| p.figures.pp as f64),
     plan("dp", "Data parallelism: replicas.", |p, _| p.figures.dp as f64),
@@ -438,7 +439,8 @@ pub const COLUMNS: &[Column] = &[
     ).lower(),
     plan("served_batch", "Serving: sequences of the batch.", |_, _| f64::NAN),
     plan("served_at_once", "Serving: sequences that fit the memory at once, all replicas together.", |_, _| f64::NAN).higher(),
-    plan("ttft_s", "Serving: time to the first token of the sequence that waits longest.", |_, _| f64::NAN).lower(),
+    plan("ttft_s", "Serving: time to the first token, in the first wave.", |_, _| f64::NAN).lower(),
+    plan("last_ttft_s", "Serving: the same of the sequence that waits longest.", |_, _| f64::NAN).lower(),
     plan("tpot_s", "Serving: time for each further token, mean over the answer.", |_, _| f64::NAN).lower(),
     plan("last_tpot_s", "Serving: time for the last token.", |_, _| f64::NAN).lower(),
     plan(

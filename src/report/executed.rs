@@ -116,6 +116,7 @@ enum Value<T> {
 
 /// Values by column; other columns of plans are empty.
 const VALUES: &[(&str, Value<Executed>)] = &[
+    ("used_chips", Value::Number(|x, _| x.prediction.execution.chips() as f64)),
     ("tp", Value::Number(|x, _| x.prediction.execution.tp as f64)),
     ("pp", Value::Number(|x, _| x.prediction.execution.pp as f64)),
     ("dp", Value::Number(|x, _| x.prediction.execution.dp as f64)),
@@ -128,8 +129,8 @@ const VALUES: &[(&str, Value<Executed>)] = &[
     ("gap", Value::Number(|x, _| x.found.gap())),
     ("proof", Value::Text(|_| "executions".into())),
     ("samples_per_s", Value::Number(|x, _| x.prediction.samples_per_s)),
-    ("utilization", Value::Number(|x, _| x.prediction.model_flop_utilization)),
-    ("hardware_utilization", Value::Number(|x, _| x.prediction.hardware_flop_utilization)),
+    ("utilization", Value::Number(|x, s| x.prediction.model_flop_utilization * used(x, s))),
+    ("hardware_utilization", Value::Number(|x, s| x.prediction.hardware_flop_utilization * used(x, s))),
     ("flop_per_iteration", Value::Number(|x, _| x.prediction.model_flop)),
     ("flop_per_s", Value::Number(|x, _| flop_rate(x))),
     ("flop_per_s_per_usd", Value::Number(|x, s| flop_rate(x) / price::cost(s).known())),
@@ -260,7 +261,8 @@ const SERVED: &[(&str, Value<Served>)] = &[
     ("error_band_pct", Value::Number(|x, _| x.error_band_pct.unwrap_or(f64::NAN))),
     ("served_batch", Value::Number(|x, _| x.prediction.batch as f64)),
     ("served_at_once", Value::Number(|x, _| x.prediction.at_once as f64)),
-    ("ttft_s", Value::Number(|x, _| x.prediction.last_ttft_s)),
+    ("ttft_s", Value::Number(|x, _| x.prediction.ttft_s)),
+    ("last_ttft_s", Value::Number(|x, _| x.prediction.last_ttft_s)),
     ("tpot_s", Value::Number(|x, _| x.prediction.tpot_s)),
     ("last_tpot_s", Value::Number(|x, _| x.prediction.last_tpot_s)),
     ("generated_per_s", Value::Number(|x, _| rate(x))),
@@ -301,6 +303,11 @@ fn find<T>(values: &[(&str, Value<T>)], column: &str, x: &T, system: &System) ->
 /// Bytes that have no column of their own.
 fn others(held: &MemoryByKind) -> f64 {
     held.total() - held.weights - held.gradients - held.optimizer - held.activations
+}
+
+/// The share of a system's chips that take part.
+fn used(x: &Executed, system: &System) -> f64 {
+    x.prediction.execution.chips() as f64 / system.chip_count() as f64
 }
 
 fn flop_rate(x: &Executed) -> f64 {

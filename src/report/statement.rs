@@ -7,7 +7,7 @@ use crate::execution::{Found, inference};
 use crate::mapping::filled::{self, WithFilling};
 use crate::mapping::request::{LeftOpen, MicroBatch, Objective, Passes, Record, Request};
 use crate::plan::Plan;
-use crate::system::{Software, Style, System};
+use crate::system::{Software, Stack, Style, System};
 use crate::workload::Workload;
 
 /// A share as a person reads it: two digits, in per cent.
@@ -352,9 +352,14 @@ pub fn of_given_execution(system: &System, with_mapping: bool, filling: Option<W
 }
 
 /// Of layouts for serving a language model; `(better, what)` is sought.
-pub fn of_serving(outcome: &inference::Outcome, (better, what): (&str, &str), seconds: Option<f64>) -> String {
+pub fn of_serving(
+    outcome: &inference::Outcome,
+    (better, what): (&str, &str),
+    seconds: Option<f64>,
+    system: &System,
+) -> String {
     let all = outcome.predicted + outcome.out_of_memory;
-    match outcome.best {
+    let proof = match outcome.best {
         _ if outcome.stopped => format!(
             "Not proven: others than the {all} layouts and batches that were looked at may be better; {}.",
             stopped(seconds)
@@ -366,6 +371,35 @@ pub fn of_serving(outcome: &inference::Outcome, (better, what): (&str, &str), se
         None => format!(
             "Infeasible: of all {all} layouts and batches none fits and keeps to the limits ({} do not fit).",
             outcome.out_of_memory
+        ),
+    };
+    let room = if system.memory.0.capacity.is_some() {
+        ""
+    } else {
+        " The memory states no capacity, so that everything fits."
+    };
+    format!("{proof} {}{room}", serving_software(system))
+}
+
+/// What serving on a system stands for.
+pub fn serving_software(system: &System) -> String {
+    const IDEAL: &str = "what ideal software takes, the best of what is known for this chip without host";
+    let generic = Stack::generic(system.chip.0.style).serving.is_some();
+    let current = "current software of this kind of chip (the stack generic of the catalogue)";
+    match (system.software(), &system.stack) {
+        (Software::Ideal, _) => format!("Counted is {IDEAL}."),
+        (Software::Generic, _) if generic => format!("Counted is what {current} takes."),
+        (Software::Generic, _) => {
+            "Counted is what ideal software takes: none is calibrated for serving on this kind of chip.".into()
+        }
+        (_, None) => format!("Counted is {IDEAL}: the system names none."),
+        (_, Some(stack)) if stack.0.serving.is_some() => format!("Counted is what {} takes.", stack.0.name),
+        (_, Some(stack)) if generic => {
+            format!("Counted is what {current} takes: {} says nothing of serving.", stack.0.name)
+        }
+        (_, Some(stack)) => format!(
+            "Counted is what ideal software takes: {} says nothing of serving, and none is calibrated for it on this kind of chip.",
+            stack.0.name
         ),
     }
 }

@@ -4,7 +4,7 @@ use super::grid::Point;
 use super::spec::SolveSpec;
 use crate::check;
 use crate::deadline::Deadline;
-use crate::execution::inference::search::Goal;
+use crate::execution::inference::search::{Goal, Reached};
 use crate::execution::inference::{self, Limits, Server, Wanted};
 use crate::execution::search::Aim;
 use crate::execution::{Found, Machine, Pins, not_within};
@@ -175,23 +175,21 @@ fn serve(point: &Point, model: &LanguageModel, system: &System) -> Result<Outcom
             mends: Vec::new(),
         }));
     }
-    // What the fastest layout does to the limits.
-    let free = inference::search_until(&server, model, &wanted(Limits::default()), deadline)?;
-    let Some(fastest) = free.best else { return Err(not_within()) };
-    let over = [
-        ("ttft", fastest.last_ttft_s, limits.ttft_s, "first token"),
-        ("tpot", fastest.last_tpot_s, limits.tpot_s, "token"),
+    let least = |reached: Option<Reached>| reached.map_or(f64::NAN, |r| r.seconds);
+    let limited = [
+        ("ttft", least(outcome.least_ttft), limits.ttft_s, "the limit of the time to the first token"),
+        ("tpot", least(outcome.least_tpot), limits.tpot_s, "the limit of the time for each further token"),
     ];
-    let broken = over.into_iter().find(|(_, needed, most, _)| most.is_some_and(|m| *needed > m));
-    // Another layout than the fastest may keep one limit and break the other.
-    let (resource, needed, available, what) = broken.unwrap_or(("latency", fastest.latency_s, None, "both limits"));
+    let broken = limited.into_iter().find(|(_, least, most, _)| most.is_some_and(|m| *least > m));
+    // Each limit may be kept by some layout, but not by one that keeps the other.
+    let (resource, needed, available, what) = broken.unwrap_or(("latency", f64::NAN, None, "both limits"));
     Ok(Outcome::Infeasible(Infeasible {
         resource: resource.into(),
         needed,
         available: available.unwrap_or(f64::NAN),
         unit: "s".into(),
         remedy: format!(
-            "none of {} layouts keeps the limit ({what}); a smaller batch, more chips, or a longer limit",
+            "none of {} layouts keeps {what}; a smaller batch, more chips, or a longer limit",
             outcome.predicted
         ),
         mends: Vec::new(),

@@ -34,6 +34,16 @@ crate::choice! {
     }
 }
 
+crate::choice! {
+    /// In how many microbatches sequences go through a pipeline.
+    pub enum Microbatches ("a number of microbatches") {
+        /// As many as stages, where there are as many sequences.
+        Stages = "stages",
+        /// The number of least latency (or energy, or cost) up to the stages.
+        Best = "best",
+    }
+}
+
 crate::spec! {
     /// How a library runs collectives: protocols of short and of long messages, sums in a switch, steps between boxes.
     #[derive(Copy)]
@@ -171,6 +181,11 @@ crate::spec! {
         /// Whether microbatches of a pipeline run on its stages at the same time. Where not, each waits for the one before to
         /// leave the last stage.
         overlapped_stages: bool = true,
+        /// In how many microbatches sequences go through a pipeline.
+        microbatches: Microbatches = Microbatches::Stages,
+        /// Whether attention's part is added to the perceptron's before tensor-parallel chips sum up, in models where both begin with the same vectors; else
+        /// each is summed up by itself.
+        joint_sums: bool = true,
     }
 }
 
@@ -236,7 +251,7 @@ impl Serving {
             request: Seconds(0.0),
             request_peer: Seconds(0.0),
             admits_whole: true,
-            most_sequences: 2048,
+            most_sequences: 1 << 24,
             most_tokens: 1 << 24,
             collectives: None,
             mesh: None,
@@ -252,6 +267,8 @@ impl Serving {
             separate_prompts: false,
             prompts_alone: false,
             overlapped_stages: true,
+            microbatches: Microbatches::Best,
+            joint_sums: true,
         }
     }
 

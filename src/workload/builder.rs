@@ -67,11 +67,12 @@ impl Builder {
         dividing().find(|parts| tiles.saturating_mul(*parts) >= UNITS).or(dividing().next_back()).unwrap_or(1)
     }
 
-    /// Adds the gradient of the weight of a product, contracted over its columns in so many parts, with its tensor.
+    /// Adds the gradient of the weight of a product, contracted over its columns in so many parts at a time, with its tensor.
     pub fn weight_gradient(&mut self, forward: usize, parts: u64, reads: &[(usize, Slot)]) {
         let Kernel { name, shape: Shape { m, k, n, .. }, .. } = &self.kernels[forward];
         let (name, m, k, n) = (format!("{name}_upd"), *m, *k, *n);
-        let kernel = self.bare(&name, Op::Gemm, Phase::BackwardWeight, (parts, k, n / parts, m));
+        let kernel = self.bare(&name, Op::Gemm, Phase::BackwardWeight, (1, k, n, m));
+        self.kernels[kernel].splits = parts;
         for (tensor, slot) in reads {
             self.read(kernel, *tensor, *slot);
         }

@@ -324,10 +324,8 @@ impl DlrmSpec {
         }
         for (i, layer) in layers.iter().enumerate().rev() {
             let parts = if chain { 1 } else { b.parts_of_gradient(layer.kernel) };
-            // Operands in parts are views of whole tensors.
-            let slots = if parts == 1 { [Slot::Lhs, Slot::RhsT] } else { [Slot::View; 2] };
-            let mut inputs: Vec<(usize, Slot)> = layer.input.map(|t| (t, slots[0])).into_iter().collect();
-            inputs.extend(gradients[i].map(|t| (t, slots[1])));
+            let mut inputs: Vec<(usize, Slot)> = layer.input.map(|t| (t, Slot::Lhs)).into_iter().collect();
+            inputs.extend(gradients[i].map(|t| (t, Slot::RhsT)));
             b.weight_gradient(layer.kernel, parts, &inputs);
         }
     }

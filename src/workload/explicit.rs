@@ -154,6 +154,8 @@ crate::spec! {
         /// Whether a chip may have a part of one of the `outer` problems, as in DFModel where chips do not divide the heads. For DFModel's
         /// rules of layout alone: ours would have to add communication.
         outer_cut: bool = false,
+        /// Pieces of the contraction that libraries compute side by side and add up, on chips that compute by waves.
+        splits: u64 = 1,
         /// Tensors of any shape that it reads whole: transposed views, slices.
         views: Vec<String> = Vec::new(),
         /// Collectives it makes by itself.
@@ -434,6 +436,7 @@ impl GraphSpec {
                 lookup: spec.lookup,
                 extra_dram_on_each: spec.extra_dram_on_each,
                 outer_cut: spec.outer_cut,
+                splits: spec.splits,
                 word: spec.word.map(|w| w.0),
                 ..Kernel::default()
             });

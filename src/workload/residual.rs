@@ -346,6 +346,9 @@ impl Net {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::graph::Kernel;
+    use crate::model::compute::gradient_bytes;
+    use crate::model::layout::Strategy;
 
     fn resnet50(pass: Pass) -> ResidualSpec {
         let stage = |blocks, width, out| Stage { blocks, width, out };
@@ -363,6 +366,16 @@ mod tests {
             micro_batch: 32,
             word: Bytes(2.0),
         }
+    }
+
+    /// However the contraction is cut for the units, a weight has one gradient, of its size.
+    #[test]
+    fn gradients_are_as_large_as_weights() {
+        let w = resnet50(Pass::Training).build().checked().unwrap();
+        let weights: f64 = w.kernels.iter().filter(|k| k.owns_weight()).map(|k| k.weight_elements()).sum();
+        let gradients = |k: &Kernel| gradient_bytes(k, Strategy::Replicate, 1, 1.0);
+        assert_eq!(w.kernels.iter().map(gradients).sum::<f64>(), weights);
+        assert!(w.kernels.iter().any(|k| k.splits > 1));
     }
 
     /// Table 1 of the paper has 3.8e9 multiply-adds for strides in the first 1x1; in the 3x3, as in version 1.5, there are 4.09e9. Weights of convolutions

@@ -133,6 +133,9 @@ pub fn graph(w: &Workload, source: &str) -> String {
         for (set, field) in [(k.extra_dram_on_each, "extra_dram_on_each: true"), (k.outer_cut, "outer_cut: true")] {
             fields.extend(set.then(|| field.into()));
         }
+        if k.splits > 1 {
+            fields.push(format!("splits: {}", k.splits));
+        }
         if k.lookup {
             fields.push("lookup: true".into());
         }

@@ -64,7 +64,7 @@ fn limits_move_the_answer() {
     // The rates belong together.
     let chips = 4.0;
     assert!((number(&free, "generated_per_s") / chips - number(&free, "per_chip")).abs() < 1e-9);
-    assert!(number(&free, "tokens_per_s_per_dollar") > 0.0 && number(&free, "tokens_per_s_per_watt") > 0.0);
+    assert!(number(&free, "generated_per_s_per_usd") > 0.0 && number(&free, "generated_per_s_per_w") > 0.0);
 }
 
 #[test]

@@ -275,11 +275,11 @@ axes:
     let rate = 64.0 * 1024.0 / seconds;
     assert!((number(3, "generated_per_s") / rate - 1.0).abs() < 1e-9);
     assert!((number(3, "generated_per_s_per_chip") / (rate / 8.0) - 1.0).abs() < 1e-9);
-    assert!(((number(3, "ttft_s") + 1023.0 * number(3, "tpot_s")) / seconds - 1.0).abs() < 1e-9);
+    assert!(((number(3, "last_ttft_s") + 1023.0 * number(3, "tpot_s")) / seconds - 1.0).abs() < 1e-9);
     assert_eq!(number(3, "served_batch"), 64.0);
     assert!(get(0, "ttft_s").is_empty() && get(3, "schedule").is_empty());
     assert!(text.contains("serving has the decisions tp, pp, dp and ep alone"), "{text}");
-    assert!(text.contains("none of") && text.contains("keeps the limit (token)"), "{text}");
+    assert!(text.contains("none of") && text.contains("keeps the limit of the time for each further token"), "{text}");
 }
 
 /// A folder is one study's: another one does not write over its results.

@@ -1,7 +1,8 @@
 //! How a batch is served, as YAML: what `map --plan-out` writes, `check` derives again and `map --plan` searches anew but for what `pin` names.
 
 use super::search::Wanted;
-use super::{Layout, Prediction, Refusal, Server, predict_in_waves};
+use super::{Given, Layout, Prediction, Refusal, Server, predict_for};
+use crate::model::objective::Worth;
 use crate::plan::file::Stated;
 use crate::plan::{TOLERANCE, file};
 use crate::spec::{Node, Problems, Reader};
@@ -44,6 +45,8 @@ crate::spec! {
         batch: u64,
         /// Sequences that a replica serves at once; the size of least latency of those that fit where left out.
         wave: Option<u64>,
+        /// Microbatches in which a wave goes through the stages, at most as many as these; the number of least latency where left out.
+        microbatches: Option<u64>,
     }
 }
 
@@ -97,7 +100,7 @@ impl Decisions {
     /// Of a prediction.
     pub fn of(p: &Prediction) -> Self {
         let Layout { tp, pp, dp, ep } = p.layout;
-        Self { tp, pp, dp, ep, batch: p.batch, wave: Some(p.wave) }
+        Self { tp, pp, dp, ep, batch: p.batch, wave: Some(p.wave), microbatches: Some(p.microbatches) }
     }
 
     /// What they take.
@@ -105,7 +108,7 @@ impl Decisions {
     /// # Errors
     /// A sentence with the rule that they break.
     pub fn predict(&self, server: &Server, model: &LanguageModel) -> Result<Prediction, String> {
-        let Self { tp, pp, dp, ep, batch, wave } = *self;
+        let Self { tp, pp, dp, ep, batch, wave, microbatches } = *self;
         let chips = [tp, pp, dp].into_iter().fold(1, u64::saturating_mul);
         if chips != server.machine.chips {
             return Err(format!(
@@ -116,7 +119,8 @@ impl Decisions {
         if batch == 0 {
             return Err("batch 0: expected at least one sequence".into());
         }
-        predict_in_waves(server, model, Layout { tp, pp, dp, ep }, (batch, wave)).map_err(|refusal| match refusal {
+        let given = Given { batch, wave, microbatches };
+        predict_for(server, model, Layout { tp, pp, dp, ep }, given, &Worth::TIME).map_err(|refusal| match refusal {
             Refusal::Memory { .. } => format!("infeasible: {refusal}"),
             _ => refusal.to_string(),
         })

@@ -1,6 +1,7 @@
 //! What serving holds in a chip's memory: weights, cache, buffers; and how many sequences fit.
 
 use super::step::{Layout, Steps};
+use crate::execution::schedule::{StageKind, stages};
 use crate::system::serving::CacheLayout;
 use crate::workload::language::{LanguageModel, LayerParameters};
 use serde::Serialize;
@@ -23,45 +24,56 @@ impl Memory {
     }
 }
 
-/// Weights on the fullest chip: layers divided among stages and tensor-parallel chips (whole heads of keys and values; routers, norms and what latent attention
+/// What a stage has on each of its chips.
+struct Held {
+    /// Bytes of weights.
+    weights: f64,
+    /// Its layers.
+    layers: f64,
+}
+
+/// Of every kind of stage: its layers divided among tensor-parallel chips (whole heads of keys and values; routers, norms and what latent attention
 /// compresses with are every chip's), experts among replicas too; embedding
-/// and head divided among the tensor-parallel chips of the first and last stage (on one stage both), the embedding not where the software keeps it whole.
-pub fn weights(model: &LanguageModel, layout: &Layout, whole_embedding: bool) -> f64 {
+/// and head divided among the tensor-parallel chips of the first and last stage, the embedding not where the software keeps it whole.
+fn of_stages(model: &LanguageModel, layout: &Layout, whole_embedding: bool) -> Vec<Held> {
     let p = model.parameters();
-    let (t, stages, ep) = (layout.tp as f64, layout.pp as f64, layout.ep as f64);
-    let share = model.kv_heads().div_ceil(layout.tp.max(1)) as f64 / model.kv_heads() as f64;
+    let (t, ep) = (layout.tp as f64, layout.ep as f64);
+    let share = model.key_value_share(layout.tp);
+    let (word, types) = (model.types.weights.bytes(), &model.types);
+    // Perceptrons and experts may be in a type of their own.
+    let own = types.perceptron.map_or(word, |own| own.bytes());
     let layer = |l: &LayerParameters| {
-        let divided = l.perceptron + l.biases + l.expert * (l.experts / ep + l.shared_experts);
-        l.attention_on(t, share) + l.router + l.norms + divided / t
+        let perceptrons = l.perceptron + l.expert * (l.experts / ep + l.shared_experts);
+        (l.attention_on(t, share) + l.router + l.norms + l.biases / t) * word + perceptrons / t * own
     };
-    let layers = (p.dense_layers * layer(&p.dense_layer) + p.expert_layers * layer(&p.expert_layer)) / stages;
+    let (plain, with_experts) = (layer(&p.dense_layer), layer(&p.expert_layer));
     // A table that is the head's too is divided with it.
     let whole = whole_embedding && !model.tied_embeddings;
     let table = if whole { p.embedding } else { p.embedding / t };
     let first = table + (p.positions + p.embedding_norm) / t;
-    let own_head = if model.tied_embeddings && layout.pp > 1 { p.head_matrices } else { p.head };
-    let last = (own_head + p.final_norm) / t;
-    let ends = if layout.pp > 1 { first.max(last) } else { first + last };
-    // Perceptrons and experts in a type of their own.
-    let apart = (p.dense_layers * p.dense_layer.perceptron
-        + p.expert_layers * p.expert_layer.expert * (p.expert_layer.experts / ep + p.expert_layer.shared_experts))
-        / stages
-        / t;
-    let types = &model.types;
-    let saved = types.perceptron.map_or(0.0, |own| apart * (types.weights.bytes() - own.bytes()));
-    (layers + ends) * types.weights.bytes() - saved
+    let of = |s: &StageKind| {
+        // A head that is the embedding again is a copy where that is on another stage.
+        let own_head = if model.tied_embeddings && s.embedding == 0.0 { p.head_matrices } else { p.head };
+        let ends = s.embedding * first + s.head * (own_head + p.final_norm) / t;
+        Held { weights: s.plain * plain + s.experts * with_experts + ends * word, layers: s.layers() }
+    };
+    stages(model, layout.pp).iter().map(of).collect()
 }
 
-/// Bytes of one sequence's keys and values on a chip, with the room the software gives it; an encoder keeps none, those of a layer are among its activations.
-pub fn cache_of_sequence(steps: &Steps, tokens: u64) -> f64 {
+/// Tokens that the cache of a layer keeps of a sequence of `tokens`, mean over the layers: a window's need not hold more than it sees; a compiled graph has its one length.
+pub fn kept(steps: &Steps, tokens: u64) -> f64 {
+    let serving = &steps.server.serving;
+    let room = serving.reserved(tokens) as f64;
+    let compiled = serving.cache == CacheLayout::Compiled;
+    steps.model.over_layers(|| room, |window| if compiled { room } else { room.min(window as f64) })
+}
+
+/// Bytes of one sequence's keys and values on a chip that has so many layers, with the room the software gives it; an encoder keeps none, those of a layer are among its activations.
+fn cache_of_sequence(steps: &Steps, tokens: u64, layers: f64) -> f64 {
     if !steps.model.generates() {
         return 0.0;
     }
-    let room = steps.server.serving.reserved(tokens) as f64;
-    // A window's cache need not hold more than it sees; a compiled graph has its one length.
-    let compiled = steps.server.serving.cache == CacheLayout::Compiled;
-    let room = steps.model.over_layers(|| room, |window| if compiled { room } else { room.min(window as f64) });
-    room * steps.cache_bytes() * steps.model.layers as f64 / steps.layout.pp as f64
+    kept(steps, tokens) * steps.cache_bytes() * layers
 }
 
 /// Activations beside: hidden vectors in and out, perceptron, queries, keys and values of the widest pass, one layer at a time, and
@@ -92,36 +104,59 @@ pub struct Room {
     pub sequences: u64,
 }
 
-/// Bytes of `n` sequences at once on the fullest chip. The prompts of a microbatch may be read one after another, so that the rows
+/// Bytes of `n` sequences at once in so many microbatches, on a chip of every kind of stage. The prompts of a microbatch may be read one after another, so that the rows
 /// of one are held; an encoder goes through all of them in one pass, and holds their rows. Scores are held for every sequence of a microbatch.
-pub fn held(steps: &Steps, (prompt, generated): (u64, u64), n: u64) -> Memory {
+fn on_stages(steps: &Steps, (prompt, generated): (u64, u64), n: u64, microbatches: u64) -> Vec<Memory> {
     let serving = &steps.server.serving;
-    let micro = n.div_ceil(steps.layout.pp.max(1));
+    let micro = n.div_ceil(microbatches.max(1));
     let rows = match steps.model.generates() {
         true => prompt.min(serving.most_tokens) as f64,
         false if serving.prompts_alone => prompt as f64,
         false => micro as f64 * prompt as f64,
     };
-    Memory {
-        weights: weights(steps.model, &steps.layout, serving.whole_embedding),
-        cache: n as f64 * cache_of_sequence(steps, prompt.saturating_add(generated)),
-        buffers: buffers(steps, rows, micro as f64),
-    }
+    let buffers = buffers(steps, rows, micro as f64);
+    let tokens = prompt.saturating_add(generated);
+    let of = |held: &Held| Memory {
+        weights: held.weights,
+        cache: n as f64 * cache_of_sequence(steps, tokens, held.layers),
+        buffers,
+    };
+    of_stages(steps.model, &steps.layout, serving.whole_embedding).iter().map(of).collect()
 }
 
-/// The most of `share` sequences of a prompt and an answer that fit at once.
+/// Of the fullest.
+fn fullest(all: Vec<Memory>, by: impl Fn(&Memory) -> f64) -> Memory {
+    let fuller = |a: Memory, b: Memory| if by(&b) > by(&a) { b } else { a };
+    all.into_iter().reduce(fuller).unwrap_or_default()
+}
+
+/// The same on the chip that has most.
+pub fn held(steps: &Steps, tokens: (u64, u64), n: u64, microbatches: u64) -> Memory {
+    fullest(on_stages(steps, tokens, n, microbatches), Memory::total)
+}
+
+/// Whether they fit.
+pub fn fits(steps: &Steps, tokens: (u64, u64), n: u64, microbatches: u64) -> bool {
+    let (capacity, share) =
+        (steps.server.machine.capacity.unwrap_or(f64::INFINITY), steps.server.serving.cache_share.0);
+    on_stages(steps, tokens, n, microbatches).iter().all(|m| {
+        let free = capacity - m.weights - m.buffers;
+        free >= 0.0 && m.cache <= free * share
+    })
+}
+
+/// The most of `share` sequences of a prompt and an answer that fit at once, in microbatches as many as stages.
 pub fn room(steps: &Steps, tokens: (u64, u64), share: u64) -> Room {
-    let fits = |n: u64| {
-        let m = held(steps, tokens, n);
-        let free = steps.server.machine.capacity.unwrap_or(f64::INFINITY) - m.weights - m.buffers;
-        free >= 0.0 && m.cache <= free * steps.server.serving.cache_share.0
-    };
+    let microbatches = |n: u64| steps.layout.pp.min(n).max(1);
     // Bytes grow with the sequences: the last that fits lies between `low` and `high`.
     let (mut low, mut high) = (0, share.saturating_add(1));
     while high - low > 1 {
         let n = low + (high - low) / 2;
-        if fits(n) { low = n } else { high = n }
+        if fits(steps, tokens, n, microbatches(n)) { low = n } else { high = n }
     }
-    let m = held(steps, tokens, low.max(1));
-    Room { weights: m.weights, buffers: m.buffers, sequence: m.cache / low.max(1) as f64, sequences: low }
+    let n = low.max(1);
+    let share = steps.server.serving.cache_share.0.max(f64::MIN_POSITIVE);
+    let needed = |m: &Memory| m.weights + m.buffers + m.cache / share;
+    let m = fullest(on_stages(steps, tokens, n, microbatches(n)), needed);
+    Room { weights: m.weights, buffers: m.buffers, sequence: m.cache / n as f64, sequences: low }
 }

@@ -3,13 +3,13 @@
 //!
 //! A batch of b sequences is divided among dp replicas. Memory lets a replica serve so many at once ([`memory::room`]); more run in waves, one after the
 //! other, and sequences of a wave begin and end together (no arrivals: `prompt` and `generated` are the same for all). Of the sizes of a
-//! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]), the largest where software lets sequences in as soon as there is room. On pp stages a full wave of n sequences is cut in
-//! microbatches of ceil(n / pp), the last wave in as large ones; m of them are in a wave. With S the seconds of a stage, H of the
-//! head, which the last stage runs for every microbatch, and X of a hand-over, where microbatches overlap on the stages, or do not:
+//! wave that fit, the one with the least latency (or energy, or cost) is taken ([`wave_sizes`]), the largest where software lets sequences in as soon as there is room. On pp stages a wave is cut in
+//! m microbatches: as many as stages, or where software chooses of [`microbatch_counts`] the best. With S the seconds of a stage for one of them, hand-over to
+//! the next and on the last one the head included, where microbatches overlap on the stages, or do not:
 //!
 //! ```text
-//! prompts  (m + pp - 1)(S + X) + m H            or   m pp (S + X) + m H
-//! step     max(pp (S + X) + H, m (S + X + H))   or   m pp (S + X) + m H,   plus the host's time for each sequence
+//! prompts  sum S + (m - 1) max S          or   m sum S
+//! step     max(sum S, m max S)            or   m sum S,   plus the host's time for each sequence
 //! wave     request + prompts + (generated - 1) x mean step
 //! ```
 //!
@@ -37,7 +37,7 @@ pub use step::{Layout, Pass, Seconds, Steps};
 
 use crate::model::energy::Energy;
 use crate::model::objective::Worth;
-use crate::system::serving::CacheLayout;
+use crate::system::serving::{CacheLayout, Microbatches};
 use crate::units::Bytes;
 use crate::workload::language::LanguageModel;
 use serde::Serialize;
@@ -56,6 +56,8 @@ pub struct Prediction {
     pub wave: u64,
     /// Rounds in which the batch runs.
     pub waves: u64,
+    /// Microbatches in which a full wave goes through the stages.
+    pub microbatches: u64,
     /// Seconds from the request to the first token, in the first wave.
     pub ttft_s: f64,
     /// The same in the last wave: what the sequence that waits longest sees.
@@ -137,8 +139,8 @@ pub enum Refusal {
         found: u64,
         /// The most that can.
         most: u64,
-        /// Whether these are all that the replica has: else more do not fit its memory.
-        is_all: bool,
+        /// What these are.
+        which: &'static str,
     },
     /// The system lacks something.
     System(String),
@@ -148,11 +150,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Degrees(why) | Self::System(why) => f.write_str(why),
-            Self::Wave { found, most, is_all } => write!(
-                f,
-                "wave {found}: expected 1 to {most}, {}",
-                if *is_all { "the sequences of a replica" } else { "the sequences that fit the memory of a replica" }
-            ),
+            Self::Wave { found, most, which } => write!(f, "wave {found}: expected 1 to {most}, {which}"),
             Self::Memory { needed, capacity, weights } => write!(
                 f,
                 "one sequence needs {} of memory on a chip that has {} ({} of it weights): more chips to a replica, or narrower types",
@@ -198,11 +196,14 @@ struct Batch<'a> {
     steps: Steps<'a>,
     prompt: u64,
     generated: u64,
+    /// Sequences of the replicas among which the same experts are divided.
+    together: u64,
 }
 
 /// A replica's sequences in waves of `at_once` and a last one of what is left.
 struct Waves {
     at_once: u64,
+    microbatches: u64,
     count: u64,
     /// The first wave.
     first: Wave,
@@ -230,6 +231,24 @@ pub fn wave_sizes(share: u64, most: u64) -> Vec<u64> {
         sizes.push(size);
     }
     sizes
+}
+
+/// Microbatches of `rest` sequences that are as large as those of `n` in so many.
+fn as_large(n: u64, microbatches: u64, rest: u64) -> u64 {
+    rest.div_ceil(n.div_ceil(microbatches))
+}
+
+/// Numbers of microbatches that are tried one by one.
+const MICROBATCHES: usize = 16;
+
+/// The numbers of microbatches that are tried for a wave of `n` sequences on `pp` stages: from as many as stages downward, then halves. Fewer leave stages
+/// idle, but read weights less often.
+pub fn microbatch_counts(n: u64, pp: u64) -> Vec<u64> {
+    let mut counts: Vec<u64> = (1..=pp.min(n).max(1)).rev().take(MICROBATCHES).collect();
+    while let Some(last) = counts.last().copied().filter(|m| *m > 1) {
+        counts.push(last.div_ceil(2));
+    }
+    counts
 }
 
 impl Batch<'_> {
@@ -260,62 +279,61 @@ impl Batch<'_> {
 
     fn cached(&self, seen: f64) -> f64 {
         match self.steps.server.serving.cache {
-            CacheLayout::Compiled | CacheLayout::Static => {
-                self.steps.server.serving.reserved(self.prompt + self.generated) as f64
-            }
+            CacheLayout::Compiled | CacheLayout::Static => memory::kept(&self.steps, self.prompt + self.generated),
             _ => seen,
         }
     }
 
-    /// All of a replica's sequences, `at_once` together.
-    fn waves(&self, share: u64, at_once: u64) -> Waves {
+    /// All of a replica's sequences, `at_once` together, in so many microbatches.
+    fn waves(&self, share: u64, (at_once, microbatches): (u64, u64)) -> Waves {
         let (full, rest) = (share / at_once, share % at_once);
         let steps = self.count() as f64;
         let seconds = |w: &Wave| w.prompt.total() + steps * w.step.total();
-        // The software keeps the microbatch of a full wave.
-        let micro = at_once.div_ceil(self.steps.layout.pp.max(1)).max(1);
-        let first = self.wave(at_once, micro);
+        let first = self.wave(at_once, microbatches);
         let mut latency = full as f64 * seconds(&first);
         let mut last_ttft = latency - steps * first.step.total();
         let mut uses = first.uses.times(full as f64);
         if rest > 0 {
-            let last = self.wave(rest, micro);
+            // The software keeps the microbatch of a full wave.
+            let last = self.wave(rest, as_large(at_once, microbatches, rest));
             last_ttft = latency + last.prompt.total();
             latency += seconds(&last);
             uses += last.uses;
         }
-        Waves { at_once, count: full + u64::from(rest > 0), first, last_ttft, latency, uses }
+        Waves { at_once, microbatches, count: full + u64::from(rest > 0), first, last_ttft, latency, uses }
     }
 
-    /// A wave of `n` sequences in microbatches of `micro`.
-    fn wave(&self, n: u64, micro: u64) -> Wave {
-        let steps = &self.steps;
+    /// A wave of `n` sequences in so many microbatches.
+    fn wave(&self, n: u64, microbatches: u64) -> Wave {
+        let steps = &self.steps.beside(n, self.together);
         let serving = &steps.server.serving;
         let pp = steps.layout.pp as f64;
-        let count = n.div_ceil(micro) as f64;
+        let count = microbatches as f64;
         let each = n as f64 / count;
         // So many times what rows and sequences take.
         let through = |times: f64, (rows, chosen): (f64, f64), pass: Pass| -> Spent {
-            let (stage, hand_over, head) = (steps.stage(rows, pass), steps.hand_over(rows), steps.head(chosen));
-            let [stage, hand_over, head] = [stage, hand_over, head].map(|spent| spent.times(times));
-            let on = stage.seconds.plus(&hand_over.seconds);
-            let seconds = if serving.overlapped_stages {
-                // Until the last stage is free of the last one.
-                let by_last = on.plus(&head.seconds).times(count);
-                let ahead = on.times(pp - 1.0);
-                match pass {
-                    Pass::Prompt => ahead.plus(&by_last),
-                    // From one token of a microbatch to its next: its way, or the others' on the last stage.
-                    Pass::Token { .. } => {
-                        let way = on.times(pp).plus(&head.seconds);
-                        if way.total() < by_last.total() { by_last } else { way }
-                    }
+            let (hand_over, head) = (steps.hand_over(rows), steps.head(chosen));
+            // A microbatch's way through all stages, and the stage that it is longest on.
+            let (mut way, mut slowest) = (Spent::default(), Seconds::default());
+            for (kind, layers) in steps.stages(rows, pass) {
+                let stage = layers.plus(&head.times(kind.head)).times(times);
+                let seconds = stage.seconds.plus(&hand_over.seconds.times(times));
+                way = way.plus(&Spent { seconds, ..stage }.times(kind.count));
+                if seconds.total() > slowest.total() {
+                    slowest = seconds;
                 }
-            } else {
-                on.times(count * pp).plus(&head.seconds.times(count))
+            }
+            let seconds = match pass {
+                _ if !serving.overlapped_stages => way.seconds.times(count),
+                Pass::Prompt => way.seconds.plus(&slowest.times(count - 1.0)),
+                // From one token of a microbatch to its next: its way, or all of them on the slowest stage.
+                Pass::Token { .. } => {
+                    let all = slowest.times(count);
+                    if way.seconds.total() < all.total() { all } else { way.seconds }
+                }
             };
             // Every microbatch goes through every stage once, however long stages wait.
-            let uses = stage.uses.times(pp) + hand_over.uses.times(pp - 1.0) + head.uses;
+            let uses = way.uses + hand_over.uses.times(times * (pp - 1.0));
             Spent { seconds, uses: uses.times(count * steps.layout.tp as f64) }
         };
         // Rows that fill a step up have no context.
@@ -357,7 +375,11 @@ impl Batch<'_> {
         let fullest = waves.uses.times(more as f64);
         match least {
             0 => fullest,
-            _ => fullest + self.waves(least, waves.at_once.min(least)).uses.times((replicas - more) as f64),
+            _ => {
+                let at_once = waves.at_once.min(least);
+                let cut = (at_once, as_large(waves.at_once, waves.microbatches, at_once));
+                fullest + self.waves(least, cut).uses.times((replicas - more) as f64)
+            }
         }
     }
 }
@@ -367,23 +389,21 @@ impl Batch<'_> {
 /// # Errors
 /// [`Refusal`]: why it cannot be served so.
 pub fn predict(server: &Server, model: &LanguageModel, layout: Layout, batch: u64) -> Result<Prediction, Refusal> {
-    predict_in_waves(server, model, layout, (batch, None))
+    predict_for(server, model, layout, Given { batch, ..Given::default() }, &Worth::TIME)
 }
 
-/// The same in waves of a given number of sequences of a replica.
-///
-/// # Errors
-/// [`Refusal`]: why it cannot be served so.
-pub fn predict_in_waves(
-    server: &Server,
-    model: &LanguageModel,
-    layout: Layout,
-    given: (u64, Option<u64>),
-) -> Result<Prediction, Refusal> {
-    predict_for(server, model, layout, given, &Worth::TIME)
+/// How a batch is served, where it is given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Given {
+    /// Sequences of the batch.
+    pub batch: u64,
+    /// Of a replica at once.
+    pub wave: Option<u64>,
+    /// Microbatches of a wave.
+    pub microbatches: Option<u64>,
 }
 
-/// The same, in waves of the size of least value where none is given.
+/// The same, of what is given; the rest as it takes least value.
 ///
 /// # Errors
 /// [`Refusal`]: why it cannot be served so.
@@ -391,22 +411,21 @@ pub fn predict_for(
     server: &Server,
     model: &LanguageModel,
     layout: Layout,
-    (batch, wave): (u64, Option<u64>),
+    given: Given,
     worth: &Worth,
 ) -> Result<Prediction, Refusal> {
     check_degrees(model, &layout).map_err(Refusal::Degrees)?;
     if server.serving.whole_contexts && model.window.is_some() {
         let whole = LanguageModel { window: None, ..model.clone() };
-        return predict_for(server, &whole, layout, (batch, wave), worth);
+        return predict_for(server, &whole, layout, given, worth);
     }
-    let batch = batch.max(1);
+    let batch = given.batch.max(1);
     let steps = Steps::new(server, model, layout).map_err(Refusal::System)?;
     let (prompt, generated) = (model.seq, model.generated.unwrap_or(0));
     let share = batch.div_ceil(layout.dp.max(1));
     let written = server.steady && !server.serving.admits_whole;
     let held = if written { generated.div_ceil(2) } else { generated };
-    let most = if server.steady { server.serving.most_sequences.max(1) } else { u64::MAX };
-    let room = memory::room(&steps, (prompt, held), share.min(most));
+    let room = memory::room(&steps, (prompt, held), share.min(server.serving.most_sequences.max(1)));
     if room.sequences == 0 {
         return Err(Refusal::Memory {
             needed: room.weights + room.buffers + room.sequence / server.serving.cache_share.0.max(f64::MIN_POSITIVE),
@@ -414,31 +433,50 @@ pub fn predict_for(
             weights: room.weights,
         });
     }
-    let of = Batch { steps, prompt, generated };
+    let together = batch.div_ceil((layout.dp / layout.ep).max(1));
+    let of = Batch { steps, prompt, generated, together };
     let most = room.sequences.min(share);
-    let sizes = match wave {
+    let sizes = match given.wave {
         Some(wave) if !(1..=most).contains(&wave) => {
-            return Err(Refusal::Wave { found: wave, most, is_all: most == share });
+            let which = match most {
+                _ if most == share => "the sequences of a replica",
+                _ if most == server.serving.most_sequences => "the sequences that the software serves at once",
+                _ => "the sequences that fit the memory of a replica",
+            };
+            return Err(Refusal::Wave { found: wave, most, which });
         }
         Some(wave) => vec![wave],
         // Software that lets sequences in as soon as there is room holds none back.
         None if !server.serving.admits_whole => vec![most],
         None => wave_sizes(share, most),
     };
+    let cuts = |n: u64| {
+        let counts = match given.microbatches {
+            Some(m) => vec![m.min(n)],
+            None if server.serving.microbatches == Microbatches::Stages => vec![layout.pp.min(n)],
+            None => microbatch_counts(n, layout.pp),
+        };
+        counts.into_iter().filter(move |m| memory::fits(&steps, (prompt, held), n, *m)).map(move |m| (n, m))
+    };
+    if let Some(m) = given.microbatches
+        && !(1..=layout.pp).contains(&m)
+    {
+        return Err(Refusal::Degrees(format!("microbatches {m}: expected 1 to the {} stages", layout.pp)));
+    }
     let power = &of.steps.server.machine.power;
     let valued = |waves: Waves| {
         let counts = worth.joule > 0.0;
         let joules = if counts { of.uses(&waves, batch).joules(&power.rates).total() } else { 0.0 };
         (worth.value(waves.latency, joules), waves)
     };
-    let all = sizes.into_iter().map(|n| valued(of.waves(share, n)));
-    // Of equal ones the first: the fewest waves.
+    let all = sizes.into_iter().flat_map(cuts).map(|cut| valued(of.waves(share, cut)));
+    // Of equal ones the first: the fewest waves, and the most microbatches.
     let waves = all.reduce(|best, next| if next.0 < best.0 * (1.0 - 1e-9) { next } else { best });
     let Some((_, waves)) = waves else {
-        return Err(Refusal::System("no sequence to serve".into()));
+        return Err(Refusal::Degrees("microbatches: so few do not fit the memory of a replica".into()));
     };
     let used = of.uses(&waves, batch).joules(&power.rates);
-    let Waves { at_once, count, first, last_ttft, latency, .. } = waves;
+    let Waves { at_once, microbatches, count, first, last_ttft, latency, .. } = waves;
     let chips = (layout.tp * layout.pp * layout.dp) as f64;
     let sequences = batch as f64;
     let generated_per_s = sequences * generated as f64 / latency;
@@ -450,6 +488,7 @@ pub fn predict_for(
         at_once: at_once.saturating_mul(layout.dp).min(batch),
         wave: at_once,
         waves: count,
+        microbatches,
         ttft_s: if of.steps.server.serving.separate_prompts {
             of.wave(1, 1).prompt.total()
         } else {
@@ -462,7 +501,7 @@ pub fn predict_for(
         generated_per_s,
         tokens_per_s,
         per_chip: if generated > 0 { generated_per_s } else { tokens_per_s } / chips,
-        memory: memory::held(&of.steps, (prompt, generated), at_once),
+        memory: memory::held(&of.steps, (prompt, generated), at_once, microbatches),
         prompt: first.prompt,
         step: if stepped { first.step } else { Seconds::default() },
         energy: Energy { idle: power.idle.times(latency), used },

@@ -4,7 +4,7 @@
 //! every batch: some thousands at most, each some microseconds. So the proof is the enumeration, and the record says how many there
 //! were and why those that cannot serve cannot. Ties go to the fewest chips of a replica, then to the smaller batch.
 
-use super::{Layout, Prediction, Refusal, Server, check_degrees, predict_for};
+use super::{Given, Layout, Prediction, Refusal, Server, check_degrees, predict_for};
 use crate::deadline::Deadline;
 use crate::execution::search::Aim;
 use crate::model::divisors::divisors;
@@ -190,11 +190,15 @@ pub fn search_until(
     let chips = server.machine.chips;
     let layouts = layouts(model, chips, wanted);
     if layouts.is_empty() {
+        let experts = model.experts.map_or(String::new(), |e| format!(" and of the {} experts", e.count));
+        let given = [("tp", wanted.tp), ("pp", wanted.pp), ("dp", wanted.dp), ("ep", wanted.ep)];
+        let given: Vec<String> = given.iter().filter_map(|(name, n)| Some(format!("{name} {}", (*n)?))).collect();
+        let with = if given.is_empty() { String::new() } else { format!(", with {} as given", given.join(", ")) };
         return Err(format!(
-            "no tp x pp x dp = {chips} chips with tp a divisor of the {} heads and pp at most the {} layers{}",
+            "no tp x pp x dp = {chips} chips with tp a divisor of the {} heads, pp at most the {} layers and ep a divisor of dp{}{with}",
             model.heads,
             model.layers,
-            if [wanted.tp, wanted.pp, wanted.dp, wanted.ep].iter().any(Option::is_some) { ", as given" } else { "" }
+            if experts.is_empty() { " (1 without experts)" } else { &experts },
         ));
     }
     let mut outcome = Outcome {
@@ -218,7 +222,7 @@ pub fn search_until(
             if outcome.stopped {
                 break;
             }
-            match predict_for(server, model, *layout, (batch, None), &wanted.aim.worth) {
+            match predict_for(server, model, *layout, Given { batch, ..Given::default() }, &wanted.aim.worth) {
                 Ok(p) => {
                     outcome.predicted += 1;
                     of.predicted += 1;

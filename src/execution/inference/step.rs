@@ -10,21 +10,22 @@
 //! vector     elementwise x (6 R h + R x width of the perceptron x (3 gated, 2 plain) / t, with experts + 2 R top_k h) words in and out
 //! kernels    their number x time from one to the next, a kernel more for each norm beyond two
 //! mesh       of s x s cores: s x a in a step, s (h x b + s x c) in a prompt: signals that cross it (`serving.mesh`)
-//! network    2 all-reduces of R h words (one and one for each expert where these compute every token); with experts divided among e replicas, two
-//!            exchanges of R x top_k x h words
+//! network    2 all-reduces of R h words (one and one for each expert where these compute every token; the first of them none where attention and
+//!            perceptron begin with the same vectors); with experts divided among e replicas, two exchanges of R x top_k x h words
 //! ```
 //!
 //! Keys and values of g heads are on each chip ceil(g / t) heads; latent attention keeps its compressed vector on every chip.
 //! Where query heads read a cache by themselves (`cache_heads`) those bytes count once for each, over the rate of the kernel for few; of more heads than that
 //! kernel takes, blocks go through their contexts in rounds of as many as the units hold at once ([`CacheHeads::many`](crate::system::serving::CacheHeads::many)).
 //!
-//! Experts: R top_k tokens reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read; with
+//! Experts: R top_k tokens, those of the other replicas of a group included, reach E (1 - (1 - k/E)^R) of E experts if routed evenly at random, and only those are read; with
 //! `experts: every_token` each of the E computes all R, also where there are more than `most_routed`; the way to them and back moves `routing` times its least bytes. The head adds
 //! its product for the last token of each sequence, at `head_share` of the rate of others, and four passes over its scores (scaling, softmax, choice).
 
 use super::energy::{Kernel, Spent, Uses};
 use super::server::Server;
 use crate::execution::machine::Traffic;
+use crate::execution::schedule::{StageKind, stages};
 use crate::model::kernel_time::Product;
 use crate::system::serving::ExpertWork;
 use crate::workload::language::{AttentionCount, DataType, LanguageModel};
@@ -117,6 +118,8 @@ pub struct Steps<'a> {
     peak: f64,
     /// Peak in the type of keys and values, in which attention is computed whatever the weights are stored in.
     attention_peak: f64,
+    /// Replicas that have as many tokens as this one, of those among which experts are divided.
+    at_work: f64,
 }
 
 impl<'a> Steps<'a> {
@@ -126,7 +129,14 @@ impl<'a> Steps<'a> {
         let peak = server.machine.peak(model)?;
         let kept = model.types.cache.unwrap_or(model.types.activations);
         let (attention_peak, _) = server.machine.rate_of(kept, (peak, peak));
-        Ok(Self { server, model, layout, peak, attention_peak: attention_peak.min(peak) })
+        let at_work = layout.ep as f64;
+        Ok(Self { server, model, layout, peak, attention_peak: attention_peak.min(peak), at_work })
+    }
+
+    /// The same where this replica serves `n` sequences at once, and all that divide its experts no more than `together`.
+    pub fn beside(&self, n: u64, together: u64) -> Self {
+        let others = together as f64 / n.max(1) as f64;
+        Self { at_work: others.clamp(1.0, self.layout.ep.max(1) as f64), ..*self }
     }
 
     fn product(&self, batch: f64, m: f64, n: f64, k: f64) -> Kernel {
@@ -173,14 +183,9 @@ impl<'a> Steps<'a> {
                     + self.product(1.0, rows, c + r, h)
                     + self.product(1.0, rows, a * (l.nope_dim as f64 + v) / t, c)
             }
-            None => self.product(1.0, rows, a * qk / t + self.kv_heads() * (qk + v), h),
+            None => self.product(1.0, rows, a * qk / t + self.model.key_value_heads(self.layout.tp) * (qk + v), h),
         };
         inward + self.product(1.0, rows, h, a * v / t)
-    }
-
-    /// Heads of keys and values on a chip.
-    fn kv_heads(&self) -> f64 {
-        self.model.kv_heads().div_ceil(self.layout.tp.max(1)) as f64
     }
 
     /// Bytes of one token's keys and values of one layer on a chip.
@@ -189,7 +194,7 @@ impl<'a> Steps<'a> {
         let word = model.types.cache.unwrap_or(model.types.activations).bytes();
         match model.latent_attention {
             Some(_) => model.cache_width() as f64 * word,
-            None => self.kv_heads() * 2.0 * model.head_dim() as f64 * word,
+            None => self.model.key_value_heads(self.layout.tp) * 2.0 * model.head_dim() as f64 * word,
         }
     }
 
@@ -213,7 +218,7 @@ impl<'a> Steps<'a> {
                 // What the time is counted by, and what goes through memory.
                 let (mut bytes, mut moved, mut blocks) = (once, once, 0.0);
                 if let (Some(kernels), None) = (self.server.serving.cache_heads, model.latent_attention) {
-                    let each = (heads / self.kv_heads()).max(1.0);
+                    let each = (heads / self.model.key_value_heads(self.layout.tp)).max(1.0);
                     if rows * heads / self.server.ranks <= kernels.few as f64 {
                         bytes *= each / kernels.few_rate;
                         // Above 1 caches serve the rest; below, memory waits.
@@ -232,10 +237,10 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Experts of a chip's group that some token reaches, and the tokens each of them gets.
-    fn experts_reached(&self, rows: f64, count: f64, top_k: f64) -> (f64, f64) {
+    /// Experts of a chip's group that some token reaches, and the rows each of them computes: `factor` times the tokens that it gets.
+    fn experts_reached(&self, rows: f64, count: f64, top_k: f64, factor: f64) -> (f64, f64) {
         let ep = self.layout.ep as f64;
-        let tokens = rows * ep;
+        let tokens = rows * self.at_work;
         let here = count / ep;
         let serving = &self.server.serving;
         if serving.experts == ExpertWork::EveryToken || serving.most_routed.is_some_and(|most| count > most as f64) {
@@ -245,7 +250,7 @@ impl<'a> Steps<'a> {
         // A whole number is one, whatever the last digit: tiles are rounded up.
         let reached = if (reached - reached.round()).abs() < 1e-9 * reached { reached.round() } else { reached };
         let reached = reached.clamp(1.0_f64.min(here), here);
-        (reached, tokens * top_k / ep / reached.max(f64::MIN_POSITIVE))
+        (reached, tokens * top_k * factor / ep / reached.max(f64::MIN_POSITIVE))
     }
 
     /// One layer.
@@ -259,16 +264,19 @@ impl<'a> Steps<'a> {
         // Two norms are among them; each further one, and those of queries and keys, is a kernel too.
         let further = model.norms().saturating_sub(2) + if model.qk_norm.is_some() { 2 } else { 0 };
         let mut kernels = (server.serving.layer_kernels + further) as f64;
-        // Of attention, and of the perceptron: where each expert computes every token, what it adds is summed up before the next one runs.
+        // Of attention, unless its part is added to the perceptron's before, and of the perceptron: where each expert computes every token, what it adds is
+        // summed up before the next one runs.
+        let of_attention = if model.parallel_block && server.serving.joint_sums { 0.0 } else { 1.0 };
         let of_each = model.experts.filter(|_| with_experts && server.serving.experts == ExpertWork::EveryToken);
-        let sums = 1.0 + of_each.map_or(1.0, |e| (e.count / self.layout.ep.max(1)).max(1) as f64);
+        let sums = of_attention + of_each.map_or(1.0, |e| (e.count / self.layout.ep.max(1)).max(1) as f64);
         let mut network = sums * server.all_reduce(self.layout.tp, rows * h * word);
         let mut link_j = sums * server.machine.line(Traffic::AllReduce, self.layout.tp, 1).joules(rows * h * word);
         let mut routed = 0.0;
         let width = match model.experts.filter(|_| with_experts) {
             Some(e) => {
-                let (f, k) = (e.ffn as f64 / t, e.top_k as f64 * e.capacity_factor.unwrap_or(1.0));
-                let (reached, each) = self.experts_reached(rows, e.count as f64, k);
+                let (f, factor) = (e.ffn as f64 / t, e.capacity_factor.unwrap_or(1.0));
+                let k = e.top_k as f64 * factor;
+                let (reached, each) = self.experts_reached(rows, e.count as f64, e.top_k as f64, factor);
                 // Hidden vectors that experts give back for each token.
                 let given = reached * each / rows.max(f64::MIN_POSITIVE);
                 weights += self.product(1.0, rows, e.count as f64, h)
@@ -329,14 +337,12 @@ impl<'a> Steps<'a> {
         Kernel::moving(self.server.kernels.vector(bytes, 0.0), bytes)
     }
 
-    /// All layers of one stage: those of the whole model over the stages (an uneven rest counts as even).
-    pub fn stage(&self, rows: f64, pass: Pass) -> Spent {
-        let stages = self.layout.pp as f64;
-        let mut sum = self.layer(rows, pass, false).times(self.model.dense_layers() as f64 / stages);
-        if self.model.expert_layers() > 0 {
-            sum = sum.plus(&self.layer(rows, pass, true).times(self.model.expert_layers() as f64 / stages));
-        }
-        sum
+    /// All layers of each kind of stages.
+    pub fn stages(&self, rows: f64, pass: Pass) -> Vec<(StageKind, Spent)> {
+        let plain = self.layer(rows, pass, false);
+        let with_experts = if self.model.expert_layers() > 0 { self.layer(rows, pass, true) } else { Spent::default() };
+        let of = |stage: StageKind| (stage, plain.times(stage.plain).plus(&with_experts.times(stage.experts)));
+        stages(self.model, self.layout.pp).into_iter().map(of).collect()
     }
 
     /// Last norm, head and the choice of the next word for `n` sequences.

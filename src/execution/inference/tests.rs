@@ -25,6 +25,22 @@ fn system(edits: &[(&str, &str)]) -> System {
     System::build(&node).unwrap_or_else(|e| panic!("{e}"))
 }
 
+/// Of a batch in waves of a given number of sequences of a replica.
+fn predict_in_waves(
+    server: &Server,
+    model: &LanguageModel,
+    layout: Layout,
+    (batch, wave): (u64, Option<u64>),
+) -> Result<Prediction, Refusal> {
+    predict_for(server, model, layout, Given { batch, wave, ..Given::default() }, &Worth::TIME)
+}
+
+/// Of a batch in so many microbatches.
+fn predict_cut(server: &Server, model: &LanguageModel, layout: Layout, batch: u64, microbatches: u64) -> Prediction {
+    let given = Given { batch, microbatches: Some(microbatches), ..Given::default() };
+    predict_for(server, model, layout, given, &Worth::TIME).unwrap()
+}
+
 fn server(edits: &[(&str, &str)]) -> Server {
     Server::new(&system(edits)).unwrap()
 }
@@ -56,10 +72,10 @@ fn a_step_of_latent_attention_by_hand() {
     let server = server(&[("peak: {bf16: 1 GFLOP/s}", "peak: {bf16: 1 FLOP/s}")]);
     let steps = Steps::new(&server, &model, ONE).unwrap();
     let pass = Pass::Token { context: 3.0, cached: 3.0 };
-    let arithmetic = |steps: &Steps| steps.stage(1.0, pass).uses.arithmetic_s;
+    let arithmetic = |steps: &Steps| steps.stages(1.0, pass)[0].1.uses.arithmetic_s;
     let more = Pass::Token { context: 4.0, cached: 4.0 };
     // One token more, in two layers.
-    close(steps.stage(1.0, more).uses.arithmetic_s - arithmetic(&steps), 2.0 * 2.0 * 2.0 * (2.0 * 3.0 + 1.0));
+    close(steps.stages(1.0, more)[0].1.uses.arithmetic_s - arithmetic(&steps), 2.0 * 2.0 * 2.0 * (2.0 * 3.0 + 1.0));
 }
 
 /// An encoder keeps no keys and values, and holds the rows of all sequences that go through it together; its pooler takes a product.
@@ -171,15 +187,60 @@ fn pipeline_by_hand() {
     let two = Layout { pp: 2, ..ONE };
     let one = predict(&s, &model(&[]), two, 1).unwrap();
     close(one.tpot_s, 177.5 + 2.0 * 2.5);
-    let overlapped = predict(&s, &model(&[]), two, 2).unwrap();
+    let overlapped = predict_cut(&s, &model(&[]), two, 2, 2);
     // The last stage has both: 72 s of a layer, 2.5 s and 33.5 s of the head each, longer than the way of one.
     close(overlapped.tpot_s, 2.0 * (72.0 + 2.5 + 33.5));
     // Three passes of a stage for the prompts of two microbatches: layer of 104 s, hand-over of 16 B.
     close(overlapped.ttft_s, 3.0 * (104.0 + 4.5) + 2.0 * 33.5);
     let waiting = server(&[("size: 1", "size: 2"), ("cache_share: 1 ", "cache_share: 1, overlapped_stages: false")]);
-    let p = predict(&waiting, &model(&[]), two, 2).unwrap();
+    let p = predict_cut(&waiting, &model(&[]), two, 2, 2);
     close(p.tpot_s, 2.0 * one.tpot_s);
     close(p.ttft_s, 2.0 * (2.0 * (104.0 + 4.5) + 33.5));
+    // Of both numbers of microbatches software that chooses takes the better: one reads every weight once, two are on both stages.
+    for batch in 2..9 {
+        let cuts = [1, 2].map(|m| predict_cut(&s, &model(&[]), two, batch, m).latency_s);
+        close(predict(&s, &model(&[]), two, batch).unwrap().latency_s, cuts[1]);
+        let best = server(&[("size: 1", "size: 2"), ("cache_share: 1 ", "cache_share: 1, microbatches: best ")]);
+        close(predict(&best, &model(&[]), two, batch).unwrap().latency_s, cuts[0].min(cuts[1]));
+    }
+    // No more sequences than the software takes.
+    let with = |edit: &str| server(&[("size: 1", "size: 2"), ("cache_share: 1 ", &format!("cache_share: 1, {edit} "))]);
+    let p = predict(&with("most_sequences: 2"), &model(&[]), two, 5).unwrap();
+    assert_eq!((p.wave, p.waves, p.at_once), (2, 3, 2));
+    // Three layers: the first stage has two of them, so that two microbatches wait for it, and it has the most weights.
+    let three = model(&[("layers: 2", "layers: 3")]);
+    let p = predict_cut(&s, &three, two, 1, 1);
+    close(p.tpot_s, one.tpot_s + 72.0);
+    let p = predict_cut(&s, &three, two, 2, 2);
+    close(p.tpot_s, 2.0 * (2.0 * 72.0 + 2.5));
+    close(p.ttft_s, 2.0 * (2.0 * 104.0 + 4.5) + (104.0 + 4.5 + 33.5));
+    let layer = 48.0 + 16.0 + 64.0 + 8.0;
+    close(p.memory.weights, 2.0 * (2.0 * layer + 10.0 * 4.0));
+}
+
+/// Where attention and perceptron begin with the same vectors their sums are added up together: one all-reduce a layer.
+#[test]
+fn a_parallel_block_is_summed_up_once() {
+    let s = server(&[("size: 1", "size: 2")]);
+    let of = |edit: &str| {
+        let text = format!("heads: 2, norms_per_layer: 2{edit}");
+        predict(&s, &model(&[("heads: 2", &text)]), Layout { tp: 2, ..ONE }, 1).unwrap()
+    };
+    let (one, two) = (of(", parallel_block: true"), of(""));
+    close(2.0 * one.step.network, two.step.network);
+    close(2.0 * one.prompt.network, two.prompt.network);
+    assert_eq!(one.step.weights, two.step.weights);
+}
+
+/// A cache of a fixed size has no more of a window than it sees, and a step reads what there is.
+#[test]
+fn fixed_caches_end_with_the_window() {
+    let windowed = model(&[("seq: 2", "window: 3, seq: 2")]);
+    let of = |cache: &str| predict(&server(&[("cache: contiguous", cache)]), &windowed, ONE, 1).unwrap();
+    let (fixed, growing) = (of("cache: static"), of("cache: contiguous"));
+    // All three steps see the window's three tokens.
+    close(fixed.step.attention, growing.step.attention);
+    assert_eq!(fixed.memory.cache, growing.memory.cache);
 }
 
 #[test]
@@ -336,6 +397,10 @@ fn experts_are_read_as_they_are_reached() {
     let whole = predict(&s, &mixture, Layout { dp: 2, ..ONE }, 64).unwrap();
     close(whole.memory.weights - split.memory.weights, 2.0 * 2.0 * 64.0 * 2.0);
     assert!(split.step.network > 0.0 && whole.step.network == 0.0);
+    // A replica without a sequence sends no tokens: one reaches one of the two experts, not 2 (1 - 1/4) of them.
+    let lone = predict(&s, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 1).unwrap();
+    let both = predict(&s, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 2).unwrap();
+    assert!(lone.step.weights < both.step.weights, "{lone:?} {both:?}");
     // A quarter of the other replica's prompts.
     let waiting = most("cache_share: 1, replica_wait: 0.25 ");
     let waited = predict(&waiting, &mixture, Layout { dp: 2, ep: 2, ..ONE }, 64).unwrap();
@@ -505,8 +570,9 @@ fn prompts_may_be_passes_of_their_own() {
     close(of(&[alone], ONE, 2).ttft_s, 2.0 * one.ttft_s);
     close(of(&[alone], ONE, 2).tpot_s, of(&[], ONE, 2).tpot_s);
     let (two, chips) = (Layout { pp: 2, ..ONE }, ("size: 1", "size: 2"));
-    close(of(&[alone, chips], two, 4).ttft_s, 3.0 * 2.0 * (104.0 + 4.5) + 4.0 * 33.5);
-    close(of(&[alone, chips], two, 2).ttft_s, of(&[chips], two, 2).ttft_s);
+    let cut = |edits: &[(&str, &str)], batch| predict_cut(&server(edits), &model(&[]), two, batch, 2).ttft_s;
+    close(cut(&[alone, chips], 4), 3.0 * 2.0 * (104.0 + 4.5) + 4.0 * 33.5);
+    close(cut(&[alone, chips], 2), cut(&[chips], 2));
     for batch in 1..9 {
         assert!(of(&[alone, chips], two, batch).latency_s >= of(&[chips], two, batch).latency_s, "{batch}");
     }

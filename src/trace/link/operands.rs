@@ -228,17 +228,19 @@ fn grouped(x: &Tensor, w: &Tensor, ends: Option<&Tensor>) -> Option<(Vec<i64>, T
     Some((shape, x.dtype.clone()))
 }
 
+/// An axis's number in the list that is an argument; a list of one is that of all axes.
+fn along(inputs: &[Arg], at: usize, axis: usize) -> Option<i64> {
+    let list = inputs.get(at)?.ints()?;
+    list.get(axis).or(list.first()).copied()
+}
+
 /// Sizes of a transposed convolution's result, with the places of stride, padding, dilation, the result's padding and groups among its arguments.
 fn spread(inputs: &[Arg], [stride, padding, dilation, beyond, groups]: [usize; 5]) -> Option<(Vec<i64>, Text)> {
     let (x, w) = (inputs.first()?.tensor()?, inputs.get(1)?.tensor()?);
-    let number = |at: usize, axis: usize| -> Option<i64> {
-        let list = inputs.get(at)?.ints()?;
-        list.get(axis).or(list.first()).copied()
-    };
     let groups = inputs.get(groups).and_then(Arg::int)?;
     let mut shape = vec![*x.shape.first()?, w.shape.get(1)?.checked_mul(groups)?];
     for (axis, (size, filter)) in x.shape.get(2..)?.iter().zip(w.shape.get(2..)?).enumerate() {
-        let [s, p, d, more] = [stride, padding, dilation, beyond].map(|at| number(at, axis));
+        let [s, p, d, more] = [stride, padding, dilation, beyond].map(|at| along(inputs, at, axis));
         let reach = d?.checked_mul(filter.checked_sub(1)?)?.checked_add(1)?.checked_add(more?)?;
         let from = size.checked_sub(1)?.checked_mul(s?)?.checked_sub(p?.checked_mul(2)?)?;
         shape.push(from.checked_add(reach)?.max(0));
@@ -249,13 +251,9 @@ fn spread(inputs: &[Arg], [stride, padding, dilation, beyond, groups]: [usize; 5
 /// Sizes of a convolution's result, with the places of stride, padding and dilation among its arguments.
 fn convolved(inputs: &[Arg], stride: usize, padding: usize, dilation: usize) -> Option<(Vec<i64>, Text)> {
     let (x, w) = (inputs.first()?.tensor()?, inputs.get(1)?.tensor()?);
-    let number = |at: usize, axis: usize| -> Option<i64> {
-        let list = inputs.get(at)?.ints()?;
-        list.get(axis).or(list.first()).copied()
-    };
     let mut shape = vec![*x.shape.first()?, *w.shape.first()?];
     for (axis, (size, filter)) in x.shape.get(2..)?.iter().zip(w.shape.get(2..)?).enumerate() {
-        let (s, p, d) = (number(stride, axis)?, number(padding, axis)?, number(dilation, axis)?);
+        let (s, p, d) = (along(inputs, stride, axis)?, along(inputs, padding, axis)?, along(inputs, dilation, axis)?);
         let reach = d.checked_mul(filter.checked_sub(1)?)?.checked_add(1)?;
         let room = size.checked_add(p.checked_mul(2)?)?.checked_sub(reach)?;
         shape.push(room.checked_div(s)?.checked_add(1)?.max(0));

@@ -3,7 +3,7 @@
 use super::Tree;
 use super::config::{Config, Found};
 use super::families::{Family, Window};
-use crate::spec::{Node, Value};
+use crate::spec::{Node, Origin, Value};
 use crate::workload::language::{Head, Position};
 
 const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "n_embed"];
@@ -51,15 +51,15 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
     let one = c.find(&["num_key_value_heads", "num_kv_heads"]).is_none() && c.flag(&["multi_query"], false);
     let kv = if latent { None } else { c.count(KV_HEADS) };
     let expansion = c.count(&["expansion_ratio"]).filter(|_| kind == "mpt");
+    // Llama 4's `intermediate_size` is its experts'.
+    let width = if kind.starts_with("llama4") { &["intermediate_size_mlp"] } else { FFN };
     let ffn = match (&expansion, &hidden) {
         (Some(ratio), Some(hidden)) => {
             let value = ratio.value.saturating_mul(hidden.value);
             Some(Found { value, origin: ratio.origin.clone() })
         }
         _ if kind == "bloom" => None,
-        // Llama 4's `intermediate_size` is its experts'.
-        _ if kind.starts_with("llama4") => c.count(&["intermediate_size_mlp"]),
-        _ => c.count(FFN),
+        _ => c.count(width),
     };
     let vocab = if kind == "vit" { None } else { c.need(&["vocab_size"]) };
     let key = |keys: &[&'static str], c: &Config| c.find(keys).map_or(keys[0], |(key, _)| key);
@@ -96,11 +96,11 @@ fn sizes(c: &mut Config, tree: &mut Tree, family: &Family, kind: &str) -> Sizes 
     if let Some(ffn) = &ffn {
         tree.set("ffn", &ffn.origin, ffn.value);
     } else if family.gated
-        && c.find(FFN).is_none()
+        && c.find(width).is_none()
         && (c.find(EXPERTS).is_none() || c.find(&["first_k_dense_replace"]).is_some())
     {
         let origin = c.origin();
-        c.problem(FFN[0], &origin, "missing; a gated perceptron has no usual width");
+        c.problem(width[0], &origin, "missing; a gated perceptron has no usual width");
     }
     if let Some(vocab) = vocab {
         tree.set("vocab", &vocab.origin, vocab.value);
@@ -259,21 +259,13 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
         tree.set_in(part, "router_bias", &count.origin, true);
     }
     let mut dense = c.count_or_none(&["first_k_dense_replace"]);
-    if let Some((field, node)) = c.find(&["mlp_only_layers"])
-        && let Value::List(items) = &node.value
-        && !items.is_empty()
+    if let Some((field, listed, origin)) = numbers(c, "mlp_only_layers")
+        && !listed.is_empty()
     {
-        let numbers: Vec<Option<usize>> = items
-            .iter()
-            .map(|item| match &item.value {
-                Value::Scalar { text, .. } => text.parse().ok(),
-                _ => None,
-            })
-            .collect();
-        if numbers.iter().enumerate().all(|(i, n)| *n == Some(i)) {
-            dense = Some(Found { value: items.len() as u64, origin: node.origin.clone() });
+        if listed.iter().copied().eq((0..listed.len() as u64).map(Some)) {
+            dense = Some(Found { value: listed.len() as u64, origin });
         } else {
-            c.problem(field, &node.origin, "expected the first layers alone (0, 1, ...): there is no field for others");
+            c.problem(field, &origin, "expected the first layers alone (0, 1, ...): there is no field for others");
         }
     }
     if let Some(dense) = dense {
@@ -284,23 +276,22 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
         tree.set_in(part, "every", &step.origin, step.value);
     }
     // Llama 4's list of layers with experts goes before its step.
-    if let Some((field, node)) = c.find(&["moe_layers"])
-        && let Value::List(items) = &node.value
-    {
+    if let Some((field, listed, origin)) = numbers(c, "moe_layers") {
         let step = step.map_or(1, |s| s.value.max(1));
-        let listed: Vec<Option<u64>> = items
-            .iter()
-            .map(|item| match &item.value {
-                Value::Scalar { text, .. } => text.parse().ok(),
-                _ => None,
-            })
-            .collect();
         let layers = sizes.layers.as_ref().map_or(0, |l| l.value);
         let regular = (1..=layers / step).map(|n| Some(n * step - 1));
         if !listed.iter().copied().eq(regular) {
-            let message =
-                format!("expected layer {}, and each {step}th from there: there is no field for others", step - 1);
-            c.problem(field, &node.origin, message);
+            let found = match listed.iter().copied().collect::<Option<Vec<u64>>>() {
+                Some(listed) => format!("found {listed:?}"),
+                None => "found what is no list of layers".to_string(),
+            };
+            let expected = match step {
+                1 => format!("expected all {layers} layers, counted from 0"),
+                _ => format!(
+                    "expected each layer n of the {layers}, counted from 0, where n + 1 is a multiple of {step}"
+                ),
+            };
+            c.problem(field, &origin, format!("{expected}, {found}: there is no field for others"));
         }
     }
     if let Some(freq) = c.count(&["moe_layer_freq"]).filter(|f| f.value > 1) {
@@ -310,6 +301,17 @@ fn experts(c: &mut Config, tree: &mut Tree, kind: &str, sizes: &Sizes) {
             format!("expected 1, found {}: there is no field for it", freq.value),
         );
     }
+}
+
+/// The list of numbers that a field is, with `None` for what is no number.
+fn numbers(c: &mut Config, name: &'static str) -> Option<(&'static str, Vec<Option<u64>>, Origin)> {
+    let (field, node) = c.find(&[name])?;
+    let Value::List(items) = &node.value else { return None };
+    let number = |item: &Node| match &item.value {
+        Value::Scalar { text, .. } => text.parse().ok(),
+        _ => None,
+    };
+    Some((field, items.iter().map(number).collect(), node.origin.clone()))
 }
 
 /// Embedding, positions and head.

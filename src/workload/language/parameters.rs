@@ -45,8 +45,8 @@ impl LayerParameters {
         self.dense() + self.expert * (self.top_k + self.shared_experts)
     }
 
-    /// Of `attention` what one of `t` tensor-parallel chips has that makes a `share` of the keys and values: a chip has at least one of their heads, and compressed
-    /// vectors whole.
+    /// Of `attention` what one of `t` tensor-parallel chips has that makes a `share` of the keys and values ([`LanguageModel::key_value_share`]); vectors are
+    /// compressed whole.
     pub fn attention_on(&self, t: f64, share: f64) -> f64 {
         self.attention / t + self.key_value * (share - 1.0 / t) + self.compressing * (1.0 - 1.0 / t)
     }
@@ -198,6 +198,16 @@ impl LanguageModel {
                 LayerParameters { perceptron: matrices * h * f, biases, ..layer }
             }
         }
+    }
+
+    /// Heads of keys and values that one of `tp` tensor-parallel chips has: whole ones, and at least one.
+    pub fn key_value_heads(&self, tp: u64) -> f64 {
+        self.kv_heads().div_ceil(tp.max(1)) as f64
+    }
+
+    /// The same as a share of all.
+    pub fn key_value_share(&self, tp: u64) -> f64 {
+        self.key_value_heads(tp) / self.kv_heads() as f64
     }
 
     /// Weights of the whole model.

@@ -4,12 +4,13 @@
 use crate::properties::{Tally, check};
 use flowspace::check::serving::{derive, verify};
 use flowspace::execution::inference::search::{Goal, Limits, Wanted, layouts, search};
-use flowspace::execution::inference::{Layout, Server, predict_in_waves};
+use flowspace::execution::inference::{Given, Layout, Server, predict_for};
 use flowspace::execution::search::Aim;
-use flowspace::model::objective::Objective;
+use flowspace::model::objective::{Objective, Worth};
 use flowspace::spec::{Node, Reader};
 use flowspace::system::System;
 use flowspace::system::economics::Economics;
+use flowspace::system::serving::Microbatches;
 use flowspace::workload::language::LanguageModel;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -96,13 +97,15 @@ const SERVING: [&[&str]; 9] = [
         "overlapped_stages: false",
         "whole_contexts: true",
         "whole_embedding: true, peer_memory: 1 MB",
+        "microbatches: best",
+        "joint_sums: false",
     ],
     &[
         "mesh: {token: 1 us, prompt: 3 ns, prompt_far: 2 us}",
         "waiting: {wait: 4 ns, vector_rows: 4}",
         "most_tokens: 20, cache_share: 0.5",
     ],
-    &["prompts_alone: true"],
+    &["prompts_alone: true", "most_sequences: 3"],
 ];
 
 fn serving() -> impl Strategy<Value = String> {
@@ -182,23 +185,29 @@ fn what_is_predicted_is_derived() {
             let all = layouts(&model, system.chip_count(), &free(vec![batch], Aim::TIME));
             let layout = all[at.index(all.len())];
             let wave = more[0].min(batch.div_ceil(layout.dp));
-            let found = predict_in_waves(&server, &model, layout, (batch, Some(wave)));
+            let microbatches = more[1].min(layout.pp).min(wave);
+            let given = Given { batch, wave: Some(wave), microbatches: Some(microbatches) };
+            let found = predict_for(&server, &model, layout, given, &Worth::TIME);
             tally.count(found.is_ok());
             let Ok(p) = found else {
-                prop_assert!(derive(&system, &model, layout, batch, wave).is_err(), "{layout:?} {batch} {wave}");
+                prop_assert!(
+                    derive(&system, &model, layout, batch, (wave, microbatches)).is_err(),
+                    "{layout:?} {batch} {wave}"
+                );
                 return Ok(());
             };
             if let Err(e) = verify(&system, &model, &p) {
                 return Err(TestCaseError::fail(format!("{layout:?} batch {batch} wave {wave}: {e}")));
             }
             let off = |x: &mut f64| *x *= 1.0 + 1e-6;
-            let mut others = vec![p.clone(); 6];
+            let mut others = vec![p.clone(); 7];
             off(&mut others[0].latency_s);
             off(&mut others[1].ttft_s);
             off(&mut others[2].memory.buffers);
             off(&mut others[3].energy.used.memory);
             off(&mut others[4].tokens_per_s);
             others[5].waves += 1;
+            others[6].microbatches += layout.pp;
             for other in others.iter().filter(|other| **other != p) {
                 prop_assert!(verify(&system, &model, other).is_err(), "{other:?}");
             }
@@ -220,12 +229,18 @@ fn least_energy_and_cost_by_brute_force() {
             let mut least = f64::INFINITY;
             for layout in layouts(&model, system.chip_count(), &wanted) {
                 for wave in (1..=batch.div_ceil(layout.dp)).rev() {
-                    if let Ok(f) = derive(&system, &model, layout, batch, wave) {
+                    let mut fits = false;
+                    for microbatches in (1..=layout.pp.min(wave)).rev() {
+                        let Ok(f) = derive(&system, &model, layout, batch, (wave, microbatches)) else { continue };
                         least = least.min(aim.worth.value(f.latency_s, f.energy.used.total()));
-                        // Software that lets sequences in as they fit holds none back.
-                        if !server.serving.admits_whole {
+                        fits = true;
+                        if server.serving.microbatches == Microbatches::Stages {
                             break;
                         }
+                    }
+                    // Nor does it hold one back.
+                    if fits && !server.serving.admits_whole {
+                        break;
                     }
                 }
             }
@@ -252,7 +267,7 @@ fn replicas_with_a_sequence_less_use_less() {
     let (model, system) = read(model, &system);
     let used = |batch| {
         let two = Layout { tp: 1, pp: 1, dp: 2, ep: 1 };
-        derive(&system, &model, two, batch, batch.div_ceil(2)).unwrap().energy.used.total()
+        derive(&system, &model, two, batch, (batch.div_ceil(2), 1)).unwrap().energy.used.total()
     };
     // One of two replicas works, both do, one has two sequences.
     assert!((used(2) - 2.0 * used(1)).abs() < 1e-12 * used(2));

@@ -184,7 +184,7 @@ fn ideals_as_they_are_reached_are_enough() {
 fn independent_kernels_are_packed_with_proof() {
     let chip = instance(1).prop_map(free);
     let many = prop::collection::vec(instance(1), 15..=18);
-    let count = std::cell::Cell::new((0u32, 0u32));
+    let cases = std::cell::Cell::new(0u32);
     check(40, &(chip, many, 6.0..30.0_f64), |(chip, many, sram)| {
         let mut kernels: Vec<KernelCost> = many.iter().map(|one| one.kernels[0].clone()).collect();
         for (k, kernel) in kernels.iter_mut().enumerate() {
@@ -205,13 +205,12 @@ fn independent_kernels_are_packed_with_proof() {
         let Some(found) = wide::solve(&whole, f64::INFINITY, &mut Memory::default(), Deadline::never()) else {
             return Ok(());
         };
-        let (cases, proven) = count.get();
-        count.set((cases + 1, proven + u32::from(near(found.objective, found.bound, 1e-9))));
+        cases.set(cases.get() + 1);
+        prop_assert!(near(found.objective, found.bound, 1e-9), "{found:?}");
         Ok(())
     });
-    let (cases, proven) = count.get();
-    println!("{cases} packings, {proven} proven");
-    assert!(cases > 20 && proven * 10 >= cases * 9, "{cases} {proven}");
+    println!("{} packings, all proven", cases.get());
+    assert!(cases.get() > 20);
 }
 
 /// The plan is one, worth what it claims, between bound and the best cuts of the written order; the bound holds.
